@@ -1,0 +1,155 @@
+//! TensorFlow's element types and how WGSL stores and computes them.
+//!
+//! A type narrower than 32 bits lives in packed `u32` words: a shader loads single lanes and stores whole words.
+//! It is computed in a 32-bit type (`f32` for half and bfloat16), which is also how TensorFlow's GPU kernels accumulate.
+
+/// An element type. The discriminants are those of TensorFlow's `DataType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum DType {
+    F32 = 1,
+    F64 = 2,
+    I32 = 3,
+    U8 = 4,
+    I16 = 5,
+    I8 = 6,
+    C64 = 8,
+    I64 = 9,
+    Bool = 10,
+    BF16 = 14,
+    U16 = 17,
+    C128 = 18,
+    F16 = 19,
+    /// A handle to a variable; never on the device.
+    Resource = 20,
+    /// A TensorList and its kin; never on the device.
+    Variant = 21,
+    U32 = 22,
+    U64 = 23,
+}
+
+use DType::*;
+
+impl DType {
+    /// Every type, in the order of TensorFlow's numbers.
+    pub const ALL: [Self; 17] =
+        [F32, F64, I32, U8, I16, I8, C64, I64, Bool, BF16, U16, C128, F16, Resource, Variant, U32, U64];
+
+    /// The type with TensorFlow's number `n`; reference types (100 + n) are not ours.
+    pub fn from_tf(n: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| *t as i32 == n)
+    }
+
+    /// Bytes of one element in memory; 0 for handles.
+    pub const fn size(self) -> usize {
+        match self {
+            U8 | I8 | Bool => 1,
+            I16 | U16 | F16 | BF16 => 2,
+            F32 | I32 | U32 => 4,
+            F64 | I64 | U64 | C64 => 8,
+            C128 => 16,
+            Resource | Variant => 0,
+        }
+    }
+
+    /// TensorFlow's name in Python, as in `tf.float32`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            F32 => "float32",
+            F64 => "float64",
+            I32 => "int32",
+            U8 => "uint8",
+            I16 => "int16",
+            I8 => "int8",
+            C64 => "complex64",
+            I64 => "int64",
+            Bool => "bool",
+            BF16 => "bfloat16",
+            U16 => "uint16",
+            C128 => "complex128",
+            F16 => "float16",
+            Resource => "resource",
+            Variant => "variant",
+            U32 => "uint32",
+            U64 => "uint64",
+        }
+    }
+
+    /// Elements in one stored unit: 4 for bytes, 2 for 16-bit types, else 1.
+    pub const fn lanes(self) -> u32 {
+        match self.size() {
+            1 => 4,
+            2 => 2,
+            _ => 1,
+        }
+    }
+
+    /// The element type of the WGSL array that stores this type.
+    pub const fn storage(self) -> &'static str {
+        match self {
+            F32 => "f32",
+            F64 => "f64",
+            I32 => "i32",
+            I64 => "i64",
+            U64 => "u64",
+            C64 => "vec2<f32>",
+            C128 => "vec2<f64>",
+            _ => "u32",
+        }
+    }
+
+    /// The WGSL type in which this type is computed.
+    pub const fn value(self) -> &'static str {
+        match self {
+            F32 | F16 | BF16 => "f32",
+            F64 => "f64",
+            I32 | I16 | I8 => "i32",
+            U32 | U16 | U8 => "u32",
+            I64 => "i64",
+            U64 => "u64",
+            Bool => "bool",
+            C64 => "vec2<f32>",
+            C128 => "vec2<f64>",
+            Resource | Variant => "u32",
+        }
+    }
+
+    /// float16, bfloat16, float32 or float64.
+    pub const fn is_float(self) -> bool {
+        matches!(self, F16 | BF16 | F32 | F64)
+    }
+
+    /// A signed or unsigned integer; not bool.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
+    }
+
+    /// A signed integer.
+    pub const fn is_signed_integer(self) -> bool {
+        matches!(self, I8 | I16 | I32 | I64)
+    }
+
+    /// complex64 or complex128.
+    pub const fn is_complex(self) -> bool {
+        matches!(self, C64 | C128)
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Lists of types for registration tables.
+pub mod types {
+    use super::DType::{self, *};
+
+    /// The floating-point types that every adapter can serve.
+    pub const FLOATS: &[DType] = &[F32, F16];
+    /// The floats and 64-bit integers.
+    pub const FLOATS_I64: &[DType] = &[F32, F16, I64];
+    /// Index types.
+    pub const INDEX: &[DType] = &[I32, I64];
+}

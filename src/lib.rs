@@ -1,0 +1,21 @@
+//! tensorflow-wgpu: a TensorFlow pluggable device on wgpu.
+//!
+//! `ffi` speaks TensorFlow's C APIs, `device` runs the GPU, `kernels` describe ops as programs for it. See ARCHITECTURE.md.
+
+#![deny(unsafe_code)]
+
+pub mod device;
+pub mod dtype;
+pub mod error;
+#[expect(unsafe_code, reason = "the C boundary; every block names its contract")]
+mod ffi;
+pub mod kernels;
+pub mod layout;
+pub mod local;
+pub mod report;
+pub mod shader;
+pub mod tensor;
+
+pub use dtype::DType;
+pub use error::{Error, Result};
+pub use tensor::{Dims, HostTensor, Tensor};

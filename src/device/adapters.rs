@@ -1,0 +1,271 @@
+//! Which adapters become WGPU:0, WGPU:1, …: enumeration, order, and the environment's say in it.
+
+use crate::error::{Error, Result};
+
+/// An adapter that was found, and why it is not used if it is not.
+#[derive(Debug, Clone)]
+pub struct AdapterReport {
+    /// Name, vendor, driver and backend.
+    pub info: wgpu::AdapterInfo,
+    /// Its features.
+    pub features: wgpu::Features,
+    /// Its limits.
+    pub limits: wgpu::Limits,
+    /// Position among usable adapters, the index that `TF_WGPU_VISIBLE_DEVICES` takes.
+    pub index: Option<usize>,
+    /// Which device it is: 0 for WGPU:0. None when it cannot serve or the environment hides it.
+    pub device: Option<usize>,
+    /// Why it cannot serve.
+    pub rejected: Option<String>,
+}
+
+/// The outcome of enumeration.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// What becomes WGPU:0, WGPU:1, …, in this order.
+    pub adapters: Vec<wgpu::Adapter>,
+    /// Everything that was found.
+    pub found: Vec<AdapterReport>,
+    /// Why there is no device, in one line.
+    pub problem: Option<String>,
+}
+
+impl Selection {
+    /// Enumerates with wgpu's own variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`, `WGPU_POWER_PREF`) and
+    /// `TF_WGPU_VISIBLE_DEVICES` as `lookup` gives them. Never fails: trouble is a `problem` and no adapter.
+    pub fn enumerate(lookup: &dyn Fn(&str) -> Option<String>) -> Self {
+        let mut selection = Self::default();
+        if let Err(e) = selection.fill(lookup) {
+            selection.adapters.clear();
+            selection.found.iter_mut().for_each(|f| f.device = None);
+            selection.problem = Some(e.to_string());
+        }
+        selection
+    }
+
+    fn fill(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+        let visible = lookup("TF_WGPU_VISIBLE_DEVICES").map(|v| visible_devices(&v)).transpose()?;
+        if visible.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::FailedPrecondition(
+                "TF_WGPU_VISIBLE_DEVICES is empty, which hides every device; unset it to use all".into(),
+            ));
+        }
+        let backends = backends(lookup("WGPU_BACKEND").as_deref())?;
+        let low_power = low_power(lookup("WGPU_POWER_PREF").as_deref())?;
+        crate::ffi::vulkan_driver::preload();
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
+        descriptor.backends = backends;
+        let instance = wgpu::Instance::new(descriptor);
+        let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
+        adapters.sort_by_key(|a| rank(&a.get_info(), low_power));
+        let name = lookup("WGPU_ADAPTER_NAME").map(|n| n.to_lowercase());
+        let mut usable = Vec::new();
+        for adapter in adapters {
+            let info = adapter.get_info();
+            let rejected = unusable(&adapter)
+                .or_else(|| {
+                    usable
+                        .iter()
+                        .any(|u: &wgpu::Adapter| same_gpu(&u.get_info(), &info))
+                        .then(|| "the same GPU through another backend; choose with WGPU_BACKEND".to_owned())
+                })
+                .or_else(|| match &name {
+                    Some(n) if !info.name.to_lowercase().contains(n) => {
+                        Some(format!("WGPU_ADAPTER_NAME={n} does not match"))
+                    }
+                    _ => None,
+                });
+            self.found.push(AdapterReport {
+                features: adapter.features(),
+                limits: adapter.limits(),
+                index: rejected.is_none().then_some(usable.len()),
+                device: None,
+                rejected: rejected.clone(),
+                info,
+            });
+            if rejected.is_none() {
+                usable.push(adapter);
+            }
+        }
+        if usable.is_empty() {
+            return Err(Error::Unavailable(self.none_usable()));
+        }
+        for (device, i) in visible.unwrap_or_else(|| (0..usable.len()).collect()).into_iter().enumerate() {
+            let adapter = usable.get(i).ok_or_else(|| {
+                Error::InvalidArgument(format!(
+                    "TF_WGPU_VISIBLE_DEVICES names device {i}, but there are only {} (0 to {})",
+                    usable.len(),
+                    usable.len() - 1
+                ))
+            })?;
+            self.adapters.push(adapter.clone());
+            if let Some(found) = self.found.iter_mut().find(|f| f.index == Some(i)) {
+                found.device = Some(device);
+            }
+        }
+        Ok(())
+    }
+
+    fn none_usable(&self) -> String {
+        let mut reasons: Vec<String> = self
+            .found
+            .iter()
+            .map(|r| format!("{} ({}): {}", r.info.name, r.info.backend, r.rejected.as_deref().unwrap_or("unknown")))
+            .collect();
+        if reasons.is_empty() {
+            reasons.push(
+                "no Vulkan, Metal or DX12 driver was found; on Debian or Ubuntu install mesa-vulkan-drivers or your GPU's driver"
+                    .into(),
+            );
+        }
+        format!("no usable GPU: {}", reasons.join("; "))
+    }
+}
+
+/// The vendor behind the number that a driver reports: a PCI id, or one of Khronos's own.
+pub fn vendor_name(id: u32) -> String {
+    const VENDORS: &[(u32, &str)] = &[
+        (0x1002, "AMD"),
+        (0x1010, "Imagination Technologies"),
+        (0x106b, "Apple"),
+        (0x10de, "NVIDIA"),
+        (0x13b5, "Arm"),
+        (0x1414, "Microsoft"),
+        (0x144d, "Samsung"),
+        (0x14e4, "Broadcom"),
+        (0x1ae0, "Google"),
+        (0x5143, "Qualcomm"),
+        (0x8086, "Intel"),
+        (0x10005, "Mesa"),
+    ];
+    VENDORS.iter().find(|(v, _)| *v == id).map_or_else(|| format!("vendor {id:#06x}"), |(_, name)| (*name).to_owned())
+}
+
+/// `"0,2"` as indices. Anything but distinct non-negative numbers is an error.
+fn visible_devices(value: &str) -> Result<Vec<usize>> {
+    let mut indices = Vec::new();
+    if value.trim().is_empty() {
+        return Ok(indices);
+    }
+    for part in value.split(',') {
+        let index: usize = part.trim().parse().map_err(|_| {
+            Error::InvalidArgument(format!(
+                "TF_WGPU_VISIBLE_DEVICES={value:?}: {part:?} is not a device index; give a list such as 0,1"
+            ))
+        })?;
+        if indices.contains(&index) {
+            return Err(Error::InvalidArgument(format!(
+                "TF_WGPU_VISIBLE_DEVICES={value:?} names device {index} twice"
+            )));
+        }
+        indices.push(index);
+    }
+    Ok(indices)
+}
+
+/// The backends of `WGPU_BACKEND`, a comma list; by default all that can serve.
+fn backends(value: Option<&str>) -> Result<wgpu::Backends> {
+    let all = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    let Some(value) = value.filter(|v| !v.trim().is_empty()) else { return Ok(all) };
+    let mut chosen = wgpu::Backends::empty();
+    for part in value.split(',') {
+        chosen |= match part.trim().to_lowercase().as_str() {
+            "vulkan" | "vk" => wgpu::Backends::VULKAN,
+            "metal" | "mtl" => wgpu::Backends::METAL,
+            "dx12" | "d3d12" => wgpu::Backends::DX12,
+            _ => {
+                return Err(Error::InvalidArgument(format!(
+                    "WGPU_BACKEND={value:?}: {part:?} is none of vulkan, metal, dx12"
+                )));
+            }
+        };
+    }
+    Ok(chosen)
+}
+
+/// Whether `WGPU_POWER_PREF` asks for the frugal GPU first.
+fn low_power(value: Option<&str>) -> Result<bool> {
+    match value.map(|v| v.trim().to_lowercase()).as_deref() {
+        None | Some("" | "none" | "high") => Ok(false),
+        Some("low") => Ok(true),
+        Some(v) => Err(Error::InvalidArgument(format!("WGPU_POWER_PREF={v:?} is none of low, high, none"))),
+    }
+}
+
+/// Sort key: hardware before software, discrete before integrated unless power matters, Vulkan before DX12 (64-bit types).
+fn rank(info: &wgpu::AdapterInfo, low_power: bool) -> (u32, u32) {
+    use wgpu::{Backend, DeviceType};
+    let kind = match info.device_type {
+        DeviceType::DiscreteGpu => 1,
+        DeviceType::IntegratedGpu => {
+            if low_power {
+                0
+            } else {
+                2
+            }
+        }
+        DeviceType::VirtualGpu => 3,
+        DeviceType::Other => 4,
+        DeviceType::Cpu => 5,
+    };
+    let backend = match info.backend {
+        Backend::Vulkan | Backend::Metal => 0,
+        _ => 1,
+    };
+    (kind, backend)
+}
+
+/// Whether two adapters are one GPU seen through two backends.
+fn same_gpu(a: &wgpu::AdapterInfo, b: &wgpu::AdapterInfo) -> bool {
+    a.backend != b.backend && a.vendor == b.vendor && a.device == b.device && a.name == b.name
+}
+
+/// Why an adapter cannot run our kernels.
+fn unusable(adapter: &wgpu::Adapter) -> Option<String> {
+    let limits = adapter.limits();
+    if !adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
+        return Some("it has no compute shaders".into());
+    }
+    let at_least = [
+        ("storage buffers per shader", u64::from(limits.max_storage_buffers_per_shader_stage), 8),
+        ("bytes in a storage binding", limits.max_storage_buffer_binding_size, 128 << 20),
+        ("invocations in a workgroup", u64::from(limits.max_compute_invocations_per_workgroup), 256),
+        ("bytes of workgroup memory", u64::from(limits.max_compute_workgroup_storage_size), 16 << 10),
+        ("workgroups in a dimension", u64::from(limits.max_compute_workgroups_per_dimension), 65_535),
+    ];
+    at_least
+        .iter()
+        .find(|(_, has, needs)| has < needs)
+        .map(|(what, has, needs)| format!("{has} {what}, {needs} are needed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visible_devices_accepts_distinct_indices_only() {
+        assert_eq!(visible_devices(" 1, 0 ").unwrap(), [1, 0]);
+        assert!(visible_devices("").unwrap().is_empty());
+        for bad in ["0,0", "-1", "a", "0,,1", "0;1", "1.0"] {
+            assert!(
+                matches!(visible_devices(bad), Err(Error::InvalidArgument(m)) if m.contains("TF_WGPU_VISIBLE_DEVICES")),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_values_are_refused() {
+        assert!(backends(Some("vulkan,opengl")).is_err());
+        assert_eq!(backends(Some("vk, metal")).unwrap(), wgpu::Backends::VULKAN | wgpu::Backends::METAL);
+        assert!(low_power(Some("medium")).is_err());
+    }
+
+    #[test]
+    fn an_empty_list_hides_every_device() {
+        let selection = Selection::enumerate(&|name| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new));
+        assert!(selection.adapters.is_empty());
+        assert!(selection.problem.unwrap().contains("hides every device"));
+    }
+}

@@ -1,0 +1,86 @@
+//! How much memory a device has: what its adapter reports, else a rule.
+//!
+//! - Hardware: what the driver reports (Vulkan: the largest device-local heap, and VK_EXT_memory_budget for what is free;
+//!   Metal: `recommendedMaxWorkingSetSize`; DX12: the local segment's budget).
+//! - Software adapters use the computer's own memory: half of it at most, and what the system has available.
+//! - Nothing reported: half of the computer's memory for integrated GPUs, else the size of the largest buffer.
+
+use crate::ffi::memory_budget::{self, Reported, SystemMemory};
+
+/// A device's memory in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryBudget {
+    /// All that this process may use.
+    pub total: u64,
+    /// What is left of it.
+    pub free: u64,
+    /// Whether the adapter reported it, or a rule was applied.
+    pub reported: bool,
+}
+
+/// The budget of an adapter of which this process uses `in_use` bytes.
+pub(super) fn of(adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, max_buffer: u64, in_use: u64) -> MemoryBudget {
+    let system = memory_budget::system_memory();
+    rule(info.device_type, memory_budget::reported(adapter), system, max_buffer, in_use)
+}
+
+fn rule(
+    kind: wgpu::DeviceType,
+    reported: Option<Reported>,
+    system: Option<SystemMemory>,
+    max_buffer: u64,
+    in_use: u64,
+) -> MemoryBudget {
+    let half = system.map(|s| s.total / 2);
+    match (kind, reported) {
+        (wgpu::DeviceType::Cpu, _) => {
+            // A software adapter's heap is made up (lavapipe says 2 GiB on some versions, all memory on others).
+            let total = half.or(reported.map(|r| r.total)).unwrap_or(max_buffer);
+            let available = system.map_or(u64::MAX, |s| s.available);
+            MemoryBudget { total, free: total.saturating_sub(in_use).min(available), reported: false }
+        }
+        (_, Some(r)) => {
+            let free = r.free.unwrap_or_else(|| r.total.saturating_sub(in_use));
+            MemoryBudget { total: r.total, free: free.min(r.total), reported: true }
+        }
+        (_, None) => {
+            let shared = kind == wgpu::DeviceType::IntegratedGpu;
+            let total = half.filter(|_| shared).unwrap_or(max_buffer);
+            MemoryBudget { total, free: total.saturating_sub(in_use), reported: false }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu};
+
+    const SYSTEM: Option<SystemMemory> = Some(SystemMemory { total: 16 << 30, available: 6 << 30 });
+
+    #[test]
+    fn hardware_says_it_itself() {
+        let reported = Some(Reported { total: 8 << 30, free: Some(7 << 30) });
+        let budget = rule(DiscreteGpu, reported, SYSTEM, 2 << 30, 1 << 20);
+        assert_eq!(budget, MemoryBudget { total: 8 << 30, free: 7 << 30, reported: true });
+        let silent = Some(Reported { total: 8 << 30, free: None });
+        assert_eq!(rule(DiscreteGpu, silent, SYSTEM, 2 << 30, 1 << 30).free, 7 << 30);
+    }
+
+    #[test]
+    fn software_takes_half_of_the_computer_at_most() {
+        let reported = Some(Reported { total: 15 << 30, free: Some(15 << 30) });
+        let budget = rule(Cpu, reported, SYSTEM, 2 << 30, 0);
+        assert_eq!(budget, MemoryBudget { total: 8 << 30, free: 6 << 30, reported: false });
+        assert_eq!(rule(Cpu, reported, SYSTEM, 2 << 30, 3 << 30).free, 5 << 30);
+        assert_eq!(rule(Cpu, reported, None, 2 << 30, 0).total, 15 << 30);
+        assert_eq!(rule(Cpu, None, None, 2 << 30, 0).total, 2 << 30);
+    }
+
+    #[test]
+    fn without_a_report_a_rule_applies() {
+        assert_eq!(rule(IntegratedGpu, None, SYSTEM, 2 << 30, 0).total, 8 << 30);
+        assert_eq!(rule(DiscreteGpu, None, SYSTEM, 2 << 30, 1 << 30).free, 1 << 30);
+        assert_eq!(rule(IntegratedGpu, None, None, 2 << 30, 3 << 30).free, 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! What an adapter can do, as far as kernels and registration care.
+
+use crate::dtype::DType;
+
+/// The properties of a device that decide which kernels exist and how they are launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// 64-bit integers in shaders.
+    pub int64: bool,
+    /// 64-bit floats in shaders.
+    pub float64: bool,
+    /// Subgroup operations.
+    pub subgroups: bool,
+    /// Timestamps inside encoders.
+    pub timestamps: bool,
+    /// A software adapter such as lavapipe, where workgroup memory and barriers cost more than they save.
+    pub cpu: bool,
+    /// Bytes of immediates (push constants); 0 when there are none.
+    pub immediates: u32,
+    /// Largest storage binding in bytes.
+    pub max_binding: u64,
+    /// Largest buffer in bytes.
+    pub max_buffer: u64,
+    /// Alignment of a storage binding's offset.
+    pub storage_alignment: u32,
+    /// Storage buffers in one shader.
+    pub max_bindings: u32,
+    /// Invocations in one workgroup.
+    pub max_invocations: u32,
+    /// Bytes of workgroup memory.
+    pub workgroup_memory: u32,
+}
+
+impl Capabilities {
+    /// The features of wgpu that we use where an adapter has them.
+    pub(crate) const WANTED: wgpu::Features = wgpu::Features::IMMEDIATES
+        .union(wgpu::Features::SHADER_INT64)
+        .union(wgpu::Features::SHADER_F64)
+        .union(wgpu::Features::SUBGROUP)
+        .union(wgpu::Features::TIMESTAMP_QUERY)
+        .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
+
+    /// An adapter that has everything, for documentation and checks of all there is.
+    pub const FULL: Self = Self {
+        int64: true,
+        float64: true,
+        subgroups: true,
+        timestamps: true,
+        cpu: false,
+        immediates: 128,
+        max_binding: 1 << 31,
+        max_buffer: 1 << 31,
+        storage_alignment: 32,
+        max_bindings: 32,
+        max_invocations: 1024,
+        workgroup_memory: 32 << 10,
+    };
+
+    /// Reads them off an adapter.
+    pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
+        Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits())
+    }
+
+    /// Reads them off what an adapter says about itself.
+    pub(crate) fn from_parts(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Self {
+        let has = |f: wgpu::Features| features.contains(f);
+        Self {
+            int64: has(wgpu::Features::SHADER_INT64),
+            float64: has(wgpu::Features::SHADER_F64),
+            subgroups: has(wgpu::Features::SUBGROUP),
+            timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
+            cpu: info.device_type == wgpu::DeviceType::Cpu,
+            immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
+            max_binding: limits.max_storage_buffer_binding_size,
+            max_buffer: limits.max_buffer_size,
+            storage_alignment: limits.min_storage_buffer_offset_alignment,
+            max_bindings: limits.max_storage_buffers_per_shader_stage,
+            max_invocations: limits.max_compute_invocations_per_workgroup,
+            workgroup_memory: limits.max_compute_workgroup_storage_size,
+        }
+    }
+
+    /// Whether tensors of this type can be computed on the device. Handles (resource, variant) are always fine.
+    pub const fn supports(&self, dtype: DType) -> bool {
+        match dtype {
+            DType::I64 | DType::U64 => self.int64,
+            DType::F64 | DType::C128 => self.float64,
+            _ => true,
+        }
+    }
+
+    /// What every one of several devices can do. TensorFlow registers kernels for the device type, not for a device, so
+    /// only the common part may be registered.
+    #[must_use]
+    pub fn common(self, other: Self) -> Self {
+        Self {
+            int64: self.int64 && other.int64,
+            float64: self.float64 && other.float64,
+            subgroups: self.subgroups && other.subgroups,
+            timestamps: self.timestamps && other.timestamps,
+            cpu: self.cpu || other.cpu,
+            immediates: self.immediates.min(other.immediates),
+            max_binding: self.max_binding.min(other.max_binding),
+            max_buffer: self.max_buffer.min(other.max_buffer),
+            storage_alignment: self.storage_alignment.max(other.storage_alignment),
+            max_bindings: self.max_bindings.min(other.max_bindings),
+            max_invocations: self.max_invocations.min(other.max_invocations),
+            workgroup_memory: self.workgroup_memory.min(other.workgroup_memory),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The GPU runtime: adapters, memory, the recorder and its completion thread, pipelines. The only module that talks to
+//! wgpu; it knows nothing of ops or of TensorFlow.
+
+pub mod adapters;
+mod budget;
+mod capabilities;
+mod completion;
+mod memory;
+mod pipelines;
+mod program;
+mod recorder;
+mod transfer;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+pub use adapters::{AdapterReport, Selection};
+pub use budget::MemoryBudget;
+pub use capabilities::Capabilities;
+pub use completion::Serial;
+pub use memory::MemoryStats;
+pub use program::{Binding, Grid, Key, Params, Program};
+pub use recorder::Counters;
+pub use transfer::Timer;
+
+use completion::Completion;
+use memory::Memory;
+use pipelines::Pipelines;
+use recorder::{Bound, Recorder};
+
+use crate::error::{Error, Result};
+
+/// One GPU (or software adapter) with its memory and its in-order queue. All methods may be called from any thread.
+pub struct Device {
+    adapter: wgpu::Adapter,
+    info: wgpu::AdapterInfo,
+    capabilities: Capabilities,
+    memory: Memory,
+    pipelines: Pipelines,
+    recorder: Mutex<Recorder>,
+    completion: Arc<Completion>,
+    /// The first error of wgpu that no call could return.
+    uncaptured: Arc<Mutex<Option<Error>>>,
+    raw: wgpu::Device,
+    queue: wgpu::Queue,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("name", &self.info.name).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Opens a device on `adapter`.
+    pub fn open(adapter: &wgpu::Adapter) -> Result<Arc<Self>> {
+        let capabilities = Capabilities::of(adapter);
+        let (raw, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            label: Some("tensorflow-wgpu"),
+            required_features: adapter.features() & Capabilities::WANTED,
+            required_limits: adapter.limits(),
+            ..Default::default()
+        }))
+        .map_err(|e| Error::Unavailable(format!("cannot open {}: {e}", adapter.get_info().name)))?;
+        let uncaptured = Arc::new(Mutex::new(None));
+        let slot = uncaptured.clone();
+        raw.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
+            log::error!("GPU error: {e}");
+            let error = match &e {
+                wgpu::Error::OutOfMemory { .. } => Error::ResourceExhausted(e.to_string()),
+                _ => Error::Internal(e.to_string()),
+            };
+            slot.lock().get_or_insert(error);
+        }));
+        let completion = Completion::start(raw.clone());
+        let lost = Arc::downgrade(&completion);
+        raw.set_device_lost_callback(move |reason, message| {
+            // Dropping the device reports `Destroyed`, which is no loss.
+            if let (Some(c), wgpu::DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
+                c.set_lost(Error::Unavailable(format!("the GPU was lost: {message}")));
+            }
+        });
+        Ok(Arc::new(Self {
+            adapter: adapter.clone(),
+            info: adapter.get_info(),
+            capabilities,
+            memory: Memory::new(raw.clone(), capabilities.max_buffer)?,
+            pipelines: Pipelines::new(raw.clone(), capabilities),
+            recorder: Mutex::new(Recorder::new(
+                raw.clone(),
+                queue.clone(),
+                capabilities.storage_alignment,
+                completion.clone(),
+            )),
+            completion,
+            uncaptured,
+            raw,
+            queue,
+        }))
+    }
+
+    /// Name, vendor, driver and backend.
+    pub const fn info(&self) -> &wgpu::AdapterInfo {
+        &self.info
+    }
+
+    /// What the adapter can do.
+    pub const fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Allocates uninitialized device memory and returns its address, a multiple of 65,536.
+    pub fn allocate(&self, bytes: u64) -> Result<u64> {
+        self.memory.allocate(bytes)
+    }
+
+    /// Frees memory at an address that [`Device::allocate`] returned. Enqueued work may still use it.
+    pub fn deallocate(&self, address: u64) -> Result<()> {
+        let block = self.memory.deallocate(address)?;
+        self.recorder.lock().forget(&block);
+        Ok(())
+    }
+
+    /// Allocation statistics.
+    pub fn memory_stats(&self) -> MemoryStats {
+        self.memory.stats()
+    }
+
+    /// How much memory the device has and how much of it is free.
+    pub fn memory_budget(&self) -> MemoryBudget {
+        budget::of(&self.adapter, &self.info, self.capabilities.max_buffer, self.memory.stats().in_use)
+    }
+
+    /// Whether `address` belongs to this device.
+    pub fn owns(&self, address: u64) -> bool {
+        self.memory.contains(address)
+    }
+
+    /// Dispatches, submissions and bytes so far.
+    pub fn counters(&self) -> Counters {
+        self.recorder.lock().counters
+    }
+
+    /// Number of pipelines compiled so far.
+    pub fn pipelines(&self) -> usize {
+        self.pipelines.len()
+    }
+
+    /// Fails when `n` elements cannot be indexed with 32 bits by a kernel that has no windows.
+    pub fn check_extent(&self, n: usize) -> Result<u32> {
+        u32::try_from(n)
+            .map_err(|_| Error::ResourceExhausted(format!("a tensor of {n} elements exceeds this kernel's 2^32")))
+    }
+
+    /// Enqueues a dispatch after everything enqueued before.
+    pub fn enqueue(&self, program: &Program<'_>) -> Result<()> {
+        self.check()?;
+        let pipeline = self.pipelines.get(program)?;
+        let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
+        let mut block: SmallVec<[u32; 32]> = SmallVec::new();
+        for binding in &program.bindings {
+            let (resolved, offset) = self.bind(binding)?;
+            block.push(offset);
+            bound.push(resolved);
+        }
+        block.extend_from_slice(&program.params.scalars);
+        if !program.params.vec4s.is_empty() {
+            block.resize(block.len().next_multiple_of(4), 0);
+            block.extend_from_slice(&program.params.vec4s);
+        }
+        let entries = bound.len() as u32 + u32::from(pipeline.params_buffer);
+        if (block.len() * 4) as u32 != pipeline.params_size || entries != pipeline.entries {
+            return Err(Error::Internal(format!(
+                "program {:?}: {} parameter bytes and {entries} bindings, its shader declares {} and {}",
+                program.key,
+                block.len() * 4,
+                pipeline.params_size,
+                pipeline.entries
+            )));
+        }
+        self.recorder.lock().dispatch(&pipeline, &bound, &block, program.grid);
+        Ok(())
+    }
+
+    /// Resolves a binding to an aligned range of a block and the remaining offset in elements.
+    fn bind(&self, binding: &Binding) -> Result<(Bound, u32)> {
+        let Binding { address, bytes, unit } = *binding;
+        let alignment = u64::from(self.capabilities.storage_alignment);
+        if bytes == 0 {
+            // Nothing is read or written; any memory will do.
+            let block = self.memory.any_block()?;
+            return Ok(((block, 0, alignment.max(16)), 0));
+        }
+        let block = self.memory.resolve(address, bytes)?;
+        let offset = (address - block.address) & !(alignment - 1);
+        let rest = address - block.address - offset;
+        // Whole vec4s, so that a packed or vectorized tail stays inside the binding; blocks are multiples of 256 bytes.
+        let size = (rest + bytes).next_multiple_of(16).min(block.bytes - offset);
+        if size > self.capabilities.max_binding {
+            return Err(Error::ResourceExhausted(format!(
+                "a tensor of {bytes} bytes exceeds this adapter's largest storage binding of {} bytes",
+                self.capabilities.max_binding
+            )));
+        }
+        if !rest.is_multiple_of(u64::from(unit)) {
+            return Err(Error::Internal(format!("address {address:#x} is not a multiple of the element size {unit}")));
+        }
+        Ok(((block, offset, size), (rest / u64::from(unit)) as u32))
+    }
+
+    /// Submits what is recorded. Returns the serial that completes with it.
+    pub fn flush(&self) -> Serial {
+        self.recorder.lock().submit()
+    }
+
+    /// The serial that completes when everything enqueued so far is done. Not yet submitted, perhaps.
+    pub fn serial(&self) -> Serial {
+        self.recorder.lock().serial()
+    }
+
+    /// Whether everything up to `serial` is done. Submits it if nobody did yet; never blocks on the GPU.
+    pub fn is_done(&self, serial: Serial) -> bool {
+        if self.completion.done() >= serial {
+            return true;
+        }
+        if let Some(mut recorder) = self.recorder.try_lock()
+            && recorder.submitted() < serial
+        {
+            recorder.submit();
+        }
+        self.completion.done() >= serial
+    }
+
+    /// Blocks until everything up to `serial` is done.
+    pub fn wait(&self, serial: Serial) -> Result<()> {
+        {
+            let mut recorder = self.recorder.lock();
+            if recorder.submitted() < serial {
+                recorder.submit();
+            }
+        }
+        self.completion.wait(serial);
+        self.check()
+    }
+
+    /// Blocks until everything enqueued so far is done.
+    pub fn synchronize(&self) -> Result<()> {
+        let serial = self.flush();
+        self.wait(serial)
+    }
+
+    /// Runs `f` on the completion thread once everything enqueued so far is done. It must not wait for the device.
+    pub fn host_callback(&self, f: impl FnOnce() + Send + 'static) {
+        let mut recorder = self.recorder.lock();
+        recorder.callback(Box::new(f));
+        recorder.submit();
+    }
+
+    /// Makes `error` the pending error, for work that fails after its call has returned.
+    pub fn raise(&self, error: Error) {
+        log::error!("{error}");
+        self.uncaptured.lock().get_or_insert(error);
+    }
+
+    /// The pending error of the GPU, if any: a lost device stays lost, other errors are reported once.
+    pub fn check(&self) -> Result<()> {
+        if let Some(e) = self.completion.lost() {
+            return Err(e);
+        }
+        match self.uncaptured.lock().take() {
+            Some(e) => Err(e),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What a kernel asks the GPU to run: a shader by key, the tensors it binds, its parameters and its grid.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+
+use crate::dtype::DType;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+/// Identity of a pipeline: everything that its text depends on, and nothing else. Two programs with equal keys must
+/// have equal shaders. Shapes never belong here; extents are parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    bytes: SmallVec<[u8; 64]>,
+}
+
+impl Key {
+    /// The key of the shader `family`, to be refined.
+    pub fn new(family: &str) -> Self {
+        Self { bytes: SmallVec::from_slice(family.as_bytes()) }
+    }
+
+    /// Adds a name, such as an op.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.bytes.push(0xff);
+        self.bytes.extend_from_slice(name.as_bytes());
+        self
+    }
+
+    /// Adds an element type.
+    #[must_use]
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.bytes.push(0xfe);
+        self.bytes.push(dtype as i32 as u8);
+        self
+    }
+
+    /// Adds a small number: a rank, a tile size, a flag.
+    #[must_use]
+    pub fn number(mut self, n: u32) -> Self {
+        self.bytes.push(0xfd);
+        self.bytes.extend_from_slice(&n.to_le_bytes());
+        self
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut h = FxHasher::default();
+        h.write(&self.bytes);
+        state.write_u64(h.finish());
+    }
+}
+
+/// The parameters of a [`Program`], in the order in which its [`Shader`] declares them. Scalars and `vec4` lists may be
+/// mixed freely: lists are laid out after all scalars on both sides.
+#[derive(Debug, Clone, Default)]
+pub struct Params {
+    pub(crate) scalars: SmallVec<[u32; 16]>,
+    pub(crate) vec4s: SmallVec<[u32; 24]>,
+}
+
+impl Params {
+    /// No parameter.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a `u32`. Panics beyond 2^32: callers check extents with [`crate::device::Device::check_extent`].
+    #[must_use]
+    pub fn u32(mut self, v: impl TryInto<u32>) -> Self {
+        self.scalars.push(v.try_into().unwrap_or_else(|_| panic!("parameter beyond 32 bits")));
+        self
+    }
+
+    /// Appends an `i32`.
+    #[must_use]
+    pub fn i32(mut self, v: i32) -> Self {
+        self.scalars.push(v.cast_unsigned());
+        self
+    }
+
+    /// Appends an `f32`.
+    #[must_use]
+    pub fn f32(mut self, v: f32) -> Self {
+        self.scalars.push(v.to_bits());
+        self
+    }
+
+    /// Appends a list, padded to whole `vec4<u32>`s with zeros; an empty list takes one.
+    #[must_use]
+    pub fn list<T: TryInto<u32> + Copy>(mut self, values: &[T]) -> Self {
+        for v in values {
+            self.vec4s.push((*v).try_into().unwrap_or_else(|_| panic!("parameter beyond 32 bits")));
+        }
+        let padded = values.len().max(1).next_multiple_of(4);
+        self.vec4s.extend(std::iter::repeat_n(0, padded - values.len()));
+        self
+    }
+}
+
+/// Number of workgroups in each dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid(pub [u32; 3]);
+
+impl Grid {
+    /// At least `invocations` invocations in workgroups of `workgroup`, spread over x and y: the shader recovers the index
+    /// by `linear_id` and must ignore indices past the end.
+    pub fn linear(invocations: usize, workgroup: u32) -> Self {
+        Self::groups(invocations.div_ceil(workgroup as usize))
+    }
+
+    /// At least `n` workgroups, spread over x and y when one dimension (65,535 by WebGPU's default limit) does not suffice.
+    pub fn groups(n: usize) -> Self {
+        const MAX: usize = 65_535;
+        if n <= MAX {
+            return Self([n.max(1) as u32, 1, 1]);
+        }
+        let y = n.div_ceil(MAX);
+        Self([n.div_ceil(y) as u32, y as u32, 1])
+    }
+
+    /// The grid of a [`Shader::map`] program with default workgroups over `count` elements of `dtype`.
+    pub fn map(count: usize, dtype: DType) -> Self {
+        Self::linear(count.div_ceil(dtype.lanes() as usize), WORKGROUP)
+    }
+}
+
+/// A range of device memory bound to a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Binding {
+    /// Address of the first byte.
+    pub address: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Bytes of one element, the unit of the binding's offset parameter.
+    pub unit: u32,
+}
+
+impl From<&Tensor> for Binding {
+    fn from(t: &Tensor) -> Self {
+        Self { address: t.address, bytes: t.bytes(), unit: t.dtype.size() as u32 }
+    }
+}
+
+impl Binding {
+    /// The tensor's memory bound as a raw array whose elements have `unit` bytes, such as 16 for `vec4<f32>`.
+    pub fn raw(t: &Tensor, unit: u32) -> Self {
+        Self { unit, ..Self::from(t) }
+    }
+}
+
+/// One dispatch. Bindings may overlap: all are bound read_write, and a dispatch sees the effects of all earlier ones.
+pub struct Program<'a> {
+    /// Identity of the shader.
+    pub key: Key,
+    /// Makes the shader; called only when no pipeline with this key exists yet.
+    pub shader: &'a dyn Fn() -> Shader,
+    /// What to bind, in the shader's order. An empty tensor is bound to unspecified memory.
+    pub bindings: SmallVec<[Binding; 8]>,
+    /// Parameters, in the shader's order (the offsets of the bindings are added automatically).
+    pub params: Params,
+    /// Workgroups.
+    pub grid: Grid,
+}

@@ -1,0 +1,295 @@
+//! The recorder: the one open command encoder of a device and its open compute pass.
+//!
+//! All streams of a device share it, which makes them trivially ordered. It submits when asked (a read-back, a wait, a poll of
+//! an unfinished event) or after a number of dispatches. Uploads are staged at once and recorded as copies.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::completion::{AfterWork, Completion, Readback, Serial, Sink, Submission};
+use super::memory::Block;
+use super::pipelines::Pipeline;
+use super::program::Grid;
+
+/// Dispatches after which a batch is submitted: 16 to 64 balance the cost of a submission against an idle GPU.
+const BATCH_DISPATCHES: u32 = 64;
+/// Bytes of uploads after which a batch is submitted, so that staging memory returns to the pool.
+const BATCH_UPLOAD: u64 = 32 << 20;
+/// Size of the belt's staging chunks; larger uploads get a buffer of their own.
+const STAGING_CHUNK: u64 = 1 << 20;
+/// Bytes of parameter blocks in one submission, for programs whose parameters exceed the immediates.
+const PARAMS_BUFFER: u64 = 1 << 20;
+/// Cached bind groups; beyond that the cache starts anew.
+const MAX_BIND_GROUPS: usize = 1 << 14;
+
+/// Counts for benchmarks and the profiler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Dispatches recorded.
+    pub dispatches: u64,
+    /// Submissions to the queue.
+    pub submissions: u64,
+    /// Bytes copied from the host.
+    pub uploaded: u64,
+    /// Bytes copied to the host.
+    pub downloaded: u64,
+    /// Bytes bound by dispatches.
+    pub bound: u64,
+}
+
+/// A resolved binding: block, byte offset (aligned) and byte length within it.
+pub(crate) type Bound = (Arc<Block>, u64, u64);
+
+type BindGroupKey = (wgpu::BindGroupLayout, SmallVec<[(u32, u64, u64); 8]>);
+
+pub(crate) struct Recorder {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    storage_alignment: u64,
+    completion: Arc<Completion>,
+    // The pass must end before the encoder is touched: see `encoder`.
+    pass: Option<wgpu::ComputePass<'static>>,
+    encoder: Option<wgpu::CommandEncoder>,
+    after: Vec<AfterWork>,
+    staging: wgpu::util::StagingBelt,
+    params: Option<wgpu::Buffer>,
+    params_used: u64,
+    dispatches: u32,
+    uploaded: u64,
+    bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
+    /// Serial of the last submission.
+    submitted: Serial,
+    pub counters: Counters,
+}
+
+impl Recorder {
+    pub fn new(device: wgpu::Device, queue: wgpu::Queue, storage_alignment: u32, completion: Arc<Completion>) -> Self {
+        Self {
+            staging: wgpu::util::StagingBelt::new(device.clone(), STAGING_CHUNK),
+            device,
+            queue,
+            storage_alignment: u64::from(storage_alignment),
+            completion,
+            pass: None,
+            encoder: None,
+            after: Vec::new(),
+            params: None,
+            params_used: 0,
+            dispatches: 0,
+            uploaded: 0,
+            bind_groups: FxHashMap::default(),
+            submitted: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Records one dispatch. `params` is the whole parameter block.
+    pub fn dispatch(&mut self, pipeline: &Pipeline, bound: &[Bound], params: &[u32], grid: Grid) {
+        let params: &[u8] = bytemuck::cast_slice(params);
+        let mut entries: SmallVec<[(u32, u64, u64); 8]> = bound.iter().map(|(b, o, n)| (b.id, *o, *n)).collect();
+        let params_at = pipeline.params_buffer.then(|| self.write_params(params));
+        if let Some(at) = params_at {
+            entries.push((u32::MAX, at, params.len() as u64));
+        }
+        let key = (pipeline.layout.clone(), entries);
+        if !self.bind_groups.contains_key(&key) {
+            if self.bind_groups.len() >= MAX_BIND_GROUPS {
+                self.bind_groups.clear();
+            }
+            let group = self.bind_group(&key, bound);
+            self.bind_groups.insert(key.clone(), group);
+        }
+        let group = self.bind_groups[&key].clone();
+        let pass = self.pass();
+        pass.set_pipeline(&pipeline.raw);
+        pass.set_bind_group(0, &group, &[]);
+        if params_at.is_none() && !params.is_empty() {
+            pass.set_immediates(0, params);
+        }
+        let [x, y, z] = grid.0;
+        pass.dispatch_workgroups(x, y, z);
+        self.counters.dispatches += 1;
+        self.counters.bound += bound.iter().map(|(_, _, n)| n).sum::<u64>();
+        self.dispatches += 1;
+        if self.dispatches >= BATCH_DISPATCHES {
+            self.submit();
+        }
+    }
+
+    /// Records a copy of `bytes` (at most [`Self::staging_limit`]) to the device. Offset and length are multiples of 4.
+    pub fn upload(&mut self, block: &Block, offset: u64, bytes: &[u8]) {
+        let Some(size) = wgpu::BufferSize::new(bytes.len() as u64) else { return };
+        self.pass = None;
+        let encoder = open(&mut self.encoder, &self.device);
+        self.staging.write_buffer(encoder, &block.buffer, offset, size).copy_from_slice(bytes);
+        self.count_upload(size.get());
+    }
+
+    /// Uploads up to this size go through [`Self::upload`], larger ones through [`Self::upload_from`].
+    pub const fn staging_limit() -> usize {
+        STAGING_CHUNK as usize / 4
+    }
+
+    /// Records a copy from a filled and unmapped staging buffer.
+    pub fn upload_from(&mut self, block: &Block, offset: u64, staging: &wgpu::Buffer) {
+        self.encoder().copy_buffer_to_buffer(staging, 0, &block.buffer, offset, staging.size());
+        self.count_upload(staging.size());
+    }
+
+    /// Records a read-back of `[offset, offset + len)` of a block; the sink runs after the next submission.
+    pub fn readback(&mut self, block: &Block, offset: u64, len: u64, sink: Sink) {
+        let start = offset & !3;
+        let copied = (offset + len).next_multiple_of(4) - start;
+        let buffer = self.readback_buffer(copied);
+        self.encoder().copy_buffer_to_buffer(&block.buffer, start, &buffer, 0, copied);
+        let first = (offset - start) as usize;
+        let range = first..first + len as usize;
+        self.counters.downloaded += len;
+        self.after.push(AfterWork::Readback(Readback { buffer, range, sink }));
+    }
+
+    /// Runs `f` on the completion thread after everything recorded so far. The next submission carries it.
+    pub fn callback(&mut self, f: Box<dyn FnOnce() + Send>) {
+        self.after.push(AfterWork::Callback(f));
+    }
+
+    /// Writes a timestamp into `query` of a set.
+    pub fn timestamp(&mut self, queries: &wgpu::QuerySet, query: u32) {
+        self.encoder().write_timestamp(queries, query);
+    }
+
+    /// Resolves two timestamps and hands them to `sink` as 16 bytes.
+    pub fn resolve_timestamps(&mut self, queries: &wgpu::QuerySet, sink: Sink) {
+        let resolved = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("timestamps"),
+            size: 256,
+            usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        let buffer = self.readback_buffer(16);
+        let encoder = self.encoder();
+        encoder.resolve_query_set(queries, 0..2, &resolved, 0);
+        encoder.copy_buffer_to_buffer(&resolved, 0, &buffer, 0, 16);
+        self.after.push(AfterWork::Readback(Readback { buffer, range: 0..16, sink }));
+    }
+
+    /// The serial that will be complete when everything recorded so far is.
+    pub fn serial(&self) -> Serial {
+        if self.is_empty() { self.submitted } else { self.submitted + 1 }
+    }
+
+    /// Submits what is recorded, if anything, and returns the serial of the last submission.
+    pub fn submit(&mut self) -> Serial {
+        if self.is_empty() {
+            return self.submitted;
+        }
+        self.pass = None;
+        let index = self.encoder.take().map(|encoder| {
+            self.staging.finish();
+            let index = self.queue.submit([encoder.finish()]);
+            self.staging.recall();
+            self.counters.submissions += 1;
+            index
+        });
+        self.submitted += 1;
+        self.dispatches = 0;
+        self.uploaded = 0;
+        self.params_used = 0;
+        self.completion.push(Submission { serial: self.submitted, index, after: std::mem::take(&mut self.after) });
+        self.submitted
+    }
+
+    /// Serial of the last submission.
+    pub const fn submitted(&self) -> Serial {
+        self.submitted
+    }
+
+    /// Forgets the bind groups of a freed block.
+    pub fn forget(&mut self, block: &Block) {
+        self.bind_groups.retain(|(_, entries), _| entries.iter().all(|(id, ..)| *id != block.id));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.encoder.is_none() && self.after.is_empty()
+    }
+
+    fn count_upload(&mut self, bytes: u64) {
+        self.counters.uploaded += bytes;
+        self.uploaded += bytes;
+        if self.uploaded >= BATCH_UPLOAD {
+            self.submit();
+        }
+    }
+
+    /// The open encoder, with no pass open in it.
+    fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
+        self.pass = None;
+        open(&mut self.encoder, &self.device)
+    }
+
+    fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
+        let encoder = open(&mut self.encoder, &self.device);
+        self.pass.get_or_insert_with(|| {
+            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
+        })
+    }
+
+    /// Places a parameter block into the parameter buffer and returns its offset. `write_buffer` takes effect before the whole
+    /// next submission, so a region is written once per submission.
+    fn write_params(&mut self, params: &[u8]) -> u64 {
+        if self.params_used + params.len() as u64 > PARAMS_BUFFER {
+            self.submit();
+        }
+        let buffer = self.params.get_or_insert_with(|| {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("parameters"),
+                size: PARAMS_BUFFER,
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        });
+        let at = self.params_used;
+        self.queue.write_buffer(buffer, at, params);
+        self.params_used = (at + params.len() as u64).next_multiple_of(self.storage_alignment);
+        at
+    }
+
+    fn bind_group(&self, key: &BindGroupKey, bound: &[Bound]) -> wgpu::BindGroup {
+        let buffers = bound.iter().map(|(block, ..)| &block.buffer).chain(&self.params);
+        let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = buffers
+            .zip(&key.1)
+            .zip(0..)
+            .map(|((buffer, (_, offset, size)), binding)| wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset: *offset,
+                    size: wgpu::BufferSize::new(*size),
+                }),
+            })
+            .collect();
+        self.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &key.0, entries: &entries })
+    }
+
+    /// An idle or new buffer of at least `bytes` for the host to read.
+    fn readback_buffer(&self, bytes: u64) -> wgpu::Buffer {
+        let size = bytes.next_power_of_two().max(4096);
+        let mut pool = self.completion.readback_pool.lock();
+        if let Some(i) = pool.iter().position(|b| b.size() == size) {
+            return pool.swap_remove(i);
+        }
+        drop(pool);
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("read-back"),
+            size,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+}
+
+fn open<'a>(encoder: &'a mut Option<wgpu::CommandEncoder>, device: &wgpu::Device) -> &'a mut wgpu::CommandEncoder {
+    encoder.get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()))
+}

@@ -1,0 +1,220 @@
+//! Copies between host and device and within the device, fills, and timers. Any byte offset and length.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::smallvec;
+
+use super::Device;
+use super::completion::Sink;
+use super::program::{Binding, Grid, Key, Params, Program};
+use super::recorder::Recorder;
+use crate::error::{Error, Result};
+use crate::shader::{Field, Shader, WORKGROUP};
+
+impl Device {
+    /// Copies `bytes` to device memory at `address`. The bytes are staged before this returns; the copy is ordered
+    /// like every other enqueued work.
+    pub fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let block = self.memory.resolve(address, bytes.len() as u64)?;
+        let offset = address - block.address;
+        if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
+            if bytes.len() <= Recorder::staging_limit() {
+                self.recorder.lock().upload(&block, offset, bytes);
+            } else {
+                let staging = self.staged(bytes)?;
+                self.recorder.lock().upload_from(&block, offset, &staging);
+            }
+            return Ok(());
+        }
+        // wgpu copies whole words only: go through scratch memory and the copy kernel.
+        let padded = [bytes, &[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()]].concat();
+        let scratch = self.allocate(padded.len() as u64)?;
+        let copied = self.upload(scratch, &padded).and_then(|()| self.copy(address, scratch, bytes.len() as u64));
+        self.deallocate(scratch)?;
+        copied
+    }
+
+    /// Copies `len` bytes at `address` to the host; `sink` runs on the completion thread when they have arrived.
+    pub fn download_with(
+        &self,
+        address: u64,
+        len: u64,
+        sink: impl FnOnce(Result<&[u8]>) + Send + 'static,
+    ) -> Result<()> {
+        self.check()?;
+        let sink: Sink = Box::new(sink);
+        if len == 0 {
+            self.host_callback(move || sink(Ok(&[])));
+            return Ok(());
+        }
+        let block = self.memory.resolve(address, len)?;
+        let mut recorder = self.recorder.lock();
+        recorder.readback(&block, address - block.address, len, sink);
+        recorder.submit();
+        Ok(())
+    }
+
+    /// Copies device memory at `address` into `bytes` and waits for it.
+    pub fn download(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        self.download_with(address, bytes.len() as u64, move |result| {
+            let _ = sender.send(result.map(<[u8]>::to_vec));
+        })?;
+        let received = receiver.recv().map_err(|e| Error::Internal(format!("the completion thread is gone: {e}")))?;
+        bytes.copy_from_slice(&received?);
+        self.check()
+    }
+
+    /// Copies `bytes` bytes within the device. The ranges must not overlap.
+    pub fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<()> {
+        self.windows(bytes, |at, count| {
+            let count32 = count as u32;
+            self.enqueue(&Program {
+                key: Key::new("copy"),
+                shader: &|| {
+                    Shader::new("copy")
+                        .bind_raw("src", "u32", 1)
+                        .bind_raw("dst", "u32", 1)
+                        .param("count", Field::U32)
+                        .body(include_str!("../../shaders/copy.wgsl"))
+                },
+                bindings: smallvec![
+                    Binding { address: from + at, bytes: count, unit: 1 },
+                    Binding { address: to + at, bytes: count, unit: 1 },
+                ],
+                params: Params::new().u32(count32),
+                grid: word_grid(count),
+            })
+        })
+    }
+
+    /// Fills `bytes` bytes at `address` with repetitions of the 4-byte `pattern`, which starts at `address`.
+    pub fn fill(&self, address: u64, bytes: u64, pattern: u32) -> Result<()> {
+        let pattern = pattern.rotate_left((address % 4) as u32 * 8);
+        self.windows(bytes, |at, count| {
+            self.enqueue(&Program {
+                key: Key::new("fill"),
+                shader: &|| {
+                    Shader::new("fill")
+                        .bind_raw("dst", "u32", 1)
+                        .u32s(&["count", "pattern"])
+                        .body(include_str!("../../shaders/fill.wgsl"))
+                },
+                bindings: smallvec![Binding { address: address + at, bytes: count, unit: 1 }],
+                params: Params::new().u32(count as u32).u32(pattern),
+                grid: word_grid(count),
+            })
+        })
+    }
+
+    /// Calls `f` with offset and length of windows that fit a binding.
+    fn windows(&self, bytes: u64, mut f: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
+        // Half of the largest binding leaves room for offsets rounded down; both stay below 2^32 bytes.
+        let window = (self.capabilities.max_binding / 2).min(1 << 30) & !255;
+        let mut at = 0;
+        while at < bytes {
+            let count = window.min(bytes - at);
+            f(at, count)?;
+            at += count;
+        }
+        Ok(())
+    }
+
+    /// A staging buffer with `bytes` in it.
+    fn staged(&self, bytes: &[u8]) -> Result<wgpu::Buffer> {
+        let out_of_memory = self.raw.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = self.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("upload"),
+            size: bytes.len() as u64,
+            usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        });
+        if let Some(e) = pollster::block_on(out_of_memory.pop()) {
+            return Err(Error::ResourceExhausted(format!("cannot stage {} bytes: {e}", bytes.len())));
+        }
+        let mut view = buffer.get_mapped_range_mut(..).map_err(|e| Error::Internal(e.to_string()))?;
+        view.copy_from_slice(bytes);
+        drop(view);
+        buffer.unmap();
+        Ok(buffer)
+    }
+
+    /// A timer for work on this device.
+    pub fn timer(&self) -> Timer {
+        let queries = self.capabilities.timestamps.then(|| {
+            self.raw.create_query_set(&wgpu::QuerySetDescriptor {
+                label: Some("timer"),
+                ty: wgpu::QueryType::Timestamp,
+                count: 2,
+            })
+        });
+        Timer { queries, elapsed: Arc::default(), started: Mutex::default() }
+    }
+}
+
+fn word_grid(bytes: u64) -> Grid {
+    // One more word than the length needs, for ranges that straddle words at both ends.
+    Grid::linear(bytes.div_ceil(4) as usize + 1, WORKGROUP)
+}
+
+/// Measures the time between two points of a device's queue: by GPU timestamps where the adapter has them, else by
+/// the host's clock at the points' completion.
+#[derive(Debug)]
+pub struct Timer {
+    queries: Option<wgpu::QuerySet>,
+    elapsed: Arc<Mutex<Option<u64>>>,
+    started: Mutex<Arc<Mutex<Option<std::time::Instant>>>>,
+}
+
+impl Timer {
+    /// Marks the start.
+    pub fn start(&self, device: &Device) {
+        *self.elapsed.lock() = None;
+        match &self.queries {
+            Some(q) => device.recorder.lock().timestamp(q, 0),
+            None => {
+                let slot = Arc::new(Mutex::new(None));
+                *self.started.lock() = slot.clone();
+                device.host_callback(move || *slot.lock() = Some(std::time::Instant::now()));
+            }
+        }
+    }
+
+    /// Marks the end.
+    pub fn stop(&self, device: &Device) {
+        let elapsed = self.elapsed.clone();
+        match &self.queries {
+            Some(q) => {
+                let period = f64::from(device.queue.get_timestamp_period());
+                let mut recorder = device.recorder.lock();
+                recorder.timestamp(q, 1);
+                recorder.resolve_timestamps(
+                    q,
+                    Box::new(move |bytes| {
+                        if let Ok(bytes) = bytes {
+                            let at: [u64; 2] = bytemuck::pod_read_unaligned(bytes);
+                            *elapsed.lock() = Some((at[1].saturating_sub(at[0]) as f64 * period) as u64);
+                        }
+                    }),
+                );
+            }
+            None => {
+                let started = self.started.lock().clone();
+                device.host_callback(move || {
+                    *elapsed.lock() = started.lock().map(|s: std::time::Instant| s.elapsed().as_nanos() as u64);
+                });
+            }
+        }
+    }
+
+    /// Nanoseconds between start and stop; waits for the device. 0 when the timer was not stopped.
+    pub fn nanoseconds(&self, device: &Device) -> Result<u64> {
+        device.synchronize()?;
+        Ok(self.elapsed.lock().unwrap_or_default())
+    }
+}

@@ -1,0 +1,54 @@
+//! Function libraries in `shaders/lib/`. The first line of a file may read `// requires: a b`, naming other libraries.
+
+/// Name and text of every library.
+pub const LIBRARIES: &[(&str, &str)] = &[
+    ("arc", include_str!("../../shaders/lib/arc.wgsl")),
+    ("bf16_bits", include_str!("../../shaders/lib/bf16_bits.wgsl")),
+    ("box_muller", include_str!("../../shaders/lib/box_muller.wgsl")),
+    ("div", include_str!("../../shaders/lib/div.wgsl")),
+    ("erf", include_str!("../../shaders/lib/erf.wgsl")),
+    ("exp", include_str!("../../shaders/lib/exp.wgsl")),
+    ("f16_bits", include_str!("../../shaders/lib/f16_bits.wgsl")),
+    ("float_to_int", include_str!("../../shaders/lib/float_to_int.wgsl")),
+    ("float_to_int64", include_str!("../../shaders/lib/float_to_int64.wgsl")),
+    ("gamma", include_str!("../../shaders/lib/gamma.wgsl")),
+    ("hyperbolic", include_str!("../../shaders/lib/hyperbolic.wgsl")),
+    ("log", include_str!("../../shaders/lib/log.wgsl")),
+    ("log_sum_exp", include_str!("../../shaders/lib/log_sum_exp.wgsl")),
+    ("next_after", include_str!("../../shaders/lib/next_after.wgsl")),
+    ("philox", include_str!("../../shaders/lib/philox.wgsl")),
+    ("pow", include_str!("../../shaders/lib/pow.wgsl")),
+    ("pow_int", include_str!("../../shaders/lib/pow_int.wgsl")),
+    ("pow_int64", include_str!("../../shaders/lib/pow_int64.wgsl")),
+    ("softplus", include_str!("../../shaders/lib/softplus.wgsl")),
+    ("special", include_str!("../../shaders/lib/special.wgsl")),
+    ("trig", include_str!("../../shaders/lib/trig.wgsl")),
+    ("truncate_float", include_str!("../../shaders/lib/truncate_float.wgsl")),
+];
+
+/// The text of the libraries `wanted` and all that they require, each once, requirements first.
+/// Panics when a name is unknown: names are written in this crate's tables and tested.
+pub fn resolve(wanted: &[&str]) -> String {
+    let mut done = Vec::new();
+    let mut out = String::new();
+    for name in wanted {
+        include(name, &mut done, &mut out);
+    }
+    out
+}
+
+fn include<'a>(name: &'a str, done: &mut Vec<&'a str>, out: &mut String) {
+    if done.contains(&name) {
+        return;
+    }
+    done.push(name);
+    let text = LIBRARIES.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no shader library {name}")).1;
+    let required = text.lines().next().and_then(|l| l.strip_prefix("// requires: ")).unwrap_or_default();
+    for r in required.split_whitespace() {
+        let r =
+            LIBRARIES.iter().find(|(n, _)| *n == r).unwrap_or_else(|| panic!("{name} requires unknown library {r}")).0;
+        include(r, done, out);
+    }
+    out.push_str(text);
+    out.push('\n');
+}

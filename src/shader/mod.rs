@@ -1,0 +1,288 @@
+//! Shader text: a `.wgsl` body plus generated declarations.
+//!
+//! A kernel names its bindings with their types, its parameters and the library functions it needs; this module writes
+//! the `Params` struct, the bindings, `load_*`/`store_*` accessors that hide packing and element offsets, and `{{NAME}}`
+//! substitutions. The text depends on exactly what the pipeline's key holds, never on a shape.
+//!
+//! What a body may use, for a binding named `x` of type T:
+//! - `load_x(i: u32) -> T.value()`: element `i`, counted from the tensor's first element;
+//! - `store_x(i: u32, v)`: only for types of 32 bits and more;
+//! - `store_x_word(w: u32, bits: u32)` and `pack_x(lane: u32, v) -> u32`: for packed types, whole words only;
+//! - `p.off_x`: the tensor's element offset in the raw array `x`;
+//! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`.
+
+pub mod library;
+pub mod wide;
+
+use std::fmt::Write;
+
+use crate::dtype::DType;
+
+/// The default number of invocations in a workgroup.
+pub const WORKGROUP: u32 = 256;
+
+/// Mesa's llvmpipe (lavapipe) silently leaves every loop once an invocation has run this many iterations in all of its loops
+/// together. A kernel whose loops grow with an extent must stay below it: by more invocations, by segments, or by unrolling.
+pub const MAX_ITERATIONS: usize = 65_535;
+
+/// WGSL type of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// `u32`
+    U32,
+    /// `i32`
+    I32,
+    /// `f32`
+    F32,
+    /// `array<vec4<u32>, n>`, which holds lists of extents and strides.
+    Vec4s(usize),
+}
+
+/// A shader under construction. Declaration order of bindings and parameters is the order of
+/// [`crate::device::Program::bindings`] and [`crate::device::Params`].
+#[derive(Debug, Clone)]
+pub struct Shader {
+    label: String,
+    bindings: Vec<(&'static str, Element)>,
+    params: Vec<(String, Field)>,
+    libraries: Vec<&'static str>,
+    defines: Vec<(&'static str, String)>,
+    workgroup: [u32; 3],
+    body: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Element {
+    /// With `load_`/`store_` accessors.
+    Typed(DType),
+    /// `array<T>` of a WGSL type, raw; its offset counts in units of this many bytes.
+    Raw(&'static str, u32),
+}
+
+impl Shader {
+    /// An empty shader; `label` appears in errors and GPU debuggers.
+    pub fn new(label: impl Into<String>) -> Self {
+        Self {
+            label: label.into(),
+            bindings: Vec::new(),
+            params: Vec::new(),
+            libraries: Vec::new(),
+            defines: Vec::new(),
+            workgroup: [WORKGROUP, 1, 1],
+            body: String::new(),
+        }
+    }
+
+    /// Declares the next binding with accessors for `dtype`.
+    #[must_use]
+    pub fn bind(mut self, name: &'static str, dtype: DType) -> Self {
+        self.bindings.push((name, Element::Typed(dtype)));
+        self
+    }
+
+    /// Declares the next binding as a plain `array<wgsl_type>` without accessors, such as `vec4<f32>` of 16 bytes or `atomic<u32>` of 4.
+    /// `p.off_NAME` counts elements of `wgsl_type`; the tensor's address must be a multiple of `size`.
+    #[must_use]
+    pub fn bind_raw(mut self, name: &'static str, wgsl_type: &'static str, size: u32) -> Self {
+        self.bindings.push((name, Element::Raw(wgsl_type, size)));
+        self
+    }
+
+    /// Declares the next parameter.
+    #[must_use]
+    pub fn param(mut self, name: impl Into<String>, field: Field) -> Self {
+        self.params.push((name.into(), field));
+        self
+    }
+
+    /// Declares several `u32` parameters.
+    #[must_use]
+    pub fn u32s(mut self, names: &[&str]) -> Self {
+        self.params.extend(names.iter().map(|n| ((*n).to_owned(), Field::U32)));
+        self
+    }
+
+    /// Includes a function library of `shaders/lib/` with everything that it requires.
+    #[must_use]
+    pub fn library(mut self, name: &'static str) -> Self {
+        self.libraries.push(name);
+        self
+    }
+
+    /// Replaces `{{name}}` in the body.
+    #[must_use]
+    pub fn define(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.defines.push((name, value.into()));
+        self
+    }
+
+    /// Invocations in a workgroup (default `[256, 1, 1]`). `WORKGROUP` is their product.
+    #[must_use]
+    pub fn workgroup(mut self, size: [u32; 3]) -> Self {
+        self.workgroup = size;
+        self
+    }
+
+    /// Appends WGSL text.
+    #[must_use]
+    pub fn body(mut self, text: &str) -> Self {
+        self.body.push_str(text);
+        self.body.push('\n');
+        self
+    }
+
+    /// Appends the entry point of a map program: the body defines `fn value(i: u32) -> T` for one element of the output
+    /// `output`, and each invocation computes one stored unit (an element, or a word of packed lanes). The first declared
+    /// parameter must be the u32 `count`, the number of elements. Launch it with [`crate::device::Grid::map`].
+    #[must_use]
+    pub fn map(mut self, output: &'static str) -> Self {
+        let dtype = self.dtype_of(output);
+        debug_assert_eq!(self.params.first().map(|(n, f)| (n.as_str(), *f)), Some(("count", Field::U32)));
+        let lanes = dtype.lanes();
+        let body = if lanes == 1 {
+            format!("    if t >= p.count {{\n        return;\n    }}\n    store_{output}(t, value(t));\n")
+        } else {
+            format!(
+                "    let first = t * {lanes}u;\n    if first >= p.count {{\n        return;\n    }}\n    var bits = 0u;\n    \
+                 for (var lane = 0u; lane < {lanes}u && first + lane < p.count; lane += 1u) {{\n        \
+                 bits |= pack_{output}(lane, value(first + lane));\n    }}\n    store_{output}_word(t, bits);\n"
+            )
+        };
+        let _ = write!(
+            self.body,
+            "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
+             @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
+             let t = linear_id(workgroup_id, num_workgroups, local_index);\n{body}}}\n"
+        );
+        self
+    }
+
+    fn dtype_of(&self, binding: &str) -> DType {
+        match self.bindings.iter().find(|(n, _)| *n == binding) {
+            Some((_, Element::Typed(t))) => *t,
+            _ => panic!("{}: no typed binding named {binding}", self.label),
+        }
+    }
+
+    /// Bytes of one element of each binding, the unit of its `off_` parameter.
+    pub fn units(&self) -> Vec<u32> {
+        self.bindings
+            .iter()
+            .map(|(_, e)| match e {
+                Element::Typed(t) => t.size() as u32,
+                Element::Raw(_, size) => *size,
+            })
+            .collect()
+    }
+
+    /// The label.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The whole text. `immediate_limit` is the adapter's size limit for immediates: larger parameter blocks come
+    /// from a storage buffer bound after the last binding.
+    pub fn render(&self, immediate_limit: u32) -> String {
+        let mut out = format!("// {}\n\n", self.label);
+        let scalars = self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_)));
+        let vectors = self.params.iter().filter(|(_, f)| matches!(f, Field::Vec4s(_)));
+        out.push_str("struct Params {\n");
+        for (name, _) in &self.bindings {
+            let _ = writeln!(out, "    off_{name}: u32,");
+        }
+        for (name, field) in scalars.chain(vectors) {
+            let ty = match field {
+                Field::U32 => "u32".to_owned(),
+                Field::I32 => "i32".to_owned(),
+                Field::F32 => "f32".to_owned(),
+                Field::Vec4s(n) => format!("array<vec4<u32>, {}>", (*n).max(1)),
+            };
+            let _ = writeln!(out, "    {name}: {ty},");
+        }
+        out.push_str("}\n\n");
+        if self.params_size() <= immediate_limit {
+            out.push_str("var<immediate> p: Params;\n");
+        } else {
+            let _ = writeln!(out, "@group(0) @binding({}) var<storage, read_write> p: Params;", self.bindings.len());
+        }
+        for (i, (name, element)) in self.bindings.iter().enumerate() {
+            let ty = match element {
+                Element::Typed(t) => t.storage(),
+                Element::Raw(ty, _) => ty,
+            };
+            let _ = writeln!(out, "@group(0) @binding({i}) var<storage, read_write> {name}: array<{ty}>;");
+        }
+        let [x, y, z] = self.workgroup;
+        let _ = writeln!(out, "\nconst WORKGROUP = {}u;\n", x * y * z);
+        out.push_str(
+            "fn linear_id(workgroup_id: vec3<u32>, num_workgroups: vec3<u32>, local_index: u32) -> u32 {\n    \
+             return (workgroup_id.y * num_workgroups.x + workgroup_id.x) * WORKGROUP + local_index;\n}\n\n",
+        );
+        let mut libraries = self.libraries.clone();
+        for (name, element) in &self.bindings {
+            if let Element::Typed(t) = element {
+                libraries.extend(accessor_libraries(*t));
+                out.push_str(&accessors(name, *t));
+            }
+        }
+        out.push_str(&library::resolve(&libraries));
+        let mut body = self.body.clone();
+        for (name, value) in &self.defines {
+            body = body.replace(&format!("{{{{{name}}}}}"), value);
+        }
+        out.push_str(&body.replace("{{WORKGROUP_SIZE}}", &format!("{x}, {y}, {z}")));
+        out
+    }
+
+    /// Bytes of the parameter block, with its padding.
+    pub fn params_size(&self) -> u32 {
+        let vec4s: usize = self.params.iter().map(|(_, f)| if let Field::Vec4s(n) = f { (*n).max(1) } else { 0 }).sum();
+        let scalars = self.bindings.len() + self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_))).count();
+        let head = 4 * scalars as u32;
+        if vec4s == 0 { head } else { head.next_multiple_of(16) + 16 * vec4s as u32 }
+    }
+}
+
+fn accessor_libraries(dtype: DType) -> &'static [&'static str] {
+    match dtype {
+        DType::F16 => &["f16_bits"],
+        DType::BF16 => &["bf16_bits"],
+        _ => &[],
+    }
+}
+
+/// `load_`, `store_` and `pack_` functions of a binding.
+fn accessors(x: &str, dtype: DType) -> String {
+    let value = dtype.value();
+    let lanes = dtype.lanes();
+    if lanes == 1 {
+        return format!(
+            "fn load_{x}(i: u32) -> {value} {{\n    return {x}[p.off_{x} + i];\n}}\n\n\
+             fn store_{x}(i: u32, v: {value}) {{\n    {x}[p.off_{x} + i] = v;\n}}\n\n"
+        );
+    }
+    let (shift, mask, width) = if lanes == 4 { (2, 3, 8) } else { (1, 1, 16) };
+    let load = match dtype {
+        DType::Bool => format!("((word >> ((j & {mask}u) * {width}u)) & 0xffu) != 0u"),
+        DType::U8 | DType::U16 => format!("extractBits(word, (j & {mask}u) * {width}u, {width}u)"),
+        DType::I8 | DType::I16 => format!("extractBits(bitcast<i32>(word), (j & {mask}u) * {width}u, {width}u)"),
+        DType::F16 => "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned(),
+        DType::BF16 => "bitcast<f32>((word >> ((j & 1u) * 16u)) << 16u)".to_owned(),
+        _ => unreachable!("{dtype} is not packed"),
+    };
+    let bits = match dtype {
+        DType::Bool => "select(0u, 1u, v)".to_owned(),
+        DType::U8 => "v & 0xffu".to_owned(),
+        DType::I8 => "bitcast<u32>(v) & 0xffu".to_owned(),
+        DType::U16 => "v & 0xffffu".to_owned(),
+        DType::I16 => "bitcast<u32>(v) & 0xffffu".to_owned(),
+        DType::F16 => "f16_bits(v)".to_owned(),
+        DType::BF16 => "bf16_bits(v)".to_owned(),
+        _ => unreachable!("{dtype} is not packed"),
+    };
+    format!(
+        "fn load_{x}(i: u32) -> {value} {{\n    let j = p.off_{x} + i;\n    let word = {x}[j >> {shift}u];\n    return {load};\n}}\n\n\
+         fn pack_{x}(lane: u32, v: {value}) -> u32 {{\n    return ({bits}) << (lane * {width}u);\n}}\n\n\
+         fn store_{x}_word(w: u32, bits: u32) {{\n    {x}[(p.off_{x} >> {shift}u) + w] = bits;\n}}\n\n"
+    )
+}

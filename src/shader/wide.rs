@@ -1,0 +1,112 @@
+//! Four elements per invocation: how a program reads and writes a whole `vec4` of any type of at most 32 bits at once, which is what
+//! makes elementwise programs run at the memory's speed. A tensor takes part when its address is a multiple of [`unit`].
+
+use std::fmt::Write;
+
+use super::Shader;
+use crate::dtype::DType;
+
+/// Elements in one unit.
+pub const WIDTH: u32 = 4;
+
+/// Bytes of four elements.
+pub const fn unit(dtype: DType) -> u32 {
+    WIDTH * dtype.size() as u32
+}
+
+/// Whether four elements of `dtype` fit a 16-byte unit.
+pub const fn supports(dtype: DType) -> bool {
+    matches!(dtype.size(), 1 | 2 | 4)
+}
+
+/// The element type of the raw array.
+const fn storage(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "vec4<f32>",
+        DType::I32 => "vec4<i32>",
+        DType::U32 => "vec4<u32>",
+        _ if dtype.size() == 2 => "vec2<u32>",
+        _ => "u32",
+    }
+}
+
+/// Declares the next binding with `fn read_NAME(t: u32) -> vec4<T>`: elements 4t to 4t+3.
+#[must_use]
+pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
+    assert!(supports(dtype), "{dtype} is wider than 32 bits");
+    let value = dtype.value();
+    let at = format!("{name}[p.off_{name} + t]");
+    let text = match dtype {
+        DType::F32 | DType::I32 | DType::U32 => format!("return {at};"),
+        DType::F16 => format!("let w = {at};\n    return vec4(unpack2x16float(w.x), unpack2x16float(w.y));"),
+        DType::BF16 => format!(
+            "let w = {at};\n    return bitcast<vec4<f32>>(vec4(w.x << 16u, w.x & 0xffff0000u, w.y << 16u, w.y & 0xffff0000u));"
+        ),
+        DType::U16 => format!("let w = {at};\n    return vec4(w.x & 0xffffu, w.x >> 16u, w.y & 0xffffu, w.y >> 16u);"),
+        DType::I16 => format!(
+            "let w = bitcast<vec2<i32>>({at});\n    return vec4((w.x << 16u) >> 16u, w.x >> 16u, (w.y << 16u) >> 16u, w.y >> 16u);"
+        ),
+        DType::U8 => format!("return (vec4({at}) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu);"),
+        DType::I8 => {
+            format!("return (vec4(bitcast<i32>({at})) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u);")
+        }
+        DType::Bool => {
+            format!("return (vec4({at}) & vec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u)) != vec4(0u);")
+        }
+        _ => unreachable!("checked above"),
+    };
+    shader
+        .bind_raw(name, storage(dtype), unit(dtype))
+        .body(&format!("fn read_{name}(t: u32) -> vec4<{value}> {{\n    {text}\n}}\n"))
+}
+
+/// Declares the next binding with `fn write_NAME(t: u32, v: vec4<T>, n: u32)`, which stores the first `n` elements (at most 4) and leaves
+/// other words untouched.
+#[must_use]
+pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
+    assert!(supports(dtype), "{dtype} is wider than 32 bits");
+    let value = dtype.value();
+    let at = format!("{name}[p.off_{name} + t]");
+    let mut text = String::new();
+    let (shader, words) = match dtype {
+        DType::F32 | DType::I32 | DType::U32 => (shader, "v".to_owned()),
+        DType::F16 => {
+            (shader.library("f16_bits"), pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)"))
+        }
+        DType::BF16 => {
+            (shader.library("bf16_bits"), pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)"))
+        }
+        DType::U16 | DType::I16 => {
+            text.push_str("    let b = bitcast<vec4<u32>>(v) & vec4(0xffffu);\n");
+            (shader, pairs("b.x", "b.y", "b.z", "b.w"))
+        }
+        DType::U8 | DType::I8 => {
+            text.push_str("    let b = (bitcast<vec4<u32>>(v) & vec4(0xffu)) << vec4(0u, 8u, 16u, 24u);\n");
+            (shader, "b.x | b.y | b.z | b.w".to_owned())
+        }
+        DType::Bool => {
+            text.push_str("    let b = select(vec4(0u), vec4(1u, 0x100u, 0x10000u, 0x1000000u), v);\n");
+            (shader, "b.x | b.y | b.z | b.w".to_owned())
+        }
+        _ => unreachable!("checked above"),
+    };
+    let _ = match dtype.size() {
+        1 => writeln!(text, "    {at} = {words};"),
+        2 => writeln!(
+            text,
+            "    let words = {words};\n    if n > 2u {{\n        {at} = words;\n    }} else {{\n        {at}.x = words.x;\n    }}"
+        ),
+        _ => writeln!(
+            text,
+            "    if n >= 4u {{\n        {at} = {words};\n        return;\n    }}\n    {at}.x = v.x;\n    if n > 1u {{\n        \
+             {at}.y = v.y;\n    }}\n    if n > 2u {{\n        {at}.z = v.z;\n    }}"
+        ),
+    };
+    shader
+        .bind_raw(name, storage(dtype), unit(dtype))
+        .body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
+}
+
+fn pairs(a: &str, b: &str, c: &str, d: &str) -> String {
+    format!("vec2({a} | ({b} << 16u), {c} | ({d} << 16u))")
+}

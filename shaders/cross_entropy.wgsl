@@ -1,0 +1,39 @@
+// Cross entropy of the softmax of logits with labels, a loss for each of p.rows rows, and its gradient [p.rows, p.cols].
+// Logits and dense labels are broadcast by strides of 0. LABEL is the row's class (sparse) or the element's weight (dense).
+// Sparse labels outside [0, cols) give NaN in the loss and the row's gradient, as TensorFlow's GPU kernel does.
+// Grid: LANES invocations for each row, spread over x and y. Offsets and strides count elements.
+
+fn logit(row: u32, c: u32) -> f32 {
+    return load_logits(row * p.logits_row + c * p.logits_col);
+}
+
+{{LABEL}}
+
+fn gradient(row: u32, c: u32, largest: f32, sum: f32) -> f32 {
+    return exp(logit(row, c) - largest) / sum - label(row, c);
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let row = linear_id(workgroup_id, num_workgroups, local_index) / LANES;
+    let lane = local_index % LANES;
+    let cols = select(0u, p.cols, row < p.rows);
+    let largest = max_of_lanes(largest_of_row(row, cols, lane), lane, local_index);
+    let sum = sum_of_lanes(exponentials_of_row(row, cols, lane, largest), lane, local_index);
+    let log_sum = log(sum);
+    var own = 0.0;
+    for (var c = lane; c < cols; c += LANES) {
+        {{ADD_LOSS}}
+    }
+    let loss = sum_of_lanes(own, lane, local_index);
+    if lane == 0u && row < p.rows {
+        store_loss(row, select(loss, p.nan, is_invalid(row)));
+    }
+    for (var c = lane * {{UNIT}}u; c < cols; c += LANES * {{UNIT}}u) {
+        {{STORE}}
+    }
+}

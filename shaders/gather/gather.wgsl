@@ -1,0 +1,18 @@
+// dst[b, o, n, k] = src[b, o, row_of(b, n), k], with zeros where an index is out of range.
+// Grid: one invocation per stored unit of dst. src holds the rows from p.first_row on, p.rows of them, of p.all_rows; elements of
+// other rows stay, so that a table larger than a binding is gathered in several passes.
+
+fn value(i: u32) -> {{ELEMENT}} {
+    let k = i % p.inner;
+    let n = (i / p.inner) % p.count_indices;
+    let slice = i / (p.inner * p.count_indices);
+    let row = row_of((slice / p.outer) * p.count_indices + n);
+    if row == NONE {
+        return {{ELEMENT}}();
+    }
+    let local = row - p.first_row;
+    if local >= p.rows {
+        return load_dst(i);
+    }
+    return load_src((slice * p.all_rows + local) * p.inner + k);
+}

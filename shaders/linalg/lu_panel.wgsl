@@ -1,0 +1,89 @@
+// Columns p.first .. p.end of LU decompositions with partial pivoting, in place, of p.batch square matrices of p.n rows.
+// Grid: one workgroup for each matrix; an invocation owns every WORKGROUP-th row.
+//
+// Whole rows are swapped, the columns beyond p.end are otherwise left as they are. permutation[i] is the row of the input that became
+// row i. state[2 * matrix] is 1 once a pivot was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
+
+var<workgroup> best_size: array<f32, WORKGROUP>;
+var<workgroup> best_row: array<u32, WORKGROUP>;
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
+    if matrix >= p.batch {
+        return;
+    }
+    let n = p.n;
+    let base = matrix * n * n;
+    if p.first == 0u {
+        for (var i = local; i < n; i += WORKGROUP) {
+            store_permutation(matrix * n + i, i32(i));
+        }
+        if local < 2u {
+            store_state(2u * matrix + local, 0);
+        }
+    }
+    for (var k = p.first; k < p.end; k += 1u) {
+        // The largest element of column k on and below the diagonal.
+        var size = -1.0;
+        var row = k;
+        for (var i = k + local; i < n; i += WORKGROUP) {
+            let candidate = abs(load_a(base + i * n + k));
+            if candidate > size {
+                size = candidate;
+                row = i;
+            }
+        }
+        best_size[local] = size;
+        best_row[local] = row;
+        workgroupBarrier();
+        for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
+            if local < step {
+                let other = best_size[local + step];
+                let lower = best_row[local + step];
+                let own = best_size[local];
+                if other > own || (other == own && lower < best_row[local]) {
+                    best_size[local] = other;
+                    best_row[local] = lower;
+                }
+            }
+            workgroupBarrier();
+        }
+        let pivot_row = best_row[0];
+        if pivot_row != k {
+            for (var j = local; j < n; j += WORKGROUP) {
+                let upper = load_a(base + k * n + j);
+                store_a(base + k * n + j, load_a(base + pivot_row * n + j));
+                store_a(base + pivot_row * n + j, upper);
+            }
+            if local == 0u {
+                let upper = load_permutation(matrix * n + k);
+                store_permutation(matrix * n + k, load_permutation(matrix * n + pivot_row));
+                store_permutation(matrix * n + pivot_row, upper);
+                store_state(2u * matrix + 1u, load_state(2u * matrix + 1u) + 1);
+            }
+        }
+        storageBarrier();
+        workgroupBarrier();
+        let pivot = load_a(base + k * n + k);
+        if pivot == 0.0 {
+            if local == 0u {
+                store_state(2u * matrix, 1);
+            }
+        } else {
+            for (var i = k + 1u + local; i < n; i += WORKGROUP) {
+                let factor = load_a(base + i * n + k) / pivot;
+                store_a(base + i * n + k, factor);
+                for (var j = k + 1u; j < p.end; j += 1u) {
+                    store_a(base + i * n + j, load_a(base + i * n + j) - factor * load_a(base + k * n + j));
+                }
+            }
+        }
+        storageBarrier();
+        workgroupBarrier();
+    }
+}

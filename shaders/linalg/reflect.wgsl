@@ -1,0 +1,121 @@
+// Householder reflections p.first .. p.first + p.steps of p.m x p.n matrices, applied to the columns of `q`.
+// Grid: p.groups workgroups for each of p.batch matrices; each handles every p.groups-th tile of 16 columns with 16 invocations for a
+// column, which sum rows in a fixed order. More than one step in a dispatch needs p.groups = 1.
+//
+// FACTOR is true: q is `a` itself, the step's reflection is computed first. It annihilates column k below the diagonal, but
+// leaves it there: other workgroups read it. side[3 * (matrix * p.reflections + k)] receives the diagonal element of R, the scale that makes
+// column k the reflection's vector (whose element k is 1), and tau of I - tau v v^T.
+// FACTOR is false: reflections come from `a` and `side`, last one first, and are applied to p.cols columns of another matrix, from column k on:
+// the columns before it are not affected when the matrix started as the identity.
+
+const COLUMNS = 16u;
+const LANES = 16u;
+
+var<workgroup> partial: array<f32, 256>;
+var<workgroup> partial_bits: array<u32, 256>;
+
+fn total(local: u32) -> f32 {
+    for (var step = 128u; step > 0u; step /= 2u) {
+        workgroupBarrier();
+        if local < step {
+            partial[local] += partial[local + step];
+        }
+    }
+    workgroupBarrier();
+    return partial[0];
+}
+
+// Of sizes without sign, as bits: a NaN is the largest.
+fn largest(local: u32) -> u32 {
+    for (var step = 128u; step > 0u; step /= 2u) {
+        workgroupBarrier();
+        if local < step {
+            partial_bits[local] = max(partial_bits[local], partial_bits[local + step]);
+        }
+    }
+    workgroupBarrier();
+    return partial_bits[0];
+}
+
+struct Reflection {
+    diagonal: f32,
+    scale: f32,
+    tau: f32,
+}
+
+// The reflection that turns column k into (*, diagonal, 0, ...), with LAPACK's sign.
+fn reflection(base: u32, k: u32, local: u32) -> Reflection {
+    var size = 0u;
+    for (var i = k + 1u + local; i < p.m; i += WORKGROUP) {
+        size = max(size, bitcast<u32>(load_a(base + i * p.n + k)) & 0x7fffffffu);
+    }
+    partial_bits[local] = size;
+    let unit = largest(local);
+    let head = load_a(base + k * p.n + k);
+    if unit == 0u {
+        return Reflection(head, 0.0, 0.0);
+    }
+    // Scaled by the largest element, so that squares neither overflow nor vanish.
+    let bound = bitcast<f32>(max(unit, bitcast<u32>(head) & 0x7fffffffu));
+    var sum = 0.0;
+    for (var i = k + local; i < p.m; i += WORKGROUP) {
+        let v = load_a(base + i * p.n + k) / bound;
+        sum += v * v;
+    }
+    partial[local] = sum;
+    let norm = sqrt(total(local)) * bound;
+    let diagonal = select(norm, -norm, head >= 0.0);
+    return Reflection(diagonal, 1.0 / (head - diagonal), (diagonal - head) / diagonal);
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
+    if group >= p.batch * p.groups {
+        return;
+    }
+    let matrix = group / p.groups;
+    let base = matrix * p.m * p.n;
+    let q_base = matrix * p.m * p.cols;
+    let lane = local / COLUMNS;
+    for (var s = 0u; s < p.steps; s += 1u) {
+{{STEP}}
+        for (var tile = first_column / COLUMNS + group % p.groups; tile * COLUMNS < p.cols; tile += p.groups) {
+            let j = tile * COLUMNS + local % COLUMNS;
+            let is_mine = j >= first_column && j < p.cols;
+            var sum = 0.0;
+            if is_mine {
+                for (var i = k + 1u + lane; i < p.m; i += LANES) {
+                    sum += load_a(base + i * p.n + k) * h.scale * load_q(q_base + i * p.cols + j);
+                }
+                if lane == 0u {
+                    sum += load_q(q_base + k * p.cols + j);
+                }
+            }
+            partial[local] = sum;
+            workgroupBarrier();
+            if is_mine {
+                sum = 0.0;
+                for (var l = 0u; l < LANES; l += 1u) {
+                    sum += partial[l * COLUMNS + local % COLUMNS];
+                }
+                sum *= h.tau;
+                if lane == 0u {
+                    let at = q_base + k * p.cols + j;
+                    store_q(at, load_q(at) - sum);
+                }
+                for (var i = k + 1u + lane; i < p.m; i += LANES) {
+                    let at = q_base + i * p.cols + j;
+                    store_q(at, load_q(at) - sum * (load_a(base + i * p.n + k) * h.scale));
+                }
+            }
+            workgroupBarrier();
+        }
+        storageBarrier();
+        workgroupBarrier();
+    }
+}

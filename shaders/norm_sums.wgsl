@@ -1,0 +1,46 @@
+// Two sums for each channel and segment over x[p.images, p.channels, p.inner]; MODE decides of what:
+// moments   of d and d * d, where d is the distance from the channel's first element (which keeps the variance accurate);
+// gradient  of dy and dy * (x - mean).
+// Segment s takes the channel's elements s, s + segments, …. The sums go to sums[plane, p.first_segment + s, channel] of
+// p.all_segments segments. Grid: one invocation for each of p.count (segment, channel) pairs.
+
+// Elements added before they are added to the total: two levels keep the sums accurate.
+const BLOCK = 64u;
+
+fn terms(e: u32, center: f32) -> vec2<f32> {
+    let d = load_x(e) - center;
+    {{TERMS}}
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    // Neighbouring invocations read neighbouring elements: channels if they are innermost, else positions.
+    var c = t % p.channels;
+    var s = t / p.channels;
+    if p.inner > 1u {
+        s = t % p.segments;
+        c = t / p.segments;
+    }
+    let center = {{CENTER}};
+    let n = p.images * p.inner;
+    var total = vec2<f32>();
+    for (var begin = s; begin < n; begin += BLOCK * p.segments) {
+        let end = min(n, begin + BLOCK * p.segments);
+        var block = vec2<f32>();
+        for (var r = begin; r < end; r += p.segments) {
+            block += terms(((r / p.inner) * p.channels + c) * p.inner + r % p.inner, center);
+        }
+        total += block;
+    }
+    let at = (p.first_segment + s) * p.channels + c;
+    store_sums(at, total.x);
+    store_sums(p.all_segments * p.channels + at, total.y);
+}

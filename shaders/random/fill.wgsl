@@ -1,0 +1,32 @@
+// Fills y with random numbers: 128 random bits for each group of outputs, as many as a type's {{WORDS}} words hold, so that
+// every output depends on its index alone.
+// Grid: one invocation per group. y is bound as words: p.words of them are written, and the last group may be cut short.
+// p.first_low and p.first_high: the number of 128-bit samples before the first group, 64 bits.
+// Elsewhere: `fn generator() -> Generator`; `fn draw(counter, key) -> vec4<u32>`, one group's words;
+// SAMPLES, the samples reserved for each group, a power of two not above 256.
+
+struct Generator {
+    counter: vec4<u32>,
+    key: vec2<u32>,
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let group = linear_id(workgroup_id, num_workgroups, local_index);
+    let first = group * {{WORDS}}u;
+    // Groups far past the end would wrap around; p.words is at most 2^30.
+    if group >= 0x40000000u || first >= p.words {
+        return;
+    }
+    let g = generator();
+    let before = vec2<u32>(group << {{SAMPLES_LOG2}}u, {{GROUP_HIGH}});
+    let counter = philox_skip(philox_skip(g.counter, vec2<u32>(p.first_low, p.first_high)), before);
+    let words = draw(counter, g.key);
+    for (var w = 0u; w < {{WORDS}}u && first + w < p.words; w += 1u) {
+        y[p.off_y + first + w] = words[w];
+    }
+}

@@ -1,0 +1,8 @@
+// Order of integers, and of f64, where NaN is above and below everything.
+fn greater(a: Accumulator, b: Accumulator) -> Accumulator {
+    return select(a, b, b > a || b != b);
+}
+
+fn lesser(a: Accumulator, b: Accumulator) -> Accumulator {
+    return select(a, b, b < a || b != b);
+}

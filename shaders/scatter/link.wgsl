@@ -1,0 +1,21 @@
+// Chains the indices that name the same row: heads[row] is the last index that came, links[n] the one before n. The order
+// within a chain is the order in which invocations arrive, which is not fixed.
+// Grid: one invocation per index. heads starts as NONE everywhere.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let n = linear_id(workgroup_id, num_workgroups, local_index);
+    if n >= p.count {
+        return;
+    }
+    let row = row_of(n);
+    var before = NONE;
+    if row != NONE {
+        before = atomicExchange(&heads[p.off_heads + row], n);
+    }
+    links[p.off_links + n] = before;
+}

@@ -1,0 +1,134 @@
+//! BiasAdd, BiasAddV1 and BiasAddGrad, for channels in the last or the second dimension.
+
+use smallvec::smallvec;
+
+use super::reduce::plan::groups;
+use super::reduce::program::{part, reduce, window_bytes};
+use super::reduce::style;
+use super::reduce::table::Reduction;
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+use crate::tensor::{Tensor, shape_text};
+use crate::{invalid, require};
+
+const TYPES: &[DType] = &[F32, F16, BF16, F64, I32];
+const GRADIENT_TYPES: &[DType] = &[F32, F16, BF16, F64];
+
+/// Registers the family.
+pub fn register(r: &mut Registry) {
+    let capabilities = *r.capabilities();
+    r.op("BiasAdd").types("T", TYPES).kernel(|attrs: &dyn Attrs| {
+        let channel = ChannelAxis::of(attrs)?;
+        Ok(move |ctx: &mut dyn OpContext| bias_add(ctx, channel))
+    });
+    r.op("BiasAddGrad").types("T", GRADIENT_TYPES).kernel(move |attrs: &dyn Attrs| {
+        let channel = ChannelAxis::of(attrs)?;
+        Ok(move |ctx: &mut dyn OpContext| {
+            let dy = ctx.input(0)?;
+            require!(dy.rank() >= 2, "Input tensor must be at least 2D: {}", shape_text(&dy.dims));
+            let axis = channel.axis(dy.rank());
+            let db = ctx.output(0, dy.dtype, &[dy.dims[axis]])?;
+            let reduced: Vec<bool> = (0..dy.rank()).map(|d| d != axis).collect();
+            let style = style(&capabilities, ctx.device());
+            reduce(ctx, style, Reduction::of("Sum"), &dy, &groups(&dy.dims, &reduced), &db)
+        })
+    });
+    r.op("BiasAddV1").types("T", TYPES).kernel(|_| Ok(|ctx: &mut dyn OpContext| bias_add(ctx, ChannelAxis::Last)));
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    TYPES.iter().map(|t| shader(*t)).collect()
+}
+
+/// Which dimension holds the channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelAxis {
+    /// NHWC, NDHWC.
+    Last,
+    /// NCHW, NCDHW.
+    Second,
+}
+
+impl ChannelAxis {
+    /// From the attribute `data_format`.
+    pub fn of(attrs: &dyn Attrs) -> Result<Self> {
+        match attrs.string("data_format")?.as_str() {
+            "NHWC" | "NDHWC" => Ok(Self::Last),
+            "NCHW" | "NCDHW" => Ok(Self::Second),
+            _ => invalid!("Invalid data format"),
+        }
+    }
+
+    /// The channels' dimension of a tensor of `rank`, which is at least 2.
+    pub const fn axis(self, rank: usize) -> usize {
+        match self {
+            Self::Last => rank - 1,
+            Self::Second => 1,
+        }
+    }
+}
+
+/// The parameters `phase` and `rest` of a window that starts at element `first`: the channel and the position within it.
+pub(super) fn phase(first: usize, inner: usize, channels: usize) -> (usize, usize) {
+    ((first / inner) % channels, first % inner)
+}
+
+/// Calls `f` with first element and length of windows of `count` elements of up to `size` bytes, each a whole number of words.
+pub(super) fn element_windows(
+    device: &Device,
+    count: usize,
+    size: usize,
+    mut f: impl FnMut(usize, usize) -> Result<()>,
+) -> Result<()> {
+    let window = (window_bytes(device) as usize / size) & !3;
+    for first in (0..count).step_by(window) {
+        f(first, window.min(count - first))?;
+    }
+    Ok(())
+}
+
+fn shader(dtype: DType) -> Shader {
+    Shader::new(format!("BiasAdd {dtype}"))
+        .bind("x", dtype)
+        .bind("bias", dtype)
+        .bind("y", dtype)
+        .u32s(&["count", "inner", "channels", "phase", "rest"])
+        .define("VALUE", dtype.value())
+        .body(include_str!("../../shaders/bias_add.wgsl"))
+        .map("y")
+}
+
+fn bias_add(ctx: &mut dyn OpContext, channel: ChannelAxis) -> Result<()> {
+    let (x, bias) = (ctx.input(0)?, ctx.input(1)?);
+    require!(x.rank() >= 2, "Input tensor must be at least 2D: {}", shape_text(&x.dims));
+    require!(bias.rank() == 1, "Biases must be 1D: {}", shape_text(&bias.dims));
+    let axis = channel.axis(x.rank());
+    require!(
+        bias.dims[0] == x.dims[axis],
+        "Must provide as many biases as the last dimension of the input tensor: {} vs. {}",
+        shape_text(&bias.dims),
+        shape_text(&x.dims)
+    );
+    let y = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
+    let inner = x.dims[axis + 1..].iter().product();
+    add(ctx.device(), &x, &bias, inner, &y)
+}
+
+fn add(device: &Device, x: &Tensor, bias: &Tensor, inner: usize, y: &Tensor) -> Result<()> {
+    element_windows(device, y.len(), y.dtype.size(), |first, count| {
+        let (phase, rest) = phase(first, inner, bias.len());
+        device.check_extent(inner)?;
+        device.enqueue(&Program {
+            key: Key::new("bias_add").dtype(x.dtype),
+            shader: &|| shader(x.dtype),
+            bindings: smallvec![part(x, first, count), bias.into(), part(y, first, count)],
+            params: Params::new().u32(count).u32(inner).u32(bias.len()).u32(phase).u32(rest),
+            grid: Grid::map(count, y.dtype),
+        })
+    })
+}

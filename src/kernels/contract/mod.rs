@@ -1,0 +1,352 @@
+//! Contractions: `c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n]`, the one program behind matrix products and convolutions.
+//!
+//! The contracted index k is `outer * inner` long: a convolution walks its kernel positions outside and its channels inside,
+//! a matrix product has one outer step. What the rows of `a` are (matrix rows, image patches, …) is a [`Rows`] and one WGSL
+//! file for each; everything else is strides. Two shapes of program exist, see [`tile`]: registers only, and workgroup memory.
+//!
+//! Products of 16-bit floats are computed and summed in f32. A long contraction is cut into chunks whose partial sums go to a
+//! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
+//! is small. To add an epilogue (bias, activation), replace the text of `finish` in [`text`]; to add cooperative matrices,
+//! add a [`tile::Memory`] and its WGSL.
+
+pub mod finish;
+pub mod geometry;
+mod text;
+pub mod tile;
+
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::layout::{AccessClass, Iteration};
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+use geometry::Geometry;
+use smallvec::smallvec;
+pub use text::variants;
+use tile::{Class, Tile};
+
+/// What a row of `a` is.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows<'g> {
+    /// Row m starts at element `m * stride`.
+    Dense {
+        /// Elements between rows.
+        stride: usize,
+    },
+    /// Row m is an output position of a convolution; outer steps are kernel positions, inner ones input channels.
+    Patch(&'g Geometry),
+    /// Row m is an input position; outer steps are kernel positions, inner ones output channels. `a` is the output's gradient.
+    Spread(&'g Geometry),
+    /// Row m is a kernel position and an input channel; outer steps are lines of the output, inner ones positions on a line.
+    Window(&'g Geometry),
+}
+
+/// Where outer step o of `b` starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// At `o * inner * b_step`: k is one dense index.
+    Dense,
+    /// At `o * stride`.
+    Strided(usize),
+    /// At `o / count * image + o % count * stride`.
+    Planar {
+        /// Outer steps in an image.
+        count: usize,
+        /// Elements between images.
+        image: usize,
+        /// Elements between outer steps within an image.
+        stride: usize,
+    },
+}
+
+/// Where row m of `c` starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// At `m * stride`, with columns next to each other.
+    Rows(usize),
+    /// At `m / plane * image + m % plane`, with columns `plane` apart: channels first.
+    Planes {
+        /// Elements of a plane.
+        plane: usize,
+        /// Elements between images.
+        image: usize,
+    },
+}
+
+/// One contraction over tensors whose layout is given in elements.
+#[derive(Debug, Clone)]
+pub struct Contraction<'a> {
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Outer steps of the contracted index.
+    pub outer: usize,
+    /// Inner steps of the contracted index.
+    pub inner: usize,
+    /// The batch: a walk with the operands `a` and `b`, whose elements are whole matrices.
+    pub batch: Iteration,
+    /// Left operand.
+    pub a: &'a Tensor,
+    /// Its rows.
+    pub rows: Rows<'a>,
+    /// Elements between inner steps of `a`.
+    pub a_step: usize,
+    /// Elements between matrices of `a`.
+    pub a_matrix: usize,
+    /// Right operand.
+    pub b: &'a Tensor,
+    /// Its outer steps.
+    pub lines: Lines,
+    /// Elements between inner steps of `b`.
+    pub b_step: usize,
+    /// Elements between columns of `b`.
+    pub b_column: usize,
+    /// Elements between matrices of `b`.
+    pub b_matrix: usize,
+    /// The result, in which every element belongs to one (z, m, n).
+    pub c: &'a Tensor,
+    /// Its layout.
+    pub store: Store,
+    /// Elements between matrices of `c`.
+    pub c_matrix: usize,
+}
+
+/// How an operand is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lanes {
+    /// Element by element.
+    One,
+    /// Four neighbours along the contracted index.
+    Depth,
+    /// Four neighbours along the edge: rows of `a`, columns of `b`.
+    Edge,
+}
+
+/// All that shader text depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Variant {
+    tile: &'static Tile,
+    rows: RowsKind,
+    /// Spatial dimensions of the geometry: 2 or 3; 0 for dense rows.
+    spatial: usize,
+    lines: LinesKind,
+    a: (DType, Lanes),
+    b: (DType, Lanes),
+    c: (DType, StoreKind),
+    /// None for a single matrix.
+    batch: Option<AccessClass>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowsKind {
+    Dense,
+    Patch,
+    Spread,
+    Window,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LinesKind {
+    Dense,
+    Strided,
+    Planar,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StoreKind {
+    /// Four columns at once.
+    Quads,
+    /// Single f32, columns next to each other.
+    Elements,
+    /// Single f32, columns a plane apart.
+    Planes,
+}
+
+/// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which bounds the rounding error of
+/// long contractions and keeps loops below [`crate::shader::MAX_ITERATIONS`].
+const MAX_CHUNK: usize = 8192;
+/// Most elements of the buffer of partial sums that parallelism alone is worth.
+const MAX_PARTIAL: usize = 1 << 24;
+
+impl Contraction<'_> {
+    /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives zeros.
+    pub fn enqueue(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let batch = self.batch.len();
+        if self.c.is_empty() {
+            return Ok(());
+        }
+        let depth = self.outer * self.inner;
+        // An empty operand has no element to clamp a load to.
+        if depth == 0 || self.a.is_empty() || self.b.is_empty() {
+            return ctx.device().fill(self.c.address, self.c.bytes(), 0);
+        }
+        for extent in [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * depth] {
+            ctx.device().check_extent(extent)?;
+        }
+        let class = Class::of(ctx.device());
+        let tile = tile::choose(class, self.m, self.n, batch);
+        let tiles = tile.tiles(self.m, self.n) * batch;
+        let chunk = self.chunk(class, tiles, depth);
+        let splits = depth.div_ceil(chunk);
+        let mut variant = self.variant(tile);
+        let packed = self.c.dtype.lanes() > 1;
+        let direct = splits == 1 && (!packed || variant.c.1 == StoreKind::Quads);
+        if direct {
+            return self.dispatch(ctx.device(), &variant, self.c, chunk, splits, tiles);
+        }
+        let partial = ctx.temp(DType::F32, &[splits, self.c.len()])?;
+        ctx.device().check_extent(partial.len())?;
+        variant.c = (DType::F32, self.store_kind(&partial));
+        self.dispatch(ctx.device(), &variant, &partial, chunk, splits, tiles)?;
+        finish::enqueue(ctx.device(), &partial, self.c)
+    }
+
+    /// Steps of the contracted index that one workgroup takes: whole outer steps, or a multiple of 4 where an outer step is
+    /// too long or the only one. Both respect loads in fours, which need `inner` to be a multiple of 4.
+    fn chunk(&self, class: Class, tiles: usize, depth: usize) -> usize {
+        let (wanted, least) = class.parallelism();
+        let by_work = (wanted / tiles).min(depth / least).min(MAX_PARTIAL / self.c.len().max(1)).max(1);
+        let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
+        if self.outer > 1 && self.inner <= MAX_CHUNK {
+            self.outer.div_ceil(splits) * self.inner
+        } else {
+            depth.div_ceil(splits).next_multiple_of(4)
+        }
+    }
+
+    fn variant(&self, tile: &'static Tile) -> Variant {
+        let single = self.batch.len() == 1;
+        let fours = |t: &Tensor, strides: &[usize]| {
+            t.address.is_multiple_of(4 * t.dtype.size() as u64)
+                && t.dtype.size() <= 4
+                && strides.iter().all(|s| s.is_multiple_of(4))
+        };
+        let a_matrix = if single { 0 } else { self.a_matrix };
+        let b_matrix = if single { 0 } else { self.b_matrix };
+        // Loads by rows come in fours: a tile of one row takes elements.
+        let four_rows = tile.rows.is_multiple_of(4);
+        let a = match self.rows {
+            Rows::Dense { stride } if self.a_step == 1 && fours(self.a, &[stride, self.inner, a_matrix]) => {
+                Lanes::Depth
+            }
+            Rows::Dense { stride: 1 } if four_rows && fours(self.a, &[self.a_step, self.m, a_matrix]) => Lanes::Edge,
+            Rows::Dense { .. } => Lanes::One,
+            Rows::Patch(g) if g.channels_last && fours(self.a, &[g.channels, self.inner]) => Lanes::Depth,
+            Rows::Spread(g) if g.channels_last && fours(self.a, &[g.filters, self.inner]) => Lanes::Depth,
+            Rows::Window(g) if four_rows && g.channels_last && fours(self.a, &[g.channels, g.channels / g.groups]) => {
+                Lanes::Edge
+            }
+            _ => Lanes::One,
+        };
+        let outer = match self.lines {
+            Lines::Dense => 0,
+            Lines::Strided(stride) => stride,
+            Lines::Planar { .. } => 1,
+        };
+        let b = if self.b_column == 1 && fours(self.b, &[self.n, self.b_step, outer, b_matrix]) {
+            Lanes::Edge
+        } else if self.b_step == 1 && fours(self.b, &[self.inner, self.b_column, outer, b_matrix]) {
+            Lanes::Depth
+        } else {
+            Lanes::One
+        };
+        let (rows, spatial) = match self.rows {
+            Rows::Dense { .. } => (RowsKind::Dense, 0),
+            Rows::Patch(g) => (RowsKind::Patch, g.spatial_class()),
+            Rows::Spread(g) => (RowsKind::Spread, g.spatial_class()),
+            Rows::Window(g) => (RowsKind::Window, g.spatial_class()),
+        };
+        Variant {
+            tile,
+            rows,
+            spatial,
+            lines: match self.lines {
+                Lines::Dense => LinesKind::Dense,
+                Lines::Strided(_) => LinesKind::Strided,
+                Lines::Planar { .. } => LinesKind::Planar,
+            },
+            a: (self.a.dtype, a),
+            b: (self.b.dtype, b),
+            c: (self.c.dtype, self.store_kind(self.c)),
+            batch: (!single).then(|| self.batch.class()),
+        }
+    }
+
+    fn store_kind(&self, c: &Tensor) -> StoreKind {
+        let single = self.batch.len() == 1;
+        match self.store {
+            Store::Planes { .. } => StoreKind::Planes,
+            Store::Rows(stride)
+                if [stride, self.n, if single { 0 } else { self.c_matrix }].iter().all(|s| s.is_multiple_of(4))
+                    && c.address.is_multiple_of(4 * c.dtype.size() as u64) =>
+            {
+                StoreKind::Quads
+            }
+            Store::Rows(_) => StoreKind::Elements,
+        }
+    }
+
+    fn dispatch(
+        &self,
+        device: &Device,
+        variant: &Variant,
+        c: &Tensor,
+        chunk: usize,
+        splits: usize,
+        tiles: usize,
+    ) -> Result<()> {
+        let depth = self.outer * self.inner;
+        let mut params = Params::new().u32(self.m).u32(self.n).u32(tiles * splits).u32(splits).u32(chunk).u32(depth);
+        params = params.u32(self.inner).u32(self.a_step).u32(self.b_step).u32(self.b_column).u32(self.c.len());
+        params = match self.rows {
+            Rows::Dense { stride } => params.u32(stride),
+            Rows::Patch(g) => g.patch_params(params),
+            Rows::Spread(g) => g.spread_params(params),
+            Rows::Window(g) => g.window_params(params),
+        };
+        params = match self.lines {
+            Lines::Dense => params,
+            Lines::Strided(stride) => params.u32(stride),
+            Lines::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
+        };
+        params = match self.store {
+            Store::Rows(stride) => params.u32(stride),
+            Store::Planes { plane, image } => params.u32(plane).u32(image),
+        };
+        if variant.batch.is_some() {
+            params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
+            params = self.batch.params(params);
+        }
+        let unit = |t: &Tensor, quads: bool| Binding::raw(t, t.dtype.size() as u32 * if quads { 4 } else { 1 });
+        device.enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings: smallvec![
+                unit(self.a, variant.a.1 != Lanes::One),
+                unit(self.b, variant.b.1 != Lanes::One),
+                unit(c, variant.c.1 == StoreKind::Quads),
+            ],
+            params,
+            grid: Grid::groups(tiles * splits),
+        })
+    }
+}
+
+impl Variant {
+    fn key(&self) -> Key {
+        let lanes = |l: Lanes| l as u32;
+        let mut key = Key::new("contract").number(self.tile.id()).number(self.rows as u32).number(self.spatial as u32);
+        key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
+        key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
+        match &self.batch {
+            Some(class) => class.key(key),
+            None => key,
+        }
+    }
+
+    fn shader(&self) -> Shader {
+        text::shader(self)
+    }
+}

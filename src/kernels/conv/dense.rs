@@ -1,0 +1,113 @@
+//! Convolutions with groups of channels as contractions: implicit matrix products, nothing is unfolded in memory.
+
+use crate::error::Result;
+use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::op::OpContext;
+use crate::layout::Iteration;
+use crate::tensor::Tensor;
+
+/// One matrix product for each group of channels.
+fn groups(g: &Geometry) -> Iteration {
+    Iteration::over(&[g.groups]).broadcast(&[g.groups]).broadcast(&[g.groups]).collapse()
+}
+
+/// A kernel of one element that moves by one: the convolution is a plain matrix product of pixels and channels.
+fn is_pointwise(g: &Geometry) -> bool {
+    g.taps() == 1 && g.stride == [1; 3] && g.pad == [0; 3] && g.input == g.output && g.channels_last
+}
+
+/// Where positions and channels of an image tensor lie.
+fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
+    if g.channels_last {
+        Store::Rows(channels)
+    } else {
+        Store::Planes { plane: positions, image: channels * positions }
+    }
+}
+
+/// Rows are output positions, columns the filters of a group, the sum runs over kernel positions and channels.
+pub fn forward(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, filter: &Tensor, y: &Tensor) -> Result<()> {
+    let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
+    let (from, to) = (g.input_positions(), g.output_positions());
+    Contraction {
+        m: g.batch * to,
+        n: filters,
+        outer: g.taps(),
+        inner: channels,
+        batch: groups(g),
+        a: x,
+        rows: if is_pointwise(g) { Rows::Dense { stride: g.channels } } else { Rows::Patch(g) },
+        a_step: if g.channels_last { 1 } else { from },
+        a_matrix: channels * if g.channels_last { 1 } else { from },
+        b: filter,
+        lines: Lines::Dense,
+        b_step: g.filters,
+        b_column: 1,
+        b_matrix: filters,
+        c: y,
+        store: store(g, g.filters, to),
+        c_matrix: filters * if g.channels_last { 1 } else { to },
+    }
+    .enqueue(ctx)
+}
+
+/// Rows are input positions, columns the channels of a group, the sum runs over kernel positions and filters.
+pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
+    let (to, from) = (g.input_positions(), g.output_positions());
+    Contraction {
+        m: g.batch * to,
+        n: channels,
+        outer: g.taps(),
+        inner: filters,
+        batch: groups(g),
+        a: dy,
+        rows: if is_pointwise(g) { Rows::Dense { stride: g.filters } } else { Rows::Spread(g) },
+        a_step: if g.channels_last { 1 } else { from },
+        a_matrix: filters * if g.channels_last { 1 } else { from },
+        b: filter,
+        lines: Lines::Strided(channels * g.filters),
+        b_step: 1,
+        b_column: g.filters,
+        b_matrix: filters,
+        c: dx,
+        store: store(g, g.channels, to),
+        c_matrix: channels * if g.channels_last { 1 } else { to },
+    }
+    .enqueue(ctx)
+}
+
+/// Rows are kernel positions and channels of a group, columns its filters, the sum runs over all output positions.
+pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+    let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
+    let (from, to) = (g.input_positions(), g.output_positions());
+    let line = g.output[2];
+    let lines = g.output[0] * g.output[1];
+    let pointwise = is_pointwise(g);
+    let pixel = if g.channels_last { g.channels } else { 1 };
+    Contraction {
+        m: g.taps() * channels,
+        n: filters,
+        outer: if pointwise { 1 } else { g.batch * lines },
+        inner: if pointwise { g.batch * to } else { line },
+        batch: groups(g),
+        a: x,
+        rows: if pointwise { Rows::Dense { stride: 1 } } else { Rows::Window(g) },
+        a_step: if pointwise { pixel } else { g.stride[2] * pixel },
+        a_matrix: channels * if g.channels_last { 1 } else { from },
+        b: dy,
+        lines: if g.channels_last {
+            Lines::Dense
+        } else {
+            Lines::Planar { count: lines, image: g.filters * to, stride: line }
+        },
+        b_step: if g.channels_last { g.filters } else { 1 },
+        b_column: if g.channels_last { 1 } else { to },
+        b_matrix: filters * if g.channels_last { 1 } else { to },
+        c: dw,
+        store: Store::Rows(g.filters),
+        c_matrix: filters,
+    }
+    .enqueue(ctx)
+}

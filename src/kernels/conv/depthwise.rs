@@ -1,0 +1,124 @@
+//! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one invocation per element.
+
+use smallvec::smallvec;
+
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::contract::finish;
+use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::tile::Class;
+use crate::kernels::op::OpContext;
+use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::tensor::Tensor;
+
+const COMMON: &str = include_str!("../../../shaders/conv/depthwise.wgsl");
+const FORWARD: &str = include_str!("../../../shaders/conv/depthwise_forward.wgsl");
+const INPUT: &str = include_str!("../../../shaders/conv/depthwise_input.wgsl");
+const FILTER: &str = include_str!("../../../shaders/conv/depthwise_filter.wgsl");
+
+/// Which of the three programs.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Forward,
+    Input,
+    Filter,
+}
+
+fn shader(which: Which, dtype: DType, channels_last: bool) -> Shader {
+    let (label, names, text) = match which {
+        Which::Forward => ("forward", ["x", "weight"], FORWARD),
+        Which::Input => ("input", ["weight", "dy"], INPUT),
+        Which::Filter => ("filter", ["x", "dy"], FILTER),
+    };
+    let result = if matches!(which, Which::Filter) { DType::F32 } else { dtype };
+    let mut shader = Shader::new(format!("depthwise {label} {dtype} channels_last={channels_last}"))
+        .bind(names[0], dtype)
+        .bind(names[1], dtype)
+        .bind("result", result)
+        .u32s(&["count", "channels", "multiplier", "filters"]);
+    for name in ["in", "out", "kernel", "stride", "dilation", "pad"] {
+        shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
+    }
+    if matches!(which, Which::Filter) {
+        shader = shader.u32s(&["lines", "chunk"]);
+    }
+    shader.body(COMMON).body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST }).body(text).map("result")
+}
+
+const CHANNELS_LAST: &str = include_str!("../../../shaders/conv/channels_last.wgsl");
+const CHANNELS_FIRST: &str = include_str!("../../../shaders/conv/channels_first.wgsl");
+
+fn params(g: &Geometry, count: usize) -> Params {
+    let mut params = Params::new().u32(count).u32(g.channels).u32(g.filters / g.channels).u32(g.filters);
+    for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.dilation, &g.pad] {
+        params = params.u32(list[1]).u32(list[2]);
+    }
+    params
+}
+
+fn enqueue(device: &Device, which: Which, g: &Geometry, [a, b, result]: [&Tensor; 3], params: Params) -> Result<()> {
+    for t in [a, b, result] {
+        device.check_extent(t.len())?;
+    }
+    let (dtype, last) = (a.dtype, g.channels_last);
+    device.enqueue(&Program {
+        key: Key::new("depthwise").number(which as u32).dtype(dtype).number(u32::from(last)),
+        shader: &|| shader(which, dtype, last),
+        bindings: smallvec![a.into(), b.into(), result.into()],
+        params,
+        grid: Grid::map(result.len(), result.dtype),
+    })
+}
+
+/// Fails where a software adapter would silently leave a loop early.
+pub fn check_iterations(device: &Device, iterations: usize) -> Result<()> {
+    if device.capabilities().cpu && iterations > MAX_ITERATIONS {
+        return Err(Error::Unimplemented(format!(
+            "windows that take {iterations} steps for an element exceed this software adapter's {MAX_ITERATIONS}"
+        )));
+    }
+    Ok(())
+}
+
+/// The output.
+pub fn forward(device: &Device, g: &Geometry, x: &Tensor, filter: &Tensor, y: &Tensor) -> Result<()> {
+    if filter.is_empty() {
+        return device.fill(y.address, y.bytes(), 0);
+    }
+    check_iterations(device, g.taps() + g.kernel[1])?;
+    enqueue(device, Which::Forward, g, [x, filter, y], params(g, y.len()))
+}
+
+/// The gradient of the input: each element gathers from the windows that contain it.
+pub fn backprop_input(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    check_iterations(device, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
+    enqueue(device, Which::Input, g, [filter, dy, dx], params(g, dx.len()))
+}
+
+/// The gradient of the filter: parts of the output's lines are summed side by side, then the parts in order.
+pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+    let wanted = match Class::of(ctx.device()) {
+        Class::Cpu => 1 << 12,
+        Class::Gpu => 1 << 16,
+    };
+    let lines = g.batch * g.output[1];
+    let line = g.output[2] + 1;
+    let chunk = lines.div_ceil((wanted / dw.len()).clamp(1, lines)).min(MAX_ITERATIONS / line).max(1);
+    check_iterations(ctx.device(), chunk * line)?;
+    let partial = ctx.temp(DType::F32, &[lines.div_ceil(chunk), dw.len()])?;
+    let params = params(g, partial.len()).u32(lines).u32(chunk);
+    enqueue(ctx.device(), Which::Filter, g, [x, dy, &partial], params)?;
+    finish::enqueue(ctx.device(), &partial, dw)
+}
+
+/// Every variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for which in [Which::Forward, Which::Input, Which::Filter] {
+        for dtype in super::TYPES {
+            out.extend([true, false].map(|last| shader(which, *dtype, last)));
+        }
+    }
+    out
+}

@@ -1,0 +1,115 @@
+//! Convolutions and their gradients with two or three spatial dimensions, grouped or depthwise, channels last or first.
+//!
+//! [`attributes`] reads and checks what nodes say, [`window`] places windows, [`dense`] maps convolutions on
+//! [`super::contract`], [`depthwise`] has the programs for filters of single channels.
+
+mod attributes;
+mod dense;
+pub(crate) mod depthwise;
+pub(crate) mod window;
+
+use crate::dtype::{DType, types};
+use crate::error::Result;
+use crate::kernels::op::{Kernel, OpContext, OpContextExt};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use attributes::{ConvAttributes, Depth, Family};
+
+/// Element types, as on TensorFlow's GPU list.
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+
+type Run = fn(&mut dyn OpContext, &ConvAttributes) -> Result<()>;
+
+/// Op, its family, its host arguments and what it runs.
+const OPS: &[(&str, Family, &[&str], Run)] = &[
+    ("Conv2D", Family::CONV2D, &[], forward),
+    ("Conv2DBackpropFilter", Family::CONV2D, &["filter_sizes"], backprop_filter),
+    ("Conv2DBackpropInput", Family::CONV2D, &["input_sizes"], backprop_input),
+    ("Conv3D", Family::CONV3D, &[], forward),
+    ("Conv3DBackpropFilterV2", Family::CONV3D, &["filter_sizes"], backprop_filter),
+    ("Conv3DBackpropInputV2", Family::CONV3D, &["input_sizes"], backprop_input),
+    ("DepthwiseConv2dNative", Family::DEPTHWISE, &[], forward),
+    ("DepthwiseConv2dNativeBackpropFilter", Family::DEPTHWISE, &["filter_sizes"], backprop_filter),
+    ("DepthwiseConv2dNativeBackpropInput", Family::DEPTHWISE, &["input_sizes"], backprop_input),
+];
+
+/// Adds the ops.
+pub fn register(r: &mut Registry) {
+    for &(op, family, host, run) in OPS {
+        let builder = r.op(op).types("T", TYPES).host(host);
+        // The one op with a type for its sizes.
+        let builder = if op == "Conv3DBackpropInputV2" { builder.types("Tshape", types::INDEX) } else { builder };
+        builder.kernel(move |attrs| Ok(Conv { attributes: ConvAttributes::read(attrs, family)?, run }));
+    }
+}
+
+/// Shader variants of this family; those of contractions are listed by `matmul`.
+pub fn shaders() -> Vec<Shader> {
+    depthwise::shaders()
+}
+
+struct Conv {
+    attributes: ConvAttributes,
+    run: Run,
+}
+
+impl Kernel for Conv {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        (self.run)(ctx, &self.attributes)
+    }
+}
+
+/// Inputs: input, filter.
+fn forward(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Result<()> {
+    let (x, filter) = (ctx.input(0)?, ctx.input(1)?);
+    let (g, dims) = attributes.forward(&x.dims, &filter.dims)?;
+    let y = ctx.output(0, x.dtype, &dims)?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    match attributes.family.depth {
+        Depth::Wise => depthwise::forward(ctx.device(), &g, &x, &filter, &y),
+        Depth::Grouped => dense::forward(ctx, &g, &x, &filter, &y),
+    }
+}
+
+/// Inputs: input_sizes (host), filter, gradient of the output.
+fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Result<()> {
+    let sizes = ctx.host_input(0)?;
+    let (filter, dy) = (ctx.input(1)?, ctx.input(2)?);
+    require!(sizes.dims.len() == 1, "{}", attributes.family.sizes_message(true, &sizes.dims));
+    let dims = attributes.input_dims(&ctx.host_i64s(0)?, &filter.dims, &dy.dims)?;
+    let g = attributes.backward(&dims, &filter.dims, &dy.dims, true)?;
+    let dx = ctx.output(0, dy.dtype, &dims)?;
+    if dx.is_empty() {
+        return Ok(());
+    }
+    if dy.is_empty() || filter.is_empty() {
+        return ctx.device().fill(dx.address, dx.bytes(), 0);
+    }
+    match attributes.family.depth {
+        Depth::Wise => depthwise::backprop_input(ctx.device(), &g, &filter, &dy, &dx),
+        Depth::Grouped => dense::backprop_input(ctx, &g, &filter, &dy, &dx),
+    }
+}
+
+/// Inputs: input, filter_sizes (host), gradient of the output.
+fn backprop_filter(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Result<()> {
+    let (x, dy) = (ctx.input(0)?, ctx.input(2)?);
+    let sizes = ctx.host_input(1)?;
+    require!(sizes.dims.len() == 1, "{}", attributes.family.sizes_message(false, &sizes.dims));
+    let dims = attributes.filter_dims(&ctx.host_i64s(1)?)?;
+    let g = attributes.backward(&x.dims, &dims, &dy.dims, false)?;
+    let dw = ctx.output(0, x.dtype, &dims)?;
+    if dw.is_empty() {
+        return Ok(());
+    }
+    if dy.is_empty() || x.is_empty() {
+        return ctx.device().fill(dw.address, dw.bytes(), 0);
+    }
+    match attributes.family.depth {
+        Depth::Wise => depthwise::backprop_filter(ctx, &g, &x, &dy, &dw),
+        Depth::Grouped => dense::backprop_filter(ctx, &g, &x, &dy, &dw),
+    }
+}

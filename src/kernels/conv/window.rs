@@ -1,0 +1,167 @@
+//! Formats, paddings and where they place windows: shared by convolutions and pooling.
+
+use crate::error::Result;
+use crate::kernels::op::Attrs;
+use crate::tensor::Dims;
+use crate::{invalid, require};
+
+/// `data_format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// Number of spatial dimensions.
+    pub spatial: usize,
+    /// Whether channels are the innermost dimension.
+    pub channels_last: bool,
+}
+
+impl Format {
+    /// Reads the attribute; ops without it have channels last.
+    pub fn read(attrs: &dyn Attrs, spatial: usize) -> Result<Self> {
+        match attrs.string("data_format").as_deref() {
+            Ok("NHWC" | "NDHWC") | Err(_) => Ok(Self { spatial, channels_last: true }),
+            Ok("NCHW" | "NCDHW") => Ok(Self { spatial, channels_last: false }),
+            Ok(_) => invalid!("Invalid data format"),
+        }
+    }
+
+    /// Number of dimensions of input and output.
+    pub const fn rank(self) -> usize {
+        self.spatial + 2
+    }
+
+    /// Dimension of the channels.
+    pub const fn channel(self) -> usize {
+        if self.channels_last { self.spatial + 1 } else { 1 }
+    }
+
+    /// First spatial dimension.
+    pub const fn first(self) -> usize {
+        if self.channels_last { 1 } else { 2 }
+    }
+
+    /// The values of an attribute or shape for three spatial dimensions; `missing` leads where there are fewer.
+    pub fn spatial<T: Copy>(self, values: &[T], missing: T) -> [T; 3] {
+        let mut out = [missing; 3];
+        out[3 - self.spatial..].copy_from_slice(&values[self.first()..self.first() + self.spatial]);
+        out
+    }
+
+    /// A shape from its parts.
+    pub fn shape(self, batch: usize, channels: usize, spatial: [usize; 3]) -> Dims {
+        let mut dims = Dims::new();
+        dims.push(batch);
+        dims.extend_from_slice(&spatial[3 - self.spatial..]);
+        dims.insert(self.channel(), channels);
+        dims
+    }
+}
+
+/// `padding` with `explicit_paddings`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Padding {
+    /// As many outputs as strides fit into the input.
+    Same,
+    /// None.
+    Valid,
+    /// Before and after each of three spatial dimensions.
+    Explicit([(usize, usize); 3]),
+}
+
+/// Extents are far below this; sums and products of a few of them stay far below 2^63.
+const LIMIT: i64 = 1 << 30;
+
+impl Padding {
+    /// Reads the attributes.
+    pub fn read(attrs: &dyn Attrs, format: Format) -> Result<Self> {
+        let explicit = attrs.ints("explicit_paddings").unwrap_or_default();
+        let padding = attrs.string("padding")?;
+        require!(
+            padding == "EXPLICIT" || explicit.is_empty(),
+            "explicit_paddings attribute must be empty if the padding attribute is not EXPLICIT"
+        );
+        match padding.as_str() {
+            "SAME" => Ok(Self::Same),
+            "VALID" => Ok(Self::Valid),
+            "EXPLICIT" => {
+                let expected = 2 * format.rank();
+                let given = explicit.len();
+                require!(
+                    given == expected,
+                    "explicit_paddings attribute must contain {expected} values, but got: {given}"
+                );
+                require!(
+                    explicit.iter().all(|p| (0..LIMIT).contains(p)),
+                    "All elements of explicit_paddings must be nonnegative"
+                );
+                let pairs: Vec<_> = explicit.chunks(2).map(|p| (p[0] as usize, p[1] as usize)).collect();
+                require!(
+                    pairs[0] == (0, 0) && pairs[format.channel()] == (0, 0),
+                    "Nonzero explicit padding in the batch or depth dimensions is not supported"
+                );
+                Ok(Self::Explicit(format.spatial(&pairs, (0, 0))))
+            }
+            other => invalid!("Unknown padding type: {other}"),
+        }
+    }
+
+    /// Output extents and the padding before the first element.
+    pub fn windows(
+        &self,
+        input: [usize; 3],
+        kernel: [usize; 3],
+        stride: [usize; 3],
+        dilation: [usize; 3],
+    ) -> Result<([usize; 3], [usize; 3])> {
+        let (mut outputs, mut pads) = ([1; 3], [0; 3]);
+        for d in 0..3 {
+            let effective = (kernel[d] as i64 - 1) * dilation[d] as i64 + 1;
+            let (input, stride) = (input[d] as i64, stride[d] as i64);
+            require!(stride > 0, "Stride must be > 0, but got {stride}");
+            let (output, pad) = match self {
+                Self::Same => {
+                    let output = (input + stride - 1) / stride;
+                    (output, ((output - 1) * stride + effective - input).max(0) / 2)
+                }
+                Self::Valid => ((input - effective + stride) / stride, 0),
+                Self::Explicit(pairs) => {
+                    let (before, after) = (pairs[d].0 as i64, pairs[d].1 as i64);
+                    ((input + before + after - effective + stride) / stride, before)
+                }
+            };
+            require!(
+                output >= 0,
+                "Computed output size would be negative: {output} [input_size: {input}, effective_filter_size: {effective}, \
+                 stride: {stride}]"
+            );
+            outputs[d] = output as usize;
+            pads[d] = pad as usize;
+        }
+        Ok((outputs, pads))
+    }
+}
+
+/// An attribute of positive values for the spatial dimensions, if it is one.
+pub(crate) fn positive(format: Format, values: &[i64]) -> Option<[usize; 3]> {
+    let values = format.spatial(values, 1);
+    values.iter().all(|v| (1..LIMIT).contains(v)).then(|| values.map(|v| v as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_padding_puts_the_odd_one_behind() {
+        let (out, pad) = Padding::Same.windows([1, 5, 6], [1, 2, 3], [1, 1, 2], [1, 1, 1]).unwrap();
+        assert_eq!((out, pad), ([1, 5, 3], [0, 0, 0]));
+        let (out, pad) = Padding::Same.windows([1, 5, 5], [1, 4, 3], [1, 1, 1], [1, 1, 2]).unwrap();
+        assert_eq!((out, pad), ([1, 5, 5], [0, 1, 2]));
+    }
+
+    #[test]
+    fn windows_that_do_not_fit_are_refused() {
+        assert_eq!(Padding::Valid.windows([1, 2, 2], [1, 3, 1], [1; 3], [1; 3]).unwrap().0, [1, 0, 2]);
+        let error = Padding::Valid.windows([1, 2, 2], [1, 4, 1], [1; 3], [1; 3]).unwrap_err();
+        assert!(error.to_string().contains("Computed output size would be negative: -1 [input_size: 2"), "{error}");
+    }
+}

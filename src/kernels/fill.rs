@@ -1,0 +1,157 @@
+//! Tensors made from nothing or from one value: Fill, ZerosLike, OnesLike, Range, Empty.
+
+use smallvec::smallvec;
+
+use super::movement::remap::fill_element;
+use super::movement::walk::copy_strided;
+use super::movement::{MOVED, MOVED_I32, host_shape, shape};
+use super::op::OpContext;
+use super::registry::Registry;
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::dtype::types::INDEX;
+use crate::error::Result;
+use crate::layout::Iteration;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{HostTensor, Tensor};
+
+const RANGE: &[DType] = &[F32, F16, BF16, I64];
+
+type Compute = fn(&mut dyn OpContext) -> Result<()>;
+
+/// Adds the family's ops.
+pub fn register(registry: &mut Registry) {
+    registry.op("Fill").types("T", MOVED).types("index_type", INDEX).host(&["dims"]).kernel(|_| Ok(fill as Compute));
+    registry.op("ZerosLike").types("T", MOVED).kernel(|_| Ok(zeros_like as Compute));
+    registry.op("OnesLike").types("T", MOVED).kernel(|_| Ok(ones_like as Compute));
+    registry.op("Range").types("Tidx", RANGE).host(&["start", "limit", "delta"]).kernel(|_| Ok(range as Compute));
+    registry.op("Empty").types("dtype", MOVED_I32).host(&["shape"]).kernel(|attrs| {
+        let (dtype, init) = (attrs.dtype("dtype")?, attrs.bool("init")?);
+        Ok(move |ctx: &mut dyn OpContext| {
+            let dims = host_shape(ctx, 0, "shape")?;
+            let out = ctx.output(0, dtype, &dims)?;
+            if init { ctx.device().fill(out.address, out.bytes(), 0) } else { Ok(()) }
+        })
+    });
+    registry.op("DeepCopy").types("T", MOVED).kernel(|_| Ok(deep_copy as Compute));
+}
+
+/// Fill: inputs dims (0, host) and value (1, a scalar on the device).
+fn fill(ctx: &mut dyn OpContext) -> Result<()> {
+    let dims = host_shape(ctx, 0, "dims")?;
+    let value = ctx.input(1)?;
+    require!(value.dims.is_empty() || value.len() == 1, "value must be a scalar, got shape {}", shape(&value.dims));
+    let out = ctx.output(0, value.dtype, &dims)?;
+    splat(ctx, &value, &out)
+}
+
+/// Writes the only element of `value` to every element of `out`.
+pub fn splat(ctx: &mut dyn OpContext, value: &Tensor, out: &Tensor) -> Result<()> {
+    let walk = Iteration::over(&[out.len()]).operand(&[0], 0).operand(&[1], 0);
+    copy_strided(ctx.device(), &walk, value, out)
+}
+
+fn zeros_like(ctx: &mut dyn OpContext) -> Result<()> {
+    let x = ctx.input(0)?;
+    let out = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
+    ctx.device().fill(out.address, out.bytes(), 0)
+}
+
+fn ones_like(ctx: &mut dyn OpContext) -> Result<()> {
+    let x = ctx.input(0)?;
+    let out = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
+    if out.is_empty() {
+        return Ok(());
+    }
+    let one: &[u8] = match x.dtype {
+        F32 => &1f32.to_ne_bytes(),
+        F64 => &1f64.to_ne_bytes(),
+        F16 => &half::f16::ONE.to_ne_bytes(),
+        BF16 => &half::bf16::ONE.to_ne_bytes(),
+        C64 => bytemuck::bytes_of(&[1f32, 0.0]),
+        C128 => bytemuck::bytes_of(&[1f64, 0.0]),
+        I16 | U16 => &1u16.to_ne_bytes(),
+        I32 | U32 => &1u32.to_ne_bytes(),
+        I64 | U64 => &1u64.to_ne_bytes(),
+        _ => &[1],
+    };
+    let mut bytes = [0; 16];
+    for (i, b) in bytes.iter_mut().enumerate() {
+        *b = one[i % one.len()];
+    }
+    fill_element(ctx.device(), &out, &bytes)
+}
+
+fn deep_copy(ctx: &mut dyn OpContext) -> Result<()> {
+    let x = ctx.input(0)?;
+    let out = ctx.output(0, x.dtype, &x.dims)?;
+    ctx.device().copy(out.address, x.address, x.bytes())
+}
+
+/// Range: host inputs start, limit and delta. Element i is `start + i * delta`, as on TensorFlow's CPU.
+fn range(ctx: &mut dyn OpContext) -> Result<()> {
+    let mut scalars = Vec::new();
+    for (i, name) in ["start", "limit", "delta"].iter().enumerate() {
+        let t = ctx.host_input(i)?;
+        require!(t.bytes.len() == t.dtype.size(), "{name} must be a scalar, not shape {}", shape(&t.dims));
+        scalars.push(t);
+    }
+    let dtype = scalars[0].dtype;
+    let n = range_len(&scalars)?;
+    let out = ctx.output(0, dtype, &[n])?;
+    if n == 0 {
+        return Ok(());
+    }
+    let bounds = ctx.temp(dtype, &[2])?;
+    ctx.device().upload(bounds.address, &[&scalars[0].bytes[..], &scalars[2].bytes[..]].concat())?;
+    let count = ctx.device().check_extent(n)?;
+    ctx.device().enqueue(&Program {
+        key: Key::new("range").dtype(dtype),
+        shader: &|| range_shader(dtype),
+        bindings: smallvec![(&bounds).into(), (&out).into()],
+        params: Params::new().u32(count),
+        grid: Grid::map(n, dtype),
+    })
+}
+
+fn range_len(scalars: &[HostTensor]) -> Result<usize> {
+    if scalars[0].dtype == I64 {
+        let [start, limit, delta] = [0, 1, 2].map(|i: usize| i128::from(scalars[i].values::<i64>()[0]));
+        require!(delta != 0, "Requires delta != 0: {delta}");
+        if delta > 0 {
+            require!(start <= limit, "Requires start <= limit when delta > 0: {start}/{limit}");
+        } else {
+            require!(start >= limit, "Requires start >= limit when delta < 0: {start}/{limit}");
+        }
+        let n = (limit - start).unsigned_abs().div_ceil(delta.unsigned_abs());
+        return usize::try_from(n).map_err(|_| {
+            crate::Error::InvalidArgument(format!("Requires ((limit - start) / delta) <= 2^63 - 1, got {n}"))
+        });
+    }
+    let [start, limit, delta] = [0, 1, 2].map(|i: usize| scalars[i].to_f64()[0]);
+    require!(delta != 0.0, "Requires delta != 0: {delta}");
+    let (sign, relation, ordered) = if delta > 0.0 { ('>', "<=", start <= limit) } else { ('<', ">=", start >= limit) };
+    require!(ordered, "Requires start {relation} limit when delta {sign} 0: {start}/{limit}");
+    let n = ((limit - start) / delta).abs().ceil();
+    require!(n.is_finite() && n < i64::MAX as f64, "Requires ((limit - start) / delta) <= 2^63 - 1, got {n}");
+    Ok(n as usize)
+}
+
+/// The shader of Range.
+fn range_shader(dtype: DType) -> Shader {
+    let value = dtype.value();
+    Shader::new(format!("range {dtype}"))
+        .bind("bounds", dtype)
+        .bind("y", dtype)
+        .u32s(&["count"])
+        .body(&format!(
+            "fn value(i: u32) -> {value} {{\n    return load_bounds(0u) + {value}(i) * load_bounds(1u);\n}}\n"
+        ))
+        .map("y")
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    RANGE.iter().map(|t| range_shader(*t)).collect()
+}

@@ -1,0 +1,63 @@
+//! Cholesky, blocked. A matrix that is not positive definite becomes NaN in its lower triangle, as on TensorFlow's own devices; nothing waits for
+//! the result.
+
+use smallvec::smallvec;
+
+use super::batch::Batch;
+use super::lu::workgroup;
+use super::program::{Extents, Map, Part, block, map, update};
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{F32, I32};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+
+/// Registers the op.
+pub fn register(r: &mut Registry) {
+    r.op("Cholesky").types("T", &[F32]).kernel(|_| Ok(cholesky));
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    [16, 64, 256].map(panel_shader).into()
+}
+
+fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
+    let x = ctx.input(0)?;
+    let Batch { count, rows: n, .. } = Batch::square(&x)?;
+    let y = ctx.output(0, F32, &x.dims)?;
+    if x.is_empty() {
+        return Ok(());
+    }
+    let state = ctx.temp(I32, &[count])?;
+    let work = ctx.temp(F32, &x.dims)?;
+    let device = ctx.device();
+    map(device, Map::Lower, Part::dense(&x, n, n), &state, 0, &work, n, n)?;
+    let workgroup = workgroup(n);
+    let whole = Part::dense(&work, n, n);
+    for first in (0..n).step_by(block(n)) {
+        let width = block(n).min(n - first);
+        let end = first + width;
+        device.enqueue(&Program {
+            key: Key::new("linalg cholesky").number(workgroup),
+            shader: &|| panel_shader(workgroup),
+            bindings: smallvec![Binding::from(&work), Binding::from(&state)],
+            params: Params::new().u32(count).u32(n).u32(first).u32(end),
+            grid: Grid::groups(count),
+        })?;
+        let below = whole.from(end, first);
+        let extents = Extents { batch: count, m: n - end, n: n - end, k: width };
+        update(device, whole.from(end, end), below, below.transposed(true), extents, true)?;
+    }
+    map(device, Map::LowerIfOk, whole, &state, 0, &y, n, n)
+}
+
+fn panel_shader(workgroup: u32) -> Shader {
+    Shader::new("linalg cholesky")
+        .bind("a", F32)
+        .bind("state", I32)
+        .u32s(&["batch", "n", "first", "end"])
+        .workgroup([workgroup, 1, 1])
+        .body(include_str!("../../../shaders/linalg/cholesky_panel.wgsl"))
+}

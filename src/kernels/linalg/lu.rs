@@ -1,0 +1,256 @@
+//! LU decomposition with partial pivoting, and what follows from it: Lu, MatrixSolve, MatrixInverse and both determinants.
+//!
+//! A panel of columns is factored by one workgroup for each matrix, the rest of the matrix follows by a triangular solve and a product.
+//! Lu, MatrixSolve and MatrixInverse refuse singular matrices, as TensorFlow does: they wait for one word of each matrix.
+
+use smallvec::smallvec;
+
+use super::batch::{Batch, batch_dims};
+use super::program::{Extents, Map, Part, Triangle, block, map, solve, update};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, F32, I32, I64};
+use crate::dtype::types::INDEX;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Field, Shader};
+use crate::tensor::{HostTensor, Tensor};
+
+const LOWER: Triangle = Triangle { upper: false, unit: true };
+const UPPER: Triangle = Triangle { upper: true, unit: false };
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    r.op("Lu").types("T", &[F32]).types("output_idx_type", INDEX).kernel(|attrs| {
+        let index = attrs.dtype("output_idx_type")?;
+        Ok(move |ctx: &mut dyn OpContext| lu(ctx, index))
+    });
+    r.op("MatrixSolve").types("T", &[F32]).kernel(|attrs| {
+        let adjoint = attrs.bool("adjoint")?;
+        Ok(move |ctx: &mut dyn OpContext| matrix_solve(ctx, adjoint))
+    });
+    r.op("MatrixInverse").types("T", &[F32]).kernel(|attrs| {
+        let adjoint = attrs.bool("adjoint")?;
+        Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
+    });
+    r.op("MatrixDeterminant").types("T", &[F32]).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, false)));
+    r.op("LogMatrixDeterminant").types("T", &[F32]).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, true)));
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut out: Vec<_> = [16, 64, 256].map(panel_shader).into();
+    out.extend([determinant_shader(false), determinant_shader(true), widen_shader()]);
+    out
+}
+
+/// A decomposition: `lu` holds L (unit diagonal, not stored) and U, row `i` of `L U` is row `permutation[i]` of the input.
+struct Decomposition {
+    lu: Tensor,
+    permutation: Tensor,
+    state: Tensor,
+    batch: Batch,
+}
+
+impl Decomposition {
+    /// Decomposes the square matrices of `x`, or their transposes, into `lu`.
+    fn of(
+        ctx: &mut dyn OpContext,
+        x: &Tensor,
+        transpose: bool,
+        batch: Batch,
+        lu: Tensor,
+        permutation: Tensor,
+    ) -> Result<Self> {
+        let n = batch.rows;
+        let state = ctx.temp(I32, &[batch.count, 2])?;
+        let device = ctx.device();
+        device.check_extent(x.len().max(2 * batch.count))?;
+        map(device, Map::Copy, Part::dense(x, n, n).transposed(transpose), &state, 0, &lu, n, n)?;
+        let workgroup = workgroup(n);
+        let whole = Part::dense(&lu, n, n);
+        for first in (0..n).step_by(block(n)) {
+            let width = block(n).min(n - first);
+            let end = first + width;
+            device.enqueue(&Program {
+                key: Key::new("linalg lu").number(workgroup),
+                shader: &|| panel_shader(workgroup),
+                bindings: smallvec![Binding::from(&lu), Binding::from(&permutation), Binding::from(&state)],
+                params: Params::new().u32(batch.count).u32(n).u32(first).u32(end),
+                grid: Grid::groups(batch.count),
+            })?;
+            let rest = n - end;
+            solve(device, whole.from(first, first), LOWER, whole.from(first, end), batch.count, width, rest)?;
+            let extents = Extents { batch: batch.count, m: rest, n: rest, k: width };
+            update(device, whole.from(end, end), whole.from(end, first), whole.from(first, end), extents, false)?;
+        }
+        Ok(Self { lu, permutation, state, batch })
+    }
+
+    /// Decomposes into temporary memory.
+    fn temporary(ctx: &mut dyn OpContext, x: &Tensor, transpose: bool, batch: Batch) -> Result<Self> {
+        let lu = ctx.temp(F32, &[batch.count, batch.rows, batch.rows])?;
+        let permutation = ctx.temp(I32, &[batch.count, batch.rows])?;
+        Self::of(ctx, x, transpose, batch, lu, permutation)
+    }
+
+    /// Waits for the decomposition and fails with `message` when a pivot was zero.
+    fn require_invertible(&self, device: &Device, message: &str) -> Result<()> {
+        let mut state = HostTensor { dtype: I32, dims: self.state.dims.clone(), bytes: vec![0; self.batch.count * 8] };
+        device.download(self.state.address, &mut state.bytes)?;
+        require!(state.values::<i32>().chunks(2).all(|s| s[0] == 0), "{message}");
+        Ok(())
+    }
+
+    /// Solves for right-hand sides whose rows are already permuted, in place.
+    fn solve(&self, device: &Device, x: &Tensor, cols: usize) -> Result<()> {
+        let n = self.batch.rows;
+        for triangle in [LOWER, UPPER] {
+            let (a, x) = (Part::dense(&self.lu, n, n), Part::dense(x, n, cols));
+            solve(device, a, triangle, x, self.batch.count, n, cols)?;
+        }
+        Ok(())
+    }
+}
+
+/// Invocations that factor a panel of a matrix of `n` rows.
+pub const fn workgroup(n: usize) -> u32 {
+    match n {
+        0..=16 => 16,
+        17..=64 => 64,
+        _ => 256,
+    }
+}
+
+fn panel_shader(workgroup: u32) -> Shader {
+    Shader::new("linalg lu")
+        .bind("a", F32)
+        .bind("permutation", I32)
+        .bind("state", I32)
+        .u32s(&["batch", "n", "first", "end"])
+        .workgroup([workgroup, 1, 1])
+        .body(include_str!("../../../shaders/linalg/lu_panel.wgsl"))
+}
+
+fn lu(ctx: &mut dyn OpContext, index: DType) -> Result<()> {
+    let x = ctx.input(0)?;
+    require!(x.rank() >= 2, "Input tensor must have rank >= 2, got {}", x.rank());
+    let batch = Batch::square(&x)?;
+    let y = ctx.output(0, F32, &x.dims)?;
+    let permutation = ctx.output(1, index, &x.dims[..x.rank() - 1])?;
+    if x.is_empty() {
+        return Ok(());
+    }
+    let narrow = if index == I32 { permutation.clone() } else { ctx.temp(I32, &permutation.dims)? };
+    let decomposition = Decomposition::of(ctx, &x, false, batch, y, narrow)?;
+    let device = ctx.device();
+    decomposition.require_invertible(device, "Input is not invertible.")?;
+    if index == I32 {
+        return Ok(());
+    }
+    device.enqueue(&Program {
+        key: Key::new("linalg widen"),
+        shader: &widen_shader,
+        bindings: smallvec![Binding::from(&decomposition.permutation), Binding::from(&permutation)],
+        params: Params::new().u32(permutation.len()),
+        grid: Grid::map(permutation.len(), I64),
+    })
+}
+
+fn widen_shader() -> Shader {
+    Shader::new("linalg widen")
+        .bind("x", I32)
+        .bind("y", I64)
+        .param("count", Field::U32)
+        .body("fn value(i: u32) -> i64 {\n    return i64(load_x(i));\n}")
+        .map("y")
+}
+
+fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
+    let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+    require!(a.rank() == b.rank(), "All input tensors must have the same rank.");
+    let (batch, right) = (Batch::of(&a)?, Batch::of(&b)?);
+    require!(batch_dims(&a) == batch_dims(&b), "All input tensors must have the same outer dimensions.");
+    require!(batch.rows == batch.cols, "First input (lhs) must be a square matrix.");
+    require!(batch.rows == right.rows, "Input matrix and rhs are incompatible.");
+    let y = ctx.output(0, F32, &b.dims)?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let decomposition = Decomposition::temporary(ctx, &a, adjoint, batch)?;
+    let device = ctx.device();
+    decomposition.require_invertible(device, "Input matrix is not invertible.")?;
+    let (rows, cols) = (right.rows, right.cols);
+    device.check_extent(b.len())?;
+    map(device, Map::Permuted, Part::dense(&b, rows, cols), &decomposition.permutation, 0, &y, rows, cols)?;
+    decomposition.solve(device, &y, cols)
+}
+
+fn matrix_inverse(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
+    let x = ctx.input(0)?;
+    let batch = Batch::square(&x)?;
+    let y = ctx.output(0, F32, &x.dims)?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let n = batch.rows;
+    let decomposition = Decomposition::temporary(ctx, &x, adjoint, batch)?;
+    let device = ctx.device();
+    decomposition.require_invertible(device, "Input is not invertible.")?;
+    map(device, Map::PermutedIdentity, Part::dense(&x, n, n), &decomposition.permutation, 0, &y, n, n)?;
+    decomposition.solve(device, &y, n)
+}
+
+fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
+    let x = ctx.input(0)?;
+    let batch = Batch::square(&x)?;
+    let dims = batch_dims(&x);
+    let y = ctx.output(0, F32, dims)?;
+    let log_y = if log { ctx.output(1, F32, dims)? } else { y.clone() };
+    if batch.count == 0 {
+        return Ok(());
+    }
+    let count = ctx.device().check_extent(batch.count)?;
+    let decomposition = Decomposition::temporary(ctx, &x, false, batch)?;
+    if batch.rows == 0 {
+        // No panel ran: the determinant of an empty matrix is 1.
+        ctx.device().upload(decomposition.state.address, &vec![0; batch.count * 8])?;
+    }
+    ctx.device().enqueue(&Program {
+        key: Key::new("linalg determinant").number(u32::from(log)),
+        shader: &|| determinant_shader(log),
+        bindings: smallvec![
+            Binding::from(&decomposition.lu),
+            Binding::from(&decomposition.state),
+            Binding::from(&y),
+            Binding::from(&log_y),
+        ],
+        params: Params::new().u32(count).u32(batch.rows).f32(f32::NEG_INFINITY),
+        grid: Grid::linear(batch.count, crate::shader::WORKGROUP),
+    })
+}
+
+fn determinant_shader(log: bool) -> Shader {
+    let store = if log {
+        "    let product = mantissa * special;\n    \
+         store_y(matrix, select(select(select(0.0, -1.0, product < 0.0), 1.0, product > 0.0), product, is_nan(product)));\n    \
+         var size = log(abs(mantissa)) + f32(exponent) * 0.6931471805599453;\n    \
+         if mantissa == 0.0 {\n        size = p.lowest;\n    }\n    \
+         if is_special {\n        size = abs(product);\n    }\n    \
+         store_log_y(matrix, size);"
+    } else {
+        "    let bounded = clamp(exponent, -252, 254);\n    let half = bounded / 2;\n    \
+         let finite = mantissa * power_of_two(half) * power_of_two(bounded - half);\n    \
+         store_y(matrix, select(finite, mantissa * special, is_special));"
+    };
+    Shader::new(if log { "linalg log determinant" } else { "linalg determinant" })
+        .bind("a", F32)
+        .bind("state", I32)
+        .bind("y", F32)
+        .bind("log_y", F32)
+        .u32s(&["count", "n"])
+        .param("lowest", Field::F32)
+        .define("STORE", store)
+        .body(include_str!("../../../shaders/linalg/determinant.wgsl"))
+}

@@ -1,0 +1,265 @@
+//! The programs that the decompositions share: element-wise matrix maps, triangular solves, `C -= A B`.
+
+use smallvec::smallvec;
+
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{F32, I32};
+use crate::error::Result;
+use crate::shader::{Field, Shader};
+use crate::tensor::Tensor;
+
+/// Matrices up to this size are decomposed in one dispatch.
+pub const SMALL: usize = 64;
+/// Width of a panel or block of larger ones.
+pub const BLOCK: usize = 32;
+
+/// The width of a panel for matrices of `n` rows, never zero.
+pub const fn block(n: usize) -> usize {
+    match n {
+        0 => 1,
+        1..=SMALL => n,
+        _ => BLOCK,
+    }
+}
+
+/// A batch of matrices inside a tensor: where element (0, 0) of the first one lies, and the steps to the next matrix, row and column.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'t> {
+    tensor: &'t Tensor,
+    at: usize,
+    matrix: usize,
+    row: usize,
+    col: usize,
+}
+
+impl<'t> Part<'t> {
+    /// Dense matrices of `rows` x `cols`.
+    pub const fn dense(tensor: &'t Tensor, rows: usize, cols: usize) -> Self {
+        Self { tensor, at: 0, matrix: rows * cols, row: cols, col: 1 }
+    }
+
+    /// The same matrix for the whole batch.
+    pub const fn shared(self) -> Self {
+        Self { matrix: 0, ..self }
+    }
+
+    /// From row `i` and column `j` on.
+    pub const fn from(self, i: usize, j: usize) -> Self {
+        Self { at: self.at + i * self.row + j * self.col, ..self }
+    }
+
+    /// Rows become columns when `yes`.
+    pub const fn transposed(self, yes: bool) -> Self {
+        if yes { Self { row: self.col, col: self.row, ..self } } else { self }
+    }
+}
+
+/// Extents of a product `C -= A B`.
+#[derive(Debug, Clone, Copy)]
+pub struct Extents {
+    /// Matrices.
+    pub batch: usize,
+    /// Rows of C.
+    pub m: usize,
+    /// Columns of C.
+    pub n: usize,
+    /// Columns of A.
+    pub k: usize,
+}
+
+/// Edge of the tile of C that an invocation computes.
+const TILE: usize = 4;
+/// Invocations in a workgroup of [`update`].
+const UPDATERS: u32 = 64;
+
+/// `C -= A B`; with `lower`, tiles above C's diagonal are left alone.
+pub fn update(device: &Device, c: Part<'_>, a: Part<'_>, b: Part<'_>, extents: Extents, lower: bool) -> Result<()> {
+    let Extents { batch, m, n, k } = extents;
+    if batch * m * n * k == 0 {
+        return Ok(());
+    }
+    let (tiles_m, tiles_n) = (m.div_ceil(TILE), n.div_ceil(TILE));
+    let count = batch * tiles_m * tiles_n;
+    let params = Params::new().u32(device.check_extent(count)?).u32(tiles_m).u32(tiles_n).u32(m).u32(n).u32(k);
+    let params = params.u32(a.at).u32(a.matrix).u32(a.row).u32(a.col);
+    let params = params.u32(b.at).u32(b.matrix).u32(b.row).u32(b.col);
+    device.enqueue(&Program {
+        key: Key::new("linalg update"),
+        shader: &update_shader,
+        bindings: smallvec![a.tensor.into(), b.tensor.into(), c.tensor.into()],
+        params: params.u32(c.at).u32(c.matrix).u32(c.row).u32(u32::from(lower)),
+        grid: Grid::linear(count, UPDATERS),
+    })
+}
+
+fn update_shader() -> Shader {
+    Shader::new("linalg update")
+        .bind("a", F32)
+        .bind("b", F32)
+        .bind("c", F32)
+        .u32s(&["count", "tiles_m", "tiles_n", "m", "n", "k"])
+        .u32s(&["a_at", "a_matrix", "a_row", "a_col", "b_at", "b_matrix", "b_row", "b_col"])
+        .u32s(&["c_at", "c_matrix", "c_row", "lower"])
+        .workgroup([UPDATERS, 1, 1])
+        .body(include_str!("../../../shaders/linalg/update.wgsl"))
+}
+
+/// What a triangle is.
+#[derive(Debug, Clone, Copy)]
+pub struct Triangle {
+    /// Upper, so solved from the last row on.
+    pub upper: bool,
+    /// Its diagonal counts as ones.
+    pub unit: bool,
+}
+
+/// Invocations in a workgroup of a triangular solve; each walks down a column.
+const SOLVERS: u32 = 64;
+
+/// Solves `A X = B` in place in `x`, for triangles `a` of `n` rows and `cols` right-hand sides.
+pub fn solve(
+    device: &Device,
+    a: Part<'_>,
+    triangle: Triangle,
+    x: Part<'_>,
+    batch: usize,
+    n: usize,
+    cols: usize,
+) -> Result<()> {
+    let width = block(n);
+    if batch * n * cols == 0 {
+        return Ok(());
+    }
+    let mut firsts: Vec<_> = (0..n).step_by(width).collect();
+    if triangle.upper {
+        firsts.reverse();
+    }
+    for first in firsts {
+        let width = width.min(n - first);
+        let count = batch * cols;
+        let own = a.from(first, first);
+        let own_x = x.from(first, 0);
+        let params = Params::new().u32(device.check_extent(count)?).u32(cols).u32(width);
+        let params = params.u32(own.at).u32(own.matrix).u32(own.row).u32(own.col);
+        let params = params.u32(own_x.at).u32(own_x.matrix).u32(own_x.row);
+        device.enqueue(&Program {
+            key: Key::new("linalg triangular"),
+            shader: &solve_shader,
+            bindings: smallvec![a.tensor.into(), x.tensor.into()],
+            params: params.u32(u32::from(triangle.upper)).u32(u32::from(triangle.unit)),
+            grid: Grid::linear(count, SOLVERS),
+        })?;
+        let (from, rows) = if triangle.upper { (0, first) } else { (first + width, n - first - width) };
+        let extents = Extents { batch, m: rows, n: cols, k: width };
+        update(device, x.from(from, 0), a.from(from, first), own_x, extents, false)?;
+    }
+    Ok(())
+}
+
+fn solve_shader() -> Shader {
+    Shader::new("linalg triangular")
+        .bind("a", F32)
+        .bind("x", F32)
+        .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
+        .u32s(&["x_at", "x_matrix", "x_row", "backward", "unit"])
+        .workgroup([SOLVERS, 1, 1])
+        .body(include_str!("../../../shaders/linalg/triangular.wgsl"))
+}
+
+/// How [`map`] makes an element of its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Map {
+    /// The source's element.
+    Copy,
+    /// The source's element on and below the diagonal, else zero.
+    Lower,
+    /// Like `Lower`, but NaN where the int32 `other[matrix]` is not zero.
+    LowerIfOk,
+    /// The source's matrix `other[matrix]`.
+    Pick,
+    /// The source's row `other[matrix, i]`.
+    Permuted,
+    /// Row `other[matrix, i]` of the identity.
+    PermutedIdentity,
+    /// The identity.
+    Identity,
+    /// On the diagonal `other[matrix, i, 0]`, above it the source, else zero; `other` is a decomposition's side table.
+    Triangle,
+}
+
+impl Map {
+    const ALL: [Self; 8] = [
+        Self::Copy,
+        Self::Lower,
+        Self::LowerIfOk,
+        Self::Pick,
+        Self::Permuted,
+        Self::PermutedIdentity,
+        Self::Identity,
+        Self::Triangle,
+    ];
+
+    const fn element(self) -> &'static str {
+        match self {
+            Self::Copy => "    return source(matrix, i, j);",
+            Self::Lower => "    return select(0.0, source(matrix, i, j), j <= i);",
+            Self::LowerIfOk => {
+                "    return select(0.0, select(source(matrix, i, j), p.nan, load_other(matrix) != 0), j <= i);"
+            }
+            Self::Pick => "    return source(u32(load_other(matrix)), i, j);",
+            Self::Permuted => "    return source(matrix, u32(load_other(matrix * p.rows + i)), j);",
+            Self::PermutedIdentity => "    return select(0.0, 1.0, u32(load_other(matrix * p.rows + i)) == j);",
+            Self::Identity => "    return select(0.0, 1.0, i == j);",
+            Self::Triangle => {
+                "    if i > j {\n        return 0.0;\n    }\n    \
+                 if i == j {\n        return load_other(3u * (matrix * p.others + i));\n    }\n    \
+                 return source(matrix, i, j);"
+            }
+        }
+    }
+
+    fn shader(self) -> Shader {
+        Shader::new(format!("linalg map {self:?}"))
+            .bind("x", F32)
+            .bind("other", if self == Self::Triangle { F32 } else { I32 })
+            .bind("y", F32)
+            .u32s(&["count", "rows", "cols", "x_matrix", "x_row", "x_col", "others"])
+            .param("nan", Field::F32)
+            .define("ELEMENT", self.element())
+            .body(include_str!("../../../shaders/linalg/map.wgsl"))
+            .map("y")
+    }
+}
+
+/// Fills the matrices `y` of `rows` x `cols` from `x`, and `other` where the map reads it (`others` of its rows for each matrix).
+#[expect(clippy::too_many_arguments, reason = "a source, a table and a result with their extents")]
+pub fn map(
+    device: &Device,
+    kind: Map,
+    x: Part<'_>,
+    other: &Tensor,
+    others: usize,
+    y: &Tensor,
+    rows: usize,
+    cols: usize,
+) -> Result<()> {
+    let count = y.len();
+    if count == 0 {
+        return Ok(());
+    }
+    let params = Params::new().u32(device.check_extent(count)?).u32(rows).u32(cols);
+    device.enqueue(&Program {
+        key: Key::new("linalg map").number(kind as u32),
+        shader: &|| kind.shader(),
+        bindings: smallvec![x.tensor.into(), Binding::from(other), Binding::from(y)],
+        params: params.u32(x.matrix).u32(x.row).u32(x.col).u32(others).f32(f32::NAN),
+        grid: Grid::map(count, F32),
+    })
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut out = vec![update_shader(), solve_shader()];
+    out.extend(Map::ALL.map(Map::shader));
+    out
+}

@@ -1,0 +1,119 @@
+//! Qr by Householder reflections, with LAPACK's signs. TensorFlow runs its float32 Qr in host memory; ours stays on the device.
+//!
+//! Small matrices take one dispatch, larger ones one for each reflection, whose columns many workgroups share.
+
+use smallvec::smallvec;
+
+use super::batch::{Batch, batch_dims};
+use super::program::{Map, Part, map};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{F32, I32};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+use crate::tensor::{Dims, Tensor};
+
+/// Elements of a matrix up to which one workgroup takes all of its reflections.
+const SMALL: usize = 64 * 64;
+/// Columns for a workgroup, as in the shader.
+const COLUMNS: usize = 16;
+/// Iterations of an invocation in a dispatch, well below [`crate::shader::MAX_ITERATIONS`].
+const ITERATIONS: usize = 30_000;
+
+/// Registers the op.
+pub fn register(r: &mut Registry) {
+    r.op("Qr").types("T", &[F32]).kernel(|attrs| {
+        let full = attrs.bool("full_matrices")?;
+        Ok(move |ctx: &mut dyn OpContext| qr(ctx, full))
+    });
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    vec![shader(true), shader(false)]
+}
+
+fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
+    let x = ctx.input(0)?;
+    let Batch { count, rows: m, cols: n } = Batch::of(&x)?;
+    let reflections = m.min(n);
+    let inner = if full { m } else { reflections };
+    let dims = |rows, cols| {
+        let mut dims = Dims::from_slice(batch_dims(&x));
+        dims.extend([rows, cols]);
+        dims
+    };
+    let q = ctx.output(0, F32, &dims(m, inner))?;
+    let r = ctx.output(1, F32, &dims(inner, n))?;
+    let work = ctx.temp(F32, &x.dims)?;
+    let side = ctx.temp(F32, &[count, reflections, 3])?;
+    let device = ctx.device();
+    device.check_extent(q.len().max(r.len()).max(x.len()))?;
+    let unread = side.reinterpreted(I32);
+    map(device, Map::Copy, Part::dense(&x, m, n), &unread, 0, &work, m, n)?;
+    map(device, Map::Identity, Part::dense(&x, m, n), &unread, 0, &q, m, inner)?;
+    if x.is_empty() {
+        return Ok(());
+    }
+    let matrices = Matrices { a: &work, side: &side, count, m, n, reflections };
+    matrices.reflect(device, true, &work, n)?;
+    map(device, Map::Triangle, Part::dense(&work, m, n), &side, reflections, &r, inner, n)?;
+    matrices.reflect(device, false, &q, inner)
+}
+
+/// Matrices whose columns hold reflections, and the table of the reflections' scalars.
+struct Matrices<'t> {
+    a: &'t Tensor,
+    side: &'t Tensor,
+    count: usize,
+    m: usize,
+    n: usize,
+    reflections: usize,
+}
+
+impl Matrices<'_> {
+    /// Makes the reflections (`factor`) or applies them, last one first, to the identity in `q` of `cols` columns.
+    fn reflect(&self, device: &Device, factor: bool, q: &Tensor, cols: usize) -> Result<()> {
+        let Self { count, m, n, reflections, .. } = *self;
+        let tiles = cols.div_ceil(COLUMNS);
+        let one_group = m * cols <= SMALL || count >= 256;
+        let groups = if one_group { 1 } else { tiles };
+        let work = tiles.div_ceil(groups) * (2 * m.div_ceil(16) + 17) + 2 * m.div_ceil(256) + 17;
+        let steps = if groups == 1 { (ITERATIONS / work).max(1) } else { 1 };
+        for done in (0..reflections).step_by(steps) {
+            let steps = steps.min(reflections - done);
+            let first = if factor { done } else { reflections - 1 - done };
+            let params = Params::new().u32(count).u32(groups).u32(m).u32(n).u32(cols);
+            device.enqueue(&Program {
+                key: Key::new("linalg reflect").number(u32::from(factor)),
+                shader: &|| shader(factor),
+                bindings: smallvec![Binding::from(self.a), Binding::from(self.side), Binding::from(q)],
+                params: params.u32(reflections).u32(first).u32(steps),
+                grid: Grid::groups(count * groups),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn shader(factor: bool) -> Shader {
+    let step = if factor {
+        "        let k = p.first + s;\n        let h = reflection(base, k, local);\n        \
+         if group % p.groups == 0u && local == 0u {\n            \
+         let at = 3u * (matrix * p.reflections + k);\n            \
+         store_side(at, h.diagonal);\n            store_side(at + 1u, h.scale);\n            store_side(at + 2u, h.tau);\n        }\n        \
+         let first_column = k + 1u;\n        workgroupBarrier();"
+    } else {
+        "        let k = p.first - s;\n        let at = 3u * (matrix * p.reflections + k);\n        \
+         let h = Reflection(load_side(at), load_side(at + 1u), load_side(at + 2u));\n        \
+         let first_column = k;"
+    };
+    Shader::new(if factor { "linalg reflect, factor" } else { "linalg reflect, apply" })
+        .bind("a", F32)
+        .bind("side", F32)
+        .bind("q", F32)
+        .u32s(&["batch", "groups", "m", "n", "cols", "reflections", "first", "steps"])
+        .define("STEP", step)
+        .body(include_str!("../../../shaders/linalg/reflect.wgsl"))
+}

@@ -1,0 +1,140 @@
+//! MatMul and the BatchMatMul family: shapes and broadcasting around [`super::contract`].
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::contract::{self, Contraction, Lines, Rows, Store};
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::layout::{Iteration, broadcast_dims};
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Dims, Tensor};
+
+/// Element types, as on TensorFlow's GPU list.
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+
+/// Adds the ops.
+pub fn register(r: &mut Registry) {
+    r.op("MatMul").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b"));
+    r.op("BatchMatMul").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::SameBatch, "adj_x", "adj_y"));
+    r.op("BatchMatMulV2").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y"));
+    for &dtype in TYPES {
+        let only: &'static [DType] = match dtype {
+            DType::F32 => &[DType::F32],
+            DType::F16 => &[DType::F16],
+            _ => &[DType::BF16],
+        };
+        r.op("BatchMatMulV3")
+            .types("Ta", only)
+            .types("Tb", only)
+            .types("Tout", only)
+            .kernel(|attrs| MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y"));
+    }
+}
+
+/// Every shader variant: all contractions live here, convolutions share them.
+pub fn shaders() -> Vec<Shader> {
+    contract::variants()
+}
+
+/// What an op allows beyond two dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Matrices only.
+    Matrices,
+    /// Equal batch dimensions.
+    SameBatch,
+    /// Batch dimensions that broadcast.
+    Broadcast,
+}
+
+struct MatMul {
+    form: Form,
+    transpose_a: bool,
+    transpose_b: bool,
+}
+
+impl MatMul {
+    fn new(attrs: &dyn Attrs, form: Form, a: &str, b: &str) -> Result<Self> {
+        Ok(Self { form, transpose_a: attrs.bool(a)?, transpose_b: attrs.bool(b)? })
+    }
+
+    /// TensorFlow's checks, in its order and words; returns the batch dimensions of the result.
+    fn check(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
+        let show = shown;
+        if self.form != Form::Broadcast {
+            require!(a.len() == b.len(), "In[0] and In[1] has different ndims: {} vs. {}", show(a), show(b));
+        }
+        if self.form == Form::Matrices {
+            require!(a.len() == 2, "In[0] and In[1] ndims must be == 2: {}", a.len());
+        }
+        require!(a.len() >= 2, "In[0] ndims must be >= 2: {}", a.len());
+        require!(b.len() >= 2, "In[1] ndims must be >= 2: {}", b.len());
+        let (batch_a, batch_b) = (&a[..a.len() - 2], &b[..b.len() - 2]);
+        if self.form == Form::SameBatch {
+            for (d, (x, y)) in batch_a.iter().zip(batch_b).enumerate() {
+                require!(x == y, "In[0].dim({d}) and In[1].dim({d}) must be the same: {} vs {}", show(a), show(b));
+            }
+        }
+        let Ok(batch) = broadcast_dims(batch_a, batch_b) else {
+            crate::invalid!("In[0] and In[1] must have compatible batch dimensions: {} vs. {}", show(a), show(b));
+        };
+        Ok(batch)
+    }
+}
+
+/// Dims as TensorFlow prints them: `[2,3]`.
+pub(crate) fn shown(dims: &[usize]) -> String {
+    let parts: Vec<_> = dims.iter().map(usize::to_string).collect();
+    format!("[{}]", parts.join(","))
+}
+
+impl crate::kernels::op::Kernel for MatMul {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+        let batch = self.check(&a.dims, &b.dims)?;
+        let edge = |t: &Tensor, transposed: bool| {
+            let [rows, columns] = [t.dims[t.rank() - 2], t.dims[t.rank() - 1]];
+            if transposed { (columns, rows) } else { (rows, columns) }
+        };
+        let ((m, k), (k_b, n)) = (edge(&a, self.transpose_a), edge(&b, self.transpose_b));
+        require!(k == k_b, "Matrix size-incompatible: In[0]: {}, In[1]: {}", shown(&a.dims), shown(&b.dims));
+        let mut dims = batch.clone();
+        dims.extend([m, n]);
+        let c = ctx.output(0, a.dtype, &dims)?;
+        if c.is_empty() {
+            return Ok(());
+        }
+        let (batch_a, batch_b) = (&a.dims[..a.rank() - 2], &b.dims[..b.rank() - 2]);
+        // A b that all matrices share makes the batch more rows of one product.
+        let shared = !self.transpose_a
+            && batch_b.iter().all(|d| *d == 1)
+            && batch_a.iter().product::<usize>() > 1
+            && batch_a.iter().product::<usize>() == batch.iter().product::<usize>();
+        let (m, walk) = if shared {
+            (m * batch.iter().product::<usize>(), Iteration::over(&[]).operand(&[], 0).operand(&[], 0))
+        } else {
+            (m, Iteration::over(&batch).broadcast(batch_a).broadcast(batch_b).collapse())
+        };
+        Contraction {
+            m,
+            n,
+            outer: 1,
+            inner: k,
+            batch: walk,
+            a: &a,
+            rows: Rows::Dense { stride: if self.transpose_a { 1 } else { k } },
+            a_step: if self.transpose_a { m } else { 1 },
+            a_matrix: m * k,
+            b: &b,
+            lines: Lines::Dense,
+            b_step: if self.transpose_b { 1 } else { n },
+            b_column: if self.transpose_b { k } else { 1 },
+            b_matrix: k * n,
+            c: &c,
+            store: Store::Rows(n),
+            c_matrix: m * n,
+        }
+        .enqueue(ctx)
+    }
+}

@@ -1,0 +1,79 @@
+//! The gradient of MirrorPad: mirrored elements flow back, one padded axis after the other.
+
+use smallvec::smallvec;
+
+use super::pad::{check_mirror, paddings};
+use super::remap::Rule;
+use super::shape;
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Dims, Tensor};
+
+/// Types with a gradient.
+pub const TYPES: &[DType] = &[F32, F16, BF16, F64];
+
+/// MirrorPadGrad: inputs the padded gradient (0) and paddings (1).
+pub fn mirror_pad_grad(ctx: &mut dyn OpContext, rule: Rule) -> Result<()> {
+    let x = ctx.input(0)?;
+    let pads = paddings(ctx, 1, &x.dims)?;
+    let mut out = Dims::new();
+    for (d, (n, [before, after])) in x.dims.iter().zip(&pads).enumerate() {
+        require!(
+            before + after <= *n,
+            "Total paddings must be less than the input dimension size: dimension {d} of {} with {before} and {after}",
+            shape(&x.dims)
+        );
+        out.push(n - before - after);
+    }
+    check_mirror(&out, &pads, rule)?;
+    let padded: Vec<usize> = (0..out.len()).filter(|d| pads[*d] != [0, 0]).collect();
+    let Some(last) = padded.last().copied() else {
+        return ctx.forward_input(0, 0, &out);
+    };
+    let mut src = x;
+    for d in padded {
+        let mut dims = src.dims.clone();
+        dims[d] = out[d];
+        let dst = if d == last { ctx.output(0, src.dtype, &dims)? } else { ctx.temp(src.dtype, &dims)? };
+        fold_axis(ctx, &src, &dst, d, pads[d], rule)?;
+        src = dst;
+    }
+    Ok(())
+}
+
+fn fold_axis(ctx: &dyn OpContext, src: &Tensor, dst: &Tensor, d: usize, pads: [usize; 2], rule: Rule) -> Result<()> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    let dtype = src.dtype;
+    let count = ctx.device().check_extent(dst.len().max(src.len())).map(|_| dst.len())?;
+    ctx.device().enqueue(&Program {
+        key: Key::new("mirror_grad").dtype(dtype),
+        shader: &|| shader(dtype),
+        bindings: smallvec![src.into(), dst.into()],
+        params: Params::new()
+            .u32(count)
+            .u32(dst.dims[d + 1..].iter().product::<usize>())
+            .u32(dst.dims[d])
+            .u32(src.dims[d])
+            .u32(pads[0])
+            .u32(pads[1])
+            .u32(u32::from(rule == Rule::Reflect)),
+        grid: Grid::map(count, dtype),
+    })
+}
+
+/// The shader of one axis.
+pub fn shader(dtype: DType) -> Shader {
+    Shader::new(format!("mirror_grad {dtype}"))
+        .bind("src", dtype)
+        .bind("dst", dtype)
+        .u32s(&["count", "inner", "extent", "padded", "before", "after", "skip"])
+        .define("VALUE", dtype.value())
+        .body(include_str!("../../../shaders/movement/mirror_grad.wgsl"))
+        .map("dst")
+}

@@ -1,0 +1,294 @@
+//! Moves that no stride describes: each element of a dense output finds its source coordinate by coordinate, and elements
+//! without a source get a background.
+//!
+//! A box placed into a background (Pad, StridedSliceGrad, a part of Concat), a rotation (Roll) and a reflection (MirrorPad)
+//! differ only in the map from an output coordinate to a source coordinate.
+
+use std::fmt::Write;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::unit::Unit;
+use super::walk::{copy_strided, window_limit};
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::error::Result;
+use crate::layout::{Iteration, Strides, dense_strides};
+use crate::shader::{Field, Shader, WORKGROUP};
+use crate::tensor::{Dims, Tensor};
+
+/// How an output coordinate `c` becomes a source coordinate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// `(c - begin) / step` where that is whole and within `extent`, else the background.
+    Place,
+    /// `(c + begin) mod out`.
+    Roll,
+    /// `c - begin`, reflected at the edges of the source; the edge element itself is repeated.
+    Symmetric,
+    /// `c - begin`, reflected at the edges of the source; the edge element is not repeated.
+    Reflect,
+}
+
+/// What an output element without a source gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Background {
+    /// One element's bytes, repeated to 16 bytes.
+    Element([u8; 16]),
+    /// What the output holds already.
+    Keep,
+}
+
+impl Background {
+    /// All bits zero.
+    pub const ZERO: Self = Self::Element([0; 16]);
+
+    /// The element whose bytes are `element` (1, 2, 4, 8 or 16 of them).
+    pub fn element(element: &[u8]) -> Self {
+        let mut bytes = [0; 16];
+        for (i, b) in bytes.iter_mut().enumerate() {
+            *b = element[i % element.len()];
+        }
+        Self::Element(bytes)
+    }
+}
+
+/// One dimension of a [`Remap`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Axis {
+    /// Extent of the output.
+    pub out: usize,
+    /// Extent of the source.
+    pub extent: usize,
+    /// First output coordinate of the source, or the shift of [`Rule::Roll`].
+    pub begin: usize,
+    /// Output coordinates from one source element to the next, for [`Rule::Place`].
+    pub step: usize,
+    /// Source elements from one source coordinate to the next.
+    pub stride: i64,
+}
+
+impl Axis {
+    /// Whether output and source coordinates are the same.
+    pub fn is_identity(&self) -> bool {
+        self.begin == 0 && self.step == 1 && self.extent == self.out
+    }
+}
+
+/// A move of `source`, whose first coordinate's element is at `offset`, into a dense output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remap {
+    /// The coordinate map.
+    pub rule: Rule,
+    /// Dimensions, outermost first.
+    pub axes: SmallVec<[Axis; 6]>,
+    /// Element of the source at source coordinate 0 in every dimension.
+    pub offset: i64,
+    /// For elements without a source.
+    pub background: Background,
+}
+
+impl Remap {
+    /// A map between dense tensors of `source` and `out` dims with `begin` in each dimension.
+    pub fn dense(rule: Rule, source: &[usize], out: &[usize], begin: &[usize], background: Background) -> Self {
+        let strides = dense_strides(source);
+        let axes = (0..out.len())
+            .map(|d| Axis { out: out[d], extent: source[d], begin: begin[d], step: 1, stride: strides[d] })
+            .collect();
+        Self { rule, axes, offset: 0, background }
+    }
+
+    /// Extents of the output.
+    pub fn dims(&self) -> Dims {
+        self.axes.iter().map(|a| a.out).collect()
+    }
+
+    /// Enqueues the move into the dense `dst`.
+    pub fn enqueue(&self, device: &Device, src: &Tensor, dst: &Tensor) -> Result<()> {
+        if self.axes.iter().any(|a| a.out == 0) {
+            return Ok(());
+        }
+        let unit = Unit::of(src.dtype);
+        let source_empty = self.axes.iter().any(|a| a.extent == 0);
+        let too_large = dst.bytes().max(src.bytes()) > window_limit(device);
+        let keeps = self.background == Background::Keep;
+        if self.rule == Rule::Place && (source_empty || ((too_large || keeps) && !unit.is_packed())) {
+            return self.place_box(device, src, dst);
+        }
+        let mut map = Mapped { unit, remap: self.collapsed(), src: src.address };
+        map.widen(dst.address);
+        map.dispatch(device, src, dst)
+    }
+
+    /// Background first, then a strided copy of the box; both know windows.
+    fn place_box(&self, device: &Device, src: &Tensor, dst: &Tensor) -> Result<()> {
+        if let Background::Element(bytes) = self.background {
+            fill_element(device, dst, &bytes)?;
+        }
+        let to = dense_strides(&self.dims());
+        let dims: Dims = self.axes.iter().map(|a| a.extent).collect();
+        let from: Strides = self.axes.iter().map(|a| a.stride).collect();
+        let offset = self.axes.iter().zip(&to).map(|(a, s)| a.begin as i64 * s).sum();
+        let to: Strides = self.axes.iter().zip(&to).map(|(a, s)| a.step as i64 * s).collect();
+        let walk = Iteration::over(&dims).operand(&from, self.offset).operand(&to, offset);
+        copy_strided(device, &walk, src, dst)
+    }
+
+    /// The same map with neighbours merged where the inner one is untouched.
+    fn collapsed(&self) -> Self {
+        let mut axes: SmallVec<[Axis; 6]> = SmallVec::new();
+        for axis in &self.axes {
+            if axis.is_identity() && axis.out == 1 {
+                continue;
+            }
+            match axes.last_mut() {
+                Some(outer)
+                    if axis.is_identity()
+                        && outer.step == 1
+                        && outer.stride == axis.stride * axis.out as i64
+                        && (outer.is_identity() || matches!(self.rule, Rule::Place | Rule::Roll)) =>
+                {
+                    let n = axis.out;
+                    *outer = Axis {
+                        out: outer.out * n,
+                        extent: outer.extent * n,
+                        begin: outer.begin * n,
+                        step: 1,
+                        stride: axis.stride,
+                    };
+                }
+                _ => axes.push(*axis),
+            }
+        }
+        Self { axes, ..self.clone() }
+    }
+}
+
+/// Fills `dst` with the element that `bytes` repeats.
+pub fn fill_element(device: &Device, dst: &Tensor, bytes: &[u8; 16]) -> Result<()> {
+    let words: [u32; 4] = bytemuck::pod_read_unaligned(bytes);
+    if words.iter().all(|w| *w == words[0]) {
+        return device.fill(dst.address, dst.bytes(), words[0]);
+    }
+    // 8 and 16 byte elements whose words differ: the first element by a copy, then ever longer copies.
+    let element = dst.dtype.size() as u64;
+    device.upload(dst.address, &bytes[..element as usize])?;
+    let mut done = element;
+    while done < dst.bytes() {
+        let count = done.min(dst.bytes() - done);
+        device.copy(dst.address + done, dst.address, count)?;
+        done += count;
+    }
+    Ok(())
+}
+
+/// A map of widened elements.
+struct Mapped {
+    unit: Unit,
+    remap: Remap,
+    src: u64,
+}
+
+impl Mapped {
+    fn widen(&mut self, dst: u64) {
+        let Some(last) = self.remap.axes.len().checked_sub(1) else { return };
+        while let Some(unit) = self.unit.doubled() {
+            let r = &self.remap;
+            let inner = r.axes[last];
+            let whole = inner.is_identity() || (inner.step == 1 && matches!(r.rule, Rule::Place | Rule::Roll));
+            let even = inner.stride == 1
+                && [inner.out, inner.extent, inner.begin].iter().all(|n| n % 2 == 0)
+                && r.axes[..last].iter().all(|a| a.stride % 2 == 0)
+                && r.offset % 2 == 0
+                && self.src.is_multiple_of(unit.bytes())
+                && dst.is_multiple_of(unit.bytes());
+            if !whole || !even {
+                break;
+            }
+            self.unit = unit;
+            let r = &mut self.remap;
+            r.offset /= 2;
+            r.axes[..last].iter_mut().for_each(|a| a.stride /= 2);
+            r.axes[last] = Axis { out: inner.out / 2, extent: inner.extent / 2, begin: inner.begin / 2, ..inner };
+        }
+    }
+
+    fn dispatch(&self, device: &Device, src: &Tensor, dst: &Tensor) -> Result<()> {
+        let Self { unit, remap, .. } = self;
+        let count = device.check_extent(remap.axes.iter().map(|a| a.out).product())?;
+        let (rank, keep) = (remap.axes.len(), remap.background == Background::Keep);
+        let list = |f: fn(&Axis) -> u32| -> SmallVec<[u32; 8]> { remap.axes.iter().map(f).collect() };
+        let background: [u32; 4] = match remap.background {
+            Background::Element(bytes) => bytemuck::pod_read_unaligned(&bytes),
+            Background::Keep => [0; 4],
+        };
+        let bytes = unit.bytes();
+        device.enqueue(&Program {
+            key: remap_key(*unit, remap.rule, rank, keep),
+            shader: &|| remap_shader(*unit, remap.rule, rank, keep),
+            bindings: smallvec![
+                unit.binding(src.address, src.bytes() / bytes),
+                unit.binding(dst.address, dst.bytes() / bytes)
+            ],
+            params: Params::new()
+                .u32(count)
+                .u32(remap.offset as u32)
+                .list(&background)
+                .list(&list(|a| a.out as u32))
+                .list(&list(|a| a.extent as u32))
+                .list(&list(|a| a.begin as u32))
+                .list(&list(|a| a.step as u32))
+                .list(&list(|a| a.stride as u32)),
+            grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
+        })
+    }
+}
+
+fn remap_key(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Key {
+    Key::new("remap").number(unit.key()).number(rule as u32).number(rank as u32).number(u32::from(keep))
+}
+
+/// The shader of a map of `rank` dimensions.
+pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Shader {
+    let vec4s = rank.div_ceil(4);
+    let mut shader = Shader::new(format!("remap {rule:?} {} rank {rank}", unit.bytes()))
+        .u32s(&["count", "offset"])
+        .param("background", Field::Vec4s(1));
+    for list in ["out_dims", "extents", "begins", "steps", "strides"] {
+        shader = shader.param(list, Field::Vec4s(vec4s));
+    }
+    let shader = unit.bind(unit.bind(shader, "src"), "dst");
+    let background = match (keep, unit.bytes()) {
+        (true, _) => "load_dst(i)",
+        (_, 8) => "p.background[0].xy",
+        (_, 16) => "p.background[0]",
+        _ => "p.background[0].x",
+    };
+    let mut text = format!("fn value(i: u32) -> {} {{\n    var rest = i;\n    var at = p.offset;\n", unit.wgsl());
+    for d in (0..rank).rev() {
+        let lane = |list: &str| format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4]);
+        let (out, extent, begin) = (lane("out_dims"), lane("extents"), lane("begins"));
+        let _ = writeln!(text, "    let c{d} = rest % {out};\n    rest = rest / {out};");
+        let _ = match rule {
+            Rule::Place => writeln!(
+                text,
+                "    let k{d} = (c{d} - {begin}) / {step};\n    \
+                 if c{d} < {begin} || (c{d} - {begin}) % {step} != 0u || k{d} >= {extent} {{\n        \
+                 return {background};\n    }}",
+                step = lane("steps")
+            ),
+            Rule::Roll => writeln!(text, "    let k{d} = (c{d} + {begin}) % {out};"),
+            Rule::Symmetric | Rule::Reflect => {
+                // Distances from the edge start at 1 outside; the edge element itself is skipped by Reflect.
+                let (low, high) = if rule == Rule::Symmetric { (1, 1) } else { (0, 2) };
+                writeln!(
+                    text,
+                    "    var k{d} = c{d} - {begin};\n    if c{d} < {begin} {{\n        k{d} = {begin} - c{d} - {low}u;\n    }} \
+                     else if k{d} >= {extent} {{\n        k{d} = 2u * {extent} - {high}u - k{d};\n    }}",
+                )
+            }
+        };
+        let _ = writeln!(text, "    at += k{d} * {};", lane("strides"));
+    }
+    text.push_str("    return load_src(at);\n}\n");
+    unit.map(shader.body(&text))
+}

@@ -1,0 +1,280 @@
+//! The strided copy: element `i` of a walk goes from `src[index(i)]` to `dst[index(i)]`.
+//!
+//! A walk is an [`Iteration`] with two operands, the source and the destination. It is collapsed, its element is widened up to
+//! 16 bytes where rows allow it, it becomes a plain copy where both sides are dense, and it is cut into windows where a side
+//! exceeds the adapter's largest binding.
+
+use smallvec::smallvec;
+
+use super::unit::Unit;
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::error::{Error, Result};
+use crate::layout::{Access, AccessClass, Iteration, Strides, dense_strides};
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::{Dims, Tensor};
+
+/// Which program serves transposes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tiling {
+    /// Through workgroup memory where that pays: not on software adapters.
+    Auto,
+    /// Never through workgroup memory.
+    Never,
+    /// Through workgroup memory wherever possible, for tests.
+    Always,
+}
+
+/// Enqueues `walk`, whose operand 0 reads `src` and whose operand 1 writes `dst`; both hold elements of the same size.
+/// No element of `dst` may be written twice. Where elements have less than 4 bytes, `dst` must be walked densely from a
+/// multiple of 4 bytes, unless the whole walk is one dense copy.
+pub fn copy_strided(device: &Device, walk: &Iteration, src: &Tensor, dst: &Tensor) -> Result<()> {
+    copy_strided_with(device, walk, src, dst, Tiling::Auto)
+}
+
+/// [`copy_strided`] with a choice of the program.
+pub fn copy_strided_with(device: &Device, walk: &Iteration, src: &Tensor, dst: &Tensor, tiling: Tiling) -> Result<()> {
+    if walk.is_empty() {
+        return Ok(());
+    }
+    debug_assert_eq!(src.dtype.size(), dst.dtype.size());
+    let unit = Unit::of(src.dtype);
+    let side = |k: usize, t: &Tensor| Side {
+        address: t.address.wrapping_add_signed(walk.offset(k) * unit.bytes() as i64),
+        strides: walk.strides(k).into(),
+    };
+    Walk { unit, dims: walk.dims().into(), src: side(0, src), dst: side(1, dst) }.run(device, tiling)
+}
+
+/// One side of a walk: where its first element lies, and its strides in elements.
+#[derive(Debug, Clone)]
+struct Side {
+    address: u64,
+    strides: Strides,
+}
+
+impl Side {
+    /// Elements that lie before the first element, and all elements of the range that the walk touches.
+    fn span(&self, dims: &[usize]) -> (u64, u64) {
+        let reach = |sign: i64| -> u64 {
+            let parts = dims.iter().zip(&self.strides).map(|(n, s)| (*n as i64 - 1) * s * sign);
+            parts.filter(|part| *part > 0).sum::<i64>() as u64
+        };
+        (reach(-1), reach(-1) + reach(1) + 1)
+    }
+
+    /// Whether the walk is dense on this side.
+    fn is_dense(&self, dims: &[usize]) -> bool {
+        self.strides == dense_strides(dims)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Walk {
+    unit: Unit,
+    dims: Dims,
+    src: Side,
+    dst: Side,
+}
+
+impl Walk {
+    fn run(self, device: &Device, tiling: Tiling) -> Result<()> {
+        let walk = self.collapsed();
+        let bytes = walk.unit.bytes();
+        if walk.dims.is_empty() || (walk.src.is_dense(&walk.dims) && walk.dst.is_dense(&walk.dims)) {
+            let count = walk.dims.iter().product::<usize>() as u64;
+            return device.copy(walk.dst.address, walk.src.address, count * bytes);
+        }
+        let walk = walk.widened();
+        let limit = window_limit(device);
+        for side in [&walk.dst, &walk.src] {
+            if side.span(&walk.dims).1 * walk.unit.bytes() > limit {
+                let (first, second) = walk.halves(side)?;
+                first.run(device, tiling)?;
+                return second.run(device, tiling);
+            }
+        }
+        let wants_tiles = match tiling {
+            Tiling::Auto => !device.capabilities().cpu,
+            Tiling::Never => false,
+            Tiling::Always => true,
+        };
+        match walk.matrices() {
+            Some(matrices) if wants_tiles => walk.dispatch_tiled(device, &matrices),
+            _ => walk.dispatch(device),
+        }
+    }
+
+    fn collapsed(self) -> Self {
+        let walk = Iteration::over(&self.dims).operand(&self.src.strides, 0).operand(&self.dst.strides, 0).collapse();
+        let side = |k: usize, address| Side { address, strides: walk.strides(k).into() };
+        Self {
+            unit: self.unit,
+            dims: walk.dims().into(),
+            src: side(0, self.src.address),
+            dst: side(1, self.dst.address),
+        }
+    }
+
+    /// The same walk with the widest element that rows, strides and addresses allow.
+    fn widened(mut self) -> Self {
+        while let Some(unit) = self.unit.doubled() {
+            let last = self.dims.len() - 1;
+            let even = |side: &Side| {
+                side.strides[last] == 1
+                    && side.strides[..last].iter().all(|s| s % 2 == 0)
+                    && side.address.is_multiple_of(unit.bytes())
+            };
+            if !self.dims[last].is_multiple_of(2) || !even(&self.src) || !even(&self.dst) {
+                break;
+            }
+            self.unit = unit;
+            self.dims[last] /= 2;
+            for side in [&mut self.src, &mut self.dst] {
+                side.strides[..last].iter_mut().for_each(|s| *s /= 2);
+            }
+        }
+        self
+    }
+
+    /// The walk cut in two along the dimension that contributes most to the range of `side`.
+    fn halves(&self, side: &Side) -> Result<(Self, Self)> {
+        let too_large = || {
+            Error::ResourceExhausted(format!(
+                "a strided copy of {:?} elements of {} bytes exceeds this adapter's largest storage binding and cannot be \
+                 cut into windows",
+                self.dims,
+                self.unit.bytes()
+            ))
+        };
+        let reach = |d: usize| (self.dims[d] as i64 - 1) * side.strides[d].abs();
+        let widest =
+            (0..self.dims.len()).max_by_key(|d| reach(*d)).filter(|d| self.dims[*d] > 1).ok_or_else(too_large)?;
+        let (mut d, mut at) = (widest, self.dims[widest] / 2);
+        if self.unit.is_packed() {
+            // Whole words have one owner only when the windows are dense and start at words.
+            d = (0..self.dims.len()).find(|d| self.dims[*d] > 1).ok_or_else(too_large)?;
+            at = (self.dims[d] / 2).next_multiple_of(self.unit.lanes() as usize);
+            if at >= self.dims[d] {
+                return Err(too_large());
+            }
+        }
+        let (mut first, mut second) = (self.clone(), self.clone());
+        first.dims[d] = at;
+        second.dims[d] -= at;
+        for side in [&mut second.src, &mut second.dst] {
+            side.address = side.address.wrapping_add_signed(side.strides[d] * at as i64 * self.unit.bytes() as i64);
+        }
+        Ok((first, second))
+    }
+
+    fn count(&self, device: &Device) -> Result<u32> {
+        device.check_extent(self.dims.iter().product())
+    }
+
+    fn dispatch(&self, device: &Device) -> Result<()> {
+        let count = self.count(device)?;
+        let (src_before, src_span) = self.src.span(&self.dims);
+        let (dst_before, dst_span) = self.dst.span(&self.dims);
+        let walk = Iteration::over(&self.dims)
+            .operand(&self.src.strides, src_before as i64)
+            .operand(&self.dst.strides, dst_before as i64);
+        let class = walk.class();
+        let unit = self.unit;
+        if unit.is_packed() && (class.access(1) != Access::Linear || !self.dst.address.is_multiple_of(4)) {
+            return Err(Error::Internal(format!("a packed destination must be dense and start at a word: {self:?}")));
+        }
+        let bytes = unit.bytes();
+        device.enqueue(&Program {
+            key: class.key(Key::new("strided").number(unit.key())),
+            shader: &|| strided_shader(unit, &class),
+            bindings: smallvec![
+                unit.binding(self.src.address - src_before * bytes, src_span),
+                unit.binding(self.dst.address - dst_before * bytes, dst_span),
+            ],
+            params: walk.params(Params::new().u32(count)),
+            grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
+        })
+    }
+
+    /// The walk as a batch of matrix transposes, if that is what it is and tiles would be filled.
+    fn matrices(&self) -> Option<Matrices> {
+        const TILED: usize = 32;
+        let (batches, batch_stride, rest) = match self.dims[..] {
+            [b, _, _] => (b, self.src.strides[0], 1),
+            [_, _] => (1, 0, 0),
+            _ => return None,
+        };
+        let (rows, columns) = (self.dims[rest], self.dims[rest + 1]);
+        let (across, row_stride) = (self.src.strides[rest], self.src.strides[rest + 1]);
+        let fits = across == 1 && row_stride > 0 && batch_stride >= 0 && rows >= TILED && columns >= TILED;
+        (fits && !self.unit.is_packed() && self.dst.is_dense(&self.dims)).then_some(Matrices {
+            batches: batches as u32,
+            rows: rows as u32,
+            columns: columns as u32,
+            batch_stride: batch_stride as u32,
+            row_stride: row_stride as u32,
+        })
+    }
+
+    fn dispatch_tiled(&self, device: &Device, m: &Matrices) -> Result<()> {
+        self.count(device)?;
+        let unit = self.unit;
+        let side = tile(unit);
+        let tiles = m.rows.div_ceil(side) as usize * m.columns.div_ceil(side) as usize * m.batches as usize;
+        device.enqueue(&Program {
+            key: Key::new("transpose").number(unit.key()),
+            shader: &|| transpose_shader(unit),
+            bindings: smallvec![
+                unit.binding(self.src.address, self.src.span(&self.dims).1),
+                unit.binding(self.dst.address, self.dst.span(&self.dims).1),
+            ],
+            params: Params::new().u32(m.batches).u32(m.rows).u32(m.columns).u32(m.batch_stride).u32(m.row_stride),
+            grid: Grid::groups(tiles),
+        })
+    }
+}
+
+/// `dst[b, r, c] = src[b * batch_stride + c * row_stride + r]`.
+struct Matrices {
+    batches: u32,
+    rows: u32,
+    columns: u32,
+    batch_stride: u32,
+    row_stride: u32,
+}
+
+/// Side of a tile: what fits 16 KiB of workgroup memory.
+const fn tile(unit: Unit) -> u32 {
+    if unit.bytes() == 16 { 16 } else { 32 }
+}
+
+/// Bytes that one window of a move may span.
+pub fn window_limit(device: &Device) -> u64 {
+    // Room for an offset rounded down and an end rounded up, and 32-bit element indices.
+    (device.capabilities().max_binding - 512).min(1 << 31)
+}
+
+/// The shader of the strided copy of elements of `unit`.
+pub fn strided_shader(unit: Unit, class: &AccessClass) -> Shader {
+    let shader = Shader::new(format!("strided {}", unit.bytes())).u32s(&["count"]);
+    let shader = class.declare(unit.bind(unit.bind(shader, "src"), "dst"), &["src", "dst"]);
+    if unit.is_packed() {
+        return shader.body("fn value(i: u32) -> u32 {\n    return load_src(index_src(i));\n}\n").map("dst");
+    }
+    shader.body(include_str!("../../../shaders/movement/strided.wgsl"))
+}
+
+/// The shader of the tiled transpose of elements of `unit`, which is not packed.
+pub fn transpose_shader(unit: Unit) -> Shader {
+    let shader = Shader::new(format!("transpose {}", unit.bytes())).u32s(&[
+        "batches",
+        "rows",
+        "columns",
+        "batch_stride",
+        "row_stride",
+    ]);
+    unit.bind(unit.bind(shader, "src"), "dst")
+        .define("TILE", tile(unit).to_string())
+        .define("ELEMENT", unit.wgsl())
+        .body(include_str!("../../../shaders/movement/transpose.wgsl"))
+}

@@ -1,0 +1,118 @@
+//! What a kernel is, without TensorFlow: attributes in, tensors in, tensors out.
+//!
+//! `ffi` implements [`Attrs`] and [`OpContext`] on TensorFlow's C API, [`crate::local`] implements them on plain
+//! Rust values for tests, benches and machines that have no TensorFlow.
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::{HostTensor, Tensor};
+
+/// The attributes of a node. A getter fails with `InvalidArgument` when the attribute is missing or of another kind.
+pub trait Attrs {
+    /// The op's name, as in `"MatMul"`.
+    fn op(&self) -> &str;
+    /// `type` attribute.
+    fn dtype(&self, name: &str) -> Result<DType>;
+    /// `int` attribute.
+    fn int(&self, name: &str) -> Result<i64>;
+    /// `float` attribute.
+    fn float(&self, name: &str) -> Result<f32>;
+    /// `bool` attribute.
+    fn bool(&self, name: &str) -> Result<bool>;
+    /// `string` attribute, which must be UTF-8.
+    fn string(&self, name: &str) -> Result<String>;
+    /// `list(int)` attribute.
+    fn ints(&self, name: &str) -> Result<Vec<i64>>;
+    /// `list(float)` attribute.
+    fn floats(&self, name: &str) -> Result<Vec<f32>>;
+    /// `list(type)` attribute.
+    fn dtypes(&self, name: &str) -> Result<Vec<DType>>;
+}
+
+/// How [`OpContext::update_variable`] changes a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VariableUpdate {
+    /// Every element is written: `new` starts uninitialized, unless it is `old` itself.
+    Dense,
+    /// Some elements are written: `new` starts with the contents of `old`, or is `old` itself.
+    Sparse,
+}
+
+/// One execution of a node. Tensors that it hands out stay valid until the kernel returns, and the device's in-order
+/// queue keeps what was enqueued valid after that.
+pub trait OpContext {
+    /// Where kernels enqueue their programs.
+    fn device(&self) -> &Device;
+
+    /// Number of inputs, with each list input flattened.
+    fn num_inputs(&self) -> usize;
+
+    /// Input `i`, which lives on the device.
+    fn input(&mut self, i: usize) -> Result<Tensor>;
+
+    /// Input `i`, which was registered as host memory.
+    fn host_input(&mut self, i: usize) -> Result<HostTensor>;
+
+    /// Allocates output `i` on the device, uninitialized and at least 16-byte aligned, padded to whole words.
+    fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor>;
+
+    /// Like [`OpContext::output`], but may reuse the buffer of one of the device inputs `candidates` when nobody else needs it
+    /// and type and size fit. The kernel must then tolerate that operand being overwritten in place, element by element.
+    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor>;
+
+    /// Makes input `i` itself, seen with `dims`, the output `o`; no copy (Reshape, Squeeze, Identity).
+    fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()>;
+
+    /// Sets output `i`, which was registered as host memory.
+    fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()>;
+
+    /// Device memory for the time of this kernel (reused only by work enqueued later).
+    fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor>;
+
+    /// The current value of the variable whose handle is input `i`.
+    fn read_variable(&mut self, i: usize) -> Result<Tensor>;
+
+    /// Changes the variable whose handle is input `i` while its lock is held. The closure receives the context, `old` and
+    /// `new`, which have the same type and dims and may be the same memory.
+    fn update_variable(
+        &mut self,
+        i: usize,
+        mode: VariableUpdate,
+        update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// Conveniences over [`OpContext`].
+pub trait OpContextExt: OpContext {
+    /// All elements of the int32 or int64 host input `i`.
+    fn host_i64s(&mut self, i: usize) -> Result<Vec<i64>> {
+        self.host_input(i)?.to_i64()
+    }
+
+    /// The single element of the int32 or int64 host input `i`; `name` is the input's name in messages.
+    fn host_i64(&mut self, i: usize, name: &str) -> Result<i64> {
+        let t = self.host_input(i)?;
+        match t.to_i64()?[..] {
+            [v] => Ok(v),
+            _ => Err(Error::InvalidArgument(format!("{name} must be a scalar, got shape {:?}", t.dims))),
+        }
+    }
+}
+
+impl<C: OpContext + ?Sized> OpContextExt for C {}
+
+/// A node's kernel: made once from the attributes, run any number of times, by several threads at once.
+pub trait Kernel: Send + Sync {
+    /// Enqueues the node's work and sets its outputs.
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()>;
+}
+
+impl<F> Kernel for F
+where
+    F: Fn(&mut dyn OpContext) -> Result<()> + Send + Sync,
+{
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        self(ctx)
+    }
+}

@@ -1,0 +1,227 @@
+//! Drawing a tensor of numbers from a generator, by the distributions of `shaders/random/`.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::philox::Generator;
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+/// What to draw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distribution {
+    /// Floats in [0, 1).
+    Uniform,
+    /// Normal floats with mean 0 and deviation 1.
+    Normal,
+    /// The same between -2 and 2.
+    TruncatedNormal,
+    /// Integers from a [`Bounds`].
+    UniformInt,
+    /// Any integer of the type.
+    UniformFullInt,
+}
+
+/// The integers `low <= x < low + range`; the range is not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// Smallest value.
+    pub low: i64,
+    /// Number of values.
+    pub range: u64,
+}
+
+/// Where the generator's state lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// On the host.
+    Host(Generator),
+    /// On the device: tensors that start with the counter's 16 bytes and the key's 8 bytes.
+    Device {
+        /// The counter.
+        counter: &'a Tensor,
+        /// The key.
+        key: &'a Tensor,
+    },
+}
+
+impl Distribution {
+    /// Every distribution with the types it is drawn in.
+    pub const ALL: [(Self, &'static [DType]); 5] = {
+        use DType::{BF16, F16, F32, I32, I64, U32, U64};
+        const FLOATS: &[DType] = &[F32, F16, BF16];
+        [
+            (Self::Uniform, FLOATS),
+            (Self::Normal, FLOATS),
+            (Self::TruncatedNormal, FLOATS),
+            (Self::UniformInt, &[I32, I64]),
+            (Self::UniformFullInt, &[I32, I64, U32, U64]),
+        ]
+    };
+
+    /// The types in which it is drawn.
+    pub fn types(self) -> &'static [DType] {
+        Self::ALL[self as usize].1
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Normal => "normal",
+            Self::TruncatedNormal => "truncated_normal",
+            Self::UniformInt => "uniform_int",
+            Self::UniformFullInt => "uniform_full_int",
+        }
+    }
+
+    /// Base-2 logarithm of the samples reserved for a group of outputs. TensorFlow's CPU kernel reserves 256 numbers of 32 bits
+    /// for each of a group's four where it rejects some, and we draw exactly as it does.
+    const fn samples_log2(self) -> u32 {
+        if matches!(self, Self::TruncatedNormal) { 8 } else { 0 }
+    }
+}
+
+/// Words of 32 bits that one sample fills: 128 random bits make four numbers of up to 32 bits, or two of 64.
+const fn words(dtype: DType) -> usize {
+    if dtype.size() == 2 { 2 } else { 4 }
+}
+
+/// The shader that draws `distribution` in `dtype` with a generator `on_device` or in the parameters.
+pub fn shader(distribution: Distribution, dtype: DType, on_device: bool) -> Shader {
+    let mut s = Shader::new(format!("random {} {dtype}", distribution.name()))
+        .bind_raw("y", "u32", 4)
+        .u32s(&["words", "first_low", "first_high"])
+        .library("philox")
+        .define("WORDS", words(dtype).to_string())
+        .define("SAMPLES_LOG2", distribution.samples_log2().to_string())
+        .define("GROUP_HIGH", if distribution.samples_log2() == 0 { "0u" } else { "group >> 24u" });
+    s = match (distribution, dtype.size()) {
+        (Distribution::UniformInt, 8) => s.u32s(&["low", "low_high", "range", "range_high"]),
+        (Distribution::UniformInt, _) => s.u32s(&["low", "range"]),
+        _ => s,
+    };
+    s = if on_device {
+        s.bind_raw("counter", "u32", 4).bind_raw("key", "u32", 4)
+    } else {
+        s.u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"])
+    };
+    s = s.body(include_str!("../../../shaders/random/fill.wgsl")).body(if on_device {
+        "fn generator() -> Generator {\n    let c = p.off_counter;\n    let k = p.off_key;\n    \
+         return Generator(vec4<u32>(counter[c], counter[c + 1u], counter[c + 2u], counter[c + 3u]), vec2<u32>(key[k], key[k + 1u]));\n}\n"
+    } else {
+        "fn generator() -> Generator {\n    \
+         return Generator(vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3), vec2<u32>(p.key_0, p.key_1));\n}\n"
+    });
+    match distribution {
+        Distribution::Uniform => {
+            // As many bits as the significand has.
+            let (bits, unit) = match dtype {
+                DType::F16 => ("10", "0.0009765625"),
+                DType::BF16 => ("7", "0.0078125"),
+                _ => ("23", "1.1920928955078125e-7"),
+            };
+            let s = s.define("BITS", bits).define("UNIT", unit);
+            encoder(s, dtype).body(include_str!("../../../shaders/random/uniform.wgsl"))
+        }
+        Distribution::Normal => {
+            encoder(s, dtype).library("box_muller").body(include_str!("../../../shaders/random/normal.wgsl"))
+        }
+        Distribution::TruncatedNormal => {
+            encoder(s, dtype).library("box_muller").body(include_str!("../../../shaders/random/truncated_normal.wgsl"))
+        }
+        Distribution::UniformInt if dtype.size() == 8 => {
+            s.body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
+        }
+        Distribution::UniformInt => s.body(include_str!("../../../shaders/random/uniform_int32.wgsl")),
+        Distribution::UniformFullInt => s.body(include_str!("../../../shaders/random/uniform_full_int.wgsl")),
+    }
+}
+
+/// Adds `fn encode`, which packs four floats into a group's words.
+fn encoder(s: Shader, dtype: DType) -> Shader {
+    let (s, words) = match dtype {
+        DType::F16 => (
+            s.library("f16_bits"),
+            "vec4<u32>(f16_bits(v.x) | (f16_bits(v.y) << 16u), f16_bits(v.z) | (f16_bits(v.w) << 16u), 0u, 0u)",
+        ),
+        DType::BF16 => (
+            s.library("bf16_bits"),
+            "vec4<u32>(bf16_bits(v.x) | (bf16_bits(v.y) << 16u), bf16_bits(v.z) | (bf16_bits(v.w) << 16u), 0u, 0u)",
+        ),
+        _ => (s, "bitcast<vec4<u32>>(v)"),
+    };
+    s.body(&format!("fn encode(v: vec4<f32>) -> vec4<u32> {{\n    return {words};\n}}\n"))
+}
+
+/// Fills `output` with numbers of `distribution`; `bounds` matter to [`Distribution::UniformInt`] only. Any size: each output
+/// depends on its index alone, so windows of it are drawn one by one.
+pub fn fill(
+    device: &Device,
+    output: &Tensor,
+    distribution: Distribution,
+    bounds: Bounds,
+    source: Source<'_>,
+) -> Result<()> {
+    let dtype = output.dtype;
+    let on_device = matches!(source, Source::Device { .. });
+    let key = Key::new("random").name(distribution.name()).dtype(dtype).number(on_device.into());
+    // Word indices stay far below 2^32, whatever the adapter can bind.
+    let window = (device.capabilities().max_binding.min(1 << 30) / 16 * 4) as usize;
+    let total = (output.bytes() as usize).div_ceil(4);
+    for first in (0..total).step_by(window) {
+        let count = window.min(total - first);
+        let samples_before = ((first / words(dtype)) as u64) << distribution.samples_log2();
+        let mut params = Params::new().u32(count).u32(samples_before as u32).u32(samples_before >> 32);
+        if distribution == Distribution::UniformInt {
+            let (low, range) = (bounds.low.cast_unsigned(), bounds.range);
+            params = match dtype.size() {
+                8 => params.u32(low as u32).u32(low >> 32).u32(range as u32).u32(range >> 32),
+                _ => params.u32(low as u32).u32(range as u32),
+            };
+        }
+        let y = Binding { address: output.address + 4 * first as u64, bytes: 4 * count as u64, unit: 4 };
+        let mut bindings: SmallVec<[Binding; 8]> = smallvec![y];
+        match source {
+            Source::Host(generator) => {
+                for word in generator.counter.into_iter().chain(generator.key) {
+                    params = params.u32(word);
+                }
+            }
+            Source::Device { counter, key } => {
+                bindings.push(Binding { address: counter.address, bytes: 16, unit: 4 });
+                bindings.push(Binding { address: key.address, bytes: 8, unit: 4 });
+            }
+        }
+        device.enqueue(&Program {
+            key: key.clone(),
+            shader: &|| shader(distribution, dtype, on_device),
+            bindings,
+            params,
+            grid: Grid::linear(count.div_ceil(words(dtype)), WORKGROUP),
+        })?;
+    }
+    Ok(())
+}
+
+/// The shader of [`advance`].
+pub fn advance_shader() -> Shader {
+    Shader::new("random advance")
+        .bind_raw("state", "u32", 4)
+        .u32s(&["low", "high"])
+        .library("philox")
+        .workgroup([1, 1, 1])
+        .body(include_str!("../../../shaders/random/advance.wgsl"))
+}
+
+/// Moves the counter at the start of `state` on by `samples`.
+pub fn advance(device: &Device, state: &Tensor, samples: u64) -> Result<()> {
+    device.enqueue(&Program {
+        key: Key::new("random").name("advance"),
+        shader: &advance_shader,
+        bindings: smallvec![Binding { address: state.address, bytes: 16, unit: 4 }],
+        params: Params::new().u32(samples as u32).u32(samples >> 32),
+        grid: Grid([1, 1, 1]),
+    })
+}

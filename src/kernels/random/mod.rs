@@ -1,0 +1,40 @@
+//! Random numbers, bit for bit those of TensorFlow's CPU kernels for the same seeds: uniform floats and all integers exactly,
+//! normal numbers within a few units in the last place, since logarithm, sine and square root round differently everywhere.
+//!
+//! TensorFlow's GPU kernels draw the same numbers, except truncated normal ones, where they give each thread a stream of its own
+//! and so depend on the size of the GPU. Here those follow the CPU as well.
+
+mod distribution;
+mod inputs;
+mod multinomial;
+pub mod philox;
+mod stateful;
+mod stateless;
+mod variable;
+
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+use distribution::Distribution;
+
+/// What a stateful op takes off its stream for each output, however many samples the distribution needs.
+const SAMPLES_PER_OUTPUT: u64 = 256;
+
+/// Adds the family's ops.
+pub fn register(registry: &mut Registry) {
+    stateless::register(registry);
+    stateful::register(registry);
+    variable::register(registry);
+    multinomial::register(registry);
+}
+
+/// The family's shader variants.
+pub fn shaders() -> Vec<Shader> {
+    let mut shaders = multinomial::shaders();
+    shaders.push(distribution::advance_shader());
+    for (distribution, types) in Distribution::ALL {
+        for &dtype in types {
+            shaders.extend([false, true].map(|on_device| distribution::shader(distribution, dtype, on_device)));
+        }
+    }
+    shaders
+}

@@ -1,0 +1,124 @@
+//! Sampling of classes from logits. TensorFlow's CPU kernel gives other numbers for the same seed, which moreover depend on
+//! its threads; these are those of its GPU kernel, up to ties within rounding.
+
+use parking_lot::Mutex;
+use smallvec::smallvec;
+
+use super::inputs;
+use super::philox::Generator;
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::{DType, types};
+use crate::error::{Error, Result};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{MAX_ITERATIONS, Shader};
+
+/// Types of the logits.
+const LOGITS: &[DType] = &[DType::F32, DType::F16];
+/// Invocations of the two variants: few for few classes.
+const WORKGROUPS: [u32; 2] = [32, 256];
+
+/// Adds the ops.
+pub fn register(registry: &mut Registry) {
+    let make = |attrs: &dyn Attrs, generator: Option<Generator>| -> Result<Multinomial> {
+        Ok(Multinomial {
+            logits: attrs.dtype("T")?,
+            output: attrs.dtype("output_dtype")?,
+            generator: generator.map(Mutex::new),
+        })
+    };
+    registry
+        .op("Multinomial")
+        .types("T", LOGITS)
+        .types("output_dtype", types::INDEX)
+        .host(&["num_samples"])
+        .kernel(move |attrs| make(attrs, Some(Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?))));
+    registry
+        .op("StatelessMultinomial")
+        .types("T", LOGITS)
+        .types("output_dtype", types::INDEX)
+        .host(&["num_samples", "seed"])
+        .kernel(move |attrs| make(attrs, None));
+}
+
+/// The shader variants.
+pub fn shaders() -> Vec<Shader> {
+    let mut shaders = Vec::new();
+    for logits in LOGITS {
+        for output in types::INDEX {
+            shaders.extend(WORKGROUPS.map(|workgroup| shader(*logits, *output, workgroup)));
+        }
+    }
+    shaders
+}
+
+fn shader(logits: DType, output: DType, workgroup: u32) -> Shader {
+    Shader::new(format!("random multinomial {logits} {output}"))
+        .bind("logits", logits)
+        .bind("y", output)
+        .u32s(&["rows", "samples", "classes"])
+        .u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"])
+        .library("box_muller")
+        .workgroup([workgroup, 1, 1])
+        .define("CLASS", output.value())
+        .body(include_str!("../../../shaders/random/multinomial.wgsl"))
+}
+
+/// logits, num_samples[, seed].
+struct Multinomial {
+    logits: DType,
+    output: DType,
+    /// The stateful op's own generator.
+    generator: Option<Mutex<Generator>>,
+}
+
+impl Kernel for Multinomial {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let seed = if self.generator.is_none() { Some(inputs::seed(ctx, 2)?) } else { None };
+        let logits = ctx.input(0)?;
+        require!(logits.rank() == 2, "logits should be a matrix, got shape {}", inputs::text(&logits.dims));
+        let count = ctx.host_input(1)?;
+        require!(count.dims.is_empty(), "num_samples should be a scalar, got shape {}", inputs::text(&count.dims));
+        let count = count.to_i64()?[0];
+        let Ok(samples) = usize::try_from(count) else {
+            crate::invalid!("num_samples should be non-negative, got {count}")
+        };
+        let (batch, classes) = (logits.dims[0], logits.dims[1]);
+        require!(classes > 0, "num_classes should be positive, got {classes}");
+        let output = ctx.output(0, self.output, &[batch, samples])?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        let generator = match (&self.generator, seed) {
+            (Some(own), _) => {
+                let mut next = own.lock();
+                let generator = *next;
+                next.skip((batch * samples.next_multiple_of(4)) as u64 * super::SAMPLES_PER_OUTPUT);
+                generator
+            }
+            (None, seed) => Generator::scrambled(seed.unwrap_or_default()),
+        };
+        // For each group of four classes: ten rounds of the generator, four of the loop over them, one of the loop itself.
+        let iterations = classes.div_ceil(4 * WORKGROUPS[1] as usize).saturating_mul(15);
+        if iterations + 64 > MAX_ITERATIONS {
+            return Err(Error::Unimplemented(format!("{classes} classes; this device draws from up to 4 million")));
+        }
+        let device = ctx.device();
+        // The shader's indices of random numbers run a little past the last class.
+        device.check_extent((output.len() * classes).saturating_add(4 * WORKGROUPS[1] as usize))?;
+        let workgroup = WORKGROUPS[usize::from(classes > 128)];
+        let mut params = Params::new().u32(output.len()).u32(samples).u32(classes);
+        for word in generator.counter.into_iter().chain(generator.key) {
+            params = params.u32(word);
+        }
+        let (logits_type, output_type) = (self.logits, self.output);
+        device.enqueue(&Program {
+            key: Key::new("random").name("multinomial").dtype(logits_type).dtype(output_type).number(workgroup),
+            shader: &|| shader(logits_type, output_type, workgroup),
+            bindings: smallvec![Binding::from(&logits), Binding::from(&output)],
+            params,
+            grid: Grid::groups(output.len()),
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Reductions over any axes: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, and ArgMax and ArgMin.
+//!
+//! A reduction is a row of [`table::REDUCTIONS`]; [`plan`] cuts it into steps, [`program`] runs them. Results do not depend on
+//! timing: no atomics, and every order of combination is fixed by the shapes.
+
+pub mod arg;
+pub mod plan;
+pub mod program;
+pub mod table;
+
+use smallvec::SmallVec;
+
+use crate::device::{Capabilities, Device};
+use crate::dtype::types::INDEX;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+use crate::tensor::{Dims, HostTensor};
+use crate::{invalid, require};
+
+use plan::Style;
+use table::{REDUCTIONS, Reduction};
+
+/// The style for a device, given the capabilities for which the kernels were registered: tests register for a GPU and run on
+/// a software adapter.
+pub fn style(registered: &Capabilities, device: &Device) -> Style {
+    if registered.cpu && device.capabilities().cpu { Style::Narrow } else { Style::Wide }
+}
+
+/// Registers the family.
+pub fn register(r: &mut Registry) {
+    let capabilities = *r.capabilities();
+    for row in REDUCTIONS {
+        let style = move |device: &Device| style(&capabilities, device);
+        match row.op {
+            "L2Loss" => r.op(row.op).types("T", row.types).kernel(move |_| Ok(whole(row, style))),
+            "All" | "Any" => r
+                .op(row.op)
+                .types("Tidx", INDEX)
+                .host(&["reduction_indices"])
+                .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?, style))),
+            _ => r
+                .op(row.op)
+                .types("T", row.types)
+                .types("Tidx", INDEX)
+                .host(&["reduction_indices"])
+                .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?, style))),
+        }
+    }
+    arg::register(r);
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = program::shaders();
+    all.extend(arg::shaders());
+    all
+}
+
+type Compute<'a> = Box<dyn Fn(&mut dyn OpContext) -> Result<()> + Send + Sync + 'a>;
+
+/// The kernel of a reduction whose axes are the host input 1.
+fn axes_kernel(
+    row: &'static Reduction,
+    keep_dims: bool,
+    style: impl Fn(&Device) -> Style + Send + Sync + 'static,
+) -> Compute<'static> {
+    Box::new(move |ctx| {
+        let x = ctx.input(0)?;
+        let axes = ctx.host_input(1)?;
+        let reduced = reduced_axes(&axes, x.rank())?;
+        let dims = kept_dims(&x.dims, &reduced, keep_dims);
+        // A reduction of single elements by a row that leaves them as they are.
+        if row.keeps_singles() && x.dims.iter().zip(&reduced).all(|(extent, reduced)| !reduced || *extent == 1) {
+            return ctx.forward_input(0, 0, &dims);
+        }
+        let y = ctx.output(0, x.dtype, &dims)?;
+        let style = style(ctx.device());
+        program::reduce(ctx, style, row, &x, &plan::groups(&x.dims, &reduced), &y)
+    })
+}
+
+/// The kernel of a reduction of all elements to a scalar.
+fn whole(row: &'static Reduction, style: impl Fn(&Device) -> Style + Send + Sync + 'static) -> Compute<'static> {
+    Box::new(move |ctx| {
+        let x = ctx.input(0)?;
+        let y = ctx.output(0, x.dtype, &[])?;
+        let style = style(ctx.device());
+        program::reduce(ctx, style, row, &x, &plan::groups(&[x.len()], &[true]), &y)
+    })
+}
+
+/// Which of `rank` axes the reduction indices name, with TensorFlow's errors.
+fn reduced_axes(axes: &HostTensor, rank: usize) -> Result<SmallVec<[bool; 6]>> {
+    let mut reduced: SmallVec<[bool; 6]> = (0..rank).map(|_| false).collect();
+    for index in axes.to_i64()? {
+        let at = if index < 0 { index + rank as i64 } else { index };
+        match usize::try_from(at).ok().filter(|at| *at < rank) {
+            None => invalid!("Invalid reduction dimension ({index} for input with {rank} dimension(s)"),
+            Some(at) => {
+                require!(!reduced[at], "Invalid reduction arguments: Axes contains duplicate dimension: {at}");
+                reduced[at] = true;
+            }
+        }
+    }
+    Ok(reduced)
+}
+
+/// The output's extents.
+fn kept_dims(dims: &[usize], reduced: &[bool], keep_dims: bool) -> Dims {
+    let kept = |(&extent, &reduced): (&usize, &bool)| match (reduced, keep_dims) {
+        (true, true) => Some(1),
+        (true, false) => None,
+        (false, _) => Some(extent),
+    };
+    dims.iter().zip(reduced).filter_map(kept).collect()
+}

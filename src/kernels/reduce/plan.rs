@@ -1,0 +1,178 @@
+//! How a reduction over any axes becomes a sequence of steps over `[outer, extent, inner]`. Pure arithmetic, no device.
+//!
+//! Neighbouring axes of one kind merge, extents of 1 vanish; what remains alternates between kept and reduced groups. Each
+//! step reduces one group, the largest first, to one value or to a number of segments that later steps reduce. Segments give
+//! a GPU enough invocations when the outputs are few, and keep every accumulation short: a serial run is at most
+//! [`MAX_RUN`] elements, so that float sums stay accurate whatever the extent.
+
+use smallvec::SmallVec;
+
+/// The most elements that one invocation accumulates.
+pub const MAX_RUN: usize = 4096;
+
+/// A run of neighbouring axes that are all reduced or all kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Product of their extents.
+    pub extent: usize,
+    /// Whether they are reduced.
+    pub reduced: bool,
+}
+
+/// Alternating groups, outermost first.
+pub type Groups = SmallVec<[Group; 6]>;
+
+/// The groups of a tensor whose axis `d` is reduced where `reduced[d]`. Extents of 1 belong to no group.
+pub fn groups(dims: &[usize], reduced: &[bool]) -> Groups {
+    let mut out = Groups::new();
+    for (&extent, &reduced) in dims.iter().zip(reduced) {
+        push(&mut out, Group { extent, reduced });
+    }
+    out
+}
+
+fn push(groups: &mut Groups, group: Group) {
+    match groups.last_mut() {
+        _ if group.extent == 1 => {}
+        Some(last) if last.reduced == group.reduced => last.extent *= group.extent,
+        _ => groups.push(group),
+    }
+}
+
+/// How steps are cut for an adapter: a static choice, not a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Many invocations, and up to 256 lanes that share a row through workgroup memory.
+    Wide,
+    /// Software adapters: an invocation for each row, or eight lanes (one subgroup) where rows are few; barriers are dear.
+    Narrow,
+}
+
+/// One dispatch (or one for each window): `x[outer, extent, inner]` to `y[outer, segments, inner]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Product of the extents before the reduced group.
+    pub outer: usize,
+    /// Extent of the reduced group.
+    pub extent: usize,
+    /// Product of the extents behind it.
+    pub inner: usize,
+    /// Values that remain of each reduced run: segment `s` combines the elements `s`, `s + segments`, … of its window.
+    pub segments: usize,
+    /// Invocations that share a segment through workgroup memory; 1 is none. More than 1 only with `inner` 1.
+    pub lanes: u32,
+    /// Windows along the extent, for runs beyond one binding; each leaves `segments / windows` segments.
+    pub windows: usize,
+}
+
+impl Step {
+    /// A step that only maps and finishes `count` single elements, or fills `count` outputs with the identity.
+    pub const fn each(count: usize, extent: usize) -> Self {
+        Self { outer: count, extent, inner: 1, segments: 1, lanes: 1, windows: 1 }
+    }
+
+    /// Elements of the output.
+    pub const fn outputs(&self) -> usize {
+        self.outer * self.segments * self.inner
+    }
+}
+
+impl Style {
+    /// The step that reduces the largest reduced group, and the groups that remain after it. `window` is the number of input
+    /// elements that fit a binding.
+    pub fn step(self, groups: &Groups, window: usize) -> Option<(Step, Groups)> {
+        let at = (0..groups.len()).filter(|g| groups[*g].reduced).max_by_key(|g| groups[*g].extent)?;
+        let product = |range: &[Group]| range.iter().map(|g| g.extent).product::<usize>();
+        let (outer, inner) = (product(&groups[..at]), product(&groups[at + 1..]));
+        let extent = groups[at].extent;
+        // A run that exceeds a window is cut into windows; where even one slice of `inner` exceeds it, nothing helps.
+        let slices = (window / inner).max(2);
+        let windows = extent.div_ceil(slices);
+        let (segments, lanes) = self.cut(outer * windows, extent.div_ceil(windows), inner);
+        let step = Step { outer, extent, inner, segments: segments * windows, lanes, windows };
+        let mut rest = Groups::new();
+        for (g, group) in groups.iter().enumerate() {
+            push(&mut rest, if g == at { Group { extent: step.segments, reduced: true } } else { *group });
+        }
+        Some((step, rest))
+    }
+
+    /// Segments and lanes for `outer * inner` runs of `extent` elements.
+    fn cut(self, outer: usize, extent: usize, inner: usize) -> (usize, u32) {
+        let (lanes, target, shortest) = match self {
+            _ if inner > 1 => (1, 0, 32),
+            Self::Wide => (
+                match extent {
+                    0..16 => 1,
+                    16..64 => 4,
+                    64..256 => 16,
+                    256..1024 => 64,
+                    _ => 256,
+                },
+                0,
+                16,
+            ),
+            Self::Narrow if outer < 1000 && extent >= 64 => (8, 0, 256),
+            Self::Narrow => (1, 0, 256),
+        };
+        let target = match self {
+            _ if target > 0 => target,
+            Self::Wide => 1 << 18,
+            Self::Narrow => 1 << 9,
+        };
+        let invocations = outer * inner * lanes as usize;
+        let run = extent.div_ceil(lanes as usize);
+        let wanted = (target / invocations.max(1)).min(run / shortest).max(run.div_ceil(MAX_RUN));
+        (wanted.clamp(1, (extent / 2).max(1)), lanes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(extent: usize, reduced: bool) -> Group {
+        Group { extent, reduced }
+    }
+
+    #[test]
+    fn neighbours_merge_and_ones_vanish() {
+        let g = groups(&[2, 3, 1, 4, 5], &[false, true, false, true, false]);
+        assert_eq!(g[..], [group(2, false), group(12, true), group(5, false)]);
+        assert!(groups(&[1, 1], &[true, false]).is_empty());
+        assert_eq!(groups(&[0, 3], &[true, true])[..], [group(0, true)]);
+    }
+
+    #[test]
+    fn steps_end_with_one_value_and_keep_runs_short() {
+        for style in [Style::Wide, Style::Narrow] {
+            for (dims, reduced) in [
+                (vec![10_000_019], vec![true]),
+                (vec![3, 1_000_000], vec![false, true]),
+                (vec![1_000_000, 3], vec![true, false]),
+                (vec![7, 300, 5, 400, 3, 2], vec![false, true, false, true, false, true]),
+                (vec![2, 2], vec![true, false]),
+            ] {
+                let mut left = groups(&dims, &reduced);
+                let kept: usize = left.iter().filter(|g| !g.reduced).map(|g| g.extent).product();
+                let mut steps = 0;
+                while let Some((step, rest)) = style.step(&left, 1 << 16) {
+                    let run = step.extent.div_ceil(step.segments * step.lanes as usize);
+                    assert!(run <= MAX_RUN, "{style:?} {step:?}");
+                    assert!(step.lanes == 1 || step.inner == 1);
+                    assert!(step.segments < step.extent, "{style:?} {step:?}");
+                    left = rest;
+                    steps += 1;
+                    assert!(steps < 20, "{style:?} {dims:?} does not end");
+                }
+                assert_eq!(left.iter().map(|g| g.extent).product::<usize>(), kept);
+            }
+        }
+    }
+
+    #[test]
+    fn runs_beyond_a_window_are_cut() {
+        let (step, _) = Style::Wide.step(&groups(&[5, 1000], &[false, true]), 300).unwrap();
+        assert_eq!((step.windows, step.segments % step.windows), (4, 0));
+    }
+}

@@ -1,0 +1,250 @@
+//! Runs the steps of a reduction on the device.
+
+use smallvec::smallvec;
+
+use super::plan::{Groups, Step, Style};
+use super::table::{Reduction, accumulator, identity_text};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+/// What the text of a reduction program depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    /// Its row.
+    pub row: &'static Reduction,
+    /// Element type of the input.
+    pub input: DType,
+    /// Element type of the output.
+    pub output: DType,
+    /// Whether elements go through the row's `map`: the first step.
+    pub map: bool,
+    /// Whether results go through the row's `finish`: the last step.
+    pub finish: bool,
+    /// Invocations for each segment.
+    pub lanes: u32,
+    /// Invocations in a workgroup.
+    pub workgroup: u32,
+}
+
+impl Variant {
+    fn key(&self) -> Key {
+        Key::new("reduce")
+            .name(self.row.op)
+            .dtype(self.input)
+            .dtype(self.output)
+            .number(u32::from(self.map) + 2 * u32::from(self.finish))
+            .number(self.lanes)
+            .number(self.workgroup)
+    }
+
+    /// The program's text.
+    pub fn shader(&self) -> Shader {
+        let Self { row, input, output, .. } = *self;
+        // An earlier step's output is already in the accumulator's type, which is its own accumulator.
+        let acc = accumulator(input);
+        let order = match acc {
+            DType::F32 => include_str!("../../../shaders/reduce_order_f32.wgsl"),
+            _ => include_str!("../../../shaders/reduce_order.wgsl"),
+        };
+        let shader = Shader::new(format!("{} {input} to {output}, {} lanes", row.op, self.lanes))
+            .bind("x", input)
+            .bind("y", output)
+            .u32s(&["count", "extent", "inner", "segments", "total", "identity_low", "identity_high"])
+            .workgroup([self.workgroup, 1, 1])
+            .define("ORDER", if row.combine.contains('(') { order } else { "" })
+            .define("ACCUMULATOR", acc.value())
+            .define("IDENTITY", identity_text(acc))
+            .define("INPUT", input.value())
+            .define("OUTPUT", output.value())
+            .define("COUNT", acc.value())
+            .define("MAP", if self.map { row.map } else { "x" })
+            .define("COMBINE", row.combine)
+            .define("FINISH", if self.finish { row.finish } else { "a" })
+            .body(include_str!("../../../shaders/reduce_run.wgsl"));
+        if self.lanes == 1 {
+            return shader.body(include_str!("../../../shaders/reduce_threads.wgsl")).map("y");
+        }
+        let (emit, emit_word) = match output.lanes() {
+            1 => ("store_y(i, finish(all));", ""),
+            _ => (
+                "bits |= pack_y(u, finish(all));",
+                "if lane == 0u && unit * UNIT < p.count {\n        store_y_word(unit, bits);\n    }",
+            ),
+        };
+        shader
+            .define("LANES", self.lanes.to_string())
+            .define("UNIT", output.lanes().to_string())
+            .define("EMIT", emit)
+            .define("EMIT_WORD", emit_word)
+            .body(include_str!("../../../shaders/reduce_lanes.wgsl"))
+    }
+}
+
+/// Every text that reductions can ask for.
+pub fn shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for output in [DType::F16, DType::BF16] {
+        let row = Reduction::of("Sum");
+        out.push(
+            Variant { row, input: DType::F32, output, map: true, finish: true, lanes: 1, workgroup: WORKGROUP }
+                .shader(),
+        );
+    }
+    for row in super::table::REDUCTIONS {
+        for &dtype in row.types {
+            let acc = accumulator(dtype);
+            for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
+                for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (4, WORKGROUP), (256, WORKGROUP)] {
+                    let input = if map { dtype } else { acc };
+                    let output = if finish { dtype } else { acc };
+                    out.push(Variant { row, input, output, map, finish, lanes, workgroup }.shader());
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Input bytes that one dispatch may bind: the rest is for offsets that are rounded down.
+pub fn window_bytes(device: &Device) -> u64 {
+    (device.capabilities().max_binding - 256).min(1 << 31)
+}
+
+/// Reduces `x`, whose extents form `groups`, to `y`.
+pub fn reduce(
+    ctx: &mut dyn OpContext,
+    style: Style,
+    row: &'static Reduction,
+    x: &Tensor,
+    groups: &Groups,
+    y: &Tensor,
+) -> Result<()> {
+    if y.is_empty() {
+        return Ok(());
+    }
+    let total: usize = groups.iter().filter(|g| g.reduced).map(|g| g.extent).product();
+    if row.finish.contains("count") {
+        ctx.device().check_extent(total)?;
+    }
+    let acc = accumulator(x.dtype);
+    let mut run = Run { row, style, total, first: true };
+    if total == 0 || groups.iter().all(|g| !g.reduced) {
+        return run.step(ctx.device(), &Step::each(y.len(), total.min(1)), x, y, true);
+    }
+    let mut left = groups.clone();
+    let mut input = x.clone();
+    loop {
+        let window = (window_bytes(ctx.device()) / input.dtype.size() as u64) as usize;
+        let Some((step, rest)) = style.step(&left, window) else { return Ok(()) };
+        let last = step.segments == 1 && rest.iter().all(|g| !g.reduced);
+        let output = if last { y.clone() } else { ctx.temp(acc, &[step.outputs()])? };
+        run.step(ctx.device(), &step, &input, &output, last)?;
+        run.first = false;
+        input = output;
+        left = rest;
+    }
+}
+
+/// Rounds the f32 elements of `x` to the type of `y`, for kernels that cannot store packed elements themselves.
+pub fn convert(ctx: &mut dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
+    let singles: Groups = smallvec![super::plan::Group { extent: x.len(), reduced: false }];
+    reduce(ctx, Style::Wide, Reduction::of("Sum"), x, &singles, y)
+}
+
+/// A reduction under way.
+struct Run {
+    row: &'static Reduction,
+    style: Style,
+    total: usize,
+    first: bool,
+}
+
+impl Run {
+    /// Enqueues `step` in as many windows as the adapter's bindings need.
+    fn step(&self, device: &Device, step: &Step, x: &Tensor, y: &Tensor, finish: bool) -> Result<()> {
+        let window = window_bytes(device);
+        let Step { outer, extent, inner, segments, windows, .. } = *step;
+        if windows > 1 {
+            // One outer index at a time, its extent in equal slices (the last may be shorter).
+            let slice = extent.div_ceil(windows);
+            let part = segments / windows;
+            for o in 0..outer {
+                for w in 0..windows {
+                    let first = (w * slice).min(extent);
+                    let piece =
+                        Step { outer: 1, extent: slice.min(extent - first), segments: part, windows: 1, ..*step };
+                    let from = (o * extent + first) * inner;
+                    self.dispatch(device, &piece, x, from, y, (o * segments + w * part) * inner, finish)?;
+                }
+            }
+            return Ok(());
+        }
+        let row_bytes = |run: usize, dtype: DType| (run * inner * dtype.size()).max(1) as u64;
+        let fits = (window / row_bytes(extent, x.dtype)).min(window / row_bytes(segments, y.dtype)) as usize;
+        // A window's outputs start at a whole word.
+        let rows = if fits >= outer { outer } else { (fits / 4 * 4).max(1) };
+        let rows = if rows * inner * segments % y.dtype.lanes() as usize == 0 { rows } else { outer };
+        for o in (0..outer).step_by(rows) {
+            let piece = Step { outer: rows.min(outer - o), ..*step };
+            self.dispatch(device, &piece, x, o * extent * inner, y, o * segments * inner, finish)?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues one dispatch that reads `x` from element `from` and writes `y` from element `to`.
+    #[expect(clippy::too_many_arguments, reason = "two tensors with their windows")]
+    fn dispatch(
+        &self,
+        device: &Device,
+        step: &Step,
+        x: &Tensor,
+        from: usize,
+        y: &Tensor,
+        to: usize,
+        finish: bool,
+    ) -> Result<()> {
+        let variant = Variant {
+            row: self.row,
+            input: x.dtype,
+            output: y.dtype,
+            map: self.first,
+            finish,
+            lanes: step.lanes,
+            workgroup: if step.lanes > 1 && self.style == Style::Narrow { step.lanes } else { WORKGROUP },
+        };
+        let reads = step.outer * step.extent * step.inner;
+        device.check_extent(reads)?;
+        device.check_extent(step.outputs())?;
+        let [low, high] = self.row.identity.bits(accumulator(x.dtype));
+        let grid = match step.lanes {
+            1 => Grid::map(step.outputs(), y.dtype),
+            lanes => {
+                Grid::linear(step.outputs().div_ceil(y.dtype.lanes() as usize) * lanes as usize, variant.workgroup)
+            }
+        };
+        device.enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings: smallvec![part(x, from, reads), part(y, to, step.outputs())],
+            params: Params::new()
+                .u32(step.outputs())
+                .u32(step.extent)
+                .u32(step.inner)
+                .u32(step.segments)
+                .u32(u32::try_from(self.total).unwrap_or(u32::MAX))
+                .u32(low)
+                .u32(high),
+            grid,
+        })
+    }
+}
+
+/// `count` elements of `t` from element `first` on.
+pub fn part(t: &Tensor, first: usize, count: usize) -> Binding {
+    let size = t.dtype.size() as u64;
+    Binding { address: t.address + first as u64 * size, bytes: count as u64 * size, unit: size as u32 }
+}

@@ -1,0 +1,201 @@
+//! The reductions: one row each. The kernels, the registration and the tests' oracle all read these rows.
+
+use crate::dtype::DType::{self, *};
+
+/// The value that leaves every other value unchanged when combined with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Identity {
+    Zero,
+    One,
+    /// Minus infinity, or the lowest integer.
+    Lowest,
+    /// Infinity, or the highest integer.
+    Highest,
+}
+
+/// A reduction: `finish(combine(map(x0), combine(map(x1), …)))`.
+#[derive(Debug, Clone, Copy)]
+pub struct Reduction {
+    /// TensorFlow's op.
+    pub op: &'static str,
+    /// Its input types.
+    pub types: &'static [DType],
+    /// Start of every accumulation and the result's stem when there is nothing to reduce.
+    pub identity: Identity,
+    /// WGSL of the element `x`.
+    pub map: &'static str,
+    /// WGSL of two accumulated values `a` and `b`; associative and commutative.
+    pub combine: &'static str,
+    /// WGSL of the accumulated value `a` and `count`, the number of reduced elements in the accumulator's type.
+    pub finish: &'static str,
+    /// The result in f64, for tests.
+    pub reference: fn(&[f64]) -> f64,
+}
+
+/// The floating-point types of TensorFlow's GPU reductions.
+const FLOATS: &[DType] = &[F32, F16, BF16, F64];
+const FLOATS_I64: &[DType] = &[F32, F16, BF16, F64, I64];
+const FLOATS_INTS: &[DType] = &[F32, F16, BF16, F64, I64, I32];
+
+/// Every reduction to one value, sorted by name. `greater` and `lesser` propagate NaN, as TensorFlow's Max and Min do.
+pub const REDUCTIONS: &[Reduction] = &[
+    Reduction {
+        op: "All",
+        types: &[Bool],
+        identity: Identity::One,
+        map: "select(0u, 1u, x)",
+        combine: "a & b",
+        finish: "a != 0u",
+        reference: |x| f64::from(u8::from(x.iter().all(|v| *v != 0.0))),
+    },
+    Reduction {
+        op: "Any",
+        types: &[Bool],
+        identity: Identity::Zero,
+        map: "select(0u, 1u, x)",
+        combine: "a | b",
+        finish: "a != 0u",
+        reference: |x| f64::from(u8::from(x.iter().any(|v| *v != 0.0))),
+    },
+    Reduction {
+        op: "EuclideanNorm",
+        types: FLOATS,
+        identity: Identity::Zero,
+        map: "x * x",
+        combine: "a + b",
+        finish: "sqrt(a)",
+        reference: |x| x.iter().map(|v| v * v).sum::<f64>().sqrt(),
+    },
+    Reduction {
+        op: "L2Loss",
+        types: FLOATS,
+        identity: Identity::Zero,
+        map: "x * x",
+        combine: "a + b",
+        finish: "a * 0.5",
+        reference: |x| x.iter().map(|v| v * v).sum::<f64>() / 2.0,
+    },
+    Reduction {
+        op: "Max",
+        types: FLOATS_I64,
+        identity: Identity::Lowest,
+        map: "x",
+        combine: "greater(a, b)",
+        finish: "a",
+        reference: |x| x.iter().fold(f64::NEG_INFINITY, |a, b| if a.is_nan() || *b < a { a } else { *b }),
+    },
+    Reduction {
+        op: "Mean",
+        types: FLOATS,
+        identity: Identity::Zero,
+        map: "x",
+        combine: "a + b",
+        finish: "a / count",
+        reference: |x| x.iter().sum::<f64>() / x.len() as f64,
+    },
+    Reduction {
+        op: "Min",
+        types: FLOATS_I64,
+        identity: Identity::Highest,
+        map: "x",
+        combine: "lesser(a, b)",
+        finish: "a",
+        reference: |x| x.iter().fold(f64::INFINITY, |a, b| if a.is_nan() || *b > a { a } else { *b }),
+    },
+    Reduction {
+        op: "Prod",
+        types: FLOATS_INTS,
+        identity: Identity::One,
+        map: "x",
+        combine: "a * b",
+        finish: "a",
+        reference: |x| x.iter().product(),
+    },
+    Reduction {
+        op: "Sum",
+        types: FLOATS_I64,
+        identity: Identity::Zero,
+        map: "x",
+        combine: "a + b",
+        finish: "a",
+        reference: |x| x.iter().sum(),
+    },
+];
+
+impl Reduction {
+    /// The row of `op`. Panics when there is none: names are written in this crate.
+    pub fn of(op: &str) -> &'static Self {
+        REDUCTIONS.iter().find(|r| r.op == op).unwrap_or_else(|| panic!("no reduction {op}"))
+    }
+
+    /// Whether the reduction of one element is that element.
+    pub fn keeps_singles(&self) -> bool {
+        self.types == [Bool] || (self.map == "x" && matches!(self.finish, "a" | "a / count"))
+    }
+}
+
+/// The type in which elements of `dtype` are accumulated, and stored between steps.
+pub const fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        F16 | BF16 => F32,
+        Bool => U32,
+        t => t,
+    }
+}
+
+impl Identity {
+    /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type; f64 comes from an f32.
+    pub fn bits(self, accumulator: DType) -> [u32; 2] {
+        let wide = |v: i64| [v as u32, (v >> 32) as u32];
+        match (self, accumulator) {
+            (Self::Zero, _) => [0, 0],
+            (Self::One, F32 | F64) => [1.0f32.to_bits(), 0],
+            (Self::One, _) => [1, 0],
+            (Self::Lowest, F32 | F64) => [f32::NEG_INFINITY.to_bits(), 0],
+            (Self::Highest, F32 | F64) => [f32::INFINITY.to_bits(), 0],
+            (Self::Lowest, I64) => wide(i64::MIN),
+            (Self::Highest, I64) => wide(i64::MAX),
+            (Self::Lowest, I32) => [i32::MIN.cast_unsigned(), 0],
+            (Self::Highest, I32) => [i32::MAX.cast_unsigned(), 0],
+            (Self::Lowest, _) => [0, 0],
+            (Self::Highest, _) => [u32::MAX, u32::MAX],
+        }
+    }
+}
+
+/// WGSL of `identity()` for an accumulator type. naga extends the sign of a u32 that becomes an i64, hence the mask.
+pub const fn identity_text(accumulator: DType) -> &'static str {
+    match accumulator {
+        I64 => "(i64(p.identity_high) << 32u) | (i64(p.identity_low) & 0xffffffffli)",
+        I32 => "bitcast<i32>(p.identity_low)",
+        U32 => "p.identity_low",
+        F64 => "f64(bitcast<f32>(p.identity_low))",
+        _ => "bitcast<f32>(p.identity_low)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_and_name_types_once() {
+        assert!(REDUCTIONS.is_sorted_by(|a, b| a.op < b.op));
+        for row in REDUCTIONS {
+            let mut types = row.types.to_vec();
+            types.sort();
+            types.dedup();
+            assert_eq!(types.len(), row.types.len(), "{}", row.op);
+        }
+    }
+
+    #[test]
+    fn references_start_from_the_identity() {
+        let empty = |op| (Reduction::of(op).reference)(&[]);
+        assert_eq!((empty("Sum"), empty("Prod"), empty("All"), empty("Any")), (0.0, 1.0, 1.0, 0.0));
+        assert_eq!((empty("Max"), empty("Min")), (f64::NEG_INFINITY, f64::INFINITY));
+        assert!(empty("Mean").is_nan());
+        assert!((Reduction::of("Max").reference)(&[1.0, f64::NAN, 2.0]).is_nan());
+    }
+}

@@ -1,0 +1,134 @@
+//! Which ops the device offers: one list, filled by the kernel families, read by registration, docs and tests.
+
+use std::sync::Arc;
+
+use crate::device::Capabilities;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::{Attrs, Kernel};
+
+/// Makes the kernel of a node from its attributes.
+pub type CreateKernel = Arc<dyn Fn(&dyn Attrs) -> Result<Box<dyn Kernel>> + Send + Sync>;
+
+/// One kernel as TensorFlow registers it: an op with one type for each constrained attribute.
+#[derive(Clone)]
+pub struct Registration {
+    /// The op's name, as in `"MatMul"`.
+    pub op: &'static str,
+    /// Type attribute and its type.
+    pub types: Vec<(&'static str, DType)>,
+    /// Arguments (inputs and outputs) that live in host memory.
+    pub host_memory: &'static [&'static str],
+    /// Makes the kernel.
+    pub create: CreateKernel,
+    /// The family that offers it, for the docs: the name of its file.
+    pub family: &'static str,
+}
+
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?} host {:?}", self.op, self.types, self.host_memory)
+    }
+}
+
+/// The list, under construction by the families.
+pub struct Registry {
+    capabilities: Capabilities,
+    family: &'static str,
+    rows: Vec<Registration>,
+}
+
+impl Registry {
+    /// Everything that an adapter with `capabilities` can be offered.
+    pub fn new(capabilities: Capabilities) -> Self {
+        let mut registry = Self { capabilities, family: "", rows: Vec::new() };
+        for family in super::FAMILIES {
+            registry.family = family.name;
+            (family.register)(&mut registry);
+        }
+        registry
+    }
+
+    /// Starts the description of one op; [`OpBuilder::kernel`] ends it.
+    pub fn op(&mut self, op: &'static str) -> OpBuilder<'_> {
+        OpBuilder { registry: self, op, types: Vec::new(), host_memory: &[], unsupported_too: false }
+    }
+
+    /// What the kernels are registered for.
+    pub const fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// What was registered, in order.
+    pub fn rows(&self) -> &[Registration] {
+        &self.rows
+    }
+
+    /// The registration that serves `op` with these types, if any.
+    pub fn find(&self, op: &str, dtype_of: impl Fn(&str) -> Option<DType>) -> Option<&Registration> {
+        self.rows.iter().find(|r| r.op == op && r.types.iter().all(|(n, t)| dtype_of(n) == Some(*t)))
+    }
+}
+
+/// One op on its way into the [`Registry`].
+pub struct OpBuilder<'r> {
+    registry: &'r mut Registry,
+    op: &'static str,
+    types: Vec<(&'static str, &'static [DType])>,
+    host_memory: &'static [&'static str],
+    unsupported_too: bool,
+}
+
+impl OpBuilder<'_> {
+    /// The types that attribute `attr` may have. Types that the adapter lacks are left out.
+    #[must_use]
+    pub fn types(mut self, attr: &'static str, types: &'static [DType]) -> Self {
+        self.types.push((attr, types));
+        self
+    }
+
+    /// Names of the arguments in host memory.
+    #[must_use]
+    pub fn host(mut self, arguments: &'static [&'static str]) -> Self {
+        self.host_memory = arguments;
+        self
+    }
+
+    /// Registers types that the adapter lacks as well. For the few ops where TensorFlow would otherwise run a kernel that
+    /// crashes; this one must refuse such types with an error.
+    #[must_use]
+    pub const fn unsupported_too(mut self) -> Self {
+        self.unsupported_too = true;
+        self
+    }
+
+    /// Registers the cross product of the types with this constructor.
+    pub fn kernel<K, F>(self, create: F)
+    where
+        K: Kernel + 'static,
+        F: Fn(&dyn Attrs) -> Result<K> + Send + Sync + 'static,
+    {
+        let create: CreateKernel = Arc::new(move |attrs| Ok(Box::new(create(attrs)?)));
+        let mut rows = vec![Vec::new()];
+        for (attr, types) in self.types {
+            rows = rows
+                .into_iter()
+                .flat_map(|row: Vec<_>| {
+                    types.iter().map(move |t| row.iter().copied().chain([(attr, *t)]).collect::<Vec<_>>())
+                })
+                .collect();
+        }
+        let capabilities = self.registry.capabilities;
+        for types in rows {
+            if self.unsupported_too || types.iter().all(|(_, t)| capabilities.supports(*t)) {
+                self.registry.rows.push(Registration {
+                    op: self.op,
+                    types,
+                    host_memory: self.host_memory,
+                    create: create.clone(),
+                    family: self.registry.family,
+                });
+            }
+        }
+    }
+}

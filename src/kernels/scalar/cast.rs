@@ -1,0 +1,152 @@
+//! `Cast` between any two of the types, and `Bitcast`.
+//!
+//! A float becomes an integer by truncation. Beyond the range of int32, uint32, int64 or uint64 it becomes the nearest end, NaN becomes 0, as
+//! TensorFlow's GPU kernels have it (its CPU kernels give what the x86 instruction gives). 8- and 16-bit integers are the low bits of
+//! the 32-bit result.
+
+use super::map::Signature;
+use super::row::Function;
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::invalid;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+use crate::tensor::shape_text;
+
+/// The types of `Cast`.
+pub const TYPES: &[DType] = &[F32, I32, U8, I16, I8, I64, Bool, BF16, U16, F16, U32, U64];
+
+/// The WGSL function that converts one element, as in `Cast_f32_to_i32`.
+pub fn function(from: DType, to: DType, truncate: bool) -> Function {
+    let mut libraries = Vec::new();
+    let narrows = truncate && from.is_float() && to.is_float() && from.size() >= to.size();
+    let (value, suffix) = match (narrows, to) {
+        (true, F16 | BF16) => {
+            libraries.push("truncate_float");
+            (format!("truncate_{}_to_{}(x)", short(from), short(to)), "_truncated")
+        }
+        _ => (convert(from.value(), to.value(), &mut libraries), ""),
+    };
+    let value = match to {
+        I8 | I16 | U8 | U16 => format!("extractBits({value}, 0u, {}u)", 8 * to.size()),
+        _ => value,
+    };
+    let name = format!("Cast_{from}_to_{to}{suffix}");
+    let text = format!("fn {name}(x: {}) -> {} {{\n    return {value};\n}}\n", from.value(), to.value());
+    Function { name, libraries, text }
+}
+
+const fn short(dtype: DType) -> &'static str {
+    match dtype {
+        F16 => "f16",
+        BF16 => "bf16",
+        _ => "f32",
+    }
+}
+
+/// `x` of the WGSL type `from` as `to`. Integers of different width and sign change one at a time: WGSL's drivers disagree otherwise.
+fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
+    match (from, to) {
+        _ if from == to => "x".to_owned(),
+        ("f32", "bool") => "(bitcast<u32>(x) & 0x7fffffffu) != 0u".to_owned(),
+        (_, "bool") => format!("x != {from}(0)"),
+        ("bool", _) => format!("select({to}(0), {to}(1), x)"),
+        ("f32", "i32" | "u32") => {
+            libraries.push("float_to_int");
+            format!("f32_to_{to}(x)")
+        }
+        ("f32", _) => {
+            libraries.push("float_to_int64");
+            format!("f32_to_{to}(x)")
+        }
+        ("i32", "u64") => "u64(i64(x))".to_owned(),
+        ("u32", "i64") => "i64(u64(x))".to_owned(),
+        ("i64", "u32") => "u32(u64(x) & 0xfffffffflu)".to_owned(),
+        ("u64", "i32") => "bitcast<i32>(u32(x & 0xfffffffflu))".to_owned(),
+        ("u64", "u32") => "u32(x & 0xfffffffflu)".to_owned(),
+        ("i64", "i32") => "bitcast<i32>(u32(u64(x) & 0xfffffffflu))".to_owned(),
+        _ => format!("{to}(x)"),
+    }
+}
+
+fn signature<R>(from: DType, to: DType, truncate: bool, f: impl FnOnce(&Signature<'_>) -> R) -> R {
+    let op = if truncate { "CastTruncate" } else { "Cast" };
+    f(&Signature { op, inputs: &[from], output: to, attrs: &[], function: &|| function(from, to, truncate) })
+}
+
+struct Cast {
+    from: DType,
+    to: DType,
+    truncate: bool,
+}
+
+impl Kernel for Cast {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let x = ctx.input(0)?;
+        if self.from == self.to {
+            return ctx.forward_input(0, 0, &x.dims);
+        }
+        let y = ctx.output(0, self.to, &x.dims)?;
+        signature(self.from, self.to, self.truncate, |s| s.run(ctx.device(), &[x], &y, &[]))
+    }
+}
+
+struct Bitcast {
+    from: DType,
+    to: DType,
+}
+
+impl Kernel for Bitcast {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let x = ctx.input(0)?;
+        let (from, to) = (self.from.size(), self.to.size());
+        let mut dims = x.dims.clone();
+        if from > to {
+            dims.push(from / to);
+        } else if from < to && dims.pop() != Some(to / from) {
+            invalid!(
+                "Cannot bitcast from {} to {}: the last dimension of {} is not {}",
+                self.from,
+                self.to,
+                shape_text(&x.dims),
+                to / from
+            );
+        }
+        // A slice may start where the wider type must not.
+        if x.is_empty() || x.address.is_multiple_of(to as u64) {
+            return ctx.forward_input(0, 0, &dims);
+        }
+        let y = ctx.output(0, self.to, &dims)?;
+        ctx.device().copy(y.address, x.address, x.bytes())
+    }
+}
+
+/// Registers both ops.
+pub fn register(registry: &mut Registry) {
+    registry.op("Cast").types("SrcT", TYPES).types("DstT", TYPES).kernel(|attrs: &dyn Attrs| {
+        Ok(Cast { from: attrs.dtype("SrcT")?, to: attrs.dtype("DstT")?, truncate: attrs.bool("Truncate")? })
+    });
+    registry
+        .op("Bitcast")
+        .types("T", TYPES_OF_BITCAST)
+        .types("type", TYPES_OF_BITCAST)
+        .kernel(|attrs: &dyn Attrs| Ok(Bitcast { from: attrs.dtype("T")?, to: attrs.dtype("type")? }));
+}
+
+/// The types of `Bitcast`: all of `Cast`'s but bool.
+const TYPES_OF_BITCAST: &[DType] = &[F32, F64, I32, U8, I16, I8, I64, BF16, U16, F16, U32, U64];
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut shaders = Vec::new();
+    for from in TYPES {
+        for to in TYPES.iter().filter(|t| *t != from) {
+            shaders.extend(signature(*from, *to, false, |s| s.linear_shaders()));
+            if from.is_float() && matches!(to, F16 | BF16) {
+                shaders.extend(signature(*from, *to, true, |s| s.linear_shaders()));
+            }
+        }
+    }
+    shaders
+}

@@ -1,0 +1,266 @@
+//! The program behind every elementwise kernel: one function of the inputs' elements, over any broadcast walk.
+//!
+//! Three access classes, each its own pipeline:
+//! - wide: every input is linear or a splat, no type exceeds 32 bits, addresses are aligned: four elements per invocation;
+//! - flat: the same without the conditions on types and addresses: one stored unit per invocation;
+//! - strided: some input is read by strides.
+//!
+//! A walk whose tensors exceed the adapter's largest binding is cut along its outermost dimension into windows.
+
+use smallvec::SmallVec;
+
+use super::row::Function;
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::{AccessClass, Iteration};
+use crate::shader::{Field, Shader, WORKGROUP, wide};
+use crate::tensor::Tensor;
+
+/// Names of the inputs' bindings.
+const NAMES: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
+
+/// Largest number of inputs of one program: with the output and a parameter buffer, eight bindings.
+pub const MAX_INPUTS: usize = NAMES.len();
+
+/// What the text of an elementwise shader depends on, apart from access.
+pub struct Signature<'a> {
+    /// The op, for keys and labels.
+    pub op: &'a str,
+    /// Types of the inputs.
+    pub inputs: &'a [DType],
+    /// Type of the output.
+    pub output: DType,
+    /// Names of the function's `f32` arguments behind the inputs, which come from parameters.
+    pub attrs: &'a [&'static str],
+    /// The function itself; called once for each pipeline.
+    pub function: &'a dyn Fn() -> Function,
+}
+
+/// How a program reads and writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Variant {
+    wide: bool,
+    class: AccessClass,
+}
+
+impl Signature<'_> {
+    fn key(&self, variant: &Variant) -> Key {
+        let mut key = Key::new("elementwise").name(self.op).dtype(self.output);
+        for dtype in self.inputs {
+            key = key.dtype(*dtype);
+        }
+        variant.class.key(key.number(u32::from(variant.wide)))
+    }
+
+    fn shader(&self, variant: &Variant) -> Shader {
+        let function = (self.function)();
+        let names = &NAMES[..self.inputs.len()];
+        let access = if variant.wide { "wide " } else { "" };
+        let types = self.inputs.iter().chain([&self.output]).map(|t| t.name()).collect::<Vec<_>>().join(" ");
+        let mut shader =
+            Shader::new(format!("{} ({types}) {access}{:?}", function.name, variant.class)).u32s(&["count"]);
+        for library in &function.libraries {
+            shader = shader.library(library);
+        }
+        for attr in self.attrs {
+            shader = shader.param(*attr, Field::F32);
+        }
+        if variant.wide {
+            self.wide(shader, &function, variant, names)
+        } else {
+            self.plain(shader, &function, variant, names)
+        }
+    }
+
+    /// The call of the function with `arguments` for the inputs.
+    fn call(&self, function: &Function, arguments: impl Iterator<Item = String>) -> String {
+        let attrs = self.attrs.iter().map(|a| format!("p.{a}"));
+        format!("{}({})", function.name, arguments.chain(attrs).collect::<Vec<_>>().join(", "))
+    }
+
+    fn plain(&self, mut shader: Shader, function: &Function, variant: &Variant, names: &[&'static str]) -> Shader {
+        for (name, dtype) in names.iter().zip(self.inputs) {
+            shader = shader.bind(name, *dtype);
+        }
+        shader = variant.class.declare(shader.bind("z", self.output), names);
+        let call = self.call(function, names.iter().map(|n| format!("load_{n}(index_{n}(i))")));
+        let value = format!("\nfn value(i: u32) -> {} {{\n    return {call};\n}}\n", self.output.value());
+        shader.body(&function.text).body(&value).map("z")
+    }
+
+    fn wide(&self, mut shader: Shader, function: &Function, variant: &Variant, names: &[&'static str]) -> Shader {
+        let mut reads = String::new();
+        for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
+            if variant.class.access(k) == crate::layout::Access::Splat {
+                shader = shader.bind(name, *dtype);
+                reads += &format!("    let {name}_v = vec4(load_{name}(0u));\n");
+            } else {
+                shader = wide::bind_read(shader, name, *dtype);
+                reads += &format!("    let {name}_v = read_{name}(t);\n");
+            }
+        }
+        shader = wide::bind_write(shader, "z", self.output);
+        let lanes: String = ["x", "y", "z", "w"]
+            .iter()
+            .map(|lane| format!("        {},\n", self.call(function, names.iter().map(|n| format!("{n}_v.{lane}")))))
+            .collect();
+        let main = format!(
+            "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
+             @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
+             let t = linear_id(workgroup_id, num_workgroups, local_index);\n    let first = t * 4u;\n    \
+             if first >= p.count {{\n        return;\n    }}\n{reads}    let v = vec4<{}>(\n{lanes}    );\n    \
+             write_z(t, v, p.count - first);\n}}\n",
+            self.output.value()
+        );
+        shader.body(&function.text).body(&main)
+    }
+
+    /// Every variant for tests: wide and flat with each input linear or a splat, strided of ranks 2 and 5.
+    pub fn shaders(&self) -> Vec<Shader> {
+        let n = self.inputs.len();
+        let mut classes = Vec::new();
+        for splats in 0..1usize << n {
+            let walk =
+                (0..n).fold(Iteration::over(&[8]), |walk, k| walk.operand(&[i64::from(splats >> k & 1 == 0)], 0));
+            classes.push(walk.class());
+        }
+        for rank in [2usize, 5] {
+            let dims = vec![2; rank];
+            let walk = Iteration::over(&dims);
+            classes.push((0..n).fold(walk, |walk, _| walk.operand(&vec![3; rank], 0)).class());
+        }
+        let mut shaders = Vec::new();
+        for class in classes {
+            if class.is_flat() && self.can_be_wide() {
+                shaders.push(self.shader(&Variant { wide: true, class: class.clone() }));
+            }
+            shaders.push(self.shader(&Variant { wide: false, class }));
+        }
+        shaders
+    }
+
+    /// The variants of an op whose inputs have the output's shape.
+    pub fn linear_shaders(&self) -> Vec<Shader> {
+        let walk = self.inputs.iter().fold(Iteration::over(&[8]), |walk, _| walk.operand(&[1], 0));
+        let class = walk.class();
+        let mut shaders = vec![self.shader(&Variant { wide: false, class: class.clone() })];
+        if self.can_be_wide() {
+            shaders.push(self.shader(&Variant { wide: true, class }));
+        }
+        shaders
+    }
+
+    fn can_be_wide(&self) -> bool {
+        wide::supports(self.output) && self.inputs.iter().all(|t| wide::supports(*t))
+    }
+
+    /// Enqueues the function over `output`. Each input's dims broadcast to the output's. An input may be the output's memory
+    /// when it has its dims and type: an invocation reads all that it needs before it writes.
+    pub fn run(&self, device: &Device, inputs: &[Tensor], output: &Tensor, attrs: &[f32]) -> Result<()> {
+        debug_assert_eq!(inputs.len(), self.inputs.len());
+        if output.is_empty() {
+            return Ok(());
+        }
+        let walk = inputs.iter().fold(Iteration::over(&output.dims), |walk, t| walk.broadcast(&t.dims)).collapse();
+        let bases: Bases = inputs.iter().chain([output]).map(|t| t.address).collect();
+        self.windows(device, &walk, &bases, attrs)
+    }
+
+    /// Runs `walk`, or its parts when a tensor exceeds the largest binding.
+    fn windows(&self, device: &Device, walk: &Iteration, bases: &Bases, attrs: &[f32]) -> Result<()> {
+        // A binding starts at an aligned address and ends at a multiple of 16 bytes.
+        let capabilities = device.capabilities();
+        let limit = capabilities.max_binding - u64::from(capabilities.storage_alignment) - 16;
+        let rows = self.rows_that_fit(walk, limit);
+        let Some(&extent) = walk.dims().first() else { return self.launch(device, walk, bases, attrs) };
+        if rows >= extent {
+            return self.launch(device, walk, bases, attrs);
+        }
+        let inner = &walk.dims()[1..];
+        let step = if rows >= 16 { rows & !15 } else { rows.max(1) };
+        let step_elements = step * inner.iter().product::<usize>();
+        if step_elements % self.output.lanes() as usize != 0 {
+            return Err(Error::ResourceExhausted(format!(
+                "a broadcast to {:?} elements of {} exceeds this adapter's largest storage binding of {} bytes",
+                walk.dims(),
+                self.output,
+                capabilities.max_binding
+            )));
+        }
+        for start in (0..extent).step_by(step) {
+            let dims: SmallVec<[usize; 6]> = match rows {
+                0 => SmallVec::from_slice(inner),
+                _ => [step.min(extent - start)].into_iter().chain(inner.iter().copied()).collect(),
+            };
+            let mut part = Iteration::over(&dims);
+            let mut at = bases.clone();
+            for (k, dtype) in self.inputs.iter().enumerate() {
+                let strides = walk.strides(k);
+                part = part.operand(if rows == 0 { &strides[1..] } else { strides }, 0);
+                at[k] += start as u64 * strides[0] as u64 * dtype.size() as u64;
+            }
+            at[self.inputs.len()] += (start / step * step_elements * self.output.size()) as u64;
+            self.windows(device, &part.collapse(), &at, attrs)?;
+        }
+        Ok(())
+    }
+
+    /// Extent of the outermost dimension of a part in which every tensor's span has at most `limit` bytes; 0 when even one row
+    /// is larger.
+    fn rows_that_fit(&self, walk: &Iteration, limit: u64) -> usize {
+        let Some((&extent, inner)) = walk.dims().split_first() else { return 1 };
+        let row: usize = inner.iter().product();
+        let mut fit = (limit / (row as u64 * self.output.size() as u64)).min(extent as u64);
+        for (k, dtype) in self.inputs.iter().enumerate() {
+            let strides = walk.strides(k);
+            let span: u64 = inner.iter().zip(&strides[1..]).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
+            let elements = limit / dtype.size() as u64;
+            let rows = match (elements.checked_sub(span + 1), strides[0] as u64) {
+                (None, _) => 0,
+                (Some(_), 0) => extent as u64,
+                (Some(rest), stride) => rest / stride + 1,
+            };
+            fit = fit.min(rows);
+        }
+        fit as usize
+    }
+
+    /// One dispatch.
+    fn launch(&self, device: &Device, walk: &Iteration, bases: &Bases, attrs: &[f32]) -> Result<()> {
+        let class = walk.class();
+        let n = self.inputs.len();
+        let aligned = |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(wide::unit(dtype)));
+        let is_splat = |k: usize| class.access(k) == crate::layout::Access::Splat;
+        let wide = class.is_flat()
+            && self.can_be_wide()
+            && aligned(n, self.output)
+            && self.inputs.iter().enumerate().all(|(k, t)| is_splat(k) || aligned(k, *t));
+        let count = device.check_extent(walk.len())?;
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        for (k, dtype) in self.inputs.iter().enumerate() {
+            let span: u64 = walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
+            let unit = if wide && !is_splat(k) { wide::unit(*dtype) } else { dtype.size() as u32 };
+            bindings.push(Binding { address: bases[k], bytes: (span + 1) * dtype.size() as u64, unit });
+        }
+        let unit = if wide { wide::unit(self.output) } else { self.output.size() as u32 };
+        bindings.push(Binding { address: bases[n], bytes: u64::from(count) * self.output.size() as u64, unit });
+        let variant = Variant { wide, class };
+        let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
+        let grid = if wide {
+            Grid::linear(walk.len().div_ceil(wide::WIDTH as usize), WORKGROUP)
+        } else {
+            Grid::map(walk.len(), self.output)
+        };
+        device.enqueue(&Program {
+            key: self.key(&variant),
+            shader: &|| self.shader(&variant),
+            bindings,
+            params: walk.params(params),
+            grid,
+        })
+    }
+}
+
+/// Addresses of the inputs, then of the output.
+type Bases = SmallVec<[u64; 8]>;

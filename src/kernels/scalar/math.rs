@@ -1,0 +1,225 @@
+//! Roots, exponentials, logarithms, trigonometry, activations and their gradients.
+
+use super::arithmetic::FLOATS;
+use super::row::Reference::*;
+use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
+use crate::dtype::DType::*;
+
+/// The constants of Selu.
+const SCALE: f64 = 1.050_700_987_355_480_5;
+const SCALE_ALPHA: f64 = 1.758_099_340_847_376_6;
+
+const Y_DY: &[Input] = &[input("y"), input("dy")];
+const GRADIENTS_FEATURES: &[Input] = &[input("gradients"), input("features")];
+const GRADIENTS_OUTPUTS: &[Input] = &[input("gradients"), input("outputs")];
+
+const fn gradient(op: &'static str, inputs: &'static [Input], cases: &'static [Case]) -> Row {
+    binary(op, cases).of(inputs).shapes(Shapes::Same)
+}
+
+fn relu(x: f64) -> f64 {
+    if x <= 0.0 { 0.0 } else { x }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn softplus(x: f64) -> f64 {
+    if x.is_nan() { x } else { x.max(0.0) + (-x.abs()).exp().ln_1p() }
+}
+
+fn xlogy(x: f64, y: f64) -> f64 {
+    if x == 0.0 { 0.0 } else { x * y.ln() }
+}
+
+fn xlog1py(x: f64, y: f64) -> f64 {
+    if x == 0.0 { 0.0 } else { x * y.ln_1p() }
+}
+
+fn asinh(x: f64) -> f64 {
+    if x.is_finite() { (x.abs() + x * x / (1.0 + x.hypot(1.0))).ln_1p().copysign(x) } else { x }
+}
+
+fn acosh(x: f64) -> f64 {
+    if x < 1.0 {
+        return f64::NAN;
+    }
+    if x > 1e9 {
+        return x.ln() + std::f64::consts::LN_2;
+    }
+    let t = x - 1.0;
+    (t + (2.0 * t + t * t).sqrt()).ln_1p()
+}
+
+fn atanh(x: f64) -> f64 {
+    0.5 * (2.0 * x / (1.0 - x)).ln_1p()
+}
+
+fn atanh_odd(x: f64) -> f64 {
+    atanh(x.abs()).copysign(x)
+}
+
+/// The rows of functions, sorted by op.
+pub(super) const FUNCTIONS: &[Row] = &[
+    unary("Acos", &[case(FLOATS, "acos_f32(x)", Float1(f64::acos)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
+    unary("Acosh", &[case(FLOATS, "acosh_f32(x)", Float1(acosh)).lib(&["hyperbolic"]).ulps(4).domain(1.0, 3.0)]),
+    unary("Asin", &[case(FLOATS, "asin_f32(x)", Float1(f64::asin)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
+    unary("Asinh", &[case(FLOATS, "asinh_f32(x)", Float1(asinh)).lib(&["hyperbolic"]).ulps(4)]),
+    unary("Atan", &[case(FLOATS, "atan_f32(x)", Float1(f64::atan)).lib(&["arc"]).ulps(4)]),
+    binary("Atan2", &[case(FLOATS, "atan2_f32(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)])
+        .of(&[input("y"), input("x")]),
+    unary("Atanh", &[case(FLOATS, "atanh_f32(x)", Float1(atanh_odd)).lib(&["hyperbolic"]).ulps(4).domain(-1.0, 1.0)]),
+    unary("Cos", &[case(FLOATS, "cos_f32(x)", Float1(f64::cos)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
+    unary("Cosh", &[case(FLOATS, "cosh_f32(x)", Float1(f64::cosh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)]),
+    unary("Exp", &[case(FLOATS, "exp_f32(x)", Float1(f64::exp)).lib(&["exp"]).ulps(2).domain(-90.0, 90.0)]),
+    unary("Expm1", &[case(FLOATS, "expm1_f32(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
+    unary("Inv", &[case(FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3)]),
+    unary("Log", &[case(FLOATS, "log_f32(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)]),
+    unary("Log1p", &[case(FLOATS, "log1p_f32(x)", Float1(f64::ln_1p)).lib(&["log"]).ulps(3).domain(-1.0, 3.0)]),
+    unary("Reciprocal", &[case(FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3)]),
+    unary("Rsqrt", &[case(FLOATS, "inverseSqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2)]),
+    unary("Sin", &[case(FLOATS, "sin_f32(x)", Float1(f64::sin)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
+    unary("Sinh", &[case(FLOATS, "sinh_f32(x)", Float1(f64::sinh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)]),
+    unary("Sqrt", &[case(FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4)]),
+    unary("Tan", &[case(FLOATS, "tan_f32(x)", Float1(f64::tan)).lib(&["trig"]).ulps(4).domain(-20000.0, 20000.0)]),
+    unary("Tanh", &[case(FLOATS, "tanh_f32(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)]),
+    binary(
+        "Xlog1py",
+        &[case(FLOATS, "select(x * log1p_f32(y), 0.0, x == 0.0)", Float2(xlog1py)).lib(&["log"]).ulps(3)],
+    ),
+    binary("Xlogy", &[case(FLOATS, "select(x * log_f32(y), 0.0, x == 0.0)", Float2(xlogy)).lib(&["log"]).ulps(3)]),
+];
+
+/// The rows of activations and gradients, sorted by op.
+pub(super) const ACTIVATIONS: &[Row] = &[
+    unary(
+        "Elu",
+        &[case(FLOATS, "select(x, expm1_f32(x), x < 0.0)", Float1(|x| if x < 0.0 { x.exp_m1() } else { x }))
+            .lib(&["exp"])
+            .ulps(2)],
+    ),
+    gradient(
+        "EluGrad",
+        GRADIENTS_OUTPUTS,
+        &[case(
+            FLOATS,
+            "select(gradients, gradients * (outputs + 1.0), outputs < 0.0)",
+            Float2(|g, y| if y < 0.0 { g * (f64::from((y + 1.0) as f32)) } else { g }),
+        )
+        .ulps(1)],
+    ),
+    gradient("InvGrad", Y_DY, &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
+    unary(
+        "LeakyRelu",
+        &[case(FLOATS, "select(x * alpha, x, x > 0.0)", Float2(|x, alpha| if x > 0.0 { x } else { x * alpha }))],
+    )
+    .attr("alpha"),
+    gradient(
+        "LeakyReluGrad",
+        GRADIENTS_FEATURES,
+        &[case(
+            FLOATS,
+            "select(gradients * alpha, gradients, features > 0.0)",
+            Float3(|g, x, alpha| if x > 0.0 { g } else { g * alpha }),
+        )],
+    )
+    .attr("alpha"),
+    gradient("ReciprocalGrad", Y_DY, &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
+    unary(
+        "Relu",
+        &[
+            case(FLOATS, "max_f32(x, 0.0)", Float1(relu)).lib(&["special"]),
+            case(&[I8, I16, I64], "max(x, {T}(0))", Int1(|x| x.max(0))),
+            case(&[U8, U16, U32, U64], "x", Int1(|x| x)),
+        ],
+    ),
+    unary(
+        "Relu6",
+        &[case(FLOATS, "min_f32(max_f32(x, 0.0), 6.0)", Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }))
+            .lib(&["special"])],
+    ),
+    gradient(
+        "Relu6Grad",
+        GRADIENTS_FEATURES,
+        &[case(
+            FLOATS,
+            "select(0.0, gradients, features > 0.0 && features < 6.0)",
+            Float2(|g, x| if x > 0.0 && x < 6.0 { g } else { 0.0 }),
+        )],
+    ),
+    gradient(
+        "ReluGrad",
+        GRADIENTS_FEATURES,
+        &[case(FLOATS, "select(0.0, gradients, features > 0.0)", Float2(|g, x| if x > 0.0 { g } else { 0.0 }))],
+    ),
+    gradient(
+        "RsqrtGrad",
+        Y_DY,
+        &[case(FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y))).ulps(3).narrow()],
+    ),
+    unary(
+        "Selu",
+        &[case(
+            FLOATS,
+            "select(1.05070099 * x, 1.75809934 * expm1_f32(x), x < 0.0)",
+            Float1(|x| if x < 0.0 { SCALE_ALPHA * x.exp_m1() } else { SCALE * x }),
+        )
+        .lib(&["exp"])
+        .ulps(3)],
+    ),
+    gradient(
+        "SeluGrad",
+        GRADIENTS_OUTPUTS,
+        &[case(
+            FLOATS,
+            "gradients * select(1.05070099, outputs + 1.75809934, outputs < 0.0)",
+            Float2(|g, y| g * if y < 0.0 { f64::from(y as f32 + SCALE_ALPHA as f32) } else { SCALE }),
+        )
+        .ulps(2)],
+    ),
+    unary("Sigmoid", &[case(FLOATS, "sigmoid_f32(x)", Float1(sigmoid)).lib(&["exp"]).ulps(4).domain(-90.0, 30.0)]),
+    gradient(
+        "SigmoidGrad",
+        Y_DY,
+        &[case(FLOATS, "dy * y * (1.0 - y)", Float2(|y, dy| dy * y * f64::from((1.0 - y) as f32))).ulps(3).narrow()],
+    ),
+    unary(
+        "Softplus",
+        &[case(FLOATS, "softplus_f32(x)", Float1(softplus)).lib(&["softplus"]).ulps(4).domain(-90.0, 30.0)],
+    ),
+    gradient(
+        "SoftplusGrad",
+        GRADIENTS_FEATURES,
+        &[case(
+            FLOATS,
+            "gradients / (1.0 + exp_f32(-features))",
+            Float2(|g, x| g / (1.0 + f64::from((-x).exp() as f32))),
+        )
+        .lib(&["exp"])
+        .ulps(4)],
+    ),
+    unary("Softsign", &[case(FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)]),
+    gradient(
+        "SoftsignGrad",
+        GRADIENTS_FEATURES,
+        &[case(
+            FLOATS,
+            "gradients / ((1.0 + abs(features)) * (1.0 + abs(features)))",
+            Float2(|g, x| {
+                let d = (1.0 + x.abs()) as f32;
+                g / f64::from(d * d)
+            }),
+        )
+        .ulps(4)],
+    ),
+    gradient("SqrtGrad", Y_DY, &[case(FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)]),
+    gradient(
+        "TanhGrad",
+        Y_DY,
+        &[case(FLOATS, "dy * (1.0 - y * y)", Float2(|y, dy| dy * (1.0 - f64::from((y * y) as f32))))
+            .ulps(3)
+            .domain(-1.0, 1.0)
+            .narrow()],
+    ),
+];

@@ -1,0 +1,173 @@
+//! The two programs of every scatter: chain the indices of each row, then fold each chain into the destination in place.
+
+use smallvec::smallvec;
+
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::gather::index::{self, Indices};
+use crate::kernels::movement::walk::window_limit;
+use crate::kernels::op::OpContext;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+/// What an update does to an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are TensorFlow's")]
+pub enum Fold {
+    Update,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Min,
+    Max,
+}
+
+impl Fold {
+    /// Every fold.
+    pub const ALL: [Self; 7] = [Self::Update, Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Min, Self::Max];
+
+    /// The WGSL of one step of a chain, and what follows the last.
+    const fn text(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Update => ("last = max(last, n);", "acc = update(last, k);"),
+            Self::Add => ("acc = acc + update(n, k);", ""),
+            Self::Sub => ("acc = acc - update(n, k);", ""),
+            Self::Mul => ("acc = acc * update(n, k);", ""),
+            Self::Div => ("acc = acc / update(n, k);", ""),
+            Self::Min => ("acc = min(acc, update(n, k));", ""),
+            Self::Max => ("acc = max(acc, update(n, k));", ""),
+        }
+    }
+}
+
+/// Indices chained at once. Bounds the length of a chain well below [`crate::shader::MAX_ITERATIONS`]; later blocks fold into
+/// the results of earlier ones.
+const BLOCK: usize = 1 << 15;
+
+/// Updates for rows of `inner` elements.
+#[derive(Debug, Clone)]
+pub struct Scatter<'a> {
+    /// What an update does.
+    pub fold: Fold,
+    /// The rows.
+    pub indices: &'a Indices,
+    /// Number of indices.
+    pub count: usize,
+    /// One row for each index, or a scalar for all.
+    pub updates: &'a Tensor,
+    /// Elements of a row.
+    pub inner: usize,
+}
+
+impl Scatter<'_> {
+    /// Enqueues the updates of `dst`, in place.
+    pub fn enqueue(&self, ctx: &mut dyn OpContext, dst: &Tensor) -> Result<()> {
+        let rows = self.indices.rows();
+        if self.count == 0 || self.inner == 0 || rows == 0 {
+            return Ok(());
+        }
+        ctx.device().check_extent(rows)?;
+        let row_bytes = self.inner as u64 * dst.dtype.size() as u64;
+        let fitting = (window_limit(ctx.device()) / row_bytes).max(1) as usize;
+        let block = BLOCK.min(fitting).min(self.count);
+        let heads = ctx.temp(DType::U32, &[rows])?;
+        let links = ctx.temp(DType::U32, &[block])?;
+        // Windows of whole words of packed rows.
+        let window = if rows <= fitting { rows } else { (fitting / 4 * 4).max(1) };
+        for first in (0..self.count).step_by(block) {
+            let count = block.min(self.count - first);
+            ctx.device().fill(heads.address, heads.bytes(), u32::MAX)?;
+            self.link(ctx, &heads, &links, first, count)?;
+            for first_row in (0..rows).step_by(window) {
+                let part = Part { first, count, first_row, rows: window.min(rows - first_row) };
+                self.fold(ctx, &heads, &links, dst, &part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&self, ctx: &dyn OpContext, heads: &Tensor, links: &Tensor, first: usize, count: usize) -> Result<()> {
+        ctx.device().enqueue(&Program {
+            key: Key::new("scatter link"),
+            shader: &link_shader,
+            bindings: smallvec![heads.into(), links.into(), self.indices.binding(first, count)],
+            params: self.indices.params(Params::new().u32(count)),
+            grid: Grid::linear(count, WORKGROUP),
+        })
+    }
+
+    fn fold(&self, ctx: &dyn OpContext, heads: &Tensor, links: &Tensor, dst: &Tensor, part: &Part) -> Result<()> {
+        let (fold, dtype) = (self.fold, dst.dtype);
+        let size = dtype.size() as u64;
+        let scalar = self.updates.dims.is_empty() && self.count * self.inner != 1;
+        let slice = |t: &Tensor, first: usize, n: usize| Binding {
+            address: t.address + (first * self.inner) as u64 * size,
+            bytes: (n * self.inner) as u64 * size,
+            unit: size as u32,
+        };
+        let updates = if scalar { self.updates.into() } else { slice(self.updates, part.first, part.count) };
+        let elements = part.rows * self.inner;
+        let invocations =
+            if dtype.lanes() > 1 { elements.div_ceil(dtype.lanes() as usize) } else { part.count * self.inner };
+        ctx.device().check_extent(invocations.max(elements))?;
+        // The dense program counts elements, the sparse one indices; both bound chains by the number of indices.
+        let params = Params::new()
+            .u32(if dtype.lanes() > 1 { elements } else { part.count })
+            .u32(part.count)
+            .u32(self.inner)
+            .u32(part.first_row)
+            .u32(part.rows)
+            .u32(u32::from(!scalar));
+        ctx.device().enqueue(&Program {
+            key: Key::new("scatter fold").number(fold as u32).dtype(dtype),
+            shader: &|| fold_shader(fold, dtype),
+            bindings: smallvec![
+                heads.into(),
+                links.into(),
+                updates,
+                slice(dst, part.first_row, part.rows),
+                self.indices.binding(part.first, part.count),
+            ],
+            params: self.indices.params(params),
+            grid: Grid::linear(invocations, WORKGROUP),
+        })
+    }
+}
+
+/// Some of the indices and some of the destination's rows.
+struct Part {
+    first: usize,
+    count: usize,
+    first_row: usize,
+    rows: usize,
+}
+
+/// The shader that chains indices.
+pub fn link_shader() -> Shader {
+    let shader =
+        Shader::new("scatter link").bind_raw("heads", "atomic<u32>", 4).bind_raw("links", "u32", 4).u32s(&["count"]);
+    index::declare(shader).body(include_str!("../../../shaders/scatter/link.wgsl"))
+}
+
+/// The shader that folds chains of updates of `dtype`.
+pub fn fold_shader(fold: Fold, dtype: DType) -> Shader {
+    let (step, finish) = fold.text();
+    let shader = Shader::new(format!("scatter {fold:?} {dtype}"))
+        .bind_raw("heads", "u32", 4)
+        .bind_raw("links", "u32", 4)
+        .bind("updates", dtype)
+        .bind("dst", dtype)
+        .u32s(&["count", "chain", "inner", "first_row", "rows", "update_stride"]);
+    let shader = index::declare(shader)
+        .define("VALUE", dtype.value())
+        .define("STEP", step)
+        .define("FINISH", finish)
+        .body(include_str!("../../../shaders/scatter/fold.wgsl"));
+    if dtype.lanes() > 1 {
+        shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst")
+    } else {
+        shader.body(include_str!("../../../shaders/scatter/sparse.wgsl"))
+    }
+}

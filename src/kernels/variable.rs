@@ -1,0 +1,102 @@
+//! Updates of whole variables: AssignAddVariableOp and AssignSubVariableOp.
+//!
+//! TensorFlow's kernels for DEVICE_DEFAULT serve the rest of a variable's life (handles, reads, assignments).
+
+use smallvec::smallvec;
+
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::{Error, Result};
+use crate::kernels::op::{Kernel, OpContext, VariableUpdate};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Tensor, shape_text};
+
+/// Op and the operator that combines variable and value.
+const OPS: &[(&str, char)] = &[("AssignAddVariableOp", '+'), ("AssignSubVariableOp", '-')];
+
+/// Every type for which TensorFlow has a kernel under DEVICE_DEFAULT: that one runs CPU code on device addresses, and
+/// crashes, so none may be left to it, not even a type that the adapter lacks.
+const TYPES: &[DType] = &[F32, F16, BF16, F64, I64, I32, I16, I8, U64, U32, U16, U8, C64, C128];
+
+/// Registers the family.
+pub fn register(registry: &mut Registry) {
+    for &(op, operator) in OPS {
+        registry.op(op).types("dtype", TYPES).unsupported_too().host(&["resource"]).kernel(move |attrs| {
+            let dtype = attrs.dtype("dtype")?;
+            Ok(AssignUpdate { op, operator, dtype })
+        });
+    }
+}
+
+/// Every variant.
+pub fn shaders() -> Vec<Shader> {
+    OPS.iter().flat_map(|(op, operator)| TYPES.iter().map(|t| shader(op, *operator, *t))).collect()
+}
+
+struct AssignUpdate {
+    op: &'static str,
+    operator: char,
+    dtype: DType,
+}
+
+impl Kernel for AssignUpdate {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        if !ctx.device().capabilities().supports(self.dtype) {
+            return Err(Error::Unimplemented(format!(
+                "this adapter has no {} arithmetic; keep the variable on the CPU",
+                self.dtype
+            )));
+        }
+        let value = ctx.input(1)?;
+        ctx.update_variable(0, VariableUpdate::Dense, &mut |ctx, old, new| {
+            require!(old.dtype == value.dtype, "DType of variable handle and value does not match.");
+            require!(
+                old.dims == value.dims,
+                "Cannot update variable with shape {} using a Tensor with shape {}, shapes must be equal.",
+                shape_text(&old.dims),
+                shape_text(&value.dims)
+            );
+            self.enqueue(ctx, old, &value, new)
+        })
+    }
+}
+
+impl AssignUpdate {
+    /// `new = old ± value`, in windows that fit a binding. `new` may be `old`: an element depends on itself only.
+    fn enqueue(&self, ctx: &dyn OpContext, old: &Tensor, value: &Tensor, new: &Tensor) -> Result<()> {
+        let device = ctx.device();
+        let size = self.dtype.size();
+        // Half of the largest binding leaves room for offsets rounded down; whole words of packed types.
+        let window = ((device.capabilities().max_binding / 2).min(1 << 30) as usize / size) & !63;
+        let part = |t: &Tensor, at: usize, count: usize| Tensor::new(t.dtype, &[count], t.address + (at * size) as u64);
+        for at in (0..old.len()).step_by(window) {
+            let count = window.min(old.len() - at);
+            device.enqueue(&Program {
+                key: Key::new("assign_update").name(self.op).dtype(self.dtype),
+                shader: &|| shader(self.op, self.operator, self.dtype),
+                bindings: smallvec![
+                    (&part(old, at, count)).into(),
+                    (&part(value, at, count)).into(),
+                    (&part(new, at, count)).into()
+                ],
+                params: Params::new().u32(count),
+                grid: Grid::map(count, self.dtype),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn shader(op: &str, operator: char, dtype: DType) -> Shader {
+    Shader::new(format!("{op} {dtype}"))
+        .bind("old", dtype)
+        .bind("delta", dtype)
+        .bind("y", dtype)
+        .u32s(&["count"])
+        .define("OPERATOR", operator)
+        .define("VALUE", dtype.value())
+        .body(include_str!("../../shaders/assign_update.wgsl"))
+        .map("y")
+}

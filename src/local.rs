@@ -1,0 +1,375 @@
+//! Kernels without TensorFlow: runs a registered op on host values, for tests, benches and bare GPU machines.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use crate::device::{Capabilities, Device, Selection};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::op::{Attrs, Kernel, OpContext, VariableUpdate};
+use crate::kernels::registry::Registry;
+use crate::tensor::{HostTensor, Tensor};
+
+/// An attribute's value.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Attr {
+    Type(DType),
+    Int(i64),
+    Float(f32),
+    Bool(bool),
+    String(String),
+    Ints(Vec<i64>),
+    Floats(Vec<f32>),
+    Types(Vec<DType>),
+}
+
+impl From<DType> for Attr {
+    fn from(v: DType) -> Self {
+        Self::Type(v)
+    }
+}
+impl From<i64> for Attr {
+    fn from(v: i64) -> Self {
+        Self::Int(v)
+    }
+}
+impl From<f32> for Attr {
+    fn from(v: f32) -> Self {
+        Self::Float(v)
+    }
+}
+impl From<bool> for Attr {
+    fn from(v: bool) -> Self {
+        Self::Bool(v)
+    }
+}
+impl From<&str> for Attr {
+    fn from(v: &str) -> Self {
+        Self::String(v.to_owned())
+    }
+}
+impl From<&[i64]> for Attr {
+    fn from(v: &[i64]) -> Self {
+        Self::Ints(v.to_vec())
+    }
+}
+impl From<&[f32]> for Attr {
+    fn from(v: &[f32]) -> Self {
+        Self::Floats(v.to_vec())
+    }
+}
+impl From<&[DType]> for Attr {
+    fn from(v: &[DType]) -> Self {
+        Self::Types(v.to_vec())
+    }
+}
+
+/// An op with its attributes, as a node of a graph has them.
+#[derive(Debug, Clone)]
+pub struct Node {
+    op: String,
+    attrs: HashMap<String, Attr>,
+}
+
+impl Node {
+    /// A node without attributes.
+    pub fn new(op: &str) -> Self {
+        Self { op: op.to_owned(), attrs: HashMap::new() }
+    }
+
+    /// Adds an attribute.
+    #[must_use]
+    pub fn attr(mut self, name: &str, value: impl Into<Attr>) -> Self {
+        self.attrs.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+macro_rules! getter {
+    ($name:ident, $variant:ident, $ty:ty) => {
+        fn $name(&self, name: &str) -> Result<$ty> {
+            match self.attrs.get(name) {
+                Some(Attr::$variant(v)) => Ok(v.clone()),
+                other => Err(Error::InvalidArgument(format!(
+                    "{}: attribute {name} should be a {}, is {other:?}",
+                    self.op,
+                    stringify!($variant)
+                ))),
+            }
+        }
+    };
+}
+
+impl Attrs for Node {
+    fn op(&self) -> &str {
+        &self.op
+    }
+    getter!(dtype, Type, DType);
+    getter!(int, Int, i64);
+    getter!(float, Float, f32);
+    getter!(bool, Bool, bool);
+    getter!(string, String, String);
+    getter!(ints, Ints, Vec<i64>);
+    getter!(floats, Floats, Vec<f32>);
+    getter!(dtypes, Types, Vec<DType>);
+}
+
+/// An input of [`Session::run`].
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// A tensor, uploaded to the device, or left on the host where the kernel was registered so.
+    Value(HostTensor),
+    /// A handle to a variable of the session.
+    Variable(usize),
+}
+
+impl From<HostTensor> for Input {
+    fn from(t: HostTensor) -> Self {
+        Self::Value(t)
+    }
+}
+
+/// A device with a registry and variables. Device memory of inputs and outputs is freed after each run.
+pub struct Session {
+    /// The device.
+    pub device: Arc<Device>,
+    registry: Registry,
+    variables: Vec<Variable>,
+    /// Input addresses are shifted by this many elements, to test interior pointers.
+    pub misalign: usize,
+}
+
+impl Session {
+    /// A session on a device.
+    pub fn new(device: Arc<Device>) -> Self {
+        let capabilities = *device.capabilities();
+        Self::with_capabilities(device, capabilities)
+    }
+
+    /// A session whose kernels are registered as for an adapter with other capabilities: how a software adapter runs the
+    /// variants of a GPU.
+    pub fn with_capabilities(device: Arc<Device>, capabilities: Capabilities) -> Self {
+        Self { device, registry: Registry::new(capabilities), variables: Vec::new(), misalign: 0 }
+    }
+
+    /// A session on the first adapter of this machine, one device for the whole process.
+    pub fn shared() -> Result<Self> {
+        static DEVICE: OnceLock<Result<Arc<Device>>> = OnceLock::new();
+        let open = || {
+            let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+            match selection.adapters.first() {
+                Some(adapter) => Device::open(adapter),
+                None => Err(Error::Unavailable(selection.problem.unwrap_or_default())),
+            }
+        };
+        Ok(Self::new(DEVICE.get_or_init(open).clone()?))
+    }
+
+    /// What the device offers.
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Makes a variable and returns its number.
+    pub fn variable(&mut self, value: &HostTensor) -> Result<usize> {
+        let tensor = self.upload(value)?;
+        let block = self.block(&tensor);
+        self.variables.push(Variable { tensor, block });
+        Ok(self.variables.len() - 1)
+    }
+
+    /// The value of a variable.
+    pub fn variable_value(&self, variable: usize) -> Result<HostTensor> {
+        self.download(&self.variables[variable].tensor)
+    }
+
+    /// Copies a value to the device.
+    pub fn upload(&self, value: &HostTensor) -> Result<Tensor> {
+        let shift = (self.misalign * value.dtype.size()) as u64;
+        let address = self.device.allocate(value.bytes.len() as u64 + shift)? + shift;
+        let tensor = Tensor::new(value.dtype, &value.dims, address);
+        self.device.upload(address, &value.bytes)?;
+        Ok(tensor)
+    }
+
+    /// Address of the allocation behind a tensor that [`Session::upload`] made.
+    fn block(&self, tensor: &Tensor) -> u64 {
+        tensor.address - (self.misalign * tensor.dtype.size()) as u64
+    }
+
+    /// Copies a tensor to the host.
+    pub fn download(&self, tensor: &Tensor) -> Result<HostTensor> {
+        let mut bytes = vec![0; tensor.bytes() as usize];
+        self.device.download(tensor.address, &mut bytes)?;
+        Ok(HostTensor { dtype: tensor.dtype, dims: tensor.dims.clone(), bytes })
+    }
+
+    /// Runs one op and returns its outputs.
+    pub fn run(&mut self, node: &Node, inputs: &[Input]) -> Result<Vec<HostTensor>> {
+        let dtype_of = |name: &str| node.dtype(name).ok();
+        let registration = self
+            .registry
+            .find(&node.op, dtype_of)
+            .ok_or_else(|| Error::NotFound(format!("no kernel for {} with {:?}", node.op, node.attrs)))?;
+        let kernel = (registration.create)(node)?;
+        self.run_kernel(&*kernel, inputs).map_err(|e| e.context(&node.op))
+    }
+
+    /// Runs a kernel that was made before, perhaps not for the first time, and returns its outputs.
+    pub fn run_kernel(&mut self, kernel: &dyn Kernel, inputs: &[Input]) -> Result<Vec<HostTensor>> {
+        let mut ctx = LocalContext {
+            session: self,
+            inputs: inputs.to_vec(),
+            uploaded: vec![None; inputs.len()],
+            outputs: Vec::new(),
+            allocated: Vec::new(),
+        };
+        let computed = kernel.compute(&mut ctx);
+        let LocalContext { outputs, allocated, .. } = ctx;
+        let values = computed.and_then(|()| {
+            outputs
+                .into_iter()
+                .enumerate()
+                .map(|(i, o)| match o {
+                    Some(Output::Device(t)) => self.download(&t),
+                    Some(Output::Host(t)) => Ok(t),
+                    None => Err(Error::Internal(format!("output {i} was not set"))),
+                })
+                .collect()
+        });
+        for address in allocated {
+            self.device.deallocate(address)?;
+        }
+        values
+    }
+}
+
+/// A variable's value and the allocation that holds it.
+#[derive(Debug, Clone)]
+struct Variable {
+    tensor: Tensor,
+    block: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Output {
+    Device(Tensor),
+    Host(HostTensor),
+}
+
+struct LocalContext<'s> {
+    session: &'s mut Session,
+    inputs: Vec<Input>,
+    uploaded: Vec<Option<Tensor>>,
+    outputs: Vec<Option<Output>>,
+    allocated: Vec<u64>,
+}
+
+impl LocalContext<'_> {
+    fn set(&mut self, i: usize, output: Output) {
+        if self.outputs.len() <= i {
+            self.outputs.resize(i + 1, None);
+        }
+        self.outputs[i] = Some(output);
+    }
+
+    fn value(&self, i: usize) -> Result<&HostTensor> {
+        match self.inputs.get(i) {
+            Some(Input::Value(t)) => Ok(t),
+            other => Err(Error::InvalidArgument(format!("input {i} is {other:?}, not a tensor"))),
+        }
+    }
+
+    fn variable(&self, i: usize) -> Result<usize> {
+        match self.inputs.get(i) {
+            Some(Input::Variable(v)) => Ok(*v),
+            other => Err(Error::InvalidArgument(format!("input {i} is {other:?}, not a variable"))),
+        }
+    }
+}
+
+impl OpContext for LocalContext<'_> {
+    fn device(&self) -> &Device {
+        &self.session.device
+    }
+
+    fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    fn input(&mut self, i: usize) -> Result<Tensor> {
+        if let Some(Some(t)) = self.uploaded.get(i) {
+            return Ok(t.clone());
+        }
+        let tensor = self.session.upload(self.value(i)?)?;
+        self.allocated.push(self.session.block(&tensor));
+        self.uploaded[i] = Some(tensor.clone());
+        Ok(tensor)
+    }
+
+    fn host_input(&mut self, i: usize) -> Result<HostTensor> {
+        self.value(i).cloned()
+    }
+
+    fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = self.temp(dtype, dims)?;
+        self.set(i, Output::Device(tensor.clone()));
+        Ok(tensor)
+    }
+
+    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        // Inputs belong to this run alone, so forwarding is always legal and gets tested.
+        for &c in candidates {
+            let t = self.input(c)?;
+            if t.dtype == dtype && t.len() == dims.iter().product::<usize>() && t.address.is_multiple_of(16) {
+                let t = t.reshaped(dims);
+                self.set(i, Output::Device(t.clone()));
+                return Ok(t);
+            }
+        }
+        self.output(i, dtype, dims)
+    }
+
+    fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()> {
+        let t = self.input(i)?.reshaped(dims);
+        self.set(o, Output::Device(t));
+        Ok(())
+    }
+
+    fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
+        self.set(i, Output::Host(value.clone()));
+        Ok(())
+    }
+
+    fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let mut tensor = Tensor::new(dtype, dims, 0);
+        tensor.address = self.session.device.allocate(tensor.bytes())?;
+        self.allocated.push(tensor.address);
+        Ok(tensor)
+    }
+
+    fn read_variable(&mut self, i: usize) -> Result<Tensor> {
+        Ok(self.session.variables[self.variable(i)?].tensor.clone())
+    }
+
+    fn update_variable(
+        &mut self,
+        i: usize,
+        mode: VariableUpdate,
+        update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+    ) -> Result<()> {
+        let variable = self.variable(i)?;
+        let old = self.session.variables[variable].clone();
+        let address = self.session.device.allocate(old.tensor.bytes())?;
+        let new = Variable { tensor: Tensor::new(old.tensor.dtype, &old.tensor.dims, address), block: address };
+        if mode == VariableUpdate::Sparse {
+            self.session.device.copy(address, old.tensor.address, old.tensor.bytes())?;
+        }
+        let updated = update(self, &old.tensor, &new.tensor);
+        let (kept, freed) = if updated.is_ok() { (new, old) } else { (old, new) };
+        self.session.variables[variable] = kept;
+        self.allocated.push(freed.block);
+        updated
+    }
+}

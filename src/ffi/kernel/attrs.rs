@@ -1,0 +1,154 @@
+//! A node's attributes while its kernel is made.
+
+use std::ffi::{CString, c_int};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ffi::status::{Status, TF_Status};
+use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelConstruction};
+use crate::kernels::op::Attrs;
+
+/// [`Attrs`] on TF_OpKernelConstruction.
+pub(crate) struct Construction<'c> {
+    api: &'static KernelApi,
+    /// Valid during the create function, which `'c` stands for.
+    raw: *mut TF_OpKernelConstruction,
+    op: &'c str,
+    status: Status,
+}
+
+impl<'c> Construction<'c> {
+    /// The attributes of the node under construction.
+    ///
+    /// # Safety
+    /// `raw` must be what TensorFlow passed to a create function that runs longer than the value lives.
+    pub unsafe fn new(api: &'static KernelApi, raw: *mut TF_OpKernelConstruction, op: &'c str) -> Result<Self> {
+        Ok(Self { api, raw, op, status: Status::new()? })
+    }
+
+    /// The node's name, as in `"model/dense/MatMul"`.
+    pub fn node(&self) -> String {
+        // SAFETY: the construction is alive; the view points into its NodeDef, and is copied.
+        unsafe {
+            let view = (self.api.TF_OpKernelConstruction_GetName)(self.raw);
+            if view.data.is_null() {
+                return String::new();
+            }
+            String::from_utf8_lossy(std::slice::from_raw_parts(view.data.cast::<u8>(), view.len)).into_owned()
+        }
+    }
+
+    /// One value, written by `get` through its pointer.
+    fn value<T: Default>(
+        &self,
+        name: &str,
+        get: unsafe extern "C" fn(*mut TF_OpKernelConstruction, *const std::ffi::c_char, *mut T, *mut TF_Status),
+    ) -> Result<T> {
+        let mut value = T::default();
+        let name = c_name(name)?;
+        // SAFETY: construction, name, value and status are valid for the call, and the function has this type.
+        unsafe { get(self.raw, name.as_ptr(), &raw mut value, self.status.as_ptr()) };
+        self.status.take()?;
+        Ok(value)
+    }
+
+    /// A list, written by `get` into as many elements as the attribute has.
+    fn list<T: Default + Clone>(
+        &self,
+        name: &str,
+        get: unsafe extern "C" fn(*mut TF_OpKernelConstruction, *const std::ffi::c_char, *mut T, c_int, *mut TF_Status),
+    ) -> Result<Vec<T>> {
+        let (len, _) = self.size(name)?;
+        if len < 0 {
+            return Err(Error::InvalidArgument(format!("attribute {name} is not a list")));
+        }
+        let mut values = vec![T::default(); len as usize];
+        let name = c_name(name)?;
+        // SAFETY: as in `value`; `values` has room for `len` elements.
+        unsafe { get(self.raw, name.as_ptr(), values.as_mut_ptr(), len, self.status.as_ptr()) };
+        self.status.take()?;
+        Ok(values)
+    }
+
+    /// Elements of a list (-1 when it is none) and bytes of a string.
+    fn size(&self, name: &str) -> Result<(i32, i32)> {
+        let (mut len, mut total) = (-1, -1);
+        let name = c_name(name)?;
+        let status = self.status.as_ptr();
+        // SAFETY: construction, name, both numbers and the status are valid for the call.
+        unsafe {
+            (self.api.TF_OpKernelConstruction_GetAttrSize)(
+                self.raw,
+                name.as_ptr(),
+                &raw mut len,
+                &raw mut total,
+                status,
+            );
+        }
+        self.status.take()?;
+        Ok((len, total))
+    }
+}
+
+impl Attrs for Construction<'_> {
+    fn op(&self) -> &str {
+        self.op
+    }
+
+    fn dtype(&self, name: &str) -> Result<DType> {
+        dtype(self.value(name, self.api.TF_OpKernelConstruction_GetAttrType)?, name)
+    }
+
+    fn int(&self, name: &str) -> Result<i64> {
+        self.value(name, self.api.TF_OpKernelConstruction_GetAttrInt64)
+    }
+
+    fn float(&self, name: &str) -> Result<f32> {
+        self.value(name, self.api.TF_OpKernelConstruction_GetAttrFloat)
+    }
+
+    fn bool(&self, name: &str) -> Result<bool> {
+        Ok(self.value(name, self.api.TF_OpKernelConstruction_GetAttrBool)? != 0)
+    }
+
+    fn string(&self, name: &str) -> Result<String> {
+        let (_, len) = self.size(name)?;
+        let mut bytes = vec![0_u8; usize::try_from(len).unwrap_or(0)];
+        let c = c_name(name)?;
+        // SAFETY: construction, name and status are valid for the call; at most `bytes.len()` bytes are written.
+        unsafe {
+            (self.api.TF_OpKernelConstruction_GetAttrString)(
+                self.raw,
+                c.as_ptr(),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+                self.status.as_ptr(),
+            );
+        }
+        self.status.take()?;
+        String::from_utf8(bytes).map_err(|_| Error::InvalidArgument(format!("attribute {name} is not UTF-8")))
+    }
+
+    fn ints(&self, name: &str) -> Result<Vec<i64>> {
+        self.list(name, self.api.TF_OpKernelConstruction_GetAttrInt64List)
+    }
+
+    fn floats(&self, name: &str) -> Result<Vec<f32>> {
+        self.list(name, self.api.TF_OpKernelConstruction_GetAttrFloatList)
+    }
+
+    fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
+        let numbers = self.list(name, self.api.TF_OpKernelConstruction_GetAttrTypeList)?;
+        numbers.into_iter().map(|n| dtype(n, name)).collect()
+    }
+}
+
+fn dtype(number: c_int, name: &str) -> Result<DType> {
+    DType::from_tf(number).ok_or_else(|| {
+        Error::InvalidArgument(format!("attribute {name} has TensorFlow's type {number}, which is not ours"))
+    })
+}
+
+fn c_name(name: &str) -> Result<CString> {
+    CString::new(name).map_err(|_| Error::Internal(format!("attribute name {name:?} holds a NUL")))
+}

@@ -1,0 +1,327 @@
+//! One execution of a node: [`OpContext`] on TF_OpKernelContext.
+//!
+//! A TF_Tensor is held no longer than it takes to read it, for TensorFlow forwards an input's buffer only while nobody
+//! else refers to it; TensorFlow itself keeps inputs and outputs alive until the kernel returns. Temporaries are kept here
+//! until then. After that TensorFlow may hand their memory to another kernel, which the in-order queue runs later.
+
+use std::ffi::c_int;
+use std::fmt::Write;
+
+use smallvec::SmallVec;
+
+use super::tensor::{OwnedTensor, c_dims};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ffi::status::{self, Status};
+use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
+use crate::ffi::{plugin, variables};
+use crate::kernels::op::{OpContext, VariableUpdate};
+use crate::tensor::{HostTensor, Tensor, shape_text};
+
+/// A buffer that a kernel writes starts at a multiple of this; one that is reused must do so too.
+pub(crate) const OUTPUT_ALIGNMENT: u64 = 16;
+
+/// One execution of a node.
+pub(crate) struct Context {
+    api: &'static KernelApi,
+    /// Valid during the compute function, which outlives the value.
+    raw: *mut TF_OpKernelContext,
+    status: Status,
+    device: &'static Device,
+    /// Addresses of the inputs that were read so far.
+    seen: SmallVec<[(usize, u64); 4]>,
+    /// Temporaries and values of variables in use.
+    held: SmallVec<[OwnedTensor; 4]>,
+    /// Variables whose lock is held, by input, to refuse a deadlock.
+    locked: SmallVec<[usize; 2]>,
+}
+
+impl Context {
+    /// The execution `raw`.
+    ///
+    /// # Safety
+    /// `raw` must be what TensorFlow passed to a compute function that runs longer than the value lives.
+    pub unsafe fn new(api: &'static KernelApi, raw: *mut TF_OpKernelContext) -> Result<Self> {
+        let status = Status::new()?;
+        // SAFETY: context and status are valid; the stream is one that our create_stream made, or null with an error.
+        let stream = unsafe { (api.TF_GetStream)(raw, status.as_ptr()) };
+        status.take()?;
+        // SAFETY: TensorFlow hands back the stream of the device on which the node runs.
+        let device = unsafe { plugin::stream_device(stream) }?;
+        Ok(Self { api, raw, status, device, seen: SmallVec::new(), held: SmallVec::new(), locked: SmallVec::new() })
+    }
+
+    /// For the variables' part of the C API.
+    pub const fn raw(&self) -> *mut TF_OpKernelContext {
+        self.raw
+    }
+
+    pub const fn api(&self) -> &'static KernelApi {
+        self.api
+    }
+
+    pub const fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Keeps a tensor alive until the kernel returns.
+    pub fn hold(&mut self, tensor: OwnedTensor) {
+        self.held.push(tensor);
+    }
+
+    /// A temporary that the caller owns.
+    pub fn allocate_temp(&self, dtype: DType, dims: &[usize]) -> Result<OwnedTensor> {
+        let dims = c_dims(dims);
+        // SAFETY: context, dims and status are valid for the call; null attributes mean device memory.
+        let raw = unsafe {
+            (self.api.TF_AllocateTemp)(
+                self.raw,
+                dtype as c_int,
+                dims.as_ptr(),
+                dims.len() as c_int,
+                std::ptr::null_mut(),
+                self.status.as_ptr(),
+            )
+        };
+        // SAFETY: TF_AllocateTemp returns an owned tensor or null.
+        unsafe { OwnedTensor::new(self.api, raw, &self.status) }
+    }
+
+    /// Marks the variable at input `i` as locked while `f` runs.
+    pub fn with_locked<T>(&mut self, i: usize, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.locked.push(i);
+        let result = f(self);
+        self.locked.pop();
+        result
+    }
+
+    /// Whether this kernel holds the lock of some variable already.
+    pub fn locked(&self) -> &[usize] {
+        &self.locked
+    }
+
+    fn get_input(&mut self, i: usize) -> Result<OwnedTensor> {
+        let mut raw: *mut TF_Tensor = std::ptr::null_mut();
+        // SAFETY: context, tensor pointer and status are valid for the call; an index out of range is an error status.
+        unsafe { (self.api.TF_GetInput)(self.raw, i as c_int, &raw mut raw, self.status.as_ptr()) };
+        // SAFETY: TF_GetInput wrote an owned tensor, or left null with an error status.
+        unsafe { OwnedTensor::new(self.api, raw, &self.status) }
+    }
+
+    /// The address of device input `i`.
+    fn input_address(&mut self, i: usize) -> Result<u64> {
+        match self.seen.iter().find(|(input, _)| *input == i) {
+            Some((_, address)) => Ok(*address),
+            None => Ok(self.get_input(i)?.address()),
+        }
+    }
+
+    /// The buffer of `from` seen with another type and other dims.
+    fn bitcast(&self, from: &OwnedTensor, dtype: c_int, dims: &[usize]) -> Result<OwnedTensor> {
+        let dims = c_dims(dims);
+        // SAFETY: an empty vector needs no memory; the tensor only holds the place of the result.
+        let raw = unsafe { (self.api.TF_AllocateTensor)(dtype, [0].as_ptr(), 1, 0) };
+        // SAFETY: TF_AllocateTensor returns an owned tensor or null.
+        let to = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?;
+        let status = self.status.as_ptr();
+        // SAFETY: both tensors, dims and status are valid for the call; TensorFlow compares the sizes.
+        unsafe {
+            (self.api.TF_TensorBitcastFrom)(
+                from.as_ptr(),
+                dtype,
+                to.as_ptr(),
+                dims.as_ptr(),
+                dims.len() as c_int,
+                status,
+            );
+        }
+        self.status.take()?;
+        Ok(to)
+    }
+
+    fn check_output(&self, i: usize, dtype: DType) -> Result<()> {
+        // SAFETY: TF_NumOutputs takes a valid context; TF_ExpectedOutputDataType an index below it.
+        let expected = unsafe {
+            if i >= (self.api.TF_NumOutputs)(self.raw) as usize {
+                return Err(Error::Internal(format!("there is no output {i}")));
+            }
+            (self.api.TF_ExpectedOutputDataType)(self.raw, i as c_int)
+        };
+        if expected != dtype as c_int {
+            let expected = DType::from_tf(expected).map_or("another type", DType::name);
+            return Err(Error::Internal(format!("output {i} is declared as {expected}, the kernel made {dtype}")));
+        }
+        Ok(())
+    }
+
+    fn allocate_output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<OwnedTensor> {
+        self.check_output(i, dtype)?;
+        let bytes = dims.iter().product::<usize>() * dtype.size();
+        let dims = c_dims(dims);
+        // SAFETY: context, dims and status are valid for the call, and the index is checked.
+        let raw = unsafe {
+            (self.api.TF_AllocateOutput)(
+                self.raw,
+                i as c_int,
+                dtype as c_int,
+                dims.as_ptr(),
+                dims.len() as c_int,
+                bytes,
+                self.status.as_ptr(),
+            )
+        };
+        // SAFETY: TF_AllocateOutput returns an owned tensor or null.
+        unsafe { OwnedTensor::new(self.api, raw, &self.status) }
+    }
+
+    /// The inputs as `float32[2,3], host int32[2]`, for error messages.
+    fn describe_inputs(&mut self) -> String {
+        let mut text = String::new();
+        for i in 0..self.num_inputs() {
+            let separator = if i == 0 { "" } else { ", " };
+            // SAFETY: a valid context and an index below TF_NumInputs.
+            let number = unsafe { (self.api.TF_InputDatatype)(self.raw, i as c_int) };
+            let _ = match DType::from_tf(number) {
+                Some(dtype @ (DType::Resource | DType::Variant)) => write!(text, "{separator}{dtype}"),
+                Some(dtype) => match self.get_input(i) {
+                    Ok(tensor) => write!(text, "{separator}{dtype}{}", shape_text(&tensor.dims())),
+                    Err(_) => write!(text, "{separator}{dtype}"),
+                },
+                None => write!(text, "{separator}type {number}"),
+            };
+        }
+        text
+    }
+
+    /// Makes `error` the outcome of this execution, with op, node and inputs in its message.
+    pub fn fail(&mut self, error: Error, op: &str, node: &str) {
+        let inputs = self.describe_inputs();
+        fail(self.api, self.raw, &describe(error, op, node, &inputs));
+    }
+}
+
+/// `error` with what it happened to: `MatMul: … (node model/dense/MatMul, inputs float32[2,3], float32[4,5])`.
+fn describe(error: Error, op: &str, node: &str, inputs: &str) -> Error {
+    error.map_message(|m| format!("{op}: {m} (node {node}, inputs {inputs})"))
+}
+
+/// Makes `error` the outcome of the execution `raw`.
+pub(crate) fn fail(api: &KernelApi, raw: *mut TF_OpKernelContext, error: &Error) {
+    match Status::new() {
+        Ok(status) => {
+            status::set(status.as_ptr(), error);
+            // SAFETY: `raw` is the context of the compute function under way; the status is copied.
+            unsafe { (api.TF_OpKernelContext_Failure)(raw, status.as_ptr()) };
+        }
+        Err(e) => log::error!("{error} ({e})"),
+    }
+}
+
+impl OpContext for Context {
+    fn device(&self) -> &Device {
+        self.device
+    }
+
+    fn num_inputs(&self) -> usize {
+        // SAFETY: the context is valid.
+        unsafe { (self.api.TF_NumInputs)(self.raw) as usize }
+    }
+
+    fn input(&mut self, i: usize) -> Result<Tensor> {
+        let view = self.get_input(i)?.view()?;
+        if view.dtype.size() == 0 {
+            return Err(Error::Internal(format!("input {i} is a {}, not a tensor", view.dtype)));
+        }
+        self.seen.push((i, view.address));
+        Ok(view)
+    }
+
+    fn host_input(&mut self, i: usize) -> Result<HostTensor> {
+        let tensor = self.get_input(i)?;
+        if self.device.owns(tensor.address()) {
+            return Err(Error::Internal(format!("input {i} is on the device, the kernel reads it on the host")));
+        }
+        // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was registered: on the host.
+        unsafe { tensor.to_host() }
+    }
+
+    fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let address = self.allocate_output(i, dtype, dims)?.address();
+        Ok(Tensor::new(dtype, dims, address))
+    }
+
+    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        self.check_output(i, dtype)?;
+        let mut usable: SmallVec<[c_int; 4]> = SmallVec::new();
+        for &candidate in candidates {
+            if self.input_address(candidate)?.is_multiple_of(OUTPUT_ALIGNMENT) {
+                usable.push(candidate as c_int);
+            }
+        }
+        let c_dims = c_dims(dims);
+        let mut forwarded = -1;
+        // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the candidates are inputs, for
+        // they were read, and the output's index is checked. TensorFlow compares type, size and the number of references.
+        let raw = unsafe {
+            (self.api.TF_ForwardInputOrAllocateOutput)(
+                self.raw,
+                usable.as_ptr(),
+                usable.len() as c_int,
+                i as c_int,
+                c_dims.as_ptr(),
+                c_dims.len() as c_int,
+                &raw mut forwarded,
+                self.status.as_ptr(),
+            )
+        };
+        // SAFETY: TF_ForwardInputOrAllocateOutput returns an owned tensor or null.
+        let address = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?.address();
+        Ok(Tensor::new(dtype, dims, address))
+    }
+
+    fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()> {
+        let input = self.get_input(i)?;
+        // SAFETY: TF_ExpectedOutputDataType takes a valid context and an index below TF_NumOutputs.
+        let expected = unsafe {
+            if o >= (self.api.TF_NumOutputs)(self.raw) as usize {
+                return Err(Error::Internal(format!("there is no output {o}")));
+            }
+            (self.api.TF_ExpectedOutputDataType)(self.raw, o as c_int)
+        };
+        let same = expected == input.dtype()? as c_int && input.dims()[..] == *dims;
+        let output = if same { input } else { self.bitcast(&input, expected, dims)? };
+        // SAFETY: context, output and status are valid for the call; TensorFlow takes a reference of its own.
+        unsafe { (self.api.TF_SetOutput)(self.raw, o as c_int, output.as_ptr(), self.status.as_ptr()) };
+        self.status.take()
+    }
+
+    fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
+        let output = self.allocate_output(i, value.dtype, &value.dims)?;
+        if self.device.owns(output.address()) {
+            return Err(Error::Internal(format!("output {i} is on the device, the kernel writes it on the host")));
+        }
+        // SAFETY: the address is not the device's, so the output was registered as host memory, and it is fresh.
+        unsafe { output.write_host(&value.bytes) }
+    }
+
+    fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = self.allocate_temp(dtype, dims)?;
+        let address = tensor.address();
+        self.hold(tensor);
+        Ok(Tensor::new(dtype, dims, address))
+    }
+
+    fn read_variable(&mut self, i: usize) -> Result<Tensor> {
+        variables::read(self, i)
+    }
+
+    fn update_variable(
+        &mut self,
+        i: usize,
+        mode: VariableUpdate,
+        update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+    ) -> Result<()> {
+        variables::update(self, i, mode, update)
+    }
+}

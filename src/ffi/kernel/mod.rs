@@ -1,0 +1,132 @@
+//! The kernel C API: `TF_InitKernel` registers every row of the kernel registry for the device type, and the trampoline
+//! in [`trampoline`] makes and runs the nodes' kernels.
+
+mod attrs;
+pub(crate) mod context;
+mod op_list;
+pub(crate) mod tensor;
+mod trampoline;
+
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use op_list::{Fit, OpList};
+
+use crate::error::{Error, Result};
+use crate::ffi::status::Status;
+use crate::ffi::sys::kernel::KernelApi;
+use crate::ffi::{guard, plugin};
+use crate::kernels::registry::{Registration, Registry};
+
+/// The device type under which TensorFlow finds the kernels.
+const DEVICE_TYPE: &std::ffi::CStr = c"WGPU";
+
+/// What is registered with TensorFlow: empty without devices.
+static OPS: OnceLock<Vec<Op>> = OnceLock::new();
+
+/// One op with all its registrations, which share a create function.
+struct Op {
+    name: &'static str,
+    /// The attributes that tell the rows apart.
+    attrs: Vec<&'static str>,
+    rows: Vec<Registration>,
+}
+
+/// Groups the rows by op, in order of first appearance.
+fn by_op(rows: &[Registration]) -> Vec<Op> {
+    let mut index = rustc_hash::FxHashMap::default();
+    let mut ops: Vec<Op> = Vec::new();
+    for row in rows {
+        let at = *index.entry(row.op).or_insert_with(|| {
+            ops.push(Op { name: row.op, attrs: Vec::new(), rows: Vec::new() });
+            ops.len() - 1
+        });
+        for (attr, _) in &row.types {
+            if !ops[at].attrs.contains(attr) {
+                ops[at].attrs.push(attr);
+            }
+        }
+        ops[at].rows.push(row.clone());
+    }
+    ops
+}
+
+/// Entry point of the kernel C API. Never fails: an error here would abort `import tensorflow`.
+#[unsafe(no_mangle)]
+pub extern "C" fn TF_InitKernel() {
+    guard::guard_or((), "TF_InitKernel", register_all);
+}
+
+fn register_all() -> Result<()> {
+    let Some(capabilities) = plugin::common_capabilities() else {
+        return Ok(());
+    };
+    let api = KernelApi::get()?;
+    let registry = Registry::new(capabilities);
+    let mut first = false;
+    let ops = OPS.get_or_init(|| {
+        first = true;
+        by_op(registry.rows())
+    });
+    if !first {
+        return Ok(());
+    }
+    let known = OpList::get(api);
+    let mut registered = 0;
+    for (slot, op) in ops.iter().enumerate() {
+        for row in &op.rows {
+            match known.as_ref().map_or(Fit::Yes, |list| list.fit(row)) {
+                Fit::Yes => match register(api, slot, row) {
+                    Ok(()) => registered += 1,
+                    Err(e) => log::warn!("{row:?} is not registered: {e}"),
+                },
+                Fit::UnknownOp => log::debug!("this TensorFlow has no op {}", op.name),
+                Fit::No(why) => log::warn!("{row:?} is not registered: {why}"),
+            }
+        }
+    }
+    log::debug!("{registered} of {} kernels registered, for {} ops", registry.rows().len(), ops.len());
+    Ok(())
+}
+
+fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {
+    let create = trampoline::create_function(slot)
+        .ok_or_else(|| Error::Internal(format!("more than {} ops; enlarge the trampoline", trampoline::SLOTS)))?;
+    let op = c_string(row.op)?;
+    let status = Status::new()?;
+    // SAFETY: both names are NUL-terminated and copied; the three functions follow the contracts of their types.
+    let builder = unsafe {
+        (api.TF_NewKernelBuilder)(op.as_ptr(), DEVICE_TYPE.as_ptr(), create, trampoline::compute, trampoline::delete)
+    };
+    if builder.is_null() {
+        return Err(Error::ResourceExhausted("TF_NewKernelBuilder returned null".into()));
+    }
+    let described = || -> Result<()> {
+        for (attr, dtype) in &row.types {
+            let attr = c_string(attr)?;
+            // SAFETY: builder, name and status are valid for the call.
+            unsafe {
+                (api.TF_KernelBuilder_TypeConstraint)(builder, attr.as_ptr(), *dtype as i32, status.as_ptr());
+            }
+            status.take()?;
+        }
+        for argument in row.host_memory {
+            let argument = c_string(argument)?;
+            // SAFETY: builder and name are valid for the call.
+            unsafe { (api.TF_KernelBuilder_HostMemory)(builder, argument.as_ptr()) };
+        }
+        Ok(())
+    };
+    if let Err(e) = described() {
+        // SAFETY: the builder is ours until it is registered.
+        unsafe { (api.TF_DeleteKernelBuilder)(builder) };
+        return Err(e);
+    }
+    // SAFETY: name, builder and status are valid; TensorFlow takes the builder, whatever the status says.
+    unsafe { (api.TF_RegisterKernelBuilder)(op.as_ptr(), builder, status.as_ptr()) };
+    status.take()
+}
+
+fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error::Internal(format!("{text:?} holds a NUL")))
+}

@@ -1,0 +1,202 @@
+//! The ops of the running TensorFlow: names of their attributes and arguments.
+//!
+//! TensorFlow accepts a registration that does not fit its op, and reports it only when somebody uses the op, which then
+//! fails on every device. So registrations are compared with the op list first: an older release may lack an op, an attribute
+//! or an argument.
+
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, Result};
+use crate::ffi::sys::kernel::{KernelApi, TF_Buffer};
+use crate::kernels::registry::Registration;
+
+/// Attributes and arguments by op.
+#[derive(Debug, Default)]
+pub(super) struct OpList {
+    ops: FxHashMap<String, OpNames>,
+}
+
+#[derive(Debug, Default)]
+struct OpNames {
+    attrs: Vec<String>,
+    arguments: Vec<String>,
+}
+
+/// How a registration fits the running TensorFlow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fit {
+    Yes,
+    /// This release has no such op: nobody can ask for the kernel.
+    UnknownOp,
+    /// The op has no such attribute or argument.
+    No(String),
+}
+
+impl OpList {
+    /// The op list, or None where this TensorFlow does not give it.
+    pub fn get(api: &KernelApi) -> Option<Self> {
+        let (list, delete) = (api.TF_GetAllOpList?, api.TF_DeleteBuffer?);
+        // SAFETY: TF_GetAllOpList returns an owned buffer, whose data has `length` bytes; it is deleted once, after parsing.
+        unsafe {
+            let buffer: *mut TF_Buffer = list();
+            let contents = buffer.as_ref()?;
+            let parsed = if contents.data.is_null() {
+                Ok(Self::default())
+            } else {
+                Self::parse(std::slice::from_raw_parts(contents.data.cast(), contents.length))
+            };
+            delete(buffer);
+            parsed.map_err(|e| log::warn!("TensorFlow's op list: {e}")).ok()
+        }
+    }
+
+    /// Reads a serialized `OpList`: `op` = 1, in it `name` = 1, `input_arg` = 2, `output_arg` = 3 and `attr` = 4, in these
+    /// `name` = 1.
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let mut list = Self::default();
+        for field in Fields(bytes) {
+            let (1, op) = field? else { continue };
+            let (mut name, mut names) = (String::new(), OpNames::default());
+            for field in Fields(op) {
+                match field? {
+                    (1, text) => name = String::from_utf8_lossy(text).into_owned(),
+                    (2 | 3, argument) => names.arguments.push(name_of(argument)?),
+                    (4, attr) => names.attrs.push(name_of(attr)?),
+                    _ => {}
+                }
+            }
+            list.ops.insert(name, names);
+        }
+        Ok(list)
+    }
+
+    /// Whether `row` can be registered.
+    pub fn fit(&self, row: &Registration) -> Fit {
+        let Some(names) = self.ops.get(row.op) else { return Fit::UnknownOp };
+        for (attr, _) in &row.types {
+            if !names.attrs.iter().any(|name| name == attr) {
+                return Fit::No(format!("the op has no attribute {attr}"));
+            }
+        }
+        for argument in row.host_memory {
+            if !names.arguments.iter().any(|name| name == argument) {
+                return Fit::No(format!("the op has no argument {argument}"));
+            }
+        }
+        Fit::Yes
+    }
+}
+
+/// Field 1 of an ArgDef or AttrDef.
+fn name_of(message: &[u8]) -> Result<String> {
+    for field in Fields(message) {
+        if let (1, name) = field? {
+            return Ok(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    Ok(String::new())
+}
+
+/// The fields of a serialized message: number and, for a length-delimited field, its bytes.
+struct Fields<'b>(&'b [u8]);
+
+impl<'b> Fields<'b> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn bytes(&mut self, len: u64) -> Option<&'b [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn field(&mut self) -> Option<(u64, &'b [u8])> {
+        let key = self.varint()?;
+        let content = match key & 7 {
+            0 => self.varint().map(|_| &[][..])?,
+            1 => self.bytes(8)?,
+            2 => {
+                let len = self.varint()?;
+                self.bytes(len)?
+            }
+            5 => self.bytes(4)?,
+            _ => return None,
+        };
+        Some((key >> 3, content))
+    }
+}
+
+impl<'b> Iterator for Fields<'b> {
+    type Item = Result<(u64, &'b [u8])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_none() {
+            self.0 = &[];
+        }
+        Some(field.ok_or_else(|| Error::Internal("a malformed message".to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::dtype::DType;
+
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, content.len() as u8], content].concat()
+    }
+
+    fn list() -> Vec<u8> {
+        let op = [
+            field(1, b"Sum"),
+            field(2, &field(1, b"input")),
+            field(2, &[field(1, b"reduction_indices"), vec![3 << 3, 0xff, 0x01]].concat()),
+            field(3, &field(1, b"output")),
+            field(4, &[field(1, b"T"), field(2, b"type")].concat()),
+        ]
+        .concat();
+        field(1, &op)
+    }
+
+    fn row(op: &'static str, attr: &'static str, host: &'static [&'static str]) -> Registration {
+        Registration {
+            op,
+            types: vec![(attr, DType::F32)],
+            host_memory: host,
+            create: Arc::new(|_| Err(Error::Internal(String::new()))),
+            family: "test",
+        }
+    }
+
+    #[test]
+    fn registrations_are_compared_with_the_ops() {
+        let list = OpList::parse(&list()).unwrap();
+        assert_eq!(list.fit(&row("Sum", "T", &["reduction_indices"])), Fit::Yes);
+        assert_eq!(list.fit(&row("Sum", "T", &["output"])), Fit::Yes);
+        assert!(matches!(list.fit(&row("Sum", "Tidx", &[])), Fit::No(why) if why.contains("Tidx")));
+        assert!(matches!(list.fit(&row("Sum", "T", &["axis"])), Fit::No(why) if why.contains("axis")));
+        assert_eq!(list.fit(&row("Mean", "T", &[])), Fit::UnknownOp);
+    }
+
+    #[test]
+    fn a_truncated_list_is_an_error() {
+        let bytes = list();
+        assert!((1..bytes.len()).all(|len| OpList::parse(&bytes[..len]).is_err()));
+    }
+}

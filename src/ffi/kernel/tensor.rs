@@ -1,0 +1,122 @@
+//! TF_Tensor with an owner: a reference to a buffer of TensorFlow's, released on drop.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use smallvec::SmallVec;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ffi::status::Status;
+use crate::ffi::sys::kernel::{KernelApi, TF_Tensor};
+use crate::tensor::{Dims, HostTensor, Tensor};
+
+/// Extents as the C API takes them.
+pub(crate) type CDims = SmallVec<[i64; 8]>;
+
+/// `dims` as the C API takes them.
+pub(crate) fn c_dims(dims: &[usize]) -> CDims {
+    // No tensor has 2^63 elements along a dimension.
+    dims.iter().map(|d| *d as i64).collect()
+}
+
+/// An owned reference to a tensor's buffer.
+#[derive(Debug)]
+pub(crate) struct OwnedTensor {
+    api: &'static KernelApi,
+    raw: NonNull<TF_Tensor>,
+}
+
+impl OwnedTensor {
+    /// Takes what a function that returns a new TF_Tensor returned; null means that `status` says why.
+    ///
+    /// # Safety
+    /// `raw` must be null or an owned TF_Tensor.
+    pub unsafe fn new(api: &'static KernelApi, raw: *mut TF_Tensor, status: &Status) -> Result<Self> {
+        match NonNull::new(raw) {
+            Some(raw) => Ok(Self { api, raw }),
+            None => Err(status
+                .take()
+                .err()
+                .unwrap_or_else(|| Error::Internal("TensorFlow returned neither a tensor nor an error".to_owned()))),
+        }
+    }
+
+    /// For C; valid while `self` lives.
+    pub const fn as_ptr(&self) -> *mut TF_Tensor {
+        self.raw.as_ptr()
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> Result<DType> {
+        // SAFETY: the tensor is ours and alive.
+        let number = unsafe { (self.api.TF_TensorType)(self.as_ptr()) };
+        DType::from_tf(number)
+            .ok_or_else(|| Error::Unimplemented(format!("TensorFlow's type {number} is not supported on this device")))
+    }
+
+    /// The extents.
+    pub fn dims(&self) -> Dims {
+        // SAFETY: the tensor is ours and alive, and the index stays below TF_NumDims.
+        unsafe {
+            let rank: c_int = (self.api.TF_NumDims)(self.as_ptr());
+            (0..rank).map(|i| (self.api.TF_Dim)(self.as_ptr(), i) as usize).collect()
+        }
+    }
+
+    /// The buffer's address: a device address, or host memory where the argument was registered so.
+    pub fn address(&self) -> u64 {
+        // SAFETY: the tensor is ours and alive. A device address is only a number here.
+        unsafe { (self.api.TF_TensorData)(self.as_ptr()) as u64 }
+    }
+
+    /// What kernels see of a tensor in device memory.
+    pub fn view(&self) -> Result<Tensor> {
+        Ok(Tensor { dtype: self.dtype()?, dims: self.dims(), address: self.address() })
+    }
+
+    /// A copy of a tensor in host memory.
+    ///
+    /// # Safety
+    /// The tensor must be in host memory.
+    pub unsafe fn to_host(&self) -> Result<HostTensor> {
+        let (dtype, dims) = (self.dtype()?, self.dims());
+        if dtype.size() == 0 {
+            return Err(Error::Internal(format!("a {dtype} tensor has no bytes to read")));
+        }
+        // SAFETY: the caller vouches that TF_TensorData is host memory; it has TF_TensorByteSize bytes and lives as long
+        // as the tensor. It is null for an empty tensor.
+        let bytes = unsafe {
+            let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>().cast_const();
+            let len = (self.api.TF_TensorByteSize)(self.as_ptr());
+            if data.is_null() || len == 0 { Vec::new() } else { std::slice::from_raw_parts(data, len).to_vec() }
+        };
+        Ok(HostTensor { dtype, dims, bytes })
+    }
+
+    /// Writes `bytes` into a tensor in host memory.
+    ///
+    /// # Safety
+    /// The tensor must be in host memory and nobody else may use it yet.
+    pub unsafe fn write_host(&self, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the caller vouches for host memory and exclusive use; the length is checked.
+        unsafe {
+            let len = (self.api.TF_TensorByteSize)(self.as_ptr());
+            if len != bytes.len() {
+                return Err(Error::Internal(format!("a host tensor of {len} bytes cannot take {}", bytes.len())));
+            }
+            if len > 0 {
+                let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>();
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, len);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OwnedTensor {
+    fn drop(&mut self) {
+        // SAFETY: the tensor is ours, and nobody deletes it but us.
+        unsafe { (self.api.TF_DeleteTensor)(self.as_ptr()) };
+    }
+}

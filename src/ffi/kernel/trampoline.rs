@@ -1,0 +1,180 @@
+//! The three C functions of a kernel. TensorFlow gives a create function nothing that names the op, so every op has a
+//! create function of its own from a fixed pool, which knows its number.
+
+use std::ffi::c_void;
+
+use super::attrs::Construction;
+use super::context::{self, Context};
+use super::{OPS, Op};
+use crate::error::{Error, Result};
+use crate::ffi::guard::caught;
+use crate::ffi::status::{self, Status};
+use crate::ffi::sys::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_OpKernelContext};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registration;
+
+/// The kernel of one node.
+struct Node {
+    api: &'static KernelApi,
+    op: &'static str,
+    name: String,
+    kernel: Box<dyn Kernel>,
+}
+
+/// Number of create functions: more than TensorFlow has GPU ops.
+pub(super) const SLOTS: usize = 1024;
+
+macro_rules! sixteen {
+    ($base:expr) => {
+        [
+            create::<{ $base }>,
+            create::<{ $base + 1 }>,
+            create::<{ $base + 2 }>,
+            create::<{ $base + 3 }>,
+            create::<{ $base + 4 }>,
+            create::<{ $base + 5 }>,
+            create::<{ $base + 6 }>,
+            create::<{ $base + 7 }>,
+            create::<{ $base + 8 }>,
+            create::<{ $base + 9 }>,
+            create::<{ $base + 10 }>,
+            create::<{ $base + 11 }>,
+            create::<{ $base + 12 }>,
+            create::<{ $base + 13 }>,
+            create::<{ $base + 14 }>,
+            create::<{ $base + 15 }>,
+        ]
+    };
+}
+
+macro_rules! two_hundred_fifty_six {
+    ($base:expr) => {
+        [
+            sixteen!($base),
+            sixteen!($base + 16),
+            sixteen!($base + 32),
+            sixteen!($base + 48),
+            sixteen!($base + 64),
+            sixteen!($base + 80),
+            sixteen!($base + 96),
+            sixteen!($base + 112),
+            sixteen!($base + 128),
+            sixteen!($base + 144),
+            sixteen!($base + 160),
+            sixteen!($base + 176),
+            sixteen!($base + 192),
+            sixteen!($base + 208),
+            sixteen!($base + 224),
+            sixteen!($base + 240),
+        ]
+    };
+}
+
+static CREATE: [[[CreateFn; 16]; 16]; SLOTS / 256] =
+    [two_hundred_fifty_six!(0), two_hundred_fifty_six!(256), two_hundred_fifty_six!(512), two_hundred_fifty_six!(768)];
+
+/// The create function of op number `slot`.
+pub(super) fn create_function(slot: usize) -> Option<CreateFn> {
+    CREATE.as_flattened().as_flattened().get(slot).copied()
+}
+
+/// The create function of op number `SLOT`; nothing but the number, so that a thousand of them stay small.
+unsafe extern "C" fn create<const SLOT: usize>(raw: *mut TF_OpKernelConstruction) -> *mut c_void {
+    // SAFETY: passed through.
+    unsafe { create_node(SLOT, raw) }
+}
+
+/// Makes a node's kernel; null after an error, which the construction then carries.
+///
+/// # Safety
+/// `raw` must be the construction that TensorFlow passed to a create function.
+#[inline(never)]
+unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_void {
+    let made = caught("the create function", || {
+        let api = KernelApi::get()?;
+        let op = OPS.get().and_then(|ops| ops.get(slot)).ok_or_else(|| Error::Internal(format!("no op {slot}")))?;
+        // SAFETY: the value ends with this closure, within TensorFlow's call.
+        let construction = unsafe { Construction::new(api, raw, op.name) }?;
+        let row = find_row(op, &construction)?;
+        let kernel = caught(op.name, || (row.create)(&construction)).map_err(|e| e.context(op.name))?;
+        Ok(Box::new(Node { api, op: op.name, name: construction.node(), kernel }))
+    });
+    match made {
+        Ok(node) => Box::into_raw(node).cast(),
+        Err(e) => {
+            if let (Ok(status), Ok(api)) = (Status::new(), KernelApi::get()) {
+                status::set(status.as_ptr(), &e);
+                // SAFETY: the construction is TensorFlow's and alive; the status is copied.
+                unsafe { (api.TF_OpKernelConstruction_Failure)(raw, status.as_ptr()) };
+            }
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// The row whose types are the node's.
+fn find_row<'o>(op: &'o Op, attrs: &dyn Attrs) -> Result<&'o Registration> {
+    let types: Vec<_> = op.attrs.iter().map(|name| (*name, attrs.dtype(name).ok())).collect();
+    let has = |(name, dtype): &(&str, _)| types.contains(&(*name, Some(*dtype)));
+    op.rows
+        .iter()
+        .find(|row| row.types.iter().all(has))
+        .ok_or_else(|| Error::Internal(format!("{}: no kernel for {types:?}", op.name)))
+}
+
+/// Runs a node's kernel.
+///
+/// # Safety
+/// `kernel` is what [`create`] returned, `raw` the context of this execution.
+pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKernelContext) {
+    // SAFETY: TensorFlow never runs a node whose construction failed, so this is a Node; several threads may share it.
+    let Some(node) = (unsafe { kernel.cast::<Node>().as_ref() }) else { return };
+    // SAFETY: the value ends with this function, within TensorFlow's call.
+    let mut ctx = match unsafe { Context::new(node.api, raw) } {
+        Ok(ctx) => ctx,
+        Err(e) => return context::fail(node.api, raw, &e.context(node.op)),
+    };
+    let outcome = caught(node.op, || {
+        node.kernel.compute(&mut ctx)?;
+        // What wgpu found while it recorded; what it finds later ends a later op or the read-back.
+        ctx.device().check()
+    });
+    if let Err(e) = outcome
+        && let Err(e) = caught("the error report", || {
+            ctx.fail(e, node.op, &node.name);
+            Ok(())
+        })
+    {
+        context::fail(node.api, raw, &e);
+    }
+}
+
+/// Frees a node's kernel.
+///
+/// # Safety
+/// `kernel` is what [`create`] returned, and not used any more.
+pub(super) unsafe extern "C" fn delete(kernel: *mut c_void) {
+    if !kernel.is_null() {
+        // SAFETY: `create_node` made it with Box::into_raw, and TensorFlow deletes a kernel once.
+        let node = unsafe { Box::from_raw(kernel.cast::<Node>()) };
+        let _ = caught("the delete function", || {
+            drop(node);
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_has_its_own_function() {
+        let mut addresses: Vec<usize> =
+            (0..SLOTS).map(|slot| create_function(slot).expect("a slot") as usize).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), SLOTS, "functions that the linker folded would run the wrong op");
+        assert!(create_function(SLOTS).is_none());
+    }
+}

@@ -1,0 +1,16 @@
+//! The C boundary and every other unsafe call: the only module with `unsafe` code.
+
+pub(crate) mod address_range;
+pub(crate) mod guard;
+pub(crate) mod kernel;
+pub(crate) mod memory_budget;
+pub(crate) mod plugin;
+pub(crate) mod python;
+mod report;
+pub(crate) mod status;
+mod stream_executor;
+pub(crate) mod symbols;
+pub(crate) mod sys;
+pub(crate) mod trusted_shader;
+pub(crate) mod variables;
+pub(crate) mod vulkan_driver;

@@ -1,0 +1,156 @@
+//! The process-wide state of the plugin: the devices that TensorFlow sees, or why there are none.
+//!
+//! Made once, in `SE_InitPlugin`, and leaked on purpose: TensorFlow never destroys a device. Adapters are enumerated then,
+//! for kernels must be registered while TensorFlow is imported; devices are opened when TensorFlow first asks how many there
+//! are, so that a process that only imports it pays nothing more.
+
+use std::ffi::CString;
+use std::sync::{Arc, OnceLock};
+
+use crate::device::{Capabilities, Device, Selection, adapters};
+use crate::error::{Error, Result};
+use crate::ffi::guard::caught;
+use crate::ffi::sys::stream_executor::SP_Stream;
+use crate::ffi::{stream_executor, symbols, variables};
+
+/// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the libraries below, without the
+/// Vulkan loader's own messages, which take several lines to say what our line about it says.
+const LOG_FILTER: &str = "warn,wgpu_hal=error,wgpu_hal::vulkan::instance=off,wgpu_core=error,wgpu=error,naga=error";
+
+/// A device as TensorFlow sees it.
+#[derive(Debug)]
+pub(crate) struct PluginDevice {
+    pub device: Arc<Device>,
+    pub hardware_name: CString,
+    pub vendor: CString,
+    pub pci_bus_id: Option<CString>,
+    /// −1 when unknown.
+    pub numa_node: i32,
+}
+
+/// The state.
+#[derive(Debug, Default)]
+pub(crate) struct Plugin {
+    adapters: Vec<wgpu::Adapter>,
+    opened: OnceLock<Vec<PluginDevice>>,
+    /// Why there is no device.
+    problem: Option<String>,
+}
+
+/// The state, made at the first call.
+pub(crate) fn get() -> &'static Plugin {
+    static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+    PLUGIN.get_or_init(|| {
+        let plugin = caught("plugin initialization", || Ok(Plugin::new()))
+            .unwrap_or_else(|e| Plugin { problem: Some(e.to_string()), ..Plugin::default() });
+        if let Some(problem) = &plugin.problem {
+            log::warn!("no WGPU device: {}", one_line(problem));
+        }
+        plugin
+    })
+}
+
+/// What all devices can do, which decides the kernels to register. None without a device.
+pub(crate) fn common_capabilities() -> Option<Capabilities> {
+    get().adapters.iter().map(Capabilities::of).reduce(Capabilities::common)
+}
+
+/// The device behind a stream, for kernels.
+///
+/// # Safety
+/// `stream` must be null or a stream of ours that is alive, as TF_GetStream returns it.
+pub(crate) unsafe fn stream_device(stream: SP_Stream) -> Result<&'static Arc<Device>> {
+    // SAFETY: the caller's contract.
+    unsafe { stream_executor::stream_device(stream) }
+}
+
+impl Plugin {
+    fn new() -> Self {
+        if let Err(e) = supported() {
+            return Self { problem: Some(e.to_string()), ..Self::default() };
+        }
+        let Selection { adapters, found, problem } = Selection::enumerate(&environment);
+        for report in &found {
+            let why = report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
+            log::info!("adapter {} ({}){why}", report.info.name, report.info.backend);
+        }
+        Self { adapters, problem, ..Self::default() }
+    }
+
+    /// The devices, opened at the first call. An adapter that does not open is left out.
+    pub fn devices(&self) -> &[PluginDevice] {
+        self.opened.get_or_init(|| {
+            self.adapters
+                .iter()
+                .filter_map(|adapter| {
+                    let opened = caught("opening a device", || PluginDevice::open(adapter));
+                    opened.inspect_err(|e| log::warn!("a WGPU device is left out: {}", one_line(&e.to_string()))).ok()
+                })
+                .collect()
+        })
+    }
+}
+
+impl PluginDevice {
+    fn open(adapter: &wgpu::Adapter) -> Result<Self> {
+        let device = Device::open(adapter)?;
+        let info = device.info();
+        let pci = info.device_pci_bus_id.as_str();
+        let this = Self {
+            hardware_name: c_string(&info.name),
+            vendor: c_string(&adapters::vendor_name(info.vendor)),
+            pci_bus_id: (!pci.is_empty()).then(|| c_string(pci)),
+            numa_node: numa_node(pci).unwrap_or(-1),
+            device,
+        };
+        log::info!("WGPU device: {} ({})", this.device.info().name, this.device.info().backend);
+        Ok(this)
+    }
+}
+
+/// Whether the running TensorFlow has what the plugin needs. The part that differs from version to version is how kernels
+/// reach variables.
+fn supported() -> Result<()> {
+    let version = symbols::tensorflow_version()
+        .ok_or_else(|| Error::NotFound("TensorFlow is not loaded in this process".into()))?;
+    let variables = variables::availability().map_err(Error::Unimplemented)?;
+    log::info!("TensorFlow {version}, variables by {variables}");
+    Ok(())
+}
+
+/// Starts logging to stderr as `TF_WGPU_LOG` says, an env_logger filter. Parts of it that make no sense are ignored with a
+/// line that says so.
+pub(crate) fn init_logging() {
+    let mut builder = env_logger::Builder::new();
+    builder.parse_filters(LOG_FILTER);
+    if let Some(filter) = environment("TF_WGPU_LOG") {
+        builder.parse_filters(&filter);
+    }
+    builder.format(|f, record| {
+        use std::io::Write;
+        writeln!(f, "tensorflow-wgpu: {}: {}", record.level().as_str().to_lowercase(), record.args())
+    });
+    // A second call finds the logger in place.
+    let _ = builder.try_init();
+}
+
+/// An environment variable; what is not Unicode counts as a value that no check accepts.
+fn environment(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|v| v.to_string_lossy().into_owned())
+}
+
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn c_string(s: &str) -> CString {
+    CString::new(s.replace('\0', " ")).expect("NULs are replaced")
+}
+
+/// The NUMA node of a PCI device as Linux tells it; elsewhere unknown.
+fn numa_node(pci_bus_id: &str) -> Option<i32> {
+    if pci_bus_id.is_empty() || !cfg!(target_os = "linux") {
+        return None;
+    }
+    std::fs::read_to_string(format!("/sys/bus/pci/devices/{pci_bus_id}/numa_node")).ok()?.trim().parse().ok()
+}

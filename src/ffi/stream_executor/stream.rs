@@ -1,0 +1,261 @@
+//! Streams and events.
+//!
+//! All streams of a device are its one in-order queue, so they depend on each other by nature. An event is the serial of the
+//! queue when it was recorded. Between devices there is no GPU-side wait in wgpu: there the host waits.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::opened;
+use crate::device::{Device, Serial};
+use crate::error::{Error, Result};
+use crate::ffi::guard::{caught, guard_or, guard_status};
+use crate::ffi::plugin::PluginDevice;
+use crate::ffi::status::{Status, TF_Status};
+use crate::ffi::sys::stream_executor::{
+    SE_EVENT_COMPLETE, SE_EVENT_PENDING, SE_EventStatus, SE_StatusCallbackFn, SP_Device, SP_Event, SP_Stream, TF_Bool,
+};
+
+/// Behind an SP_Stream.
+struct Stream {
+    device: &'static PluginDevice,
+    /// How many copies from the host it carried; `NOT_ONLY_UPLOADS` once it carried anything else.
+    uploads: AtomicU64,
+}
+
+const NOT_ONLY_UPLOADS: u64 = u64::MAX;
+
+impl Stream {
+    /// Notes work other than a copy from the host.
+    fn busy(&self) {
+        if self.uploads.load(Ordering::Relaxed) != NOT_ONLY_UPLOADS {
+            self.uploads.store(NOT_ONLY_UPLOADS, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Behind an SP_Event.
+struct Event {
+    /// The device on whose stream it was recorded last, by its place in `serial`'s time.
+    device: &'static PluginDevice,
+    /// Done when the recorded work is.
+    serial: AtomicU64,
+    /// Done when all of that work that the host can observe is: 0 behind copies from the host, which are staged at once,
+    /// so that TensorFlow need not poll until the GPU has run them.
+    observable: AtomicU64,
+}
+
+/// The stream behind `stream`.
+///
+/// # Safety
+/// `stream` must be null or come from create_stream, and live through the borrow.
+unsafe fn stream_ref<'a>(stream: SP_Stream) -> Result<&'a Stream> {
+    // SAFETY: the caller's contract.
+    unsafe { stream.cast::<Stream>().as_ref() }.ok_or_else(|| Error::Internal("TensorFlow passed a null stream".into()))
+}
+
+/// The event behind `event`.
+///
+/// # Safety
+/// `event` must be null or come from create_event, and live through the borrow.
+unsafe fn event_ref<'a>(event: SP_Event) -> Result<&'a Event> {
+    // SAFETY: the caller's contract.
+    unsafe { event.cast::<Event>().as_ref() }.ok_or_else(|| Error::Internal("TensorFlow passed a null event".into()))
+}
+
+/// The device that runs `stream`, for work that is about to be enqueued there.
+///
+/// # Safety
+/// `stream` must be null or come from create_stream, and be alive.
+pub(crate) unsafe fn device_of(stream: SP_Stream) -> Result<&'static Arc<Device>> {
+    // SAFETY: the caller's contract.
+    let stream = unsafe { stream_ref(stream) }?;
+    stream.busy();
+    Ok(&stream.device.device)
+}
+
+/// Like [`device_of`], for a copy from the host.
+///
+/// # Safety
+/// As for [`device_of`].
+pub(super) unsafe fn upload_device_of(stream: SP_Stream) -> Result<&'static Arc<Device>> {
+    // SAFETY: the caller's contract.
+    let stream = unsafe { stream_ref(stream) }?;
+    let uploads = stream.uploads.load(Ordering::Relaxed);
+    if uploads != NOT_ONLY_UPLOADS {
+        // Lost against a concurrent `busy`, this fails, as it should.
+        let _ = stream.uploads.compare_exchange(uploads, uploads + 1, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    Ok(&stream.device.device)
+}
+
+/// Waits on the host until `other` has done everything up to `serial`, unless both are the same in-order queue.
+fn order_after(dependent: &PluginDevice, other: &PluginDevice, serial: Serial) -> Result<()> {
+    if Arc::ptr_eq(&dependent.device, &other.device) { Ok(()) } else { other.device.wait(serial) }
+}
+
+pub(super) unsafe extern "C" fn create_stream(
+    device: *const SP_Device,
+    stream: *mut SP_Stream,
+    status: *mut TF_Status,
+) {
+    guard_status(status, "create_stream", || {
+        // SAFETY: TensorFlow passes its SP_Device and a place for the stream.
+        unsafe {
+            let new = Stream { device: opened(device)?, uploads: AtomicU64::new(0) };
+            stream.write(Box::into_raw(Box::new(new)).cast());
+        }
+        Ok(())
+    });
+}
+
+pub(super) unsafe extern "C" fn destroy_stream(_: *const SP_Device, stream: SP_Stream) {
+    guard_or((), "destroy_stream", || {
+        if !stream.is_null() {
+            // SAFETY: create_stream boxed it, and TensorFlow destroys a stream once.
+            drop(unsafe { Box::from_raw(stream.cast::<Stream>()) });
+        }
+        Ok(())
+    });
+}
+
+pub(super) unsafe extern "C" fn create_stream_dependency(
+    _: *const SP_Device,
+    dependent: SP_Stream,
+    other: SP_Stream,
+    status: *mut TF_Status,
+) {
+    guard_status(status, "create_stream_dependency", || {
+        // SAFETY: both streams are alive.
+        let (dependent, other) = unsafe { (stream_ref(dependent)?, stream_ref(other)?) };
+        order_after(dependent.device, other.device, other.device.device.serial())
+    });
+}
+
+pub(super) unsafe extern "C" fn get_stream_status(_: *const SP_Device, stream: SP_Stream, status: *mut TF_Status) {
+    // SAFETY: the stream is alive.
+    guard_status(status, "get_stream_status", || unsafe { stream_ref(stream) }?.device.device.check());
+}
+
+pub(super) unsafe extern "C" fn create_event(device: *const SP_Device, event: *mut SP_Event, status: *mut TF_Status) {
+    guard_status(status, "create_event", || {
+        // SAFETY: TensorFlow passes its SP_Device and a place for the event. An event that was never recorded is complete.
+        unsafe {
+            let new = Event { device: opened(device)?, serial: AtomicU64::new(0), observable: AtomicU64::new(0) };
+            event.write(Box::into_raw(Box::new(new)).cast());
+        }
+        Ok(())
+    });
+}
+
+pub(super) unsafe extern "C" fn destroy_event(_: *const SP_Device, event: SP_Event) {
+    guard_or((), "destroy_event", || {
+        if !event.is_null() {
+            // SAFETY: create_event boxed it, and TensorFlow destroys an event once.
+            drop(unsafe { Box::from_raw(event.cast::<Event>()) });
+        }
+        Ok(())
+    });
+}
+
+/// TensorFlow polls this while it holds a lock, and ends the process on any answer but pending and complete. A lost device
+/// completes everything; the error reaches the user through the next op or copy.
+pub(super) unsafe extern "C" fn get_event_status(_: *const SP_Device, event: SP_Event) -> SE_EventStatus {
+    guard_or(SE_EVENT_COMPLETE, "get_event_status", || {
+        // SAFETY: the event is alive.
+        let event = unsafe { event_ref(event) }?;
+        let done = event.device.device.is_done(event.observable.load(Ordering::Acquire));
+        Ok(if done { SE_EVENT_COMPLETE } else { SE_EVENT_PENDING })
+    })
+}
+
+pub(super) unsafe extern "C" fn record_event(
+    _: *const SP_Device,
+    stream: SP_Stream,
+    event: SP_Event,
+    status: *mut TF_Status,
+) {
+    guard_status(status, "record_event", || {
+        // SAFETY: both are alive.
+        let (stream, event) = unsafe { (stream_ref(stream)?, event_ref(event)?) };
+        if !Arc::ptr_eq(&stream.device.device, &event.device.device) {
+            return Err(Error::InvalidArgument("an event can be recorded on a stream of its own device only".into()));
+        }
+        let serial = stream.device.device.serial();
+        event.serial.store(serial, Ordering::Release);
+        let only_uploads = !matches!(stream.uploads.load(Ordering::Relaxed), 0 | NOT_ONLY_UPLOADS);
+        event.observable.store(if only_uploads { 0 } else { serial }, Ordering::Release);
+        Ok(())
+    });
+}
+
+pub(super) unsafe extern "C" fn wait_for_event(
+    _: *const SP_Device,
+    stream: SP_Stream,
+    event: SP_Event,
+    status: *mut TF_Status,
+) {
+    guard_status(status, "wait_for_event", || {
+        // SAFETY: both are alive.
+        let (stream, event) = unsafe { (stream_ref(stream)?, event_ref(event)?) };
+        order_after(stream.device, event.device, event.serial.load(Ordering::Acquire))
+    });
+}
+
+pub(super) unsafe extern "C" fn block_host_for_event(_: *const SP_Device, event: SP_Event, status: *mut TF_Status) {
+    guard_status(status, "block_host_for_event", || {
+        // SAFETY: the event is alive.
+        let event = unsafe { event_ref(event) }?;
+        event.device.device.wait(event.serial.load(Ordering::Acquire))
+    });
+}
+
+pub(super) unsafe extern "C" fn block_host_until_done(_: *const SP_Device, stream: SP_Stream, status: *mut TF_Status) {
+    // SAFETY: the stream is alive.
+    guard_status(status, "block_host_until_done", || unsafe { stream_ref(stream) }?.device.device.synchronize());
+}
+
+pub(super) unsafe extern "C" fn synchronize_all_activity(device: *const SP_Device, status: *mut TF_Status) {
+    // SAFETY: TensorFlow passes its SP_Device.
+    guard_status(status, "synchronize_all_activity", || unsafe { opened(device) }?.device.synchronize());
+}
+
+/// The argument of a host callback on its way to the completion thread.
+struct Argument(*mut c_void);
+// SAFETY: TensorFlow hands the argument over to be used by whichever thread runs the callback.
+unsafe impl Send for Argument {}
+
+impl Argument {
+    /// By method, so that a closure captures the wrapper and not the bare pointer.
+    const fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+pub(super) unsafe extern "C" fn host_callback(
+    _: *const SP_Device,
+    stream: SP_Stream,
+    callback: SE_StatusCallbackFn,
+    argument: *mut c_void,
+) -> TF_Bool {
+    guard_or(0, "host_callback", || {
+        let callback = callback.ok_or_else(|| Error::Internal("TensorFlow passed a null callback".into()))?;
+        // SAFETY: the stream is alive.
+        let device = unsafe { device_of(stream) }?;
+        let argument = Argument(argument);
+        device.host_callback(move || {
+            // The status is the callback's to set; a failure becomes the device's pending error, as in TensorFlow's own GPUs.
+            let result = caught("host callback", || {
+                let status = Status::new()?;
+                // SAFETY: TensorFlow gave callback and argument for one call on any thread.
+                unsafe { callback(argument.get(), status.as_ptr()) };
+                status.result()
+            });
+            if let Err(e) = result {
+                device.raise(e.context("host callback"));
+            }
+        });
+        Ok(1)
+    })
+}

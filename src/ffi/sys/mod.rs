@@ -1,0 +1,6 @@
+//! Declarations of TensorFlow's C headers: opaque types, structs and the tables of functions that are looked up.
+
+use crate::ffi::status::TF_Status;
+
+pub(crate) mod kernel;
+pub(crate) mod stream_executor;

@@ -1,0 +1,281 @@
+//! Variables by TensorFlow's C++ functions, for releases that do not export the official ones.
+//!
+//! The mangled names and the layout of `tensorflow::Var` belong to a release, so both stand in a table by version. What the
+//! functions do is TensorFlow's `LookupResource<Var>`, `Var::mu()` and `Var::tensor()`, as in its own kernels.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+#[cfg(not(target_os = "linux"))]
+use std::sync::atomic::AtomicI32 as RefCount;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicI64 as RefCount;
+use std::sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
+use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::status::TF_Status;
+use crate::ffi::symbols;
+use crate::ffi::sys::kernel::{TF_OpKernelContext, TF_Tensor};
+use crate::kernels::op::{OpContext, VariableUpdate};
+use crate::tensor::Tensor;
+
+/// One release series: what its symbols are called and where the members of `Var` are.
+struct Release {
+    /// `major.minor.`
+    version: &'static str,
+    description: &'static str,
+    lookup: &'static CStr,
+    to_c: &'static CStr,
+    lock: &'static CStr,
+    unlock: &'static CStr,
+    layout: Layout,
+}
+
+/// Byte offsets within `tensorflow::Var`.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    references: usize,
+    is_initialized: usize,
+    mutex: usize,
+    tensor: usize,
+}
+
+const RELEASES: &[Release] = &[
+    Release {
+        version: "2.21.",
+        description: "C++ symbols of 2.21",
+        lookup: c"_ZN10tensorflow14LookupResourceINS_3VarELb0EEEN4absl12lts_202508146StatusEPNS_15OpKernelContextERKNS_14ResourceHandleEPPT_",
+        to_c: c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202508146StatusE",
+        lock: c"_ZN4absl12lts_202508145Mutex4lockEv",
+        unlock: c"_ZN4absl12lts_202508145Mutex6unlockEv",
+        layout: Layout { references: 8, is_initialized: 24, mutex: 32, tensor: 40 },
+    },
+    Release {
+        version: "2.20.",
+        description: "C++ symbols of 2.20",
+        lookup: c"_ZN10tensorflow14LookupResourceINS_3VarELb0EEEN4absl12lts_202501276StatusEPNS_15OpKernelContextERKNS_14ResourceHandleEPPT_",
+        to_c: c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202501276StatusE",
+        lock: c"_ZN4absl12lts_202501275Mutex4LockEv",
+        unlock: c"_ZN4absl12lts_202501275Mutex6UnlockEv",
+        layout: Layout { references: 8, is_initialized: 24, mutex: 32, tensor: 40 },
+    },
+];
+
+const HANDLE: &CStr = c"_ZN10tensorflow15HandleFromInputEPNS_15OpKernelContextEi";
+const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
+const UNIQUE: &CStr = c"_ZNK10tensorflow6Tensor13RefCountIsOneEv";
+
+/// An `absl::Status` as C++ returns it: through a hidden pointer, because it has a destructor. Rust uses that pointer for
+/// every aggregate that does not fit into registers, hence the padding; C++ writes the first word only.
+#[repr(C)]
+struct ReturnedStatus {
+    word: usize,
+    padding: [usize; 7],
+}
+
+/// The representation of an OK `absl::Status`.
+const OK_STATUS: usize = 1;
+
+type HandleFromInput = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int) -> *const c_void;
+type LookupResource = unsafe extern "C" fn(*mut TF_OpKernelContext, *const c_void, *mut *mut u8) -> ReturnedStatus;
+type TensorToC = unsafe extern "C" fn(*const u8, *mut TF_Status) -> *mut TF_Tensor;
+type TensorFromC = unsafe extern "C" fn(*const TF_Tensor, *mut u8) -> ReturnedStatus;
+type MutexFn = unsafe extern "C" fn(*mut u8);
+type RefCountIsOne = unsafe extern "C" fn(*const u8) -> bool;
+
+/// The functions and the layout of the running release.
+pub(super) struct CxxApi {
+    description: &'static str,
+    layout: Layout,
+    handle: HandleFromInput,
+    lookup: LookupResource,
+    to_c: TensorToC,
+    from_c: TensorFromC,
+    lock: MutexFn,
+    unlock: MutexFn,
+    unique: RefCountIsOne,
+}
+
+impl CxxApi {
+    pub const fn description(&self) -> &'static str {
+        self.description
+    }
+}
+
+/// The functions of the running TensorFlow, or why it has none that we know.
+pub(super) fn api() -> Result<&'static CxxApi> {
+    static API: OnceLock<Result<CxxApi>> = OnceLock::new();
+    API.get_or_init(load).as_ref().map_err(Clone::clone)
+}
+
+fn load() -> Result<CxxApi> {
+    let version = symbols::tensorflow_version().unwrap_or("of unknown version");
+    let unsupported = |why: &str| {
+        Error::Unimplemented(format!(
+            "TensorFlow {version} has no interface to variables that this plugin knows ({why}); it works with 2.16 to 2.21"
+        ))
+    };
+    if cfg!(any(windows, not(target_pointer_width = "64"))) {
+        return Err(unsupported("the C API's functions for variables are not exported"));
+    }
+    let release = RELEASES.iter().find(|r| version.starts_with(r.version)).ok_or_else(|| {
+        unsupported("the release is neither 2.20 nor 2.21, and its C API's functions are not exported")
+    })?;
+    let find = |name: &CStr| {
+        symbols::find(name).ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
+    };
+    // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters; a reference is a pointer,
+    // a member function takes `this` first, and the release's headers give the return types.
+    unsafe {
+        Ok(CxxApi {
+            description: release.description,
+            layout: release.layout,
+            handle: std::mem::transmute::<*const c_void, HandleFromInput>(find(HANDLE)?),
+            lookup: std::mem::transmute::<*const c_void, LookupResource>(find(release.lookup)?),
+            to_c: std::mem::transmute::<*const c_void, TensorToC>(find(release.to_c)?),
+            from_c: std::mem::transmute::<*const c_void, TensorFromC>(find(FROM_C)?),
+            lock: std::mem::transmute::<*const c_void, MutexFn>(find(release.lock)?),
+            unlock: std::mem::transmute::<*const c_void, MutexFn>(find(release.unlock)?),
+            unique: std::mem::transmute::<*const c_void, RefCountIsOne>(find(UNIQUE)?),
+        })
+    }
+}
+
+/// A reference to a `Var` with its lock held; both are given back on drop.
+struct LockedVariable {
+    api: &'static CxxApi,
+    var: *mut u8,
+}
+
+impl LockedVariable {
+    fn find(api: &'static CxxApi, ctx: &Context, i: usize) -> Result<Self> {
+        let mut var: *mut u8 = std::ptr::null_mut();
+        // SAFETY: the input is a resource handle, as the op declares; `HandleFromInput` returns a reference into the input,
+        // and `LookupResource` writes a Var with a reference of ours unless its status is an error.
+        let status = unsafe { (api.lookup)(ctx.raw(), (api.handle)(ctx.raw(), i as c_int), &raw mut var) };
+        if let Err(e) = given(ctx, &status) {
+            return Err(match e {
+                Error::NotFound(why) => super::not_found(&why),
+                other => other,
+            });
+        }
+        // SAFETY: the Var is alive by our reference; its lock is at this offset.
+        unsafe { (api.lock)(var.add(api.layout.mutex)) };
+        let variable = Self { api, var };
+        // SAFETY: a C++ bool, guarded by the lock that we hold.
+        if unsafe { *var.add(api.layout.is_initialized) } == 0 {
+            return Err(super::not_found("the variable has no value"));
+        }
+        Ok(variable)
+    }
+
+    /// `Var::tensor()`.
+    const fn tensor(&self) -> *mut u8 {
+        // SAFETY: the offset is within the Var.
+        unsafe { self.var.add(self.api.layout.tensor) }
+    }
+
+    /// A reference to the current value.
+    fn value(&self, ctx: &Context) -> Result<OwnedTensor> {
+        // A TF_Status is an absl::Status and nothing else.
+        let status = ctx.status();
+        // SAFETY: the lock is held; tensor and status are valid for the call, and the status is OK before it.
+        let raw = unsafe { (self.api.to_c)(self.tensor(), status.as_ptr()) };
+        // SAFETY: TF_TensorFromTensor returns an owned tensor or null.
+        unsafe { OwnedTensor::new(ctx.api(), raw, status) }
+    }
+
+    /// Whether nobody else refers to the buffer.
+    fn is_unique(&self) -> bool {
+        // SAFETY: the lock is held, so that nobody takes another reference meanwhile.
+        unsafe { (self.api.unique)(self.tensor()) }
+    }
+
+    /// Makes `new` the value.
+    fn set(&self, ctx: &Context, new: &OwnedTensor) -> Result<()> {
+        // SAFETY: the lock is held; the tensor is assigned to, which gives its old buffer back.
+        let status = unsafe { (self.api.from_c)(new.as_ptr(), self.tensor()) };
+        given(ctx, &status)
+    }
+}
+
+impl Drop for LockedVariable {
+    fn drop(&mut self) {
+        // SAFETY: we hold the lock and one reference. The count is the atomic at this offset; `RefCounted::Unref` deletes at
+        // zero after `NotifyDeleted`. The virtual table starts with both destructors, the deleting one second, and
+        // NotifyDeleted after them.
+        unsafe {
+            (self.api.unlock)(self.var.add(self.api.layout.mutex));
+            let count = &*self.var.add(self.api.layout.references).cast::<RefCount>();
+            if count.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let table = *self.var.cast::<*const unsafe extern "C" fn(*mut u8)>();
+                (*table.add(2))(self.var);
+                (*table.add(1))(self.var);
+            }
+        }
+    }
+}
+
+/// Takes a returned status over as a result.
+fn given(ctx: &Context, status: &ReturnedStatus) -> Result<()> {
+    if status.word == OK_STATUS {
+        return Ok(());
+    }
+    // SAFETY: a TF_Status is an absl::Status and nothing else; the context's is OK, which owns nothing, so overwriting its
+    // word moves the returned one in. The C API frees it with the next assignment.
+    unsafe { *ctx.status().as_ptr().cast::<usize>() = status.word };
+    ctx.status().take()
+}
+
+pub(super) fn read(api: &'static CxxApi, ctx: &mut Context, i: usize) -> Result<Tensor> {
+    let variable = LockedVariable::find(api, ctx, i)?;
+    let value = variable.value(ctx)?;
+    drop(variable);
+    let view = value.view()?;
+    ctx.hold(value);
+    Ok(view)
+}
+
+pub(super) fn update(
+    api: &'static CxxApi,
+    ctx: &mut Context,
+    i: usize,
+    mode: VariableUpdate,
+    update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
+    let variable = LockedVariable::find(api, ctx, i)?;
+    let unique = variable.is_unique();
+    let value = variable.value(ctx)?;
+    let old = value.view()?;
+    if unique && old.address.is_multiple_of(OUTPUT_ALIGNMENT) {
+        return ctx.with_locked(i, |ctx| update(ctx, &old, &old));
+    }
+    let fresh = ctx.allocate_temp(old.dtype, &old.dims)?;
+    let new = fresh.view()?;
+    if mode == VariableUpdate::Sparse {
+        ctx.device().copy(new.address, old.address, old.bytes())?;
+    }
+    ctx.with_locked(i, |ctx| update(ctx, &old, &new))?;
+    variable.set(ctx, &fresh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_returned_status_takes_the_hidden_pointer() {
+        assert!(size_of::<ReturnedStatus>() > 4 * size_of::<usize>());
+        assert_eq!(std::mem::offset_of!(ReturnedStatus, word), 0);
+    }
+
+    #[test]
+    fn releases_are_distinct_and_consistent() {
+        for (i, r) in RELEASES.iter().enumerate() {
+            assert!(r.version.ends_with('.') && r.description.contains(r.version.trim_end_matches('.')));
+            assert!(RELEASES[..i].iter().all(|other| other.version != r.version));
+            assert!(r.layout.mutex > r.layout.is_initialized && r.layout.tensor > r.layout.mutex);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Variables by the functions of kernels_experimental.h.
+//!
+//! TF_GetInputTensorFromVariable makes the variable safe to write: when somebody else refers to its buffer, it puts a fresh
+//! buffer into the variable and calls back to copy the value. A dense update needs no such copy: the callback keeps the old
+//! buffer instead.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+use crate::error::{Error, Result};
+use crate::ffi::guard::caught;
+use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
+use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::status::{Status, TF_Status};
+use crate::ffi::symbols::symbol_table;
+use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
+use crate::kernels::op::{OpContext, VariableUpdate};
+use crate::tensor::Tensor;
+
+/// The lock on some variables.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct TF_VariableInputLockHolder {
+    opaque: [u8; 0],
+}
+
+/// Copies a tensor; owns both arguments.
+type CopyFn = unsafe extern "C" fn(*mut TF_OpKernelContext, *mut TF_Tensor, *mut TF_Tensor);
+
+symbol_table! {
+    /// Functions of kernels_experimental.h.
+    pub(super) struct OfficialApi {
+        required {
+            TF_MaybeLockVariableInputMutexesInOrder: unsafe extern "C" fn(
+                *mut TF_OpKernelContext, bool, bool, *const c_int, usize, CopyFn,
+                *mut *mut TF_VariableInputLockHolder, *mut TF_Status,
+            ),
+            TF_GetInputTensorFromVariable: unsafe extern "C" fn(
+                *mut TF_OpKernelContext, c_int, bool, bool, bool, CopyFn, *mut *mut TF_Tensor, *mut TF_Status,
+            ),
+            TF_ReleaseVariableInputLockHolder: unsafe extern "C" fn(*mut TF_VariableInputLockHolder),
+        }
+        optional {}
+    }
+}
+
+/// What the copy callback does on this thread; it gets no argument of ours.
+enum OnCopy {
+    /// Copies at once.
+    Copy(*const Context),
+    /// Keeps the source.
+    Keep,
+    Kept(OwnedTensor),
+    Failed(Error),
+}
+
+thread_local! {
+    static ON_COPY: RefCell<Option<OnCopy>> = const { RefCell::new(None) };
+}
+
+unsafe extern "C" fn copy(_: *mut TF_OpKernelContext, source: *mut TF_Tensor, dest: *mut TF_Tensor) {
+    let done = caught("a variable's copy", || {
+        let (api, status) = (KernelApi::get()?, Status::new()?);
+        // SAFETY: the header gives the callback both tensors, to be deleted.
+        let (source, dest) =
+            unsafe { (OwnedTensor::new(api, source, &status)?, OwnedTensor::new(api, dest, &status)?) };
+        ON_COPY.with_borrow_mut(|on_copy| {
+            match on_copy {
+                Some(OnCopy::Copy(ctx)) => {
+                    // SAFETY: `locked_tensor` put the context there, and waits for this callback.
+                    let device = unsafe { (**ctx).device() };
+                    let from = source.view()?;
+                    device.copy(dest.address(), from.address, from.bytes())?;
+                }
+                Some(OnCopy::Keep) => *on_copy = Some(OnCopy::Kept(source)),
+                _ => return Err(Error::Internal("TensorFlow asks for a copy out of turn".to_owned())),
+            }
+            Ok(())
+        })
+    });
+    if let Err(e) = done {
+        ON_COPY.with_borrow_mut(|on_copy| *on_copy = Some(OnCopy::Failed(e)));
+    }
+}
+
+/// The lock of one variable, released on drop.
+struct Lock {
+    api: &'static OfficialApi,
+    holder: *mut TF_VariableInputLockHolder,
+}
+
+impl Lock {
+    fn take(api: &'static OfficialApi, ctx: &Context, i: usize) -> Result<Self> {
+        let mut holder = std::ptr::null_mut();
+        let input = i as c_int;
+        // SAFETY: context, input, holder and status are valid for the call. Never sparse: that would switch on
+        // copy-on-read, which TensorFlow's ReadVariableOp cannot do on this device.
+        unsafe {
+            (api.TF_MaybeLockVariableInputMutexesInOrder)(
+                ctx.raw(),
+                true,
+                false,
+                &raw const input,
+                1,
+                copy,
+                &raw mut holder,
+                ctx.status().as_ptr(),
+            );
+        }
+        let lock = Self { api, holder };
+        ctx.status().take()?;
+        Ok(lock)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if !self.holder.is_null() {
+            // SAFETY: the holder is ours, and is released once.
+            unsafe { (self.api.TF_ReleaseVariableInputLockHolder)(self.holder) };
+        }
+    }
+}
+
+/// The variable's tensor, safe to write, and its former one where `keep` asks for it and there is one.
+fn locked_tensor(
+    api: &'static OfficialApi,
+    ctx: &Context,
+    i: usize,
+    keep: bool,
+) -> Result<(OwnedTensor, Option<OwnedTensor>)> {
+    ON_COPY.set(Some(if keep { OnCopy::Keep } else { OnCopy::Copy(ctx) }));
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: context, tensor pointer and status are valid for the call, during which alone the callback runs. The lock is
+    // held; the value is no variant.
+    unsafe {
+        (api.TF_GetInputTensorFromVariable)(
+            ctx.raw(),
+            i as c_int,
+            true,
+            false,
+            false,
+            copy,
+            &raw mut raw,
+            ctx.status().as_ptr(),
+        );
+    }
+    let on_copy = ON_COPY.take();
+    ctx.status().take()?;
+    if raw.is_null() {
+        // The context carries TensorFlow's own error already; this one follows it.
+        return Err(super::not_found("TensorFlow returned no tensor"));
+    }
+    // SAFETY: the function wrote an owned tensor.
+    let tensor = unsafe { OwnedTensor::new(ctx.api(), raw, ctx.status()) }?;
+    match on_copy {
+        Some(OnCopy::Kept(old)) => Ok((tensor, Some(old))),
+        Some(OnCopy::Failed(e)) => Err(e),
+        _ => Ok((tensor, None)),
+    }
+}
+
+pub(super) fn read(api: &'static OfficialApi, ctx: &mut Context, i: usize) -> Result<Tensor> {
+    let lock = Lock::take(api, ctx, i)?;
+    let (tensor, _) = locked_tensor(api, ctx, i, false)?;
+    drop(lock);
+    let view = tensor.view()?;
+    ctx.hold(tensor);
+    Ok(view)
+}
+
+pub(super) fn update(
+    api: &'static OfficialApi,
+    ctx: &mut Context,
+    i: usize,
+    mode: VariableUpdate,
+    update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
+    let _lock = Lock::take(api, ctx, i)?;
+    let (new, old) = locked_tensor(api, ctx, i, mode == VariableUpdate::Dense)?;
+    let new_view = new.view()?;
+    let Some(old) = old else {
+        return if new_view.address.is_multiple_of(OUTPUT_ALIGNMENT) {
+            ctx.with_locked(i, |ctx| update(ctx, &new_view, &new_view))
+        } else {
+            update_by_way_of_temporary(ctx, i, mode, &new_view, update)
+        };
+    };
+    let old_view = old.view()?;
+    let updated = ctx.with_locked(i, |ctx| update(ctx, &old_view, &new_view));
+    if updated.is_err() {
+        // The new buffer is in the variable already: give it the old value.
+        ctx.device().copy(new_view.address, old_view.address, old_view.bytes())?;
+    }
+    updated
+}
+
+/// Updates a variable whose buffer starts at an address that kernels cannot write to, such as a slice of another tensor.
+fn update_by_way_of_temporary(
+    ctx: &mut Context,
+    i: usize,
+    mode: VariableUpdate,
+    value: &Tensor,
+    update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
+    let temporary = ctx.temp(value.dtype, &value.dims)?;
+    if mode == VariableUpdate::Sparse {
+        ctx.device().copy(temporary.address, value.address, value.bytes())?;
+    }
+    ctx.with_locked(i, |ctx| update(ctx, value, &temporary))?;
+    ctx.device().copy(value.address, temporary.address, value.bytes())
+}

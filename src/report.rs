@@ -1,0 +1,197 @@
+//! What the doctor and the docs tell: adapters, devices, ops and types, as JSON or Markdown. Reads, changes nothing; the
+//! Python package gives the advice.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::device::{AdapterReport, Capabilities, Device, Selection, adapters};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::registry::{Registration, Registry};
+
+/// The environment variables that this crate reads.
+pub const VARIABLES: [&str; 5] =
+    ["TF_WGPU_VISIBLE_DEVICES", "TF_WGPU_LOG", "WGPU_BACKEND", "WGPU_ADAPTER_NAME", "WGPU_POWER_PREF"];
+
+/// What TensorFlow's side adds, which only a process with TensorFlow in it knows.
+#[derive(Debug, Clone, Default)]
+pub struct TensorFlow {
+    /// Its version, if it is loaded.
+    pub version: Option<String>,
+    /// The variable API in use, or why there is none.
+    pub variables: Option<Result<String, String>>,
+}
+
+/// The whole report. Enumerates the adapters and tries each device out.
+pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) -> Value {
+    let selection = Selection::enumerate(lookup);
+    let environment: BTreeMap<_, _> = VARIABLES.into_iter().filter_map(|v| Some((v, lookup(v)?))).collect();
+    let opened: Vec<_> = selection.adapters.iter().map(try_out).collect();
+    let capabilities = opened.iter().flatten().map(|(d, _)| *d.capabilities()).reduce(Capabilities::common);
+    let rows = capabilities.map(Registry::new);
+    let rows = rows.as_ref().map_or(&[][..], Registry::rows);
+    let variables = tensorflow.variables.as_ref().map(|v| match v {
+        Ok(api) => json!({ "api": api, "problem": null }),
+        Err(problem) => json!({ "api": null, "problem": problem }),
+    });
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "problem": selection.problem,
+        "environment": environment,
+        "adapters": selection.found.iter().map(|a| adapter(a, a.device.and_then(|d| opened.get(d)))).collect::<Vec<_>>(),
+        "tensorflow": tensorflow.version,
+        "variables": variables,
+        "types": kernels_by_type(rows),
+        "ops": ops(rows),
+    })
+}
+
+/// Opens a device, writes to its memory in a shader and reads it back.
+fn try_out(adapter: &wgpu::Adapter) -> Result<(std::sync::Arc<Device>, Value)> {
+    let device = Device::open(adapter)?;
+    let budget = device.memory_budget();
+    let memory = json!({ "total": budget.total, "free": budget.free, "reported_by_driver": budget.reported });
+    let address = device.allocate(256)?;
+    device.fill(address, 256, 0xa5a5_a5a5)?;
+    let mut bytes = [0; 256];
+    device.download(address, &mut bytes)?;
+    device.deallocate(address)?;
+    if bytes != [0xa5; 256] {
+        return Err(Error::Internal("memory that was filled with a pattern holds something else".into()));
+    }
+    Ok((device, memory))
+}
+
+fn adapter(found: &AdapterReport, opened: Option<&Result<(std::sync::Arc<Device>, Value)>>) -> Value {
+    let info = &found.info;
+    let capabilities = Capabilities::from_parts(info, found.features, &found.limits);
+    let known = |s: &str| (!s.is_empty()).then(|| s.to_owned());
+    json!({
+        "device": found.device.map(|d| format!("WGPU:{d}")),
+        "index": found.index,
+        "rejected": found.rejected,
+        "problem": opened.and_then(|o| o.as_ref().err()).map(ToString::to_string),
+        "name": info.name,
+        "vendor": adapters::vendor_name(info.vendor),
+        "vendor_id": info.vendor,
+        "device_id": info.device,
+        "pci_bus_id": known(&info.device_pci_bus_id),
+        "type": format!("{:?}", info.device_type),
+        "backend": format!("{:?}", info.backend),
+        "driver": known(&info.driver),
+        "driver_info": known(&info.driver_info),
+        "memory": opened.and_then(|o| o.as_ref().ok()).map(|(_, memory)| memory),
+        "limits": {
+            "max_binding": capabilities.max_binding,
+            "max_buffer": capabilities.max_buffer,
+            "storage_alignment": capabilities.storage_alignment,
+            "max_bindings": capabilities.max_bindings,
+            "max_invocations": capabilities.max_invocations,
+            "workgroup_memory": capabilities.workgroup_memory,
+            "immediates": capabilities.immediates,
+        },
+        "features": {
+            "int64": capabilities.int64,
+            "float64": capabilities.float64,
+            "subgroups": capabilities.subgroups,
+            "timestamps": capabilities.timestamps,
+        },
+    })
+}
+
+/// The ops in alphabetical order, each with its registrations.
+fn ops(rows: &[Registration]) -> Value {
+    by_op(rows)
+        .into_iter()
+        .map(|(op, rows)| {
+            let kernels: Vec<_> = rows
+                .iter()
+                .map(|r| r.types.iter().map(|(attr, t)| (*attr, t.name())).collect::<BTreeMap<_, _>>())
+                .collect();
+            json!({ "op": op, "family": rows[0].family, "host_memory": rows[0].host_memory, "types": kernels })
+        })
+        .collect()
+}
+
+/// How many ops take each type.
+fn kernels_by_type(rows: &[Registration]) -> BTreeMap<&'static str, usize> {
+    DType::ALL
+        .into_iter()
+        .map(|t| (t.name(), by_op(rows).values().filter(|rows| main_types(rows).contains(&t)).count()))
+        .filter(|(_, ops)| *ops > 0)
+        .collect()
+}
+
+fn by_op(rows: &[Registration]) -> BTreeMap<&'static str, Vec<&Registration>> {
+    let mut by_op = BTreeMap::<_, Vec<_>>::new();
+    for row in rows {
+        by_op.entry(row.op).or_default().push(row);
+    }
+    by_op
+}
+
+/// The types of an op's data, which is its first type attribute; the others are index and output types.
+fn main_types(rows: &[&Registration]) -> Vec<DType> {
+    let mut types: Vec<_> = rows.iter().filter_map(|r| r.types.first()).map(|(_, t)| *t).collect();
+    types.sort_unstable();
+    types.dedup();
+    types
+}
+
+/// The table of supported ops, for an adapter with every feature.
+pub fn ops_table() -> String {
+    let registry = Registry::new(Capabilities::FULL);
+    let by_op = by_op(registry.rows());
+    let mut table = format!(
+        "# Ops\n\n\
+         Written by `make docs` from the registry; a test compares them. {} ops have kernels for WGPU. TensorFlow adds those that\n\
+         it offers every device (constants, reshapes, variable handles, control flow, function calls); all others run on the CPU.\n\n\
+         64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m tensorflow_wgpu` lists what yours offers.\n\n\
+         | Op | Types | In host memory | Family |\n|---|---|---|---|\n",
+        by_op.len()
+    );
+    for (op, rows) in by_op {
+        let mut attributes = BTreeMap::<_, Vec<DType>>::new();
+        for (attr, dtype) in rows.iter().flat_map(|r| &r.types) {
+            let types = attributes.entry(*attr).or_default();
+            if !types.contains(dtype) {
+                types.push(*dtype);
+            }
+        }
+        let types: Vec<String> = attributes
+            .iter()
+            .map(|(attr, types)| format!("{attr}: {}", types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ")))
+            .collect();
+        let host = rows[0].host_memory.join(", ");
+        // Writing to a String cannot fail.
+        let _ = writeln!(table, "| {op} | {} | {host} | {} |", types.join("; "), rows[0].family);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_device_is_a_problem_and_not_a_failure() {
+        let lookup = |name: &str| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new);
+        let report = report(&lookup, &TensorFlow::default());
+        assert!(report["problem"].as_str().unwrap().contains("hides every device"));
+        assert_eq!(report["environment"], json!({ "TF_WGPU_VISIBLE_DEVICES": "" }));
+        assert_eq!(report["ops"], json!([]));
+        assert_eq!(report["tensorflow"], Value::Null);
+    }
+
+    #[test]
+    fn variables_are_an_api_or_a_problem() {
+        let lookup = |name: &str| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new);
+        let with = |variables| TensorFlow { version: Some("2.21.0".into()), variables: Some(variables) };
+        let official = report(&lookup, &with(Ok("official".into())));
+        assert_eq!(official["variables"], json!({ "api": "official", "problem": null }));
+        let none = report(&lookup, &with(Err("none fits".into())));
+        assert_eq!(none["variables"], json!({ "api": null, "problem": "none fits" }));
+    }
+}

@@ -1,0 +1,17 @@
+"""The Python side of the TensorFlow plug-in `WGPU`: where its library is, a doctor, and what Keras needs.
+
+TensorFlow finds and loads the library by itself, so that `import tensorflow` is all a program needs. This package is
+for `python -m tensorflow_wgpu`, which tells whether everything works.
+"""
+
+from tensorflow_wgpu._library import library_path, report
+
+__all__ = ["__version__", "library_path", "report"]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tensorflow-wgpu")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

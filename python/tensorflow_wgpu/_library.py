@@ -1,0 +1,44 @@
+"""Finds the plug-in's library and reads its report. Knows nothing of TensorFlow."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+SUFFIXES = (".so", ".dylib", ".dll")
+
+
+def library_path() -> Path:
+    """Path of the library that TensorFlow loads: the one in `TF_PLUGGABLE_DEVICE_LIBRARY_PATH`, or the installed one.
+
+    Raises FileNotFoundError when there is none, and says where it was looked for.
+    """
+    named = os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH", "")
+    folder = Path(named) if named else Path(__file__).parent.parent / "tensorflow-plugins"
+    candidates = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+    for path in candidates:
+        if path.is_file() and path.suffix in SUFFIXES and "tensorflow_wgpu" in path.name:
+            return path
+    if named:
+        raise FileNotFoundError(f"TF_PLUGGABLE_DEVICE_LIBRARY_PATH={named} holds no tensorflow_wgpu library; unset it")
+    raise FileNotFoundError(f"{folder} holds no tensorflow_wgpu library; install the wheel again")
+
+
+def report() -> dict[str, Any]:
+    """What the library knows: its version, the adapters, the ops and types, the environment, the variable API.
+
+    Loads the library when TensorFlow has not done so already, opens each device and tries it out.
+    """
+    library = ctypes.CDLL(str(library_path()))
+    library.tensorflow_wgpu_report.restype = ctypes.c_void_p
+    library.tensorflow_wgpu_free.argtypes = [ctypes.c_void_p]
+    text = library.tensorflow_wgpu_report()
+    if not text:
+        raise RuntimeError("the library could not write its report; the line above says why")
+    try:
+        return json.loads(ctypes.string_at(text))
+    finally:
+        library.tensorflow_wgpu_free(text)

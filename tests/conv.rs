@@ -1,0 +1,419 @@
+//! Convolutions and their gradients against direct f64 sums, with both tile tables.
+
+mod numeric;
+
+use numeric::{Random, assert_close, session};
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::local::{Input, Node};
+use tensorflow_wgpu::{DType, Error, HostTensor};
+
+/// A convolution with three spatial dimensions; fewer lead with extents of 1.
+#[derive(Debug, Clone)]
+struct Case {
+    op: &'static str,
+    spatial: usize,
+    last: bool,
+    batch: usize,
+    channels: usize,
+    /// Channels that a filter sees.
+    depth: usize,
+    /// The filter's last dimension.
+    filters: usize,
+    input: [usize; 3],
+    kernel: [usize; 3],
+    stride: [usize; 3],
+    dilation: [usize; 3],
+    padding: &'static str,
+    explicit: [[usize; 2]; 3],
+}
+
+impl Case {
+    fn depthwise(&self) -> bool {
+        self.op.starts_with("Depthwise")
+    }
+
+    fn out_channels(&self) -> usize {
+        if self.depthwise() { self.channels * self.filters } else { self.filters }
+    }
+
+    /// Output extents and padding in front, by TensorFlow's documented formulas; None when there is no output.
+    fn windows(&self) -> Option<([usize; 3], [usize; 3])> {
+        let (mut out, mut pad) = ([0; 3], [0; 3]);
+        for d in 0..3 {
+            let effective = (self.kernel[d] - 1) * self.dilation[d] + 1;
+            (out[d], pad[d]) = match self.padding {
+                "SAME" => {
+                    let out = self.input[d].div_ceil(self.stride[d]);
+                    let needed = ((out - 1) * self.stride[d] + effective).saturating_sub(self.input[d]);
+                    (out, needed / 2)
+                }
+                _ => {
+                    let [before, after] = self.explicit[d];
+                    let room = (self.input[d] + before + after).checked_sub(effective)?;
+                    (room / self.stride[d] + 1, before)
+                }
+            };
+        }
+        Some((out, pad))
+    }
+
+    fn shape(&self, channels: usize, extents: [usize; 3]) -> Vec<usize> {
+        let mut dims = vec![self.batch];
+        dims.extend(&extents[3 - self.spatial..]);
+        dims.insert(if self.last { dims.len() } else { 1 }, channels);
+        dims
+    }
+
+    fn filter_shape(&self) -> Vec<usize> {
+        let mut dims = self.kernel[3 - self.spatial..].to_vec();
+        dims.extend([self.depth, self.filters]);
+        dims
+    }
+
+    fn at(&self, channels: usize, extents: [usize; 3], image: usize, channel: usize, x: [usize; 3]) -> usize {
+        let position = (x[0] * extents[1] + x[1]) * extents[2] + x[2];
+        let positions = extents.iter().product::<usize>();
+        if self.last {
+            (image * positions + position) * channels + channel
+        } else {
+            (image * channels + channel) * positions + position
+        }
+    }
+
+    /// Calls `f(input element, filter element, output element)` for every product of the convolution.
+    fn products(&self, mut f: impl FnMut(usize, usize, usize)) {
+        let (out, pad) = self.windows().expect("an output");
+        let filters = self.out_channels();
+        for image in 0..self.batch {
+            for o in positions(out) {
+                for k in positions(self.kernel) {
+                    let mut x = [0; 3];
+                    let inside = (0..3).all(|d| {
+                        let at = (o[d] * self.stride[d] + k[d] * self.dilation[d]).checked_sub(pad[d]);
+                        x[d] = at.unwrap_or(usize::MAX);
+                        x[d] < self.input[d]
+                    });
+                    if !inside {
+                        continue;
+                    }
+                    let tap = (k[0] * self.kernel[1] + k[1]) * self.kernel[2] + k[2];
+                    for filter in 0..filters {
+                        let y = self.at(filters, out, image, filter, o);
+                        if self.depthwise() {
+                            f(
+                                self.at(self.channels, self.input, image, filter / self.filters, x),
+                                tap * filters + filter,
+                                y,
+                            );
+                            continue;
+                        }
+                        let groups = self.channels / self.depth;
+                        let first = filter / (filters / groups) * self.depth;
+                        for c in 0..self.depth {
+                            let x = self.at(self.channels, self.input, image, first + c, x);
+                            f(x, (tap * self.depth + c) * filters + filter, y);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn node(&self, suffix: &str, dtype: DType) -> Node {
+        let list = |values: [usize; 3]| {
+            let mut list = vec![1i64];
+            list.extend(values[3 - self.spatial..].iter().map(|v| *v as i64));
+            list.insert(if self.last { list.len() } else { 1 }, 1);
+            list
+        };
+        let mut node = Node::new(&format!("{}{suffix}", self.op))
+            .attr("T", dtype)
+            .attr("strides", &list(self.stride)[..])
+            .attr("dilations", &list(self.dilation)[..])
+            .attr("padding", self.padding)
+            .attr(
+                "data_format",
+                match (self.spatial, self.last) {
+                    (2, true) => "NHWC",
+                    (2, false) => "NCHW",
+                    (_, true) => "NDHWC",
+                    (_, false) => "NCDHW",
+                },
+            );
+        if self.op == "Conv3D" {
+            node = node.attr("Tshape", DType::I32);
+        } else {
+            let mut pads = vec![0i64; 2 * (self.spatial + 2)];
+            if self.padding == "EXPLICIT" {
+                for d in 3 - self.spatial..3 {
+                    let at = d + self.spatial - 3 + if self.last { 1 } else { 2 };
+                    pads[2 * at] = self.explicit[d][0] as i64;
+                    pads[2 * at + 1] = self.explicit[d][1] as i64;
+                }
+            } else {
+                pads.clear();
+            }
+            node = node.attr("explicit_paddings", &pads[..]);
+        }
+        node
+    }
+}
+
+fn positions(extents: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+    let [a, b, c] = extents;
+    (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..c).map(move |k| [i, j, k])))
+}
+
+fn sizes(dims: &[usize]) -> Input {
+    HostTensor::i32(&[dims.len()], &dims.iter().map(|d| *d as i32).collect::<Vec<_>>()).into()
+}
+
+/// Runs the op and both gradients; returns false when the case has no output.
+fn check(case: &Case, dtype: DType, seed: u64, misalign: usize) -> bool {
+    let Some((out, _)) = case.windows() else { return false };
+    let mut random = Random::new(seed);
+    let x_dims = case.shape(case.channels, case.input);
+    let y_dims = case.shape(case.out_channels(), out);
+    let (x, xv) = random.tensor(dtype, &x_dims);
+    let (w, wv) = random.tensor(dtype, &case.filter_shape());
+    let (dy, dv) = random.tensor(dtype, &y_dims);
+    let (mut y, mut dx, mut dw) = (vec![0.0; dv.len()], vec![0.0; xv.len()], vec![0.0; wv.len()]);
+    case.products(|i, k, o| {
+        y[o] += xv[i] * wv[k];
+        dx[i] += dv[o] * wv[k];
+        dw[k] += xv[i] * dv[o];
+    });
+    let version = if case.op == "Conv3D" { "V2" } else { "" };
+    let taps = case.kernel.iter().product::<usize>();
+    // What to append to the op's name, inputs, values, shape, number of products in an element.
+    type Run<'a> = (String, Vec<Input>, &'a [f64], &'a [usize], usize);
+    let runs: [Run<'_>; 3] = [
+        (String::new(), vec![x.clone().into(), w.clone().into()], &y, &y_dims, taps * case.depth),
+        (
+            format!("BackpropInput{version}"),
+            vec![sizes(&x_dims), w.clone().into(), dy.clone().into()],
+            &dx,
+            &x_dims,
+            taps * case.filters,
+        ),
+        (
+            format!("BackpropFilter{version}"),
+            vec![x.into(), sizes(&case.filter_shape()), dy.into()],
+            &dw,
+            &case.filter_shape(),
+            case.batch * out.iter().product::<usize>(),
+        ),
+    ];
+    for class in Class::ALL {
+        for (suffix, inputs, want, dims, terms) in &runs {
+            let mut session = session();
+            session.misalign = misalign;
+            let what = format!("{suffix} {dtype} {class:?} {case:?}");
+            let got = with_class(class, || session.run(&case.node(suffix, dtype), inputs)).expect(&what);
+            assert_eq!(got[0].dims[..], dims[..], "{what}");
+            assert_close(&got[0], want, *terms as f64, &what);
+        }
+    }
+    true
+}
+
+fn random_case(random: &mut Random, op: &'static str) -> Case {
+    let spatial = if op == "Conv3D" { 3 } else { 2 };
+    let mut extents = |low, high| {
+        let mut list = [1; 3];
+        for e in &mut list[3 - spatial..] {
+            *e = random.between(low, high);
+        }
+        list
+    };
+    let (input, kernel) = (extents(1, if spatial == 3 { 5 } else { 9 }), extents(1, 4));
+    let (mut stride, dilation) = (extents(1, 3), extents(1, 2));
+    let groups = random.pick(&[1, 1, 2, 3]);
+    let (depth, per_group) = (random.pick(&[1, 3, 4, 5, 8]), random.pick(&[1, 2, 4, 5, 8]));
+    let depthwise = op.starts_with("Depthwise");
+    if depthwise {
+        stride[1] = stride[2];
+    }
+    let padding =
+        if op == "Conv3D" { random.pick(&["SAME", "VALID"]) } else { random.pick(&["SAME", "VALID", "EXPLICIT"]) };
+    let mut explicit = [[0; 2]; 3];
+    if padding == "EXPLICIT" {
+        for e in &mut explicit[3 - spatial..] {
+            *e = [random.below(4), random.below(4)];
+        }
+    }
+    Case {
+        op,
+        spatial,
+        last: random.below(3) > 0,
+        batch: random.between(1, 3),
+        channels: if depthwise { depth } else { depth * groups },
+        depth,
+        filters: if depthwise { random.between(1, 3) } else { per_group * groups },
+        input,
+        kernel,
+        stride,
+        dilation,
+        padding,
+        explicit,
+    }
+}
+
+fn random_cases(op: &'static str, count: usize, seed: u64) {
+    let mut random = Random::new(seed);
+    let mut ran = 0;
+    for i in 0..count {
+        let case = random_case(&mut random, op);
+        let dtype = random.pick(&[DType::F32, DType::F32, DType::F16, DType::BF16]);
+        ran += usize::from(check(&case, dtype, i as u64, usize::from(i % 5 == 4)));
+    }
+    assert!(ran * 3 > count, "only {ran} of {count} cases have an output");
+}
+
+#[test]
+fn conv2d_of_random_shapes() {
+    random_cases("Conv2D", 16, 1);
+}
+
+#[test]
+fn conv3d_of_random_shapes() {
+    random_cases("Conv3D", 10, 2);
+}
+
+#[test]
+fn depthwise_of_random_shapes() {
+    random_cases("DepthwiseConv2dNative", 16, 3);
+}
+
+fn plain(input: usize, kernel: usize, channels: usize, filters: usize) -> Case {
+    Case {
+        op: "Conv2D",
+        spatial: 2,
+        last: true,
+        batch: 2,
+        channels,
+        depth: channels,
+        filters,
+        input: [1, input, input],
+        kernel: [1, kernel, kernel],
+        stride: [1; 3],
+        dilation: [1; 3],
+        padding: "SAME",
+        explicit: [[0; 2]; 3],
+    }
+}
+
+#[test]
+fn the_shapes_of_small_networks() {
+    assert!(check(&plain(8, 3, 1, 16), DType::F32, 1, 0));
+    assert!(check(&plain(8, 3, 16, 32), DType::F32, 2, 0));
+    assert!(check(&plain(7, 1, 64, 64), DType::F32, 3, 0));
+    assert!(check(&plain(6, 1, 5, 7), DType::F16, 4, 0));
+    assert!(check(&Case { stride: [1, 2, 2], ..plain(16, 7, 3, 64) }, DType::F32, 5, 0));
+    assert!(check(&Case { stride: [1, 2, 2], ..plain(9, 1, 16, 32) }, DType::F32, 6, 0));
+    // A kernel larger than the input.
+    assert!(check(&plain(2, 7, 4, 4), DType::F32, 7, 0));
+}
+
+#[test]
+fn long_lines_and_many_positions() {
+    // More steps than llvmpipe runs in one invocation: 70,000 positions on a line, and 300 lines of 300.
+    let line = Case { batch: 1, input: [1, 1, 70_000], kernel: [1, 1, 3], ..plain(1, 1, 4, 4) };
+    assert!(check(&line, DType::F32, 11, 0));
+    let depthwise = Case { op: "DepthwiseConv2dNative", filters: 1, ..line };
+    assert!(check(&Case { batch: 2, input: [1, 1, 60_000], ..depthwise.clone() }, DType::F32, 12, 0));
+    let square = Case { batch: 1, channels: 1, depth: 1, input: [1, 300, 300], ..depthwise };
+    assert!(check(&square, DType::F32, 13, 0));
+}
+
+#[test]
+fn empty_tensors() {
+    let case = plain(4, 3, 3, 5);
+    let empty = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &[]);
+    let ones = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+    let w = ones(&[3, 3, 3, 5]);
+    let run = |suffix: &str, inputs: &[Input]| session().run(&case.node(suffix, DType::F32), inputs).unwrap().remove(0);
+    let y = run("", &[empty(&[0, 4, 4, 3]).into(), w.clone().into()]);
+    assert_eq!(y.dims[..], [0, 4, 4, 5]);
+    let dx = run("BackpropInput", &[sizes(&[0, 4, 4, 3]), w.into(), empty(&[0, 4, 4, 5]).into()]);
+    assert_eq!(dx.dims[..], [0, 4, 4, 3]);
+    let inputs = [empty(&[0, 4, 4, 3]).into(), sizes(&[3, 3, 3, 5]), empty(&[0, 4, 4, 5]).into()];
+    assert_eq!(run("BackpropFilter", &inputs).to_f64(), vec![0.0; 135]);
+    let y = run("", &[ones(&[1, 4, 4, 3]).into(), empty(&[3, 3, 3, 0]).into()]);
+    assert_eq!(y.dims[..], [1, 4, 4, 0]);
+}
+
+#[test]
+fn input_sizes_may_be_spatial_alone() {
+    let case = plain(4, 3, 3, 5);
+    let ones = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+    let inputs = [sizes(&[4, 4]), ones(&[3, 3, 3, 5]).into(), ones(&[2, 4, 4, 5]).into()];
+    let dx = session().run(&case.node("BackpropInput", DType::F32), &inputs).unwrap().remove(0);
+    assert_eq!((&dx.dims[..], dx.to_f64()[0]), (&[2, 4, 4, 3][..], 20.0));
+}
+
+#[test]
+fn more_workgroups_than_one_dimension_has() {
+    // 800 x 800 positions of one channel, 8 rows and 8 lanes to a workgroup on software adapters.
+    let case = Case { batch: 1, ..plain(800, 1, 1, 1) };
+    let case = Case { input: [1, 800, 6600], ..case };
+    let n = 800 * 6600;
+    let (x, xv) = Random::new(9).tensor(DType::F32, &[1, 800, 6600, 1]);
+    let w = HostTensor::f32(&[1, 1, 1, 1], &[0.5]);
+    let got = session().run(&case.node("", DType::F32), &[x.into(), w.into()]).unwrap().remove(0);
+    let values = got.values::<f32>();
+    assert_eq!(values.len(), n);
+    assert!(values.iter().zip(&xv).all(|(g, x)| (f64::from(*g) - x * 0.5).abs() < 1e-6));
+}
+
+#[test]
+fn errors_are_tensorflows() {
+    let zeros = |dims: &[usize]| Input::from(HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]));
+    let run = |case: &Case, suffix: &str, inputs: &[Input]| match session().run(&case.node(suffix, DType::F32), inputs)
+    {
+        Err(Error::InvalidArgument(m) | Error::Unimplemented(m)) => m,
+        other => panic!("{case:?} gave {other:?}"),
+    };
+    let conv = plain(4, 3, 3, 4);
+    let forward = |case: &Case, x: &[usize], w: &[usize]| run(case, "", &[zeros(x), zeros(w)]);
+    let x: &[usize] = &[1, 4, 4, 3];
+    for (message, want) in [
+        (forward(&conv, &[4, 4, 3], &[3, 3, 3, 4]), "convolution input must be 4-dimensional: [4,4,3]"),
+        (forward(&conv, x, &[3, 3, 3]), "convolution filter must be 4-dimensional: [3,3,3]"),
+        (forward(&conv, x, &[3, 3, 2, 4]), "input depth must be evenly divisible by filter depth: 3 vs 2"),
+        (
+            forward(&conv, &[1, 4, 4, 4], &[3, 3, 2, 3]),
+            "output depth must be evenly divisible by number of groups: 3 vs 2",
+        ),
+        (forward(&conv, x, &[0, 3, 3, 4]), "filter must not have zero elements"),
+        (
+            forward(&Case { padding: "VALID", ..conv.clone() }, &[1, 2, 2, 3], &[4, 4, 3, 4]),
+            "Computed output size would be negative: -1 [input_size: 2, effective_filter_size: 4, stride: 1]",
+        ),
+        (
+            forward(&Case { stride: [1, 0, 1], ..conv.clone() }, x, &[3, 3, 3, 4]),
+            "Row and column strides should be larger than 0.",
+        ),
+        (
+            forward(&Case { dilation: [1, 0, 1], ..conv.clone() }, x, &[3, 3, 3, 4]),
+            "Dilated rates should be larger than 0.",
+        ),
+        (
+            run(&conv, "BackpropInput", &[sizes(&[2, 4, 4, 3]), zeros(&[3, 3, 3, 4]), zeros(&[1, 4, 4, 4])]),
+            "input and out_backprop must have the same batch size. Input batch: 2, outbackprop batch: 1, batch_dim: 0",
+        ),
+        (
+            run(&conv, "BackpropFilter", &[zeros(x), sizes(&[3, 3, 3, 4]), zeros(&[1, 4, 5, 4])]),
+            "Size of out_backprop doesn't match computed: actual = 5, computed = 4 spatial_dim: 2",
+        ),
+        (
+            run(&conv, "BackpropFilter", &[zeros(x), sizes(&[3, 3, 3, 5]), zeros(&[1, 4, 4, 4])]),
+            "filter and out_backprop must have the same out_depth",
+        ),
+    ] {
+        assert!(message.contains(want), "{message}\nwant: {want}");
+    }
+    let node = conv.node("", DType::F32).attr("strides", &[1i64, 1, 1, 2][..]);
+    let error = session().run(&node, &[zeros(x), zeros(&[3, 3, 3, 4])]);
+    assert!(matches!(error, Err(Error::Unimplemented(m)) if m.contains("strides in the batch and depth dimensions")));
+}

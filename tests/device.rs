@@ -1,0 +1,146 @@
+//! The device runtime on a real driver: memory, copies of any alignment, ordering, errors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tensorflow_wgpu::Error;
+use tensorflow_wgpu::device::Device;
+use tensorflow_wgpu::local::Session;
+
+fn device() -> Arc<Device> {
+    Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers").device
+}
+
+fn pattern(n: usize) -> Vec<u8> {
+    (0..n).map(|i| (i * 7 + 3) as u8).collect()
+}
+
+#[test]
+fn copies_of_any_offset_and_length() {
+    let device = device();
+    let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
+    for (to, from, n) in [(0, 0, 1024), (1, 0, 1), (3, 1, 2), (5, 2, 4), (2, 7, 3), (0, 3, 61), (9, 4, 100), (4, 8, 12)]
+    {
+        device.fill(a, 4096, 0xaaaa_aaaa).unwrap();
+        device.upload(b + from, &pattern(n)).unwrap();
+        device.copy(a + to, b + from, n as u64).unwrap();
+        let mut got = vec![0; n + 2];
+        device.download(a + to, &mut got).unwrap();
+        assert_eq!(got[..n], pattern(n), "to {to} from {from} len {n}");
+        assert_eq!(got[n..], [0xaa, 0xaa], "bytes behind stay, to {to} from {from} len {n}");
+        if to > 0 {
+            device.download(a + to - 1, &mut got[..1]).unwrap();
+            assert_eq!(got[0], 0xaa, "the byte before stays");
+        }
+    }
+    device.deallocate(a).unwrap();
+    device.deallocate(b).unwrap();
+}
+
+#[test]
+fn copies_within_one_block() {
+    let device = device();
+    let a = device.allocate(1 << 20).unwrap();
+    device.upload(a, &pattern(1000)).unwrap();
+    device.copy(a + 100_001, a + 1, 999).unwrap();
+    let mut got = vec![0; 999];
+    device.download(a + 100_001, &mut got).unwrap();
+    assert_eq!(got, pattern(1000)[1..]);
+    device.deallocate(a).unwrap();
+}
+
+#[test]
+fn fills_keep_their_phase() {
+    let device = device();
+    let a = device.allocate(256).unwrap();
+    device.fill(a, 256, 0).unwrap();
+    device.fill(a + 3, 9, u32::from_le_bytes([1, 2, 3, 4])).unwrap();
+    let mut got = [0; 16];
+    device.download(a, &mut got).unwrap();
+    assert_eq!(got, [0, 0, 0, 1, 2, 3, 4, 1, 2, 3, 4, 1, 0, 0, 0, 0]);
+    device.deallocate(a).unwrap();
+}
+
+#[test]
+fn large_copies_use_several_windows() {
+    let device = device();
+    let n = (device.capabilities().max_binding as usize).min(256 << 20) + 12_345;
+    let (a, b) = (device.allocate(n as u64).unwrap(), device.allocate(n as u64).unwrap());
+    let data = pattern(n);
+    device.upload(a, &data).unwrap();
+    device.copy(b, a, n as u64).unwrap();
+    let mut got = vec![0; n];
+    device.download(b, &mut got).unwrap();
+    assert!(got == data, "{n} bytes survive");
+    device.deallocate(a).unwrap();
+    device.deallocate(b).unwrap();
+}
+
+#[test]
+fn serials_complete_in_order_and_callbacks_follow_the_work() {
+    let device = device();
+    let a = device.allocate(1024).unwrap();
+    device.fill(a, 1024, 7).unwrap();
+    let serial = device.serial();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let inner = seen.clone();
+    device.host_callback(move || {
+        inner.store(1, Ordering::SeqCst);
+    });
+    while !device.is_done(serial) {
+        std::thread::yield_now();
+    }
+    device.synchronize().unwrap();
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    assert!(device.is_done(0));
+    device.deallocate(a).unwrap();
+}
+
+#[test]
+fn threads_share_the_queue() {
+    let device = device();
+    std::thread::scope(|scope| {
+        for t in 0..8u32 {
+            let device = &device;
+            scope.spawn(move || {
+                let a = device.allocate(4096).unwrap();
+                for round in 0..20u32 {
+                    device.fill(a, 4096, t * 1000 + round).unwrap();
+                    let mut got = [0; 4];
+                    device.download(a + 2048, &mut got).unwrap();
+                    assert_eq!(u32::from_le_bytes(got), t * 1000 + round);
+                }
+                device.deallocate(a).unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn impossible_allocations_are_refused_and_harm_nothing() {
+    let device = device();
+    let a = device.allocate(16).unwrap();
+    device.upload(a, &[1, 2, 3, 4]).unwrap();
+    assert!(matches!(device.allocate(1 << 60), Err(Error::ResourceExhausted(_))));
+    assert!(matches!(device.download(a + (1 << 30), &mut [0; 4]), Err(Error::Internal(_))));
+    let mut got = [0; 4];
+    device.download(a, &mut got).unwrap();
+    assert_eq!(got, [1, 2, 3, 4]);
+    device.deallocate(a).unwrap();
+}
+
+#[test]
+fn a_timer_measures_work() {
+    let device = device();
+    let a = device.allocate(32 << 20).unwrap();
+    device.fill(a, 32 << 20, 0).unwrap();
+    let timer = device.timer();
+    timer.start(&device);
+    for i in 0..8 {
+        device.fill(a, 32 << 20, i).unwrap();
+    }
+    timer.stop(&device);
+    let t = timer.nanoseconds(&device).unwrap();
+    assert!(t > 10_000 && t < 60_000_000_000, "{t} ns for 256 MiB");
+    device.deallocate(a).unwrap();
+}

@@ -1,0 +1,250 @@
+//! MatMul and its batch forms against an f64 product, with both tile tables.
+
+mod numeric;
+
+use numeric::{Random, assert_close, session};
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::local::Node;
+use tensorflow_wgpu::{DType, Error, HostTensor};
+
+/// `c[m][n]`, with the operands' transposes undone by indexing.
+fn product(a: &[f64], b: &[f64], [m, k, n]: [usize; 3], ta: bool, tb: bool) -> Vec<f64> {
+    let mut c = vec![0.0; m * n];
+    for i in 0..m {
+        for j in 0..n {
+            for l in 0..k {
+                let x = if ta { a[l * m + i] } else { a[i * k + l] };
+                let y = if tb { b[j * k + l] } else { b[l * n + j] };
+                c[i * n + j] += x * y;
+            }
+        }
+    }
+    c
+}
+
+fn matmul(dtype: DType, ta: bool, tb: bool) -> Node {
+    Node::new("MatMul").attr("T", dtype).attr("transpose_a", ta).attr("transpose_b", tb)
+}
+
+fn batched(op: &str, dtype: DType, x: bool, y: bool) -> Node {
+    let node = Node::new(op).attr("adj_x", x).attr("adj_y", y);
+    if op == "BatchMatMulV3" {
+        node.attr("Ta", dtype).attr("Tb", dtype).attr("Tout", dtype)
+    } else {
+        node.attr("T", dtype)
+    }
+}
+
+fn swapped(rows: usize, columns: usize, transposed: bool) -> [usize; 2] {
+    if transposed { [columns, rows] } else { [rows, columns] }
+}
+
+fn check(dtype: DType, [m, k, n]: [usize; 3], ta: bool, tb: bool, misalign: usize) {
+    let mut random = Random::new((m * 31 + k * 7 + n) as u64);
+    let (a, av) = random.tensor(dtype, &swapped(m, k, ta));
+    let (b, bv) = random.tensor(dtype, &swapped(k, n, tb));
+    let want = product(&av, &bv, [m, k, n], ta, tb);
+    for class in Class::ALL {
+        let mut session = session();
+        session.misalign = misalign;
+        let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {class:?} misaligned by {misalign}");
+        let inputs = [a.clone().into(), b.clone().into()];
+        let got = with_class(class, || session.run(&matmul(dtype, ta, tb), &inputs)).expect(&what);
+        assert_eq!(got[0].dims[..], [m, n]);
+        assert_close(&got[0], &want, k as f64, &what);
+    }
+}
+
+const SHAPES: &[[usize; 3]] = &[
+    [1, 1, 1],
+    [1, 5, 1],
+    [3, 1, 2],
+    [8, 16, 64],
+    [7, 13, 5],
+    [4, 8, 4],
+    [65, 33, 67],
+    [64, 64, 64],
+    [100, 20, 10],
+    [1, 300, 40],
+    [40, 300, 1],
+    [130, 36, 132],
+    [33, 4, 260],
+    [2, 8, 12],
+    [5, 4, 3],
+];
+
+#[test]
+fn float32_in_all_orientations() {
+    for &shape in SHAPES {
+        for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
+            check(DType::F32, shape, ta, tb, 0);
+        }
+    }
+}
+
+#[test]
+fn sixteen_bit_floats() {
+    for dtype in [DType::F16, DType::BF16] {
+        for &shape in &[[7, 13, 5], [8, 16, 64], [1, 1, 1], [65, 33, 66], [12, 8, 20]] {
+            for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
+                check(dtype, shape, ta, tb, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_at_any_address() {
+    for dtype in [DType::F32, DType::F16] {
+        for (ta, tb) in [(false, false), (true, true)] {
+            check(dtype, [16, 8, 12], ta, tb, 1);
+        }
+    }
+}
+
+#[test]
+fn empty_operands_give_empty_results_or_zeros() {
+    for (dims_a, dims_b) in [([0, 3], [3, 4]), ([2, 3], [3, 0]), ([0, 0], [0, 0])] {
+        let (a, b) = (HostTensor::floats(DType::F32, &dims_a, &vec![1.0; dims_a[0] * dims_a[1]]), dims_b);
+        let b = HostTensor::floats(DType::F32, &b, &vec![1.0; b[0] * b[1]]);
+        let got = session().run(&matmul(DType::F32, false, false), &[a.into(), b.into()]).unwrap();
+        assert!(got[0].bytes.is_empty());
+    }
+    for dtype in [DType::F32, DType::F16] {
+        let (a, b) = (HostTensor::floats(dtype, &[3, 0], &[]), HostTensor::floats(dtype, &[0, 5], &[]));
+        let got = session().run(&matmul(dtype, false, false), &[a.into(), b.into()]).unwrap();
+        assert_eq!((&got[0].dims[..], got[0].to_f64()), (&[3, 5][..], vec![0.0; 15]));
+    }
+}
+
+#[test]
+fn a_long_contraction_stays_precise() {
+    let (m, k, n) = (3, 100_000, 8);
+    let mut random = Random::new(5);
+    let (a, av) = random.tensor(DType::F32, &[m, k]);
+    let (b, bv) = random.tensor(DType::F32, &[k, n]);
+    // Positive values: the sum grows all the way, which is where a single f32 sum loses most.
+    let positive = |t: &HostTensor| {
+        HostTensor::floats(DType::F32, &t.dims, &t.to_f64().iter().map(|v| v.abs()).collect::<Vec<_>>())
+    };
+    let (pa, pb) = (positive(&a), positive(&b));
+    for (a, b, av, bv) in [(a, b, av, bv), (pa.clone(), pb.clone(), pa.to_f64(), pb.to_f64())] {
+        let want = product(&av, &bv, [m, k, n], false, false);
+        for class in Class::ALL {
+            let inputs = [a.clone().into(), b.clone().into()];
+            let got = with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs)).unwrap();
+            let norm = want.iter().map(|w| w * w).sum::<f64>().sqrt();
+            let error = got[0].to_f64().iter().zip(&want).map(|(g, w)| (g - w).powi(2)).sum::<f64>().sqrt();
+            assert!(error <= 1e-5 * norm, "{class:?}: {error:e} of {norm:e}");
+        }
+    }
+}
+
+#[test]
+fn batches_broadcast() {
+    let mut random = Random::new(11);
+    let cases: &[(&[usize], &[usize])] = &[
+        (&[2], &[2]),
+        (&[3], &[1]),
+        (&[1], &[3]),
+        (&[2, 1, 3], &[4, 1]),
+        (&[2, 1, 2, 1], &[1, 3, 1, 2]),
+        (&[], &[2, 3]),
+        (&[5], &[]),
+        (&[0], &[1]),
+    ];
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for (x, y) in cases {
+            for op in ["BatchMatMulV2", "BatchMatMulV3", "BatchMatMul"] {
+                if op == "BatchMatMul" && x != y {
+                    continue;
+                }
+                let m = random.between(1, 9);
+                let [m, k, n] = random.pick(&[[3, 5, 7], [4, 8, 12], [m, 4, 2]]);
+                let (ta, tb) = (random.below(2) == 1, random.below(2) == 1);
+                let dims_x = [x, &swapped(m, k, ta)[..]].concat();
+                let dims_y = [y, &swapped(k, n, tb)[..]].concat();
+                let (a, av) = random.tensor(dtype, &dims_x);
+                let (b, bv) = random.tensor(dtype, &dims_y);
+                let batch = tensorflow_wgpu::layout::broadcast_dims(x, y).unwrap();
+                let walk = tensorflow_wgpu::layout::Iteration::over(&batch).broadcast(x).broadcast(y);
+                let mut want = Vec::new();
+                for z in 0..walk.len() {
+                    let at = |operand: usize| {
+                        let mut rest = z;
+                        let mut at = 0;
+                        for d in (0..batch.len()).rev() {
+                            at += rest % batch[d] * walk.strides(operand)[d] as usize;
+                            rest /= batch[d];
+                        }
+                        at
+                    };
+                    let (i, j) = (at(0) * m * k, at(1) * k * n);
+                    want.extend(product(&av[i..i + m * k], &bv[j..j + k * n], [m, k, n], ta, tb));
+                }
+                for class in Class::ALL {
+                    let inputs = [a.clone().into(), b.clone().into()];
+                    let what = format!("{op} {dtype} {x:?} {y:?} {m}x{k}x{n} {ta} {tb} {class:?}");
+                    let got = with_class(class, || session().run(&batched(op, dtype, ta, tb), &inputs)).expect(&what);
+                    assert_eq!(got[0].dims[..], [&batch[..], &[m, n][..]].concat()[..], "{what}");
+                    assert_close(&got[0], &want, k as f64, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn more_workgroups_than_one_dimension_has() {
+    // 70,000 matrices of 1x2 by 2x1.
+    let n = 70_000;
+    let (a, av) = Random::new(1).tensor(DType::F32, &[n, 1, 2]);
+    let (b, bv) = Random::new(2).tensor(DType::F32, &[n, 2, 1]);
+    let want: Vec<f64> = (0..n).map(|i| av[2 * i] * bv[2 * i] + av[2 * i + 1] * bv[2 * i + 1]).collect();
+    for class in Class::ALL {
+        let inputs = [a.clone().into(), b.clone().into()];
+        let got =
+            with_class(class, || session().run(&batched("BatchMatMulV2", DType::F32, false, false), &inputs)).unwrap();
+        assert_close(&got[0], &want, 2.0, &format!("{class:?}"));
+    }
+}
+
+#[test]
+fn infinities_stay_in_their_row_and_column() {
+    let a = HostTensor::f32(&[2, 3], &[1.0, f32::INFINITY, 2.0, 1.0, 1.0, 1.0]);
+    let b = HostTensor::f32(&[3, 5], &[1.0; 15]);
+    for class in Class::ALL {
+        let inputs = [a.clone().into(), b.clone().into()];
+        let got = with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs)).unwrap();
+        assert_eq!(got[0].values::<f32>(), [[f32::INFINITY; 5], [3.0; 5]].concat(), "{class:?}");
+    }
+}
+
+#[test]
+fn errors_are_tensorflows() {
+    let zeros = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]);
+    let cases: &[(Node, &[usize], &[usize], &str)] = &[
+        (matmul(DType::F32, false, false), &[2, 3], &[3], "In[0] and In[1] has different ndims: [2,3] vs. [3]"),
+        (matmul(DType::F32, false, false), &[1, 2, 3], &[1, 3, 3], "In[0] and In[1] ndims must be == 2: 3"),
+        (matmul(DType::F32, false, false), &[2, 3], &[4, 5], "Matrix size-incompatible: In[0]: [2,3], In[1]: [4,5]"),
+        (batched("BatchMatMulV2", DType::F32, false, false), &[3], &[3, 3], "In[0] ndims must be >= 2: 1"),
+        (
+            batched("BatchMatMulV2", DType::F32, false, false),
+            &[2, 3, 3],
+            &[3, 3, 3],
+            "In[0] and In[1] must have compatible batch dimensions: [2,3,3] vs. [3,3,3]",
+        ),
+        (
+            batched("BatchMatMul", DType::F32, false, false),
+            &[2, 3, 3],
+            &[3, 3, 3],
+            "In[0].dim(0) and In[1].dim(0) must be the same: [2,3,3] vs [3,3,3]",
+        ),
+    ];
+    for (node, a, b, message) in cases {
+        match session().run(node, &[zeros(a).into(), zeros(b).into()]) {
+            Err(Error::InvalidArgument(m)) => assert!(m.contains(message), "{m}"),
+            other => panic!("{message}: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Shared by the tests of contractions and pooling: pseudo-random values, comparison, and a session with the driver.
+
+use tensorflow_wgpu::local::Session;
+use tensorflow_wgpu::{DType, HostTensor};
+
+pub fn session() -> Session {
+    Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
+}
+
+/// A linear congruential generator: the same numbers on every machine.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % n as u64) as usize
+    }
+
+    pub fn between(&mut self, low: usize, high: usize) -> usize {
+        low + self.below(high - low + 1)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// A tensor of values in [-1, 1], already rounded to `dtype`, and those values.
+    pub fn tensor(&mut self, dtype: DType, dims: &[usize]) -> (HostTensor, Vec<f64>) {
+        let n = dims.iter().product();
+        let values: Vec<f64> = (0..n).map(|_| self.below(2001) as f64 / 1000.0 - 1.0).collect();
+        let tensor = HostTensor::floats(dtype, dims, &values);
+        let rounded = tensor.to_f64();
+        (tensor, rounded)
+    }
+}
+
+/// Relative rounding step of a type.
+pub fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 1e-3,
+        DType::BF16 => 8e-3,
+        _ => 1e-6,
+    }
+}
+
+/// Compares with a reference. `scale[i]` is the sum of the absolute values that element i was summed from.
+pub fn assert_close(got: &HostTensor, want: &[f64], scale: f64, what: &str) {
+    let values = got.to_f64();
+    assert_eq!(values.len(), want.len(), "{what}");
+    let eps = epsilon(got.dtype);
+    for (i, (g, w)) in values.iter().zip(want).enumerate() {
+        let tolerance = eps * w.abs() + 2e-6 * scale;
+        assert!((g - w).abs() <= tolerance, "{what}: element {i} is {g}, want {w} (tolerance {tolerance:e})");
+    }
+}

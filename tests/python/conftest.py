@@ -1,0 +1,51 @@
+"""Loads TensorFlow with the plug-in and refuses to run without a WGPU device.
+
+The plug-in is the installed wheel; `TF_PLUGGABLE_DEVICE_LIBRARY_PATH=target/debug/libtensorflow_wgpu.so` takes a build
+instead. Tests run with soft placement off, so that an op that WGPU lacks is an error and not a silent run on the CPU.
+"""
+
+import os
+import zlib
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Stops when there is nothing to test: a run that skips everything must not look like success."""
+    del session
+    devices = tf.config.list_physical_devices("WGPU")
+    if not devices:
+        pytest.exit(
+            "TensorFlow sees no WGPU device. Install the wheel (make setup) and a Vulkan driver; "
+            "`python -m tensorflow_wgpu` says what is missing.",
+            returncode=1,
+        )
+    tf.config.set_soft_device_placement(False)
+
+
+def pytest_report_header() -> list[str]:
+    """TensorFlow's version and the devices."""
+    return [f"tensorflow {tf.__version__}, {len(wgpu_devices())} WGPU device(s)"]
+
+
+def wgpu_devices() -> list:
+    """The physical devices of the plug-in."""
+    return tf.config.list_physical_devices("WGPU")
+
+
+@pytest.fixture(autouse=True)
+def seeds(request: pytest.FixtureRequest) -> None:
+    """Every test starts from the same random state, whatever ran before it."""
+    seed = zlib.crc32(request.node.nodeid.encode()) % 2**31
+    tf.random.set_seed(seed)
+    np.random.seed(seed)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """A generator of numpy values that depends on the test's name alone."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))

@@ -1,0 +1,117 @@
+"""What the tests share: run on WGPU and on the CPU and compare, or run a snippet in a process of its own.
+
+def test_matmul(rng):
+    a, b = rng.normal(size=(3, 4)).astype("float32"), rng.normal(size=(4, 5)).astype("float32")
+    on_both(tf.matmul, a, b)
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+CPU = "/device:CPU:0"
+WGPU = "/device:WGPU:0"
+
+# Relative and absolute tolerance by type; all others must be equal.
+TOLERANCE = {
+    "float64": (1e-12, 1e-12),
+    "complex128": (1e-12, 1e-12),
+    "float32": (1e-5, 1e-5),
+    "complex64": (1e-5, 1e-5),
+    "float16": (2e-3, 2e-3),
+    "bfloat16": (2e-2, 2e-2),
+}
+
+
+def run_on(device: str, fn: Callable, *arrays: Any, graph: bool = False) -> list[np.ndarray]:
+    """Runs `fn` on `device` with the arrays as tensors and returns its results as a flat list of arrays."""
+    with tf.device(device):
+        tensors = [tf.constant(a) for a in arrays]
+        result = tf.function(fn)(*tensors) if graph else fn(*tensors)
+    # Not np.asarray(t): it fails for a bfloat16 scalar.
+    return [np.asarray(t.numpy()) for t in tf.nest.flatten(result)]
+
+
+def on_both(
+    fn: Callable, *arrays: Any, rtol: float | None = None, atol: float | None = None, graph: bool | None = None
+) -> list[np.ndarray]:
+    """Runs `fn` on WGPU and on the CPU and compares dtype, shape and values; returns WGPU's results.
+
+    By default it runs on WGPU in eager mode and as a `tf.function`; `graph` chooses one of them.
+    """
+    want = run_on(CPU, fn, *arrays)
+    got: list[np.ndarray] = []
+    for mode in (False, True) if graph is None else (graph,):
+        got = run_on(WGPU, fn, *arrays, graph=mode)
+        assert len(got) == len(want)
+        for g, w in zip(got, want):
+            assert_close(g, w, rtol, atol)
+    return got
+
+
+def assert_close(got: Any, want: Any, rtol: float | None = None, atol: float | None = None) -> None:
+    """Fails unless dtype and shape agree, and values do within the type's tolerance; NaN equals NaN."""
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.dtype == want.dtype, f"{got.dtype} came, {want.dtype} was expected"
+    assert got.shape == want.shape, f"shape {got.shape} came, {want.shape} was expected"
+    default = TOLERANCE.get(want.dtype.name)
+    if default is None:
+        np.testing.assert_array_equal(got, want)
+        return
+    wide = "complex128" if np.issubdtype(want.dtype, np.complexfloating) else "float64"
+    np.testing.assert_allclose(
+        got.astype(wide),
+        want.astype(wide),
+        rtol=default[0] if rtol is None else rtol,
+        atol=default[1] if atol is None else atol,
+    )
+
+
+# What computes nothing: handles, arguments and copies between devices.
+PLUMBING = {"VarHandleOp", "NoOp", "_Arg", "_Retval", "_Send", "_Recv", "_HostSend", "_HostRecv"}
+
+
+def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
+    """Which float ops each device runs, and how many, in the functions that `call` is the first to run.
+
+    This is TensorFlow's own record of the graphs that it prepared for each device, after placement and optimization.
+    """
+    context.enable_graph_collection()
+    try:
+        call()
+        metadata = context.export_run_metadata()
+    finally:
+        context.disable_graph_collection()
+    types = {t.as_datatype_enum for t in (tf.float16, tf.bfloat16, tf.float32, tf.float64)}
+    ops: dict[str, Counter[str]] = {}
+    for functions in metadata.function_graphs:
+        for graph in functions.partition_graphs:
+            for node in graph.node:
+                if node.op not in PLUMBING and any(attr.type in types for attr in node.attr.values()):
+                    ops.setdefault(node.device.rpartition("device:")[2], Counter())[node.op] += 1
+    return ops
+
+
+def python(code: str, *, timeout: float = 300, **env: str | None) -> subprocess.CompletedProcess[str]:
+    """Runs a snippet in a new process; `env` sets variables, None removes one. Look at returncode, stdout, stderr."""
+    merged = {**os.environ, **{k: v for k, v in env.items() if v is not None}}
+    for name in (k for k, v in env.items() if v is None):
+        merged.pop(name, None)
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=merged,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )

@@ -1,0 +1,232 @@
+"""The wheel, the doctor, and the environment variables that choose devices."""
+
+import importlib.metadata
+import json
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+import tensorflow_wgpu
+from support import python
+from tensorflow_wgpu import _doctor, _probe
+
+VERSION = re.search(
+    r'^version = "(.+)"$', (Path(__file__).parents[2] / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE
+)[1]
+
+
+def doctor(*arguments: str, **env: str | None) -> subprocess.CompletedProcess[str]:
+    return python(
+        f"""
+        import runpy, sys
+        sys.argv = ["tensorflow_wgpu", *{arguments!r}]
+        runpy.run_module("tensorflow_wgpu", run_name="__main__", alter_sys=True)
+        """,
+        **env,
+    )
+
+
+# The wheel
+
+
+def installed_files() -> list[str]:
+    return [str(f) for f in importlib.metadata.files("tensorflow-wgpu") or []]
+
+
+def test_the_wheel_holds_one_library_where_tensorflow_looks():
+    libraries = [f for f in installed_files() if f.endswith((".so", ".dylib", ".dll"))]
+    assert len(libraries) == 1
+    assert re.fullmatch(r"tensorflow-plugins/(lib)?tensorflow_wgpu\.(so|dylib|dll)", libraries[0])
+    assert "tensorflow_wgpu/__init__.py" in installed_files()
+    assert not any(f.startswith(("tests/", "src/", "python/")) for f in installed_files())
+
+
+def test_the_wheel_serves_every_python_on_this_platform():
+    wheel = importlib.metadata.distribution("tensorflow-wgpu").read_text("WHEEL")
+    (tag,) = re.findall(r"^Tag: (.+)$", wheel, re.MULTILINE)
+    assert tag.startswith("py3-none-")
+    assert not tag.endswith("-any")
+    if sys.platform == "linux":
+        assert tag == f"py3-none-linux_{platform.machine()}"
+    assert "Root-Is-Purelib: false" in wheel
+
+
+def test_the_wheel_says_what_it_is():
+    metadata = importlib.metadata.metadata("tensorflow-wgpu")
+    assert metadata["Version"] == VERSION == tensorflow_wgpu.__version__
+    assert metadata["License-Expression"] == "MIT OR Apache-2.0"
+    # No requirement outside of the extra: see pyproject.toml.
+    assert [r for r in metadata.get_all("Requires-Dist") or [] if "extra" not in r] == []
+    assert any("/LICENSE-MIT" in f for f in installed_files())
+    assert any("/LICENSE-APACHE" in f for f in installed_files())
+
+
+def test_the_library_needs_no_tensorflow():
+    ran = python(
+        """
+        import sys, tensorflow_wgpu
+        report = tensorflow_wgpu.report()
+        assert "tensorflow" not in sys.modules and "numpy" not in sys.modules
+        assert report["tensorflow"] is None and report["variables"] is None
+        print(report["version"], report["adapters"][0]["device"])
+        """
+    )
+    assert ran.stdout.split() == [VERSION, "WGPU:0"], ran.stderr
+
+
+# The doctor
+
+
+def test_the_doctor_finds_nothing_wrong_here():
+    ran = doctor("--json")
+    found = json.loads(ran.stdout)
+    assert [p for p in found["problems"] if p["severity"] == "error"] == []
+    assert found["ok"]
+    assert ran.returncode == 0
+    library, seen = found["library"]["result"], found["tensorflow"]["result"]
+    assert seen["version"] == tf.__version__
+    assert seen["devices"] == [d.name.replace("/physical_device:", "") for d in tf.config.list_physical_devices("WGPU")]
+    assert seen["variables"]["api"]
+    assert seen["keras_hook"]
+    used = [a for a in library["adapters"] if a["device"]]
+    assert len(used) == len(seen["devices"])
+    for adapter in used:
+        assert adapter["name"]
+        assert adapter["backend"] in ("Vulkan", "Metal", "Dx12", "vulkan", "metal", "dx12")
+        assert adapter["memory"]["total"] >= adapter["memory"]["free"] > 0
+        assert adapter["limits"]["max_binding"] >= 128 << 20
+        assert set(adapter["features"]) == {"int64", "float64", "subgroups", "timestamps"}
+    ops = {op["op"]: op for op in library["ops"]}
+    assert {"T": "float32"} in ops["MatMul"]["types"]
+    assert library["types"]["float32"] <= len(ops)
+
+
+def test_the_doctor_speaks_to_people():
+    ran = doctor("--ops")
+    assert ran.returncode == 0
+    assert f"tensorflow-wgpu {VERSION}" in ran.stdout
+    assert f"TensorFlow {tf.__version__} (supported)" in ran.stdout
+    assert re.search(r"^  WGPU:0  \S", ran.stdout, re.MULTILINE)
+    assert re.search(r"^    memory [\d.]+ [KMGT]iB, ", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  MatMul: .*T=float32", ran.stdout, re.MULTILINE)
+    assert "ERROR" not in ran.stdout
+
+
+def test_registered_ops_are_the_reported_ones():
+    """TensorFlow's own list of kernels agrees with the library's report."""
+    from tensorflow.python.framework import kernels
+
+    registered = {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type == "WGPU"}
+    assert registered == {op["op"] for op in tensorflow_wgpu.report()["ops"]}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("TF_WGPU_VISIBLE_DEVICES", "", "hides every device"),
+        ("TF_WGPU_VISIBLE_DEVICES", "0,0", "names device 0 twice"),
+        ("TF_WGPU_VISIBLE_DEVICES", "99", "there are only"),
+        ("TF_WGPU_VISIBLE_DEVICES", "first", "is not a device index"),
+        ("WGPU_BACKEND", "vulcan", "is none of vulkan, metal, dx12"),
+        ("WGPU_POWER_PREF", "medium", "is none of low, high, none"),
+        ("WGPU_ADAPTER_NAME", "no such adapter", "does not match"),
+    ],
+)
+def test_the_doctor_names_the_variable_that_hides_devices(variable, value, says, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    probe = _probe.run("library")
+    ((severity, what, do),) = _doctor.diagnose_library(facts(library=probe))
+    assert severity == "error"
+    assert says in what
+    assert do.startswith(f"Unset {variable}")
+
+
+def test_the_doctor_fails_without_a_device():
+    ran = doctor("--json", TF_WGPU_VISIBLE_DEVICES="")
+    assert ran.returncode == 1
+    found = json.loads(ran.stdout)
+    assert found["tensorflow"]["result"]["devices"] == []
+    (error,) = [p for p in found["problems"] if p["severity"] == "error"]
+    assert "hides every device" in error["what"]
+
+
+def test_the_doctor_works_without_tensorflow():
+    ran = python(
+        """
+        import importlib.util, json, sys
+        from tensorflow_wgpu import _doctor, _probe
+        find_spec = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *rest: None if name == "tensorflow" else find_spec(name, *rest)
+        print(json.dumps(_doctor.examine()))
+        """
+    )
+    found = json.loads(ran.stdout)
+    assert not found["ok"]
+    assert found["library"]["result"]["adapters"]
+    (error,) = [p for p in found["problems"] if p["severity"] == "error"]
+    assert error["what"] == "TensorFlow is not installed."
+    assert "pip install" in error["do"]
+
+
+def test_the_doctor_misses_a_library(tmp_path):
+    ran = doctor(TF_PLUGGABLE_DEVICE_LIBRARY_PATH=str(tmp_path / "nothing.so"))
+    assert ran.returncode == 1
+    assert "holds no tensorflow_wgpu library" in ran.stdout
+    assert "-> " in ran.stdout
+
+
+def facts(**changes: object) -> dict:
+    """Facts of a healthy machine, with changes."""
+    library = {"problem": None, "environment": {}, "adapters": [], "types": {"int64": 1}, "ops": []}
+    seen = {"version": "2.21.0", "devices": ["WGPU:0"], "failures": {}, "variables": None, "keras_hook": True}
+    return {
+        "library_path": "x",
+        "library": {"result": library, "error": None, "log": []},
+        "tensorflow_installed": {"tensorflow": "2.21.0"},
+        "tensorflow": {"result": seen, "error": None, "log": []},
+        **changes,
+    }
+
+
+def test_a_healthy_machine_has_no_problem():
+    assert list(_doctor.diagnose(facts())) == []
+
+
+def test_crashes_and_old_versions_are_named():
+    crashed = {"result": None, "error": "the process was killed by signal 11", "log": []}
+    ((_, what, do),) = _doctor.diagnose(facts(library=crashed))
+    assert "signal 11" in what
+    assert "driver" in do
+    ((_, what, do),) = _doctor.diagnose(facts(tensorflow=crashed))
+    assert "imports TensorFlow" in what
+    old = {**facts()["tensorflow"]["result"], "version": "2.15.1"}
+    ((_, what, do),) = _doctor.diagnose(facts(tensorflow={"result": old, "error": None, "log": []}))
+    assert "2.15.1" in what
+    assert ">=2.16" in do
+    two = {"tensorflow": "2.21.0", "tensorflow-cpu": "2.20.0"}
+    ((severity, what, _),) = _doctor.diagnose(facts(tensorflow_installed=two))
+    assert severity == "warning"
+    assert "tensorflow-cpu 2.20.0" in what
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"),
+    [("2.15.1", False), ("2.16.0", True), ("2.21.0", True), ("2.22.0", False), ("2.21.0rc1", True), ("3.0", False)],
+)
+def test_supported_versions(version, supported):
+    assert _doctor.is_supported(version) is supported
+
+
+# The environment, through TensorFlow
+
+
+def test_visible_devices_chooses_and_orders():
+    code = "import tensorflow as tf; print(len(tf.config.list_physical_devices('WGPU')))"
+    assert python(code, TF_WGPU_VISIBLE_DEVICES="0").stdout.strip() == "1"
+    hidden = python(code, TF_WGPU_VISIBLE_DEVICES="")
+    assert hidden.stdout.strip() == "0"
+    assert "hides every device" in hidden.stderr

@@ -1,0 +1,413 @@
+//! Reductions against the rows' references in f64: every row, type, set of axes and style.
+
+use tensorflow_wgpu::device::Capabilities;
+use tensorflow_wgpu::dtype::DType::{self, *};
+use tensorflow_wgpu::kernels::reduce::arg::ARG_REDUCTIONS;
+use tensorflow_wgpu::kernels::reduce::table::{REDUCTIONS, Reduction};
+use tensorflow_wgpu::local::{Node, Session};
+use tensorflow_wgpu::{Error, HostTensor};
+
+/// The styles of a software adapter and of a GPU, on whatever adapter there is.
+fn sessions() -> [Session; 2] {
+    let shared = || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let narrow = shared();
+    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
+    let wide = Session::with_capabilities(shared().device, capabilities);
+    [narrow, wide]
+}
+
+/// Numbers in [-1, 1), or small integers, or bools, that repeat with a long period.
+fn values(dtype: DType, n: usize, seed: u32) -> Vec<f64> {
+    let mut state = u64::from(seed) * 2 + 1;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / (1u64 << 24) as f64
+    };
+    (0..n)
+        .map(|_| match dtype {
+            Bool => f64::from(u8::from(next() < 0.5)),
+            _ if dtype.is_integer() => (next() * 19.0).floor() - 9.0,
+            F16 => half::f16::from_f64(next() * 2.0 - 1.0).to_f64(),
+            BF16 => half::bf16::from_f64(next() * 2.0 - 1.0).to_f64(),
+            F32 => f64::from((next() * 2.0 - 1.0) as f32),
+            _ => next() * 2.0 - 1.0,
+        })
+        .collect()
+}
+
+fn tensor(dtype: DType, dims: &[usize], v: &[f64]) -> HostTensor {
+    match dtype {
+        Bool => HostTensor::bool(dims, &v.iter().map(|v| *v != 0.0).collect::<Vec<_>>()),
+        I32 => HostTensor::i32(dims, &v.iter().map(|v| *v as i32).collect::<Vec<_>>()),
+        I64 => HostTensor::i64(dims, &v.iter().map(|v| *v as i64).collect::<Vec<_>>()),
+        _ => HostTensor::floats(dtype, dims, v),
+    }
+}
+
+/// Groups the elements by their kept coordinates, in the output's order.
+fn gather(dims: &[usize], axes: &[usize], v: &[f64]) -> Vec<Vec<f64>> {
+    let outputs: usize = dims.iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, n)| n).product();
+    let mut runs = vec![Vec::new(); outputs];
+    for (i, x) in v.iter().enumerate() {
+        let (mut rest, mut at, mut scale) = (i, 0, 1);
+        for d in (0..dims.len()).rev() {
+            if !axes.contains(&d) {
+                at += rest % dims[d] * scale;
+                scale *= dims[d];
+            }
+            rest /= dims[d];
+        }
+        runs[at].push(*x);
+    }
+    runs
+}
+
+/// Units in the last place of the type, as a share of the magnitude.
+fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        F16 => 1.0 / 1024.0,
+        BF16 => 1.0 / 128.0,
+        F32 => 4e-6,
+        F64 => 1e-13,
+        _ => 0.0,
+    }
+}
+
+#[track_caller]
+fn assert_close(dtype: DType, got: &[f64], wanted: &[f64], scale: &[f64], context: &str) {
+    assert_eq!(got.len(), wanted.len(), "{context}");
+    for (i, ((g, w), s)) in got.iter().zip(wanted).zip(scale).enumerate() {
+        // What the type holds: infinity beyond its range.
+        let rounded = match dtype {
+            F16 => half::f16::from_f64(*w).to_f64(),
+            BF16 => half::bf16::from_f64(*w).to_f64(),
+            F32 => f64::from(*w as f32),
+            _ => *w,
+        };
+        let tolerance = epsilon(dtype) * s.max(w.abs()) + if dtype == F16 { 1e-7 } else { 1e-30 };
+        assert!(
+            (g - w).abs() <= tolerance || *g == rounded || (g.is_nan() && w.is_nan()),
+            "{context} {dtype}: output {i} is {g}, expected {w} ± {tolerance}"
+        );
+    }
+}
+
+fn node(row: &Reduction, dtype: DType, index: DType, keep_dims: bool) -> Node {
+    let node = Node::new(row.op);
+    if row.op == "L2Loss" {
+        return node.attr("T", dtype);
+    }
+    node.attr("T", dtype).attr("Tidx", index).attr("keep_dims", keep_dims)
+}
+
+fn check(session: &mut Session, row: &Reduction, dtype: DType, dims: &[usize], axes: &[usize]) {
+    let mut v = values(dtype, dims.iter().product(), axes.len() as u32 + dims.len() as u32);
+    if row.op == "Prod" && dtype.is_integer() {
+        // Powers of two that do not overflow.
+        v.iter_mut().for_each(|v| {
+            *v = if *v >= 9.0 {
+                2.0
+            } else if *v < 0.0 {
+                -1.0
+            } else {
+                1.0
+            }
+        });
+    }
+    check_values(session, row, dtype, dims, axes, &v);
+}
+
+fn check_values(session: &mut Session, row: &Reduction, dtype: DType, dims: &[usize], axes: &[usize], v: &[f64]) {
+    let x = tensor(dtype, dims, v);
+    let indices: Vec<i64> = axes.iter().map(|a| *a as i64 - if a % 2 == 1 { dims.len() as i64 } else { 0 }).collect();
+    let index = HostTensor::i64(&[axes.len()], &indices);
+    let context = format!("{} {dims:?} over {axes:?}, misaligned by {}", row.op, session.misalign);
+    let out = session.run(&node(row, dtype, I64, false), &[x.into(), index.into()]).expect(&context).remove(0);
+    let kept: Vec<usize> = (0..dims.len()).filter(|d| !axes.contains(d)).map(|d| dims[d]).collect();
+    assert_eq!(out.dims[..], kept, "{context}");
+    let runs = gather(dims, axes, v);
+    let wanted: Vec<f64> = runs.iter().map(|r| (row.reference)(r)).collect();
+    // A sum's error is relative to the sum of magnitudes.
+    let magnitude = |r: &Vec<f64>| (row.reference)(&r.iter().map(|v| v.abs()).collect::<Vec<_>>()).abs();
+    let scale: Vec<f64> = runs.iter().map(magnitude).map(|s| if s.is_finite() { s } else { 0.0 }).collect();
+    assert_close(dtype, &out.to_f64(), &wanted, &scale, &context);
+}
+
+fn supported(session: &Session, types: &[DType]) -> Vec<DType> {
+    types.iter().copied().filter(|t| session.device.capabilities().supports(*t)).collect()
+}
+
+const ALL_AXES: [&[usize]; 8] = [&[0], &[1], &[2], &[0, 1], &[1, 2], &[0, 2], &[0, 1, 2], &[2, 0]];
+
+#[test]
+fn every_row_and_type_over_all_axes() {
+    for mut session in sessions() {
+        for row in REDUCTIONS.iter().filter(|r| r.op != "L2Loss") {
+            for dtype in supported(&session, row.types) {
+                for axes in ALL_AXES {
+                    check(&mut session, row, dtype, &[5, 7, 3], axes);
+                }
+                session.misalign = 1;
+                check(&mut session, row, dtype, &[9, 131], &[1]);
+                check(&mut session, row, dtype, &[131, 9], &[0]);
+                session.misalign = 0;
+                check(&mut session, row, dtype, &[1, 6, 1], &[0, 2]);
+                check(&mut session, row, dtype, &[], &[]);
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_reductions_give_the_identity() {
+    for mut session in sessions() {
+        for row in REDUCTIONS.iter().filter(|r| r.op != "L2Loss") {
+            for dtype in supported(&session, row.types) {
+                check(&mut session, row, dtype, &[3, 0], &[0]);
+                if dtype.is_integer() && matches!(row.op, "Max" | "Min") {
+                    continue;
+                }
+                check(&mut session, row, dtype, &[3, 0, 2], &[1]);
+                check(&mut session, row, dtype, &[0], &[0]);
+            }
+        }
+        let extreme = |session: &mut Session, op| {
+            let node = Node::new(op).attr("T", I64).attr("Tidx", I32).attr("keep_dims", false);
+            let inputs = [HostTensor::i64(&[0], &[]).into(), HostTensor::i32(&[1], &[0]).into()];
+            session.run(&node, &inputs).unwrap()[0].values::<i64>()[0]
+        };
+        assert_eq!(extreme(&mut session, "Max"), i64::MIN);
+        assert_eq!(extreme(&mut session, "Min"), i64::MAX);
+    }
+}
+
+#[test]
+fn ranks_up_to_six() {
+    let dims = [2, 3, 4, 5, 3, 2];
+    for mut session in sessions() {
+        for mask in 0..64u32 {
+            let axes: Vec<usize> = (0..6).filter(|d| mask >> d & 1 == 1).collect();
+            check(&mut session, Reduction::of("Sum"), F32, &dims, &axes);
+            check(&mut session, Reduction::of("Max"), F16, &dims, &axes);
+        }
+    }
+}
+
+#[test]
+fn rows_and_columns_of_every_length() {
+    for mut session in sessions() {
+        for row in ["Sum", "Mean", "Max"].map(Reduction::of) {
+            for n in [1, 2, 15, 16, 17, 63, 65, 255, 257, 1023, 1025, 5000, 70_001] {
+                check(&mut session, row, F32, &[3, n], &[1]);
+                check(&mut session, row, F32, &[n, 3], &[0]);
+                check(&mut session, row, BF16, &[5, n], &[1]);
+            }
+        }
+        for row in ["All", "Any"].map(Reduction::of) {
+            for n in [63, 257, 5000] {
+                // All but one equal: the one must be found.
+                for at in [0, n / 2, n - 1] {
+                    let mut v = vec![f64::from(u8::from(row.op == "All")); 3 * n];
+                    v[n + at] = 1.0 - v[n + at];
+                    check_values(&mut session, row, Bool, &[3, n], &[1], &v);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn many_rows_and_long_rows() {
+    for mut session in sessions() {
+        check(&mut session, Reduction::of("Sum"), F32, &[300_000, 5], &[1]);
+        check(&mut session, Reduction::of("Max"), F32, &[70_000, 17], &[1]);
+        check(&mut session, Reduction::of("Mean"), F16, &[70_001, 20], &[1]);
+        check(&mut session, Reduction::of("Sum"), F32, &[3, 1_000_000], &[1]);
+        check(&mut session, Reduction::of("Sum"), F32, &[100_000, 7], &[0]);
+    }
+}
+
+#[test]
+fn sums_of_ten_million_stay_accurate() {
+    let n = 10_000_000;
+    let x: Vec<f32> = (0..n).map(|i| 0.1 + (i % 1000) as f32 * 1e-4).collect();
+    let wanted: f64 = x.iter().map(|v| f64::from(*v)).sum();
+    for mut session in sessions() {
+        for (dims, axes) in [(vec![n], vec![0]), (vec![n / 10, 10], vec![0, 1])] {
+            let node = node(Reduction::of("Sum"), F32, I32, true);
+            let axis = HostTensor::i32(&[axes.len()], &axes);
+            let out = session.run(&node, &[HostTensor::f32(&dims, &x).into(), axis.into()]).unwrap();
+            assert_eq!(out[0].dims[..], vec![1; dims.len()]);
+            let error = (out[0].to_f64()[0] - wanted).abs() / wanted;
+            assert!(error < 1e-6, "relative error {error}");
+        }
+        let whole = Node::new("L2Loss").attr("T", F32);
+        let out = session.run(&whole, &[HostTensor::f32(&[n], &x).into()]).unwrap();
+        let wanted: f64 = x.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>() / 2.0;
+        assert!(out[0].dims.is_empty());
+        assert!((out[0].to_f64()[0] - wanted).abs() / wanted < 1e-6);
+    }
+}
+
+#[test]
+fn int64_is_exact() {
+    for mut session in sessions() {
+        let x: Vec<i64> = (0..1000).map(|i| i * 9_007_199_254_740_993 - (1 << 61)).collect();
+        let node = node(Reduction::of("Sum"), I64, I32, false);
+        let inputs = [HostTensor::i64(&[1000], &x).into(), HostTensor::i32(&[1], &[-1]).into()];
+        let sum = x.iter().fold(0i64, |a, b| a.wrapping_add(*b));
+        assert_eq!(session.run(&node, &inputs).unwrap()[0].values::<i64>(), [sum]);
+    }
+}
+
+#[test]
+fn nan_and_infinity() {
+    for mut session in sessions() {
+        for dtype in [F32, F16, BF16] {
+            for n in [2, 40, 3000] {
+                for at in [0, n / 2, n - 1] {
+                    for special in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                        let mut v = values(dtype, 2 * n, 3);
+                        v[n + at] = special;
+                        for row in ["Max", "Min", "Sum"].map(Reduction::of) {
+                            check_values(&mut session, row, dtype, &[2, n], &[1], &v);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tensors_beyond_one_binding_are_reduced_in_windows() {
+    let session = &mut sessions()[0];
+    let limit = session.device.capabilities().max_binding as usize;
+    if limit > 256 << 20 {
+        return println!("skipped: this adapter binds {limit} bytes at once");
+    }
+    let n = limit / 4 + 12_345;
+    let x: Vec<f32> = (0..n).map(|i| (i % 16) as f32).collect();
+    let sum = node(Reduction::of("Sum"), F32, I32, false);
+    let axis = |a: &[i32]| HostTensor::i32(&[a.len()], a);
+    let total: f64 = x.iter().map(|v| f64::from(*v)).sum();
+    let got = session.run(&sum, &[HostTensor::f32(&[n], &x).into(), axis(&[0]).into()]).unwrap()[0].to_f64()[0];
+    assert!((got - total).abs() <= 1e-6 * total, "{got} {total}");
+    let rows = n / 5;
+    let got = session.run(&sum, &[HostTensor::f32(&[rows, 5], &x[..rows * 5]).into(), axis(&[1]).into()]).unwrap();
+    for (i, g) in got[0].values::<f32>().into_iter().enumerate() {
+        assert_eq!(g, x[i * 5..i * 5 + 5].iter().sum::<f32>(), "row {i}");
+    }
+    let got = session.run(&sum, &[HostTensor::f32(&[rows, 5], &x[..rows * 5]).into(), axis(&[0]).into()]).unwrap();
+    for (k, g) in got[0].values::<f32>().into_iter().enumerate() {
+        let wanted: f64 = x[..rows * 5].iter().skip(k).step_by(5).map(|v| f64::from(*v)).sum();
+        assert!((f64::from(g) - wanted).abs() <= 1e-6 * wanted, "column {k}: {g} {wanted}");
+    }
+}
+
+#[test]
+fn axes_are_checked() {
+    let session = &mut sessions()[0];
+    let mut message = |dims: &[usize], axes: &[i32]| {
+        let x = HostTensor::f32(dims, &vec![1.0; dims.iter().product()]);
+        let axes = HostTensor::i32(&[axes.len()], axes);
+        match session.run(&node(Reduction::of("Sum"), F32, I32, false), &[x.into(), axes.into()]) {
+            Err(Error::InvalidArgument(m)) => m,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(message(&[2, 3], &[2]).contains("Invalid reduction dimension (2 for input with 2 dimension(s)"));
+    assert!(message(&[2, 3], &[-3]).contains("Invalid reduction dimension (-3 for input with 2 dimension(s)"));
+    assert!(message(&[], &[0]).contains("Invalid reduction dimension (0 for input with 0 dimension(s)"));
+    let twice = "Invalid reduction arguments: Axes contains duplicate dimension: 1";
+    assert!(message(&[2, 3], &[1, -1]).contains(twice));
+}
+
+fn arg_node(op: &str, dtype: DType, output: DType) -> Node {
+    Node::new(op).attr("T", dtype).attr("Tidx", I32).attr("output_type", output)
+}
+
+fn check_arg(session: &mut Session, dtype: DType, dims: &[usize], axis: usize, v: &[f64]) {
+    for row in ARG_REDUCTIONS {
+        let wanted: Vec<f64> = gather(dims, &[axis], v)
+            .iter()
+            .map(|run| {
+                let mut best: Option<usize> = None;
+                for i in 0..run.len() {
+                    if !run[i].is_nan() && best.is_none_or(|b| (row.reference)(run[i], run[b])) {
+                        best = Some(i);
+                    }
+                }
+                best.unwrap_or(0) as f64
+            })
+            .collect();
+        for output in [I32, I64] {
+            let inputs =
+                [tensor(dtype, dims, v).into(), HostTensor::i32(&[], &[axis as i32 - dims.len() as i32]).into()];
+            let out = session.run(&arg_node(row.op, dtype, output), &inputs).unwrap().remove(0);
+            assert_eq!(out.dtype, output);
+            assert_eq!(out.to_f64(), wanted, "{} {dtype} {dims:?} along {axis}", row.op);
+        }
+    }
+}
+
+#[test]
+fn arg_reductions() {
+    for mut session in sessions() {
+        for dtype in supported(&session, &[F32, F16, BF16, F64, Bool]) {
+            for (dims, axis) in [
+                (vec![7], 0),
+                (vec![1, 1], 1),
+                (vec![4, 5, 6], 0),
+                (vec![4, 5, 6], 1),
+                (vec![4, 5, 6], 2),
+                (vec![3, 5000], 1),
+                (vec![5000, 3], 0),
+                (vec![0, 4], 1),
+                (vec![20_000, 10], 1),
+            ] {
+                let v = values(dtype, dims.iter().product(), 11);
+                session.misalign = dims.len() % 2;
+                check_arg(&mut session, dtype, &dims, axis, &v);
+            }
+        }
+        for n in [3, 4000] {
+            let mut v = vec![f64::NAN; 2 * n];
+            v[n + 1] = f64::NEG_INFINITY;
+            v[n + 2] = -1.0;
+            check_arg(&mut session, F32, &[2, n], 1, &v);
+        }
+    }
+}
+
+#[test]
+fn arg_reductions_of_long_columns() {
+    // Too many columns for segments on a software adapter, too long for one invocation's loops.
+    let (rows, columns) = (66_000, 513);
+    let at = |column: usize| rows - 1 - column;
+    let mut x = vec![false; rows * columns];
+    (0..columns).for_each(|c| x[at(c) * columns + c] = true);
+    for mut session in sessions() {
+        let inputs = [HostTensor::bool(&[rows, columns], &x).into(), HostTensor::i32(&[], &[0]).into()];
+        let out = session.run(&arg_node("ArgMax", Bool, I64), &inputs).unwrap();
+        assert_eq!(out[0].to_f64(), (0..columns).map(|c| at(c) as f64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn arg_reductions_check_their_axis() {
+    let session = &mut sessions()[0];
+    let mut message = |dims: &[usize], axis: HostTensor| {
+        let x = HostTensor::f32(dims, &vec![1.0; dims.iter().product()]);
+        match session.run(&arg_node("ArgMax", F32, I64), &[x.into(), axis.into()]) {
+            Err(Error::InvalidArgument(m)) => m,
+            other => panic!("{other:?}"),
+        }
+    };
+    let scalar = |a| HostTensor::i32(&[], &[a]);
+    assert!(message(&[2, 2], scalar(2)).contains("Expected dimension in the range [-2, 2), but got 2"));
+    assert!(message(&[], scalar(0)).contains("Expected dimension in the range [0, 0), but got 0"));
+    assert!(message(&[2, 0], scalar(1)).contains("Reduction axis 1 is empty in shape [2,0]"));
+    let vector = HostTensor::i32(&[1], &[0]);
+    assert!(message(&[2, 2], vector).contains("dim must be a scalar, but received tensor of shape: [1]"));
+}

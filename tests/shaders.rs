@@ -1,0 +1,103 @@
+//! Every shader variant of every family is valid WGSL and has a translation to SPIR-V (Vulkan), MSL (Metal) and HLSL (DX12),
+//! with parameters in immediates and in a buffer. No device is needed, so Linux checks what the other systems will get.
+//!
+//! One test for each family: `cargo test --test shaders scalar`.
+
+use std::collections::HashSet;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use naga::back::{hlsl, msl, spv};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use tensorflow_wgpu::kernels::{FAMILIES, Family};
+use tensorflow_wgpu::shader::Shader;
+
+/// The optional features of an adapter that the crate uses.
+const WANTED: Capabilities = Capabilities::IMMEDIATES
+    .union(Capabilities::SHADER_INT64)
+    .union(Capabilities::FLOAT64)
+    .union(Capabilities::SUBGROUP)
+    .union(Capabilities::SUBGROUP_BARRIER)
+    // `unpack2x16float`; every adapter of wgpu but some of OpenGL ES has it.
+    .union(Capabilities::SHADER_FLOAT16_IN_FLOAT32);
+
+/// Sizes of the immediates: 128 bytes as nearly everywhere, and none.
+const IMMEDIATE_LIMITS: [u32; 2] = [128, 0];
+
+fn main() {
+    let trials = FAMILIES.iter().map(|family| Trial::test(family.name, || check_family(family))).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn check_family(family: &Family) -> Result<(), Failed> {
+    let shaders = (family.shaders)();
+    let mut problems = Vec::new();
+    if shaders.is_empty() {
+        problems.push("the family lists no shader".to_owned());
+    }
+    let mut seen = HashSet::new();
+    for shader in &shaders {
+        for limit in IMMEDIATE_LIMITS {
+            let wgsl = shader.render(limit);
+            if seen.insert(wgsl.clone())
+                && let Err(problem) = check_text(&wgsl)
+            {
+                problems.push(format!("{} with {limit} bytes of immediates: {problem}", shader.label()));
+            }
+        }
+        problems.extend(undefined(shader));
+    }
+    println!("{}: {} shader variants, {} texts", family.name, shaders.len(), seen.len());
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n\n").into()) }
+}
+
+/// A `{{NAME}}` that no define replaced.
+fn undefined(shader: &Shader) -> Option<String> {
+    let wgsl = shader.render(0);
+    let at = wgsl.find("{{")?;
+    Some(format!("{}: not defined: {}", shader.label(), &wgsl[at..].lines().next().unwrap_or_default()))
+}
+
+fn check_text(wgsl: &str) -> Result<(), String> {
+    let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
+    let validate = |capabilities: Capabilities| -> Result<ModuleInfo, String> {
+        let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+        validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);
+        validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
+        validator.validate(&module).map_err(|e| e.emit_to_string(wgsl))
+    };
+    let info = validate(WANTED)?;
+    to_spirv(&module, &info)?;
+    to_hlsl(&module, &info)?;
+    // Metal has no double, and naga's MSL writer panics on it. The registry offers float64 only where the adapter has it.
+    let needs_f64 = validate(WANTED.difference(Capabilities::FLOAT64)).is_err();
+    if needs_f64 { Ok(()) } else { to_msl(&module, &info) }
+}
+
+fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
+    let options = spv::Options { lang_version: (1, 3), ..Default::default() };
+    let entry = spv::PipelineOptions { shader_stage: naga::ShaderStage::Compute, entry_point: "main".to_owned() };
+    spv::write_vec(module, info, &options, Some(&entry)).map(drop).map_err(|e| format!("SPIR-V: {e}"))
+}
+
+fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
+    let options = msl::Options { lang_version: (2, 4), ..Default::default() };
+    let entry = msl::PipelineOptions {
+        entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())),
+        ..Default::default()
+    };
+    let (_, translation) = msl::write_string(module, info, &options, &entry).map_err(|e| format!("MSL: {e}"))?;
+    translation.entry_point_names.into_iter().collect::<Result<Vec<_>, _>>().map(drop).map_err(|e| format!("MSL: {e}"))
+}
+
+fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
+    let options = hlsl::Options {
+        shader_model: hlsl::ShaderModel::V6_0,
+        immediates_target: Some(hlsl::BindTarget { space: 1, ..Default::default() }),
+        ..Default::default()
+    };
+    let entry = hlsl::PipelineOptions { entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())) };
+    let mut text = String::new();
+    let mut writer = hlsl::Writer::new(&mut text, &options, &entry);
+    let reflection = writer.write(module, info, None).map_err(|e| format!("HLSL: {e}"))?;
+    reflection.entry_point_names.into_iter().collect::<Result<Vec<_>, _>>().map(drop).map_err(|e| format!("HLSL: {e}"))
+}

@@ -1,0 +1,88 @@
+# Two commands: `make demo` and `make test`. Both set up what they need; `make help` lists the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+# The cargo profile of the installed library. Tests use `dev`, so that one set of dependencies is compiled.
+PROFILE ?= release
+SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') $(wildcard build.rs proto/*) \
+	Cargo.toml Cargo.lock pyproject.toml hatch_build.py README.md
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed-$(PROFILE)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: install ## Train a CNN on handwritten digits on WGPU and on the CPU, and compare.
+	$(BIN)/python demo/demo.py
+
+.PHONY: test
+test: ## Every check: format, lints, Rust tests, Python tests on TensorFlow 2.21, smoke test on 2.18.
+	$(MAKE) setup
+	cargo fmt --check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	cargo clippy --locked --all-targets -- -D warnings
+	TENSORFLOW_INCLUDE_DIR="$$(echo $(abspath $(VENV))/lib/python3*/site-packages/tensorflow/include)" cargo test --locked
+	$(MAKE) test-python PROFILE=dev
+	$(MAKE) test-2.18 PROFILE=dev
+
+.PHONY: test-python
+test-python: install ## The Python tests on TensorFlow 2.21.
+	$(BIN)/python -m pytest
+
+.PHONY: test-2.18
+test-2.18: wheel ## The smoke test on TensorFlow 2.18, which has another variable API.
+	tools/smoke-2.18 "$(PYTHON)" dist/$(PROFILE)/*.whl
+
+.PHONY: doctor
+doctor: install ## What works on this machine, and what to do about the rest.
+	$(BIN)/python -m tensorflow_wgpu
+
+.PHONY: wheel
+wheel: dist/$(PROFILE)/.built ## Build the wheel into dist/$(PROFILE).
+
+.PHONY: install
+install: $(INSTALLED) ## Build the wheel and install it into .venv.
+
+.PHONY: setup
+setup: $(VENV)/.setup ## Make .venv with TensorFlow and the tools; check for a Vulkan driver.
+	tools/system-packages vulkan
+
+.PHONY: fmt
+fmt: setup ## Format Rust and Python.
+	cargo fmt
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lint
+lint: setup ## Lints and formatting, without tests.
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+.PHONY: docs
+docs: ## Write docs/OPS.md from the registry.
+	cargo run --locked --quiet --example ops_table > docs/OPS.md.new
+	mv docs/OPS.md.new docs/OPS.md
+
+$(VENV)/.setup: requirements-dev.txt
+	tools/system-packages python "$(PYTHON)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --requirement requirements-dev.txt
+	touch $@
+
+dist/$(PROFILE)/.built: $(SOURCES) | setup
+	rm -rf dist/$(PROFILE)
+	TF_WGPU_CARGO_PROFILE=$(PROFILE) $(BIN)/python -m pip wheel --no-deps --wheel-dir dist/$(PROFILE) .
+	touch $@
+
+$(INSTALLED): dist/$(PROFILE)/.built
+	rm -f $(VENV)/.installed-*
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall dist/$(PROFILE)/*.whl
+	touch $@

@@ -1,0 +1,10 @@
+"""A case for every op that the plug-in registers; `tests/python/test_sweep.py` runs them.
+
+A module of this package for each kernel family, found by name: adding a file is enough. `core` says what a case is.
+"""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

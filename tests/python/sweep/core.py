@@ -1,0 +1,119 @@
+"""What a sweep case is: an op's arguments, made from the types of one registration.
+
+@case("Igamma", "Igammac", rtol=1e-4)
+def incomplete_gamma(t):
+    yield dict(a=t.uniform("T", (2, 3), 0.5, 4), x=t.uniform("T", (2, 3), 0.5, 4))
+    yield dict(a=t.uniform("T", (0, 3), 1, 2), x=t.uniform("T", (), 1, 2))
+
+A dict holds keyword arguments of `tf.raw_ops.<op>`, attributes included. What needs more than one op (variables, lists)
+is a `t.program(fn)`: `fn` takes nothing, runs under the device, and returns tensors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+#: The longer sweep (`make sweep`): cases may add shapes over 65,535 workgroups and over one binding window.
+LONG = os.environ.get("TF_WGPU_SWEEP") == "long"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A case that is more than one op."""
+
+    fn: Callable[[], Any]
+    graph: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """How the ops of one decorated function are swept."""
+
+    build: Callable[[Types], Iterator[dict[str, Any] | Program]]
+    #: True: the gradient must exist and agree. None: it must agree where TensorFlow has one. False: not compared.
+    gradient: bool | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    #: Type name to (relative, absolute) tolerance, before `rtol` and `atol`.
+    tol: dict[str, tuple[float, float]] = field(default_factory=dict)
+    #: Compares the lists of results instead of the tolerances, where a result is not unique.
+    compare: Callable[[list[np.ndarray], list[np.ndarray]], None] | None = None
+    #: Type to the type in which TensorFlow's CPU computes the reference, where it lacks a kernel or is worse.
+    cpu_as: dict[str, str] = field(default_factory=dict)
+
+    def tolerance(self, dtype: str) -> tuple[float | None, float | None]:
+        """Relative and absolute tolerance for results of this type; None is the default of the type."""
+        return self.tol.get(dtype, (self.rtol, self.atol))
+
+
+#: Op name to its case.
+CASES: dict[str, Case] = {}
+
+
+def case(*ops: str, **options: Any) -> Callable:
+    """Registers the decorated function as the case of `ops`; the options are the fields of `Case`."""
+
+    def add(build: Callable) -> Callable:
+        for op in ops:
+            assert op not in CASES, f"{op} has two cases"
+            CASES[op] = Case(build, **options)
+        return build
+
+    return add
+
+
+class Types:
+    """The types of one registration, and makers of arguments that have them."""
+
+    def __init__(self, op: str, types: dict[str, tf.DType], rng: np.random.Generator):
+        self.op, self.types, self.rng, self.long = op, types, rng, LONG
+
+    def __getitem__(self, attr: str) -> tf.DType:
+        return self.types[attr]
+
+    def get(self, attr: str, default: tf.DType | None = None) -> tf.DType | None:
+        """The type of `attr`, or `default` where the registration leaves it open."""
+        return self.types.get(attr, default)
+
+    def numpy(self, attr: str | tf.DType) -> Any:
+        """The numpy type of an attribute, or of a type."""
+        return (self.types[attr] if isinstance(attr, str) else attr).as_numpy_dtype
+
+    def uniform(self, attr: str | tf.DType, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
+        """Uniform values; complex types get two parts."""
+        dtype = self.numpy(attr)
+        x = self.rng.uniform(low, high, shape)
+        if np.issubdtype(dtype, np.complexfloating):
+            x = x + 1j * self.rng.uniform(low, high, shape)
+        return np.asarray(x).astype(dtype)
+
+    def normal(self, attr: str | tf.DType, shape: tuple[int, ...]) -> np.ndarray:
+        """Standard normal values; complex types get two parts."""
+        dtype = self.numpy(attr)
+        x = self.rng.normal(size=shape)
+        if np.issubdtype(dtype, np.complexfloating):
+            x = x + 1j * self.rng.normal(size=shape)
+        return np.asarray(x).astype(dtype)
+
+    def integers(self, attr: str | tf.DType, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
+        """Whole numbers in [low, high), in any type."""
+        return np.asarray(self.rng.integers(low, high, shape)).astype(self.numpy(attr))
+
+    def values(self, attr: str | tf.DType, shape: tuple[int, ...]) -> np.ndarray:
+        """Ordinary values of any type: normal floats, small integers (no negative ones in unsigned types), booleans."""
+        dtype = np.dtype(self.numpy(attr))
+        if dtype == np.bool_:
+            return np.asarray(self.rng.integers(0, 2, shape)).astype(dtype)
+        if dtype.kind in "iu":
+            return self.integers(attr, shape, 0 if dtype.kind == "u" else -9, 10)
+        return self.normal(attr, shape)
+
+    def program(self, fn: Callable[[], Any], *, graph: bool = False) -> Program:
+        """A case of several ops; with `graph` it also runs as a tf.function (it may not make variables then)."""
+        return Program(fn, graph)

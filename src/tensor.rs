@@ -146,6 +146,7 @@ impl HostTensor {
         match self.dtype {
             DType::I32 => Ok(self.values::<i32>().into_iter().map(i64::from).collect()),
             DType::I64 => Ok(self.values::<i64>()),
+            DType::U64 => Ok(self.values::<u64>().into_iter().map(|v| i64::try_from(v).unwrap_or(i64::MAX)).collect()),
             t => crate::invalid!("expected an int32 or int64 tensor, got {t}"),
         }
     }

@@ -149,12 +149,14 @@ fn gather_nd() {
 #[test]
 fn one_hot() {
     for dtype in SIZES.into_iter().chain([DType::I32, DType::Bool]) {
-        for index in [DType::U8, DType::I32, DType::I64] {
+        for index in [DType::U8, DType::I8, DType::I32, DType::I64] {
             for (dims, axis, depth) in
-                [(&[][..], -1i64, 4usize), (&[5], -1, 3), (&[5], 0, 3), (&[2, 3], 1, 4), (&[3], -1, 0)]
+                [(&[][..], -1i64, 4usize), (&[5], -1, 3), (&[5], 0, 3), (&[2, 3], 1, 4), (&[3], -1, 0), (&[3], -1, 256)]
             {
                 let n: usize = dims.iter().product();
-                let values: Vec<i64> = (0..n as i64).map(|i| if i == 1 { 200 } else { i % 4 }).collect();
+                // Out of range for most depths; as an int8 negative, so for all.
+                let large = if index == DType::I8 { -56 } else { 200 };
+                let values: Vec<i64> = (0..n as i64).map(|i| if i == 1 { large } else { i % 4 }).collect();
                 let (on, off) = (data(dtype, &[], 3), data(dtype, &[], 4));
                 let a = if axis < 0 { dims.len() } else { axis as usize };
                 let inner: usize = dims[a..].iter().product();

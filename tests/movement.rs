@@ -646,7 +646,7 @@ fn fills_and_ranges() {
         };
         run(&mut session(), &Node::new("Range").attr("Tidx", dtype), &values.map(scalar)).map(|t| t[0].to_f64())
     };
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I64] {
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64] {
         assert_eq!(range(dtype, [1.0, 8.0, 3.0]).unwrap(), [1.0, 4.0, 7.0], "{dtype}");
         assert_eq!(range(dtype, [5.0, -1.0, -2.0]).unwrap(), [5.0, 3.0, 1.0], "{dtype}");
         assert_eq!(range(dtype, [2.0, 2.0, 1.0]).unwrap(), [0.0; 0], "{dtype}");

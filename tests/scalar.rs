@@ -23,13 +23,14 @@ fn main() {
     for from in scalar::cast::TYPES {
         for to in scalar::cast::TYPES {
             trials.push(Trial::test(format!("Cast {from} to {to}"), || cast(*from, *to, false)));
-            if from.is_float() && floats.contains(to) {
+            if from.is_float() && (floats.contains(to) || (*from, *to) == (DType::F64, DType::F32)) {
                 trials.push(Trial::test(format!("Cast {from} to {to} truncated"), || cast(*from, *to, true)));
             }
         }
     }
     trials.extend([
         Trial::test("AddN", add_n),
+        Trial::test("ClipByValue of shapes", clip_shapes),
         Trial::test("tables are sorted and complete", tables),
         Trial::test("errors", errors),
         Trial::test("windows", windows),
@@ -181,11 +182,29 @@ fn cast(from: DType, to: DType, truncate: bool) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Shapes, which live in host memory.
+fn clip_shapes() -> Result<(), Failed> {
+    let mut session = Session::shared().map_err(|e| e.to_string())?;
+    let mut run = |x: HostTensor, low: HostTensor, high: HostTensor| {
+        session.run(&Node::new("ClipByValue").attr("T", DType::I32), &[x.into(), low.into(), high.into()])
+    };
+    let x = HostTensor::i32(&[2, 2], &[-5, 1, 7, 3]);
+    let clipped = run(x.clone(), HostTensor::i32(&[], &[0]), HostTensor::i32(&[2, 2], &[1, 0, 6, 9]))
+        .map_err(|e| e.to_string())?;
+    if clipped[0] != HostTensor::i32(&[2, 2], &[0, 0, 6, 3]) {
+        return Err(format!("{clipped:?}").into());
+    }
+    match run(x, HostTensor::i32(&[3], &[0; 3]), HostTensor::i32(&[], &[0])) {
+        Err(Error::InvalidArgument(m)) if m.contains("clip_value_min shape: [3]") => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
 /// Sums of 1 to 13 tensors, whose dispatches take 6 and then 5 each.
 fn add_n() -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
     for n in [1usize, 2, 6, 7, 11, 13] {
-        for dtype in [DType::F32, DType::F16, DType::BF16, DType::U32] {
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::U32] {
             let column = |k: usize| -> Vec<f64> { (0..7).map(|i| ((i + k * k) % 5) as f64).collect() };
             let tensor = |v: &[f64]| match dtype {
                 DType::U32 => HostTensor::of(dtype, &[7], &v.iter().map(|x| *x as u32).collect::<Vec<_>>()),

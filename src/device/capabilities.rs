@@ -66,7 +66,9 @@ impl Capabilities {
         let has = |f: wgpu::Features| features.contains(f);
         Self {
             int64: has(wgpu::Features::SHADER_INT64),
-            float64: has(wgpu::Features::SHADER_F64),
+            // The bits of a float64 are read as a u64. naga's HLSL writer converts the value where it should reinterpret the bits.
+            float64: has(wgpu::Features::SHADER_F64 | wgpu::Features::SHADER_INT64)
+                && info.backend != wgpu::Backend::Dx12,
             subgroups: has(wgpu::Features::SUBGROUP),
             timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
             cpu: info.device_type == wgpu::DeviceType::Cpu,

@@ -16,7 +16,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{HostTensor, Tensor};
 
-const RANGE: &[DType] = &[F32, F16, BF16, I64];
+const RANGE: &[DType] = &[F32, F64, F16, BF16, I64];
 
 type Compute = fn(&mut dyn OpContext) -> Result<()>;
 

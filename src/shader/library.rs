@@ -1,30 +1,46 @@
 //! Function libraries in `shaders/lib/`. The first line of a file may read `// requires: a b`, naming other libraries.
 
+use crate::dtype::DType;
+
 /// Name and text of every library.
 pub const LIBRARIES: &[(&str, &str)] = &[
     ("arc", include_str!("../../shaders/lib/arc.wgsl")),
     ("bf16_bits", include_str!("../../shaders/lib/bf16_bits.wgsl")),
     ("box_muller", include_str!("../../shaders/lib/box_muller.wgsl")),
     ("div", include_str!("../../shaders/lib/div.wgsl")),
+    ("div_f64", include_str!("../../shaders/lib/div_f64.wgsl")),
     ("erf", include_str!("../../shaders/lib/erf.wgsl")),
     ("exp", include_str!("../../shaders/lib/exp.wgsl")),
     ("f16_bits", include_str!("../../shaders/lib/f16_bits.wgsl")),
     ("float_to_int", include_str!("../../shaders/lib/float_to_int.wgsl")),
+    ("float_to_int_f64", include_str!("../../shaders/lib/float_to_int_f64.wgsl")),
     ("float_to_int64", include_str!("../../shaders/lib/float_to_int64.wgsl")),
     ("gamma", include_str!("../../shaders/lib/gamma.wgsl")),
     ("hyperbolic", include_str!("../../shaders/lib/hyperbolic.wgsl")),
     ("log", include_str!("../../shaders/lib/log.wgsl")),
     ("log_sum_exp", include_str!("../../shaders/lib/log_sum_exp.wgsl")),
     ("next_after", include_str!("../../shaders/lib/next_after.wgsl")),
+    ("next_after_f64", include_str!("../../shaders/lib/next_after_f64.wgsl")),
     ("philox", include_str!("../../shaders/lib/philox.wgsl")),
     ("pow", include_str!("../../shaders/lib/pow.wgsl")),
     ("pow_int", include_str!("../../shaders/lib/pow_int.wgsl")),
     ("pow_int64", include_str!("../../shaders/lib/pow_int64.wgsl")),
     ("softplus", include_str!("../../shaders/lib/softplus.wgsl")),
     ("special", include_str!("../../shaders/lib/special.wgsl")),
+    ("special_f64", include_str!("../../shaders/lib/special_f64.wgsl")),
     ("trig", include_str!("../../shaders/lib/trig.wgsl")),
     ("truncate_float", include_str!("../../shaders/lib/truncate_float.wgsl")),
+    ("truncate_float_f64", include_str!("../../shaders/lib/truncate_float_f64.wgsl")),
 ];
+
+/// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64, where there is one.
+pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
+    let is_twin = |n: &str| n.strip_suffix("_f64") == Some(name);
+    match LIBRARIES.iter().find(|(n, _)| dtype == DType::F64 && is_twin(n)) {
+        Some((twin, _)) => twin,
+        None => name,
+    }
+}
 
 /// The text of the libraries `wanted` and all that they require, each once, requirements first.
 /// Panics when a name is unknown: names are written in this crate's tables and tested.

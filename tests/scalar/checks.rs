@@ -59,7 +59,11 @@ pub fn compare(
         let expected = case.reference.evaluate(dtype, &arguments);
         let error = error_in_ulps(output, got, expected, case.near_zero);
         // Half types round the float32 result once more.
-        let tolerance = if output == DType::F32 { f64::from(case.ulps) } else { 1.0 };
+        let tolerance = match output {
+            DType::F32 => f64::from(case.ulps),
+            DType::F64 => f64::from(case.ulps64),
+            _ => 1.0,
+        };
         if error > tolerance || (error > 0.0 && !output.is_float()) {
             wrong.push(format!("{shown:?}: expected {expected:?}, got {got:?} ({error} ulp)"));
         }
@@ -142,8 +146,8 @@ fn error_in_ulps(dtype: DType, got: Value, exact: Value, near_zero: f64) -> f64 
         DType::F32 => (23, -126, f64::from(f32::MAX)),
         _ => (52, -1022, f64::MAX),
     };
-    // Subnormal float32 results may be flushed to zero, as TensorFlow does on its CPU threads.
-    if exact.abs() < f64::powi(2.0, -126) && got == 0.0 {
+    // Subnormal results may be flushed to zero, as TensorFlow does on its CPU threads.
+    if exact.abs() < f64::powi(2.0, least) && got == 0.0 {
         return 0.0;
     }
     // Infinity counts as one step behind the largest value.
@@ -167,7 +171,9 @@ pub fn cast(from: DType, to: DType, truncate: bool, column: &[Value], y: &HostTe
             (Value::Float(v), DType::I64) => Value::Int(i128::from(v as i64)),
             (Value::Float(v), DType::U64) => Value::Int(i128::from(v as u64)),
             (Value::Float(v), _) if truncate => Value::Float(round(to, drop_bits(from, to, v))),
+            (Value::Float(v), DType::F16 | DType::BF16) => Value::Float(round(to, f64::from(v as f32))),
             (Value::Float(v), _) => Value::Float(round(to, v)),
+            (Value::Int(v), DType::F64) => Value::Float(v as f64),
             // Half types are rounded from float32, as TensorFlow does.
             (Value::Int(v), DType::F16 | DType::BF16) => Value::Float(round(to, f64::from(v as f32))),
             (Value::Int(v), t) if t.is_float() => Value::Float(f64::from(v as f32)),
@@ -194,12 +200,17 @@ fn drop_bits(from: DType, to: DType, v: f64) -> f64 {
     let kept = |t: DType| match t {
         DType::F16 => 10,
         DType::BF16 => 7,
+        DType::F64 => 52,
         _ => 23,
     };
     if v.is_nan() || v.is_infinite() || v == 0.0 || kept(from) <= kept(to) {
         return v;
     }
-    let least = if from == DType::F16 { -14 } else { -126 };
+    let least = match from {
+        DType::F16 => -14,
+        DType::F64 => -1022,
+        _ => -126,
+    };
     let exponent = (v.abs().log2().floor() as i32).max(least);
     let unit = f64::powi(2.0, exponent - kept(to));
     (v / unit).trunc() * unit

@@ -79,6 +79,7 @@ fn specials(dtype: DType, case: &Case) -> Vec<Value> {
         let mut list = vec![0.0, 1.0, 2.0, 0.5, 3.0, 2.5, 0.1, 7.0, 100.0, 1e-4, 6.0, 1e4, f64::INFINITY];
         match dtype {
             DType::F16 => list.extend([65504.0, 6.2e-5]),
+            DType::F64 => list.extend([1e300, 1e-300, 1e30, f64::MAX, 2.5e-308, 9_007_199_254_740_992.0, 709.7, 1e10]),
             _ => list.extend([1e30, 1e-30, 3.4028234e38, 1.3e-38, 16_777_216.0, 88.8, 1e10]),
         }
         if case.narrow {
@@ -170,6 +171,7 @@ pub fn cast_arguments(dtype: DType) -> Vec<Value> {
         1.9e19,
         1e30,
     ]);
+    list.extend([9_007_199_254_740_991.5, 1.0 + f64::EPSILON, 16_777_217.0, 3.4028235677973366e38, 1e39, 1.4e-45]);
     list.extend([1.00390625, 1.001, 6e-8, 5.9e-5, 1.1e-7, 3.0e38]);
     list.extend((0..500).map(|_| f64::powf(2.0, 90.0 * random.unit() - 24.0)));
     let negative: Vec<f64> = list.iter().map(|v| -v).collect();

@@ -1,4 +1,4 @@
-//! Index tensors in shaders: int32, int64 and uint8 by their bytes, one or more components per index.
+//! Index tensors in shaders: int32, int64, int8 and uint8 by their bytes, one or more components per index.
 
 use smallvec::SmallVec;
 
@@ -51,7 +51,11 @@ impl Indices {
     pub fn params(&self, params: Params) -> Params {
         let mut extents: SmallVec<[usize; 8]> = self.extents.clone();
         extents.resize(MAX_DEPTH, 0);
-        params.u32(self.bytes()).u32(self.extents.len()).list(&extents)
+        params
+            .u32(self.bytes())
+            .u32(u32::from(self.tensor.dtype.is_signed_integer()))
+            .u32(self.extents.len())
+            .list(&extents)
     }
 }
 
@@ -60,7 +64,7 @@ impl Indices {
 pub fn declare(shader: Shader) -> Shader {
     shader
         .bind_raw("indices", "u32", 1)
-        .u32s(&["index_bytes", "depth"])
+        .u32s(&["index_bytes", "index_signed", "depth"])
         .param("extents", Field::Vec4s(MAX_DEPTH / 4))
         .body(include_str!("../../../shaders/gather/index.wgsl"))
 }

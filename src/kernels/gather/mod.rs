@@ -15,7 +15,7 @@ use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 
-const ONE_HOT_INDEX: &[DType] = &[U8, I32, I64];
+const ONE_HOT_INDEX: &[DType] = &[U8, I8, I32, I64];
 
 type Compute = fn(&mut dyn OpContext) -> Result<()>;
 

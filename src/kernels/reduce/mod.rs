@@ -11,6 +11,7 @@ pub mod table;
 use smallvec::SmallVec;
 
 use crate::device::{Capabilities, Device};
+use crate::dtype::DType::{I32, I64, U64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -43,7 +44,8 @@ pub fn register(r: &mut Registry) {
             _ => r
                 .op(row.op)
                 .types("T", row.types)
-                .types("Tidx", INDEX)
+                // TensorFlow's list has uint64 for this op alone.
+                .types("Tidx", if row.op == "Prod" { &[I32, I64, U64] } else { INDEX })
                 .host(&["reduction_indices"])
                 .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?, style))),
         }

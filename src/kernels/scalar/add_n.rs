@@ -14,7 +14,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-const TYPES: &[DType] = &[F32, F16, BF16, I64, U32];
+const TYPES: &[DType] = &[F32, F64, F16, BF16, I64, U32];
 
 /// The sum of `n` arguments.
 fn function(dtype: DType, n: usize) -> Function {

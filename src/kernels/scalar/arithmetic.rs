@@ -9,6 +9,8 @@ use crate::dtype::DType::{self, *};
 
 /// Computed in f32.
 pub(super) const FLOATS: &[DType] = &[BF16, F16, F32];
+/// The same and float64, for expressions that read alike in both.
+pub(super) const ALL_FLOATS: &[DType] = &[BF16, F16, F32, F64];
 const SIGNED: &[DType] = &[I8, I16, I64];
 const UNSIGNED: &[DType] = &[U8, U16, U32, U64];
 const INTS: &[DType] = &[I8, I16, I64, U8, U16, U32, U64];
@@ -124,26 +126,42 @@ fn next_after(x: f64, y: f64) -> f64 {
     f64::from(next)
 }
 
+fn next_after_wide(x: f64, y: f64) -> f64 {
+    if x.is_nan() || y.is_nan() {
+        f64::NAN
+    } else if x == y {
+        y
+    } else if x < y {
+        x.next_up()
+    } else {
+        x.next_down()
+    }
+}
+
 const fn ones(dtype: DType, x: i128) -> i128 {
     (x & ((1 << (8 * dtype.size())) - 1)).count_ones() as i128
 }
 
 /// The rows, sorted by op.
 pub(super) const ROWS: &[Row] = &[
-    unary("Abs", &[case(FLOATS, "abs(x)", Float1(f64::abs)), case(SIGNED, "abs(x)", Int1(i128::abs))]),
+    unary("Abs", &[case(ALL_FLOATS, "abs(x)", Float1(f64::abs)), case(SIGNED, "abs(x)", Int1(i128::abs))]),
     binary(
         "Add",
-        &[case(FLOATS, "x + y", Float2(|x, y| x + y)), case(&[I8, I16, I64, U8], "x + y", Int2(|x, y| x + y))],
+        &[case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)), case(&[I8, I16, I64, U8], "x + y", Int2(|x, y| x + y))],
     ),
-    binary("AddV2", &[case(FLOATS, "x + y", Float2(|x, y| x + y)), case(INTS, "x + y", Int2(|x, y| x + y))]),
+    binary("AddV2", &[case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)), case(INTS, "x + y", Int2(|x, y| x + y))]),
     binary(
         "ApproximateEqual",
-        &[case(
-            &[F32],
-            "is_finite_f32(x - y) && abs(x - y) < tolerance",
-            FloatTest3(|x, y, t| f64::from((x - y) as f32).abs() < t),
-        )
-        .lib(&["special"])],
+        &[
+            case(
+                &[F32],
+                "is_finite_f32(x - y) && abs(x - y) < tolerance",
+                FloatTest3(|x, y, t| f64::from((x - y) as f32).abs() < t),
+            )
+            .lib(&["special"]),
+            case(&[F64], "is_finite_f64(x - y) && abs(x - y) < tolerance", FloatTest3(|x, y, t| (x - y).abs() < t))
+                .lib(&["special"]),
+        ],
     )
     .attr("tolerance")
     .shapes(Shapes::Same)
@@ -151,34 +169,35 @@ pub(super) const ROWS: &[Row] = &[
     binary("BitwiseAnd", &[case(ALL_INTS, "x & y", Int2(|x, y| x & y))]),
     binary("BitwiseOr", &[case(ALL_INTS, "x | y", Int2(|x, y| x | y))]),
     binary("BitwiseXor", &[case(ALL_INTS, "x ^ y", Int2(|x, y| x ^ y))]),
-    unary("Ceil", &[case(FLOATS, "ceil(x)", Float1(f64::ceil))]),
+    unary("Ceil", &[case(ALL_FLOATS, "ceil(x)", Float1(f64::ceil))]),
     binary(
         "Div",
         &[
-            case(FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3),
+            case(ALL_FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3),
             case(SIGNED, TRUNCATED_QUOTIENT, Int2(quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(quotient)),
         ],
     ),
     binary(
         "DivNoNan",
-        &[case(FLOATS, "select(x / y, 0.0, y == 0.0)", Float2(|x, y| if y == 0.0 { 0.0 } else { x / y })).ulps(3)],
+        &[case(ALL_FLOATS, "select(x / y, 0.0, y == 0.0)", Float2(|x, y| if y == 0.0 { 0.0 } else { x / y })).ulps(3)],
     ),
     binary(
         "Equal",
         &[
-            case(FLOATS, "x == y", FloatTest2(|x, y| x == y)),
+            case(ALL_FLOATS, "x == y", FloatTest2(|x, y| x == y)),
             case(INTS, "x == y", IntTest2(|x, y| x == y)),
             case(&[Bool], "x == y", IntTest2(|x, y| x == y)),
         ],
     )
     .test()
     .shapes(Shapes::BroadcastOr(false)),
-    unary("Floor", &[case(FLOATS, "floor(x)", Float1(f64::floor))]),
+    unary("Floor", &[case(ALL_FLOATS, "floor(x)", Float1(f64::floor))]),
     binary(
         "FloorDiv",
         &[
             case(&[F32], "floor(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).floor())).lib(&["div"]),
+            case(&[F64], "floor(x / y)", Float2(|x, y| (x / y).floor())),
             case(&[F16], F16_FLOOR, Float2(|x, y| f16_quotient(x, y).floor())).lib(&["div", "f16_bits"]),
             case(&[BF16], BF16_FLOOR, Float2(|x, y| bf16_quotient(x, y).floor())).lib(&["div", "bf16_bits"]),
             case(SIGNED, FLOOR_QUOTIENT, Int2(floor_quotient)),
@@ -188,22 +207,25 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "FloorMod",
         &[
-            case(FLOATS, "floor_mod_f32(x, y)", Float2(floor_mod)).lib(&["div"]),
+            case(ALL_FLOATS, "floor_mod_{T}(x, y)", Float2(floor_mod)).lib(&["div"]),
             case(SIGNED, FLOOR_REMAINDER, Int2(floor_remainder)),
             case(UNSIGNED, REMAINDER, Int2(floor_remainder)),
         ],
     ),
-    binary("Greater", &[case(FLOATS, "x > y", FloatTest2(|x, y| x > y)), case(INTS, "x > y", IntTest2(|x, y| x > y))])
-        .test(),
+    binary(
+        "Greater",
+        &[case(ALL_FLOATS, "x > y", FloatTest2(|x, y| x > y)), case(INTS, "x > y", IntTest2(|x, y| x > y))],
+    )
+    .test(),
     binary(
         "GreaterEqual",
-        &[case(FLOATS, "x >= y", FloatTest2(|x, y| x >= y)), case(INTS, "x >= y", IntTest2(|x, y| x >= y))],
+        &[case(ALL_FLOATS, "x >= y", FloatTest2(|x, y| x >= y)), case(INTS, "x >= y", IntTest2(|x, y| x >= y))],
     )
     .test(),
     unary("Invert", &[case(ALL_INTS, "~x", Int1(|x| !x))]),
-    unary("IsFinite", &[case(FLOATS, "is_finite_f32(x)", FloatTest1(f64::is_finite)).lib(&["special"])]).test(),
-    unary("IsInf", &[case(FLOATS, "is_inf_f32(x)", FloatTest1(f64::is_infinite)).lib(&["special"])]).test(),
-    unary("IsNan", &[case(FLOATS, "is_nan_f32(x)", FloatTest1(f64::is_nan)).lib(&["special"])]).test(),
+    unary("IsFinite", &[case(ALL_FLOATS, "is_finite_{T}(x)", FloatTest1(f64::is_finite)).lib(&["special"])]).test(),
+    unary("IsInf", &[case(ALL_FLOATS, "is_inf_{T}(x)", FloatTest1(f64::is_infinite)).lib(&["special"])]).test(),
+    unary("IsNan", &[case(ALL_FLOATS, "is_nan_{T}(x)", FloatTest1(f64::is_nan)).lib(&["special"])]).test(),
     binary(
         "LeftShift",
         &[
@@ -211,11 +233,11 @@ pub(super) const ROWS: &[Row] = &[
             case(UNSIGNED, "x << u32(min(y, {T}({BITS} - 1)))", Typed2(|t, x, y| x << shift(t, y))),
         ],
     ),
-    binary("Less", &[case(FLOATS, "x < y", FloatTest2(|x, y| x < y)), case(INTS, "x < y", IntTest2(|x, y| x < y))])
+    binary("Less", &[case(ALL_FLOATS, "x < y", FloatTest2(|x, y| x < y)), case(INTS, "x < y", IntTest2(|x, y| x < y))])
         .test(),
     binary(
         "LessEqual",
-        &[case(FLOATS, "x <= y", FloatTest2(|x, y| x <= y)), case(INTS, "x <= y", IntTest2(|x, y| x <= y))],
+        &[case(ALL_FLOATS, "x <= y", FloatTest2(|x, y| x <= y)), case(INTS, "x <= y", IntTest2(|x, y| x <= y))],
     )
     .test(),
     binary("LogicalAnd", &[case(&[Bool], "x && y", Int2(|x, y| x & y))]),
@@ -223,27 +245,33 @@ pub(super) const ROWS: &[Row] = &[
     binary("LogicalOr", &[case(&[Bool], "x || y", Int2(|x, y| x | y))]),
     binary(
         "Maximum",
-        &[case(FLOATS, "max_f32(x, y)", Float2(max)).lib(&["special"]), case(INTS, "max(x, y)", Int2(i128::max))],
+        &[case(ALL_FLOATS, "max_{T}(x, y)", Float2(max)).lib(&["special"]), case(INTS, "max(x, y)", Int2(i128::max))],
     ),
     binary(
         "Minimum",
-        &[case(FLOATS, "min_f32(x, y)", Float2(min)).lib(&["special"]), case(INTS, "min(x, y)", Int2(i128::min))],
+        &[case(ALL_FLOATS, "min_{T}(x, y)", Float2(min)).lib(&["special"]), case(INTS, "min(x, y)", Int2(i128::min))],
     ),
     binary(
         "Mod",
         &[case(&[F32], "fmod_f32(x, y)", Float2(|x, y| x % y)).lib(&["div"]), case(&[I64], REMAINDER, Int2(remainder))],
     ),
-    binary("Mul", &[case(FLOATS, "x * y", Float2(|x, y| x * y)), case(INTS, "x * y", Int2(i128::wrapping_mul))]),
+    binary("Mul", &[case(ALL_FLOATS, "x * y", Float2(|x, y| x * y)), case(INTS, "x * y", Int2(i128::wrapping_mul))]),
     binary(
         "MulNoNan",
-        &[case(FLOATS, "select(x * y, 0.0, y == 0.0)", Float2(|x, y| if y == 0.0 { 0.0 } else { x * y }))],
+        &[case(ALL_FLOATS, "select(x * y, 0.0, y == 0.0)", Float2(|x, y| if y == 0.0 { 0.0 } else { x * y }))],
     ),
-    unary("Neg", &[case(FLOATS, "-x", Float1(|x| -x)), case(SIGNED, "-x", Int1(|x| -x))]),
-    binary("NextAfter", &[case(&[F32], "next_after_f32(x, y)", Float2(next_after)).lib(&["next_after"])]),
+    unary("Neg", &[case(ALL_FLOATS, "-x", Float1(|x| -x)), case(SIGNED, "-x", Int1(|x| -x))]),
+    binary(
+        "NextAfter",
+        &[
+            case(&[F32], "next_after_f32(x, y)", Float2(next_after)).lib(&["next_after"]),
+            case(&[F64], "next_after_f64(x, y)", Float2(next_after_wide)).lib(&["next_after"]),
+        ],
+    ),
     binary(
         "NotEqual",
         &[
-            case(FLOATS, "!(x == y)", FloatTest2(|x, y| x != y)),
+            case(ALL_FLOATS, "!(x == y)", FloatTest2(|x, y| x != y)),
             case(INTS, "x != y", IntTest2(|x, y| x != y)),
             case(&[Bool], "x != y", IntTest2(|x, y| x != y)),
         ],
@@ -272,7 +300,7 @@ pub(super) const ROWS: &[Row] = &[
             case(&[I64], "pow_i64(x, y)", Typed2(int_pow)).lib(&["pow_int64"]),
         ],
     ),
-    binary("RealDiv", &[case(FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3)]),
+    binary("RealDiv", &[case(ALL_FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3)]),
     binary(
         "RightShift",
         &[
@@ -280,28 +308,29 @@ pub(super) const ROWS: &[Row] = &[
             case(UNSIGNED, "x >> u32(min(y, {T}({BITS} - 1)))", Typed2(|t, x, y| x >> shift(t, y))),
         ],
     ),
-    unary("Rint", &[case(&[F16, F32], "round(x)", Float1(f64::round_ties_even))]),
-    unary("Round", &[case(FLOATS, "round(x)", Float1(f64::round_ties_even)), case(&[I32, I64], "x", Int1(|x| x))]),
+    unary("Rint", &[case(&[F16, F32, F64], "round(x)", Float1(f64::round_ties_even))]),
+    unary("Round", &[case(ALL_FLOATS, "round(x)", Float1(f64::round_ties_even)), case(&[I32, I64], "x", Int1(|x| x))]),
     unary(
         "Sign",
         &[
-            case(FLOATS, "sign_f32(x)", Float1(sign)).lib(&["special"]),
+            case(ALL_FLOATS, "sign_{T}(x)", Float1(sign)).lib(&["special"]),
             case(SIGNED, "select(select({T}(0), {T}(1), x > {T}(0)), {T}(-1), x < {T}(0))", Int1(i128::signum)),
         ],
     ),
-    unary("Square", &[case(FLOATS, "x * x", Float1(|x| x * x)), case(INTS, "x * x", Int1(|x| x.wrapping_mul(x)))]),
+    unary("Square", &[case(ALL_FLOATS, "x * x", Float1(|x| x * x)), case(INTS, "x * x", Int1(|x| x.wrapping_mul(x)))]),
     binary(
         "SquaredDifference",
         &[
-            case(FLOATS, "(x - y) * (x - y)", Float2(|x, y| (x - y) * (x - y))).ulps(2),
+            case(ALL_FLOATS, "(x - y) * (x - y)", Float2(|x, y| (x - y) * (x - y))).ulps(2),
             case(&[I64], "(x - y) * (x - y)", Int2(|x, y| (x - y).wrapping_mul(x - y))),
         ],
     ),
-    binary("Sub", &[case(FLOATS, "x - y", Float2(|x, y| x - y)), case(INTS, "x - y", Int2(|x, y| x - y))]),
+    binary("Sub", &[case(ALL_FLOATS, "x - y", Float2(|x, y| x - y)), case(INTS, "x - y", Int2(|x, y| x - y))]),
     binary(
         "TruncateDiv",
         &[
             case(&[F32], "trunc(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).trunc())).lib(&["div"]),
+            case(&[F64], "trunc(x / y)", Float2(|x, y| (x / y).trunc())),
             case(&[F16], F16_TRUNC, Float2(|x, y| f16_quotient(x, y).trunc())).lib(&["div", "f16_bits"]),
             case(&[BF16], BF16_TRUNC, Float2(|x, y| bf16_quotient(x, y).trunc())).lib(&["div", "bf16_bits"]),
             case(SIGNED, TRUNCATED_QUOTIENT, Int2(quotient)),
@@ -314,7 +343,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     binary(
         "Xdivy",
-        &[case(FLOATS, "select(x / y, 0.0, x == 0.0)", Float2(|x, y| if x == 0.0 { 0.0 } else { x / y })).ulps(3)],
+        &[case(ALL_FLOATS, "select(x / y, 0.0, x == 0.0)", Float2(|x, y| if x == 0.0 { 0.0 } else { x / y })).ulps(3)],
     ),
 ];
 
@@ -323,7 +352,7 @@ pub(super) const CHOICES: &[Row] = &[
     binary(
         "ClipByValue",
         &[
-            case(FLOATS, "min_f32(max_f32(t, low), high)", Float3(|t, low, high| min(max(t, low), high)))
+            case(ALL_FLOATS, "min_{T}(max_{T}(t, low), high)", Float3(|t, low, high| min(max(t, low), high)))
                 .lib(&["special"]),
             case(&[I8, I16, I64, U8, U16], "min(max(t, low), high)", Int3(|t, low, high| t.max(low).min(high))),
         ],
@@ -337,7 +366,7 @@ pub(super) const CHOICES: &[Row] = &[
 const CONDITION: &[Input] = &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
 
 const SELECT: &[Case] = &[
-    case(FLOATS, "select(e, t, condition)", Float3(|condition, t, e| if condition != 0.0 { t } else { e })),
+    case(ALL_FLOATS, "select(e, t, condition)", Float3(|condition, t, e| if condition != 0.0 { t } else { e })),
     case(ALL_INTS, "select(e, t, condition)", Int3(|condition, t, e| if condition != 0 { t } else { e })),
     case(&[Bool], "select(e, t, condition)", Int3(|condition, t, e| if condition != 0 { t } else { e })),
 ];

@@ -11,19 +11,19 @@ use crate::error::Result;
 use crate::invalid;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::Shader;
+use crate::shader::{Shader, library};
 use crate::tensor::shape_text;
 
 /// The types of `Cast`.
-pub const TYPES: &[DType] = &[F32, I32, U8, I16, I8, I64, Bool, BF16, U16, F16, U32, U64];
+pub const TYPES: &[DType] = &[F32, F64, I32, U8, I16, I8, I64, Bool, BF16, U16, F16, U32, U64];
 
 /// The WGSL function that converts one element, as in `Cast_f32_to_i32`.
 pub fn function(from: DType, to: DType, truncate: bool) -> Function {
     let mut libraries = Vec::new();
     let narrows = truncate && from.is_float() && to.is_float() && from.size() >= to.size();
     let (value, suffix) = match (narrows, to) {
-        (true, F16 | BF16) => {
-            libraries.push("truncate_float");
+        (true, F16 | BF16 | F32) if from != to => {
+            libraries.push(library::of_type("truncate_float", from));
             (format!("truncate_{}_to_{}(x)", short(from), short(to)), "_truncated")
         }
         _ => (convert(from.value(), to.value(), &mut libraries), ""),
@@ -41,6 +41,7 @@ const fn short(dtype: DType) -> &'static str {
     match dtype {
         F16 => "f16",
         BF16 => "bf16",
+        F64 => "f64",
         _ => "f32",
     }
 }
@@ -50,13 +51,18 @@ fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
     match (from, to) {
         _ if from == to => "x".to_owned(),
         ("f32", "bool") => "(bitcast<u32>(x) & 0x7fffffffu) != 0u".to_owned(),
+        ("f64", "bool") => "(bitcast<u64>(x) & 0x7ffffffffffffffflu) != 0lu".to_owned(),
         (_, "bool") => format!("x != {from}(0)"),
         ("bool", _) => format!("select({to}(0), {to}(1), x)"),
         ("f32", "i32" | "u32") => {
             libraries.push("float_to_int");
             format!("f32_to_{to}(x)")
         }
-        ("f32", _) => {
+        ("f64", "i32" | "u32" | "i64" | "u64") => {
+            libraries.push("float_to_int_f64");
+            format!("f64_to_{to}(x)")
+        }
+        ("f32", "i64" | "u64") => {
             libraries.push("float_to_int64");
             format!("f32_to_{to}(x)")
         }
@@ -143,7 +149,7 @@ pub fn shaders() -> Vec<Shader> {
     for from in TYPES {
         for to in TYPES.iter().filter(|t| *t != from) {
             shaders.extend(signature(*from, *to, false, |s| s.linear_shaders()));
-            if from.is_float() && matches!(to, F16 | BF16) {
+            if from.is_float() && (matches!(to, F16 | BF16) || (*from, *to) == (F64, F32)) {
                 shaders.extend(signature(*from, *to, true, |s| s.linear_shaders()));
             }
         }

@@ -83,7 +83,7 @@ pub fn signature<R>(
 }
 
 /// The output's extents, or TensorFlow's error.
-fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
+pub(super) fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
     let op = row.op;
     match (row.shapes, inputs) {
         (Shapes::Broadcast | Shapes::BroadcastOr(_), [condition, t, e]) => {

@@ -1,6 +1,6 @@
 //! Roots, exponentials, logarithms, trigonometry, activations and their gradients.
 
-use super::arithmetic::FLOATS;
+use super::arithmetic::{ALL_FLOATS, FLOATS};
 use super::row::Reference::*;
 use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
 use crate::dtype::DType::*;
@@ -15,6 +15,17 @@ const GRADIENTS_OUTPUTS: &[Input] = &[input("gradients"), input("outputs")];
 
 const fn gradient(op: &'static str, inputs: &'static [Input], cases: &'static [Case]) -> Row {
     binary(op, cases).of(inputs).shapes(Shapes::Same)
+}
+
+/// 1 / x of integers: 0 but for 1 and -1; of 0, all bits set, as for `Div`.
+const INVERSE: &str = "select(select({T}(0), x, x == {T}(1) || x == {T}(-1)), {T}(-1), x == {T}(0))";
+
+fn inverse(x: i128) -> i128 {
+    match x {
+        0 => -1,
+        1 | -1 => x,
+        _ => 0,
+    }
 }
 
 fn relu(x: f64) -> f64 {
@@ -74,14 +85,23 @@ pub(super) const FUNCTIONS: &[Row] = &[
     unary("Cosh", &[case(FLOATS, "cosh_f32(x)", Float1(f64::cosh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)]),
     unary("Exp", &[case(FLOATS, "exp_f32(x)", Float1(f64::exp)).lib(&["exp"]).ulps(2).domain(-90.0, 90.0)]),
     unary("Expm1", &[case(FLOATS, "expm1_f32(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
-    unary("Inv", &[case(FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3)]),
+    unary("Inv", &[case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3), case(&[I64], INVERSE, Int1(inverse))]),
     unary("Log", &[case(FLOATS, "log_f32(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)]),
     unary("Log1p", &[case(FLOATS, "log1p_f32(x)", Float1(f64::ln_1p)).lib(&["log"]).ulps(3).domain(-1.0, 3.0)]),
-    unary("Reciprocal", &[case(FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3)]),
-    unary("Rsqrt", &[case(FLOATS, "inverseSqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2)]),
+    unary(
+        "Reciprocal",
+        &[case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3), case(&[I64], INVERSE, Int1(inverse))],
+    ),
+    unary(
+        "Rsqrt",
+        &[
+            case(FLOATS, "inverseSqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2),
+            case(&[F64], "1.0 / sqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2),
+        ],
+    ),
     unary("Sin", &[case(FLOATS, "sin_f32(x)", Float1(f64::sin)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
     unary("Sinh", &[case(FLOATS, "sinh_f32(x)", Float1(f64::sinh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)]),
-    unary("Sqrt", &[case(FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4)]),
+    unary("Sqrt", &[case(ALL_FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4).ulps64(1)]),
     unary("Tan", &[case(FLOATS, "tan_f32(x)", Float1(f64::tan)).lib(&["trig"]).ulps(4).domain(-20000.0, 20000.0)]),
     unary("Tanh", &[case(FLOATS, "tanh_f32(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)]),
     binary(
@@ -102,48 +122,56 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "EluGrad",
         GRADIENTS_OUTPUTS,
-        &[case(
-            FLOATS,
-            "select(gradients, gradients * (outputs + 1.0), outputs < 0.0)",
-            Float2(|g, y| if y < 0.0 { g * (f64::from((y + 1.0) as f32)) } else { g }),
-        )
-        .ulps(1)],
+        &[
+            case(
+                FLOATS,
+                "select(gradients, gradients * (outputs + 1.0), outputs < 0.0)",
+                Float2(|g, y| if y < 0.0 { g * (f64::from((y + 1.0) as f32)) } else { g }),
+            )
+            .ulps(1),
+            case(
+                &[F64],
+                "select(gradients, gradients * (outputs + 1.0), outputs < 0.0)",
+                Float2(|g, y| if y < 0.0 { g * (y + 1.0) } else { g }),
+            )
+            .ulps(1),
+        ],
     ),
-    gradient("InvGrad", Y_DY, &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
+    gradient("InvGrad", Y_DY, &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
     unary(
         "LeakyRelu",
-        &[case(FLOATS, "select(x * alpha, x, x > 0.0)", Float2(|x, alpha| if x > 0.0 { x } else { x * alpha }))],
+        &[case(ALL_FLOATS, "select(x * alpha, x, x > 0.0)", Float2(|x, alpha| if x > 0.0 { x } else { x * alpha }))],
     )
     .attr("alpha"),
     gradient(
         "LeakyReluGrad",
         GRADIENTS_FEATURES,
         &[case(
-            FLOATS,
+            ALL_FLOATS,
             "select(gradients * alpha, gradients, features > 0.0)",
             Float3(|g, x, alpha| if x > 0.0 { g } else { g * alpha }),
         )],
     )
     .attr("alpha"),
-    gradient("ReciprocalGrad", Y_DY, &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
+    gradient("ReciprocalGrad", Y_DY, &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
     unary(
         "Relu",
         &[
-            case(FLOATS, "max_f32(x, 0.0)", Float1(relu)).lib(&["special"]),
+            case(ALL_FLOATS, "max_{T}(x, 0.0)", Float1(relu)).lib(&["special"]),
             case(&[I8, I16, I64], "max(x, {T}(0))", Int1(|x| x.max(0))),
             case(&[U8, U16, U32, U64], "x", Int1(|x| x)),
         ],
     ),
     unary(
         "Relu6",
-        &[case(FLOATS, "min_f32(max_f32(x, 0.0), 6.0)", Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }))
+        &[case(ALL_FLOATS, "min_{T}(max_{T}(x, 0.0), 6.0)", Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }))
             .lib(&["special"])],
     ),
     gradient(
         "Relu6Grad",
         GRADIENTS_FEATURES,
         &[case(
-            FLOATS,
+            ALL_FLOATS,
             "select(0.0, gradients, features > 0.0 && features < 6.0)",
             Float2(|g, x| if x > 0.0 && x < 6.0 { g } else { 0.0 }),
         )],
@@ -151,12 +179,12 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "ReluGrad",
         GRADIENTS_FEATURES,
-        &[case(FLOATS, "select(0.0, gradients, features > 0.0)", Float2(|g, x| if x > 0.0 { g } else { 0.0 }))],
+        &[case(ALL_FLOATS, "select(0.0, gradients, features > 0.0)", Float2(|g, x| if x > 0.0 { g } else { 0.0 }))],
     ),
     gradient(
         "RsqrtGrad",
         Y_DY,
-        &[case(FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y))).ulps(3).narrow()],
+        &[case(ALL_FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y))).ulps(3).narrow()],
     ),
     unary(
         "Selu",
@@ -171,18 +199,29 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "SeluGrad",
         GRADIENTS_OUTPUTS,
-        &[case(
-            FLOATS,
-            "gradients * select(1.05070099, outputs + 1.75809934, outputs < 0.0)",
-            Float2(|g, y| g * if y < 0.0 { f64::from(y as f32 + SCALE_ALPHA as f32) } else { SCALE }),
-        )
-        .ulps(2)],
+        &[
+            case(
+                FLOATS,
+                "gradients * select(1.05070099, outputs + 1.75809934, outputs < 0.0)",
+                Float2(|g, y| g * if y < 0.0 { f64::from(y as f32 + SCALE_ALPHA as f32) } else { SCALE }),
+            )
+            .ulps(2),
+            case(
+                &[F64],
+                "gradients * select(1.0507009873554805, outputs + 1.7580993408473766, outputs < 0.0)",
+                Float2(|g, y| g * if y < 0.0 { y + SCALE_ALPHA } else { SCALE }),
+            )
+            .ulps(2),
+        ],
     ),
     unary("Sigmoid", &[case(FLOATS, "sigmoid_f32(x)", Float1(sigmoid)).lib(&["exp"]).ulps(4).domain(-90.0, 30.0)]),
     gradient(
         "SigmoidGrad",
         Y_DY,
-        &[case(FLOATS, "dy * y * (1.0 - y)", Float2(|y, dy| dy * y * f64::from((1.0 - y) as f32))).ulps(3).narrow()],
+        &[
+            case(FLOATS, "dy * y * (1.0 - y)", Float2(|y, dy| dy * y * f64::from((1.0 - y) as f32))).ulps(3).narrow(),
+            case(&[F64], "dy * y * (1.0 - y)", Float2(|y, dy| dy * y * (1.0 - y))).ulps(3).narrow(),
+        ],
     ),
     unary(
         "Softplus",
@@ -199,27 +238,38 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         .lib(&["exp"])
         .ulps(4)],
     ),
-    unary("Softsign", &[case(FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)]),
+    unary("Softsign", &[case(ALL_FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)]),
     gradient(
         "SoftsignGrad",
         GRADIENTS_FEATURES,
-        &[case(
-            FLOATS,
-            "gradients / ((1.0 + abs(features)) * (1.0 + abs(features)))",
-            Float2(|g, x| {
-                let d = (1.0 + x.abs()) as f32;
-                g / f64::from(d * d)
-            }),
-        )
-        .ulps(4)],
+        &[
+            case(
+                FLOATS,
+                "gradients / ((1.0 + abs(features)) * (1.0 + abs(features)))",
+                Float2(|g, x| {
+                    let d = (1.0 + x.abs()) as f32;
+                    g / f64::from(d * d)
+                }),
+            )
+            .ulps(4),
+            case(
+                &[F64],
+                "gradients / ((1.0 + abs(features)) * (1.0 + abs(features)))",
+                Float2(|g, x| g / ((1.0 + x.abs()) * (1.0 + x.abs()))),
+            )
+            .ulps(4),
+        ],
     ),
-    gradient("SqrtGrad", Y_DY, &[case(FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)]),
+    gradient("SqrtGrad", Y_DY, &[case(ALL_FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)]),
     gradient(
         "TanhGrad",
         Y_DY,
-        &[case(FLOATS, "dy * (1.0 - y * y)", Float2(|y, dy| dy * (1.0 - f64::from((y * y) as f32))))
-            .ulps(3)
-            .domain(-1.0, 1.0)
-            .narrow()],
+        &[
+            case(FLOATS, "dy * (1.0 - y * y)", Float2(|y, dy| dy * (1.0 - f64::from((y * y) as f32))))
+                .ulps(3)
+                .domain(-1.0, 1.0)
+                .narrow(),
+            case(&[F64], "dy * (1.0 - y * y)", Float2(|y, dy| dy * (1.0 - y * y))).ulps(3).domain(-1.0, 1.0).narrow(),
+        ],
     ),
 ];

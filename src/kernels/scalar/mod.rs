@@ -6,6 +6,7 @@
 mod add_n;
 mod arithmetic;
 pub mod cast;
+mod clip_shapes;
 mod kernel;
 pub mod map;
 mod math;
@@ -43,6 +44,7 @@ pub fn register(registry: &mut Registry) {
     }
     add_n::register(registry);
     cast::register(registry);
+    clip_shapes::register(registry);
 }
 
 /// Every shader variant.

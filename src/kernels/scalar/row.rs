@@ -2,6 +2,7 @@
 //! test oracle all read.
 
 use crate::dtype::DType;
+use crate::shader::library;
 
 /// A function from the elements of the inputs to the element of the output.
 #[derive(Debug)]
@@ -62,12 +63,14 @@ pub struct Case {
     /// `{BITS}` for the width of `T` in bits. Types narrower than
     /// 32 bits are computed in 32 bits, integers modulo their width.
     pub wgsl: &'static str,
-    /// Function libraries of `shaders/lib/` that the expression calls.
+    /// Function libraries of `shaders/lib/` that the expression calls; in float64, their twins with the suffix `_f64`.
     pub libraries: &'static [&'static str],
     /// The same function in Rust.
     pub reference: Reference,
     /// Tolerance in units in the last place of float32, on adapters that are as good as WGSL demands.
     pub ulps: u32,
+    /// The same in float64, where the reference itself is rounded.
+    pub ulps64: u32,
     /// Absolute tolerance, for results that cancel.
     pub near_zero: f64,
     /// Where random arguments of tests are dense.
@@ -159,6 +162,14 @@ impl Case {
     #[must_use]
     pub const fn ulps(mut self, ulps: u32) -> Self {
         self.ulps = ulps;
+        self.ulps64 = ulps;
+        self
+    }
+
+    /// Tolerance in float64, where it is another.
+    #[must_use]
+    pub const fn ulps64(mut self, ulps: u32) -> Self {
+        self.ulps64 = ulps;
         self
     }
 
@@ -186,7 +197,17 @@ impl Case {
 
 /// A definition that is exact unless said otherwise.
 pub const fn case(types: &'static [DType], wgsl: &'static str, reference: Reference) -> Case {
-    Case { types, wgsl, libraries: &[], reference, ulps: 0, near_zero: 0.0, domain: (-10.0, 10.0), narrow: false }
+    Case {
+        types,
+        wgsl,
+        libraries: &[],
+        reference,
+        ulps: 0,
+        ulps64: 0,
+        near_zero: 0.0,
+        domain: (-10.0, 10.0),
+        narrow: false,
+    }
 }
 
 /// An input of the type `T`.
@@ -288,16 +309,20 @@ pub struct Function {
 pub fn scalar_wgsl(row: &Row, dtype: DType) -> Option<Function> {
     let case = row.case(dtype)?;
     let output = row.output_type(dtype);
+    let wide = dtype == DType::F64;
     let narrow = dtype.is_integer() && dtype.size() < 4;
     let name = format!("{}_{dtype}", row.op);
     let mut parameters: Vec<String> =
         row.inputs.iter().map(|i| format!("{}: {}", i.name, i.dtype.unwrap_or(dtype).value())).collect();
-    parameters.extend(row.attr.map(|a| format!("{a}: f32")));
+    parameters.extend(row.attr.map(|a| format!("{a}{}: f32", if wide { "_f32" } else { "" })));
     let mut value = case.wgsl.replace("{T}", dtype.value()).replace("{BITS}", &(8 * dtype.size()).to_string());
     if narrow && output == dtype {
         // Wraps as the narrow type does, so that the next function of a fused chain sees what memory would hold.
         value = format!("extractBits({value}, 0u, {}u)", 8 * dtype.size());
     }
-    let text = format!("fn {name}({}) -> {} {{\n    return {value};\n}}\n", parameters.join(", "), output.value());
-    Some(Function { name, libraries: case.libraries.to_vec(), text })
+    let widened: String = row.attr.filter(|_| wide).iter().map(|a| format!("    let {a} = f64({a}_f32);\n")).collect();
+    let text =
+        format!("fn {name}({}) -> {} {{\n{widened}    return {value};\n}}\n", parameters.join(", "), output.value());
+    let libraries = case.libraries.iter().map(|l| library::of_type(l, dtype)).collect();
+    Some(Function { name, libraries, text })
 }

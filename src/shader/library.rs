@@ -5,6 +5,7 @@ use crate::dtype::DType;
 /// Name and text of every library.
 pub const LIBRARIES: &[(&str, &str)] = &[
     ("arc", include_str!("../../shaders/lib/arc.wgsl")),
+    ("bessel", include_str!("../../shaders/lib/bessel.wgsl")),
     ("bf16_bits", include_str!("../../shaders/lib/bf16_bits.wgsl")),
     ("box_muller", include_str!("../../shaders/lib/box_muller.wgsl")),
     ("div", include_str!("../../shaders/lib/div.wgsl")),
@@ -17,6 +18,7 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("float_to_int64", include_str!("../../shaders/lib/float_to_int64.wgsl")),
     ("gamma", include_str!("../../shaders/lib/gamma.wgsl")),
     ("hyperbolic", include_str!("../../shaders/lib/hyperbolic.wgsl")),
+    ("integrals", include_str!("../../shaders/lib/integrals.wgsl")),
     ("log", include_str!("../../shaders/lib/log.wgsl")),
     ("log_sum_exp", include_str!("../../shaders/lib/log_sum_exp.wgsl")),
     ("next_after", include_str!("../../shaders/lib/next_after.wgsl")),

@@ -12,6 +12,8 @@ pub mod map;
 mod math;
 mod probability;
 pub mod row;
+mod special;
+mod special_reference;
 
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
@@ -19,7 +21,7 @@ use row::Row;
 
 /// The tables, in the order of registration.
 pub const TABLES: &[&[Row]] =
-    &[arithmetic::ROWS, arithmetic::CHOICES, math::FUNCTIONS, math::ACTIVATIONS, probability::ROWS];
+    &[arithmetic::ROWS, arithmetic::CHOICES, math::FUNCTIONS, math::ACTIVATIONS, probability::ROWS, special::ROWS];
 
 /// Every row.
 pub fn rows() -> impl Iterator<Item = &'static Row> {

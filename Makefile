@@ -34,6 +34,10 @@ test: ## Every check: format, lints, Rust tests, Python tests on TensorFlow 2.21
 test-python: install ## The Python tests on TensorFlow 2.21.
 	$(BIN)/python -m pytest
 
+.PHONY: sweep
+sweep: install ## Every registered kernel, with shapes over 65,535 workgroups and over one binding window too.
+	TF_WGPU_SWEEP=long $(BIN)/python -m pytest tests/python/test_sweep.py
+
 .PHONY: test-2.18
 test-2.18: wheel ## The smoke test on TensorFlow 2.18, which has another variable API.
 	tools/smoke-2.18 "$(PYTHON)" dist/$(PROFILE)/*.whl

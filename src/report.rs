@@ -12,8 +12,14 @@ use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 5] =
-    ["TF_WGPU_VISIBLE_DEVICES", "TF_WGPU_LOG", "WGPU_BACKEND", "WGPU_ADAPTER_NAME", "WGPU_POWER_PREF"];
+pub const VARIABLES: [&str; 6] = [
+    "TF_WGPU_VISIBLE_DEVICES",
+    "TF_WGPU_LOG",
+    "TF_WGPU_FALLBACK",
+    "WGPU_BACKEND",
+    "WGPU_ADAPTER_NAME",
+    "WGPU_POWER_PREF",
+];
 
 /// What TensorFlow's side adds, which only a process with TensorFlow in it knows.
 #[derive(Debug, Clone, Default)]

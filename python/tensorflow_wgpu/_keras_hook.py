@@ -163,7 +163,17 @@ def patch_legacy_conv(module: types.ModuleType) -> None:
     module.Conv._jit_compiled_convolution_op = convolution_op
 
 
+def watch_fallbacks(module: types.ModuleType) -> None:
+    """`TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused, in this whole process."""
+    del module
+    from tensorflow_wgpu import _fallbacks
+
+    if mode := _fallbacks.mode():
+        _fallbacks.install(mode)
+
+
 PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
+    "tensorflow.python.eager.context": watch_fallbacks,
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": patch_function,
     "keras.src.trainers.trainer": patch_trainer,
     "keras.src.backend.tensorflow.nn": patch_nn,

@@ -1,0 +1,99 @@
+"""`tensorflow_wgpu.fallbacks` and `TF_WGPU_FALLBACK`: no float op runs on the CPU unnoticed."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_wgpu
+from support import python
+
+
+def decode(x):
+    """Greedy CTC decoding: float in, and on the CPU in TensorFlow's own GPU build too."""
+    return tf.nn.ctc_greedy_decoder(2.0 * x, [3, 3])[1]
+
+
+def test_a_program_that_fits_has_none():
+    found = tensorflow_wgpu.fallbacks(lambda x: tf.reduce_sum(tf.nn.relu(x) @ x), tf.ones([4, 4]))
+    assert not found.floating, found
+
+
+@pytest.mark.parametrize("wrap", [tf.function, lambda f: f])
+def test_an_op_without_a_kernel_is_named_with_its_reason(wrap):
+    found = tensorflow_wgpu.fallbacks(wrap(decode), tf.ones([3, 2, 5])).floating
+    assert [(f.op, f.types["T"], f.count) for f in found] == [("CTCGreedyDecoder", "float32", 1)]
+    assert found[0].why == "WGPU has no kernel for CTCGreedyDecoder"
+    assert "1 x CTCGreedyDecoder(T=float32) on the CPU" in str(found)
+
+
+def test_a_type_without_a_kernel_is_named_with_those_that_have_one():
+    def program(x):
+        return tf.raw_ops.Cumsum(x=tf.cast(x, tf.int16), axis=0)
+
+    (found,) = [f for f in tensorflow_wgpu.fallbacks(program, tf.ones([3])) if f.op == "Cumsum"]
+    assert found.types["T"] == "int16"
+    assert not found.floating
+    assert "for T in bfloat16" in found.why
+    assert "not for int16" in found.why
+
+
+def test_what_the_user_put_on_the_cpu_says_so():
+    @tf.function
+    def program(x):
+        with tf.device("CPU:0"):
+            return tf.matmul(x, x)
+
+    (found,) = tensorflow_wgpu.fallbacks(program, tf.ones([3, 3])).floating
+    assert found.op in ("MatMul", "_FusedMatMul", "_MklMatMul")
+    assert "tf.device" in found.why or "no kernel" in found.why
+
+
+def test_a_keras_model_and_its_training_step():
+    keras = tf.keras
+    model = keras.Sequential([keras.Input([6]), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
+    x = np.ones([5, 6], "float32")
+    assert not tensorflow_wgpu.fallbacks(model, x).floating
+    model.compile("adam", "sparse_categorical_crossentropy")
+    found = tensorflow_wgpu.fallbacks(lambda: model.train_on_batch(x, np.zeros(5, "int32")))
+    assert not found.floating, found
+
+
+def test_soft_placement_is_as_before():
+    assert not tf.config.get_soft_device_placement()
+    tensorflow_wgpu.fallbacks(lambda: tf.ones([2]))
+    assert not tf.config.get_soft_device_placement()
+
+
+PROGRAM = """
+import tensorflow as tf
+x = tf.ones([3, 2, 5])
+print("sum", float(tf.function(lambda x: tf.reduce_sum(x))(x)))
+for _ in range(2):
+    try:
+        {call}
+    except Exception as e:
+        print(type(e).__name__, e)
+"""
+EAGER = "tf.nn.ctc_greedy_decoder(x, [3, 3])"
+GRAPH = "f = globals().setdefault('f', tf.function(lambda x: tf.nn.ctc_greedy_decoder(x, [3, 3])[1])); f(x)"
+
+
+@pytest.mark.parametrize("call", [EAGER, GRAPH], ids=["eager", "function"])
+def test_log_mode_writes_one_line_for_each_op(call):
+    done = python(PROGRAM.format(call=call), TF_WGPU_FALLBACK="log")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("CTCGreedyDecoder(T=float32) on the CPU") == 1
+    assert "sum 30.0" in done.stdout
+
+
+@pytest.mark.parametrize("call", [EAGER, GRAPH], ids=["eager", "function"])
+def test_error_mode_raises_every_time(call):
+    done = python(PROGRAM.format(call=call), TF_WGPU_FALLBACK="error")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("FallbackError TF_WGPU_FALLBACK=error: float ops ran on the CPU.") == 2, done.stdout
+    assert "sum 30.0" in done.stdout
+
+
+def test_an_unknown_mode_is_refused_with_a_line():
+    done = python("import tensorflow as tf; print(tf.config.list_physical_devices('WGPU'))", TF_WGPU_FALLBACK="maybe")
+    assert done.returncode == 0
+    assert "TF_WGPU_FALLBACK=maybe: the modes are log and error" in done.stderr

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crate::device::{Capabilities, Device, Selection};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::op::{Attrs, Kernel, OpContext, VariableUpdate};
+use crate::kernels::op::{Attrs, Kernel, OpContext, UpdateAll, VariableUpdate};
 use crate::kernels::registry::Registry;
 use crate::tensor::{HostTensor, Tensor};
 
@@ -370,6 +370,25 @@ impl OpContext for LocalContext<'_> {
         let (kept, freed) = if updated.is_ok() { (new, old) } else { (old, new) };
         self.session.variables[variable] = kept;
         self.allocated.push(freed.block);
+        updated
+    }
+
+    fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
+        let variables = inputs.iter().map(|i| self.variable(*i)).collect::<Result<Vec<_>>>()?;
+        let mut fresh = Vec::new();
+        for variable in &variables {
+            let old = &self.session.variables[*variable].tensor;
+            let address = self.session.device.allocate(old.bytes())?;
+            self.session.device.copy(address, old.address, old.bytes())?;
+            fresh.push(Tensor::new(old.dtype, &old.dims, address));
+        }
+        let updated = update(self, &fresh);
+        for (variable, tensor) in variables.into_iter().zip(fresh) {
+            let new = Variable { block: tensor.address, tensor };
+            let freed =
+                if updated.is_ok() { std::mem::replace(&mut self.session.variables[variable], new) } else { new };
+            self.allocated.push(freed.block);
+        }
         updated
     }
 }

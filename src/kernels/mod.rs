@@ -12,6 +12,7 @@ pub mod matmul;
 pub mod movement;
 pub mod norm;
 pub mod op;
+pub mod optimizer;
 pub mod pool;
 pub mod random;
 pub mod reduce;
@@ -47,6 +48,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "matmul", register: matmul::register, shaders: matmul::shaders },
     Family { name: "movement", register: movement::register, shaders: movement::shaders },
     Family { name: "norm", register: norm::register, shaders: norm::shaders },
+    Family { name: "optimizer", register: optimizer::register, shaders: optimizer::shaders },
     Family { name: "pool", register: pool::register, shaders: pool::shaders },
     Family { name: "random", register: random::register, shaders: random::shaders },
     Family { name: "reduce", register: reduce::register, shaders: reduce::shaders },

@@ -39,6 +39,9 @@ pub enum VariableUpdate {
     Sparse,
 }
 
+/// What [`OpContext::update_variables`] runs under the locks: it receives the context and the variables' values.
+pub type UpdateAll<'f> = dyn FnMut(&mut dyn OpContext, &[Tensor]) -> Result<()> + 'f;
+
 /// One execution of a node. Tensors that it hands out stay valid until the kernel returns, and the device's in-order
 /// queue keeps what was enqueued valid after that.
 pub trait OpContext {
@@ -81,6 +84,11 @@ pub trait OpContext {
         mode: VariableUpdate,
         update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()>;
+
+    /// Changes the variables whose handles are `inputs` in place, while the locks of all are held; they are taken in the order of
+    /// their addresses, so that no two updates wait for each other. The closure receives the context and each variable's current
+    /// value, to be written where it lies. A variable that is given twice is locked once; it keeps what is written through its last place.
+    fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
 }
 
 /// Conveniences over [`OpContext`].

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ffi::status::{self, Status};
 use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
 use crate::ffi::{plugin, variables};
-use crate::kernels::op::{OpContext, VariableUpdate};
+use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
 /// A buffer that a kernel writes starts at a multiple of this; one that is reused must do so too.
@@ -93,6 +93,15 @@ impl Context {
         self.locked.push(i);
         let result = f(self);
         self.locked.pop();
+        result
+    }
+
+    /// Marks the variables at `inputs` as locked while `f` runs.
+    pub fn with_all_locked<T>(&mut self, inputs: &[usize], f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = self.locked.len();
+        self.locked.extend_from_slice(inputs);
+        let result = f(self);
+        self.locked.truncate(before);
         result
     }
 
@@ -323,5 +332,9 @@ impl OpContext for Context {
         update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()> {
         variables::update(self, i, mode, update)
+    }
+
+    fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
+        variables::update_all(self, inputs, update)
     }
 }

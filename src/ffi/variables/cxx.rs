@@ -11,13 +11,15 @@ use std::sync::atomic::AtomicI32 as RefCount;
 use std::sync::atomic::AtomicI64 as RefCount;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
+
 use crate::error::{Error, Result};
 use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::status::TF_Status;
 use crate::ffi::symbols;
 use crate::ffi::sys::kernel::{TF_OpKernelContext, TF_Tensor};
-use crate::kernels::op::{OpContext, VariableUpdate};
+use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 
 /// One release series: what its symbols are called and where the members of `Var` are.
@@ -142,13 +144,13 @@ fn load() -> Result<CxxApi> {
     }
 }
 
-/// A reference to a `Var` with its lock held; both are given back on drop.
-struct LockedVariable {
+/// A reference to a `Var`, given back on drop. Whoever looks at the value holds its lock.
+struct Variable {
     api: &'static CxxApi,
     var: *mut u8,
 }
 
-impl LockedVariable {
+impl Variable {
     fn find(api: &'static CxxApi, ctx: &Context, i: usize) -> Result<Self> {
         let mut var: *mut u8 = std::ptr::null_mut();
         // SAFETY: the input is a resource handle, as the op declares; `HandleFromInput` returns a reference into the input,
@@ -160,14 +162,28 @@ impl LockedVariable {
                 other => other,
             });
         }
-        // SAFETY: the Var is alive by our reference; its lock is at this offset.
-        unsafe { (api.lock)(var.add(api.layout.mutex)) };
-        let variable = Self { api, var };
+        Ok(Self { api, var })
+    }
+
+    /// The lock, an `absl::Mutex`.
+    const fn mutex(&self) -> *mut u8 {
+        // SAFETY: the offset is within the Var.
+        unsafe { self.var.add(self.api.layout.mutex) }
+    }
+
+    /// Takes the lock.
+    fn lock(&self) -> Lock<'_> {
+        // SAFETY: the Var is alive by our reference.
+        unsafe { (self.api.lock)(self.mutex()) };
+        Lock(self)
+    }
+
+    fn check_initialized(&self) -> Result<()> {
         // SAFETY: a C++ bool, guarded by the lock that we hold.
-        if unsafe { *var.add(api.layout.is_initialized) } == 0 {
+        if unsafe { *self.var.add(self.api.layout.is_initialized) } == 0 {
             return Err(super::not_found("the variable has no value"));
         }
-        Ok(variable)
+        Ok(())
     }
 
     /// `Var::tensor()`.
@@ -200,13 +216,22 @@ impl LockedVariable {
     }
 }
 
-impl Drop for LockedVariable {
+/// A lock that is held until drop.
+struct Lock<'v>(&'v Variable);
+
+impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        // SAFETY: we hold the lock and one reference. The count is the atomic at this offset; `RefCounted::Unref` deletes at
+        // SAFETY: we hold the lock, and the Var is alive by the reference of `Variable`.
+        unsafe { (self.0.api.unlock)(self.0.mutex()) };
+    }
+}
+
+impl Drop for Variable {
+    fn drop(&mut self) {
+        // SAFETY: we hold one reference. The count is the atomic at this offset; `RefCounted::Unref` deletes at
         // zero after `NotifyDeleted`. The virtual table starts with both destructors, the deleting one second, and
         // NotifyDeleted after them.
         unsafe {
-            (self.api.unlock)(self.var.add(self.api.layout.mutex));
             let count = &*self.var.add(self.api.layout.references).cast::<RefCount>();
             if count.fetch_sub(1, Ordering::AcqRel) == 1 {
                 let table = *self.var.cast::<*const unsafe extern "C" fn(*mut u8)>();
@@ -229,8 +254,11 @@ fn given(ctx: &Context, status: &ReturnedStatus) -> Result<()> {
 }
 
 pub(super) fn read(api: &'static CxxApi, ctx: &mut Context, i: usize) -> Result<Tensor> {
-    let variable = LockedVariable::find(api, ctx, i)?;
+    let variable = Variable::find(api, ctx, i)?;
+    let lock = variable.lock();
+    variable.check_initialized()?;
     let value = variable.value(ctx)?;
+    drop(lock);
     drop(variable);
     let view = value.view()?;
     ctx.hold(value);
@@ -244,7 +272,9 @@ pub(super) fn update(
     mode: VariableUpdate,
     update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
 ) -> Result<()> {
-    let variable = LockedVariable::find(api, ctx, i)?;
+    let variable = Variable::find(api, ctx, i)?;
+    let _lock = variable.lock();
+    variable.check_initialized()?;
     let unique = variable.is_unique();
     let value = variable.value(ctx)?;
     let old = value.view()?;
@@ -258,6 +288,45 @@ pub(super) fn update(
     }
     ctx.with_locked(i, |ctx| update(ctx, &old, &new))?;
     variable.set(ctx, &fresh)
+}
+
+pub(super) fn update_all(
+    api: &'static CxxApi,
+    ctx: &mut Context,
+    inputs: &[usize],
+    update: &mut UpdateAll<'_>,
+) -> Result<()> {
+    let variables = inputs.iter().map(|i| Variable::find(api, ctx, *i)).collect::<Result<SmallVec<[_; 4]>>>()?;
+    let mut order: SmallVec<[&Variable; 4]> = variables.iter().collect();
+    order.sort_by_key(|v| v.var);
+    order.dedup_by_key(|v| v.var);
+    let _locks: SmallVec<[Lock<'_>; 4]> = order.into_iter().map(Variable::lock).collect();
+    // A variable given twice is shared with its first place by then, so that each place has a buffer of its own.
+    let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::new();
+    let mut values: SmallVec<[Tensor; 4]> = SmallVec::new();
+    let mut replaced: SmallVec<[(&Variable, usize); 4]> = SmallVec::new();
+    for variable in &variables {
+        variable.check_initialized()?;
+        let unique = variable.is_unique();
+        let value = variable.value(ctx)?;
+        let old = value.view()?;
+        held.push(value);
+        if unique && old.address.is_multiple_of(OUTPUT_ALIGNMENT) {
+            values.push(old);
+            continue;
+        }
+        let fresh = ctx.allocate_temp(old.dtype, &old.dims)?;
+        let new = fresh.view()?;
+        ctx.device().copy(new.address, old.address, old.bytes())?;
+        replaced.push((variable, held.len()));
+        held.push(fresh);
+        values.push(new);
+    }
+    ctx.with_all_locked(inputs, |ctx| update(ctx, &values))?;
+    for (variable, fresh) in replaced {
+        variable.set(ctx, &held[fresh])?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod official;
 
 use crate::error::{Error, Result};
 use crate::ffi::kernel::context::Context;
-use crate::kernels::op::{OpContext, VariableUpdate};
+use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 
 /// The way into variables that the running TensorFlow offers.
@@ -58,6 +58,17 @@ pub(crate) fn update(
     match api()? {
         Api::Official(api) => official::update(api, ctx, i, mode, update),
         Api::Cxx(api) => cxx::update(api, ctx, i, mode, update),
+    }
+}
+
+/// Updates the variables at `inputs` in place under all of their locks.
+pub(crate) fn update_all(ctx: &mut Context, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
+    for i in inputs {
+        refuse_deadlock(ctx, *i)?;
+    }
+    match api()? {
+        Api::Official(api) => official::update_all(api, ctx, inputs, update),
+        Api::Cxx(api) => cxx::update_all(api, ctx, inputs, update),
     }
 }
 

@@ -7,6 +7,8 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 
+use smallvec::SmallVec;
+
 use crate::error::{Error, Result};
 use crate::ffi::guard::caught;
 use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
@@ -14,7 +16,7 @@ use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::symbols::symbol_table;
 use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
-use crate::kernels::op::{OpContext, VariableUpdate};
+use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 
 /// The lock on some variables.
@@ -83,25 +85,25 @@ unsafe extern "C" fn copy(_: *mut TF_OpKernelContext, source: *mut TF_Tensor, de
     }
 }
 
-/// The lock of one variable, released on drop.
+/// The locks of some variables, released on drop.
 struct Lock {
     api: &'static OfficialApi,
     holder: *mut TF_VariableInputLockHolder,
 }
 
 impl Lock {
-    fn take(api: &'static OfficialApi, ctx: &Context, i: usize) -> Result<Self> {
+    fn take(api: &'static OfficialApi, ctx: &Context, inputs: &[usize]) -> Result<Self> {
         let mut holder = std::ptr::null_mut();
-        let input = i as c_int;
-        // SAFETY: context, input, holder and status are valid for the call. Never sparse: that would switch on
+        let inputs: SmallVec<[c_int; 4]> = inputs.iter().map(|i| *i as c_int).collect();
+        // SAFETY: context, inputs, holder and status are valid for the call. Never sparse: that would switch on
         // copy-on-read, which TensorFlow's ReadVariableOp cannot do on this device.
         unsafe {
             (api.TF_MaybeLockVariableInputMutexesInOrder)(
                 ctx.raw(),
                 true,
                 false,
-                &raw const input,
-                1,
+                inputs.as_ptr(),
+                inputs.len(),
                 copy,
                 &raw mut holder,
                 ctx.status().as_ptr(),
@@ -161,7 +163,7 @@ fn locked_tensor(
 }
 
 pub(super) fn read(api: &'static OfficialApi, ctx: &mut Context, i: usize) -> Result<Tensor> {
-    let lock = Lock::take(api, ctx, i)?;
+    let lock = Lock::take(api, ctx, &[i])?;
     let (tensor, _) = locked_tensor(api, ctx, i, false)?;
     drop(lock);
     let view = tensor.view()?;
@@ -176,7 +178,7 @@ pub(super) fn update(
     mode: VariableUpdate,
     update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
 ) -> Result<()> {
-    let _lock = Lock::take(api, ctx, i)?;
+    let _lock = Lock::take(api, ctx, &[i])?;
     let (new, old) = locked_tensor(api, ctx, i, mode == VariableUpdate::Dense)?;
     let new_view = new.view()?;
     let Some(old) = old else {
@@ -193,6 +195,37 @@ pub(super) fn update(
         ctx.device().copy(new_view.address, old_view.address, old_view.bytes())?;
     }
     updated
+}
+
+pub(super) fn update_all(
+    api: &'static OfficialApi,
+    ctx: &mut Context,
+    inputs: &[usize],
+    update: &mut UpdateAll<'_>,
+) -> Result<()> {
+    // TensorFlow takes the locks in the order of their addresses, and each once.
+    let _lock = Lock::take(api, ctx, inputs)?;
+    let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::new();
+    let mut values: SmallVec<[Tensor; 4]> = SmallVec::new();
+    let mut misaligned: SmallVec<[(Tensor, Tensor); 4]> = SmallVec::new();
+    for &i in inputs {
+        let (tensor, _) = locked_tensor(api, ctx, i, false)?;
+        let value = tensor.view()?;
+        held.push(tensor);
+        if value.address.is_multiple_of(OUTPUT_ALIGNMENT) {
+            values.push(value);
+            continue;
+        }
+        let temporary = ctx.temp(value.dtype, &value.dims)?;
+        ctx.device().copy(temporary.address, value.address, value.bytes())?;
+        values.push(temporary.clone());
+        misaligned.push((value, temporary));
+    }
+    ctx.with_all_locked(inputs, |ctx| update(ctx, &values))?;
+    for (value, temporary) in &misaligned {
+        ctx.device().copy(value.address, temporary.address, value.bytes())?;
+    }
+    Ok(())
 }
 
 /// Updates a variable whose buffer starts at an address that kernels cannot write to, such as a slice of another tensor.

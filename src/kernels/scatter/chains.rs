@@ -44,7 +44,7 @@ impl Fold {
 
 /// Indices chained at once. Bounds the length of a chain well below [`crate::shader::MAX_ITERATIONS`]; later blocks fold into
 /// the results of earlier ones.
-const BLOCK: usize = 1 << 15;
+pub const BLOCK: usize = 1 << 15;
 
 /// Updates for rows of `inner` elements.
 #[derive(Debug, Clone)]
@@ -79,23 +79,13 @@ impl Scatter<'_> {
         for first in (0..self.count).step_by(block) {
             let count = block.min(self.count - first);
             ctx.device().fill(heads.address, heads.bytes(), u32::MAX)?;
-            self.link(ctx, &heads, &links, first, count)?;
+            link(ctx, self.indices, &heads, &links, first, count)?;
             for first_row in (0..rows).step_by(window) {
                 let part = Part { first, count, first_row, rows: window.min(rows - first_row) };
                 self.fold(ctx, &heads, &links, dst, &part)?;
             }
         }
         Ok(())
-    }
-
-    fn link(&self, ctx: &dyn OpContext, heads: &Tensor, links: &Tensor, first: usize, count: usize) -> Result<()> {
-        ctx.device().enqueue(&Program {
-            key: Key::new("scatter link"),
-            shader: &link_shader,
-            bindings: smallvec![heads.into(), links.into(), self.indices.binding(first, count)],
-            params: self.indices.params(Params::new().u32(count)),
-            grid: Grid::linear(count, WORKGROUP),
-        })
     }
 
     fn fold(&self, ctx: &dyn OpContext, heads: &Tensor, links: &Tensor, dst: &Tensor, part: &Part) -> Result<()> {
@@ -134,6 +124,25 @@ impl Scatter<'_> {
             grid: Grid::linear(invocations, WORKGROUP),
         })
     }
+}
+
+/// Chains the indices from `first` on by the row that they name: `heads`, filled with ones, gets the last of each row that came,
+/// `links` the one before.
+pub fn link(
+    ctx: &dyn OpContext,
+    indices: &Indices,
+    heads: &Tensor,
+    links: &Tensor,
+    first: usize,
+    count: usize,
+) -> Result<()> {
+    ctx.device().enqueue(&Program {
+        key: Key::new("scatter link"),
+        shader: &link_shader,
+        bindings: smallvec![heads.into(), links.into(), indices.binding(first, count)],
+        params: indices.params(Params::new().u32(count)),
+        grid: Grid::linear(count, WORKGROUP),
+    })
 }
 
 /// Some of the indices and some of the destination's rows.

@@ -1,0 +1,25 @@
+// Grid: one invocation per index and column; the first index that names a row does all of the row's steps. The variables hold
+// the rows from p.first_row on, p.rows of them.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    let n = t / p.inner;
+    if n >= p.indexed {
+        return;
+    }
+    let row = row_of(n);
+    if row == NONE || row - p.first_row >= p.rows {
+        return;
+    }
+    if firsts[p.off_firsts + row] != n {
+        return;
+    }
+    let k = t % p.inner;
+    let at = (row - p.first_row) * p.inner + k;
+    let s = steps(at, n, k, scalars());
+{{STORE}}}

@@ -1,0 +1,80 @@
+//! Optimizer updates: ResourceApply* and ResourceSparseApply*, one row of [`table`] for each rule.
+//!
+//! An update is one dispatch that reads the gradient and writes each variable in place. The rates are scalars in device memory; where they
+//! and the variables are more than a program can bind, a first dispatch of one invocation puts the scalars side by side.
+//!
+//! All variables are locked in the order of their addresses while the work is enqueued, whatever `use_locking` says, as TensorFlow
+//! does for resource variables; two updates never interleave, for the device's queue is in order. A variable that is given twice
+//! keeps what is stored last.
+
+mod dense;
+mod scalars;
+mod sparse;
+pub mod table;
+mod text;
+
+use crate::dtype::types::INDEX;
+use crate::error::Result;
+use crate::kernels::op::Attrs;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Tensor, shape_text};
+use table::{RULES, Rule};
+use text::Step;
+
+/// Adds the ops.
+pub fn register(registry: &mut Registry) {
+    for rule in RULES {
+        registry
+            .op(rule.op)
+            .types("T", rule.types)
+            .host(rule.variables)
+            .kernel(move |attrs| Ok(dense::Dense { step: step(rule, attrs)? }));
+        if let Some(op) = rule.sparse_op {
+            registry
+                .op(op)
+                .types("T", rule.sparse_types)
+                .types("Tindices", INDEX)
+                .kernel(move |attrs| Ok(sparse::Sparse { step: step(rule, attrs)? }));
+        }
+    }
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = vec![sparse::order_shader()];
+    for rule in RULES {
+        let flags: &[bool] = if rule.flag.is_some() { &[false, true] } else { &[false] };
+        for &flag in flags {
+            all.extend(rule.types.iter().map(|t| dense::shader(Step { rule, dtype: *t, flag })));
+            all.extend(rule.sparse_types.iter().map(|t| sparse::shader(Step { rule, dtype: *t, flag })));
+        }
+    }
+    all.extend(scalars::shaders());
+    all
+}
+
+fn step(rule: &'static Rule, attrs: &dyn Attrs) -> Result<Step> {
+    let flag = rule.flag.map_or(Ok(false), |name| attrs.bool(name))?;
+    Ok(Step { rule, dtype: attrs.dtype("T")?, flag })
+}
+
+/// The variables have one shape and the op's type.
+fn check_variables(step: &Step, variables: &[Tensor]) -> Result<()> {
+    for (name, variable) in step.rule.variables.iter().zip(variables) {
+        require!(
+            variable.dims == variables[0].dims,
+            "var and {name} do not have the same shape{} {}",
+            shape_text(&variables[0].dims),
+            shape_text(&variable.dims)
+        );
+        require!(variable.dtype == step.dtype, "{name} is a variable of {}, not {}", variable.dtype, step.dtype);
+    }
+    Ok(())
+}
+
+fn check_scalar(name: &str, scalar: &Tensor) -> Result<()> {
+    require!(scalar.dims.is_empty(), "{name} is not a scalar: {}", shape_text(&scalar.dims));
+    Ok(())
+}

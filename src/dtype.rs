@@ -53,6 +53,12 @@ impl DType {
         }
     }
 
+    /// The list of this type alone, for registration.
+    pub fn alone(self) -> &'static [Self] {
+        const ALL: &[DType] = &DType::ALL;
+        ALL.iter().find(|t| **t == self).map_or(&[], std::slice::from_ref)
+    }
+
     /// TensorFlow's name in Python, as in `tf.float32`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,6 +134,26 @@ impl DType {
     /// A signed integer.
     pub const fn is_signed_integer(self) -> bool {
         matches!(self, I8 | I16 | I32 | I64)
+    }
+
+    /// The type of a complex type's parts; every other type is its own part.
+    #[must_use]
+    pub const fn part(self) -> Self {
+        match self {
+            C64 => F32,
+            C128 => F64,
+            t => t,
+        }
+    }
+
+    /// The complex type whose parts are float32 or float64; every other type is left alone.
+    #[must_use]
+    pub const fn complex(self) -> Self {
+        match self {
+            F32 => C64,
+            F64 => C128,
+            t => t,
+        }
     }
 
     /// complex64 or complex128.

@@ -3,6 +3,7 @@
 //! C API or wgpu.
 
 pub mod bias;
+pub mod complex;
 pub mod contract;
 pub mod conv;
 pub mod fill;
@@ -41,6 +42,7 @@ pub struct Family {
 pub const FAMILIES: &[Family] = &[
     // One row for each family, alphabetically.
     Family { name: "bias", register: bias::register, shaders: bias::shaders },
+    Family { name: "complex", register: complex::register, shaders: complex::shaders },
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },

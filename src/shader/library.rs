@@ -8,6 +8,7 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("bessel", include_str!("../../shaders/lib/bessel.wgsl")),
     ("bf16_bits", include_str!("../../shaders/lib/bf16_bits.wgsl")),
     ("box_muller", include_str!("../../shaders/lib/box_muller.wgsl")),
+    ("complex", include_str!("../../shaders/lib/complex.wgsl")),
     ("div", include_str!("../../shaders/lib/div.wgsl")),
     ("div_f64", include_str!("../../shaders/lib/div_f64.wgsl")),
     ("erf", include_str!("../../shaders/lib/erf.wgsl")),

@@ -21,7 +21,7 @@ use crate::tensor::{Dims, HostTensor};
 use crate::{invalid, require};
 
 use plan::Style;
-use table::{REDUCTIONS, Reduction};
+use table::{COMPLEX_REDUCTIONS, REDUCTIONS, Reduction};
 
 /// The style for a device, given the capabilities for which the kernels were registered: tests register for a GPU and run on
 /// a software adapter.
@@ -32,7 +32,7 @@ pub fn style(registered: &Capabilities, device: &Device) -> Style {
 /// Registers the family.
 pub fn register(r: &mut Registry) {
     let capabilities = *r.capabilities();
-    for row in REDUCTIONS {
+    for row in REDUCTIONS.iter().chain(COMPLEX_REDUCTIONS) {
         let style = move |device: &Device| style(&capabilities, device);
         match row.op {
             "L2Loss" => r.op(row.op).types("T", row.types).kernel(move |_| Ok(whole(row, style))),

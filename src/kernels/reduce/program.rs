@@ -55,12 +55,15 @@ impl Variant {
             .bind("y", output)
             .u32s(&["count", "extent", "inner", "segments", "total", "identity_low", "identity_high"])
             .workgroup([self.workgroup, 1, 1])
-            .define("ORDER", if row.combine.contains('(') { order } else { "" })
+            .define(
+                "ORDER",
+                if row.combine.starts_with("greater") || row.combine.starts_with("lesser") { order } else { "" },
+            )
             .define("ACCUMULATOR", acc.value())
             .define("IDENTITY", identity_text(acc))
             .define("INPUT", input.value())
             .define("OUTPUT", output.value())
-            .define("COUNT", acc.value())
+            .define("COUNT", acc.part().value())
             .define("MAP", if self.map { row.map } else { "x" })
             .define("COMBINE", row.combine)
             .define("FINISH", if self.finish { row.finish } else { "a" })
@@ -94,7 +97,7 @@ pub fn shaders() -> Vec<Shader> {
                 .shader(),
         );
     }
-    for row in super::table::REDUCTIONS {
+    for row in super::table::REDUCTIONS.iter().chain(super::table::COMPLEX_REDUCTIONS) {
         for &dtype in row.types {
             let acc = accumulator(dtype);
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {

@@ -29,13 +29,14 @@ pub struct Reduction {
     pub combine: &'static str,
     /// WGSL of the accumulated value `a` and `count`, the number of reduced elements in the accumulator's type.
     pub finish: &'static str,
-    /// The result in f64, for tests.
+    /// The result in f64, for tests; of complex numbers, when all are real.
     pub reference: fn(&[f64]) -> f64,
 }
 
 /// The floating-point types of TensorFlow's GPU reductions.
 const FLOATS: &[DType] = &[F32, F16, BF16, F64];
 const FLOATS_I64: &[DType] = &[F32, F16, BF16, F64, I64];
+const COMPLEX: &[DType] = &[C64, C128];
 const FLOATS_INTS: &[DType] = &[F32, F16, BF16, F64, I64, I32];
 
 /// Every reduction to one value, sorted by name. `greater` and `lesser` propagate NaN, as TensorFlow's Max and Min do.
@@ -123,6 +124,46 @@ pub const REDUCTIONS: &[Reduction] = &[
     },
 ];
 
+/// The reductions of complex numbers, which differ from those of the real ones in how they multiply. Sorted by name.
+pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
+    Reduction {
+        op: "EuclideanNorm",
+        types: COMPLEX,
+        identity: Identity::Zero,
+        map: "vec2(x.x * x.x + x.y * x.y, 0.0)",
+        combine: "a + b",
+        finish: "vec2(sqrt(a.x), a.y)",
+        reference: |x| x.iter().map(|v| v * v).sum::<f64>().sqrt(),
+    },
+    Reduction {
+        op: "Mean",
+        types: COMPLEX,
+        identity: Identity::Zero,
+        map: "x",
+        combine: "a + b",
+        finish: "a / count",
+        reference: |x| x.iter().sum::<f64>() / x.len() as f64,
+    },
+    Reduction {
+        op: "Prod",
+        types: COMPLEX,
+        identity: Identity::One,
+        map: "x",
+        combine: "vec2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)",
+        finish: "a",
+        reference: |x| x.iter().product(),
+    },
+    Reduction {
+        op: "Sum",
+        types: COMPLEX,
+        identity: Identity::Zero,
+        map: "x",
+        combine: "a + b",
+        finish: "a",
+        reference: |x| x.iter().sum(),
+    },
+];
+
 impl Reduction {
     /// The row of `op`. Panics when there is none: names are written in this crate.
     pub fn of(op: &str) -> &'static Self {
@@ -150,7 +191,7 @@ impl Identity {
         let wide = |v: i64| [v as u32, (v >> 32) as u32];
         match (self, accumulator) {
             (Self::Zero, _) => [0, 0],
-            (Self::One, F32 | F64) => [1.0f32.to_bits(), 0],
+            (Self::One, F32 | F64 | C64 | C128) => [1.0f32.to_bits(), 0],
             (Self::One, _) => [1, 0],
             (Self::Lowest, F32 | F64) => [f32::NEG_INFINITY.to_bits(), 0],
             (Self::Highest, F32 | F64) => [f32::INFINITY.to_bits(), 0],
@@ -171,6 +212,8 @@ pub const fn identity_text(accumulator: DType) -> &'static str {
         I32 => "bitcast<i32>(p.identity_low)",
         U32 => "p.identity_low",
         F64 => "f64(bitcast<f32>(p.identity_low))",
+        C64 => "vec2(bitcast<f32>(p.identity_low), 0.0)",
+        C128 => "vec2(f64(bitcast<f32>(p.identity_low)), f64(0.0))",
         _ => "bitcast<f32>(p.identity_low)",
     }
 }

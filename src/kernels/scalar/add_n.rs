@@ -14,14 +14,14 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-const TYPES: &[DType] = &[F32, F64, F16, BF16, I64, U32];
+const TYPES: &[DType] = &[F32, F64, F16, BF16, I64, U32, C64, C128];
 
 /// The sum of `n` arguments.
 fn function(dtype: DType, n: usize) -> Function {
     let value = dtype.value();
     let names: Vec<String> = (0..n).map(|i| format!("x{i}")).collect();
     let parameters: Vec<String> = names.iter().map(|x| format!("{x}: {value}")).collect();
-    let name = format!("AddN{n}_{value}");
+    let name = format!("AddN{n}_{dtype}");
     let mut text = String::new();
     let _ = writeln!(text, "fn {name}({}) -> {value} {{\n    return {};\n}}", parameters.join(", "), names.join(" + "));
     Function { name, libraries: Vec::new(), text }

@@ -19,6 +19,9 @@ pub const TYPES: &[DType] = &[F32, F64, I32, U8, I16, I8, I64, Bool, BF16, U16, 
 
 /// The WGSL function that converts one element, as in `Cast_f32_to_i32`.
 pub fn function(from: DType, to: DType, truncate: bool) -> Function {
+    if from.is_complex() || to.is_complex() {
+        return complex(from, to, truncate);
+    }
     let mut libraries = Vec::new();
     let narrows = truncate && from.is_float() && to.is_float() && from.size() >= to.size();
     let (value, suffix) = match (narrows, to) {
@@ -35,6 +38,19 @@ pub fn function(from: DType, to: DType, truncate: bool) -> Function {
     let name = format!("Cast_{from}_to_{to}{suffix}");
     let text = format!("fn {name}(x: {}) -> {} {{\n    return {value};\n}}\n", from.value(), to.value());
     Function { name, libraries, text }
+}
+
+/// The conversion to or from a complex type by way of its parts: the imaginary part of a real number is 0, and it is lost in one.
+fn complex(from: DType, to: DType, truncate: bool) -> Function {
+    let part = function(from.part(), to.part(), truncate);
+    let value = match (from.is_complex(), to.is_complex()) {
+        (true, true) => format!("vec2({0}(x.x), {0}(x.y))", part.name),
+        (true, false) => format!("{}(x.x)", part.name),
+        _ => format!("vec2({}(x), {}(0))", part.name, to.part().value()),
+    };
+    let name = format!("{}_of_{from}_to_{to}", part.name);
+    let text = format!("{}\nfn {name}(x: {}) -> {} {{\n    return {value};\n}}\n", part.text, from.value(), to.value());
+    Function { name, text, ..part }
 }
 
 const fn short(dtype: DType) -> &'static str {
@@ -76,15 +92,24 @@ fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
     }
 }
 
-fn signature<R>(from: DType, to: DType, truncate: bool, f: impl FnOnce(&Signature<'_>) -> R) -> R {
+/// Calls `f` with the program that converts.
+pub fn signature<R>(from: DType, to: DType, truncate: bool, f: impl FnOnce(&Signature<'_>) -> R) -> R {
     let op = if truncate { "CastTruncate" } else { "Cast" };
     f(&Signature { op, inputs: &[from], output: to, attrs: &[], function: &|| function(from, to, truncate) })
 }
 
-struct Cast {
+/// The kernel of a node.
+pub struct Cast {
     from: DType,
     to: DType,
     truncate: bool,
+}
+
+impl Cast {
+    /// Reads the node's attributes.
+    pub fn new(attrs: &dyn Attrs) -> Result<Self> {
+        Ok(Self { from: attrs.dtype("SrcT")?, to: attrs.dtype("DstT")?, truncate: attrs.bool("Truncate")? })
+    }
 }
 
 impl Kernel for Cast {
@@ -130,9 +155,7 @@ impl Kernel for Bitcast {
 
 /// Registers both ops.
 pub fn register(registry: &mut Registry) {
-    registry.op("Cast").types("SrcT", TYPES).types("DstT", TYPES).kernel(|attrs: &dyn Attrs| {
-        Ok(Cast { from: attrs.dtype("SrcT")?, to: attrs.dtype("DstT")?, truncate: attrs.bool("Truncate")? })
-    });
+    registry.op("Cast").types("SrcT", TYPES).types("DstT", TYPES).kernel(Cast::new);
     registry
         .op("Bitcast")
         .types("T", TYPES_OF_BITCAST)

@@ -167,6 +167,16 @@ impl Signature<'_> {
         self.windows(device, &walk, &bases, attrs)
     }
 
+    /// Enqueues the function over a dense `output` of the extents of `walk`, whose operands, without offsets, are the inputs.
+    pub fn run_walk(&self, device: &Device, walk: &Iteration, inputs: &[Tensor], output: &Tensor) -> Result<()> {
+        debug_assert!((0..inputs.len()).all(|k| walk.offset(k) == 0));
+        if output.is_empty() {
+            return Ok(());
+        }
+        let bases: Bases = inputs.iter().chain([output]).map(|t| t.address).collect();
+        self.windows(device, &walk.clone().collapse(), &bases, &[])
+    }
+
     /// Runs `walk`, or its parts when a tensor exceeds the largest binding.
     fn windows(&self, device: &Device, walk: &Iteration, bases: &Bases, attrs: &[f32]) -> Result<()> {
         // A binding starts at an aligned address and ends at a multiple of 16 bytes.

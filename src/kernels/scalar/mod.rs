@@ -3,11 +3,11 @@
 //! [`row`] says what a scalar function is, the tables (`arithmetic`, …) list them, [`map`] runs one over any broadcast walk.
 //! To add an op, add a row.
 
-mod add_n;
+pub mod add_n;
 mod arithmetic;
 pub mod cast;
 mod clip_shapes;
-mod kernel;
+pub mod kernel;
 pub mod map;
 mod math;
 mod probability;
@@ -17,7 +17,7 @@ mod special_reference;
 
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
-use row::Row;
+use row::{Output, Row};
 
 /// The tables, in the order of registration.
 pub const TABLES: &[&[Row]] =
@@ -35,31 +35,41 @@ pub fn find(op: &str) -> Option<&'static Row> {
 
 /// Adds the rows' ops.
 pub fn register(registry: &mut Registry) {
-    for row in rows() {
-        if row.is_typed() {
-            for case in row.cases {
-                registry.op(row.op).types("T", case.types).kernel(|attrs| kernel::RowKernel::new(row, attrs));
-            }
-        } else {
-            registry.op(row.op).kernel(|attrs| kernel::RowKernel::new(row, attrs));
-        }
-    }
+    rows().for_each(|row| register_row(registry, row));
     add_n::register(registry);
     cast::register(registry);
     clip_shapes::register(registry);
 }
 
-/// Every shader variant.
-pub fn shaders() -> Vec<Shader> {
-    let mut shaders = Vec::new();
-    for row in rows() {
-        let attrs: Vec<_> = row.attr.into_iter().collect();
-        for dtype in row.types() {
-            let inputs = row.input_types(dtype);
-            shaders.extend(kernel::signature(row, dtype, &inputs, &attrs, |s| s.shaders()));
+/// Adds the op of one row, of this family or another.
+pub fn register_row(registry: &mut Registry, row: &'static Row) {
+    if !row.is_typed() {
+        return registry.op(row.op).kernel(move |attrs| kernel::RowKernel::new(row, attrs));
+    }
+    for case in row.cases {
+        if !matches!(row.output, Output::Part | Output::Complex) {
+            registry.op(row.op).types("T", case.types).kernel(move |attrs| kernel::RowKernel::new(row, attrs));
+            continue;
+        }
+        for dtype in case.types {
+            let builder = registry.op(row.op).types("T", dtype.alone()).types("Tout", row.output_type(*dtype).alone());
+            builder.kernel(move |attrs| kernel::RowKernel::new(row, attrs));
         }
     }
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut shaders: Vec<Shader> = rows().flat_map(row_shaders).collect();
     shaders.extend(add_n::shaders());
     shaders.extend(cast::shaders());
     shaders
+}
+
+/// Every shader variant of one row.
+pub fn row_shaders(row: &Row) -> Vec<Shader> {
+    let attrs: Vec<_> = row.attr.into_iter().collect();
+    row.types()
+        .flat_map(|dtype| kernel::signature(row, dtype, &row.input_types(dtype), &attrs, |s| s.shaders()))
+        .collect()
 }

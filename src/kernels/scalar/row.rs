@@ -37,7 +37,14 @@ pub enum Output {
     Same,
     /// Always this one.
     Always(DType),
+    /// The real type of a part of `T`, which is complex; also the attribute `Tout`.
+    Part,
+    /// The complex type whose parts are of type `T`; also the attribute `Tout`.
+    Complex,
 }
+
+/// A complex number, as the references see it.
+pub type Complex = [f64; 2];
 
 /// Which shapes of a row's inputs go together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +66,7 @@ pub enum Shapes {
 pub struct Case {
     /// Values of the attribute `T`.
     pub types: &'static [DType],
-    /// A WGSL expression of the inputs' names; `{T}` stands for the type in which `T` is computed,
+    /// A WGSL expression of the inputs' names; `{T}` stands for the type in which `T` is computed, `{R}` for that of a part of a complex `T`,
     /// `{BITS}` for the width of `T` in bits. Types narrower than
     /// 32 bits are computed in 32 bits, integers modulo their width.
     pub wgsl: &'static str,
@@ -98,6 +105,8 @@ pub enum Reference {
     Typed2(fn(DType, i128, i128) -> i128),
     /// As above, of one argument.
     Typed1(fn(DType, i128) -> i128),
+    /// A function of complex numbers. Real arguments and results have an imaginary part of 0, bools are 0 and 1.
+    Complex(fn(&[Complex]) -> Complex),
 }
 
 /// An element, as the references see it.
@@ -243,6 +252,20 @@ impl Row {
         self
     }
 
+    /// The same row with an output of the parts' real type.
+    #[must_use]
+    pub const fn gives_part(mut self) -> Self {
+        self.output = Output::Part;
+        self
+    }
+
+    /// The same row with an output of the complex type whose parts are `T`.
+    #[must_use]
+    pub const fn gives_complex(mut self) -> Self {
+        self.output = Output::Complex;
+        self
+    }
+
     /// The same row with these inputs.
     #[must_use]
     pub const fn of(mut self, inputs: &'static [Input]) -> Self {
@@ -289,6 +312,8 @@ impl Row {
         match self.output {
             Output::Same => dtype,
             Output::Always(t) => t,
+            Output::Part => dtype.part(),
+            Output::Complex => dtype.complex(),
         }
     }
 }
@@ -315,7 +340,11 @@ pub fn scalar_wgsl(row: &Row, dtype: DType) -> Option<Function> {
     let mut parameters: Vec<String> =
         row.inputs.iter().map(|i| format!("{}: {}", i.name, i.dtype.unwrap_or(dtype).value())).collect();
     parameters.extend(row.attr.map(|a| format!("{a}{}: f32", if wide { "_f32" } else { "" })));
-    let mut value = case.wgsl.replace("{T}", dtype.value()).replace("{BITS}", &(8 * dtype.size()).to_string());
+    let mut value = case
+        .wgsl
+        .replace("{T}", dtype.value())
+        .replace("{R}", dtype.part().value())
+        .replace("{BITS}", &(8 * dtype.size()).to_string());
     if narrow && output == dtype {
         // Wraps as the narrow type does, so that the next function of a fused chain sees what memory would hold.
         value = format!("extractBits({value}, 0u, {}u)", 8 * dtype.size());

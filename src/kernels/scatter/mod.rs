@@ -23,6 +23,7 @@ const ADDED: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I64, U8, U16,
 const ADDED_I32: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I32, I64, U8, U16, U32, U64];
 const UPDATED: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I64, U8, U16, U32, U64];
 const SEGMENTS: &[DType] = &[F32, F16, BF16, F64, I32, I64];
+const SUMMED_SEGMENTS: &[DType] = &[F32, F16, BF16, F64, I32, I64, C64, C128];
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
@@ -64,7 +65,8 @@ pub fn register(registry: &mut Registry) {
     }
     registry.op("ScatterNd").types("T", ADDED).types("Tindices", INDEX).host(&["shape"]).kernel(|_| Ok(nd::ScatterNd));
     for (op, reduction) in segment::UNSORTED {
-        let builder = registry.op(op).types("T", SEGMENTS).types("Tindices", INDEX).host(&["num_segments"]);
+        let types = if *reduction == segment::Reduction::Sum { SUMMED_SEGMENTS } else { SEGMENTS };
+        let builder = registry.op(op).types("T", types).types("Tindices", INDEX).host(&["num_segments"]);
         builder.kernel(move |_| Ok(segment::Unsorted { reduction: *reduction }));
     }
 }

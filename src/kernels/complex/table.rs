@@ -1,0 +1,93 @@
+//! The elementwise ops of complex numbers: rows like those of `scalar`, run by the same program.
+//!
+//! TensorFlow's CPU kernels divide by zero and by infinity in one way in whole vectors (NaN) and in another in what is left of them
+//! (C's Annex G); its GPU kernels follow Annex G throughout, and so do these rows.
+
+use super::reference as r;
+use crate::dtype::DType::{self, *};
+use crate::kernels::scalar::row::Reference::Complex;
+use crate::kernels::scalar::row::{self, Case, Input, Row, Shapes, binary, case, input, unary};
+
+/// Computed as a pair of parts.
+const BOTH: &[DType] = &[C64, C128];
+
+/// A definition by the function library for float32 parts.
+const fn single(wgsl: &'static str, reference: fn(&[row::Complex]) -> row::Complex) -> Case {
+    case(&[C64], wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
+}
+
+const ADD: &[Case] = &[case(BOTH, "x + y", Complex(|v| r::add(v[0], v[1])))];
+const MUL: &[Case] =
+    &[case(BOTH, "vec2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x)", Complex(|v| r::mul(v[0], v[1]))).ulps(2)];
+const DIV: &[Case] = &[single("complex_div_f32(x, y)", |v| r::div(v[0], v[1]))];
+const INVERSE: &[Case] = &[single("complex_inverse_f32(x)", |v| r::div([1.0, 0.0], v[0]))];
+const EQUAL: &[Case] = &[case(BOTH, "x.x == y.x && x.y == y.y", Complex(|v| truth(v[0] == v[1])))];
+const NOT_EQUAL: &[Case] = &[case(BOTH, "!(x.x == y.x && x.y == y.y)", Complex(|v| truth(v[0] != v[1])))];
+const SELECT: &[Case] = &[case(BOTH, "select(e, t, condition)", Complex(|v| if v[0][0] != 0.0 { v[1] } else { v[2] }))];
+const CONDITION: &[Input] = &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
+const PARTS: &[Input] = &[input("real"), input("imag")];
+
+fn truth(holds: bool) -> row::Complex {
+    [f64::from(u8::from(holds)), 0.0]
+}
+
+/// `value`, or 0 where `z` is 0.
+fn unless_zero(z: row::Complex, value: row::Complex) -> row::Complex {
+    if z == [0.0, 0.0] { z } else { value }
+}
+
+/// Every row, sorted by op.
+pub const ROWS: &[Row] = &[
+    binary("Add", ADD),
+    binary("AddV2", ADD),
+    unary("Angle", &[single("atan2_f32(x.y, x.x)", |v| [v[0][1].atan2(v[0][0]), 0.0])]).gives_part(),
+    binary("Complex", &[case(&[F32, F64], "vec2(real, imag)", Complex(|v| [v[0][0], v[1][0]]))])
+        .of(PARTS)
+        .gives_complex(),
+    unary("ComplexAbs", &[single("complex_abs_f32(x)", |v| [r::abs(v[0]), 0.0])]).gives_part(),
+    unary("Conj", &[case(BOTH, "vec2(x.x, -x.y)", Complex(|v| r::conj(v[0])))]),
+    unary("Cos", &[single("complex_cos_f32(x)", |v| r::cos(v[0]))]),
+    unary("Cosh", &[single("complex_cosh_f32(x)", |v| r::cosh(v[0]))]),
+    binary("Div", DIV),
+    binary(
+        "DivNoNan",
+        &[single("select(complex_div_f32(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::div(v[0], v[1])))],
+    ),
+    binary("Equal", EQUAL).test().shapes(Shapes::BroadcastOr(false)),
+    unary("Exp", &[single("complex_exp_f32(x)", |v| r::exp(v[0]))]),
+    unary("Imag", &[case(BOTH, "x.y", Complex(|v| [v[0][1], 0.0]))]).gives_part(),
+    unary("Inv", INVERSE),
+    binary("Mul", MUL),
+    binary(
+        "MulNoNan",
+        &[single("select(complex_mul_f32(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::mul(v[0], v[1])))],
+    ),
+    unary("Neg", &[case(BOTH, "-x", Complex(|v| [-v[0][0], -v[0][1]]))]),
+    binary("NotEqual", NOT_EQUAL).test().shapes(Shapes::BroadcastOr(true)),
+    unary("Real", &[case(BOTH, "x.x", Complex(|v| [v[0][0], 0.0]))]).gives_part(),
+    binary("RealDiv", DIV),
+    unary("Reciprocal", INVERSE),
+    binary("Select", SELECT).of(CONDITION).shapes(Shapes::Select),
+    binary("SelectV2", SELECT).of(CONDITION),
+    unary("Sign", &[single("complex_sign_f32(x)", |v| r::sign(v[0]))]),
+    unary("Sin", &[single("complex_sin_f32(x)", |v| r::sin(v[0]))]),
+    unary("Sinh", &[single("complex_sinh_f32(x)", |v| r::sinh(v[0]))]),
+    binary("Sub", &[case(BOTH, "x - y", Complex(|v| r::sub(v[0], v[1])))]),
+    unary("Tan", &[single("complex_tan_f32(x)", |v| r::tan(v[0]))]),
+    binary(
+        "Xdivy",
+        &[single("select(complex_div_f32(x, y), {T}(), all(x == {T}()))", |v| unless_zero(v[0], r::div(v[0], v[1])))],
+    ),
+    binary(
+        "Xlog1py",
+        &[single("select(complex_mul_f32(x, complex_log1p_f32(y)), {T}(), all(x == {T}()))", |v| {
+            unless_zero(v[0], r::mul(v[0], r::log1p(v[1])))
+        })],
+    ),
+    binary(
+        "Xlogy",
+        &[single("select(complex_mul_f32(x, complex_log_f32(y)), {T}(), all(x == {T}()))", |v| {
+            unless_zero(v[0], r::mul(v[0], r::log(v[1])))
+        })],
+    ),
+];

@@ -27,7 +27,15 @@ DENSE = {
 SPARSE = ("Adadelta", "Adagrad", "AdagradV2", "Ftrl", "FtrlV2", "KerasMomentum", "ProximalAdagrad")
 VARIABLES = {"var", "m", "v", "vhat", "accum", "accum_update", "linear", "mg", "ms", "mom"}
 POSITIVE = VARIABLES - {"var", "m", "mg", "linear", "mom"}
-SCALARS = {"beta1_power": 0.9, "beta2_power": 0.95, "beta1": 0.9, "beta2": 0.95, "rho": 0.9, "momentum": 0.9, "beta": 0.9}
+SCALARS = {
+    "beta1_power": 0.9,
+    "beta2_power": 0.95,
+    "beta1": 0.9,
+    "beta2": 0.95,
+    "rho": 0.9,
+    "momentum": 0.9,
+    "beta": 0.9,
+}
 FLAGS = {
     "Adagrad": "update_slots",
     "AdagradV2": "update_slots",

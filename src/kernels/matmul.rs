@@ -112,9 +112,9 @@ impl crate::kernels::op::Kernel for MatMul {
             && batch_a.iter().product::<usize>() > 1
             && batch_a.iter().product::<usize>() == batch.iter().product::<usize>();
         let (m, walk) = if shared {
-            (m * batch.iter().product::<usize>(), Iteration::over(&[]).operand(&[], 0).operand(&[], 0))
+            (m * batch.iter().product::<usize>(), Iteration::over(&[]).broadcast(&[]).broadcast(&[]).broadcast(&[]))
         } else {
-            (m, Iteration::over(&batch).broadcast(batch_a).broadcast(batch_b).collapse())
+            (m, Iteration::over(&batch).broadcast(batch_a).broadcast(batch_b).broadcast(&batch).collapse())
         };
         Contraction {
             m,

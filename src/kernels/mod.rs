@@ -6,6 +6,7 @@ pub mod bias;
 pub mod complex;
 pub mod contract;
 pub mod conv;
+pub mod einsum;
 pub mod fill;
 pub mod gather;
 pub mod linalg;
@@ -44,6 +45,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "bias", register: bias::register, shaders: bias::shaders },
     Family { name: "complex", register: complex::register, shaders: complex::shaders },
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
+    Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },
     Family { name: "linalg", register: linalg::register, shaders: linalg::shaders },

@@ -127,10 +127,6 @@ def test_fit_and_evaluate(name):
     np.testing.assert_allclose(evaluated[0], cpu_evaluated[0], rtol=2e-3)
 
 
-# What runs on the CPU because there is no kernel yet; oneDNN's name of the op is the CPU's.
-NO_KERNEL = {"attention": {"_MklEinsum"}}
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_every_float_op_runs_where_the_model_is(name):
     """In training and in prediction."""
@@ -143,7 +139,7 @@ def test_every_float_op_runs_where_the_model_is(name):
             predicted = float_ops(lambda: model.predict_on_batch(x))  # noqa: B023
         for ops in (trained, predicted):
             assert ops.pop(device.removeprefix("/device:")).total() > 0
-            assert set(ops.get("CPU:0", ())) == NO_KERNEL.get(name, set()) if device == WGPU else not ops
+            assert not ops
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Lion"])

@@ -85,7 +85,7 @@ pub struct Contraction<'a> {
     pub outer: usize,
     /// Inner steps of the contracted index.
     pub inner: usize,
-    /// The batch: a walk with the operands `a` and `b`, whose elements are whole matrices.
+    /// The batch: a walk with the operands `a`, `b` and `c`, whose elements are whole matrices.
     pub batch: Iteration,
     /// Left operand.
     pub a: &'a Tensor,

@@ -118,10 +118,10 @@ fn batch(mut shader: Shader, v: &Variant) -> Shader {
         );
     };
     shader = shader.u32s(&["a_matrix", "b_matrix", "c_matrix"]);
-    class.declare(shader, &["a", "b"]).body(
+    class.declare(shader, &["a", "b", "c"]).body(
         "fn a_start(z: u32) -> u32 {\n    return index_a(z) * p.a_matrix;\n}\n\n\
          fn b_start(z: u32) -> u32 {\n    return index_b(z) * p.b_matrix;\n}\n\n\
-         fn c_start(z: u32) -> u32 {\n    return z * p.c_matrix;\n}\n",
+         fn c_start(z: u32) -> u32 {\n    return index_c(z) * p.c_matrix;\n}\n",
     )
 }
 
@@ -540,9 +540,13 @@ pub fn variants() -> Vec<Shader> {
             }
         }
         for walk in [
-            Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]),
-            Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]),
-            Iteration::over(&[2, 3, 2, 2, 2]).broadcast(&[2, 1, 2, 1, 2]).broadcast(&[1, 3, 1, 2, 1]),
+            Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]),
+            Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]),
+            Iteration::over(&[2, 3]).broadcast(&[2, 3]).operand(&[1, 2], 0).operand(&[1, 2], 0),
+            Iteration::over(&[2, 3, 2, 2, 2])
+                .broadcast(&[2, 1, 2, 1, 2])
+                .broadcast(&[1, 3, 1, 2, 1])
+                .broadcast(&[2, 3, 2, 2, 2]),
         ] {
             out.push(shader(&Variant {
                 tile,

@@ -9,7 +9,8 @@ use crate::tensor::Tensor;
 
 /// One matrix product for each group of channels.
 fn groups(g: &Geometry) -> Iteration {
-    Iteration::over(&[g.groups]).broadcast(&[g.groups]).broadcast(&[g.groups]).collapse()
+    let all = [g.groups];
+    Iteration::over(&all).broadcast(&all).broadcast(&all).broadcast(&all).collapse()
 }
 
 /// A kernel of one element that moves by one: the convolution is a plain matrix product of pixels and channels.

@@ -1,0 +1,123 @@
+//! The two programs of Einsum's own: products without a sum, and results on a diagonal.
+
+use smallvec::smallvec;
+
+use super::TYPES;
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::layout::{AccessClass, Iteration, Strides, dense_strides};
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+
+fn product_shader(dtype: DType, result: DType, class: &AccessClass) -> Shader {
+    let product = if dtype.is_complex() {
+        format!("{}(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)", dtype.value())
+    } else {
+        "a * b".to_owned()
+    };
+    let shader = Shader::new(format!("einsum product {dtype} {result} {class:?}"))
+        .bind("a", dtype)
+        .bind("b", dtype)
+        .bind("y", result)
+        .u32s(&["count"]);
+    class
+        .declare(shader, &["a", "b"])
+        .define("T", dtype.value())
+        .define("PRODUCT", product)
+        .body(include_str!("../../../shaders/einsum/product.wgsl"))
+        .map("y")
+}
+
+/// Enqueues `y[i] = a * b`, where `walk` has the operands `a` and `b`. `y` is dense, of the operands' type or the one that they are
+/// computed in.
+pub(super) fn product(device: &Device, walk: &Iteration, a: &Tensor, b: &Tensor, y: &Tensor) -> Result<()> {
+    for t in [a, b, y] {
+        device.check_extent(t.len())?;
+    }
+    let (dtype, result, class) = (a.dtype, y.dtype, walk.class());
+    device.enqueue(&Program {
+        key: class.key(Key::new("einsum product").dtype(dtype).dtype(result)),
+        shader: &|| product_shader(dtype, result, &class),
+        bindings: smallvec![a.into(), b.into(), y.into()],
+        params: walk.params(Params::new().u32(y.len())),
+        grid: Grid::map(y.len(), result),
+    })
+}
+
+fn diagonal_shader(dtype: DType, class: &AccessClass) -> Shader {
+    let shader =
+        Shader::new(format!("einsum diagonal {dtype} {class:?}")).bind("x", dtype).bind("y", dtype).u32s(&["count"]);
+    class
+        .declare(shader, &["x", "apart"])
+        .define("T", dtype.value())
+        .body(include_str!("../../../shaders/einsum/diagonal.wgsl"))
+        .map("y")
+}
+
+/// Enqueues the result whose dimension d is dimension `axes[d]` of `x`, zero where coordinates of one axis differ.
+pub(super) fn diagonal(device: &Device, x: &Tensor, axes: &[usize], y: &Tensor) -> Result<()> {
+    let walk = diagonal_walk(&x.dims, axes);
+    device.check_extent(y.len())?;
+    let (dtype, class) = (x.dtype, walk.class());
+    device.enqueue(&Program {
+        key: class.key(Key::new("einsum diagonal").dtype(dtype)),
+        shader: &|| diagonal_shader(dtype, &class),
+        bindings: smallvec![x.into(), y.into()],
+        params: walk.params(Params::new().u32(y.len())),
+        grid: Grid::map(y.len(), dtype),
+    })
+}
+
+/// A walk over the result with `x` and the weighted distances of coordinates. Distances of extent n lie within ±(n - 1), so weights that
+/// grow by 2n never cancel; their product stays below 2^32 because a result has n elements more for each repeat.
+fn diagonal_walk(dims: &[usize], axes: &[usize]) -> Iteration {
+    let from = dense_strides(dims);
+    let out: Vec<usize> = axes.iter().map(|a| dims[*a]).collect();
+    let mut x: Strides = axes.iter().map(|_| 0).collect();
+    let mut apart = x.clone();
+    let mut weight = 1;
+    for (d, axis) in axes.iter().enumerate() {
+        let first = axes.iter().position(|a| a == axis).unwrap_or(d);
+        if first == d {
+            x[d] = from[*axis];
+        } else if dims[*axis] > 1 {
+            apart[first] -= weight;
+            apart[d] += weight;
+            weight *= 2 * dims[*axis] as i64;
+        }
+    }
+    Iteration::over(&out).operand(&x, 0).operand(&apart, 0)
+}
+
+/// Every type with walks of ranks 1 and 5.
+pub(super) fn shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for &dtype in TYPES {
+        for walk in [
+            Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]),
+            Iteration::over(&[2, 2, 2, 2, 2]).broadcast(&[2, 1, 2, 1, 2]).broadcast(&[1, 2, 1, 2, 1]),
+        ] {
+            out.push(product_shader(dtype, dtype, &walk.class()));
+        }
+        out.push(diagonal_shader(dtype, &diagonal_walk(&[2, 2], &[0, 1, 0, 0, 1]).class()));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_vanish_on_the_diagonal_alone() {
+        let (dims, axes) = ([3, 4], [0, 1, 0, 0, 1]);
+        let walk = diagonal_walk(&dims, &axes);
+        let strides = walk.strides(1);
+        for i in 0..3 * 4 * 3 * 3 * 4 {
+            let at = [i / 144, i / 36 % 4, i / 12 % 3, i / 4 % 3, i % 4];
+            let apart: i64 = at.iter().zip(strides).map(|(c, s)| *c as i64 * s).sum();
+            assert_eq!(apart as u32 == 0, at[0] == at[2] && at[0] == at[3] && at[1] == at[4], "{at:?}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Einsum against direct sums over all labels, with both tile tables.
 
+#[path = "numeric/complex.rs"]
+mod complex;
 mod numeric;
 
 use std::collections::HashMap;
@@ -58,7 +60,7 @@ fn check(dtype: DType, equation: &str, plain: &str, shapes: &[&[usize]]) {
     let mut random =
         Random::new(equation.len() as u64 * 31 + shapes.iter().flat_map(|s| s.iter()).sum::<usize>() as u64);
     let (inputs, output) = plain.split_once("->").expect("an output");
-    let tensors: Vec<_> = shapes.iter().map(|s| numeric::complex_or_real(&mut random, dtype, s)).collect();
+    let tensors: Vec<_> = shapes.iter().map(|s| complex::complex_or_real(&mut random, dtype, s)).collect();
     let operands: Vec<Operand<'_>> =
         inputs.split(',').zip(shapes).zip(&tensors).map(|((l, s), (_, values))| (l, *s, &values[..])).collect();
     let (shape, want) = reference(&operands, output);
@@ -68,7 +70,7 @@ fn check(dtype: DType, equation: &str, plain: &str, shapes: &[&[usize]]) {
         let inputs: Vec<Input> = tensors.iter().map(|(t, _)| t.clone().into()).collect();
         let got = with_class(class, || session().run(&einsum(dtype, equation), &inputs)).expect(&what);
         assert_eq!(got[0].dims[..], shape[..], "{what}");
-        numeric::assert_complex_close(&got[0], &want, terms.min(64.0), &what);
+        complex::assert_complex_close(&got[0], &want, terms.min(64.0), &what);
     }
 }
 

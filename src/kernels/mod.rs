@@ -23,6 +23,7 @@ pub mod scalar;
 pub mod scan;
 pub mod scatter;
 pub mod softmax;
+pub mod sort;
 pub mod variable;
 
 use crate::shader::Shader;
@@ -60,5 +61,6 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "scan", register: scan::register, shaders: scan::shaders },
     Family { name: "scatter", register: scatter::register, shaders: scatter::shaders },
     Family { name: "softmax", register: softmax::register, shaders: softmax::shaders },
+    Family { name: "sort", register: sort::register, shaders: sort::shaders },
     Family { name: "variable", register: variable::register, shaders: variable::shaders },
 ];

@@ -3,7 +3,7 @@
 
 pub mod index;
 mod one_hot;
-mod rows;
+pub mod rows;
 mod stitch;
 
 use crate::dtype::DType::{self, *};

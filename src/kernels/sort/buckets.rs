@@ -1,0 +1,103 @@
+//! Positions grouped by a small number each: the sort behind partitions, ragged rows and weighted counts.
+
+use smallvec::smallvec;
+
+use super::radix::{self, bits_below};
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::{HostTensor, Tensor};
+
+/// Index types that bucket numbers may have.
+const INDICES: &[DType] = &[I32, I64];
+
+/// Positions grouped by bucket, in their order within each. Numbers out of range form one more bucket at the end.
+#[derive(Debug)]
+pub struct Buckets {
+    /// The buckets' numbers, ascending (uint32).
+    pub keys: Tensor,
+    /// The positions, bucket after bucket (uint32).
+    pub positions: Tensor,
+    /// Where each bucket starts in `positions` (uint32): one element for each, then the end of the last good one.
+    pub bounds: Tensor,
+    buckets: usize,
+}
+
+impl Buckets {
+    /// Groups the positions of `numbers`, an int32 or int64 tensor that is not empty, into `buckets` buckets.
+    pub fn of(ctx: &mut dyn OpContext, numbers: &Tensor, buckets: usize) -> Result<Self> {
+        let keys = ctx.temp(U32, &[numbers.len()])?;
+        let count = ctx.device().check_extent(numbers.len())?;
+        let limit = ctx.device().check_extent(buckets)?;
+        ctx.device().enqueue(&Program {
+            key: Key::new("sort bucket keys").dtype(numbers.dtype),
+            shader: &|| keys_shader(numbers.dtype),
+            bindings: smallvec![Binding::raw(numbers, 4), (&keys).into()],
+            params: Params::new().u32(count).u32(limit),
+            grid: Grid::linear(numbers.len(), WORKGROUP),
+        })?;
+        let sorted = radix::sort(ctx, &keys, None, bits_below(buckets + 1))?;
+        let bounds = bounds(ctx, &sorted.keys, buckets)?;
+        Ok(Self { keys: sorted.keys, positions: sorted.values, bounds, buckets })
+    }
+
+    /// The bounds on the host. Waits for the device.
+    pub fn host_bounds(&self, ctx: &dyn OpContext) -> Result<Vec<u32>> {
+        let mut host =
+            HostTensor { dtype: U32, dims: self.bounds.dims.clone(), bytes: vec![0; 4 * (self.buckets + 1)] };
+        ctx.device().download(self.bounds.address, &mut host.bytes)?;
+        Ok(host.values())
+    }
+}
+
+/// Where the run of each number up to `segments` starts in the sorted uint32 tensor `keys`: `segments` + 1 bounds.
+pub fn bounds(ctx: &mut dyn OpContext, keys: &Tensor, segments: usize) -> Result<Tensor> {
+    let bounds = ctx.temp(U32, &[segments + 1])?;
+    ctx.device().enqueue(&Program {
+        key: Key::new("sort bounds"),
+        shader: &bounds_shader,
+        bindings: smallvec![keys.into(), (&bounds).into()],
+        params: Params::new().u32(segments + 1).u32(keys.len()),
+        grid: Grid::linear(segments + 1, WORKGROUP),
+    })?;
+    Ok(bounds)
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = vec![bounds_shader()];
+    all.extend(INDICES.iter().map(|t| keys_shader(*t)));
+    all
+}
+
+/// WGSL for a number below `p.limit`, or the limit itself, from the raw words `numbers` of an index type. A negative number is large as an
+/// unsigned one, so one comparison finds both ends.
+pub fn clamped(dtype: DType) -> &'static str {
+    if dtype.size() == 8 {
+        "fn clamped(i: u32) -> u32 {\n    let at = p.off_numbers + 2u * i;\n    \
+         return select(p.limit, min(numbers[at], p.limit), numbers[at + 1u] == 0u);\n}\n"
+    } else {
+        "fn clamped(i: u32) -> u32 {\n    return min(numbers[p.off_numbers + i], p.limit);\n}\n"
+    }
+}
+
+fn keys_shader(dtype: DType) -> Shader {
+    Shader::new(format!("sort bucket keys {dtype}"))
+        .bind_raw("numbers", "u32", 4)
+        .bind("keys", U32)
+        .u32s(&["count", "limit"])
+        .body(clamped(dtype))
+        .body("fn value(i: u32) -> u32 {\n    return clamped(i);\n}")
+        .map("keys")
+}
+
+fn bounds_shader() -> Shader {
+    Shader::new("sort bounds")
+        .bind("sorted", U32)
+        .bind("bounds", U32)
+        .u32s(&["count", "keys"])
+        .body(include_str!("../../../shaders/sort/bounds.wgsl"))
+        .map("bounds")
+}

@@ -35,8 +35,8 @@ test-python: install ## The Python tests on TensorFlow 2.21.
 	$(BIN)/python -m pytest
 
 .PHONY: sweep
-sweep: install ## Every registered kernel, with shapes over 65,535 workgroups and over one binding window too.
-	TF_WGPU_SWEEP=long $(BIN)/python -m pytest tests/python/test_sweep.py
+sweep: install ## The longer sweep: every kernel in large shapes too, and all of Keras's application families.
+	TF_WGPU_SWEEP=long $(BIN)/python -m pytest tests/python/test_sweep.py tests/python/test_models.py
 
 .PHONY: test-2.18
 test-2.18: wheel ## The smoke test on TensorFlow 2.18, which has another variable API.

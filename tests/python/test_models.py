@@ -1,8 +1,9 @@
 """Whole models: three training steps on WGPU, every op forced there, equal to the same steps on the CPU.
 
 SGD with momentum, not Adam: Adam's first steps are the gradients' signs, so that a difference in the last bit of a
-gradient near zero moves a weight by the whole learning rate. The optimizers have tests of their own. The rate is small,
-for batch normalization over four small images amplifies rounding more than a real batch does.
+gradient near zero moves a weight by the whole learning rate. The optimizers have tests of their own. The steps are
+small, for a fresh MobileNet on four small images is chaotic: its gradients are in the hundreds, and a larger step
+multiplies rounding, on any device. (Against float64, WGPU's gradients are as close as the CPU's.)
 """
 
 from __future__ import annotations
@@ -74,9 +75,8 @@ MODELS = {
     "lstm": recurrent(layers.LSTM),
     "gru": recurrent(layers.GRU),
     "unet": unet,
-    "MobileNetV2": application("MobileNetV2", 32, alpha=0.35),
 }
-#: Too slow for every run on a software adapter; `make sweep` runs them.
+#: Name and image size. Too slow for every run on a software adapter; `make sweep` runs them, in all policies.
 APPLICATIONS = {
     "ConvNeXtTiny": 32,
     "DenseNet121": 32,
@@ -84,6 +84,7 @@ APPLICATIONS = {
     "EfficientNetV2B0": 32,
     "InceptionV3": 75,
     "MobileNet": 32,
+    "MobileNetV2": 32,
     "MobileNetV3Small": 32,
     "NASNetMobile": 32,
     "ResNet50": 32,
@@ -91,8 +92,9 @@ APPLICATIONS = {
     "VGG16": 32,
     "Xception": 71,
 }
-if LONG:
-    MODELS |= {name: application(name, size) for name, size in APPLICATIONS.items()}
+CASES = [(name, policy) for name in MODELS for policy in POLICIES]
+MODELS |= {name: application(name, size) for name, size in APPLICATIONS.items()}
+CASES += [(name, policy) for name in APPLICATIONS for policy in POLICIES] if LONG else [("MobileNetV2", "float32")]
 
 
 @pytest.fixture
@@ -103,8 +105,7 @@ def policy(request):
     keras.backend.clear_session()
 
 
-@pytest.mark.parametrize("policy", POLICIES, indirect=True)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "policy"), CASES, indirect=["policy"])
 def test_three_training_steps(name, policy, rng):
     with tf.device(CPU):
         keras.utils.set_random_seed(1)
@@ -121,8 +122,8 @@ def test_three_training_steps(name, policy, rng):
     assert losses[-1] != losses[0]
     np.testing.assert_allclose(got_losses, losses, rtol=rtol)
     for got, want, before in zip(got_weights, weights, start):
-        # Relative to how far the training moved this tensor, and to its size.
-        scale = np.abs(want - before).max(initial=0) + 0.1 * np.abs(want).max(initial=0) + 1e-6
+        # Relative to how far the training moved this tensor; the bias before a normalization moves by rounding alone.
+        scale = np.abs(want - before).max(initial=0) + 1e-4 * np.abs(want).max(initial=0) + 1e-6
         np.testing.assert_allclose(got, want, rtol=0, atol=10 * rtol * scale)
 
 
@@ -139,7 +140,7 @@ def batch(model: keras.Model, rng: np.random.Generator) -> tuple[np.ndarray, np.
 
 def train(model: keras.Model, device: str, data: tuple[np.ndarray, np.ndarray]) -> tuple[list[float], list[np.ndarray]]:
     """Losses of the steps, and the weights after them. `device` is forced on every op."""
-    optimizer = keras.optimizers.SGD(1e-3, momentum=0.9)
+    optimizer = keras.optimizers.SGD(5e-4, momentum=0.9, global_clipnorm=0.2)
     if keras.mixed_precision.dtype_policy().name == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=128.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -50,3 +50,13 @@ fn min_f64(x: f64, y: f64) -> f64 {
 fn sign_f64(x: f64) -> f64 {
     return select(select(0.0lf, 1.0lf, x > 0.0lf) - select(0.0lf, 1.0lf, x < 0.0lf), x, is_nan_f64(x));
 }
+
+// The high half of the significand, whose square is exact.
+fn high_bits_f64(x: f64) -> f64 {
+    return bitcast<f64>(bitcast<u64>(x) & 0xffffffff00000000lu);
+}
+
+// A sum without its last bit. What the sum lost is computed from it, and a compiler cannot cancel it against its own terms.
+fn trim_f64(x: f64) -> f64 {
+    return bitcast<f64>(bitcast<u64>(x) & 0xfffffffffffffffelu);
+}

@@ -154,7 +154,8 @@ fn error_in_ulps(dtype: DType, got: Value, exact: Value, near_zero: f64) -> f64 
     let finite = |v: f64| if v.is_infinite() { v.signum() * largest * (1.0 + f64::powi(2.0, -bits)) } else { v };
     let magnitude = exact.abs().min(largest);
     let exponent = (magnitude.log2().floor() as i32).max(least);
-    (finite(got) - finite(if exact.abs() > largest { expected } else { exact })).abs() / f64::powi(2.0, exponent - bits)
+    let difference = (finite(got) - finite(if exact.abs() > largest { expected } else { exact })).abs();
+    difference / f64::powi(2.0, exponent) * f64::powi(2.0, bits)
 }
 
 /// Compares the result of a `Cast` with Rust's conversions.

@@ -295,7 +295,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Pow",
         &[
-            case(FLOATS, "pow_f32(x, y)", Float2(pow)).lib(&["pow"]).ulps(3),
+            case(ALL_FLOATS, "pow_{T}(x, y)", Float2(pow)).lib(&["pow"]).ulps(3),
             case(&[I8, I16], "pow_i32(x, y)", Typed2(int_pow)).lib(&["pow_int"]),
             case(&[I64], "pow_i64(x, y)", Typed2(int_pow)).lib(&["pow_int64"]),
         ],

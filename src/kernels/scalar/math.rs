@@ -49,6 +49,9 @@ fn xlog1py(x: f64, y: f64) -> f64 {
 }
 
 fn asinh(x: f64) -> f64 {
+    if x.abs() > 1e9 && x.is_finite() {
+        return (x.abs().ln() + std::f64::consts::LN_2).copysign(x);
+    }
     if x.is_finite() { (x.abs() + x * x / (1.0 + x.hypot(1.0))).ln_1p().copysign(x) } else { x }
 }
 
@@ -73,21 +76,27 @@ fn atanh_odd(x: f64) -> f64 {
 
 /// The rows of functions, sorted by op.
 pub(super) const FUNCTIONS: &[Row] = &[
-    unary("Acos", &[case(FLOATS, "acos_f32(x)", Float1(f64::acos)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
-    unary("Acosh", &[case(FLOATS, "acosh_f32(x)", Float1(acosh)).lib(&["hyperbolic"]).ulps(4).domain(1.0, 3.0)]),
-    unary("Asin", &[case(FLOATS, "asin_f32(x)", Float1(f64::asin)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
-    unary("Asinh", &[case(FLOATS, "asinh_f32(x)", Float1(asinh)).lib(&["hyperbolic"]).ulps(4)]),
-    unary("Atan", &[case(FLOATS, "atan_f32(x)", Float1(f64::atan)).lib(&["arc"]).ulps(4)]),
-    binary("Atan2", &[case(FLOATS, "atan2_f32(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)])
+    unary("Acos", &[case(ALL_FLOATS, "acos_{T}(x)", Float1(f64::acos)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
+    unary("Acosh", &[case(ALL_FLOATS, "acosh_{T}(x)", Float1(acosh)).lib(&["hyperbolic"]).ulps(4).domain(1.0, 3.0)]),
+    unary("Asin", &[case(ALL_FLOATS, "asin_{T}(x)", Float1(f64::asin)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
+    unary("Asinh", &[case(ALL_FLOATS, "asinh_{T}(x)", Float1(asinh)).lib(&["hyperbolic"]).ulps(4)]),
+    unary("Atan", &[case(ALL_FLOATS, "atan_{T}(x)", Float1(f64::atan)).lib(&["arc"]).ulps(4)]),
+    binary("Atan2", &[case(ALL_FLOATS, "atan2_{T}(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)])
         .of(&[input("y"), input("x")]),
-    unary("Atanh", &[case(FLOATS, "atanh_f32(x)", Float1(atanh_odd)).lib(&["hyperbolic"]).ulps(4).domain(-1.0, 1.0)]),
-    unary("Cos", &[case(FLOATS, "cos_f32(x)", Float1(f64::cos)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
-    unary("Cosh", &[case(FLOATS, "cosh_f32(x)", Float1(f64::cosh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)]),
-    unary("Exp", &[case(FLOATS, "exp_f32(x)", Float1(f64::exp)).lib(&["exp"]).ulps(2).domain(-90.0, 90.0)]),
-    unary("Expm1", &[case(FLOATS, "expm1_f32(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
+    unary(
+        "Atanh",
+        &[case(ALL_FLOATS, "atanh_{T}(x)", Float1(atanh_odd)).lib(&["hyperbolic"]).ulps(4).domain(-1.0, 1.0)],
+    ),
+    unary("Cos", &[case(ALL_FLOATS, "cos_{T}(x)", Float1(f64::cos)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
+    unary(
+        "Cosh",
+        &[case(ALL_FLOATS, "cosh_{T}(x)", Float1(f64::cosh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)],
+    ),
+    unary("Exp", &[case(ALL_FLOATS, "exp_{T}(x)", Float1(f64::exp)).lib(&["exp"]).ulps(2).domain(-90.0, 90.0)]),
+    unary("Expm1", &[case(ALL_FLOATS, "expm1_{T}(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
     unary("Inv", &[case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3), case(&[I64], INVERSE, Int1(inverse))]),
-    unary("Log", &[case(FLOATS, "log_f32(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)]),
-    unary("Log1p", &[case(FLOATS, "log1p_f32(x)", Float1(f64::ln_1p)).lib(&["log"]).ulps(3).domain(-1.0, 3.0)]),
+    unary("Log", &[case(ALL_FLOATS, "log_{T}(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)]),
+    unary("Log1p", &[case(ALL_FLOATS, "log1p_{T}(x)", Float1(f64::ln_1p)).lib(&["log"]).ulps(3).domain(-1.0, 3.0)]),
     unary(
         "Reciprocal",
         &[case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3), case(&[I64], INVERSE, Int1(inverse))],
@@ -99,23 +108,26 @@ pub(super) const FUNCTIONS: &[Row] = &[
             case(&[F64], "1.0 / sqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2),
         ],
     ),
-    unary("Sin", &[case(FLOATS, "sin_f32(x)", Float1(f64::sin)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
-    unary("Sinh", &[case(FLOATS, "sinh_f32(x)", Float1(f64::sinh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)]),
+    unary("Sin", &[case(ALL_FLOATS, "sin_{T}(x)", Float1(f64::sin)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
+    unary(
+        "Sinh",
+        &[case(ALL_FLOATS, "sinh_{T}(x)", Float1(f64::sinh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)],
+    ),
     unary("Sqrt", &[case(ALL_FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4).ulps64(1)]),
-    unary("Tan", &[case(FLOATS, "tan_f32(x)", Float1(f64::tan)).lib(&["trig"]).ulps(4).domain(-20000.0, 20000.0)]),
-    unary("Tanh", &[case(FLOATS, "tanh_f32(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)]),
+    unary("Tan", &[case(ALL_FLOATS, "tan_{T}(x)", Float1(f64::tan)).lib(&["trig"]).ulps(4).domain(-20000.0, 20000.0)]),
+    unary("Tanh", &[case(ALL_FLOATS, "tanh_{T}(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)]),
     binary(
         "Xlog1py",
-        &[case(FLOATS, "select(x * log1p_f32(y), 0.0, x == 0.0)", Float2(xlog1py)).lib(&["log"]).ulps(3)],
+        &[case(ALL_FLOATS, "select(x * log1p_{T}(y), 0.0, x == 0.0)", Float2(xlog1py)).lib(&["log"]).ulps(3)],
     ),
-    binary("Xlogy", &[case(FLOATS, "select(x * log_f32(y), 0.0, x == 0.0)", Float2(xlogy)).lib(&["log"]).ulps(3)]),
+    binary("Xlogy", &[case(ALL_FLOATS, "select(x * log_{T}(y), 0.0, x == 0.0)", Float2(xlogy)).lib(&["log"]).ulps(3)]),
 ];
 
 /// The rows of activations and gradients, sorted by op.
 pub(super) const ACTIVATIONS: &[Row] = &[
     unary(
         "Elu",
-        &[case(FLOATS, "select(x, expm1_f32(x), x < 0.0)", Float1(|x| if x < 0.0 { x.exp_m1() } else { x }))
+        &[case(ALL_FLOATS, "select(x, expm1_{T}(x), x < 0.0)", Float1(|x| if x < 0.0 { x.exp_m1() } else { x }))
             .lib(&["exp"])
             .ulps(2)],
     ),
@@ -189,8 +201,8 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     unary(
         "Selu",
         &[case(
-            FLOATS,
-            "select(1.05070099 * x, 1.75809934 * expm1_f32(x), x < 0.0)",
+            ALL_FLOATS,
+            "select(1.0507009873554805 * x, 1.7580993408473766 * expm1_{T}(x), x < 0.0)",
             Float1(|x| if x < 0.0 { SCALE_ALPHA * x.exp_m1() } else { SCALE * x }),
         )
         .lib(&["exp"])
@@ -214,7 +226,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             .ulps(2),
         ],
     ),
-    unary("Sigmoid", &[case(FLOATS, "sigmoid_f32(x)", Float1(sigmoid)).lib(&["exp"]).ulps(4).domain(-90.0, 30.0)]),
+    unary("Sigmoid", &[case(ALL_FLOATS, "sigmoid_{T}(x)", Float1(sigmoid)).lib(&["exp"]).ulps(4).domain(-90.0, 30.0)]),
     gradient(
         "SigmoidGrad",
         Y_DY,
@@ -225,18 +237,23 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     ),
     unary(
         "Softplus",
-        &[case(FLOATS, "softplus_f32(x)", Float1(softplus)).lib(&["softplus"]).ulps(4).domain(-90.0, 30.0)],
+        &[case(ALL_FLOATS, "softplus_{T}(x)", Float1(softplus)).lib(&["softplus"]).ulps(4).domain(-90.0, 30.0)],
     ),
     gradient(
         "SoftplusGrad",
         GRADIENTS_FEATURES,
-        &[case(
-            FLOATS,
-            "gradients / (1.0 + exp_f32(-features))",
-            Float2(|g, x| g / (1.0 + f64::from((-x).exp() as f32))),
-        )
-        .lib(&["exp"])
-        .ulps(4)],
+        &[
+            case(
+                FLOATS,
+                "gradients / (1.0 + exp_f32(-features))",
+                Float2(|g, x| g / (1.0 + f64::from((-x).exp() as f32))),
+            )
+            .lib(&["exp"])
+            .ulps(4),
+            case(&[F64], "gradients / (1.0 + exp_f64(-features))", Float2(|g, x| g / (1.0 + (-x).exp())))
+                .lib(&["exp"])
+                .ulps(4),
+        ],
     ),
     unary("Softsign", &[case(ALL_FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)]),
     gradient(

@@ -3,14 +3,14 @@
 // Sparse labels outside [0, cols) give NaN in the loss and the row's gradient, as TensorFlow's GPU kernel does.
 // Grid: LANES invocations for each row, spread over x and y. Offsets and strides count elements.
 
-fn logit(row: u32, c: u32) -> f32 {
+fn logit(row: u32, c: u32) -> Value {
     return load_logits(row * p.logits_row + c * p.logits_col);
 }
 
 {{LABEL}}
 
-fn gradient(row: u32, c: u32, largest: f32, sum: f32) -> f32 {
-    return exp(logit(row, c) - largest) / sum - label(row, c);
+fn gradient(row: u32, c: u32, largest: Value, sum: Value) -> Value {
+    return {{EXP}}(logit(row, c) - largest) / sum - label(row, c);
 }
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
@@ -24,14 +24,14 @@ fn main(
     let cols = select(0u, p.cols, row < p.rows);
     let largest = max_of_lanes(largest_of_row(row, cols, lane), lane, local_index);
     let sum = sum_of_lanes(exponentials_of_row(row, cols, lane, largest), lane, local_index);
-    let log_sum = log(sum);
-    var own = 0.0;
+    let log_sum = {{LOG}}(sum);
+    var own = Value(0.0);
     for (var c = lane; c < cols; c += LANES) {
         {{ADD_LOSS}}
     }
     let loss = sum_of_lanes(own, lane, local_index);
     if lane == 0u && row < p.rows {
-        store_loss(row, select(loss, p.nan, is_invalid(row)));
+        store_loss(row, select(loss, Value(p.nan), is_invalid(row)));
     }
     for (var c = lane * {{UNIT}}u; c < cols; c += LANES * {{UNIT}}u) {
         {{STORE}}

@@ -1,11 +1,11 @@
 // Softmax or LogSoftmax of the rows of x[p.rows, p.cols]. Packed outputs need rows of whole words.
 // Grid: LANES invocations for each row, spread over x and y. Offsets count elements.
 
-fn logit(row: u32, c: u32) -> f32 {
+fn logit(row: u32, c: u32) -> Value {
     return load_x(row * p.cols + c);
 }
 
-fn result(row: u32, c: u32, largest: f32, sum: f32) -> f32 {
+fn result(row: u32, c: u32, largest: Value, sum: Value) -> Value {
     let x = logit(row, c);
     return {{RESULT}};
 }

@@ -1,13 +1,15 @@
 // Largest value and sum of exponentials of a row that LANES neighbouring invocations share. The body that includes this defines
-// `fn logit(row: u32, c: u32) -> f32`. p.lowest is minus infinity, which cannot be a constant of WGSL.
+// `fn logit(row: u32, c: u32) -> Value`. p.lowest is minus infinity, which cannot be a constant of WGSL.
+
+alias Value = {{VALUE}};
 
 const LANES = {{LANES}}u;
 // Exponentials that a lane adds before it adds their sum to its total: two levels keep long rows accurate.
 const BLOCK = 256u;
 
-var<workgroup> partials: array<f32, WORKGROUP>;
+var<workgroup> partials: array<Value, WORKGROUP>;
 
-fn max_of_lanes(own: f32, lane: u32, local_index: u32) -> f32 {
+fn max_of_lanes(own: Value, lane: u32, local_index: u32) -> Value {
     if LANES == 1u {
         return own;
     }
@@ -24,7 +26,7 @@ fn max_of_lanes(own: f32, lane: u32, local_index: u32) -> f32 {
     return all;
 }
 
-fn sum_of_lanes(own: f32, lane: u32, local_index: u32) -> f32 {
+fn sum_of_lanes(own: Value, lane: u32, local_index: u32) -> Value {
     if LANES == 1u {
         return own;
     }
@@ -42,8 +44,8 @@ fn sum_of_lanes(own: f32, lane: u32, local_index: u32) -> f32 {
 }
 
 // What this lane sees of the row's largest value.
-fn largest_of_row(row: u32, cols: u32, lane: u32) -> f32 {
-    var largest = p.lowest;
+fn largest_of_row(row: u32, cols: u32, lane: u32) -> Value {
+    var largest = Value(p.lowest);
     for (var c = lane; c < cols; c += LANES) {
         largest = max(largest, logit(row, c));
     }
@@ -51,13 +53,13 @@ fn largest_of_row(row: u32, cols: u32, lane: u32) -> f32 {
 }
 
 // This lane's share of the sum of exponentials.
-fn exponentials_of_row(row: u32, cols: u32, lane: u32, largest: f32) -> f32 {
-    var total = 0.0;
+fn exponentials_of_row(row: u32, cols: u32, lane: u32, largest: Value) -> Value {
+    var total = Value(0.0);
     for (var begin = lane; begin < cols; begin += BLOCK * LANES) {
         let end = min(cols, begin + BLOCK * LANES);
-        var block = 0.0;
+        var block = Value(0.0);
         for (var c = begin; c < end; c += LANES) {
-            block += exp(logit(row, c) - largest);
+            block += {{EXP}}(logit(row, c) - largest);
         }
         total += block;
     }

@@ -203,7 +203,7 @@ fn check(case: &Case, dtype: DType, seed: u64) -> bool {
 fn random_shapes() {
     let mut random = Random::new(4);
     let mut ran = 0;
-    for i in 0..60 {
+    for i in 0..80 {
         let spatial = random.pick(&[2, 2, 3]);
         let mut extents = |low, high| {
             let mut list = [1; 3];
@@ -222,7 +222,11 @@ fn random_shapes() {
         }
         let (last, batch, channels) = (random.below(3) > 0, random.between(1, 3), random.between(1, 5));
         let case = Case { spatial, last, batch, channels, input, kernel, stride, padding, explicit };
-        let dtype = random.pick(&[DType::F32, DType::F16, DType::BF16]);
+        let dtype = random.pick(if spatial == 2 {
+            &[DType::F32, DType::F64, DType::F16, DType::BF16][..]
+        } else {
+            &[DType::F32, DType::F16, DType::BF16]
+        });
         ran += usize::from(check(&case, dtype, i));
     }
     assert!(ran > 30, "{ran} cases have an output");

@@ -66,6 +66,7 @@ fn every_row_type_axis_and_flag() {
                             F16 => 2e-3,
                             BF16 => 1e-2,
                             F32 => 1e-5,
+                            F64 => 1e-13,
                             _ => 0.0,
                         };
                         for (g, w) in got.iter().zip(&want) {

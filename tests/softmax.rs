@@ -23,6 +23,7 @@ fn tolerance(dtype: DType) -> f64 {
     match dtype {
         F16 => 2e-3,
         BF16 => 1e-2,
+        F64 => 1e-12,
         _ => 1e-5,
     }
 }
@@ -63,7 +64,7 @@ const SHAPES: &[&[usize]] = &[
 #[test]
 fn softmax_and_its_logarithm() {
     for mut session in sessions() {
-        for dtype in [F32, F16, BF16] {
+        for dtype in [F32, F64, F16, BF16] {
             for (k, dims) in SHAPES.iter().enumerate() {
                 session.misalign = k % 2;
                 let x = logits(dtype, dims);
@@ -141,7 +142,7 @@ fn dense_cross_entropy_broadcasts() {
         (&[0, 3], &[0, 3], [0, 3]),
     ];
     for mut session in sessions() {
-        for dtype in [F32, F16, BF16] {
+        for dtype in [F32, F64, F16, BF16] {
             for (k, (features, labels, [rows, cols])) in shapes.iter().enumerate() {
                 session.misalign = k % 3;
                 let x = logits(dtype, features);

@@ -1,6 +1,6 @@
 // log(exp(a) + exp(b)) without overflow: the larger plus log(1 + exp(-distance)). Infinities win as they are, except that two positive ones
 // give NaN, as in TensorFlow; NaN propagates.
-fn log_sum_exp(a: f32, b: f32) -> f32 {
+fn log_sum_exp_f32(a: f32, b: f32) -> f32 {
     if (bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u {
         return a;
     }

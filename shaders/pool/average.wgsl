@@ -1,10 +1,10 @@
-// The mean of each window's elements; padding does not count. Summed in f32.
+// The mean of each window's elements; padding does not count. Summed in f32, float64 in itself.
 // Grid: one invocation per stored unit of the output. Bindings: x, result.
 
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> Value {
     let at = place_of(i, out_extent());
     let window = elements_of(at.x);
-    var sum = 0.0;
+    var sum = Value(0.0);
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
@@ -13,5 +13,5 @@ fn value(i: u32) -> f32 {
         }
     }
     let extent = window.end - window.first;
-    return sum / f32(extent.x * extent.y * extent.z);
+    return sum / Value(extent.x * extent.y * extent.z);
 }

@@ -1,10 +1,10 @@
 // Each element of the input sums its share of the gradients of the windows that contain it.
 // Grid: one invocation per stored unit of the result. Bindings: dy, result.
 
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> Value {
     let at = place_of(i, in_extent());
     let windows = windows_of(at.x);
-    var sum = 0.0;
+    var sum = Value(0.0);
     for (var o0 = windows.first.x; o0 < windows.end.x; o0 += 1u) {
         for (var o1 = windows.first.y; o1 < windows.end.y; o1 += 1u) {
             for (var o2 = windows.first.z; o2 < windows.end.z; o2 += 1u) {
@@ -12,7 +12,7 @@ fn value(i: u32) -> f32 {
                 let window = elements_of(o);
                 let extent = window.end - window.first;
                 let share = load_dy(element_at(at.image, at.channel, o, out_extent()));
-                sum += share / f32(extent.x * extent.y * extent.z);
+                sum += share / Value(extent.x * extent.y * extent.z);
             }
         }
     }

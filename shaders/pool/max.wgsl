@@ -1,11 +1,7 @@
 // The largest element of each window. NaN loses against any number, so that a window gives NaN only if it holds nothing else.
 // Grid: one invocation per stored unit of the output. Bindings: x, result.
 
-fn is_nan(v: f32) -> bool {
-    return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u;
-}
-
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> Value {
     let at = place_of(i, out_extent());
     let window = elements_of(at.x);
     var best = load_x(element_at(at.image, at.channel, window.first, in_extent()));
@@ -13,7 +9,7 @@ fn value(i: u32) -> f32 {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
                 let v = load_x(element_at(at.image, at.channel, vec3<u32>(x0, x1, x2), in_extent()));
-                if v > best || is_nan(best) {
+                if v > best || is_nan_{{VALUE}}(best) {
                     best = v;
                 }
             }

@@ -1,11 +1,11 @@
 // The element of `g`, shaped like the input, at the position that each window took.
 // Grid: one invocation per stored unit of the result. Bindings: x, y, g, result.
 
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> Value {
     let at = place_of(i, out_extent());
     let taken = first_match(at.image, at.channel, at.x, load_y(i));
     if taken == 0xffffffffu {
-        return 0.0;
+        return Value(0.0);
     }
     return load_g(taken);
 }

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::kernels::op::{Kernel, OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Field, Shader, WORKGROUP, library};
 use crate::tensor::Tensor;
 
 /// Lines from which on each is scanned by one invocation.
@@ -30,7 +30,7 @@ pub struct Row {
     pub types: &'static [DType],
     /// The neutral element as WGSL, given the element type.
     pub identity: fn(DType) -> String,
-    /// The combination of `a` and `b` as WGSL.
+    /// The combination of `a` and `b` as WGSL; `{T}` stands for the type in which they are computed.
     pub combine: &'static str,
     /// The library that `combine` calls.
     pub library: Option<&'static str>,
@@ -42,7 +42,7 @@ pub struct Row {
 pub const ROWS: &[Row] = &[
     Row {
         op: "Cumprod",
-        types: &[F32, F16, BF16, I32, I64],
+        types: &[F32, F64, F16, BF16, I32, I64],
         identity: |t| format!("{}(1)", t.value()),
         combine: "a * b",
         library: None,
@@ -50,7 +50,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         op: "Cumsum",
-        types: &[F32, F16, BF16, I32, I64],
+        types: &[F32, F64, F16, BF16, I32, I64],
         identity: |t| format!("{}(0)", t.value()),
         combine: "a + b",
         library: None,
@@ -58,10 +58,10 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         op: "CumulativeLogsumexp",
-        types: &[F32, F16, BF16],
+        types: &[F32, F64, F16, BF16],
         // A parameter, for WGSL has no infinite constants.
-        identity: |_| "bitcast<f32>(p.minus_infinity)".to_owned(),
-        combine: "log_sum_exp(a, b)",
+        identity: |t| format!("{}(bitcast<f32>(p.minus_infinity))", t.value()),
+        combine: "log_sum_exp_{T}(a, b)",
         library: Some("log_sum_exp"),
         reference: |a, b| a.max(b) + (a.min(b) - a.max(b)).exp().ln_1p(),
     },
@@ -221,7 +221,7 @@ fn shader(row: &Row, dtype: DType, loaded: DType, pass: Pass, exclusive: bool) -
         "identity()"
     };
     if let Some(library) = row.library {
-        shader = shader.library(library);
+        shader = shader.library(library::of_type(library, computed));
     }
     let store = match pass {
         Pass::Totals => "",
@@ -232,7 +232,7 @@ fn shader(row: &Row, dtype: DType, loaded: DType, pass: Pass, exclusive: bool) -
         .u32s(&["count", "n", "inner", "chunks", "chunk", "reverse", "minus_infinity"])
         .define("VALUE", computed.value())
         .define("IDENTITY", (row.identity)(dtype))
-        .define("COMBINE", row.combine)
+        .define("COMBINE", row.combine.replace("{T}", computed.value()))
         .define("START", start)
         .define("STORE", store)
         .define("FINISH", if pass == Pass::Totals { "    store_y(t, state);" } else { "" })

@@ -1,10 +1,11 @@
-//! Softmax, LogSoftmax and both cross entropies: one dispatch that goes over each row, in f32, stable for any logits.
+//! Softmax, LogSoftmax and both cross entropies: one dispatch that goes over each row, in f32 (float64 in itself), stable for any logits.
 
 use smallvec::smallvec;
 
 use super::reduce::plan::Style;
 use super::reduce::program::{convert, part, window_bytes};
 use super::reduce::style;
+use super::reduce::table::accumulator;
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
@@ -15,10 +16,13 @@ use crate::require;
 use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP};
 use crate::tensor::{Tensor, shape_text};
 
-const TYPES: &[DType] = &[F32, F16, BF16];
+const TYPES: &[DType] = &[F32, F64, F16, BF16];
+/// TensorFlow's GPU list has no float64 here.
+const SPARSE_TYPES: &[DType] = &[F32, F16, BF16];
 
 /// The ops of one input, with the WGSL of a result from `x`, the row's `largest` and its `sum` of exponentials.
-const SOFTMAXES: &[(&str, &str)] = &[("LogSoftmax", "(x - largest) - log(sum)"), ("Softmax", "exp(x - largest) / sum")];
+const SOFTMAXES: &[(&str, &str)] =
+    &[("LogSoftmax", "(x - largest) - {{LOG}}(sum)"), ("Softmax", "{{EXP}}(x - largest) / sum")];
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {
@@ -37,7 +41,7 @@ pub fn register(r: &mut Registry) {
             dense_cross_entropy(ctx, style)
         })
     });
-    r.op("SparseSoftmaxCrossEntropyWithLogits").types("T", TYPES).types("Tlabels", INDEX).kernel(move |_| {
+    r.op("SparseSoftmaxCrossEntropyWithLogits").types("T", SPARSE_TYPES).types("Tlabels", INDEX).kernel(move |_| {
         Ok(move |ctx: &mut dyn OpContext| {
             let style = style(&capabilities, ctx.device());
             sparse_cross_entropy(ctx, style)
@@ -51,9 +55,10 @@ pub fn shaders() -> Vec<Shader> {
     for lanes in [1, 8, 256] {
         let rows = Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP } };
         for &input in TYPES {
-            for output in [input, F32] {
+            for output in [input, accumulator(input)] {
                 out.extend(SOFTMAXES.iter().map(|(op, result)| rows.softmax(op, result, input, output)));
-                out.extend([input, I32, I64].map(|labels| rows.cross_entropy(input, labels, output)));
+                let labels: &[DType] = if SPARSE_TYPES.contains(&input) { &[input, I32, I64] } else { &[input] };
+                out.extend(labels.iter().map(|labels| rows.cross_entropy(input, *labels, output)));
             }
         }
     }
@@ -95,8 +100,15 @@ impl Rows {
         Grid::linear(rows * self.lanes as usize, self.workgroup)
     }
 
-    fn finish(self, shader: Shader) -> Shader {
+    fn finish(self, shader: Shader, dtype: DType) -> Shader {
+        let (shader, exp, log) = match dtype {
+            F64 => (shader.library("exp_f64").library("log_f64"), "exp_f64", "log_f64"),
+            _ => (shader, "exp", "log"),
+        };
         shader
+            .define("VALUE", dtype.value())
+            .define("EXP", exp)
+            .define("LOG", log)
             .workgroup([self.workgroup, 1, 1])
             .define("LANES", self.lanes.to_string())
             .body(include_str!("../../shaders/softmax_row.wgsl"))
@@ -111,7 +123,7 @@ impl Rows {
             .define("RESULT", result)
             .define("UNIT", output.lanes().to_string())
             .define("STORE", store("y", output, "p.cols", "result"));
-        self.finish(shader).body(include_str!("../../shaders/softmax.wgsl"))
+        self.finish(shader, input).body(include_str!("../../shaders/softmax.wgsl"))
     }
 
     fn cross_entropy(self, logits: DType, labels: DType, backprop: DType) -> Shader {
@@ -122,7 +134,7 @@ impl Rows {
                 format!(
                     "fn is_invalid(row: u32) -> bool {{\n    let class_of_row = load_labels(row);\n    \
                      return class_of_row < {index}(0) || class_of_row >= {index}(p.cols);\n}}\n\n\
-                     fn label(row: u32, c: u32) -> f32 {{\n    \
+                     fn label(row: u32, c: u32) -> Value {{\n    \
                      return select(select(0.0, 1.0, load_labels(row) == {index}(c)), p.nan, is_invalid(row));\n}}"
                 ),
                 // A class that is not the label adds nothing, even where its logit is infinite.
@@ -134,7 +146,7 @@ impl Rows {
         } else {
             (
                 "fn is_invalid(row: u32) -> bool {\n    return false;\n}\n\n\
-                 fn label(row: u32, c: u32) -> f32 {\n    \
+                 fn label(row: u32, c: u32) -> Value {\n    \
                  return load_labels(row * p.labels_row + c * p.labels_col);\n}"
                     .to_owned(),
                 "own += label(row, c) * (log_sum - (logit(row, c) - largest));".to_owned(),
@@ -143,7 +155,7 @@ impl Rows {
         let shader = Shader::new(format!("cross entropy {logits}, labels {labels}, {} lanes", self.lanes))
             .bind("logits", logits)
             .bind("labels", labels)
-            .bind("loss", F32)
+            .bind("loss", accumulator(logits))
             .bind("backprop", backprop)
             .u32s(&["rows", "cols", "logits_row", "logits_col", "labels_row", "labels_col"])
             .param("lowest", Field::F32)
@@ -152,7 +164,7 @@ impl Rows {
             .define("ADD_LOSS", add)
             .define("UNIT", backprop.lanes().to_string())
             .define("STORE", store("backprop", backprop, "p.cols", "gradient"));
-        self.finish(shader).body(include_str!("../../shaders/cross_entropy.wgsl"))
+        self.finish(shader, logits).body(include_str!("../../shaders/cross_entropy.wgsl"))
     }
 }
 
@@ -276,7 +288,7 @@ fn cross_entropy(
     if rows == 0 {
         return Ok(());
     }
-    let whole_loss = dtype == F32;
+    let whole_loss = dtype.lanes() == 1;
     let whole_backprop = whole_words(dtype, cols);
     let loss_target = if whole_loss { loss.clone() } else { ctx.temp(F32, &[rows])? };
     let backprop_target = if whole_backprop { backprop.clone() } else { ctx.temp(F32, &[rows, cols])? };

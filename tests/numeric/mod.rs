@@ -45,6 +45,7 @@ pub fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 1e-3,
         DType::BF16 => 8e-3,
+        DType::F64 => 1e-14,
         _ => 1e-6,
     }
 }
@@ -55,7 +56,7 @@ pub fn assert_close(got: &HostTensor, want: &[f64], scale: f64, what: &str) {
     assert_eq!(values.len(), want.len(), "{what}");
     let eps = epsilon(got.dtype);
     for (i, (g, w)) in values.iter().zip(want).enumerate() {
-        let tolerance = eps * w.abs() + 2e-6 * scale;
+        let tolerance = eps * w.abs() + 2.0 * eps.min(1e-6) * scale;
         assert!((g - w).abs() <= tolerance, "{what}: element {i} is {g}, want {w} (tolerance {tolerance:e})");
     }
 }

@@ -20,8 +20,10 @@ use attributes::PoolAttributes;
 use program::Pool;
 pub use program::shaders;
 
-/// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+/// Element types for three spatial dimensions, as on TensorFlow's GPU list.
+const TYPES_3D: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+/// Element types for two.
+const TYPES_2D: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16];
 
 type Run = fn(&mut dyn OpContext, &PoolNode) -> Result<()>;
 
@@ -59,7 +61,8 @@ pub fn register(r: &mut Registry) {
         let types: &'static [&'static [DType]] = match op {
             // Its two types must be equal: a registration for each.
             "MaxPool3DGrad" => &[&[DType::F32], &[DType::F16], &[DType::BF16]],
-            _ => &[TYPES],
+            _ if spatial == 3 => &[TYPES_3D],
+            _ => &[TYPES_2D],
         };
         for &types in types {
             let mut builder = r.op(op).types("T", types);

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::conv::depthwise::check_iterations;
-use crate::shader::Shader;
+use crate::shader::{Shader, library};
 use crate::tensor::Tensor;
 
 const COMMON: &str = include_str!("../../../shaders/pool/common.wgsl");
@@ -85,7 +85,12 @@ impl Pool {
                 shader = shader.u32s(&[&format!("{name}{d}")]);
             }
         }
-        shader = shader.body(COMMON).body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST });
+        shader = shader
+            .library(library::of_type("special", dtype))
+            .define("VALUE", dtype.value())
+            .body("alias Value = {{VALUE}};\n")
+            .body(COMMON)
+            .body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST });
         if self.matches {
             shader = shader.body(FIRST_MATCH);
         }
@@ -145,7 +150,7 @@ impl Pool {
 pub fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for pool in ALL {
-        for dtype in super::TYPES {
+        for dtype in super::TYPES_2D {
             out.extend([true, false].map(|last| pool.shader(*dtype, last)));
         }
     }

@@ -259,7 +259,7 @@ pub(super) fn fresnel_sin(x: f64) -> f64 {
 
 /// The dilogarithm of 1 - x by its expansion in -ln x, whose coefficients are Bernoulli numbers.
 pub(super) fn spence(x: f64) -> f64 {
-    if !(x >= 0.0) || x.is_infinite() {
+    if x.is_nan() || x < 0.0 || x.is_infinite() {
         return f64::NAN;
     }
     if x == 0.0 {

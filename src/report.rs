@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -116,7 +117,7 @@ fn ops(rows: &[Registration]) -> Value {
                 .iter()
                 .map(|r| r.types.iter().map(|(attr, t)| (*attr, t.name())).collect::<BTreeMap<_, _>>())
                 .collect();
-            json!({ "op": op, "family": rows[0].family, "host_memory": rows[0].host_memory, "types": kernels })
+            json!({ "op": op, "family": rows[0].family, "host_memory": rows[0].host_memory, "note": rows[0].note, "types": kernels })
         })
         .collect()
 }
@@ -146,8 +147,19 @@ fn main_types(rows: &[&Registration]) -> Vec<DType> {
     types
 }
 
-/// The table of supported ops, for an adapter with every feature.
-pub fn ops_table() -> String {
+/// The table of supported ops, for an adapter with every feature. `sweep` is the folder `tests/python/sweep`, whose files
+/// hold a case for each op; they are named in the table. Fails when the folder cannot be read.
+pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
+    let mut cases = BTreeMap::new();
+    for entry in sweep.read_dir()? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "py") {
+            cases.insert(
+                path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                std::fs::read_to_string(path)?,
+            );
+        }
+    }
     let registry = Registry::new(Capabilities::FULL);
     let by_op = by_op(registry.rows());
     let mut table = format!(
@@ -155,7 +167,9 @@ pub fn ops_table() -> String {
          Written by `make docs` from the registry; a test compares them. {} ops have kernels for WGPU. TensorFlow adds those that\n\
          it offers every device (constants, reshapes, variable handles, control flow, function calls); all others run on the CPU.\n\n\
          64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m tensorflow_wgpu` lists what yours offers.\n\n\
-         | Op | Types | In host memory | Family |\n|---|---|---|---|\n",
+         Every op with every type is run against TensorFlow's CPU kernel by the case in `tests/python/sweep/` that the last column\n\
+         names. Arguments in host memory are those that TensorFlow's own GPU kernels have there.\n\n\
+         | Op | Types | In host memory | Notes | Family | Sweep |\n|---|---|---|---|---|---|\n",
         by_op.len()
     );
     for (op, rows) in by_op {
@@ -171,10 +185,18 @@ pub fn ops_table() -> String {
             .map(|(attr, types)| format!("{attr}: {}", types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ")))
             .collect();
         let host = rows[0].host_memory.join(", ");
+        let quoted = format!("\"{op}\"");
+        let case = cases.iter().find(|(_, text)| text.contains(&quoted)).map_or("", |(name, _)| name);
         // Writing to a String cannot fail.
-        let _ = writeln!(table, "| {op} | {} | {host} | {} |", types.join("; "), rows[0].family);
+        let _ = writeln!(
+            table,
+            "| {op} | {} | {host} | {} | {} | {case} |",
+            types.join("; "),
+            rows[0].note,
+            rows[0].family
+        );
     }
-    table
+    Ok(table)
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Registration {
     pub create: CreateKernel,
     /// The family that offers it, for the docs: the name of its file.
     pub family: &'static str,
+    /// What users must know of the host's part in it; empty where the host has none.
+    pub note: &'static str,
 }
 
 impl std::fmt::Debug for Registration {
@@ -51,7 +53,7 @@ impl Registry {
 
     /// Starts the description of one op; [`OpBuilder::kernel`] ends it.
     pub fn op(&mut self, op: &'static str) -> OpBuilder<'_> {
-        OpBuilder { registry: self, op, types: Vec::new(), host_memory: &[], unsupported_too: false }
+        OpBuilder { registry: self, op, types: Vec::new(), host_memory: &[], note: "", unsupported_too: false }
     }
 
     /// What the kernels are registered for.
@@ -76,6 +78,7 @@ pub struct OpBuilder<'r> {
     op: &'static str,
     types: Vec<(&'static str, &'static [DType])>,
     host_memory: &'static [&'static str],
+    note: &'static str,
     unsupported_too: bool,
 }
 
@@ -91,6 +94,13 @@ impl OpBuilder<'_> {
     #[must_use]
     pub fn host(mut self, arguments: &'static [&'static str]) -> Self {
         self.host_memory = arguments;
+        self
+    }
+
+    /// For the docs: where the host takes part, such as a kernel that waits for the device to learn its output's size.
+    #[must_use]
+    pub const fn note(mut self, note: &'static str) -> Self {
+        self.note = note;
         self
     }
 
@@ -127,6 +137,7 @@ impl OpBuilder<'_> {
                     host_memory: self.host_memory,
                     create: create.clone(),
                     family: self.registry.family,
+                    note: self.note,
                 });
             }
         }

@@ -181,6 +181,7 @@ mod tests {
             host_memory: host,
             create: Arc::new(|_| Err(Error::Internal(String::new()))),
             family: "test",
+            note: "",
         }
     }
 

@@ -9,12 +9,14 @@ pub mod conv;
 pub mod einsum;
 pub mod fill;
 pub mod gather;
+pub mod image;
 pub mod linalg;
 pub mod matmul;
 pub mod movement;
 pub mod norm;
 pub mod op;
 pub mod optimizer;
+pub mod patches;
 pub mod pool;
 pub mod random;
 pub mod reduce;
@@ -49,11 +51,13 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },
+    Family { name: "image", register: image::register, shaders: image::shaders },
     Family { name: "linalg", register: linalg::register, shaders: linalg::shaders },
     Family { name: "matmul", register: matmul::register, shaders: matmul::shaders },
     Family { name: "movement", register: movement::register, shaders: movement::shaders },
     Family { name: "norm", register: norm::register, shaders: norm::shaders },
     Family { name: "optimizer", register: optimizer::register, shaders: optimizer::shaders },
+    Family { name: "patches", register: patches::register, shaders: patches::shaders },
     Family { name: "pool", register: pool::register, shaders: pool::shaders },
     Family { name: "random", register: random::register, shaders: random::shaders },
     Family { name: "reduce", register: reduce::register, shaders: reduce::shaders },

@@ -33,6 +33,8 @@ use unit::Unit;
 pub const MOVED: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I64, U8, U16, U32, U64];
 /// The same and int32, for ops whose int32 tensors TensorFlow keeps on a GPU too.
 pub const MOVED_I32: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+/// What the ops Diag and DiagPart are defined for.
+const DIAGONAL: &[DType] = &[F32, F16, BF16, F64, C64, C128, I32, I64];
 const I32_ONLY: &[DType] = &[I32];
 const REAL_I32: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
 const SPLIT_INDEX: &[DType] = &[I8, I32, I64];
@@ -274,8 +276,8 @@ fn register_diagonals(registry: &mut Registry) {
     const PLAIN: &[(&str, &[DType], &[&str], Plain)] = &[
         ("MatrixBandPart", MOVED, &["num_lower", "num_upper"], diag::matrix_band_part),
         ("BatchMatrixBandPart", MOVED, &["num_lower", "num_upper"], diag::matrix_band_part),
-        ("Diag", MOVED_I32, &[], diag::diag),
-        ("DiagPart", MOVED_I32, &[], diag::diag_part),
+        ("Diag", DIAGONAL, &[], diag::diag),
+        ("DiagPart", DIAGONAL, &[], diag::diag_part),
     ];
     for (op, types, host, compute) in PLAIN.iter().copied() {
         registry.op(op).types("T", types).host(host).kernel(move |_| Ok(compute));

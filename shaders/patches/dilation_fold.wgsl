@@ -1,0 +1,10 @@
+// y[i] = sum over s of partial[s][i], in the order of s.
+// Grid: one invocation per stored unit of y. Bindings: partial (splits x count), y (count).
+
+fn value(i: u32) -> {{REAL}} {
+    var sum = {{REAL}}();
+    for (var s = 0u; s < p.splits; s += 1u) {
+        sum += load_partial(s * p.count + i);
+    }
+    return sum;
+}

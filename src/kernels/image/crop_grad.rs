@@ -1,0 +1,184 @@
+//! The gradients of CropAndResize for the images and for the boxes.
+
+use super::crop::{BOXES, SIZES, TYPES, check_indices, count_boxes, method};
+use super::{check_extents, check_image, sum_type};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::{Error, Result};
+use crate::kernels::contract::finish;
+use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::tensor::{Tensor, shape_text};
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    r.op("CropAndResizeGradImage").types("T", TYPES).host(&["image_size"]).kernel(|attrs| {
+        let (dtype, bilinear) = (attrs.dtype("T")?, method(attrs)?);
+        Ok(move |ctx: &mut dyn OpContext| grad_image(ctx, dtype, bilinear))
+    });
+    r.op("CropAndResizeGradBoxes").types("T", TYPES).kernel(|attrs| {
+        let method = attrs.string("method")?;
+        require!(method == "bilinear", "method must be 'bilinear'{method}");
+        Ok(grad_boxes as fn(&mut dyn OpContext) -> Result<()>)
+    });
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut all: Vec<_> = TYPES.iter().map(|t| boxes_shader(*t)).collect();
+    all.extend([F32, F64].map(image_shader));
+    all
+}
+
+fn check_grads(grads: &Tensor) -> Result<[usize; 4]> {
+    let dims = check_image(grads, "grads image must be 4-D")?;
+    require!(dims[1] > 0 && dims[2] > 0, "grads dimensions must be positive");
+    Ok(dims)
+}
+
+/// Inputs: grads (float32), boxes, box_ind, image_size (host).
+fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<()> {
+    let (grads, boxes, indices) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    let [grads_count, _, _, grads_depth] = check_grads(&grads)?;
+    let count = count_boxes(&boxes, &indices)?;
+    require!(grads_count == count, "boxes and grads have incompatible shape");
+    let size = ctx.host_input(3)?;
+    require!(size.dims.len() == 1, "image_size must be 1-D{}", shape_text(&size.dims));
+    require!(size.dims[0] == 4, "image_size must have 4 elements{}", shape_text(&size.dims));
+    let size = size.to_i64()?;
+    require!(size[1] > 0 && size[2] > 0, "image dimensions must be positive");
+    require!(grads_depth as i64 == size[3], "image_size and grads are incompatible");
+    require!(size[0] >= 0, "Expected a non-negative size, got {}", size[0]);
+    let dims = [size[0] as usize, size[1] as usize, size[2] as usize, grads_depth];
+    let image = ctx.output(0, dtype, &dims)?;
+    check_indices(ctx, &indices, dims[0])?;
+    if image.is_empty() {
+        return Ok(());
+    }
+    if grads.is_empty() {
+        return ctx.device().fill(image.address, image.bytes(), 0);
+    }
+    let sums = if sum_type(dtype) == dtype { image.clone() } else { ctx.temp(F32, &dims)? };
+    let device = ctx.device();
+    check_extents(device, &[&grads, &sums])?;
+    // Passes over some of the boxes, or over some rows of one box, keep loops short; each adds to the sums.
+    let (rows, columns) = (grads.dims[1], grads.dims[2]);
+    let steps = |rows: usize| 1 + rows * (1 + columns);
+    let pass_rows = if steps(rows) <= MAX_ITERATIONS { rows } else { (MAX_ITERATIONS - 1) / (1 + columns) };
+    if pass_rows == 0 {
+        return Err(Error::Unimplemented(format!("the gradient of crops with {columns} columns")));
+    }
+    let pass_boxes = if pass_rows == rows { (MAX_ITERATIONS / steps(rows)).min(count) } else { 1 };
+    for first_box in (0..count).step_by(pass_boxes) {
+        for first_row in (0..rows).step_by(pass_rows) {
+            let end_box = (first_box + pass_boxes).min(count);
+            let end_row = (first_row + pass_rows).min(rows);
+            image_pass(
+                device,
+                [&grads, &boxes, &indices, &sums],
+                bilinear,
+                [first_box, end_box],
+                [first_row, end_row],
+            )?;
+        }
+    }
+    if sums == image { Ok(()) } else { finish::enqueue(device, &sums, &image) }
+}
+
+fn image_pass(
+    device: &Device,
+    tensors: [&Tensor; 4],
+    bilinear: bool,
+    boxes: [usize; 2],
+    rows: [usize; 2],
+) -> Result<()> {
+    let [grads, _, _, sums] = tensors;
+    let dtype = sums.dtype;
+    device.enqueue(&Program {
+        key: Key::new("crop grad image").dtype(dtype),
+        shader: &|| image_shader(dtype),
+        bindings: tensors.into_iter().map(Binding::from).collect(),
+        params: Params::new()
+            .u32(sums.len())
+            .u32(sums.dims[1])
+            .u32(sums.dims[2])
+            .u32(grads.dims[1])
+            .u32(grads.dims[2])
+            .u32(grads.dims[3])
+            .u32(u32::from(bilinear))
+            .u32(boxes[0])
+            .u32(boxes[1])
+            .u32(rows[0])
+            .u32(rows[1]),
+        grid: Grid::map(sums.len(), dtype),
+    })
+}
+
+fn image_shader(dtype: DType) -> Shader {
+    Shader::new(format!("crop grad image {dtype}"))
+        .bind("grads", F32)
+        .bind("boxes", F32)
+        .bind("indices", I32)
+        .bind("sums", dtype)
+        .u32s(&["count"])
+        .u32s(SIZES)
+        .u32s(&["depth", "bilinear", "first_box", "end_box", "first_row", "end_row"])
+        .define("REAL", dtype.value())
+        .body(BOXES)
+        .body(include_str!("../../../shaders/image/crop_grad_image.wgsl"))
+        .map("sums")
+}
+
+/// Inputs: grads (float32), image, boxes, box_ind.
+fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
+    let [grads, image, boxes, indices] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?, ctx.input(3)?];
+    let [grads_count, rows, columns, grads_depth] = check_grads(&grads)?;
+    let [batch, height, width, depth] = check_image(&image, "input image must be 4-D")?;
+    require!(height > 0 && width > 0, "image dimensions must be positive");
+    require!(depth == grads_depth, "image, grads depth differ");
+    let count = count_boxes(&boxes, &indices)?;
+    require!(grads_count == count, "boxes and grads have incompatible shape");
+    let result = ctx.output(0, F32, &[count, 4])?;
+    check_indices(ctx, &indices, batch)?;
+    if result.is_empty() {
+        return Ok(());
+    }
+    if depth == 0 {
+        return ctx.device().fill(result.address, result.bytes(), 0);
+    }
+    check_iterations(ctx.device(), depth)?;
+    // A value for each position of a crop, summed by columns and then by rows, all boxes side by side.
+    let per_row = ctx.temp(F32, &[rows, count, 4])?;
+    let per_position = ctx.temp(F32, &[columns, rows, count, 4])?;
+    let device = ctx.device();
+    check_iterations(device, rows.max(columns))?;
+    check_extents(device, &[&grads, &image, &per_position])?;
+    let dtype = image.dtype;
+    let positions = per_position.len() / 4;
+    device.enqueue(&Program {
+        key: Key::new("crop grad boxes").dtype(dtype),
+        shader: &|| boxes_shader(dtype),
+        bindings: [&grads, &image, &boxes, &indices, &per_position].into_iter().map(Binding::from).collect(),
+        params: Params::new().u32(positions).u32(height).u32(width).u32(rows).u32(columns).u32(depth).u32(count),
+        grid: Grid::map(positions, F32),
+    })?;
+    finish::enqueue(device, &per_position, &per_row)?;
+    finish::enqueue(device, &per_row, &result)
+}
+
+fn boxes_shader(dtype: DType) -> Shader {
+    Shader::new(format!("crop grad boxes {dtype}"))
+        .bind("grads", F32)
+        .bind("image", dtype)
+        .bind("boxes", F32)
+        .bind("indices", I32)
+        .bind("sums", F32)
+        .u32s(&["count"])
+        .u32s(SIZES)
+        .u32s(&["depth", "boxes"])
+        .body(BOXES)
+        .body(include_str!("../../../shaders/image/crop_grad_boxes.wgsl"))
+}

@@ -1,0 +1,260 @@
+//! ResizeBilinear, ResizeNearestNeighbor and their gradients.
+//!
+//! Both are separable, so a gradient is two passes over one axis each, with sums in f32 (f64 for float64).
+
+use smallvec::smallvec;
+
+use super::{check_extents, check_image, host_pair, sum_type};
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::movement::unit::Unit;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Field, Shader, WORKGROUP};
+use crate::tensor::{Tensor, shape_text};
+
+const TYPES: &[DType] = &[F32, F16, BF16, F64];
+const SOURCE: &str = include_str!("../../../shaders/image/resize_source.wgsl");
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    type Run = fn(&Resize, &mut dyn OpContext) -> Result<()>;
+    const OPS: [(&str, bool, &[&str], Run); 4] = [
+        ("ResizeBilinear", true, &["size"], Resize::forward),
+        ("ResizeBilinearGrad", true, &[], Resize::bilinear_grad),
+        ("ResizeNearestNeighbor", false, &["size"], Resize::forward),
+        ("ResizeNearestNeighborGrad", false, &["size"], Resize::nearest_grad),
+    ];
+    for (op, bilinear, host, run) in OPS {
+        r.op(op).types("T", TYPES).host(host).kernel(move |attrs| {
+            let resize = Resize::of(attrs, bilinear)?;
+            Ok(move |ctx: &mut dyn OpContext| run(&resize, ctx))
+        });
+    }
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut all: Vec<_> = TYPES.iter().map(|t| bilinear_shader(*t)).collect();
+    all.extend(Unit::ALL.map(nearest_shader));
+    for &t in TYPES {
+        let sum = sum_type(t);
+        all.extend(
+            [(false, t, sum), (false, sum, t), (true, F32, sum), (true, sum, t)].map(|(b, s, d)| grad_shader(b, s, d)),
+        );
+    }
+    all
+}
+
+/// What a node says.
+struct Resize {
+    bilinear: bool,
+    align_corners: bool,
+    half_pixel_centers: bool,
+}
+
+/// One axis: the image's extent, the resized extent, and the step in the image for a step in the resized image.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    extent: usize,
+    resized: usize,
+    scale: f32,
+}
+
+impl Resize {
+    fn of(attrs: &dyn Attrs, bilinear: bool) -> Result<Self> {
+        Ok(Self {
+            bilinear,
+            align_corners: attrs.bool("align_corners")?,
+            half_pixel_centers: attrs.bool("half_pixel_centers")?,
+        })
+    }
+
+    fn axis(&self, extent: usize, resized: usize) -> Axis {
+        let scale = if self.align_corners && resized > 1 {
+            (extent - 1) as f32 / (resized - 1) as f32
+        } else {
+            extent as f32 / resized as f32
+        };
+        Axis { extent, resized, scale }
+    }
+
+    fn params(&self, params: Params) -> Params {
+        params.u32(u32::from(self.align_corners)).f32(if self.half_pixel_centers { 0.5 } else { 0.0 })
+    }
+
+    fn check_flags(&self) -> Result<()> {
+        require!(
+            !(self.half_pixel_centers && self.align_corners),
+            "If half_pixel_centers is True, align_corners must be False."
+        );
+        Ok(())
+    }
+
+    /// Inputs: images, size (host).
+    fn forward(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let x = ctx.input(0)?;
+        self.check_flags()?;
+        let [batch, height, width, channels] = check_image(&x, "input must be 4-dimensional")?;
+        require!(channels > 0, "image must have at least one channel");
+        require!(height > 0 && width > 0, "input image must be of non-zero size");
+        let [out_height, out_width] = host_pair(ctx, 1, "shape_t")?;
+        require!(out_height > 0 && out_width > 0, "output dimensions must be positive");
+        let (out_height, out_width) = (out_height as usize, out_width as usize);
+        let (rows, columns) = (self.axis(height, out_height), self.axis(width, out_width));
+        if !self.bilinear {
+            require!(height < 1 << 24 && width < 1 << 24, "nearest neighbor requires max height & width of 2^24");
+        }
+        let dtype = if self.bilinear { F32 } else { x.dtype };
+        let y = ctx.output(0, dtype, &[batch, out_height, out_width, channels])?;
+        let device = ctx.device();
+        check_extents(device, &[&x, &y])?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        if self.bilinear {
+            self.bilinear(device, &x, &y, rows, columns)
+        } else {
+            self.nearest(device, &x, &y, rows, columns)
+        }
+    }
+
+    fn bilinear(&self, device: &Device, x: &Tensor, y: &Tensor, rows: Axis, columns: Axis) -> Result<()> {
+        let dtype = x.dtype;
+        device.enqueue(&Program {
+            key: Key::new("resize bilinear").dtype(dtype),
+            shader: &|| bilinear_shader(dtype),
+            bindings: smallvec![x.into(), y.into()],
+            params: self.forward_params(y.len(), x.dims[3], rows, columns),
+            grid: Grid::map(y.len(), F32),
+        })
+    }
+
+    fn nearest(&self, device: &Device, x: &Tensor, y: &Tensor, rows: Axis, columns: Axis) -> Result<()> {
+        let (mut unit, mut channels) = (Unit::of(x.dtype), x.dims[3]);
+        while let Some(wide) = unit.doubled() {
+            if !channels.is_multiple_of(2) || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes())) {
+                break;
+            }
+            unit = wide;
+            channels /= 2;
+        }
+        let pixels = |t: &Tensor| t.dims[..3].iter().product::<usize>() * channels;
+        let count = pixels(y);
+        device.enqueue(&Program {
+            key: Key::new("resize nearest").number(unit.key()),
+            shader: &|| nearest_shader(unit),
+            bindings: smallvec![unit.binding(x.address, pixels(x) as u64), unit.binding(y.address, count as u64)],
+            params: self.forward_params(count, channels, rows, columns),
+            grid: Grid::linear(unit.invocations(count), WORKGROUP),
+        })
+    }
+
+    fn forward_params(&self, count: usize, channels: usize, rows: Axis, columns: Axis) -> Params {
+        let params = Params::new()
+            .u32(count)
+            .u32(channels)
+            .u32(rows.extent)
+            .u32(columns.extent)
+            .u32(rows.resized)
+            .u32(columns.resized);
+        self.params(params).f32(rows.scale).f32(columns.scale)
+    }
+
+    /// Inputs: grads (float32), original_image, of which only the shape counts.
+    fn bilinear_grad(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (dy, x) = (ctx.input(0)?, ctx.input(1)?);
+        self.check_flags()?;
+        let [_, height, width, _] = check_image(&dy, "input_grad must be 4-dimensional")?;
+        require!(height > 0 && width > 0, "resized dimensions must be positive");
+        let [_, rows, columns, _] = check_image(&x, "original_image must be 4-dimensional")?;
+        require!(rows > 0 && columns > 0, "original dimensions must be positive");
+        self.gradient(ctx, &dy, x.dtype, [rows, columns])
+    }
+
+    /// Inputs: grads, size (host) of the original image.
+    fn nearest_grad(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let dy = ctx.input(0)?;
+        require!(dy.rank() == 4, "input must be 4-dimensional{}", shape_text(&dy.dims));
+        let [rows, columns] = host_pair(ctx, 1, "shape_t")?;
+        require!(rows > 0 && columns > 0, "shape_t's elements must be positive");
+        self.gradient(ctx, &dy, dy.dtype, [rows as usize, columns as usize])
+    }
+
+    /// The columns of each line first, then the rows.
+    fn gradient(&self, ctx: &mut dyn OpContext, dy: &Tensor, dtype: DType, [rows, columns]: [usize; 2]) -> Result<()> {
+        let (batch, channels) = (dy.dims[0], dy.dims[3]);
+        let (height, width) = (dy.dims[1], dy.dims[2]);
+        let dx = ctx.output(0, dtype, &[batch, rows, columns, channels])?;
+        if dx.is_empty() {
+            return Ok(());
+        }
+        if dy.is_empty() {
+            return ctx.device().fill(dx.address, dx.bytes(), 0);
+        }
+        let partial = ctx.temp(sum_type(dtype), &[batch, height, columns, channels])?;
+        let device = ctx.device();
+        check_extents(device, &[dy, &partial, &dx])?;
+        self.gather(device, dy, &partial, self.axis(columns, width), channels)?;
+        self.gather(device, &partial, &dx, self.axis(rows, height), columns * channels)
+    }
+
+    fn gather(&self, device: &Device, src: &Tensor, dst: &Tensor, axis: Axis, inner: usize) -> Result<()> {
+        let (s, d, bilinear) = (src.dtype, dst.dtype, self.bilinear);
+        // An invocation computes all lanes of a word.
+        check_iterations(device, axis.resized * d.lanes() as usize)?;
+        let params = Params::new().u32(dst.len()).u32(inner).u32(axis.extent).u32(axis.resized);
+        device.enqueue(&Program {
+            key: Key::new("resize grad").number(u32::from(bilinear)).dtype(s).dtype(d),
+            shader: &|| grad_shader(bilinear, s, d),
+            bindings: smallvec![src.into(), dst.into()],
+            params: self.params(params).f32(axis.scale),
+            grid: Grid::map(dst.len(), d),
+        })
+    }
+}
+
+fn declare_forward(shader: Shader) -> Shader {
+    shader
+        .u32s(&["count", "channels", "height", "width", "out_height", "out_width", "round"])
+        .param("half", Field::F32)
+        .param("scale_y", Field::F32)
+        .param("scale_x", Field::F32)
+        .body(SOURCE)
+}
+
+fn bilinear_shader(dtype: DType) -> Shader {
+    declare_forward(Shader::new(format!("resize bilinear {dtype}")).bind("src", dtype).bind("dst", F32))
+        .body(include_str!("../../../shaders/image/resize_bilinear.wgsl"))
+        .map("dst")
+}
+
+fn nearest_shader(unit: Unit) -> Shader {
+    let shader = Shader::new(format!("resize nearest {}", unit.bytes()));
+    let shader = declare_forward(unit.bind(unit.bind(shader, "src"), "dst"))
+        .define("ELEMENT", unit.wgsl())
+        .body(include_str!("../../../shaders/image/resize_nearest.wgsl"));
+    unit.map(shader)
+}
+
+fn grad_shader(bilinear: bool, src: DType, dst: DType) -> Shader {
+    let weight = if bilinear {
+        "let t = linear_tap(x, p.scale, p.extent);\n    return select(0.0, 1.0 - t.lerp, t.low == i) + select(0.0, t.lerp, t.high == i);"
+    } else {
+        "return select(0.0, 1.0, nearest_tap(x, p.scale, p.extent) == i);"
+    };
+    Shader::new(format!("resize grad bilinear={bilinear} {src} to {dst}"))
+        .bind("src", src)
+        .bind("dst", dst)
+        .u32s(&["count", "inner", "extent", "resized", "round"])
+        .param("half", Field::F32)
+        .param("scale", Field::F32)
+        .define("REAL", dst.value())
+        .define("WEIGHT", weight)
+        .body(SOURCE)
+        .body(include_str!("../../../shaders/image/resize_grad.wgsl"))
+        .map("dst")
+}

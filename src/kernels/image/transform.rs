@@ -1,0 +1,126 @@
+//! ImageProjectiveTransformV2 and V3: each output position reads the image where a projective transform puts it.
+
+use smallvec::smallvec;
+
+use super::{check_extents, host_pair};
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Field, Shader};
+use crate::tensor::shape_text;
+
+const TYPES: &[DType] = &[F32, F16, F64, U8, I32, I64];
+
+/// Fill modes, in the shader's numbers.
+const MODES: [&str; 4] = ["CONSTANT", "NEAREST", "REFLECT", "WRAP"];
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    let create = |filled: bool| {
+        move |attrs: &dyn Attrs| {
+            let transform = Transform::of(attrs, filled)?;
+            Ok(move |ctx: &mut dyn OpContext| transform.compute(ctx))
+        }
+    };
+    r.op("ImageProjectiveTransformV2").types("dtype", TYPES).host(&["output_shape"]).kernel(create(false));
+    r.op("ImageProjectiveTransformV3").types("dtype", TYPES).host(&["output_shape", "fill_value"]).kernel(create(true));
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    TYPES.iter().map(|t| shader(*t)).collect()
+}
+
+struct Transform {
+    bilinear: bool,
+    mode: usize,
+    /// Whether the fill value is an input.
+    filled: bool,
+}
+
+impl Transform {
+    fn of(attrs: &dyn Attrs, filled: bool) -> Result<Self> {
+        let (interpolation, mode) = (attrs.string("interpolation")?, attrs.string("fill_mode")?);
+        require!(
+            matches!(interpolation.as_str(), "NEAREST" | "BILINEAR"),
+            "Invalid interpolation {interpolation}. Supported types: NEAREST, BILINEAR"
+        );
+        let Some(number) = MODES.iter().position(|m| *m == mode) else {
+            crate::invalid!("Invalid mode {mode}. Supported types: REFLECT, WRAP, CONSTANT, NEAREST");
+        };
+        Ok(Self { bilinear: interpolation == "BILINEAR", mode: number, filled })
+    }
+
+    /// Inputs: images, transforms, output_shape (host), for V3 fill_value (host).
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (images, transforms) = (ctx.input(0)?, ctx.input(1)?);
+        require!(images.rank() == 4, "Input images must have rank 4");
+        let [batch, height, width, channels] = [images.dims[0], images.dims[1], images.dims[2], images.dims[3]];
+        require!(
+            transforms.rank() == 2
+                && (transforms.dims[0] == batch || transforms.dims[0] == 1)
+                && transforms.dims[1] == 8,
+            "Input transform should be num_images x 8 or 1 x 8"
+        );
+        let size = host_pair(ctx, 2, "output shape")?;
+        require!(size.iter().all(|n| *n > 0), "output dimensions must be positive");
+        let mut fill = 0.0;
+        if self.filled {
+            let t = ctx.host_input(3)?;
+            require!(t.dims.is_empty(), "fill_value must be a scalar{}", shape_text(&t.dims));
+            fill = t.values::<f32>()[0];
+        }
+        let (rows, columns) = (size[0] as usize, size[1] as usize);
+        let result = ctx.output(0, images.dtype, &[batch, rows, columns, channels])?;
+        let device = ctx.device();
+        check_extents(device, &[&images, &result])?;
+        if result.is_empty() {
+            return Ok(());
+        }
+        let dtype = images.dtype;
+        device.enqueue(&Program {
+            key: Key::new("projective transform").dtype(dtype),
+            shader: &|| shader(dtype),
+            bindings: smallvec![(&images).into(), (&transforms).into(), (&result).into()],
+            params: Params::new()
+                .u32(result.len())
+                .u32(height)
+                .u32(width)
+                .u32(channels)
+                .u32(rows)
+                .u32(columns)
+                .u32(self.mode)
+                .u32(u32::from(self.bilinear))
+                .u32(if transforms.dims[0] == 1 { 0 } else { 8 })
+                .f32(fill),
+            grid: Grid::map(result.len(), dtype),
+        })
+    }
+}
+
+fn shader(dtype: DType) -> Shader {
+    // C++ truncates. bytes wrap around.
+    let (library, convert) = match dtype {
+        I64 => ("float_to_int64", "f32_to_i64(v)"),
+        I32 => ("float_to_int", "f32_to_i32(v)"),
+        U8 => ("float_to_int", "bitcast<u32>(f32_to_i32(v)) & 0xffu"),
+        F64 => ("special", "f64(v)"),
+        // Rounded to the type already where the fill value is interpolated with.
+        F16 => ("f16_bits", "unpack2x16float(f16_bits(v)).x"),
+        _ => ("special", "v"),
+    };
+    Shader::new(format!("projective transform {dtype}"))
+        .bind("images", dtype)
+        .bind("transforms", F32)
+        .bind("result", dtype)
+        .u32s(&["count", "height", "width", "channels", "rows", "columns", "mode", "bilinear", "stride"])
+        .param("fill", Field::F32)
+        .library(library)
+        .define("VALUE", dtype.value())
+        .define("CONVERT", convert)
+        .body(include_str!("../../../shaders/image/transform.wgsl"))
+        .map("result")
+}

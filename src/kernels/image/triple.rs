@@ -1,0 +1,137 @@
+//! Ops on vectors of three along the last dimension: HSVToRGB, RGBToHSV, AdjustHue, AdjustSaturation, Cross. A row of a table each.
+
+use smallvec::SmallVec;
+
+use super::check_extents;
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::{Error, Result};
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Tensor, shape_text};
+
+/// The second operand of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Second {
+    None,
+    /// A float32 scalar on the device with this name: `s` in the expression.
+    Scalar(&'static str),
+    /// A tensor like the first: `b` in the expression.
+    Tensor,
+}
+
+/// An op: name, types, second operand, the result from `a`.
+type Row = (&'static str, &'static [DType], Second, &'static str);
+
+const COLORS: &[DType] = &[F32, F64];
+const ADJUSTED: &[DType] = &[F32, F16];
+const CROSS: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
+
+const ROWS: &[Row] = &[
+    ("AdjustHue", ADJUSTED, Second::Scalar("delta"), "hsv_to_rgb(turned(rgb_to_hsv(a), s))"),
+    ("AdjustSaturation", ADJUSTED, Second::Scalar("scale"), "hsv_to_rgb(saturated(rgb_to_hsv(a), s))"),
+    // Component by component: integers have no cross().
+    (
+        "Cross",
+        CROSS,
+        Second::Tensor,
+        "Triple(a.y * b.z, a.z * b.x, a.x * b.y) - Triple(a.z * b.y, a.x * b.z, a.y * b.x)",
+    ),
+    ("HSVToRGB", COLORS, Second::None, "hsv_to_rgb(a)"),
+    ("RGBToHSV", COLORS, Second::None, "rgb_to_hsv(a)"),
+];
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    for row in ROWS {
+        r.op(row.0).types("T", row.1).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| compute(ctx, row)));
+    }
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    ROWS.iter().flat_map(|row| row.1.iter().map(|t| shader(row, *t))).collect()
+}
+
+fn check(row: &Row, x: &Tensor, second: Option<&Tensor>) -> Result<()> {
+    let channels = x.dims.last().copied();
+    match (row.2, second) {
+        (Second::Scalar(name), Some(s)) => {
+            require!(x.rank() >= 3, "input must be at least 3-D, got shape{}", shape_text(&x.dims));
+            require!(s.dims.is_empty(), "{name} must be scalar: {}", shape_text(&s.dims));
+            let n = channels.unwrap_or_default();
+            require!(n == 3, "input must have 3 channels but instead has {n} channels.");
+        }
+        (Second::Tensor, Some(b)) => {
+            require!(
+                x.dims == b.dims,
+                "Both inputs must be of same shape: {} vs. {}",
+                shape_text(&x.dims),
+                shape_text(&b.dims)
+            );
+            require!(x.rank() >= 1, "Input must be at least 1D{}", shape_text(&x.dims));
+            if channels != Some(3) {
+                let message = "Cross-products are only defined for 3-element vectors.";
+                return Err(Error::FailedPrecondition(message.to_owned()));
+            }
+        }
+        _ => {
+            require!(x.rank() >= 1, "input must be at least 1D{}", shape_text(&x.dims));
+            let n = channels.unwrap_or_default();
+            if n != 3 {
+                let message = format!("input must have 3 channels but input only has {n} channels.");
+                return Err(Error::FailedPrecondition(message));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compute(ctx: &mut dyn OpContext, row: &'static Row) -> Result<()> {
+    let x = ctx.input(0)?;
+    let second = if row.2 == Second::None { None } else { Some(ctx.input(1)?) };
+    check(row, &x, second.as_ref())?;
+    let y = ctx.output(0, x.dtype, &x.dims)?;
+    let device = ctx.device();
+    check_extents(device, &[&x])?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let dtype = x.dtype;
+    device.enqueue(&Program {
+        key: Key::new("triple").name(row.0).dtype(dtype),
+        shader: &|| shader(row, dtype),
+        bindings: [Some(&x), second.as_ref(), Some(&y)]
+            .into_iter()
+            .flatten()
+            .map(Binding::from)
+            .collect::<SmallVec<_>>(),
+        params: Params::new().u32(y.len()),
+        grid: Grid::map(y.len(), dtype),
+    })
+}
+
+fn shader(row: &Row, dtype: DType) -> Shader {
+    let shader = Shader::new(format!("{} {dtype}", row.0)).bind("x", dtype);
+    let (shader, second) = match row.2 {
+        Second::None => (shader, ""),
+        Second::Scalar(_) => (shader.bind("second", F32), "let s = load_second(0u);"),
+        Second::Tensor => (
+            shader.bind("second", dtype),
+            "let b = Triple(load_second(first), load_second(first + 1u), load_second(first + 2u));",
+        ),
+    };
+    let colors = if row.2 == Second::Tensor { "" } else { include_str!("../../../shaders/image/colors.wgsl") };
+    shader
+        .bind("y", dtype)
+        .u32s(&["count"])
+        .body("alias Number = {{NUMBER}};\nalias Triple = vec3<Number>;\n")
+        .body(colors)
+        .define("NUMBER", dtype.value())
+        .define("SECOND", second)
+        .define("RESULT", row.3)
+        .body(include_str!("../../../shaders/image/triple.wgsl"))
+        .map("y")
+}

@@ -1,0 +1,173 @@
+//! Dilation2D: the largest sum of an element under a window and the filter's value there.
+
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::{Error, Result};
+use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::conv::window::{Format, Padding};
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Tensor, shape_text};
+
+pub(super) const TYPES: &[DType] = &[F32, F16, BF16, F64];
+const FORMAT: Format = Format { spatial: 2, channels_last: true };
+const WINDOW: &str = include_str!("../../../shaders/patches/dilation_window.wgsl");
+
+/// Registers the op.
+pub fn register(r: &mut Registry) {
+    r.op("Dilation2D").types("T", TYPES).kernel(|attrs| {
+        let attributes = Attributes::of(attrs)?;
+        Ok(move |ctx: &mut dyn OpContext| dilation(ctx, &attributes))
+    });
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    TYPES.iter().map(|t| shader(*t)).collect()
+}
+
+/// The attributes of a node.
+pub(super) struct Attributes {
+    padding: Padding,
+    strides: [i64; 2],
+    rates: [i64; 2],
+}
+
+/// Where windows lie, in rows and columns.
+#[derive(Debug, Clone)]
+pub(super) struct Geometry {
+    pub batch: usize,
+    pub depth: usize,
+    pub input: [usize; 2],
+    pub output: [usize; 2],
+    pub kernel: [usize; 2],
+    pub stride: [usize; 2],
+    pub rate: [usize; 2],
+    pub pad: [usize; 2],
+}
+
+impl Attributes {
+    pub(super) fn of(attrs: &dyn Attrs) -> Result<Self> {
+        let list = |name: &str, what: &str, short: &str| -> Result<[i64; 2]> {
+            let v = attrs.ints(name)?;
+            require!(v.len() == 4, "{what} field must specify 4 dimensions");
+            if v[0] != 1 || v[3] != 1 {
+                return Err(Error::Unimplemented(format!("{short} is only supported across spatial dimensions.")));
+            }
+            Ok([v[1], v[2]])
+        };
+        Ok(Self {
+            strides: list("strides", "Sliding window stride", "Stride")?,
+            rates: list("rates", "Input stride (atrous rate)", "Rate")?,
+            padding: Padding::read(attrs, FORMAT)?,
+        })
+    }
+
+    pub(super) fn geometry(&self, x: &Tensor, filter: &Tensor) -> Result<Geometry> {
+        require!(x.rank() == 4, "input must be 4-dimensional{}", shape_text(&x.dims));
+        require!(filter.rank() == 3, "filter must be 3-dimensional: {}", shape_text(&filter.dims));
+        let depth = x.dims[3];
+        require!(depth == filter.dims[2], "input and filter must have the same depth: {depth} vs {}", filter.dims[2]);
+        // TensorFlow takes empty filters and rates of 0; nothing uses them, and windows are defined without them.
+        require!(filter.dims[0] > 0 && filter.dims[1] > 0, "filter must not be empty: {}", shape_text(&filter.dims));
+        for stride in self.strides {
+            require!(stride > 0, "Stride must be > 0, but got {stride}");
+        }
+        for rate in self.rates {
+            require!(rate > 0, "Rate must be > 0, but got {rate}");
+        }
+        let [rows, columns] = [x.dims[1], x.dims[2]];
+        let kernel = [filter.dims[0], filter.dims[1]];
+        let [stride, rate] = [self.strides, self.rates].map(|v| v.map(|v| v as usize));
+        let three = |[a, b]: [usize; 2]| [1, a, b];
+        let (output, pad) = self.padding.windows([1, rows, columns], three(kernel), three(stride), three(rate))?;
+        let input = [rows, columns];
+        let (output, pad) = ([output[1], output[2]], [pad[1], pad[2]]);
+        Ok(Geometry { batch: x.dims[0], depth, input, output, kernel, stride, rate, pad })
+    }
+}
+
+/// Names of the parameters that [`Geometry::params`] gives.
+pub(super) const SIZES: &[&str] = &[
+    "depth",
+    "rows",
+    "columns",
+    "out_rows",
+    "out_columns",
+    "kernel_rows",
+    "kernel_columns",
+    "stride_rows",
+    "stride_columns",
+    "rate_rows",
+    "rate_columns",
+    "pad_rows",
+    "pad_columns",
+];
+
+impl Geometry {
+    /// The output's shape.
+    pub(super) const fn dims(&self) -> [usize; 4] {
+        [self.batch, self.output[0], self.output[1], self.depth]
+    }
+
+    pub(super) fn params(&self, count: usize) -> Params {
+        let lists = [self.input, self.output, self.kernel, self.stride, self.rate, self.pad];
+        lists.iter().flatten().fold(Params::new().u32(count).u32(self.depth), |params, v| params.u32(*v))
+    }
+
+    /// Enqueues the search of each window, whose result is its largest sum, or the filter position of the first largest where
+    /// `result` is uint32.
+    pub(super) fn search(&self, device: &Device, x: &Tensor, filter: &Tensor, result: &Tensor) -> Result<()> {
+        for t in [x, filter, result] {
+            device.check_extent(t.len())?;
+        }
+        check_iterations(device, self.kernel[0] * (1 + self.kernel[1]) * result.dtype.lanes() as usize)?;
+        let (dtype, position) = (x.dtype, result.dtype == U32);
+        device.enqueue(&Program {
+            key: Key::new("dilation").dtype(dtype).number(u32::from(position)),
+            shader: &|| search_shader(dtype, position),
+            bindings: [x, filter, result].into_iter().map(Binding::from).collect(),
+            params: self.params(result.len()),
+            grid: Grid::map(result.len(), result.dtype),
+        })
+    }
+}
+
+/// Inputs: input, filter.
+fn dilation(ctx: &mut dyn OpContext, attributes: &Attributes) -> Result<()> {
+    let (x, filter) = (ctx.input(0)?, ctx.input(1)?);
+    let g = attributes.geometry(&x, &filter)?;
+    let y = ctx.output(0, x.dtype, &g.dims())?;
+    if y.is_empty() { Ok(()) } else { g.search(ctx.device(), &x, &filter, &y) }
+}
+
+fn shader(dtype: DType) -> Shader {
+    search_shader(dtype, false)
+}
+
+/// The shader of [`Geometry::search`].
+pub(super) fn search_shader(dtype: DType, position: bool) -> Shader {
+    // Sums round to the type before they are compared, as TensorFlow's do: it decides which of two is the first largest.
+    let (round, lowest) = match dtype {
+        F16 => ("unpack2x16float(f16_bits(v)).x", "-65504.0"),
+        BF16 => ("bitcast<f32>(bf16_bits(v) << 16u)", "bitcast<f32>(0xff7f0000u)"),
+        F64 => ("v", "f64(-1.7976931348623157e308lf)"),
+        _ => ("v", "-0x1.fffffep+127f"),
+    };
+    let (output, result) = if position { (U32, "best") } else { (dtype, "largest") };
+    Shader::new(format!("dilation {dtype} position={position}"))
+        .bind("x", dtype)
+        .bind("weight", dtype)
+        .bind("result", output)
+        .u32s(&["count"])
+        .u32s(SIZES)
+        .define("REAL", dtype.value())
+        .define("ROUND", round)
+        .define("LOWEST", lowest)
+        .define("OUTPUT", output.value())
+        .define("RESULT", result)
+        .body(WINDOW)
+        .map("result")
+}

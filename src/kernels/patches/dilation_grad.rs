@@ -1,0 +1,138 @@
+//! The gradients of Dilation2D: each window's gradient goes to the element, and to the filter's value, of its first largest sum.
+
+use super::dilation::{Attributes, Geometry, SIZES, TYPES, search_shader};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::tensor::{Tensor, shape_text};
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    for (op, wants_filter) in [("Dilation2DBackpropFilter", true), ("Dilation2DBackpropInput", false)] {
+        r.op(op).types("T", TYPES).kernel(move |attrs| {
+            let attributes = Attributes::of(attrs)?;
+            Ok(move |ctx: &mut dyn OpContext| gradient(ctx, &attributes, wants_filter))
+        });
+    }
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = Vec::new();
+    for &t in TYPES {
+        let sum = if t == F64 { F64 } else { F32 };
+        all.extend([search_shader(t, true), input_shader(t), filter_shader(t, sum), fold_shader(sum, t)]);
+    }
+    all
+}
+
+/// Inputs: input, filter, out_backprop.
+fn gradient(ctx: &mut dyn OpContext, attributes: &Attributes, wants_filter: bool) -> Result<()> {
+    let (x, filter, dy) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    let g = attributes.geometry(&x, &filter)?;
+    require!(dy.rank() == 4, "out_backprop must be 4-dimensional{}", shape_text(&dy.dims));
+    require!(dy.dims[..] == g.dims(), "out_backprop has incompatible size.");
+    let dims = if wants_filter { &filter.dims } else { &x.dims };
+    let result = ctx.output(0, x.dtype, dims)?;
+    if result.is_empty() {
+        return Ok(());
+    }
+    if dy.is_empty() {
+        return ctx.device().fill(result.address, result.bytes(), 0);
+    }
+    let taken = ctx.temp(U32, &dy.dims)?;
+    g.search(ctx.device(), &x, &filter, &taken)?;
+    if wants_filter {
+        filter_gradient(ctx, &g, &taken, &dy, &result)
+    } else {
+        input_gradient(ctx, &g, &taken, &dy, &result)
+    }
+}
+
+fn input_gradient(ctx: &dyn OpContext, g: &Geometry, taken: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    let device = ctx.device();
+    device.check_extent(dx.len())?;
+    check_iterations(device, g.kernel[0] * (1 + g.kernel[1]) * dx.dtype.lanes() as usize)?;
+    let dtype = dx.dtype;
+    device.enqueue(&Program {
+        key: Key::new("dilation input").dtype(dtype),
+        shader: &|| input_shader(dtype),
+        bindings: [taken, dy, dx].into_iter().map(Binding::from).collect(),
+        params: g.params(dx.len()),
+        grid: Grid::map(dx.len(), dtype),
+    })
+}
+
+/// Runs of windows are summed side by side, then the runs in order.
+fn filter_gradient(ctx: &mut dyn OpContext, g: &Geometry, taken: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+    let windows = g.batch * g.output[0] * g.output[1];
+    let wanted = if ctx.device().capabilities().cpu { 1 << 12 } else { 1 << 16 };
+    let runs = (wanted / dw.len()).clamp(1, windows).max(windows.div_ceil(MAX_ITERATIONS));
+    let run = windows.div_ceil(runs);
+    let runs = windows.div_ceil(run);
+    let (dtype, sum) = (dw.dtype, if dw.dtype == F64 { F64 } else { F32 });
+    let partial = ctx.temp(sum, &[runs, dw.len()])?;
+    let device = ctx.device();
+    device.check_extent(partial.len())?;
+    device.enqueue(&Program {
+        key: Key::new("dilation filter").dtype(dtype),
+        shader: &|| filter_shader(dtype, sum),
+        bindings: [taken, dy, &partial].into_iter().map(Binding::from).collect(),
+        params: g.params(partial.len()).u32(windows).u32(run),
+        grid: Grid::map(partial.len(), sum),
+    })?;
+    fold(device, &partial, dw)
+}
+
+/// `y[i] = sum over s of partial[s][i]`, in order.
+fn fold(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
+    let (sum, dtype) = (partial.dtype, y.dtype);
+    check_iterations(device, partial.len() / y.len() * dtype.lanes() as usize)?;
+    device.enqueue(&Program {
+        key: Key::new("dilation fold").dtype(sum).dtype(dtype),
+        shader: &|| fold_shader(sum, dtype),
+        bindings: [partial, y].into_iter().map(Binding::from).collect(),
+        params: Params::new().u32(y.len()).u32(partial.len() / y.len()),
+        grid: Grid::map(y.len(), dtype),
+    })
+}
+
+fn input_shader(dtype: DType) -> Shader {
+    Shader::new(format!("dilation input {dtype}"))
+        .bind("taken", U32)
+        .bind("dy", dtype)
+        .bind("dx", dtype)
+        .u32s(&["count"])
+        .u32s(SIZES)
+        .define("REAL", dtype.value())
+        .body(include_str!("../../../shaders/patches/dilation_input.wgsl"))
+        .map("dx")
+}
+
+fn filter_shader(dtype: DType, sum: DType) -> Shader {
+    Shader::new(format!("dilation filter {dtype}"))
+        .bind("taken", U32)
+        .bind("dy", dtype)
+        .bind("partial", sum)
+        .u32s(&["count"])
+        .u32s(SIZES)
+        .u32s(&["windows", "run"])
+        .define("REAL", sum.value())
+        .body(include_str!("../../../shaders/patches/dilation_filter.wgsl"))
+        .map("partial")
+}
+
+fn fold_shader(sum: DType, dtype: DType) -> Shader {
+    Shader::new(format!("dilation fold {sum} to {dtype}"))
+        .bind("partial", sum)
+        .bind("y", dtype)
+        .u32s(&["count", "splits"])
+        .define("REAL", sum.value())
+        .body(include_str!("../../../shaders/patches/dilation_fold.wgsl"))
+        .map("y")
+}

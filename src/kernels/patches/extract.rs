@@ -1,0 +1,128 @@
+//! ExtractImagePatches and ExtractVolumePatches: every window as one vector, with zeros beyond the image. Elements move as bytes.
+
+use smallvec::smallvec;
+
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::*;
+use crate::error::{Error, Result};
+use crate::kernels::conv::window::{Format, Padding};
+use crate::kernels::movement::unit::Unit;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::{Dims, Tensor, shape_text};
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    r.op("ExtractImagePatches").types("T", &[F32, F16, BF16, F64, C64, C128, Bool]).kernel(|attrs| {
+        let windows = Windows::of(attrs, 2)?;
+        Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
+    });
+    r.op("ExtractVolumePatches").types("T", &[F32, F16, BF16, F64]).kernel(|attrs| {
+        let windows = Windows::of(attrs, 3)?;
+        Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
+    });
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    Unit::ALL.map(shader).into()
+}
+
+/// The attributes of a node, for three spatial dimensions.
+struct Windows {
+    format: Format,
+    padding: Padding,
+    kernel: [usize; 3],
+    stride: [usize; 3],
+    rate: [usize; 3],
+}
+
+/// A list attribute that may differ from 1 in space only.
+fn spatial(attrs: &dyn Attrs, name: &str, format: Format) -> Result<[usize; 3]> {
+    let list = attrs.ints(name)?;
+    require!(list.len() == format.rank(), "{name} must specify {} dimensions", format.rank());
+    if list[0] != 1 || list[format.channel()] != 1 {
+        return Err(Error::Unimplemented(format!("Only support {name} across space.")));
+    }
+    if !list.iter().all(|v| (1..1 << 31).contains(v)) {
+        return Err(Error::OutOfRange(format!("{name} is out of range.")));
+    }
+    Ok(format.spatial(&list, 1).map(|v| v as usize))
+}
+
+impl Windows {
+    fn of(attrs: &dyn Attrs, spatial_dims: usize) -> Result<Self> {
+        let format = Format { spatial: spatial_dims, channels_last: true };
+        Ok(Self {
+            format,
+            padding: Padding::read(attrs, format)?,
+            kernel: spatial(attrs, "ksizes", format)?,
+            stride: spatial(attrs, "strides", format)?,
+            rate: if spatial_dims == 2 { spatial(attrs, "rates", format)? } else { [1; 3] },
+        })
+    }
+
+    /// Inputs: images.
+    fn extract(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let x = ctx.input(0)?;
+        let rank = self.format.rank();
+        require!(x.rank() == rank, "input must be {rank}-dimensional{}", shape_text(&x.dims));
+        let input = self.format.spatial(&x.dims, 1);
+        let (output, pad) = self.padding.windows(input, self.kernel, self.stride, self.rate)?;
+        let depth = self.kernel.iter().product::<usize>() * x.dims[rank - 1];
+        let dims: Dims = self.format.shape(x.dims[0], depth, output);
+        let y = ctx.output(0, x.dtype, &dims)?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        self.enqueue(ctx, &x, &y, [input, output, pad])
+    }
+
+    fn enqueue(
+        &self,
+        ctx: &dyn OpContext,
+        x: &Tensor,
+        y: &Tensor,
+        [input, output, pad]: [[usize; 3]; 3],
+    ) -> Result<()> {
+        let device = ctx.device();
+        let (mut unit, mut channels) = (Unit::of(x.dtype), *x.dims.last().unwrap_or(&1));
+        let all = channels;
+        while let Some(wide) = unit.doubled() {
+            if !channels.is_multiple_of(2) || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes())) {
+                break;
+            }
+            unit = wide;
+            channels /= 2;
+        }
+        let units = |t: &Tensor| t.len() / all * channels;
+        device.check_extent(units(x))?;
+        let count = device.check_extent(units(y))? as usize;
+        let mut params = Params::new().u32(count).u32(channels);
+        for list in [&input, &output, &self.kernel, &self.stride, &self.rate, &pad] {
+            for v in list {
+                params = params.u32(*v);
+            }
+        }
+        device.enqueue(&Program {
+            key: Key::new("extract patches").number(unit.key()),
+            shader: &|| shader(unit),
+            bindings: smallvec![unit.binding(x.address, units(x) as u64), unit.binding(y.address, count as u64)],
+            params,
+            grid: Grid::linear(unit.invocations(count), WORKGROUP),
+        })
+    }
+}
+
+fn shader(unit: Unit) -> Shader {
+    let mut shader = unit.bind(unit.bind(Shader::new(format!("extract patches {}", unit.bytes())), "src"), "dst");
+    shader = shader.u32s(&["count", "channels"]);
+    for name in ["in", "out", "kernel", "stride", "rate", "pad"] {
+        for d in 0..3 {
+            shader = shader.u32s(&[&format!("{name}{d}")]);
+        }
+    }
+    unit.map(shader.define("ELEMENT", unit.wgsl()).body(include_str!("../../../shaders/patches/extract.wgsl")))
+}

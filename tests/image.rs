@@ -1,0 +1,221 @@
+//! Images against direct f64 references.
+
+mod numeric;
+
+use numeric::{Random, assert_close, session};
+use tensorflow_wgpu::local::{Input, Node};
+use tensorflow_wgpu::{DType, Error, HostTensor};
+
+fn run(node: &Node, inputs: &[Input]) -> HostTensor {
+    session().run(node, inputs).unwrap_or_else(|e| panic!("{node:?}: {e}")).remove(0)
+}
+
+fn host(values: &[i32]) -> Input {
+    HostTensor::i32(&[values.len()], values).into()
+}
+
+/// Image positions and their weights for one resized position.
+type Taps = Vec<(usize, f64)>;
+
+/// What each position of a resized axis reads.
+fn taps(extent: usize, resized: usize, bilinear: bool, align: bool, half: bool) -> Vec<Taps> {
+    let scale =
+        if align && resized > 1 { (extent - 1) as f32 / (resized - 1) as f32 } else { extent as f32 / resized as f32 };
+    let shift = if half { 0.5f32 } else { 0.0 };
+    let tap = |x: usize| {
+        let at = (x as f32 + shift) * scale;
+        if !bilinear {
+            let index = if align { at.round() } else { at.floor() };
+            return vec![((index as usize).min(extent - 1), 1.0)];
+        }
+        let at = at - shift;
+        let lerp = f64::from(at - at.floor());
+        let clamp = |v: f32| (v.max(0.0) as usize).min(extent - 1);
+        vec![(clamp(at.floor()), 1.0 - lerp), (clamp(at.ceil()), lerp)]
+    };
+    (0..resized).map(tap).collect()
+}
+
+const FLAGS: [(bool, bool); 3] = [(false, false), (true, false), (false, true)];
+
+#[test]
+fn resizing_and_its_gradients() {
+    let mut random = Random::new(11);
+    for i in 0..48 {
+        let bilinear = i % 2 == 0;
+        let dtype = random.pick(&[DType::F32, DType::F16, DType::BF16, DType::F64]);
+        let (batch, channels) = (random.between(1, 2), random.between(1, 5));
+        let mut extent = || random.between(1, 9);
+        let (h, w, rows, columns) = (extent(), extent(), extent(), 3 * extent());
+        let (align, half) = FLAGS[i / 2 % 3];
+        let (ty, tx) = (taps(h, rows, bilinear, align, half), taps(w, columns, bilinear, align, half));
+        let what =
+            format!("{dtype} bilinear={bilinear} align={align} half={half} {h}x{w} to {rows}x{columns}x{channels}");
+        let (x, xv) = random.tensor(dtype, &[batch, h, w, channels]);
+        let dy_type = if bilinear { DType::F32 } else { dtype };
+        let (dy, dv) = random.tensor(dy_type, &[batch, rows, columns, channels]);
+        let (mut y, mut dx) = (vec![0.0; dv.len()], vec![0.0; xv.len()]);
+        for (o, out) in y.iter_mut().enumerate() {
+            let (c, pixel) = (o % channels, o / channels);
+            let (column, line) = (pixel % columns, pixel / columns);
+            for (a, wa) in &ty[line % rows] {
+                for (b, wb) in &tx[column] {
+                    let at = ((line / rows * h + a) * w + b) * channels + c;
+                    *out += wa * wb * xv[at];
+                    dx[at] += wa * wb * dv[o];
+                }
+            }
+        }
+        let (op, grad) = if bilinear {
+            ("ResizeBilinear", "ResizeBilinearGrad")
+        } else {
+            ("ResizeNearestNeighbor", "ResizeNearestNeighborGrad")
+        };
+        let node =
+            |op: &str| Node::new(op).attr("T", dtype).attr("align_corners", align).attr("half_pixel_centers", half);
+        let got = run(&node(op), &[x.clone().into(), host(&[rows as i32, columns as i32])]);
+        assert_eq!(got.dims[..], [batch, rows, columns, channels], "{what}");
+        assert_close(&got, &y, 1.0, &what);
+        let original = if bilinear { x.into() } else { host(&[h as i32, w as i32]) };
+        let got = run(&node(grad), &[dy.into(), original]);
+        assert_close(&got, &dx, 40.0, &what);
+    }
+}
+
+#[test]
+fn resizing_one_pixel_to_many_sums_all_of_them() {
+    // 90,000 positions read the one pixel: more than llvmpipe's iterations if they were summed at once.
+    let node = Node::new("ResizeBilinearGrad").attr("T", DType::F32).attr("align_corners", false);
+    let node = node.attr("half_pixel_centers", true);
+    let dy = HostTensor::f32(&[1, 300, 300, 1], &vec![1.0; 90_000]);
+    let x = HostTensor::f32(&[1, 1, 1, 1], &[0.0]);
+    assert_eq!(run(&node, &[dy.into(), x.into()]).values::<f32>(), [90_000.0]);
+}
+
+fn crops(node: &str, size: [i32; 2]) -> (Node, Vec<Input>) {
+    let mut random = Random::new(3);
+    let (image, _) = random.tensor(DType::F32, &[2, 5, 4, 3]);
+    let boxes = HostTensor::f32(&[2, 4], &[0.1, 0.03, 0.87, 0.96, 0.8, 0.7, 0.23, 0.3]);
+    let node = Node::new(node).attr("T", DType::F32).attr("method", "bilinear").attr("extrapolation_value", 9.0f32);
+    (node, vec![image.into(), boxes.into(), host(&[1, 0]), host(&size)])
+}
+
+/// The crop is linear in the image, so one gradient is checked as its transpose; the other by differences between the kinks.
+#[test]
+fn crop_gradients_belong_to_the_crop() {
+    let (node, inputs) = crops("CropAndResize", [3, 6]);
+    let y = run(&node, &inputs);
+    let mut random = Random::new(8);
+    let (dy, dv) = random.tensor(DType::F32, &y.dims);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let mut grad_inputs = vec![dy.clone().into()];
+    grad_inputs.extend([inputs[1].clone(), inputs[2].clone(), host(&[2, 5, 4, 3])]);
+    let dx = run(&Node::new("CropAndResizeGradImage").attr("T", DType::F32).attr("method", "bilinear"), &grad_inputs);
+    let Input::Value(image) = &inputs[0] else { unreachable!() };
+    let (left, right) = (dot(&y.to_f64(), &dv), dot(&image.to_f64(), &dx.to_f64()));
+    assert!((left - right).abs() < 1e-3, "{left} and {right}");
+
+    let grad = Node::new("CropAndResizeGradBoxes").attr("T", DType::F32).attr("method", "bilinear");
+    let db = run(&grad, &[dy.into(), inputs[0].clone(), inputs[1].clone(), inputs[2].clone()]).to_f64();
+    let Input::Value(boxes) = &inputs[1] else { unreachable!() };
+    for (i, want) in db.iter().enumerate() {
+        let moved = |by: f32| {
+            let mut values = boxes.values::<f32>();
+            values[i] += by;
+            let mut inputs = inputs.clone();
+            inputs[1] = HostTensor::f32(&[2, 4], &values).into();
+            dot(&run(&node, &inputs).to_f64(), &dv)
+        };
+        let difference = (moved(1e-3) - moved(-1e-3)) / 2e-3;
+        assert!(
+            (difference - want).abs() < 0.02 * (1.0 + want.abs()),
+            "number {i}: {want}, by differences {difference}"
+        );
+    }
+}
+
+#[test]
+fn many_boxes_take_several_passes() {
+    // 150 x 400 positions of each of 5 boxes: some 60,000 steps a box.
+    let boxes: Vec<f32> = [0.0, 0.0, 1.0, 1.0].repeat(5);
+    let dy = HostTensor::f32(&[5, 150, 400, 1], &vec![1.0; 300_000]);
+    let inputs = [dy.into(), HostTensor::f32(&[5, 4], &boxes).into(), host(&[0; 5]), host(&[1, 2, 2, 1])];
+    let dx = run(&Node::new("CropAndResizeGradImage").attr("T", DType::F32).attr("method", "bilinear"), &inputs);
+    for got in dx.to_f64() {
+        assert!((got / 75_000.0 - 1.0).abs() < 1e-4, "{got}");
+    }
+}
+
+#[test]
+fn contrast_of_old_graphs() {
+    let node = Node::new("AdjustContrast").attr("T", DType::U8);
+    let x = HostTensor::of(DType::U8, &[1, 1, 4, 1], &[10u8, 20, 30, 40]);
+    let scalar = |v: f32| Input::from(HostTensor::f32(&[], &[v]));
+    let y = run(&node, &[x.into(), scalar(2.0), scalar(0.0), scalar(50.0)]);
+    assert_eq!(y.values::<f32>(), [0.0, 15.0, 35.0, 50.0]);
+}
+
+#[test]
+fn projective_transforms_of_every_type() {
+    // Half a pixel to the right and one down, then the fill value.
+    let transform = HostTensor::f32(&[1, 8], &[1.0, 0.0, 0.5, 0.0, 1.0, 1.0, 0.0, 0.0]);
+    let values = [10, 20, 30, 40, 51, 60];
+    for dtype in [DType::F32, DType::F16, DType::F64, DType::U8, DType::I32, DType::I64] {
+        let node = Node::new("ImageProjectiveTransformV3").attr("dtype", dtype).attr("fill_mode", "CONSTANT");
+        let x = match dtype {
+            DType::U8 => HostTensor::of(dtype, &[1, 2, 3, 1], &values.map(|v| v as u8)),
+            DType::I32 => HostTensor::i32(&[1, 2, 3, 1], &values),
+            DType::I64 => HostTensor::i64(&[1, 2, 3, 1], &values.map(i64::from)),
+            _ => HostTensor::floats(dtype, &[1, 2, 3, 1], &values.map(f64::from)),
+        };
+        let fill = Input::from(HostTensor::f32(&[], &[7.0]));
+        let inputs = [x.into(), transform.clone().into(), host(&[2, 3]), fill];
+        let bilinear = run(&node.clone().attr("interpolation", "BILINEAR"), &inputs).to_f64();
+        let (a, b) = if dtype.is_float() { (45.5, 55.5) } else { (45.0, 55.0) };
+        assert_eq!(bilinear, [a, b, if dtype.is_float() { 33.5 } else { 33.0 }, 7.0, 7.0, 7.0], "{dtype}");
+        let nearest = run(&node.attr("interpolation", "NEAREST"), &inputs).to_f64();
+        assert_eq!(nearest, [51.0, 60.0, 7.0, 7.0, 7.0, 7.0], "{dtype}");
+    }
+}
+
+#[test]
+fn errors_are_tensorflows() {
+    let zeros = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
+    let fails = |node: &Node, inputs: &[Input]| match session().run(node, inputs) {
+        Err(e) => e,
+        got => panic!("{got:?}"),
+    };
+    let resize = |align: bool, half: bool| {
+        let node = Node::new("ResizeBilinear").attr("T", DType::F32);
+        node.attr("align_corners", align).attr("half_pixel_centers", half)
+    };
+    let invalid = |m: &str| Error::InvalidArgument(m.to_owned());
+    for (node, x, size, want) in [
+        (
+            resize(true, true),
+            zeros(&[1, 2, 2, 1]),
+            host(&[2, 2]),
+            "If half_pixel_centers is True, align_corners must be False.",
+        ),
+        (resize(false, false), zeros(&[2, 2, 1]), host(&[2, 2]), "input must be 4-dimensional[2,2,1]"),
+        (resize(false, false), zeros(&[1, 2, 2, 0]), host(&[2, 2]), "image must have at least one channel"),
+        (resize(false, false), zeros(&[1, 0, 2, 1]), host(&[2, 2]), "input image must be of non-zero size"),
+        (resize(false, false), zeros(&[1, 2, 2, 1]), host(&[2]), "shape_t must have two elements[1]"),
+        (resize(false, false), zeros(&[1, 2, 2, 1]), host(&[2, -2]), "output dimensions must be positive"),
+    ] {
+        assert_eq!(fails(&node, &[x, size]), invalid(&format!("ResizeBilinear: {want}")));
+    }
+    let (node, mut inputs) = crops("CropAndResize", [2, 2]);
+    inputs[2] = host(&[0, 2]);
+    assert_eq!(
+        fails(&node, &inputs),
+        Error::OutOfRange("CropAndResize: box_index has values outside [0, batch_size)".to_owned())
+    );
+    let cross = Node::new("Cross").attr("T", DType::F32);
+    assert!(matches!(fails(&cross, &[zeros(&[2]), zeros(&[2])]), Error::FailedPrecondition(_)));
+    let hue = Node::new("AdjustHue").attr("T", DType::F32);
+    assert_eq!(
+        fails(&hue, &[zeros(&[2, 2, 4]), zeros(&[])]),
+        invalid("AdjustHue: input must have 3 channels but instead has 4 channels.")
+    );
+}

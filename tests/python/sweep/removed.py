@@ -1,0 +1,28 @@
+"""Ops that current graphs refuse, but those of old GraphDef versions have."""
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+
+def removed_op(name, inputs, types, producer=1, **attributes):
+    """Runs an op in a graph of an old version, on the current device; `types` are its type attributes."""
+    device = tf.constant(0.0).device
+    inputs = [np.asarray(i) for i in inputs]
+    with tf.Graph().as_default() as graph, tf.device(device):
+        placeholders = [tf.compat.v1.placeholder(i.dtype, i.shape) for i in inputs]
+    definition = graph.as_graph_def()
+    node = definition.node.add(op=name, name="removed", device=device, input=[p.op.name for p in placeholders])
+    for key, dtype in types.items():
+        node.attr[key].type = tf.as_dtype(dtype).as_datatype_enum
+    for key, value in attributes.items():
+        kind = "b" if isinstance(value, bool) else {int: "i", float: "f"}[type(value)]
+        node.attr[key].CopyFrom(attr_value_pb2.AttrValue(**{kind: value}))
+    definition.versions.producer = producer
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(definition, name="")
+        outputs = graph.get_operation_by_name("removed").outputs
+        feed = {p.name: i for p, i in zip(placeholders, inputs)}
+        with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(allow_soft_placement=False)) as session:
+            results = session.run(outputs, feed)
+    return [tf.constant(r) for r in results]

@@ -7,6 +7,7 @@ pub mod complex;
 pub mod contract;
 pub mod conv;
 pub mod einsum;
+pub mod fft;
 pub mod fill;
 pub mod gather;
 pub mod image;
@@ -49,6 +50,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "complex", register: complex::register, shaders: complex::shaders },
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
     Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
+    Family { name: "fft", register: fft::register, shaders: fft::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },
     Family { name: "image", register: image::register, shaders: image::shaders },

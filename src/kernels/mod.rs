@@ -7,7 +7,6 @@ pub mod complex;
 pub mod contract;
 pub mod conv;
 pub mod einsum;
-pub mod fft;
 pub mod fill;
 pub mod gather;
 pub mod image;
@@ -22,6 +21,7 @@ pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod registry;
+pub mod rnn;
 pub mod scalar;
 pub mod scan;
 pub mod scatter;
@@ -50,7 +50,6 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "complex", register: complex::register, shaders: complex::shaders },
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
     Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
-    Family { name: "fft", register: fft::register, shaders: fft::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },
     Family { name: "image", register: image::register, shaders: image::shaders },
@@ -63,6 +62,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "pool", register: pool::register, shaders: pool::shaders },
     Family { name: "random", register: random::register, shaders: random::shaders },
     Family { name: "reduce", register: reduce::register, shaders: reduce::shaders },
+    Family { name: "rnn", register: rnn::register, shaders: rnn::shaders },
     Family { name: "scalar", register: scalar::register, shaders: scalar::shaders },
     Family { name: "scan", register: scan::register, shaders: scan::shaders },
     Family { name: "scatter", register: scatter::register, shaders: scatter::shaders },

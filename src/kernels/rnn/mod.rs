@@ -1,0 +1,55 @@
+//! Recurrent cells: LSTMBlockCell, BlockLSTM, GRUBlockCell and their gradients.
+//!
+//! Products of matrices come from [`super::contract`], the rest from elementwise programs ([`pointwise`]). What a sequence does not need
+//! step by step (the input's products, the gradients of input, weights and biases) is one product over all steps.
+
+mod gru;
+mod lstm;
+mod lstm_grad;
+pub mod pointwise;
+mod values;
+
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::op::Attrs;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+use lstm::Layout;
+
+const LSTM_TYPES: &[DType] = &[F32, F16];
+
+/// Adds the ops.
+pub fn register(r: &mut Registry) {
+    let capabilities = *r.capabilities();
+    r.op("BlockLSTM").types("T", LSTM_TYPES).host(&["seq_len_max"]).kernel(|a| lstm::Lstm::new(a, Layout::Icfo, true));
+    r.op("BlockLSTMV2")
+        .types("T", LSTM_TYPES)
+        .host(&["seq_len_max"])
+        .kernel(|a| lstm::Lstm::new(a, Layout::Ifco, true));
+    for (op, layout) in [("BlockLSTMGrad", Layout::Icfo), ("BlockLSTMGradV2", Layout::Ifco)] {
+        r.op(op)
+            .types("T", LSTM_TYPES)
+            .host(&["seq_len_max"])
+            .kernel(move |a: &dyn Attrs| lstm_grad::SequenceGrad::new(a, layout, capabilities));
+    }
+    r.op("GRUBlockCell").types("T", &[F32]).kernel(|_| Ok(gru::Gru));
+    r.op("GRUBlockCellGrad").types("T", &[F32]).kernel(|_| Ok(gru::GruGrad));
+    r.op("LSTMBlockCell").types("T", LSTM_TYPES).kernel(|a| lstm::Lstm::new(a, Layout::Icfo, false));
+    r.op("LSTMBlockCellGrad")
+        .types("T", LSTM_TYPES)
+        .kernel(move |a: &dyn Attrs| lstm_grad::CellGrad::new(a, Layout::Icfo, capabilities));
+}
+
+/// Every shader of the family's own.
+pub fn shaders() -> Vec<Shader> {
+    pointwise::shaders()
+}
+
+/// TensorFlow's check of an extent, in its words.
+fn check_extent(what: &str, tensor: &Tensor, axis: usize, name: &str, want: usize) -> Result<()> {
+    let got = tensor.dims[axis];
+    require!(got == want, "{what}({axis}) != {name}: {got} vs. {want}");
+    Ok(())
+}

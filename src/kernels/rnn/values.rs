@@ -1,0 +1,94 @@
+//! What the cells compute with: f32 values of inputs and outputs, slices of them, and products of matrices.
+//!
+//! half is converted on the way in and rounded once on the way out, so that steps of a sequence may start anywhere.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::op::OpContext;
+use crate::kernels::reduce::program::convert;
+use crate::layout::Iteration;
+use crate::tensor::Tensor;
+
+/// `tensor` in f32.
+pub fn wide(ctx: &mut dyn OpContext, tensor: &Tensor) -> Result<Tensor> {
+    if tensor.dtype == DType::F32 || tensor.is_empty() {
+        return Ok(Tensor { dtype: DType::F32, ..tensor.clone() });
+    }
+    let wide = ctx.temp(DType::F32, &tensor.dims)?;
+    convert(ctx, tensor, &wide)?;
+    Ok(wide)
+}
+
+/// An output that is computed in f32.
+pub struct Output {
+    /// The f32 values.
+    pub wide: Tensor,
+    output: Tensor,
+}
+
+impl Output {
+    /// Allocates output `i`.
+    pub fn new(ctx: &mut dyn OpContext, i: usize, dtype: DType, dims: &[usize]) -> Result<Self> {
+        let output = ctx.output(i, dtype, dims)?;
+        let wide = if dtype == DType::F32 { output.clone() } else { ctx.temp(DType::F32, dims)? };
+        Ok(Self { wide, output })
+    }
+
+    /// Rounds the values to the output's type.
+    pub fn finish(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        if self.output.dtype == DType::F32 || self.output.is_empty() {
+            return Ok(());
+        }
+        convert(ctx, &self.wide, &self.output)
+    }
+
+    /// Fills the values with zeros.
+    pub fn clear(&self, ctx: &dyn OpContext) -> Result<()> {
+        clear(ctx, &self.wide)
+    }
+}
+
+/// Fills an f32 tensor with zeros.
+pub fn clear(ctx: &dyn OpContext, tensor: &Tensor) -> Result<()> {
+    if tensor.is_empty() { Ok(()) } else { ctx.device().fill(tensor.address, tensor.bytes(), 0) }
+}
+
+/// Rows `first` to `first + rows` of an f32 tensor seen as a matrix of `columns`.
+pub fn rows(tensor: &Tensor, first: usize, rows: usize, columns: usize) -> Tensor {
+    Tensor::new(DType::F32, &[rows, columns], tensor.address + 4 * (first * columns) as u64)
+}
+
+/// `c = a b`, matrices of f32, either of which may be given transposed.
+pub fn product(
+    ctx: &mut dyn OpContext,
+    a: &Tensor,
+    a_turned: bool,
+    b: &Tensor,
+    b_turned: bool,
+    c: &Tensor,
+) -> Result<()> {
+    let [m, n] = c.dims[..] else { unreachable!("a matrix") };
+    let k = a.dims[usize::from(!a_turned)];
+    debug_assert_eq!(k, b.dims[usize::from(b_turned)]);
+    Contraction {
+        m,
+        n,
+        outer: 1,
+        inner: k,
+        batch: Iteration::over(&[]).operand(&[], 0).operand(&[], 0),
+        a,
+        rows: Rows::Dense { stride: if a_turned { 1 } else { k } },
+        a_step: if a_turned { m } else { 1 },
+        a_matrix: m * k,
+        b,
+        lines: Lines::Dense,
+        b_step: if b_turned { 1 } else { n },
+        b_column: if b_turned { k } else { 1 },
+        b_matrix: k * n,
+        c,
+        store: Store::Rows(n),
+        c_matrix: m * n,
+    }
+    .enqueue(ctx)
+}

@@ -10,8 +10,6 @@ use crate::dtype::DType::{self, *};
 pub const ALL: &[DType] = &[F32, F16, F64, C64, C128];
 /// Real types.
 pub const REAL: &[DType] = &[F32, F16, F64];
-/// Types for which `pow` and `exp` exist.
-pub const TRANSCENDENTAL: &[DType] = &[F32, F16];
 
 /// What a step of an optimizer is.
 pub struct Rule {
@@ -224,8 +222,8 @@ pub const RULES: &[Rule] = &[
         dense: &["g", "lr", "l1", "l2", "lr_power"],
         sparse_op: Some("ResourceSparseApplyFtrl"),
         sparse: &["g", "indices", "lr", "l1", "l2", "lr_power"],
-        types: TRANSCENDENTAL,
-        sparse_types: TRANSCENDENTAL,
+        types: REAL,
+        sparse_types: REAL,
         variables: &["var", "accum", "linear"],
         flag: Some("multiply_linear_by_lr"),
         libraries: &["pow"],
@@ -237,8 +235,8 @@ pub const RULES: &[Rule] = &[
         dense: &["g", "lr", "l1", "l2", "l2_shrinkage", "lr_power"],
         sparse_op: Some("ResourceSparseApplyFtrlV2"),
         sparse: &["g", "indices", "lr", "l1", "l2", "l2_shrinkage", "lr_power"],
-        types: TRANSCENDENTAL,
-        sparse_types: TRANSCENDENTAL,
+        types: REAL,
+        sparse_types: REAL,
         variables: &["var", "accum", "linear"],
         flag: Some("multiply_linear_by_lr"),
         libraries: &["pow"],
@@ -296,7 +294,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         op: "ResourceApplyPowerSign",
         dense: &["lr", "logbase", "sign_decay", "beta", "g"],
-        types: TRANSCENDENTAL,
+        types: REAL,
         variables: &["var", "m"],
         libraries: &["exp"],
         step: "m = m * beta + g * (T(1.0) - beta);

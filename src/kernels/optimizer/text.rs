@@ -109,7 +109,13 @@ impl Step {
         }
         let names: Vec<_> = self.variables().collect();
         let _ = writeln!(text, "    {}\n    return State({});\n}}", self.rule.step, names.join(", "));
-        let shader = self.rule.libraries.iter().fold(shader, |shader, library| shader.library(library));
+        let shader = self.rule.libraries.iter().fold(shader, |shader, library| {
+            shader.library(match (*library, self.dtype) {
+                ("pow", DType::F64) => "pow_f64",
+                ("exp", DType::F64) => "exp_f64",
+                (library, _) => library,
+            })
+        });
         shader.define("SUFFIX", part).body(&text)
     }
 

@@ -9,6 +9,7 @@ pub mod pad;
 pub mod plan;
 pub mod rearrange;
 pub mod remap;
+pub mod reverse_sequence;
 pub mod slice;
 pub mod slice_assign;
 pub mod space;
@@ -192,6 +193,11 @@ fn register_slice_writes(registry: &mut Registry) {
     let host = &["input", "begin", "end", "strides", "value", "output"];
     registry.op(op).types("T", I32_ONLY).host(host).kernel(tensor(Memory::Host));
     let host = &["ref", "begin", "end", "strides"];
+    registry
+        .op("ReverseSequence")
+        .types("T", reverse_sequence::TYPES)
+        .types("Tlen", reverse_sequence::LENGTHS)
+        .kernel(|attrs| reverse_sequence::ReverseSequence::new(attrs));
     registry.op("ResourceStridedSliceAssign").types("T", MOVED).host(host).kernel(|attrs| {
         let masks = Masks::of(attrs)?;
         Ok(move |ctx: &mut dyn OpContext| slice_assign::resource_strided_slice_assign(ctx, &masks))
@@ -313,6 +319,7 @@ fn register_space(registry: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     use remap::Rule;
     let mut all: Vec<Shader> = mirror_grad::TYPES.iter().map(|t| mirror_grad::shader(*t)).collect();
+    all.extend(reverse_sequence::shaders());
     for unit in Unit::ALL {
         all.extend(diag::Kind::ALL.map(|kind| diag::shader(kind, unit)));
         for rank in [1usize, 5] {

@@ -7,6 +7,7 @@ pub mod arg;
 pub mod plan;
 pub mod program;
 pub mod table;
+mod tile_grad;
 
 use smallvec::SmallVec;
 
@@ -51,6 +52,7 @@ pub fn register(r: &mut Registry) {
         }
     }
     arg::register(r);
+    tile_grad::register(r);
 }
 
 /// Every shader variant.

@@ -6,6 +6,7 @@
 //! ignored, as there.
 
 pub mod chains;
+mod inplace;
 mod nd;
 mod resource;
 mod segment;
@@ -22,6 +23,8 @@ const NUMBERS_I32: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16,
 const ADDED: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I64, U8, U16, U32, U64];
 const ADDED_I32: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I32, I64, U8, U16, U32, U64];
 const UPDATED: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I64, U8, U16, U32, U64];
+const INPLACE: &[DType] = &[F32, F16, BF16, F64, I8, I64, U8, U64];
+const INPLACE_UPDATED: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I64, U8, U64];
 const SEGMENTS: &[DType] = &[F32, F16, BF16, F64, I32, I64];
 const SUMMED_SEGMENTS: &[DType] = &[F32, F16, BF16, F64, I32, I64, C64, C128];
 
@@ -51,6 +54,13 @@ pub fn register(registry: &mut Registry) {
         let builder = registry.op(op).types("T", types).types("Tindices", INDEX).host(&["ref"]);
         builder.kernel(move |_| Ok(nd::ResourceScatterNd { fold }));
     }
+    for (op, fold, types) in [
+        ("InplaceAdd", Fold::Add, INPLACE),
+        ("InplaceSub", Fold::Sub, INPLACE),
+        ("InplaceUpdate", Fold::Update, INPLACE_UPDATED),
+    ] {
+        registry.op(op).types("T", types).kernel(move |_| Ok(inplace::Inplace { fold }));
+    }
     const TENSOR: &[(&str, Fold, &[DType])] = &[
         ("TensorScatterUpdate", Fold::Update, UPDATED),
         ("TensorScatterAdd", Fold::Add, ADDED),
@@ -73,7 +83,7 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![chains::link_shader()];
+    let mut all = vec![chains::link_shader(), inplace::wrap_shader()];
     for fold in Fold::ALL {
         let types = match fold {
             Fold::Update => UPDATED,

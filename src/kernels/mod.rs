@@ -3,6 +3,7 @@
 //! C API or wgpu.
 
 pub mod bias;
+pub mod check_numerics;
 pub mod complex;
 pub mod contract;
 pub mod conv;
@@ -18,6 +19,7 @@ pub mod op;
 pub mod optimizer;
 pub mod patches;
 pub mod pool;
+pub mod quantize;
 pub mod random;
 pub mod reduce;
 pub mod registry;
@@ -48,6 +50,7 @@ pub const FAMILIES: &[Family] = &[
     // One row for each family, alphabetically.
     Family { name: "bias", register: bias::register, shaders: bias::shaders },
     Family { name: "complex", register: complex::register, shaders: complex::shaders },
+    Family { name: "check_numerics", register: check_numerics::register, shaders: check_numerics::shaders },
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
     Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
@@ -60,6 +63,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "optimizer", register: optimizer::register, shaders: optimizer::shaders },
     Family { name: "patches", register: patches::register, shaders: patches::shaders },
     Family { name: "pool", register: pool::register, shaders: pool::shaders },
+    Family { name: "quantize", register: quantize::register, shaders: quantize::shaders },
     Family { name: "random", register: random::register, shaders: random::shaders },
     Family { name: "reduce", register: reduce::register, shaders: reduce::shaders },
     Family { name: "rnn", register: rnn::register, shaders: rnn::shaders },

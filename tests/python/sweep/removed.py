@@ -4,8 +4,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
-from .core import case
-
 
 def removed_op(name, inputs, types, producer=1, **attributes):
     """Runs an op in a graph of an old version, on the current device; `types` are its type attributes."""
@@ -28,25 +26,3 @@ def removed_op(name, inputs, types, producer=1, **attributes):
         with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(allow_soft_placement=False)) as session:
             results = session.run(outputs, feed)
     return [tf.constant(r) for r in results]
-
-
-@case("BatchNormWithGlobalNormalization", gradient=False, tol={"float16": (1e-2, 1e-2)})
-def global_norm(t):
-    for shape, scaled in [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((0, 2, 2, 3), True)]:
-        x, channels = t.normal("T", shape), shape[-1:]
-        inputs = [x, t.normal("T", channels), t.uniform("T", channels, 0.5, 2)]
-        inputs += [t.normal("T", channels) for _ in range(2)]
-        yield global_norm_call(t, inputs, scaled)
-
-
-@case("BatchNormWithGlobalNormalizationGrad", gradient=False, tol={"float16": (2e-2, 5e-2)})
-def global_norm_gradient(t):
-    for shape, scaled in [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((1, 1, 1, 3), True)]:
-        x, channels = t.normal("T", shape), shape[-1:]
-        inputs = [x, t.normal("T", channels), t.uniform("T", channels, 0.5, 2), t.normal("T", channels)]
-        yield global_norm_call(t, [*inputs, t.normal("T", shape)], scaled)
-
-
-def global_norm_call(t, inputs, scaled):
-    options = dict(variance_epsilon=0.01, scale_after_normalization=scaled)
-    return t.program(lambda: removed_op(t.op, inputs, t.types, producer=8, **options))

@@ -1,0 +1,104 @@
+//! CheckNumerics and CheckNumericsV2: an error when a tensor has NaN or infinite values, else the tensor itself.
+//!
+//! Both wait for the device, for they must know before the step goes on; TensorFlow's GPU kernels wait in the background.
+
+use smallvec::smallvec;
+
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::movement::walk::window_limit;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::reduce::program::part;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Shader, WORKGROUP};
+
+const TYPES: &[DType] = &[F32, F16, F64];
+
+/// Bits of what was found.
+const NAN: u32 = 1;
+const POSITIVE: u32 = 2;
+const NEGATIVE: u32 = 4;
+
+/// Adds the ops.
+pub fn register(r: &mut Registry) {
+    for (op, signed) in [("CheckNumerics", false), ("CheckNumericsV2", true)] {
+        r.op(op)
+            .types("T", TYPES)
+            .note("waits for the device to know whether to fail")
+            .kernel(move |attrs: &dyn Attrs| Ok(CheckNumerics { signed, message: attrs.string("message")? }));
+    }
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    TYPES.iter().map(|t| shader(*t)).collect()
+}
+
+struct CheckNumerics {
+    /// Whether the message tells the signs of infinities.
+    signed: bool,
+    message: String,
+}
+
+impl CheckNumerics {
+    /// What TensorFlow calls the values that were found, or None.
+    fn found(&self, flags: u32) -> Option<String> {
+        let has = |bit: u32| flags & bit != 0;
+        let infinite = has(POSITIVE) || has(NEGATIVE);
+        let kinds: Vec<&str> = if self.signed {
+            [(NEGATIVE, "-Inf"), (POSITIVE, "+Inf"), (NAN, "NaN")]
+                .into_iter()
+                .filter(|k| has(k.0))
+                .map(|k| k.1)
+                .collect()
+        } else {
+            [(infinite, "Inf"), (has(NAN), "NaN")].into_iter().filter(|k| k.0).map(|k| k.1).collect()
+        };
+        match &kinds[..] {
+            [] => None,
+            [one] => Some((*one).to_owned()),
+            [one, other] => Some(format!("{one} and {other}")),
+            _ => Some("-Inf, +Inf, and NaN".to_owned()),
+        }
+    }
+}
+
+impl Kernel for CheckNumerics {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let x = ctx.input(0)?;
+        if !x.is_empty() {
+            let flags = ctx.temp(U32, &[1])?;
+            let device = ctx.device();
+            device.fill(flags.address, 4, 0)?;
+            let window = (window_limit(device) as usize / x.dtype.size()).min(1 << 30) & !63;
+            for first in (0..x.len()).step_by(window) {
+                let count = window.min(x.len() - first);
+                device.enqueue(&Program {
+                    key: Key::new("check numerics").dtype(x.dtype),
+                    shader: &|| shader(x.dtype),
+                    bindings: smallvec![part(&x, first, count), (&flags).into()],
+                    params: Params::new().u32(count),
+                    grid: Grid::linear(count, WORKGROUP),
+                })?;
+            }
+            let mut bytes = [0; 4];
+            device.download(flags.address, &mut bytes)?;
+            let found = self.found(u32::from_ne_bytes(bytes));
+            require!(found.is_none(), "{} : Tensor had {} values", self.message, found.unwrap_or_default());
+        }
+        ctx.forward_input(0, 0, &x.dims)
+    }
+}
+
+fn shader(dtype: DType) -> Shader {
+    let (library, suffix) = if dtype == F64 { ("special_f64", "f64") } else { ("special", "f32") };
+    Shader::new(format!("check numerics {dtype}"))
+        .bind("x", dtype)
+        .bind_raw("flags", "atomic<u32>", 4)
+        .u32s(&["count"])
+        .library(library)
+        .define("SUFFIX", suffix)
+        .body(include_str!("../../shaders/check_numerics.wgsl"))
+}

@@ -1,0 +1,233 @@
+//! FakeQuantWithMinMaxArgs, …Vars, …VarsPerChannel and their gradients.
+//!
+//! The range is widened a little on the host, where its bounds are, so that zero is one of its steps. Channels are the last dimension.
+
+use smallvec::smallvec;
+
+use super::window;
+use crate::device::{Capabilities, Grid, Key, Params, Program};
+use crate::dtype::DType::F32;
+use crate::error::Result;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::reduce::plan::groups;
+use crate::kernels::reduce::program::{part, reduce};
+use crate::kernels::reduce::style;
+use crate::kernels::reduce::table::Reduction;
+use crate::require;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::{Tensor, shape_text};
+
+/// Where the bounds come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Attributes.
+    Attributes,
+    /// Scalar inputs.
+    Inputs,
+    /// Vector inputs.
+    Channels,
+}
+
+/// Every op, with whether it is a gradient.
+pub const OPS: &[(&str, Form, bool)] = &[
+    ("FakeQuantWithMinMaxArgs", Form::Attributes, false),
+    ("FakeQuantWithMinMaxArgsGradient", Form::Attributes, true),
+    ("FakeQuantWithMinMaxVars", Form::Inputs, false),
+    ("FakeQuantWithMinMaxVarsGradient", Form::Inputs, true),
+    ("FakeQuantWithMinMaxVarsPerChannel", Form::Channels, false),
+    ("FakeQuantWithMinMaxVarsPerChannelGradient", Form::Channels, true),
+];
+
+/// Numbers of a range, as the shaders read them.
+const FIELDS: usize = 6;
+
+/// Least and largest value, step, its inverse, the number of steps from the least value to zero, and whether both bounds are zero.
+fn range(min: f32, max: f32, steps: [f32; 2]) -> [f32; FIELDS] {
+    if min == 0.0 && max == 0.0 {
+        return [0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    }
+    let [first, last] = steps;
+    let scale = (max - min) / (last - first);
+    let inverse = (last - first) / (max - min);
+    let zero = first - min / scale;
+    let zero = if zero < first {
+        first
+    } else if zero > last {
+        last
+    } else {
+        zero.round()
+    };
+    let (low, high) = ((first - zero) * scale, (last - zero) * scale);
+    [low, high, scale, inverse, (-low * inverse + 0.5).floor(), 0.0]
+}
+
+/// One of the ops.
+pub struct Fake {
+    op: &'static str,
+    form: Form,
+    gradient: bool,
+    /// First and last step.
+    steps: [f32; 2],
+    /// Attributes of [`Form::Attributes`].
+    bounds: [f32; 2],
+    capabilities: Capabilities,
+}
+
+impl Fake {
+    /// From the attributes.
+    pub fn new(
+        attrs: &dyn Attrs,
+        op: &'static str,
+        form: Form,
+        gradient: bool,
+        capabilities: Capabilities,
+    ) -> Result<Self> {
+        let mut bounds = [0.0; 2];
+        if form == Form::Attributes {
+            bounds = [attrs.float("min")?, attrs.float("max")?];
+            let ordered = bounds[0] < bounds[1];
+            require!(ordered, "min has to be smaller than max, was: {} >= {}", bounds[0], bounds[1]);
+        }
+        let bits = attrs.int("num_bits")?;
+        require!((2..=16).contains(&bits), "num_bits must be between 2 and 16, inclusive");
+        let first = if attrs.bool("narrow_range")? { 1.0 } else { 0.0 };
+        Ok(Self { op, form, gradient, steps: [first, ((1 << bits) - 1) as f32], bounds, capabilities })
+    }
+
+    /// The ranges, one for each channel.
+    fn ranges(&self, ctx: &mut dyn OpContext, first: usize, x: &Tensor) -> Result<Vec<[f32; FIELDS]>> {
+        if self.form == Form::Attributes {
+            return Ok(vec![range(self.bounds[0], self.bounds[1], self.steps)]);
+        }
+        let rank = usize::from(self.form == Form::Channels);
+        let mut bounds = Vec::new();
+        for (k, name) in ["min", "max"].iter().enumerate() {
+            let bound = ctx.host_input(first + k)?;
+            require!(bound.dims.len() == rank, "`{name}` must be rank {rank} but is rank {}", bound.dims.len());
+            if let Some(depth) = x.dims.last().filter(|_| rank == 1) {
+                require!(bound.dims[0] == *depth, "{name} has incorrect size, expected {depth} was {}", bound.dims[0]);
+            }
+            bounds.push(bound.values::<f32>());
+        }
+        Ok(bounds[0].iter().zip(&bounds[1]).map(|(min, max)| range(*min, *max, self.steps)).collect())
+    }
+}
+
+impl Kernel for Fake {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let first = usize::from(self.gradient);
+        let x = ctx.input(first)?;
+        require!(self.form != Form::Channels || x.rank() > 0, "inputs must have at least one dimension");
+        let gradient = if self.gradient { Some(ctx.input(0)?) } else { None };
+        if let Some(gradient) = gradient.as_ref().filter(|g| g.dims != x.dims) {
+            require!(self.form != Form::Attributes, "{}", sizes_differ(self.op, gradient, &x));
+            crate::invalid!("gradient and input must be the same size");
+        }
+        let ranges = self.ranges(ctx, first + 1, &x)?;
+        let y = ctx.output(0, F32, &x.dims)?;
+        let bounds = match (self.gradient, self.form) {
+            (false, _) | (_, Form::Attributes) => None,
+            (_, Form::Inputs) => Some((ctx.output(1, F32, &[])?, ctx.output(2, F32, &[])?)),
+            (_, Form::Channels) => Some((ctx.output(1, F32, &[ranges.len()])?, ctx.output(2, F32, &[ranges.len()])?)),
+        };
+        let channels = ranges.len();
+        let table = ctx.temp(F32, &[channels, FIELDS])?;
+        ctx.device().upload(table.address, bytemuck::cast_slice(&ranges.concat()))?;
+        let Some(gradient) = gradient else {
+            return dispatch(ctx, Pass::Forward, channels, &[&x, &y], &table);
+        };
+        let Some((min, max)) = bounds else {
+            return dispatch(ctx, Pass::Gradient, channels, &[&x, &gradient, &y], &table);
+        };
+        let (below, above) = (ctx.temp(F32, &x.dims)?, ctx.temp(F32, &x.dims)?);
+        dispatch(ctx, Pass::Bounds, channels, &[&x, &gradient, &y, &below, &above], &table)?;
+        for (parts, sum) in [(below, min), (above, max)] {
+            let last = parts.rank().saturating_sub(1);
+            let reduced: Vec<bool> = (0..parts.rank()).map(|d| self.form == Form::Inputs || d != last).collect();
+            let style = style(&self.capabilities, ctx.device());
+            reduce(ctx, style, Reduction::of("Sum"), &parts, &groups(&parts.dims, &reduced), &sum)?;
+        }
+        Ok(())
+    }
+}
+
+fn sizes_differ(op: &str, a: &Tensor, b: &Tensor) -> String {
+    format!(
+        "Inputs to operation {op} of type {op} must have the same size and shape.  Input 0: {} != input 1: {}",
+        shape_text(&a.dims),
+        shape_text(&b.dims)
+    )
+}
+
+/// What a program computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Forward,
+    Gradient,
+    /// The gradient, and what each element adds to the gradients of the bounds.
+    Bounds,
+}
+
+impl Pass {
+    const fn bindings(self) -> &'static [&'static str] {
+        match self {
+            Self::Forward => &["x", "y"],
+            Self::Gradient => &["x", "g", "y"],
+            Self::Bounds => &["x", "g", "y", "below", "above"],
+        }
+    }
+
+    const fn body(self) -> &'static str {
+        match self {
+            Self::Forward => {
+                "let shifted = clamp(x, low, high) - low;
+    let y = floor(shifted * load_ranges(r + 3u) - load_ranges(r + 4u) + 0.5) * load_ranges(r + 2u);
+    store_y(t, select(y, 0.0, load_ranges(r + 5u) != 0.0));"
+            }
+            Self::Gradient => "store_y(t, load_g(t) * select(0.0, 1.0, inside));",
+            Self::Bounds => {
+                "store_y(t, load_g(t) * select(0.0, 1.0, inside));
+    store_below(t, load_g(t) * select(0.0, 1.0, x < low && !inside));
+    store_above(t, load_g(t) * select(0.0, 1.0, x > high && !inside));"
+            }
+        }
+    }
+}
+
+fn dispatch(ctx: &dyn OpContext, pass: Pass, channels: usize, tensors: &[&Tensor], ranges: &Tensor) -> Result<()> {
+    let len = tensors[0].len();
+    let device = ctx.device();
+    device.check_extent(len)?;
+    // Whole rows of channels, so that a window begins with the first channel.
+    let window = (window(device, 4) / channels.max(1)).max(1) * channels.max(1);
+    for first in (0..len).step_by(window) {
+        let count = window.min(len - first);
+        let mut bindings: smallvec::SmallVec<[_; 8]> = smallvec![];
+        bindings.extend(tensors.iter().map(|t| part(t, first, count)));
+        bindings.push(ranges.into());
+        device.enqueue(&Program {
+            key: Key::new("fake quant").number(pass as u32),
+            shader: &|| shader(pass),
+            bindings,
+            params: Params::new().u32(count).u32(channels),
+            grid: Grid::linear(count, WORKGROUP),
+        })?;
+    }
+    Ok(())
+}
+
+/// Every variant.
+pub fn shaders() -> Vec<Shader> {
+    [Pass::Forward, Pass::Gradient, Pass::Bounds].map(shader).to_vec()
+}
+
+fn shader(pass: Pass) -> Shader {
+    let start = Shader::new(format!("fake quant {pass:?}"));
+    pass.bindings()
+        .iter()
+        .fold(start, |shader, name| shader.bind(name, F32))
+        .bind("ranges", F32)
+        .u32s(&["count", "channels"])
+        .define("BODY", pass.body())
+        .body(include_str!("../../../shaders/quantize/fake.wgsl"))
+}

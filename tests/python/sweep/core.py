@@ -38,6 +38,8 @@ class Case:
     build: Callable[[Types], Iterator[dict[str, Any] | Program]]
     #: True: the gradient must exist and agree. None: it must agree where TensorFlow has one. False: not compared.
     gradient: bool | None = None
+    #: Types of which no gradient is compared: it takes ops that TensorFlow's GPU list lacks for them.
+    no_gradient: tuple[str, ...] = ()
     rtol: float | None = None
     atol: float | None = None
     #: Type name to (relative, absolute) tolerance, before `rtol` and `atol`.

@@ -140,7 +140,7 @@ def picked(x, grad, places, call):
         device_grad = tf.constant(grad)
         if "WGPU" in device_grad.device:
             return tf.raw_ops.MaxPoolGradGradWithArgmax(input=x, grad=device_grad, argmax=places, **call)
-        flat = grad.reshape(len(grad), -1)
+        flat = grad.reshape(len(grad), int(np.prod(grad.shape[1:])))
         taken = [image[at.ravel()] for image, at in zip(flat, places)]
         return tf.constant(np.asarray(taken, grad.dtype).reshape(places.shape))
 

@@ -7,6 +7,7 @@ from tensorflow.python.framework import op_def_registry
 from .core import case
 
 HALF = {"float16": (5e-3, 5e-3), "bfloat16": (4e-2, 4e-2)}
+COMPLEX = ("complex64", "complex128")
 SHAPES = [(3, 7), (2, 0, 3), ()]
 PAIRS = [((3, 7), (3, 7)), ((3, 1), (7,)), ((2, 0), ()), ((), ())]
 
@@ -90,14 +91,14 @@ def values(t, shape, domain=None):
 def without_zero(t, shape):
     """Values away from zero, of either sign where the type has one."""
     if is_inexact(t):
-        return (t.uniform("T", shape, 0.5, 3) * np.sign(t.rng.normal(size=shape))).astype(t.numpy("T"))
+        return np.asarray(t.uniform("T", shape, 0.5, 3) * np.sign(t.rng.normal(size=shape))).astype(t.numpy("T"))
     x = t.integers("T", shape, 1, 9)
     if t["T"].is_unsigned:
         return x
-    return (x * (1 - 2 * t.rng.integers(0, 2, shape))).astype(t.numpy("T"))
+    return np.asarray(x * (1 - 2 * t.rng.integers(0, 2, shape))).astype(t.numpy("T"))
 
 
-@case(*UNARY, tol=HALF | {"float32": (3e-5, 1e-5), "complex64": (3e-5, 3e-5)})
+@case(*UNARY, tol=HALF | {"float32": (3e-5, 1e-5), "complex64": (3e-5, 3e-5)}, no_gradient=COMPLEX)
 def unary(t):
     for shape in SHAPES:
         yield {names(t.op)[0]: values(t, shape, UNARY[t.op])}
@@ -117,7 +118,7 @@ def digamma(t):
         yield dict(x=t.uniform("T", shape, 0.5, 6))
 
 
-@case("Inv", "Reciprocal", tol=HALF, cpu_as={"int64": "float64"})
+@case("Inv", "Reciprocal", tol=HALF, cpu_as={"int64": "float64"}, no_gradient=COMPLEX)
 def reciprocals(t):
     for shape in SHAPES:
         yield dict(x=without_zero(t, shape))
@@ -149,7 +150,12 @@ def arithmetic(t):
         yield dict(x=t.values("T", x), y=t.values("T", y))
 
 
-@case("Div", "DivNoNan", "FloorDiv", "FloorMod", "Mod", "RealDiv", "TruncateDiv", "TruncateMod", "Xdivy", tol=HALF)
+@case("Xdivy", tol=HALF, no_gradient=COMPLEX)
+def quotient_or_zero(t):
+    yield from quotients(t)
+
+
+@case("Div", "DivNoNan", "FloorDiv", "FloorMod", "Mod", "RealDiv", "TruncateDiv", "TruncateMod", tol=HALF)
 def quotients(t):
     for x, y in PAIRS:
         yield dict(x=t.values("T", x), y=without_zero(t, y))

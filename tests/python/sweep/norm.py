@@ -16,7 +16,11 @@ def visible(got, want):
 @case("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", compare=visible, tol=TOL)
 def forward(t):
     float32 = t.get("U", t["T"])
-    for shape, training, epsilon in [((2, 3, 4, 5), True, 1e-3), ((1, 2, 2, 3), False, 1e-2), ((0, 2, 2, 3), False, 0.1)]:
+    for shape, training, epsilon in [
+        ((2, 3, 4, 5), True, 1e-3),
+        ((1, 2, 2, 3), False, 1e-2),
+        ((0, 2, 2, 3), False, 0.1),
+    ]:
         channels = shape[-1:]
         moments = [t.normal(float32, channels), t.uniform(float32, channels, 0.5, 2)]
         if training:

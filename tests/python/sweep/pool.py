@@ -102,9 +102,7 @@ def argmax(t, x, call):
     ksize, strides = np.asarray(call["ksize"])[1:-1], np.asarray(call["strides"])[1:-1]
     out = best.shape[1:-1]
     same = call["padding"] == "SAME"
-    pads = [
-        max((o - 1) * s + k - n, 0) // 2 if same else 0 for o, n, k, s in zip(out, x.shape[1:-1], ksize, strides)
-    ]
+    pads = [max((o - 1) * s + k - n, 0) // 2 if same else 0 for o, n, k, s in zip(out, x.shape[1:-1], ksize, strides)]
     for b, i, j, c in np.ndindex(*best.shape):
         rows = slice(max(i * strides[0] - pads[0], 0), i * strides[0] - pads[0] + ksize[0])
         columns = slice(max(j * strides[1] - pads[1], 0), j * strides[1] - pads[1] + ksize[1])

@@ -28,19 +28,26 @@ fn share(v: Number) -> Number {
     return clamp(v, Number(0.0), Number(1.0));
 }
 
-fn hsv_to_rgb(c: Triple) -> Triple {
-    let sixths = c.x * Number(6.0);
+// How much of the range from the smallest component to the largest each component has.
+fn shares(hue: Number) -> Triple {
+    let sixths = hue * Number(6.0);
     let red = share(abs(sixths - Number(3.0)) - Number(1.0));
     let green = share(Number(2.0) - abs(sixths - Number(2.0)));
     let blue = share(Number(2.0) - abs(sixths - Number(4.0)));
-    let gray = Number(1.0) - c.y;
-    return Triple((gray + c.y * red) * c.z, (gray + c.y * green) * c.z, (gray + c.y * blue) * c.z);
+    return Triple(red, green, blue);
 }
 
-// The hue, turned by `delta`.
+fn hsv_to_rgb(c: Triple) -> Triple {
+    return (Triple(Number(1.0) - c.y) + c.y * shares(c.x)) * c.z;
+}
+
+// The colour with its hue turned by `delta`. By its range, not by saturation and value, which colours without a positive
+// component lack: TensorFlow's CPU turns those too.
 fn turned(c: Triple, delta: f32) -> Triple {
-    let hue = c.x + Number(delta);
-    return Triple(hue - floor(hue), c.y, c.z);
+    let low = min(c.x, min(c.y, c.z));
+    let range = max(c.x, max(c.y, c.z)) - low;
+    let hue = rgb_to_hsv(c).x + Number(delta);
+    return Triple(low) + range * shares(hue - floor(hue));
 }
 
 // The saturation times `scale`, within its range.

@@ -30,7 +30,7 @@ const ADJUSTED: &[DType] = &[F32, F16];
 const CROSS: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
 
 const ROWS: &[Row] = &[
-    ("AdjustHue", ADJUSTED, Second::Scalar("delta"), "hsv_to_rgb(turned(rgb_to_hsv(a), s))"),
+    ("AdjustHue", ADJUSTED, Second::Scalar("delta"), "turned(a, s)"),
     ("AdjustSaturation", ADJUSTED, Second::Scalar("scale"), "hsv_to_rgb(saturated(rgb_to_hsv(a), s))"),
     // Component by component: integers have no cross().
     (

@@ -8,7 +8,7 @@ from .removed import removed_op
 
 
 def by_parts(t, call):
-    """A call with complex numbers, for ops that the CPU has for real ones alone: it does the real and the imaginary parts."""
+    """A call that the CPU does for the real and the imaginary parts, where it has no complex kernel."""
     raw = getattr(tf.raw_ops, t.op)
 
     def run():
@@ -39,7 +39,12 @@ def transposes(t):
 
 @case("Slice")
 def slices(t):
-    for shape, begin, size in [((5, 7), (1, 2), (3, -1)), ((3, 4, 6), (0, 1, 2), (3, 2, 1)), ((4,), (4,), (0,)), ((), (), ())]:
+    for shape, begin, size in [
+        ((5, 7), (1, 2), (3, -1)),
+        ((3, 4, 6), (0, 1, 2), (3, 2, 1)),
+        ((4,), (4,), (0,)),
+        ((), (), ()),
+    ]:
         yield dict(input=t.values("T", shape), begin=np.array(begin, "int64"), size=np.array(size, "int64"))
 
 
@@ -63,13 +68,23 @@ def reversals(t):
 
 @case("Reverse")
 def flagged_reversals(t):
-    for shape, flags in [((3, 5, 2), (True, False, True)), ((7,), (True,)), ((3, 0), (True, True)), ((2, 3), (False, True))]:
+    for shape, flags in [
+        ((3, 5, 2), (True, False, True)),
+        ((7,), (True,)),
+        ((3, 0), (True, True)),
+        ((2, 3), (False, True)),
+    ]:
         yield dict(tensor=t.values("T", shape), dims=np.array(flags))
 
 
 @case("Roll")
 def rolls(t):
-    for shape, shift, axis in [((3, 5), (2,), (1,)), ((4, 3, 5), (-1, 7), (0, 2)), ((5, 2), (1, 1), (0, 0)), ((0, 3), (1,), (1,))]:
+    for shape, shift, axis in [
+        ((3, 5), (2,), (1,)),
+        ((4, 3, 5), (-1, 7), (0, 2)),
+        ((5, 2), (1, 1), (0, 0)),
+        ((0, 3), (1,), (1,)),
+    ]:
         yield dict(input=t.values("T", shape), shift=index(t, shift, "Tshift"), axis=index(t, axis, "Taxis"))
     yield dict(input=t.values("T", (6,)), shift=index(t, 2, "Tshift"), axis=index(t, 0, "Taxis"))
 
@@ -131,7 +146,12 @@ def strided_slice_assignments(t):
         yield t.program(assign)
 
 
-PADDED = [((3, 4), ((1, 2), (0, 3))), ((5,), ((0, 0),)), ((2, 3, 4), ((1, 1), (2, 0), (0, 1))), ((0, 2), ((1, 0), (1, 1)))]
+PADDED = [
+    ((3, 4), ((1, 2), (0, 3))),
+    ((5,), ((0, 0),)),
+    ((2, 3, 4), ((1, 1), (2, 0), (0, 1))),
+    ((0, 2), ((1, 0), (1, 1))),
+]
 
 
 @case("Pad")

@@ -94,14 +94,14 @@ const ONE: &[(&str, &[usize])] = &[
 #[test]
 fn one_operand() {
     for (i, dtype) in TYPES.iter().enumerate() {
-        for (equation, shape) in ONE.iter().skip(i).step_by(if i == 0 { 1 } else { 3 }) {
+        for (equation, shape) in ONE.iter().skip(i).step_by(if i == 0 { 1 } else { 4 }) {
             check(*dtype, equation, equation, &[shape]);
         }
     }
 }
 
 /// All equations in the first type, some in each other.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128];
 
 /// Equations with the extents of their labels in alphabetical order.
 const TWO: &[(&str, &[usize])] = &[
@@ -152,7 +152,7 @@ fn shapes_of(equation: &str, extents: &[usize]) -> Vec<Vec<usize>> {
 #[test]
 fn two_operands() {
     for (i, dtype) in TYPES.iter().enumerate() {
-        for (equation, extents) in TWO.iter().skip(i).step_by(if i == 0 { 1 } else { 5 }) {
+        for (equation, extents) in TWO.iter().skip(i).step_by(if i == 0 { 1 } else { 9 }) {
             let shapes = shapes_of(equation, extents);
             check(*dtype, equation, equation, &shapes.iter().map(|s| &s[..]).collect::<Vec<_>>());
         }

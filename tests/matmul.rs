@@ -1,5 +1,7 @@
 //! MatMul and its batch forms against an f64 product, with both tile tables.
 
+#[path = "numeric/complex.rs"]
+mod complex;
 mod numeric;
 
 use numeric::{Random, assert_close, session};
@@ -83,8 +85,8 @@ fn float32_in_all_orientations() {
 }
 
 #[test]
-fn sixteen_bit_floats() {
-    for dtype in [DType::F16, DType::BF16] {
+fn other_floats() {
+    for dtype in [DType::F16, DType::BF16, DType::F64] {
         for &shape in &[[7, 13, 5], [8, 16, 64], [1, 1, 1], [65, 33, 66], [12, 8, 20]] {
             for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
                 check(dtype, shape, ta, tb, 0);
@@ -153,7 +155,7 @@ fn batches_broadcast() {
         (&[5], &[]),
         (&[0], &[1]),
     ];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
         for (x, y) in cases {
             for op in ["BatchMatMulV2", "BatchMatMulV3", "BatchMatMul"] {
                 if op == "BatchMatMul" && x != y {
@@ -188,6 +190,36 @@ fn batches_broadcast() {
                     let got = with_class(class, || session().run(&batched(op, dtype, ta, tb), &inputs)).expect(&what);
                     assert_eq!(got[0].dims[..], [&batch[..], &[m, n][..]].concat()[..], "{what}");
                     assert_close(&got[0], &want, k as f64, &what);
+                }
+            }
+        }
+    }
+}
+
+/// Complex matrices transpose in MatMul and are conjugated as well in the batch forms.
+#[test]
+fn complex_numbers() {
+    let mut random = Random::new(3);
+    for dtype in [DType::C64, DType::C128] {
+        for [m, k, n] in [[3, 5, 7], [33, 20, 66]] {
+            for (op, ta, tb) in [("MatMul", true, true), ("BatchMatMulV2", true, false), ("BatchMatMulV3", false, true)]
+            {
+                let (a, av) = complex::complex_or_real(&mut random, dtype, &swapped(m, k, ta));
+                let (b, bv) = complex::complex_or_real(&mut random, dtype, &swapped(k, n, tb));
+                let sign = |transposed: bool| if transposed && op != "MatMul" { -1.0 } else { 1.0 };
+                let part = |v: &[(f64, f64)], conjugated: bool| -> [Vec<f64>; 2] {
+                    [v.iter().map(|v| v.0).collect(), v.iter().map(|v| v.1 * sign(conjugated)).collect()]
+                };
+                let ([ar, ai], [br, bi]) = (part(&av, ta), part(&bv, tb));
+                let times = |x: &[f64], y: &[f64]| product(x, y, [m, k, n], ta, tb);
+                let (rr, ii, ri, ir) = (times(&ar, &br), times(&ai, &bi), times(&ar, &bi), times(&ai, &br));
+                let want: Vec<_> = (0..m * n).map(|i| (rr[i] - ii[i], ri[i] + ir[i])).collect();
+                let node = if op == "MatMul" { matmul(dtype, ta, tb) } else { batched(op, dtype, ta, tb) };
+                for class in Class::ALL {
+                    let what = format!("{op} {dtype} {m}x{k}x{n} {ta} {tb} {class:?}");
+                    let inputs = [a.clone().into(), b.clone().into()];
+                    let got = with_class(class, || session().run(&node, &inputs)).expect(&what);
+                    complex::assert_complex_close(&got[0], &want, 2.0 * k as f64, &what);
                 }
             }
         }

@@ -1,7 +1,7 @@
-// y[i] = sum over s of partial[s][i], in the order of s, in f32.
-// Grid: one invocation per stored unit of y. Bindings: partial (splits x count, f32), y (count).
+// y[i] = sum over s of partial[s][i], in the order of s.
+// Grid: one invocation per stored unit of y. Bindings: partial (splits x count), y (count).
 
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> {{T}} {
     var sum = load_partial(i);
     for (var s = 1u; s < p.splits; s += 1u) {
         sum += load_partial(s * p.count + i);

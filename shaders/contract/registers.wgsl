@@ -1,6 +1,6 @@
 // c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n], each invocation with a tile of sums in registers and no workgroup memory.
 // Grid: one workgroup per tile, split and matrix; m runs fastest, so that neighbours share a panel of b.
-// Bindings: a, b, c. All strides and offsets are in elements. Products and sums are f32, in the order of k.
+// Bindings: a, b, c. All strides and offsets are in elements. Products and sums are `Scalar`s, in the order of k.
 // Rows and columns beyond the edge repeat the last one and are not stored.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})

@@ -1,14 +1,14 @@
 // Element i = (part, k1, k2, channel) of the parts of the gradient of the filter: the sum over `chunk` of the `lines` lines of all
-// output images. Grid: one invocation per element. Bindings: x, dy, result (f32).
+// output images. Grid: one invocation per element. Bindings: x, dy, result.
 
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> {{T}} {
     let channel = i % p.filters;
     let tap = i / p.filters;
     let k2 = tap % p.kernel2;
     let k1 = tap / p.kernel2 % p.kernel1;
     let part = tap / p.kernel2 / p.kernel1;
     let end = min((part + 1u) * p.chunk, p.lines);
-    var sum = 0.0;
+    var sum = {{T}}();
     for (var line = part * p.chunk; line < end; line += 1u) {
         let image = line / p.out1;
         let x1 = line % p.out1;

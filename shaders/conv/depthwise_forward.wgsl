@@ -1,9 +1,9 @@
 // Element i of the output. Grid: one invocation per stored unit of the output. Bindings: x, weight, result.
 
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> {{T}} {
     let at = place_of(i, p.filters, p.out1, p.out2);
     let channel = at.channel / p.multiplier;
-    var sum = 0.0;
+    var sum = {{T}}();
     for (var k1 = 0u; k1 < p.kernel1; k1 += 1u) {
         // A position before the input is a large unsigned number.
         let y1 = at.x1 * p.stride1 + k1 * p.dilation1 - p.pad1;

@@ -1,9 +1,9 @@
 // Element i of the gradient of the input, gathered from the windows that contain it.
 // Grid: one invocation per stored unit of the gradient. Bindings: weight, dy, result.
 
-fn value(i: u32) -> f32 {
+fn value(i: u32) -> {{T}} {
     let at = place_of(i, p.channels, p.in1, p.in2);
-    var sum = 0.0;
+    var sum = {{T}}();
     for (var k1 = 0u; k1 < p.kernel1; k1 += 1u) {
         let d1 = at.x1 + p.pad1 - k1 * p.dilation1;
         let y1 = d1 / p.stride1;

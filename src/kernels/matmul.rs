@@ -11,19 +11,14 @@ use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
 
 /// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128];
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
     r.op("MatMul").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b"));
     r.op("BatchMatMul").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::SameBatch, "adj_x", "adj_y"));
     r.op("BatchMatMulV2").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y"));
-    for &dtype in TYPES {
-        let only: &'static [DType] = match dtype {
-            DType::F32 => &[DType::F32],
-            DType::F16 => &[DType::F16],
-            _ => &[DType::BF16],
-        };
+    for only in TYPES.chunks(1) {
         r.op("BatchMatMulV3")
             .types("Ta", only)
             .types("Tb", only)
@@ -52,11 +47,13 @@ struct MatMul {
     form: Form,
     transpose_a: bool,
     transpose_b: bool,
+    /// The batch forms' adjoints conjugate complex matrices; MatMul only transposes.
+    conjugates: bool,
 }
 
 impl MatMul {
     fn new(attrs: &dyn Attrs, form: Form, a: &str, b: &str) -> Result<Self> {
-        Ok(Self { form, transpose_a: attrs.bool(a)?, transpose_b: attrs.bool(b)? })
+        Ok(Self { form, transpose_a: attrs.bool(a)?, transpose_b: attrs.bool(b)?, conjugates: form != Form::Matrices })
     }
 
     /// TensorFlow's checks, in its order and words; returns the batch dimensions of the result.
@@ -134,6 +131,7 @@ impl crate::kernels::op::Kernel for MatMul {
             c: &c,
             store: Store::Rows(n),
             c_matrix: m * n,
+            conjugated: [self.transpose_a, self.transpose_b].map(|t| t && self.conjugates && a.dtype.is_complex()),
         }
         .enqueue(ctx)
     }

@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::element::computed;
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -11,9 +12,10 @@ use crate::tensor::Tensor;
 /// The program's text for results of `dtype`.
 pub fn shader(dtype: DType) -> Shader {
     Shader::new(format!("contract finish {dtype}"))
-        .bind("partial", DType::F32)
+        .bind("partial", computed(dtype))
         .bind("y", dtype)
         .u32s(&["count", "splits"])
+        .define("T", dtype.value())
         .body(include_str!("../../../shaders/contract/finish.wgsl"))
         .map("y")
 }

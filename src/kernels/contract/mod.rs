@@ -4,15 +4,17 @@
 //! a matrix product has one outer step. What the rows of `a` are (matrix rows, image patches, …) is a [`Rows`] and one WGSL
 //! file for each; everything else is strides. Two shapes of program exist, see [`tile`]: registers only, and workgroup memory.
 //!
-//! Products of 16-bit floats are computed and summed in f32. A long contraction is cut into chunks whose partial sums go to a
+//! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial sums go to a
 //! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
 //! is small. To add an epilogue (bias, activation), replace the text of `finish` in [`text`]; to add cooperative matrices,
 //! add a [`tile::Memory`] and its WGSL.
 
+pub mod element;
 pub mod finish;
 pub mod geometry;
 mod text;
 pub mod tile;
+mod variants;
 
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -23,8 +25,8 @@ use crate::shader::Shader;
 use crate::tensor::Tensor;
 use geometry::Geometry;
 use smallvec::smallvec;
-pub use text::variants;
 use tile::{Class, Tile};
+pub use variants::variants;
 
 /// What a row of `a` is.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +113,8 @@ pub struct Contraction<'a> {
     pub store: Store,
     /// Elements between matrices of `c`.
     pub c_matrix: usize,
+    /// Whether `a` and `b` are conjugated; for complex types alone.
+    pub conjugated: [bool; 2],
 }
 
 /// How an operand is loaded.
@@ -137,6 +141,7 @@ struct Variant {
     c: (DType, StoreKind),
     /// None for a single matrix.
     batch: Option<AccessClass>,
+    conjugated: [bool; 2],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,9 +163,9 @@ enum LinesKind {
 enum StoreKind {
     /// Four columns at once.
     Quads,
-    /// Single f32, columns next to each other.
+    /// Single elements, columns next to each other.
     Elements,
-    /// Single f32, columns a plane apart.
+    /// Single elements, columns a plane apart.
     Planes,
 }
 
@@ -186,7 +191,7 @@ impl Contraction<'_> {
             ctx.device().check_extent(extent)?;
         }
         let class = Class::of(ctx.device());
-        let tile = tile::choose(class, self.m, self.n, batch);
+        let tile = tile::choose(class, element::words(self.a.dtype), self.m, self.n, batch);
         let tiles = tile.tiles(self.m, self.n) * batch;
         let chunk = self.chunk(class, tiles, depth);
         let splits = depth.div_ceil(chunk);
@@ -196,9 +201,10 @@ impl Contraction<'_> {
         if direct {
             return self.dispatch(ctx.device(), &variant, self.c, chunk, splits, tiles);
         }
-        let partial = ctx.temp(DType::F32, &[splits, self.c.len()])?;
+        let computed = element::computed(self.c.dtype);
+        let partial = ctx.temp(computed, &[splits, self.c.len()])?;
         ctx.device().check_extent(partial.len())?;
-        variant.c = (DType::F32, self.store_kind(&partial));
+        variant.c = (computed, self.store_kind(&partial));
         self.dispatch(ctx.device(), &variant, &partial, chunk, splits, tiles)?;
         finish::enqueue(ctx.device(), &partial, self.c)
     }
@@ -271,6 +277,7 @@ impl Contraction<'_> {
             b: (self.b.dtype, b),
             c: (self.c.dtype, self.store_kind(self.c)),
             batch: (!single).then(|| self.batch.class()),
+            conjugated: self.conjugated,
         }
     }
 
@@ -280,7 +287,8 @@ impl Contraction<'_> {
             Store::Planes { .. } => StoreKind::Planes,
             Store::Rows(stride)
                 if [stride, self.n, if single { 0 } else { self.c_matrix }].iter().all(|s| s.is_multiple_of(4))
-                    && c.address.is_multiple_of(4 * c.dtype.size() as u64) =>
+                    && c.address.is_multiple_of(4 * c.dtype.size() as u64)
+                    && c.dtype.size() <= 4 =>
             {
                 StoreKind::Quads
             }
@@ -340,6 +348,7 @@ impl Variant {
         let mut key = Key::new("contract").number(self.tile.id()).number(self.rows as u32).number(self.spatial as u32);
         key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
+        key = key.number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
         match &self.batch {
             Some(class) => class.key(key),
             None => key,

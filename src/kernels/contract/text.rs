@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use super::element::{declarations, element, lane, loader, multiply_add, words};
 use super::geometry::Geometry;
-use super::tile::{self, Memory, Tile};
+use super::tile::{Memory, Tile};
 use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
 use crate::dtype::DType;
-use crate::layout::Iteration;
 use crate::shader::Shader;
 
 const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
@@ -16,22 +16,19 @@ const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
 const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl");
 const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl");
 /// What happens to four sums on their way to the result: nothing yet.
-const FINISH: &str = "fn finish(v: vec4<f32>, m: u32, n: u32) -> vec4<f32> {\n    return v;\n}\n";
-
-/// `x`, `y`, `z` or `w`.
-fn lane(k: u32) -> &'static str {
-    ["x", "y", "z", "w"][k as usize % 4]
-}
+const FINISH: &str = "fn finish(v: Quad, m: u32, n: u32) -> Quad {\n    return v;\n}\n";
 
 pub(super) fn shader(v: &Variant) -> Shader {
     let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
     let mut shader = Shader::new(format!(
-        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?}",
-        memory, v.rows, v.lines, v.a, v.b, v.c
+        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?}",
+        memory, v.rows, v.lines, v.a, v.b, v.c, v.conjugated
     ))
-    .workgroup([v.tile.threads(), 1, 1]);
-    shader = operand(shader, "a", v.a);
-    shader = operand(shader, "b", v.b);
+    .workgroup([v.tile.threads(), 1, 1])
+    .body(&declarations(v.a.0));
+    for (x, source, conjugated) in [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])] {
+        shader = operand(shader, x, source).body(&loader(x, conjugated).1);
+    }
     shader = match v.c.1 {
         StoreKind::Quads => quads_of(shader, "c", v.c.0),
         _ => shader.bind("c", v.c.0),
@@ -68,7 +65,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
     shader = spatial_defines(shader, v.spatial);
     match memory {
         Memory::Registers => registers(shader, v),
-        Memory::Workgroup(depth) => workgroup(shader, v, depth),
+        Memory::Workgroup(depth) => workgroup(shader, v, depth / words(v.a.0) as u32),
     }
 }
 
@@ -93,6 +90,7 @@ fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
             Some("bf16_bits"),
         ),
         DType::F32 => ("vec4<f32>", "bits", "v", None),
+        DType::I32 => ("vec4<i32>", "bits", "v", None),
         _ => panic!("no contraction of {dtype}"),
     };
     let shader = match library {
@@ -100,11 +98,9 @@ fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
         None => shader,
     };
     let access = if x == "c" {
-        format!("fn store4_c(i: u32, v: vec4<f32>) {{\n    c[p.off_c + (i >> 2u)] = {store};\n}}\n")
+        format!("fn store4_c(i: u32, v: Quad) {{\n    c[p.off_c + (i >> 2u)] = {store};\n}}\n")
     } else {
-        format!(
-            "fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + (i >> 2u)];\n    return {load};\n}}\n"
-        )
+        format!("fn load4_{x}(i: u32) -> Quad {{\n    let bits = {x}[p.off_{x} + (i >> 2u)];\n    return {load};\n}}\n")
     };
     shader.bind_raw(x, ty, 4 * dtype.size() as u32).body(&access)
 }
@@ -128,17 +124,17 @@ fn batch(mut shader: Shader, v: &Variant) -> Shader {
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.
 fn store_text(v: &Variant) -> String {
     match v.c.1 {
-        StoreKind::Quads => "fn store_quad(line: u32, n: u32, v: vec4<f32>) {\n    if n < p.n {\n        \
+        StoreKind::Quads => "fn store_quad(line: u32, n: u32, v: Quad) {\n    if n < p.n {\n        \
                              store4_c(line + n, v);\n    }\n}\n"
             .to_owned(),
         kind => {
             let column = if kind == StoreKind::Planes { " * p.c_plane" } else { "" };
-            let mut text = "fn store_quad(line: u32, n: u32, v: vec4<f32>) {\n".to_owned();
+            let mut text = "fn store_quad(line: u32, n: u32, v: Quad) {\n".to_owned();
             for k in 0..4 {
                 let _ = writeln!(
                     text,
-                    "    if n + {k}u < p.n {{\n        store_c(line + (n + {k}u){column}, v.{});\n    }}",
-                    lane(k)
+                    "    if n + {k}u < p.n {{\n        store_c(line + (n + {k}u){column}, {});\n    }}",
+                    element(v.c.0, "v", k)
                 );
             }
             text + "}\n"
@@ -173,19 +169,20 @@ fn products(v: &Variant, steps: u32, element: impl Fn(u32, u32) -> String, inden
         for row in 0..v.tile.rows {
             for q in 0..v.tile.quads {
                 let a = element(row, k);
-                let _ = writeln!(text, "{indent}c{row}_{q} = fma(vec4<f32>({a}), b{q}_{k}, c{row}_{q});");
+                let _ =
+                    writeln!(text, "{indent}{}", multiply_add(v.a.0, &a, &format!("b{q}_{k}"), &format!("c{row}_{q}")));
             }
         }
     }
     text
 }
 
-/// `var c{row}_{quad} = vec4<f32>();`
+/// `var c{row}_{quad} = Quad();`
 fn sums(tile: &Tile) -> String {
     let mut text = String::new();
     for row in 0..tile.rows {
         for q in 0..tile.quads {
-            let _ = writeln!(text, "    var c{row}_{q} = vec4<f32>();");
+            let _ = writeln!(text, "    var c{row}_{q} = Quad();");
         }
     }
     text
@@ -226,6 +223,7 @@ fn tile_defines(shader: Shader, tile: &Tile) -> Shader {
 
 fn registers(shader: Shader, v: &Variant) -> Shader {
     let tile = v.tile;
+    let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
     let checked = v.rows != RowsKind::Dense;
     let steps = if v.a.1 == Lanes::Depth || v.b.1 == Lanes::Depth { 4 } else { 1 };
     let per_group = if v.a.1 == Lanes::Edge { 4 } else { 1 };
@@ -247,11 +245,11 @@ fn registers(shader: Shader, v: &Variant) -> Shader {
     for g in 0..groups {
         if v.a.1 == Lanes::Depth {
             let load = format!("load4_a(a_at{g} + i)");
-            let value = if checked { format!("select(vec4<f32>(), {load}, line{g}.inside)") } else { load };
+            let value = if checked { format!("select(Quad(), {load}, line{g}.inside)") } else { load };
             let _ = writeln!(step, "            let a{g} = {value};");
             continue;
         }
-        let (load, zero) = if v.a.1 == Lanes::Edge { ("load4_a", "vec4<f32>()") } else { ("load_a", "0.0") };
+        let (load, zero) = if v.a.1 == Lanes::Edge { ("load4_a", "Quad()") } else { (&load_a[..], "Scalar()") };
         for k in 0..steps {
             let at = format!("a_at{g} + (i + {k}u) * p.a_step");
             match v.rows {
@@ -287,7 +285,7 @@ fn registers(shader: Shader, v: &Variant) -> Shader {
                 }
                 for k in 0..4 {
                     let parts: Vec<_> = (0..4).map(|j| format!("t{q}_{j}.{}", lane(k))).collect();
-                    let _ = writeln!(step, "            let b{q}_{k} = vec4<f32>({});", parts.join(", "));
+                    let _ = writeln!(step, "            let b{q}_{k} = four({});", parts.join(", "));
                 }
             }
             Lanes::Edge => {
@@ -301,10 +299,10 @@ fn registers(shader: Shader, v: &Variant) -> Shader {
             Lanes::One => {
                 for k in 0..steps {
                     let parts: Vec<_> =
-                        (0..4).map(|j| format!("load_b(b_at + (i + {k}u) * p.b_step + b_column{q}_{j})")).collect();
+                        (0..4).map(|j| format!("{load_b}(b_at + (i + {k}u) * p.b_step + b_column{q}_{j})")).collect();
                     let _ = writeln!(
                         step,
-                        "            let b{q}_{k} = vec4<f32>(\n                {},\n            );",
+                        "            let b{q}_{k} = four(\n                {},\n            );",
                         parts.join(",\n                ")
                     );
                 }
@@ -388,10 +386,10 @@ fn workgroup(shader: Shader, v: &Variant, depth: u32) -> Shader {
             );
         }
     }
-    let element = |row: u32, k: u32| {
-        if by_depth { format!("a{row}.{}", lane(k)) } else { format!("a{}_{k}.{}", row / 4, lane(row)) }
+    let of_row = |row: u32, k: u32| {
+        if by_depth { element(v.a.0, &format!("a{row}"), k) } else { format!("a{}_{k}.{}", row / 4, lane(row)) }
     };
-    step += &products(v, 4, element, "            ");
+    step += &products(v, 4, of_row, "            ");
     tile_defines(shader, tile)
         .define("DEPTH", format!("{depth}u"))
         .define("A_ROWS", rows)
@@ -412,6 +410,7 @@ fn push_guarded(fill: &mut String, statement: &str, slot: &str, slots: u32, cove
 
 /// `fetch_a`, `fetch_b` and `fetch_b_block`: four neighbours of an operand, zeros beyond `end`.
 fn fetch_text(v: &Variant) -> String {
+    let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
     let (outer, inner) = if v.rows == RowsKind::Dense { ("0u", "kk") } else { ("kk / p.inner", "kk % p.inner") };
     let inside = match v.rows {
         RowsKind::Dense => None,
@@ -426,14 +425,14 @@ fn fetch_text(v: &Variant) -> String {
         )
     };
     let mut text = match v.a.1 {
-        Lanes::One => checked("f32", "0.0", "load_a(first + line.at + i * p.a_step)"),
-        Lanes::Depth => checked("vec4<f32>", "vec4<f32>()", "load4_a(first + line.at + i)"),
-        Lanes::Edge => checked("vec4<f32>", "vec4<f32>()", "load4_a(first + line.at + i * p.a_step)"),
+        Lanes::One => checked("Scalar", "Scalar()", &format!("{load_a}(first + line.at + i * p.a_step)")),
+        Lanes::Depth => checked("Quad", "Quad()", "load4_a(first + line.at + i)"),
+        Lanes::Edge => checked("Quad", "Quad()", "load4_a(first + line.at + i * p.a_step)"),
     };
-    text.push_str("fn fetch_a(row: Row, first: u32, k: u32, end: u32) -> vec4<f32> {\n    return ");
+    text.push_str("fn fetch_a(row: Row, first: u32, k: u32, end: u32) -> Quad {\n    return ");
     if v.a.1 == Lanes::One {
         let parts: Vec<_> = (0..4).map(|k| format!("fetch_a_at(row, first, k + {k}u, end)")).collect();
-        let _ = writeln!(text, "vec4<f32>(\n        {},\n    );\n}}\n", parts.join(",\n        "));
+        let _ = writeln!(text, "four(\n        {},\n    );\n}}\n", parts.join(",\n        "));
     } else {
         text.push_str("fetch_a_at(row, first, k, end);\n}\n\n");
     }
@@ -444,19 +443,19 @@ fn fetch_text(v: &Variant) -> String {
     match v.b.1 {
         Lanes::One => {
             let parts: Vec<_> =
-                (0..4).map(|j| format!("load_b(line + min(n + {j}u, p.n - 1u) * p.b_column)")).collect();
+                (0..4).map(|j| format!("{load_b}(line + min(n + {j}u, p.n - 1u) * p.b_column)")).collect();
             let _ = writeln!(
                 text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> vec4<f32> {{\n    if kk >= end {{\n        \
-                 return vec4<f32>();\n    }}\n    let line = first + {line};\n    return vec4<f32>(\n        {},\n    );\n}}\n",
+                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end {{\n        \
+                 return Quad();\n    }}\n    let line = first + {line};\n    return four(\n        {},\n    );\n}}\n",
                 parts.join(",\n        ")
             );
         }
         Lanes::Edge => {
             let _ = writeln!(
                 text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> vec4<f32> {{\n    if kk >= end {{\n        \
-                 return vec4<f32>();\n    }}\n    return load4_b(first + {line} + min(n, p.n - 4u));\n}}\n"
+                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end {{\n        \
+                 return Quad();\n    }}\n    return load4_b(first + {line} + min(n, p.n - 4u));\n}}\n"
             );
         }
         Lanes::Depth => {
@@ -472,94 +471,17 @@ fn fetch_text(v: &Variant) -> String {
                 let l = lane(k);
                 let _ = writeln!(
                     stores,
-                    "    tile_b[(k4 * 4u + {k}u) * {}u + quad] = vec4<f32>(t0.{l}, t1.{l}, t2.{l}, t3.{l});",
+                    "    tile_b[(k4 * 4u + {k}u) * {}u + quad] = four(t0.{l}, t1.{l}, t2.{l}, t3.{l});",
                     v.tile.n() / 4
                 );
             }
             let _ = writeln!(
                 text,
                 "fn fetch_b_block(k4: u32, quad: u32, first: u32, k: u32, end: u32, n_first: u32) {{\n    \
-                 let kk = k + k4 * 4u;\n    var t0 = vec4<f32>();\n    var t1 = vec4<f32>();\n    var t2 = vec4<f32>();\n    \
-                 var t3 = vec4<f32>();\n    if kk < end {{\n        let line = first + {line};\n{body}    }}\n{stores}}}\n"
+                 let kk = k + k4 * 4u;\n    var t0 = Quad();\n    var t1 = Quad();\n    var t2 = Quad();\n    \
+                 var t3 = Quad();\n    if kk < end {{\n        let line = first + {line};\n{body}    }}\n{stores}}}\n"
             );
         }
     }
     text
-}
-
-/// Every variant that the kernels can ask for, for the shader tests: each tile with each row kind, access and type, though
-/// not each combination of the types' accessors with everything else.
-pub fn variants() -> Vec<Shader> {
-    let single = |tile: &'static Tile, rows, spatial, lines, a, b, c| {
-        shader(&Variant { tile, rows, spatial, lines, a, b, c, batch: None })
-    };
-    let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
-    let mut out = Vec::new();
-    for tile in tile::CPU.iter().chain(tile::GPU) {
-        let (f, dense) = (DType::F32, LinesKind::Dense);
-        for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4)) {
-            for b in all_lanes {
-                out.push(single(tile, RowsKind::Dense, 0, dense, (f, a), (f, b), (f, StoreKind::Quads)));
-                if a != b {
-                    continue;
-                }
-                for dtype in [DType::F16, DType::BF16] {
-                    out.push(single(
-                        tile,
-                        RowsKind::Dense,
-                        0,
-                        dense,
-                        (dtype, a),
-                        (dtype, b),
-                        (dtype, StoreKind::Quads),
-                    ));
-                }
-            }
-            let edge = (f, Lanes::Edge);
-            for spatial in [2, 3] {
-                for store in [StoreKind::Quads, StoreKind::Elements, StoreKind::Planes] {
-                    if a != Lanes::Edge {
-                        out.push(single(tile, RowsKind::Patch, spatial, dense, (f, a), edge, (f, store)));
-                        let depth = (f, Lanes::Depth);
-                        out.push(single(
-                            tile,
-                            RowsKind::Spread,
-                            spatial,
-                            LinesKind::Strided,
-                            (f, a),
-                            depth,
-                            (f, store),
-                        ));
-                    }
-                    if a != Lanes::Depth {
-                        out.push(single(tile, RowsKind::Window, spatial, dense, (f, a), edge, (f, store)));
-                        let one = (f, Lanes::One);
-                        out.push(single(tile, RowsKind::Window, spatial, LinesKind::Planar, (f, a), one, (f, store)));
-                    }
-                }
-            }
-        }
-        for walk in [
-            Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]),
-            Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]),
-            Iteration::over(&[2, 3]).broadcast(&[2, 3]).operand(&[1, 2], 0).operand(&[1, 2], 0),
-            Iteration::over(&[2, 3, 2, 2, 2])
-                .broadcast(&[2, 1, 2, 1, 2])
-                .broadcast(&[1, 3, 1, 2, 1])
-                .broadcast(&[2, 3, 2, 2, 2]),
-        ] {
-            out.push(shader(&Variant {
-                tile,
-                rows: RowsKind::Dense,
-                spatial: 0,
-                lines: dense,
-                a: (DType::F32, Lanes::Depth),
-                b: (DType::F32, Lanes::Edge),
-                c: (DType::F32, StoreKind::Quads),
-                batch: Some(walk.class()),
-            }));
-        }
-    }
-    out.extend([DType::F32, DType::F16, DType::BF16].map(super::finish::shader));
-    out
 }

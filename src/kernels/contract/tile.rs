@@ -9,7 +9,8 @@ use crate::device::Device;
 pub enum Memory {
     /// Loaded straight into registers.
     Registers,
-    /// Loaded together into workgroup memory, this many steps of the contracted index at a time (a multiple of 4).
+    /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a multiple of 16, so that elements
+    /// of 16 bytes take a quarter of the steps.
     Workgroup(u32),
 }
 
@@ -81,6 +82,11 @@ impl Tile {
         self.lanes_m * self.lanes_n
     }
 
+    /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with fewer of them.
+    pub const fn fits(&self, words: usize) -> bool {
+        words == 1 || (self.rows * self.quads) as usize * words <= 16
+    }
+
     /// A number that no other tile of the tables has.
     pub const fn id(&self) -> u32 {
         let memory = match self.memory {
@@ -139,8 +145,8 @@ impl Class {
     }
 }
 
-/// The tile with the least estimated cost for `batch` results of `m` by `n`.
-pub fn choose(class: Class, m: usize, n: usize, batch: usize) -> &'static Tile {
+/// The tile with the least estimated cost for `batch` results of `m` by `n`, whose sums have `words` 32-bit words each.
+pub fn choose(class: Class, words: usize, m: usize, n: usize, batch: usize) -> &'static Tile {
     let (busy, _) = class.parallelism();
     let cost = |t: &Tile| {
         let tiles = t.tiles(m, n) * batch;
@@ -156,7 +162,11 @@ pub fn choose(class: Class, m: usize, n: usize, batch: usize) -> &'static Tile {
     };
     // At equal cost the tile that computes less beyond the result.
     let covered = |t: &Tile| t.tiles(m, n) * t.m() * t.n();
-    let best = class.table().iter().min_by(|a, b| cost(a).total_cmp(&cost(b)).then(covered(a).cmp(&covered(b))));
+    let best = class
+        .table()
+        .iter()
+        .filter(|t| t.fits(words))
+        .min_by(|a, b| cost(a).total_cmp(&cost(b)).then(covered(a).cmp(&covered(b))));
     best.expect("a table is never empty")
 }
 
@@ -171,7 +181,7 @@ mod tests {
             assert!(t.threads() <= 256, "{t:?}");
             if let Memory::Workgroup(depth) = t.memory {
                 assert!(depth as usize * (t.m() + t.n()) * 4 <= 16 << 10, "{t:?}");
-                assert_eq!(depth % 4, 0);
+                assert_eq!(depth % 16, 0);
             }
             assert!(t.rows == 1 || t.rows.is_multiple_of(4), "rows come in fours: {t:?}");
             assert!(all[..i].iter().all(|u| u.id() != t.id()), "{t:?}");
@@ -180,12 +190,12 @@ mod tests {
 
     #[test]
     fn narrow_results_get_narrow_tiles() {
-        assert_eq!(choose(Class::Cpu, 1024, 1024, 1).n(), 128);
-        assert!(choose(Class::Cpu, 128, 10, 1).n() <= 16);
-        assert_eq!(choose(Class::Cpu, 1000, 1, 1).n(), 4);
-        assert_eq!(choose(Class::Cpu, 1, 1000, 1).m(), 1);
-        assert_eq!(choose(Class::Gpu, 4096, 4096, 1).m(), 128);
-        assert!(choose(Class::Gpu, 1, 4096, 1).m() <= 8);
-        assert!(choose(Class::Gpu, 64, 64, 1).m() <= 64);
+        assert_eq!(choose(Class::Cpu, 1, 1024, 1024, 1).n(), 128);
+        assert!(choose(Class::Cpu, 1, 128, 10, 1).n() <= 16);
+        assert_eq!(choose(Class::Cpu, 1, 1000, 1, 1).n(), 4);
+        assert_eq!(choose(Class::Cpu, 1, 1, 1000, 1).m(), 1);
+        assert_eq!(choose(Class::Gpu, 1, 4096, 4096, 1).m(), 128);
+        assert!(choose(Class::Gpu, 1, 1, 4096, 1).m() <= 8);
+        assert!(choose(Class::Gpu, 1, 64, 64, 1).m() <= 64);
     }
 }

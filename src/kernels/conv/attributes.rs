@@ -104,6 +104,17 @@ impl ConvAttributes {
         Ok(Self { family, format, stride, dilation, padding: Padding::read(attrs, format)? })
     }
 
+    /// Attributes that were checked already.
+    pub const fn of(
+        family: Family,
+        format: Format,
+        stride: [usize; 3],
+        dilation: [usize; 3],
+        padding: Padding,
+    ) -> Self {
+        Self { family, format, stride, dilation, padding }
+    }
+
     /// Geometry and output shape of the forward op.
     pub fn forward(&self, input: &[usize], filter: &[usize]) -> Result<(Geometry, Dims)> {
         let rank = self.format.rank();

@@ -49,6 +49,7 @@ pub fn forward(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, filter: &Tenso
         c: y,
         store: store(g, g.filters, to),
         c_matrix: filters * if g.channels_last { 1 } else { to },
+        conjugated: [false; 2],
     }
     .enqueue(ctx)
 }
@@ -75,6 +76,7 @@ pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy
         c: dx,
         store: store(g, g.channels, to),
         c_matrix: channels * if g.channels_last { 1 } else { to },
+        conjugated: [false; 2],
     }
     .enqueue(ctx)
 }
@@ -109,6 +111,7 @@ pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &T
         c: dw,
         store: Store::Rows(g.filters),
         c_matrix: filters,
+        conjugated: [false; 2],
     }
     .enqueue(ctx)
 }

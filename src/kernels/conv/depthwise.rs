@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::contract::element::computed;
 use crate::kernels::contract::finish;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::tile::Class;
@@ -31,7 +32,7 @@ fn shader(which: Which, dtype: DType, channels_last: bool) -> Shader {
         Which::Input => ("input", ["weight", "dy"], INPUT),
         Which::Filter => ("filter", ["x", "dy"], FILTER),
     };
-    let result = if matches!(which, Which::Filter) { DType::F32 } else { dtype };
+    let result = if matches!(which, Which::Filter) { computed(dtype) } else { dtype };
     let mut shader = Shader::new(format!("depthwise {label} {dtype} channels_last={channels_last}"))
         .bind(names[0], dtype)
         .bind(names[1], dtype)
@@ -43,6 +44,7 @@ fn shader(which: Which, dtype: DType, channels_last: bool) -> Shader {
     if matches!(which, Which::Filter) {
         shader = shader.u32s(&["lines", "chunk"]);
     }
+    shader = shader.define("T", dtype.value());
     shader.body(COMMON).body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST }).body(text).map("result")
 }
 
@@ -106,7 +108,7 @@ pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &T
     let line = g.output[2] + 1;
     let chunk = lines.div_ceil((wanted / dw.len()).clamp(1, lines)).min(MAX_ITERATIONS / line).max(1);
     check_iterations(ctx.device(), chunk * line)?;
-    let partial = ctx.temp(DType::F32, &[lines.div_ceil(chunk), dw.len()])?;
+    let partial = ctx.temp(computed(dw.dtype), &[lines.div_ceil(chunk), dw.len()])?;
     let params = params(g, partial.len()).u32(lines).u32(chunk);
     enqueue(ctx.device(), Which::Filter, g, [x, dy, &partial], params)?;
     finish::enqueue(ctx.device(), &partial, dw)

@@ -6,20 +6,25 @@
 mod attributes;
 mod dense;
 pub(crate) mod depthwise;
+mod general;
 pub(crate) mod window;
 
 use crate::dtype::{DType, types};
 use crate::error::Result;
-use crate::kernels::op::{Kernel, OpContext, OpContextExt};
+use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
 use attributes::{ConvAttributes, Depth, Family};
+use general::General;
 
 /// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+/// Those of Conv, Conv2D and the gradient of its input.
+const TYPES_I32: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32];
 
-type Run = fn(&mut dyn OpContext, &ConvAttributes) -> Result<()>;
+/// The last argument tells whether a gradient is given a shape in host memory; the old forms are given the tensor itself.
+type Run = fn(&mut dyn OpContext, &ConvAttributes, bool) -> Result<()>;
 
 /// Op, its family, its host arguments and what it runs.
 const OPS: &[(&str, Family, &[&str], Run)] = &[
@@ -27,7 +32,9 @@ const OPS: &[(&str, Family, &[&str], Run)] = &[
     ("Conv2DBackpropFilter", Family::CONV2D, &["filter_sizes"], backprop_filter),
     ("Conv2DBackpropInput", Family::CONV2D, &["input_sizes"], backprop_input),
     ("Conv3D", Family::CONV3D, &[], forward),
+    ("Conv3DBackpropFilter", Family::CONV3D, &[], backprop_filter),
     ("Conv3DBackpropFilterV2", Family::CONV3D, &["filter_sizes"], backprop_filter),
+    ("Conv3DBackpropInput", Family::CONV3D, &[], backprop_input),
     ("Conv3DBackpropInputV2", Family::CONV3D, &["input_sizes"], backprop_input),
     ("DepthwiseConv2dNative", Family::DEPTHWISE, &[], forward),
     ("DepthwiseConv2dNativeBackpropFilter", Family::DEPTHWISE, &["filter_sizes"], backprop_filter),
@@ -37,11 +44,15 @@ const OPS: &[(&str, Family, &[&str], Run)] = &[
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
     for &(op, family, host, run) in OPS {
-        let builder = r.op(op).types("T", TYPES).host(host);
+        let types = if matches!(op, "Conv2D" | "Conv2DBackpropInput") { TYPES_I32 } else { TYPES };
+        let builder = r.op(op).types("T", types).host(host);
         // The one op with a type for its sizes.
         let builder = if op == "Conv3DBackpropInputV2" { builder.types("Tshape", types::INDEX) } else { builder };
-        builder.kernel(move |attrs| Ok(Conv { attributes: ConvAttributes::read(attrs, family)?, run }));
+        builder.kernel(move |attrs| {
+            Ok(Conv { attributes: ConvAttributes::read(attrs, family)?, run, sized: !host.is_empty() })
+        });
     }
+    r.op("Conv").types("T", TYPES_I32).kernel(General::new);
 }
 
 /// Shader variants of this family; those of contractions are listed by `matmul`.
@@ -52,16 +63,17 @@ pub fn shaders() -> Vec<Shader> {
 struct Conv {
     attributes: ConvAttributes,
     run: Run,
+    sized: bool,
 }
 
 impl Kernel for Conv {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        (self.run)(ctx, &self.attributes)
+        (self.run)(ctx, &self.attributes, self.sized)
     }
 }
 
 /// Inputs: input, filter.
-fn forward(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Result<()> {
+fn forward(ctx: &mut dyn OpContext, attributes: &ConvAttributes, _: bool) -> Result<()> {
     let (x, filter) = (ctx.input(0)?, ctx.input(1)?);
     let (g, dims) = attributes.forward(&x.dims, &filter.dims)?;
     let y = ctx.output(0, x.dtype, &dims)?;
@@ -74,12 +86,16 @@ fn forward(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Result<()> {
     }
 }
 
-/// Inputs: input_sizes (host), filter, gradient of the output.
-fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Result<()> {
-    let sizes = ctx.host_input(0)?;
+/// Inputs: input_sizes (host) or input, filter, gradient of the output.
+fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: bool) -> Result<()> {
     let (filter, dy) = (ctx.input(1)?, ctx.input(2)?);
-    require!(sizes.dims.len() == 1, "{}", attributes.family.sizes_message(true, &sizes.dims));
-    let dims = attributes.input_dims(&ctx.host_i64s(0)?, &filter.dims, &dy.dims)?;
+    let dims = if sized {
+        let sizes = ctx.host_input(0)?;
+        require!(sizes.dims.len() == 1, "{}", attributes.family.sizes_message(true, &sizes.dims));
+        attributes.input_dims(&sizes.to_i64()?, &filter.dims, &dy.dims)?
+    } else {
+        ctx.input(0)?.dims
+    };
     let g = attributes.backward(&dims, &filter.dims, &dy.dims, true)?;
     let dx = ctx.output(0, dy.dtype, &dims)?;
     if dx.is_empty() {
@@ -94,12 +110,16 @@ fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Resul
     }
 }
 
-/// Inputs: input, filter_sizes (host), gradient of the output.
-fn backprop_filter(ctx: &mut dyn OpContext, attributes: &ConvAttributes) -> Result<()> {
+/// Inputs: input, filter_sizes (host) or filter, gradient of the output.
+fn backprop_filter(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: bool) -> Result<()> {
     let (x, dy) = (ctx.input(0)?, ctx.input(2)?);
-    let sizes = ctx.host_input(1)?;
-    require!(sizes.dims.len() == 1, "{}", attributes.family.sizes_message(false, &sizes.dims));
-    let dims = attributes.filter_dims(&ctx.host_i64s(1)?)?;
+    let dims = if sized {
+        let sizes = ctx.host_input(1)?;
+        require!(sizes.dims.len() == 1, "{}", attributes.family.sizes_message(false, &sizes.dims));
+        attributes.filter_dims(&sizes.to_i64()?)?
+    } else {
+        ctx.input(1)?.dims
+    };
     let g = attributes.backward(&x.dims, &dims, &dy.dims, false)?;
     let dw = ctx.output(0, x.dtype, &dims)?;
     if dw.is_empty() {

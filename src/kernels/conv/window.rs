@@ -74,12 +74,16 @@ impl Padding {
     /// Reads the attributes.
     pub fn read(attrs: &dyn Attrs, format: Format) -> Result<Self> {
         let explicit = attrs.ints("explicit_paddings").unwrap_or_default();
-        let padding = attrs.string("padding")?;
+        Self::parse(&attrs.string("padding")?, &explicit, format)
+    }
+
+    /// From the attributes' values.
+    pub fn parse(padding: &str, explicit: &[i64], format: Format) -> Result<Self> {
         require!(
             padding == "EXPLICIT" || explicit.is_empty(),
             "explicit_paddings attribute must be empty if the padding attribute is not EXPLICIT"
         );
-        match padding.as_str() {
+        match padding {
             "SAME" => Ok(Self::Same),
             "VALID" => Ok(Self::Valid),
             "EXPLICIT" => {

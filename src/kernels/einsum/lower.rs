@@ -273,6 +273,7 @@ fn contract_placed(
         c: y,
         store: Store::Rows(row.strides[2] as usize),
         c_matrix: step(2) as usize,
+        conjugated: [false; 2],
     }
     .enqueue(ctx)
 }

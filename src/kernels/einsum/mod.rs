@@ -18,7 +18,7 @@ use equation::Equation;
 use lower::View;
 
 /// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128];
 
 /// Adds the op.
 pub fn register(r: &mut Registry) {

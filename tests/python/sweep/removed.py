@@ -16,7 +16,11 @@ def removed_op(name, inputs, types, producer=1, **attributes):
     for key, dtype in types.items():
         node.attr[key].type = tf.as_dtype(dtype).as_datatype_enum
     for key, value in attributes.items():
-        kind = "b" if isinstance(value, bool) else {int: "i", float: "f"}[type(value)]
+        if isinstance(value, list):
+            node.attr[key].list.i.extend(value)
+            continue
+        kind = "b" if isinstance(value, bool) else {int: "i", float: "f", str: "s"}[type(value)]
+        value = value.encode() if isinstance(value, str) else value
         node.attr[key].CopyFrom(attr_value_pb2.AttrValue(**{kind: value}))
     definition.versions.producer = producer
     with tf.Graph().as_default() as graph:

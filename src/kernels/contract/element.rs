@@ -1,0 +1,68 @@
+//! What a contraction computes in: the scalar and the group of four columns that the generated text calls `Scalar` and `Quad`.
+//!
+//! 16-bit floats are computed in f32. A `Quad` of complex numbers is a struct of two vectors, so that its parts multiply as vectors do.
+
+use crate::dtype::DType;
+
+/// The type in which elements of `dtype` are multiplied and summed; partial sums are stored in it.
+pub fn computed(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}
+
+/// 32-bit words of a scalar, by which tiles shrink.
+pub(super) fn words(dtype: DType) -> usize {
+    computed(dtype).size() / 4
+}
+
+/// `x`, `y`, `z` or `w`.
+pub(super) fn lane(k: u32) -> &'static str {
+    ["x", "y", "z", "w"][k as usize % 4]
+}
+
+/// Declares `Scalar`, `Quad`, `four(x, y, z, w)` and, for complex numbers, `mac`.
+pub(super) fn declarations(dtype: DType) -> String {
+    let (scalar, part) = (computed(dtype).value(), if computed(dtype).size() > 8 { "f64" } else { "f32" });
+    let head = format!("alias Scalar = {scalar};\n");
+    if !dtype.is_complex() {
+        return head
+            + &format!(
+                "alias Quad = vec4<{scalar}>;\n\nfn four(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Quad {{\n    \
+                 return Quad(x, y, z, w);\n}}\n"
+            );
+    }
+    head + &format!(
+        "struct Quad {{\n    re: vec4<{part}>,\n    im: vec4<{part}>,\n}}\n\n\
+         fn four(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Quad {{\n    \
+         return Quad(vec4<{part}>(x.x, y.x, z.x, w.x), vec4<{part}>(x.y, y.y, z.y, w.y));\n}}\n\n\
+         fn mac(a: Scalar, b: Quad, c: Quad) -> Quad {{\n    \
+         return Quad(c.re + (a.x * b.re - a.y * b.im), c.im + (a.x * b.im + a.y * b.re));\n}}\n"
+    )
+}
+
+/// Element `k` of the quad `name`.
+pub(super) fn element(dtype: DType, name: &str, k: u32) -> String {
+    let k = lane(k);
+    if dtype.is_complex() { format!("Scalar({name}.re.{k}, {name}.im.{k})") } else { format!("{name}.{k}") }
+}
+
+/// The statement `c += a * b` for a scalar and two quads. `fma` is not for f64, which not every driver has it for.
+pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
+    match computed(dtype) {
+        DType::F32 => format!("{c} = fma(Quad({a}), {b}, {c});"),
+        DType::C64 | DType::C128 => format!("{c} = mac({a}, {b}, {c});"),
+        _ => format!("{c} += Quad({a}) * {b};"),
+    }
+}
+
+/// How single elements of operand `x` are loaded, and the declaration that this takes: conjugated or as they are.
+pub(super) fn loader(x: &str, conjugated: bool) -> (String, String) {
+    if !conjugated {
+        return (format!("load_{x}"), String::new());
+    }
+    let name = format!("load_conjugate_{x}");
+    let text = format!("fn {name}(i: u32) -> Scalar {{\n    let v = load_{x}(i);\n    return Scalar(v.x, -v.y);\n}}\n");
+    (name, text)
+}

@@ -1,0 +1,130 @@
+//! The list of shader variants for the tests.
+
+use super::text::shader;
+use super::tile::{self, Tile};
+use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
+use crate::dtype::DType;
+use crate::layout::Iteration;
+use crate::shader::Shader;
+
+/// Every variant that the kernels can ask for, for the shader tests: each tile with each row kind, access and type, though
+/// not each combination of the types' accessors with everything else.
+pub fn variants() -> Vec<Shader> {
+    let single = |tile: &'static Tile, rows, spatial, lines, a, b, c| {
+        shader(&Variant { tile, rows, spatial, lines, a, b, c, batch: None, conjugated: [false; 2] })
+    };
+    let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
+    let mut out = Vec::new();
+    for tile in tile::CPU.iter().chain(tile::GPU) {
+        let (f, dense) = (DType::F32, LinesKind::Dense);
+        for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4)) {
+            for b in all_lanes {
+                out.push(single(tile, RowsKind::Dense, 0, dense, (f, a), (f, b), (f, StoreKind::Quads)));
+                if a != b {
+                    continue;
+                }
+                for dtype in [DType::F16, DType::BF16] {
+                    out.push(single(
+                        tile,
+                        RowsKind::Dense,
+                        0,
+                        dense,
+                        (dtype, a),
+                        (dtype, b),
+                        (dtype, StoreKind::Quads),
+                    ));
+                }
+            }
+            let edge = (f, Lanes::Edge);
+            for spatial in [2, 3] {
+                for store in [StoreKind::Quads, StoreKind::Elements, StoreKind::Planes] {
+                    if a != Lanes::Edge {
+                        out.push(single(tile, RowsKind::Patch, spatial, dense, (f, a), edge, (f, store)));
+                        let depth = (f, Lanes::Depth);
+                        out.push(single(
+                            tile,
+                            RowsKind::Spread,
+                            spatial,
+                            LinesKind::Strided,
+                            (f, a),
+                            depth,
+                            (f, store),
+                        ));
+                    }
+                    if a != Lanes::Depth {
+                        out.push(single(tile, RowsKind::Window, spatial, dense, (f, a), edge, (f, store)));
+                        let one = (f, Lanes::One);
+                        out.push(single(tile, RowsKind::Window, spatial, LinesKind::Planar, (f, a), one, (f, store)));
+                    }
+                }
+            }
+        }
+        for walk in [
+            Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]),
+            Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]),
+            Iteration::over(&[2, 3]).broadcast(&[2, 3]).operand(&[1, 2], 0).operand(&[1, 2], 0),
+            Iteration::over(&[2, 3, 2, 2, 2])
+                .broadcast(&[2, 1, 2, 1, 2])
+                .broadcast(&[1, 3, 1, 2, 1])
+                .broadcast(&[2, 3, 2, 2, 2]),
+        ] {
+            out.push(shader(&Variant {
+                tile,
+                rows: RowsKind::Dense,
+                spatial: 0,
+                lines: dense,
+                a: (DType::F32, Lanes::Depth),
+                b: (DType::F32, Lanes::Edge),
+                c: (DType::F32, StoreKind::Quads),
+                batch: Some(walk.class()),
+                conjugated: [false; 2],
+            }));
+        }
+    }
+    for (i, tile) in tile::CPU.iter().chain(tile::GPU).enumerate() {
+        out.extend(wide(tile, i));
+    }
+    out.extend(DTYPES.map(super::finish::shader));
+    out
+}
+
+const DTYPES: [DType; 7] = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128, DType::I32];
+
+/// Types without loads in fours, and i32: matrices with each tile, convolutions with one kind of rows for each.
+fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
+    let mut out = Vec::new();
+    let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
+    let dense = Variant {
+        tile,
+        rows: RowsKind::Dense,
+        spatial: 0,
+        lines: LinesKind::Dense,
+        a: (DType::F64, Lanes::One),
+        b: (DType::F64, Lanes::One),
+        c: (DType::F64, StoreKind::Elements),
+        batch: None,
+        conjugated: [false; 2],
+    };
+    for dtype in DTYPES.into_iter().skip(3).filter(|t| tile.fits(super::element::words(*t))) {
+        let of = |v: &Variant| Variant { a: (dtype, v.a.1), b: (dtype, v.b.1), c: (dtype, v.c.1), ..v.clone() };
+        let conjugated = if dtype.is_complex() { [true, number.is_multiple_of(2)] } else { [false; 2] };
+        out.push(shader(&of(&dense)));
+        out.push(shader(&of(&Variant { batch: Some(batch.clone()), conjugated, ..dense.clone() })));
+        if dtype.is_complex() {
+            continue;
+        }
+        let rows = [RowsKind::Patch, RowsKind::Spread, RowsKind::Window][number % 3];
+        let lines = [LinesKind::Dense, LinesKind::Strided, LinesKind::Planar][number % 3];
+        for (spatial, store) in [(2, StoreKind::Elements), (3, StoreKind::Planes)] {
+            let c = (dtype, store);
+            out.push(shader(&of(&Variant { rows, lines, spatial, c, ..dense.clone() })));
+        }
+        if dtype == DType::I32 {
+            let four = |lanes| (dtype, lanes);
+            let c = (dtype, StoreKind::Quads);
+            out.push(shader(&Variant { a: four(Lanes::Depth), b: four(Lanes::Edge), c, ..dense.clone() }));
+            out.push(shader(&Variant { a: four(Lanes::Depth), b: four(Lanes::Depth), c, ..dense.clone() }));
+        }
+    }
+    out
+}

@@ -89,6 +89,7 @@ pub fn product(
         c,
         store: Store::Rows(n),
         c_matrix: m * n,
+        conjugated: [false; 2],
     }
     .enqueue(ctx)
 }

@@ -128,6 +128,8 @@ fn rows_match_their_references() {
             let mut shapes = vec![vec![vec![420]; n], vec![vec![3, 1, 7]; n], vec![vec![]; n], vec![vec![0, 3]; n]];
             match (row.shapes, n) {
                 (Shapes::Select, _) => shapes.push(vec![vec![4], vec![4, 3], vec![4, 3]]),
+                // The walks do not depend on the precision.
+                (_, 2) if dtype.part() == F64 => shapes.push(vec![vec![5, 1], vec![7]]),
                 (_, 2) => shapes.extend([
                     vec![vec![5, 1], vec![7]],
                     vec![vec![], vec![2, 3]],

@@ -23,6 +23,9 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
     registry.op("Fill").types("T", MOVED).types("index_type", INDEX).host(&["dims"]).kernel(|_| Ok(fill as Compute));
+    // TensorFlow's own kernels for int32, which it keeps in host memory, crash on a pluggable device in eager mode.
+    registry.op("ZerosLike").types("T", &[I32]).host(&["x", "y"]).kernel(|_| Ok(host_zeros_like as Compute));
+    registry.op("OnesLike").types("T", &[I32]).host(&["x", "y"]).kernel(|_| Ok(host_ones_like as Compute));
     registry.op("ZerosLike").types("T", MOVED).kernel(|_| Ok(zeros_like as Compute));
     registry.op("OnesLike").types("T", MOVED).kernel(|_| Ok(ones_like as Compute));
     registry.op("Range").types("Tidx", RANGE).host(&["start", "limit", "delta"]).kernel(|_| Ok(range as Compute));
@@ -50,6 +53,20 @@ fn fill(ctx: &mut dyn OpContext) -> Result<()> {
 pub fn splat(ctx: &mut dyn OpContext, value: &Tensor, out: &Tensor) -> Result<()> {
     let walk = Iteration::over(&[out.len()]).operand(&[0], 0).operand(&[1], 0);
     copy_strided(ctx.device(), &walk, value, out)
+}
+
+fn host_zeros_like(ctx: &mut dyn OpContext) -> Result<()> {
+    host_like(ctx, 0)
+}
+
+fn host_ones_like(ctx: &mut dyn OpContext) -> Result<()> {
+    host_like(ctx, 1)
+}
+
+fn host_like(ctx: &mut dyn OpContext, value: i32) -> Result<()> {
+    let dims = ctx.host_input(0)?.dims;
+    let values = vec![value; dims.iter().product()];
+    ctx.host_output(0, &HostTensor::i32(&dims, &values))
 }
 
 fn zeros_like(ctx: &mut dyn OpContext) -> Result<()> {

@@ -10,6 +10,7 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("bf16_bits", include_str!("../../shaders/lib/bf16_bits.wgsl")),
     ("box_muller", include_str!("../../shaders/lib/box_muller.wgsl")),
     ("complex", include_str!("../../shaders/lib/complex.wgsl")),
+    ("complex_f64", include_str!("../../shaders/lib/complex_f64.wgsl")),
     ("div", include_str!("../../shaders/lib/div.wgsl")),
     ("div_f64", include_str!("../../shaders/lib/div_f64.wgsl")),
     ("erf", include_str!("../../shaders/lib/erf.wgsl")),
@@ -46,10 +47,10 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("truncate_float_f64", include_str!("../../shaders/lib/truncate_float_f64.wgsl")),
 ];
 
-/// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64, where there is one.
+/// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64 and complex128, where there is one.
 pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
     let is_twin = |n: &str| n.strip_suffix("_f64") == Some(name);
-    match LIBRARIES.iter().find(|(n, _)| dtype == DType::F64 && is_twin(n)) {
+    match LIBRARIES.iter().find(|(n, _)| dtype.part() == DType::F64 && is_twin(n)) {
         Some((twin, _)) => twin,
         None => name,
     }

@@ -120,5 +120,8 @@ pub fn log(z: Complex) -> Complex {
 
 /// log(1 + z).
 pub fn log1p(z: Complex) -> Complex {
+    if z[0].abs().max(z[1].abs()) >= 0.5 {
+        return log([1.0 + z[0], z[1]]);
+    }
     [0.5 * (2.0 * z[0] + (z[0] * z[0] + z[1] * z[1])).ln_1p(), z[1].atan2(1.0 + z[0])]
 }

@@ -11,16 +11,16 @@ use crate::kernels::scalar::row::{self, Case, Input, Row, Shapes, binary, case, 
 /// Computed as a pair of parts.
 const BOTH: &[DType] = &[C64, C128];
 
-/// A definition by the function library for float32 parts.
-const fn single(wgsl: &'static str, reference: fn(&[row::Complex]) -> row::Complex) -> Case {
-    case(&[C64], wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
+/// A definition by the function libraries for complex numbers, whose functions end in the type of a part.
+const fn function(wgsl: &'static str, reference: fn(&[row::Complex]) -> row::Complex) -> Case {
+    case(BOTH, wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
 }
 
 const ADD: &[Case] = &[case(BOTH, "x + y", Complex(|v| r::add(v[0], v[1])))];
 const MUL: &[Case] =
     &[case(BOTH, "vec2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x)", Complex(|v| r::mul(v[0], v[1]))).ulps(2)];
-const DIV: &[Case] = &[single("complex_div_f32(x, y)", |v| r::div(v[0], v[1]))];
-const INVERSE: &[Case] = &[single("complex_inverse_f32(x)", |v| r::div([1.0, 0.0], v[0]))];
+const DIV: &[Case] = &[function("complex_div_{R}(x, y)", |v| r::div(v[0], v[1]))];
+const INVERSE: &[Case] = &[function("complex_inverse_{R}(x)", |v| r::div([1.0, 0.0], v[0]))];
 const EQUAL: &[Case] = &[case(BOTH, "x.x == y.x && x.y == y.y", Complex(|v| truth(v[0] == v[1])))];
 const NOT_EQUAL: &[Case] = &[case(BOTH, "!(x.x == y.x && x.y == y.y)", Complex(|v| truth(v[0] != v[1])))];
 const SELECT: &[Case] = &[case(BOTH, "select(e, t, condition)", Complex(|v| if v[0][0] != 0.0 { v[1] } else { v[2] }))];
@@ -40,27 +40,27 @@ fn unless_zero(z: row::Complex, value: row::Complex) -> row::Complex {
 pub const ROWS: &[Row] = &[
     binary("Add", ADD),
     binary("AddV2", ADD),
-    unary("Angle", &[single("atan2_f32(x.y, x.x)", |v| [v[0][1].atan2(v[0][0]), 0.0])]).gives_part(),
+    unary("Angle", &[function("atan2_{R}(x.y, x.x)", |v| [v[0][1].atan2(v[0][0]), 0.0])]).gives_part(),
     binary("Complex", &[case(&[F32, F64], "vec2(real, imag)", Complex(|v| [v[0][0], v[1][0]]))])
         .of(PARTS)
         .gives_complex(),
-    unary("ComplexAbs", &[single("complex_abs_f32(x)", |v| [r::abs(v[0]), 0.0])]).gives_part(),
+    unary("ComplexAbs", &[function("complex_abs_{R}(x)", |v| [r::abs(v[0]), 0.0])]).gives_part(),
     unary("Conj", &[case(BOTH, "vec2(x.x, -x.y)", Complex(|v| r::conj(v[0])))]),
-    unary("Cos", &[single("complex_cos_f32(x)", |v| r::cos(v[0]))]),
-    unary("Cosh", &[single("complex_cosh_f32(x)", |v| r::cosh(v[0]))]),
+    unary("Cos", &[function("complex_cos_{R}(x)", |v| r::cos(v[0]))]),
+    unary("Cosh", &[function("complex_cosh_{R}(x)", |v| r::cosh(v[0]))]),
     binary("Div", DIV),
     binary(
         "DivNoNan",
-        &[single("select(complex_div_f32(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::div(v[0], v[1])))],
+        &[function("select(complex_div_{R}(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::div(v[0], v[1])))],
     ),
     binary("Equal", EQUAL).test().shapes(Shapes::BroadcastOr(false)),
-    unary("Exp", &[single("complex_exp_f32(x)", |v| r::exp(v[0]))]),
+    unary("Exp", &[function("complex_exp_{R}(x)", |v| r::exp(v[0]))]),
     unary("Imag", &[case(BOTH, "x.y", Complex(|v| [v[0][1], 0.0]))]).gives_part(),
     unary("Inv", INVERSE),
     binary("Mul", MUL),
     binary(
         "MulNoNan",
-        &[single("select(complex_mul_f32(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::mul(v[0], v[1])))],
+        &[function("select(complex_mul_{R}(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::mul(v[0], v[1])))],
     ),
     unary("Neg", &[case(BOTH, "-x", Complex(|v| [-v[0][0], -v[0][1]]))]),
     binary("NotEqual", NOT_EQUAL).test().shapes(Shapes::BroadcastOr(true)),
@@ -69,24 +69,24 @@ pub const ROWS: &[Row] = &[
     unary("Reciprocal", INVERSE),
     binary("Select", SELECT).of(CONDITION).shapes(Shapes::Select),
     binary("SelectV2", SELECT).of(CONDITION),
-    unary("Sign", &[single("complex_sign_f32(x)", |v| r::sign(v[0]))]),
-    unary("Sin", &[single("complex_sin_f32(x)", |v| r::sin(v[0]))]),
-    unary("Sinh", &[single("complex_sinh_f32(x)", |v| r::sinh(v[0]))]),
+    unary("Sign", &[function("complex_sign_{R}(x)", |v| r::sign(v[0]))]),
+    unary("Sin", &[function("complex_sin_{R}(x)", |v| r::sin(v[0]))]),
+    unary("Sinh", &[function("complex_sinh_{R}(x)", |v| r::sinh(v[0]))]),
     binary("Sub", &[case(BOTH, "x - y", Complex(|v| r::sub(v[0], v[1])))]),
-    unary("Tan", &[single("complex_tan_f32(x)", |v| r::tan(v[0]))]),
+    unary("Tan", &[function("complex_tan_{R}(x)", |v| r::tan(v[0]))]),
     binary(
         "Xdivy",
-        &[single("select(complex_div_f32(x, y), {T}(), all(x == {T}()))", |v| unless_zero(v[0], r::div(v[0], v[1])))],
+        &[function("select(complex_div_{R}(x, y), {T}(), all(x == {T}()))", |v| unless_zero(v[0], r::div(v[0], v[1])))],
     ),
     binary(
         "Xlog1py",
-        &[single("select(complex_mul_f32(x, complex_log1p_f32(y)), {T}(), all(x == {T}()))", |v| {
+        &[function("select(complex_mul_{R}(x, complex_log1p_{R}(y)), {T}(), all(x == {T}()))", |v| {
             unless_zero(v[0], r::mul(v[0], r::log1p(v[1])))
         })],
     ),
     binary(
         "Xlogy",
-        &[single("select(complex_mul_f32(x, complex_log_f32(y)), {T}(), all(x == {T}()))", |v| {
+        &[function("select(complex_mul_{R}(x, complex_log_{R}(y)), {T}(), all(x == {T}()))", |v| {
             unless_zero(v[0], r::mul(v[0], r::log(v[1])))
         })],
     ),

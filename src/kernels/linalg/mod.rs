@@ -1,4 +1,5 @@
-//! Dense linear algebra on batches of float32 matrices: Cholesky, Lu, Qr, inverse, determinants and solves.
+//! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants and solves in float32, eigenvalues, singular values and
+//! tridiagonal systems in float32 and float64.
 //!
 //! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of the matrix, where the work is, follows in
 //! dispatches that fill the device. `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows
@@ -6,10 +7,14 @@
 
 mod batch;
 mod cholesky;
+mod eigen;
 mod lu;
+mod order;
 mod program;
 mod qr;
+mod svd;
 mod triangular;
+mod tridiagonal;
 
 use super::registry::Registry;
 use crate::shader::Shader;
@@ -17,12 +22,16 @@ use crate::shader::Shader;
 /// Registers the family.
 pub fn register(r: &mut Registry) {
     cholesky::register(r);
+    eigen::register(r);
     lu::register(r);
     qr::register(r);
+    svd::register(r);
     triangular::register(r);
+    tridiagonal::register(r);
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders()].concat()
+    let dense = [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders()];
+    [dense.concat(), order::shaders(), eigen::shaders(), svd::shaders(), tridiagonal::shaders()].concat()
 }

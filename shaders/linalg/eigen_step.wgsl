@@ -1,0 +1,107 @@
+// Steps p.first .. p.first + p.steps of a cyclic Jacobi eigenvalue iteration, in place, on p.batch symmetric matrices `a` of p.n rows; the
+// rotations gather in `basis`. Grid: one workgroup for each matrix.
+//
+// A step rotates p.pairs disjoint pairs of rows and columns, those of one round of a round-robin tournament; 2 p.pairs - 1 rounds meet every
+// pair. (Golub and Van Loan, Matrix Computations, 8.5.) table[2 * (matrix * p.pairs + i)] holds cosine and sine of pair i.
+
+alias real = {{REAL}};
+
+// The i-th pair of a round, the smaller index first; an index of p.n is the bye of an odd number of rows.
+fn pair(round: u32, i: u32) -> vec2<u32> {
+    let others = 2u * p.pairs - 1u;
+    let a = select((round + i) % others, others, i == 0u);
+    let b = (round + others - i) % others;
+    return vec2<u32>(min(a, b), max(a, b));
+}
+
+fn element(base: u32, i: u32, j: u32) -> real {
+    if i >= p.n || j >= p.n {
+        return real(0.0);
+    }
+    return load_a(base + i * p.n + j);
+}
+
+fn put(base: u32, i: u32, j: u32, value: real) {
+    if i < p.n && j < p.n {
+        store_a(base + i * p.n + j, value);
+        store_a(base + j * p.n + i, value);
+    }
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
+    if matrix >= p.batch {
+        return;
+    }
+    let base = matrix * p.n * p.n;
+    let rotations = 2u * matrix * p.pairs;
+    for (var s = 0u; s < p.steps; s += 1u) {
+        let round = (p.first + s) % (2u * p.pairs - 1u);
+        for (var i = local; i < p.pairs; i += WORKGROUP) {
+            let pq = pair(round, i);
+            let off = element(base, pq.x, pq.y);
+            var cosine = real(1.0);
+            var sine = real(0.0);
+            if pq.y < p.n && !(off == real(0.0)) {
+                let ratio = (element(base, pq.y, pq.y) - element(base, pq.x, pq.x)) / (real(2.0) * off);
+                let size = real(1.0) / (abs(ratio) + sqrt(real(1.0) + ratio * ratio));
+                let tangent = select(size, -size, ratio < real(0.0));
+                cosine = real(1.0) / sqrt(real(1.0) + tangent * tangent);
+                sine = tangent * cosine;
+            }
+            store_table(rotations + 2u * i, cosine);
+            store_table(rotations + 2u * i + 1u, sine);
+        }
+        storageBarrier();
+        workgroupBarrier();
+        // A block of 2 x 2 elements for each two pairs, from both sides.
+        for (var t = local; t < p.pairs * p.pairs; t += WORKGROUP) {
+            let i = t / p.pairs;
+            let j = t % p.pairs;
+            if i <= j {
+                let rows = pair(round, i);
+                let columns = pair(round, j);
+                let row_cosine = load_table(rotations + 2u * i);
+                let row_sine = load_table(rotations + 2u * i + 1u);
+                let cosine = load_table(rotations + 2u * j);
+                let sine = load_table(rotations + 2u * j + 1u);
+                let pp = element(base, rows.x, columns.x);
+                let pq = element(base, rows.x, columns.y);
+                let qp = element(base, rows.y, columns.x);
+                let qq = element(base, rows.y, columns.y);
+                let top = row_cosine * pp - row_sine * qp;
+                let top_right = row_cosine * pq - row_sine * qq;
+                let bottom = row_sine * pp + row_cosine * qp;
+                let bottom_right = row_sine * pq + row_cosine * qq;
+                put(base, rows.x, columns.x, cosine * top - sine * top_right);
+                put(base, rows.y, columns.y, sine * bottom + cosine * bottom_right);
+                if i == j {
+                    put(base, rows.x, columns.y, real(0.0));
+                } else {
+                    put(base, rows.x, columns.y, sine * top + cosine * top_right);
+                    put(base, rows.y, columns.x, cosine * bottom - sine * bottom_right);
+                }
+            }
+        }
+        for (var t = local; t < p.n * p.pairs; t += WORKGROUP) {
+            let row = base + t / p.pairs * p.n;
+            let j = t % p.pairs;
+            let columns = pair(round, j);
+            if columns.y < p.n {
+                let cosine = load_table(rotations + 2u * j);
+                let sine = load_table(rotations + 2u * j + 1u);
+                let left = load_basis(row + columns.x);
+                let right = load_basis(row + columns.y);
+                store_basis(row + columns.x, cosine * left - sine * right);
+                store_basis(row + columns.y, sine * left + cosine * right);
+            }
+        }
+        storageBarrier();
+        workgroupBarrier();
+    }
+}

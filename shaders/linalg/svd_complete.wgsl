@@ -1,0 +1,110 @@
+// Columns p.first .. p.end of orthonormal bases `u` (p.r rows, p.cols columns, one base for each of p.batch matrices), where a singular value
+// gives none: beyond the p.k singular values s, and where those vanish against the first. Grid: one workgroup for each matrix.
+//
+// A column starts as the unit vector that the columns before it span least, and is made orthogonal to them, twice. An invocation owns every
+// WORKGROUP-th row, so that only sums cross invocations.
+
+alias real = {{REAL}};
+
+var<workgroup> sums: array<real, WORKGROUP>;
+var<workgroup> best: array<u32, WORKGROUP>;
+
+fn total(local: u32, own: real) -> real {
+    workgroupBarrier();
+    sums[local] = own;
+    for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
+        workgroupBarrier();
+        if local < step {
+            sums[local] += sums[local + step];
+        }
+    }
+    workgroupBarrier();
+    return sums[0];
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
+    if matrix >= p.batch {
+        return;
+    }
+    let base = matrix * p.r * p.cols;
+    for (var c = p.first; c < p.end; c += 1u) {
+        // The same for the whole workgroup; where it is true the column is there already.
+        var vanishes = c >= p.k;
+        if !vanishes {
+            let largest = load_s(matrix * p.k);
+            vanishes = load_s(matrix * p.k + c) <= largest * real({{EPSILON}}) * real(p.r);
+        }
+        vanishes = workgroup_flag(local, vanishes);
+        if vanishes {
+            var least = real(2.0);
+            var row = 0u;
+            for (var i = local; i < p.r; i += WORKGROUP) {
+                var spanned = real(0.0);
+                for (var d = 0u; d < c; d += 1u) {
+                    let x = load_u(base + i * p.cols + d);
+                    spanned += x * x;
+                }
+                if spanned < least {
+                    least = spanned;
+                    row = i;
+                }
+            }
+            sums[local] = least;
+            best[local] = row;
+            for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
+                workgroupBarrier();
+                if local < step {
+                    let other = sums[local + step];
+                    let tie = other == sums[local] && best[local + step] < best[local];
+                    if other < sums[local] || tie {
+                        sums[local] = other;
+                        best[local] = best[local + step];
+                    }
+                }
+            }
+            workgroupBarrier();
+            let start = best[0];
+            for (var i = local; i < p.r; i += WORKGROUP) {
+                store_u(base + i * p.cols + c, select(real(0.0), real(1.0), i == start));
+            }
+            for (var d = 0u; d < 2u * c; d += 1u) {
+                var dot = real(0.0);
+                for (var i = local; i < p.r; i += WORKGROUP) {
+                    dot += load_u(base + i * p.cols + d % c) * load_u(base + i * p.cols + c);
+                }
+                let part = total(local, dot);
+                for (var i = local; i < p.r; i += WORKGROUP) {
+                    let at = base + i * p.cols + c;
+                    store_u(at, load_u(at) - part * load_u(base + i * p.cols + d % c));
+                }
+            }
+            var square = real(0.0);
+            for (var i = local; i < p.r; i += WORKGROUP) {
+                let x = load_u(base + i * p.cols + c);
+                square += x * x;
+            }
+            let length = sqrt(total(local, square));
+            for (var i = local; i < p.r; i += WORKGROUP) {
+                let at = base + i * p.cols + c;
+                store_u(at, load_u(at) / length);
+            }
+        }
+        workgroupBarrier();
+    }
+}
+
+var<workgroup> flag: u32;
+
+// What the first invocation says, so that control flow is uniform to the compiler too.
+fn workgroup_flag(local: u32, own: bool) -> bool {
+    if local == 0u {
+        flag = select(0u, 1u, own);
+    }
+    return workgroupUniformLoad(&flag) != 0u;
+}

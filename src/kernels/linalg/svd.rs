@@ -1,0 +1,268 @@
+//! Svd by one-sided Jacobi rotations, singular values descending.
+//!
+//! The columns of a tall matrix (or of a wide one's transpose) are rotated in disjoint pairs until they are orthogonal: they are then the left
+//! vectors times the singular values, and the rotations are the right ones. The number of sweeps is fixed by the size, nothing waits. Where a
+//! singular value vanishes, and for the further columns of `full_matrices`, an orthonormal basis is completed.
+
+use smallvec::smallvec;
+
+use super::batch::{Batch, batch_dims};
+use super::eigen::sweeps;
+use super::lu::workgroup;
+use super::order::{REALS, literal, pick_shader, real, sort};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, F64, I32};
+use crate::error::{Error, Result};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+
+/// Iterations of an invocation in a dispatch, well below [`crate::shader::MAX_ITERATIONS`].
+const ITERATIONS: usize = 30_000;
+/// Invocations that complete a basis.
+const COMPLETERS: u32 = 256;
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    for op in ["BatchSvd", "Svd"] {
+        r.op(op).types("T", REALS).kernel(Svd::new);
+    }
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let each = |t: &DType| {
+        let sized = [16, 64, 256].map(|w| [step_shader(*t, w), norm_shader(*t, w)]).concat();
+        [sized, vec![begin_shader(*t), left_shader(*t), right_shader(*t), complete_shader(*t)]].concat()
+    };
+    REALS.iter().flat_map(each).collect()
+}
+
+struct Svd {
+    vectors: bool,
+    full: bool,
+}
+
+impl Svd {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        Ok(Self { vectors: attrs.bool("compute_uv")?, full: attrs.bool("full_matrices")? })
+    }
+}
+
+impl Kernel for Svd {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let x = ctx.input(0)?;
+        let Batch { count, rows: m, cols: n } = Batch::of(&x)?;
+        let (dtype, k, r) = (x.dtype, m.min(n), m.max(n));
+        let dims = |last: &[usize]| [batch_dims(&x), last].concat();
+        // TensorFlow's shape for what was not asked for.
+        let of = |rows, cols| if self.vectors { dims(&[rows, cols]) } else { Vec::new() };
+        let s = ctx.output(0, dtype, &dims(&[k]))?;
+        let u = ctx.output(1, dtype, &of(m, if self.full { m } else { k }))?;
+        let v = ctx.output(2, dtype, &of(n, if self.full { n } else { k }))?;
+        let (long, short) = if m < n { (&v, &u) } else { (&u, &v) };
+        let cols = if self.full { r } else { k };
+        if k == 0 {
+            // No singular value: a full basis is the identity.
+            return if self.vectors && !long.is_empty() {
+                complete(ctx.device(), long, &s, Basis { batch: count, r, cols, k })
+            } else {
+                Ok(())
+            };
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let work = Work {
+            w: ctx.temp(dtype, &[count, k, r])?,
+            v: ctx.temp(dtype, &[count, k, k])?,
+            scale: ctx.temp(dtype, &[count])?,
+            norm: ctx.temp(dtype, &[count, k])?,
+            order: ctx.temp(I32, &[count, k])?,
+            count,
+            k,
+            r,
+        };
+        let device = ctx.device();
+        device.check_extent(x.len().max(u.len()).max(v.len()))?;
+        work.rotate(device, &x, m < n)?;
+        sort(device, &work.norm, k, true, &s, &work.order)?;
+        if !self.vectors {
+            return Ok(());
+        }
+        let picks: [(_, fn(DType) -> Shader, _, _, _); 2] = [
+            ("linalg svd left", left_shader, &work.w, long, cols),
+            ("linalg svd right", right_shader, &work.v, short, k),
+        ];
+        for (name, shader, from, to, cols) in picks {
+            device.enqueue(&Program {
+                key: Key::new(name).dtype(dtype),
+                shader: &|| shader(dtype),
+                bindings: smallvec![
+                    Binding::from(from),
+                    Binding::from(&work.order),
+                    Binding::from(&work.norm),
+                    Binding::from(&work.scale),
+                    Binding::from(to)
+                ],
+                params: Params::new().u32(to.len()).u32(to.len() / count / cols).u32(cols).u32(k),
+                grid: Grid::map(to.len(), dtype),
+            })?;
+        }
+        complete(device, long, &s, Basis { batch: count, r, cols, k })
+    }
+}
+
+/// The iteration's memory: `k` rows of `r` elements to be made orthogonal, and the rotations.
+struct Work {
+    w: Tensor,
+    v: Tensor,
+    scale: Tensor,
+    norm: Tensor,
+    order: Tensor,
+    count: usize,
+    k: usize,
+    r: usize,
+}
+
+impl Work {
+    fn rotate(&self, device: &Device, x: &Tensor, wide: bool) -> Result<()> {
+        let Self { count, k, r, .. } = *self;
+        let dtype = x.dtype;
+        if k * r / 256 > ITERATIONS {
+            return Err(Error::Unimplemented(format!(
+                "Svd of matrices with {} elements on WGPU; the limit is {}",
+                k * r,
+                ITERATIONS * 256
+            )));
+        }
+        device.enqueue(&Program {
+            key: Key::new("linalg svd begin").dtype(dtype),
+            shader: &|| begin_shader(dtype),
+            bindings: smallvec![
+                Binding::from(x),
+                Binding::from(&self.w),
+                Binding::from(&self.v),
+                Binding::from(&self.scale)
+            ],
+            params: Params::new().u32(count).u32(k).u32(r).u32(u32::from(wide)),
+            grid: Grid::groups(count),
+        })?;
+        let workgroup = workgroup(r);
+        let pairs = k.div_ceil(2);
+        let rounds = if k < 2 { 0 } else { sweeps(dtype, k) * (2 * pairs - 1) };
+        for round in 0..rounds {
+            device.enqueue(&Program {
+                key: Key::new("linalg svd step").dtype(dtype).number(workgroup),
+                shader: &|| step_shader(dtype, workgroup),
+                bindings: smallvec![Binding::from(&self.w), Binding::from(&self.v)],
+                params: Params::new().u32(count).u32(k).u32(r).u32(pairs).u32(round % (2 * pairs - 1)),
+                grid: Grid::groups(count * pairs),
+            })?;
+        }
+        device.enqueue(&Program {
+            key: Key::new("linalg svd norm").dtype(dtype).number(workgroup),
+            shader: &|| norm_shader(dtype, workgroup),
+            bindings: smallvec![Binding::from(&self.w), Binding::from(&self.scale), Binding::from(&self.norm)],
+            params: Params::new().u32(count * k).u32(k).u32(r),
+            grid: Grid::groups(count * k),
+        })
+    }
+}
+
+/// Extents of bases: `cols` columns of `r` elements, of which singular values give the first `k`.
+#[derive(Clone, Copy)]
+struct Basis {
+    batch: usize,
+    r: usize,
+    cols: usize,
+    k: usize,
+}
+
+/// Replaces the columns of `u` for which there is no singular value, or one that vanishes.
+fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()> {
+    let Basis { batch, r, cols, k } = basis;
+    let dtype = u.dtype;
+    // Loops count once more than they run.
+    let column = cols * (6 * r.div_ceil(COMPLETERS as usize) + 28) + 60;
+    if column > 2 * ITERATIONS {
+        return Err(Error::Unimplemented(format!("Svd with {cols} singular vectors of {r} elements on WGPU")));
+    }
+    let steps = (ITERATIONS / column).max(1);
+    for first in (0..cols).step_by(steps) {
+        // The binding of an empty tensor needs some memory: u's own is not written to through it.
+        let s = if s.is_empty() { u } else { s };
+        device.enqueue(&Program {
+            key: Key::new("linalg svd complete").dtype(dtype),
+            shader: &|| complete_shader(dtype),
+            bindings: smallvec![Binding::from(u), Binding::from(s)],
+            params: Params::new().u32(batch).u32(r).u32(cols).u32(k).u32(first).u32(cols.min(first + steps)),
+            grid: Grid::groups(batch),
+        })?;
+    }
+    Ok(())
+}
+
+/// The type's precision.
+fn epsilon(dtype: DType) -> f64 {
+    if dtype == F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
+}
+
+fn begin_shader(dtype: DType) -> Shader {
+    let (large, small) = if dtype == F64 { (1e150, 1e-150) } else { (1e15, 1e-15) };
+    Shader::new("linalg svd begin")
+        .bind("x", dtype)
+        .bind("w", dtype)
+        .bind("basis", dtype)
+        .bind("scale", dtype)
+        .u32s(&["batch", "k", "r", "wide"])
+        .define("REAL", real(dtype))
+        .define("LARGE", literal(dtype, large))
+        .define("SMALL", literal(dtype, small))
+        .body(include_str!("../../../shaders/linalg/svd_begin.wgsl"))
+}
+
+fn step_shader(dtype: DType, workgroup: u32) -> Shader {
+    Shader::new("linalg svd step")
+        .bind("w", dtype)
+        .bind("basis", dtype)
+        .u32s(&["batch", "k", "r", "pairs", "round"])
+        .workgroup([workgroup, 1, 1])
+        .define("REAL", real(dtype))
+        .define("EPSILON", literal(dtype, epsilon(dtype) / 4.0))
+        .body(include_str!("../../../shaders/linalg/svd_step.wgsl"))
+}
+
+fn norm_shader(dtype: DType, workgroup: u32) -> Shader {
+    Shader::new("linalg svd norm")
+        .bind("w", dtype)
+        .bind("scale", dtype)
+        .bind("norm", dtype)
+        .u32s(&["rows", "k", "r"])
+        .workgroup([workgroup, 1, 1])
+        .define("REAL", real(dtype))
+        .body(include_str!("../../../shaders/linalg/svd_norm.wgsl"))
+}
+
+fn left_shader(dtype: DType) -> Shader {
+    let element = "    let size = load_norm(matrix * p.k + column);\n    \
+                   let x = load_x((matrix * p.k + column) * p.rows + i) * load_scale(matrix);\n    \
+                   return select(x / size, x, size == 0.0);";
+    pick_shader("linalg svd left", dtype, &element.replace("== 0.0", &format!("== {}(0.0)", real(dtype))))
+}
+
+fn right_shader(dtype: DType) -> Shader {
+    pick_shader("linalg svd right", dtype, "    return load_x((matrix * p.k + column) * p.rows + i);")
+}
+
+fn complete_shader(dtype: DType) -> Shader {
+    Shader::new("linalg svd complete")
+        .bind("u", dtype)
+        .bind("s", dtype)
+        .u32s(&["batch", "r", "cols", "k", "first", "end"])
+        .workgroup([COMPLETERS, 1, 1])
+        .define("REAL", real(dtype))
+        .define("EPSILON", literal(dtype, epsilon(dtype)))
+        .body(include_str!("../../../shaders/linalg/svd_complete.wgsl"))
+}

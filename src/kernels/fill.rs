@@ -28,6 +28,16 @@ pub fn register(registry: &mut Registry) {
     registry.op("OnesLike").types("T", &[I32]).host(&["x", "y"]).kernel(|_| Ok(host_ones_like as Compute));
     registry.op("ZerosLike").types("T", MOVED).kernel(|_| Ok(zeros_like as Compute));
     registry.op("OnesLike").types("T", MOVED).kernel(|_| Ok(ones_like as Compute));
+    // TensorFlow's own kernels, for every device, keep x on the device and y on the host. Its eager mode takes all int32 arguments of an op to be
+    // in one kind of memory, and crashes. Only the shape of x counts: here both are on the host.
+    for (op, value) in [("ZerosLike", 0), ("OnesLike", 1)] {
+        registry.op(op).types("T", &[I32]).host(&["x", "y"]).kernel(move |_| {
+            Ok(move |ctx: &mut dyn OpContext| {
+                let dims = ctx.host_input(0)?.dims;
+                ctx.host_output(0, &HostTensor::i32(&dims, &vec![value; dims.iter().product()]))
+            })
+        });
+    }
     registry.op("Range").types("Tidx", RANGE).host(&["start", "limit", "delta"]).kernel(|_| Ok(range as Compute));
     registry.op("Empty").types("dtype", MOVED_I32).host(&["shape"]).kernel(|attrs| {
         let (dtype, init) = (attrs.dtype("dtype")?, attrs.bool("init")?);

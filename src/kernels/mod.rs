@@ -27,6 +27,7 @@ pub mod rnn;
 pub mod scalar;
 pub mod scan;
 pub mod scatter;
+pub mod segment;
 pub mod softmax;
 pub mod sort;
 pub mod variable;
@@ -70,6 +71,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "scalar", register: scalar::register, shaders: scalar::shaders },
     Family { name: "scan", register: scan::register, shaders: scan::shaders },
     Family { name: "scatter", register: scatter::register, shaders: scatter::shaders },
+    Family { name: "segment", register: segment::register, shaders: segment::shaders },
     Family { name: "softmax", register: softmax::register, shaders: softmax::shaders },
     Family { name: "sort", register: sort::register, shaders: sort::shaders },
     Family { name: "variable", register: variable::register, shaders: variable::shaders },

@@ -28,14 +28,20 @@ pub struct Buckets {
 impl Buckets {
     /// Groups the positions of `numbers`, an int32 or int64 tensor that is not empty, into `buckets` buckets.
     pub fn of(ctx: &mut dyn OpContext, numbers: &Tensor, buckets: usize) -> Result<Self> {
+        Self::of_rows(ctx, numbers, numbers.len(), buckets)
+    }
+
+    /// The same where each row of `per_row` numbers has `size` buckets of its own.
+    pub fn of_rows(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) -> Result<Self> {
+        let buckets = numbers.len() / per_row * size;
         let keys = ctx.temp(U32, &[numbers.len()])?;
         let count = ctx.device().check_extent(numbers.len())?;
-        let limit = ctx.device().check_extent(buckets)?;
+        let last = ctx.device().check_extent(buckets)?;
         ctx.device().enqueue(&Program {
             key: Key::new("sort bucket keys").dtype(numbers.dtype),
             shader: &|| keys_shader(numbers.dtype),
             bindings: smallvec![Binding::raw(numbers, 4), (&keys).into()],
-            params: Params::new().u32(count).u32(limit),
+            params: Params::new().u32(count).u32(size).u32(per_row).u32(last),
             grid: Grid::linear(numbers.len(), WORKGROUP),
         })?;
         let sorted = radix::sort(ctx, &keys, None, bits_below(buckets + 1))?;
@@ -87,9 +93,12 @@ fn keys_shader(dtype: DType) -> Shader {
     Shader::new(format!("sort bucket keys {dtype}"))
         .bind_raw("numbers", "u32", 4)
         .bind("keys", U32)
-        .u32s(&["count", "limit"])
+        .u32s(&["count", "limit", "per_row", "last"])
         .body(clamped(dtype))
-        .body("fn value(i: u32) -> u32 {\n    return clamped(i);\n}")
+        .body(
+            "fn value(i: u32) -> u32 {\n    let n = clamped(i);\n    \
+             return select((i / p.per_row) * p.limit + n, p.last, n == p.limit);\n}",
+        )
         .map("keys")
 }
 

@@ -4,11 +4,16 @@
 //! pairs), [`keys`] (elements of any type as sortable words) and [`buckets`] (positions grouped by a small number).
 
 pub mod buckets;
+mod count;
+mod in_top_k;
 pub mod keys;
 mod nonzero;
 mod partition;
 pub mod radix;
+mod ragged;
 pub mod scan;
+mod search;
+mod suppress;
 mod top_k;
 mod unique;
 
@@ -22,15 +27,30 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
     registry.op("Where").types("T", scan::SELECTED).kernel(|_| Ok(nonzero::nonzero as Compute));
+    count::register(registry);
+    in_top_k::register(registry);
     partition::register(registry);
+    ragged::register(registry);
+    search::register(registry);
+    suppress::register(registry);
     top_k::register(registry);
     unique::register(registry);
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    [scan::shaders, radix::shaders, keys::shaders, buckets::shaders, top_k::shaders, unique::shaders]
-        .into_iter()
-        .flat_map(|f| f())
-        .collect()
+    let files: [fn() -> Vec<Shader>; 11] = [
+        scan::shaders,
+        radix::shaders,
+        keys::shaders,
+        buckets::shaders,
+        count::shaders,
+        in_top_k::shaders,
+        ragged::shaders,
+        search::shaders,
+        suppress::shaders,
+        top_k::shaders,
+        unique::shaders,
+    ];
+    files.into_iter().flat_map(|shaders| shaders()).collect()
 }

@@ -1,0 +1,85 @@
+// One level of a segmented reduction over rows with ascending ids: each chunk of rows is walked by one invocation for each column.
+// Grid: t = chunk * p.inner + column.
+//
+// A run of equal ids that begins and ends inside a chunk is stored at once. A chunk's first run may have begun before it and its last may go on
+// after it: both are left as partial results 2 * chunk and 2 * chunk + 1, which are the rows of the next level. A chunk that is one
+// run leaves the first alone; the id of the other is NONE. In the last level, one chunk, every run is stored.
+
+const NONE = 0xffffffffu;
+
+alias Value = {{VALUE}};
+
+fn combine(a: Value, b: Value) -> Value {
+    return {{COMBINE}};
+}
+
+fn element(i: u32, column: u32) -> Value {
+    var row = i;
+    if p.permuted != 0u {
+        row = load_rows(i);
+    }
+    return load_data(row * p.inner + column);
+}
+
+// Ids past the last segment name no row.
+fn keep(id: u32, column: u32, v: Value) {
+    if id < p.segments {
+        store_out(id * p.inner + column, v);
+    }
+}
+
+fn leave(slot: u32, id: u32, column: u32, v: Value) {
+    store_partials(slot * p.inner + column, v);
+    if column == 0u {
+        store_partial_ids(slot, id);
+    }
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let column = t % p.inner;
+    let chunk = t / p.inner;
+    let first = chunk * p.chunk;
+    let end = min(first + p.chunk, p.n);
+    let last_level = p.chunk >= p.n;
+    // The first row of a chunk always has an id: chunks are even, and of each pair of partial results the first is there.
+    var id = load_ids(first);
+    var total = element(first, column);
+    var from_before = true;
+    for (var i = first + 1u; i < end; i += 1u) {
+        let next = load_ids(i);
+        if next == NONE {
+            continue;
+        }
+        let v = element(i, column);
+        if next == id {
+            total = combine(total, v);
+            continue;
+        }
+        if from_before && !last_level {
+            leave(2u * chunk, id, column, total);
+        } else {
+            keep(id, column, total);
+        }
+        from_before = false;
+        id = next;
+        total = v;
+    }
+    if last_level {
+        keep(id, column, total);
+        return;
+    }
+    if from_before {
+        leave(2u * chunk, id, column, total);
+        id = NONE;
+    }
+    leave(2u * chunk + 1u, id, column, total);
+}

@@ -1,0 +1,130 @@
+//! The segmented reduction: rows with ascending segment ids combined by segment, in an order that depends on the ids alone.
+//!
+//! Rows are reduced in chunks, level upon level, so neither one huge segment nor a million small ones is walked by one invocation. Half
+//! types are accumulated in float32.
+
+use smallvec::smallvec;
+
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+/// Rows in a chunk; even, and far below [`crate::shader::MAX_ITERATIONS`].
+const CHUNK: usize = 64;
+
+/// How values are combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Fold {
+    Sum,
+    Prod,
+    Min,
+    Max,
+}
+
+impl Fold {
+    /// Every fold.
+    pub const ALL: [Self; 4] = [Self::Sum, Self::Prod, Self::Min, Self::Max];
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Sum => "a + b",
+            Self::Prod => "a * b",
+            Self::Min => "min(a, b)",
+            Self::Max => "max(a, b)",
+        }
+    }
+}
+
+/// Rows to be reduced.
+#[derive(Debug, Clone, Copy)]
+pub struct Segments<'a> {
+    /// How.
+    pub fold: Fold,
+    /// The segment of each row: uint32, ascending. Ids from the number of segments on are dropped.
+    pub ids: &'a Tensor,
+    /// Which row of `data` comes at each place (uint32), where it is not the row of that number.
+    pub rows: Option<&'a Tensor>,
+    /// The rows.
+    pub data: &'a Tensor,
+    /// Elements of a row.
+    pub inner: usize,
+}
+
+impl Segments<'_> {
+    /// The type in which `dtype` is accumulated.
+    pub const fn accumulator(dtype: DType) -> DType {
+        match dtype {
+            F16 | BF16 => F32,
+            I8 | I16 => I32,
+            U8 | U16 | Bool => U32,
+            _ => dtype,
+        }
+    }
+
+    /// Enqueues the reduction into `out`, rows of the accumulator's type. Segments without rows are left as they are.
+    pub fn enqueue(&self, ctx: &mut dyn OpContext, out: &Tensor) -> Result<()> {
+        let n = self.ids.len();
+        if n == 0 || self.inner == 0 || out.is_empty() {
+            return Ok(());
+        }
+        debug_assert_eq!((self.ids.dtype, out.dtype), (U32, Self::accumulator(self.data.dtype)));
+        let chunks = n.div_ceil(CHUNK);
+        let count = chunks * self.inner;
+        ctx.device().check_extent(self.data.len().max(out.len()).max(2 * count))?;
+        let partial_ids = ctx.temp(U32, &[2 * chunks])?;
+        let partials = ctx.temp(out.dtype, &[2 * chunks, self.inner])?;
+        let (fold, loaded, permuted) = (self.fold, self.data.dtype, self.rows.is_some());
+        ctx.device().enqueue(&Program {
+            key: Key::new("segment reduce").number(fold as u32).dtype(loaded),
+            shader: &|| shader(fold, loaded),
+            bindings: smallvec![
+                self.ids.into(),
+                self.rows.unwrap_or(self.ids).into(),
+                self.data.into(),
+                out.into(),
+                (&partial_ids).into(),
+                (&partials).into(),
+            ],
+            params: Params::new()
+                .u32(count)
+                .u32(n)
+                .u32(self.inner)
+                .u32(CHUNK)
+                .u32(out.len() / self.inner)
+                .u32(u32::from(permuted)),
+            grid: Grid::linear(count, WORKGROUP),
+        })?;
+        if chunks == 1 {
+            return Ok(());
+        }
+        Segments { ids: &partial_ids, rows: None, data: &partials, ..*self }.enqueue(ctx, out)
+    }
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut all: Vec<_> = [I32, U32, I64, U64].map(|t| shader(Fold::Sum, t)).into();
+    for fold in Fold::ALL {
+        all.extend([F32, F16, BF16, F64].map(|t| shader(fold, t)));
+    }
+    all
+}
+
+fn shader(fold: Fold, loaded: DType) -> Shader {
+    let computed = Segments::accumulator(loaded);
+    Shader::new(format!("segment {fold:?} {loaded}"))
+        .bind("ids", U32)
+        .bind("rows", U32)
+        .bind("data", loaded)
+        .bind("out", computed)
+        .bind("partial_ids", U32)
+        .bind("partials", computed)
+        .u32s(&["count", "n", "inner", "chunk", "segments", "permuted"])
+        .define("VALUE", computed.value())
+        .define("COMBINE", fold.text())
+        .body(include_str!("../../../shaders/segment/reduce.wgsl"))
+}

@@ -1,0 +1,113 @@
+//! LowerBound, UpperBound (tf.searchsorted) and Bucketize: binary search of many values, an invocation for each.
+
+use smallvec::smallvec;
+
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::dtype::types::INDEX;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+const TYPES: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
+const BUCKETED: &[DType] = &[F32, F64, I32, I64];
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    r.op("Bucketize").types("T", BUCKETED).kernel(|attrs| {
+        let boundaries = attrs.floats("boundaries")?;
+        require!(boundaries.is_sorted(), "Expected sorted boundaries");
+        Ok(move |ctx: &mut dyn OpContext| bucketize(ctx, &boundaries))
+    });
+    for (op, upper) in [("LowerBound", false), ("UpperBound", true)] {
+        r.op(op).types("T", TYPES).types("out_type", INDEX).kernel(move |attrs| {
+            let index = attrs.dtype("out_type")?;
+            Ok(move |ctx: &mut dyn OpContext| bound(ctx, index, upper))
+        });
+    }
+}
+
+/// Inputs: sorted rows (0) and as many rows of values (1).
+fn bound(ctx: &mut dyn OpContext, index: DType, upper: bool) -> Result<()> {
+    let (sorted, values) = (ctx.input(0)?, ctx.input(1)?);
+    require!(sorted.rank() == 2, "Shape must be rank 2 but is rank {} for `sorted_inputs` argument", sorted.rank());
+    require!(values.rank() == 2, "Shape must be rank 2 but is rank {} for `values` argument", values.rank());
+    require!(sorted.dims[0] == values.dims[0], "Leading dim_size of both tensors must match.");
+    let out = ctx.output(0, index, &values.dims)?;
+    Search { upper }.enqueue(ctx, &sorted, &values, &out)
+}
+
+/// Input: any tensor. Values are compared with the boundaries in float32, doubles in float64, as TensorFlow does.
+fn bucketize(ctx: &mut dyn OpContext, boundaries: &[f32]) -> Result<()> {
+    let x = ctx.input(0)?;
+    let out = ctx.output(0, I32, &x.dims)?;
+    if out.is_empty() {
+        return Ok(());
+    }
+    let sorted = ctx.temp(F32, &[1, boundaries.len()])?;
+    if !boundaries.is_empty() {
+        ctx.device().upload(sorted.address, bytemuck::cast_slice(boundaries))?;
+    }
+    Search { upper: true }.enqueue(ctx, &sorted, &x.reshaped(&[1, x.len()]), &out)
+}
+
+struct Search {
+    upper: bool,
+}
+
+impl Search {
+    fn enqueue(&self, ctx: &dyn OpContext, sorted: &Tensor, values: &Tensor, out: &Tensor) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let count = ctx.device().check_extent(values.len().max(sorted.len()))?.min(values.len() as u32);
+        let (list, value) = (sorted.dtype, values.dtype);
+        ctx.device().enqueue(&Program {
+            key: Key::new("sort search").dtype(list).dtype(value),
+            shader: &|| shader(list, value),
+            bindings: smallvec![sorted.into(), values.into(), Binding::raw(out, 4)],
+            params: Params::new()
+                .u32(count)
+                .u32(sorted.dims[1])
+                .u32(values.dims[1])
+                .u32(out.dtype.size() / 4)
+                .u32(u32::from(self.upper)),
+            grid: Grid::linear(values.len(), WORKGROUP),
+        })
+    }
+}
+
+/// The type in which a value of `value` is compared with a list of `list`.
+fn compared(list: DType, value: DType) -> &'static str {
+    if list == value || value == F64 { value.value() } else { list.value() }
+}
+
+/// Adds the function `search` over the binding `sorted` of `list` for values of `value`; needs the parameter `upper`.
+pub fn declare(shader: Shader, list: DType, value: DType) -> Shader {
+    shader.define("COMPARED", compared(list, value)).body(include_str!("../../../shaders/sort/search.wgsl"))
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut all: Vec<_> = TYPES.iter().map(|t| shader(*t, *t)).collect();
+    all.extend([F64, I32, I64].map(|t| shader(F32, t)));
+    all
+}
+
+fn shader(list: DType, value: DType) -> Shader {
+    let shader = Shader::new(format!("sort search {list} {value}"))
+        .bind("sorted", list)
+        .bind("values", value)
+        .bind_raw("out", "u32", 4)
+        .u32s(&["count", "n", "m", "words", "upper"]);
+    declare(shader, list, value).body(
+        "@compute @workgroup_size({{WORKGROUP_SIZE}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
+         @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {\n    \
+         let i = linear_id(workgroup_id, num_workgroups, local_index);\n    if i >= p.count {\n        return;\n    }\n    \
+         let at = p.off_out + i * p.words;\n    out[at] = search(Compared(load_values(i)), (i / p.m) * p.n, p.n);\n    \
+         if p.words == 2u {\n        out[at + 1u] = 0u;\n    }\n}\n",
+    )
+}

@@ -1,0 +1,151 @@
+//! NonMaxSuppressionV2, V3 and V4: boxes picked greedily by score, without those that overlap a better one.
+//!
+//! Candidates are sorted by score and taken in blocks: each is compared with what earlier blocks selected, then the block is resolved
+//! in workgroup memory. The work grows with boxes times selections, and no matrix of all pairs is stored.
+
+use smallvec::smallvec;
+
+use super::keys::order;
+use super::scan::word;
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::*;
+use crate::error::{Error, Result};
+use crate::kernels::movement::shape;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP};
+use crate::tensor::{HostTensor, Tensor};
+
+/// The most boxes that can be selected: a candidate visits each selected box.
+const MAX_SELECTED: usize = MAX_ITERATIONS / 2;
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    const V2: &[&str] = &["iou_threshold", "max_output_size"];
+    const V3: &[&str] = &["iou_threshold", "max_output_size", "score_threshold"];
+    for (op, host) in [("NonMaxSuppressionV2", V2), ("NonMaxSuppressionV3", V3)] {
+        r.op(op).types("T", &[F32]).host(host).kernel(move |_| {
+            Ok(move |ctx: &mut dyn OpContext| {
+                let boxes = Boxes::of(ctx, host.len() == V3.len())?;
+                let (selected, count) = boxes.select(ctx)?;
+                boxes.output_selected(ctx, selected.as_ref(), &count)
+            })
+        });
+    }
+    r.op("NonMaxSuppressionV4").types("T", &[F32]).host(V3).kernel(|attrs| {
+        let pad = attrs.bool("pad_to_max_output_size")?;
+        Ok(move |ctx: &mut dyn OpContext| {
+            let boxes = Boxes::of(ctx, true)?;
+            let (selected, count) = boxes.select(ctx)?;
+            if pad {
+                let out = ctx.output(0, I32, &[boxes.limit])?;
+                ctx.device().fill(out.address, out.bytes(), 0)?;
+                if let Some(selected) = &selected {
+                    ctx.device().copy(out.address, selected.address, selected.bytes())?;
+                }
+            } else {
+                boxes.output_selected(ctx, selected.as_ref(), &count)?;
+            }
+            let valid = ctx.output(1, I32, &[])?;
+            ctx.device().copy(valid.address, count.address, 4)
+        })
+    });
+}
+
+/// The inputs: boxes (0), scores (1), max_output_size (2, host), iou_threshold (3, host), score_threshold (4, host).
+struct Boxes {
+    boxes: Tensor,
+    scores: Tensor,
+    limit: usize,
+    overlap: f32,
+    lowest: f32,
+}
+
+fn scalar(t: &HostTensor, name: &str) -> Result<f64> {
+    require!(t.dims.is_empty(), "{name} must be 0-D, got shape {}", shape(&t.dims));
+    Ok(t.to_f64()[0])
+}
+
+impl Boxes {
+    fn of(ctx: &mut dyn OpContext, thresholded: bool) -> Result<Self> {
+        let limit = scalar(&ctx.host_input(2)?, "max_output_size")?;
+        let overlap = scalar(&ctx.host_input(3)?, "iou_threshold")?;
+        let lowest = if thresholded { scalar(&ctx.host_input(4)?, "score_threshold")? } else { f64::from(f32::MIN) };
+        require!((0.0..=1.0).contains(&overlap), "iou_threshold must be in [0, 1]");
+        require!(limit >= 0.0, "output size must be non-negative");
+        let (boxes, scores) = (ctx.input(0)?, ctx.input(1)?);
+        require!(boxes.rank() == 2, "boxes must be 2-D{}", shape(&boxes.dims));
+        require!(boxes.dims[1] == 4, "boxes must have 4 columns");
+        require!(scores.rank() == 1, "scores must be 1-D{}", shape(&scores.dims));
+        require!(scores.len() == boxes.dims[0], "scores has incompatible shape");
+        Ok(Self { boxes, scores, limit: limit as usize, overlap: overlap as f32, lowest: lowest as f32 })
+    }
+
+    /// Enqueues the selection: as many indices as there can be, and on the device how many there are.
+    fn select(&self, ctx: &mut dyn OpContext) -> Result<(Option<Tensor>, Tensor)> {
+        let state = ctx.temp(I32, &[1])?;
+        ctx.device().fill(state.address, 4, 0)?;
+        let n = self.scores.len();
+        let most = self.limit.min(n);
+        if most == 0 {
+            return Ok((None, state));
+        }
+        if most > MAX_SELECTED {
+            return Err(Error::Unimplemented(format!(
+                "non-maximum suppression of {n} boxes to {} at most: this device selects up to {MAX_SELECTED}",
+                self.limit
+            )));
+        }
+        let sorted = order(ctx, &self.scores, n, true)?.values;
+        let selected = ctx.temp(I32, &[most])?;
+        ctx.device().fill(selected.address, selected.bytes(), 0)?;
+        let corners = ctx.temp(F32, &[most, 4])?;
+        for first in (0..n).step_by(WORKGROUP as usize) {
+            ctx.device().enqueue(&Program {
+                key: Key::new("sort suppress"),
+                shader: &shader,
+                bindings: smallvec![
+                    (&self.boxes).into(),
+                    (&self.scores).into(),
+                    (&sorted).into(),
+                    (&state).into(),
+                    (&selected).into(),
+                    (&corners).into(),
+                ],
+                params: Params::new().u32(n).u32(first).u32(most).f32(self.overlap).f32(self.lowest),
+                grid: Grid::groups(1),
+            })?;
+        }
+        Ok((Some(selected), state))
+    }
+
+    /// Sets output 0 to the selected indices alone. Waits for the device, for their number is its extent.
+    fn output_selected(&self, ctx: &mut dyn OpContext, selected: Option<&Tensor>, count: &Tensor) -> Result<()> {
+        let n = if selected.is_some() { word(ctx, count, 0)? as usize } else { 0 };
+        let out = ctx.output(0, I32, &[n])?;
+        match selected {
+            Some(selected) if n > 0 => ctx.device().copy(out.address, selected.address, out.bytes()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    vec![shader()]
+}
+
+fn shader() -> Shader {
+    Shader::new("non-maximum suppression")
+        .bind("boxes", F32)
+        .bind("scores", F32)
+        .bind("order", U32)
+        .bind("state", U32)
+        .bind("selected", U32)
+        .bind("corners", F32)
+        .u32s(&["count", "first", "limit"])
+        .param("overlap", Field::F32)
+        .param("lowest", Field::F32)
+        .body(include_str!("../../../shaders/sort/suppress.wgsl"))
+}

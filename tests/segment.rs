@@ -22,25 +22,27 @@ fn ids(dtype: DType, values: &[i64]) -> HostTensor {
 /// Small whole numbers, of products mostly 1 and -1, so that every order of operations gives the same.
 fn value(op: &str, i: usize) -> f64 {
     if op == "SegmentProd" {
-        return [1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0][i % 7] * if i % 501 == 0 { 2.0 } else { 1.0 };
+        return [1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0][i % 7] * if i.is_multiple_of(501) { 2.0 } else { 1.0 };
     }
     ((i * 37) % 11) as f64 - 5.0
 }
 
 #[test]
 fn segments() {
-    let cases: &[(&[usize], &dyn Fn(usize) -> usize)] = &[
-        (&[5], &|i| [0, 0, 2, 2, 5][i]),
-        (&[4, 3], &|i| i / 2),
-        (&[1, 2, 2], &|_| 3),
-        (&[0, 3], &|i| i),
-        (&[3, 0], &|i| i),
-        (&[300], &|_| 0),
-        (&[64, 2], &|i| i / 64),
-        (&[129, 1], &|i| i / 64),
-        (&[1000, 3], &|i| i),
-        (&[9000], &|i| i / 3000 + i / 7),
-        (&[9000], &|i| i / 4500),
+    // The dims of data, and the id of each row.
+    type Case = (&'static [usize], fn(usize) -> usize);
+    let cases: &[Case] = &[
+        (&[5], |i| [0, 0, 2, 2, 5][i]),
+        (&[4, 3], |i| i / 2),
+        (&[1, 2, 2], |_| 3),
+        (&[0, 3], |i| i),
+        (&[3, 0], |i| i),
+        (&[300], |_| 0),
+        (&[64, 2], |i| i / 64),
+        (&[129, 1], |i| i / 64),
+        (&[1000, 3], |i| i),
+        (&[9000], |i| i / 3000 + i / 7),
+        (&[9000], |i| i / 4500),
     ];
     for op in OPS {
         for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {

@@ -87,8 +87,9 @@ fn histogram(ctx: &mut dyn OpContext) -> Result<()> {
     let nbins = ctx.host_i64(2, "nbins")?;
     require!(nbins > 0, "nbins should be a positive number, but got '{nbins}'");
     let range = range.to_f64();
+    let ascending = range[0] < range[1];
     require!(
-        range[0] < range[1],
+        ascending,
         "value_range should satisfy value_range[0] < value_range[1], but got '[{}, {}]'",
         range[0],
         range[1]

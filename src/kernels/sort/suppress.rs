@@ -69,11 +69,11 @@ fn scalar(t: &HostTensor, name: &str) -> Result<f64> {
 
 impl Boxes {
     fn of(ctx: &mut dyn OpContext, thresholded: bool) -> Result<Self> {
-        let limit = scalar(&ctx.host_input(2)?, "max_output_size")?;
+        let limit = scalar(&ctx.host_input(2)?, "max_output_size")? as i64;
         let overlap = scalar(&ctx.host_input(3)?, "iou_threshold")?;
         let lowest = if thresholded { scalar(&ctx.host_input(4)?, "score_threshold")? } else { f64::from(f32::MIN) };
         require!((0.0..=1.0).contains(&overlap), "iou_threshold must be in [0, 1]");
-        require!(limit >= 0.0, "output size must be non-negative");
+        require!(limit >= 0, "output size must be non-negative");
         let (boxes, scores) = (ctx.input(0)?, ctx.input(1)?);
         require!(boxes.rank() == 2, "boxes must be 2-D{}", shape(&boxes.dims));
         require!(boxes.dims[1] == 4, "boxes must have 4 columns");

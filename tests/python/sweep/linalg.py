@@ -1,0 +1,77 @@
+"""Dense linear algebra."""
+
+import numpy as np
+
+from .core import case
+from .removed import removed_op
+
+
+def well_conditioned(t, shape):
+    """Matrices with a heavy diagonal."""
+    return t.normal("T", shape) + (4 * np.eye(shape[-1])).astype(t.numpy("T"))
+
+
+@case("Cholesky", rtol=1e-3, atol=1e-4)
+def cholesky(t):
+    for shape in [(5, 5), (2, 3, 3), (0, 2, 2), (1, 1)]:
+        a = t.normal("T", shape)
+        product = a @ np.conj(np.swapaxes(a, -1, -2))
+        yield dict(input=product + (shape[-1] * np.eye(shape[-1])).astype(t.numpy("T")))
+
+
+@case("Lu", rtol=1e-3, atol=1e-4)
+def lu(t):
+    for shape in [(5, 5), (2, 3, 3), (1, 1)]:
+        yield dict(input=t.normal("T", shape), output_idx_type=t["output_idx_type"])
+
+
+@case("MatrixDeterminant", "MatrixInverse", "LogMatrixDeterminant", rtol=1e-3, atol=1e-4)
+def square(t):
+    for shape in [(5, 5), (2, 3, 3), (0, 2, 2), (1, 1)]:
+        yield dict(input=well_conditioned(t, shape))
+    if t.op == "MatrixInverse":
+        yield dict(input=well_conditioned(t, (2, 4, 4)), adjoint=True)
+
+
+def same_product(got, want):
+    """Q and R are unique up to signs: their product, and the columns of Q but for those."""
+    for (q, r), (wanted_q, wanted_r) in [(got, want)]:
+        assert q.shape == wanted_q.shape and r.shape == wanted_r.shape
+        np.testing.assert_allclose(q @ r, wanted_q @ wanted_r, rtol=1e-3, atol=1e-4)
+        gram = np.conj(np.swapaxes(q, -1, -2)) @ q
+        np.testing.assert_allclose(gram, np.broadcast_to(np.eye(q.shape[-1]), gram.shape), atol=1e-4)
+        np.testing.assert_allclose(r, np.triu(r), atol=1e-5)
+
+
+@case("Qr", compare=same_product, gradient=False)
+def qr(t):
+    for shape, full in [((5, 3), False), ((2, 4, 4), True), ((3, 5), True)]:
+        yield dict(input=t.normal("T", shape), full_matrices=full)
+
+
+@case("MatrixSolve", rtol=1e-3, atol=1e-4)
+def solve(t):
+    for shape, columns, adjoint in [((5, 5), 2, False), ((2, 3, 3), 1, True), ((1, 1), 3, False)]:
+        rhs = t.normal("T", (*shape[:-1], columns))
+        yield dict(matrix=well_conditioned(t, shape), rhs=rhs, adjoint=adjoint)
+
+
+TRIANGLES = [((5, 5), 2, True, False), ((2, 3, 3), 1, False, True), ((2, 4, 4), 3, True, True)]
+
+
+@case("MatrixTriangularSolve", rtol=1e-3, atol=1e-4)
+def triangular_solve(t):
+    for shape, columns, lower, adjoint in TRIANGLES:
+        rhs = t.normal("T", (*shape[:-1], columns))
+        yield dict(matrix=well_conditioned(t, shape), rhs=rhs, lower=lower, adjoint=adjoint)
+
+
+@case("BatchMatrixTriangularSolve", rtol=1e-3, atol=1e-4)
+def old_triangular_solve(t):
+    for shape, columns, lower, adjoint in TRIANGLES:
+        inputs = [well_conditioned(t, shape), t.normal("T", (*shape[:-1], columns))]
+        yield t.program(
+            lambda inputs=inputs, lower=lower, adjoint=adjoint: removed_op(
+                t.op, inputs, t.types, producer=12, lower=lower, adjoint=adjoint
+            )
+        )

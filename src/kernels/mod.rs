@@ -7,6 +7,7 @@ pub mod check_numerics;
 pub mod complex;
 pub mod contract;
 pub mod conv;
+pub mod debug_summary;
 pub mod einsum;
 pub mod fill;
 pub mod gather;
@@ -54,6 +55,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "check_numerics", register: check_numerics::register, shaders: check_numerics::shaders },
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
     Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
+    Family { name: "debug_summary", register: debug_summary::register, shaders: debug_summary::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },
     Family { name: "image", register: image::register, shaders: image::shaders },

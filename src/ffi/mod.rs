@@ -1,6 +1,7 @@
 //! The C boundary and every other unsafe call: the only module with `unsafe` code.
 
 pub(crate) mod address_range;
+pub(crate) mod cxx;
 pub(crate) mod guard;
 pub(crate) mod kernel;
 pub(crate) mod memory_budget;
@@ -13,4 +14,5 @@ pub(crate) mod symbols;
 pub(crate) mod sys;
 pub(crate) mod trusted_shader;
 pub(crate) mod variables;
+pub(crate) mod variants;
 pub(crate) mod vulkan_driver;

@@ -32,6 +32,7 @@ pub mod segment;
 pub mod softmax;
 pub mod sort;
 pub mod variable;
+pub mod variant;
 
 use crate::shader::Shader;
 use registry::Registry;
@@ -77,4 +78,5 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "softmax", register: softmax::register, shaders: softmax::shaders },
     Family { name: "sort", register: sort::register, shaders: sort::shaders },
     Family { name: "variable", register: variable::register, shaders: variable::shaders },
+    Family { name: "variant", register: variant::register, shaders: variant::shaders },
 ];

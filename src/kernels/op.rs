@@ -3,6 +3,8 @@
 //! `ffi` implements [`Attrs`] and [`OpContext`] on TensorFlow's C API, [`crate::local`] implements them on plain
 //! Rust values for tests, benches and machines that have no TensorFlow.
 
+use std::ffi::c_void;
+
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -28,7 +30,17 @@ pub trait Attrs {
     fn floats(&self, name: &str) -> Result<Vec<f32>>;
     /// `list(type)` attribute.
     fn dtypes(&self, name: &str) -> Result<Vec<DType>>;
+
+    /// The kernel that TensorFlow itself has for this node, for the few of its kernels that leave what they do with tensors
+    /// to the device they run on. An op that uses it says so ([`crate::kernels::registry::Need`]).
+    fn tensorflow_kernel(&self) -> Result<Box<dyn Kernel>> {
+        Err(Error::Unimplemented(format!("{}: the kernel is TensorFlow's, which does not run here", self.op())))
+    }
 }
+
+/// TensorFlow's handle of one execution. Only `ffi` can use it.
+#[derive(Debug, Clone, Copy)]
+pub struct Execution(pub(crate) *mut c_void);
 
 /// How [`OpContext::update_variable`] changes a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +101,21 @@ pub trait OpContext {
     /// their addresses, so that no two updates wait for each other. The closure receives the context and each variable's current
     /// value, to be written where it lies. A variable that is given twice is locked once; it keeps what is written through its last place.
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
+
+    /// Sets output 0 to the sum of all inputs, which are of type variant: objects of TensorFlow's that hold tensors.
+    fn add_variants(&mut self) -> Result<()> {
+        Err(Error::Unimplemented("variants are TensorFlow's, which does not run here".to_owned()))
+    }
+
+    /// Sets output 0 to input 0, a variant, with zeros for all numbers.
+    fn zero_variant(&mut self) -> Result<()> {
+        Err(Error::Unimplemented("variants are TensorFlow's, which does not run here".to_owned()))
+    }
+
+    /// TensorFlow's handle of this execution, if it is one of TensorFlow's.
+    fn execution(&self) -> Option<Execution> {
+        None
+    }
 }
 
 /// Conveniences over [`OpContext`].
@@ -114,6 +141,12 @@ impl<C: OpContext + ?Sized> OpContextExt for C {}
 pub trait Kernel: Send + Sync {
     /// Enqueues the node's work and sets its outputs.
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()>;
+}
+
+impl Kernel for Box<dyn Kernel> {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        (**self).compute(ctx)
+    }
 }
 
 impl<F> Kernel for F

@@ -19,12 +19,23 @@ pub struct Registration {
     pub types: Vec<(&'static str, DType)>,
     /// Arguments (inputs and outputs) that live in host memory.
     pub host_memory: &'static [&'static str],
+    /// What the kernel needs of TensorFlow beyond its kernel API.
+    pub need: Option<Need>,
     /// Makes the kernel.
     pub create: CreateKernel,
     /// The family that offers it, for the docs: the name of its file.
     pub family: &'static str,
     /// What users must know of the host's part in it; empty where the host has none.
     pub note: &'static str,
+}
+
+/// What a kernel needs of the running TensorFlow beyond its kernel API. Not every release offers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// To read and make values of type variant ([`crate::kernels::op::OpContext::add_variants`] and its kin).
+    Variants,
+    /// A kernel of TensorFlow's own ([`Attrs::tensorflow_kernel`]).
+    TensorFlowKernel,
 }
 
 impl std::fmt::Debug for Registration {
@@ -53,7 +64,15 @@ impl Registry {
 
     /// Starts the description of one op; [`OpBuilder::kernel`] ends it.
     pub fn op(&mut self, op: &'static str) -> OpBuilder<'_> {
-        OpBuilder { registry: self, op, types: Vec::new(), host_memory: &[], note: "", unsupported_too: false }
+        OpBuilder {
+            registry: self,
+            op,
+            types: Vec::new(),
+            host_memory: &[],
+            need: None,
+            note: "",
+            unsupported_too: false,
+        }
     }
 
     /// What the kernels are registered for.
@@ -78,6 +97,7 @@ pub struct OpBuilder<'r> {
     op: &'static str,
     types: Vec<(&'static str, &'static [DType])>,
     host_memory: &'static [&'static str],
+    need: Option<Need>,
     note: &'static str,
     unsupported_too: bool,
 }
@@ -101,6 +121,13 @@ impl OpBuilder<'_> {
     #[must_use]
     pub const fn note(mut self, note: &'static str) -> Self {
         self.note = note;
+        self
+    }
+
+    /// What the kernel needs of TensorFlow; without it the op is not registered.
+    #[must_use]
+    pub const fn need(mut self, need: Need) -> Self {
+        self.need = Some(need);
         self
     }
 
@@ -135,6 +162,7 @@ impl OpBuilder<'_> {
                     op: self.op,
                     types,
                     host_memory: self.host_memory,
+                    need: self.need,
                     create: create.clone(),
                     family: self.registry.family,
                     note: self.note,

@@ -6,7 +6,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelConstruction};
-use crate::kernels::op::Attrs;
+use crate::ffi::variants;
+use crate::kernels::op::{Attrs, Kernel};
 
 /// [`Attrs`] on TF_OpKernelConstruction.
 pub(crate) struct Construction<'c> {
@@ -140,6 +141,11 @@ impl Attrs for Construction<'_> {
     fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
         let numbers = self.list(name, self.api.TF_OpKernelConstruction_GetAttrTypeList)?;
         numbers.into_iter().map(|n| dtype(n, name)).collect()
+    }
+
+    fn tensorflow_kernel(&self) -> Result<Box<dyn Kernel>> {
+        // SAFETY: the construction is TensorFlow's and alive.
+        unsafe { variants::tensorflow_kernel(self.raw, &self.status) }
     }
 }
 

@@ -14,9 +14,9 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::status::{self, Status};
-use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
-use crate::ffi::{plugin, variables};
-use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
+use crate::ffi::sys::kernel::{KernelApi, TF_AllocatorAttributes, TF_OpKernelContext, TF_Tensor};
+use crate::ffi::{plugin, variables, variants};
+use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
 /// A buffer that a kernel writes starts at a multiple of this; one that is reused must do so too.
@@ -88,6 +88,32 @@ impl Context {
         unsafe { OwnedTensor::new(self.api, raw, &self.status) }
     }
 
+    /// A new scalar of type variant, which is always in host memory: an empty variant.
+    pub fn allocate_variant(&self) -> Result<OwnedTensor> {
+        let mut attributes = TF_AllocatorAttributes { struct_size: TF_AllocatorAttributes::STRUCT_SIZE, on_host: 1 };
+        // SAFETY: context, attributes and status are valid for the call; a scalar has no dims.
+        let raw = unsafe {
+            (self.api.TF_AllocateTemp)(
+                self.raw,
+                DType::Variant as c_int,
+                std::ptr::null(),
+                0,
+                &raw mut attributes,
+                self.status.as_ptr(),
+            )
+        };
+        // SAFETY: TF_AllocateTemp returns an owned tensor or null.
+        unsafe { OwnedTensor::new(self.api, raw, &self.status) }
+    }
+
+    /// Makes `tensor` the output `o`.
+    pub fn set_output(&self, o: usize, tensor: &OwnedTensor) -> Result<()> {
+        // SAFETY: context, output and status are valid for the call; TensorFlow takes a reference of its own, and refuses an
+        // output that there is not.
+        unsafe { (self.api.TF_SetOutput)(self.raw, o as c_int, tensor.as_ptr(), self.status.as_ptr()) };
+        self.status.take()
+    }
+
     /// Marks the variable at input `i` as locked while `f` runs.
     pub fn with_locked<T>(&mut self, i: usize, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.locked.push(i);
@@ -110,7 +136,7 @@ impl Context {
         &self.locked
     }
 
-    fn get_input(&mut self, i: usize) -> Result<OwnedTensor> {
+    pub(crate) fn get_input(&mut self, i: usize) -> Result<OwnedTensor> {
         let mut raw: *mut TF_Tensor = std::ptr::null_mut();
         // SAFETY: context, tensor pointer and status are valid for the call; an index out of range is an error status.
         unsafe { (self.api.TF_GetInput)(self.raw, i as c_int, &raw mut raw, self.status.as_ptr()) };
@@ -300,9 +326,7 @@ impl OpContext for Context {
         };
         let same = expected == input.dtype()? as c_int && input.dims()[..] == *dims;
         let output = if same { input } else { self.bitcast(&input, expected, dims)? };
-        // SAFETY: context, output and status are valid for the call; TensorFlow takes a reference of its own.
-        unsafe { (self.api.TF_SetOutput)(self.raw, o as c_int, output.as_ptr(), self.status.as_ptr()) };
-        self.status.take()
+        self.set_output(o, &output)
     }
 
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
@@ -336,5 +360,17 @@ impl OpContext for Context {
 
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
         variables::update_all(self, inputs, update)
+    }
+
+    fn add_variants(&mut self) -> Result<()> {
+        variants::add(self)
+    }
+
+    fn zero_variant(&mut self) -> Result<()> {
+        variants::zeros_like(self)
+    }
+
+    fn execution(&self) -> Option<Execution> {
+        Some(Execution(self.raw.cast()))
     }
 }

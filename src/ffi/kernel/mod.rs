@@ -12,10 +12,12 @@ use std::sync::OnceLock;
 
 use op_list::{Fit, OpList};
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::status::Status;
 use crate::ffi::sys::kernel::KernelApi;
-use crate::ffi::{guard, plugin};
+use crate::ffi::{guard, plugin, variants};
+use crate::kernels::op::{Attrs, Kernel};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The device type under which TensorFlow finds the kernels.
@@ -75,6 +77,10 @@ fn register_all() -> Result<()> {
     let mut registered = 0;
     for (slot, op) in ops.iter().enumerate() {
         for row in &op.rows {
+            if let Err(e) = row.need.map_or(Ok(()), variants::serves) {
+                log::debug!("{row:?} is not registered: {e}");
+                continue;
+            }
             match known.as_ref().map_or(Fit::Yes, |list| list.fit(row)) {
                 Fit::Yes => match register(api, slot, row) {
                     Ok(()) => registered += 1,
@@ -87,6 +93,56 @@ fn register_all() -> Result<()> {
     }
     log::debug!("{registered} of {} kernels registered, for {} ops", registry.rows().len(), ops.len());
     Ok(())
+}
+
+/// The registered kernel of an op with one type attribute, and no other that matters, for tensors within a variant.
+pub(crate) fn kernel_for(op: &'static str, attr: &'static str, dtype: DType) -> Option<Result<Box<dyn Kernel>>> {
+    let rows = &OPS.get()?.iter().find(|o| o.name == op)?.rows;
+    let row = rows.iter().find(|row| row.types == [(attr, dtype)])?;
+    Some((row.create)(&OneType { op, attr, dtype }))
+}
+
+/// The attributes of a node that has nothing but a type.
+struct OneType {
+    op: &'static str,
+    attr: &'static str,
+    dtype: DType,
+}
+
+impl OneType {
+    fn missing<T>(&self, name: &str) -> Result<T> {
+        Err(Error::Internal(format!("{} within a variant has no attribute {name}", self.op)))
+    }
+}
+
+impl Attrs for OneType {
+    fn op(&self) -> &str {
+        self.op
+    }
+    fn dtype(&self, name: &str) -> Result<DType> {
+        if name == self.attr { Ok(self.dtype) } else { self.missing(name) }
+    }
+    fn int(&self, name: &str) -> Result<i64> {
+        self.missing(name)
+    }
+    fn float(&self, name: &str) -> Result<f32> {
+        self.missing(name)
+    }
+    fn bool(&self, name: &str) -> Result<bool> {
+        self.missing(name)
+    }
+    fn string(&self, name: &str) -> Result<String> {
+        self.missing(name)
+    }
+    fn ints(&self, name: &str) -> Result<Vec<i64>> {
+        self.missing(name)
+    }
+    fn floats(&self, name: &str) -> Result<Vec<f32>> {
+        self.missing(name)
+    }
+    fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
+        self.missing(name)
+    }
 }
 
 fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {

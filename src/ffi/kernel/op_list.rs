@@ -179,6 +179,7 @@ mod tests {
             op,
             types: vec![(attr, DType::F32)],
             host_memory: host,
+            need: None,
             create: Arc::new(|_| Err(Error::Internal(String::new()))),
             family: "test",
             note: "",

@@ -47,6 +47,12 @@ impl OwnedTensor {
         self.raw.as_ptr()
     }
 
+    /// TensorFlow's number of the element type, which need not be one of ours.
+    pub fn type_number(&self) -> c_int {
+        // SAFETY: the tensor is ours and alive.
+        unsafe { (self.api.TF_TensorType)(self.as_ptr()) }
+    }
+
     /// The element type.
     pub fn dtype(&self) -> Result<DType> {
         // SAFETY: the tensor is ours and alive.

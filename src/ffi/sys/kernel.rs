@@ -50,6 +50,20 @@ pub(crate) struct TF_Buffer {
     pub data_deallocator: Option<unsafe extern "C" fn(*mut c_void, usize)>,
 }
 
+/// Where a temporary is allocated.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct TF_AllocatorAttributes {
+    pub struct_size: usize,
+    /// 1 for host memory.
+    pub on_host: u8,
+}
+
+impl TF_AllocatorAttributes {
+    /// Up to the end of the last member, as TensorFlow counts.
+    pub const STRUCT_SIZE: usize = std::mem::offset_of!(Self, on_host) + 1;
+}
+
 /// Makes a node's kernel.
 pub(crate) type CreateFn = unsafe extern "C" fn(*mut TF_OpKernelConstruction) -> *mut c_void;
 /// Runs a node's kernel.
@@ -108,7 +122,7 @@ symbol_table! {
                 Context, *const c_int, c_int, c_int, *const i64, c_int, *mut c_int, *mut TF_Status,
             ) -> *mut TF_Tensor,
             TF_AllocateTemp: unsafe extern "C" fn(
-                Context, TF_DataType, *const i64, c_int, *mut c_void, *mut TF_Status,
+                Context, TF_DataType, *const i64, c_int, *mut TF_AllocatorAttributes, *mut TF_Status,
             ) -> *mut TF_Tensor,
             TF_OpKernelContext_Failure: unsafe extern "C" fn(Context, *mut TF_Status),
 

@@ -54,8 +54,14 @@ class Case:
         return self.tol.get(dtype, (self.rtol, self.atol))
 
 
-#: Op name to its case.
+#: Op name to its case. `"AddN:variant"` is the case of the registrations of AddN that have this type, before `"AddN"`.
 CASES: dict[str, Case] = {}
+
+
+def case_of(op: str, types: dict[str, tf.DType]) -> Case | None:
+    """The case of one registration."""
+    own = (CASES.get(f"{op}:{t.name}") for t in types.values())
+    return next((c for c in own if c), CASES.get(op))
 
 
 def case(*ops: str, **options: Any) -> Callable:

@@ -1,0 +1,172 @@
+//! TensorFlow's own kernel of a node, run as a kernel of this device.
+//!
+//! TensorFlow's kernels of list ops are registered for the CPU with all element types, and written for any device: they read
+//! lists and shapes on the host, and where the execution's device is a pluggable one they move tensors by its copies and
+//! fills. DEVICE_DEFAULT has the same classes for a few types. So the class that the CPU has is made for the node and
+//! computes with this device's context.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use super::release::layout::{construction as members, kernel as slots};
+use super::release::{Compute, CreateOpKernel};
+use crate::error::{Error, Result};
+use crate::ffi::status::Status;
+use crate::ffi::sys::kernel::TF_OpKernelConstruction;
+use crate::kernels::op::{Kernel, OpContext};
+
+/// A `std::string` of libstdc++ of at most fifteen bytes. It points to itself: it may not move once it is in use.
+#[repr(C)]
+struct ShortString {
+    data: *mut u8,
+    len: usize,
+    local: [u8; 16],
+}
+
+impl ShortString {
+    const fn empty() -> Self {
+        Self { data: std::ptr::null_mut(), len: 0, local: [0; 16] }
+    }
+
+    /// Fills in place.
+    fn set(&mut self, text: &[u8]) {
+        self.local[..text.len()].copy_from_slice(text);
+        self.len = text.len();
+        self.data = self.local.as_mut_ptr();
+    }
+}
+
+/// An `OpKernel` of TensorFlow's.
+pub(super) struct Native {
+    kernel: NonNull<c_void>,
+}
+
+// SAFETY: an OpKernel may be used and deleted by any thread, and computes for several at once.
+unsafe impl Send for Native {}
+// SAFETY: as above.
+unsafe impl Sync for Native {}
+
+impl Native {
+    /// The CPU's kernel for the node under construction.
+    ///
+    /// # Safety
+    /// `construction` must be what TensorFlow passed to the create function under way, and `create` its CreateOpKernel.
+    pub unsafe fn new(
+        create: CreateOpKernel,
+        construction: *mut TF_OpKernelConstruction,
+        status: &Status,
+    ) -> Result<Self> {
+        let base = construction.cast::<u8>();
+        // SAFETY: a TF_OpKernelConstruction is an OpKernelConstruction, whose members are at these offsets in the releases
+        // of the table; the checks below see that they are.
+        unsafe { check(base) }?;
+        // SAFETY: the offset is a pointer or an int, as above.
+        let member = |offset: usize| unsafe { base.add(offset).cast::<*mut c_void>().read() };
+        // SAFETY: as above.
+        let version = unsafe { base.add(members::GRAPH_VERSION).cast::<c_int>().read() };
+        let mut device_type = ShortString::empty();
+        device_type.set(b"CPU");
+        let mut kernel = std::ptr::null_mut();
+        // SAFETY: all pointers are TensorFlow's and valid during the construction; the device type may be moved from, which
+        // leaves a short string as it is or empty; the function writes a kernel that is ours, unless its status is an error.
+        let returned = unsafe {
+            create(
+                (&raw mut device_type).cast(),
+                member(members::DEVICE),
+                member(members::ALLOCATOR),
+                member(members::FUNCTION_LIBRARY),
+                member(members::RESOURCE_MANAGER),
+                base.add(members::PROPERTIES).cast(),
+                version,
+                &raw mut kernel,
+            )
+        };
+        returned.take(status)?;
+        let kernel = NonNull::new(kernel)
+            .ok_or_else(|| Error::Internal("CreateOpKernel returned neither a kernel nor an error".to_owned()))?;
+        Ok(Self { kernel })
+    }
+
+    /// Function number `slot` of the kernel's virtual table.
+    fn function(&self, slot: usize) -> *const c_void {
+        // SAFETY: an object with virtual functions starts with the address of their table.
+        unsafe { self.kernel.cast::<*const *const c_void>().read().add(slot).read() }
+    }
+}
+
+/// Compares what must be known at this place with what is there: the device type `WGPU`, kept within its string, a device, the
+/// node's properties and a status.
+///
+/// # Safety
+/// `base` must be a construction of TensorFlow's.
+unsafe fn check(base: *const u8) -> Result<()> {
+    let word = |offset: usize| {
+        // SAFETY: the object reaches beyond its last member here, by the caller's contract and any release's headers.
+        unsafe { base.add(offset).cast::<usize>().read() }
+    };
+    let name = members::DEVICE_TYPE;
+    let local = base.wrapping_add(name + 2 * size_of::<usize>());
+    let fits = word(name) == local as usize
+        && word(name + size_of::<usize>()) == 4
+        // SAFETY: the string's own bytes, as its pointer to them shows.
+        && unsafe { std::slice::from_raw_parts(local, 4) } == b"WGPU"
+        && word(members::DEVICE) != 0
+        && word(members::PROPERTIES) != 0
+        && word(members::STATUS) != 0;
+    if fits {
+        Ok(())
+    } else {
+        Err(Error::Internal(
+            "TensorFlow's OpKernelConstruction is not laid out as in the releases this plugin knows".into(),
+        ))
+    }
+}
+
+impl Kernel for Native {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let execution = ctx.execution().ok_or_else(|| {
+            Error::Internal("a kernel of TensorFlow's outside an execution of TensorFlow's".to_owned())
+        })?;
+        // SAFETY: Compute takes the execution under way, into which it puts its outputs or its error.
+        unsafe {
+            let compute = std::mem::transmute::<*const c_void, Compute>(self.function(slots::COMPUTE));
+            compute(self.kernel.as_ptr(), execution.0.cast());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        // SAFETY: the kernel is ours, and this is the destructor that frees it, which no one has called.
+        unsafe {
+            let delete =
+                std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(self.function(slots::DELETE));
+            delete(self.kernel.as_ptr());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_construction_is_recognized() {
+        let mut words = [0_usize; 17];
+        let base = words.as_mut_ptr().cast::<u8>();
+        // SAFETY: seventeen words reach beyond the last member.
+        assert!(unsafe { check(base) }.is_err());
+        let name = ShortString { data: base.wrapping_add(16), len: 4, local: *b"WGPU\0\0\0\0\0\0\0\0\0\0\0\0" };
+        // SAFETY: as above; the string fits in front of the first pointer.
+        unsafe {
+            base.cast::<ShortString>().write(name);
+            for member in [members::DEVICE, members::PROPERTIES, members::STATUS] {
+                base.add(member).cast::<usize>().write(1);
+            }
+            assert!(check(base).is_ok());
+            base.add(16).write(b'V');
+            assert!(check(base).is_err());
+        }
+    }
+}

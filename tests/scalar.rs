@@ -7,7 +7,10 @@ mod checks;
 mod values;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use tensorflow_wgpu::kernels::scalar::{self, row::Row};
+use tensorflow_wgpu::kernels::scalar::{
+    self,
+    row::{Row, Value},
+};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -30,6 +33,7 @@ fn main() {
     }
     trials.extend([
         Trial::test("AddN", add_n),
+        Trial::test("Pow float64 of bases near one", pow_near_one),
         Trial::test("ClipByValue of shapes", clip_shapes),
         Trial::test("tables are sorted and complete", tables),
         Trial::test("errors", errors),
@@ -198,6 +202,23 @@ fn clip_shapes() -> Result<(), Failed> {
         Err(Error::InvalidArgument(m)) if m.contains("clip_value_min shape: [3]") => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
+}
+
+/// Large powers of numbers near one, which multiply every error of the logarithm.
+fn pow_near_one() -> Result<(), Failed> {
+    let mut session = Session::shared().map_err(|e| e.to_string())?;
+    if !session.device.capabilities().supports(DType::F64) {
+        return Ok(());
+    }
+    let row = scalar::find("Pow").ok_or("no row")?;
+    let n = 400;
+    let distance = |i: usize| f64::powf(10.0, -13.0 + 7.3 * i as f64 / n as f64) * if i % 2 == 0 { 1.0 } else { -1.0 };
+    let columns = [
+        (0..n).map(|i| Value::Float(1.0 + distance(i))).collect::<Vec<_>>(),
+        (0..n).map(|i| Value::Float((500.0 + 0.3 * i as f64) / distance(n - 1 - i))).collect(),
+    ];
+    let paired: Vec<Vec<Value>> = vec![columns[0].iter().rev().copied().collect(), columns[1].clone()];
+    checks::compare(&mut session, row, DType::F64, &[vec![n], vec![n]], &paired)
 }
 
 /// Sums of 1 to 13 tensors, whose dispatches take 6 and then 5 each.

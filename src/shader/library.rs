@@ -24,6 +24,8 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("gamma", include_str!("../../shaders/lib/gamma.wgsl")),
     ("gamma_f64", include_str!("../../shaders/lib/gamma_f64.wgsl")),
     ("hyperbolic", include_str!("../../shaders/lib/hyperbolic.wgsl")),
+    ("incomplete_beta", include_str!("../../shaders/lib/incomplete_beta.wgsl")),
+    ("incomplete_gamma", include_str!("../../shaders/lib/incomplete_gamma.wgsl")),
     ("integrals", include_str!("../../shaders/lib/integrals.wgsl")),
     ("hyperbolic_f64", include_str!("../../shaders/lib/hyperbolic_f64.wgsl")),
     ("log", include_str!("../../shaders/lib/log.wgsl")),
@@ -45,6 +47,7 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("trig_f64", include_str!("../../shaders/lib/trig_f64.wgsl")),
     ("truncate_float", include_str!("../../shaders/lib/truncate_float.wgsl")),
     ("truncate_float_f64", include_str!("../../shaders/lib/truncate_float_f64.wgsl")),
+    ("zeta", include_str!("../../shaders/lib/zeta.wgsl")),
 ];
 
 /// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64 and complex128, where there is one.

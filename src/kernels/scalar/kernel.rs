@@ -116,6 +116,21 @@ pub(super) fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
             }
             Ok(inputs[0].dims.clone())
         }
+        (Shapes::SameOrScalar, _) => {
+            for (i, s) in inputs.iter().enumerate() {
+                for (k, t) in inputs.iter().enumerate().skip(i + 1) {
+                    require!(
+                        s.rank() == 0 || t.rank() == 0 || s.dims == t.dims,
+                        "Shapes of {} and {} are inconsistent: {} vs. {}",
+                        row.inputs[i].name,
+                        row.inputs[k].name,
+                        shape_text(&s.dims),
+                        shape_text(&t.dims)
+                    );
+                }
+            }
+            Ok(inputs.iter().map(|t| &t.dims).find(|d| !d.is_empty()).cloned().unwrap_or_default())
+        }
         (Shapes::Select, [condition, t, e]) => {
             let texts = (shape_text(&condition.dims), shape_text(&t.dims), shape_text(&e.dims));
             require!(

@@ -6,6 +6,7 @@
 pub mod add_n;
 mod arithmetic;
 pub mod cast;
+mod gamma_reference;
 mod clip_shapes;
 pub mod kernel;
 pub mod map;

@@ -52,11 +52,11 @@ fn ndtri(p: f64) -> f64 {
     sign * std::f64::consts::SQRT_2 * erfc_inverse(2.0 * p.min(1.0 - p))
 }
 
-fn lgamma(x: f64) -> f64 {
+pub(super) fn lgamma(x: f64) -> f64 {
     if x.is_infinite() { f64::INFINITY } else { libm::lgamma(x) }
 }
 
-fn digamma(x: f64) -> f64 {
+pub(super) fn digamma(x: f64) -> f64 {
     if x <= 0.0 && x == x.floor() {
         return f64::NAN;
     }

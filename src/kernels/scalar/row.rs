@@ -57,6 +57,8 @@ pub enum Shapes {
     Same,
     /// `Select`: the condition has the others' shape, or is a scalar, or a vector that selects along their first dimension.
     Select,
+    /// `Betainc`: all that are no scalars have the same shape.
+    SameOrScalar,
     /// `ClipByValue`: each bound has the first input's shape or is a scalar.
     Bounds,
 }

@@ -6,6 +6,7 @@ use crate::dtype::DType;
 pub const LIBRARIES: &[(&str, &str)] = &[
     ("arc", include_str!("../../shaders/lib/arc.wgsl")),
     ("bessel", include_str!("../../shaders/lib/bessel.wgsl")),
+    ("bessel_f64", include_str!("../../shaders/lib/bessel_f64.wgsl")),
     ("arc_f64", include_str!("../../shaders/lib/arc_f64.wgsl")),
     ("bf16_bits", include_str!("../../shaders/lib/bf16_bits.wgsl")),
     ("box_muller", include_str!("../../shaders/lib/box_muller.wgsl")),
@@ -25,8 +26,11 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("gamma_f64", include_str!("../../shaders/lib/gamma_f64.wgsl")),
     ("hyperbolic", include_str!("../../shaders/lib/hyperbolic.wgsl")),
     ("incomplete_beta", include_str!("../../shaders/lib/incomplete_beta.wgsl")),
+    ("incomplete_beta_f64", include_str!("../../shaders/lib/incomplete_beta_f64.wgsl")),
     ("incomplete_gamma", include_str!("../../shaders/lib/incomplete_gamma.wgsl")),
+    ("incomplete_gamma_f64", include_str!("../../shaders/lib/incomplete_gamma_f64.wgsl")),
     ("integrals", include_str!("../../shaders/lib/integrals.wgsl")),
+    ("integrals_f64", include_str!("../../shaders/lib/integrals_f64.wgsl")),
     ("hyperbolic_f64", include_str!("../../shaders/lib/hyperbolic_f64.wgsl")),
     ("log", include_str!("../../shaders/lib/log.wgsl")),
     ("log_f64", include_str!("../../shaders/lib/log_f64.wgsl")),
@@ -48,6 +52,7 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("truncate_float", include_str!("../../shaders/lib/truncate_float.wgsl")),
     ("truncate_float_f64", include_str!("../../shaders/lib/truncate_float_f64.wgsl")),
     ("zeta", include_str!("../../shaders/lib/zeta.wgsl")),
+    ("zeta_f64", include_str!("../../shaders/lib/zeta_f64.wgsl")),
 ];
 
 /// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64 and complex128, where there is one.

@@ -8,30 +8,23 @@ use crate::dtype::DType::{self, *};
 /// Types of the Bessel functions, computed in f32.
 const HALF: &[DType] = &[F16, F32];
 
-/// `op(x)` in `HALF`.
-macro_rules! bessel {
-    ($op:literal, $wgsl:literal, $reference:path, $ulps:literal, $near_zero:literal, $high:literal) => {
+/// `op(x)` in one of the libraries: in the types computed in f32, and in f64. Tolerances are in ulp and absolute.
+macro_rules! function {
+    ($op:literal, $types:expr, $lib:literal, $wgsl:literal, $reference:path, $ulps:literal, $near_zero:literal, $high:literal) => {
         unary(
             $op,
-            &[case(HALF, $wgsl, Float1($reference))
-                .lib(&["bessel"])
-                .ulps($ulps)
-                .near_zero($near_zero)
-                .domain(0.0, $high)],
-        )
-    };
-}
-
-/// `op(x)` in f32.
-macro_rules! integral {
-    ($op:literal, $wgsl:literal, $reference:path, $ulps:literal, $near_zero:literal, $high:literal) => {
-        unary(
-            $op,
-            &[case(&[F32], $wgsl, Float1($reference))
-                .lib(&["integrals"])
-                .ulps($ulps)
-                .near_zero($near_zero)
-                .domain(0.0, $high)],
+            &[
+                case($types, $wgsl, Float1($reference))
+                    .lib(&[$lib])
+                    .ulps($ulps)
+                    .near_zero($near_zero)
+                    .domain(0.0, $high),
+                case(&[F64], $wgsl, Float1($reference))
+                    .lib(&[$lib])
+                    .ulps(40)
+                    .near_zero(1e-8 * $near_zero)
+                    .domain(0.0, $high),
+            ],
         )
     };
 }
@@ -41,17 +34,18 @@ const X_Q: &[Input] = &[input("x"), input("q")];
 const A_B_X: &[Input] = &[input("a"), input("b"), input("x")];
 const ALPHA_SAMPLE: &[Input] = &[input("alpha"), input("sample")];
 
-/// A function of two numbers in f32.
+/// A function of two numbers, in f32 and f64.
 macro_rules! gamma {
-    ($op:literal, $inputs:ident, $lib:literal, $wgsl:literal, $reference:path, $ulps:literal, $near_zero:literal, $domain:expr) => {
+    ($op:literal, $inputs:ident, $lib:literal, $wgsl:literal, $reference:path, $ulps:literal, $high:literal) => {
+        gamma!($op, $inputs, $lib, $wgsl, $reference, $reference, $ulps, $high)
+    };
+    ($op:literal, $inputs:ident, $lib:literal, $wgsl:literal, $reference:path, $wide:path, $ulps:literal, $high:literal) => {
         binary(
             $op,
-            &[case(&[F32], $wgsl, Float2($reference))
-                .lib(&[$lib])
-                .ulps($ulps)
-                .near_zero($near_zero)
-                .domain($domain.0, $domain.1)
-                .narrow()],
+            &[
+                case(&[F32], $wgsl, Float2($reference)).lib(&[$lib]).ulps($ulps).domain(0.0, $high).narrow(),
+                case(&[F64], $wgsl, Float2($wide)).lib(&[$lib]).ulps(4000).domain(0.0, $high).narrow(),
+            ],
         )
         .of($inputs)
     };
@@ -59,38 +53,46 @@ macro_rules! gamma {
 
 /// The rows, sorted by op.
 pub(super) const ROWS: &[Row] = &[
-    bessel!("BesselI0", "bessel_i0_f32(x)", reference::i0, 8, 0.0, 20.0),
-    bessel!("BesselI0e", "bessel_i0e_f32(x)", reference::i0e, 8, 0.0, 20.0),
-    bessel!("BesselI1", "bessel_i1_f32(x)", reference::i1, 8, 0.0, 20.0),
-    bessel!("BesselI1e", "bessel_i1e_f32(x)", reference::i1e, 8, 0.0, 20.0),
-    bessel!("BesselJ0", "bessel_j0_f32(x)", reference::j0, 8, 3e-7, 60.0),
-    bessel!("BesselJ1", "bessel_j1_f32(x)", reference::j1, 8, 3e-7, 60.0),
-    bessel!("BesselK0", "bessel_k0_f32(x)", reference::k0, 8, 0.0, 20.0),
-    bessel!("BesselK0e", "bessel_k0e_f32(x)", reference::k0e, 8, 0.0, 20.0),
-    bessel!("BesselK1", "bessel_k1_f32(x)", reference::k1, 8, 0.0, 20.0),
-    bessel!("BesselK1e", "bessel_k1e_f32(x)", reference::k1e, 8, 0.0, 20.0),
-    bessel!("BesselY0", "bessel_y0_f32(x)", reference::y0, 8, 3e-7, 60.0),
-    bessel!("BesselY1", "bessel_y1_f32(x)", reference::y1, 8, 3e-7, 60.0),
+    function!("BesselI0", HALF, "bessel", "bessel_i0_{T}(x)", reference::i0, 8, 0.0, 20.0),
+    function!("BesselI0e", HALF, "bessel", "bessel_i0e_{T}(x)", reference::i0e, 8, 0.0, 20.0),
+    function!("BesselI1", HALF, "bessel", "bessel_i1_{T}(x)", reference::i1, 8, 0.0, 20.0),
+    function!("BesselI1e", HALF, "bessel", "bessel_i1e_{T}(x)", reference::i1e, 8, 0.0, 20.0),
+    function!("BesselJ0", HALF, "bessel", "bessel_j0_{T}(x)", reference::j0, 8, 3e-7, 60.0),
+    function!("BesselJ1", HALF, "bessel", "bessel_j1_{T}(x)", reference::j1, 8, 3e-7, 60.0),
+    function!("BesselK0", HALF, "bessel", "bessel_k0_{T}(x)", reference::k0, 8, 0.0, 20.0),
+    function!("BesselK0e", HALF, "bessel", "bessel_k0e_{T}(x)", reference::k0e, 8, 0.0, 20.0),
+    function!("BesselK1", HALF, "bessel", "bessel_k1_{T}(x)", reference::k1, 8, 0.0, 20.0),
+    function!("BesselK1e", HALF, "bessel", "bessel_k1e_{T}(x)", reference::k1e, 8, 0.0, 20.0),
+    function!("BesselY0", HALF, "bessel", "bessel_y0_{T}(x)", reference::y0, 8, 3e-7, 60.0),
+    function!("BesselY1", HALF, "bessel", "bessel_y1_{T}(x)", reference::y1, 8, 3e-7, 60.0),
     binary(
         "Betainc",
-        &[case(&[F32], "betainc_f32(a, b, x)", Float3(gamma_reference::betainc))
-            .lib(&["incomplete_beta"])
-            .ulps(150)
-            .near_zero(3e-7)
-            .domain(0.0, 1.0)
-            .narrow()],
+        &[
+            case(&[F32], "betainc_{T}(a, b, x)", Float3(gamma_reference::betainc))
+                .lib(&["incomplete_beta"])
+                .ulps(150)
+                .near_zero(3e-7)
+                .domain(0.0, 1.0)
+                .narrow(),
+            case(&[F64], "betainc_{T}(a, b, x)", Float3(gamma_reference::betainc))
+                .lib(&["incomplete_beta"])
+                .ulps(10000)
+                .near_zero(1e-14)
+                .domain(0.0, 1.0)
+                .narrow(),
+        ],
     )
     .of(A_B_X)
     .shapes(Shapes::SameOrScalar),
-    integral!("Dawsn", "dawsn_f32(x)", reference::dawsn, 8, 0.0, 10.0),
-    integral!("Expint", "expint_f32(x)", reference::expint, 8, 3e-7, 50.0),
-    integral!("FresnelCos", "fresnel_cos_f32(x)", reference::fresnel_cos, 8, 0.0, 6.0),
-    integral!("FresnelSin", "fresnel_sin_f32(x)", reference::fresnel_sin, 8, 0.0, 6.0),
-    gamma!("Igamma", A_X, "incomplete_gamma", "igamma_f32(a, x)", gamma_reference::igamma, 200, 0.0, (0.0, 30.0)),
-    gamma!("IgammaGradA", A_X, "incomplete_gamma", "igamma_grad_a_f32(a, x)", gamma_reference::igamma_grad_a, 100, 0.0, (0.0, 30.0)),
-    gamma!("Igammac", A_X, "incomplete_gamma", "igammac_f32(a, x)", gamma_reference::igammac, 100, 0.0, (0.0, 30.0)),
-    gamma!("Polygamma", A_X, "zeta", "polygamma_f32(a, x)", gamma_reference::polygamma_f32, 100, 0.0, (0.0, 10.0)),
-    gamma!("RandomGammaGrad", ALPHA_SAMPLE, "incomplete_gamma", "random_gamma_grad_f32(alpha, sample)", gamma_reference::random_gamma_grad, 100, 0.0, (0.0, 30.0)),
-    integral!("Spence", "spence_f32(x)", reference::spence, 8, 0.0, 4.0),
-    gamma!("Zeta", X_Q, "zeta", "zeta_f32(x, q)", gamma_reference::zeta, 100, 0.0, (1.0, 20.0)),
+    function!("Dawsn", &[F32], "integrals", "dawsn_{T}(x)", reference::dawsn, 8, 0.0, 10.0),
+    function!("Expint", &[F32], "integrals", "expint_{T}(x)", reference::expint, 8, 3e-7, 50.0),
+    function!("FresnelCos", &[F32], "integrals", "fresnel_cos_{T}(x)", reference::fresnel_cos, 8, 0.0, 6.0),
+    function!("FresnelSin", &[F32], "integrals", "fresnel_sin_{T}(x)", reference::fresnel_sin, 8, 0.0, 6.0),
+    gamma!("Igamma", A_X, "incomplete_gamma", "igamma_{T}(a, x)", gamma_reference::igamma, 200, 30.0),
+    gamma!("IgammaGradA", A_X, "incomplete_gamma", "igamma_grad_a_{T}(a, x)", gamma_reference::igamma_grad_a, 100, 30.0),
+    gamma!("Igammac", A_X, "incomplete_gamma", "igammac_{T}(a, x)", gamma_reference::igammac, 100, 30.0),
+    gamma!("Polygamma", A_X, "zeta", "polygamma_{T}(a, x)", gamma_reference::polygamma_f32, gamma_reference::polygamma_f64, 100, 10.0),
+    gamma!("RandomGammaGrad", ALPHA_SAMPLE, "incomplete_gamma", "random_gamma_grad_{T}(alpha, sample)", gamma_reference::random_gamma_grad, 100, 30.0),
+    function!("Spence", &[F32], "integrals", "spence_{T}(x)", reference::spence, 8, 0.0, 4.0),
+    gamma!("Zeta", X_Q, "zeta", "zeta_{T}(x, q)", gamma_reference::zeta, 100, 20.0),
 ];

@@ -2,13 +2,8 @@
 // every output depends on its index alone.
 // Grid: one invocation per group. y is bound as words: p.words of them are written, and the last group may be cut short.
 // p.first_low and p.first_high: the number of 128-bit samples before the first group, 64 bits.
-// Elsewhere: `fn generator() -> Generator`; `fn draw(counter, key) -> vec4<u32>`, one group's words;
+// Elsewhere: `struct Generator`, `fn generator() -> Generator`; `fn draw(counter, key) -> vec4<u32>`, one group's words;
 // SAMPLES, the samples reserved for each group, a power of two not above 256.
-
-struct Generator {
-    counter: vec4<u32>,
-    key: vec2<u32>,
-}
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -45,7 +45,7 @@ fn main(
         for (var k = 0u; k < 4u; k += 1u) {
             let index = group * 4u + k;
             if index >= first && index < first + p.classes {
-                let score = load_logits(logits_row + index - first) + gumbel(bits[k] & 0x7fffffu);
+                let score = f32(load_logits(logits_row + index - first)) + gumbel(bits[k] & 0x7fffffu);
                 if wins(score, index - first, best_score, best_class) {
                     best_score = score;
                     best_class = index - first;

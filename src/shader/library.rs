@@ -10,6 +10,8 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("arc_f64", include_str!("../../shaders/lib/arc_f64.wgsl")),
     ("bf16_bits", include_str!("../../shaders/lib/bf16_bits.wgsl")),
     ("box_muller", include_str!("../../shaders/lib/box_muller.wgsl")),
+    ("box_muller_wide", include_str!("../../shaders/lib/box_muller_wide.wgsl")),
+    ("box_muller_wide_f64", include_str!("../../shaders/lib/box_muller_wide_f64.wgsl")),
     ("complex", include_str!("../../shaders/lib/complex.wgsl")),
     ("complex_f64", include_str!("../../shaders/lib/complex_f64.wgsl")),
     ("div", include_str!("../../shaders/lib/div.wgsl")),

@@ -50,8 +50,8 @@ pub enum Source<'a> {
 impl Distribution {
     /// Every distribution with the types it is drawn in.
     pub const ALL: [(Self, &'static [DType]); 5] = {
-        use DType::{BF16, F16, F32, I32, I64, U32, U64};
-        const FLOATS: &[DType] = &[F32, F16, BF16];
+        use DType::{BF16, F16, F32, F64, I32, I64, U32, U64};
+        const FLOATS: &[DType] = &[F32, F16, BF16, F64];
         [
             (Self::Uniform, FLOATS),
             (Self::Normal, FLOATS),
@@ -77,9 +77,13 @@ impl Distribution {
     }
 
     /// Base-2 logarithm of the samples reserved for a group of outputs. TensorFlow's CPU kernel reserves 256 numbers of 32 bits
-    /// for each of a group's four where it rejects some, and we draw exactly as it does.
-    const fn samples_log2(self) -> u32 {
-        if matches!(self, Self::TruncatedNormal) { 8 } else { 0 }
+    /// for each of a group's four (or two in float64) where it rejects some, and we draw exactly as it does.
+    const fn samples_log2(self, dtype: DType) -> u32 {
+        match (self, dtype) {
+            (Self::TruncatedNormal, DType::F64) => 7,
+            (Self::TruncatedNormal, _) => 8,
+            _ => 0,
+        }
     }
 }
 
@@ -90,31 +94,33 @@ const fn words(dtype: DType) -> usize {
 
 /// The shader that draws `distribution` in `dtype` with a generator `on_device` or in the parameters.
 pub fn shader(distribution: Distribution, dtype: DType, on_device: bool) -> Shader {
+    let samples_log2 = distribution.samples_log2(dtype);
     let mut s = Shader::new(format!("random {} {dtype}", distribution.name()))
         .bind_raw("y", "u32", 4)
         .u32s(&["words", "first_low", "first_high"])
         .library("philox")
         .define("WORDS", words(dtype).to_string())
-        .define("SAMPLES_LOG2", distribution.samples_log2().to_string())
-        .define("GROUP_HIGH", if distribution.samples_log2() == 0 { "0u" } else { "group >> 24u" });
+        .define("SAMPLES_LOG2", samples_log2.to_string())
+        .define(
+            "GROUP_HIGH",
+            if samples_log2 == 0 { "0u".to_owned() } else { format!("group >> {}u", 32 - samples_log2) },
+        );
     s = match (distribution, dtype.size()) {
         (Distribution::UniformInt, 8) => s.u32s(&["low", "low_high", "range", "range_high"]),
         (Distribution::UniformInt, _) => s.u32s(&["low", "range"]),
         _ => s,
     };
-    s = if on_device {
-        s.bind_raw("counter", "u32", 4).bind_raw("key", "u32", 4)
-    } else {
-        s.u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"])
-    };
-    s = s.body(include_str!("../../../shaders/random/fill.wgsl")).body(if on_device {
-        "fn generator() -> Generator {\n    let c = p.off_counter;\n    let k = p.off_key;\n    \
-         return Generator(vec4<u32>(counter[c], counter[c + 1u], counter[c + 2u], counter[c + 3u]), vec2<u32>(key[k], key[k + 1u]));\n}\n"
-    } else {
-        "fn generator() -> Generator {\n    \
-         return Generator(vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3), vec2<u32>(p.key_0, p.key_1));\n}\n"
-    });
+    s = generator(s, on_device).body(include_str!("../../../shaders/random/fill.wgsl"));
     match distribution {
+        Distribution::Uniform if dtype == DType::F64 => {
+            encoder(s, dtype).body(include_str!("../../../shaders/random/uniform_f64.wgsl"))
+        }
+        Distribution::Normal if dtype == DType::F64 => {
+            encoder(s, dtype).body(include_str!("../../../shaders/random/normal_f64.wgsl"))
+        }
+        Distribution::TruncatedNormal if dtype == DType::F64 => {
+            encoder(s, dtype).body(include_str!("../../../shaders/random/truncated_normal_f64.wgsl"))
+        }
         Distribution::Uniform => {
             // As many bits as the significand has.
             let (bits, unit) = match dtype {
@@ -139,8 +145,53 @@ pub fn shader(distribution: Distribution, dtype: DType, on_device: bool) -> Shad
     }
 }
 
+/// Declares the generator's state and `fn generator`, which reads it.
+pub fn generator(s: Shader, on_device: bool) -> Shader {
+    let s = s.body("struct Generator {\n    counter: vec4<u32>,\n    key: vec2<u32>,\n}\n");
+    if on_device {
+        s.bind_raw("counter", "u32", 4).bind_raw("key", "u32", 4).body(
+            "fn generator() -> Generator {\n    let c = p.off_counter;\n    let k = p.off_key;\n    \
+             return Generator(vec4<u32>(counter[c], counter[c + 1u], counter[c + 2u], counter[c + 3u]), vec2<u32>(key[k], key[k + 1u]));\n}\n",
+        )
+    } else {
+        s.u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"]).body(
+            "fn generator() -> Generator {\n    \
+             return Generator(vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3), vec2<u32>(p.key_0, p.key_1));\n}\n",
+        )
+    }
+}
+
+impl Source<'_> {
+    /// Whether the state lies on the device.
+    pub const fn on_device(&self) -> bool {
+        matches!(self, Self::Device { .. })
+    }
+
+    /// Adds what [`generator`] declared.
+    pub fn add(&self, mut params: Params, bindings: &mut SmallVec<[Binding; 8]>) -> Params {
+        match self {
+            Self::Host(generator) => {
+                for word in generator.counter.into_iter().chain(generator.key) {
+                    params = params.u32(word);
+                }
+            }
+            Self::Device { counter, key } => {
+                bindings.push(Binding { address: counter.address, bytes: 16, unit: 4 });
+                bindings.push(Binding { address: key.address, bytes: 8, unit: 4 });
+            }
+        }
+        params
+    }
+}
+
 /// Adds `fn encode`, which packs four floats into a group's words.
 fn encoder(s: Shader, dtype: DType) -> Shader {
+    if dtype == DType::F64 {
+        return s.library("box_muller_wide_f64").body(
+            "fn encode(v: vec2<f64>) -> vec4<u32> {\n    let a = bitcast<u64>(v.x);\n    let b = bitcast<u64>(v.y);\n    \
+             return vec4<u32>(u32(a & 0xfffffffflu), u32(a >> 32u), u32(b & 0xfffffffflu), u32(b >> 32u));\n}\n",
+        );
+    }
     let (s, words) = match dtype {
         DType::F16 => (
             s.library("f16_bits"),
@@ -165,14 +216,14 @@ pub fn fill(
     source: Source<'_>,
 ) -> Result<()> {
     let dtype = output.dtype;
-    let on_device = matches!(source, Source::Device { .. });
+    let on_device = source.on_device();
     let key = Key::new("random").name(distribution.name()).dtype(dtype).number(on_device.into());
     // Word indices stay far below 2^32, whatever the adapter can bind.
     let window = (device.capabilities().max_binding.min(1 << 30) / 16 * 4) as usize;
     let total = (output.bytes() as usize).div_ceil(4);
     for first in (0..total).step_by(window) {
         let count = window.min(total - first);
-        let samples_before = ((first / words(dtype)) as u64) << distribution.samples_log2();
+        let samples_before = ((first / words(dtype)) as u64) << distribution.samples_log2(dtype);
         let mut params = Params::new().u32(count).u32(samples_before as u32).u32(samples_before >> 32);
         if distribution == Distribution::UniformInt {
             let (low, range) = (bounds.low.cast_unsigned(), bounds.range);
@@ -183,17 +234,7 @@ pub fn fill(
         }
         let y = Binding { address: output.address + 4 * first as u64, bytes: 4 * count as u64, unit: 4 };
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![y];
-        match source {
-            Source::Host(generator) => {
-                for word in generator.counter.into_iter().chain(generator.key) {
-                    params = params.u32(word);
-                }
-            }
-            Source::Device { counter, key } => {
-                bindings.push(Binding { address: counter.address, bytes: 16, unit: 4 });
-                bindings.push(Binding { address: key.address, bytes: 8, unit: 4 });
-            }
-        }
+        params = source.add(params, &mut bindings);
         device.enqueue(&Program {
             key: key.clone(),
             shader: &|| shader(distribution, dtype, on_device),

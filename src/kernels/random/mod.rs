@@ -5,11 +5,13 @@
 //! and so depend on the size of the GPU. Here those follow the CPU as well.
 
 mod distribution;
+mod gamma;
 mod inputs;
 mod multinomial;
 pub mod philox;
 mod stateful;
 mod stateless;
+mod stochastic_cast;
 mod variable;
 
 use crate::kernels::registry::Registry;
@@ -25,12 +27,16 @@ pub fn register(registry: &mut Registry) {
     stateful::register(registry);
     variable::register(registry);
     multinomial::register(registry);
+    gamma::register(registry);
+    stochastic_cast::register(registry);
 }
 
 /// The family's shader variants.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders = multinomial::shaders();
     shaders.push(distribution::advance_shader());
+    shaders.extend(gamma::shaders());
+    shaders.extend(stochastic_cast::shaders());
     for (distribution, types) in Distribution::ALL {
         for &dtype in types {
             shaders.extend([false, true].map(|on_device| distribution::shader(distribution, dtype, on_device)));

@@ -14,8 +14,8 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::{MAX_ITERATIONS, Shader};
 
-/// Types of the logits.
-const LOGITS: &[DType] = &[DType::F32, DType::F16];
+/// Types of the logits. TensorFlow's GPU kernel rounds float64 to float32, too.
+const LOGITS: &[DType] = &[DType::F32, DType::F16, DType::F64];
 /// Invocations of the two variants: few for few classes.
 const WORKGROUPS: [u32; 2] = [32, 256];
 

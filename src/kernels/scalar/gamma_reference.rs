@@ -23,12 +23,26 @@ fn log1p_rest(m: f64) -> f64 {
     sum
 }
 
+/// ln gamma(a + 1), by its power series where a + 1 would be rounded.
+fn lgamma_next(a: f64) -> f64 {
+    const COEFFICIENTS: [f64; 5] = [
+        -0.577_215_664_901_532_9,
+        0.822_467_033_424_113_2,
+        -0.400_685_634_386_531_4,
+        0.270_580_808_427_784_5,
+        -0.207_385_551_028_673_98,
+    ];
+    if a < 1e-3 { COEFFICIENTS.iter().rev().fold(0.0, |sum, c| (sum + c) * a) } else { lgamma(a + 1.0) }
+}
+
 /// x^a exp(-x) / gamma(a + 1).
 fn density(a: f64, x: f64) -> f64 {
     if a > 10.0 {
-        return (a * log1p_rest((x - a) / a) - stirling(a)).exp() / (2.0 * PI * a).sqrt();
+        let m = (x - a) / a;
+        let rest = if m.abs() > 0.5 { (x / a).ln() - m } else { log1p_rest(m) };
+        return (a * rest - stirling(a)).exp() / (2.0 * PI * a).sqrt();
     }
-    (a * x.ln() - x - lgamma(a + 1.0)).exp()
+    (a * x.ln() - x - lgamma_next(a)).exp()
 }
 
 /// P / density and its derivative by a with the terms' dependence on a alone.
@@ -76,7 +90,7 @@ fn regularized(a: f64, x: f64) -> (f64, f64) {
     let p = density(a, x) * series(a, x).0;
     if a < 1.0 {
         // Q as P(a, x) from 0 to infinity less the series of P, both less 1 over a.
-        let exponent = a * x.ln() - lgamma(a + 1.0);
+        let exponent = a * x.ln() - lgamma_next(a);
         let (mut factor, mut sum) = (1.0, 0.0);
         for n in 1..60 {
             factor *= -x / f64::from(n);
@@ -135,14 +149,15 @@ pub(super) fn igamma_grad_a(a: f64, x: f64) -> f64 {
 
 /// Hurwitz' zeta function for q above 0: a long sum, then Euler and Maclaurin's formula.
 fn zeta_positive(x: f64, q: f64) -> f64 {
-    let n = if q > 40.0 { 0 } else { 40 };
+    let n = if q > 1000.0 { 0 } else { 200 };
     let sum: f64 = (0..n).rev().map(|k| (q + f64::from(k)).powf(-x)).sum();
     let a = q + f64::from(n);
     let power = a.powf(-x);
     let mut rest = power * (a / (x - 1.0) + 0.5);
     let mut factor = power * x / a;
     // (2k)! / B(2k)
-    for (k, d) in [12.0, -720.0, 30240.0, -1_209_600.0, 47_900_160.0, -1.892_437_580_318_379e9].into_iter().enumerate() {
+    for (k, d) in [12.0, -720.0, 30240.0, -1_209_600.0, 47_900_160.0, -1.892_437_580_318_379e9].into_iter().enumerate()
+    {
         rest += factor / d;
         let k = 2.0 * k as f64;
         factor *= (x + k + 1.0) * (x + k + 2.0) / (a * a);
@@ -173,18 +188,24 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
         return 0.0;
     }
     if x.is_infinite() {
-        return if q == 1.0 { 1.0 } else if q > 1.0 { 0.0 } else { f64::INFINITY };
+        return if q == 1.0 {
+            1.0
+        } else if q > 1.0 {
+            0.0
+        } else {
+            f64::INFINITY
+        };
     }
     if q > 0.0 {
         return zeta_positive(x, q);
     }
-    // The bases nearest to zero on either side come first, since their powers may cancel.
+    // Bases on either side of zero in pairs, since their powers may cancel.
     let above = q - q.floor();
     let below = (q.floor() + 1.0) - q;
     let terms = (-q).ceil() as i64;
     let sign = if even { 1.0 } else { -1.0 };
-    let nearest = above.powf(-x) + sign * below.powf(-x);
-    nearest + zeta_positive(x, above + 1.0) + sign * (1..terms).map(|k| (k as f64 + below).powf(-x)).sum::<f64>()
+    let pairs: f64 = (0..terms).map(|k| (k as f64 + above).powf(-x) + sign * (k as f64 + below).powf(-x)).sum();
+    pairs + zeta_positive(x, above + terms as f64)
 }
 
 fn polygamma(n: f64, x: f64, largest_factorial: f64, least: f64) -> f64 {

@@ -6,8 +6,8 @@
 pub mod add_n;
 mod arithmetic;
 pub mod cast;
-mod gamma_reference;
 mod clip_shapes;
+mod gamma_reference;
 pub mod kernel;
 pub mod map;
 mod math;

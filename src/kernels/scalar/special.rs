@@ -89,10 +89,35 @@ pub(super) const ROWS: &[Row] = &[
     function!("FresnelCos", &[F32], "integrals", "fresnel_cos_{T}(x)", reference::fresnel_cos, 8, 0.0, 6.0),
     function!("FresnelSin", &[F32], "integrals", "fresnel_sin_{T}(x)", reference::fresnel_sin, 8, 0.0, 6.0),
     gamma!("Igamma", A_X, "incomplete_gamma", "igamma_{T}(a, x)", gamma_reference::igamma, 200, 30.0),
-    gamma!("IgammaGradA", A_X, "incomplete_gamma", "igamma_grad_a_{T}(a, x)", gamma_reference::igamma_grad_a, 100, 30.0),
+    gamma!(
+        "IgammaGradA",
+        A_X,
+        "incomplete_gamma",
+        "igamma_grad_a_{T}(a, x)",
+        gamma_reference::igamma_grad_a,
+        250,
+        30.0
+    ),
     gamma!("Igammac", A_X, "incomplete_gamma", "igammac_{T}(a, x)", gamma_reference::igammac, 100, 30.0),
-    gamma!("Polygamma", A_X, "zeta", "polygamma_{T}(a, x)", gamma_reference::polygamma_f32, gamma_reference::polygamma_f64, 100, 10.0),
-    gamma!("RandomGammaGrad", ALPHA_SAMPLE, "incomplete_gamma", "random_gamma_grad_{T}(alpha, sample)", gamma_reference::random_gamma_grad, 100, 30.0),
+    gamma!(
+        "Polygamma",
+        A_X,
+        "zeta",
+        "polygamma_{T}(a, x)",
+        gamma_reference::polygamma_f32,
+        gamma_reference::polygamma_f64,
+        100,
+        10.0
+    ),
+    gamma!(
+        "RandomGammaGrad",
+        ALPHA_SAMPLE,
+        "incomplete_gamma",
+        "random_gamma_grad_{T}(alpha, sample)",
+        gamma_reference::random_gamma_grad,
+        100,
+        30.0
+    ),
     function!("Spence", &[F32], "integrals", "spence_{T}(x)", reference::spence, 8, 0.0, 4.0),
     gamma!("Zeta", X_Q, "zeta", "zeta_{T}(x, q)", gamma_reference::zeta, 100, 20.0),
 ];

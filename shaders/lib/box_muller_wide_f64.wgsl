@@ -1,0 +1,24 @@
+// requires: exp_f64 log_f64 trig_f64
+// Numbers of 52 random bits, two words each, and standard normal numbers of four words, as TensorFlow computes them in float64.
+
+// u = m * 2^-52 in [0, 1), m = the lower 20 bits of `words.x` and all of `words.y`.
+fn wide_unit_f64(words: vec2<u32>) -> f64 {
+    let m = (u64((words.x & 0xfffffu) | 0x3ff00000u) << 32u) | (u64(words.y) & 0xfffffffflu);
+    return bitcast<f64>(m) - 1.0lf;
+}
+
+// ln u
+fn wide_log_f64(words: vec2<u32>) -> f64 {
+    return log_f64(wide_unit_f64(words));
+}
+
+// ln(1 - u)
+fn wide_log_rest_f64(words: vec2<u32>) -> f64 {
+    return log1p_f64(-wide_unit_f64(words));
+}
+
+fn wide_normal_f64(words: vec4<u32>) -> vec2<f64> {
+    let radius = sqrt(-2.0lf * log_f64(max(wide_unit_f64(words.xy), 1e-7lf)));
+    let angle = 6.28318530717958648lf * wide_unit_f64(words.zw);
+    return radius * vec2<f64>(sin_f64(angle), cos_f64(angle));
+}

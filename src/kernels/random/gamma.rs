@@ -1,0 +1,101 @@
+//! Samples of gamma distributions, those of TensorFlow's CPU and GPU kernels for the same seed, up to rounding: TensorFlow computes in float64,
+//! this in float32 unless the output is float64, so that one try in millions is rejected by one and accepted by the other.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::distribution::{Source, generator};
+use super::inputs;
+use super::philox::Generator;
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::op::{Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+
+/// Types of alpha and of the samples.
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+
+/// Adds the ops.
+pub fn register(registry: &mut Registry) {
+    registry
+        .op("StatelessRandomGammaV2")
+        .types("dtype", TYPES)
+        .host(&["shape", "seed"])
+        .kernel(|attrs| Ok(Gamma { dtype: attrs.dtype("dtype")?, keyed: false }));
+    registry
+        .op("StatelessRandomGammaV3")
+        .types("dtype", TYPES)
+        .host(&["shape", "alg"])
+        .kernel(|attrs| Ok(Gamma { dtype: attrs.dtype("dtype")?, keyed: true }));
+}
+
+/// The shader variants.
+pub fn shaders() -> Vec<Shader> {
+    TYPES.iter().flat_map(|t| [false, true].map(|on_device| shader(*t, on_device))).collect()
+}
+
+fn shader(dtype: DType, on_device: bool) -> Shader {
+    let wide = dtype == DType::F64;
+    let s = Shader::new(format!("random gamma {dtype}"))
+        .bind("alpha", dtype)
+        .bind("y", dtype)
+        .u32s(&["count", "alphas", "per_alpha"])
+        .library("philox")
+        .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
+        .define("F", dtype.value())
+        .define("THIRD", if wide { "0.333333333333333333lf" } else { "0.333333333" })
+        .define("SQUEEZE", if wide { "0.0331lf" } else { "0.0331" })
+        .define("HALF", if wide { "0.5lf" } else { "0.5" });
+    generator(s, on_device).body(include_str!("../../../shaders/random/gamma.wgsl")).map("y")
+}
+
+/// shape, seed, alpha; or shape, key, counter, alg, alpha.
+struct Gamma {
+    dtype: DType,
+    keyed: bool,
+}
+
+impl Kernel for Gamma {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        if !self.keyed {
+            let dims = inputs::shape(ctx, 0)?;
+            let seed = inputs::seed(ctx, 1)?;
+            let output = ctx.output(0, self.dtype, &dims)?;
+            return self.draw(ctx, &output, 2, Source::Host(Generator::scrambled(seed)));
+        }
+        inputs::philox(ctx, 3, || Error::InvalidArgument("Unsupported algorithm id: 2".to_owned()))?;
+        let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
+        inputs::key_and_counter(&key.dims, &counter.dims)?;
+        let dims = inputs::shape(ctx, 0)?;
+        let output = ctx.output(0, self.dtype, &dims)?;
+        self.draw(ctx, &output, 4, Source::Device { counter: &counter, key: &key })
+    }
+}
+
+impl Gamma {
+    /// Fills `output` with samples for the alphas in input `i`.
+    fn draw(&self, ctx: &mut dyn OpContext, output: &Tensor, i: usize, source: Source<'_>) -> Result<()> {
+        if output.is_empty() {
+            return Ok(());
+        }
+        let alpha = ctx.input(i)?;
+        require!(output.dims.ends_with(&alpha.dims), "Shape passed in must end with broadcasted shape.");
+        require!(!alpha.is_empty(), "Input alpha should have non-zero element count, got: 0");
+        let device = ctx.device();
+        let count = device.check_extent(output.len())?;
+        let (dtype, on_device) = (self.dtype, source.on_device());
+        let mut bindings: SmallVec<[Binding; 8]> = smallvec![(&alpha).into(), output.into()];
+        let params = Params::new().u32(count).u32(alpha.len() as u32).u32((output.len() / alpha.len()) as u32);
+        let params = source.add(params, &mut bindings);
+        device.enqueue(&Program {
+            key: Key::new("random").name("gamma").dtype(dtype).number(on_device.into()),
+            shader: &|| shader(dtype, on_device),
+            bindings,
+            params,
+            grid: Grid::map(output.len(), dtype),
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! Stochastic rounding of floats to integers. TensorFlow's numbers depend on its threads and vectors; here each element has random bits of its
+//! own. Where TensorFlow's clamp overflows (float16 has no 32767), this saturates.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::distribution::{Source, generator};
+use super::inputs;
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, BF16, F16, F32, F64, I8, I16, I32};
+use crate::error::{Error, Result};
+use crate::kernels::op::{Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+
+const FROM: &[DType] = &[F32, F16, BF16, F64];
+const TO: &[DType] = &[I8, I16, I32];
+
+/// Adds the op.
+pub fn register(registry: &mut Registry) {
+    registry
+        .op("StochasticCastToInt")
+        .types("Tin", FROM)
+        .types("Tout", TO)
+        .host(&["alg"])
+        .kernel(|attrs| Ok(StochasticCast { input: attrs.dtype("Tin")?, output: attrs.dtype("Tout")? }));
+}
+
+/// The shader variants.
+pub fn shaders() -> Vec<Shader> {
+    FROM.iter().flat_map(|x| TO.iter().map(|y| shader(*x, *y))).collect()
+}
+
+fn shader(input: DType, output: DType) -> Shader {
+    let wide = input == F64;
+    let (min, max) = match output {
+        I8 => ("-128", "127"),
+        I16 => ("-32768", "32767"),
+        _ => ("-2147483648", "2147483647"),
+    };
+    let s = Shader::new(format!("random stochastic cast {input} {output}"))
+        .bind("x", input)
+        .bind("y", output)
+        .u32s(&["count"])
+        .library("philox")
+        .library(if wide { "box_muller_wide_f64" } else { "special" })
+        .define("F", input.value())
+        .define("MIN", min)
+        .define("MAX", max)
+        .define("PER_SAMPLE", if wide { "2" } else { "4" })
+        .define(
+            "UNIFORM",
+            if wide {
+                "wide_unit_f64(select(bits.xy, bits.zw, (i & 1u) != 0u))"
+            } else {
+                "f32(bits[i & 3u] & 0x7fffffu) * 1.1920928955078125e-7"
+            },
+        );
+    generator(s, true).body(include_str!("../../../shaders/random/stochastic_cast.wgsl")).map("y")
+}
+
+/// input, key, counter, alg.
+struct StochasticCast {
+    input: DType,
+    output: DType,
+}
+
+impl Kernel for StochasticCast {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        inputs::philox(ctx, 3, || Error::InvalidArgument("Unsupported algorithm id: 2".to_owned()))?;
+        let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
+        inputs::key_and_counter(&key.dims, &counter.dims)?;
+        let x = ctx.input(0)?;
+        let y = ctx.output(0, self.output, &x.dims)?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        let device = ctx.device();
+        let count = device.check_extent(x.len())?;
+        let mut bindings: SmallVec<[Binding; 8]> = smallvec![(&x).into(), (&y).into()];
+        let params = Source::Device { counter: &counter, key: &key }.add(Params::new().u32(count), &mut bindings);
+        let (input, output) = (self.input, self.output);
+        device.enqueue(&Program {
+            key: Key::new("random").name("stochastic_cast").dtype(input).dtype(output),
+            shader: &|| shader(input, output),
+            bindings,
+            params,
+            grid: Grid::map(x.len(), output),
+        })
+    }
+}

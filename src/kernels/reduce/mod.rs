@@ -7,7 +7,6 @@ pub mod arg;
 pub mod plan;
 pub mod program;
 pub mod table;
-mod tile_grad;
 
 use smallvec::SmallVec;
 
@@ -52,7 +51,6 @@ pub fn register(r: &mut Registry) {
         }
     }
     arg::register(r);
-    tile_grad::register(r);
 }
 
 /// Every shader variant.

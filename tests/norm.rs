@@ -325,3 +325,43 @@ fn batch_norm_arguments_are_checked() {
     assert!(message(x, [ok, ok, &[0], ok], true, 0.5).contains("When exponential_avg_factor != 1, mean must have"));
     assert!(message(x, [ok, ok, ok, &[4]], false, 1.0).contains("When is_training=false, variance must have"));
 }
+
+#[test]
+fn global_normalization_of_old_graphs() {
+    let (dims, channels, epsilon) = ([2, 3, 2, 5], 5, 0.01f32);
+    for (dtype, scaled) in [(F32, true), (F32, false), (F16, true)] {
+        let [x, dy] = [11, 12].map(|seed| values(dtype, &dims, 0.0, seed));
+        let [mean, variance, beta, gamma] =
+            [(0.5, 1), (4.0, 2), (1.0, 3), (2.0, 4)].map(|(center, seed)| values(dtype, &[channels], center, seed));
+        let [xv, dv, mv, vv, bv, gv] = [&x, &dy, &mean, &variance, &beta, &gamma].map(HostTensor::to_f64);
+        let inverse: Vec<f64> = vv.iter().map(|v| (v + f64::from(epsilon)).sqrt().recip()).collect();
+        let slope: Vec<f64> = (0..channels).map(|c| inverse[c] * if scaled { gv[c] } else { 1.0 }).collect();
+        let each = |f: &dyn Fn(usize, usize) -> f64| (0..xv.len()).map(|i| f(i, i % channels)).collect::<Vec<f64>>();
+        let sum = |f: &dyn Fn(usize) -> f64| {
+            (0..channels).map(|c| (c..xv.len()).step_by(channels).map(f).sum()).collect::<Vec<f64>>()
+        };
+        let (sums, products) = (sum(&|i| dv[i]), sum(&|i| dv[i] * (xv[i] - mv[i % channels])));
+        let channel = |f: &dyn Fn(usize) -> f64| (0..channels).map(f).collect::<Vec<f64>>();
+        let wanted = [
+            each(&|i, c| dv[i] * slope[c]),
+            channel(&|c| -sums[c] * slope[c]),
+            channel(&|c| -0.5 * products[c] * slope[c] * inverse[c] * inverse[c]),
+            sums.clone(),
+            channel(&|c| if scaled { products[c] * inverse[c] } else { 0.0 }),
+        ];
+        let node = |op: &str| {
+            let node = Node::new(op).attr("T", dtype).attr("variance_epsilon", epsilon);
+            node.attr("scale_after_normalization", scaled)
+        };
+        for session in &mut sessions() {
+            let inputs = [&x, &mean, &variance, &beta, &gamma].map(|t| t.clone().into());
+            let y = session.run(&node("BatchNormWithGlobalNormalization"), &inputs).unwrap();
+            assert_close(&y[0], &each(&|i, c| (xv[i] - mv[c]) * slope[c] + bv[c]), 1.0, "global normalization");
+            let inputs = [&x, &mean, &variance, &gamma, &dy].map(|t| t.clone().into());
+            let got = session.run(&node("BatchNormWithGlobalNormalizationGrad"), &inputs).unwrap();
+            for (output, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
+                assert_close(got, wanted, 10.0, &format!("output {output} of the gradient"));
+            }
+        }
+    }
+}

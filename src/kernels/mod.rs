@@ -9,6 +9,7 @@ pub mod contract;
 pub mod conv;
 pub mod debug_summary;
 pub mod einsum;
+pub mod fft;
 pub mod fill;
 pub mod gather;
 pub mod image;
@@ -57,6 +58,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
     Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
     Family { name: "debug_summary", register: debug_summary::register, shaders: debug_summary::shaders },
+    Family { name: "fft", register: fft::register, shaders: fft::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },
     Family { name: "image", register: image::register, shaders: image::shaders },

@@ -1,8 +1,10 @@
-//! FusedBatchNorm and FusedBatchNormGrad, versions 1 to 3, for 4 and 5 dimensions and channels last or second.
+//! FusedBatchNorm and FusedBatchNormGrad, versions 1 to 3, for 4 and 5 dimensions and channels last or second; their predecessor in
+//! `global`.
 //!
 //! The reserve spaces mean what TensorFlow's CPU kernels mean by them: 1 is the mean and 2 the variance of the batch (of the
 //! given statistics in inference), and 3 and the gradient's own are empty. So gradients work across devices.
 
+mod global;
 mod program;
 
 use crate::device::Capabilities;
@@ -13,15 +15,21 @@ use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::style;
 use crate::kernels::registry::Registry;
 use crate::require;
+use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-pub use program::shaders;
 use program::{Channels, Gradient};
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    [program::shaders(), global::shaders()].concat()
+}
 
 const TYPES: &[DType] = &[F32, F16, BF16];
 
 /// Registers the family. Version 1 is float32 only and has no attribute U.
 pub fn register(r: &mut Registry) {
+    global::register(r);
     let capabilities = *r.capabilities();
     for (op, version) in [("FusedBatchNorm", 1), ("FusedBatchNormV2", 2), ("FusedBatchNormV3", 3)] {
         let create = move |attrs: &dyn Attrs| {

@@ -4,6 +4,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
+from .core import case
+
 
 def removed_op(name, inputs, types, producer=1, **attributes):
     """Runs an op in a graph of an old version, on the current device; `types` are its type attributes."""
@@ -16,11 +18,7 @@ def removed_op(name, inputs, types, producer=1, **attributes):
     for key, dtype in types.items():
         node.attr[key].type = tf.as_dtype(dtype).as_datatype_enum
     for key, value in attributes.items():
-        if isinstance(value, list):
-            node.attr[key].list.i.extend(value)
-            continue
-        kind = "b" if isinstance(value, bool) else {int: "i", float: "f", str: "s"}[type(value)]
-        value = value.encode() if isinstance(value, str) else value
+        kind = "b" if isinstance(value, bool) else {int: "i", float: "f"}[type(value)]
         node.attr[key].CopyFrom(attr_value_pb2.AttrValue(**{kind: value}))
     definition.versions.producer = producer
     with tf.Graph().as_default() as graph:
@@ -30,3 +28,25 @@ def removed_op(name, inputs, types, producer=1, **attributes):
         with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(allow_soft_placement=False)) as session:
             results = session.run(outputs, feed)
     return [tf.constant(r) for r in results]
+
+
+@case("BatchNormWithGlobalNormalization", gradient=False, tol={"float16": (1e-2, 1e-2)})
+def global_norm(t):
+    for shape, scaled in [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((0, 2, 2, 3), True)]:
+        x, channels = t.normal("T", shape), shape[-1:]
+        inputs = [x, t.normal("T", channels), t.uniform("T", channels, 0.5, 2)]
+        inputs += [t.normal("T", channels) for _ in range(2)]
+        yield global_norm_call(t, inputs, scaled)
+
+
+@case("BatchNormWithGlobalNormalizationGrad", gradient=False, tol={"float16": (2e-2, 5e-2)})
+def global_norm_gradient(t):
+    for shape, scaled in [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((1, 1, 1, 3), True)]:
+        x, channels = t.normal("T", shape), shape[-1:]
+        inputs = [x, t.normal("T", channels), t.uniform("T", channels, 0.5, 2), t.normal("T", channels)]
+        yield global_norm_call(t, [*inputs, t.normal("T", shape)], scaled)
+
+
+def global_norm_call(t, inputs, scaled):
+    options = dict(variance_epsilon=0.01, scale_after_normalization=scaled)
+    return t.program(lambda: removed_op(t.op, inputs, t.types, producer=8, **options))

@@ -1,0 +1,21 @@
+// One pass of a Stockham transform: after it, runs of p.span * RADIX elements are transformed; the last pass leaves them in order.
+// Grid: one invocation for each butterfly, p.count = outer * (p.n / RADIX) * p.inner in one dimension spread over x and y. Offsets count elements.
+// Numerics: one root of unity from exact integers for each butterfly, its powers by products.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let step = p.n / {{RADIX}}u;
+    let c = t % p.inner;
+    let j = (t / p.inner) % step;
+    let o = t / (p.inner * step);
+    let phase = j % p.span;
+    let at = (j / p.span) * p.span * {{RADIX}}u + phase;
+{{BUTTERFLY}}}

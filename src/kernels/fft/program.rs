@@ -1,0 +1,214 @@
+//! The programs of transforms: one pass, and the steps of Bluestein's algorithm.
+
+use super::butterfly;
+use super::plan::RADICES;
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::shader::{Field, Shader, WORKGROUP};
+
+/// How a program reads the elements of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// Complex elements.
+    Complex,
+    /// Real elements.
+    Real,
+    /// The first half of complex elements whose second half are the conjugates.
+    Half,
+}
+
+/// What a program keeps of its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// The complex elements.
+    Complex,
+    /// Their real parts.
+    Real,
+}
+
+/// What a program does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A pass of this radix from x to y.
+    Pass(usize),
+    /// The filter into y.
+    Chirp,
+    /// Lines of x times the filter into y.
+    ChirpIn,
+    /// y times the transformed filter.
+    ChirpMul,
+    /// Lines of x times the filter into y.
+    ChirpOut,
+}
+
+/// What a program's text depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// The step.
+    pub step: Step,
+    /// The type of a part.
+    pub part: DType,
+    /// How x is read.
+    pub load: Load,
+    /// What y keeps.
+    pub keep: Keep,
+}
+
+/// What a program is told; which of it matters depends on the step.
+#[derive(Debug, Clone, Copy)]
+pub struct Lines {
+    /// Lines before the axis.
+    pub outer: usize,
+    /// Lines within an element of the axis.
+    pub inner: usize,
+    /// Length of the transform.
+    pub n: usize,
+    /// Product of the radices of earlier passes.
+    pub span: usize,
+    /// Extent of the axis in x.
+    pub stride: usize,
+    /// Elements of a line of x that count; zeros follow.
+    pub available: usize,
+    /// Extent of the axis in y.
+    pub kept: usize,
+    /// Results are divided by it.
+    pub divisor: usize,
+    /// Size of the convolution.
+    pub size: usize,
+    /// Whether the root is conjugated.
+    pub inverse: bool,
+}
+
+impl Variant {
+    fn key(&self) -> Key {
+        let (name, radix) = match self.step {
+            Step::Pass(radix) => ("pass", radix),
+            Step::Chirp => ("chirp", 0),
+            Step::ChirpIn => ("chirp in", 0),
+            Step::ChirpMul => ("chirp mul", 0),
+            Step::ChirpOut => ("chirp out", 0),
+        };
+        Key::new("fft")
+            .name(name)
+            .dtype(self.part)
+            .number(radix as u32)
+            .number(self.load as u32)
+            .number(self.keep as u32)
+    }
+
+    /// The program's text.
+    pub fn shader(&self) -> Shader {
+        let complex = self.part.complex();
+        let input = if self.load == Load::Real { self.part } else { complex };
+        let output = if self.keep == Keep::Real { self.part } else { complex };
+        let label = format!("fft {:?} {} {:?} to {:?}", self.step, self.part, self.load, self.keep);
+        let mut shader = Shader::new(label);
+        if matches!(self.step, Step::Pass(_) | Step::ChirpIn | Step::ChirpOut) {
+            shader = shader.bind("x", input);
+        }
+        if matches!(self.step, Step::ChirpIn | Step::ChirpMul | Step::ChirpOut) {
+            shader = shader.bind("chirp", complex);
+        }
+        shader = shader
+            .bind("y", output)
+            .u32s(&["count", "inner", "n", "span", "stride", "available", "kept", "divisor", "size"])
+            .param("sign", Field::I32)
+            .define("ELEMENT", element(self.load))
+            .define("KEEP", keep(self.keep))
+            .define("TURN", turn(self.part));
+        const COMMON: &str = include_str!("../../../shaders/fft/common.wgsl");
+        let shader = match self.step {
+            Step::Pass(radix) => shader
+                .body(COMMON)
+                .body(turn(self.part))
+                .body(include_str!("../../../shaders/fft/pass.wgsl"))
+                .define("BUTTERFLY", butterfly::body(radix))
+                .define("RADIX", radix.to_string()),
+            Step::Chirp => shader.body(include_str!("../../../shaders/fft/chirp.wgsl")).map("y"),
+            Step::ChirpIn => shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_in.wgsl")).map("y"),
+            Step::ChirpMul => shader.body(include_str!("../../../shaders/fft/chirp_mul.wgsl")).map("y"),
+            Step::ChirpOut => shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_out.wgsl")),
+        };
+        shader.define("REAL", self.part.value())
+    }
+
+    /// Enqueues `count` invocations on the bindings, which are those of x, the filter and y as far as the step has them.
+    pub fn enqueue(&self, device: &Device, lines: &Lines, count: usize, bindings: &[Binding]) -> Result<()> {
+        device.enqueue(&Program {
+            key: self.key(),
+            shader: &|| self.shader(),
+            bindings: bindings.iter().copied().collect(),
+            params: Params::new()
+                .u32(device.check_extent(count)?)
+                .u32(lines.inner)
+                .u32(lines.n)
+                .u32(lines.span)
+                .u32(lines.stride)
+                .u32(lines.available)
+                .u32(lines.kept)
+                .u32(lines.divisor)
+                .u32(lines.size)
+                .i32(if lines.inverse { -1 } else { 1 }),
+            grid: Grid::linear(count, WORKGROUP),
+        })
+    }
+}
+
+const fn turn(part: DType) -> &'static str {
+    match part {
+        F64 => include_str!("../../../shaders/fft/turn_f64.wgsl"),
+        _ => include_str!("../../../shaders/fft/turn_f32.wgsl"),
+    }
+}
+
+const fn element(load: Load) -> &'static str {
+    match load {
+        Load::Complex => {
+            "if k >= p.available {\n        return Complex();\n    }\n    \
+             let z = load_x((o * p.stride + k) * p.inner + c);\n    return Complex(z.x, z.y * Real(p.sign));"
+        }
+        Load::Real => {
+            "if k >= p.available {\n        return Complex();\n    }\n    \
+             return Complex(load_x((o * p.stride + k) * p.inner + c), Real());"
+        }
+        Load::Half => {
+            "let folded = k > p.n / 2u;\n    let at = select(k, p.n - k, folded);\n    \
+             if at >= p.available {\n        return Complex();\n    }\n    \
+             let z = load_x((o * p.stride + at) * p.inner + c);\n    \
+             return Complex(z.x, z.y * Real(select(p.sign, -p.sign, folded)));"
+        }
+    }
+}
+
+const fn keep(keep: Keep) -> &'static str {
+    match keep {
+        Keep::Complex => "store_y((o * p.kept + k) * p.inner + c, Complex(z.x, z.y * Real(p.sign)));",
+        Keep::Real => "store_y((o * p.kept + k) * p.inner + c, z.x);",
+    }
+}
+
+/// Every text that transforms can ask for.
+pub fn shaders() -> Vec<Shader> {
+    // No op reads real elements and keeps real parts.
+    let ends = [
+        (Load::Complex, Keep::Complex),
+        (Load::Complex, Keep::Real),
+        (Load::Real, Keep::Complex),
+        (Load::Half, Keep::Complex),
+        (Load::Half, Keep::Real),
+    ];
+    let mut out = Vec::new();
+    for part in [F32, F64] {
+        let variant = |step, (load, keep)| Variant { step, part, load, keep }.shader();
+        for radix in RADICES {
+            out.extend(ends.map(|e| variant(Step::Pass(*radix), e)));
+        }
+        out.extend(
+            [(Step::Chirp, ends[0]), (Step::ChirpMul, ends[0]), (Step::ChirpOut, ends[0]), (Step::ChirpOut, ends[1])]
+                .map(|(s, e)| variant(s, e)),
+        );
+        out.extend([ends[0], ends[2], ends[3]].map(|e| variant(Step::ChirpIn, e)));
+    }
+    out
+}

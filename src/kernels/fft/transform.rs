@@ -1,0 +1,212 @@
+//! A transform along one axis on the device: passes between temporary tensors, or Bluestein's algorithm around them.
+
+use super::plan::{MAX_LENGTH, Plan, factor};
+use super::program::{Keep, Lines, Load, Step, Variant};
+use crate::device::{Binding, Device};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::op::OpContext;
+use crate::kernels::reduce::program::{part, window_bytes};
+use crate::require;
+use crate::tensor::{Tensor, shape_text};
+
+/// A transform of x[outer, extent, inner] to y[outer, kept, inner].
+#[derive(Debug)]
+pub struct Axis<'t> {
+    /// The input.
+    pub x: &'t Tensor,
+    /// The output.
+    pub y: &'t Tensor,
+    /// Lines before the axis.
+    pub outer: usize,
+    /// Lines within an element of the axis.
+    pub inner: usize,
+    /// Length of the transform.
+    pub n: usize,
+    /// Extent of the axis in x; the transform takes the first `n` elements and adds zeros to fewer.
+    pub extent: usize,
+    /// Extent of the axis in y.
+    pub kept: usize,
+    /// Whether the root is conjugated and the results are divided by `n`.
+    pub inverse: bool,
+    /// How x is read.
+    pub load: Load,
+    /// What y keeps.
+    pub keep: Keep,
+}
+
+/// Where a sequence of passes reads or writes.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    binding: Binding,
+    extent: usize,
+}
+
+impl Axis<'_> {
+    /// The type of a part.
+    fn part(&self) -> DType {
+        self.x.dtype.part()
+    }
+
+    /// Enqueues the transform. Lines that exceed a binding together are transformed in turn.
+    pub fn enqueue(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        require!(
+            self.n <= MAX_LENGTH / 4,
+            "a transform of {} elements exceeds this device's {}",
+            self.n,
+            MAX_LENGTH / 4
+        );
+        let plan = Plan::of(self.n);
+        let working = plan.working_length(self.n);
+        let complex = self.part().complex();
+        let line = |extent: usize, dtype: DType| (extent * self.inner * dtype.size()) as u64;
+        let longest = line(self.extent, self.x.dtype).max(line(self.kept, self.y.dtype)).max(line(working, complex));
+        let rows = ((window_bytes(ctx.device()) / longest) as usize).min(self.outer);
+        if rows == 0 {
+            return Err(Error::ResourceExhausted(format!(
+                "a transform of {} along {} elements exceeds this adapter's largest storage binding",
+                shape_text(&self.x.dims),
+                self.n
+            )));
+        }
+        let temps = match &plan {
+            Plan::Passes(radices) => radices.len().min(3) - 1,
+            Plan::Convolution(_) => 3,
+        };
+        let temps: Vec<Tensor> =
+            (0..temps).map(|_| ctx.temp(complex, &[rows, working, self.inner])).collect::<Result<_>>()?;
+        let filter = match &plan {
+            Plan::Passes(_) => None,
+            Plan::Convolution(size) => Some(self.filter(ctx, *size)?),
+        };
+        for first in (0..self.outer).step_by(rows) {
+            let rows = rows.min(self.outer - first);
+            let (reads, writes) = (self.extent * self.inner, self.kept * self.inner);
+            let x = End { binding: part(self.x, first * reads, rows * reads), extent: self.extent };
+            let y = End { binding: part(self.y, first * writes, rows * writes), extent: self.kept };
+            match (&plan, &filter) {
+                (Plan::Passes(radices), _) => {
+                    let lines = Lines { available: self.extent.min(self.n), ..self.lines(rows) };
+                    self.passes(ctx.device(), radices, lines, (x, self.load), (y, self.keep), &temps)?;
+                }
+                (Plan::Convolution(size), Some((chirp, transformed))) => {
+                    self.convolve(ctx.device(), *size, rows, (x, y), (chirp, transformed), &temps)?;
+                }
+                (Plan::Convolution(_), None) => unreachable!("made above"),
+            }
+        }
+        Ok(())
+    }
+
+    /// What every program of the transform is told.
+    fn lines(&self, rows: usize) -> Lines {
+        Lines {
+            outer: rows,
+            inner: self.inner,
+            n: self.n,
+            span: 1,
+            stride: self.extent,
+            available: self.extent,
+            kept: self.n,
+            divisor: if self.inverse { self.n } else { 1 },
+            size: self.n,
+            inverse: self.inverse,
+        }
+    }
+
+    /// Passes of `radices` over lines of `lines.n` elements, of which the first `lines.available` are read. The divisor applies once.
+    fn passes(
+        &self,
+        device: &Device,
+        radices: &[usize],
+        lines: Lines,
+        (x, load): (End, Load),
+        (y, keep): (End, Keep),
+        temps: &[Tensor],
+    ) -> Result<()> {
+        let mut span = 1;
+        let mut source = x;
+        for (i, &radix) in radices.iter().enumerate() {
+            let last = i + 1 == radices.len();
+            let target = if last {
+                y
+            } else {
+                End { binding: part(&temps[i % 2], 0, lines.outer * lines.n * lines.inner), extent: lines.n }
+            };
+            let variant = Variant {
+                step: Step::Pass(radix),
+                part: self.part(),
+                load: if i == 0 { load } else { Load::Complex },
+                keep: if last { keep } else { Keep::Complex },
+            };
+            let told = Lines {
+                span,
+                stride: source.extent,
+                available: if i == 0 { lines.available } else { lines.n },
+                kept: target.extent,
+                divisor: if last { lines.divisor } else { 1 },
+                ..lines
+            };
+            let count = lines.outer * (lines.n / radix) * lines.inner;
+            variant.enqueue(device, &told, count, &[source.binding, target.binding])?;
+            span *= radix;
+            source = target;
+        }
+        Ok(())
+    }
+
+    /// The filter of Bluestein's algorithm, and its transform.
+    fn filter(&self, ctx: &mut dyn OpContext, size: usize) -> Result<(Tensor, Tensor)> {
+        let complex = self.part().complex();
+        let [chirp, transformed, a, b] = [(); 4].map(|()| ctx.temp(complex, &[size]));
+        let (chirp, transformed, temps) = (chirp?, transformed?, [a?, b?]);
+        let lines = Lines { size, divisor: 1, inverse: false, ..self.lines(1) };
+        self.step(Step::Chirp).enqueue(ctx.device(), &lines, size, &[Binding::from(&chirp)])?;
+        let whole = Lines { n: size, inner: 1, available: size, ..lines };
+        let end = |t: &Tensor| End { binding: Binding::from(t), extent: size };
+        let ends = ((end(&chirp), Load::Complex), (end(&transformed), Keep::Complex));
+        self.passes(ctx.device(), &radices(size), whole, ends.0, ends.1, &temps)?;
+        Ok((chirp, transformed))
+    }
+
+    /// A program that reads and keeps complex elements.
+    fn step(&self, step: Step) -> Variant {
+        Variant { step, part: self.part(), load: Load::Complex, keep: Keep::Complex }
+    }
+
+    /// Transforms some lines as a convolution with the filter.
+    fn convolve(
+        &self,
+        device: &Device,
+        size: usize,
+        rows: usize,
+        (x, y): (End, End),
+        (chirp, transformed): (&Tensor, &Tensor),
+        temps: &[Tensor],
+    ) -> Result<()> {
+        let count = rows * size * self.inner;
+        let [a, b] = [0, 1].map(|i| End { binding: part(&temps[i], 0, count), extent: size });
+        let (chirp, transformed) = (Binding::from(chirp), Binding::from(transformed));
+        let lines = Lines { size, available: self.extent.min(self.n), ..self.lines(rows) };
+        let load = Variant { load: self.load, ..self.step(Step::ChirpIn) };
+        load.enqueue(device, &lines, count, &[x.binding, chirp, a.binding])?;
+        let list = radices(size);
+        let whole = Lines { n: size, available: size, divisor: 1, inverse: false, ..lines };
+        let complex = |end: End| (end, Load::Complex);
+        let kept = |end: End| (end, Keep::Complex);
+        // A source is free for later passes once it was read.
+        let spare = |source: usize| [temps[2].clone(), temps[source].clone()];
+        self.passes(device, &list, whole, complex(a), kept(b), &spare(0))?;
+        self.step(Step::ChirpMul).enqueue(device, &whole, count, &[transformed, b.binding])?;
+        let back = Lines { divisor: size, inverse: true, ..whole };
+        self.passes(device, &list, back, complex(b), kept(a), &spare(1))?;
+        let told = Lines { stride: size, kept: y.extent, ..lines };
+        let keep = Variant { keep: self.keep, ..self.step(Step::ChirpOut) };
+        keep.enqueue(device, &told, rows * y.extent * self.inner, &[a.binding, chirp, y.binding])
+    }
+}
+
+/// The radices of a convolution's size, which was chosen to have some.
+fn radices(size: usize) -> Vec<usize> {
+    factor(size).expect("a size of small factors")
+}

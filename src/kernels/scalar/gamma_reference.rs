@@ -174,7 +174,7 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
     }
-    if !(x > 1.0) || q.is_nan() {
+    if x.is_nan() || x < 1.0 || q.is_nan() {
         return f64::NAN;
     }
     let even = x.is_infinite() || x % 2.0 == 0.0;
@@ -209,7 +209,7 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
 }
 
 fn polygamma(n: f64, x: f64, largest_factorial: f64, least: f64) -> f64 {
-    if !(n >= 0.0) || n.floor() != n {
+    if n.is_nan() || n < 0.0 || n.floor() != n {
         return f64::NAN;
     }
     if n == 0.0 {
@@ -266,7 +266,7 @@ pub(super) fn betainc(a: f64, b: f64, x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return x;
     }
-    if !(x > 0.0 && x < 1.0) || !a.is_finite() || !b.is_finite() {
+    if x.is_nan() || x <= 0.0 || x >= 1.0 || !a.is_finite() || !b.is_finite() {
         return f64::NAN;
     }
     if x <= (a + 1.0) / (a + b + 2.0) { beta_below_mean(a, b, x) } else { 1.0 - beta_below_mean(b, a, 1.0 - x) }

@@ -32,6 +32,7 @@ pub mod scatter;
 pub mod segment;
 pub mod softmax;
 pub mod sort;
+pub mod sparse;
 pub mod variable;
 pub mod variant;
 
@@ -79,6 +80,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "segment", register: segment::register, shaders: segment::shaders },
     Family { name: "softmax", register: softmax::register, shaders: softmax::shaders },
     Family { name: "sort", register: sort::register, shaders: sort::shaders },
+    Family { name: "sparse", register: sparse::register, shaders: sparse::shaders },
     Family { name: "variable", register: variable::register, shaders: variable::shaders },
     Family { name: "variant", register: variant::register, shaders: variant::shaders },
 ];

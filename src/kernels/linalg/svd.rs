@@ -91,11 +91,7 @@ impl Kernel for Svd {
         if !self.vectors {
             return Ok(());
         }
-        let picks: [(_, fn(DType) -> Shader, _, _, _); 2] = [
-            ("linalg svd left", left_shader, &work.w, long, cols),
-            ("linalg svd right", right_shader, &work.v, short, k),
-        ];
-        for (name, shader, from, to, cols) in picks {
+        let pick = |name, shader: fn(DType) -> Shader, from: &Tensor, to: &Tensor, cols: usize| {
             device.enqueue(&Program {
                 key: Key::new(name).dtype(dtype),
                 shader: &|| shader(dtype),
@@ -108,8 +104,10 @@ impl Kernel for Svd {
                 ],
                 params: Params::new().u32(to.len()).u32(to.len() / count / cols).u32(cols).u32(k),
                 grid: Grid::map(to.len(), dtype),
-            })?;
-        }
+            })
+        };
+        pick("linalg svd left", left_shader, &work.w, long, cols)?;
+        pick("linalg svd right", right_shader, &work.v, short, k)?;
         complete(device, long, &s, Basis { batch: count, r, cols, k })
     }
 }

@@ -1,0 +1,189 @@
+//! Sparse tensors by coordinates: SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as scatters ignore them:
+//! finding them would mean to wait for the device.
+
+use smallvec::smallvec;
+
+use super::gather::index::Indices;
+use super::movement::remap::{Background, fill_element};
+use super::movement::walk::copy_strided;
+use super::movement::{host_shape, shape};
+use super::op::{Attrs, Kernel, OpContext};
+use super::registry::Registry;
+use super::scatter::chains::{Fold, Scatter};
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::dtype::types::INDEX;
+use crate::error::Result;
+use crate::layout::Iteration;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Tensor, shape_text};
+
+const DENSE: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+const PRODUCTS: &[DType] = &[F32, F16, F64];
+
+/// Adds the family's ops.
+pub fn register(registry: &mut Registry) {
+    let to_dense = registry.op("SparseToDense").types("T", DENSE).types("Tindices", INDEX);
+    to_dense
+        .host(&["default_value", "output_shape"])
+        .note("`validate_indices` is not looked at: coordinates out of range are ignored, and the last of equal ones wins")
+        .kernel(|_| Ok(to_dense_kernel as fn(&mut dyn OpContext) -> Result<()>));
+    let product = registry.op("SparseTensorDenseMatMul").types("T", PRODUCTS).types("Tindices", INDEX);
+    product.host(&["a_shape"]).kernel(Product::new);
+}
+
+/// The shader variants.
+pub fn shaders() -> Vec<Shader> {
+    let mut shaders: Vec<_> = PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| rows_shader(*t, *i))).collect();
+    shaders.push(narrow_shader(F16));
+    shaders
+}
+
+/// Inputs sparse_indices (0), output_shape (1, host), sparse_values (2) and default_value (3, host).
+fn to_dense_kernel(ctx: &mut dyn OpContext) -> Result<()> {
+    let (indices, values) = (ctx.input(0)?, ctx.input(2)?);
+    let default = ctx.host_input(3)?;
+    require!(
+        indices.rank() <= 2,
+        "sparse_indices should be a scalar, vector, or matrix, got shape {}",
+        shape(&indices.dims)
+    );
+    let dims = host_shape(ctx, 1, "output_shape")?;
+    let count = if indices.rank() > 0 { indices.dims[0] } else { 1 };
+    let depth = if indices.rank() > 1 { indices.dims[1] } else { 1 };
+    require!(dims.len() == depth, "output_shape has incorrect number of elements: {} should be: {depth}", dims.len());
+    require!(
+        values.rank() == 0 || (values.rank() == 1 && values.dims[0] == count),
+        "sparse_values has incorrect shape {}, should be [] or [{count}]",
+        shape(&values.dims)
+    );
+    require!(default.dims.is_empty(), "default_value should be a scalar.");
+    let dst = ctx.output(0, values.dtype, &dims)?;
+    if dst.is_empty() {
+        return Ok(());
+    }
+    if let Background::Element(bytes) = Background::element(&default.bytes) {
+        fill_element(ctx.device(), &dst, &bytes)?;
+    }
+    let indices = &Indices::new(&indices, &dims)?;
+    Scatter { fold: Fold::Update, indices, count, updates: &values, inner: 1 }.enqueue(ctx, &dst)
+}
+
+/// Inputs a_indices (0), a_values (1), a_shape (2, host) and b (3).
+struct Product {
+    adjoint_a: bool,
+    adjoint_b: bool,
+}
+
+impl Product {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        Ok(Self { adjoint_a: attrs.bool("adjoint_a")?, adjoint_b: attrs.bool("adjoint_b")? })
+    }
+}
+
+impl Kernel for Product {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (indices, values, b) = (ctx.input(0)?, ctx.input(1)?, ctx.input(3)?);
+        require!(b.rank() == 2, "Tensor 'b' is not a matrix");
+        let dims = ctx.host_input(2)?;
+        require!(dims.dims[..] == [2], "Tensor 'a_shape' must have 2 elements");
+        require!(values.rank() == 1, "Tensor 'a_values' is not a vector");
+        require!(indices.rank() == 2, "Tensor 'a_indices' is not a matrix");
+        let count = values.dims[0];
+        require!(indices.dims[0] == count, "Number of rows of a_indices does not match number of entries in a_values");
+        require!(indices.dims[1] == 2, "Number of columns of a_indices does not match number of entries in a_shape");
+        let dims = dims.to_i64()?;
+        require!(dims.iter().all(|d| *d >= 0), "a_shape must not be negative: {dims:?}");
+        let (rows, inner) = if self.adjoint_a { (dims[1], dims[0]) } else { (dims[0], dims[1]) };
+        let (rows, inner) = (rows as usize, inner as usize);
+        let [b_rows, b_cols] = if self.adjoint_b { [b.dims[1], b.dims[0]] } else { [b.dims[0], b.dims[1]] };
+        require!(
+            inner == b_rows,
+            "Cannot multiply A and B because inner dimension does not match: {inner} vs. {b_rows}.  Did you forget a transpose?  \
+             Dimensions of A: [{rows}, {inner}).  Dimensions of B: {}",
+            shape_text(&b.dims)
+        );
+        let y = ctx.output(0, values.dtype, &[rows, b_cols])?;
+        ctx.device().fill(y.address, y.bytes(), 0)?;
+        if y.is_empty() || count == 0 {
+            return Ok(());
+        }
+        // A row of b, scaled, for each element of a; rows of the result then gather theirs.
+        let accumulated = if values.dtype == F64 { F64 } else { F32 };
+        let scaled = ctx.temp(accumulated, &[count, b_cols])?;
+        let own = ctx.temp(indices.dtype, &[count])?;
+        let (row, column) = if self.adjoint_a { (1, 0) } else { (0, 1) };
+        let walk = Iteration::over(&[count]).operand(&[2], row).operand(&[1], 0);
+        let device = ctx.device();
+        copy_strided(device, &walk, &indices, &own)?;
+        let (row_step, column_step) = if self.adjoint_b { (1, b.dims[1]) } else { (b.dims[1], 1) };
+        let (dtype, index) = (values.dtype, indices.dtype);
+        device.enqueue(&Program {
+            key: Key::new("sparse rows").dtype(dtype).dtype(index),
+            shader: &|| rows_shader(dtype, index),
+            bindings: smallvec![
+                Binding::from(&indices),
+                Binding::from(&values),
+                Binding::from(&b),
+                Binding::from(&scaled)
+            ],
+            params: Params::new()
+                .u32(device.check_extent(scaled.len())?)
+                .u32(b_cols)
+                .u32(inner)
+                .u32(column as u32)
+                .u32(row_step)
+                .u32(column_step),
+            grid: Grid::map(scaled.len(), accumulated),
+        })?;
+        let sums = if accumulated == y.dtype { y.clone() } else { ctx.temp(accumulated, &y.dims)? };
+        if sums.address != y.address {
+            ctx.device().fill(sums.address, sums.bytes(), 0)?;
+        }
+        let indices = &Indices::new(&own, &[rows])?;
+        Scatter { fold: Fold::Add, indices, count, updates: &scaled, inner: b_cols }.enqueue(ctx, &sums)?;
+        if sums.address == y.address { Ok(()) } else { narrow(ctx, &sums, &y) }
+    }
+}
+
+/// `y = x`, rounded to the type of `y`.
+fn narrow(ctx: &dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
+    let dtype = y.dtype;
+    ctx.device().enqueue(&Program {
+        key: Key::new("sparse narrow").dtype(dtype),
+        shader: &|| narrow_shader(dtype),
+        bindings: smallvec![Binding::from(x), Binding::from(y)],
+        params: Params::new().u32(y.len()),
+        grid: Grid::map(y.len(), dtype),
+    })
+}
+
+fn narrow_shader(dtype: DType) -> Shader {
+    Shader::new("sparse narrow")
+        .bind("x", F32)
+        .bind("y", dtype)
+        .u32s(&["count"])
+        .body("fn value(t: u32) -> f32 {\n    return load_x(t);\n}")
+        .map("y")
+}
+
+/// Element `t` = (element of a, column of b) of the scaled rows. Grid: one invocation for each.
+fn rows_shader(dtype: DType, index: DType) -> Shader {
+    let real = if dtype == F64 { "f64" } else { "f32" };
+    // Both words of an int64 are compared, so that huge and negative coordinates are out of range too.
+    let inside = if index == I64 { "k >= 0li && k < i64(p.inner)" } else { "k >= 0 && u32(k) < p.inner" };
+    let text = format!(
+        "fn value(t: u32) -> {real} {{\n    let i = t / p.cols;\n    let k = load_indices(2u * i + p.column);\n    \
+         if !({inside}) {{\n        return {real}(0.0);\n    }}\n    \
+         return load_a(i) * load_b(u32(k) * p.row_step + t % p.cols * p.column_step);\n}}"
+    );
+    Shader::new("sparse rows")
+        .bind("indices", index)
+        .bind("a", dtype)
+        .bind("b", dtype)
+        .bind("y", if dtype == F64 { F64 } else { F32 })
+        .u32s(&["count", "cols", "inner", "column", "row_step", "column_step"])
+        .body(&text)
+        .map("y")
+}

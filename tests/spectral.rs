@@ -71,7 +71,7 @@ fn eigenvalues_and_vectors() {
             let input = HostTensor::floats(dtype, &[count, n, n], &x);
             let x = input.to_f64();
             let node = Node::new("SelfAdjointEigV2").attr("T", dtype);
-            let out = run(&mut session, &node.clone().attr("compute_v", true), &[input.clone()]).unwrap();
+            let out = run(&mut session, &node.clone().attr("compute_v", true), std::slice::from_ref(&input)).unwrap();
             let (e, v) = (out[0].to_f64(), out[1].to_f64());
             let values = run(&mut session, &node.attr("compute_v", false), &[input]).unwrap();
             assert_eq!(values[0], out[0]);
@@ -141,8 +141,8 @@ fn check_svd(session: &mut Session, input: &HostTensor, full: bool) {
     let [count, m, n] = input.dims[..] else { panic!() };
     let k = m.min(n);
     let node = Node::new("Svd").attr("T", dtype).attr("full_matrices", full);
-    let out = run(session, &node.clone().attr("compute_uv", true), &[input.clone()]).unwrap();
-    let only = run(session, &node.attr("compute_uv", false), &[input.clone()]).unwrap();
+    let out = run(session, &node.clone().attr("compute_uv", true), std::slice::from_ref(input)).unwrap();
+    let only = run(session, &node.attr("compute_uv", false), std::slice::from_ref(input)).unwrap();
     assert_eq!(only[0], out[0]);
     let (u_cols, v_cols) = if full { (m, n) } else { (k, k) };
     assert_eq!((&out[1].dims[..], &out[2].dims[..]), (&[count, m, u_cols][..], &[count, n, v_cols][..]));

@@ -29,6 +29,7 @@ const RELEASES: &[Release] = &[
         version: "2.20.",
         to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202501276StatusE"),
     },
+    Release { version: "2.18.", to_c: None },
 ];
 
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";

@@ -212,7 +212,8 @@ fn pow_near_one() -> Result<(), Failed> {
     }
     let row = scalar::find("Pow").ok_or("no row")?;
     let n = 400;
-    let distance = |i: usize| f64::powf(10.0, -13.0 + 7.3 * i as f64 / n as f64) * if i % 2 == 0 { 1.0 } else { -1.0 };
+    let distance =
+        |i: usize| f64::powf(10.0, -13.0 + 7.3 * i as f64 / n as f64) * if i.is_multiple_of(2) { 1.0 } else { -1.0 };
     let columns = [
         (0..n).map(|i| Value::Float(1.0 + distance(i))).collect::<Vec<_>>(),
         (0..n).map(|i| Value::Float((500.0 + 0.3 * i as f64) / distance(n - 1 - i))).collect(),

@@ -1,4 +1,4 @@
-"""Gradients of gradients, and Keras' convolution layers with their gradients: everything forced onto WGPU, against the CPU."""
+"""Gradients of gradients, and Keras' convolution layers with theirs: all forced onto WGPU, against the CPU."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from .core import case
 
-TOLERANCES = {k: (1e-4, 1e-4) for k in ("complex64", "float32")} | {k: (1e-10, 1e-10) for k in ("complex128", "float64")}
+SINGLE, DOUBLE = (1e-4, 1e-4), (1e-10, 1e-10)
+TOLERANCES = {"complex64": SINGLE, "float32": SINGLE, "complex128": DOUBLE, "float64": DOUBLE}
 
 
 def rank(op):
@@ -69,7 +70,11 @@ def given_axes(t):
     real = t.op == "RFFTND"
     result = t["Treal"] if t.op == "IRFFTND" else t["Tcomplex"]
     other = {"RFFTND": {"Tcomplex": t["Tcomplex"]}, "IRFFTND": {"Treal": result}}.get(t.op, {})
-    for shape, lengths, axes in [((2, 8, 6), (8, 6), (1, 2)), ((3, 4, 5), (3, 4, 5), (-3, -2, -1)), ((2, 11), (7,), (1,))]:
+    for shape, lengths, axes in [
+        ((2, 8, 6), (8, 6), (1, 2)),
+        ((3, 4, 5), (3, 4, 5), (-3, -2, -1)),
+        ((2, 11), (7,), (1,)),
+    ]:
         x = t.normal("Treal" if real else "Tcomplex", shape)
         if t.op == "IRFFTND":
             lengths = (*lengths[:-1], 2 * (lengths[-1] - 1))

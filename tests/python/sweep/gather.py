@@ -61,7 +61,5 @@ def one_hot(t):
 @case("DynamicStitch", "ParallelDynamicStitch")
 def stitch(t):
     order = t.rng.permutation(7).astype(np.int32)
-    yield dict(
-        indices=[order[:3], order[3:].reshape(2, 2)], data=[t.values("T", (3, 2)), t.values("T", (2, 2, 2))]
-    )
+    yield dict(indices=[order[:3], order[3:].reshape(2, 2)], data=[t.values("T", (3, 2)), t.values("T", (2, 2, 2))])
     yield dict(indices=[np.int32([1, 0]), np.int32(2)], data=[t.values("T", (2,)), t.values("T", ())])

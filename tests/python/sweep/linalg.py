@@ -36,7 +36,8 @@ def square(t):
 def same_product(got, want):
     """Q and R are unique up to signs: their product, and the columns of Q but for those."""
     for (q, r), (wanted_q, wanted_r) in [(got, want)]:
-        assert q.shape == wanted_q.shape and r.shape == wanted_r.shape
+        assert q.shape == wanted_q.shape
+        assert r.shape == wanted_r.shape
         np.testing.assert_allclose(q @ r, wanted_q @ wanted_r, rtol=1e-3, atol=1e-4)
         gram = np.conj(np.swapaxes(q, -1, -2)) @ q
         np.testing.assert_allclose(gram, np.broadcast_to(np.eye(q.shape[-1]), gram.shape), atol=1e-4)

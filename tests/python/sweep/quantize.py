@@ -53,7 +53,9 @@ def channels():
 def fake_channels(t):
     low, high = channels()
     for shape in ((4,), (5, 4), (2, 3, 3, 4), (0, 4)):
-        yield dict(inputs=t.uniform(tf.float32, shape, -8, 8), min=low, max=high, num_bits=6, narrow_range=len(shape) == 2)
+        yield dict(
+            inputs=t.uniform(tf.float32, shape, -8, 8), min=low, max=high, num_bits=6, narrow_range=len(shape) == 2
+        )
 
 
 @case("FakeQuantWithMinMaxVarsPerChannelGradient")
@@ -118,7 +120,14 @@ def check_numerics(t):
     op = getattr(tf.raw_ops, t.op)
 
     def messages():
-        for bad in ([1, np.nan], [np.inf, 1], [-np.inf], [np.nan, np.inf], [np.nan, -np.inf], [np.inf, -np.inf, np.nan]):
+        for bad in (
+            [1, np.nan],
+            [np.inf, 1],
+            [-np.inf],
+            [np.nan, np.inf],
+            [np.nan, -np.inf],
+            [np.inf, -np.inf, np.nan],
+        ):
             try:
                 op(tensor=tf.constant(np.asarray(bad, t.numpy("T"))), message="bad")
                 yield "passed"

@@ -1,4 +1,7 @@
-"""Random ops: those with a seed draw the CPU's numbers, but for Multinomial and StochasticCastToInt, which are compared by their statistics."""
+"""Random ops: those with a seed draw the CPU's numbers.
+
+Multinomial and StochasticCastToInt do not, and are compared by their statistics.
+"""
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +27,13 @@ def bounds(t, attr):
     return dict(minval=t.integers(attr, (), -9, 0), maxval=t.integers(attr, (), 5, 1000))
 
 
-@case("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal", "StatelessRandomUniformFullInt", tol=ALIKE)
+@case(
+    "StatelessRandomUniform",
+    "StatelessRandomNormal",
+    "StatelessTruncatedNormal",
+    "StatelessRandomUniformFullInt",
+    tol=ALIKE,
+)
 def seeded(t):
     for dims in SHAPES:
         yield dict(shape=shape_of(dims), seed=SEED, dtype=t["dtype"])
@@ -37,7 +46,9 @@ def seeded_integers(t):
 
 
 def keyed_arguments(dims):
-    return dict(shape=shape_of(dims), key=np.array([5], np.uint64), counter=np.array([3, 4], np.uint64), alg=np.int32(1))
+    return dict(
+        shape=shape_of(dims), key=np.array([5], np.uint64), counter=np.array([3, 4], np.uint64), alg=np.int32(1)
+    )
 
 
 @case(
@@ -148,7 +159,9 @@ def skip(t):
     def run():
         state = tf.Variable(tf.constant([-1, 2, 3], tf.int64))
         if t.op == "RngSkip":
-            tf.raw_ops.RngSkip(resource=state.handle, algorithm=tf.constant(1, tf.int64), delta=tf.constant(3, tf.int64))
+            tf.raw_ops.RngSkip(
+                resource=state.handle, algorithm=tf.constant(1, tf.int64), delta=tf.constant(3, tf.int64)
+            )
             return state.read_value()
         before = tf.raw_ops.RngReadAndSkip(resource=state.handle, alg=1, delta=tf.constant(3, tf.uint64))
         return before, state.read_value()
@@ -177,7 +190,9 @@ def rounded_alike(got, want):
     """The same integers, and means within some five standard deviations."""
     for g, w in zip(got, want):
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
-        np.testing.assert_allclose(g.astype("float64"), w.astype("float64"), rtol=0, atol=0.06 if g.dtype.kind == "f" else 0)
+        np.testing.assert_allclose(
+            g.astype("float64"), w.astype("float64"), rtol=0, atol=0.06 if g.dtype.kind == "f" else 0
+        )
 
 
 @case("StochasticCastToInt", compare=rounded_alike)

@@ -16,7 +16,7 @@ def lstm(t, batch, width, cells, steps=None):
         "cs_prev": (batch, cells),
         "h_prev": (batch, cells),
         "w": (width + cells, 4 * cells),
-        **{p: (cells,) for p in ("wci", "wcf", "wco")},
+        **dict.fromkeys(("wci", "wcf", "wco"), (cells,)),
         "b": (4 * cells,),
     }
     return {name: t.uniform("T", shape, -1, 1) for name, shape in shapes.items()}

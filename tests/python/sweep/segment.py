@@ -6,7 +6,6 @@ import numpy as np
 
 from .core import case
 
-
 LOOSE = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
 
 

@@ -30,7 +30,7 @@ def top_k(t):
 
 @case("ApproxTopK")
 def approx_top_k(t):
-    # The op's definition excludes float64, for which TensorFlow's GPU list has a kernel all the same: no node reaches it.
+    # The op's definition excludes float64, for which TensorFlow's GPU list has a kernel all the same: no node has it.
     dtype = tf.float32 if t["T"] == tf.float64 else t["T"]
     for shape, k in (((5,), 2), ((3, 700), 7), ((0, 3), 2)):
         values = distinct(t, dtype, shape)
@@ -121,7 +121,7 @@ def non_max_suppression(t):
 
 @case("HistogramFixedWidth")
 def histogram(t):
-    # The op's definition excludes the half types, for which TensorFlow's GPU list has kernels all the same: no node reaches them.
+    # The op's definition excludes the half types, for which TensorFlow's GPU list has kernels all the same.
     dtype = t["T"] if t["T"] in (tf.float32, tf.float64) else tf.float32
     for n, nbins in ((9, 5), (0, 3), (700, 37)):
         values, span = t.uniform(dtype, (n,), -1, 6), np.asarray([0, 5], t.numpy(dtype))

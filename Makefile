@@ -31,12 +31,13 @@ test: ## Every check: format, lints, Rust tests, Python tests on TensorFlow 2.21
 	$(MAKE) test-2.18 PROFILE=dev
 
 .PHONY: test-python
-test-python: install ## The Python tests on TensorFlow 2.21.
-	$(BIN)/python -m pytest
+test-python: install ## The Python tests on TensorFlow 2.21: the sweep over all kernels in two processes, the others in one.
+	$(BIN)/python -m pytest --numprocesses 2 tests/python/test_sweep.py
+	$(BIN)/python -m pytest --ignore tests/python/test_sweep.py
 
 .PHONY: sweep
 sweep: install ## The longer sweep: every kernel in large shapes too, and all of Keras's application families.
-	TF_WGPU_SWEEP=long $(BIN)/python -m pytest tests/python/test_sweep.py tests/python/test_models.py
+	TF_WGPU_SWEEP=long $(BIN)/python -m pytest --numprocesses 2 tests/python/test_sweep.py tests/python/test_models.py
 
 .PHONY: test-2.18
 test-2.18: wheel ## The smoke test on TensorFlow 2.18, which has another variable API.

@@ -117,7 +117,7 @@ fn ops(rows: &[Registration]) -> Value {
                 .iter()
                 .map(|r| r.types.iter().map(|(attr, t)| (*attr, t.name())).collect::<BTreeMap<_, _>>())
                 .collect();
-            json!({ "op": op, "family": rows[0].family, "host_memory": rows[0].host_memory, "note": rows[0].note, "types": kernels })
+            json!({ "op": op, "family": rows[0].family, "host_memory": rows[0].host_memory, "note": notes(&rows), "types": kernels })
         })
         .collect()
 }
@@ -129,6 +129,14 @@ fn kernels_by_type(rows: &[Registration]) -> BTreeMap<&'static str, usize> {
         .map(|t| (t.name(), by_op(rows).values().filter(|rows| main_types(rows).contains(&t)).count()))
         .filter(|(_, ops)| *ops > 0)
         .collect()
+}
+
+/// The different notes of an op's kernels.
+fn notes(rows: &[&Registration]) -> String {
+    let mut notes: Vec<_> = rows.iter().map(|r| r.note).filter(|n| !n.is_empty()).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    notes.join("; ")
 }
 
 fn by_op(rows: &[Registration]) -> BTreeMap<&'static str, Vec<&Registration>> {
@@ -192,7 +200,7 @@ pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
             table,
             "| {op} | {} | {host} | {} | {} | {case} |",
             types.join("; "),
-            rows[0].note,
+            notes(&rows),
             rows[0].family
         );
     }

@@ -6,7 +6,7 @@ use super::movement::remap::fill_element;
 use super::movement::walk::copy_strided;
 use super::movement::{MOVED, MOVED_I32, host_shape, shape};
 use super::op::OpContext;
-use super::registry::Registry;
+use super::registry::{ON_HOST, Registry};
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
@@ -23,15 +23,12 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
     registry.op("Fill").types("T", MOVED).types("index_type", INDEX).host(&["dims"]).kernel(|_| Ok(fill as Compute));
-    // TensorFlow's own kernels for int32, which it keeps in host memory, crash on a pluggable device in eager mode.
-    registry.op("ZerosLike").types("T", &[I32]).host(&["x", "y"]).kernel(|_| Ok(host_zeros_like as Compute));
-    registry.op("OnesLike").types("T", &[I32]).host(&["x", "y"]).kernel(|_| Ok(host_ones_like as Compute));
     registry.op("ZerosLike").types("T", MOVED).kernel(|_| Ok(zeros_like as Compute));
     registry.op("OnesLike").types("T", MOVED).kernel(|_| Ok(ones_like as Compute));
     // TensorFlow's own kernels, for every device, keep x on the device and y on the host. Its eager mode takes all int32 arguments of an op to be
     // in one kind of memory, and crashes. Only the shape of x counts: here both are on the host.
     for (op, value) in [("ZerosLike", 0), ("OnesLike", 1)] {
-        registry.op(op).types("T", &[I32]).host(&["x", "y"]).kernel(move |_| {
+        registry.op(op).types("T", &[I32]).host(&["x", "y"]).note(ON_HOST).kernel(move |_| {
             Ok(move |ctx: &mut dyn OpContext| {
                 let dims = ctx.host_input(0)?.dims;
                 ctx.host_output(0, &HostTensor::i32(&dims, &vec![value; dims.iter().product()]))
@@ -63,20 +60,6 @@ fn fill(ctx: &mut dyn OpContext) -> Result<()> {
 pub fn splat(ctx: &mut dyn OpContext, value: &Tensor, out: &Tensor) -> Result<()> {
     let walk = Iteration::over(&[out.len()]).operand(&[0], 0).operand(&[1], 0);
     copy_strided(ctx.device(), &walk, value, out)
-}
-
-fn host_zeros_like(ctx: &mut dyn OpContext) -> Result<()> {
-    host_like(ctx, 0)
-}
-
-fn host_ones_like(ctx: &mut dyn OpContext) -> Result<()> {
-    host_like(ctx, 1)
-}
-
-fn host_like(ctx: &mut dyn OpContext, value: i32) -> Result<()> {
-    let dims = ctx.host_input(0)?.dims;
-    let values = vec![value; dims.iter().product()];
-    ctx.host_output(0, &HostTensor::i32(&dims, &values))
 }
 
 fn zeros_like(ctx: &mut dyn OpContext) -> Result<()> {

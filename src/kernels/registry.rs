@@ -7,6 +7,13 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel};
 
+/// Note of a kernel whose output's size depends on values.
+pub const WAITS_FOR_SIZE: &str = "waits for the device to learn its output's size";
+/// Note of a kernel that refuses bad values by an error.
+pub const WAITS_TO_CHECK: &str = "waits for the device to check its input";
+/// Note of a kernel for tensors that TensorFlow keeps in host memory.
+pub const ON_HOST: &str = "int32 runs on the host, where TensorFlow keeps it";
+
 /// Makes the kernel of a node from its attributes.
 pub type CreateKernel = Arc<dyn Fn(&dyn Attrs) -> Result<Box<dyn Kernel>> + Send + Sync>;
 
@@ -168,6 +175,24 @@ impl OpBuilder<'_> {
                     note: self.note,
                 });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_kernel_is_registered_twice() {
+        let registry = Registry::new(Capabilities::FULL);
+        let mut seen = HashSet::new();
+        for row in registry.rows() {
+            let mut types = row.types.clone();
+            types.sort_unstable();
+            assert!(seen.insert((row.op, types)), "{row:?} is registered twice");
         }
     }
 }

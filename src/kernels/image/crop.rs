@@ -10,7 +10,7 @@ use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, OpContext};
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::require;
 use crate::shader::{Field, Shader};
 use crate::tensor::{HostTensor, Tensor, shape_text};
@@ -20,7 +20,7 @@ pub(super) const BOXES: &str = include_str!("../../../shaders/image/crop_boxes.w
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("CropAndResize").types("T", TYPES).host(&["crop_size"]).kernel(|attrs| {
+    r.op("CropAndResize").types("T", TYPES).host(&["crop_size"]).note(WAITS_TO_CHECK).kernel(|attrs| {
         let bilinear = method(attrs)?;
         let outside = attrs.float("extrapolation_value")?;
         Ok(move |ctx: &mut dyn OpContext| crop_and_resize(ctx, bilinear, outside))

@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::kernels::contract::finish;
 use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::OpContext;
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::require;
 use crate::shader::{MAX_ITERATIONS, Shader};
 use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("CropAndResizeGradImage").types("T", TYPES).host(&["image_size"]).kernel(|attrs| {
+    r.op("CropAndResizeGradImage").types("T", TYPES).host(&["image_size"]).note(WAITS_TO_CHECK).kernel(|attrs| {
         let (dtype, bilinear) = (attrs.dtype("T")?, method(attrs)?);
         Ok(move |ctx: &mut dyn OpContext| grad_image(ctx, dtype, bilinear))
     });
-    r.op("CropAndResizeGradBoxes").types("T", TYPES).kernel(|attrs| {
+    r.op("CropAndResizeGradBoxes").types("T", TYPES).note(WAITS_TO_CHECK).kernel(|attrs| {
         let method = attrs.string("method")?;
         require!(method == "bilinear", "method must be 'bilinear'{method}");
         Ok(grad_boxes as fn(&mut dyn OpContext) -> Result<()>)

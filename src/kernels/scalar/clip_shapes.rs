@@ -6,7 +6,7 @@ use super::row::Row;
 use crate::dtype::DType::I32;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{ON_HOST, Registry};
 use crate::tensor::{HostTensor, Tensor};
 
 fn clip(ctx: &mut dyn OpContext, row: &'static Row) -> Result<()> {
@@ -25,5 +25,6 @@ pub fn register(registry: &mut Registry) {
         .op(row.op)
         .types("T", &[I32])
         .host(&["t", "clip_value_min", "clip_value_max", "output"])
+        .note(ON_HOST)
         .kernel(move |_: &dyn Attrs| Ok(move |ctx: &mut dyn OpContext| clip(ctx, row)));
 }

@@ -18,7 +18,7 @@ mod top_k;
 mod unique;
 
 use super::op::OpContext;
-use super::registry::Registry;
+use super::registry::{Registry, WAITS_FOR_SIZE};
 use crate::error::Result;
 use crate::shader::Shader;
 
@@ -26,7 +26,7 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
-    registry.op("Where").types("T", scan::SELECTED).kernel(|_| Ok(nonzero::nonzero as Compute));
+    registry.op("Where").types("T", scan::SELECTED).note(WAITS_FOR_SIZE).kernel(|_| Ok(nonzero::nonzero as Compute));
     count::register(registry);
     in_top_k::register(registry);
     partition::register(registry);

@@ -8,7 +8,7 @@ use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
 use crate::kernels::movement::shape;
 use crate::kernels::op::OpContext;
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
 use crate::tensor::{Dims, Tensor};
 
@@ -16,7 +16,7 @@ const TYPES: &[DType] = &[F32, F16, BF16, F64, C64, C128, I32, I64];
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("DynamicPartition").types("T", TYPES).kernel(|attrs| {
+    r.op("DynamicPartition").types("T", TYPES).note(WAITS_FOR_SIZE).kernel(|attrs| {
         let n = attrs.int("num_partitions")? as usize;
         Ok(move |ctx: &mut dyn OpContext| partition(ctx, n))
     });

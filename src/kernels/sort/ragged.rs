@@ -12,7 +12,7 @@ use crate::kernels::gather::rows::Gather;
 use crate::kernels::movement::shape;
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::OpContext;
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::kernels::segment::reduce::{Fold, Segments};
 use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
@@ -24,7 +24,11 @@ const SUMMED: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32,
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("RaggedFillEmptyRows").types("T", TYPES).host(&["nrows"]).kernel(|_| Ok(fill_empty_rows as super::Compute));
+    r.op("RaggedFillEmptyRows")
+        .types("T", TYPES)
+        .host(&["nrows"])
+        .note(WAITS_FOR_SIZE)
+        .kernel(|_| Ok(fill_empty_rows as super::Compute));
     r.op("RaggedFillEmptyRowsGrad").types("T", SUMMED).kernel(|_| Ok(fill_empty_rows_grad as super::Compute));
 }
 

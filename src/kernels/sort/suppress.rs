@@ -12,7 +12,7 @@ use crate::dtype::DType::*;
 use crate::error::{Error, Result};
 use crate::kernels::movement::shape;
 use crate::kernels::op::OpContext;
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
 use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
@@ -25,7 +25,7 @@ pub fn register(r: &mut Registry) {
     const V2: &[&str] = &["iou_threshold", "max_output_size"];
     const V3: &[&str] = &["iou_threshold", "max_output_size", "score_threshold"];
     for (op, host) in [("NonMaxSuppressionV2", V2), ("NonMaxSuppressionV3", V3)] {
-        r.op(op).types("T", &[F32]).host(host).kernel(move |_| {
+        r.op(op).types("T", &[F32]).host(host).note(WAITS_FOR_SIZE).kernel(move |_| {
             Ok(move |ctx: &mut dyn OpContext| {
                 let boxes = Boxes::of(ctx, host.len() == V3.len())?;
                 let (selected, count) = boxes.select(ctx)?;
@@ -33,24 +33,28 @@ pub fn register(r: &mut Registry) {
             })
         });
     }
-    r.op("NonMaxSuppressionV4").types("T", &[F32]).host(V3).kernel(|attrs| {
-        let pad = attrs.bool("pad_to_max_output_size")?;
-        Ok(move |ctx: &mut dyn OpContext| {
-            let boxes = Boxes::of(ctx, true)?;
-            let (selected, count) = boxes.select(ctx)?;
-            if pad {
-                let out = ctx.output(0, I32, &[boxes.limit])?;
-                ctx.device().fill(out.address, out.bytes(), 0)?;
-                if let Some(selected) = &selected {
-                    ctx.device().copy(out.address, selected.address, selected.bytes())?;
+    r.op("NonMaxSuppressionV4")
+        .types("T", &[F32])
+        .host(V3)
+        .note("waits for the device to learn its output's size, unless `pad_to_max_output_size`")
+        .kernel(|attrs| {
+            let pad = attrs.bool("pad_to_max_output_size")?;
+            Ok(move |ctx: &mut dyn OpContext| {
+                let boxes = Boxes::of(ctx, true)?;
+                let (selected, count) = boxes.select(ctx)?;
+                if pad {
+                    let out = ctx.output(0, I32, &[boxes.limit])?;
+                    ctx.device().fill(out.address, out.bytes(), 0)?;
+                    if let Some(selected) = &selected {
+                        ctx.device().copy(out.address, selected.address, selected.bytes())?;
+                    }
+                } else {
+                    boxes.output_selected(ctx, selected.as_ref(), &count)?;
                 }
-            } else {
-                boxes.output_selected(ctx, selected.as_ref(), &count)?;
-            }
-            let valid = ctx.output(1, I32, &[])?;
-            ctx.device().copy(valid.address, count.address, 4)
-        })
-    });
+                let valid = ctx.output(1, I32, &[])?;
+                ctx.device().copy(valid.address, count.address, 4)
+            })
+        });
 }
 
 /// The inputs: boxes (0), scores (1), max_output_size (2, host), iou_threshold (3, host), score_threshold (4, host).

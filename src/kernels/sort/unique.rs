@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
 use crate::kernels::op::OpContext;
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
@@ -24,7 +24,7 @@ const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16,
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     for (op, counted) in [("Unique", false), ("UniqueWithCounts", true)] {
-        r.op(op).types("T", TYPES).types("out_idx", INDEX).kernel(move |attrs| {
+        r.op(op).types("T", TYPES).types("out_idx", INDEX).note(WAITS_FOR_SIZE).kernel(move |attrs| {
             let index = attrs.dtype("out_idx")?;
             Ok(move |ctx: &mut dyn OpContext| unique(ctx, index, counted))
         });

@@ -17,6 +17,9 @@ fn element(i: u32, column: u32) -> Value {
     var row = i;
     if p.permuted != 0u {
         row = load_rows(i);
+        if row >= p.data_rows {
+            return Value();
+        }
     }
     return load_data(row * p.inner + column);
 }

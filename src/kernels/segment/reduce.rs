@@ -46,7 +46,7 @@ pub struct Segments<'a> {
     pub fold: Fold,
     /// The segment of each row: uint32, ascending. Ids from the number of segments on are dropped.
     pub ids: &'a Tensor,
-    /// Which row of `data` comes at each place (uint32), where it is not the row of that number.
+    /// Which row of `data` comes at each place (uint32), where it is not the row of that number. Rows past the last count as zeros.
     pub rows: Option<&'a Tensor>,
     /// The rows.
     pub data: &'a Tensor,
@@ -95,7 +95,8 @@ impl Segments<'_> {
                 .u32(self.inner)
                 .u32(CHUNK)
                 .u32(out.len() / self.inner)
-                .u32(u32::from(permuted)),
+                .u32(u32::from(permuted))
+                .u32(self.data.len() / self.inner),
             grid: Grid::linear(count, WORKGROUP),
         })?;
         if chunks == 1 {
@@ -123,7 +124,7 @@ fn shader(fold: Fold, loaded: DType) -> Shader {
         .bind("out", computed)
         .bind("partial_ids", U32)
         .bind("partials", computed)
-        .u32s(&["count", "n", "inner", "chunk", "segments", "permuted"])
+        .u32s(&["count", "n", "inner", "chunk", "segments", "permuted", "data_rows"])
         .define("VALUE", computed.value())
         .define("COMBINE", fold.text())
         .body(include_str!("../../../shaders/segment/reduce.wgsl"))

@@ -34,16 +34,7 @@ impl Buckets {
     /// The same where each row of `per_row` numbers has `size` buckets of its own.
     pub fn of_rows(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) -> Result<Self> {
         let buckets = numbers.len() / per_row * size;
-        let keys = ctx.temp(U32, &[numbers.len()])?;
-        let count = ctx.device().check_extent(numbers.len())?;
-        let last = ctx.device().check_extent(buckets)?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort bucket keys").dtype(numbers.dtype),
-            shader: &|| keys_shader(numbers.dtype),
-            bindings: smallvec![Binding::raw(numbers, 4), (&keys).into()],
-            params: Params::new().u32(count).u32(size).u32(per_row).u32(last),
-            grid: Grid::linear(numbers.len(), WORKGROUP),
-        })?;
+        let keys = keys(ctx, numbers, per_row, size)?;
         let sorted = radix::sort(ctx, &keys, None, bits_below(buckets + 1))?;
         let bounds = bounds(ctx, &sorted.keys, buckets)?;
         Ok(Self { keys: sorted.keys, positions: sorted.values, bounds, buckets })
@@ -56,6 +47,25 @@ impl Buckets {
         ctx.device().download(self.bounds.address, &mut host.bytes)?;
         Ok(host.values())
     }
+}
+
+/// The int32 or int64 `numbers` (not empty) as uint32, with `limit` for those that are not below it.
+pub fn narrow(ctx: &mut dyn OpContext, numbers: &Tensor, limit: usize) -> Result<Tensor> {
+    keys(ctx, numbers, numbers.len(), limit)
+}
+
+fn keys(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) -> Result<Tensor> {
+    let keys = ctx.temp(U32, &[numbers.len()])?;
+    let count = ctx.device().check_extent(numbers.len())?;
+    let last = ctx.device().check_extent(numbers.len() / per_row * size)?;
+    ctx.device().enqueue(&Program {
+        key: Key::new("sort bucket keys").dtype(numbers.dtype),
+        shader: &|| keys_shader(numbers.dtype),
+        bindings: smallvec![Binding::raw(numbers, 4), (&keys).into()],
+        params: Params::new().u32(count).u32(size).u32(per_row).u32(last),
+        grid: Grid::linear(numbers.len(), WORKGROUP),
+    })?;
+    Ok(keys)
 }
 
 /// Where the run of each number up to `segments` starts in the sorted uint32 tensor `keys`: `segments` + 1 bounds.

@@ -1,0 +1,75 @@
+//! What follows a segmented sum, or goes before its gradient: rows divided by what their segments' sizes say, and rounded.
+
+use smallvec::smallvec;
+
+use super::TYPES;
+use super::reduce::Segments;
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::sort::buckets::bounds;
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+
+/// What the sum of a segment is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Nothing.
+    One,
+    /// The number of its rows.
+    Mean,
+    /// The square root of that.
+    SqrtN,
+}
+
+impl Scale {
+    const ALL: [Self; 3] = [Self::One, Self::Mean, Self::SqrtN];
+}
+
+/// `y` is `x`, of which each row belongs to a segment, divided by `scale`. `ids` has the segments that were reduced: uint32, ascending, not empty.
+/// One of the types is the accumulator's for the other.
+pub fn rescale(ctx: &mut dyn OpContext, scale: Scale, ids: &Tensor, x: &Tensor, y: &Tensor) -> Result<()> {
+    let bounds = if scale == Scale::One { ids.clone() } else { bounds(ctx, ids, y.dims[0])? };
+    let (loaded, stored) = (x.dtype, y.dtype);
+    let count = ctx.device().check_extent(y.len())?;
+    ctx.device().enqueue(&Program {
+        key: Key::new("segment scale").dtype(loaded).dtype(stored).number(scale as u32),
+        shader: &|| shader(loaded, stored, scale),
+        bindings: smallvec![x.into(), Binding::raw(&bounds, 4), y.into()],
+        params: Params::new().u32(count).u32(y.len() / y.dims[0]),
+        grid: Grid::map(y.len(), stored),
+    })
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = Vec::new();
+    for dtype in TYPES {
+        let wide = Segments::accumulator(*dtype);
+        all.extend(Scale::ALL.map(|scale| shader(wide, *dtype, scale)));
+        if wide != *dtype {
+            all.extend([Scale::Mean, Scale::SqrtN].map(|scale| shader(*dtype, wide, scale)));
+        }
+    }
+    all
+}
+
+fn shader(loaded: DType, stored: DType, scale: Scale) -> Shader {
+    let value = Segments::accumulator(stored).value();
+    let rows = format!("{value}(max(bounds[s + 1u] - bounds[s], 1u))");
+    let divisor = match scale {
+        Scale::One => String::new(),
+        Scale::Mean => format!(" / {rows}"),
+        Scale::SqrtN => format!(" / sqrt({rows})"),
+    };
+    Shader::new(format!("segment scale {scale:?} {loaded} {stored}"))
+        .bind("x", loaded)
+        .bind_raw("bounds", "u32", 4)
+        .bind("y", stored)
+        .u32s(&["count", "inner"])
+        .body(&format!(
+            "fn value(i: u32) -> {value} {{\n    let s = p.off_bounds + i / p.inner;\n    return load_x(i){divisor};\n}}"
+        ))
+        .map("y")
+}

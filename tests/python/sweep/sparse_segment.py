@@ -24,6 +24,9 @@ def places(t):
         ((2, 3), rng.integers(0, 2, 200), np.zeros(200)),
     ):
         indices, ids = np.asarray(indices), np.asarray(ids)
+        # TensorFlow's CPU leaves the dense gradient uninitialized where there are no indices.
+        if not ids.size and not t.op.endswith("V2"):
+            continue
         yield shape, indices.astype(t.numpy("Tidx")), ids.astype(t.numpy("Tsegmentids"))
 
 
@@ -36,12 +39,12 @@ def plain(t):
     indices, ids = np.asarray([5, 1, 1, 0], t.numpy("Tidx")), np.asarray([0, 0, 0, 2], t.numpy("Tsegmentids"))
 
     def user():
-        x = tf.constant(data)
+        x, at, to = tf.constant(data), tf.constant(indices), tf.constant(ids)
         results = []
         for sparse in (False, True):
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y = getattr(tf.sparse, f"segment_{form}")(x, indices, ids, num_segments=4, sparse_gradient=sparse)
+                y = getattr(tf.sparse, f"segment_{form}")(x, at, to, num_segments=4, sparse_gradient=sparse)
                 loss = tf.reduce_sum(y * y)
             gradient = tape.gradient(loss, x)
             results += [y, *([gradient.values, gradient.indices] if sparse else [gradient])]

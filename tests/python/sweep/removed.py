@@ -18,8 +18,7 @@ def removed_op(name, inputs, types, producer=1, **attributes):
     for key, dtype in types.items():
         node.attr[key].type = tf.as_dtype(dtype).as_datatype_enum
     for key, value in attributes.items():
-        kind = "b" if isinstance(value, bool) else {int: "i", float: "f"}[type(value)]
-        node.attr[key].CopyFrom(attr_value_pb2.AttrValue(**{kind: value}))
+        node.attr[key].CopyFrom(attribute(value))
     definition.versions.producer = producer
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
@@ -50,3 +49,13 @@ def global_norm_gradient(t):
 def global_norm_call(t, inputs, scaled):
     options = dict(variance_epsilon=0.01, scale_after_normalization=scaled)
     return t.program(lambda: removed_op(t.op, inputs, t.types, producer=8, **options))
+
+
+def attribute(value):
+    """A value as an attribute of a node; lists are of whole numbers."""
+    if isinstance(value, str):
+        return attr_value_pb2.AttrValue(s=value.encode())
+    if isinstance(value, list):
+        return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(i=value))
+    kind = {bool: "b", int: "i", float: "f"}[type(value)]
+    return attr_value_pb2.AttrValue(**{kind: value})

@@ -1,6 +1,6 @@
-//! Linear algebra: residuals and orthogonality in float64, and a plain LU for determinants.
+//! Linear algebra in float32 and float64: residuals and orthogonality in float64, and a plain LU for determinants.
 
-use tensorflow_wgpu::DType::{F32, I32, I64};
+use tensorflow_wgpu::DType::{self, F32, F64, I32, I64};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -48,8 +48,23 @@ fn assert_small(error: f64, bound: f64, what: &str) {
     assert!(error <= bound, "{what}: {error:e} exceeds {bound:e}");
 }
 
-fn node(op: &str) -> Node {
-    Node::new(op).attr("T", F32)
+/// Runs `check` for each type that the device has.
+fn for_each_type(check: impl Fn(&mut Session, DType)) {
+    let mut session = Session::shared().unwrap();
+    for dtype in [F32, F64] {
+        if session.device.capabilities().supports(dtype) {
+            check(&mut session, dtype);
+        }
+    }
+}
+
+/// What bounds are multiplied by: 1 for float32, for float64 the quotient of the precisions with room for the reference's own rounding.
+fn unit(dtype: DType) -> f64 {
+    if dtype == F64 { 1e-8 } else { 1.0 }
+}
+
+fn node(op: &str, dtype: DType) -> Node {
+    Node::new(op).attr("T", dtype)
 }
 
 fn run(session: &mut Session, node: &Node, inputs: &[HostTensor]) -> Vec<HostTensor> {
@@ -65,8 +80,8 @@ fn failure(session: &mut Session, node: &Node, inputs: &[HostTensor]) -> String 
     }
 }
 
-fn tensor(dims: &[usize], values: &[f64]) -> HostTensor {
-    HostTensor::floats(F32, dims, values)
+fn tensor(dtype: DType, dims: &[usize], values: &[f64]) -> HostTensor {
+    HostTensor::floats(dtype, dims, values)
 }
 
 /// A batch of well conditioned matrices: noise with a heavier diagonal that moves one column to the right, so that pivoting matters.
@@ -84,218 +99,240 @@ const SIZES: &[usize] = &[1, 2, 3, 16, 17, 33, 64, 65, 130];
 
 #[test]
 fn qr() {
-    let mut session = Session::shared().unwrap();
-    let cases: &[(usize, usize, usize)] = &[
-        (1, 1, 1),
-        (3, 3, 3),
-        (2, 5, 2),
-        (2, 2, 5),
-        (1, 64, 64),
-        (1, 70, 33),
-        (2, 33, 70),
-        (1, 130, 130),
-        (1, 300, 7),
-        (300, 4, 3),
-    ];
-    for (case, &(count, m, n)) in cases.iter().enumerate() {
-        session.misalign = case % 2;
-        for full in [false, true] {
-            let x: Vec<f64> =
-                noise(count * m * n, (m * 100 + n) as u64).into_iter().map(|v| f64::from(v as f32)).collect();
-            let out = run(&mut session, &node("Qr").attr("full_matrices", full), &[tensor(&[count, m, n], &x)]);
-            let inner = if full { m } else { m.min(n) };
-            assert_eq!(out[0].dims[..], [count, m, inner]);
-            assert_eq!(out[1].dims[..], [count, inner, n]);
-            let (q, r) = (out[0].to_f64(), out[1].to_f64());
-            for b in 0..count {
-                let (q, r) = (&q[b * m * inner..][..m * inner], &r[b * inner * n..][..inner * n]);
-                let bound = 1e-6 * (m.max(n) as f64).sqrt() * 2.0;
-                let what = format!("{m}x{n} full {full}");
-                let product = matmul(&transpose(q, m, inner), q, inner, m, inner);
-                assert_small(distance(&product, &identity(inner)), bound, &format!("orthogonality {what}"));
-                assert_small(distance(&matmul(q, r, m, inner, n), &x[b * m * n..][..m * n]), bound, &what);
-                assert!((0..inner * n).all(|t| t / n <= t % n || r[t] == 0.0), "{what}: R is not upper triangular");
-                // LAPACK's sign: the first diagonal element is opposite to the column's head.
-                if m > 1 {
-                    assert!(r[0] * x[b * m * n] <= 0.0, "{what}: sign");
+    for_each_type(|session, dtype| {
+        let unit = unit(dtype);
+        let cases: &[(usize, usize, usize)] = &[
+            (1, 1, 1),
+            (3, 3, 3),
+            (2, 5, 2),
+            (2, 2, 5),
+            (1, 64, 64),
+            (1, 70, 33),
+            (2, 33, 70),
+            (1, 130, 130),
+            (1, 300, 7),
+            (300, 4, 3),
+        ];
+        for (case, &(count, m, n)) in cases.iter().enumerate() {
+            session.misalign = case % 2;
+            for full in [false, true] {
+                let x: Vec<f64> =
+                    noise(count * m * n, (m * 100 + n) as u64).into_iter().map(|v| f64::from(v as f32)).collect();
+                let out =
+                    run(session, &node("Qr", dtype).attr("full_matrices", full), &[tensor(dtype, &[count, m, n], &x)]);
+                let inner = if full { m } else { m.min(n) };
+                assert_eq!(out[0].dims[..], [count, m, inner]);
+                assert_eq!(out[1].dims[..], [count, inner, n]);
+                let (q, r) = (out[0].to_f64(), out[1].to_f64());
+                for b in 0..count {
+                    let (q, r) = (&q[b * m * inner..][..m * inner], &r[b * inner * n..][..inner * n]);
+                    let bound = unit * 1e-6 * (m.max(n) as f64).sqrt() * 2.0;
+                    let what = format!("{m}x{n} full {full}");
+                    let product = matmul(&transpose(q, m, inner), q, inner, m, inner);
+                    assert_small(distance(&product, &identity(inner)), bound, &format!("orthogonality {what}"));
+                    assert_small(distance(&matmul(q, r, m, inner, n), &x[b * m * n..][..m * n]), bound, &what);
+                    assert!((0..inner * n).all(|t| t / n <= t % n || r[t] == 0.0), "{what}: R is not upper triangular");
+                    // LAPACK's sign: the first diagonal element is opposite to the column's head.
+                    if m > 1 {
+                        assert!(r[0] * x[b * m * n] <= 0.0, "{what}: sign");
+                    }
                 }
             }
         }
-    }
+    });
 }
 
 #[test]
 fn qr_of_columns_that_are_already_zero_or_huge() {
-    let mut session = Session::shared().unwrap();
-    let n = node("Qr").attr("full_matrices", false);
-    let out = run(&mut session, &n, &[tensor(&[3, 2], &[2.0, 1.0, 0.0, 3.0, 0.0, 4.0])]);
-    let want = [1.0, 0.0, 0.0, -0.6, 0.0, -0.8];
-    assert_small(distance(&out[0].to_f64(), &want), 1e-6, "q");
-    assert_small(distance(&out[1].to_f64(), &[2.0, 1.0, 0.0, -5.0]), 1e-5, "r");
-    let out = run(&mut session, &n, &[tensor(&[2, 1], &[3e30, 4e30])]);
-    assert_small((out[1].to_f64()[0] / 5e30 + 1.0).abs(), 1e-6, "huge");
-    let out = run(&mut session, &n, &[tensor(&[2, 1], &[1.0, f64::NAN])]);
-    assert!(out[1].to_f64()[0].is_nan(), "a NaN below the diagonal is lost");
-    let out = run(&mut session, &node("Qr").attr("full_matrices", true), &[tensor(&[2, 0], &[])]);
-    assert_eq!(out[0].to_f64(), identity(2));
-    assert_eq!(out[1].dims[..], [2, 0]);
-    let out = run(&mut session, &n, &[tensor(&[0, 3], &[])]);
-    assert_eq!((out[0].dims.to_vec(), out[1].dims.to_vec()), (vec![0, 0], vec![0, 3]));
+    for_each_type(|session, dtype| {
+        let unit = unit(dtype);
+        let n = node("Qr", dtype).attr("full_matrices", false);
+        let out = run(session, &n, &[tensor(dtype, &[3, 2], &[2.0, 1.0, 0.0, 3.0, 0.0, 4.0])]);
+        let want = [1.0, 0.0, 0.0, -0.6, 0.0, -0.8];
+        assert_small(distance(&out[0].to_f64(), &want), unit * 1e-6, "q");
+        assert_small(distance(&out[1].to_f64(), &[2.0, 1.0, 0.0, -5.0]), unit * 1e-5, "r");
+        for power in if dtype == F64 { [300, -300] } else { [30, -30] } {
+            let scale = 10f64.powi(power);
+            let out = run(session, &n, &[tensor(dtype, &[2, 1], &[3.0 * scale, 4.0 * scale])]);
+            assert_small((out[1].to_f64()[0] / (5.0 * scale) + 1.0).abs(), unit * 1e-6, "squares overflow or vanish");
+        }
+        let out = run(session, &n, &[tensor(dtype, &[2, 1], &[1.0, f64::NAN])]);
+        assert!(out[1].to_f64()[0].is_nan(), "a NaN below the diagonal is lost");
+        let out = run(session, &node("Qr", dtype).attr("full_matrices", true), &[tensor(dtype, &[2, 0], &[])]);
+        assert_eq!(out[0].to_f64(), identity(2));
+        assert_eq!(out[1].dims[..], [2, 0]);
+        let out = run(session, &n, &[tensor(dtype, &[0, 3], &[])]);
+        assert_eq!((out[0].dims.to_vec(), out[1].dims.to_vec()), (vec![0, 0], vec![0, 3]));
+    });
 }
 
 #[test]
 fn cholesky() {
-    let mut session = Session::shared().unwrap();
-    for &n in SIZES {
-        let count = if n < 20 { 3 } else { 2 };
-        session.misalign = n % 2;
-        let x = conditioned(count, n);
-        let mut a = Vec::new();
-        for b in 0..count {
-            let x = &x[b * n * n..][..n * n];
-            a.extend(matmul(x, &transpose(x, n, n), n, n, n).into_iter().map(|v| f64::from(v as f32)));
+    for_each_type(|session, dtype| {
+        let unit = unit(dtype);
+        for &n in SIZES {
+            let count = if n < 20 { 3 } else { 2 };
+            session.misalign = n % 2;
+            let x = conditioned(count, n);
+            let mut a = Vec::new();
+            for b in 0..count {
+                let x = &x[b * n * n..][..n * n];
+                a.extend(matmul(x, &transpose(x, n, n), n, n, n).into_iter().map(|v| f64::from(v as f32)));
+            }
+            let out = run(session, &node("Cholesky", dtype), &[tensor(dtype, &[count, n, n], &a)]).remove(0).to_f64();
+            for b in 0..count {
+                let l = &out[b * n * n..][..n * n];
+                assert!((0..n * n).all(|t| t % n <= t / n || l[t] == 0.0), "{n}: not lower triangular");
+                let error = distance(&matmul(l, &transpose(l, n, n), n, n, n), &a[b * n * n..][..n * n]);
+                assert_small(error, unit * 1e-6 * n as f64 * 10.0, &format!("cholesky {n}"));
+            }
         }
-        let out = run(&mut session, &node("Cholesky"), &[tensor(&[count, n, n], &a)]).remove(0).to_f64();
-        for b in 0..count {
-            let l = &out[b * n * n..][..n * n];
-            assert!((0..n * n).all(|t| t % n <= t / n || l[t] == 0.0), "{n}: not lower triangular");
-            let error = distance(&matmul(l, &transpose(l, n, n), n, n, n), &a[b * n * n..][..n * n]);
-            assert_small(error, 1e-6 * n as f64 * 10.0, &format!("cholesky {n}"));
-        }
-    }
+    });
 }
 
 #[test]
 fn cholesky_of_an_indefinite_matrix_is_nan() {
-    let mut session = Session::shared().unwrap();
-    let x = tensor(&[2, 2, 2], &[1.0, 2.0, 2.0, 1.0, 4.0, 2.0, 2.0, 5.0]);
-    let out = run(&mut session, &node("Cholesky"), &[x]).remove(0).to_f64();
-    assert!(out[0].is_nan() && out[2].is_nan() && out[3].is_nan() && out[1] == 0.0, "{out:?}");
-    assert_small(distance(&out[4..], &[2.0, 0.0, 1.0, 2.0]), 1e-6, "the other matrix");
-    // Beyond the first panel.
-    let n = 100;
-    let mut x = identity(n);
-    x[n * n - 1] = -1.0;
-    let out = run(&mut session, &node("Cholesky"), &[tensor(&[n, n], &x)]).remove(0).to_f64();
-    assert!(out[0].is_nan() && out[n * n - 1].is_nan() && out[1] == 0.0);
+    for_each_type(|session, dtype| {
+        let unit = unit(dtype);
+        let x = tensor(dtype, &[2, 2, 2], &[1.0, 2.0, 2.0, 1.0, 4.0, 2.0, 2.0, 5.0]);
+        let out = run(session, &node("Cholesky", dtype), &[x]).remove(0).to_f64();
+        assert!(out[0].is_nan() && out[2].is_nan() && out[3].is_nan() && out[1] == 0.0, "{out:?}");
+        assert_small(distance(&out[4..], &[2.0, 0.0, 1.0, 2.0]), unit * 1e-6, "the other matrix");
+        // Beyond the first panel.
+        let n = 100;
+        let mut x = identity(n);
+        x[n * n - 1] = -1.0;
+        let out = run(session, &node("Cholesky", dtype), &[tensor(dtype, &[n, n], &x)]).remove(0).to_f64();
+        assert!(out[0].is_nan() && out[n * n - 1].is_nan() && out[1] == 0.0);
+    });
 }
 
 #[test]
 fn triangular_solve() {
-    let mut session = Session::shared().unwrap();
-    // Batch of the matrices, of the right-hand sides, and of the result.
-    let batches: &[(&[usize], &[usize], &[usize])] =
-        &[(&[], &[], &[]), (&[3], &[3], &[3]), (&[], &[2], &[2]), (&[2, 1], &[3], &[2, 3]), (&[2], &[1], &[2])];
-    for &n in &[1, 5, 64, 70] {
-        for (lower, adjoint) in [(true, false), (true, true), (false, false), (false, true)] {
-            for &(batch_a, batch_b, batch) in batches {
-                let cols = 3;
-                let count = |dims: &[usize]| dims.iter().product::<usize>();
-                let mut a = noise(count(batch_a) * n * n, n as u64);
-                for (t, v) in a.iter_mut().enumerate() {
-                    if t / n % n == t % n {
-                        *v = v.abs() + (n as f64).sqrt();
+    for_each_type(|session, dtype| {
+        let unit = unit(dtype);
+        // Batch of the matrices, of the right-hand sides, and of the result.
+        let batches: &[(&[usize], &[usize], &[usize])] =
+            &[(&[], &[], &[]), (&[3], &[3], &[3]), (&[], &[2], &[2]), (&[2, 1], &[3], &[2, 3]), (&[2], &[1], &[2])];
+        for &n in &[1, 5, 64, 70] {
+            for (lower, adjoint) in [(true, false), (true, true), (false, false), (false, true)] {
+                for &(batch_a, batch_b, batch) in batches {
+                    let cols = 3;
+                    let count = |dims: &[usize]| dims.iter().product::<usize>();
+                    let mut a = noise(count(batch_a) * n * n, n as u64);
+                    for (t, v) in a.iter_mut().enumerate() {
+                        if t / n % n == t % n {
+                            *v = v.abs() + (n as f64).sqrt();
+                        }
                     }
-                }
-                let a: Vec<_> = a.into_iter().map(|v| f64::from(v as f32)).collect();
-                let b: Vec<_> = noise(count(batch_b) * n * cols, 7).iter().map(|v| f64::from(*v as f32)).collect();
-                let dims = |batch: &[usize], m: usize, n: usize| [batch, &[m, n]].concat();
-                let op = node("MatrixTriangularSolve").attr("lower", lower).attr("adjoint", adjoint);
-                let inputs = [tensor(&dims(batch_a, n, n), &a), tensor(&dims(batch_b, n, cols), &b)];
-                let x = run(&mut session, &op, &inputs).remove(0);
-                assert_eq!(x.dims[..], dims(batch, n, cols)[..]);
-                let x = x.to_f64();
-                for k in 0..count(batch) {
-                    let pick = |own: &[usize]| match own.len() {
-                        0 => 0,
-                        _ if own == batch => k,
-                        1 if own[0] == 1 => 0,
-                        1 => k % own[0],
-                        _ => k / batch[1],
-                    };
-                    let a = &a[pick(batch_a) * n * n..][..n * n];
-                    let keep = |t: usize| if lower { t % n <= t / n } else { t / n <= t % n };
-                    let t: Vec<_> = (0..n * n).map(|t| if keep(t) { a[t] } else { 0.0 }).collect();
-                    let t = if adjoint { transpose(&t, n, n) } else { t };
-                    let got = matmul(&t, &x[k * n * cols..][..n * cols], n, n, cols);
-                    let what = format!("{n} lower {lower} adjoint {adjoint} {batch_a:?} {batch_b:?}");
-                    assert_small(distance(&got, &b[pick(batch_b) * n * cols..][..n * cols]), 2e-5, &what);
+                    let a: Vec<_> = a.into_iter().map(|v| f64::from(v as f32)).collect();
+                    let b: Vec<_> = noise(count(batch_b) * n * cols, 7).iter().map(|v| f64::from(*v as f32)).collect();
+                    let dims = |batch: &[usize], m: usize, n: usize| [batch, &[m, n]].concat();
+                    let op = node("MatrixTriangularSolve", dtype).attr("lower", lower).attr("adjoint", adjoint);
+                    let inputs = [tensor(dtype, &dims(batch_a, n, n), &a), tensor(dtype, &dims(batch_b, n, cols), &b)];
+                    let x = run(session, &op, &inputs).remove(0);
+                    assert_eq!(x.dims[..], dims(batch, n, cols)[..]);
+                    let x = x.to_f64();
+                    for k in 0..count(batch) {
+                        let pick = |own: &[usize]| match own.len() {
+                            0 => 0,
+                            _ if own == batch => k,
+                            1 if own[0] == 1 => 0,
+                            1 => k % own[0],
+                            _ => k / batch[1],
+                        };
+                        let a = &a[pick(batch_a) * n * n..][..n * n];
+                        let keep = |t: usize| if lower { t % n <= t / n } else { t / n <= t % n };
+                        let t: Vec<_> = (0..n * n).map(|t| if keep(t) { a[t] } else { 0.0 }).collect();
+                        let t = if adjoint { transpose(&t, n, n) } else { t };
+                        let got = matmul(&t, &x[k * n * cols..][..n * cols], n, n, cols);
+                        let what = format!("{n} lower {lower} adjoint {adjoint} {batch_a:?} {batch_b:?}");
+                        assert_small(distance(&got, &b[pick(batch_b) * n * cols..][..n * cols]), unit * 2e-5, &what);
+                    }
                 }
             }
         }
-    }
+    });
 }
 
 #[test]
 fn lu_solve_inverse_and_determinant() {
-    let mut session = Session::shared().unwrap();
-    for &n in SIZES {
-        let count = if n < 20 { 3 } else { 2 };
-        session.misalign = n % 2;
-        let x = conditioned(count, n);
-        let matrices = tensor(&[count, n, n], &x);
-        let bound = 4e-6 * n as f64;
+    for_each_type(|session, dtype| {
+        let unit = unit(dtype);
+        for &n in SIZES {
+            let count = if n < 20 { 3 } else { 2 };
+            session.misalign = n % 2;
+            let x = conditioned(count, n);
+            let matrices = tensor(dtype, &[count, n, n], &x);
+            let bound = unit * 4e-6 * n as f64;
 
-        let mut last = None;
-        for index in [I32, I64] {
-            let out = run(&mut session, &node("Lu").attr("output_idx_type", index), std::slice::from_ref(&matrices));
-            let (lu, p) = (out[0].to_f64(), out[1].to_i64().unwrap());
-            assert_eq!((out[1].dtype, &out[1].dims[..]), (index, &[count, n][..]));
-            for b in 0..count {
-                let lu = &lu[b * n * n..][..n * n];
-                let part = |lower: bool| -> Vec<f64> {
-                    (0..n * n)
-                        .map(|t| match (t / n).cmp(&(t % n)) {
-                            std::cmp::Ordering::Equal if lower => 1.0,
-                            std::cmp::Ordering::Greater if !lower => 0.0,
-                            std::cmp::Ordering::Less if lower => 0.0,
-                            _ => lu[t],
-                        })
-                        .collect()
-                };
-                let (l, u) = (part(true), part(false));
-                assert!(l.iter().all(|v| v.abs() <= 1.000_001), "no partial pivoting");
-                let rows: Vec<_> =
-                    (0..n).flat_map(|i| &x[(b * n + p[b * n + i] as usize) * n..][..n]).copied().collect();
-                assert_small(distance(&matmul(&l, &u, n, n, n), &rows), bound, &format!("lu {n}"));
+            let mut last = None;
+            for index in [I32, I64] {
+                let out =
+                    run(session, &node("Lu", dtype).attr("output_idx_type", index), std::slice::from_ref(&matrices));
+                let (lu, p) = (out[0].to_f64(), out[1].to_i64().unwrap());
+                assert_eq!((out[1].dtype, &out[1].dims[..]), (index, &[count, n][..]));
+                for b in 0..count {
+                    let lu = &lu[b * n * n..][..n * n];
+                    let part = |lower: bool| -> Vec<f64> {
+                        (0..n * n)
+                            .map(|t| match (t / n).cmp(&(t % n)) {
+                                std::cmp::Ordering::Equal if lower => 1.0,
+                                std::cmp::Ordering::Greater if !lower => 0.0,
+                                std::cmp::Ordering::Less if lower => 0.0,
+                                _ => lu[t],
+                            })
+                            .collect()
+                    };
+                    let (l, u) = (part(true), part(false));
+                    assert!(l.iter().all(|v| v.abs() <= 1.000_001), "no partial pivoting");
+                    let rows: Vec<_> =
+                        (0..n).flat_map(|i| &x[(b * n + p[b * n + i] as usize) * n..][..n]).copied().collect();
+                    assert_small(distance(&matmul(&l, &u, n, n, n), &rows), bound, &format!("lu {n}"));
+                }
+                last = Some((lu, p));
             }
-            last = Some((lu, p));
-        }
 
-        for adjoint in [false, true] {
-            let cols = 3;
-            let b: Vec<_> = noise(count * n * cols, 5).iter().map(|v| f64::from(*v as f32)).collect();
-            let solve = node("MatrixSolve").attr("adjoint", adjoint);
-            let solved =
-                run(&mut session, &solve, &[matrices.clone(), tensor(&[count, n, cols], &b)]).remove(0).to_f64();
-            let inverse = node("MatrixInverse").attr("adjoint", adjoint);
-            let inverted = run(&mut session, &inverse, std::slice::from_ref(&matrices)).remove(0).to_f64();
+            for adjoint in [false, true] {
+                let cols = 3;
+                let b: Vec<_> = noise(count * n * cols, 5).iter().map(|v| f64::from(*v as f32)).collect();
+                let solve = node("MatrixSolve", dtype).attr("adjoint", adjoint);
+                let solved =
+                    run(session, &solve, &[matrices.clone(), tensor(dtype, &[count, n, cols], &b)]).remove(0).to_f64();
+                let inverse = node("MatrixInverse", dtype).attr("adjoint", adjoint);
+                let inverted = run(session, &inverse, std::slice::from_ref(&matrices)).remove(0).to_f64();
+                for k in 0..count {
+                    let a = &x[k * n * n..][..n * n];
+                    let a = if adjoint { transpose(a, n, n) } else { a.to_vec() };
+                    let got = matmul(&a, &solved[k * n * cols..][..n * cols], n, n, cols);
+                    assert_small(
+                        distance(&got, &b[k * n * cols..][..n * cols]),
+                        bound,
+                        &format!("solve {n} {adjoint}"),
+                    );
+                    let got = matmul(&a, &inverted[k * n * n..][..n * n], n, n, n);
+                    assert_small(distance(&got, &identity(n)), bound, &format!("inverse {n} {adjoint}"));
+                }
+            }
+
+            // The determinant's reference: a float64 elimination.
+            let log = run(session, &node("LogMatrixDeterminant", dtype), std::slice::from_ref(&matrices));
+            let plain =
+                run(session, &node("MatrixDeterminant", dtype), std::slice::from_ref(&matrices)).remove(0).to_f64();
             for k in 0..count {
-                let a = &x[k * n * n..][..n * n];
-                let a = if adjoint { transpose(a, n, n) } else { a.to_vec() };
-                let got = matmul(&a, &solved[k * n * cols..][..n * cols], n, n, cols);
-                assert_small(distance(&got, &b[k * n * cols..][..n * cols]), bound, &format!("solve {n} {adjoint}"));
-                let got = matmul(&a, &inverted[k * n * n..][..n * n], n, n, n);
-                assert_small(distance(&got, &identity(n)), bound, &format!("inverse {n} {adjoint}"));
+                let (sign, size) = eliminate(&x[k * n * n..][..n * n], n);
+                assert_eq!(log[0].to_f64()[k], sign, "sign {n}");
+                assert_small((log[1].to_f64()[k] - size).abs(), unit * 1e-5 * (1.0 + size.abs()), &format!("log {n}"));
+                if size < 80.0 || dtype == F64 {
+                    let relative = plain[k] / (sign * size.exp()) - 1.0;
+                    assert_small(relative.abs(), unit * 1e-5 * n as f64, &format!("determinant {n}"));
+                } else if size > 90.0 {
+                    assert_eq!(plain[k], sign * f64::INFINITY);
+                }
             }
+            assert!(last.is_some());
         }
-
-        // The determinant's reference: a float64 elimination.
-        let log = run(&mut session, &node("LogMatrixDeterminant"), std::slice::from_ref(&matrices));
-        let plain = run(&mut session, &node("MatrixDeterminant"), std::slice::from_ref(&matrices)).remove(0).to_f64();
-        for k in 0..count {
-            let (sign, size) = eliminate(&x[k * n * n..][..n * n], n);
-            assert_eq!(log[0].to_f64()[k], sign, "sign {n}");
-            assert_small((log[1].to_f64()[k] - size).abs(), 1e-5 * (1.0 + size.abs()), &format!("log {n}"));
-            if size < 80.0 {
-                let relative = plain[k] / (sign * size.exp()) - 1.0;
-                assert_small(relative.abs(), 1e-5 * n as f64, &format!("determinant {n}"));
-            } else if size > 90.0 {
-                assert_eq!(plain[k], sign * f64::INFINITY);
-            }
-        }
-        assert!(last.is_some());
-    }
+    });
 }
 
 /// Sign and logarithm of the determinant's absolute value.
@@ -325,69 +362,82 @@ fn eliminate(a: &[f64], n: usize) -> (f64, f64) {
 
 #[test]
 fn determinants_at_the_edges() {
-    let mut session = Session::shared().unwrap();
-    let mut both = |dims: &[usize], x: &[f64]| {
-        let x = tensor(dims, x);
-        let log = run(&mut session, &node("LogMatrixDeterminant"), std::slice::from_ref(&x));
-        let plain = run(&mut session, &node("MatrixDeterminant"), &[x]);
-        (plain[0].to_f64(), log[0].to_f64(), log[1].to_f64())
-    };
-    assert_eq!(both(&[0, 0], &[]), (vec![1.0], vec![1.0], vec![0.0]));
-    assert_eq!(both(&[2, 0, 0], &[]).0, [1.0, 1.0]);
-    assert!(both(&[0, 3, 3], &[]).0.is_empty());
-    let (plain, sign, size) = both(&[2, 2], &[1.0, 2.0, 2.0, 4.0]);
-    assert_eq!((plain[0], sign[0], size[0]), (0.0, 0.0, f64::NEG_INFINITY));
-    // Products of a prefix of the pivots overflow or vanish; the determinant does not.
-    let mut x = vec![0.0; 16];
-    for (i, v) in [1e30, 1e30, -1e-30, 1e-29].into_iter().enumerate() {
-        x[i * 5] = v;
-    }
-    let (plain, sign, size) = both(&[4, 4], &x);
-    assert_small((plain[0] / -10.0 - 1.0).abs(), 1e-5, "product");
-    assert_eq!(sign[0], -1.0);
-    assert_small((size[0] - 10f64.ln()).abs(), 1e-4, "log");
+    for_each_type(|session, dtype| {
+        let unit = unit(dtype);
+        let mut both = |dims: &[usize], x: &[f64]| {
+            let x = tensor(dtype, dims, x);
+            let log = run(session, &node("LogMatrixDeterminant", dtype), std::slice::from_ref(&x));
+            let plain = run(session, &node("MatrixDeterminant", dtype), &[x]);
+            (plain[0].to_f64(), log[0].to_f64(), log[1].to_f64())
+        };
+        assert_eq!(both(&[0, 0], &[]), (vec![1.0], vec![1.0], vec![0.0]));
+        assert_eq!(both(&[2, 0, 0], &[]).0, [1.0, 1.0]);
+        assert!(both(&[0, 3, 3], &[]).0.is_empty());
+        let (plain, sign, size) = both(&[2, 2], &[1.0, 2.0, 2.0, 4.0]);
+        assert_eq!((plain[0], sign[0], size[0]), (0.0, 0.0, f64::NEG_INFINITY));
+        // Products of a prefix of the pivots overflow or vanish; the determinant does not.
+        let mut x = vec![0.0; 16];
+        let large = if dtype == F64 { 1e300 } else { 1e30 };
+        for (i, v) in [large, large, -1.0 / large, 10.0 / large].into_iter().enumerate() {
+            x[i * 5] = v;
+        }
+        let (plain, sign, size) = both(&[4, 4], &x);
+        assert_small((plain[0] / -10.0 - 1.0).abs(), unit * 1e-5, "product");
+        assert_eq!(sign[0], -1.0);
+        assert_small((size[0] - 10f64.ln()).abs(), unit * 1e-4, "log");
+        // Infinities and NaNs.
+        let (plain, sign, size) = both(&[2, 2], &[f64::NEG_INFINITY, 0.0, 0.0, 2.0]);
+        assert_eq!((plain[0], sign[0], size[0]), (f64::NEG_INFINITY, -1.0, f64::INFINITY));
+        let (plain, sign, size) = both(&[1, 1], &[f64::NAN]);
+        assert!(plain[0].is_nan() && sign[0].is_nan() && size[0].is_nan());
+        // Subnormal pivots, which count as zeros where the device flushes them.
+        let (tiny, scale) = if dtype == F64 { (1e-310, 1e300) } else { (1e-40, 1e30) };
+        let plain = both(&[2, 2], &[tiny, 0.0, 0.0, scale]).0[0];
+        assert!(plain == 0.0 || (plain / (tiny * scale) - 1.0).abs() < 1e-4, "{plain:e}");
+    });
 }
 
 #[test]
 fn bad_input() {
-    let mut session = Session::shared().unwrap();
-    let singular = tensor(&[2, 2, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 4.0]);
-    let ones = |dims: &[usize]| tensor(dims, &vec![1.0; dims.iter().product()]);
-    let lu = node("Lu").attr("output_idx_type", I32);
-    let inverse = node("MatrixInverse").attr("adjoint", false);
-    let solve = node("MatrixSolve").attr("adjoint", false);
-    let triangular = node("MatrixTriangularSolve").attr("lower", true).attr("adjoint", false);
-    let qr = node("Qr").attr("full_matrices", false);
-    let cases: &[(&Node, &[HostTensor], &str)] = &[
-        (&lu, std::slice::from_ref(&singular), "Input is not invertible."),
-        (&inverse, std::slice::from_ref(&singular), "Input is not invertible."),
-        (&solve, &[singular.clone(), ones(&[2, 2, 1])], "Input matrix is not invertible."),
-        (&inverse, &[ones(&[2, 3])], "Input matrix must be square."),
-        (&inverse, &[ones(&[2])], "Input tensor 0 must have rank >= 2, got 1"),
-        (&lu, &[ones(&[2])], "Input tensor must have rank >= 2, got 1"),
-        (&lu, &[ones(&[2, 3])], "Input matrix must be square."),
-        (&node("Cholesky"), &[ones(&[2, 3])], "Input matrix must be square."),
-        (&node("MatrixDeterminant"), &[ones(&[2, 3])], "Input matrix must be square."),
-        (&qr, &[ones(&[3])], "Input tensor 0 must have rank >= 2, got 1"),
-        (&solve, &[ones(&[2, 2]), ones(&[3, 1])], "Input matrix and rhs are incompatible."),
-        (&solve, &[ones(&[2, 3]), ones(&[3, 1])], "First input (lhs) must be a square matrix."),
-        (&solve, &[ones(&[3, 2, 2]), ones(&[2, 2, 1])], "All input tensors must have the same outer dimensions."),
-        (&solve, &[ones(&[1, 2, 2]), ones(&[2, 1])], "All input tensors must have the same rank."),
-        (
-            &triangular,
-            &[ones(&[2, 3]), ones(&[3, 1])],
-            "In[0] matrices in the last dimensions must be square (3 =/= 2)",
-        ),
-        (&triangular, &[ones(&[2, 2]), ones(&[3, 1])], "In[0] mismatch In[1] shape: 2 vs. 3: [2,2] [3,1] 1 0"),
-        (
-            &triangular,
-            &[ones(&[3, 2, 2]), ones(&[2, 2, 1])],
-            "In[0] and In[1] must have compatible batch dimensions: [3,2,2] vs. [2,2,1]",
-        ),
-        (&triangular, &[ones(&[2]), ones(&[2, 1])], "In[0] ndims must be >= 2: 1"),
-    ];
-    for (node, inputs, message) in cases {
-        let got = failure(&mut session, node, inputs);
-        assert!(got.ends_with(message), "{got}, expected {message}");
-    }
+    for_each_type(|session, dtype| {
+        let singular = tensor(dtype, &[2, 2, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 4.0]);
+        let ones = |dims: &[usize]| tensor(dtype, dims, &vec![1.0; dims.iter().product()]);
+        let lu = node("Lu", dtype).attr("output_idx_type", I32);
+        let inverse = node("MatrixInverse", dtype).attr("adjoint", false);
+        let solve = node("MatrixSolve", dtype).attr("adjoint", false);
+        let triangular = node("MatrixTriangularSolve", dtype).attr("lower", true).attr("adjoint", false);
+        let qr = node("Qr", dtype).attr("full_matrices", false);
+        let cases: &[(&Node, &[HostTensor], &str)] = &[
+            (&lu, std::slice::from_ref(&singular), "Input is not invertible."),
+            (&inverse, std::slice::from_ref(&singular), "Input is not invertible."),
+            (&solve, &[singular.clone(), ones(&[2, 2, 1])], "Input matrix is not invertible."),
+            (&inverse, &[ones(&[2, 3])], "Input matrix must be square."),
+            (&inverse, &[ones(&[2])], "Input tensor 0 must have rank >= 2, got 1"),
+            (&lu, &[ones(&[2])], "Input tensor must have rank >= 2, got 1"),
+            (&lu, &[ones(&[2, 3])], "Input matrix must be square."),
+            (&node("Cholesky", dtype), &[ones(&[2, 3])], "Input matrix must be square."),
+            (&node("MatrixDeterminant", dtype), &[ones(&[2, 3])], "Input matrix must be square."),
+            (&qr, &[ones(&[3])], "Input tensor 0 must have rank >= 2, got 1"),
+            (&solve, &[ones(&[2, 2]), ones(&[3, 1])], "Input matrix and rhs are incompatible."),
+            (&solve, &[ones(&[2, 3]), ones(&[3, 1])], "First input (lhs) must be a square matrix."),
+            (&solve, &[ones(&[3, 2, 2]), ones(&[2, 2, 1])], "All input tensors must have the same outer dimensions."),
+            (&solve, &[ones(&[1, 2, 2]), ones(&[2, 1])], "All input tensors must have the same rank."),
+            (
+                &triangular,
+                &[ones(&[2, 3]), ones(&[3, 1])],
+                "In[0] matrices in the last dimensions must be square (3 =/= 2)",
+            ),
+            (&triangular, &[ones(&[2, 2]), ones(&[3, 1])], "In[0] mismatch In[1] shape: 2 vs. 3: [2,2] [3,1] 1 0"),
+            (
+                &triangular,
+                &[ones(&[3, 2, 2]), ones(&[2, 2, 1])],
+                "In[0] and In[1] must have compatible batch dimensions: [3,2,2] vs. [2,2,1]",
+            ),
+            (&triangular, &[ones(&[2]), ones(&[2, 1])], "In[0] ndims must be >= 2: 1"),
+        ];
+        for (node, inputs, message) in cases {
+            let got = failure(session, node, inputs);
+            assert!(got.ends_with(message), "{got}, expected {message}");
+        }
+    });
 }

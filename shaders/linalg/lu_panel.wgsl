@@ -4,7 +4,9 @@
 // Whole rows are swapped, the columns beyond p.end are otherwise left as they are. permutation[i] is the row of the input that became
 // row i. state[2 * matrix] is 1 once a pivot was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
 
-var<workgroup> best_size: array<f32, WORKGROUP>;
+alias real = {{REAL}};
+
+var<workgroup> best_size: array<real, WORKGROUP>;
 var<workgroup> best_row: array<u32, WORKGROUP>;
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
@@ -29,7 +31,7 @@ fn main(
     }
     for (var k = p.first; k < p.end; k += 1u) {
         // The largest element of column k on and below the diagonal.
-        var size = -1.0;
+        var size = real(-1.0);
         var row = k;
         for (var i = k + local; i < n; i += WORKGROUP) {
             let candidate = abs(load_a(base + i * n + k));

@@ -8,13 +8,17 @@
 // FACTOR is false: reflections come from `a` and `side`, last one first, and are applied to p.cols columns of another matrix, from column k on:
 // the columns before it are not affected when the matrix started as the identity.
 
+alias real = {{REAL}};
+// Unsigned, as wide as `real`.
+alias word = {{WORD}};
+
 const COLUMNS = 16u;
 const LANES = 16u;
 
-var<workgroup> partial: array<f32, 256>;
-var<workgroup> partial_bits: array<u32, 256>;
+var<workgroup> partial: array<real, 256>;
+var<workgroup> partial_bits: array<word, 256>;
 
-fn total(local: u32) -> f32 {
+fn total(local: u32) -> real {
     for (var step = 128u; step > 0u; step /= 2u) {
         workgroupBarrier();
         if local < step {
@@ -25,12 +29,21 @@ fn total(local: u32) -> f32 {
     return partial[0];
 }
 
+// The bits of the absolute value.
+fn size_of(x: real) -> word {
+    return bitcast<word>(x) & {{MAGNITUDE}};
+}
+
+fn larger(a: word, b: word) -> word {
+    return select(a, b, b > a);
+}
+
 // Of sizes without sign, as bits: a NaN is the largest.
-fn largest(local: u32) -> u32 {
+fn largest(local: u32) -> word {
     for (var step = 128u; step > 0u; step /= 2u) {
         workgroupBarrier();
         if local < step {
-            partial_bits[local] = max(partial_bits[local], partial_bits[local + step]);
+            partial_bits[local] = larger(partial_bits[local], partial_bits[local + step]);
         }
     }
     workgroupBarrier();
@@ -38,26 +51,26 @@ fn largest(local: u32) -> u32 {
 }
 
 struct Reflection {
-    diagonal: f32,
-    scale: f32,
-    tau: f32,
+    diagonal: real,
+    scale: real,
+    tau: real,
 }
 
 // The reflection that turns column k into (*, diagonal, 0, ...), with LAPACK's sign.
 fn reflection(base: u32, k: u32, local: u32) -> Reflection {
-    var size = 0u;
+    var size = word();
     for (var i = k + 1u + local; i < p.m; i += WORKGROUP) {
-        size = max(size, bitcast<u32>(load_a(base + i * p.n + k)) & 0x7fffffffu);
+        size = larger(size, size_of(load_a(base + i * p.n + k)));
     }
     partial_bits[local] = size;
     let unit = largest(local);
     let head = load_a(base + k * p.n + k);
-    if unit == 0u {
-        return Reflection(head, 0.0, 0.0);
+    if unit == word() {
+        return Reflection(head, real(0.0), real(0.0));
     }
     // Scaled by the largest element, so that squares neither overflow nor vanish.
-    let bound = bitcast<f32>(max(unit, bitcast<u32>(head) & 0x7fffffffu));
-    var sum = 0.0;
+    let bound = bitcast<real>(larger(unit, size_of(head)));
+    var sum = real(0.0);
     for (var i = k + local; i < p.m; i += WORKGROUP) {
         let v = load_a(base + i * p.n + k) / bound;
         sum += v * v;
@@ -87,7 +100,7 @@ fn main(
         for (var tile = first_column / COLUMNS + group % p.groups; tile * COLUMNS < p.cols; tile += p.groups) {
             let j = tile * COLUMNS + local % COLUMNS;
             let is_mine = j >= first_column && j < p.cols;
-            var sum = 0.0;
+            var sum = real(0.0);
             if is_mine {
                 for (var i = k + 1u + lane; i < p.m; i += LANES) {
                     sum += load_a(base + i * p.n + k) * h.scale * load_q(q_base + i * p.cols + j);
@@ -99,7 +112,7 @@ fn main(
             partial[local] = sum;
             workgroupBarrier();
             if is_mine {
-                sum = 0.0;
+                sum = real(0.0);
                 for (var l = 0u; l < LANES; l += 1u) {
                     sum += partial[l * COLUMNS + local % COLUMNS];
                 }

@@ -5,9 +5,10 @@ use smallvec::smallvec;
 
 use super::batch::Batch;
 use super::lu::workgroup;
+use super::order::REALS;
 use super::program::{Extents, Map, Part, block, map, update};
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{F32, I32};
+use crate::dtype::DType::{self, I32};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
@@ -15,23 +16,24 @@ use crate::shader::Shader;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Cholesky").types("T", &[F32]).kernel(|_| Ok(cholesky));
+    r.op("Cholesky").types("T", REALS).kernel(|_| Ok(cholesky));
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    [16, 64, 256].map(panel_shader).into()
+    REALS.iter().flat_map(|t| [16, 64, 256].map(|w| panel_shader(*t, w))).collect()
 }
 
 fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     let x = ctx.input(0)?;
     let Batch { count, rows: n, .. } = Batch::square(&x)?;
-    let y = ctx.output(0, F32, &x.dims)?;
+    let dtype = x.dtype;
+    let y = ctx.output(0, dtype, &x.dims)?;
     if x.is_empty() {
         return Ok(());
     }
     let state = ctx.temp(I32, &[count])?;
-    let work = ctx.temp(F32, &x.dims)?;
+    let work = ctx.temp(dtype, &x.dims)?;
     let device = ctx.device();
     map(device, Map::Lower, Part::dense(&x, n, n), &state, 0, &work, n, n)?;
     let workgroup = workgroup(n);
@@ -40,8 +42,8 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
         let width = block(n).min(n - first);
         let end = first + width;
         device.enqueue(&Program {
-            key: Key::new("linalg cholesky").number(workgroup),
-            shader: &|| panel_shader(workgroup),
+            key: Key::new("linalg cholesky").dtype(dtype).number(workgroup),
+            shader: &|| panel_shader(dtype, workgroup),
             bindings: smallvec![Binding::from(&work), Binding::from(&state)],
             params: Params::new().u32(count).u32(n).u32(first).u32(end),
             grid: Grid::groups(count),
@@ -53,9 +55,9 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     map(device, Map::LowerIfOk, whole, &state, 0, &y, n, n)
 }
 
-fn panel_shader(workgroup: u32) -> Shader {
+fn panel_shader(dtype: DType, workgroup: u32) -> Shader {
     Shader::new("linalg cholesky")
-        .bind("a", F32)
+        .bind("a", dtype)
         .bind("state", I32)
         .u32s(&["batch", "n", "first", "end"])
         .workgroup([workgroup, 1, 1])

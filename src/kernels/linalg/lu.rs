@@ -6,9 +6,10 @@
 use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
+use super::order::{REALS, real};
 use super::program::{Extents, Map, Part, Triangle, block, map, solve, update};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, F32, I32, I64};
+use crate::dtype::DType::{self, F64, I32, I64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -22,27 +23,29 @@ const UPPER: Triangle = Triangle { upper: true, unit: false };
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("Lu").types("T", &[F32]).types("output_idx_type", INDEX).kernel(|attrs| {
+    r.op("Lu").types("T", REALS).types("output_idx_type", INDEX).kernel(|attrs| {
         let index = attrs.dtype("output_idx_type")?;
         Ok(move |ctx: &mut dyn OpContext| lu(ctx, index))
     });
-    r.op("MatrixSolve").types("T", &[F32]).kernel(|attrs| {
+    r.op("MatrixSolve").types("T", REALS).kernel(|attrs| {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_solve(ctx, adjoint))
     });
-    r.op("MatrixInverse").types("T", &[F32]).kernel(|attrs| {
+    r.op("MatrixInverse").types("T", REALS).kernel(|attrs| {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
     });
-    r.op("MatrixDeterminant").types("T", &[F32]).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, false)));
-    r.op("LogMatrixDeterminant").types("T", &[F32]).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, true)));
+    r.op("MatrixDeterminant").types("T", REALS).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, false)));
+    r.op("LogMatrixDeterminant").types("T", REALS).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, true)));
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut out: Vec<_> = [16, 64, 256].map(panel_shader).into();
-    out.extend([determinant_shader(false), determinant_shader(true), widen_shader()]);
-    out
+    let each = |t: &DType| {
+        let panels = [16, 64, 256].map(|w| panel_shader(*t, w));
+        [panels.to_vec(), vec![determinant_shader(*t, false), determinant_shader(*t, true)]].concat()
+    };
+    REALS.iter().flat_map(each).chain([widen_shader()]).collect()
 }
 
 /// A decomposition: `lu` holds L (unit diagonal, not stored) and U, row `i` of `L U` is row `permutation[i]` of the input.
@@ -63,7 +66,7 @@ impl Decomposition {
         lu: Tensor,
         permutation: Tensor,
     ) -> Result<Self> {
-        let n = batch.rows;
+        let (n, dtype) = (batch.rows, x.dtype);
         let state = ctx.temp(I32, &[batch.count, 2])?;
         let device = ctx.device();
         device.check_extent(x.len().max(2 * batch.count))?;
@@ -74,8 +77,8 @@ impl Decomposition {
             let width = block(n).min(n - first);
             let end = first + width;
             device.enqueue(&Program {
-                key: Key::new("linalg lu").number(workgroup),
-                shader: &|| panel_shader(workgroup),
+                key: Key::new("linalg lu").dtype(dtype).number(workgroup),
+                shader: &|| panel_shader(dtype, workgroup),
                 bindings: smallvec![Binding::from(&lu), Binding::from(&permutation), Binding::from(&state)],
                 params: Params::new().u32(batch.count).u32(n).u32(first).u32(end),
                 grid: Grid::groups(batch.count),
@@ -90,7 +93,7 @@ impl Decomposition {
 
     /// Decomposes into temporary memory.
     fn temporary(ctx: &mut dyn OpContext, x: &Tensor, transpose: bool, batch: Batch) -> Result<Self> {
-        let lu = ctx.temp(F32, &[batch.count, batch.rows, batch.rows])?;
+        let lu = ctx.temp(x.dtype, &[batch.count, batch.rows, batch.rows])?;
         let permutation = ctx.temp(I32, &[batch.count, batch.rows])?;
         Self::of(ctx, x, transpose, batch, lu, permutation)
     }
@@ -123,12 +126,13 @@ pub const fn workgroup(n: usize) -> u32 {
     }
 }
 
-fn panel_shader(workgroup: u32) -> Shader {
+fn panel_shader(dtype: DType, workgroup: u32) -> Shader {
     Shader::new("linalg lu")
-        .bind("a", F32)
+        .bind("a", dtype)
         .bind("permutation", I32)
         .bind("state", I32)
         .u32s(&["batch", "n", "first", "end"])
+        .define("REAL", real(dtype))
         .workgroup([workgroup, 1, 1])
         .body(include_str!("../../../shaders/linalg/lu_panel.wgsl"))
 }
@@ -137,7 +141,7 @@ fn lu(ctx: &mut dyn OpContext, index: DType) -> Result<()> {
     let x = ctx.input(0)?;
     require!(x.rank() >= 2, "Input tensor must have rank >= 2, got {}", x.rank());
     let batch = Batch::square(&x)?;
-    let y = ctx.output(0, F32, &x.dims)?;
+    let y = ctx.output(0, x.dtype, &x.dims)?;
     let permutation = ctx.output(1, index, &x.dims[..x.rank() - 1])?;
     if x.is_empty() {
         return Ok(());
@@ -174,7 +178,7 @@ fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     require!(batch_dims(&a) == batch_dims(&b), "All input tensors must have the same outer dimensions.");
     require!(batch.rows == batch.cols, "First input (lhs) must be a square matrix.");
     require!(batch.rows == right.rows, "Input matrix and rhs are incompatible.");
-    let y = ctx.output(0, F32, &b.dims)?;
+    let y = ctx.output(0, b.dtype, &b.dims)?;
     if y.is_empty() {
         return Ok(());
     }
@@ -190,7 +194,7 @@ fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
 fn matrix_inverse(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     let x = ctx.input(0)?;
     let batch = Batch::square(&x)?;
-    let y = ctx.output(0, F32, &x.dims)?;
+    let y = ctx.output(0, x.dtype, &x.dims)?;
     if y.is_empty() {
         return Ok(());
     }
@@ -206,8 +210,9 @@ fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
     let x = ctx.input(0)?;
     let batch = Batch::square(&x)?;
     let dims = batch_dims(&x);
-    let y = ctx.output(0, F32, dims)?;
-    let log_y = if log { ctx.output(1, F32, dims)? } else { y.clone() };
+    let dtype = x.dtype;
+    let y = ctx.output(0, dtype, dims)?;
+    let log_y = if log { ctx.output(1, dtype, dims)? } else { y.clone() };
     if batch.count == 0 {
         return Ok(());
     }
@@ -218,8 +223,8 @@ fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
         ctx.device().upload(decomposition.state.address, &vec![0; batch.count * 8])?;
     }
     ctx.device().enqueue(&Program {
-        key: Key::new("linalg determinant").number(u32::from(log)),
-        shader: &|| determinant_shader(log),
+        key: Key::new("linalg determinant").dtype(dtype).number(u32::from(log)),
+        shader: &|| determinant_shader(dtype, log),
         bindings: smallvec![
             Binding::from(&decomposition.lu),
             Binding::from(&decomposition.state),
@@ -231,26 +236,34 @@ fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
     })
 }
 
-fn determinant_shader(log: bool) -> Shader {
+fn determinant_shader(dtype: DType, log: bool) -> Shader {
     let store = if log {
         "    let product = mantissa * special;\n    \
-         store_y(matrix, select(select(select(0.0, -1.0, product < 0.0), 1.0, product > 0.0), product, is_nan(product)));\n    \
-         var size = log(abs(mantissa)) + f32(exponent) * 0.6931471805599453;\n    \
-         if mantissa == 0.0 {\n        size = p.lowest;\n    }\n    \
+         let below = select(real(0.0), real(-1.0), product < 0.0);\n    \
+         store_y(matrix, select(select(below, real(1.0), product > 0.0), product, is_nan(product)));\n    \
+         var size = natural_log(abs(mantissa)) + real(exponent) * 0.6931471805599453;\n    \
+         if mantissa == 0.0 {\n        size = real(p.lowest);\n    }\n    \
          if is_special {\n        size = abs(product);\n    }\n    \
          store_log_y(matrix, size);"
     } else {
-        "    let bounded = clamp(exponent, -252, 254);\n    let half = bounded / 2;\n    \
+        "    let bounded = clamp(exponent, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);\n    let half = bounded / 2;\n    \
          let finite = mantissa * power_of_two(half) * power_of_two(bounded - half);\n    \
          store_y(matrix, select(finite, mantissa * special, is_special));"
     };
-    Shader::new(if log { "linalg log determinant" } else { "linalg determinant" })
-        .bind("a", F32)
+    let shader = Shader::new(if log { "linalg log determinant" } else { "linalg determinant" });
+    let (shader, split) = match dtype {
+        F64 => (shader.library("log_f64"), include_str!("../../../shaders/linalg/split_f64.wgsl")),
+        _ => (shader, include_str!("../../../shaders/linalg/split.wgsl")),
+    };
+    shader
+        .bind("a", dtype)
         .bind("state", I32)
-        .bind("y", F32)
-        .bind("log_y", F32)
+        .bind("y", dtype)
+        .bind("log_y", dtype)
         .u32s(&["count", "n"])
         .param("lowest", Field::F32)
+        .define("REAL", real(dtype))
+        .define("SPLIT", split)
         .define("STORE", store)
         .body(include_str!("../../../shaders/linalg/determinant.wgsl"))
 }

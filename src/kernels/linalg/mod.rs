@@ -1,9 +1,9 @@
-//! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants and solves in float32, eigenvalues, singular values and
-//! tridiagonal systems in float32 and float64.
+//! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants, solves, eigenvalues, singular values and
+//! tridiagonal systems, in float32 and float64.
 //!
 //! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of the matrix, where the work is, follows in
 //! dispatches that fill the device. `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows
-//! times float32's precision.
+//! times the type's precision.
 
 mod batch;
 mod cholesky;

@@ -2,8 +2,9 @@
 
 use smallvec::smallvec;
 
+use super::order::{REALS, real};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{F32, I32};
+use crate::dtype::DType::{self, I32};
 use crate::error::Result;
 use crate::shader::{Field, Shader};
 use crate::tensor::Tensor;
@@ -83,23 +84,25 @@ pub fn update(device: &Device, c: Part<'_>, a: Part<'_>, b: Part<'_>, extents: E
     let params = Params::new().u32(device.check_extent(count)?).u32(tiles_m).u32(tiles_n).u32(m).u32(n).u32(k);
     let params = params.u32(a.at).u32(a.matrix).u32(a.row).u32(a.col);
     let params = params.u32(b.at).u32(b.matrix).u32(b.row).u32(b.col);
+    let dtype = c.tensor.dtype;
     device.enqueue(&Program {
-        key: Key::new("linalg update"),
-        shader: &update_shader,
+        key: Key::new("linalg update").dtype(dtype),
+        shader: &|| update_shader(dtype),
         bindings: smallvec![a.tensor.into(), b.tensor.into(), c.tensor.into()],
         params: params.u32(c.at).u32(c.matrix).u32(c.row).u32(u32::from(lower)),
         grid: Grid::linear(count, UPDATERS),
     })
 }
 
-fn update_shader() -> Shader {
+fn update_shader(dtype: DType) -> Shader {
     Shader::new("linalg update")
-        .bind("a", F32)
-        .bind("b", F32)
-        .bind("c", F32)
+        .bind("a", dtype)
+        .bind("b", dtype)
+        .bind("c", dtype)
         .u32s(&["count", "tiles_m", "tiles_n", "m", "n", "k"])
         .u32s(&["a_at", "a_matrix", "a_row", "a_col", "b_at", "b_matrix", "b_row", "b_col"])
         .u32s(&["c_at", "c_matrix", "c_row", "lower"])
+        .define("REAL", real(dtype))
         .workgroup([UPDATERS, 1, 1])
         .body(include_str!("../../../shaders/linalg/update.wgsl"))
 }
@@ -126,7 +129,7 @@ pub fn solve(
     n: usize,
     cols: usize,
 ) -> Result<()> {
-    let width = block(n);
+    let (width, dtype) = (block(n), x.tensor.dtype);
     if batch * n * cols == 0 {
         return Ok(());
     }
@@ -143,8 +146,8 @@ pub fn solve(
         let params = params.u32(own.at).u32(own.matrix).u32(own.row).u32(own.col);
         let params = params.u32(own_x.at).u32(own_x.matrix).u32(own_x.row);
         device.enqueue(&Program {
-            key: Key::new("linalg triangular"),
-            shader: &solve_shader,
+            key: Key::new("linalg triangular").dtype(dtype),
+            shader: &|| solve_shader(dtype),
             bindings: smallvec![a.tensor.into(), x.tensor.into()],
             params: params.u32(u32::from(triangle.upper)).u32(u32::from(triangle.unit)),
             grid: Grid::linear(count, SOLVERS),
@@ -156,10 +159,10 @@ pub fn solve(
     Ok(())
 }
 
-fn solve_shader() -> Shader {
+fn solve_shader(dtype: DType) -> Shader {
     Shader::new("linalg triangular")
-        .bind("a", F32)
-        .bind("x", F32)
+        .bind("a", dtype)
+        .bind("x", dtype)
         .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
         .u32s(&["x_at", "x_matrix", "x_row", "backward", "unit"])
         .workgroup([SOLVERS, 1, 1])
@@ -202,29 +205,32 @@ impl Map {
     const fn element(self) -> &'static str {
         match self {
             Self::Copy => "    return source(matrix, i, j);",
-            Self::Lower => "    return select(0.0, source(matrix, i, j), j <= i);",
+            Self::Lower => "    return select(real(0.0), source(matrix, i, j), j <= i);",
             Self::LowerIfOk => {
-                "    return select(0.0, select(source(matrix, i, j), p.nan, load_other(matrix) != 0), j <= i);"
+                "    return select(real(0.0), select(source(matrix, i, j), real(p.nan), load_other(matrix) != 0), j <= i);"
             }
             Self::Pick => "    return source(u32(load_other(matrix)), i, j);",
             Self::Permuted => "    return source(matrix, u32(load_other(matrix * p.rows + i)), j);",
-            Self::PermutedIdentity => "    return select(0.0, 1.0, u32(load_other(matrix * p.rows + i)) == j);",
-            Self::Identity => "    return select(0.0, 1.0, i == j);",
+            Self::PermutedIdentity => {
+                "    return select(real(0.0), real(1.0), u32(load_other(matrix * p.rows + i)) == j);"
+            }
+            Self::Identity => "    return select(real(0.0), real(1.0), i == j);",
             Self::Triangle => {
-                "    if i > j {\n        return 0.0;\n    }\n    \
+                "    if i > j {\n        return real(0.0);\n    }\n    \
                  if i == j {\n        return load_other(3u * (matrix * p.others + i));\n    }\n    \
                  return source(matrix, i, j);"
             }
         }
     }
 
-    fn shader(self) -> Shader {
+    fn shader(self, dtype: DType) -> Shader {
         Shader::new(format!("linalg map {self:?}"))
-            .bind("x", F32)
-            .bind("other", if self == Self::Triangle { F32 } else { I32 })
-            .bind("y", F32)
+            .bind("x", dtype)
+            .bind("other", if self == Self::Triangle { dtype } else { I32 })
+            .bind("y", dtype)
             .u32s(&["count", "rows", "cols", "x_matrix", "x_row", "x_col", "others"])
             .param("nan", Field::F32)
+            .define("REAL", real(dtype))
             .define("ELEMENT", self.element())
             .body(include_str!("../../../shaders/linalg/map.wgsl"))
             .map("y")
@@ -247,19 +253,20 @@ pub fn map(
     if count == 0 {
         return Ok(());
     }
+    let dtype = y.dtype;
     let params = Params::new().u32(device.check_extent(count)?).u32(rows).u32(cols);
     device.enqueue(&Program {
-        key: Key::new("linalg map").number(kind as u32),
-        shader: &|| kind.shader(),
+        key: Key::new("linalg map").dtype(dtype).number(kind as u32),
+        shader: &|| kind.shader(dtype),
         bindings: smallvec![x.tensor.into(), Binding::from(other), Binding::from(y)],
         params: params.u32(x.matrix).u32(x.row).u32(x.col).u32(others).f32(f32::NAN),
-        grid: Grid::map(count, F32),
+        grid: Grid::map(count, dtype),
     })
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut out = vec![update_shader(), solve_shader()];
-    out.extend(Map::ALL.map(Map::shader));
-    out
+    let each =
+        |t: &DType| [vec![update_shader(*t), solve_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
+    REALS.iter().flat_map(each).collect()
 }

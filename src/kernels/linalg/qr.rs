@@ -1,13 +1,14 @@
-//! Qr by Householder reflections, with LAPACK's signs. TensorFlow runs its float32 Qr in host memory; ours stays on the device.
+//! Qr by Householder reflections, with LAPACK's signs. TensorFlow runs its Qr in host memory; ours stays on the device.
 //!
 //! Small matrices take one dispatch, larger ones one for each reflection, whose columns many workgroups share.
 
 use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
+use super::order::{REALS, real};
 use super::program::{Map, Part, map};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{F32, I32};
+use crate::dtype::DType::{self, F64, I32};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
@@ -23,7 +24,7 @@ const ITERATIONS: usize = 30_000;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Qr").types("T", &[F32]).kernel(|attrs| {
+    r.op("Qr").types("T", REALS).kernel(|attrs| {
         let full = attrs.bool("full_matrices")?;
         Ok(move |ctx: &mut dyn OpContext| qr(ctx, full))
     });
@@ -31,7 +32,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![shader(true), shader(false)]
+    REALS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
 }
 
 fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
@@ -44,13 +45,15 @@ fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
         dims.extend([rows, cols]);
         dims
     };
-    let q = ctx.output(0, F32, &dims(m, inner))?;
-    let r = ctx.output(1, F32, &dims(inner, n))?;
-    let work = ctx.temp(F32, &x.dims)?;
-    let side = ctx.temp(F32, &[count, reflections, 3])?;
+    let dtype = x.dtype;
+    let q = ctx.output(0, dtype, &dims(m, inner))?;
+    let r = ctx.output(1, dtype, &dims(inner, n))?;
+    let work = ctx.temp(dtype, &x.dims)?;
+    let side = ctx.temp(dtype, &[count, reflections, 3])?;
+    // The maps need some table, which they do not read.
+    let unread = ctx.temp(I32, &[1])?;
     let device = ctx.device();
     device.check_extent(q.len().max(r.len()).max(x.len()))?;
-    let unread = side.reinterpreted(I32);
     map(device, Map::Copy, Part::dense(&x, m, n), &unread, 0, &work, m, n)?;
     map(device, Map::Identity, Part::dense(&x, m, n), &unread, 0, &q, m, inner)?;
     if x.is_empty() {
@@ -76,6 +79,7 @@ impl Matrices<'_> {
     /// Makes the reflections (`factor`) or applies them, last one first, to the identity in `q` of `cols` columns.
     fn reflect(&self, device: &Device, factor: bool, q: &Tensor, cols: usize) -> Result<()> {
         let Self { count, m, n, reflections, .. } = *self;
+        let dtype = q.dtype;
         let tiles = cols.div_ceil(COLUMNS);
         let one_group = m * cols <= SMALL || count >= 256;
         let groups = if one_group { 1 } else { tiles };
@@ -86,8 +90,8 @@ impl Matrices<'_> {
             let first = if factor { done } else { reflections - 1 - done };
             let params = Params::new().u32(count).u32(groups).u32(m).u32(n).u32(cols);
             device.enqueue(&Program {
-                key: Key::new("linalg reflect").number(u32::from(factor)),
-                shader: &|| shader(factor),
+                key: Key::new("linalg reflect").dtype(dtype).number(u32::from(factor)),
+                shader: &|| shader(dtype, factor),
                 bindings: smallvec![Binding::from(self.a), Binding::from(self.side), Binding::from(q)],
                 params: params.u32(reflections).u32(first).u32(steps),
                 grid: Grid::groups(count * groups),
@@ -97,7 +101,7 @@ impl Matrices<'_> {
     }
 }
 
-fn shader(factor: bool) -> Shader {
+fn shader(dtype: DType, factor: bool) -> Shader {
     let step = if factor {
         "        let k = p.first + s;\n        let h = reflection(base, k, local);\n        \
          if group % p.groups == 0u && local == 0u {\n            \
@@ -109,11 +113,18 @@ fn shader(factor: bool) -> Shader {
          let h = Reflection(load_side(at), load_side(at + 1u), load_side(at + 2u));\n        \
          let first_column = k;"
     };
+    let (word, magnitude) = match dtype {
+        F64 => ("u64", "0x7ffffffffffffffflu"),
+        _ => ("u32", "0x7fffffffu"),
+    };
     Shader::new(if factor { "linalg reflect, factor" } else { "linalg reflect, apply" })
-        .bind("a", F32)
-        .bind("side", F32)
-        .bind("q", F32)
+        .bind("a", dtype)
+        .bind("side", dtype)
+        .bind("q", dtype)
         .u32s(&["batch", "groups", "m", "n", "cols", "reflections", "first", "steps"])
+        .define("REAL", real(dtype))
+        .define("WORD", word)
+        .define("MAGNITUDE", magnitude)
         .define("STEP", step)
         .body(include_str!("../../../shaders/linalg/reflect.wgsl"))
 }

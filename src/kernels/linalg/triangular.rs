@@ -2,8 +2,9 @@
 //! diagonal are not looked for: they give infinities and NaNs.
 
 use super::batch::batch_dims;
+use super::order::REALS;
 use super::program::{Map, Part, Triangle, map, solve};
-use crate::dtype::DType::{F32, I32};
+use crate::dtype::DType::I32;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -13,8 +14,8 @@ use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("BatchMatrixTriangularSolve").types("T", &[F32]).kernel(TriangularSolve::new);
-    r.op("MatrixTriangularSolve").types("T", &[F32]).kernel(TriangularSolve::new);
+    r.op("BatchMatrixTriangularSolve").types("T", REALS).kernel(TriangularSolve::new);
+    r.op("MatrixTriangularSolve").types("T", REALS).kernel(TriangularSolve::new);
 }
 
 struct TriangularSolve {
@@ -53,7 +54,7 @@ impl Kernel for TriangularSolve {
         );
         let mut dims = batch.clone();
         dims.extend([n, cols]);
-        let y = ctx.output(0, F32, &dims)?;
+        let y = ctx.output(0, b.dtype, &dims)?;
         if y.is_empty() {
             return Ok(());
         }
@@ -61,10 +62,11 @@ impl Kernel for TriangularSolve {
         let right = broadcast(ctx, &b, &batch, n, cols)?;
         let shared = batch_dims(&a).iter().all(|d| *d == 1);
         let left = if shared { a } else { broadcast(ctx, &a, &batch, n, n)? };
+        // The map needs some tensor as its second operand, which it does not read.
+        let unread = ctx.temp(I32, &[1])?;
         let device = ctx.device();
         device.check_extent(left.len().max(y.len()))?;
-        // The map needs some tensor as its second operand, which it does not read.
-        map(device, Map::Copy, Part::dense(&right, n, cols), &y.reinterpreted(I32), 0, &y, n, cols)?;
+        map(device, Map::Copy, Part::dense(&right, n, cols), &unread, 0, &y, n, cols)?;
         let part = Part::dense(&left, n, n).transposed(self.adjoint);
         let part = if shared { part.shared() } else { part };
         let triangle = Triangle { upper: self.lower == self.adjoint, unit: false };
@@ -93,7 +95,7 @@ fn broadcast(ctx: &mut dyn OpContext, x: &Tensor, batch: &[usize], rows: usize, 
         }
     }
     let table = ctx.temp(I32, &[count])?;
-    let y = ctx.temp(F32, &[count, rows, cols])?;
+    let y = ctx.temp(x.dtype, &[count, rows, cols])?;
     let device = ctx.device();
     device.check_extent(y.len())?;
     device.upload(table.address, bytemuck::cast_slice(&picks))?;

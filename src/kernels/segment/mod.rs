@@ -11,7 +11,7 @@ mod sparse;
 use smallvec::smallvec;
 
 use super::op::{Kernel, OpContext};
-use super::registry::Registry;
+use super::registry::{Registry, WAITS_FOR_SIZE};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
@@ -44,7 +44,12 @@ const ROWS: &[Row] = &[
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
     for row in ROWS {
-        registry.op(row.op).types("T", TYPES).types("Tindices", INDEX).kernel(move |_| Ok(Segment { row }));
+        registry
+            .op(row.op)
+            .types("T", TYPES)
+            .types("Tindices", INDEX)
+            .note(WAITS_FOR_SIZE)
+            .kernel(move |_| Ok(Segment { row }));
     }
     sparse::register(registry);
 }

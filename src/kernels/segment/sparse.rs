@@ -15,7 +15,7 @@ use crate::dtype::types::INDEX;
 use crate::error::{Error, Result};
 use crate::kernels::movement::checked_product;
 use crate::kernels::op::OpContext;
-use crate::kernels::registry::{OpBuilder, Registry};
+use crate::kernels::registry::{OpBuilder, Registry, WAITS_FOR_SIZE};
 use crate::kernels::sort::buckets::narrow;
 use crate::kernels::sort::radix::{self, Pairs, bits_below};
 use crate::kernels::sort::scan::{exclusive, word};
@@ -51,10 +51,13 @@ pub fn register(registry: &mut Registry) {
     for (scale, [plain, sized, grad, compact]) in ROWS {
         let scale = *scale;
         let r = &mut *registry;
-        op(r, plain, &[]).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| reduce(ctx, scale, false)));
+        op(r, plain, &[])
+            .note(WAITS_FOR_SIZE)
+            .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| reduce(ctx, scale, false)));
         op(r, sized, &["num_segments"]).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| reduce(ctx, scale, true)));
         op(r, grad, &["output_dim0"]).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| gradient(ctx, scale)));
         op(r, compact, &["dense_output_dim0"])
+            .note(WAITS_FOR_SIZE)
             .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| compact_gradient(ctx, scale)));
     }
 }

@@ -13,7 +13,7 @@ use crate::dtype::DType::{self, F64, I32, I64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::require;
 use crate::shader::{Field, Shader};
 use crate::tensor::{HostTensor, Tensor};
@@ -23,15 +23,15 @@ const UPPER: Triangle = Triangle { upper: true, unit: false };
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("Lu").types("T", REALS).types("output_idx_type", INDEX).kernel(|attrs| {
+    r.op("Lu").types("T", REALS).types("output_idx_type", INDEX).note(WAITS_TO_CHECK).kernel(|attrs| {
         let index = attrs.dtype("output_idx_type")?;
         Ok(move |ctx: &mut dyn OpContext| lu(ctx, index))
     });
-    r.op("MatrixSolve").types("T", REALS).kernel(|attrs| {
+    r.op("MatrixSolve").types("T", REALS).note(WAITS_TO_CHECK).kernel(|attrs| {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_solve(ctx, adjoint))
     });
-    r.op("MatrixInverse").types("T", REALS).kernel(|attrs| {
+    r.op("MatrixInverse").types("T", REALS).note(WAITS_TO_CHECK).kernel(|attrs| {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
     });

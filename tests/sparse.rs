@@ -101,3 +101,92 @@ fn products() {
         }
     }
 }
+
+/// Runs the node and returns its outputs.
+fn run(session: &mut Session, node: Node, inputs: Vec<HostTensor>) -> Result<Vec<HostTensor>, Error> {
+    session.run(&node, &inputs.into_iter().map(Input::from).collect::<Vec<_>>())
+}
+
+/// 700 coordinates of a tensor of `dims`, all different and not in order, with their position in the dense tensor.
+fn scattered(dims: [i64; 3]) -> (Vec<i64>, Vec<i64>) {
+    let size = dims.iter().product::<i64>();
+    let at: Vec<i64> = (0..700).map(|i| (i * 7_919 + 13) % 700 * (size / 700)).collect();
+    let rows = at.iter().flat_map(|p| [p / (dims[1] * dims[2]), p / dims[2] % dims[1], p % dims[2]]).collect();
+    (rows, at)
+}
+
+fn delinearized(at: &[i64], dims: &[i64]) -> Vec<i64> {
+    at.iter().flat_map(|p| (0..dims.len()).map(move |d| p / dims[d + 1..].iter().product::<i64>() % dims[d])).collect()
+}
+
+#[test]
+fn coordinates() {
+    let mut session = Session::shared().unwrap();
+    if !session.device.capabilities().supports(I64) {
+        return;
+    }
+    for dims in [[10, 14, 6], [1 << 20, 3 << 18, 1 << 21]] {
+        let (rows, at) = scattered(dims);
+        let values: Vec<f32> = (0..700).map(|i| i as f32).collect();
+        let (matrix, vector) = (HostTensor::i64(&[700, 3], &rows), HostTensor::f32(&[700], &values));
+        let shape = HostTensor::i64(&[3], &dims);
+        let new = [dims[0] / 2, dims[1] * 2, 2, dims[2] / 2];
+        let inputs = vec![matrix.clone(), shape.clone(), HostTensor::i64(&[4], &[new[0], -1, new[2], new[3]])];
+        let got = run(&mut session, Node::new("SparseReshape"), inputs).unwrap();
+        assert_eq!(got[0].to_i64().unwrap(), delinearized(&at, &new));
+        assert_eq!(got[1].to_i64().unwrap(), new);
+
+        let mut sorted: Vec<usize> = (0..700).collect();
+        sorted.sort_by_key(|i| at[*i]);
+        let node = Node::new("SparseReorder").attr("T", F32);
+        let got = run(&mut session, node, vec![matrix.clone(), vector.clone(), shape.clone()]).unwrap();
+        let ordered: Vec<i64> = sorted.iter().map(|i| at[*i]).collect();
+        assert_eq!(got[0].to_i64().unwrap(), delinearized(&ordered, &dims));
+        assert_eq!(got[1].to_f64(), sorted.iter().map(|i| *i as f64).collect::<Vec<_>>());
+
+        // Of a tensor split in parts the rows are those of each part, and concatenating the parts orders them all.
+        let node = Node::new("SparseSplit").attr("T", F32).attr("num_split", 4i64);
+        let inputs = vec![HostTensor::i64(&[], &[1]), got[0].clone(), got[1].clone(), shape.clone()];
+        let parts = run(&mut session, node, inputs).unwrap();
+        assert_eq!(parts[..4].iter().map(|t| t.dims[0]).sum::<usize>(), 700);
+        let node = Node::new("SparseConcat").attr("T", F32).attr("N", 4i64).attr("concat_dim", -2i64);
+        let whole = run(&mut session, node, parts).unwrap();
+        assert_eq!(whole[0].to_i64().unwrap(), got[0].to_i64().unwrap());
+        assert_eq!(whole[1].to_f64(), got[1].to_f64());
+        assert_eq!(whole[2].to_i64().unwrap(), dims);
+    }
+    let bad = vec![HostTensor::i64(&[1, 2], &[0, 0]), HostTensor::i64(&[2], &[4, 6]), HostTensor::i64(&[1], &[5])];
+    let got = run(&mut session, Node::new("SparseReshape"), bad);
+    assert!(matches!(&got, Err(Error::InvalidArgument(m)) if m.contains("the requested shape has 5")), "{got:?}");
+}
+
+#[test]
+fn slices_and_empty_rows() {
+    let mut session = Session::shared().unwrap();
+    if !session.device.capabilities().supports(I64) {
+        return;
+    }
+    let matrix = HostTensor::i64(&[4, 2], &[0, 3, 2, 1, 2, 4, 5, 0]);
+    let values = HostTensor::f32(&[4], &[1.0, 2.0, 3.0, 4.0]);
+    let dims = HostTensor::i64(&[2], &[7, 5]);
+    let (start, size) = (HostTensor::i64(&[2], &[1, 1]), HostTensor::i64(&[2], &[9, 4]));
+    let node = Node::new("SparseSlice").attr("T", F32);
+    let got = run(&mut session, node, vec![matrix.clone(), values.clone(), dims.clone(), start.clone(), size]).unwrap();
+    assert_eq!(got[0].to_i64().unwrap(), [1, 0, 1, 3]);
+    assert_eq!(got[1].to_f64(), [2.0, 3.0]);
+    assert_eq!(got[2].to_i64().unwrap(), [6, 4]);
+    let node = Node::new("SparseSliceGrad").attr("T", F32);
+    let inputs = vec![HostTensor::f32(&[2], &[7.0, 8.0]), matrix.clone(), start, got[0].clone()];
+    assert_eq!(run(&mut session, node, inputs).unwrap()[0].to_f64(), [0.0, 7.0, 8.0, 0.0]);
+
+    let node = Node::new("SparseFillEmptyRows").attr("T", F32);
+    let got = run(&mut session, node, vec![matrix, values, dims, HostTensor::f32(&[], &[9.0])]).unwrap();
+    assert_eq!(got[0].to_i64().unwrap(), [0, 3, 1, 0, 2, 1, 2, 4, 3, 0, 4, 0, 5, 0, 6, 0]);
+    assert_eq!(got[1].to_f64(), [1.0, 9.0, 2.0, 3.0, 9.0, 9.0, 4.0, 9.0]);
+    assert_eq!(got[3].to_i64().unwrap(), [0, 2, 3, 6]);
+    let node = Node::new("SparseFillEmptyRowsGrad").attr("T", F32);
+    let inputs = vec![got[3].clone(), HostTensor::f32(&[8], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])];
+    let got = run(&mut session, node, inputs).unwrap();
+    assert_eq!(got[0].to_f64(), [1.0, 3.0, 4.0, 7.0]);
+    assert_eq!(got[1].to_f64(), [21.0]);
+}

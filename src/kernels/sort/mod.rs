@@ -10,7 +10,7 @@ pub mod keys;
 mod nonzero;
 mod partition;
 pub mod radix;
-mod ragged;
+pub mod ragged;
 pub mod scan;
 mod search;
 mod suppress;

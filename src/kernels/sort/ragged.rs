@@ -18,9 +18,11 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+/// Types of the values.
+pub const TYPES: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
 
-const SUMMED: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
+/// Types of the gradients.
+pub const SUMMED: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
@@ -59,10 +61,33 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
         ctx.output(3, I64, &[0])?;
         return Ok(());
     }
+    fill_rows(ctx, &rowids, &values, &default, rows, true)?;
+    Ok(())
+}
+
+/// The rows of values with a default one for each empty row.
+pub struct Filled {
+    /// Each value's row (int64).
+    pub rowids: Tensor,
+    /// Where each value comes from (uint32); the number of values where it is the default.
+    pub places: Tensor,
+}
+
+/// Sets the outputs values (1), empty row indicator (2) and reverse index map (3) of a tensor with at least one row; where `output`, the row of
+/// each value is output 0. Waits for the device.
+pub fn fill_rows(
+    ctx: &mut dyn OpContext,
+    rowids: &Tensor,
+    values: &Tensor,
+    default: &Tensor,
+    rows: usize,
+    output: bool,
+) -> Result<Filled> {
+    let n = rowids.len();
     ctx.device().check_extent(2 * (n + rows))?;
     let empty = ctx.temp(U32, &[rows])?;
     let filled = ctx.temp(U32, &[rows + 1])?;
-    let buckets = if n > 0 { Some(Buckets::of(ctx, &rowids, rows)?) } else { None };
+    let buckets = if n > 0 { Some(Buckets::of(ctx, rowids, rows)?) } else { None };
     let bounds = match &buckets {
         Some(buckets) => buckets.bounds.clone(),
         None => {
@@ -83,7 +108,7 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     if let Some(buckets) = &buckets {
         let good = word(ctx, &bounds, rows)? as usize;
         if good != n {
-            return Err(out_of_range(ctx, &rowids, word(ctx, &buckets.positions, good)? as usize, rows)?);
+            return Err(out_of_range(ctx, rowids, word(ctx, &buckets.positions, good)? as usize, rows)?);
         }
     }
     let indicator = ctx.output(2, Bool, &[rows])?;
@@ -95,7 +120,7 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
         grid: Grid::map(rows, Bool),
     })?;
     let total = n + added;
-    let out_rowids = ctx.output(0, I64, &[total])?;
+    let out_rowids = if output { ctx.output(0, I64, &[total])? } else { ctx.temp(I64, &[total])? };
     let out = ctx.output(1, values.dtype, &[total])?;
     let reverse = ctx.output(3, I64, &[n])?;
     let places = ctx.temp(U32, &[total])?;
@@ -115,7 +140,8 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
         params: Params::new().u32(n + rows).u32(n),
         grid: Grid::linear(n + rows, WORKGROUP),
     })?;
-    pick(ctx, &values, &default, &places, &out)
+    pick(ctx, values, default, &places, &out)?;
+    Ok(Filled { rowids: out_rowids, places })
 }
 
 fn out_of_range(ctx: &dyn OpContext, rowids: &Tensor, at: usize, rows: usize) -> Result<Error> {
@@ -144,7 +170,7 @@ fn pick(ctx: &dyn OpContext, values: &Tensor, default: &Tensor, places: &Tensor,
 
 /// Inputs: reverse_index_map (0, int64) and grad_values (1). What no value came from is the default's gradient. Indices out of range give zeros,
 /// as a device cannot refuse them without waiting.
-fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
+pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
     let (map, grad) = (ctx.input(0)?, ctx.input(1)?);
     require!(map.rank() == 1, "reverse_index_map must be a vector, saw: {}", shape(&map.dims));
     require!(grad.rank() == 1, "grad_values must be a vector, saw: {}", shape(&grad.dims));

@@ -1,19 +1,19 @@
-//! Sparse tensors by coordinates: SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as scatters ignore them:
-//! finding them would mean to wait for the device.
+//! SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as scatters ignore them: finding them would mean to wait
+//! for the device.
 
 use smallvec::smallvec;
 
-use super::gather::index::Indices;
-use super::movement::remap::{Background, fill_element};
-use super::movement::walk::copy_strided;
-use super::movement::{host_shape, shape};
-use super::op::{Attrs, Kernel, OpContext};
-use super::registry::Registry;
-use super::scatter::chains::{Fold, Scatter};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
+use crate::kernels::gather::index::Indices;
+use crate::kernels::movement::remap::{Background, fill_element};
+use crate::kernels::movement::walk::copy_strided;
+use crate::kernels::movement::{host_shape, shape};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::kernels::scatter::chains::{Fold, Scatter};
 use crate::layout::Iteration;
 use crate::require;
 use crate::shader::Shader;
@@ -22,7 +22,7 @@ use crate::tensor::{Tensor, shape_text};
 const DENSE: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
 const PRODUCTS: &[DType] = &[F32, F16, F64];
 
-/// Adds the family's ops.
+/// Registers the ops.
 pub fn register(registry: &mut Registry) {
     let to_dense = registry.op("SparseToDense").types("T", DENSE).types("Tindices", INDEX);
     to_dense
@@ -33,7 +33,7 @@ pub fn register(registry: &mut Registry) {
     product.host(&["a_shape"]).kernel(Product::new);
 }
 
-/// The shader variants.
+/// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders: Vec<_> = PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| rows_shader(*t, *i))).collect();
     shaders.push(narrow_shader(F16));

@@ -8,7 +8,7 @@ use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
-use crate::kernels::movement::{MOVED_I32, checked_product, shape};
+use crate::kernels::movement::{MOVED, checked_product, shape};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::kernels::sort::keys::order;
@@ -24,7 +24,8 @@ pub fn register(registry: &mut Registry) {
     let reshape = registry.op("SparseReshape").host(&["input_shape", "new_shape", "output_shape"]);
     reshape.kernel(|_| Ok(reshape_kernel as Compute));
     registry.op("SparseReorder").types("T", ORDERED).kernel(|_| Ok(reorder_kernel as Compute));
-    registry.op("SparseConcat").types("T", MOVED_I32).host(&["shapes", "output_shape"]).kernel(|attrs| {
+    // Not int32, which TensorFlow's GPU has: eager mode keeps such tensors in host memory and crashes on the mix of arguments.
+    registry.op("SparseConcat").types("T", MOVED).host(&["shapes", "output_shape"]).kernel(|attrs| {
         let (axis, n) = (attrs.int("concat_dim")?, attrs.int("N")? as usize);
         Ok(move |ctx: &mut dyn OpContext| concat(ctx, axis, n))
     });

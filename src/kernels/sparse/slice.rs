@@ -9,7 +9,7 @@ use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
-use crate::kernels::movement::{MOVED_I32, shape};
+use crate::kernels::movement::{MOVED, shape};
 use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
 use crate::kernels::sort::buckets::Buckets;
@@ -22,10 +22,11 @@ const SUMMED: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I32, I64, U8
 /// Registers the ops.
 pub fn register(registry: &mut Registry) {
     const WAITS: &str = "waits for the device, for the number of elements is an extent of the outputs";
-    let slice = registry.op("SparseSlice").types("T", MOVED_I32).host(&["shape", "start", "size", "output_shape"]);
+    // Neither takes int32: see SparseConcat.
+    let slice = registry.op("SparseSlice").types("T", MOVED).host(&["shape", "start", "size", "output_shape"]);
     slice.note(WAITS).kernel(|_| Ok(slice_kernel as Compute));
     registry.op("SparseSliceGrad").types("T", SUMMED).kernel(|_| Ok(gradient as Compute));
-    let split = registry.op("SparseSplit").types("T", MOVED_I32).host(&["split_dim", "shape", "output_shape"]);
+    let split = registry.op("SparseSplit").types("T", MOVED).host(&["split_dim", "shape", "output_shape"]);
     split.note(WAITS).kernel(|attrs| {
         let n = attrs.int("num_split")? as usize;
         Ok(move |ctx: &mut dyn OpContext| split_kernel(ctx, n))

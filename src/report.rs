@@ -194,7 +194,10 @@ pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
             .collect();
         let host = rows[0].host_memory.join(", ");
         let quoted = format!("\"{op}\"");
-        let case = cases.iter().find(|(_, text)| text.contains(&quoted)).map_or("", |(name, _)| name);
+        // Some files make the names of their ops; they have the name of the family.
+        let case = cases.iter().find(|(_, text)| text.contains(&quoted)).map(|(name, _)| name);
+        let case =
+            case.or_else(|| cases.get_key_value(rows[0].family).map(|(name, _)| name)).map_or("", String::as_str);
         // Writing to a String cannot fail.
         let _ = writeln!(
             table,

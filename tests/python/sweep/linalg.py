@@ -5,7 +5,6 @@ import numpy as np
 from .core import case
 from .removed import removed_op
 
-
 #: What float64 keeps of these small matrices.
 DOUBLE = {"float64": (1e-9, 1e-10)}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import CPU, WGPU, assert_close
-from sweep.core import CASES, Case, Program, Types, case_of
+from sweep.core import CASES, LONG, Case, Program, Types, case_of
 from tensorflow.python.framework import kernels, op_def_registry, ops
 
 #: What a reference is computed in when TensorFlow's CPU lacks the type.
@@ -98,9 +98,23 @@ def sweep_call(op: str, types: dict[str, tf.DType], call: dict[str, Any], case: 
         tensors = tensors_of(call, inputs)
         check(case, arrays(run(tensors)), want)
         check(case, arrays(placed(run)(tensors)), want)
+        if LONG:
+            check(case, arrays(run(strided(tensors))), want)
     compared = case.gradient is not False and not {t.name for t in types.values()} & set(case.no_gradient)
     if compared and differentiable(op, case.gradient):
         sweep_gradient(run, call, inputs, case)
+
+
+def strided(tensors: dict[str, Any]) -> dict[str, Any]:
+    """The same values as strided slices of larger tensors, made on the device."""
+
+    def slice_of(t: tf.Tensor) -> tf.Tensor:
+        if not t.shape.rank or t.dtype in (tf.resource, tf.variant) or t.dtype == tf.int32:
+            return t
+        wide = tf.stack([t, tf.reverse(t, [0])], axis=t.shape.rank)
+        return wide[..., 0]
+
+    return tf.nest.map_structure(slice_of, tensors)
 
 
 def sweep_gradient(run: Callable, call: dict[str, Any], inputs: set[str], case: Case) -> None:

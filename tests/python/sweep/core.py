@@ -89,6 +89,15 @@ class Types:
         """The type of `attr`, or `default` where the registration leaves it open."""
         return self.types.get(attr, default)
 
+    def large(self) -> list[tuple[int, ...]]:
+        """In the longer sweep, for a wide and two packed types: over 65,535 workgroups and one binding of 128 MiB."""
+        wanted = self.long and self.types.get("T", tf.bool) in (tf.float32, tf.int8, tf.bool)
+        return [((1 << 25) + 5,)] if wanted else []
+
+    def many_rows(self) -> list[tuple[int, ...]]:
+        """In the longer sweep: more rows than workgroups in one dimension."""
+        return [(70_000, 3)] if self.long else []
+
     def numpy(self, attr: str | tf.DType) -> Any:
         """The numpy type of an attribute, or of a type."""
         return (self.types[attr] if isinstance(attr, str) else attr).as_numpy_dtype

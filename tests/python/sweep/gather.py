@@ -10,7 +10,8 @@ from .core import case
 
 @case("Gather", "GatherV2")
 def gather(t):
-    for dims, index_dims in (((5,), ()), ((5, 3), (4,)), ((4, 3), (2, 3)), ((5, 3), (0,))):
+    many = [(shape, (70_000,)) for shape in t.many_rows()]
+    for dims, index_dims in (((5,), ()), ((5, 3), (4,)), ((4, 3), (2, 3)), ((5, 3), (0,)), *many):
         params, indices = t.values("Tparams", dims), t.integers("Tindices", index_dims, 0, dims[0])
         if t.op == "Gather":
             yield dict(params=params, indices=indices)

@@ -30,7 +30,14 @@ def index(t, values, attr="Tidx"):
 
 @case("Transpose", "ConjugateTranspose")
 def transposes(t):
-    for shape, perm in [((3, 5, 7), (2, 0, 1)), ((4, 33), (1, 0)), ((2, 3, 4, 5), (0, 2, 3, 1)), ((0, 3), (1, 0))]:
+    many = [(shape, (1, 0)) for shape in t.many_rows()]
+    for shape, perm in [
+        ((3, 5, 7), (2, 0, 1)),
+        ((4, 33), (1, 0)),
+        ((2, 3, 4, 5), (0, 2, 3, 1)),
+        ((0, 3), (1, 0)),
+        *many,
+    ]:
         yield dict(x=t.values("T", shape), perm=np.array(perm, "int32"))
     # TensorFlow's CPU aborts on ConjugateTranspose of a scalar.
     if t.op == "Transpose":

@@ -30,6 +30,7 @@ def reductions(t):
         ((3, 4), [], False),
         ((), [], False),
         ((2, 0), [0], False),
+        *((shape, [1], False) for shape in t.many_rows()),
     ]:
         yield dict(input=small(shape), axis=axes(t, *reduced), keep_dims=keep)
     if not t["T"].is_complex:
@@ -50,7 +51,7 @@ def l2_loss(t):
 
 @case("ArgMax", "ArgMin")
 def extremes(t):
-    for shape, axis in [((3, 7), 1), ((4, 3, 2), 0), ((5,), -1), ((0, 3), 1)]:
+    for shape, axis in [((3, 7), 1), ((4, 3, 2), 0), ((5,), -1), ((0, 3), 1), *((s, 1) for s in t.many_rows())]:
         # The generator's integers have ties, where the first wins.
         x = t.values("T", shape) if t["T"].is_bool else t.integers("T", shape, 0 if t["T"].is_unsigned else -3, 4)
         yield dict(input=x, dimension=t.integers("Tidx", (), axis, axis + 1), output_type=t["output_type"])

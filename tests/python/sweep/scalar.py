@@ -80,6 +80,11 @@ def names(op):
     return [arg.name for arg in op_def_registry.get(op).input_arg]
 
 
+def pairs(t):
+    """Shapes of two operands, with large ones in the longer sweep."""
+    return [*PAIRS, *((shape, ()) for shape in t.large())]
+
+
 def values(t, shape, domain=None):
     """Values of the attribute T, or of bool where the op has no types."""
     attr = "T" if "T" in t.types else np.bool_
@@ -100,33 +105,33 @@ def without_zero(t, shape):
 
 @case(*UNARY, tol=HALF | {"float32": (3e-5, 1e-5), "complex64": (3e-5, 3e-5)}, no_gradient=COMPLEX)
 def unary(t):
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         yield {names(t.op)[0]: values(t, shape, UNARY[t.op])}
 
 
 # The CPU's kernels give 0 for every int32 and int64, and have no Rint of float16.
 @case("Rint", "Round", cpu_as={"float16": "float32", "int32": "float64", "int64": "float64"})
 def to_whole_numbers(t):
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         yield dict(x=t.uniform("T", shape, -5, 5))
 
 
 # Its gradient is Polygamma.
 @case("Digamma", tol=HALF, gradient=False)
 def digamma(t):
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         yield dict(x=t.uniform("T", shape, 0.5, 6))
 
 
 @case("Inv", "Reciprocal", tol=HALF, cpu_as={"int64": "float64"}, no_gradient=COMPLEX)
 def reciprocals(t):
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         yield dict(x=without_zero(t, shape))
 
 
 @case("IsFinite", "IsInf", "IsNan")
 def tests(t):
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         x = t.normal("T", shape)
         yield dict(x=np.select([x > 1, x < -1], [np.inf, np.nan], x).astype(x.dtype))
 
@@ -134,19 +139,19 @@ def tests(t):
 @case(*GRADIENTS, tol=HALF | {"float32": (3e-5, 3e-5)})
 def gradients(t):
     incoming = {"gradients", "dy"}
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         yield {n: t.normal("T", shape) if n in incoming else values(t, shape, GRADIENTS[t.op]) for n in names(t.op)}
 
 
 @case("LeakyRelu", "LeakyReluGrad", tol=HALF)
 def leaky(t):
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         yield {n: t.normal("T", shape) for n in names(t.op)} | {"alpha": 0.3}
 
 
 @case("Add", "AddV2", "Maximum", "Minimum", "Mul", "MulNoNan", "SquaredDifference", "Sub", tol=HALF)
 def arithmetic(t):
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield dict(x=t.values("T", x), y=t.values("T", y))
 
 
@@ -157,45 +162,45 @@ def quotient_or_zero(t):
 
 @case("Div", "DivNoNan", "FloorDiv", "FloorMod", "Mod", "RealDiv", "TruncateDiv", "TruncateMod", tol=HALF)
 def quotients(t):
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield dict(x=t.values("T", x), y=without_zero(t, y))
 
 
 @case("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual")
 def comparisons(t):
     low, high = (0, 2) if t["T"].is_bool or t["T"].is_unsigned else (-2, 3)
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield dict(x=t.integers("T", x, low, high), y=t.integers("T", y, low, high))
 
 
 @case("LogicalAnd", "LogicalOr")
 def logic(t):
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield dict(x=values(t, x), y=values(t, y))
 
 
 @case("BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def bits(t):
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield dict(x=t.values("T", x), y=t.values("T", y))
 
 
 @case("LeftShift", "RightShift")
 def shifts(t):
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield dict(x=t.values("T", x), y=t.integers("T", y, 0, 8 * t["T"].size))
 
 
 @case("Atan2", "NextAfter", gradient=False, tol=HALF)
 def of_two_signs(t):
     first, second = names(t.op)
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield {first: t.normal("T", x), second: without_zero(t, y)}
 
 
 @case("Pow", tol=HALF | {"float32": (3e-5, 3e-5), "complex64": (1e-4, 1e-4), "complex128": (1e-11, 1e-11)})
 def power(t):
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         if is_inexact(t):
             yield dict(x=t.uniform("T", x, 0.5, 2), y=t.uniform("T", y, -2, 2))
         else:
@@ -204,13 +209,13 @@ def power(t):
 
 @case("Xlog1py", "Xlogy", tol=HALF | {"float32": (3e-5, 3e-5), "complex64": (3e-5, 3e-5)})
 def products_with_logarithms(t):
-    for x, y in PAIRS:
+    for x, y in pairs(t):
         yield dict(x=(t.normal("T", x) * t.rng.integers(0, 2, x)).astype(t.numpy("T")), y=t.uniform("T", y, 0.5, 4))
 
 
 @case("ApproximateEqual")
 def approximately(t):
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         x = t.values("T", shape)
         far = (np.where(t.rng.integers(0, 2, shape) == 1, 1, 0)).astype(x.dtype)
         yield dict(x=x, y=(x + far).astype(x.dtype), tolerance=0.5)
@@ -233,7 +238,7 @@ def choices(t):
 @case("ClipByValue")
 def clip(t):
     low, high = (2, 6) if t["T"].is_unsigned else (-1, 2)
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         bound = t.integers("T", (), low, low + 1)
         yield dict(t=t.values("T", shape), clip_value_min=bound, clip_value_max=t.integers("T", shape, high, high + 3))
 
@@ -247,7 +252,7 @@ def sums(t):
 @case("Cast")
 def casts(t):
     narrow = any("4" in t[a].name and t[a].size == 1 for a in ("SrcT", "DstT"))
-    for shape in SHAPES:
+    for shape in [*SHAPES, *t.large()]:
         x = np.floor(t.uniform("SrcT", shape, 0, 7 if narrow else 100).astype("complex128").real * 8) / 8
         yield dict(x=x.astype(t.numpy("SrcT")), DstT=t["DstT"], Truncate=False)
         if is_inexact(t, "SrcT") and t["DstT"].is_floating:

@@ -12,6 +12,7 @@ def scans(t):
         ((5,), 0, {"reverse": True, "exclusive": True}),
         ((2, 0), 0, {}),
         ((4, 1), -1, {}),
+        *((shape, 1, {}) for shape in t.many_rows()),
     ]:
         x = np.sign(t.values("T", shape)) if t.op == "Cumprod" and t["T"] != "bool" else t.values("T", shape)
         yield dict(x=x.astype(t.numpy("T")), axis=t.integers("Tidx", (), axis, axis + 1), **flags)

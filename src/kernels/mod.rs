@@ -8,9 +8,11 @@ pub mod complex;
 pub mod contract;
 pub mod conv;
 pub mod debug_summary;
+pub mod definition;
 pub mod einsum;
 pub mod fft;
 pub mod fill;
+pub mod fused;
 pub mod gather;
 pub mod image;
 pub mod linalg;
@@ -61,6 +63,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "debug_summary", register: debug_summary::register, shaders: debug_summary::shaders },
     Family { name: "fft", register: fft::register, shaders: fft::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
+    Family { name: "fused", register: fused::register, shaders: fused::shaders },
     Family { name: "gather", register: gather::register, shaders: gather::shaders },
     Family { name: "image", register: image::register, shaders: image::shaders },
     Family { name: "linalg", register: linalg::register, shaders: linalg::shaders },

@@ -1,0 +1,389 @@
+//! What a fused kernel computes for each element: a DAG of scalar rows and casts, with parameters in place of constants.
+//!
+//! The graph optimizer builds expressions, an attribute of the fused op carries one as text, the kernel turns it into a WGSL
+//! function that calls the same functions as the plain kernels do. As text:
+//!
+//! ```text
+//! x: float32, float16; c: 1; s0 = Cast<float16, float32>(x1); s1 = Mul<float32>(x0, c0); s2 = AddV2<float32>(s1, s0); return s2
+//! ```
+//!
+//! `x` are the inputs' types, `c` the number of parameters, which are `f32` and stand for values of float32, float16 or bfloat16;
+//! an attribute of a row is a parameter after the arguments. What the parameters are is no part of the text, so it is no
+//! part of a pipeline's key either. Values between steps are kept as WGSL computes them: those of 16-bit floats in f32, unrounded.
+
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use smallvec::SmallVec;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::scalar::row::{Function, Row, scalar_wgsl};
+use crate::kernels::scalar::{self, cast};
+use crate::{invalid, require};
+
+/// Where an argument comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Value {
+    /// An input.
+    Input(u32),
+    /// A parameter.
+    Constant(u32),
+    /// An earlier step.
+    Step(u32),
+}
+
+/// A scalar function that an expression may call.
+#[derive(Debug, Clone, Copy)]
+pub enum Call {
+    /// A row of the tables for one value of its attribute `T`.
+    Row(&'static Row, DType),
+    /// `Cast` without truncation from one type to another.
+    Cast(DType, DType),
+}
+
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Row(a, t), Self::Row(b, u)) => a.op == b.op && t == u,
+            (Self::Cast(a, b), Self::Cast(c, d)) => (a, b) == (c, d),
+            _ => false,
+        }
+    }
+}
+
+impl Call {
+    /// The row of `op` for `dtype`; `None` when no table has it.
+    pub fn row(op: &str, dtype: DType) -> Option<Self> {
+        scalar::find(op).filter(|row| row.case(dtype).is_some()).map(|row| Self::Row(row, dtype))
+    }
+
+    /// The types of its arguments, without the attribute.
+    pub fn inputs(self) -> Vec<DType> {
+        match self {
+            Self::Row(row, dtype) => row.input_types(dtype),
+            Self::Cast(from, _) => vec![from],
+        }
+    }
+
+    /// The type of its value.
+    pub fn output(self) -> DType {
+        match self {
+            Self::Row(row, dtype) => row.output_type(dtype),
+            Self::Cast(_, to) => to,
+        }
+    }
+
+    /// Whether a parameter follows the arguments.
+    pub const fn has_attr(self) -> bool {
+        matches!(self, Self::Row(Row { attr: Some(_), .. }, _))
+    }
+
+    fn wgsl(self) -> Function {
+        match self {
+            Self::Row(row, dtype) => scalar_wgsl(row, dtype).expect("a call exists only for a row's own types"),
+            Self::Cast(from, to) => cast::function(from, to, false),
+        }
+    }
+}
+
+/// One call of an expression.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// What is called.
+    pub call: Call,
+    /// Its arguments, then the parameter of its attribute if it has one.
+    pub args: SmallVec<[Value; 4]>,
+}
+
+/// A DAG of calls: inputs and parameters in, one or more values out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Expression {
+    inputs: Vec<DType>,
+    constants: u32,
+    steps: Vec<Step>,
+    outputs: Vec<Value>,
+}
+
+impl Expression {
+    /// An expression without inputs and steps, to be filled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an input of type `dtype`.
+    pub fn input(&mut self, dtype: DType) -> Value {
+        self.inputs.push(dtype);
+        Value::Input(self.inputs.len() as u32 - 1)
+    }
+
+    /// Adds a parameter.
+    pub fn constant(&mut self) -> Value {
+        self.constants += 1;
+        Value::Constant(self.constants - 1)
+    }
+
+    /// Adds a call; an equal earlier one is used again.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where number or types of the arguments are not those of the call.
+    pub fn step(&mut self, call: Call, args: &[Value]) -> Result<Value> {
+        let types = call.inputs();
+        let expected = types.len() + usize::from(call.has_attr());
+        require!(args.len() == expected, "{call} takes {expected} arguments, not {}", args.len());
+        for (arg, dtype) in args.iter().zip(&types) {
+            let given = self.dtype(*arg)?;
+            let fits = given.map_or(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), |t| t == *dtype);
+            require!(fits, "{call} takes {dtype}, not {arg} of {}", given.map_or("a parameter", DType::name));
+        }
+        if let Some(attr) = args.get(types.len()) {
+            require!(matches!(attr, Value::Constant(_)), "the attribute of {call} must be a parameter, not {attr}");
+        }
+        let step = Step { call, args: SmallVec::from_slice(args) };
+        let at = self.steps.iter().position(|s| *s == step).unwrap_or_else(|| {
+            self.steps.push(step);
+            self.steps.len() - 1
+        });
+        Ok(Value::Step(at as u32))
+    }
+
+    /// Makes `value` the next output.
+    pub fn output(&mut self, value: Value) {
+        self.outputs.push(value);
+    }
+
+    /// Types of the inputs.
+    pub fn inputs(&self) -> &[DType] {
+        &self.inputs
+    }
+
+    /// Number of parameters.
+    pub const fn constants(&self) -> usize {
+        self.constants as usize
+    }
+
+    /// The calls, each after those that it uses.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The values that it gives.
+    pub fn outputs(&self) -> &[Value] {
+        &self.outputs
+    }
+
+    /// Types of the outputs; a parameter counts as float32.
+    pub fn output_types(&self) -> Vec<DType> {
+        self.outputs.iter().map(|v| self.dtype(*v).ok().flatten().unwrap_or(DType::F32)).collect()
+    }
+
+    /// The type of a value; `None` for a parameter, which has none of its own.
+    pub fn dtype(&self, value: Value) -> Result<Option<DType>> {
+        match value {
+            Value::Input(i) if (i as usize) < self.inputs.len() => Ok(Some(self.inputs[i as usize])),
+            Value::Constant(i) if i < self.constants => Ok(None),
+            Value::Step(i) if (i as usize) < self.steps.len() => Ok(Some(self.steps[i as usize].call.output())),
+            _ => invalid!("there is no value {value} in {self}"),
+        }
+    }
+
+    /// The WGSL function `name(x0, x1, …, c0, c1, …)`, with the functions that it calls. With one output it returns the value, with
+    /// several the struct `NAME_values` with the members `y0`, `y1`, ….
+    pub fn wgsl(&self, name: &str) -> Function {
+        let mut libraries: Vec<&'static str> = Vec::new();
+        let mut text = String::new();
+        let mut body = String::new();
+        let mut defined: Vec<String> = Vec::new();
+        for (i, step) in self.steps.iter().enumerate() {
+            let function = step.call.wgsl();
+            let args: Vec<String> = step.args.iter().map(ToString::to_string).collect();
+            let _ = writeln!(body, "    let s{i} = {}({});", function.name, args.join(", "));
+            if !defined.contains(&function.name) {
+                text.push_str(&function.text);
+                text.push('\n');
+                libraries.extend(function.libraries);
+                defined.push(function.name);
+            }
+        }
+        libraries.sort_unstable();
+        libraries.dedup();
+        let parameters: Vec<String> = (self.inputs.iter().enumerate())
+            .map(|(i, t)| format!("x{i}: {}", t.value()))
+            .chain((0..self.constants).map(|i| format!("c{i}: f32")))
+            .collect();
+        let types = self.output_types();
+        let (result, value) = if let ([value], [dtype]) = (&self.outputs[..], &types[..]) {
+            (dtype.value().to_owned(), value.to_string())
+        } else {
+            let members: String =
+                types.iter().enumerate().map(|(i, t)| format!("    y{i}: {},\n", t.value())).collect();
+            let _ = writeln!(text, "struct {name}_values {{\n{members}}}\n");
+            let values: Vec<String> = self.outputs.iter().map(ToString::to_string).collect();
+            (format!("{name}_values"), format!("{name}_values({})", values.join(", ")))
+        };
+        let _ = write!(text, "fn {name}({}) -> {result} {{\n{body}    return {value};\n}}\n", parameters.join(", "));
+        Function { name: name.to_owned(), libraries, text }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(i) => write!(f, "x{i}"),
+            Self::Constant(i) => write!(f, "c{i}"),
+            Self::Step(i) => write!(f, "s{i}"),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row(row, dtype) => write!(f, "{}<{dtype}>", row.op),
+            Self::Cast(from, to) => write!(f, "Cast<{from}, {to}>"),
+        }
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |values: &[Value]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let inputs: Vec<&str> = self.inputs.iter().map(|t| t.name()).collect();
+        write!(f, "x: {}; c: {}; ", inputs.join(", "), self.constants)?;
+        for (i, step) in self.steps.iter().enumerate() {
+            write!(f, "s{i} = {}({}); ", step.call, list(&step.args))?;
+        }
+        write!(f, "return {}", list(&self.outputs))
+    }
+}
+
+fn malformed(text: &str) -> Error {
+    Error::InvalidArgument(format!("not an expression: {text:?}"))
+}
+
+/// The items of a list; none in an empty text.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|t| !t.is_empty())
+}
+
+fn dtype(text: &str) -> Result<DType> {
+    DType::ALL.into_iter().find(|t| t.name() == text).ok_or_else(|| malformed(text))
+}
+
+impl FromStr for Value {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = |rest: &str| rest.parse().map_err(|_| malformed(text));
+        match text.split_at_checked(1) {
+            Some(("x", rest)) => Ok(Self::Input(number(rest)?)),
+            Some(("c", rest)) => Ok(Self::Constant(number(rest)?)),
+            Some(("s", rest)) => Ok(Self::Step(number(rest)?)),
+            _ => Err(malformed(text)),
+        }
+    }
+}
+
+impl FromStr for Call {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (op, types) = text.strip_suffix('>').and_then(|t| t.split_once('<')).ok_or_else(|| malformed(text))?;
+        let types = items(types).map(dtype).collect::<Result<Vec<_>>>()?;
+        match (op, &types[..]) {
+            ("Cast", [from, to]) => Ok(Self::Cast(*from, *to)),
+            (_, [t]) => Self::row(op, *t).ok_or_else(|| Error::InvalidArgument(format!("no row {op} for {t}"))),
+            _ => Err(malformed(text)),
+        }
+    }
+}
+
+impl FromStr for Expression {
+    type Err = Error;
+
+    /// Reads what [`Expression`]'s `Display` wrote, and checks it.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut expression = Self::new();
+        for part in text.split(';').map(str::trim) {
+            if let Some(inputs) = part.strip_prefix("x:") {
+                expression.inputs = items(inputs).map(dtype).collect::<Result<_>>()?;
+            } else if let Some(count) = part.strip_prefix("c:") {
+                expression.constants = count.trim().parse().map_err(|_| malformed(text))?;
+            } else if let Some(values) = part.strip_prefix("return ") {
+                for value in items(values) {
+                    let value = value.parse()?;
+                    expression.dtype(value)?;
+                    expression.output(value);
+                }
+            } else {
+                let (name, call) = part.split_once(" = ").ok_or_else(|| malformed(part))?;
+                let (call, args) =
+                    call.strip_suffix(')').and_then(|c| c.split_once('(')).ok_or_else(|| malformed(part))?;
+                let args = items(args).map(str::parse).collect::<Result<Vec<_>>>()?;
+                let value = expression.step(call.parse()?, &args)?;
+                require!(value.to_string() == name, "{part:?} is step {value} of {text:?}");
+            }
+        }
+        require!(!expression.outputs.is_empty(), "the expression {text:?} returns nothing");
+        Ok(expression)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType::*;
+
+    fn chain() -> Expression {
+        let mut e = Expression::new();
+        let (x, y) = (e.input(F32), e.input(F16));
+        let c = e.constant();
+        let y = e.step(Call::Cast(F16, F32), &[y]).unwrap();
+        let x = e.step(Call::row("Mul", F32).unwrap(), &[x, c]).unwrap();
+        let z = e.step(Call::row("AddV2", F32).unwrap(), &[x, y]).unwrap();
+        e.output(z);
+        e
+    }
+
+    #[test]
+    fn text_and_expression_are_inverse() {
+        let text = "x: float32, float16; c: 1; s0 = Cast<float16, float32>(x1); s1 = Mul<float32>(x0, c0); \
+                    s2 = AddV2<float32>(s1, s0); return s2";
+        assert_eq!(chain().to_string(), text);
+        assert_eq!(text.parse::<Expression>().unwrap(), chain());
+    }
+
+    #[test]
+    fn an_equal_call_is_used_again() {
+        let mut e = Expression::new();
+        let x = e.input(F32);
+        let square = Call::row("Square", F32).unwrap();
+        assert_eq!(e.step(square, &[x]).unwrap(), e.step(square, &[x]).unwrap());
+        assert_eq!(e.steps().len(), 1);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for text in [
+            "",
+            "x: float32; c: 0; return x1",
+            "x: float32; c: 0; s0 = Mul<float32>(x0); return s0",
+            "x: float32, float16; c: 0; s0 = Mul<float32>(x0, x1); return s0",
+            "x: int64; c: 1; s0 = Mul<int64>(x0, c0); return s0",
+            "x: float32; c: 0; s0 = NoSuchOp<float32>(x0); return s0",
+            "x: float32; c: 0; s1 = Exp<float32>(x0); return s1",
+            "x: float32; c: 0; s0 = LeakyRelu<float32>(x0, x0); return s0",
+        ] {
+            assert!(text.parse::<Expression>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn several_outputs_are_a_struct() {
+        let e: Expression =
+            "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Greater<float32>(s0, x0); return s0, s1".parse().unwrap();
+        let function = e.wgsl("fused");
+        assert!(function.text.contains("struct fused_values {\n    y0: f32,\n    y1: bool,\n}"), "{}", function.text);
+        assert!(function.text.contains("fn fused(x0: f32) -> fused_values {"), "{}", function.text);
+    }
+}

@@ -1,0 +1,18 @@
+//! Kernels of the ops that the graph optimizer emits. Their scalar code is an [`expression::Expression`], an attribute of the node.
+
+pub mod expression;
+
+use crate::kernels::definition::OpDefinition;
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+
+/// The ops, one list for each file.
+pub const DEFINITIONS: &[&[OpDefinition]] = &[];
+
+/// Adds the ops.
+pub fn register(_registry: &mut Registry) {}
+
+/// Shader variants of sample expressions.
+pub fn shaders() -> Vec<Shader> {
+    Vec::new()
+}

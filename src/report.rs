@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::device::{AdapterReport, Capabilities, Device, Selection, adapters};
+use crate::device::{AdapterReport, Capabilities, Device, Selection, Statistics, adapters};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
@@ -53,6 +53,12 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
         "types": kernels_by_type(rows),
         "ops": ops(rows),
     })
+}
+
+/// What each device has done so far, by name; the first is WGPU:0.
+pub fn statistics(devices: impl IntoIterator<Item = Statistics>) -> Value {
+    let counts = |s: Statistics| s.rows().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
+    devices.into_iter().enumerate().map(|(i, s)| (format!("WGPU:{i}"), Value::Object(counts(s)))).collect()
 }
 
 /// Opens a device, writes to its memory in a shader and reads it back.
@@ -222,6 +228,16 @@ mod tests {
         assert_eq!(report["environment"], json!({ "TF_WGPU_VISIBLE_DEVICES": "" }));
         assert_eq!(report["ops"], json!([]));
         assert_eq!(report["tensorflow"], Value::Null);
+    }
+
+    #[test]
+    fn statistics_go_by_device_and_name() {
+        let second = Statistics { dispatches: 3, bytes: 1 << 40, ..Statistics::default() };
+        let found = statistics([Statistics::default(), second]);
+        assert_eq!(found["WGPU:0"]["dispatches"], json!(0));
+        assert_eq!(found["WGPU:1"]["dispatches"], json!(3));
+        assert_eq!(found["WGPU:1"]["bytes"], json!(1_u64 << 40));
+        assert_eq!(found.as_object().unwrap().len(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tensorflow_wgpu::Error;
-use tensorflow_wgpu::device::Device;
+use tensorflow_wgpu::device::{Device, Selection, Statistics};
 use tensorflow_wgpu::local::Session;
 
 fn device() -> Arc<Device> {
@@ -143,4 +143,38 @@ fn a_timer_measures_work() {
     let t = timer.nanoseconds(&device).unwrap();
     assert!(t > 10_000 && t < 60_000_000_000, "{t} ns for 256 MiB");
     device.deallocate(a).unwrap();
+}
+
+#[test]
+fn statistics_count_work_when_it_is_recorded() {
+    // A device of its own: the shared one works for other tests at the same time.
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let device = Device::open(&selection.adapters[0]).unwrap();
+    assert_eq!(device.statistics(), Statistics::default());
+    let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
+    device.upload(a, &pattern(1000)).unwrap();
+    device.fill(b, 4096, 0).unwrap();
+    device.copy(b + 4, a, 1000).unwrap();
+    let recorded = Statistics {
+        dispatches: 2,
+        bytes: 4096 + 2 * 1000,
+        uploads: 1,
+        uploaded: 1000,
+        copies: 1,
+        pipelines: 2,
+        ..Statistics::default()
+    };
+    assert_eq!(device.statistics(), recorded);
+    device.copy(b, a, 8).unwrap();
+    device.download(b, &mut [0; 6]).unwrap();
+    let done = Statistics {
+        dispatches: 3,
+        bytes: recorded.bytes + 16,
+        submissions: 1,
+        downloads: 1,
+        downloaded: 6,
+        copies: 2,
+        ..recorded
+    };
+    assert_eq!(device.statistics(), done);
 }

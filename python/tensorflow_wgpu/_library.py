@@ -32,12 +32,27 @@ def report() -> dict[str, Any]:
 
     Loads the library when TensorFlow has not done so already, opens each device and tries it out.
     """
+    return _read("tensorflow_wgpu_report")
+
+
+def statistics() -> dict[str, dict[str, int]]:
+    """What the devices that TensorFlow opened in this process did so far: `{"WGPU:0": {"dispatches": 12, ...}, ...}`.
+
+    `dispatches` and `bytes` (the lengths of all that dispatches bind), `submissions`, `uploads` and `downloads` with
+    the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines` compiled. They only grow, so subtract
+    readings. Kernels run asynchronously: read a result (`.numpy()`) first, so that all of its work is counted.
+    """
+    return _read("tensorflow_wgpu_statistics")
+
+
+def _read(function: str) -> dict[str, Any]:
+    """What a function of the library returns, which is JSON that it allocated."""
     library = ctypes.CDLL(str(library_path()))
-    library.tensorflow_wgpu_report.restype = ctypes.c_void_p
+    getattr(library, function).restype = ctypes.c_void_p
     library.tensorflow_wgpu_free.argtypes = [ctypes.c_void_p]
-    text = library.tensorflow_wgpu_report()
+    text = getattr(library, function)()
     if not text:
-        raise RuntimeError("the library could not write its report; the line above says why")
+        raise RuntimeError(f"the library failed in {function}; the line above says why")
     try:
         return json.loads(ctypes.string_at(text))
     finally:

@@ -9,6 +9,7 @@ mod memory;
 mod pipelines;
 mod program;
 mod recorder;
+mod statistics;
 mod transfer;
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub use capabilities::Capabilities;
 pub use completion::Serial;
 pub use memory::MemoryStats;
 pub use program::{Binding, Grid, Key, Params, Program};
-pub use recorder::Counters;
+pub use statistics::Statistics;
 pub use transfer::Timer;
 
 use completion::Completion;
@@ -138,14 +139,10 @@ impl Device {
         self.memory.contains(address)
     }
 
-    /// Dispatches, submissions and bytes so far.
-    pub fn counters(&self) -> Counters {
-        self.recorder.lock().counters
-    }
-
-    /// Number of pipelines compiled so far.
-    pub fn pipelines(&self) -> usize {
-        self.pipelines.len()
+    /// What it has done so far.
+    pub fn statistics(&self) -> Statistics {
+        let pipelines = self.pipelines.len() as u64;
+        Statistics { pipelines, ..self.recorder.lock().statistics }
     }
 
     /// Fails when `n` elements cannot be indexed with 32 bits by a kernel that has no windows.
@@ -180,7 +177,8 @@ impl Device {
                 pipeline.entries
             )));
         }
-        self.recorder.lock().dispatch(&pipeline, &bound, &block, program.grid);
+        let bytes = program.bindings.iter().map(|b| b.bytes).sum();
+        self.recorder.lock().dispatch(&pipeline, &bound, &block, program.grid, bytes);
         Ok(())
     }
 

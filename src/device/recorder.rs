@@ -12,6 +12,7 @@ use super::completion::{AfterWork, Completion, Readback, Serial, Sink, Submissio
 use super::memory::Block;
 use super::pipelines::Pipeline;
 use super::program::Grid;
+use super::statistics::Statistics;
 
 /// Dispatches after which a batch is submitted: 16 to 64 balance the cost of a submission against an idle GPU.
 const BATCH_DISPATCHES: u32 = 64;
@@ -23,21 +24,6 @@ const STAGING_CHUNK: u64 = 1 << 20;
 const PARAMS_BUFFER: u64 = 1 << 20;
 /// Cached bind groups; beyond that the cache starts anew.
 const MAX_BIND_GROUPS: usize = 1 << 14;
-
-/// Counts for benchmarks and the profiler.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Dispatches recorded.
-    pub dispatches: u64,
-    /// Submissions to the queue.
-    pub submissions: u64,
-    /// Bytes copied from the host.
-    pub uploaded: u64,
-    /// Bytes copied to the host.
-    pub downloaded: u64,
-    /// Bytes bound by dispatches.
-    pub bound: u64,
-}
 
 /// A resolved binding: block, byte offset (aligned) and byte length within it.
 pub(crate) type Bound = (Arc<Block>, u64, u64);
@@ -61,7 +47,7 @@ pub(crate) struct Recorder {
     bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
     /// Serial of the last submission.
     submitted: Serial,
-    pub counters: Counters,
+    pub statistics: Statistics,
 }
 
 impl Recorder {
@@ -81,12 +67,12 @@ impl Recorder {
             uploaded: 0,
             bind_groups: FxHashMap::default(),
             submitted: 0,
-            counters: Counters::default(),
+            statistics: Statistics::default(),
         }
     }
 
-    /// Records one dispatch. `params` is the whole parameter block.
-    pub fn dispatch(&mut self, pipeline: &Pipeline, bound: &[Bound], params: &[u32], grid: Grid) {
+    /// Records one dispatch, which reads and writes `bytes`. `params` is the whole parameter block.
+    pub fn dispatch(&mut self, pipeline: &Pipeline, bound: &[Bound], params: &[u32], grid: Grid, bytes: u64) {
         let params: &[u8] = bytemuck::cast_slice(params);
         let mut entries: SmallVec<[(u32, u64, u64); 8]> = bound.iter().map(|(b, o, n)| (b.id, *o, *n)).collect();
         let params_at = pipeline.params_buffer.then(|| self.write_params(params));
@@ -110,8 +96,8 @@ impl Recorder {
         }
         let [x, y, z] = grid.0;
         pass.dispatch_workgroups(x, y, z);
-        self.counters.dispatches += 1;
-        self.counters.bound += bound.iter().map(|(_, _, n)| n).sum::<u64>();
+        self.statistics.dispatches += 1;
+        self.statistics.bytes += bytes;
         self.dispatches += 1;
         if self.dispatches >= BATCH_DISPATCHES {
             self.submit();
@@ -146,7 +132,8 @@ impl Recorder {
         self.encoder().copy_buffer_to_buffer(&block.buffer, start, &buffer, 0, copied);
         let first = (offset - start) as usize;
         let range = first..first + len as usize;
-        self.counters.downloaded += len;
+        self.statistics.downloads += 1;
+        self.statistics.downloaded += len;
         self.after.push(AfterWork::Readback(Readback { buffer, range, sink }));
     }
 
@@ -190,7 +177,7 @@ impl Recorder {
             self.staging.finish();
             let index = self.queue.submit([encoder.finish()]);
             self.staging.recall();
-            self.counters.submissions += 1;
+            self.statistics.submissions += 1;
             index
         });
         self.submitted += 1;
@@ -216,7 +203,8 @@ impl Recorder {
     }
 
     fn count_upload(&mut self, bytes: u64) {
-        self.counters.uploaded += bytes;
+        self.statistics.uploads += 1;
+        self.statistics.uploaded += bytes;
         self.uploaded += bytes;
         if self.uploaded >= BATCH_UPLOAD {
             self.submit();

@@ -72,6 +72,7 @@ impl Device {
 
     /// Copies `bytes` bytes within the device. The ranges must not overlap.
     pub fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<()> {
+        self.recorder.lock().statistics.copies += 1;
         self.windows(bytes, |at, count| {
             let count32 = count as u32;
             self.enqueue(&Program {

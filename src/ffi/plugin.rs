@@ -77,6 +77,11 @@ impl Plugin {
         Self { adapters, problem, ..Self::default() }
     }
 
+    /// The devices that are open already.
+    pub fn opened(&self) -> &[PluginDevice] {
+        self.opened.get().map_or(&[], Vec::as_slice)
+    }
+
     /// The devices, opened at the first call. An adapter that does not open is left out.
     pub fn devices(&self) -> &[PluginDevice] {
         self.opened.get_or_init(|| {

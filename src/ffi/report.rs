@@ -1,11 +1,13 @@
-//! The report for the Python package, as a C string. Works in processes with and without TensorFlow.
+//! The report and the statistics for the Python package, as C strings. Works in processes with and without TensorFlow.
 
 use std::ffi::{CString, c_char};
 
+use serde_json::Value;
+
 use crate::ffi::guard::guard_or;
-use crate::ffi::plugin::init_logging;
+use crate::ffi::plugin::{self, init_logging};
 use crate::ffi::{symbols, variables};
-use crate::report::{TensorFlow, report};
+use crate::report::{TensorFlow, report, statistics};
 
 /// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a bug, which is logged.
 #[unsafe(no_mangle)]
@@ -16,20 +18,34 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
         let version = symbols::tensorflow_version().map(str::to_owned);
         let variables = version.is_some().then(|| variables::availability().map(str::to_owned));
         let tensorflow = TensorFlow { version, variables };
-        // JSON escapes NUL.
-        let json = CString::new(report(&lookup, &tensorflow).to_string()).unwrap_or_default();
-        Ok(json.into_raw())
+        Ok(c_json(&report(&lookup, &tensorflow)))
     })
 }
 
-/// Frees what [`tensorflow_wgpu_report`] returned.
+/// Returns the [`statistics`] of TensorFlow's devices in this process, as [`tensorflow_wgpu_report`] does. There is none before
+/// TensorFlow has opened its devices.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_statistics", || {
+        // Without TensorFlow nobody has opened a device, and asking for the state would look for adapters.
+        let opened = if symbols::tensorflow_version().is_some() { plugin::get().opened() } else { &[] };
+        Ok(c_json(&statistics(opened.iter().map(|d| d.device.statistics()))))
+    })
+}
+
+/// Frees what [`tensorflow_wgpu_report`] or [`tensorflow_wgpu_statistics`] returned.
 ///
 /// # Safety
-/// `report` must be null or come from [`tensorflow_wgpu_report`], once.
+/// `text` must be null or come from one of them, once.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tensorflow_wgpu_free(report: *mut c_char) {
-    if !report.is_null() {
+unsafe extern "C" fn tensorflow_wgpu_free(text: *mut c_char) {
+    if !text.is_null() {
         // SAFETY: the caller's contract: it is a CString that `into_raw` gave away.
-        drop(unsafe { CString::from_raw(report) });
+        drop(unsafe { CString::from_raw(text) });
     }
+}
+
+fn c_json(value: &Value) -> *mut c_char {
+    // JSON escapes NUL.
+    CString::new(value.to_string()).unwrap_or_default().into_raw()
 }

@@ -1,0 +1,42 @@
+//! What a device has done so far, for benchmarks and tests.
+
+/// Counts since the device was opened. Work counts when it is recorded, not when the GPU has done it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Dispatches, those of copies and fills included.
+    pub dispatches: u64,
+    /// Bytes that dispatches read and write by their programs' descriptions: the sum of their bindings' lengths. A program that
+    /// reads part of a tensor counts all of it, one that reads and writes the same memory by two bindings counts it twice.
+    pub bytes: u64,
+    /// Submissions to the queue.
+    pub submissions: u64,
+    /// Copies from the host.
+    pub uploads: u64,
+    /// Bytes copied from the host.
+    pub uploaded: u64,
+    /// Copies to the host.
+    pub downloads: u64,
+    /// Bytes copied to the host.
+    pub downloaded: u64,
+    /// Copies within the device.
+    pub copies: u64,
+    /// Pipelines compiled, or refused by the driver.
+    pub pipelines: u64,
+}
+
+impl Statistics {
+    /// Names and values, in the order of declaration.
+    pub const fn rows(&self) -> [(&'static str, u64); 9] {
+        [
+            ("dispatches", self.dispatches),
+            ("bytes", self.bytes),
+            ("submissions", self.submissions),
+            ("uploads", self.uploads),
+            ("uploaded", self.uploaded),
+            ("downloads", self.downloads),
+            ("downloaded", self.downloaded),
+            ("copies", self.copies),
+            ("pipelines", self.pipelines),
+        ]
+    }
+}

@@ -1,0 +1,74 @@
+"""`tensorflow_wgpu.statistics` counts what the device did."""
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_wgpu
+from support import WGPU, python
+
+NAMES = [
+    "dispatches",
+    "bytes",
+    "submissions",
+    "uploads",
+    "uploaded",
+    "downloads",
+    "downloaded",
+    "copies",
+    "pipelines",
+]
+
+
+def counted(call) -> dict[str, int]:
+    """What WGPU:0 does in `call`."""
+    before = tensorflow_wgpu.statistics()["WGPU:0"]
+    call()
+    after = tensorflow_wgpu.statistics()["WGPU:0"]
+    assert list(after) == sorted(NAMES)
+    return {name: after[name] - before[name] for name in NAMES}
+
+
+def test_a_sum_is_one_dispatch_over_its_operands_and_its_result():
+    with tf.device(WGPU):
+        x, y = tf.ones([1000]), tf.ones([1000])
+        (x + y).numpy()
+        # `y` lives on, so that the sum has memory of its own.
+        seen = counted(lambda: np.testing.assert_array_equal((x + y).numpy(), np.full(1000, 2, "float32")))
+    assert seen["dispatches"] == 1
+    assert seen["bytes"] == 3 * 4000
+    assert seen["submissions"] >= 1
+    assert (seen["uploads"], seen["uploaded"], seen["copies"]) == (0, 0, 0)
+    assert (seen["downloads"], seen["downloaded"]) == (1, 4000)
+    assert seen["pipelines"] == 0, "the pipeline is there from the first sum"
+
+
+def test_copies_from_the_host():
+    array = np.arange(5000, dtype="float32")
+
+    def copy() -> None:
+        with tf.device(WGPU):
+            tf.identity(tf.constant(array)).numpy()
+
+    seen = counted(copy)
+    assert (seen["uploads"], seen["uploaded"]) == (1, 20000)
+    assert (seen["downloads"], seen["downloaded"]) == (1, 20000)
+    assert seen["dispatches"] == 0
+
+
+def test_a_step_of_a_function_counts_the_same_every_time():
+    with tf.device(WGPU):
+        v = tf.Variable(tf.ones([64, 64]))
+
+        @tf.function
+        def step():
+            v.assign(tf.linalg.matmul(v, v) / 64.0)
+            return tf.reduce_sum(v)
+
+        step().numpy()
+        first, second = counted(lambda: step().numpy()), counted(lambda: step().numpy())
+    assert first["dispatches"] >= 2
+    assert {**first, "submissions": 0} == {**second, "submissions": 0}
+
+
+def test_without_tensorflow_there_is_no_device():
+    ran = python("import tensorflow_wgpu; print(tensorflow_wgpu.statistics())")
+    assert ran.stdout.split() == ["{}"], ran.stderr

@@ -190,23 +190,38 @@ impl Expression {
     /// The WGSL function `name(x0, x1, …, c0, c1, …)`, with the functions that it calls. With one output it returns the value, with
     /// several the struct `NAME_values` with the members `y0`, `y1`, ….
     pub fn wgsl(&self, name: &str) -> Function {
-        let mut libraries: Vec<&'static str> = Vec::new();
-        let mut text = String::new();
-        let mut body = String::new();
+        Self::wgsl_all(&[(name, self)])
+    }
+
+    /// The WGSL functions of several expressions by their names, as [`Expression::wgsl`] writes them; each function that they call
+    /// is there once. The name is the last one's.
+    pub fn wgsl_all(expressions: &[(&str, &Self)]) -> Function {
+        let mut all = Function { name: String::new(), libraries: Vec::new(), text: String::new() };
         let mut defined: Vec<String> = Vec::new();
-        for (i, step) in self.steps.iter().enumerate() {
-            let function = step.call.wgsl();
-            let args: Vec<String> = step.args.iter().map(ToString::to_string).collect();
-            let _ = writeln!(body, "    let s{i} = {}({});", function.name, args.join(", "));
-            if !defined.contains(&function.name) {
-                text.push_str(&function.text);
-                text.push('\n');
-                libraries.extend(function.libraries);
-                defined.push(function.name);
+        for (name, expression) in expressions {
+            for step in &expression.steps {
+                let function = step.call.wgsl();
+                if !defined.contains(&function.name) {
+                    all.text.push_str(&function.text);
+                    all.text.push('\n');
+                    all.libraries.extend(function.libraries);
+                    defined.push(function.name);
+                }
             }
+            expression.write_wgsl(name, &mut all.text);
+            (*name).clone_into(&mut all.name);
         }
-        libraries.sort_unstable();
-        libraries.dedup();
+        all.libraries.sort_unstable();
+        all.libraries.dedup();
+        all
+    }
+
+    fn write_wgsl(&self, name: &str, text: &mut String) {
+        let mut body = String::new();
+        for (i, step) in self.steps.iter().enumerate() {
+            let args: Vec<String> = step.args.iter().map(ToString::to_string).collect();
+            let _ = writeln!(body, "    let s{i} = {}({});", step.call.wgsl().name, args.join(", "));
+        }
         let parameters: Vec<String> = (self.inputs.iter().enumerate())
             .map(|(i, t)| format!("x{i}: {}", t.value()))
             .chain((0..self.constants).map(|i| format!("c{i}: f32")))
@@ -221,8 +236,7 @@ impl Expression {
             let values: Vec<String> = self.outputs.iter().map(ToString::to_string).collect();
             (format!("{name}_values"), format!("{name}_values({})", values.join(", ")))
         };
-        let _ = write!(text, "fn {name}({}) -> {result} {{\n{body}    return {value};\n}}\n", parameters.join(", "));
-        Function { name: name.to_owned(), libraries, text }
+        let _ = writeln!(text, "fn {name}({}) -> {result} {{\n{body}    return {value};\n}}", parameters.join(", "));
     }
 }
 
@@ -375,6 +389,16 @@ mod tests {
             "x: float32; c: 0; s0 = LeakyRelu<float32>(x0, x0); return s0",
         ] {
             assert!(text.parse::<Expression>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn expressions_of_one_shader_share_functions() {
+        let e = chain();
+        let function = Expression::wgsl_all(&[("first", &e), ("second", &e)]);
+        assert_eq!(function.name, "second");
+        for text in ["fn Mul_float32(", "fn first(", "fn second("] {
+            assert_eq!(function.text.matches(text).count(), 1, "{text} in {}", function.text);
         }
     }
 

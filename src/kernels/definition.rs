@@ -17,7 +17,8 @@ pub struct ShapeInputs<'a> {
     pub dtype: &'a dyn Fn(&str) -> Option<DType>,
 }
 
-/// The shapes of the outputs that are known; missing ones at the end and `None`s are unknown.
+/// The shapes of the outputs that are known; missing ones at the end and `None`s are unknown, and what is more than there are
+/// outputs is ignored.
 ///
 /// # Errors
 /// `InvalidArgument` where the inputs' shapes do not go together.

@@ -3,7 +3,9 @@
 
 mod attrs;
 pub(crate) mod context;
+mod definitions;
 mod op_list;
+mod shapes;
 pub(crate) mod tensor;
 mod trampoline;
 
@@ -73,7 +75,8 @@ fn register_all() -> Result<()> {
     if !first {
         return Ok(());
     }
-    let known = OpList::get(api);
+    let mut known = OpList::get(api);
+    definitions::register(known.as_mut());
     let mut registered = 0;
     for (slot, op) in ops.iter().enumerate() {
         for row in &op.rows {

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
 use crate::ffi::sys::kernel::{KernelApi, TF_Buffer};
+use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registration;
 
 /// Attributes and arguments by op.
@@ -68,6 +69,20 @@ impl OpList {
             list.ops.insert(name, names);
         }
         Ok(list)
+    }
+
+    /// Whether there is an op of this name.
+    pub fn contains(&self, op: &str) -> bool {
+        self.ops.contains_key(op)
+    }
+
+    /// Adds an op that was defined since.
+    pub fn add(&mut self, definition: &OpDefinition) {
+        let names =
+            |specs: &[&str]| specs.iter().filter_map(|s| Some(s.split_once(':')?.0.trim().to_owned())).collect();
+        let arguments = [definition.inputs, definition.outputs].concat();
+        let names = OpNames { attrs: names(definition.attrs), arguments: names(&arguments) };
+        self.ops.insert(definition.name.to_owned(), names);
     }
 
     /// Whether `row` can be registered.
@@ -194,6 +209,23 @@ mod tests {
         assert!(matches!(list.fit(&row("Sum", "Tidx", &[])), Fit::No(why) if why.contains("Tidx")));
         assert!(matches!(list.fit(&row("Sum", "T", &["axis"])), Fit::No(why) if why.contains("axis")));
         assert_eq!(list.fit(&row("Mean", "T", &[])), Fit::UnknownOp);
+    }
+
+    #[test]
+    fn a_new_definition_is_in_the_list() {
+        let mut list = OpList::default();
+        let definition = OpDefinition {
+            name: "_WgpuTest",
+            inputs: &["x: T"],
+            outputs: &["y : T"],
+            attrs: &["T: {float, half}", "axis: int = 0"],
+            stateful: false,
+            shape: |_| Ok(Vec::new()),
+        };
+        list.add(&definition);
+        assert!(list.contains("_WgpuTest"));
+        assert_eq!(list.fit(&row("_WgpuTest", "T", &["x", "y"])), Fit::Yes);
+        assert!(matches!(list.fit(&row("_WgpuTest", "S", &[])), Fit::No(_)));
     }
 
     #[test]

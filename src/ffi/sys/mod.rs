@@ -3,4 +3,5 @@
 use crate::ffi::status::TF_Status;
 
 pub(crate) mod kernel;
+pub(crate) mod ops;
 pub(crate) mod stream_executor;

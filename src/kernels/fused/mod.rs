@@ -1,5 +1,6 @@
 //! Kernels of the ops that the graph optimizer emits. Their scalar code is an [`expression::Expression`], an attribute of the node.
 
+pub mod elementwise;
 pub mod expression;
 
 use crate::kernels::definition::OpDefinition;
@@ -7,7 +8,10 @@ use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 
 /// The ops, one list for each file.
-pub const DEFINITIONS: &[&[OpDefinition]] = &[];
+#[rustfmt::skip]
+pub const DEFINITIONS: &[&[OpDefinition]] = &[
+    elementwise::DEFINITIONS,
+];
 
 /// Adds the ops.
 pub fn register(_registry: &mut Registry) {}

@@ -144,6 +144,11 @@ impl Iteration {
         self.dims.contains(&0)
     }
 
+    /// Number of operands.
+    pub fn operands(&self) -> usize {
+        self.operands.len()
+    }
+
     /// Strides of operand `k`.
     pub fn strides(&self, k: usize) -> &[i64] {
         &self.operands[k].strides

@@ -11,6 +11,7 @@
 //! an attribute of a row is a parameter after the arguments. What the parameters are is no part of the text, so it is no
 //! part of a pipeline's key either. Values between steps are kept as WGSL computes them: those of 16-bit floats in f32, unrounded.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
@@ -170,6 +171,37 @@ impl Expression {
     /// The values that it gives.
     pub fn outputs(&self) -> &[Value] {
         &self.outputs
+    }
+
+    /// The expression of `values` alone, and which of the inputs it has. All parameters stay.
+    pub fn select(&self, values: &[Value]) -> (Self, Vec<usize>) {
+        let mut inputs = BTreeSet::new();
+        let mut steps = BTreeSet::new();
+        let mut left = values.to_vec();
+        while let Some(value) = left.pop() {
+            match value {
+                Value::Input(i) => drop(inputs.insert(i)),
+                Value::Step(i) if steps.insert(i) => left.extend(&self.steps[i as usize].args),
+                Value::Step(_) | Value::Constant(_) => {}
+            }
+        }
+        let position = |set: &BTreeSet<u32>, i: u32| set.range(..i).count() as u32;
+        let renamed = |value: &Value| match *value {
+            Value::Input(i) => Value::Input(position(&inputs, i)),
+            Value::Step(i) => Value::Step(position(&steps, i)),
+            constant => constant,
+        };
+        let step = |i: &u32| {
+            let Step { call, args } = &self.steps[*i as usize];
+            Step { call: *call, args: args.iter().map(renamed).collect() }
+        };
+        let selected = Self {
+            inputs: inputs.iter().map(|i| self.inputs[*i as usize]).collect(),
+            constants: self.constants,
+            steps: steps.iter().map(step).collect(),
+            outputs: values.iter().map(renamed).collect(),
+        };
+        (selected, inputs.into_iter().map(|i| i as usize).collect())
     }
 
     /// Types of the outputs; a parameter counts as float32.
@@ -374,6 +406,17 @@ mod tests {
         let square = Call::row("Square", F32).unwrap();
         assert_eq!(e.step(square, &[x]).unwrap(), e.step(square, &[x]).unwrap());
         assert_eq!(e.steps().len(), 1);
+    }
+
+    #[test]
+    fn selected_values_keep_what_they_need() {
+        let e: Expression =
+            "x: float32, float16, float32; c: 1; s0 = Exp<float32>(x0); s1 = Mul<float32>(x2, c0); return s0, s1"
+                .parse()
+                .unwrap();
+        let (second, inputs) = e.select(&[Value::Step(1)]);
+        assert_eq!(second.to_string(), "x: float32; c: 1; s0 = Mul<float32>(x0, c0); return s0");
+        assert_eq!(inputs, [2]);
     }
 
     #[test]

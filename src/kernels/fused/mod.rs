@@ -2,6 +2,7 @@
 
 pub mod elementwise;
 pub mod expression;
+pub mod reduce;
 
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registry;
@@ -11,12 +12,17 @@ use crate::shader::Shader;
 #[rustfmt::skip]
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
     elementwise::DEFINITIONS,
+    reduce::DEFINITIONS,
 ];
 
 /// Adds the ops.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(registry: &mut Registry) {
+    reduce::register(registry);
+}
 
 /// Shader variants of sample expressions.
 pub fn shaders() -> Vec<Shader> {
-    Vec::new()
+    let mut all = Vec::new();
+    all.extend(reduce::shaders());
+    all
 }

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
-use crate::tensor::{Dims, HostTensor};
+use crate::tensor::Dims;
 use crate::{invalid, require};
 
 use plan::Style;
@@ -71,7 +71,7 @@ fn axes_kernel(
     Box::new(move |ctx| {
         let x = ctx.input(0)?;
         let axes = ctx.host_input(1)?;
-        let reduced = reduced_axes(&axes, x.rank())?;
+        let reduced = reduced_axes(&axes.to_i64()?, x.rank())?;
         let dims = kept_dims(&x.dims, &reduced, keep_dims);
         // A reduction of single elements by a row that leaves them as they are.
         if row.keeps_singles() && x.dims.iter().zip(&reduced).all(|(extent, reduced)| !reduced || *extent == 1) {
@@ -94,9 +94,9 @@ fn whole(row: &'static Reduction, style: impl Fn(&Device) -> Style + Send + Sync
 }
 
 /// Which of `rank` axes the reduction indices name, with TensorFlow's errors.
-fn reduced_axes(axes: &HostTensor, rank: usize) -> Result<SmallVec<[bool; 6]>> {
+pub fn reduced_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 6]>> {
     let mut reduced: SmallVec<[bool; 6]> = (0..rank).map(|_| false).collect();
-    for index in axes.to_i64()? {
+    for &index in axes {
         let at = if index < 0 { index + rank as i64 } else { index };
         match usize::try_from(at).ok().filter(|at| *at < rank) {
             None => invalid!("Invalid reduction dimension ({index} for input with {rank} dimension(s)"),
@@ -110,7 +110,7 @@ fn reduced_axes(axes: &HostTensor, rank: usize) -> Result<SmallVec<[bool; 6]>> {
 }
 
 /// The output's extents.
-fn kept_dims(dims: &[usize], reduced: &[bool], keep_dims: bool) -> Dims {
+pub fn kept_dims(dims: &[usize], reduced: &[bool], keep_dims: bool) -> Dims {
     let kept = |(&extent, &reduced): (&usize, &bool)| match (reduced, keep_dims) {
         (true, true) => Some(1),
         (true, false) => None,

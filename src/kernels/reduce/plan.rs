@@ -31,7 +31,8 @@ pub fn groups(dims: &[usize], reduced: &[bool]) -> Groups {
     out
 }
 
-fn push(groups: &mut Groups, group: Group) {
+/// Appends a group, merged with the last one where they are of one kind.
+pub fn push(groups: &mut Groups, group: Group) {
     match groups.last_mut() {
         _ if group.extent == 1 => {}
         Some(last) if last.reduced == group.reduced => last.extent *= group.extent,
@@ -98,7 +99,7 @@ impl Style {
     }
 
     /// Segments and lanes for `outer * inner` runs of `extent` elements.
-    fn cut(self, outer: usize, extent: usize, inner: usize) -> (usize, u32) {
+    pub fn cut(self, outer: usize, extent: usize, inner: usize) -> (usize, u32) {
         let (lanes, target, shortest) = match self {
             _ if inner > 1 => (1, 0, 32),
             Self::Wide => (

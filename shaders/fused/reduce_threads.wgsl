@@ -1,0 +1,33 @@
+// Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner], one invocation for each state, or for each word
+// of packed outputs. Segment s merges the elements s, s + segments, …, so that neighbouring invocations read neighbouring elements.
+// Grid: one invocation for each UNIT of p.count, in one dimension spread over x and y. Offsets count elements.
+
+const UNIT = {{UNIT}}u;
+
+fn segment(i: u32) -> State {
+    let k = i % p.inner;
+    let rest = i / p.inner;
+    let s = rest % p.segments;
+    return reduce_run(rest / p.segments, s, k, p.segments, (p.extent + p.segments - 1u - s) / p.segments);
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let unit = linear_id(workgroup_id, num_workgroups, local_index);
+    if unit * UNIT >= p.count {
+        return;
+    }
+    {{WORDS}}
+    for (var u = 0u; u < UNIT; u += 1u) {
+        let i = unit * UNIT + u;
+        if i < p.count {
+            let all = segment(i);
+            {{EMIT}}
+        }
+    }
+    {{EMIT_WORDS}}
+}

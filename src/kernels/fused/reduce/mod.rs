@@ -1,0 +1,192 @@
+//! `_WgpuFusedReduce`: several reductions over the same axes, of values that an expression gives for every element, in one pass.
+//!
+//! An output is reduced over the shape to which the inputs behind its own value broadcast, as it would be without fusion. Where these
+//! shapes differ, which the optimizer cannot always exclude, each of them is a pass of its own.
+
+mod program;
+mod run;
+mod state;
+
+use smallvec::SmallVec;
+
+use crate::device::{Capabilities, Device};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::definition::{OpDefinition, broadcast};
+use crate::kernels::fused::expression::{Expression, Value};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::reduce::plan::Style;
+use crate::kernels::reduce::{kept_dims, reduced_axes, style};
+use crate::kernels::registry::Registry;
+use crate::layout::{Iteration, broadcast_dims, dense_strides};
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Dims, Tensor};
+
+pub use program::{MAX_PLANES, MAX_TENSORS};
+pub use state::{MOMENTS, States};
+
+/// The op.
+pub const OP: &str = "_WgpuFusedReduce";
+
+/// Its definition. Output `k` is the reduction `k` of the expression's value `k`; `Moments` has two, mean and variance. `axes` count from
+/// the front or, when negative, from the back of the shape that is reduced; `whole` reduces all axes to a scalar.
+pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+    name: OP,
+    inputs: &["x: T_in"],
+    outputs: &["y: T_out"],
+    attrs: &[
+        "T_in: list(type) >= 1",
+        "T_out: list(type) >= 1",
+        "expression: string",
+        "constants: list(float) = []",
+        "reductions: string",
+        "axes: list(int) = []",
+        "whole: bool = false",
+        "keep_dims: bool = false",
+    ],
+    stateful: false,
+    // The axes are not to be seen, but shapes that do not broadcast are.
+    shape: |inputs| broadcast(inputs.shapes).map(|_| Vec::new()),
+}];
+
+/// Registers the op.
+pub fn register(r: &mut Registry) {
+    let capabilities = *r.capabilities();
+    r.op(OP).kernel(move |attrs: &dyn Attrs| FusedReduce::new(attrs, capabilities));
+}
+
+/// Shader variants of sample expressions.
+pub fn shaders() -> Vec<Shader> {
+    program::samples()
+}
+
+/// Some of a node's values, with the inputs behind them.
+struct Pass {
+    expression: Expression,
+    text: String,
+    states: States,
+    /// The node's inputs that it reads.
+    inputs: SmallVec<[usize; 6]>,
+    /// The node's outputs that it writes.
+    outputs: SmallVec<[usize; 6]>,
+}
+
+struct FusedReduce {
+    /// All values in one pass.
+    all: Pass,
+    /// Each value on its own.
+    single: Vec<Pass>,
+    constants: Vec<f32>,
+    axes: Vec<i64>,
+    whole: bool,
+    keep_dims: bool,
+    capabilities: Capabilities,
+}
+
+impl FusedReduce {
+    fn new(attrs: &dyn Attrs, capabilities: Capabilities) -> Result<Self> {
+        let expression: Expression = attrs.string("expression")?.parse()?;
+        let constants = attrs.floats("constants")?;
+        let states = States::new(&attrs.string("reductions")?, &expression.output_types())?;
+        let (given, returned) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
+        let wanted: Vec<DType> = states.finish().iter().map(|f| f.dtype).collect();
+        require!(
+            given == expression.inputs(),
+            "{OP}: inputs of {given:?}, the expression takes {:?}",
+            expression.inputs()
+        );
+        require!(returned == wanted, "{OP}: outputs of {returned:?}, the reductions give {wanted:?}");
+        require!(
+            constants.len() == expression.constants(),
+            "{OP}: {} constants for {} parameters",
+            constants.len(),
+            expression.constants()
+        );
+        require!(
+            given.len() <= MAX_TENSORS && wanted.len() <= MAX_TENSORS && states.planes() <= MAX_PLANES,
+            "{OP}: {} inputs and {} outputs of {} numbers are too many",
+            given.len(),
+            wanted.len(),
+            states.planes()
+        );
+        let single = (0..states.reductions()).map(|k| pass(&expression, &states, &[k])).collect();
+        let which: Vec<usize> = (0..states.reductions()).collect();
+        let all = pass(&expression, &states, &which);
+        require!(all.inputs.len() == given.len(), "{OP}: an input that no value of {expression} depends on");
+        Ok(Self {
+            all,
+            single,
+            constants,
+            axes: attrs.ints("axes")?,
+            whole: attrs.bool("whole")?,
+            keep_dims: attrs.bool("keep_dims")?,
+            capabilities,
+        })
+    }
+
+    fn run(&self, ctx: &mut dyn OpContext, pass: &Pass, inputs: &[Tensor], dims: &[usize]) -> Result<()> {
+        let reduced =
+            if self.whole { dims.iter().map(|_| true).collect() } else { reduced_axes(&self.axes, dims.len())? };
+        let kept = kept_dims(dims, &reduced, self.keep_dims);
+        let mut outputs: SmallVec<[Tensor; 6]> = SmallVec::new();
+        for (o, finish) in pass.outputs.iter().zip(pass.states.finish()) {
+            outputs.push(ctx.output(*o, finish.dtype, &kept)?);
+        }
+        if outputs[0].is_empty() {
+            return Ok(());
+        }
+        let total: usize =
+            dims.iter().zip(&reduced).filter(|(_, reduced)| **reduced).map(|(extent, _)| extent).product();
+        let total = ctx.device().check_extent(total)?;
+        // The outputs' strides, 0 along reduced axes, keep reduced and kept axes apart.
+        let marker: Dims =
+            dims.iter().zip(&reduced).map(|(extent, reduced)| if *reduced { 1 } else { *extent }).collect();
+        let marker: SmallVec<[i64; 6]> = dense_strides(&marker)
+            .iter()
+            .zip(&reduced)
+            .map(|(stride, reduced)| if *reduced { 0 } else { *stride })
+            .collect();
+        let read = pass.inputs.iter().map(|i| &inputs[*i]);
+        let walk = read.clone().fold(Iteration::over(dims), |w, x| w.broadcast(&x.dims)).operand(&marker, 0);
+        let style = self.style(ctx.device());
+        let Pass { expression, text, states, .. } = pass;
+        let work = run::Work { expression, text, states, constants: &self.constants, style, total };
+        let bases = read.map(|x| x.address).collect();
+        work.reduce(ctx, &walk.collapse(), &bases, run::Sink::Outputs(&outputs, 0))
+    }
+
+    fn style(&self, device: &Device) -> Style {
+        style(&self.capabilities, device)
+    }
+}
+
+impl Kernel for FusedReduce {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let inputs = (0..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<SmallVec<[Tensor; 6]>>>()?;
+        let shape = |pass: &Pass| {
+            let mut read = pass.inputs.iter().map(|i| &inputs[*i].dims);
+            let first = read.next().cloned().unwrap_or_default();
+            read.try_fold(first, |dims, x| broadcast_dims(&dims, x))
+        };
+        let shapes = self.single.iter().map(shape).collect::<Result<SmallVec<[Dims; 6]>>>()?;
+        if shapes.iter().all(|dims| *dims == shapes[0]) {
+            return self.run(ctx, &self.all, &inputs, &shapes[0]);
+        }
+        self.single.iter().zip(&shapes).try_for_each(|(pass, dims)| self.run(ctx, pass, &inputs, dims))
+    }
+}
+
+/// The values `which` of a node.
+fn pass(expression: &Expression, states: &States, which: &[usize]) -> Pass {
+    let values: Vec<Value> = which.iter().map(|k| expression.outputs()[*k]).collect();
+    let (selected, inputs) = expression.select(&values);
+    let first = |k: usize| (0..k).map(|j| states.outputs_of(j)).sum::<usize>();
+    Pass {
+        text: selected.to_string(),
+        expression: selected,
+        states: states.select(which),
+        inputs: inputs.into(),
+        outputs: which.iter().flat_map(|k| first(*k)..first(*k) + states.outputs_of(*k)).collect(),
+    }
+}

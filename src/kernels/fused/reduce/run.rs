@@ -1,0 +1,297 @@
+//! Runs a fused reduction: which axes each step reduces, in how many segments, and in which windows.
+//!
+//! The first step evaluates the expression over the group of reduced axes that is largest among those along which every input
+//! has one stride; later steps merge its states as [`plan`](crate::kernels::reduce::plan) cuts them. A walk of which some tensor exceeds
+//! the adapter's largest binding is cut along an axis until its parts fit.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::program::{MAX_TOGETHER, Reads, Variant};
+use super::state::States;
+use crate::device::{Binding, Device, Grid, Params, Program};
+use crate::error::{Error, Result};
+use crate::kernels::fused::expression::Expression;
+use crate::kernels::op::OpContext;
+use crate::kernels::reduce::plan::{Group, Groups, Step, Style, push};
+use crate::kernels::reduce::program::{part, window_bytes};
+use crate::layout::Iteration;
+use crate::shader::WORKGROUP;
+use crate::tensor::{Dims, Tensor};
+
+/// The most parts of a walk whose states are kept together; with more, their states are too large.
+const MAX_PARTS: u64 = 64;
+
+/// What is reduced.
+pub struct Work<'a> {
+    /// The values of an element.
+    pub expression: &'a Expression,
+    /// Its text.
+    pub text: &'a str,
+    /// Their reductions.
+    pub states: &'a States,
+    /// The expression's parameters.
+    pub constants: &'a [f32],
+    /// How steps are cut.
+    pub style: Style,
+    /// Number of elements behind each output.
+    pub total: u32,
+}
+
+/// Addresses of the inputs.
+pub type Bases = SmallVec<[u64; 6]>;
+
+/// Where results go.
+#[derive(Debug, Clone, Copy)]
+pub enum Sink<'a> {
+    /// Outputs, from this element on.
+    Outputs(&'a [Tensor], usize),
+    /// States, in planes of this many elements, from this element of each on.
+    States(&'a Tensor, usize, usize),
+}
+
+impl Sink<'_> {
+    const fn skip(self, count: usize) -> Self {
+        match self {
+            Self::Outputs(tensors, first) => Self::Outputs(tensors, first + count),
+            Self::States(tensor, plane, first) => Self::States(tensor, plane, first + count),
+        }
+    }
+}
+
+/// The first step of a walk.
+struct First {
+    step: Step,
+    /// The axis that it reduces.
+    axis: Option<usize>,
+    /// What remains.
+    rest: Groups,
+}
+
+impl First {
+    fn last(&self) -> bool {
+        self.rest.iter().all(|g| !g.reduced)
+    }
+}
+
+impl Work<'_> {
+    /// Reduces the elements of `walk`, whose operands are the inputs, then the outputs, to `sink`.
+    pub fn reduce(&self, ctx: &mut dyn OpContext, walk: &Iteration, bases: &Bases, sink: Sink<'_>) -> Result<()> {
+        let outputs = outputs(walk);
+        if walk.is_empty() {
+            // Nothing to reduce: the identities.
+            let splat = Iteration::over(&[outputs]);
+            let walk = bases.iter().fold(splat, |w, _| w.operand(&[0], 0));
+            return self.elements(ctx.device(), &Step::each(outputs, 0), &walk, bases, None, sink);
+        }
+        let first = self.first(walk);
+        if !self.fits(ctx.device(), walk, &first) {
+            return self.cut(ctx, walk, bases, sink);
+        }
+        let together = match sink {
+            Sink::Outputs(tensors, _) => tensors.len() + bases.len() <= MAX_TOGETHER,
+            Sink::States(..) => true,
+        };
+        if first.last() && together {
+            return self.elements(ctx.device(), &first.step, walk, bases, first.axis, sink);
+        }
+        let count = first.step.outputs();
+        let states = ctx.temp(self.states.accumulator(), &[self.states.planes() * count])?;
+        self.elements(ctx.device(), &first.step, walk, bases, first.axis, Sink::States(&states, count, 0))?;
+        self.merge(ctx, &states, first.rest, sink)
+    }
+
+    /// Reduces states, whose extents form `left`, to `sink`.
+    fn merge(&self, ctx: &mut dyn OpContext, states: &Tensor, mut left: Groups, sink: Sink<'_>) -> Result<()> {
+        let mut before = states.clone();
+        let mut plane: usize = left.iter().map(|g| g.extent).product();
+        loop {
+            let (step, rest) = match self.style.step(&left, usize::MAX) {
+                Some(step) => step,
+                None => (Step::each(plane, 1), left),
+            };
+            if rest.iter().all(|g| !g.reduced) {
+                return self.states(ctx.device(), &step, &before, plane, sink);
+            }
+            let count = step.outputs();
+            let after = ctx.temp(before.dtype, &[self.states.planes() * count])?;
+            self.states(ctx.device(), &step, &before, plane, Sink::States(&after, count, 0))?;
+            (before, plane, left) = (after, count, rest);
+        }
+    }
+
+    fn first(&self, walk: &Iteration) -> First {
+        let dims = walk.dims();
+        let kept = walk.strides(walk_outputs(walk));
+        let Some(axis) = (0..dims.len()).filter(|d| kept[*d] == 0).max_by_key(|d| dims[*d]) else {
+            return First { step: Step::each(walk.len(), 1), axis: None, rest: Groups::new() };
+        };
+        let product = |range: &[usize]| range.iter().product::<usize>();
+        let (outer, extent, inner) = (product(&dims[..axis]), dims[axis], product(&dims[axis + 1..]));
+        let (segments, lanes) = self.style.cut(outer, extent, inner);
+        let mut rest = Groups::new();
+        for (d, dim) in dims.iter().enumerate() {
+            push(&mut rest, Group { extent: if d == axis { segments } else { *dim }, reduced: kept[d] == 0 });
+        }
+        First { step: Step { outer, extent, inner, segments, lanes, windows: 1 }, axis: Some(axis), rest }
+    }
+
+    /// Whether indices and bindings suffice for the walk.
+    fn fits(&self, device: &Device, walk: &Iteration, first: &First) -> bool {
+        let limit = window_bytes(device);
+        let states = (first.step.outputs() * self.states.planes() * self.states.accumulator().size()) as u64;
+        let inputs = self.expression.inputs().iter().enumerate();
+        walk.len() < u32::MAX as usize
+            && states <= limit
+            && inputs.into_iter().all(|(k, dtype)| span(walk, k) * dtype.size() as u64 <= limit)
+    }
+
+    /// Bytes of the states of all outputs of a walk.
+    fn state_bytes(&self, walk: &Iteration) -> u64 {
+        (outputs(walk) * self.states.planes() * self.states.accumulator().size()) as u64
+    }
+
+    /// Reduces parts of the walk along one axis, each on its own: the outermost axis, or the outermost that is kept where the
+    /// states of several parts would be too large.
+    fn cut(&self, ctx: &mut dyn OpContext, walk: &Iteration, bases: &Bases, sink: Sink<'_>) -> Result<()> {
+        let marker = walk_outputs(walk);
+        let device = ctx.device();
+        let is_small = |walk: &Iteration| self.state_bytes(walk) <= window_bytes(device) / MAX_PARTS;
+        let kept = (0..walk.dims().len()).find(|d| walk.strides(marker)[*d] != 0);
+        let axis = kept.filter(|_| !is_small(walk)).unwrap_or(0);
+        let too_large = || {
+            Error::ResourceExhausted(format!(
+                "a reduction of {:?} elements exceeds this adapter's largest storage binding",
+                walk.dims()
+            ))
+        };
+        let Some(&extent) = walk.dims().get(axis) else { return Err(too_large()) };
+        let sub = |rows: usize| {
+            let mut dims = Dims::from_slice(walk.dims());
+            dims[axis] = rows;
+            (0..=marker).fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0)).collapse()
+        };
+        let suffices = |part: &Iteration| self.fits(device, part, &self.first(part)) || (axis > 0 && is_small(part));
+        let mut rows = extent;
+        while rows > 1 && !suffices(&sub(rows)) {
+            rows = rows.div_ceil(2);
+        }
+        let at = |start: usize| -> Bases {
+            let strides =
+                self.expression.inputs().iter().enumerate().map(|(k, t)| walk.strides(k)[axis] as usize * t.size());
+            bases.iter().zip(strides).map(|(base, stride)| base + (start * stride) as u64).collect()
+        };
+        let row_outputs = walk.strides(marker)[axis] as usize;
+        if row_outputs > 0 {
+            // Outputs of a part start at a whole word.
+            if matches!(sink, Sink::Outputs(..)) && !row_outputs.is_multiple_of(4) {
+                rows = rows / 4 * 4;
+                if rows == 0 {
+                    return Err(too_large());
+                }
+            }
+            for start in (0..extent).step_by(rows) {
+                let part = sub(rows.min(extent - start));
+                self.reduce(ctx, &part, &at(start), sink.skip(start * row_outputs))?;
+            }
+            return Ok(());
+        }
+        let (parts, kept) = (extent.div_ceil(rows), outputs(walk));
+        let states = ctx.temp(self.states.accumulator(), &[self.states.planes() * parts * kept])?;
+        if states.bytes() > window_bytes(ctx.device()) {
+            return Err(too_large());
+        }
+        for (p, start) in (0..extent).step_by(rows).enumerate() {
+            let part = sub(rows.min(extent - start));
+            self.reduce(ctx, &part, &at(start), Sink::States(&states, parts * kept, p * kept))?;
+        }
+        let mut left = Groups::new();
+        push(&mut left, Group { extent: parts, reduced: true });
+        push(&mut left, Group { extent: kept, reduced: false });
+        self.merge(ctx, &states, left, sink)
+    }
+
+    /// Enqueues a step that evaluates the expression.
+    fn elements(
+        &self,
+        device: &Device,
+        step: &Step,
+        walk: &Iteration,
+        bases: &Bases,
+        axis: Option<usize>,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let inputs =
+            (0..bases.len()).fold(Iteration::over(walk.dims()), |w, k| w.operand(walk.strides(k), 0)).collapse();
+        let class = inputs.class();
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        for (k, dtype) in self.expression.inputs().iter().enumerate() {
+            let elements = if step.extent == 0 { 0 } else { span(walk, k) };
+            let size = dtype.size() as u64;
+            bindings.push(Binding { address: bases[k], bytes: elements * size, unit: size as u32 });
+        }
+        let steps = (0..bases.len()).map(|k| axis.map_or(0, |axis| walk.strides(k)[axis] as u32));
+        let params = steps.fold(self.params(step), Params::u32);
+        let params = self.constants.iter().fold(params, |p, c| p.f32(*c));
+        let reads = Reads::Elements(self.expression, self.text, &class);
+        // Parameters in the order in which the text declares them: those of the accesses before those of the sink.
+        self.enqueue(device, step, reads, bindings, inputs.params(params), sink)
+    }
+
+    /// Enqueues a step that merges states.
+    fn states(&self, device: &Device, step: &Step, before: &Tensor, plane: usize, sink: Sink<'_>) -> Result<()> {
+        let params = self.params(step).u32(plane);
+        self.enqueue(device, step, Reads::States, smallvec![before.into()], params, sink)
+    }
+
+    fn params(&self, step: &Step) -> Params {
+        let params = Params::new().u32(step.outputs()).u32(step.extent).u32(step.inner).u32(step.segments);
+        self.states.parameters().into_iter().fold(params.u32(self.total), |p, (_, v)| p.u32(v))
+    }
+
+    fn enqueue(
+        &self,
+        device: &Device,
+        step: &Step,
+        reads: Reads<'_>,
+        mut bindings: SmallVec<[Binding; 8]>,
+        mut params: Params,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let count = step.outputs();
+        device.check_extent(count * self.states.planes())?;
+        match sink {
+            Sink::Outputs(tensors, first) => bindings.extend(tensors.iter().map(|y| part(y, first, count))),
+            Sink::States(states, plane, first) => {
+                bindings.push(part(states, first, (self.states.planes() - 1) * plane + count));
+                params = params.u32(plane);
+            }
+        }
+        let workgroup = if step.lanes > 1 && self.style == Style::Narrow { step.lanes } else { WORKGROUP };
+        let finish = matches!(sink, Sink::Outputs(..));
+        let variant = Variant { states: self.states, reads, finish, lanes: step.lanes, workgroup };
+        let invocations = count.div_ceil(variant.unit() as usize) * step.lanes as usize;
+        device.enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings,
+            params,
+            grid: Grid::linear(invocations, workgroup),
+        })
+    }
+}
+
+/// The operand of a walk that stands for the outputs.
+fn walk_outputs(walk: &Iteration) -> usize {
+    walk.operands() - 1
+}
+
+/// Number of outputs: the product of the extents that are kept.
+fn outputs(walk: &Iteration) -> usize {
+    let kept = walk.strides(walk_outputs(walk));
+    walk.dims().iter().zip(kept).filter(|(_, stride)| **stride != 0).map(|(dim, _)| dim).product()
+}
+
+/// Elements from the first to the last that operand `k` of a walk reads.
+fn span(walk: &Iteration, k: usize) -> u64 {
+    walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum::<u64>() + 1
+}

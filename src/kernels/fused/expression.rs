@@ -9,7 +9,8 @@
 //!
 //! `x` are the inputs' types, `c` the number of parameters, which are `f32` and stand for values of float32, float16 or bfloat16;
 //! an attribute of a row is a parameter after the arguments. What the parameters are is no part of the text, so it is no
-//! part of a pipeline's key either. Values between steps are kept as WGSL computes them: those of 16-bit floats in f32, unrounded.
+//! part of a pipeline's key either. Values between steps are kept as WGSL computes them: those of 16-bit floats in f32, unrounded
+//! but by a `Cast` to their type.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -83,9 +84,29 @@ impl Call {
     fn wgsl(self) -> Function {
         match self {
             Self::Row(row, dtype) => scalar_wgsl(row, dtype).expect("a call exists only for a row's own types"),
-            Self::Cast(from, to) => cast::function(from, to, false),
+            Self::Cast(from, to) => cast_wgsl(from, to),
         }
     }
+}
+
+/// The function of a `Cast` within an expression. Values of 16-bit floats are kept in f32, so what a store to memory rounds is
+/// rounded here.
+fn cast_wgsl(from: DType, to: DType) -> Function {
+    let mut function = cast::function(from, to, false);
+    let (library, round) = match to {
+        DType::F16 => ("f16_bits", "unpack2x16float(f16_bits(x)).x"),
+        DType::BF16 => ("bf16_bits", "bitcast<f32>(bf16_bits(x) << 16u)"),
+        _ => return function,
+    };
+    let (inner, value) = (function.name, from.value());
+    function.name = format!("{inner}_rounded");
+    let _ = write!(
+        function.text,
+        "\nfn round_{inner}(x: f32) -> f32 {{\n    return {round};\n}}\n\n\
+         fn {inner}_rounded(x: {value}) -> f32 {{\n    return round_{inner}({inner}(x));\n}}\n"
+    );
+    function.libraries.push(library);
+    function
 }
 
 /// One call of an expression.

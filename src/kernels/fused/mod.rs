@@ -1,6 +1,7 @@
 //! Kernels of the ops that the graph optimizer emits. Their scalar code is an [`expression::Expression`], an attribute of the node.
 
 pub mod elementwise;
+pub mod eval;
 pub mod expression;
 pub mod reduce;
 
@@ -17,12 +18,14 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
+    elementwise::register(registry);
     reduce::register(registry);
 }
 
 /// Shader variants of sample expressions.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
+    all.extend(elementwise::shaders());
     all.extend(reduce::shaders());
     all
 }

@@ -31,7 +31,7 @@ fn signature<R>(dtype: DType, n: usize, f: impl FnOnce(&Signature<'_>) -> R) -> 
     f(&Signature {
         op: "AddN",
         inputs: &[dtype; MAX_INPUTS][..n],
-        output: dtype,
+        outputs: &[dtype],
         attrs: &[],
         function: &|| function(dtype, n),
     })
@@ -65,10 +65,10 @@ impl Kernel for AddN {
         let candidates: SmallVec<[usize; MAX_INPUTS]> = (0..first).collect();
         let z = ctx.forward_or_output(&candidates, 0, self.dtype, &dims)?;
         let device = ctx.device();
-        signature(self.dtype, first, |s| s.run(device, &inputs[..first], &z, &[]))?;
+        signature(self.dtype, first, |s| s.run(device, &inputs[..first], std::slice::from_ref(&z), &[]))?;
         for part in inputs[first..].chunks(MAX_INPUTS - 1) {
             let operands: SmallVec<[Tensor; MAX_INPUTS]> = std::iter::once(&z).chain(part).cloned().collect();
-            signature(self.dtype, operands.len(), |s| s.run(device, &operands, &z, &[]))?;
+            signature(self.dtype, operands.len(), |s| s.run(device, &operands, std::slice::from_ref(&z), &[]))?;
         }
         Ok(())
     }

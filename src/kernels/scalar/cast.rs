@@ -95,7 +95,7 @@ fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
 /// Calls `f` with the program that converts.
 pub fn signature<R>(from: DType, to: DType, truncate: bool, f: impl FnOnce(&Signature<'_>) -> R) -> R {
     let op = if truncate { "CastTruncate" } else { "Cast" };
-    f(&Signature { op, inputs: &[from], output: to, attrs: &[], function: &|| function(from, to, truncate) })
+    f(&Signature { op, inputs: &[from], outputs: &[to], attrs: &[], function: &|| function(from, to, truncate) })
 }
 
 /// The kernel of a node.
@@ -119,7 +119,7 @@ impl Kernel for Cast {
             return ctx.forward_input(0, 0, &x.dims);
         }
         let y = ctx.output(0, self.to, &x.dims)?;
-        signature(self.from, self.to, self.truncate, |s| s.run(ctx.device(), &[x], &y, &[]))
+        signature(self.from, self.to, self.truncate, |s| s.run(ctx.device(), &[x], &[y], &[]))
     }
 }
 

@@ -66,7 +66,7 @@ impl Kernel for RowKernel {
         let input_types = row.input_types(self.dtype);
         let attrs: SmallVec<[&'static str; 1]> = row.attr.into_iter().collect();
         let values: SmallVec<[f32; 1]> = self.attr.into_iter().collect();
-        signature(row, self.dtype, &input_types, &attrs, |s| s.run(ctx.device(), &inputs, &z, &values))
+        signature(row, self.dtype, &input_types, &attrs, |s| s.run(ctx.device(), &inputs, &[z], &values))
     }
 }
 
@@ -79,7 +79,7 @@ pub fn signature<R>(
     f: impl FnOnce(&Signature<'_>) -> R,
 ) -> R {
     let function = || scalar_wgsl(row, dtype).expect("only a row's own types are registered");
-    f(&Signature { op: row.op, inputs, output: row.output_type(dtype), attrs, function: &function })
+    f(&Signature { op: row.op, inputs, outputs: &[row.output_type(dtype)], attrs, function: &function })
 }
 
 /// The output's extents, or TensorFlow's error.

@@ -1,4 +1,4 @@
-//! The program behind every elementwise kernel: one function of the inputs' elements, over any broadcast walk.
+//! The program behind every elementwise kernel: one function of the inputs' elements, with one or more values, over any broadcast walk.
 //!
 //! Three access classes, each its own pipeline:
 //! - wide: every input is linear or a splat, no type exceeds 32 bits, addresses are aligned: four elements per invocation;
@@ -6,6 +6,8 @@
 //! - strided: some input is read by strides.
 //!
 //! A walk whose tensors exceed the adapter's largest binding is cut along its outermost dimension into windows.
+
+use std::fmt::Write;
 
 use smallvec::SmallVec;
 
@@ -20,20 +22,26 @@ use crate::tensor::Tensor;
 /// Names of the inputs' bindings.
 const NAMES: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 
+/// Names of the outputs' bindings.
+const RESULTS: [&str; 6] = ["y0", "y1", "y2", "y3", "y4", "y5"];
+
 /// Largest number of inputs of one program: with the output and a parameter buffer, eight bindings.
 pub const MAX_INPUTS: usize = NAMES.len();
 
+/// Largest number of inputs and outputs together.
+pub const MAX_TENSORS: usize = MAX_INPUTS + 1;
+
 /// What the text of an elementwise shader depends on, apart from access.
 pub struct Signature<'a> {
-    /// The op, for keys and labels.
+    /// The op, or whatever else tells the functions of these types apart, for keys.
     pub op: &'a str,
     /// Types of the inputs.
     pub inputs: &'a [DType],
-    /// Type of the output.
-    pub output: DType,
+    /// Types of the outputs.
+    pub outputs: &'a [DType],
     /// Names of the function's `f32` arguments behind the inputs, which come from parameters.
-    pub attrs: &'a [&'static str],
-    /// The function itself; called once for each pipeline.
+    pub attrs: &'a [&'a str],
+    /// The function itself; called once for each pipeline. With several outputs it returns a struct of `y0`, `y1`, ….
     pub function: &'a dyn Fn() -> Function,
 }
 
@@ -46,8 +54,8 @@ struct Variant {
 
 impl Signature<'_> {
     fn key(&self, variant: &Variant) -> Key {
-        let mut key = Key::new("elementwise").name(self.op).dtype(self.output);
-        for dtype in self.inputs {
+        let mut key = Key::new("elementwise").name(self.op);
+        for dtype in self.outputs.iter().chain(self.inputs) {
             key = key.dtype(*dtype);
         }
         variant.class.key(key.number(u32::from(variant.wide)))
@@ -57,7 +65,7 @@ impl Signature<'_> {
         let function = (self.function)();
         let names = &NAMES[..self.inputs.len()];
         let access = if variant.wide { "wide " } else { "" };
-        let types = self.inputs.iter().chain([&self.output]).map(|t| t.name()).collect::<Vec<_>>().join(" ");
+        let types = self.inputs.iter().chain(self.outputs).map(|t| t.name()).collect::<Vec<_>>().join(" ");
         let mut shader =
             Shader::new(format!("{} ({types}) {access}{:?}", function.name, variant.class)).u32s(&["count"]);
         for library in &function.libraries {
@@ -79,41 +87,74 @@ impl Signature<'_> {
         format!("{}({})", function.name, arguments.chain(attrs).collect::<Vec<_>>().join(", "))
     }
 
+    /// What follows the function's value to give output `k`.
+    fn member(&self, k: usize) -> String {
+        if self.outputs.len() == 1 { String::new() } else { format!(".y{k}") }
+    }
+
     fn plain(&self, mut shader: Shader, function: &Function, variant: &Variant, names: &[&'static str]) -> Shader {
         for (name, dtype) in names.iter().zip(self.inputs) {
             shader = shader.bind(name, *dtype);
         }
-        shader = variant.class.declare(shader.bind("z", self.output), names);
+        for (name, dtype) in RESULTS.iter().zip(self.outputs) {
+            shader = shader.bind(name, *dtype);
+        }
+        shader = variant.class.declare(shader, names).body(&function.text);
         let call = self.call(function, names.iter().map(|n| format!("load_{n}(index_{n}(i))")));
-        let value = format!("\nfn value(i: u32) -> {} {{\n    return {call};\n}}\n", self.output.value());
-        shader.body(&function.text).body(&value).map("z")
+        if let [output] = self.outputs {
+            let value = format!("\nfn value(i: u32) -> {} {{\n    return {call};\n}}\n", output.value());
+            return shader.body(&value).map(RESULTS[0]);
+        }
+        let lanes = self.lanes();
+        let (mut words, mut stores) = (String::new(), String::new());
+        for (k, dtype) in self.outputs.iter().enumerate() {
+            let _ = match dtype.lanes() {
+                1 => writeln!(stores, "        store_y{k}(i, v.y{k});"),
+                n => {
+                    let _ = writeln!(words, "    var word{k} = 0u;");
+                    let last = n - 1;
+                    writeln!(
+                        stores,
+                        "        word{k} |= pack_y{k}(lane & {last}u, v.y{k});\n        \
+                         if (lane & {last}u) == {last}u || i + 1u == p.count {{\n            \
+                         store_y{k}_word(i / {n}u, word{k});\n            word{k} = 0u;\n        }}"
+                    )
+                }
+            };
+        }
+        let body = format!(
+            "{words}    for (var lane = 0u; lane < {lanes}u && first + lane < p.count; lane += 1u) {{\n        \
+             let i = first + lane;\n        let v = {call};\n{stores}    }}\n"
+        );
+        shader.body(&entry(lanes, &body))
     }
 
     fn wide(&self, mut shader: Shader, function: &Function, variant: &Variant, names: &[&'static str]) -> Shader {
-        let mut reads = String::new();
+        let mut body = String::new();
         for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
             if variant.class.access(k) == crate::layout::Access::Splat {
                 shader = shader.bind(name, *dtype);
-                reads += &format!("    let {name}_v = vec4(load_{name}(0u));\n");
+                body += &format!("    let {name}_v = vec4(load_{name}(0u));\n");
             } else {
                 shader = wide::bind_read(shader, name, *dtype);
-                reads += &format!("    let {name}_v = read_{name}(t);\n");
+                body += &format!("    let {name}_v = read_{name}(t);\n");
             }
         }
-        shader = wide::bind_write(shader, "z", self.output);
-        let lanes: String = ["x", "y", "z", "w"]
-            .iter()
-            .map(|lane| format!("        {},\n", self.call(function, names.iter().map(|n| format!("{n}_v.{lane}")))))
-            .collect();
-        let main = format!(
-            "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
-             @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
-             let t = linear_id(workgroup_id, num_workgroups, local_index);\n    let first = t * 4u;\n    \
-             if first >= p.count {{\n        return;\n    }}\n{reads}    let v = vec4<{}>(\n{lanes}    );\n    \
-             write_z(t, v, p.count - first);\n}}\n",
-            self.output.value()
-        );
-        shader.body(&function.text).body(&main)
+        for lane in LANES {
+            let call = self.call(function, names.iter().map(|n| format!("{n}_v.{lane}")));
+            let _ = writeln!(body, "    let {lane} = {call};");
+        }
+        for (k, (name, dtype)) in RESULTS.iter().zip(self.outputs).enumerate() {
+            shader = wide::bind_write(shader, name, *dtype);
+            let lanes = LANES.map(|lane| format!("{lane}{}", self.member(k))).join(", ");
+            let _ = writeln!(body, "    write_{name}(t, vec4<{}>({lanes}), p.count - first);", dtype.value());
+        }
+        shader.body(&function.text).body(&entry(wide::WIDTH, &body))
+    }
+
+    /// Elements that one invocation of the plain program computes: whole words of every output.
+    fn lanes(&self) -> u32 {
+        self.outputs.iter().map(|t| t.lanes()).max().unwrap_or(1)
     }
 
     /// Every variant for tests: wide and flat with each input linear or a splat, strided of ranks 2 and 5.
@@ -152,18 +193,19 @@ impl Signature<'_> {
     }
 
     fn can_be_wide(&self) -> bool {
-        wide::supports(self.output) && self.inputs.iter().all(|t| wide::supports(*t))
+        self.inputs.iter().chain(self.outputs).all(|t| wide::supports(*t))
     }
 
-    /// Enqueues the function over `output`. Each input's dims broadcast to the output's. An input may be the output's memory
-    /// when it has its dims and type: an invocation reads all that it needs before it writes.
-    pub fn run(&self, device: &Device, inputs: &[Tensor], output: &Tensor, attrs: &[f32]) -> Result<()> {
-        debug_assert_eq!(inputs.len(), self.inputs.len());
-        if output.is_empty() {
+    /// Enqueues the function over `outputs`, which have the same dims. Each input's dims broadcast to these. An input may be
+    /// an output's memory when it has its dims and type: an invocation reads all that it needs before it writes.
+    pub fn run(&self, device: &Device, inputs: &[Tensor], outputs: &[Tensor], attrs: &[f32]) -> Result<()> {
+        debug_assert_eq!((inputs.len(), outputs.len()), (self.inputs.len(), self.outputs.len()));
+        let dims = &outputs[0].dims;
+        if outputs[0].is_empty() {
             return Ok(());
         }
-        let walk = inputs.iter().fold(Iteration::over(&output.dims), |walk, t| walk.broadcast(&t.dims)).collapse();
-        let bases: Bases = inputs.iter().chain([output]).map(|t| t.address).collect();
+        let walk = inputs.iter().fold(Iteration::over(dims), |walk, t| walk.broadcast(&t.dims)).collapse();
+        let bases: Bases = inputs.iter().chain(outputs).map(|t| t.address).collect();
         self.windows(device, &walk, &bases, attrs)
     }
 
@@ -190,11 +232,11 @@ impl Signature<'_> {
         let inner = &walk.dims()[1..];
         let step = if rows >= 16 { rows & !15 } else { rows.max(1) };
         let step_elements = step * inner.iter().product::<usize>();
-        if step_elements % self.output.lanes() as usize != 0 {
+        if step_elements % self.lanes() as usize != 0 {
             return Err(Error::ResourceExhausted(format!(
-                "a broadcast to {:?} elements of {} exceeds this adapter's largest storage binding of {} bytes",
+                "a broadcast to {:?} elements of {:?} exceeds this adapter's largest storage binding of {} bytes",
                 walk.dims(),
-                self.output,
+                self.outputs,
                 capabilities.max_binding
             )));
         }
@@ -210,7 +252,9 @@ impl Signature<'_> {
                 part = part.operand(if rows == 0 { &strides[1..] } else { strides }, 0);
                 at[k] += start as u64 * strides[0] as u64 * dtype.size() as u64;
             }
-            at[self.inputs.len()] += (start / step * step_elements * self.output.size()) as u64;
+            for (base, dtype) in at[self.inputs.len()..].iter_mut().zip(self.outputs) {
+                *base += (start / step * step_elements * dtype.size()) as u64;
+            }
             self.windows(device, &part.collapse(), &at, attrs)?;
         }
         Ok(())
@@ -221,7 +265,8 @@ impl Signature<'_> {
     fn rows_that_fit(&self, walk: &Iteration, limit: u64) -> usize {
         let Some((&extent, inner)) = walk.dims().split_first() else { return 1 };
         let row: usize = inner.iter().product();
-        let mut fit = (limit / (row as u64 * self.output.size() as u64)).min(extent as u64);
+        let largest = self.outputs.iter().map(|t| t.size()).max().unwrap_or(1);
+        let mut fit = (limit / (row as u64 * largest as u64)).min(extent as u64);
         for (k, dtype) in self.inputs.iter().enumerate() {
             let strides = walk.strides(k);
             let span: u64 = inner.iter().zip(&strides[1..]).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
@@ -244,7 +289,7 @@ impl Signature<'_> {
         let is_splat = |k: usize| class.access(k) == crate::layout::Access::Splat;
         let wide = class.is_flat()
             && self.can_be_wide()
-            && aligned(n, self.output)
+            && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
             && self.inputs.iter().enumerate().all(|(k, t)| is_splat(k) || aligned(k, *t));
         let count = device.check_extent(walk.len())?;
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
@@ -253,15 +298,15 @@ impl Signature<'_> {
             let unit = if wide && !is_splat(k) { wide::unit(*dtype) } else { dtype.size() as u32 };
             bindings.push(Binding { address: bases[k], bytes: (span + 1) * dtype.size() as u64, unit });
         }
-        let unit = if wide { wide::unit(self.output) } else { self.output.size() as u32 };
-        bindings.push(Binding { address: bases[n], bytes: u64::from(count) * self.output.size() as u64, unit });
+        for (k, dtype) in self.outputs.iter().enumerate() {
+            let unit = if wide { wide::unit(*dtype) } else { dtype.size() as u32 };
+            let bytes = u64::from(count) * dtype.size() as u64;
+            bindings.push(Binding { address: bases[n + k], bytes, unit });
+        }
         let variant = Variant { wide, class };
         let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
-        let grid = if wide {
-            Grid::linear(walk.len().div_ceil(wide::WIDTH as usize), WORKGROUP)
-        } else {
-            Grid::map(walk.len(), self.output)
-        };
+        let elements = if wide { wide::WIDTH } else { self.lanes() };
+        let grid = Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP);
         device.enqueue(&Program {
             key: self.key(&variant),
             shader: &|| self.shader(&variant),
@@ -272,5 +317,18 @@ impl Signature<'_> {
     }
 }
 
-/// Addresses of the inputs, then of the output.
+/// The lanes of a unit of four elements.
+const LANES: [&str; 4] = ["x", "y", "z", "w"];
+
+/// An entry point in which each invocation computes `elements` elements from `first` on by `body`.
+fn entry(elements: u32, body: &str) -> String {
+    format!(
+        "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
+         @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
+         let t = linear_id(workgroup_id, num_workgroups, local_index);\n    let first = t * {elements}u;\n    \
+         if first >= p.count {{\n        return;\n    }}\n{body}}}\n"
+    )
+}
+
+/// Addresses of the inputs, then of the outputs.
 type Bases = SmallVec<[u64; 8]>;

@@ -1,6 +1,7 @@
 //! Kernels without TensorFlow: runs a registered op on host values, for tests, benches and bare GPU machines.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::device::{Capabilities, Device, Selection};
@@ -138,6 +139,14 @@ pub struct Session {
     variables: Vec<Variable>,
     /// Input addresses are shifted by this many elements, to test interior pointers.
     pub misalign: usize,
+    arena: Option<Arena>,
+}
+
+/// A block of device memory out of which tensors are cut one after the other.
+#[derive(Debug, Clone)]
+struct Arena {
+    block: Range<u64>,
+    next: u64,
 }
 
 impl Session {
@@ -150,7 +159,7 @@ impl Session {
     /// A session whose kernels are registered as for an adapter with other capabilities: how a software adapter runs the
     /// variants of a GPU.
     pub fn with_capabilities(device: Arc<Device>, capabilities: Capabilities) -> Self {
-        Self { device, registry: Registry::new(capabilities), variables: Vec::new(), misalign: 0 }
+        Self { device, registry: Registry::new(capabilities), variables: Vec::new(), misalign: 0, arena: None }
     }
 
     /// A session on the first adapter of this machine, one device for the whole process.
@@ -164,6 +173,31 @@ impl Session {
             }
         };
         Ok(Self::new(DEVICE.get_or_init(open).clone()?))
+    }
+
+    /// From now on, cuts all tensors out of one block of `bytes`, as TensorFlow's allocator does; none of it is freed.
+    pub fn use_arena(&mut self, bytes: u64) -> Result<()> {
+        let start = self.device.allocate(bytes)?;
+        self.arena = Some(Arena { block: start..start + bytes, next: start });
+        Ok(())
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64> {
+        let Some(arena) = &mut self.arena else { return self.device.allocate(bytes) };
+        let address = arena.next;
+        let next = (address + bytes.max(1)).next_multiple_of(256);
+        if next > arena.block.end {
+            return Err(Error::ResourceExhausted(format!("the arena has no room for {bytes} bytes")));
+        }
+        arena.next = next;
+        Ok(address)
+    }
+
+    fn deallocate(&self, address: u64) -> Result<()> {
+        match &self.arena {
+            Some(arena) if arena.block.contains(&address) => Ok(()),
+            _ => self.device.deallocate(address),
+        }
     }
 
     /// What the device offers.
@@ -185,9 +219,9 @@ impl Session {
     }
 
     /// Copies a value to the device.
-    pub fn upload(&self, value: &HostTensor) -> Result<Tensor> {
+    pub fn upload(&mut self, value: &HostTensor) -> Result<Tensor> {
         let shift = (self.misalign * value.dtype.size()) as u64;
-        let address = self.device.allocate(value.bytes.len() as u64 + shift)? + shift;
+        let address = self.allocate(value.bytes.len() as u64 + shift)? + shift;
         let tensor = Tensor::new(value.dtype, &value.dims, address);
         self.device.upload(address, &value.bytes)?;
         Ok(tensor)
@@ -239,7 +273,7 @@ impl Session {
                 .collect()
         });
         for address in allocated {
-            self.device.deallocate(address)?;
+            self.deallocate(address)?;
         }
         values
     }
@@ -302,7 +336,8 @@ impl OpContext for LocalContext<'_> {
         if let Some(Some(t)) = self.uploaded.get(i) {
             return Ok(t.clone());
         }
-        let tensor = self.session.upload(self.value(i)?)?;
+        let value = self.value(i)?.clone();
+        let tensor = self.session.upload(&value)?;
         self.allocated.push(self.session.block(&tensor));
         self.uploaded[i] = Some(tensor.clone());
         Ok(tensor)
@@ -344,7 +379,7 @@ impl OpContext for LocalContext<'_> {
 
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
         let mut tensor = Tensor::new(dtype, dims, 0);
-        tensor.address = self.session.device.allocate(tensor.bytes())?;
+        tensor.address = self.session.allocate(tensor.bytes())?;
         self.allocated.push(tensor.address);
         Ok(tensor)
     }
@@ -361,7 +396,7 @@ impl OpContext for LocalContext<'_> {
     ) -> Result<()> {
         let variable = self.variable(i)?;
         let old = self.session.variables[variable].clone();
-        let address = self.session.device.allocate(old.tensor.bytes())?;
+        let address = self.session.allocate(old.tensor.bytes())?;
         let new = Variable { tensor: Tensor::new(old.tensor.dtype, &old.tensor.dims, address), block: address };
         if mode == VariableUpdate::Sparse {
             self.session.device.copy(address, old.tensor.address, old.tensor.bytes())?;
@@ -377,8 +412,8 @@ impl OpContext for LocalContext<'_> {
         let variables = inputs.iter().map(|i| self.variable(*i)).collect::<Result<Vec<_>>>()?;
         let mut fresh = Vec::new();
         for variable in &variables {
-            let old = &self.session.variables[*variable].tensor;
-            let address = self.session.device.allocate(old.bytes())?;
+            let old = self.session.variables[*variable].tensor.clone();
+            let address = self.session.allocate(old.bytes())?;
             self.session.device.copy(address, old.address, old.bytes())?;
             fresh.push(Tensor::new(old.dtype, &old.dims, address));
         }

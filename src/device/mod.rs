@@ -12,6 +12,7 @@ mod recorder;
 mod statistics;
 mod transfer;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -132,6 +133,12 @@ impl Device {
     /// How much memory the device has and how much of it is free.
     pub fn memory_budget(&self) -> MemoryBudget {
         budget::of(&self.adapter, &self.info, self.capabilities.max_buffer, self.memory.stats().in_use)
+    }
+
+    /// Addresses of the block that holds `address`. Programs may bind any part of it.
+    pub fn block(&self, address: u64) -> Result<Range<u64>> {
+        let block = self.memory.resolve(address, 1)?;
+        Ok(block.address..block.address + block.bytes)
     }
 
     /// Whether `address` belongs to this device.

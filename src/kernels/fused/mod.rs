@@ -4,6 +4,7 @@ pub mod elementwise;
 pub mod eval;
 pub mod expression;
 pub mod reduce;
+pub mod update;
 
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registry;
@@ -14,12 +15,14 @@ use crate::shader::Shader;
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
     elementwise::DEFINITIONS,
     reduce::DEFINITIONS,
+    update::DEFINITIONS,
 ];
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
     elementwise::register(registry);
     reduce::register(registry);
+    update::register(registry);
 }
 
 /// Shader variants of sample expressions.
@@ -28,4 +31,5 @@ pub fn shaders() -> Vec<Shader> {
     all.extend(elementwise::shaders());
     all.extend(reduce::shaders());
     all
+    [update::shaders()].concat()
 }

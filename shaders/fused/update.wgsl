@@ -1,0 +1,44 @@
+// One step of many variables. Their tensors lie in a few windows of memory, bound as raw words; the table has a row for each run of elements:
+// the first workgroup, the number of elements, then for each value of the expression its window, whose highest bit says that one element
+// serves all, and its offset there in elements. The rows are in the order of their workgroups; the constants follow them.
+// Grid: workgroups of WORKGROUP * UNITS * LANES elements each. The windows' offsets are 0. A variable's elements are read before they are
+// written, all by one invocation, so a step may be in place.
+
+const UNITS = {{UNITS}}u;
+const LANES = {{LANES}}u;
+const ROW = {{ROW}}u;
+
+// Window, offset, and the distance of neighbouring elements.
+fn place(row: u32, value: u32) -> vec3<u32> {
+    let at = p.off_table + row + 2u + 2u * value;
+    let w = table[at];
+    return vec3(w & 0x7fffffffu, table[at + 1u], 1u - (w >> 31u));
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
+    // The last row that starts at or before this workgroup.
+    var index = 0u;
+    for (var jump = p.jump; jump > 0u; jump = jump >> 1u) {
+        let next = index + jump;
+        if next < p.rows && table[p.off_table + next * ROW] <= group {
+            index = next;
+        }
+    }
+    let row = index * ROW;
+    let count = table[p.off_table + row + 1u];
+    let first = ((group - table[p.off_table + row]) * UNITS * WORKGROUP + local_index) * LANES;
+{{PLACES}}
+    for (var unit = 0u; unit < UNITS; unit += 1u) {
+        let i = first + unit * (WORKGROUP * LANES);
+        if i >= count {
+            return;
+        }
+{{STEPS}}
+    }
+}

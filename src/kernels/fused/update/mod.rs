@@ -1,0 +1,273 @@
+//! `_WgpuFusedUpdate`: one step of many variables, in place, in as few dispatches as memory allows.
+//!
+//! The op has N members that share an expression: `NR / N` variables each, the same number of tensors each, and scalars that serve all
+//! members. The expression's inputs are a member's old values, its tensors, and the scalars; its outputs are the new values of all of the
+//! member's variables. A tensor has the variables' shape, or one element. Members differ in shape. Inputs come member by member.
+//!
+//! TensorFlow cuts all tensors out of few large blocks, so a dispatch binds windows of blocks instead of tensors, and a table in
+//! device memory tells each workgroup which elements of which member it updates.
+
+pub mod plan;
+pub mod shader;
+
+use smallvec::{SmallVec, smallvec};
+
+use plan::{Part, Piece, Place};
+use shader::Class;
+
+use crate::device::{Binding, Grid, Params, Program};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::definition::{OpDefinition, ShapeInputs};
+use crate::kernels::fused::expression::Expression;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
+use crate::tensor::{Tensor, shape_text};
+
+/// The op's name.
+pub const OP: &str = "_WgpuFusedUpdate";
+
+/// Most variables and tensors of a member: each may lie in a block of its own, and the scalars need one window more.
+pub const MAX_VALUES: usize = shader::MAX_WINDOWS - 1;
+
+/// Its signature.
+pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+    name: OP,
+    inputs: &["resources: NR * resource", "tensors: Ttensors", "scalars: Tscalars"],
+    outputs: &[],
+    attrs: &[
+        "N: int >= 1",
+        "NR: int >= 1",
+        "Ttensors: list(type) >= 0",
+        "Tscalars: list(type) >= 0",
+        "expression: string",
+        "constants: list(float)",
+    ],
+    stateful: true,
+    shape: |_: &ShapeInputs<'_>| Ok(Vec::new()),
+}];
+
+/// Adds the op.
+pub fn register(registry: &mut Registry) {
+    registry.op(OP).host(&["resources"]).kernel(FusedUpdate::new);
+}
+
+/// Whether a member may have these variables and tensors beside these scalars.
+pub fn fits(variables: &[DType], tensors: &[DType], scalars: &[DType]) -> bool {
+    let mut classes: Vec<_> = scalars.iter().map(|t| Class::of(*t)).collect();
+    classes.sort();
+    classes.dedup();
+    variables.len() + tensors.len() + classes.len() <= shader::MAX_WINDOWS
+        && variables.len() + tensors.len() <= MAX_VALUES
+        && variables.iter().all(|t| *t != DType::Bool && Class::of(*t).is_some())
+        && tensors.iter().chain(scalars).all(|t| Class::of(*t).is_some())
+}
+
+struct FusedUpdate {
+    expression: Expression,
+    constants: Vec<f32>,
+    members: usize,
+    /// Variables of a member.
+    variables: usize,
+    /// Tensors of a member.
+    tensors: usize,
+}
+
+impl FusedUpdate {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        let expression: Expression = attrs.string("expression")?.parse()?;
+        let constants = attrs.floats("constants")?;
+        let length = |name: &str| Ok(usize::try_from(attrs.int(name)?).unwrap_or(0));
+        let (members, variables): (usize, usize) = (length("N")?, length("NR")?);
+        let (tensors, scalars) = (attrs.dtypes("Ttensors")?, attrs.dtypes("Tscalars")?);
+        require!(
+            members > 0 && variables > 0 && variables % members == 0 && tensors.len() % members == 0,
+            "{variables} variables and {} tensors are not those of {members} members",
+            tensors.len()
+        );
+        let kernel =
+            Self { variables: variables / members, tensors: tensors.len() / members, expression, constants, members };
+        let inputs = kernel.expression.inputs();
+        let (old, others) = inputs.split_at(kernel.variables.min(inputs.len()));
+        let (own, shared) = others.split_at(kernel.tensors.min(others.len()));
+        let fit = kernel.expression.constants() == kernel.constants.len()
+            && kernel.expression.output_types() == old
+            && shared == scalars
+            && (kernel.tensors == 0 || tensors.chunks(kernel.tensors).all(|member| member == own));
+        require!(
+            fit,
+            "the expression {} does not fit {} variables, tensors {tensors:?} and scalars {scalars:?} of {members} members",
+            kernel.expression,
+            kernel.variables
+        );
+        require!(fits(old, own, shared), "the expression {} has too many inputs", kernel.expression);
+        Ok(kernel)
+    }
+}
+
+impl Kernel for FusedUpdate {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let variables: Vec<usize> = (0..self.variables * self.members).collect();
+        let mut others = Vec::with_capacity(ctx.num_inputs() - variables.len());
+        for i in variables.len()..ctx.num_inputs() {
+            others.push(ctx.input(i)?);
+        }
+        let (tensors, scalars) = others.split_at(self.tensors * self.members);
+        for (k, scalar) in scalars.iter().enumerate() {
+            require!(scalar.len() == 1, "scalar {k} has the shape {}", shape_text(&scalar.dims));
+        }
+        ctx.update_variables(&variables, &mut |ctx, values| {
+            let mut pieces = Vec::with_capacity(self.members);
+            for member in 0..self.members {
+                let own = &values[member * self.variables..][..self.variables];
+                let tensors = &tensors[member * self.tensors..][..self.tensors];
+                self.check(member, own, tensors)?;
+                self.cut(ctx, own, tensors, scalars, &mut pieces);
+            }
+            self.run(ctx, pieces)
+        })
+    }
+}
+
+impl FusedUpdate {
+    /// Refuses a member whose variables or tensors differ in shape or are not of the expression's types.
+    fn check(&self, member: usize, variables: &[Tensor], tensors: &[Tensor]) -> Result<()> {
+        let dims = &variables[0].dims;
+        for (k, t) in variables.iter().enumerate() {
+            require!(
+                t.dtype == self.expression.inputs()[k],
+                "variable {k} of member {member} is of {}, not {}",
+                t.dtype,
+                self.expression.inputs()[k]
+            );
+            require!(
+                t.dims == *dims,
+                "variables 0 and {k} of member {member} do not have the same shape: {} and {}",
+                shape_text(dims),
+                shape_text(&t.dims)
+            );
+        }
+        for t in tensors {
+            require!(
+                t.dims == *dims || t.len() == 1 && t.rank() <= dims.len(),
+                "Cannot update variable with shape {} using a Tensor with shape {}, shapes must be equal.",
+                shape_text(dims),
+                shape_text(&t.dims)
+            );
+        }
+        Ok(())
+    }
+
+    /// Appends the runs of a member's elements.
+    fn cut(
+        &self,
+        ctx: &dyn OpContext,
+        variables: &[Tensor],
+        tensors: &[Tensor],
+        scalars: &[Tensor],
+        into: &mut Vec<Piece>,
+    ) {
+        let count = variables[0].len();
+        let widest = self.expression.inputs().iter().map(|t| t.size()).max().unwrap_or(1);
+        let run = (plan::longest_run(ctx.device().capabilities().max_binding) as usize / widest) & !63;
+        let own = variables.len() + tensors.len();
+        for first in (0..count).step_by(run) {
+            let places = variables.iter().chain(tensors).chain(scalars).enumerate().map(|(k, t)| {
+                // A variable is never one, for it is written where it lies.
+                let splat = k >= own || k >= variables.len() && t.len() == 1;
+                let first = if splat { 0 } else { first };
+                Place { address: t.address + (first * t.dtype.size()) as u64, dtype: t.dtype, splat }
+            });
+            into.push(Piece { count: run.min(count - first) as u32, places: places.collect() });
+        }
+    }
+
+    /// Enqueues the dispatches for all pieces.
+    fn run(&self, ctx: &mut dyn OpContext, pieces: Vec<Piece>) -> Result<()> {
+        let max_binding = ctx.device().capabilities().max_binding;
+        let (mut parts, scattered) = plan::plan(pieces, max_binding, &|address| ctx.device().block(address))?;
+        if !scattered.is_empty() {
+            let gathered = scattered.into_iter().map(|p| gather(ctx, p)).collect::<Result<Vec<_>>>()?;
+            let (more, left) = plan::plan(gathered, max_binding, &|address| ctx.device().block(address))?;
+            if let Some(piece) = left.first() {
+                return Err(Error::Internal(format!("{OP}: {} tensors need too many bindings", piece.places.len())));
+            }
+            parts.extend(more);
+        }
+        parts.iter().try_for_each(|part| self.enqueue(ctx, part))
+    }
+
+    fn enqueue(&self, ctx: &mut dyn OpContext, part: &Part) -> Result<()> {
+        let expression = &self.expression;
+        let group = shader::elements_of_group(expression);
+        let mut table: Vec<u32> = Vec::with_capacity(part.pieces.len() * shader::row_words(expression));
+        let mut groups = 0;
+        for piece in &part.pieces {
+            table.extend([groups, piece.count]);
+            for place in &piece.places {
+                let (window, offset) = part.locate(piece, place);
+                table.extend([window | u32::from(place.splat) << 31, offset]);
+            }
+            groups += piece.count.div_ceil(group);
+        }
+        let constants = table.len();
+        table.extend(self.constants.iter().map(|c| c.to_bits()));
+        let buffer = ctx.temp(DType::U32, &[table.len()])?;
+        ctx.device().upload(buffer.address, bytemuck::cast_slice(&table))?;
+        let classes: SmallVec<[Class; 6]> = part.windows.iter().map(|w| w.class).collect();
+        let mut bindings: SmallVec<[Binding; 8]> = smallvec![Binding::from(&buffer)];
+        bindings.extend(part.windows.iter().map(|w| Binding {
+            address: w.range.start,
+            bytes: w.range.end - w.range.start,
+            unit: w.class.unit(),
+        }));
+        let rows = part.pieces.len() as u32;
+        ctx.device().enqueue(&Program {
+            key: shader::key(expression, &classes),
+            shader: &|| shader::shader(expression, &classes),
+            bindings,
+            params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
+            grid: Grid::groups(groups as usize),
+        })
+    }
+}
+
+/// Moves what one element is enough for into one temporary.
+fn gather(ctx: &mut dyn OpContext, mut piece: Piece) -> Result<Piece> {
+    const SLOT: u64 = 16;
+    let splats = piece.places.iter().filter(|p| p.splat).count();
+    let buffer = ctx.temp(DType::U32, &[splats * SLOT as usize / 4])?;
+    for (place, slot) in piece.places.iter_mut().filter(|p| p.splat).zip(0..) {
+        let to = buffer.address + slot * SLOT;
+        ctx.device().copy(to, place.address, place.dtype.size() as u64)?;
+        place.address = to;
+    }
+    Ok(piece)
+}
+
+/// Shader variants of sample expressions: types, lanes, numbers of windows.
+pub fn shaders() -> Vec<Shader> {
+    const WORD: Class = Class::Word;
+    let samples: [(&str, &[Class]); 6] = [
+        ("x: float32, float32; c: 1; s0 = Mul<float32>(x1, c0); s1 = AddV2<float32>(x0, s0); return s1", &[WORD]),
+        (
+            "x: float32, float32, float32; c: 1; s0 = Mul<float32>(x2, c0); s1 = AddV2<float32>(x0, s0); \
+             s2 = Sub<float32>(x1, s1); return s1, s2",
+            &[WORD; 6],
+        ),
+        (
+            "x: float16, float32; c: 0; s0 = Cast<float32, float16>(x1); s1 = Sub<float16>(x0, s0); return s1",
+            &[WORD; 2],
+        ),
+        ("x: bfloat16, float32, bool; c: 0; s0 = SelectV2<float32>(x2, x1, x1); return x0, s0", &[WORD; 4]),
+        ("x: float64, float64; c: 0; s0 = Sub<float64>(x0, x1); return s0", &[Class::Double(DType::F64)]),
+        (
+            "x: int64, float32, int64; c: 0; s0 = AddV2<int64>(x0, x2); s1 = Square<float32>(x1); return s0, s1",
+            &[WORD, WORD, Class::Double(DType::I64)],
+        ),
+    ];
+    let expression = |text: &str| text.parse::<Expression>().expect("a sample");
+    samples.iter().map(|(text, windows)| shader::shader(&expression(text), windows)).collect()
+}

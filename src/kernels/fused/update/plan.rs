@@ -1,0 +1,216 @@
+//! Which dispatches an update takes: runs of elements that share a few windows of memory go together.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::shader::{Class, MAX_WINDOWS};
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// Windows start and end at multiples of this, so that a step after the other binds the same ranges.
+const GRAIN: u64 = 1 << 16;
+
+/// Where an input of the expression lies.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Address of its first element.
+    pub address: u64,
+    /// Its type.
+    pub dtype: DType,
+    /// One element serves all.
+    pub splat: bool,
+}
+
+/// A run of elements of one variable, no longer than a window.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// Number of elements.
+    pub count: u32,
+    /// The expression's inputs.
+    pub places: SmallVec<[Place; 8]>,
+}
+
+impl Piece {
+    fn range(&self, place: &Place) -> Range<u64> {
+        let elements = if place.splat { 1 } else { u64::from(self.count) };
+        place.address..place.address + elements * place.dtype.size() as u64
+    }
+}
+
+/// A range of a block, as a class of elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// How its memory is declared.
+    pub class: Class,
+    /// Addresses.
+    pub range: Range<u64>,
+    block: Range<u64>,
+}
+
+/// One dispatch.
+#[derive(Debug, Clone, Default)]
+pub struct Part {
+    /// Windows, sorted by class.
+    pub windows: Vec<Window>,
+    /// What it updates.
+    pub pieces: Vec<Piece>,
+}
+
+impl Part {
+    /// The window of a place, and its offset there in elements of its type.
+    pub fn locate(&self, piece: &Piece, place: &Place) -> (u32, u32) {
+        let (class, range) = (Class::of(place.dtype), piece.range(place));
+        let inside = |w: &Window| Some(w.class) == class && w.range.start <= range.start && range.end <= w.range.end;
+        let index = self.windows.iter().position(inside).expect("a part has windows for its places");
+        let offset = (place.address - self.windows[index].range.start) / place.dtype.size() as u64;
+        (index as u32, offset as u32)
+    }
+}
+
+/// Bytes of the longest run that surely fits a window.
+pub fn longest_run(max_binding: u64) -> u64 {
+    limit(max_binding) - 2 * GRAIN
+}
+
+/// Bytes of the largest window; words are counted in 32 bits.
+fn limit(max_binding: u64) -> u64 {
+    (max_binding & !(GRAIN - 1)).min(1 << 31)
+}
+
+/// Distributes pieces over dispatches. A piece that needs too many windows for one comes back as an error.
+pub fn plan(
+    pieces: Vec<Piece>,
+    max_binding: u64,
+    block: &dyn Fn(u64) -> Result<Range<u64>>,
+) -> Result<(Vec<Part>, Vec<Piece>)> {
+    let (mut parts, mut scattered) = (Vec::<Part>::new(), Vec::new());
+    for piece in pieces {
+        let mut needs: SmallVec<[Window; 8]> = SmallVec::new();
+        for place in &piece.places {
+            let class = Class::of(place.dtype).expect("the kernel checked the types");
+            needs.push(Window { class, range: piece.range(place), block: block(place.address)? });
+        }
+        if let Some(part) = parts.last_mut()
+            && let Some(windows) = cover(part.windows.clone(), &needs, limit(max_binding))
+        {
+            part.windows = windows;
+            part.pieces.push(piece);
+        } else if let Some(windows) = cover(Vec::new(), &needs, limit(max_binding)) {
+            parts.push(Part { windows, pieces: vec![piece] });
+        } else {
+            scattered.push(piece);
+        }
+    }
+    for part in &mut parts {
+        part.windows.sort_by_key(|w| w.class);
+        pad(&mut part.windows);
+    }
+    Ok((parts, scattered))
+}
+
+/// `windows`, grown so that they cover `needs` too.
+fn cover(mut windows: Vec<Window>, needs: &[Window], limit: u64) -> Option<Vec<Window>> {
+    for Window { class, range, block } in needs {
+        let start = range.start & !(GRAIN - 1);
+        let end = range.end.next_multiple_of(GRAIN).min(block.end);
+        let grown = |w: &Window| w.range.start.min(start)..w.range.end.max(end);
+        let fits = |w: &Window| {
+            let grown = grown(w);
+            w.class == *class && w.block == *block && grown.end - grown.start <= limit
+        };
+        let growth = |w: &Window| grown(w).end - grown(w).start - (w.range.end - w.range.start);
+        match (0..windows.len()).filter(|k| fits(&windows[*k])).min_by_key(|k| growth(&windows[*k])) {
+            Some(k) => windows[k].range = grown(&windows[k]),
+            None if windows.len() < MAX_WINDOWS => {
+                windows.push(Window { class: *class, range: start..end, block: block.clone() });
+            }
+            None => return None,
+        }
+    }
+    Some(windows)
+}
+
+/// Repeats the last window, so that few numbers of windows, each a pipeline, occur.
+fn pad(windows: &mut Vec<Window>) {
+    let padded = match windows.len() {
+        3 => 4,
+        5 => MAX_WINDOWS,
+        n => n,
+    };
+    while windows.len() < padded {
+        windows.push(windows[windows.len() - 1].clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 1 << 30;
+
+    fn block(address: u64) -> Result<Range<u64>> {
+        let start = address / BLOCK * BLOCK;
+        Ok(start..start + BLOCK)
+    }
+
+    fn piece(count: u32, places: &[(u64, DType, bool)]) -> Piece {
+        let places =
+            places.iter().map(|(address, dtype, splat)| Place { address: *address, dtype: *dtype, splat: *splat });
+        Piece { count, places: places.collect() }
+    }
+
+    /// Every place lies in its window, and no window exceeds the limit or its block.
+    fn check(parts: &[Part], max_binding: u64) {
+        for part in parts {
+            assert!(part.windows.len() <= MAX_WINDOWS);
+            for w in &part.windows {
+                assert!(w.range.end - w.range.start <= max_binding && w.range.end <= w.block.end, "{w:?}");
+            }
+            for piece in &part.pieces {
+                for place in &piece.places {
+                    let (window, offset) = part.locate(piece, place);
+                    let window = &part.windows[window as usize];
+                    assert_eq!(window.range.start + u64::from(offset) * place.dtype.size() as u64, place.address);
+                    assert!(piece.range(place).end <= window.range.end && Some(window.class) == Class::of(place.dtype));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_members_of_one_block_are_one_dispatch() {
+        let pieces = (0..300u64)
+            .map(|k| {
+                piece(
+                    1000,
+                    &[
+                        (k * 4096, DType::F32, false),
+                        ((1 << 26) + k * 2048, DType::F16, false),
+                        (256, DType::F32, true),
+                    ],
+                )
+            })
+            .collect();
+        let (parts, scattered) = plan(pieces, 1 << 27, &block).unwrap();
+        check(&parts, 1 << 27);
+        assert_eq!((parts.len(), scattered.len(), parts[0].pieces.len()), (1, 0, 300));
+    }
+
+    #[test]
+    fn distant_members_take_several_dispatches() {
+        let pieces: Vec<Piece> = (0..10u64)
+            .map(|k| piece(16, &[(k * BLOCK, DType::F32, false), (k * BLOCK + (1 << 29), DType::F64, false)]))
+            .collect();
+        let (parts, scattered) = plan(pieces, 1 << 27, &block).unwrap();
+        check(&parts, 1 << 27);
+        assert_eq!((parts.len(), scattered.len()), (4, 0));
+    }
+
+    #[test]
+    fn a_piece_that_is_scattered_too_widely_comes_back() {
+        let places: Vec<_> = (0..7u64).map(|k| (k * BLOCK, DType::F32, k > 3)).collect();
+        let (parts, scattered) = plan(vec![piece(16, &places)], 1 << 27, &block).unwrap();
+        assert_eq!((parts.len(), scattered.len()), (0, 1));
+    }
+}

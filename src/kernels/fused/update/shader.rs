@@ -1,0 +1,201 @@
+//! The shader of an update: how it reads and writes values in windows of raw words.
+
+use std::fmt::Write;
+
+use crate::device::Key;
+use crate::dtype::DType;
+use crate::kernels::fused::expression::Expression;
+use crate::shader::Shader;
+
+/// Most windows of one dispatch: with the table and perhaps a parameter buffer, eight bindings.
+pub const MAX_WINDOWS: usize = 6;
+
+/// Units of elements that an invocation updates, one after the other.
+const UNITS: u32 = 4;
+
+const NAMES: [&str; MAX_WINDOWS] = ["w0", "w1", "w2", "w3", "w4", "w5"];
+
+/// How a window's memory is declared. The same memory may be seen through windows of several classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Words that hold types of at most 32 bits.
+    Word,
+    /// A type of 64 bits.
+    Double(DType),
+}
+
+impl Class {
+    /// The class through which values of `dtype` are seen; `None` for types that updates do not know.
+    pub const fn of(dtype: DType) -> Option<Self> {
+        match dtype {
+            DType::F32 | DType::I32 | DType::U32 | DType::F16 | DType::BF16 | DType::Bool => Some(Self::Word),
+            DType::F64 | DType::I64 | DType::U64 => Some(Self::Double(dtype)),
+            _ => None,
+        }
+    }
+
+    /// The element type of its array.
+    pub const fn storage(self) -> &'static str {
+        match self {
+            Self::Word => "u32",
+            Self::Double(dtype) => dtype.storage(),
+        }
+    }
+
+    /// Bytes of one element of its array.
+    pub const fn unit(self) -> u32 {
+        match self {
+            Self::Word => 4,
+            Self::Double(_) => 8,
+        }
+    }
+}
+
+/// Elements that one invocation updates at once, so that it writes whole words of packed types.
+pub fn lanes(expression: &Expression) -> u32 {
+    expression.output_types().iter().map(|t| t.lanes()).max().unwrap_or(1)
+}
+
+/// Elements that one workgroup updates.
+pub fn elements_of_group(expression: &Expression) -> u32 {
+    crate::shader::WORKGROUP * UNITS * lanes(expression)
+}
+
+/// Words of a row of the table.
+pub fn row_words(expression: &Expression) -> usize {
+    2 + 2 * expression.inputs().len()
+}
+
+/// The pipeline of an expression whose first inputs are the variables, and of windows of these classes.
+pub fn key(expression: &Expression, windows: &[Class]) -> Key {
+    windows.iter().fold(Key::new("fused_update").name(&expression.to_string()), |key, c| key.name(c.storage()))
+}
+
+/// Its shader.
+pub fn shader(expression: &Expression, windows: &[Class]) -> Shader {
+    let classes: String = windows.iter().map(|c| format!(" {}", c.storage())).collect();
+    let mut shader =
+        Shader::new(format!("fused update {expression}; windows{classes}")).u32s(&["rows", "jump", "constants"]);
+    let mut text = String::new();
+    let mut known: Vec<Class> = windows.to_vec();
+    known.dedup();
+    for class in &known {
+        text.push_str(&accessors(*class, windows));
+    }
+    for (k, dtype) in expression.inputs().iter().enumerate() {
+        text.push_str(&load(k, *dtype));
+        shader = match dtype {
+            DType::F16 => shader.library("f16_bits"),
+            DType::BF16 => shader.library("bf16_bits"),
+            _ => shader,
+        };
+    }
+    let function = expression.wgsl("new_values");
+    for library in &function.libraries {
+        shader = shader.library(library);
+    }
+    let lanes = lanes(expression);
+    shader = shader.bind_raw("table", "u32", 4);
+    for (name, class) in NAMES.iter().zip(windows) {
+        shader = shader.bind_raw(name, class.storage(), class.unit());
+    }
+    shader
+        .body(&text)
+        .body(&function.text)
+        .define("UNITS", UNITS.to_string())
+        .define("LANES", lanes.to_string())
+        .define("ROW", row_words(expression).to_string())
+        .define("PLACES", places(expression))
+        .define("STEPS", steps(expression, lanes))
+        .body(include_str!("../../../../shaders/fused/update.wgsl"))
+}
+
+/// Functions that read and write element `j` of window `w`, for the windows of one class.
+fn accessors(class: Class, windows: &[Class]) -> String {
+    let storage = class.storage();
+    let names: Vec<(usize, &str)> =
+        windows.iter().zip(NAMES).enumerate().filter(|(_, (c, _))| **c == class).map(|(k, (_, n))| (k, n)).collect();
+    let mut text = format!("fn get_{storage}(w: u32, j: u32) -> {storage} {{\n");
+    let (last, others) = names.split_last().expect("a class is that of a window");
+    for (k, name) in others {
+        let _ = writeln!(text, "    if w == {k}u {{\n        return {name}[p.off_{name} + j];\n    }}");
+    }
+    let _ = writeln!(text, "    return {0}[p.off_{0} + j];\n}}\n", last.1);
+    let _ = writeln!(text, "fn put_{storage}(w: u32, j: u32, v: {storage}) {{");
+    for (k, name) in others {
+        let _ = writeln!(text, "    if w == {k}u {{\n        {name}[p.off_{name} + j] = v;\n        return;\n    }}");
+    }
+    let _ = writeln!(text, "    {0}[p.off_{0} + j] = v;\n}}\n", last.1);
+    text
+}
+
+/// The function that reads element `i` of the expression's input `k`.
+fn load(k: usize, dtype: DType) -> String {
+    let (shift, value) = match dtype {
+        DType::F32 | DType::I32 => (0, format!("bitcast<{}>(word)", dtype.value())),
+        DType::F16 => (1, "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned()),
+        DType::BF16 => (1, "bitcast<f32>((word >> ((j & 1u) * 16u)) << 16u)".to_owned()),
+        DType::Bool => (2, "((word >> ((j & 3u) * 8u)) & 0xffu) != 0u".to_owned()),
+        _ => (0, "word".to_owned()),
+    };
+    let class = Class::of(dtype).expect("the kernel checked the types").storage();
+    let at = if shift == 0 { "j".to_owned() } else { format!("j >> {shift}u") };
+    format!(
+        "fn load_x{k}(at: vec3<u32>, i: u32) -> {} {{\n    let j = at.y + i * at.z;\n    let word = get_{class}(at.x, {at});\n    \
+         return {value};\n}}\n\n",
+        dtype.value()
+    )
+}
+
+/// The places of the inputs and the constants, once for an invocation.
+fn places(expression: &Expression) -> String {
+    let inputs = (0..expression.inputs().len()).map(|k| format!("    let at{k} = place(row, {k}u);\n"));
+    let constants = (0..expression.constants())
+        .map(|k| format!("    let c{k} = bitcast<f32>(table[p.off_table + p.constants + {k}u]);\n"));
+    inputs.chain(constants).collect()
+}
+
+/// One unit: the new values of its lanes, then what is written.
+fn steps(expression: &Expression, lanes: u32) -> String {
+    let mut text = String::new();
+    for lane in 0..lanes {
+        let at = if lane == 0 { "i".to_owned() } else { format!("min(i + {lane}u, count - 1u)") };
+        let arguments: Vec<String> = (0..expression.inputs().len())
+            .map(|k| format!("load_x{k}(at{k}, {at})"))
+            .chain((0..expression.constants()).map(|k| format!("c{k}")))
+            .collect();
+        let _ = writeln!(text, "        let v{lane} = new_values({});", arguments.join(", "));
+    }
+    let types = expression.output_types();
+    for (k, dtype) in types.iter().enumerate() {
+        let value = |lane: u32| if types.len() == 1 { format!("v{lane}") } else { format!("v{lane}.y{k}") };
+        match dtype {
+            DType::F16 | DType::BF16 => {
+                let bits = if *dtype == DType::F16 { "f16_bits" } else { "bf16_bits" };
+                // Behind the last element a zero fills its word.
+                let _ = writeln!(
+                    text,
+                    "        put_u32(at{k}.x, (at{k}.y + i) >> 1u, {bits}({}) | select(0u, {bits}({}) << 16u, i + 1u < count));",
+                    value(0),
+                    value(1)
+                );
+            }
+            _ => {
+                let storage = Class::of(*dtype).expect("the kernel checked the types").storage();
+                for lane in 0..lanes {
+                    let bits = match dtype {
+                        DType::F32 | DType::I32 => format!("bitcast<u32>({})", value(lane)),
+                        _ => value(lane),
+                    };
+                    let put = format!("put_{storage}(at{k}.x, at{k}.y + i + {lane}u, {bits});");
+                    let _ = if lane == 0 {
+                        writeln!(text, "        {put}")
+                    } else {
+                        writeln!(text, "        if i + {lane}u < count {{\n            {put}\n        }}")
+                    };
+                }
+            }
+        }
+    }
+    text
+}

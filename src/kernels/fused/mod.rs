@@ -30,6 +30,6 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     all.extend(elementwise::shaders());
     all.extend(reduce::shaders());
+    all.extend(update::shaders());
     all
-    [update::shaders()].concat()
 }

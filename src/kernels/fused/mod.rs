@@ -4,6 +4,7 @@ pub mod elementwise;
 pub mod eval;
 pub mod expression;
 pub mod reduce;
+pub mod rows;
 pub mod update;
 
 use crate::kernels::definition::OpDefinition;
@@ -15,6 +16,7 @@ use crate::shader::Shader;
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
     elementwise::DEFINITIONS,
     reduce::DEFINITIONS,
+    rows::DEFINITIONS,
     update::DEFINITIONS,
 ];
 
@@ -22,6 +24,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
 pub fn register(registry: &mut Registry) {
     elementwise::register(registry);
     reduce::register(registry);
+    rows::register(registry);
     update::register(registry);
 }
 
@@ -30,6 +33,7 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     all.extend(elementwise::shaders());
     all.extend(reduce::shaders());
+    all.extend(rows::shaders());
     all.extend(update::shaders());
     all
 }

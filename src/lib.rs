@@ -12,6 +12,7 @@ mod ffi;
 pub mod kernels;
 pub mod layout;
 pub mod local;
+pub mod optimizer;
 pub mod report;
 pub mod shader;
 pub mod tensor;

@@ -2,6 +2,7 @@
 
 pub(crate) mod address_range;
 pub(crate) mod cxx;
+mod graph;
 pub(crate) mod guard;
 pub(crate) mod kernel;
 pub(crate) mod memory_budget;

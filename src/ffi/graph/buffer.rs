@@ -1,0 +1,79 @@
+//! TF_Buffer: serialized messages in and out.
+
+use std::ffi::c_void;
+
+use prost::Message;
+
+use crate::error::{Error, Result};
+use crate::ffi::sys::graph::GraphApi;
+use crate::ffi::sys::kernel::TF_Buffer;
+
+/// The bytes of a buffer of TensorFlow's; none for a null one.
+///
+/// # Safety
+/// `buffer` is null or valid for `'a`, and is not written meanwhile.
+pub(super) unsafe fn contents<'a>(buffer: *const TF_Buffer) -> &'a [u8] {
+    // SAFETY: the caller's contract; the data has `length` bytes.
+    unsafe {
+        match buffer.as_ref() {
+            Some(b) if !b.data.is_null() => std::slice::from_raw_parts(b.data.cast(), b.length),
+            _ => &[],
+        }
+    }
+}
+
+/// Gives `bytes` to an empty buffer, which frees them by the deallocator that it gets.
+///
+/// # Safety
+/// `buffer` is null or a valid buffer without data.
+pub(super) unsafe fn fill(buffer: *mut TF_Buffer, bytes: Vec<u8>) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let buffer = unsafe { buffer.as_mut() }.ok_or_else(|| Error::InvalidArgument("no buffer to fill".into()))?;
+    let bytes = bytes.into_boxed_slice();
+    buffer.length = bytes.len();
+    buffer.data = Box::into_raw(bytes).cast_const().cast();
+    buffer.data_deallocator = Some(free);
+    Ok(())
+}
+
+/// # Safety
+/// TensorFlow passes data and length of a buffer that [`fill`] filled, once.
+unsafe extern "C" fn free(data: *mut c_void, length: usize) {
+    // SAFETY: `fill` made them from a boxed slice of this length.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(data.cast::<u8>(), length)) });
+}
+
+/// A buffer that TensorFlow fills.
+pub(super) struct OwnedBuffer {
+    api: &'static GraphApi,
+    raw: *mut TF_Buffer,
+}
+
+impl OwnedBuffer {
+    pub fn new(api: &'static GraphApi) -> Result<Self> {
+        // SAFETY: TF_NewBuffer takes nothing and returns an owned, empty buffer.
+        let raw = unsafe { (api.TF_NewBuffer)() };
+        if raw.is_null() {
+            return Err(Error::ResourceExhausted("TF_NewBuffer returned null".into()));
+        }
+        Ok(Self { api, raw })
+    }
+
+    pub const fn as_ptr(&self) -> *mut TF_Buffer {
+        self.raw
+    }
+
+    /// The message in it.
+    pub fn decode<M: Message + Default>(&self) -> Result<M> {
+        // SAFETY: the buffer is ours and alive, and nobody writes it now.
+        let bytes = unsafe { contents(self.raw) };
+        M::decode(bytes).map_err(|e| Error::Internal(format!("TensorFlow's message cannot be read: {e}")))
+    }
+}
+
+impl Drop for OwnedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: the buffer is ours, and is deleted once.
+        unsafe { (self.api.TF_DeleteBuffer)(self.raw) };
+    }
+}

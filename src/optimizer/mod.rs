@@ -1,0 +1,64 @@
+//! The graph optimizer: GraphDef in, GraphDef out, no device and no global state.
+//!
+//! TensorFlow runs it within grappler on every graph with nodes placed on our devices, twice. [`passes`] rewrite a [`graph::Graph`]; what they
+//! emit are the ops of [`crate::kernels::fused`]. A graph that cannot be handled stays as it is.
+
+pub mod attr;
+pub mod graph;
+pub mod passes;
+pub mod proto;
+pub mod settings;
+pub mod shape;
+pub mod text;
+pub mod wire;
+
+use bytes::Bytes;
+
+use crate::error::Result;
+use graph::Graph;
+use proto::OpDef;
+use settings::Settings;
+use shape::TensorInfo;
+
+/// What TensorFlow knows of a graph besides its GraphDef.
+pub trait Item {
+    /// Names of the nodes that must stay as they are, fetches included.
+    fn preserved(&self) -> Result<Vec<String>>;
+    /// Types and shapes of the outputs of the node `name`.
+    fn infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
+    /// The definition of an op or function; `None` for an unknown one.
+    fn op_def(&self, op: &str) -> Result<Option<OpDef>>;
+}
+
+/// The optimized graph; `None` where nothing changes.
+///
+/// # Errors
+/// Those of parsing, of the item, and of the passes. The graph should then stay as it is.
+pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<Option<Vec<u8>>> {
+    if settings.passes.is_empty() && settings.dump.is_none() {
+        return Ok(None);
+    }
+    let mut graph = Graph::parse(bytes)?;
+    if !graph.ids().any(|id| graph.node(id).on_wgpu()) {
+        return Ok(None);
+    }
+    graph.preserve(item.preserved()?);
+    let ids: Vec<_> = graph.ids().collect();
+    for id in ids {
+        if graph.op_def(graph.node(id).op()).is_none()
+            && let Some(def) = item.op_def(graph.node(id).op())?
+        {
+            graph.add_op_def(def);
+        }
+        let infos = item.infos(graph.node(id).name())?;
+        graph.set_infos(id, infos);
+    }
+    let dump = settings.dump.as_ref().map(|dir| settings::Dump::begin(dir, &graph));
+    for pass in &settings.passes {
+        (pass.run)(&mut graph)?;
+    }
+    if let Some(dump) = dump {
+        dump.end(&graph);
+    }
+    Ok(graph.is_changed().then(|| graph.to_bytes()))
+}

@@ -1,0 +1,22 @@
+//! The passes, in the order in which they run.
+
+use super::graph::Graph;
+use crate::error::Result;
+
+mod cleanup;
+
+/// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
+pub struct Pass {
+    /// The name for `TF_WGPU_OPTIMIZER`.
+    pub name: &'static str,
+    /// Changes the graph.
+    pub run: fn(&mut Graph) -> Result<()>,
+}
+
+/// Every pass.
+pub const PASSES: &[Pass] = &[Pass { name: "cleanup", run: cleanup::run }];
+
+/// The pass of this name.
+pub fn find(name: &str) -> Option<&'static Pass> {
+    PASSES.iter().find(|p| p.name == name)
+}

@@ -1,0 +1,121 @@
+//! What is known of a tensor before it exists.
+
+use smallvec::SmallVec;
+
+use super::proto::op_info::TensorProperties;
+use crate::dtype::DType;
+
+/// An extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dim {
+    /// So many.
+    Known(usize),
+    /// Unknown, but equal to every other extent of the same number.
+    Symbol(u32),
+    /// Nothing is known.
+    Unknown,
+}
+
+impl Dim {
+    /// The extent, if it is known.
+    pub const fn known(self) -> Option<usize> {
+        match self {
+            Self::Known(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// Whether both are surely the same extent.
+    pub fn same(self, other: Self) -> bool {
+        self == other && self != Self::Unknown
+    }
+}
+
+/// The extents of a tensor of known rank, outermost first.
+pub type Shape = SmallVec<[Dim; 6]>;
+
+/// Type and shape of a tensor, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TensorInfo {
+    /// The element type, if it is one of ours.
+    pub dtype: Option<DType>,
+    /// The extents; `None` for an unknown rank.
+    pub shape: Option<Shape>,
+}
+
+impl TensorInfo {
+    /// A tensor of which everything is known.
+    pub fn known(dtype: DType, dims: &[usize]) -> Self {
+        Self { dtype: Some(dtype), shape: Some(dims.iter().map(|d| Dim::Known(*d)).collect()) }
+    }
+
+    /// All extents, if they are known.
+    pub fn dims(&self) -> Option<Vec<usize>> {
+        self.shape.as_ref()?.iter().map(|d| d.known()).collect()
+    }
+
+    /// The rank, if it is known.
+    pub fn rank(&self) -> Option<usize> {
+        self.shape.as_ref().map(SmallVec::len)
+    }
+
+    /// Number of elements, if it is known.
+    pub fn len(&self) -> Option<usize> {
+        self.dims().map(|d| d.iter().product())
+    }
+
+    /// Whether it surely has no element.
+    pub fn is_empty(&self) -> bool {
+        self.shape.as_ref().is_some_and(|s| s.contains(&Dim::Known(0)))
+    }
+
+    /// Whether both surely have the same shape.
+    pub fn same_shape(&self, other: &Self) -> bool {
+        match (&self.shape, &other.shape) {
+            (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(*b)),
+            _ => false,
+        }
+    }
+
+    /// Whether it surely broadcasts to the shape of `other` without changing that.
+    pub fn broadcasts_to(&self, other: &Self) -> bool {
+        let (Some(a), Some(b)) = (&self.shape, &other.shape) else { return false };
+        a.len() <= b.len() && a.iter().rev().zip(b.iter().rev()).all(|(a, b)| *a == Dim::Known(1) || a.same(*b))
+    }
+
+    /// Whether it surely has one element.
+    pub fn is_single(&self) -> bool {
+        self.shape.as_ref().is_some_and(|s| s.iter().all(|d| *d == Dim::Known(1)))
+    }
+}
+
+impl From<&TensorProperties> for TensorInfo {
+    /// Grappler counts unknown extents down from -2, each number an extent of its own; -1 says nothing.
+    fn from(properties: &TensorProperties) -> Self {
+        let shape = properties.shape.as_ref().filter(|s| !s.unknown_rank).map(|s| {
+            let dim = |size: i64| match size {
+                -1 => Dim::Unknown,
+                n if n < -1 => Dim::Symbol(u32::try_from(-n).unwrap_or(u32::MAX)),
+                n => usize::try_from(n).map_or(Dim::Unknown, Dim::Known),
+            };
+            s.dim.iter().map(|d| dim(d.size)).collect()
+        });
+        Self { dtype: DType::from_tf(properties.dtype), shape }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sameness_is_only_claimed_when_it_is_sure() {
+        let info = |dims: &[Dim]| TensorInfo { dtype: None, shape: Some(dims.iter().copied().collect()) };
+        let (a, b) = (info(&[Dim::Symbol(2), Dim::Known(3)]), info(&[Dim::Symbol(3), Dim::Known(3)]));
+        assert!(a.same_shape(&a) && !a.same_shape(&b));
+        let unknown = info(&[Dim::Unknown]);
+        assert!(!unknown.same_shape(&unknown));
+        assert!(info(&[Dim::Known(3)]).broadcasts_to(&a) && info(&[Dim::Known(1), Dim::Known(3)]).broadcasts_to(&a));
+        assert!(!b.broadcasts_to(&a) && !a.broadcasts_to(&info(&[Dim::Known(3)])));
+    }
+}

@@ -1,0 +1,455 @@
+//! Graphs as text, a line for each node, for dumps and tests.
+//!
+//! ```text
+//! preserve y
+//! x = Placeholder {dtype: float32} -> float32[?2, 4]
+//! c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+//! y = Mul(x, c, ^z) {T: float32} -> float32[?2, 4]
+//! z = NoOp @CPU:0
+//! ```
+//!
+//! A node without `@` is on `WGPU:0`; `@` alone is no device, `@CPU:0` is short for `/job:localhost/replica:0/task:0/device:CPU:0`.
+//! Behind `->` stands what is known of the outputs: `?` is an unknown extent, `?2` an unknown extent equal to every other `?2`, `float32` without
+//! extents an unknown rank, `?` an unknown type. Values that the format has no syntax for, such as long tensors, are abbreviated
+//! with `…`; such a text can be read by people only.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::attr::{Attr, constant};
+use super::graph::{Graph, Node};
+use super::proto::attr_value::{ListValue, Value};
+use super::proto::{NameAttrList, TensorProto, TensorShapeProto, tensor_shape_proto};
+use super::shape::{Dim, TensorInfo};
+use super::wire;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::HostTensor;
+
+const DEVICES: &str = "/job:localhost/replica:0/task:0/device:";
+const DEFAULT: &str = "WGPU:0";
+/// Most elements of a tensor that are written out.
+const MAX_ELEMENTS: usize = 16;
+
+impl Graph {
+    /// The graph as text, nodes in the order of the GraphDef.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        let mut preserved: Vec<&str> = self.preserved().iter().map(String::as_str).collect();
+        preserved.sort_unstable();
+        if !preserved.is_empty() {
+            let _ = writeln!(out, "preserve {}", preserved.join(", "));
+        }
+        for id in self.ids() {
+            out.push_str(&self.line(self.node(id)));
+            out.push('\n');
+        }
+        out
+    }
+
+    fn line(&self, node: &Node) -> String {
+        let mut out = format!("{} = {}", node.name(), node.op());
+        let data = node.inputs().iter().map(|i| match i.port {
+            0 => self.node(i.node).name().to_owned(),
+            port => format!("{}:{port}", self.node(i.node).name()),
+        });
+        let controls = node.controls().iter().map(|c| format!("^{}", self.node(*c).name()));
+        let inputs: Vec<String> = data.chain(controls).collect();
+        if !inputs.is_empty() {
+            let _ = write!(out, "({})", inputs.join(", "));
+        }
+        if !node.attrs().is_empty() {
+            let attrs: Vec<String> = node.attrs().iter().map(|(k, v)| format!("{k}: {}", attr_text(v))).collect();
+            let _ = write!(out, " {{{}}}", attrs.join(", "));
+        }
+        match node.device().strip_prefix(DEVICES) {
+            Some(DEFAULT) => {}
+            Some(device) => {
+                let _ = write!(out, " @{device}");
+            }
+            None => {
+                let _ = write!(out, " @{}", node.device());
+            }
+        }
+        if !node.infos.is_empty() {
+            let infos: Vec<String> = node.infos.iter().map(info_text).collect();
+            let _ = write!(out, " -> {}", infos.join(", "));
+        }
+        out
+    }
+
+    /// Reads what [`Graph::to_text`] wrote. Empty lines and lines that start with `#` say nothing.
+    ///
+    /// # Errors
+    /// `InvalidArgument` names the line that is not understood.
+    pub fn from_text(text: &str) -> Result<Self> {
+        let mut bytes = Vec::new();
+        let mut infos = Vec::new();
+        let mut preserved = Vec::new();
+        for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            if let Some(names) = line.strip_prefix("preserve ") {
+                preserved.extend(names.split(',').map(|n| n.trim().to_owned()));
+                continue;
+            }
+            let bad = |e: Error| Error::InvalidArgument(format!("in the line {line:?}: {e}"));
+            let (node, known) = Parser { rest: line }.node().map_err(bad)?;
+            wire::put(&mut bytes, 1, &node);
+            infos.push(known);
+        }
+        let mut graph = Self::parse(&Bytes::from(bytes))?;
+        graph.preserve(preserved);
+        let ids: Vec<_> = graph.ids().collect();
+        for (id, infos) in ids.into_iter().zip(infos) {
+            graph.set_infos(id, infos);
+        }
+        Ok(graph)
+    }
+}
+
+fn info_text(info: &TensorInfo) -> String {
+    let dtype = info.dtype.map_or("?", DType::name);
+    let Some(shape) = &info.shape else { return dtype.to_owned() };
+    let dim = |d: &Dim| match d {
+        Dim::Known(n) => n.to_string(),
+        Dim::Symbol(n) => format!("?{n}"),
+        Dim::Unknown => "?".to_owned(),
+    };
+    format!("{dtype}[{}]", shape.iter().map(dim).collect::<Vec<_>>().join(", "))
+}
+
+/// An attribute's value as text.
+pub fn attr_text(attr: &Attr) -> String {
+    match attr.value() {
+        Some(Value::List(list)) => list_text(list),
+        Some(value) => value_text(value),
+        None => "…".to_owned(),
+    }
+}
+
+fn dtype_text(number: i32) -> String {
+    DType::from_tf(number).map_or_else(|| format!("dtype{number}"), |t| t.name().to_owned())
+}
+
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::S(s) => std::str::from_utf8(s).map_or_else(|_| format!("…{} bytes", s.len()), |s| format!("{s:?}")),
+        Value::I(v) => v.to_string(),
+        Value::F(v) => format!("{v:?}"),
+        Value::B(v) => v.to_string(),
+        Value::Type(t) => dtype_text(*t),
+        Value::Shape(s) => shape_text(s),
+        Value::Tensor(t) => tensor_text(t),
+        Value::Func(f) => format!("@{}{}", f.name, if f.attr.is_empty() { "" } else { "{…}" }),
+        Value::Placeholder(p) => format!("${p}"),
+        Value::List(list) => list_text(list),
+    }
+}
+
+fn list_text(list: &ListValue) -> String {
+    let items: Vec<String> = (list.s.iter().map(|v| value_text(&Value::S(v.clone()))))
+        .chain(list.i.iter().map(|v| value_text(&Value::I(*v))))
+        .chain(list.f.iter().map(|v| value_text(&Value::F(*v))))
+        .chain(list.b.iter().map(|v| value_text(&Value::B(*v))))
+        .chain(list.r#type.iter().map(|v| dtype_text(*v)))
+        .chain(list.shape.iter().map(shape_text))
+        .chain(list.tensor.iter().map(tensor_text))
+        .chain(list.func.iter().map(|v| value_text(&Value::Func(v.clone()))))
+        .collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn shape_text(shape: &TensorShapeProto) -> String {
+    if shape.unknown_rank {
+        return "shape ?".to_owned();
+    }
+    let dim = |d: &tensor_shape_proto::Dim| if d.size < 0 { "?".to_owned() } else { d.size.to_string() };
+    format!("shape [{}]", shape.dim.iter().map(dim).collect::<Vec<_>>().join(", "))
+}
+
+fn tensor_text(tensor: &TensorProto) -> String {
+    let extents: Vec<String> = tensor.tensor_shape.iter().flat_map(|s| &s.dim).map(|d| d.size.to_string()).collect();
+    let head = format!("tensor {}[{}]", dtype_text(tensor.dtype), extents.join(", "));
+    let Some(value) = constant(tensor) else { return format!("{head} […]") };
+    let items: Vec<String> = if value.dtype.is_float() {
+        value.to_f64().iter().map(|v| format!("{v:?}")).collect()
+    } else if value.dtype.is_complex() {
+        return format!("{head} […]");
+    } else if matches!(value.dtype, DType::I64) {
+        value.values::<i64>().iter().map(ToString::to_string).collect()
+    } else if matches!(value.dtype, DType::U64) {
+        value.values::<u64>().iter().map(ToString::to_string).collect()
+    } else {
+        value.to_f64().iter().map(ToString::to_string).collect()
+    };
+    // One value for all elements is written once.
+    let items = if items.windows(2).all(|w| w[0] == w[1]) { &items[..items.len().min(1)] } else { &items[..] };
+    if items.len() > MAX_ELEMENTS {
+        return format!("{head} [{}, …]", items[..MAX_ELEMENTS].join(", "));
+    }
+    format!("{head} [{}]", items.join(", "))
+}
+
+/// Reads a line from its start.
+struct Parser<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Parser<'t> {
+    fn skip(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    /// Takes `token` if it comes next.
+    fn eat(&mut self, token: &str) -> bool {
+        self.skip();
+        self.rest.strip_prefix(token).map(|rest| self.rest = rest).is_some()
+    }
+
+    fn expect(&mut self, token: &str) -> Result<()> {
+        if self.eat(token) { Ok(()) } else { Err(self.error(&format!("expected {token:?}"))) }
+    }
+
+    fn error(&self, what: &str) -> Error {
+        Error::InvalidArgument(format!("{what} at {:?}", self.rest))
+    }
+
+    /// Everything up to a character that ends a word.
+    fn word(&mut self) -> &'t str {
+        self.skip();
+        let end = self.rest.find(|c: char| " ,(){}[]:".contains(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+
+    /// `item, item, …` up to `end`.
+    fn list<T>(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut items = Vec::new();
+        while !self.eat(end) {
+            if !items.is_empty() {
+                self.expect(",")?;
+            }
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    /// A whole line: an encoded NodeDef and what is known of its outputs.
+    fn node(&mut self) -> Result<(Vec<u8>, Vec<TensorInfo>)> {
+        let mut out = Vec::new();
+        let name = self.word();
+        self.expect("=")?;
+        let op = self.word();
+        if name.is_empty() || op.is_empty() {
+            return Err(self.error("expected NAME = OP"));
+        }
+        wire::put(&mut out, 1, name.as_bytes());
+        wire::put(&mut out, 2, op.as_bytes());
+        if self.eat("(") {
+            let inputs = self.list(")", |p| {
+                let name = p.word();
+                Ok(if p.eat(":") { format!("{name}:{}", p.word()) } else { name.to_owned() })
+            })?;
+            inputs.iter().for_each(|i| wire::put(&mut out, 3, i.as_bytes()));
+        }
+        let mut attrs = Vec::new();
+        if self.eat("{") {
+            attrs = self.list("}", |p| {
+                let name = p.word();
+                p.expect(":")?;
+                Ok((name, p.attr()?))
+            })?;
+        }
+        let device = if self.eat("@") {
+            let end = self.rest.find(' ').unwrap_or(self.rest.len());
+            let (device, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            device
+        } else {
+            DEFAULT
+        };
+        if device.is_empty() || device.starts_with('/') {
+            wire::put(&mut out, 4, device.as_bytes());
+        } else {
+            wire::put(&mut out, 4, format!("{DEVICES}{device}").as_bytes());
+        }
+        for (name, value) in attrs {
+            let mut entry = Vec::new();
+            wire::put(&mut entry, 1, name.as_bytes());
+            wire::put(&mut entry, 2, Attr::from(value).raw());
+            wire::put(&mut out, 5, &entry);
+        }
+        let infos = if self.eat("->") { self.infos()? } else { Vec::new() };
+        self.skip();
+        if self.rest.is_empty() { Ok((out, infos)) } else { Err(self.error("expected the end")) }
+    }
+
+    fn infos(&mut self) -> Result<Vec<TensorInfo>> {
+        let mut infos = Vec::new();
+        loop {
+            let dtype = match self.word() {
+                "?" => None,
+                name => Some(dtype(name).ok_or_else(|| self.error(&format!("no type {name:?}")))?),
+            };
+            let shape = if self.eat("[") {
+                let dims = self.list("]", |p| match p.word() {
+                    "?" => Ok(Dim::Unknown),
+                    word => match word.strip_prefix('?') {
+                        Some(symbol) => symbol.parse().map(Dim::Symbol).map_err(|_| p.error("bad extent")),
+                        None => word.parse().map(Dim::Known).map_err(|_| p.error("bad extent")),
+                    },
+                })?;
+                Some(dims.into_iter().collect())
+            } else {
+                None
+            };
+            infos.push(TensorInfo { dtype, shape });
+            if !self.eat(",") {
+                return Ok(infos);
+            }
+        }
+    }
+
+    fn attr(&mut self) -> Result<Value> {
+        if !self.eat("[") {
+            return self.value();
+        }
+        let mut list = ListValue::default();
+        for value in self.list("]", Self::value)? {
+            match value {
+                Value::S(v) => list.s.push(v),
+                Value::I(v) => list.i.push(v),
+                Value::F(v) => list.f.push(v),
+                Value::B(v) => list.b.push(v),
+                Value::Type(v) => list.r#type.push(v),
+                Value::Shape(v) => list.shape.push(v),
+                Value::Tensor(v) => list.tensor.push(v),
+                Value::Func(v) => list.func.push(v),
+                _ => return Err(self.error("no item of a list")),
+            }
+        }
+        Ok(Value::List(list))
+    }
+
+    fn value(&mut self) -> Result<Value> {
+        self.skip();
+        if self.rest.starts_with('"') {
+            return self.quoted().map(|s| Value::S(s.into_bytes()));
+        }
+        if self.eat("@") {
+            return Ok(Value::Func(NameAttrList { name: self.word().to_owned(), ..Default::default() }));
+        }
+        match self.word() {
+            "true" => Ok(Value::B(true)),
+            "false" => Ok(Value::B(false)),
+            "shape" => self.shape().map(Value::Shape),
+            "tensor" => self.tensor().map(Value::Tensor),
+            word => {
+                if let Some(dtype) = dtype(word) {
+                    return Ok(Value::Type(dtype as i32));
+                }
+                if let Some(number) = word.strip_prefix("dtype").and_then(|n| n.parse().ok()) {
+                    return Ok(Value::Type(number));
+                }
+                if let Ok(int) = word.parse() {
+                    return Ok(Value::I(int));
+                }
+                word.parse().map(Value::F).map_err(|_| self.error(&format!("no value {word:?}")))
+            }
+        }
+    }
+
+    /// A string with the escapes that `{:?}` writes.
+    fn quoted(&mut self) -> Result<String> {
+        let mut end = 1;
+        let bytes = self.rest.as_bytes();
+        while end < bytes.len() && bytes[end] != b'"' {
+            end += if bytes[end] == b'\\' { 2 } else { 1 };
+        }
+        let inner = self.rest.get(1..end).ok_or_else(|| self.error("no end of the string"))?;
+        self.rest = &self.rest[(end + 1).min(self.rest.len())..];
+        Ok(inner.replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\"))
+    }
+
+    fn shape(&mut self) -> Result<TensorShapeProto> {
+        if self.eat("?") {
+            return Ok(TensorShapeProto { unknown_rank: true, ..Default::default() });
+        }
+        self.expect("[")?;
+        let dim = self.list("]", |p| {
+            let size = match p.word() {
+                "?" => -1,
+                n => n.parse().map_err(|_| p.error("bad extent"))?,
+            };
+            Ok(tensor_shape_proto::Dim { size, name: String::new() })
+        })?;
+        Ok(TensorShapeProto { dim, unknown_rank: false })
+    }
+
+    fn tensor(&mut self) -> Result<TensorProto> {
+        let name = self.word();
+        let dtype = dtype(name).ok_or_else(|| self.error(&format!("no type {name:?}")))?;
+        let shape = self.shape()?;
+        self.expect("[")?;
+        let items = self.list("]", |p| {
+            let word = p.word();
+            word.parse::<f64>()
+                .map(|v| (v, word.parse::<i64>().unwrap_or(v as i64)))
+                .map_err(|_| p.error("bad element"))
+        })?;
+        let count: usize = shape.dim.iter().map(|d| d.size as usize).product();
+        let items: Vec<_> = (0..count).map(|i| items.get(i).or(items.last()).copied().unwrap_or_default()).collect();
+        let dims: Vec<usize> = shape.dim.iter().map(|d| d.size as usize).collect();
+        let floats: Vec<f64> = items.iter().map(|i| i.0).collect();
+        let value = if dtype.is_float() {
+            HostTensor::floats(dtype, &dims, &floats)
+        } else {
+            let bytes = items.iter().flat_map(|i| i.1.to_le_bytes()[..dtype.size()].to_vec()).collect();
+            HostTensor { dtype, dims: dims.into_iter().collect(), bytes }
+        };
+        match Attr::from(&value).tensor() {
+            Some(tensor) => Ok(TensorProto::decode(&tensor.encode_to_vec()[..]).expect("just encoded")),
+            None => Err(self.error("no tensor")),
+        }
+    }
+}
+
+fn dtype(name: &str) -> Option<DType> {
+    DType::ALL.into_iter().find(|t| t.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"preserve y
+x = Placeholder {dtype: float32, shape: shape [?, 4]} -> float32[?2, 4]
+c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+i = Const {dtype: int64, value: tensor int64[3] [1, -2, 3]} @CPU:0 -> int64[3]
+n = NoOp(^x) @
+y = Mul(x, c, ^n) {T: float32, _class: ["loc:@x"], a: [1, 2], f: 1.5, g: @body, l: [], s: "a \"b\"", t: [float32, bool]} -> float32[?2, 4]
+z = Split(c, y:1) {num_split: 2} @/job:worker/device:GPU:1 -> ?[?, 4], float32
+"#;
+
+    #[test]
+    fn text_and_graph_are_inverse() {
+        assert_eq!(Graph::from_text(TEXT).unwrap().to_text(), TEXT);
+    }
+
+    #[test]
+    fn bytes_and_graph_are_inverse() {
+        let bytes = Bytes::from(Graph::from_text(TEXT).unwrap().to_bytes());
+        let graph = Graph::parse(&bytes).unwrap();
+        assert!(!graph.is_changed());
+        assert_eq!(graph.to_bytes(), bytes);
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        for line in ["x", "x = ", "x = A(", "x = A {a: }", "x = A -> foo[2]", "x = A(b)"] {
+            assert!(Graph::from_text(line).is_err(), "{line}");
+        }
+    }
+}

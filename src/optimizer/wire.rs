@@ -1,0 +1,107 @@
+//! Protocol buffers at the level of the wire, where unknown fields keep their bytes.
+//!
+//! A message is a sequence of records, each a field's number and its value. What the optimizer does not change passes through
+//! as the records that it came in, whether our schemas know them or not.
+
+use bytes::{BufMut, Bytes};
+use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
+
+use crate::error::{Error, Result};
+
+/// A field of a message.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// The field's number.
+    pub field: u32,
+    /// Key and value, as they were.
+    pub bytes: Bytes,
+    /// The contents of a string, of bytes or of a message; empty for numbers.
+    pub value: Bytes,
+}
+
+fn malformed(error: impl std::fmt::Display) -> Error {
+    Error::InvalidArgument(format!("the graph is no protocol buffer: {error}"))
+}
+
+/// The records of a message, in their order.
+///
+/// # Errors
+/// `InvalidArgument` where the bytes are no message.
+pub fn records(message: &Bytes) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    let mut rest = message.clone();
+    while !rest.is_empty() {
+        let start = rest.clone();
+        let (field, wire_type) = decode_key(&mut rest).map_err(malformed)?;
+        let value = if wire_type == WireType::LengthDelimited {
+            let length = decode_varint(&mut rest).map_err(malformed)?;
+            let length = usize::try_from(length).ok().filter(|n| *n <= rest.len());
+            rest.split_to(length.ok_or_else(|| malformed("a field is longer than the message"))?)
+        } else {
+            skip_field(wire_type, field, &mut rest, Default::default()).map_err(malformed)?;
+            Bytes::new()
+        };
+        records.push(Record { field, bytes: start.slice(..start.len() - rest.len()), value });
+    }
+    Ok(records)
+}
+
+/// Appends a string, bytes or message.
+pub fn put(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(value.len() as u64, out);
+    out.put_slice(value);
+}
+
+/// The text of a record.
+///
+/// # Errors
+/// `InvalidArgument` where it is not UTF-8.
+pub fn text(record: &Record) -> Result<String> {
+    String::from_utf8(record.value.to_vec()).map_err(malformed)
+}
+
+/// An entry of a map from strings to messages.
+///
+/// # Errors
+/// `InvalidArgument` where the record is none.
+pub fn entry(record: &Record) -> Result<(String, Bytes)> {
+    let (mut key, mut value) = (String::new(), Bytes::new());
+    for part in records(&record.value)? {
+        match part.field {
+            1 => key = text(&part)?,
+            2 => value = part.value,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_join_to_the_message() {
+        let mut message = Vec::new();
+        put(&mut message, 3, b"abc");
+        encode_key(70_000, WireType::Varint, &mut message);
+        encode_varint(300, &mut message);
+        encode_key(5, WireType::ThirtyTwoBit, &mut message);
+        message.extend([1, 2, 3, 4]);
+        put(&mut message, 3, b"");
+        let records = records(&Bytes::from(message.clone())).unwrap();
+        assert_eq!(records.iter().map(|r| r.field).collect::<Vec<_>>(), [3, 70_000, 5, 3]);
+        assert_eq!(records[0].value, "abc");
+        assert_eq!(records.iter().flat_map(|r| r.bytes.to_vec()).collect::<Vec<_>>(), message);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_an_error() {
+        let mut message = Vec::new();
+        put(&mut message, 3, b"abc");
+        for end in [1, 2, 4] {
+            assert!(records(&Bytes::copy_from_slice(&message[..end])).is_err());
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Copies, conversions there and back, transposes that cancel, dead nodes.
+
+use expect_test::expect;
+
+use super::{check, refuse};
+
+#[test]
+fn copies_go_and_control_edges_stay() {
+    check(
+        "cleanup",
+        "preserve out
+         x = Placeholder
+         a = Identity(x) {T: float32}
+         b = StopGradient(a) {T: float32}
+         w = NoOp(^b)
+         y = Exp(b) {T: float32}
+         out = Identity(y) {T: float32}",
+        &expect![[r"
+            preserve out
+            x = Placeholder
+            w = NoOp(^x)
+            y = Exp(x) {T: float32}
+            out = Identity(y) {T: float32}
+        "]],
+    );
+}
+
+#[test]
+fn a_copy_stays_where_it_means_something() {
+    for text in [
+        // A transfer between devices.
+        "preserve y\nx = Placeholder @CPU:0\na = Identity(x) {T: float32}\ny = Exp(a) {T: float32}",
+        // Another device's business.
+        "preserve y\nx = Placeholder @CPU:0\na = Identity(x) {T: float32} @CPU:0\ny = Exp(a) {T: float32}",
+        // It waits for something.
+        "preserve y\nx = Placeholder\nn = NoOp\na = Identity(x, ^n) {T: float32}\ny = Exp(a) {T: float32}",
+        // It says which branch runs.
+        "preserve y\nx = Placeholder\ns = Switch(x, x)\na = Identity(s:1) {T: float32}\ny = NoOp(^a)",
+        // Somebody fetches it.
+        "preserve a\nx = Placeholder\na = Identity(x) {T: float32}",
+    ] {
+        refuse("cleanup", text);
+    }
+}
+
+#[test]
+fn a_conversion_there_and_back_goes() {
+    check(
+        "cleanup",
+        "preserve y
+         x = Placeholder
+         a = Cast(x) {SrcT: float16, DstT: float32}
+         b = Cast(a) {SrcT: float32, DstT: float16}
+         y = Exp(b) {T: float16}",
+        &expect![[r"
+            preserve y
+            x = Placeholder
+            y = Exp(x) {T: float16}
+        "]],
+    );
+}
+
+#[test]
+fn a_conversion_that_rounds_stays() {
+    refuse(
+        "cleanup",
+        "preserve y
+         x = Placeholder
+         a = Cast(x) {SrcT: float32, DstT: float16}
+         b = Cast(a) {SrcT: float16, DstT: float32}
+         y = Exp(b) {T: float32}",
+    );
+}
+
+#[test]
+fn transposes_that_cancel_go() {
+    check(
+        "cleanup",
+        "preserve y
+         x = Placeholder
+         p = Const {dtype: int32, value: tensor int32[3] [2, 0, 1]}
+         q = Const {dtype: int32, value: tensor int32[3] [1, 2, 0]}
+         a = Transpose(x, p) {T: float32}
+         b = Transpose(a, q) {T: float32}
+         y = Exp(b) {T: float32}",
+        &expect![[r"
+            preserve y
+            x = Placeholder
+            y = Exp(x) {T: float32}
+        "]],
+    );
+}
+
+#[test]
+fn transposes_that_do_not_cancel_stay() {
+    refuse(
+        "cleanup",
+        "preserve y
+         x = Placeholder
+         p = Const {dtype: int32, value: tensor int32[3] [2, 0, 1]}
+         a = Transpose(x, p) {T: float32}
+         b = Transpose(a, p) {T: float32}
+         y = Exp(b) {T: float32}",
+    );
+}
+
+#[test]
+fn dead_nodes_go_but_stateful_ones_stay() {
+    check(
+        "cleanup",
+        "preserve y
+         x = Placeholder
+         d = Exp(x) {T: float32}
+         e = Log(d) {T: float32}
+         r = RandomUniform(x) {T: float32}
+         y = Exp(x) {T: float32}",
+        &expect![[r"
+            preserve y
+            x = Placeholder
+            r = RandomUniform(x) {T: float32}
+            y = Exp(x) {T: float32}
+        "]],
+    );
+}

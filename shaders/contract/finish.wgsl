@@ -1,10 +1,11 @@
-// y[i] = sum over s of partial[s][i], in the order of s.
-// Grid: one invocation per stored unit of y. Bindings: partial (splits x count), y (count).
+// y[i] = epilogue(sum over s of partial[s][i]), in the order of s; without an epilogue the sum itself.
+// Grid: one invocation per stored unit of y. Bindings: partial (splits x count), y (count), the epilogue's operands.
 
 fn value(i: u32) -> {{T}} {
     var sum = load_partial(i);
     for (var s = 1u; s < p.splits; s += 1u) {
         sum += load_partial(s * p.count + i);
     }
-    return sum;
+{{READS}}
+    return {{RESULT}};
 }

@@ -1,6 +1,6 @@
-// Element i of the output. Grid: one invocation per stored unit of the output. Bindings: x, weight, result.
+// Element i of the output. Grid: one invocation per stored unit of the output. Bindings: x, weight, result, the epilogue's operands.
 
-fn value(i: u32) -> {{T}} {
+fn value(i: u32) -> {{RESULT_T}} {
     let at = place_of(i, p.filters, p.out1, p.out2);
     let channel = at.channel / p.multiplier;
     var sum = {{T}}();
@@ -18,5 +18,6 @@ fn value(i: u32) -> {{T}} {
             }
         }
     }
-    return sum;
+{{READS}}
+    return {{RESULT}};
 }

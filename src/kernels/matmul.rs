@@ -2,8 +2,9 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::contract::epilogue::{Bound, Product};
 use crate::kernels::contract::{self, Contraction, Lines, Rows, Store};
-use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims};
 use crate::require;
@@ -34,7 +35,7 @@ pub fn shaders() -> Vec<Shader> {
 
 /// What an op allows beyond two dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(crate) enum Form {
     /// Matrices only.
     Matrices,
     /// Equal batch dimensions.
@@ -43,7 +44,8 @@ enum Form {
     Broadcast,
 }
 
-struct MatMul {
+/// MatMul or one of its batch forms.
+pub(crate) struct MatMul {
     form: Form,
     transpose_a: bool,
     transpose_b: bool,
@@ -52,7 +54,8 @@ struct MatMul {
 }
 
 impl MatMul {
-    fn new(attrs: &dyn Attrs, form: Form, a: &str, b: &str) -> Result<Self> {
+    /// Reads the attributes, of which `a` and `b` name the transposes.
+    pub fn new(attrs: &dyn Attrs, form: Form, a: &str, b: &str) -> Result<Self> {
         Ok(Self { form, transpose_a: attrs.bool(a)?, transpose_b: attrs.bool(b)?, conjugates: form != Form::Matrices })
     }
 
@@ -86,22 +89,34 @@ pub(crate) fn shown(dims: &[usize]) -> String {
     format!("[{}]", parts.join(","))
 }
 
-impl crate::kernels::op::Kernel for MatMul {
+/// Rows and columns of the last two dimensions.
+fn edges(dims: &[usize], transposed: bool) -> (usize, usize) {
+    let [rows, columns] = [dims[dims.len() - 2], dims[dims.len() - 1]];
+    if transposed { (columns, rows) } else { (rows, columns) }
+}
+
+impl Kernel for MatMul {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-        let batch = self.check(&a.dims, &b.dims)?;
-        let edge = |t: &Tensor, transposed: bool| {
-            let [rows, columns] = [t.dims[t.rank() - 2], t.dims[t.rank() - 1]];
-            if transposed { (columns, rows) } else { (rows, columns) }
-        };
-        let ((m, k), (k_b, n)) = (edge(&a, self.transpose_a), edge(&b, self.transpose_b));
-        require!(k == k_b, "Matrix size-incompatible: In[0]: {}, In[1]: {}", shown(&a.dims), shown(&b.dims));
-        let mut dims = batch.clone();
+        Product::compute(self, ctx)
+    }
+}
+
+impl Product for MatMul {
+    fn shape(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
+        let mut dims = self.check(a, b)?;
+        let ((m, k), (k_b, n)) = (edges(a, self.transpose_a), edges(b, self.transpose_b));
+        require!(k == k_b, "Matrix size-incompatible: In[0]: {}, In[1]: {}", shown(a), shown(b));
         dims.extend([m, n]);
-        let c = ctx.output(0, a.dtype, &dims)?;
-        if c.is_empty() {
-            return Ok(());
-        }
+        Ok(dims)
+    }
+
+    fn channel(&self, dims: &[usize]) -> usize {
+        dims.len() - 1
+    }
+
+    fn enqueue(&self, ctx: &mut dyn OpContext, [a, b, c]: [&Tensor; 3], epilogue: Option<&Bound<'_>>) -> Result<()> {
+        let ((m, k), (_, n)) = (edges(&a.dims, self.transpose_a), edges(&b.dims, self.transpose_b));
+        let batch = &c.dims[..c.rank() - 2];
         let (batch_a, batch_b) = (&a.dims[..a.rank() - 2], &b.dims[..b.rank() - 2]);
         // A b that all matrices share makes the batch more rows of one product.
         let shared = !self.transpose_a
@@ -111,7 +126,7 @@ impl crate::kernels::op::Kernel for MatMul {
         let (m, walk) = if shared {
             (m * batch.iter().product::<usize>(), Iteration::over(&[]).broadcast(&[]).broadcast(&[]).broadcast(&[]))
         } else {
-            (m, Iteration::over(&batch).broadcast(batch_a).broadcast(batch_b).broadcast(&batch).collapse())
+            (m, Iteration::over(batch).broadcast(batch_a).broadcast(batch_b).broadcast(batch).collapse())
         };
         Contraction {
             m,
@@ -119,20 +134,20 @@ impl crate::kernels::op::Kernel for MatMul {
             outer: 1,
             inner: k,
             batch: walk,
-            a: &a,
+            a,
             rows: Rows::Dense { stride: if self.transpose_a { 1 } else { k } },
             a_step: if self.transpose_a { m } else { 1 },
             a_matrix: m * k,
-            b: &b,
+            b,
             lines: Lines::Dense,
             b_step: if self.transpose_b { 1 } else { n },
             b_column: if self.transpose_b { k } else { 1 },
             b_matrix: k * n,
-            c: &c,
+            c,
             store: Store::Rows(n),
             c_matrix: m * n,
             conjugated: [self.transpose_a, self.transpose_b].map(|t| t && self.conjugates && a.dtype.is_complex()),
         }
-        .enqueue(ctx)
+        .enqueue_with(ctx, epilogue)
     }
 }

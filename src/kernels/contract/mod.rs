@@ -6,10 +6,11 @@
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial sums go to a
 //! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
-//! is small. To add an epilogue (bias, activation), replace the text of `finish` in [`text`]; to add cooperative matrices,
-//! add a [`tile::Memory`] and its WGSL.
+//! is small. An [`epilogue`] (bias, activation, residual) is applied once, to whole sums: where they are stored, or in [`finish`]. To add
+//! cooperative matrices, add a [`tile::Memory`] and its WGSL.
 
 pub mod element;
+pub mod epilogue;
 pub mod finish;
 pub mod geometry;
 mod text;
@@ -23,10 +24,11 @@ use crate::kernels::op::OpContext;
 use crate::layout::{AccessClass, Iteration};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
+use epilogue::{Bound, Form};
 use geometry::Geometry;
 use smallvec::smallvec;
 use tile::{Class, Tile};
-pub use variants::variants;
+pub use variants::{fused_variants, samples, variants};
 
 /// What a row of `a` is.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +109,7 @@ pub struct Contraction<'a> {
     pub b_column: usize,
     /// Elements between matrices of `b`.
     pub b_matrix: usize,
-    /// The result, in which every element belongs to one (z, m, n).
+    /// The result, in which every element belongs to one (z, m, n). With an epilogue, the epilogue's result.
     pub c: &'a Tensor,
     /// Its layout.
     pub store: Store,
@@ -129,7 +131,7 @@ pub enum Lanes {
 }
 
 /// All that shader text depends on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Variant {
     tile: &'static Tile,
     rows: RowsKind,
@@ -142,6 +144,7 @@ struct Variant {
     /// None for a single matrix.
     batch: Option<AccessClass>,
     conjugated: [bool; 2],
+    epilogue: Option<Form>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +181,11 @@ const MAX_PARTIAL: usize = 1 << 24;
 impl Contraction<'_> {
     /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives zeros.
     pub fn enqueue(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        self.enqueue_with(ctx, None)
+    }
+
+    /// The same with an epilogue, which needs a contracted index that is not empty.
+    pub fn enqueue_with(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
         let batch = self.batch.len();
         if self.c.is_empty() {
             return Ok(());
@@ -185,6 +193,7 @@ impl Contraction<'_> {
         let depth = self.outer * self.inner;
         // An empty operand has no element to clamp a load to.
         if depth == 0 || self.a.is_empty() || self.b.is_empty() {
+            debug_assert!(epilogue.is_none(), "no epilogue without products");
             return ctx.device().fill(self.c.address, self.c.bytes(), 0);
         }
         for extent in [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * depth] {
@@ -196,17 +205,19 @@ impl Contraction<'_> {
         let chunk = self.chunk(class, tiles, depth);
         let splits = depth.div_ceil(chunk);
         let mut variant = self.variant(tile);
+        variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
         let packed = self.c.dtype.lanes() > 1;
         let direct = splits == 1 && (!packed || variant.c.1 == StoreKind::Quads);
         if direct {
-            return self.dispatch(ctx.device(), &variant, self.c, chunk, splits, tiles);
+            return self.dispatch(ctx.device(), &variant, self.c, chunk, splits, epilogue);
         }
-        let computed = element::computed(self.c.dtype);
+        variant.epilogue = None;
+        let computed = element::computed(self.a.dtype);
         let partial = ctx.temp(computed, &[splits, self.c.len()])?;
         ctx.device().check_extent(partial.len())?;
         variant.c = (computed, self.store_kind(&partial));
-        self.dispatch(ctx.device(), &variant, &partial, chunk, splits, tiles)?;
-        finish::enqueue(ctx.device(), &partial, self.c)
+        self.dispatch(ctx.device(), &variant, &partial, chunk, splits, None)?;
+        finish::enqueue_with(ctx.device(), &partial, self.c, epilogue)
     }
 
     /// Steps of the contracted index that one workgroup takes: whole outer steps, or a multiple of 4 where an outer step is
@@ -278,6 +289,7 @@ impl Contraction<'_> {
             c: (self.c.dtype, self.store_kind(self.c)),
             batch: (!single).then(|| self.batch.class()),
             conjugated: self.conjugated,
+            epilogue: None,
         }
     }
 
@@ -303,9 +315,10 @@ impl Contraction<'_> {
         c: &Tensor,
         chunk: usize,
         splits: usize,
-        tiles: usize,
+        epilogue: Option<&Bound<'_>>,
     ) -> Result<()> {
         let depth = self.outer * self.inner;
+        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
         let mut params = Params::new().u32(self.m).u32(self.n).u32(tiles * splits).u32(splits).u32(chunk).u32(depth);
         params = params.u32(self.inner).u32(self.a_step).u32(self.b_step).u32(self.b_column).u32(self.c.len());
         params = match self.rows {
@@ -327,15 +340,22 @@ impl Contraction<'_> {
             params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
             params = self.batch.params(params);
         }
+        if let Some(epilogue) = epilogue {
+            params = epilogue.params(params);
+        }
         let unit = |t: &Tensor, quads: bool| Binding::raw(t, t.dtype.size() as u32 * if quads { 4 } else { 1 });
+        let mut bindings = smallvec![
+            unit(self.a, variant.a.1 != Lanes::One),
+            unit(self.b, variant.b.1 != Lanes::One),
+            unit(c, variant.c.1 == StoreKind::Quads),
+        ];
+        if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
+            bindings.extend(epilogue.bindings(form));
+        }
         device.enqueue(&Program {
             key: variant.key(),
             shader: &|| variant.shader(),
-            bindings: smallvec![
-                unit(self.a, variant.a.1 != Lanes::One),
-                unit(self.b, variant.b.1 != Lanes::One),
-                unit(c, variant.c.1 == StoreKind::Quads),
-            ],
+            bindings,
             params,
             grid: Grid::groups(tiles * splits),
         })
@@ -349,10 +369,10 @@ impl Variant {
         key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
         key = key.number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
-        match &self.batch {
-            Some(class) => class.key(key),
-            None => key,
+        if let Some(class) = &self.batch {
+            key = class.key(key);
         }
+        self.epilogue.iter().fold(key, |key, epilogue| epilogue.key(key))
     }
 
     fn shader(&self) -> Shader {

@@ -15,14 +15,14 @@ const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
 const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
 const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl");
 const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl");
-/// What happens to four sums on their way to the result: nothing yet.
-const FINISH: &str = "fn finish(v: Quad, m: u32, n: u32) -> Quad {\n    return v;\n}\n";
+/// What happens to four sums on their way to the result without an epilogue: nothing.
+const FINISH: &str = "alias Stored = Quad;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
 
 pub(super) fn shader(v: &Variant) -> Shader {
     let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
     let mut shader = Shader::new(format!(
-        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?}",
-        memory, v.rows, v.lines, v.a, v.b, v.c, v.conjugated
+        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        memory, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
     .body(&declarations(v.a.0));
@@ -55,7 +55,11 @@ pub(super) fn shader(v: &Variant) -> Shader {
         _ => shader.u32s(&["c_row"]).body("fn c_line(m: u32) -> u32 {\n    return m * p.c_row;\n}\n"),
     };
     shader = batch(shader, v);
-    shader = shader.body(&store_text(v)).body(FINISH);
+    shader = shader.body(&store_text(v));
+    shader = match &v.epilogue {
+        Some(form) => form.declare(shader, quads_of).body(&form.finish(column(v.c.1), v.batch.is_none())),
+        None => shader.body(FINISH),
+    };
     shader = shader.body(match v.rows {
         RowsKind::Dense => DENSE,
         RowsKind::Patch => PATCH,
@@ -76,6 +80,7 @@ fn operand(shader: Shader, name: &'static str, (dtype, lanes): (DType, Lanes)) -
 
 /// Binds four elements at a time.
 fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
+    let value = if dtype == DType::I32 { "vec4<i32>" } else { "vec4<f32>" };
     let (ty, load, store, library) = match dtype {
         DType::F16 => (
             "vec2<u32>",
@@ -98,9 +103,11 @@ fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
         None => shader,
     };
     let access = if x == "c" {
-        format!("fn store4_c(i: u32, v: Quad) {{\n    c[p.off_c + (i >> 2u)] = {store};\n}}\n")
+        format!("fn store4_c(i: u32, v: {value}) {{\n    c[p.off_c + (i >> 2u)] = {store};\n}}\n")
     } else {
-        format!("fn load4_{x}(i: u32) -> Quad {{\n    let bits = {x}[p.off_{x} + (i >> 2u)];\n    return {load};\n}}\n")
+        format!(
+            "fn load4_{x}(i: u32) -> {value} {{\n    let bits = {x}[p.off_{x} + (i >> 2u)];\n    return {load};\n}}\n"
+        )
     };
     shader.bind_raw(x, ty, 4 * dtype.size() as u32).body(&access)
 }
@@ -121,15 +128,20 @@ fn batch(mut shader: Shader, v: &Variant) -> Shader {
     )
 }
 
+/// By what a column's number is multiplied.
+fn column(kind: StoreKind) -> &'static str {
+    if kind == StoreKind::Planes { " * p.c_plane" } else { "" }
+}
+
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.
 fn store_text(v: &Variant) -> String {
     match v.c.1 {
-        StoreKind::Quads => "fn store_quad(line: u32, n: u32, v: Quad) {\n    if n < p.n {\n        \
+        StoreKind::Quads => "fn store_quad(line: u32, n: u32, v: Stored) {\n    if n < p.n {\n        \
                              store4_c(line + n, v);\n    }\n}\n"
             .to_owned(),
         kind => {
-            let column = if kind == StoreKind::Planes { " * p.c_plane" } else { "" };
-            let mut text = "fn store_quad(line: u32, n: u32, v: Quad) {\n".to_owned();
+            let column = column(kind);
+            let mut text = "fn store_quad(line: u32, n: u32, v: Stored) {\n".to_owned();
             for k in 0..4 {
                 let _ = writeln!(
                     text,
@@ -194,7 +206,7 @@ fn stores(tile: &Tile) -> String {
     for row in 0..tile.rows {
         let _ = writeln!(text, "    if m0 + {row}u < p.m {{\n        let line = c_first + c_line(m0 + {row}u);");
         for q in 0..tile.quads {
-            let _ = writeln!(text, "        store_quad(line, n{q}, finish(c{row}_{q}, m0 + {row}u, n{q}));");
+            let _ = writeln!(text, "        store_quad(line, n{q}, finish(c{row}_{q}, line, n{q}));");
         }
         text.push_str("    }\n");
     }

@@ -1,9 +1,11 @@
 //! The list of shader variants for the tests.
 
+use super::epilogue::{Class, Epilogue, Form};
 use super::text::shader;
 use super::tile::{self, Tile};
 use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
 use crate::dtype::DType;
+use crate::kernels::fused::expression::Expression;
 use crate::layout::Iteration;
 use crate::shader::Shader;
 
@@ -11,7 +13,7 @@ use crate::shader::Shader;
 /// not each combination of the types' accessors with everything else.
 pub fn variants() -> Vec<Shader> {
     let single = |tile: &'static Tile, rows, spatial, lines, a, b, c| {
-        shader(&Variant { tile, rows, spatial, lines, a, b, c, batch: None, conjugated: [false; 2] })
+        shader(&Variant { tile, rows, spatial, lines, a, b, c, batch: None, conjugated: [false; 2], epilogue: None })
     };
     let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
     let mut out = Vec::new();
@@ -78,6 +80,7 @@ pub fn variants() -> Vec<Shader> {
                 c: (DType::F32, StoreKind::Quads),
                 batch: Some(walk.class()),
                 conjugated: [false; 2],
+                epilogue: None,
             }));
         }
     }
@@ -104,6 +107,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         c: (DType::F64, StoreKind::Elements),
         batch: None,
         conjugated: [false; 2],
+        epilogue: None,
     };
     for dtype in DTYPES.into_iter().skip(3).filter(|t| tile.fits(super::element::words(*t))) {
         let of = |v: &Variant| Variant { a: (dtype, v.a.1), b: (dtype, v.b.1), c: (dtype, v.c.1), ..v.clone() };
@@ -124,6 +128,60 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
             let c = (dtype, StoreKind::Quads);
             out.push(shader(&Variant { a: four(Lanes::Depth), b: four(Lanes::Edge), c, ..dense.clone() }));
             out.push(shader(&Variant { a: four(Lanes::Depth), b: four(Lanes::Depth), c, ..dense.clone() }));
+        }
+    }
+    out
+}
+
+/// Sample epilogues of a contraction of `dtype`: a bias and an activation, a cast, and every class of operands.
+pub fn samples(dtype: DType) -> Vec<(Epilogue, Vec<Class>)> {
+    let t = dtype.name();
+    let other = if dtype == DType::F32 { DType::F16 } else { DType::F32 }.name();
+    let texts = [
+        (format!("x: {t}; c: 0; return x0"), vec![]),
+        (format!("x: {t}, {t}; c: 0; s0 = AddV2<{t}>(x0, x1); s1 = Relu<{t}>(s0); return s1"), vec![Class::Channel]),
+        (
+            format!(
+                "x: {t}, {t}, {t}, {t}; c: 0; s0 = Mul<{t}>(x0, x1); s1 = AddV2<{t}>(s0, x2); s2 = AddV2<{t}>(s1, x3); \
+                 s3 = Erf<{t}>(s2); s4 = Cast<{t}, {other}>(s3); return s4"
+            ),
+            vec![Class::Scalar, Class::Channel, Class::Full],
+        ),
+    ];
+    let constants = |e: &Expression| vec![1.0; e.constants()];
+    let parsed = texts.into_iter().map(|(text, classes)| (text.parse::<Expression>().expect("an expression"), classes));
+    parsed.map(|(e, classes)| (Epilogue::new(e.clone(), constants(&e)).expect("an epilogue"), classes)).collect()
+}
+
+/// Variants with sample epilogues: each way to store, with and without a batch, for each type, and the finishing program.
+pub fn fused_variants() -> Vec<Shader> {
+    let mut out = Vec::new();
+    let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]).class();
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
+        for (epilogue, classes) in samples(dtype) {
+            let result = epilogue.output();
+            let tiles = tile::CPU.iter().chain(tile::GPU).filter(|t| t.fits(super::element::words(dtype)));
+            for tile in tiles.step_by(3) {
+                let mut push = |rows, spatial, store, batch| {
+                    let quads = store == StoreKind::Quads;
+                    let (lanes, c) = (Lanes::One, (result, store));
+                    let epilogue = Some(Form::sample(&epilogue, &classes, quads));
+                    let (a, b) = ((dtype, lanes), (dtype, lanes));
+                    let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
+                    out.push(shader(&Variant { tile, rows, spatial, lines, a, b, c, batch, conjugated, epilogue }));
+                };
+                for batch in [None, Some(batch.clone())] {
+                    if result.size() <= 4 {
+                        push(RowsKind::Dense, 0, StoreKind::Quads, batch.clone());
+                    }
+                    if result.lanes() == 1 {
+                        push(RowsKind::Patch, 2, StoreKind::Elements, batch.clone());
+                        push(RowsKind::Patch, 3, StoreKind::Planes, batch);
+                    }
+                }
+            }
+            let form = Form::sample(&epilogue, &classes, false);
+            out.push(super::finish::text(super::element::computed(dtype), result, Some(&form)));
         }
     }
     out

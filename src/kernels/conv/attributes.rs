@@ -115,6 +115,11 @@ impl ConvAttributes {
         Self { family, format, stride, dilation, padding }
     }
 
+    /// The dimension of the channels of input and output.
+    pub const fn channel_axis(&self) -> usize {
+        self.format.channel()
+    }
+
     /// Geometry and output shape of the forward op.
     pub fn forward(&self, input: &[usize], filter: &[usize]) -> Result<(Geometry, Dims)> {
         let rank = self.format.rank();

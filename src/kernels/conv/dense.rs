@@ -1,6 +1,7 @@
 //! Convolutions with groups of channels as contractions: implicit matrix products, nothing is unfolded in memory.
 
 use crate::error::Result;
+use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
@@ -28,7 +29,13 @@ fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
 }
 
 /// Rows are output positions, columns the filters of a group, the sum runs over kernel positions and channels.
-pub fn forward(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, filter: &Tensor, y: &Tensor) -> Result<()> {
+/// With an epilogue `y` is its result.
+pub fn forward(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    [x, filter, y]: [&Tensor; 3],
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
     Contraction {
@@ -51,7 +58,7 @@ pub fn forward(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, filter: &Tenso
         c_matrix: filters * if g.channels_last { 1 } else { to },
         conjugated: [false; 2],
     }
-    .enqueue(ctx)
+    .enqueue_with(ctx, epilogue)
 }
 
 /// Rows are input positions, columns the channels of a group, the sum runs over kernel positions and filters.

@@ -6,9 +6,10 @@ use crate::device::{Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::contract::element::computed;
-use crate::kernels::contract::finish;
+use crate::kernels::contract::epilogue::{Bound, Form, channel_of};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::tile::Class;
+use crate::kernels::contract::{finish, samples};
 use crate::kernels::op::OpContext;
 use crate::shader::{MAX_ITERATIONS, Shader};
 use crate::tensor::Tensor;
@@ -26,14 +27,18 @@ enum Which {
     Filter,
 }
 
-fn shader(which: Which, dtype: DType, channels_last: bool) -> Shader {
+fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&Form>) -> Shader {
     let (label, names, text) = match which {
         Which::Forward => ("forward", ["x", "weight"], FORWARD),
         Which::Input => ("input", ["weight", "dy"], INPUT),
         Which::Filter => ("filter", ["x", "dy"], FILTER),
     };
-    let result = if matches!(which, Which::Filter) { computed(dtype) } else { dtype };
-    let mut shader = Shader::new(format!("depthwise {label} {dtype} channels_last={channels_last}"))
+    let result = match (which, epilogue) {
+        (Which::Filter, _) => computed(dtype),
+        (_, Some(form)) => form.output(),
+        _ => dtype,
+    };
+    let mut shader = Shader::new(format!("depthwise {label} {dtype} channels_last={channels_last} {epilogue:?}"))
         .bind(names[0], dtype)
         .bind(names[1], dtype)
         .bind("result", result)
@@ -44,7 +49,14 @@ fn shader(which: Which, dtype: DType, channels_last: bool) -> Shader {
     if matches!(which, Which::Filter) {
         shader = shader.u32s(&["lines", "chunk"]);
     }
-    shader = shader.define("T", dtype.value());
+    shader = shader.define("T", dtype.value()).define("RESULT_T", result.value());
+    shader = match epilogue {
+        Some(form) => {
+            let (reads, call) = (form.reads("i", &channel_of("i")), form.call("sum", "i", &channel_of("i"), ""));
+            form.declare(shader, |shader, _, _| shader).define("READS", reads).define("RESULT", call)
+        }
+        None => shader.define("READS", "").define("RESULT", "sum"),
+    };
     shader.body(COMMON).body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST }).body(text).map("result")
 }
 
@@ -59,15 +71,34 @@ fn params(g: &Geometry, count: usize) -> Params {
     params
 }
 
-fn enqueue(device: &Device, which: Which, g: &Geometry, [a, b, result]: [&Tensor; 3], params: Params) -> Result<()> {
+fn enqueue(device: &Device, which: Which, g: &Geometry, operands: [&Tensor; 3], params: Params) -> Result<()> {
+    enqueue_with(device, which, g, operands, params, None)
+}
+
+fn enqueue_with(
+    device: &Device,
+    which: Which,
+    g: &Geometry,
+    [a, b, result]: [&Tensor; 3],
+    mut params: Params,
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
     for t in [a, b, result] {
         device.check_extent(t.len())?;
     }
     let (dtype, last) = (a.dtype, g.channels_last);
+    let mut key = Key::new("depthwise").number(which as u32).dtype(dtype).number(u32::from(last));
+    let mut bindings = smallvec![a.into(), b.into(), result.into()];
+    let form = epilogue.map(|e| e.form(false));
+    if let (Some(epilogue), Some(form)) = (epilogue, &form) {
+        key = form.key(key);
+        params = epilogue.params(params);
+        bindings.extend(epilogue.bindings(form));
+    }
     device.enqueue(&Program {
-        key: Key::new("depthwise").number(which as u32).dtype(dtype).number(u32::from(last)),
-        shader: &|| shader(which, dtype, last),
-        bindings: smallvec![a.into(), b.into(), result.into()],
+        key,
+        shader: &|| shader(which, dtype, last, form.as_ref()),
+        bindings,
         params,
         grid: Grid::map(result.len(), result.dtype),
     })
@@ -83,13 +114,19 @@ pub fn check_iterations(device: &Device, iterations: usize) -> Result<()> {
     Ok(())
 }
 
-/// The output.
-pub fn forward(device: &Device, g: &Geometry, x: &Tensor, filter: &Tensor, y: &Tensor) -> Result<()> {
+/// The output; with an epilogue, its result. An epilogue needs a filter that is not empty.
+pub fn forward(
+    device: &Device,
+    g: &Geometry,
+    [x, filter, y]: [&Tensor; 3],
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
     if filter.is_empty() {
+        debug_assert!(epilogue.is_none(), "no epilogue without products");
         return device.fill(y.address, y.bytes(), 0);
     }
     check_iterations(device, g.taps() + g.kernel[1])?;
-    enqueue(device, Which::Forward, g, [x, filter, y], params(g, y.len()))
+    enqueue_with(device, Which::Forward, g, [x, filter, y], params(g, y.len()), epilogue)
 }
 
 /// The gradient of the input: each element gathers from the windows that contain it.
@@ -119,7 +156,19 @@ pub fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for which in [Which::Forward, Which::Input, Which::Filter] {
         for dtype in super::TYPES {
-            out.extend([true, false].map(|last| shader(which, *dtype, last)));
+            out.extend([true, false].map(|last| shader(which, *dtype, last, None)));
+        }
+    }
+    out
+}
+
+/// Variants with sample epilogues.
+pub fn fused_shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for dtype in super::TYPES {
+        for (epilogue, classes) in samples(*dtype) {
+            let form = Form::sample(&epilogue, &classes, false);
+            out.extend([true, false].map(|last| shader(Which::Forward, *dtype, last, Some(&form))));
         }
     }
     out

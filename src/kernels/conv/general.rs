@@ -88,6 +88,6 @@ impl Kernel for General {
         if y.is_empty() {
             return Ok(());
         }
-        dense::forward(ctx, &g, &x.reshaped(&flat), &filter, &y.reshaped(&result))
+        dense::forward(ctx, &g, [&x.reshaped(&flat), &filter, &y.reshaped(&result)], None)
     }
 }

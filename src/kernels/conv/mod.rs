@@ -3,7 +3,7 @@
 //! [`attributes`] reads and checks what nodes say, [`window`] places windows, [`dense`] maps convolutions on
 //! [`super::contract`], [`depthwise`] has the programs for filters of single channels.
 
-mod attributes;
+pub(crate) mod attributes;
 mod dense;
 pub(crate) mod depthwise;
 mod general;
@@ -11,10 +11,12 @@ pub(crate) mod window;
 
 use crate::dtype::{DType, types};
 use crate::error::Result;
+use crate::kernels::contract::epilogue::{Bound, Product};
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
+use crate::tensor::{Dims, Tensor};
 use attributes::{ConvAttributes, Depth, Family};
 use general::General;
 
@@ -74,15 +76,25 @@ impl Kernel for Conv {
 
 /// Inputs: input, filter.
 fn forward(ctx: &mut dyn OpContext, attributes: &ConvAttributes, _: bool) -> Result<()> {
-    let (x, filter) = (ctx.input(0)?, ctx.input(1)?);
-    let (g, dims) = attributes.forward(&x.dims, &filter.dims)?;
-    let y = ctx.output(0, x.dtype, &dims)?;
-    if y.is_empty() {
-        return Ok(());
+    attributes.compute(ctx)
+}
+
+impl Product for ConvAttributes {
+    fn shape(&self, x: &[usize], filter: &[usize]) -> Result<Dims> {
+        Ok(self.forward(x, filter)?.1)
     }
-    match attributes.family.depth {
-        Depth::Wise => depthwise::forward(ctx.device(), &g, &x, &filter, &y),
-        Depth::Grouped => dense::forward(ctx, &g, &x, &filter, &y),
+
+    fn channel(&self, _: &[usize]) -> usize {
+        self.channel_axis()
+    }
+
+    fn enqueue(&self, ctx: &mut dyn OpContext, operands: [&Tensor; 3], epilogue: Option<&Bound<'_>>) -> Result<()> {
+        let [x, filter, _] = operands;
+        let (g, _) = self.forward(&x.dims, &filter.dims)?;
+        match self.family.depth {
+            Depth::Wise => depthwise::forward(ctx.device(), &g, operands, epilogue),
+            Depth::Grouped => dense::forward(ctx, &g, operands, epilogue),
+        }
     }
 }
 

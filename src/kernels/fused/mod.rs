@@ -2,6 +2,7 @@
 
 pub mod elementwise;
 pub mod eval;
+pub mod contraction;
 pub mod expression;
 pub mod reduce;
 pub mod rows;
@@ -26,6 +27,11 @@ pub fn register(registry: &mut Registry) {
     reduce::register(registry);
     rows::register(registry);
     update::register(registry);
+pub const DEFINITIONS: &[&[OpDefinition]] = &[contraction::DEFINITIONS];
+
+/// Adds the ops.
+pub fn register(registry: &mut Registry) {
+    contraction::register(registry);
 }
 
 /// Shader variants of sample expressions.
@@ -36,4 +42,7 @@ pub fn shaders() -> Vec<Shader> {
     all.extend(rows::shaders());
     all.extend(update::shaders());
     all
+    let mut shaders = Vec::new();
+    shaders.extend(contraction::shaders());
+    shaders
 }

@@ -1,0 +1,305 @@
+//! What happens to the elements of a contraction's result before they are stored: an [`Expression`] of the element and of up to
+//! four further operands.
+//!
+//! A further operand is a scalar, a vector with one element for each channel, or has the result's shape; which of them is part of
+//! the pipeline's key, its extents are not. Everything else that broadcasts is computed by an elementwise program behind the
+//! contraction ([`Epilogue::after`]), so that an op with an epilogue takes all shapes that the ops in its place would take.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::element::lane;
+use crate::device::{Binding, Device, Key, Params};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::fused::expression::Expression;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::scalar::map::Signature;
+use crate::require;
+use crate::shader::{Field, Shader};
+use crate::tensor::{Dims, Tensor};
+
+/// Names of the further operands' bindings.
+const NAMES: [&str; 4] = ["e1", "e2", "e3", "e4"];
+/// Names of the parameters.
+const CONSTANTS: [&str; 24] = [
+    "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12", "c13", "c14", "c15", "c16", "c17",
+    "c18", "c19", "c20", "c21", "c22", "c23",
+];
+
+/// Most further operands: with the contraction's three bindings and a parameter buffer, eight.
+pub const MAX_EXTRAS: usize = NAMES.len();
+/// Most parameters.
+pub const MAX_CONSTANTS: usize = CONSTANTS.len();
+
+/// An op of two operands that takes an epilogue.
+pub trait Product: Send + Sync {
+    /// The result's shape, or TensorFlow's error.
+    fn shape(&self, a: &[usize], b: &[usize]) -> Result<Dims>;
+
+    /// The dimension of the channels in a result of shape `dims`.
+    fn channel(&self, dims: &[usize]) -> usize;
+
+    /// Enqueues it for a result that is not empty: operands a, b and the result. An epilogue needs operands that are not empty.
+    fn enqueue(&self, ctx: &mut dyn OpContext, operands: [&Tensor; 3], epilogue: Option<&Bound<'_>>) -> Result<()>;
+
+    /// The op without an epilogue, from inputs 0 and 1.
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+        let c = ctx.output(0, a.dtype, &self.shape(&a.dims, &b.dims)?)?;
+        if c.is_empty() { Ok(()) } else { self.enqueue(ctx, [&a, &b, &c], None) }
+    }
+}
+
+/// A node's epilogue.
+#[derive(Debug, Clone)]
+pub struct Epilogue {
+    function: Arc<Function>,
+    constants: Vec<f32>,
+}
+
+/// All of an epilogue that shader text depends on.
+#[derive(Debug, PartialEq)]
+struct Function {
+    expression: Expression,
+    text: String,
+}
+
+/// How a further operand is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Its only element.
+    Scalar,
+    /// The element of the channel.
+    Channel,
+    /// The element at the result's index.
+    Full,
+}
+
+/// An epilogue with its operands for one result.
+#[derive(Debug)]
+pub struct Bound<'a> {
+    epilogue: &'a Epilogue,
+    extras: SmallVec<[(Class, Tensor); MAX_EXTRAS]>,
+    /// Elements of the result between neighbouring channels.
+    inner: usize,
+    channels: usize,
+}
+
+/// What shader text depends on.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    function: Arc<Function>,
+    /// Type, class and whether four elements are loaded at once.
+    extras: SmallVec<[(DType, Class, bool); MAX_EXTRAS]>,
+}
+
+impl PartialEq for Form {
+    fn eq(&self, other: &Self) -> bool {
+        self.function == other.function && self.extras == other.extras
+    }
+}
+
+impl Epilogue {
+    /// Reads the attributes `expression`, `constants`, `T_extra` and `T_out` of a node whose contraction is of type `dtype`.
+    pub fn read(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
+        let epilogue = Self::new(attrs.string("expression")?.parse()?, attrs.floats("constants")?)?;
+        let expression = epilogue.expression();
+        let types: Vec<DType> = std::iter::once(dtype).chain(attrs.dtypes("T_extra")?).collect();
+        require!(expression.inputs() == types, "the operands are of {types:?}, which is not what {expression} takes");
+        let output = attrs.dtype("T_out")?;
+        require!(epilogue.output() == output, "the result is of {output}, which is not what {expression} returns");
+        Ok(epilogue)
+    }
+
+    /// An epilogue of its parts.
+    pub fn new(expression: Expression, constants: Vec<f32>) -> Result<Self> {
+        let (extras, given) = (expression.inputs().len().saturating_sub(1), constants.len());
+        require!(!expression.inputs().is_empty(), "{expression} does not take the contraction's result");
+        require!(extras <= MAX_EXTRAS, "{expression} takes {extras} further operands, more than {MAX_EXTRAS}");
+        require!(given <= MAX_CONSTANTS, "{given} parameters are more than {MAX_CONSTANTS}");
+        require!(given == expression.constants(), "{given} parameters for {expression}");
+        require!(expression.outputs().len() == 1, "{expression} returns more than one value");
+        let text = expression.to_string();
+        Ok(Self { function: Arc::new(Function { expression, text }), constants })
+    }
+
+    /// The function.
+    pub fn expression(&self) -> &Expression {
+        &self.function.expression
+    }
+
+    /// The type of its result.
+    pub fn output(&self) -> DType {
+        self.expression().output_types()[0]
+    }
+
+    /// The epilogue with its operands for a result of shape `dims` whose channels are dimension `axis`; `None` where the contraction
+    /// cannot apply it.
+    pub fn bind(&self, device: &Device, dims: &[usize], axis: usize, extras: &[Tensor]) -> Option<Bound<'_>> {
+        let limit = device.capabilities().max_binding - u64::from(device.capabilities().storage_alignment) - 16;
+        let result = Tensor::new(self.output(), dims, 0);
+        let fits = |t: &Tensor| t.bytes() <= limit && device.check_extent(t.len()).is_ok();
+        if !fits(&result) || !extras.iter().all(fits) {
+            return None;
+        }
+        let classified = extras.iter().map(|t| Some((class(dims, axis, &t.dims)?, t.clone())));
+        Some(Bound {
+            epilogue: self,
+            extras: classified.collect::<Option<_>>()?,
+            inner: dims[axis + 1..].iter().product(),
+            channels: dims[axis],
+        })
+    }
+
+    /// Enqueues the expression over a result that the contraction has stored, with operands that broadcast to `output`.
+    pub fn after(&self, device: &Device, result: &Tensor, extras: &[Tensor], output: &Tensor) -> Result<()> {
+        let expression = self.expression();
+        let inputs: Vec<Tensor> = std::iter::once(result).chain(extras).cloned().collect();
+        Signature {
+            op: &self.function.text,
+            inputs: expression.inputs(),
+            output: output.dtype,
+            attrs: &CONSTANTS[..self.constants.len()],
+            function: &|| expression.wgsl("epilogue"),
+        }
+        .run(device, &inputs, output, &self.constants)
+    }
+}
+
+fn class(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Class> {
+    let lead = dims.len().checked_sub(extra.len())?;
+    let is_channel = |d: usize| lead + d == axis;
+    if extra.iter().all(|d| *d == 1) {
+        Some(Class::Scalar)
+    } else if extra.iter().enumerate().all(|(d, n)| *n == if is_channel(d) { dims[axis] } else { 1 }) {
+        Some(Class::Channel)
+    } else if dims[..lead].iter().all(|d| *d == 1) && dims[lead..] == *extra {
+        Some(Class::Full)
+    } else {
+        None
+    }
+}
+
+impl Bound<'_> {
+    /// What shader text depends on; with `quads` four neighbouring elements of the result are stored at once.
+    pub(crate) fn form(&self, quads: bool) -> Form {
+        let four = |class: Class, t: &Tensor| {
+            let typed = matches!(t.dtype, DType::F32 | DType::F16 | DType::BF16);
+            quads && class != Class::Scalar && typed && t.address.is_multiple_of(4 * t.dtype.size() as u64)
+        };
+        Form {
+            function: self.epilogue.function.clone(),
+            extras: self.extras.iter().map(|(class, t)| (t.dtype, *class, four(*class, t))).collect(),
+        }
+    }
+
+    /// Bindings of the further operands.
+    pub(crate) fn bindings<'b>(&'b self, form: &'b Form) -> impl Iterator<Item = Binding> + 'b {
+        let unit = |quads: bool, t: &Tensor| t.dtype.size() as u32 * if quads { 4 } else { 1 };
+        self.extras.iter().zip(&form.extras).map(move |((_, t), f)| Binding::raw(t, unit(f.2, t)))
+    }
+
+    /// Appends the parameters that [`Form::declare`] declares.
+    pub(crate) fn params(&self, params: Params) -> Params {
+        self.epilogue.constants.iter().fold(params.u32(self.inner).u32(self.channels), |p, c| p.f32(*c))
+    }
+}
+
+impl Form {
+    /// An epilogue of sample operands, for the list of variants.
+    pub(crate) fn sample(epilogue: &Epilogue, classes: &[Class], quads: bool) -> Self {
+        let types = &epilogue.expression().inputs()[1..];
+        let four =
+            |t: DType, c: Class| quads && c != Class::Scalar && matches!(t, DType::F32 | DType::F16 | DType::BF16);
+        Self {
+            function: epilogue.function.clone(),
+            extras: types.iter().zip(classes).map(|(t, c)| (*t, *c, four(*t, *c))).collect(),
+        }
+    }
+
+    /// Adds what distinguishes its text to a pipeline's key.
+    pub(crate) fn key(&self, mut key: Key) -> Key {
+        key = key.name(&self.function.text);
+        for (_, class, quads) in &self.extras {
+            key = key.number(*class as u32 | u32::from(*quads) << 4);
+        }
+        key
+    }
+
+    /// The type of the result.
+    pub(crate) fn output(&self) -> DType {
+        self.function.expression.output_types()[0]
+    }
+
+    /// Declares bindings, parameters and the function `epilogue`. `bind_quads` binds an operand of which four elements are loaded
+    /// at once, by `load4_NAME`.
+    pub(crate) fn declare(
+        &self,
+        mut shader: Shader,
+        bind_quads: impl Fn(Shader, &'static str, DType) -> Shader,
+    ) -> Shader {
+        for ((dtype, _, quads), name) in self.extras.iter().zip(NAMES) {
+            shader = if *quads { bind_quads(shader, name, *dtype) } else { shader.bind(name, *dtype) };
+        }
+        shader = shader.u32s(&["channel_inner", "channels_all"]);
+        let function = self.function.expression.wgsl("epilogue");
+        for name in &CONSTANTS[..self.function.expression.constants()] {
+            shader = shader.param(*name, Field::F32);
+        }
+        shader = function.libraries.iter().fold(shader, |shader, library| shader.library(library));
+        shader.body(&function.text)
+    }
+
+    /// `fn finish(v, line, n)`: the epilogue of four columns from n on of the row that starts at `line`. What it reads beyond the
+    /// last column is not stored. `single` is for results without a batch, whose columns are the channels.
+    pub(super) fn finish(&self, column: &str, single: bool) -> String {
+        let at = |k: u32| format!("line + (n + {k}u){column}");
+        let channel = |k: u32| if single { format!("n + {k}u") } else { channel_of(&at(k)) };
+        let call = |k: u32| self.call(&format!("v.{}", lane(k)), &at(k), &channel(k), lane(k));
+        let calls: Vec<String> = (0..4).map(|k| format!("        {},\n", call(k))).collect();
+        format!(
+            "alias Stored = vec4<{}>;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {{\n{}    return Stored(\n{}    );\n}}\n",
+            self.output().value(),
+            self.reads(&at(0), &channel(0)),
+            calls.concat()
+        )
+    }
+
+    /// The statements that read ahead what is read once for four neighbours, whose first is the result's element `at` of
+    /// channel `channel`.
+    pub(crate) fn reads(&self, at: &str, channel: &str) -> String {
+        let mut text = String::new();
+        for ((_, class, quads), name) in self.extras.iter().zip(NAMES) {
+            match class {
+                Class::Scalar => writeln!(text, "    let {name}_v = load_{name}(0u);"),
+                Class::Channel if *quads => writeln!(text, "    let {name}_v = load4_{name}({channel});"),
+                Class::Full if *quads => writeln!(text, "    let {name}_v = load4_{name}({at});"),
+                _ => Ok(()),
+            }
+            .expect("a string takes all text");
+        }
+        text
+    }
+
+    /// The call for the contraction's value `x`, the result's element `at` of channel `channel`; `lane` selects from what
+    /// [`Form::reads`] read.
+    pub(crate) fn call(&self, x: &str, at: &str, channel: &str, lane: &str) -> String {
+        let extras = self.extras.iter().zip(NAMES).map(|((_, class, quads), name)| match class {
+            Class::Scalar => format!("{name}_v"),
+            _ if *quads => format!("{name}_v.{lane}"),
+            Class::Channel => format!("load_{name}({channel})"),
+            Class::Full => format!("load_{name}({at})"),
+        });
+        let constants = CONSTANTS[..self.function.expression.constants()].iter().map(|c| format!("p.{c}"));
+        let arguments: Vec<String> = std::iter::once(x.to_owned()).chain(extras).chain(constants).collect();
+        format!("epilogue({})", arguments.join(", "))
+    }
+}
+
+/// The channel of the result's element `at`.
+pub(crate) fn channel_of(at: &str) -> String {
+    format!("({at}) / p.channel_inner % p.channels_all")
+}

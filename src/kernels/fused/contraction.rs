@@ -1,0 +1,213 @@
+//! Matrix products and convolutions with an epilogue: `_WgpuFusedMatMul` and its kin are the base ops with the attributes of an
+//! [`Epilogue`] and its operands behind the two of the base op.
+//!
+//! The operands broadcast to the result as numpy's rule has it, but a vector is always one element for each channel, also where
+//! channels are not the last dimension. They may make the result larger, as in the ops that were fused; the epilogue then runs
+//! behind the contraction.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::contract::epilogue::{Epilogue, Product};
+use crate::kernels::conv::attributes::{ConvAttributes, Family};
+use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
+use crate::kernels::matmul::{Form, MatMul};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::layout::broadcast_dims;
+use crate::shader::Shader;
+use crate::tensor::{Dims, Tensor, shape_text};
+
+/// Element types, of the base op and of the result.
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+
+/// The attributes of all.
+macro_rules! attrs {
+    ($($own:literal),*) => {
+        &[
+            "T: {float, half, bfloat16, double}",
+            "T_extra: list(type) >= 0",
+            "T_out: {float, half, bfloat16, double}",
+            "expression: string",
+            "constants: list(float)",
+            $($own),*
+        ]
+    };
+}
+
+/// The ops.
+pub const DEFINITIONS: &[OpDefinition] = &[
+    OpDefinition {
+        name: "_WgpuFusedBatchMatMulV2",
+        inputs: &["x: T", "y: T", "extra: T_extra"],
+        outputs: &["output: T_out"],
+        attrs: attrs!("adj_x: bool = false", "adj_y: bool = false"),
+        stateful: false,
+        shape: matmul_shape,
+    },
+    OpDefinition {
+        name: "_WgpuFusedConv2D",
+        inputs: &["input: T", "filter: T", "extra: T_extra"],
+        outputs: &["output: T_out"],
+        attrs: attrs!(
+            "strides: list(int)",
+            "use_cudnn_on_gpu: bool = true",
+            "padding: {'SAME', 'VALID', 'EXPLICIT'}",
+            "explicit_paddings: list(int) = []",
+            "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
+            "dilations: list(int) = [1, 1, 1, 1]"
+        ),
+        stateful: false,
+        shape: conv_shape,
+    },
+    OpDefinition {
+        name: "_WgpuFusedConv3D",
+        inputs: &["input: T", "filter: T", "extra: T_extra"],
+        outputs: &["output: T_out"],
+        attrs: attrs!(
+            "strides: list(int)",
+            "padding: {'SAME', 'VALID', 'EXPLICIT'}",
+            "explicit_paddings: list(int) = []",
+            "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
+            "dilations: list(int) = [1, 1, 1, 1, 1]"
+        ),
+        stateful: false,
+        shape: conv_shape,
+    },
+    OpDefinition {
+        name: "_WgpuFusedDepthwiseConv2dNative",
+        inputs: &["input: T", "filter: T", "extra: T_extra"],
+        outputs: &["output: T_out"],
+        attrs: attrs!(
+            "strides: list(int)",
+            "padding: {'SAME', 'VALID', 'EXPLICIT'}",
+            "explicit_paddings: list(int) = []",
+            "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
+            "dilations: list(int) = [1, 1, 1, 1]"
+        ),
+        stateful: false,
+        shape: conv_shape,
+    },
+    OpDefinition {
+        name: "_WgpuFusedMatMul",
+        inputs: &["a: T", "b: T", "extra: T_extra"],
+        outputs: &["output: T_out"],
+        attrs: attrs!("transpose_a: bool = false", "transpose_b: bool = false"),
+        stateful: false,
+        shape: matmul_shape,
+    },
+];
+
+/// Adds the ops.
+pub fn register(r: &mut Registry) {
+    let mut op = |name: &'static str, base: fn(&dyn Attrs) -> Result<Box<dyn Product>>| {
+        r.op(name).types("T", TYPES).types("T_out", TYPES).kernel(move |attrs| {
+            Ok(Fused { base: base(attrs)?, epilogue: Epilogue::read(attrs, attrs.dtype("T")?)?, op: name })
+        });
+    };
+    op("_WgpuFusedBatchMatMulV2", |attrs| Ok(Box::new(MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y")?)));
+    op("_WgpuFusedConv2D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV2D)?)));
+    op("_WgpuFusedConv3D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV3D)?)));
+    op("_WgpuFusedDepthwiseConv2dNative", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::DEPTHWISE)?)));
+    op("_WgpuFusedMatMul", |attrs| Ok(Box::new(MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b")?)));
+}
+
+/// Shader variants of sample epilogues.
+pub fn shaders() -> Vec<Shader> {
+    let mut shaders = crate::kernels::contract::fused_variants();
+    shaders.extend(crate::kernels::conv::depthwise::fused_shaders());
+    shaders
+}
+
+struct Fused {
+    op: &'static str,
+    base: Box<dyn Product>,
+    epilogue: Epilogue,
+}
+
+impl Kernel for Fused {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+        let result = self.base.shape(&a.dims, &b.dims)?;
+        let axis = self.base.channel(&result);
+        let extras = (2..ctx.num_inputs())
+            .map(|i| Ok(channels(&ctx.input(i)?, result.len(), axis)))
+            .collect::<Result<Vec<_>>>()?;
+        let dims = extras.iter().try_fold(result.clone(), |dims, extra| {
+            broadcast_dims(&dims, &extra.dims).map_err(|_| {
+                let (dims, extra) = (shape_text(&dims), shape_text(&extra.dims));
+                Error::InvalidArgument(format!("{}: Incompatible shapes: {dims} vs. {extra}", self.op))
+            })
+        })?;
+        let output = ctx.output(0, self.epilogue.output(), &dims)?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        let products = !a.is_empty() && !b.is_empty() && dims == result;
+        let bound = if products { self.epilogue.bind(ctx.device(), &dims, axis, &extras) } else { None };
+        if bound.is_some() {
+            return self.base.enqueue(ctx, [&a, &b, &output], bound.as_ref());
+        }
+        let between = ctx.temp(a.dtype, &result)?;
+        self.base.enqueue(ctx, [&a, &b, &between], None)?;
+        self.epilogue.after(ctx.device(), &between, &extras, &output)
+    }
+}
+
+/// A vector seen as the channels of a result of `rank`; every other operand is what it is.
+fn channels(extra: &Tensor, rank: usize, axis: usize) -> Tensor {
+    if extra.rank() != 1 {
+        return extra.clone();
+    }
+    let mut dims: Dims = std::iter::repeat_n(1, rank - axis).collect();
+    dims[0] = extra.dims[0];
+    extra.reshaped(&dims)
+}
+
+/// Which operands are transposed is no business of shape functions: the last two extents are those of further operands, or unknown.
+fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let [Some(a), Some(b), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
+    let batch = |shape: &[Option<usize>]| Some(shape[..shape.len().saturating_sub(2)].to_vec());
+    let Some(mut result) = broadcast(&[batch(a), batch(b)])? else { return Ok(vec![None]) };
+    result.extend([None, None]);
+    let shapes: Vec<PartialShape> = std::iter::once(Some(result)).chain(extras.iter().cloned()).collect();
+    Ok(vec![broadcast(&shapes)?])
+}
+
+/// The batch is the input's; what else further operands tell. Where the channels are is unknown, so vectors tell nothing.
+fn conv_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let [Some(input), Some(filter), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
+    let mut result = vec![None; filter.len()];
+    if let (Some(to), Some(from)) = (result.first_mut(), input.first()) {
+        *to = *from;
+    }
+    let extras = extras.iter().filter(|e| e.as_ref().is_none_or(|e| e.len() != 1)).cloned();
+    let shapes: Vec<PartialShape> = std::iter::once(Some(result)).chain(extras).collect();
+    Ok(vec![broadcast(&shapes)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(dims: &[i64]) -> PartialShape {
+        Some(dims.iter().map(|d| usize::try_from(*d).ok()).collect())
+    }
+
+    fn of(function: crate::kernels::definition::ShapeFunction, shapes: &[PartialShape]) -> PartialShape {
+        function(&ShapeInputs { shapes, dtype: &|_| None }).unwrap().remove(0)
+    }
+
+    #[test]
+    fn shapes_are_what_is_sure_without_attributes() {
+        let (a, b) = (shape(&[2, 3]), shape(&[3, 4]));
+        assert_eq!(of(matmul_shape, &[a.clone(), b.clone()]), shape(&[-1, -1]));
+        assert_eq!(of(matmul_shape, &[a.clone(), b.clone(), shape(&[4])]), shape(&[-1, 4]));
+        assert_eq!(of(matmul_shape, &[a.clone(), b.clone(), shape(&[2, 4])]), shape(&[2, 4]));
+        assert_eq!(of(matmul_shape, &[shape(&[5, 2, 3]), shape(&[1, 3, 4])]), shape(&[5, -1, -1]));
+        assert_eq!(of(matmul_shape, &[None, b]), None);
+        let (x, f) = (shape(&[8, 9, 9, 3]), shape(&[3, 3, 3, 16]));
+        assert_eq!(of(conv_shape, &[x.clone(), f.clone(), shape(&[16])]), shape(&[8, -1, -1, -1]));
+        assert_eq!(of(conv_shape, &[x.clone(), f.clone(), shape(&[1, 1, 1, 16])]), shape(&[8, -1, -1, 16]));
+        assert_eq!(of(conv_shape, &[x, f, None]), None);
+    }
+}

@@ -1,0 +1,344 @@
+//! Matrix products and convolutions with epilogues against f64 sums and functions, with both tile tables.
+
+mod numeric;
+#[path = "numeric/products.rs"]
+mod products;
+
+use numeric::{Random, assert_close, session};
+use products::{Conv, Layout, matmul, permuted};
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::local::{Input, Node};
+use tensorflow_wgpu::{DType, Error, HostTensor};
+
+/// What a further operand is, for a result of some shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extra {
+    Scalar,
+    /// One element for each channel.
+    Channel,
+    /// The same, with ones for the other dimensions.
+    Spread,
+    Full,
+    /// One element for each index of the first dimension: nothing that a contraction reads.
+    Rows,
+}
+
+/// An epilogue, its operands and parameters, and the same in f64.
+struct Sample {
+    /// `T` stands for the base op's type, `U` for that of the result.
+    text: &'static str,
+    extras: &'static [Extra],
+    constants: &'static [f32],
+    reference: fn(f64, &[f64]) -> f64,
+}
+
+const SAMPLES: &[Sample] = &[
+    Sample { text: "x: T; c: 0; return x0", extras: &[], constants: &[], reference: |x, _| x },
+    Sample {
+        text: "x: T, T; c: 0; s0 = AddV2<T>(x0, x1); s1 = Relu<T>(s0); return s1",
+        extras: &[Extra::Channel],
+        constants: &[],
+        reference: |x, e| (x + e[0]).max(0.0),
+    },
+    Sample {
+        text: "x: T, T, T, T, T; c: 0; s0 = Mul<T>(x0, x1); s1 = AddV2<T>(s0, x2); s2 = AddV2<T>(s1, x3); \
+               s3 = Sub<T>(s2, x4); return s3",
+        extras: &[Extra::Scalar, Extra::Spread, Extra::Full, Extra::Channel],
+        constants: &[],
+        reference: |x, e| x * e[0] + e[1] + e[2] - e[3],
+    },
+    Sample {
+        text: "x: T, T; c: 0; s0 = Sub<T>(x1, x0); s1 = Cast<T, U>(s0); return s1",
+        extras: &[Extra::Full],
+        constants: &[],
+        reference: |x, e| e[0] - x,
+    },
+    Sample {
+        text: "x: T, U; c: 0; s0 = Cast<T, U>(x0); s1 = Mul<U>(s0, x1); return s1",
+        extras: &[Extra::Channel],
+        constants: &[],
+        reference: |x, e| x * e[0],
+    },
+    Sample {
+        text: "x: T, T; c: 0; s0 = Mul<T>(x0, x1); return s0",
+        extras: &[Extra::Rows],
+        constants: &[],
+        reference: |x, e| x * e[0],
+    },
+];
+
+const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
+
+fn other(dtype: DType) -> DType {
+    match dtype {
+        DType::F32 => DType::F16,
+        DType::F16 => DType::F64,
+        DType::BF16 => DType::F32,
+        _ => DType::BF16,
+    }
+}
+
+/// The result of a contraction: its values, shape and the dimension of its channels, and how many products an element has.
+struct Result {
+    values: Vec<f64>,
+    dims: Vec<usize>,
+    axis: usize,
+    depth: usize,
+}
+
+impl Result {
+    fn extra_dims(&self, extra: Extra) -> Vec<usize> {
+        let only = |at: usize| (0..self.dims.len()).map(|d| if d == at { self.dims[d] } else { 1 }).collect();
+        match extra {
+            Extra::Scalar => vec![],
+            Extra::Channel => vec![self.dims[self.axis]],
+            Extra::Spread => only(self.axis),
+            Extra::Full => self.dims.clone(),
+            Extra::Rows => only(0),
+        }
+    }
+
+    /// The operand's element for the result's element `i`.
+    fn element(&self, extra: Extra, i: usize) -> usize {
+        let after = |d: usize| self.dims[d + 1..].iter().product::<usize>();
+        match extra {
+            Extra::Scalar => 0,
+            Extra::Channel | Extra::Spread => i / after(self.axis) % self.dims[self.axis],
+            Extra::Full => i,
+            Extra::Rows => i / after(0),
+        }
+    }
+}
+
+/// Runs the base op of `node`, whose operands are `a` and `b`, with the samples whose turn it is: compiling takes most of the
+/// time, so float32 has two for each shape, one for each tile table, and other types have one.
+fn check(turn: &mut usize, node: &Node, [a, b]: [&HostTensor; 2], result: &Result, misalign: usize, what: &str) {
+    let dtype = a.dtype;
+    let mut random = Random::new(*turn as u64);
+    for _ in 0..if dtype == DType::F32 { 2 } else { 1 } {
+        *turn += 1;
+        let (class, sample) = (Class::ALL[*turn % 2], &SAMPLES[(*turn + *turn / SAMPLES.len()) % SAMPLES.len()]);
+        let to = other(dtype);
+        let text = sample.text.replace("U>", &format!("{to}>")).replace(", U", &format!(", {to}"));
+        let text = text
+            .replace("T>", &format!("{dtype}>"))
+            .replace(" T", &format!(" {dtype}"))
+            .replace("<T", &format!("<{dtype}"));
+        let types: Vec<DType> =
+            (sample.extras.iter()).map(|_| if sample.text.contains("x: T, U") { to } else { dtype }).collect();
+        let output = if sample.text.contains('U') { to } else { dtype };
+        let mut inputs: Vec<Input> = vec![a.clone().into(), b.clone().into()];
+        let mut extras = Vec::new();
+        for (extra, dtype) in sample.extras.iter().zip(&types) {
+            let (tensor, values) = random.tensor(*dtype, &result.extra_dims(*extra));
+            inputs.push(tensor.into());
+            extras.push((*extra, values));
+        }
+        let want: Vec<f64> = (result.values.iter().enumerate())
+            .map(|(i, x)| {
+                let e: Vec<f64> = extras.iter().map(|(extra, v)| v[result.element(*extra, i)]).collect();
+                (sample.reference)(*x, &e)
+            })
+            .collect();
+        let node = node.clone().attr("T", dtype).attr("T_out", output).attr("T_extra", &types[..]);
+        let node = node.attr("expression", &text[..]).attr("constants", sample.constants);
+        // Values that go through memory in between are rounded there.
+        let rounded = if sample.extras.contains(&Extra::Rows) { numeric::epsilon(dtype) / 1e-6 } else { 0.0 };
+        let what = format!("{what} {dtype} {class:?} misaligned by {misalign}: {text}");
+        let mut session = session();
+        session.misalign = misalign;
+        let got = with_class(class, || session.run(&node, &inputs)).expect(&what);
+        assert_eq!((got[0].dtype, &got[0].dims[..]), (output, &result.dims[..]), "{what}");
+        // Sums of 16-bit floats are as precise as float32, whatever they are converted to.
+        let got = if dtype == DType::F64 {
+            got[0].clone()
+        } else {
+            let least = if output == DType::F64 { DType::F32 } else { output };
+            HostTensor::floats(least, &got[0].dims, &got[0].to_f64())
+        };
+        assert_close(&got, &want, result.depth as f64 + 4.0 + rounded, &what);
+    }
+}
+
+#[test]
+fn matrix_products() {
+    let mut turn = 0;
+    for dtype in FLOATS {
+        for [m, k, n] in [[1, 1, 1], [7, 13, 5], [8, 16, 64], [65, 33, 66], [1, 40, 12], [40, 3, 1], [12, 8, 20]] {
+            let (ta, tb) = (m % 2 == 0, n % 3 == 0);
+            let mut random = Random::new((m * 100 + k * 10 + n) as u64);
+            let (a, av) = random.tensor(dtype, &if ta { [k, m] } else { [m, k] });
+            let (b, bv) = random.tensor(dtype, &if tb { [n, k] } else { [k, n] });
+            let values = matmul(&av, &bv, [m, k, n], ta, tb);
+            let result = Result { values, dims: vec![m, n], axis: 1, depth: k };
+            let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", ta).attr("transpose_b", tb);
+            check(&mut turn, &node, [&a, &b], &result, 0, &format!("{m}x{k}x{n} {ta} {tb}"));
+        }
+    }
+}
+
+/// A long contraction is cut into chunks; the epilogue is applied to their sum, once.
+#[test]
+fn a_long_contraction_has_one_epilogue() {
+    let mut turn = 0;
+    for dtype in [DType::F32, DType::F16] {
+        for n in [8, 5, 8, 5] {
+            let (m, k) = (3, 20_000);
+            let mut random = Random::new(n as u64);
+            let (a, av) = random.tensor(dtype, &[m, k]);
+            let (b, bv) = random.tensor(dtype, &[k, n]);
+            let values = matmul(&av, &bv, [m, k, n], false, false);
+            let result = Result { values, dims: vec![m, n], axis: 1, depth: 200 };
+            let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+            check(&mut turn, &node, [&a, &b], &result, 0, "long");
+        }
+    }
+}
+
+#[test]
+fn operands_at_any_address() {
+    let mut turn = 0;
+    for dtype in [DType::F32, DType::F16] {
+        let [m, k, n] = [16, 8, 12];
+        let mut random = Random::new(9);
+        let (a, av) = random.tensor(dtype, &[m, k]);
+        let (b, bv) = random.tensor(dtype, &[k, n]);
+        let values = matmul(&av, &bv, [m, k, n], false, false);
+        let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+        let result = Result { values, dims: vec![m, n], axis: 1, depth: k };
+        check(&mut turn, &node, [&a, &b], &result, 1, "misaligned");
+    }
+}
+
+#[test]
+fn batches_broadcast() {
+    let mut turn = 0;
+    for dtype in FLOATS {
+        for (x, y) in [(&[2usize][..], &[2usize][..]), (&[3], &[]), (&[2, 1, 3], &[4, 1]), (&[1], &[3])] {
+            for [m, k, n] in [[3, 5, 7], [4, 8, 12]] {
+                let mut random = Random::new((m + n) as u64);
+                let (a, av) = random.tensor(dtype, &[x, &[m, k]].concat());
+                let (b, bv) = random.tensor(dtype, &[y, &[k, n]].concat());
+                let batch = tensorflow_wgpu::layout::broadcast_dims(x, y).unwrap();
+                let mut values = Vec::new();
+                for z in 0..batch.iter().product() {
+                    let (i, j) = (permuted(z, &batch, x) * m * k, permuted(z, &batch, y) * k * n);
+                    values.extend(matmul(&av[i..i + m * k], &bv[j..j + k * n], [m, k, n], false, false));
+                }
+                let dims = [&batch[..], &[m, n]].concat();
+                let result = Result { values, axis: dims.len() - 1, dims, depth: k };
+                let node = Node::new("_WgpuFusedBatchMatMulV2").attr("adj_x", false).attr("adj_y", false);
+                check(&mut turn, &node, [&a, &b], &result, 0, &format!("{x:?} {y:?} {m}x{k}x{n}"));
+            }
+        }
+    }
+}
+
+fn check_conv(turn: &mut usize, conv: &Conv, dtype: DType) {
+    let mut random = Random::new(conv.channels as u64);
+    let (x, xv) = random.tensor(dtype, &conv.input_dims());
+    let (w, wv) = random.tensor(dtype, &conv.filter_dims());
+    let (values, dims) = conv.forward(&xv, &wv);
+    let depth = conv.kernel.iter().product::<usize>() * conv.depth;
+    let result = Result { values, axis: conv.axis(), dims, depth };
+    check(turn, &conv.node(), [&x, &w], &result, 0, &format!("{conv:?}"));
+}
+
+#[test]
+fn convolutions() {
+    let mut turn = 0;
+    for dtype in FLOATS {
+        for layout in [Layout::Last, Layout::First] {
+            let base = Conv { layout, ..Conv::default() };
+            let grouped = Conv { channels: 8, depth: 4, filters: 8, ..base.clone() };
+            let pointwise = Conv { kernel: [1; 3], pads: [[0; 2]; 3], stride: [1; 3], filters: 12, ..base.clone() };
+            let uneven = Conv { channels: 3, depth: 3, filters: 5, stride: [1, 2, 2], ..base.clone() };
+            for conv in [base, grouped, pointwise, uneven] {
+                check_conv(&mut turn, &conv, dtype);
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_in_three_dimensions() {
+    let mut turn = 0;
+    for dtype in FLOATS {
+        for layout in [Layout::Last, Layout::First] {
+            let base = Conv { op: "Conv3D", spatial: 3, layout, ..Conv::default() };
+            let volume =
+                Conv { input: [4, 5, 3], kernel: [2, 3, 1], pads: [[1, 0], [1, 1], [0, 2]], stride: [1, 2, 1], ..base };
+            check_conv(&mut turn, &volume, dtype);
+        }
+    }
+}
+
+#[test]
+fn depthwise_convolutions() {
+    let mut turn = 0;
+    for dtype in FLOATS {
+        for layout in [Layout::Last, Layout::First] {
+            for filters in [1, 3] {
+                let op = "DepthwiseConv2dNative";
+                let conv = Conv { op, layout, channels: 5, depth: 1, filters, dilation: [1, 1, 2], ..Conv::default() };
+                check_conv(&mut turn, &conv, dtype);
+            }
+        }
+    }
+}
+
+fn biased(dtype: DType) -> Node {
+    let text = format!("x: {dtype}, {dtype}; c: 1; s0 = AddV2<{dtype}>(x0, x1); s1 = Mul<{dtype}>(s0, c0); return s1");
+    let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+    let node = node.attr("T", dtype).attr("T_out", dtype).attr("T_extra", &[dtype][..]);
+    node.attr("expression", &text[..]).attr("constants", &[0.5f32][..])
+}
+
+#[test]
+fn parameters_and_empty_operands() {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let bias = HostTensor::floats(dtype, &[3], &[1.0, -2.0, 4.0]);
+        let empty = |dims: &[usize]| HostTensor::floats(dtype, dims, &[]);
+        // Without products the sums are zeros.
+        let inputs = [empty(&[2, 0]).into(), empty(&[0, 3]).into(), bias.clone().into()];
+        let got = session().run(&biased(dtype), &inputs).unwrap();
+        assert_eq!(got[0].to_f64(), [0.5, -1.0, 2.0, 0.5, -1.0, 2.0]);
+        let full = HostTensor::floats(dtype, &[4, 3], &[1.0; 12]);
+        let got = session().run(&biased(dtype), &[empty(&[0, 4]).into(), full.into(), bias.into()]).unwrap();
+        assert_eq!((&got[0].dims[..], got[0].bytes.len()), (&[0, 3][..], 0));
+    }
+}
+
+/// The operands of the ops that were fused may be larger than the contraction's result.
+#[test]
+fn operands_may_enlarge_the_result() {
+    let a = HostTensor::f32(&[1, 2], &[1.0, 2.0]);
+    let b = HostTensor::f32(&[2, 1], &[3.0, 4.0]);
+    for dims in [&[2, 3][..], &[2, 1, 3], &[6]] {
+        let extra = HostTensor::f32(dims, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let got = session().run(&biased(DType::F32), &[a.clone().into(), b.clone().into(), extra.into()]).unwrap();
+        let expected = if dims.len() == 1 { &[1, 6] } else { dims };
+        assert_eq!(got[0].dims[..], *expected);
+        assert_eq!(got[0].to_f64(), [6.0, 6.5, 7.0, 7.5, 8.0, 8.5]);
+    }
+}
+
+#[test]
+fn errors_name_op_and_shapes() {
+    let zeros = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
+    let cases: &[([&[usize]; 3], &str)] = &[
+        ([&[2, 3], &[4, 5], &[5]], "Matrix size-incompatible: In[0]: [2,3], In[1]: [4,5]"),
+        ([&[2, 3], &[3, 5], &[4]], "_WgpuFusedMatMul: Incompatible shapes: [2,5] vs. [4]"),
+    ];
+    for (dims, message) in cases {
+        match session().run(&biased(DType::F32), &dims.map(zeros)) {
+            Err(Error::InvalidArgument(m)) => assert!(m.contains(message), "{m}"),
+            result => panic!("{message}: {result:?}"),
+        }
+    }
+    for (name, value) in [("expression", "x: float32; c: 0; return x0"), ("expression", "nonsense")] {
+        let node = biased(DType::F32).attr(name, value);
+        let got = session().run(&node, &[&[2, 3][..], &[3, 5], &[5]].map(zeros));
+        assert!(matches!(got, Err(Error::InvalidArgument(_))), "{value}: {got:?}");
+    }
+}

@@ -161,11 +161,11 @@ impl Epilogue {
         Signature {
             op: &self.function.text,
             inputs: expression.inputs(),
-            output: output.dtype,
+            outputs: &[output.dtype],
             attrs: &CONSTANTS[..self.constants.len()],
             function: &|| expression.wgsl("epilogue"),
         }
-        .run(device, &inputs, output, &self.constants)
+        .run(device, &inputs, std::slice::from_ref(output), &self.constants)
     }
 }
 

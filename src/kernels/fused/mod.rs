@@ -1,8 +1,8 @@
 //! Kernels of the ops that the graph optimizer emits. Their scalar code is an [`expression::Expression`], an attribute of the node.
 
+pub mod contraction;
 pub mod elementwise;
 pub mod eval;
-pub mod contraction;
 pub mod expression;
 pub mod reduce;
 pub mod rows;
@@ -15,6 +15,7 @@ use crate::shader::Shader;
 /// The ops, one list for each file.
 #[rustfmt::skip]
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
+    contraction::DEFINITIONS,
     elementwise::DEFINITIONS,
     reduce::DEFINITIONS,
     rows::DEFINITIONS,
@@ -23,26 +24,20 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
+    contraction::register(registry);
     elementwise::register(registry);
     reduce::register(registry);
     rows::register(registry);
     update::register(registry);
-pub const DEFINITIONS: &[&[OpDefinition]] = &[contraction::DEFINITIONS];
-
-/// Adds the ops.
-pub fn register(registry: &mut Registry) {
-    contraction::register(registry);
 }
 
 /// Shader variants of sample expressions.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
+    all.extend(contraction::shaders());
     all.extend(elementwise::shaders());
     all.extend(reduce::shaders());
     all.extend(rows::shaders());
     all.extend(update::shaders());
     all
-    let mut shaders = Vec::new();
-    shaders.extend(contraction::shaders());
-    shaders
 }

@@ -14,7 +14,7 @@ pub mod wire;
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use graph::Graph;
 use proto::OpDef;
 use settings::Settings;
@@ -26,6 +26,8 @@ pub trait Item {
     fn preserved(&self) -> Result<Vec<String>>;
     /// Types and shapes of the outputs of the node `name`.
     fn infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
+    /// The same of its inputs.
+    fn input_infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
     /// The definition of an op or function; `None` for an unknown one.
     fn op_def(&self, op: &str) -> Result<Option<OpDef>>;
 }
@@ -53,6 +55,9 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
         let infos = item.infos(graph.node(id).name())?;
         graph.set_infos(id, infos);
     }
+    if cfg!(debug_assertions) {
+        check_edges(&graph, item)?;
+    }
     let dump = settings.dump.as_ref().map(|dir| settings::Dump::begin(dir, &graph));
     for pass in &settings.passes {
         (pass.run)(&mut graph)?;
@@ -61,4 +66,22 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
         dump.end(&graph);
     }
     Ok(graph.is_changed().then(|| graph.to_bytes()))
+}
+
+/// Whether our reading of the edges is TensorFlow's: each input has the type that TensorFlow inferred for it.
+fn check_edges(graph: &Graph, item: &dyn Item) -> Result<()> {
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let inferred = item.input_infos(node.name())?;
+        for (index, (info, input)) in inferred.iter().zip(node.inputs()).enumerate() {
+            let ours = graph.info(*input);
+            if ours.dtype.is_some() && info.dtype.is_some() && ours.dtype != info.dtype {
+                return Err(Error::Internal(format!(
+                    "input {index} of {} is {info:?} for TensorFlow, and {ours:?} for us",
+                    node.name()
+                )));
+            }
+        }
+    }
+    Ok(())
 }

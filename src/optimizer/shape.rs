@@ -90,16 +90,19 @@ impl TensorInfo {
 }
 
 impl From<&TensorProperties> for TensorInfo {
-    /// Grappler counts unknown extents down from -2, each number an extent of its own; -1 says nothing.
+    /// Grappler counts unknown extents down from -2, each number an extent of its own; -1 says nothing. It leaves a scalar's
+    /// shape out, and marks an unknown rank.
     fn from(properties: &TensorProperties) -> Self {
-        let shape = properties.shape.as_ref().filter(|s| !s.unknown_rank).map(|s| {
-            let dim = |size: i64| match size {
-                -1 => Dim::Unknown,
-                n if n < -1 => Dim::Symbol(u32::try_from(-n).unwrap_or(u32::MAX)),
-                n => usize::try_from(n).map_or(Dim::Unknown, Dim::Known),
-            };
-            s.dim.iter().map(|d| dim(d.size)).collect()
-        });
+        let dim = |size: i64| match size {
+            -1 => Dim::Unknown,
+            n if n < -1 => Dim::Symbol(u32::try_from(-n).unwrap_or(u32::MAX)),
+            n => usize::try_from(n).map_or(Dim::Unknown, Dim::Known),
+        };
+        let shape = match &properties.shape {
+            Some(s) if s.unknown_rank => None,
+            Some(s) => Some(s.dim.iter().map(|d| dim(d.size)).collect()),
+            None => Some(Shape::new()),
+        };
         Self { dtype: DType::from_tf(properties.dtype), shape }
     }
 }

@@ -95,8 +95,11 @@ impl Item for GrapplerItem {
     }
 
     fn infos(&self, name: &str) -> Result<Vec<TensorInfo>> {
-        let properties = self.properties()?.outputs(name, &self.status)?;
-        Ok(properties.iter().map(TensorInfo::from).collect())
+        self.properties()?.of(name, Side::Outputs, &self.status)
+    }
+
+    fn input_infos(&self, name: &str) -> Result<Vec<TensorInfo>> {
+        self.properties()?.of(name, Side::Inputs, &self.status)
     }
 
     fn op_def(&self, op: &str) -> Result<Option<OpDef>> {
@@ -122,23 +125,31 @@ impl Properties {
         Ok(properties)
     }
 
-    fn outputs(&self, name: &str, status: &Status) -> Result<Vec<TensorProperties>> {
+    /// What was inferred of one side of a node; nothing for an unknown node.
+    fn of(&self, name: &str, side: Side, status: &Status) -> Result<Vec<TensorInfo>> {
+        let (size_of, read) = match side {
+            Side::Inputs => (self.api.TF_GetInputPropertiesListSize, self.api.TF_GetInputPropertiesList),
+            Side::Outputs => (self.api.TF_GetOutputPropertiesListSize, self.api.TF_GetOutputPropertiesList),
+        };
         let name = CString::new(name).map_err(|_| Error::InvalidArgument(format!("{name:?} holds a NUL")))?;
         let mut count: c_int = 0;
         // SAFETY: properties, name, number and status are valid for the call.
-        unsafe {
-            (self.api.TF_GetOutputPropertiesListSize)(self.raw, name.as_ptr(), &raw mut count, status.as_ptr());
-        }
+        unsafe { size_of(self.raw, name.as_ptr(), &raw mut count, status.as_ptr()) };
         status.take()?;
         let buffers = (0..count).map(|_| OwnedBuffer::new(self.api)).collect::<Result<Vec<_>>>()?;
         let mut raw: Vec<*mut TF_Buffer> = buffers.iter().map(OwnedBuffer::as_ptr).collect();
         // SAFETY: as above, with `count` empty buffers to fill.
-        unsafe {
-            (self.api.TF_GetOutputPropertiesList)(self.raw, name.as_ptr(), raw.as_mut_ptr(), count, status.as_ptr());
-        }
+        unsafe { read(self.raw, name.as_ptr(), raw.as_mut_ptr(), count, status.as_ptr()) };
         status.take()?;
-        buffers.iter().map(OwnedBuffer::decode).collect()
+        buffers.iter().map(|b| b.decode::<TensorProperties>().map(|p| TensorInfo::from(&p))).collect()
     }
+}
+
+/// Which tensors of a node.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Inputs,
+    Outputs,
 }
 
 impl Drop for Properties {

@@ -1,0 +1,29 @@
+"""Looks at the graphs that TensorFlow runs."""
+
+from collections import Counter
+
+from tensorflow.python.eager import context
+
+
+def optimized(function, *args, **kwargs):
+    """Calls a tf.function and returns its result and the nodes that ran, after all graph optimizers."""
+    ctx = context.context()
+    ctx.ensure_initialized()
+    ctx.enable_graph_collection()
+    try:
+        result = function(*args, **kwargs)
+        metadata = ctx.export_run_metadata()
+    finally:
+        ctx.disable_graph_collection()
+    nodes = []
+    for graph in metadata.function_graphs:
+        for partition in graph.partition_graphs:
+            nodes.extend(partition.node)
+            for body in partition.library.function:
+                nodes.extend(body.node_def)
+    return result, nodes
+
+
+def ops(nodes, device="WGPU"):
+    """How often each op is on the devices of a type."""
+    return Counter(node.op for node in nodes if f"device:{device}:" in node.device)

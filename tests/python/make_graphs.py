@@ -1,4 +1,4 @@
-"""Writes the serialized graphs of tests/data/graphs, on which the Rust tests run: what TensorFlow really makes of programs."""
+"""Writes the serialized graphs of tests/data/graphs, on which the Rust tests run."""
 
 import pathlib
 

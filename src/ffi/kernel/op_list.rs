@@ -4,12 +4,14 @@
 //! fails on every device. So registrations are compared with the op list first: an older release may lack an op, an attribute
 //! or an argument.
 
+use prost::Message;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
 use crate::ffi::sys::kernel::{KernelApi, TF_Buffer};
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registration;
+use crate::optimizer::proto;
 
 /// Attributes and arguments by op.
 #[derive(Debug, Default)]
@@ -51,24 +53,14 @@ impl OpList {
         }
     }
 
-    /// Reads a serialized `OpList`: `op` = 1, in it `name` = 1, `input_arg` = 2, `output_arg` = 3 and `attr` = 4, in these
-    /// `name` = 1.
+    /// Reads a serialized `OpList`.
     fn parse(bytes: &[u8]) -> Result<Self> {
-        let mut list = Self::default();
-        for field in Fields(bytes) {
-            let (1, op) = field? else { continue };
-            let (mut name, mut names) = (String::new(), OpNames::default());
-            for field in Fields(op) {
-                match field? {
-                    (1, text) => name = String::from_utf8_lossy(text).into_owned(),
-                    (2 | 3, argument) => names.arguments.push(name_of(argument)?),
-                    (4, attr) => names.attrs.push(name_of(attr)?),
-                    _ => {}
-                }
-            }
-            list.ops.insert(name, names);
-        }
-        Ok(list)
+        let list = proto::OpList::decode(bytes).map_err(|e| Error::Internal(e.to_string()))?;
+        let names = |op: &proto::OpDef| OpNames {
+            attrs: op.attr.iter().map(|a| a.name.clone()).collect(),
+            arguments: op.input_arg.iter().chain(&op.output_arg).map(|a| a.name.clone()).collect(),
+        };
+        Ok(Self { ops: list.op.iter().map(|op| (op.name.clone(), names(op))).collect() })
     }
 
     /// Whether there is an op of this name.
@@ -99,70 +91,6 @@ impl OpList {
             }
         }
         Fit::Yes
-    }
-}
-
-/// Field 1 of an ArgDef or AttrDef.
-fn name_of(message: &[u8]) -> Result<String> {
-    for field in Fields(message) {
-        if let (1, name) = field? {
-            return Ok(String::from_utf8_lossy(name).into_owned());
-        }
-    }
-    Ok(String::new())
-}
-
-/// The fields of a serialized message: number and, for a length-delimited field, its bytes.
-struct Fields<'b>(&'b [u8]);
-
-impl<'b> Fields<'b> {
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn bytes(&mut self, len: u64) -> Option<&'b [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn field(&mut self) -> Option<(u64, &'b [u8])> {
-        let key = self.varint()?;
-        let content = match key & 7 {
-            0 => self.varint().map(|_| &[][..])?,
-            1 => self.bytes(8)?,
-            2 => {
-                let len = self.varint()?;
-                self.bytes(len)?
-            }
-            5 => self.bytes(4)?,
-            _ => return None,
-        };
-        Some((key >> 3, content))
-    }
-}
-
-impl<'b> Iterator for Fields<'b> {
-    type Item = Result<(u64, &'b [u8])>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let field = self.field();
-        if field.is_none() {
-            self.0 = &[];
-        }
-        Some(field.ok_or_else(|| Error::Internal("a malformed message".to_owned())))
     }
 }
 

@@ -1,0 +1,69 @@
+//! Transposes, plain and tiled.
+
+use super::*;
+
+#[test]
+fn transpose() {
+    let cases: &[(&[usize], &[i64])] = &[
+        (&[], &[]),
+        (&[5], &[0]),
+        (&[3, 5], &[1, 0]),
+        (&[0, 5], &[1, 0]),
+        (&[2, 3, 4], &[2, 0, 1]),
+        (&[2, 3, 4], &[0, 2, 1]),
+        (&[2, 5, 3, 8], &[0, 2, 1, 3]),
+        (&[2, 1, 3, 2, 1, 2, 2, 3], &[7, 3, 0, 5, 1, 6, 2, 4]),
+        (&[33, 65], &[1, 0]),
+    ];
+    for dtype in SIZES {
+        for (dims, perm) in cases {
+            let x = data(dtype, dims, 1);
+            let out: Vec<usize> = perm.iter().map(|p| dims[*p as usize]).collect();
+            let want = reference(&x, &out, |c| {
+                let mut s = vec![0; c.len()];
+                perm.iter().zip(c).for_each(|(p, c)| s[*p as usize] = *c);
+                Some(s)
+            });
+            check(&typed("Transpose", dtype), &[x, i32s(perm)], &[want]);
+        }
+    }
+    let x = data(DType::F32, &[2, 3], 0);
+    fails(&typed("Transpose", DType::F32), &[x.clone(), i32s(&[0])], "expects a vector of size 2");
+    fails(&typed("Transpose", DType::F32), &[x.clone(), i32s(&[0, 2])], "2 is out of range [0 .. 2)");
+    fails(&typed("Transpose", DType::F32), &[x, i32s(&[0, 0])], "1 is missing from {0,0}.");
+}
+
+fn upload(device: &Device, x: &HostTensor) -> Tensor {
+    let address = device.allocate(x.bytes.len() as u64).unwrap();
+    device.upload(address, &x.bytes).unwrap();
+    Tensor::new(x.dtype, &x.dims, address)
+}
+
+fn download(device: &Device, t: &Tensor) -> Vec<u8> {
+    let mut bytes = vec![0; t.bytes() as usize];
+    device.download(t.address, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn tiled_transposes_equal_plain_ones() {
+    let device = session().device;
+    for dtype in [DType::F32, DType::I64, DType::C128, DType::F16] {
+        for dims in [[1, 32, 32], [1, 33, 70], [3, 64, 47], [2, 100, 33]] {
+            let [b, m, n] = dims;
+            let x = data(dtype, &dims, 2);
+            let want = reference(&x, &[b, n, m], |c| Some(vec![c[0], c[2], c[1]]));
+            let src = upload(&device, &x);
+            let out = [b, n, m];
+            let walk =
+                Iteration::over(&out).operand(&[(m * n) as i64, 1, n as i64], 0).operand(&dense_strides(&out), 0);
+            for tiling in [Tiling::Never, Tiling::Always] {
+                let dst = upload(&device, &data(dtype, &out, 9));
+                copy_strided_with(&device, &walk, &src, &dst, tiling).unwrap();
+                assert!(download(&device, &dst) == want.bytes, "{dtype} {dims:?} {tiling:?}");
+                device.deallocate(dst.address).unwrap();
+            }
+            device.deallocate(src.address).unwrap();
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Positions, largest elements, distinct ones, and boxes.
+
+use super::*;
+
+#[test]
+fn nonzero() {
+    let shapes: &[&[usize]] = &[&[1], &[7], &[3, 5], &[0, 4], &[2, 3, 2, 2], &[1024], &[1025], &[700, 33]];
+    for dtype in offered("Where") {
+        for dims in shapes {
+            let n: usize = dims.iter().product();
+            for density in [0, 1, 3] {
+                let v: Vec<f64> =
+                    (0..n).map(|i| if number(i, density, 4) < density { (i % 100 + 1) as f64 } else { 0.0 }).collect();
+                let mut want = Vec::new();
+                for (i, _) in v.iter().enumerate().filter(|(_, v)| **v != 0.0) {
+                    let mut rest = i;
+                    let mut row: Vec<i64> = dims
+                        .iter()
+                        .rev()
+                        .map(|d| {
+                            let c = rest % d;
+                            rest /= d;
+                            c as i64
+                        })
+                        .collect();
+                    row.reverse();
+                    want.extend(row);
+                }
+                let v: Vec<f64> = if dtype == DType::Bool { v.iter().map(|v| v.min(1.0)).collect() } else { v };
+                let want = HostTensor::i64(&[want.len() / dims.len(), dims.len()], &want);
+                check(&Node::new("Where").attr("T", dtype), &[of_f64(dtype, dims, &v)], &[want]);
+            }
+        }
+    }
+    let node = Node::new("Where").attr("T", DType::F32);
+    check(&node, &[HostTensor::f32(&[3], &[f32::NAN, -0.0, 1.0])], &[HostTensor::i64(&[2, 1], &[0, 2])]);
+    fails(&node, &[HostTensor::f32(&[], &[1.0])], "WhereOp : Unhandled input dimensions: 0");
+}
+
+/// The first k of each row: greater values first, lower positions among equals.
+fn top(v: &[f64], n: usize, k: usize, sign: f64) -> Vec<usize> {
+    let mut out = Vec::new();
+    for row in v.chunks(n.max(1)) {
+        let mut order: Vec<usize> = (0..n).collect();
+        // Adding zero makes -0 equal to 0.
+        order.sort_by(|a, b| (sign * row[*b] + 0.0).total_cmp(&(sign * row[*a] + 0.0)).then(a.cmp(b)));
+        out.extend(&order[..k]);
+    }
+    out
+}
+
+#[test]
+fn top_k() {
+    // rows' dims, k: one workgroup for several rows, a row for each, a tournament, the radix sort
+    let cases: &[(&[usize], usize)] = &[
+        (&[1], 1),
+        (&[3, 5], 2),
+        (&[2, 3, 10], 10),
+        (&[3, 1000], 7),
+        (&[2, 5000], 33),
+        (&[2, 3001], 1500),
+        (&[4, 0], 0),
+    ];
+    for dtype in offered("TopKV2") {
+        for (dims, k) in cases {
+            let n = dims[dims.len() - 1];
+            let v = values(dtype, dims.iter().product(), 3);
+            let order = top(&v, n, *k, 1.0);
+            let out = [&dims[..dims.len() - 1], &[*k]].concat();
+            let picked: Vec<f64> = order.iter().enumerate().map(|(i, j)| v[i / k.max(&1) * n + j]).collect();
+            let positions: Vec<i32> = order.iter().map(|j| *j as i32).collect();
+            let want = [of_f64(dtype, &out, &picked), HostTensor::i32(&out, &positions)];
+            let node = Node::new("TopKV2").attr("T", dtype).attr("index_type", DType::I32);
+            check(&node, &[of_f64(dtype, dims, &v), HostTensor::i32(&[], &[*k as i32])], &want);
+            if *dims == [3, 5] {
+                check(&Node::new("TopK").attr("T", dtype).attr("k", 2), &[of_f64(dtype, dims, &v)], &want);
+            }
+        }
+    }
+    let node = Node::new("TopKV2").attr("T", DType::F32).attr("index_type", DType::I32);
+    let x = HostTensor::f32(&[6], &[0.0, f32::NEG_INFINITY, -0.0, f32::INFINITY, f32::NAN, 0.0]);
+    let got = run(&node, &[x.clone(), HostTensor::i32(&[], &[6])], 0).expect("runs");
+    assert_eq!(got[1].values::<i32>(), [4, 3, 0, 2, 5, 1]);
+    assert_eq!(got[0].values::<f32>()[1..].iter().map(|v| v.to_bits()).collect::<Vec<_>>()[2], (-0.0f32).to_bits());
+    fails(&node, &[x.clone(), HostTensor::i32(&[], &[7])], "input must have at least k columns. Had 6, needed 7");
+    fails(&node, &[x.clone(), HostTensor::i32(&[], &[-1])], "Need k >= 0, got -1");
+    fails(&node, &[x, HostTensor::i32(&[1], &[1])], "k must be scalar, got shape [1]");
+    fails(&node, &[HostTensor::f32(&[], &[1.0]), HostTensor::i32(&[], &[0])], "input must be >= 1-D, got shape []");
+}
+
+#[test]
+fn approx_top_k() {
+    let v = values(DType::F32, 2 * 300, 5);
+    for largest in [true, false] {
+        let order = top(&v, 300, 4, if largest { 1.0 } else { -1.0 });
+        let picked: Vec<f64> = order.iter().enumerate().map(|(i, j)| v[i / 4 * 300 + j]).collect();
+        let positions: Vec<i32> = order.iter().map(|j| *j as i32).collect();
+        let node = Node::new("ApproxTopK").attr("T", DType::F32).attr("k", 4).attr("is_max_k", largest);
+        check(
+            &node.attr("reduction_dimension", -1),
+            &[of_f64(DType::F32, &[2, 300], &v)],
+            &[of_f64(DType::F32, &[2, 4], &picked), HostTensor::i32(&[2, 4], &positions)],
+        );
+    }
+}
+
+#[test]
+fn unique() {
+    for dtype in offered("UniqueWithCounts") {
+        for n in [0, 1, 9, 300, 3000] {
+            for index in [DType::I32, DType::I64] {
+                let modulus = if dtype == DType::Bool { 2 } else { 70 };
+                let v: Vec<f64> = values(dtype, n, n).iter().map(|v| v % f64::from(modulus)).map(f64::abs).collect();
+                let (mut y, mut idx, mut counts): (Vec<f64>, Vec<i64>, Vec<i64>) = Default::default();
+                for v in &v {
+                    let at = y.iter().position(|u| u == v).unwrap_or(y.len());
+                    if at == y.len() {
+                        y.push(*v);
+                        counts.push(0);
+                    }
+                    counts[at] += 1;
+                    idx.push(at as i64);
+                }
+                let as_index = |v: &[i64]| of_f64(index, &[v.len()], &v.iter().map(|v| *v as f64).collect::<Vec<_>>());
+                let want = [of_f64(dtype, &[y.len()], &y), as_index(&idx), as_index(&counts)];
+                let node = |op| Node::new(op).attr("T", dtype).attr("out_idx", index);
+                check(&node("UniqueWithCounts"), &[of_f64(dtype, &[n], &v)], &want);
+                check(&node("Unique"), &[of_f64(dtype, &[n], &v)], &want[..2]);
+            }
+        }
+    }
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        let node = Node::new("Unique").attr("T", dtype).attr("out_idx", DType::I32);
+        let v = [f64::NAN, 0.0, -0.0, -f64::NAN, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY];
+        let got = run(&node, &[HostTensor::floats(dtype, &[8], &v)], 0).expect("runs");
+        assert_eq!(got[1].values::<i32>(), [0, 1, 1, 2, 3, 4, 5, 4], "{dtype}");
+    }
+    let node = Node::new("Unique").attr("T", DType::F32).attr("out_idx", DType::I32);
+    fails(&node, &[HostTensor::f32(&[1, 1], &[1.0])], "unique expects a 1D vector.");
+}
+
+#[test]
+fn in_top_k() {
+    for index in [DType::I32, DType::I64] {
+        let node = Node::new("InTopKV2").attr("T", index);
+        for (rows, classes, k) in [(1, 1, 1), (5, 7, 3), (9, 1000, 50), (3, 4, 0), (3, 4, -2), (0, 4, 1), (3, 4, 9)] {
+            let v = values(DType::F32, rows * classes, 21);
+            // Some targets are out of range.
+            let targets: Vec<f64> =
+                (0..rows).map(|i| number(i, 4, classes + 1) as f64 - f64::from(i % 5 == 4)).collect();
+            let hits: Vec<bool> = (0..rows)
+                .map(|r| {
+                    let row = &v[r * classes..][..classes];
+                    let wanted = row.get(targets[r] as usize).filter(|_| targets[r] >= 0.0);
+                    wanted.is_some_and(|w| (row.iter().filter(|o| *o > w).count() as i64) < k)
+                })
+                .collect();
+            let inputs = [
+                of_f64(DType::F32, &[rows, classes], &v),
+                of_f64(index, &[rows], &targets),
+                of_f64(index, &[], &[k as f64]),
+            ];
+            check(&node, &inputs, &[HostTensor::bool(&[rows], &hits)]);
+        }
+        let odd = [0.1, f32::NAN, 0.3, 0.2, f32::INFINITY, 0.1, -0.0, 0.0, -1.0];
+        let inputs =
+            [HostTensor::f32(&[3, 3], &odd), of_f64(index, &[3], &[0.0, 2.0, 0.0]), of_f64(index, &[], &[1.0])];
+        check(&node, &inputs, &[HostTensor::bool(&[3], &[false, false, true])]);
+    }
+    let node = Node::new("InTopKV2").attr("T", DType::I32);
+    let (x, one) = (HostTensor::f32(&[2, 1], &[0.0, 1.0]), HostTensor::i32(&[], &[1]));
+    let targets = HostTensor::i32(&[1], &[0]);
+    fails(&node, &[x, targets.clone(), one.clone()], "First dimension of predictions 2 must match length of targets 1");
+    fails(&node, &[HostTensor::f32(&[1], &[0.0]), targets, one], "predictions must be 2-dimensional");
+}
+
+/// Greedy suppression, as its definition says.
+fn suppressed(boxes: &[f32], scores: &[f32], limit: usize, overlap: f32, lowest: f32) -> Vec<i32> {
+    let mut order: Vec<usize> = (0..scores.len()).filter(|i| scores[*i] > lowest).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+    let corners = |i: usize| {
+        let b = &boxes[4 * i..][..4];
+        [b[0].min(b[2]), b[1].min(b[3]), b[0].max(b[2]), b[1].max(b[3])]
+    };
+    let iou = |i: usize, j: usize| {
+        let (a, b) = (corners(i), corners(j));
+        let area = |c: [f32; 4]| (c[2] - c[0]) * (c[3] - c[1]);
+        if area(a) <= 0.0 || area(b) <= 0.0 {
+            return 0.0;
+        }
+        let extent = |k: usize| (a[k + 2].min(b[k + 2]) - a[k].max(b[k])).max(0.0);
+        let shared = extent(0) * extent(1);
+        shared / (area(a) + area(b) - shared)
+    };
+    let mut picked: Vec<usize> = Vec::new();
+    for i in order {
+        if picked.len() < limit && picked.iter().all(|j| iou(*j, i) <= overlap) {
+            picked.push(i);
+        }
+    }
+    picked.into_iter().map(|i| i as i32).collect()
+}
+
+#[test]
+fn non_max_suppression() {
+    for (n, limit, overlap, lowest) in [
+        (6, 3, 0.5, 0.0),
+        (0, 3, 0.5, 0.0),
+        (1000, 400, 0.3, 0.2),
+        (300, 300, 0.0, 0.1),
+        (257, 9, 1.0, 0.9),
+        (5, 0, 0.5, 0.0),
+    ] {
+        // Corners on a grid of sixteenths: areas are exact. Some boxes are flipped, some empty.
+        let at = |i: usize, seed| number(i, seed, 64) as f32 / 16.0;
+        let boxes: Vec<f32> = (0..n)
+            .flat_map(|i| {
+                let (y, x) = (at(i, 1), at(i, 2));
+                let (h, w) = (number(i, 3, 24) as f32 / 16.0, number(i, 4, 24) as f32 / 16.0);
+                if i % 5 == 0 { [y + h, x, y, x + w] } else { [y, x, y + h, x + w] }
+            })
+            .collect();
+        let scores: Vec<f32> = (0..n).map(|i| number(i, 5, 200) as f32 / 200.0).collect();
+        let (b, s) = (HostTensor::f32(&[n, 4], &boxes), HostTensor::f32(&[n], &scores));
+        let host = |v: f32| HostTensor::f32(&[], &[v]);
+        let size = HostTensor::i32(&[], &[limit]);
+        let limit = limit as usize;
+        let node = |op| Node::new(op).attr("T", DType::F32);
+        let list = |v: Vec<i32>| HostTensor::i32(&[v.len()], &v);
+        let all = suppressed(&boxes, &scores, limit, overlap, f32::MIN);
+        check(&node("NonMaxSuppressionV2"), &[b.clone(), s.clone(), size.clone(), host(overlap)], &[list(all)]);
+        let inputs = [b, s, size, host(overlap), host(lowest)];
+        let some = suppressed(&boxes, &scores, limit, overlap, lowest);
+        check(&node("NonMaxSuppressionV3"), &inputs, &[list(some.clone())]);
+        let valid = HostTensor::i32(&[], &[some.len() as i32]);
+        let v4 = |pad: bool| node("NonMaxSuppressionV4").attr("pad_to_max_output_size", pad);
+        check(&v4(false), &inputs, &[list(some.clone()), valid.clone()]);
+        let mut padded = some;
+        padded.resize(limit, 0);
+        check(&v4(true), &inputs, &[list(padded), valid]);
+    }
+    let node = Node::new("NonMaxSuppressionV2").attr("T", DType::F32);
+    let inputs = |overlap: f32, size: i32, columns: usize| {
+        let boxes = HostTensor::f32(&[1, columns], &vec![0.0; columns]);
+        [boxes, HostTensor::f32(&[1], &[1.0]), HostTensor::i32(&[], &[size]), HostTensor::f32(&[], &[overlap])]
+    };
+    fails(&node, &inputs(1.5, 1, 4), "iou_threshold must be in [0, 1]");
+    fails(&node, &inputs(0.5, -1, 4), "output size must be non-negative");
+    fails(&node, &inputs(0.5, 1, 3), "boxes must have 4 columns");
+}

@@ -1,6 +1,8 @@
 //! Golden graphs: what each pass makes of a graph, and what it refuses to touch.
 
 mod cleanup;
+mod contraction;
+mod folding;
 
 use bytes::Bytes;
 use expect_test::Expect;

@@ -4,6 +4,8 @@ use super::graph::Graph;
 use crate::error::Result;
 
 mod cleanup;
+mod contraction;
+mod folding;
 
 /// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
 pub struct Pass {
@@ -17,9 +19,9 @@ pub struct Pass {
 pub const PASSES: &[Pass] = &[
     Pass { name: "cleanup", run: cleanup::run },
     // reads (replaced by its pass)
-    // folding (replaced by its pass)
+    Pass { name: "folding", run: folding::run },
     // attention (replaced by its pass)
-    // contraction (replaced by its pass)
+    Pass { name: "contraction", run: contraction::run },
     // rows (replaced by its pass)
     // reduce (replaced by its pass)
     // update (replaced by its pass)

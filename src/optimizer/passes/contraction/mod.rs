@@ -1,0 +1,157 @@
+//! Contractions with what follows them: bias, inference's batch normalization, activations, residuals and conversions become the
+//! epilogue of a matrix product or convolution, see [`crate::kernels::fused::contraction`].
+//!
+//! A tail is a set of elementwise nodes behind the contraction of which one value alone is used elsewhere. Where a value is
+//! needed elsewhere, as by gradients, the tail ends with it. Further operands may have any shape, for the fused kernel
+//! broadcasts as the ops did; those that it would surely not read in the contraction itself are left to other passes.
+
+mod norm;
+mod tail;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::bias::ChannelAxis;
+use crate::kernels::fused::contraction::DEFINITIONS;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+use tail::Tail;
+
+/// An op and the fused op in its place.
+const FUSED: &[(&str, &str)] = &[
+    ("BatchMatMulV2", "_WgpuFusedBatchMatMulV2"),
+    ("Conv2D", "_WgpuFusedConv2D"),
+    ("Conv3D", "_WgpuFusedConv3D"),
+    ("DepthwiseConv2dNative", "_WgpuFusedDepthwiseConv2dNative"),
+    ("MatMul", "_WgpuFusedMatMul"),
+];
+
+/// The attributes that an epilogue adds.
+const EPILOGUE: [&str; 4] = ["T_extra", "T_out", "constants", "expression"];
+
+/// The fused op in place of `op`, which may be one already.
+pub(super) fn fused_op(op: &str) -> Option<&'static str> {
+    FUSED.iter().find(|(plain, fused)| *plain == op || *fused == op).map(|(_, fused)| *fused)
+}
+
+/// A contraction that may get an epilogue, or a larger one.
+struct Root {
+    id: NodeId,
+    fused: &'static str,
+    dtype: DType,
+    channels: ChannelAxis,
+    /// The least rank of its result.
+    rank: usize,
+}
+
+impl Root {
+    fn of(graph: &Graph, id: NodeId) -> Option<Self> {
+        let node = graph.node(id);
+        let fused = fused_op(node.op()).filter(|_| node.on_wgpu() && !graph.is_preserved(id))?;
+        let dtype = node.dtype("T").filter(|t| t.is_float())?;
+        let (channels, rank) = match node.attr("data_format").and_then(Attr::string) {
+            None => (ChannelAxis::Last, if fused.contains("Conv3D") { 5 } else { 2 }),
+            Some("NHWC") => (ChannelAxis::Last, 4),
+            Some("NCHW") => (ChannelAxis::Second, 4),
+            Some("NDHWC") => (ChannelAxis::Last, 5),
+            Some("NCDHW") => (ChannelAxis::Second, 5),
+            Some(_) => return None,
+        };
+        Some(Self { id, fused, dtype, channels, rank })
+    }
+
+    const fn output(&self) -> Output {
+        Output { node: self.id, port: 0 }
+    }
+}
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let mut positions = vec![usize::MAX; graph.capacity()];
+    for (at, id) in order.iter().enumerate() {
+        positions[id.index()] = at;
+    }
+    for id in order {
+        if graph.contains(id)
+            && let Some(root) = Root::of(graph, id)
+            && let Some(tail) = Tail::find(graph, &root, &positions)
+        {
+            replace(graph, &root, &tail);
+        }
+    }
+    Ok(())
+}
+
+/// The attributes of a fused node: the base op's own, and the epilogue's.
+pub(super) fn attributes(
+    node: &Node,
+    fused: &'static str,
+    epilogue: [(&'static str, Attr); 4],
+) -> Vec<(&'static str, Attr)> {
+    let definition = DEFINITIONS.iter().find(|d| d.name == fused).expect("every fused op has a definition");
+    let names = definition.attrs.iter().filter_map(|a| a.split(':').next());
+    let mut attrs: Vec<(&'static str, Attr)> = names
+        .filter(|name| !EPILOGUE.contains(name))
+        .filter_map(|name| {
+            let missing = (name == "explicit_paddings").then(|| Attr::from(&[][..] as &[i64]));
+            Some((name, node.attr(name).cloned().or(missing)?))
+        })
+        .collect();
+    attrs.extend(epilogue);
+    attrs
+}
+
+fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
+    let node = graph.node(root.id);
+    let device = node.device().to_owned();
+    let types: Vec<DType> = tail.expression.inputs()[1..].to_vec();
+    let output = tail.expression.output_types()[0];
+    let epilogue = [
+        ("T_extra", Attr::from(&types[..])),
+        ("T_out", output.into()),
+        ("constants", Attr::from(&tail.constants[..])),
+        ("expression", tail.expression.to_string().into()),
+    ];
+    let exit = Output { node: tail.exit, port: 0 };
+    let shape = tail.reshape.map_or(exit, |reshape| graph.node(reshape).inputs()[0]);
+    let new = NewNode {
+        name: format!("{}/fused", graph.node(tail.exit).name()),
+        op: root.fused.to_owned(),
+        device: device.clone(),
+        inputs: node.inputs()[..2].iter().chain(&tail.extras).copied().collect(),
+        controls: Vec::new(),
+        attrs: attributes(node, root.fused, epilogue),
+        infos: vec![TensorInfo { dtype: Some(output), ..graph.info(shape) }],
+    };
+    let Some(reshape) = tail.reshape else {
+        graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
+        return;
+    };
+    // The reshape comes behind the fused node instead of in the middle.
+    let fused = graph.add(new);
+    for member in &tail.nodes {
+        for control in graph.node(*member).controls().to_vec() {
+            if !tail.nodes.contains(&control) {
+                graph.add_control(fused, control);
+            }
+        }
+    }
+    let old = graph.node(reshape);
+    let mut inputs = old.inputs().to_vec();
+    inputs[0] = Output { node: fused, port: 0 };
+    let attrs = ["T", "Tshape", "Tdim", "squeeze_dims"].into_iter().filter_map(|name| {
+        let value = if name == "T" { Some(output.into()) } else { old.attr(name).cloned() };
+        Some((name, value?))
+    });
+    let new = NewNode {
+        name: format!("{}/behind", old.name()),
+        op: old.op().to_owned(),
+        device,
+        inputs,
+        controls: Vec::new(),
+        attrs: attrs.collect(),
+        infos: vec![graph.info(exit)],
+    };
+    graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
+}

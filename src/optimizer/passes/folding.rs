@@ -1,0 +1,132 @@
+//! What the attributes of a contraction can say instead of a node before it: a transpose of the last two dimensions of a matrix
+//! product's operand, and zeros around the input of a convolution.
+
+use super::contraction::{attributes, fused_op};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    for id in order {
+        if !graph.contains(id) || !graph.node(id).on_wgpu() || graph.is_preserved(id) {
+            continue;
+        }
+        match fused_op(graph.node(id).op()) {
+            Some("_WgpuFusedMatMul") => transposes(graph, id, ["transpose_a", "transpose_b"]),
+            Some("_WgpuFusedBatchMatMulV2") => transposes(graph, id, ["adj_x", "adj_y"]),
+            Some(fused) => pad(graph, id, fused),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads operands as they were before a transpose; one after another, for a transpose of a transpose.
+fn transposes(graph: &mut Graph, id: NodeId, flags: [&'static str; 2]) {
+    // The batch forms conjugate complex matrices as they transpose them.
+    if !graph.node(id).dtype("T").is_some_and(DType::is_float) {
+        return;
+    }
+    for (k, flag) in flags.into_iter().enumerate() {
+        while let Some(transpose) = transposed(graph, graph.node(id).inputs()[k]) {
+            let Some(old) = graph.node(id).attr(flag).and_then(Attr::bool) else { break };
+            let source = graph.node(transpose).inputs()[0];
+            graph.set_attr(id, flag, !old);
+            graph.set_input(id, k, source);
+            drop_unused(graph, transpose);
+        }
+    }
+}
+
+/// The node that makes `operand` by a transpose of the last two dimensions.
+fn transposed(graph: &Graph, operand: Output) -> Option<NodeId> {
+    let node = graph.node(operand.node);
+    if node.op() != "Transpose" || !node.on_wgpu() || !node.controls().is_empty() {
+        return None;
+    }
+    let perm = graph.constant(node.inputs()[1])?.to_i64().ok()?;
+    let rank = perm.len();
+    let expected = |d: usize| match d + 2 {
+        n if n == rank => rank - 1,
+        n if n == rank + 1 => rank - 2,
+        _ => d,
+    };
+    let swaps = rank >= 2 && perm.iter().enumerate().all(|(d, p)| p.rem_euclid(rank as i64) == expected(d) as i64);
+    swaps.then_some(operand.node)
+}
+
+fn drop_unused(graph: &mut Graph, id: NodeId) {
+    if graph.users(id).is_empty() && !graph.is_preserved(id) {
+        graph.remove(id);
+    }
+}
+
+/// Lets a convolution pad its input itself.
+fn pad(graph: &mut Graph, id: NodeId, fused: &'static str) {
+    let Some((pad, paddings)) = padded(graph, id) else { return };
+    let source = graph.node(pad).inputs()[0];
+    let node = graph.node(id);
+    // Conv3D alone has no such attribute.
+    if node.op() == "Conv3D" {
+        let Some(dtype) = node.dtype("T") else { return };
+        let epilogue = [
+            ("T_extra", Attr::from(&[][..] as &[DType])),
+            ("T_out", dtype.into()),
+            ("constants", Attr::from(&[][..] as &[f32])),
+            ("expression", format!("x: {dtype}; c: 0; return x0").into()),
+        ];
+        let known = attributes(node, fused, epilogue);
+        let strange: Vec<String> =
+            node.attrs().keys().filter(|name| known.iter().all(|(k, _)| k != name)).cloned().collect();
+        strange.iter().for_each(|name| graph.remove_attr(id, name));
+        known.into_iter().for_each(|(name, value)| graph.set_attr(id, name, value));
+        graph.set_op(id, fused);
+    }
+    graph.set_attr(id, "padding", "EXPLICIT");
+    graph.set_attr(id, "explicit_paddings", &paddings[..]);
+    for control in graph.node(pad).controls().to_vec() {
+        graph.add_control(id, control);
+    }
+    graph.set_input(id, 0, source);
+    graph.replace_waiters(pad, id);
+    graph.remove(pad);
+}
+
+/// The node that pads the input of a convolution with zeros, where nothing else reads it, and the paddings of both together.
+fn padded(graph: &Graph, id: NodeId) -> Option<(NodeId, Vec<i64>)> {
+    let conv = graph.node(id);
+    conv.dtype("T").filter(|t| t.is_float())?;
+    let input = conv.inputs()[0];
+    let node = graph.node(input.node);
+    let zero = match node.op() {
+        "Pad" => true,
+        "PadV2" => graph.constant(node.inputs()[2])?.to_f64() == [0.0],
+        _ => return None,
+    };
+    let mut readers = graph.readers(input);
+    let alone = readers.next().is_some() && readers.next().is_none();
+    if !zero || !alone || !node.on_wgpu() || graph.is_preserved(input.node) {
+        return None;
+    }
+    // A node that waits for the padding and that the convolution waits for would become a cycle.
+    if graph.users(input.node).len() > 1 {
+        return None;
+    }
+    let paddings = graph.constant(node.inputs()[1])?.to_i64().ok()?;
+    let given = conv.attr("explicit_paddings").and_then(Attr::ints).unwrap_or_default();
+    let before = match conv.attr("padding").and_then(Attr::string)? {
+        "VALID" => vec![0; paddings.len()],
+        "EXPLICIT" if given.len() == paddings.len() => given.to_vec(),
+        _ => return None,
+    };
+    let format = conv.attr("data_format").and_then(Attr::string).unwrap_or("NHWC");
+    let rank = paddings.len() / 2;
+    let channel = if format.starts_with("NC") { 1 } else { rank.checked_sub(1)? };
+    let spatial = |at: usize| at / 2 != 0 && at / 2 != channel;
+    let expected = if fused_op(conv.op()) == Some("_WgpuFusedConv3D") { 5 } else { 4 };
+    let fits = rank == expected && paddings.iter().enumerate().all(|(at, p)| *p == 0 || (*p > 0 && spatial(at)));
+    fits.then(|| (input.node, paddings.iter().zip(&before).map(|(a, b)| a + b).collect()))
+}

@@ -1,0 +1,114 @@
+//! Transposes and paddings that attributes of contractions say.
+
+use expect_test::expect;
+
+use super::{check, refuse};
+
+#[test]
+fn transposes_become_attributes() {
+    check(
+        "folding",
+        "preserve y, z, t
+         p = Const {dtype: int32, value: tensor int32[2] [1, 0]} @CPU:0
+         q = Const {dtype: int32, value: tensor int32[3] [0, -1, 1]} @CPU:0
+         a = Placeholder -> float32[4, 5]
+         b = Placeholder -> float32[2, 4, 5]
+         ta = Transpose(a, p) {T: float32}
+         tb = Transpose(b, q) {T: float32}
+         t = Identity(tb) {T: float32}
+         c = MatMul(ta, a) {T: float32, transpose_a: false, transpose_b: true}
+         d = BatchMatMulV2(b, tb) {T: float32, adj_x: false, adj_y: true}
+         y = Identity(c) {T: float32}
+         z = Identity(d) {T: float32}",
+        &expect![[r#"
+            preserve t, y, z
+            p = Const {dtype: int32, value: tensor int32[2] [1, 0]} @CPU:0
+            q = Const {dtype: int32, value: tensor int32[3] [0, -1, 1]} @CPU:0
+            a = Placeholder -> float32[4, 5]
+            b = Placeholder -> float32[2, 4, 5]
+            tb = Transpose(b, q) {T: float32}
+            t = Identity(tb) {T: float32}
+            c = MatMul(a, a) {T: float32, transpose_a: true, transpose_b: true}
+            d = BatchMatMulV2(b, b) {T: float32, adj_x: false, adj_y: false}
+            y = Identity(c) {T: float32}
+            z = Identity(d) {T: float32}
+        "#]],
+    );
+}
+
+#[test]
+fn other_transposes_stay() {
+    for (kind, perm) in [("complex64", "[0, 2, 1]"), ("float32", "[1, 0, 2]"), ("float32", "[2, 1, 0]")] {
+        refuse(
+            "folding",
+            &format!(
+                "preserve y
+                 q = Const {{dtype: int32, value: tensor int32[3] {perm}}} @CPU:0
+                 b = Placeholder
+                 t = Transpose(b, q) {{T: {kind}}}
+                 d = BatchMatMulV2(b, t) {{T: {kind}, adj_x: false, adj_y: false}}
+                 y = Identity(d) {{T: {kind}}}"
+            ),
+        );
+    }
+}
+
+#[test]
+fn paddings_become_attributes() {
+    check(
+        "folding",
+        "preserve y, z
+         p = Const {dtype: int32, value: tensor int32[4, 2] [0, 0, 1, 2, 3, 4, 0, 0]} @CPU:0
+         q = Const {dtype: int32, value: tensor int32[5, 2] [0, 0, 0, 0, 1, 2, 0, 0, 0, 1]} @CPU:0
+         zero = Const {dtype: float32, value: tensor float32[] [0]}
+         x = Placeholder
+         u = Placeholder
+         w = Placeholder
+         n = NoOp
+         xp = Pad(x, p, ^n) {T: float32}
+         up = PadV2(u, q, zero) {T: float32}
+         c = DepthwiseConv2dNative(xp, w) {T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, 1], explicit_paddings: [0, 0, 1, 1, 0, 0, 0, 0], padding: \"EXPLICIT\", strides: [1, 1, 1, 1]}
+         d = Conv3D(up, w) {T: float32, _class: [\"loc:@w\"], data_format: \"NCDHW\", dilations: [1, 1, 1, 1, 1], padding: \"VALID\", strides: [1, 1, 1, 1, 1]}
+         y = Identity(c) {T: float32}
+         z = Identity(d) {T: float32}",
+        &expect![[r#"
+            preserve y, z
+            p = Const {dtype: int32, value: tensor int32[4, 2] [0, 0, 1, 2, 3, 4, 0, 0]} @CPU:0
+            q = Const {dtype: int32, value: tensor int32[5, 2] [0, 0, 0, 0, 1, 2, 0, 0, 0, 1]} @CPU:0
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]}
+            x = Placeholder
+            u = Placeholder
+            w = Placeholder
+            n = NoOp
+            c = DepthwiseConv2dNative(x, w, ^n) {T: float32, data_format: "NHWC", dilations: [1, 1, 1, 1], explicit_paddings: [0, 0, 2, 3, 3, 4, 0, 0], padding: "EXPLICIT", strides: [1, 1, 1, 1]}
+            d = _WgpuFusedConv3D(u, w) {T: float32, T_extra: [], T_out: float32, constants: [], data_format: "NCDHW", dilations: [1, 1, 1, 1, 1], explicit_paddings: [0, 0, 0, 0, 1, 2, 0, 0, 0, 1], expression: "x: float32; c: 0; return x0", padding: "EXPLICIT", strides: [1, 1, 1, 1, 1]}
+            y = Identity(c) {T: float32}
+            z = Identity(d) {T: float32}
+        "#]],
+    );
+}
+
+#[test]
+fn other_paddings_stay() {
+    for (pads, conv, more) in [
+        // Channels are padded.
+        ("[0, 0, 1, 1, 1, 1, 0, 1]", "padding: \"VALID\"", ""),
+        // The windows are placed by the padded extents.
+        ("[0, 0, 1, 1, 1, 1, 0, 0]", "padding: \"SAME\"", ""),
+        // The gradient of the filter reads the padded input.
+        ("[0, 0, 1, 1, 1, 1, 0, 0]", "padding: \"VALID\"", "g = Conv2DBackpropFilter(xp, w, w) {T: float32}"),
+    ] {
+        refuse(
+            "folding",
+            &format!(
+                "preserve y, g
+                 p = Const {{dtype: int32, value: tensor int32[4, 2] {pads}}} @CPU:0
+                 x = Placeholder
+                 w = Placeholder
+                 xp = Pad(x, p) {{T: float32}}
+                 c = Conv2D(xp, w) {{T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, 1], explicit_paddings: [], {conv}, strides: [1, 1, 1, 1]}}
+                 y = Identity(c) {{T: float32}}\n{more}"
+            ),
+        );
+    }
+}

@@ -4,8 +4,10 @@
 //! emit are the ops of [`crate::kernels::fused`]. A graph that cannot be handled stays as it is.
 
 pub mod attr;
+pub mod dump;
 pub mod graph;
 pub mod passes;
+pub mod picture;
 pub mod proto;
 pub mod settings;
 pub mod shape;
@@ -58,7 +60,7 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
     if cfg!(debug_assertions) {
         check_edges(&graph, item)?;
     }
-    let dump = settings.dump.as_ref().map(|dir| settings::Dump::begin(dir, &graph));
+    let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
     for pass in &settings.passes {
         (pass.run)(&mut graph)?;
     }

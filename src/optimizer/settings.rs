@@ -1,9 +1,7 @@
 //! The environment variable `TF_WGPU_OPTIMIZER`: which passes run, and where graphs are written to.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
 
-use super::graph::Graph;
 use super::passes::{self, PASSES, Pass};
 
 /// The variable's name.
@@ -45,37 +43,6 @@ impl Settings {
             settings.passes = PASSES.iter().filter(|p| named.is_empty() || named.contains(&p.name)).collect();
         }
         (settings, problems)
-    }
-}
-
-/// The files of one optimization: `0007_before.txt`, `0007_after.txt`.
-pub struct Dump {
-    stem: PathBuf,
-}
-
-impl Dump {
-    /// Writes the graph as it came.
-    pub fn begin(dir: &Path, graph: &Graph) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        if let Err(e) = std::fs::create_dir_all(dir) {
-            log::warn!("{}: {e}", dir.display());
-        }
-        let dump = Self { stem: dir.join(format!("{number:04}")) };
-        dump.write("before", graph);
-        dump
-    }
-
-    /// Writes the graph as it became.
-    pub fn end(self, graph: &Graph) {
-        self.write("after", graph);
-    }
-
-    fn write(&self, when: &str, graph: &Graph) {
-        let path = format!("{}_{when}.txt", self.stem.display());
-        if let Err(e) = std::fs::write(&path, graph.to_text()) {
-            log::warn!("{path}: {e}");
-        }
     }
 }
 

@@ -1,0 +1,131 @@
+//! Random graphs: what the optimizer makes of them gives the same numbers, and it follows its own rules.
+//!
+//! Every graph of a seed is always the same. Tolerances are bounds of rounding errors that the generator carries along; choices
+//! depend on exact values only, so that no rounding can turn them.
+
+#[expect(dead_code, reason = "the products' tests use the rest")]
+mod numeric;
+mod random_graphs;
+
+use numeric::Random;
+use random_graphs::generate::{Case, Profile, case};
+use random_graphs::run::{OnDevice, assert_same, on_host, run};
+use tensorflow_wgpu::HostTensor;
+use tensorflow_wgpu::optimizer::graph::Graph;
+use tensorflow_wgpu::optimizer::passes::PASSES;
+
+/// Scalar functions alone, which the host evaluates.
+const SCALAR: Profile = Profile { device: false, nodes: 24 };
+const EVERYTHING: Profile = Profile { device: true, nodes: 24 };
+
+fn parsed(case: &Case) -> Graph {
+    Graph::from_text(&case.text).unwrap_or_else(|e| panic!("{e}\n{}", case.text))
+}
+
+fn optimize(graph: &mut Graph) {
+    PASSES.iter().for_each(|pass| (pass.run)(graph).unwrap_or_else(|e| panic!("{}: {e}", pass.name)));
+}
+
+fn optimized(case: &Case) -> Graph {
+    let mut graph = parsed(case);
+    optimize(&mut graph);
+    graph
+}
+
+/// Number of nodes that the optimizer made.
+fn fused(graph: &Graph) -> usize {
+    graph.ids().filter(|id| graph.node(*id).op().starts_with("_Wgpu")).count()
+}
+
+#[test]
+fn a_graph_is_what_its_text_says() {
+    for seed in 0..1000 {
+        let case = case(seed, EVERYTHING);
+        let graph = parsed(&case);
+        let text = graph.to_text();
+        let preserved = |text: &str| {
+            let mut names: Vec<String> = text.lines().next().unwrap()[9..].split(", ").map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        let nodes = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+        assert_eq!(preserved(&text), preserved(&case.text), "seed {seed}");
+        let again = Graph::from_text(&text).unwrap();
+        assert_eq!(again.to_text(), text, "seed {seed}");
+        assert_eq!(nodes(&text).lines().count(), nodes(&case.text).lines().count(), "seed {seed}");
+        let changed = optimized(&case).to_text();
+        let read = Graph::from_text(&changed).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{changed}"));
+        assert_eq!(read.to_text(), changed, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_optimizer_keeps_its_rules() {
+    for seed in 0..3000 {
+        let case = case(seed, EVERYTHING);
+        let before = parsed(&case);
+        let mut after = optimized(&case);
+        let text = after.to_text();
+        let what = || format!("seed {seed}\n{}\n\n{text}", case.text);
+        assert!(after.order().is_some(), "a cycle, {}", what());
+        for name in before.preserved() {
+            let Some(id) = after.find(name) else { panic!("{name} is lost, {}", what()) };
+            let (old, new) = (before.node(before.find(name).unwrap()), after.node(id));
+            assert_eq!((old.op(), old.device()), (new.op(), new.device()), "{name}, {}", what());
+        }
+        for id in before.ids().filter(|id| !before.node(*id).on_wgpu()) {
+            assert!(after.find(before.node(id).name()).is_some(), "{} is lost, {}", before.node(id).name(), what());
+        }
+        optimize(&mut after);
+        assert_eq!(after.to_text(), text, "the second time it changes more, seed {seed}\n{}", case.text);
+    }
+}
+
+/// Runs both graphs and compares fetches and variables.
+fn compare(
+    seed: u64,
+    case: &Case,
+    graphs: [&Graph; 2],
+    mut engine: impl FnMut(&Graph) -> (Vec<HostTensor>, Vec<HostTensor>),
+) {
+    let [(want, kept), (got, changed)] = graphs.map(&mut engine);
+    let what = |name: &str| format!("{name}, seed {seed}\n{}\n\n{}", case.text, graphs[1].to_text());
+    for ((got, want), (name, tolerance)) in got.iter().zip(&want).zip(&case.fetches) {
+        assert_same(got, want, *tolerance, &|| what(name));
+    }
+    for ((got, want), ((name, _), tolerance)) in
+        changed.iter().zip(&kept).zip(case.variables.iter().zip(&case.tolerances))
+    {
+        assert_same(got, want, *tolerance, &|| what(name));
+    }
+}
+
+#[test]
+fn scalar_graphs_give_the_same_numbers_by_the_references() {
+    let mut made = 0;
+    for seed in 0..1000 {
+        let case = case(seed, SCALAR);
+        let (before, after) = (parsed(&case), optimized(&case));
+        made += fused(&after);
+        let mut random = Random::new(seed);
+        compare(seed, &case, [&before, &after], |graph| (run(graph, &case, &mut random, &mut on_host), Vec::new()));
+    }
+    println!("{made} fused nodes");
+}
+
+#[test]
+fn graphs_give_the_same_numbers_on_the_device() {
+    let mut made = 0;
+    for seed in 0..200 {
+        let case = case(seed, EVERYTHING);
+        let (before, after) = (parsed(&case), optimized(&case));
+        made += fused(&after);
+        let mut random = Random::new(seed);
+        compare(seed, &case, [&before, &after], |graph| {
+            let mut device = OnDevice::new(numeric::session(), &case);
+            let fetched = run(graph, &case, &mut random, &mut |node, inputs| device.node(node, inputs));
+            (fetched, (0..case.variables.len()).map(|v| device.value(v)).collect())
+        });
+    }
+    println!("{made} fused nodes");
+}

@@ -1,0 +1,146 @@
+//! What Keras writes out in many nodes, with what a generator must know of the values between them.
+
+use tensorflow_wgpu::DType::F32;
+
+use super::functions::Range;
+use super::generate::{Generator, Value};
+
+/// `0.5 x (1 + tanh(0.797 (x + 0.0447 x³)))`.
+pub fn gelu(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    let mut scalar = |value| g.constant(x.dtype, &[], value);
+    let (half, one, cubic, slope) = (scalar(0.5), scalar(1.0), scalar(0.044_715), scalar(0.797_884));
+    let square = g.apply("Square", &x)?;
+    let cube = g.combine("Mul", &x, &square)?;
+    let bent = g.combine("Mul", &cubic, &cube)?;
+    let sum = g.combine("AddV2", &x, &bent)?;
+    let inner = g.combine("Mul", &slope, &sum)?;
+    let tanh = g.apply("Tanh", &inner)?;
+    let raised = g.combine("AddV2", &one, &tanh)?;
+    let halved = g.combine("Mul", &half, &x)?;
+    g.combine("Mul", &halved, &raised)
+}
+
+/// A softmax over the last axis in five nodes, or with its logarithm.
+pub fn softmax(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    let n = *x.dims.last()?;
+    let axis = x.dims.len() as i64 - 1;
+    let largest = g.reduce("Max", &x, &[axis], true)?;
+    let shifted = g.node(
+        "Sub",
+        &[&x, &largest],
+        &format!("T: {}", x.dtype),
+        x.dtype,
+        &x.dims,
+        Range { low: x.range.low - x.range.high, high: 0.0, error: 2.0 * x.range.error },
+    )?;
+    let powers = g.apply("Exp", &shifted)?;
+    let mut sum = g.reduce("Sum", &powers, &[axis], true)?;
+    // The largest element gives 1.
+    sum.range.low = 1.0;
+    if g.random.below(2) == 0 {
+        let log = g.apply("Log", &sum)?;
+        return g.combine("Sub", &shifted, &log);
+    }
+    let range = Range { low: 0.0, high: 1.0, error: powers.range.error + sum.range.error / n as f64 };
+    g.node("RealDiv", &[&powers, &sum], &format!("T: {}", x.dtype), x.dtype, &x.dims, range)
+}
+
+/// Keras's layer normalization, or that of batches: moments over the last axis or over all others.
+pub fn layer_norm(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    let rank = x.dims.len() as i64;
+    let channels = *x.dims.last()?;
+    let axes: Vec<i64> = if g.random.below(2) == 0 { vec![rank - 1] } else { (0..rank - 1).collect() };
+    let mean = g.reduce("Mean", &x, &axes, true)?;
+    let stopped = g.node("StopGradient", &[&mean], &format!("T: {}", x.dtype), x.dtype, &mean.dims, mean.range)?;
+    let squares = g.combine("SquaredDifference", &x, &stopped)?;
+    let variance = g.reduce("Mean", &squares, &axes, true)?;
+    let epsilon = g.constant(x.dtype, &[], 0.25);
+    let raised = g.combine("AddV2", &variance, &epsilon)?;
+    let mut inverse = g.apply("Rsqrt", &raised)?;
+    if g.random.below(2) == 0 {
+        let gamma = g.feed(x.dtype, &[channels], 1.0);
+        inverse = g.combine("Mul", &inverse, &gamma)?;
+    }
+    let scaled = g.combine("Mul", &x, &inverse)?;
+    let moved = g.combine("Mul", &mean, &inverse)?;
+    let beta = g.feed(x.dtype, &[channels], 1.0);
+    let shift = g.combine("Sub", &beta, &moved)?;
+    g.combine("AddV2", &scaled, &shift)
+}
+
+/// A product with weights, a bias, an activation, perhaps a residual.
+pub fn dense(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    let [m, k] = x.dims[..] else { return None };
+    let n = g.random.pick(&[1, 3, 4, 16]);
+    let weights = g.feed(x.dtype, &[k, n], 1.0);
+    let range = x.range.times(k as f64);
+    let range = Range { low: -range.size(), high: range.size(), ..range };
+    let attrs = format!("T: {}, transpose_a: false, transpose_b: false", x.dtype);
+    let product = g.node("MatMul", &[&x, &weights], &attrs, x.dtype, &[m, n], range)?;
+    let bias = g.feed(x.dtype, &[n], 1.0);
+    let range = Range { low: product.range.low - 1.0, high: product.range.high + 1.0, ..product.range };
+    let attrs = format!("T: {}, data_format: \"NHWC\"", x.dtype);
+    let sum = g.node("BiasAdd", &[&product, &bias], &attrs, x.dtype, &[m, n], range)?;
+    let op = g.random.pick(&["Relu", "Tanh", "Sigmoid", "Neg"]);
+    let activated = g.apply(op, &sum)?;
+    let residual = g.feed(x.dtype, &[m, n], 1.0);
+    g.combine("AddV2", &activated, &residual)
+}
+
+/// Scaled dot products, a softmax, and a weighted sum.
+pub fn attention(g: &mut Generator) -> Option<Value> {
+    let (heads, queries, keys, width) =
+        (g.random.between(1, 2), g.random.between(1, 5), g.random.between(1, 9), g.random.pick(&[4, 8, 5]));
+    let query = g.feed(F32, &[2, heads, queries, width], 1.0);
+    let key = g.feed(F32, &[2, heads, keys, width], 1.0);
+    let values = g.feed(F32, &[2, heads, keys, width], 1.0);
+    let scale = g.constant(F32, &[], 0.5);
+    let query = g.combine("Mul", &query, &scale)?;
+    let dims = [2, heads, queries, keys];
+    let size = 0.5 * width as f64;
+    let attrs = |y: bool| format!("T: float32, adj_x: false, adj_y: {y}");
+    let scores = g.node(
+        "BatchMatMulV2",
+        &[&query, &key],
+        &attrs(true),
+        F32,
+        &dims,
+        Range { low: -size, high: size, error: query.range.error * width as f64 },
+    )?;
+    let range = Range { low: 0.0, high: 1.0, error: 2.0 * scores.range.error };
+    let weights = g.node("Softmax", &[&scores], "T: float32", F32, &dims, range)?;
+    let range = Range { low: -1.0, high: 1.0, error: 2.0 * weights.range.error };
+    g.node("BatchMatMulV2", &[&weights, &values], &attrs(false), F32, &[2, heads, queries, width], range)
+}
+
+/// Keras's Adam for one to three variables.
+pub fn adam(g: &mut Generator) -> Option<()> {
+    let mut scalar = |value| g.constant(F32, &[], value);
+    let (rate, slow, slower, epsilon) = (scalar(0.01), scalar(0.1), scalar(0.001), scalar(0.25));
+    for _ in 0..g.random.between(1, 3) {
+        let dims = g.any_value().dims;
+        let gradient = g.feed(F32, &dims, 1.0);
+        let [weights, momentum, velocity] = [1.0, 0.5, 0.0].map(|size| g.new_variable(&dims, size));
+        let old = g.read(momentum);
+        let difference = g.combine("Sub", &gradient, &old)?;
+        let step = g.combine("Mul", &difference, &slow)?;
+        g.write("AssignAddVariableOp", momentum, &step)?;
+        let old = g.read(velocity);
+        let square = g.apply("Square", &gradient)?;
+        let difference = g.combine("Sub", &square, &old)?;
+        let step = g.combine("Mul", &difference, &slower)?;
+        g.write("AssignAddVariableOp", velocity, &step)?;
+        let momentum = g.read(momentum);
+        let velocity = g.read(velocity);
+        let raised = g.combine("AddV2", &velocity, &epsilon)?;
+        let root = g.apply("Sqrt", &Value { range: Range { low: 0.25, ..raised.range }, ..raised })?;
+        let scaled = g.combine("Mul", &momentum, &rate)?;
+        let step = g.combine("RealDiv", &scaled, &root)?;
+        g.write("AssignSubVariableOp", weights, &step)?;
+    }
+    Some(())
+}

@@ -1,0 +1,317 @@
+"""What the graph optimizer saves: dispatches, bytes and time of a step with and without it, on one adapter in one run.
+
+    python benches/optimizer.py                      # all workloads, a table
+    python benches/optimizer.py --only gelu,adam --json results.json
+    python benches/optimizer.py --passes             # how long grappler's passes and ours take on a training graph
+
+Both versions of a step are the same Python function, traced twice; TensorFlow runs one of them without plug-in
+optimizers. Timed calls alternate between the two. Bytes are those of all tensors that dispatches bind: see
+`tensorflow_wgpu.statistics`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_wgpu
+
+DEVICE = "/device:WGPU:0"
+Step = Callable[[], tf.Tensor]
+
+
+# Workloads: each makes its data and returns a step, whose result depends on everything that it computes.
+
+
+def gelu() -> Step:
+    """A GELU by tanh over 16 M floats, as Keras writes it."""
+    x = tf.random.normal([16 << 20])
+    return lambda: 0.5 * x * (1.0 + tf.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+def layer_norm() -> Step:
+    """Layer normalization of 4096 rows of 1024 floats."""
+    import keras
+
+    layer = keras.layers.LayerNormalization()
+    x = tf.random.normal([4096, 1024])
+    layer.build(x.shape)
+    return lambda: layer(x)
+
+
+def layer_norm_gradient() -> Step:
+    """The same with its gradients."""
+    import keras
+
+    layer = keras.layers.LayerNormalization()
+    x = tf.random.normal([4096, 1024])
+    layer.build(x.shape)
+
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(layer(x) ** 2)
+        return tf.add_n([tf.reduce_sum(g) for g in tape.gradient(loss, [x, *layer.trainable_variables])])
+
+    return step
+
+
+def softmax() -> Step:
+    """A softmax of 4096 rows of 1024 floats in elementary ops, as `logsumexp` and masked softmaxes have it."""
+    x = tf.random.normal([4096, 1024])
+
+    def step() -> tf.Tensor:
+        shifted = x - tf.reduce_max(x, axis=-1, keepdims=True)
+        powers = tf.exp(shifted)
+        return powers / tf.reduce_sum(powers, axis=-1, keepdims=True)
+
+    return step
+
+
+def adam() -> Step:
+    """A step of Keras's Adam for the variables of ResNet50."""
+    import keras
+
+    model = keras.applications.ResNet50(weights=None)
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    gradients = [tf.random.normal(v.shape) for v in model.trainable_variables]
+
+    def step() -> tf.Tensor:
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return model.trainable_variables[0].value
+
+    return step
+
+
+def training(make: Callable[[], Any], shape: tuple[int, ...], classes: int) -> Step:
+    """A training step: forward, cross entropy, gradients, Adam."""
+    import keras
+
+    model = make()
+    optimizer = keras.optimizers.Adam()
+    loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer.build(model.trainable_variables)
+    x = tf.random.normal(shape)
+    y = tf.random.uniform(shape[:1], 0, classes, tf.int64)
+
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = loss_fn(y, model(x, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    return step
+
+
+def application(name: str, batch: int = 4, size: int = 64) -> Callable[[], Step]:
+    """A training step of one of Keras's applications on small images."""
+
+    def make() -> Step:
+        import keras
+
+        model = getattr(keras.applications, name)
+        options = {"weights": None, "classes": 10, "input_shape": (size, size, 3), "classifier_activation": None}
+        return training(lambda: model(**options), (batch, size, size, 3), 10)
+
+    make.__doc__ = f"A training step of {name}, {batch} images of {size}×{size}."
+    return make
+
+
+def transformer_model(width: int = 128, heads: int = 4, length: int = 64, blocks: int = 2) -> Any:
+    """An encoder with a classifier."""
+    import keras
+
+    x = inputs = keras.Input((length, width))
+    for _ in range(blocks):
+        attended = keras.layers.MultiHeadAttention(heads, width // heads)(x, x)
+        x = keras.layers.LayerNormalization()(x + attended)
+        hidden = keras.layers.Dense(4 * width, activation="gelu")(x)
+        x = keras.layers.LayerNormalization()(x + keras.layers.Dense(width)(hidden))
+    return keras.Model(inputs, keras.layers.Dense(10)(keras.layers.GlobalAveragePooling1D()(x)))
+
+
+def transformer() -> Step:
+    """A training step of an encoder of 2 blocks, width 128, 4 heads, 16 sequences of 64."""
+    return training(transformer_model, (16, 64, 128), 10)
+
+
+def transformer_inference() -> Step:
+    """The same model's forward pass."""
+    model = transformer_model()
+    x = tf.random.normal([16, 64, 128])
+    return lambda: model(x, training=False)
+
+
+WORKLOADS: dict[str, Callable[[], Step]] = {
+    "gelu": gelu,
+    "layer_norm": layer_norm,
+    "layer_norm_gradient": layer_norm_gradient,
+    "softmax": softmax,
+    "adam": adam,
+    "resnet50": application("ResNet50"),
+    "mobilenet_v2": application("MobileNetV2"),
+    "efficientnet_b0": application("EfficientNetB0"),
+    "transformer": transformer,
+    "transformer_inference": transformer_inference,
+}
+
+
+def plugin_optimizers(on: bool) -> None:
+    """Whether functions that are instantiated from now on pass the plug-in's optimizer."""
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": on})
+
+
+def counts() -> dict[str, int]:
+    """The device's counters."""
+    return tensorflow_wgpu.statistics()["WGPU:0"]
+
+
+def wait(result: tf.Tensor) -> None:
+    """Waits for the device by reading one element."""
+    tf.reshape(result, [-1])[0].numpy()
+
+
+def measure(name: str, repeat: int) -> dict[str, Any]:
+    """One workload with and without the optimizer."""
+    with tf.device(DEVICE):
+        step = WORKLOADS[name]()
+        functions = {on: tf.function(step) for on in (False, True)}
+        row: dict[str, Any] = {"name": name, "what": WORKLOADS[name].__doc__.splitlines()[0]}
+        seconds: dict[bool, list[float]] = {False: [], True: []}
+        for on, function in functions.items():
+            plugin_optimizers(on)
+            start, before = time.perf_counter(), counts()
+            wait(function())
+            first, after = time.perf_counter() - start, counts()
+            # The first call initializes and compiles; the second is what every other one is.
+            base = counts()
+            function()
+            wait(tf.zeros([1]))
+            overhead = counts()
+            wait(tf.zeros([1]))
+            end = counts()
+            side = {n: (overhead[n] - base[n]) - (end[n] - overhead[n]) for n in base}
+            side["pipelines"] = after["pipelines"] - before["pipelines"]
+            row["with" if on else "without"] = {
+                "dispatches": side["dispatches"],
+                "bytes": side["bytes"],
+                "uploads": side["uploads"],
+                "pipelines": side["pipelines"],
+                "first_call_s": first,
+            }
+        for _ in range(repeat):
+            for on, function in functions.items():
+                plugin_optimizers(on)
+                start = time.perf_counter()
+                wait(function())
+                seconds[on].append(time.perf_counter() - start)
+        for on, side in ((False, "without"), (True, "with")):
+            row[side]["step_s"] = statistics.median(seconds[on]) if seconds[on] else None
+    return row
+
+
+def ratio(row: dict[str, Any], what: str) -> str:
+    """How many times more the step without the optimizer takes."""
+    without, with_ = row["without"][what], row["with"][what]
+    return f"{without / with_:.2f}" if with_ else "-"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    lines = [
+        "| Step | Dispatches without | with | ratio | MB without | with | ratio | ms without | with | ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [row["what"].rstrip(".")]
+        for what, scale in (("dispatches", 1), ("bytes", 1e6), ("step_s", 1e-3)):
+            for side in ("without", "with"):
+                value = row[side][what]
+                cells.append("-" if value is None else f"{value / scale:.{0 if scale == 1 else 1}f}")
+            cells.append("-" if row["with"][what] is None else ratio(row, what))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+PASS = re.compile(r"\] (\w+)[^ ]*: .*, time = ([\d.]+)ms")
+
+
+def passes(name: str) -> dict[str, Any]:
+    """Milliseconds of each grappler pass, by name, for the training graph of one of Keras's applications.
+
+    TensorFlow logs them, so that a process of its own runs the step once, on one small image, and its log is read.
+    """
+    code = f"""
+        import sys
+        sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+        import optimizer, tensorflow as tf
+        with tf.device(optimizer.DEVICE):
+            step = tf.function(optimizer.application({name!r}, 1, 32)())
+            print(len(step.get_concrete_function().graph.get_operations()))
+            step().numpy()
+    """
+    env = {**os.environ, "TF_CPP_VMODULE": "meta_optimizer=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    lines = [line[8:] for line in code.splitlines()]
+    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=env, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise RuntimeError(ran.stderr[-2000:])
+    # Small functions, such as initializers, have graphs of their own; the step's is the one that takes longest.
+    graphs: list[dict[str, float]] = [{}]
+    for line in ran.stderr.splitlines():
+        if "Starting optimization for grappler item" in line:
+            graphs.append({})
+        match = PASS.search(line)
+        if match:
+            graphs[-1][match[1]] = graphs[-1].get(match[1], 0.0) + float(match[2])
+    step = max(graphs, key=lambda found: sum(found.values()))
+    return {"model": name, "operations": int(ran.stdout.split()[-1]), "milliseconds": step}
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(WORKLOADS), help="comma-separated workloads")
+    parser.add_argument("--repeat", type=int, default=5, help="timed calls of each; 0 only counts")
+    parser.add_argument("--json", help="file for the figures")
+    parser.add_argument("--passes", nargs="?", const="EfficientNetV2L", help="time grappler's passes on this model")
+    arguments = parser.parse_args()
+    if arguments.passes:
+        found = passes(arguments.passes)
+        print(f"{found['model']}: {found['operations']} operations; milliseconds of all runs of a pass")
+        for name, milliseconds in sorted(found["milliseconds"].items(), key=lambda item: -item[1]):
+            print(f"{milliseconds:10.1f}  {name}")
+        results: Any = found
+    else:
+        tf.config.set_soft_device_placement(False)
+        np.random.seed(0)
+        tf.random.set_seed(0)
+        rows = []
+        for name in arguments.only.split(","):
+            rows.append(measure(name, arguments.repeat))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            gc.collect()
+        print(table(rows))
+        adapters = [a for a in tensorflow_wgpu.report()["adapters"] if a["device"] == "WGPU:0"]
+        results = {"adapter": adapters[0]["name"], "tensorflow": tf.__version__, "load": os.getloadavg(), "rows": rows}
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 //! Kernels of the ops that the graph optimizer emits. Their scalar code is an [`expression::Expression`], an attribute of the node.
 
+pub mod attention;
 pub mod contraction;
 pub mod elementwise;
 pub mod eval;
@@ -15,6 +16,7 @@ use crate::shader::Shader;
 /// The ops, one list for each file.
 #[rustfmt::skip]
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
+    attention::DEFINITIONS,
     contraction::DEFINITIONS,
     elementwise::DEFINITIONS,
     reduce::DEFINITIONS,
@@ -24,6 +26,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
+    attention::register(registry);
     contraction::register(registry);
     elementwise::register(registry);
     reduce::register(registry);
@@ -34,6 +37,7 @@ pub fn register(registry: &mut Registry) {
 /// Shader variants of sample expressions.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
+    all.extend(attention::shaders());
     all.extend(contraction::shaders());
     all.extend(elementwise::shaders());
     all.extend(reduce::shaders());

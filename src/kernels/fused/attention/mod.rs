@@ -1,0 +1,300 @@
+//! `_WgpuFusedAttention`: `softmax(scale * query * key^T + mask) * value` as one op, without transposes and, on GPUs, without the matrix of
+//! scores in memory. On software adapters scores go through memory, see [`staged`].
+//!
+//! On GPUs each row keeps the maximum and the sum of exponentials of the keys that it has seen, and shrinks what it has summed when the
+//! maximum grows: the online softmax of Milakov and Gimelshein (2018), whose use for attention is FlashAttention (Dao et al.,
+//! 2022). Long or few rows are cut along the keys; a second program puts the pieces together, as in Flash-Decoding (Dao et al., 2023).
+//!
+//! Attributes:
+//! - `layout`: `BNTH` (heads before positions) or `BTNH`; of query, key, value and result. Masks have the layout of scores.
+//! - `scale`: what products are multiplied with.
+//! - `mask`: `none`; `bias`: the operand is added to the scores; `choice`: the operand is boolean, and where it is not `keep` the score is
+//!   `fill` instead; `penalty`: `fill` is added there.
+//! - `causal`: row t sees the keys up to t, others count as masked.
+//! - `zero_masked`: weights of masked keys are zero after the softmax.
+//! - `broadcast`: whether batches and heads broadcast.
+//!
+//! Everything is computed in f32: roundings to 16 bits between the ops that this one replaces are dropped.
+
+mod shape;
+mod staged;
+mod text;
+mod tile;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, BF16, F16, F32};
+use crate::error::Result;
+use crate::kernels::contract::tile::Class;
+use crate::kernels::definition::OpDefinition;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+use crate::{invalid, require};
+use shape::{Geometry, Layout, is_choice};
+use staged::Staged;
+use text::{Loads, Store, Variant};
+use tile::Tile;
+
+/// The op's name.
+pub const OP: &str = "_WgpuFusedAttention";
+
+/// The op.
+pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+    name: OP,
+    inputs: &["query: T", "key: T", "value: T", "extra: Textra"],
+    outputs: &["result: T"],
+    attrs: &[
+        "T: {half, bfloat16, float}",
+        "Textra: list({bool, half, bfloat16, float}) >= 0",
+        "layout: {'BNTH', 'BTNH'}",
+        "scale: float = 1.0",
+        "mask: {'none', 'bias', 'choice', 'penalty'} = 'none'",
+        "keep: bool = true",
+        "fill: float = 0.0",
+        "causal: bool = false",
+        "zero_masked: bool = false",
+        "broadcast: bool = false",
+    ],
+    stateful: false,
+    shape: shape::infer,
+}];
+
+const TYPES: &[DType] = &[F32, F16, BF16];
+const MASKS: &[DType] = &[DType::Bool, F32, F16, BF16];
+
+/// Most keys of a split: bounds the rounding error of the sums, and the iterations of an invocation.
+const MAX_CHUNK: usize = 16_384;
+/// Fewest keys that a split is worth.
+const MIN_CHUNK: usize = 256;
+/// A causal rule whose masked scores are at most this hides keys altogether.
+const HIDDEN: f32 = -1e8;
+
+/// Registers the op.
+pub fn register(r: &mut Registry) {
+    r.op(OP).types("T", TYPES).kernel(Attention::new);
+}
+
+/// Every shader variant: masks and stores do not depend on tiles.
+pub fn shaders() -> Vec<Shader> {
+    let mut out: Vec<_> = TYPES.iter().flat_map(|t| [text::merge(*t), text::pad(*t)]).collect();
+    for mask in std::iter::once(None).chain(MASKS.iter().copied().map(Some)) {
+        out.extend([8, 256].map(|lanes| text::weights(mask, lanes)));
+    }
+    for tile in tile::TILES {
+        for loads in [Loads::Exact, Loads::Padded] {
+            for (dtype, store) in TYPES.iter().flat_map(|t| [(*t, Store::Result), (*t, Store::Partial)]) {
+                let variant = Variant { dtype, mask: None, loads, store, tile: *tile };
+                out.push(variant.shader());
+                if tile.quads == 4 {
+                    out.extend(MASKS.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What a mask does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mask {
+    None,
+    Bias,
+    Choice,
+    Penalty,
+}
+
+struct Attention {
+    layout: Layout,
+    mask: Mask,
+    scale: f32,
+    fill: f32,
+    keep: bool,
+    causal: bool,
+    zero_masked: bool,
+    broadcast: bool,
+}
+
+impl Attention {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        Ok(Self {
+            layout: Layout::parse(&attrs.string("layout")?)?,
+            mask: match attrs.string("mask")?.as_str() {
+                "none" => Mask::None,
+                "bias" => Mask::Bias,
+                "choice" => Mask::Choice,
+                "penalty" => Mask::Penalty,
+                other => invalid!("mask must be none, bias, choice or penalty, not {other}"),
+            },
+            scale: attrs.float("scale")?,
+            fill: attrs.float("fill")?,
+            keep: attrs.bool("keep")?,
+            causal: attrs.bool("causal")?,
+            zero_masked: attrs.bool("zero_masked")?,
+            broadcast: attrs.bool("broadcast")?,
+        })
+    }
+
+    fn params(&self, g: &Geometry, split: &Split) -> Params {
+        let numbers = [split.workgroups, split.chunk, g.heads, g.queries, g.keys, g.depth, g.width];
+        let strides = g.strides.iter().flatten().chain(&g.mask);
+        let params = numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n));
+        params.u32(self.flags()).f32(self.scale).f32(self.fill).f32(f32::NEG_INFINITY)
+    }
+
+    /// The flags of `attention_score.wgsl`.
+    fn flags(&self) -> u32 {
+        // Hidden keys weigh nothing only where every row sees a key whose score no mask lowers.
+        let skip = self.causal && self.mask == Mask::None && self.fill <= HIDDEN;
+        let flags = [
+            self.causal,
+            skip,
+            self.keep,
+            self.mask == Mask::Penalty,
+            self.zero_masked,
+            self.layout == Layout::HeadsLast,
+        ];
+        flags.iter().enumerate().map(|(bit, flag)| u32::from(*flag) << bit).sum()
+    }
+}
+
+impl Kernel for Attention {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let [query, key, value] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
+        let extra = if self.mask == Mask::None { None } else { Some(ctx.input(3)?) };
+        if let Some(extra) = &extra {
+            require!(
+                is_choice(extra.dtype) == (self.mask != Mask::Bias),
+                "the mask {:?} cannot be of type {}",
+                self.mask,
+                extra.dtype
+            );
+        }
+        let mask = extra.as_ref().map(|t| &t.dims[..]);
+        let mut g = Geometry::new([&query.dims, &key.dims, &value.dims], mask, self.layout, self.broadcast)?;
+        let result = ctx.output(0, query.dtype, &g.dims)?;
+        if result.is_empty() {
+            return Ok(());
+        }
+        if g.keys == 0 {
+            return ctx.device().fill(result.address, result.bytes(), 0);
+        }
+        for t in [&query, &key, &value, &result].into_iter().chain(&extra) {
+            ctx.device().check_extent(t.len())?;
+        }
+        let tensors = [&query, &key, &value, &result];
+        let (flags, scale, fill) = (self.flags(), self.scale, self.fill);
+        let staged = Staged { geometry: &g, layout: self.layout, tensors, extra: extra.as_ref(), flags, scale, fill };
+        let at_once = staged.batches(ctx.device());
+        let class = Class::of(ctx.device());
+        let tile = match (Tile::of(g.depth.max(g.width)), at_once) {
+            (Some(tile), None) => tile,
+            (Some(tile), _) if class == Class::Gpu => tile,
+            (_, at_once) => return staged.enqueue(ctx, at_once.unwrap_or(1)),
+        };
+        let split = Split::new(class, tile, &g);
+        let mut operands = [query, key, value];
+        let padded = !is_whole(&g, &operands);
+        if padded {
+            let widths = [g.depth, g.depth, g.width].map(|n| n.max(1).next_multiple_of(4));
+            for (operand, width) in operands.iter_mut().zip(widths) {
+                *operand = pad(ctx, operand, width)?;
+            }
+            g.widen(widths);
+        }
+        let direct = split.splits == 1 && !padded;
+        let variant = Variant {
+            dtype: operands[0].dtype,
+            mask: extra.as_ref().map(|t| t.dtype),
+            loads: if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded },
+            store: if direct { Store::Result } else { Store::Partial },
+            tile: *tile,
+        };
+        let fours = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
+        let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(fours).collect();
+        let params = self.params(&g, &split);
+        let rows = g.batch * g.heads * g.queries;
+        let partial = if direct {
+            bindings.push(fours(&result));
+            None
+        } else {
+            let partial = ctx.temp(F32, &[split.splits, rows, g.width])?;
+            let stats = ctx.temp(F32, &[split.splits, rows, 2])?;
+            ctx.device().check_extent(partial.len())?;
+            bindings.push(fours(&partial));
+            bindings.push((&stats).into());
+            Some((partial, stats))
+        };
+        bindings.extend(extra.iter().map(Binding::from));
+        ctx.device().enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings,
+            params,
+            grid: Grid::groups(split.workgroups),
+        })?;
+        partial.map_or(Ok(()), |(partial, stats)| merge(ctx.device(), &result, &partial, &stats))
+    }
+}
+
+/// How the work is shared among workgroups.
+struct Split {
+    splits: usize,
+    chunk: usize,
+    workgroups: usize,
+}
+
+impl Split {
+    fn new(class: Class, tile: &Tile, g: &Geometry) -> Self {
+        let tiles = g.queries.div_ceil(tile.rows());
+        let matrices = g.batch * g.heads;
+        let (busy, _) = class.parallelism();
+        let for_work = (busy / (tiles * matrices)).min(g.keys / MIN_CHUNK).max(1);
+        let splits = for_work.max(g.keys.div_ceil(MAX_CHUNK));
+        let chunk = g.keys.div_ceil(splits).next_multiple_of(tile.keys as usize);
+        let splits = g.keys.div_ceil(chunk);
+        Self { splits, chunk, workgroups: tiles * splits * matrices }
+    }
+}
+
+/// Whether rows of all operands and of the result are whole groups of four.
+fn is_whole(g: &Geometry, operands: &[Tensor]) -> bool {
+    let aligned = |t: &Tensor| t.address.is_multiple_of(4 * t.dtype.size() as u64);
+    [g.depth, g.width].iter().all(|n| *n > 0 && n.is_multiple_of(4)) && operands.iter().all(aligned)
+}
+
+/// A copy of an operand in f32 whose rows have `width` elements, zeros at the end.
+fn pad(ctx: &mut dyn OpContext, operand: &Tensor, width: usize) -> Result<Tensor> {
+    let mut dims = operand.dims.clone();
+    let depth = dims.pop().unwrap_or(1);
+    dims.push(width);
+    let out = ctx.temp(F32, &dims)?;
+    ctx.device().check_extent(out.len())?;
+    ctx.device().enqueue(&Program {
+        key: Key::new("attention_pad").dtype(operand.dtype),
+        shader: &|| text::pad(operand.dtype),
+        bindings: smallvec![operand.into(), (&out).into()],
+        params: Params::new().u32(out.len()).u32(depth).u32(width),
+        grid: Grid::map(out.len(), F32),
+    })?;
+    Ok(out)
+}
+
+fn merge(device: &Device, result: &Tensor, partial: &Tensor, stats: &Tensor) -> Result<()> {
+    let width = result.dims[result.rank() - 1];
+    device.enqueue(&Program {
+        key: Key::new("attention_merge").dtype(result.dtype),
+        shader: &|| text::merge(result.dtype),
+        bindings: smallvec![result.into(), partial.into(), stats.into()],
+        params: Params::new()
+            .u32(result.len())
+            .u32(partial.dims[0])
+            .u32(width)
+            .u32(partial.dims[2])
+            .f32(f32::NEG_INFINITY)
+            .f32(f32::NAN),
+        grid: Grid::map(result.len(), result.dtype),
+    })
+}

@@ -1,0 +1,295 @@
+//! The shaders of attention: WGSL files, and between them the unrolled arithmetic on four elements at a time.
+
+use std::fmt::Write;
+
+use super::tile::Tile;
+use crate::device::Key;
+use crate::dtype::DType;
+use crate::shader::{Field, Shader};
+
+const SCORE: &str = include_str!("../../../../shaders/fused/attention_score.wgsl");
+const WEIGHTS: &str = include_str!("../../../../shaders/fused/attention_weights.wgsl");
+const WORKGROUP: &str = include_str!("../../../../shaders/fused/attention_workgroup.wgsl");
+const PAD: &str = include_str!("../../../../shaders/fused/attention_pad.wgsl");
+const MERGE: &str = include_str!("../../../../shaders/fused/attention_merge.wgsl");
+
+/// How rows of query, key and value are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loads {
+    /// Four elements at a time, and the tile has exactly as many as the rows.
+    Exact,
+    /// Four elements at a time; those beyond the rows are zeros.
+    Padded,
+}
+
+/// What becomes of a row's sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// They are divided and stored in the result's type.
+    Result,
+    /// They are stored with the row's maximum and sum of exponentials, for [`merge`].
+    Partial,
+}
+
+/// All that shader text depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// Type of query, key, value and result.
+    pub dtype: DType,
+    /// Type of the mask: booleans, or a float that is added.
+    pub mask: Option<DType>,
+    /// How rows are loaded.
+    pub loads: Loads,
+    /// What becomes of the sums.
+    pub store: Store,
+    /// Which part of the result a workgroup computes.
+    pub tile: Tile,
+}
+
+/// The parameters, in order; then `scale`, `fill` and `lowest`. With the offsets of six bindings they fit 128 bytes of immediates:
+/// a buffer of parameters would cost a write for each program.
+const PARAMS: &[&str] = &[
+    "total", "chunk", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b", "k_h", "k_t", "v_b",
+    "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
+];
+
+/// The row of the result that row t of a head is.
+const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n    \
+    return select((b * p.heads + h) * p.queries + t, (b * p.queries + t) * p.heads + h, (p.flags & HEADS_LAST) != 0u);\n}\n";
+
+/// Declares the parameters behind `flags`, and `is_kept` and `score` for a mask of type `mask`.
+fn score(shader: Shader, mask: Option<DType>) -> Shader {
+    let (kept, bias) = match mask {
+        None => ("", ""),
+        Some(DType::Bool) => (" & (load_extra(mask_at + s * p.m_s) == ((p.flags & KEEP) != 0u))", ""),
+        Some(_) => ("", " + load_extra(mask_at + s * p.m_s)"),
+    };
+    let names = ["scale", "fill", "lowest"];
+    let shader = names.into_iter().fold(shader, |shader, name| shader.param(name, Field::F32));
+    shader.define("KEPT", kept).define("BIAS", bias).body(SCORE)
+}
+
+/// The shader that turns scores into weights, for a mask of type `mask`, with `lanes` invocations for each row.
+pub fn weights(mask: Option<DType>, lanes: u32) -> Shader {
+    let shader = Shader::new(format!("attention weights, mask {mask:?}, {lanes} lanes")).bind("scores", DType::F32);
+    let shader = mask.into_iter().fold(shader, |shader, mask| shader.bind("extra", mask));
+    let shader = shader.u32s(&["total", "heads", "queries", "keys", "m_b", "m_h", "m_t", "m_s", "flags"]);
+    score(shader, mask).workgroup([lanes, 1, 1]).body(WEIGHTS)
+}
+
+impl Variant {
+    /// The key of its pipeline.
+    pub fn key(&self) -> Key {
+        let key = Key::new("attention").dtype(self.dtype).number(self.loads as u32).number(self.store as u32);
+        let key = key.number(self.tile.quads);
+        self.mask.map_or(key.clone(), |mask| key.dtype(mask))
+    }
+
+    /// The type of the stored sums.
+    pub const fn stored(&self) -> DType {
+        match self.store {
+            Store::Result => self.dtype,
+            Store::Partial => DType::F32,
+        }
+    }
+
+    /// The shader.
+    pub fn shader(&self) -> Shader {
+        let Self { dtype, mask, loads, tile, .. } = *self;
+        let mut shader =
+            Shader::new(format!("attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} quads", self.store, tile.quads))
+                .workgroup([tile.lanes, 1, 1]);
+        for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width")] {
+            shader = self.operand(shader, name, dtype, extent);
+        }
+        shader = quads_of(shader, "result", self.stored());
+        if self.store == Store::Partial {
+            shader = shader.bind("stats", DType::F32);
+        }
+        if let Some(mask) = mask {
+            shader = shader.bind("extra", mask);
+        }
+        shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
+        let own = tile.quads / tile.parts;
+        let mut query = String::new();
+        let mut sums = String::new();
+        for c in 0..own {
+            let _ = writeln!(query, "    let q{c} = quad_query(query_at, {});", self.quad(c));
+            let _ = writeln!(sums, "    var sum{c} = vec4<f32>();");
+        }
+        shader = shader.define("QUERY", query.trim_end()).define("SUMS", sums.trim_end());
+        shader
+            .define("PARTS", tile.parts.to_string())
+            .define("KEYS", tile.keys.to_string())
+            .define("QUADS", tile.quads.to_string())
+            .define("STEP_KEYS", tile.step.to_string())
+            .define("PRODUCTS", self.workgroup_products())
+            .define("STEP", self.workgroup_step())
+            .define("STORE", self.store_text())
+            .body(WORKGROUP)
+    }
+
+    /// The group of four elements that is the invocation's own number `c`.
+    fn quad(&self, c: u32) -> String {
+        if self.tile.parts == 1 { format!("{c}u") } else { format!("{}u + part", c * self.tile.parts) }
+    }
+
+    /// Binds an operand with `quad_NAME(at, c)`: group c of the row that starts at element `at`.
+    fn operand(&self, shader: Shader, x: &'static str, dtype: DType, extent: &str) -> Shader {
+        match self.loads {
+            Loads::Exact => quads_of(shader, x, dtype).body(&format!(
+                "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return load4_{x}((at >> 2u) + c);\n}}\n"
+            )),
+            Loads::Padded => quads_of(shader, x, dtype).body(&format!(
+                "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    let is_inside = c * 4u < p.{extent};\n    \
+                 return select(vec4<f32>(), load4_{x}(select(0u, (at >> 2u) + c, is_inside)), is_inside);\n}}\n"
+            )),
+        }
+    }
+
+    /// Products of the invocation's own elements with the tile's keys.
+    fn workgroup_products(&self) -> String {
+        let pad = "            ";
+        let (keys, own) = (self.tile.step, self.tile.quads / self.tile.parts);
+        let mut out = String::new();
+        for j in 0..keys {
+            let _ = writeln!(out, "{pad}var dot{j} = vec4<f32>();");
+        }
+        for c in 0..own {
+            for j in 0..keys {
+                let quad = self.quad(c);
+                let _ = writeln!(out, "{pad}dot{j} = fma(q{c}, key_tile[(j + {j}u) * QUADS + {quad}], dot{j});");
+            }
+        }
+        for j in 0..keys {
+            let _ = writeln!(
+                out,
+                "{pad}products[(j + {j}u) * WORKGROUP + local_index] = dot{j}.x + dot{j}.y + dot{j}.z + dot{j}.w;"
+            );
+        }
+        out.trim_end().to_owned()
+    }
+
+    /// One step over the tile's keys from `j` on, whose products are there.
+    fn workgroup_step(&self) -> String {
+        let pad = "            ";
+        let mut out = String::new();
+        for j in 0..self.tile.step {
+            let _ = writeln!(out, "{pad}let s{j} = min(s + {j}u, p.keys - 1u);");
+            let _ = writeln!(out, "{pad}let products{j} = (j + {j}u) * WORKGROUP + local_index - part;");
+            let sum: Vec<_> = (0..self.tile.parts).map(|i| format!("products[products{j} + {i}u]")).collect();
+            let _ = writeln!(out, "{pad}let kept{j} = is_kept(row, s{j}, mask_at);");
+            let _ = writeln!(
+                out,
+                "{pad}let x{j} = select(p.lowest, score({}, kept{j}, s{j}, mask_at), s + {j}u < end);",
+                sum.join(" + ")
+            );
+        }
+        out + &self.online(self.tile.step, pad, |c, j| format!("value_tile[(j + {j}u) * QUADS + {}]", self.quad(c)))
+    }
+
+    /// The running maximum, sum of exponentials and sums of values, taken on by scores `x0`, `x1`, ….
+    fn online(&self, keys: u32, pad: &str, value: impl Fn(u32, u32) -> String) -> String {
+        let mut out = String::new();
+        let of_keys = |prefix: &str| (0..keys).map(|j| format!("{prefix}{j}")).collect::<Vec<_>>();
+        let top = of_keys("x").into_iter().fold("largest".to_owned(), |top, x| format!("max({top}, {x})"));
+        let _ = writeln!(out, "{pad}let top = {top};");
+        // Without a finite score yet, minus infinity less itself would be NaN.
+        let _ = writeln!(out, "{pad}let base = select(top, 0.0, top < LOWEST_FINITE);");
+        let _ = writeln!(out, "{pad}let shrink = exp(largest - base);");
+        let _ = writeln!(out, "{pad}largest = top;");
+        for j in 0..keys {
+            let _ = writeln!(out, "{pad}let e{j} = exp(x{j} - base);");
+            let _ = writeln!(
+                out,
+                "{pad}let w{j} = vec4<f32>(select(0.0, e{j}, kept{j} | ((p.flags & ZERO_MASKED) == 0u)));"
+            );
+        }
+        let _ = writeln!(out, "{pad}total = fma(total, shrink, {});", of_keys("e").join(" + "));
+        for c in 0..self.tile.quads / self.tile.parts {
+            for j in 0..keys {
+                let before = if j == 0 { format!("sum{c} * shrink") } else { format!("sum{c}") };
+                let _ = writeln!(out, "{pad}sum{c} = fma(w{j}, {}, {before});", value(c, j));
+            }
+        }
+        out.trim_end().to_owned()
+    }
+
+    fn store_text(&self) -> String {
+        let pad = "        ";
+        let mut out = String::new();
+        let finished = |c: u32| match self.store {
+            Store::Result => format!("select(sum{c} / total, vec4<f32>(not_a_number()), largest < LOWEST_FINITE)"),
+            Store::Partial => format!("sum{c}"),
+        };
+        let _ = match self.store {
+            Store::Result => writeln!(out, "{pad}let start = at;"),
+            Store::Partial => writeln!(
+                out,
+                "{pad}let start = split * (p.total / tiles / splits) * p.queries * p.width + at;\n{pad}let stats_at = start / p.width * 2u;\n\
+                 {pad}store_stats(stats_at, largest);\n{pad}store_stats(stats_at + 1u, total);"
+            ),
+        };
+        for c in 0..self.tile.quads / self.tile.parts {
+            let quad = self.quad(c);
+            let value = finished(c);
+            let _ = match self.loads {
+                Loads::Exact => writeln!(out, "{pad}store4_result((start >> 2u) + {quad}, {value});"),
+                Loads::Padded => writeln!(
+                    out,
+                    "{pad}if ({quad}) * 4u < p.width {{\n{pad}    store4_result((start >> 2u) + {quad}, {value});\n{pad}}}"
+                ),
+            };
+        }
+        out.trim_end().to_owned()
+    }
+}
+
+/// Binds four elements at a time: `load4_NAME(i)` and `store4_NAME(i, v)` count in fours.
+fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
+    let (ty, load, store, library) = match dtype {
+        DType::F16 => (
+            "vec2<u32>",
+            "vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y))",
+            "vec2<u32>(f16_bits(y.x) | (f16_bits(y.y) << 16u), f16_bits(y.z) | (f16_bits(y.w) << 16u))",
+            Some("f16_bits"),
+        ),
+        DType::BF16 => (
+            "vec2<u32>",
+            "bitcast<vec4<f32>>(vec4<u32>(bits.x << 16u, bits.x & 0xffff0000u, bits.y << 16u, bits.y & 0xffff0000u))",
+            "vec2<u32>(bf16_bits(y.x) | (bf16_bits(y.y) << 16u), bf16_bits(y.z) | (bf16_bits(y.w) << 16u))",
+            Some("bf16_bits"),
+        ),
+        _ => ("vec4<f32>", "bits", "y", None),
+    };
+    let shader = library.into_iter().fold(shader, Shader::library);
+    let access = if x == "result" {
+        format!("fn store4_{x}(i: u32, y: vec4<f32>) {{\n    {x}[p.off_{x} + i] = {store};\n}}\n")
+    } else {
+        format!("fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + i];\n    return {load};\n}}\n")
+    };
+    shader.bind_raw(x, ty, 4 * dtype.size() as u32).body(&access)
+}
+
+/// The shader that puts splits of the keys together.
+pub fn merge(dtype: DType) -> Shader {
+    Shader::new(format!("attention merge to {dtype}"))
+        .bind("result", dtype)
+        .bind("partial", DType::F32)
+        .bind("stats", DType::F32)
+        .u32s(&["count", "splits", "width", "padded"])
+        .param("lowest", Field::F32)
+        .param("nan", Field::F32)
+        .body(MERGE)
+        .map("result")
+}
+
+/// The shader that gives rows of `dtype` a width in f32.
+pub fn pad(dtype: DType) -> Shader {
+    Shader::new(format!("attention pad {dtype}"))
+        .bind("x", dtype)
+        .bind("y", DType::F32)
+        .u32s(&["count", "depth", "width"])
+        .body(PAD)
+        .map("y")
+}

@@ -1,0 +1,351 @@
+//! `_WgpuFusedAttention` against plain f64, with the tiles of software adapters and of GPUs.
+
+#[expect(dead_code, reason = "the comparison of sums is for contractions")]
+mod numeric;
+
+use numeric::{Random, epsilon, session};
+use tensorflow_wgpu::DType::{self, *};
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::local::{Input, Node, Session};
+use tensorflow_wgpu::{Error, HostTensor};
+
+/// What differs between cases.
+#[derive(Debug, Clone)]
+struct Case {
+    dtype: DType,
+    layout: &'static str,
+    /// Batch, heads, rows, keys, depth, width.
+    sizes: [usize; 6],
+    mask: &'static str,
+    /// Type and shape of the mask, in the layout of scores.
+    extra: Option<(DType, Vec<usize>)>,
+    keep: bool,
+    fill: f32,
+    causal: bool,
+    zero_masked: bool,
+}
+
+impl Case {
+    fn plain(dtype: DType, layout: &'static str, sizes: [usize; 6]) -> Self {
+        let (mask, extra) = ("none", None);
+        Self { dtype, layout, sizes, mask, extra, keep: true, fill: -1e9, causal: false, zero_masked: false }
+    }
+
+    fn masked(self, mask: &'static str, dtype: DType, dims: &[usize]) -> Self {
+        Self { mask, extra: Some((dtype, dims.to_vec())), ..self }
+    }
+
+    fn node(&self) -> Node {
+        let extra: Vec<DType> = self.extra.iter().map(|(t, _)| *t).collect();
+        Node::new("_WgpuFusedAttention")
+            .attr("T", self.dtype)
+            .attr("Textra", &extra[..])
+            .attr("layout", self.layout)
+            .attr("scale", SCALE)
+            .attr("mask", self.mask)
+            .attr("keep", self.keep)
+            .attr("fill", self.fill)
+            .attr("causal", self.causal)
+            .attr("zero_masked", self.zero_masked)
+            .attr("broadcast", false)
+    }
+
+    fn dims(&self, positions: usize, depth: usize) -> Vec<usize> {
+        let [batch, heads, ..] = self.sizes;
+        match self.layout {
+            "BTNH" => vec![batch, positions, heads, depth],
+            _ => vec![batch, heads, positions, depth],
+        }
+    }
+
+    fn inputs(&self, random: &mut Random) -> Vec<HostTensor> {
+        let [_, _, rows, keys, depth, width] = self.sizes;
+        let mut inputs: Vec<_> = [(rows, depth), (keys, depth), (keys, width)]
+            .map(|(positions, depth)| random.tensor(self.dtype, &self.dims(positions, depth)).0)
+            .into();
+        inputs.extend(self.extra.iter().map(|(dtype, dims)| {
+            let n = dims.iter().product();
+            match dtype {
+                Bool => HostTensor::of(Bool, dims, &(0..n).map(|_| u8::from(random.below(3) > 0)).collect::<Vec<_>>()),
+                _ => random.tensor(*dtype, dims).0,
+            }
+        }));
+        inputs
+    }
+
+    fn reference(&self, inputs: &[HostTensor]) -> Vec<f64> {
+        let [batch, heads, rows, keys, depth, width] = self.sizes;
+        let values: Vec<_> = inputs[..3].iter().map(HostTensor::to_f64).collect();
+        let at = |b: usize, h: usize, t: usize, positions: usize, depth: usize| match self.layout {
+            "BTNH" => ((b * positions + t) * heads + h) * depth,
+            _ => ((b * heads + h) * positions + t) * depth,
+        };
+        let extra = inputs.get(3).map(|t| {
+            let dims: Vec<usize> = std::iter::repeat_n(1, 4 - t.dims.len()).chain(t.dims.iter().copied()).collect();
+            let values: Vec<f64> =
+                if t.dtype == Bool { t.bytes.iter().map(|b| f64::from(*b)).collect() } else { t.to_f64() };
+            (dims, values)
+        });
+        let mut out = vec![0.0; batch * heads * rows * width];
+        for (b, h, t) in (0..batch * heads * rows).map(|i| (i / rows / heads, i / rows % heads, i % rows)) {
+            let mut kept = vec![true; keys];
+            let scores: Vec<f64> = (0..keys)
+                .map(|s| {
+                    let (q, k) = (at(b, h, t, rows, depth), at(b, h, s, keys, depth));
+                    let product: f64 = (0..depth).map(|i| values[0][q + i] * values[1][k + i]).sum();
+                    let score = product * f64::from(SCALE);
+                    let mask = extra.as_ref().map(|(dims, values)| {
+                        let index = [b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n);
+                        values[index]
+                    });
+                    let bias = if self.mask == "bias" { mask.unwrap() } else { 0.0 };
+                    let chosen = self.mask == "bias" || mask.is_none_or(|m| (m != 0.0) == self.keep);
+                    kept[s] = chosen && (!self.causal || s <= t);
+                    match (kept[s], self.mask) {
+                        (true, _) => score + bias,
+                        (false, "penalty") => score + f64::from(self.fill),
+                        (false, _) => f64::from(self.fill),
+                    }
+                })
+                .collect();
+            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|x| (x - largest).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let y = at(b, h, t, rows, width);
+            for (s, weight) in weights.iter().enumerate().filter(|(s, _)| kept[*s] || !self.zero_masked) {
+                for i in 0..width {
+                    out[y + i] += weight / total * values[2][at(b, h, s, keys, width) + i];
+                }
+            }
+        }
+        out
+    }
+
+    #[track_caller]
+    fn check(&self, session: &mut Session, inputs: &[HostTensor]) {
+        let wanted = self.reference(inputs);
+        let inputs: Vec<Input> = inputs.iter().cloned().map(Input::Value).collect();
+        for class in Class::ALL {
+            let got = with_class(class, || session.run(&self.node(), &inputs)).unwrap();
+            let [_, _, rows, _, _, width] = self.sizes;
+            assert_eq!(got[0].dims[..], self.dims(rows, width)[..], "{self:?}");
+            for (i, (g, w)) in got[0].to_f64().iter().zip(&wanted).enumerate() {
+                let near = (g - w).abs() <= epsilon(self.dtype) * w.abs() + 4e-6;
+                assert!(near || (g.is_nan() && w.is_nan()), "{self:?} {class:?}: element {i} is {g}, not {w}");
+            }
+        }
+    }
+}
+
+const SCALE: f32 = 0.4;
+
+/// Odd sizes, single rows, several tiles, every width of a tile, rows that are no whole words.
+const SIZES: &[[usize; 6]] = &[
+    [1, 1, 1, 1, 1, 1],
+    [2, 3, 1, 5, 8, 8],
+    [1, 2, 9, 7, 5, 3],
+    [2, 2, 17, 33, 16, 16],
+    [1, 3, 8, 12, 30, 40],
+    [1, 2, 70, 50, 64, 64],
+    [2, 1, 5, 21, 80, 96],
+    [1, 2, 10, 19, 128, 128],
+    [1, 1, 9, 6, 256, 200],
+    [2, 1, 5, 6, 300, 10],
+];
+
+#[test]
+fn every_width_type_and_layout() {
+    let mut session = session();
+    let mut random = Random::new(1);
+    for dtype in [F32, F16, BF16] {
+        for layout in ["BNTH", "BTNH"] {
+            let sizes = if dtype == F32 { SIZES } else { &SIZES[..5] };
+            for sizes in sizes {
+                let case = Case::plain(dtype, layout, *sizes);
+                case.check(&mut session, &case.inputs(&mut random));
+            }
+        }
+    }
+}
+
+#[test]
+fn masks_of_every_kind_and_shape() {
+    let mut session = session();
+    let mut random = Random::new(2);
+    let shapes: [&[usize]; 7] =
+        [&[2, 3, 9, 21], &[2, 1, 9, 21], &[2, 1, 1, 21], &[1, 3, 9, 1], &[9, 21], &[21], &[2, 3, 1, 1]];
+    for (i, shape) in shapes.into_iter().enumerate() {
+        for layout in ["BNTH", "BTNH"] {
+            let plain = Case::plain([F32, F16, BF16][i % 3], layout, [2, 3, 9, 21, 16, 12]);
+            let choice = plain.clone().masked("choice", Bool, shape);
+            let cases = [
+                plain.clone().masked("bias", [F32, F16, BF16][(i + 1) % 3], shape),
+                Case { zero_masked: true, ..choice.clone() },
+                Case { keep: false, causal: true, ..choice },
+                Case { fill: -3.0, ..plain.clone().masked("penalty", Bool, shape) },
+                Case { causal: true, ..plain.masked("bias", F32, shape) },
+            ];
+            for case in cases {
+                case.check(&mut session, &case.inputs(&mut random));
+            }
+        }
+    }
+}
+
+#[test]
+fn causal_rows_see_no_later_key() {
+    let mut session = session();
+    let mut random = Random::new(3);
+    for (rows, keys) in [(1, 1), (8, 8), (33, 33), (70, 70), (5, 40), (40, 5)] {
+        for (fill, zero_masked) in [(-1e9, false), (-1e9, true), (-2.0, false), (-2.0, true)] {
+            let plain = Case::plain(F32, "BTNH", [1, 2, rows, keys, 16, 16]);
+            let case = Case { causal: true, fill, zero_masked, ..plain };
+            case.check(&mut session, &case.inputs(&mut random));
+        }
+    }
+}
+
+#[test]
+fn long_keys_are_split_and_merged() {
+    let mut session = session();
+    let mut random = Random::new(4);
+    for (dtype, sizes) in [
+        (F32, [1, 1, 1, 2000, 16, 16]),
+        (F16, [1, 2, 3, 1030, 6, 10]),
+        (BF16, [1, 1, 2, 777, 8, 5]),
+        (F32, [1, 1, 1, 40_000, 4, 4]),
+        (F32, [1, 1, 300, 900, 32, 32]),
+    ] {
+        let case = Case::plain(dtype, "BNTH", sizes);
+        case.check(&mut session, &case.inputs(&mut random));
+        let masked = case.clone().masked("choice", Bool, &[sizes[3]]);
+        masked.check(&mut session, &masked.inputs(&mut random));
+        let causal = Case { causal: true, ..case };
+        causal.check(&mut session, &causal.inputs(&mut random));
+    }
+}
+
+#[test]
+fn fully_masked_rows_are_even_and_infinite_ones_are_not_numbers() {
+    let mut session = session();
+    let mut random = Random::new(5);
+    for keys in [7, 1100] {
+        let plain = Case::plain(F32, "BNTH", [1, 1, 3, keys, 8, 8]);
+        let case = plain.clone().masked("choice", Bool, &[3, keys]);
+        let mut inputs = case.inputs(&mut random);
+        inputs[3].bytes[..keys].fill(0);
+        for fill in [-1e9, -2.372_671e38] {
+            for zero_masked in [false, true] {
+                let case = Case { fill, zero_masked, ..case.clone() };
+                case.check(&mut session, &inputs);
+                assert_eq!(case.reference(&inputs)[0] == 0.0, zero_masked);
+            }
+        }
+        // Row 0 is all minus infinity, row 1 begins with it, row 2 ends with it.
+        let case = plain.masked("bias", F32, &[3, keys]);
+        let mut inputs = case.inputs(&mut random);
+        let bias = (0..3 * keys).map(|i| match (i / keys, i % keys) {
+            (0, _) => f32::NEG_INFINITY,
+            (1, s) if s < keys - 2 => f32::NEG_INFINITY,
+            (2, s) if s > 1 => f32::NEG_INFINITY,
+            _ => 0.5,
+        });
+        inputs[3] = HostTensor::of(F32, &[3, keys], &bias.collect::<Vec<_>>());
+        assert!(case.reference(&inputs)[0].is_nan() && case.reference(&inputs)[8].is_finite());
+        case.check(&mut session, &inputs);
+    }
+}
+
+#[test]
+fn large_scores_and_infinite_values_stay_where_they_are() {
+    let mut session = session();
+    let mut random = Random::new(6);
+    let case = Case::plain(F32, "BNTH", [1, 1, 4, 21, 8, 8]);
+    let mut inputs = case.inputs(&mut random);
+    let large: Vec<f64> = inputs[0].to_f64().iter().map(|x| x * 300.0).collect();
+    inputs[0] = HostTensor::floats(F32, &[1, 1, 4, 8], &large);
+    case.check(&mut session, &inputs);
+    let mut values = inputs[2].to_f64();
+    values[20 * 8] = f64::INFINITY;
+    inputs[2] = HostTensor::floats(F32, &[1, 1, 21, 8], &values);
+    inputs[0] = HostTensor::floats(F32, &[1, 1, 4, 8], &[0.25; 32]);
+    let wanted = case.reference(&inputs);
+    for class in Class::ALL {
+        let inputs: Vec<Input> = inputs.iter().cloned().map(Input::Value).collect();
+        let got = with_class(class, || session.run(&case.node(), &inputs)).unwrap()[0].to_f64();
+        for row in 0..4 {
+            assert_eq!(got[row * 8], f64::INFINITY, "{class:?}");
+            assert!((got[row * 8 + 1] - wanted[row * 8 + 1]).abs() < 1e-5, "{class:?}");
+        }
+    }
+}
+
+#[test]
+fn misaligned_operands() {
+    let mut session = session();
+    session.misalign = 1;
+    let mut random = Random::new(7);
+    for dtype in [F32, F16, BF16] {
+        let case = Case::plain(dtype, "BTNH", [2, 2, 9, 11, 16, 16]).masked("choice", Bool, &[2, 1, 1, 11]);
+        case.check(&mut session, &case.inputs(&mut random));
+    }
+}
+
+#[test]
+fn batches_heads_and_rows_broadcast() {
+    let mut session = session();
+    let mut random = Random::new(8);
+    let case = Case::plain(F32, "BNTH", [2, 3, 4, 5, 8, 8]);
+    let inputs = case.inputs(&mut random);
+    // One key matrix for all heads, one value matrix for all: repeated for the reference.
+    let part = |t: &HostTensor, dims: &[usize]| {
+        let n: usize = dims.iter().product();
+        HostTensor::floats(F32, dims, &t.to_f64()[..n])
+    };
+    let repeated =
+        |t: &HostTensor, times: usize, dims: &[usize]| HostTensor::floats(F32, dims, &t.to_f64().repeat(times));
+    let value = part(&inputs[2], &[1, 1, 5, 8]);
+    let row = part(&inputs[0], &[1, 1, 1, 8]);
+    let full = [repeated(&row, 24, &[2, 3, 4, 8]), inputs[1].clone(), repeated(&value, 6, &[2, 3, 5, 8])];
+    let bias = random.tensor(F32, &[2, 1, 4, 5]).0;
+    let case = case.masked("bias", F32, &[2, 1, 4, 5]);
+    let wanted = case.reference(&[&full[..], std::slice::from_ref(&bias)].concat());
+    let node = case.node().attr("broadcast", true);
+    let got = session.run(&node, &[row, inputs[1].clone(), value, bias].map(Input::Value)).unwrap();
+    assert_eq!(got[0].dims[..], [2, 3, 4, 8]);
+    assert!(got[0].to_f64().iter().zip(&wanted).all(|(g, w)| (g - w).abs() < 1e-5));
+}
+
+#[test]
+fn empty_operands_and_lower_ranks() {
+    let mut session = session();
+    let zeros = |dims: &[usize]| Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]));
+    let node = Case::plain(F32, "BNTH", [1; 6]).node();
+    let run = |session: &mut Session, q: &[usize], k: &[usize], v: &[usize]| {
+        session.run(&node, &[zeros(q), zeros(k), zeros(v)]).unwrap().remove(0)
+    };
+    assert_eq!(run(&mut session, &[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]).dims[..], [0, 2, 3, 4]);
+    assert_eq!(run(&mut session, &[2, 3, 4], &[2, 0, 4], &[2, 0, 6]).to_f64(), [0.0; 36]);
+    assert_eq!(run(&mut session, &[2, 3, 0], &[2, 5, 0], &[2, 5, 6]).to_f64(), [1.0; 36]);
+    assert_eq!(run(&mut session, &[3, 4], &[5, 4], &[5, 2]).to_f64(), [1.0; 6]);
+}
+
+#[test]
+fn shapes_that_do_not_go_together() {
+    let mut session = session();
+    let ones = |dims: &[usize]| Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]));
+    let node = Case::plain(F32, "BNTH", [1; 6]).node();
+    for (q, k, v) in [
+        (&[2, 3, 4][..], &[2, 5, 3][..], &[2, 5, 4][..]),
+        (&[2, 3, 4], &[2, 5, 4], &[2, 6, 4]),
+        (&[2, 3, 4], &[1, 5, 4], &[2, 5, 4]),
+        (&[2, 3, 4], &[5, 4], &[2, 5, 4]),
+        (&[4], &[4], &[4]),
+    ] {
+        let error = session.run(&node, &[ones(q), ones(k), ones(v)]).unwrap_err();
+        assert!(matches!(&error, Error::InvalidArgument(m) if m.contains("_WgpuFusedAttention")), "{error}");
+    }
+    let biased = node.clone().attr("mask", "bias");
+    let error = session.run(&biased, &[ones(&[3, 4]), ones(&[5, 4]), ones(&[5, 4]), ones(&[2, 5])]).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
+}

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::{caught, guard_or, guard_status};
+use crate::ffi::kernel::definitions;
 use crate::ffi::plugin;
 use crate::ffi::status::TF_Status;
 use crate::ffi::sys::graph::{
@@ -55,6 +56,7 @@ fn register(params: Option<&mut TP_OptimizerRegistrationParams>) -> Result<()> {
             params.patch_version
         );
     }
+    let fits = fits && definitions::are_complete();
     params.device_type = DEVICE_TYPE.as_ptr();
     optimizer.struct_size = TP_Optimizer::STRUCT_SIZE.min(optimizer.struct_size);
     optimizer.create_func = Some(create);

@@ -4,6 +4,7 @@
 //! first: so an op that it has already is left alone, and the specifications are constants, which the tests read.
 
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::op_list::OpList;
 use super::{c_string, shapes};
@@ -22,16 +23,30 @@ pub(super) fn definition(slot: usize) -> Option<&'static OpDefinition> {
 /// there; kernels of ops that were not defined are then registered in vain.
 pub(super) fn register(known: Option<&mut OpList>) {
     let Some(known) = known else { return };
+    let mut all = true;
     for (slot, op) in fused::DEFINITIONS.iter().copied().flatten().enumerate() {
         if known.contains(op.name) {
             log::warn!("{} is defined already, perhaps by another copy of this plugin", op.name);
+            all = false;
             continue;
         }
         match define(slot, op) {
             Ok(()) => known.add(op),
-            Err(e) => log::warn!("{} is not defined: {e}", op.name),
+            Err(e) => {
+                log::warn!("{} is not defined: {e}", op.name);
+                all = false;
+            }
         }
     }
+    COMPLETE.store(all, Ordering::Release);
+}
+
+/// Whether TensorFlow knows every op of ours as we define it: only then may a graph hold them.
+static COMPLETE: AtomicBool = AtomicBool::new(false);
+
+/// Whether graphs may hold our ops.
+pub(crate) fn are_complete() -> bool {
+    COMPLETE.load(Ordering::Acquire)
 }
 
 fn define(slot: usize, op: &OpDefinition) -> Result<()> {

@@ -3,7 +3,7 @@
 
 mod attrs;
 pub(crate) mod context;
-mod definitions;
+pub(crate) mod definitions;
 mod op_list;
 mod shapes;
 pub(crate) mod tensor;

@@ -1,0 +1,235 @@
+//! A GraphDef under rewriting.
+//!
+//! Nodes live in a vector and are named by [`NodeId`]s, which stay valid until the node is removed. Edges are kept in both
+//! directions. What a pass does not touch is written back byte for byte; of a node that changes, the attributes and
+//! fields that stay keep their bytes.
+
+mod edit;
+mod node;
+mod walk;
+
+use bytes::Bytes;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::error::{Error, Result};
+use crate::invalid;
+use crate::kernels::scalar;
+use crate::optimizer::attr::constant;
+use crate::optimizer::proto::OpDef;
+use crate::optimizer::shape::TensorInfo;
+use crate::optimizer::wire;
+use crate::tensor::HostTensor;
+use node::parse_node;
+pub use node::{NewNode, Node, NodeId, Output, device_type};
+
+/// Ops without state that are known without TensorFlow, besides the elementwise ones.
+const PURE: &[&str] = &[
+    "BroadcastTo",
+    "Cast",
+    "Const",
+    "ExpandDims",
+    "Identity",
+    "Mean",
+    "Pack",
+    "Reshape",
+    "Shape",
+    "Squeeze",
+    "StopGradient",
+    "Sum",
+    "Tile",
+    "Transpose",
+];
+
+/// A graph with edges in both directions.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    nodes: Vec<Option<Node>>,
+    index: FxHashMap<String, NodeId>,
+    /// For each node, the nodes that use it, once for each edge.
+    users: Vec<Vec<NodeId>>,
+    /// Fields of the GraphDef beyond nodes.
+    rest: Vec<Bytes>,
+    preserved: FxHashSet<String>,
+    op_defs: FxHashMap<String, OpDef>,
+    changed: bool,
+}
+
+impl Graph {
+    /// Reads a serialized GraphDef.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no GraphDef, or whose edges lead nowhere.
+    pub fn parse(bytes: &Bytes) -> Result<Self> {
+        let mut graph = Self::default();
+        let mut inputs: Vec<Vec<String>> = Vec::new();
+        for record in wire::records(bytes)? {
+            if record.field == 1 {
+                let (node, names) = parse_node(&record)?;
+                graph.insert(node)?;
+                inputs.push(names);
+            } else {
+                graph.rest.push(record.bytes);
+            }
+        }
+        for (at, names) in inputs.iter().enumerate() {
+            for name in names {
+                graph.connect(NodeId(at as u32), name)?;
+            }
+        }
+        Ok(graph)
+    }
+
+    /// Enters a node without edges; its number is the count of nodes so far.
+    fn insert(&mut self, node: Node) -> Result<NodeId> {
+        let id = NodeId(u32::try_from(self.nodes.len()).map_err(|_| Error::Internal("too many nodes".into()))?);
+        if self.index.insert(node.name.clone(), id).is_some() {
+            invalid!("the graph has two nodes named {}", node.name);
+        }
+        self.nodes.push(Some(node));
+        self.users.push(Vec::new());
+        Ok(id)
+    }
+
+    /// Adds the edge that an input's text names.
+    fn connect(&mut self, to: NodeId, input: &str) -> Result<()> {
+        let (name, port) = match (input.strip_prefix('^'), input.rsplit_once(':')) {
+            (Some(name), _) => (name, None),
+            (None, Some((name, port))) if port.bytes().all(|b| b.is_ascii_digit()) => {
+                (name, Some(port.parse().map_err(|_| Error::InvalidArgument(format!("bad input {input}")))?))
+            }
+            _ => (input, Some(0)),
+        };
+        let Some(&from) = self.index.get(name) else {
+            invalid!("input {input} of {} is not in the graph", self.node(to).name);
+        };
+        let node = self.nodes[to.index()].as_mut().expect("just inserted");
+        match port {
+            Some(port) => node.inputs.push(Output { node: from, port }),
+            None => node.controls.push(from),
+        }
+        self.users[from.index()].push(to);
+        Ok(())
+    }
+
+    /// The GraphDef, serialized.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for node in self.nodes.iter().flatten() {
+            match &node.original {
+                Some(original) => wire::put(&mut out, 1, original),
+                None => wire::put(&mut out, 1, &node.encode(&self.nodes)),
+            }
+        }
+        self.rest.iter().for_each(|r| out.extend_from_slice(r));
+        out
+    }
+
+    /// Whether anything differs from what was parsed.
+    pub const fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Names that must stay, with their ops: feeds, fetches and what TensorFlow keeps.
+    pub fn preserve<S: Into<String>>(&mut self, names: impl IntoIterator<Item = S>) {
+        self.preserved.extend(names.into_iter().map(Into::into));
+    }
+
+    /// Whether a node must stay as it is.
+    pub fn is_preserved(&self, id: NodeId) -> bool {
+        self.preserved.contains(&self.node(id).name)
+    }
+
+    /// The names that must stay.
+    pub const fn preserved(&self) -> &FxHashSet<String> {
+        &self.preserved
+    }
+
+    /// Above every node's index.
+    pub const fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.iter().flatten().count()
+    }
+
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All nodes, in the order of the GraphDef.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.nodes.len() as u32).map(NodeId).filter(|id| self.nodes[id.index()].is_some())
+    }
+
+    /// A node. Panics for one that was removed.
+    pub fn node(&self, id: NodeId) -> &Node {
+        self.nodes[id.index()].as_ref().expect("the node was removed")
+    }
+
+    /// Whether the node is still there.
+    pub fn contains(&self, id: NodeId) -> bool {
+        self.nodes.get(id.index()).is_some_and(Option::is_some)
+    }
+
+    /// The node of this name.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.index.get(name).copied()
+    }
+
+    /// The nodes that use this one, by data or control, once for each edge.
+    pub fn users(&self, id: NodeId) -> &[NodeId] {
+        &self.users[id.index()]
+    }
+
+    /// The data inputs that read a tensor: consumer and index.
+    pub fn readers(&self, output: Output) -> impl Iterator<Item = (NodeId, usize)> + '_ {
+        let mut users = self.users[output.node.index()].clone();
+        users.sort_unstable();
+        users.dedup();
+        users.into_iter().flat_map(move |user| {
+            let inputs = self.node(user).inputs.iter().enumerate();
+            inputs.filter(move |(_, i)| **i == output).map(move |(k, _)| (user, k))
+        })
+    }
+
+    /// The nodes that wait for this one without reading it.
+    pub fn waiters(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let mut users = self.users[id.index()].clone();
+        users.sort_unstable();
+        users.dedup();
+        users.into_iter().filter(move |user| self.node(*user).controls.contains(&id))
+    }
+
+    /// Says what an op of the graph is.
+    pub fn add_op_def(&mut self, def: OpDef) {
+        self.op_defs.insert(def.name.clone(), def);
+    }
+
+    /// What an op is, if TensorFlow said so.
+    pub fn op_def(&self, op: &str) -> Option<&OpDef> {
+        self.op_defs.get(op)
+    }
+
+    /// Whether the node does nothing but compute its outputs from its data inputs. Unknown ops are taken for stateful ones.
+    pub fn is_pure(&self, id: NodeId) -> bool {
+        let op = self.node(id).op();
+        match self.op_def(op) {
+            Some(def) => !def.is_stateful,
+            None => PURE.contains(&op) || scalar::find(op).is_some(),
+        }
+    }
+
+    /// What is known of a tensor.
+    pub fn info(&self, output: Output) -> TensorInfo {
+        self.node(output.node).infos.get(output.port as usize).cloned().unwrap_or_default()
+    }
+
+    /// The elements of a Const, if they are few.
+    pub fn constant(&self, output: Output) -> Option<HostTensor> {
+        let node = self.node(output.node);
+        (node.op == "Const").then(|| node.attr("value")?.tensor().and_then(constant))?
+    }
+}

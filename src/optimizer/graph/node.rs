@@ -1,0 +1,180 @@
+//! A node of a [`super::Graph`].
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::shape::TensorInfo;
+use crate::optimizer::wire::{self, Record};
+
+/// A node's number in its [`Graph`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub(in crate::optimizer) u32);
+
+impl NodeId {
+    /// For tables by node: all numbers are below [`Graph::capacity`].
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A tensor: an output of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Output {
+    /// Who makes it.
+    pub node: NodeId,
+    /// Which of its outputs, lists flattened.
+    pub port: u32,
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub(in crate::optimizer) name: String,
+    pub(in crate::optimizer) op: String,
+    pub(in crate::optimizer) device: String,
+    pub(in crate::optimizer) inputs: Vec<Output>,
+    pub(in crate::optimizer) controls: Vec<NodeId>,
+    pub(in crate::optimizer) attrs: BTreeMap<String, Attr>,
+    /// Types and shapes of the outputs, as far as they are known.
+    pub(in crate::optimizer) infos: Vec<TensorInfo>,
+    /// The node as it came, until it changes.
+    pub(super) original: Option<Bytes>,
+    /// Fields beyond name, op, inputs, device and attributes.
+    pub(super) rest: Vec<Bytes>,
+}
+
+impl Node {
+    /// Its unique name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its op.
+    pub fn op(&self) -> &str {
+        &self.op
+    }
+
+    /// The device that it was placed on, as in `/job:localhost/replica:0/task:0/device:WGPU:0`.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Its data inputs, lists flattened.
+    pub fn inputs(&self) -> &[Output] {
+        &self.inputs
+    }
+
+    /// The nodes that run before it without giving it data.
+    pub fn controls(&self) -> &[NodeId] {
+        &self.controls
+    }
+
+    /// An attribute.
+    pub fn attr(&self, name: &str) -> Option<&Attr> {
+        self.attrs.get(name)
+    }
+
+    /// All attributes by name.
+    pub const fn attrs(&self) -> &BTreeMap<String, Attr> {
+        &self.attrs
+    }
+
+    /// The attribute `name`, a type of ours.
+    pub fn dtype(&self, name: &str) -> Option<DType> {
+        self.attr(name)?.dtype()
+    }
+
+    /// Whether it was placed on one of our devices.
+    pub fn on_wgpu(&self) -> bool {
+        device_type(&self.device) == Some("WGPU")
+    }
+
+    /// The node as a NodeDef.
+    pub(super) fn encode(&self, nodes: &[Option<Self>]) -> Vec<u8> {
+        let name = |id: NodeId| nodes[id.index()].as_ref().map_or("", |n| n.name.as_str());
+        let mut out = Vec::new();
+        wire::put(&mut out, 1, self.name.as_bytes());
+        wire::put(&mut out, 2, self.op.as_bytes());
+        for input in &self.inputs {
+            let text = match input.port {
+                0 => name(input.node).to_owned(),
+                port => format!("{}:{port}", name(input.node)),
+            };
+            wire::put(&mut out, 3, text.as_bytes());
+        }
+        for control in &self.controls {
+            wire::put(&mut out, 3, format!("^{}", name(*control)).as_bytes());
+        }
+        if !self.device.is_empty() {
+            wire::put(&mut out, 4, self.device.as_bytes());
+        }
+        for (key, value) in &self.attrs {
+            let mut entry = Vec::new();
+            wire::put(&mut entry, 1, key.as_bytes());
+            wire::put(&mut entry, 2, value.raw());
+            wire::put(&mut out, 5, &entry);
+        }
+        self.rest.iter().for_each(|r| out.extend_from_slice(r));
+        out
+    }
+}
+
+/// The device type in a device's name: `WGPU` of `/job:localhost/replica:0/task:0/device:WGPU:0`.
+pub fn device_type(device: &str) -> Option<&str> {
+    let last = device.rsplit('/').next()?;
+    let (kind, _) = last.strip_prefix("device:")?.split_once(':')?;
+    Some(kind)
+}
+
+/// A node to be added, see [`Graph::add`].
+#[derive(Debug, Clone, Default)]
+pub struct NewNode {
+    /// The wished name; a suffix makes it unique.
+    pub name: String,
+    /// Its op.
+    pub op: String,
+    /// Its device.
+    pub device: String,
+    /// Its data inputs.
+    pub inputs: Vec<Output>,
+    /// Its control inputs.
+    pub controls: Vec<NodeId>,
+    /// Its attributes.
+    pub attrs: Vec<(&'static str, Attr)>,
+    /// Types and shapes of its outputs.
+    pub infos: Vec<TensorInfo>,
+}
+
+/// A node without edges, and its inputs' texts.
+pub(super) fn parse_node(record: &Record) -> Result<(Node, Vec<String>)> {
+    let mut node = Node {
+        name: String::new(),
+        op: String::new(),
+        device: String::new(),
+        inputs: Vec::new(),
+        controls: Vec::new(),
+        attrs: BTreeMap::new(),
+        infos: Vec::new(),
+        original: Some(record.value.clone()),
+        rest: Vec::new(),
+    };
+    let mut inputs = Vec::new();
+    for part in wire::records(&record.value)? {
+        match part.field {
+            1 => node.name = wire::text(&part)?,
+            2 => node.op = wire::text(&part)?,
+            3 => inputs.push(wire::text(&part)?),
+            4 => node.device = wire::text(&part)?,
+            5 => {
+                let (key, value) = wire::entry(&part)?;
+                node.attrs.insert(key, Attr::encoded(value));
+            }
+            _ => node.rest.push(part.bytes),
+        }
+    }
+    Ok((node, inputs))
+}

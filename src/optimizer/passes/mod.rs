@@ -6,6 +6,7 @@ use crate::error::Result;
 mod cleanup;
 mod contraction;
 mod folding;
+mod rows;
 
 /// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
 pub struct Pass {
@@ -23,6 +24,8 @@ pub const PASSES: &[Pass] = &[
     // attention (replaced by its pass)
     Pass { name: "contraction", run: contraction::run },
     // rows (replaced by its pass)
+    // contraction (replaced by its pass)
+    Pass { name: "rows", run: rows::run },
     // reduce (replaced by its pass)
     // update (replaced by its pass)
     // elementwise (replaced by its pass)

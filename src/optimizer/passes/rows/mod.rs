@@ -1,0 +1,68 @@
+//! Reductions over the innermost axes whose results flow back into the elements that they came from, with everything elementwise
+//! around them: one `_WgpuFusedRows` node in place of normalizations, softmax and the like and of their gradients, as Keras writes
+//! them out.
+//!
+//! A region grows from a reduction whose axes are known, over elementwise nodes of the shape that is reduced and of its rows, and over other
+//! reductions of the same rows. [`member`] says which nodes can take part, [`region`] which do, [`build`] writes the program.
+
+mod build;
+mod member;
+mod region;
+
+use rustc_hash::FxHashSet;
+
+use crate::error::Result;
+use crate::optimizer::graph::{Graph, NewNode, NodeId};
+use build::Replacement;
+use member::Space;
+use region::{Region, Scene};
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    // Gradients come last and compute again what is cheap, so that the forward pass need not keep it.
+    for seed in order.iter().rev().filter(|id| Space::may_seed(graph, **id)).copied().collect::<Vec<_>>() {
+        if !graph.contains(seed) {
+            continue;
+        }
+        // Earlier replacements have changed the order.
+        let Some(order) = graph.order() else { return Ok(()) };
+        if let Some((region, new)) = plan(graph, &order, seed) {
+            replace(graph, &region, new);
+        }
+    }
+    Ok(())
+}
+
+/// What takes the place of which nodes around `seed`.
+fn plan(graph: &Graph, order: &[NodeId], seed: NodeId) -> Option<(Region, Replacement)> {
+    let space = Space::of(graph, seed)?;
+    let scene = Scene::new(graph, order, &space);
+    let region = scene.region(seed)?;
+    let new = build::build(&scene, &region)?;
+    is_acyclic(graph, &region, &new.node).then_some((region, new))
+}
+
+/// Whether nothing that the new node reads or waits for depends on what it gives.
+fn is_acyclic(graph: &Graph, region: &Region, new: &NewNode) -> bool {
+    let controls = region.members.iter().flat_map(|id| graph.node(*id).controls());
+    let needed: FxHashSet<NodeId> =
+        new.inputs.iter().map(|i| i.node).chain(controls.copied()).filter(|id| !region.members.contains(id)).collect();
+    let users: FxHashSet<NodeId> = region.members.iter().flat_map(|id| graph.users(*id)).copied().collect();
+    let users: Vec<NodeId> = users.into_iter().filter(|id| !region.members.contains(id)).collect();
+    !users.iter().any(|id| needed.contains(id)) && !graph.reaches(&users, &needed, &region.members)
+}
+
+fn replace(graph: &mut Graph, region: &Region, new: Replacement) {
+    let mut members: Vec<NodeId> = region.members.iter().copied().collect();
+    members.sort_unstable();
+    // Copies that only the region used are gone with it.
+    let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
+    copies.sort_unstable();
+    graph.replace_region(&members, new.node, &new.outputs);
+    loop {
+        let idle = |id: &NodeId| graph.users(*id).is_empty() && graph.node(*id).controls().is_empty();
+        let Some(at) = copies.iter().position(idle) else { return };
+        graph.remove(copies.swap_remove(at));
+    }
+}

@@ -61,9 +61,7 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
         check_edges(&graph, item)?;
     }
     let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
-    for pass in &settings.passes {
-        (pass.run)(&mut graph)?;
-    }
+    passes::run_all(&settings.passes, &mut graph)?;
     if let Some(dump) = dump {
         dump.end(&graph);
     }

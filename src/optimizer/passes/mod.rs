@@ -31,6 +31,16 @@ pub const PASSES: &[Pass] = &[
     // elementwise (replaced by its pass)
 ];
 
+/// Runs passes in their order, and the first of them once more where it is `cleanup`: what others leave unused must be gone, for else
+/// a second run would find it.
+///
+/// # Errors
+/// Those of the passes.
+pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
+    let last = passes.first().filter(|p| p.name == "cleanup");
+    passes.iter().chain(last).try_for_each(|pass| (pass.run)(graph))
+}
+
 /// The pass of this name.
 pub fn find(name: &str) -> Option<&'static Pass> {
     PASSES.iter().find(|p| p.name == name)

@@ -3,6 +3,7 @@
 mod cleanup;
 mod contraction;
 mod folding;
+mod reduce;
 
 use bytes::Bytes;
 use expect_test::Expect;

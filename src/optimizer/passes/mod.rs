@@ -7,6 +7,7 @@ mod cleanup;
 mod contraction;
 mod folding;
 mod rows;
+mod reduce;
 
 /// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
 pub struct Pass {
@@ -27,6 +28,7 @@ pub const PASSES: &[Pass] = &[
     // contraction (replaced by its pass)
     Pass { name: "rows", run: rows::run },
     // reduce (replaced by its pass)
+    Pass { name: "reduce", run: reduce::run },
     // update (replaced by its pass)
     // elementwise (replaced by its pass)
 ];

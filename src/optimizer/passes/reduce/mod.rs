@@ -1,0 +1,236 @@
+//! Reductions with the elementwise nodes in front of them, and several reductions of the same tensors, become one node each.
+//!
+//! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes that have the shape that is reduced
+//! and that nobody else reads become part of the node; a conversion that others read too is done again where it reads less. Reductions
+//! over the same axes of the same shape that read a common tensor share a pass, unless one needs the other.
+
+mod roots;
+mod values;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::error::Result;
+use crate::kernels::fused::reduce::{MAX_PLANES, MAX_TENSORS, MOMENTS, OP, States};
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+
+use roots::{Manner, Root, moments, reduction};
+use values::{Elementwise, Translation, Values, elementwise};
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let mut regions: Vec<Region> = Vec::new();
+    let mut taken: FxHashSet<NodeId> = FxHashSet::default();
+    for found in [moments, reduction] {
+        for id in &order {
+            if let Some((root, manner)) = found(graph, *id)
+                && root.nodes.iter().all(|n| !taken.contains(n))
+            {
+                taken.extend(&root.nodes);
+                let space = graph.info(root.tensor(graph));
+                regions.push(Region { roots: vec![root], manner, space });
+            }
+        }
+    }
+    for region in merged(graph, regions) {
+        if let Some(plan) = region.plan(graph).filter(Plan::is_worth_it) {
+            region.replace(graph, plan);
+        }
+    }
+    Ok(())
+}
+
+/// Reductions that share a pass.
+#[derive(Clone)]
+struct Region {
+    roots: Vec<Root>,
+    manner: Manner,
+    /// What is known of the shape that they reduce.
+    space: TensorInfo,
+}
+
+/// What becomes of a region.
+struct Plan {
+    /// The nodes that go.
+    members: Vec<NodeId>,
+    /// Whether elementwise nodes take part.
+    computes: bool,
+    states: States,
+    values: Translation,
+}
+
+impl Plan {
+    fn is_worth_it(&self) -> bool {
+        self.members.len() > 1 || self.computes
+    }
+}
+
+/// Joins regions that can share a pass and read a common tensor.
+fn merged(graph: &Graph, regions: Vec<Region>) -> Vec<Region> {
+    let mut all: Vec<(Region, Vec<Output>)> = Vec::new();
+    let mut by_input: FxHashMap<Output, Vec<usize>> = FxHashMap::default();
+    for region in regions {
+        let Some(plan) = region.plan(graph) else { continue };
+        let inputs = plan.values.inputs;
+        let mut near: Vec<usize> = inputs.iter().filter_map(|i| by_input.get(i)).flatten().copied().collect();
+        near.sort_unstable();
+        near.dedup();
+        let joined = near.into_iter().find_map(|at| {
+            let other = &all[at].0;
+            if other.manner != region.manner || !other.space.same_shape(&region.space) {
+                return None;
+            }
+            let both = Region { roots: [&other.roots[..], &region.roots].concat(), ..other.clone() };
+            let inputs = both.plan(graph)?.values.inputs;
+            Some((at, both, inputs))
+        });
+        let (at, region, inputs) = joined.unwrap_or((all.len(), region, inputs));
+        for input in &inputs {
+            by_input.entry(*input).or_default().push(at);
+        }
+        if at == all.len() {
+            all.push((region, inputs));
+        } else {
+            all[at] = (region, inputs);
+        }
+    }
+    all.into_iter().map(|(region, _)| region).collect()
+}
+
+impl Region {
+    /// The node that the region can become, if any.
+    fn plan(&self, graph: &Graph) -> Option<Plan> {
+        let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
+        let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
+        let states = States::new(&names.join(","), &dtypes).ok()?;
+        let roots: FxHashSet<NodeId> = self.roots.iter().flat_map(|r| r.nodes.iter().copied()).collect();
+        let wanted: Vec<_> = self.roots.iter().map(|r| (r.tensor(graph), r.dtype)).collect();
+        let translate = |inside: &FxHashSet<NodeId>| {
+            Values::translate(graph, &self.space, inside, &wanted).filter(|v| v.inputs.len() <= MAX_TENSORS)
+        };
+        let mut inside = FxHashSet::default();
+        let mut values = translate(&inside)?;
+        let mut refused: FxHashSet<NodeId> = FxHashSet::default();
+        while let Some(next) = values.inputs.iter().map(|i| i.node).find(|n| !refused.contains(n)) {
+            let wider = self.absorbs(graph, next, &roots, &inside).then(|| {
+                inside.insert(next);
+                translate(&inside).filter(|wider| self.covers(graph, wider))
+            });
+            match wider.flatten() {
+                Some(wider) => {
+                    values = wider;
+                    // Another reader of what was refused may be inside now.
+                    refused.clear();
+                }
+                None => {
+                    inside.remove(&next);
+                    refused.insert(next);
+                }
+            }
+        }
+        let mut members: Vec<NodeId> = roots.iter().copied().chain(vanishing(graph, &roots, &inside)).collect();
+        members.sort_unstable();
+        let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
+        let small = states.planes() <= MAX_PLANES && states.finish().len() <= MAX_TENSORS;
+        (closed && small && graph.is_convex(&members)).then(|| Plan {
+            members,
+            computes: !inside.is_empty(),
+            states,
+            values,
+        })
+    }
+
+    /// Whether the node's output is rather computed than read.
+    fn absorbs(&self, graph: &Graph, id: NodeId, roots: &FxHashSet<NodeId>, inside: &FxHashSet<NodeId>) -> bool {
+        let node = graph.node(id);
+        let output = Output { node: id, port: 0 };
+        if !node.on_wgpu() || node.device() != self.manner.device || !graph.info(output).same_shape(&self.space) {
+            return false;
+        }
+        let Some(kind) = elementwise(graph, id, &self.space) else { return false };
+        let gone: FxHashSet<NodeId> = vanishing(graph, roots, inside).into_iter().collect();
+        let alone = !graph.is_preserved(id)
+            && graph.readers(output).all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
+        alone
+            || match kind {
+                Elementwise::Call(call) => {
+                    call.inputs().len() == 1 && node.op() == "Cast" && call.inputs()[0].size() < call.output().size()
+                }
+                Elementwise::Repeat => !graph.info(node.inputs()[0]).same_shape(&self.space),
+                Elementwise::Sum(_) => false,
+            }
+    }
+
+    /// Whether each value has an input of the whole shape: what is broadcast alone would be reduced over too few elements.
+    fn covers(&self, graph: &Graph, values: &Translation) -> bool {
+        values.expression.outputs().iter().all(|value| {
+            let (_, inputs) = values.expression.select(&[*value]);
+            inputs.iter().any(|i| graph.info(values.inputs[*i]).same_shape(&self.space))
+        })
+    }
+
+    /// Puts the node in place of the region.
+    fn replace(&self, graph: &mut Graph, plan: Plan) {
+        let Plan { members, states, values, .. } = plan;
+        let outputs: Vec<NodeId> = self.roots.iter().flat_map(|r| r.outputs.iter().copied()).collect();
+        // The outputs of one reduction are alike; a mean that nobody reads may differ in the axes that it keeps.
+        let infos = self.roots.iter().flat_map(|r| {
+            let last = Output { node: r.outputs[r.outputs.len() - 1], port: 0 };
+            vec![graph.info(last); r.outputs.len()]
+        });
+        let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
+        let types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
+        let name = graph.node(outputs[outputs.len() - 1]).name();
+        let new = NewNode {
+            name: format!("{name}/{}", if names.contains(&MOMENTS) { "moments" } else { "reduce" }),
+            op: OP.to_owned(),
+            device: self.manner.device.clone(),
+            inputs: values.inputs,
+            controls: Vec::new(),
+            attrs: vec![
+                ("T_in", values.expression.inputs().into()),
+                ("T_out", types[..].into()),
+                ("expression", values.expression.to_string().into()),
+                ("constants", values.constants[..].into()),
+                ("reductions", names.join(",").into()),
+                ("axes", self.manner.axes[..].into()),
+                ("whole", self.manner.whole.into()),
+                ("keep_dims", self.manner.keep_dims.into()),
+            ],
+            infos: infos.collect(),
+        };
+        let read: Vec<NodeId> = members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
+        let ports: Vec<_> =
+            outputs.iter().zip(0..).map(|(node, port)| (Output { node: *node, port: 0 }, port)).collect();
+        graph.replace_region(&members, new, &ports);
+        for id in read {
+            // Axes and parameters that nobody else reads.
+            let is_dead = |graph: &Graph| {
+                graph.contains(id)
+                    && graph.node(id).op() == "Const"
+                    && graph.node(id).on_wgpu()
+                    && graph.users(id).is_empty()
+                    && !graph.is_preserved(id)
+            };
+            if is_dead(graph) {
+                graph.remove(id);
+            }
+        }
+    }
+}
+
+/// The nodes of `inside` that only `roots` and such nodes read.
+fn vanishing(graph: &Graph, roots: &FxHashSet<NodeId>, inside: &FxHashSet<NodeId>) -> Vec<NodeId> {
+    let mut gone: Vec<NodeId> = inside.iter().copied().filter(|id| !graph.is_preserved(*id)).collect();
+    gone.sort_unstable();
+    loop {
+        let read_outside = |id: &NodeId| {
+            graph
+                .readers(Output { node: *id, port: 0 })
+                .any(|(user, _)| !roots.contains(&user) && !gone.contains(&user))
+        };
+        let Some(at) = gone.iter().position(read_outside) else { return gone };
+        gone.remove(at);
+    }
+}

@@ -1,0 +1,187 @@
+//! The values that reductions reduce, as one expression of the tensors that stay outside.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::dtype::DType;
+use crate::kernels::fused::expression::{Call, Expression, Value};
+use crate::kernels::scalar::row::{Row, Shapes};
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+
+/// The most scalar functions, and the most constants, in one node.
+const MAX_STEPS: usize = 64;
+const MAX_CONSTANTS: usize = 16;
+
+/// What a node does to each element.
+pub enum Elementwise {
+    /// Calls a function.
+    Call(Call),
+    /// Adds all its inputs.
+    Sum(DType),
+    /// Repeats its first input along axes of extent 1.
+    Repeat,
+}
+
+/// What a node does to each element of a tensor of the shape of `space`; `None` where it does something else, or perhaps does.
+pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elementwise> {
+    let node = graph.node(id);
+    let info = |k: usize| graph.info(node.inputs()[k]);
+    let fits = |k: usize| info(k).broadcasts_to(space);
+    match node.op() {
+        "Cast" => {
+            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
+            let rounds = matches!(to, DType::F16 | DType::BF16) && from != DType::Bool;
+            // Within an expression 16-bit floats are not rounded; a conversion to them has to.
+            let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
+            (plain && !rounds && is_ours(from) && is_ours(to)).then_some(Elementwise::Call(Call::Cast(from, to)))
+        }
+        "AddN" => {
+            let dtype = node.dtype("T")?;
+            let same = (0..node.inputs().len()).all(|k| info(k).same_shape(space));
+            (same && is_ours(dtype) && Call::row("AddV2", dtype).is_some()).then_some(Elementwise::Sum(dtype))
+        }
+        "Tile" | "BroadcastTo" => fits(0).then_some(Elementwise::Repeat),
+        op => {
+            let dtype = if op.starts_with("Logical") { DType::Bool } else { node.dtype("T")? };
+            let call = Call::row(op, dtype)?;
+            let Call::Row(row, _) = call else { return None };
+            let types = call.inputs().into_iter().chain([call.output()]);
+            let whole = (0..node.inputs().len()).all(fits) && shapes_agree(graph, node, row, space);
+            (whole && types.into_iter().all(is_ours)).then_some(Elementwise::Call(call))
+        }
+    }
+}
+
+/// Types that live on the device and that reductions and expressions share.
+const fn is_ours(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::I64 | DType::Bool)
+}
+
+/// Whether broadcasting its inputs is what the node does with them.
+fn shapes_agree(graph: &Graph, node: &Node, row: &Row, space: &TensorInfo) -> bool {
+    let same = |k: usize| graph.info(node.inputs()[k]).same_shape(space);
+    let scalar = |k: usize| graph.info(node.inputs()[k]).rank() == Some(0);
+    let mut all = 0..node.inputs().len();
+    match row.shapes {
+        Shapes::Broadcast => true,
+        Shapes::BroadcastOr(_) => node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true)),
+        Shapes::Same | Shapes::Select => all.all(same),
+        Shapes::SameOrScalar | Shapes::Bounds => all.all(|k| same(k) || scalar(k)),
+    }
+}
+
+/// Whether the op looks at what rounding to 16 bits makes of its argument.
+fn sees_overflow(op: &str) -> bool {
+    matches!(op, "IsFinite" | "IsInf" | "IsNan")
+}
+
+/// Translates tensors to values of one expression.
+pub struct Values<'g> {
+    graph: &'g Graph,
+    space: &'g TensorInfo,
+    /// Nodes that become part of the expression.
+    inside: &'g FxHashSet<NodeId>,
+    expression: Expression,
+    inputs: Vec<Output>,
+    constants: Vec<f32>,
+    known: FxHashMap<Output, Value>,
+}
+
+/// An expression with what it reads.
+pub struct Translation {
+    /// The values' expression.
+    pub expression: Expression,
+    /// Its inputs.
+    pub inputs: Vec<Output>,
+    /// Its parameters.
+    pub constants: Vec<f32>,
+}
+
+impl<'g> Values<'g> {
+    /// The values `wanted`, with their types, of the nodes `inside` and tensors outside.
+    pub fn translate(
+        graph: &'g Graph,
+        space: &'g TensorInfo,
+        inside: &'g FxHashSet<NodeId>,
+        wanted: &[(Output, DType)],
+    ) -> Option<Translation> {
+        let mut values = Self {
+            graph,
+            space,
+            inside,
+            expression: Expression::new(),
+            inputs: Vec::new(),
+            constants: Vec::new(),
+            known: FxHashMap::default(),
+        };
+        for (tensor, dtype) in wanted {
+            let value = values.value(*tensor, *dtype)?;
+            values.expression.output(value);
+        }
+        let Self { expression, inputs, constants, .. } = values;
+        if expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))) {
+            return None;
+        }
+        let small = expression.steps().len() <= MAX_STEPS && constants.len() <= MAX_CONSTANTS;
+        small.then_some(Translation { expression, inputs, constants })
+    }
+
+    fn value(&mut self, tensor: Output, dtype: DType) -> Option<Value> {
+        if let Some(value) = self.known.get(&tensor) {
+            return Some(*value);
+        }
+        let value = if self.inside.contains(&tensor.node) {
+            self.computed(tensor.node)?
+        } else if let Some(number) = self.number(tensor, dtype) {
+            self.constants.push(number);
+            self.expression.constant()
+        } else {
+            self.inputs.push(tensor);
+            self.expression.input(dtype)
+        };
+        self.known.insert(tensor, value);
+        Some(value)
+    }
+
+    /// The only element of a constant, where a parameter can hold it and it leaves the others' shape alone.
+    fn number(&self, tensor: Output, dtype: DType) -> Option<f32> {
+        let constant = self.graph.constant(tensor)?;
+        let single = constant.dims.iter().all(|d| *d == 1) && constant.dims.len() <= self.space.rank()?;
+        let float = matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && constant.dtype == dtype;
+        (single && float).then(|| constant.to_f64()[0] as f32)
+    }
+
+    fn computed(&mut self, id: NodeId) -> Option<Value> {
+        let node = self.graph.node(id);
+        match elementwise(self.graph, id, self.space)? {
+            Elementwise::Repeat => self.value(node.inputs()[0], node.dtype("T")?),
+            Elementwise::Sum(dtype) => {
+                let add = Call::row("AddV2", dtype)?;
+                let mut sum = None;
+                for input in node.inputs() {
+                    let value = self.value(*input, dtype)?;
+                    sum = Some(match sum {
+                        None => value,
+                        Some(sum) => self.expression.step(add, &[sum, value]).ok()?,
+                    });
+                }
+                sum
+            }
+            Elementwise::Call(call) => {
+                let mut args = Vec::new();
+                for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
+                    let value = self.value(*input, dtype)?;
+                    if sees_overflow(node.op()) && dtype.size() == 2 && matches!(value, Value::Step(_)) {
+                        return None;
+                    }
+                    args.push(value);
+                }
+                if let Call::Row(Row { attr: Some(attr), .. }, _) = call {
+                    self.constants.push(node.attr(attr)?.float()?);
+                    args.push(self.expression.constant());
+                }
+                self.expression.step(call, &args).ok()
+            }
+        }
+    }
+}

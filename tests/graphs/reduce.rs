@@ -1,0 +1,217 @@
+//! Reductions with what is in front of them, reductions of the same tensors, mean and variance.
+
+use expect_test::expect;
+
+use super::{check, refuse};
+
+#[test]
+fn what_only_the_reduction_reads_goes_into_it() {
+    check(
+        "reduce",
+        "preserve out
+         y = Placeholder -> float32[?2, 3]
+         x = Placeholder -> float32[?2, 3]
+         d = Sub(y, x) {T: float32} -> float32[?2, 3]
+         s = Square(d) {T: float32} -> float32[?2, 3]
+         a = Const {value: tensor int32[] [-1]} -> int32[]
+         m = Mean(s, a) {T: float32, keep_dims: false} -> float32[?2]
+         out = NoOp(^m)",
+        &expect![[r#"
+            preserve out
+            y = Placeholder -> float32[?2, 3]
+            x = Placeholder -> float32[?2, 3]
+            out = NoOp(^m/reduce)
+            m/reduce = _WgpuFusedReduce(y, x) {T_in: [float32, float32], T_out: [float32], axes: [1], constants: [], expression: "x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Square<float32>(s0); return s1", keep_dims: false, reductions: "Mean", whole: false} -> float32[?2]
+        "#]],
+    );
+}
+
+#[test]
+fn mean_and_variance_are_one_pass() {
+    check(
+        "reduce",
+        "preserve out
+         x = Placeholder -> float32[?2, 4, 4, 3]
+         a = Const {value: tensor int32[3] [0, 1, 2]} -> int32[3]
+         mean = Mean(x, a) {T: float32, keep_dims: true} -> float32[1, 1, 1, 3]
+         stop = StopGradient(mean) {T: float32} -> float32[1, 1, 1, 3]
+         d = SquaredDifference(x, stop) {T: float32} -> float32[?2, 4, 4, 3]
+         b = Const {value: tensor int32[3] [0, 1, 2]} -> int32[3]
+         variance = Mean(d, b) {T: float32, keep_dims: true} -> float32[1, 1, 1, 3]
+         out = AddV2(mean, variance) {T: float32} -> float32[1, 1, 1, 3]",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[?2, 4, 4, 3]
+            out = AddV2(variance/moments, variance/moments:1) {T: float32} -> float32[1, 1, 1, 3]
+            variance/moments = _WgpuFusedReduce(x) {T_in: [float32], T_out: [float32, float32], axes: [0, 1, 2], constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Moments", whole: false} -> float32[1, 1, 1, 3], float32[1, 1, 1, 3]
+        "#]],
+    );
+}
+
+#[test]
+fn a_variance_alone_may_drop_its_axes() {
+    check(
+        "reduce",
+        "preserve out
+         h = Placeholder -> float16[5, 3]
+         x = Cast(h) {SrcT: float16, DstT: float32} -> float32[5, 3]
+         a = Const {value: tensor int32[1] [0]} -> int32[1]
+         mean = Mean(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         d = Sub(x, mean) {T: float32} -> float32[5, 3]
+         s = Square(d) {T: float32} -> float32[5, 3]
+         variance = Mean(s, a) {T: float32, keep_dims: false} -> float32[3]
+         out = Exp(variance) {T: float32} -> float32[3]",
+        &expect![[r#"
+            preserve out
+            h = Placeholder -> float16[5, 3]
+            out = Exp(variance/moments:1) {T: float32} -> float32[3]
+            variance/moments = _WgpuFusedReduce(h) {T_in: [float16], T_out: [float32, float32], axes: [0], constants: [], expression: "x: float16; c: 0; s0 = Cast<float16, float32>(x0); return s0", keep_dims: false, reductions: "Moments", whole: false} -> float32[3], float32[3]
+        "#]],
+    );
+}
+
+#[test]
+fn sums_of_a_common_tensor_share_a_pass() {
+    // The gradient of batch normalization: `dy` is used elsewhere, `x` is read narrow.
+    check(
+        "reduce",
+        "preserve db, dg, dx
+         h = Placeholder -> float16[?2, 3]
+         g = Placeholder -> float32[?2, 3]
+         x = Cast(h) {SrcT: float16, DstT: float32} -> float32[?2, 3]
+         dy = Tanh(g) {T: float32} -> float32[?2, 3]
+         a = Const {value: tensor int32[1] [0]} -> int32[1]
+         sb = Sum(dy, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         p = Mul(x, dy) {T: float32} -> float32[?2, 3]
+         sg = Sum(p, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         db = Exp(sb) {T: float32} -> float32[1, 3]
+         dg = Exp(sg) {T: float32} -> float32[1, 3]
+         dx = AddN(x, dy) {T: float32, N: 2} -> float32[?2, 3]",
+        &expect![[r#"
+            preserve db, dg, dx
+            h = Placeholder -> float16[?2, 3]
+            g = Placeholder -> float32[?2, 3]
+            x = Cast(h) {DstT: float32, SrcT: float16} -> float32[?2, 3]
+            dy = Tanh(g) {T: float32} -> float32[?2, 3]
+            db = Exp(sb/reduce:1) {T: float32} -> float32[1, 3]
+            dg = Exp(sb/reduce) {T: float32} -> float32[1, 3]
+            dx = AddN(x, dy) {N: 2, T: float32} -> float32[?2, 3]
+            sb/reduce = _WgpuFusedReduce(h, dy) {T_in: [float16, float32], T_out: [float32, float32], axes: [0], constants: [], expression: "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); return s1, x1", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 3], float32[1, 3]
+        "#]],
+    );
+}
+
+#[test]
+fn repeated_gradients_are_read_where_they_are_small() {
+    check(
+        "reduce",
+        "preserve out
+         g = Placeholder -> float32[1, 3]
+         x = Placeholder -> float32[8, 3]
+         n = Const {value: tensor int32[2] [8, 1]} -> int32[2]
+         t = Tile(g, n) {T: float32, Tmultiples: int32} -> float32[8, 3]
+         p = Mul(t, x) {T: float32} -> float32[8, 3]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         c = Const {value: tensor float32[] [0.5]} -> float32[]
+         q = Mul(p, c) {T: float32} -> float32[8, 3]
+         s = Sum(q, a) {T: float32, keep_dims: false} -> float32[]
+         out = Exp(s) {T: float32} -> float32[]",
+        &expect![[r#"
+            preserve out
+            g = Placeholder -> float32[1, 3]
+            x = Placeholder -> float32[8, 3]
+            out = Exp(s/reduce) {T: float32} -> float32[]
+            s/reduce = _WgpuFusedReduce(g, x) {T_in: [float32, float32], T_out: [float32], axes: [0, 1], constants: [0.5], expression: "x: float32, float32; c: 1; s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1", keep_dims: false, reductions: "Sum", whole: false} -> float32[]
+        "#]],
+    );
+}
+
+#[test]
+fn all_elements_and_tests() {
+    check(
+        "reduce",
+        "preserve out, all
+         x = Placeholder -> float32[8, 3]
+         y = Relu(x) {T: float32} -> float32[8, 3]
+         l = L2Loss(y) {T: float32} -> float32[]
+         f = IsFinite(x) {T: float32} -> bool[8, 3]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         r = All(f, a) {keep_dims: false} -> bool[]
+         out = Exp(l) {T: float32} -> float32[]
+         all = LogicalNot(r) -> bool[]",
+        &expect![[r#"
+            preserve all, out
+            x = Placeholder -> float32[8, 3]
+            out = Exp(l/reduce) {T: float32} -> float32[]
+            all = LogicalNot(r/reduce) -> bool[]
+            l/reduce = _WgpuFusedReduce(x) {T_in: [float32], T_out: [float32], axes: [], constants: [], expression: "x: float32; c: 0; s0 = Relu<float32>(x0); return s0", keep_dims: false, reductions: "L2Loss", whole: true} -> float32[]
+            r/reduce = _WgpuFusedReduce(x) {T_in: [float32], T_out: [bool], axes: [0, 1], constants: [], expression: "x: float32; c: 0; s0 = IsFinite<float32>(x0); return s0", keep_dims: false, reductions: "All", whole: false} -> bool[]
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_sure_stays() {
+    let around = |before: &str, reduction: &str| {
+        format!(
+            "preserve out\nx = Placeholder -> float32[?2, 3]\nz = Placeholder -> float32[?4, 3]\nv = Placeholder -> float32[3]
+             a = Const {{value: tensor int32[1] [0]}} -> int32[1]\n{before}\nr = {reduction} -> float32[3]
+             out = NoOp(^r)"
+        )
+    };
+    let sum = "Sum(y, a) {T: float32, keep_dims: false}";
+    for text in [
+        // A reduction alone.
+        around("", "Sum(x, a) {T: float32, keep_dims: false}"),
+        // Another reader needs the value.
+        around("y = Exp(x) {T: float32} -> float32[?2, 3]\nu = NoOp2(y)", sum),
+        // Somebody fetches it.
+        around("preserve y\ny = Exp(x) {T: float32} -> float32[?2, 3]", sum),
+        // Another device has it.
+        around("y = Exp(x) {T: float32} @CPU:0 -> float32[?2, 3]", sum),
+        // Computed once on few elements, not on many.
+        around(
+            "y = Exp(v) {T: float32} -> float32[3]\nb = BroadcastTo(y, a) {T: float32} -> ?",
+            "Sum(b, a) {T: float32, keep_dims: false}",
+        ),
+        // Unknown shapes.
+        around("y = Exp(x) {T: float32} -> float32", sum),
+        // Axes that are computed.
+        around(
+            "y = Exp(x) {T: float32} -> float32[?2, 3]\nb = Neg(a) {T: int32} -> int32[1]",
+            "Sum(y, b) {T: float32, keep_dims: false}",
+        ),
+        // A rounding that was asked for.
+        around(
+            "y = Cast(x) {SrcT: float32, DstT: float16} -> float16[?2, 3]",
+            "Sum(y, a) {T: float16, keep_dims: false}",
+        ),
+        // What is repeated would be summed once.
+        around("y = Tile(v, x) {T: float32} -> float32[?2, 3]", sum),
+    ] {
+        refuse("reduce", &text);
+    }
+}
+
+#[test]
+fn reductions_that_need_each_other_or_differ_stay_apart() {
+    let x = "preserve out, more\nx = Placeholder -> float32[8, 3]\na = Const {value: tensor int32[1] [0]} -> int32[1]
+             b = Const {value: tensor int32[1] [1]} -> int32[1]";
+    for text in [
+        "s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         w = Where(s) -> float32[8, 3]
+         t = Sum(x, a, ^w) {T: float32, keep_dims: true} -> float32[1, 3]
+         out = NoOp(^s)\nmore = NoOp(^t)",
+        "s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         t = Sum(x, b) {T: float32, keep_dims: true} -> float32[8, 1]
+         out = NoOp(^s)\nmore = NoOp(^t)",
+        "s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         t = Sum(x, a) {T: float32, keep_dims: false} -> float32[3]
+         out = NoOp(^s)\nmore = NoOp(^t)",
+        "s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         t = Sum(x, a) {T: float32, keep_dims: true} @WGPU:1 -> float32[1, 3]
+         out = NoOp(^s)\nmore = NoOp(^t)",
+    ] {
+        refuse("reduce", &format!("{x}\n{text}"));
+    }
+}

@@ -1,0 +1,169 @@
+"""Reductions fused with what is in front of them: through Keras and tf.nn, against the CPU and against the graph as it came."""
+
+from __future__ import annotations
+
+import contextlib
+
+import graphs
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import CPU, WGPU, assert_close
+
+OP = "_WgpuFusedReduce"
+
+
+@contextlib.contextmanager
+def unoptimized():
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
+
+
+def reductions(nodes):
+    """What the fused reductions compute, one entry for each node."""
+    return sorted(node.attr["reductions"].s.decode() for node in nodes if node.op == OP)
+
+
+def compare(make, *arrays, rtol=None, atol=None):
+    """Calls the tf.function that `make` gives: on WGPU with and without the optimizer, and on the CPU. Returns the nodes of the first."""
+    results = []
+    for device, context in ((WGPU, contextlib.nullcontext()), (WGPU, unoptimized()), (CPU, unoptimized())):
+        with context, tf.device(device):
+            result, nodes = graphs.optimized(tf.function(make()), *[tf.constant(a) for a in arrays])
+        results.append(([np.asarray(t.numpy()) for t in tf.nest.flatten(result)], nodes))
+    (got, nodes), (plain, plain_nodes), (want, _) = results
+    assert OP not in graphs.ops(plain_nodes)
+    for g, p, w in zip(got, plain, want, strict=True):
+        assert_close(g, w, rtol, atol)
+        assert_close(g, p, rtol, atol)
+    return nodes
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("shape", [(8, 5, 6, 3), (16, 7)])
+def test_batch_normalization_trains(rng, shape, policy):
+    x, w = (rng.normal(size=shape).astype("float32") for _ in range(2))
+    scale, offset = (rng.normal(size=shape[-1:]).astype("float32") for _ in range(2))
+
+    def make():
+        layer = keras.layers.BatchNormalization(dtype=policy)
+        layer.build(shape)
+        layer.gamma.assign(scale)
+        layer.beta.assign(offset)
+
+        def steps(x, w):
+            results = []
+            for step in range(3):
+                x = x * (step + 1.0) + 1.0
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    y = layer(x, training=True)
+                    loss = tf.reduce_sum(tf.cast(y, tf.float32) * w)
+                gradients = tape.gradient(loss, [x, layer.gamma.value, layer.beta.value])
+                for variable, gradient in zip((layer.gamma, layer.beta), gradients[1:]):
+                    variable.assign_sub(0.1 * gradient)
+                results += [loss, y, *gradients]
+            return [tf.cast(r, tf.float32) for r in results], [v.value for v in layer.variables]
+
+        return steps
+
+    # 16-bit results may differ by one rounding of a value of about 8.
+    tolerance = {"float32": 2e-4, "mixed_float16": 2e-2, "mixed_bfloat16": 2e-1}[policy]
+    nodes = compare(make, x, w, rtol=tolerance, atol=tolerance)
+    found = reductions(nodes)
+    assert ",".join(found).split(",").count("Moments") == 3, found
+    # The gradients of scale and offset share a pass, and the loss is summed with what is in front of it.
+    count = graphs.ops(nodes)
+    assert count["Mean"] == count["SquaredDifference"] == count["Sum"] == 0, count
+    assert any("Sum,Sum" in names for names in found), found
+
+
+@pytest.mark.parametrize("axes", [[0], [1, 2], [0, 1, 2], [-1, 0]])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_moments(rng, axes, keepdims):
+    x = rng.normal(loc=50.0, size=(6, 5, 4, 3)).astype("float32")
+    nodes = compare(lambda: lambda x: tf.nn.moments(x, axes, keepdims=keepdims), x)
+    assert reductions(nodes) == ["Moments"]
+    nodes = compare(lambda: lambda x: tf.math.reduce_std(x, axes, keepdims=keepdims), x)
+    assert reductions(nodes) == ["Moments"]
+
+
+def test_an_unknown_batch():
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])] * 2)
+    def function(x, y):
+        return (*tf.nn.moments(x, [0]), tf.reduce_sum(tf.square(x - y), axis=[0]), tf.reduce_sum(x, axis=[0]))
+
+    for rows in (1, 7):
+        x = np.arange(rows * 3, dtype="float32").reshape(rows, 3)
+        with tf.device(WGPU):
+            result, nodes = graphs.optimized(function, tf.constant(x), tf.constant(x * x))
+        for got, want in zip(result, (x.mean(0), x.var(0), ((x - x * x) ** 2).sum(0), x.sum(0)), strict=True):
+            assert_close(got.numpy(), want, 1e-5, 1e-5)
+        if rows == 1:
+            assert "Moments" in reductions(nodes)
+
+
+@pytest.mark.parametrize(
+    "loss", ["MeanSquaredError", "MeanAbsoluteError", "Huber", "LogCosh", "MeanSquaredLogarithmicError", "Poisson"]
+)
+def test_losses(rng, loss):
+    x, y = (rng.uniform(0.1, 2.0, size=(9, 5)).astype("float32") for _ in range(2))
+
+    def make():
+        function = getattr(keras.losses, loss)()
+
+        def both(x, y):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = function(y, x)
+            return value, tape.gradient(value, x)
+
+        return both
+
+    compare(make, x, y, rtol=2e-5, atol=2e-5)
+
+
+def test_a_squared_error_is_one_node(rng):
+    x, y = (rng.normal(size=(9, 5)).astype("float32") for _ in range(2))
+    nodes = compare(lambda: lambda x, y: tf.reduce_mean(tf.square(x - y)), x, y)
+    assert reductions(nodes) == ["Mean"]
+    count = graphs.ops(nodes)
+    assert count["Sub"] == count["Square"] == count["SquaredDifference"] == count["Mean"] == 0
+
+
+def test_penalties_norms_and_clipping(rng):
+    x, y = (rng.normal(size=(9, 5)).astype("float32") for _ in range(2))
+
+    def make():
+        return lambda x, y: (
+            keras.regularizers.L2(0.1)(x),
+            keras.regularizers.L1(0.1)(x * y),
+            tf.nn.l2_loss(x - y),
+            tf.norm(x * 2.0, axis=0),
+            tf.clip_by_global_norm([x, y], 1.0)[0],
+        )
+
+    nodes = compare(make, x, y)
+    assert "L2Loss" in ",".join(reductions(nodes))
+
+
+@pytest.mark.parametrize("value", [1.0, np.inf, np.nan])
+def test_finiteness_is_that_of_the_rounded_value(value):
+    # The product overflows in float16: what is tested is what a reader of the product would see.
+    x = np.array([[1.0, 300.0], [2.0, value]], "float16")
+    nodes = compare(lambda: lambda x: (tf.reduce_all(tf.math.is_finite(x)), tf.reduce_all(tf.math.is_finite(x * x))), x)
+    assert set(reductions(nodes)) == {"All"}
+
+
+def test_errors_are_the_same():
+    @tf.function(input_signature=[tf.TensorSpec([None, None]), tf.TensorSpec([None, None])])
+    def function(x, y):
+        return tf.reduce_sum(tf.square(x - y), axis=[0])
+
+    with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,3\] vs\. \[2,4\]"):
+        function(tf.ones([2, 3]), tf.ones([2, 4]))

@@ -6,8 +6,8 @@ use crate::error::Result;
 mod cleanup;
 mod contraction;
 mod folding;
-mod rows;
 mod reduce;
+mod rows;
 
 /// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
 pub struct Pass {

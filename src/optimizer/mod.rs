@@ -4,11 +4,13 @@
 //! emit are the ops of [`crate::kernels::fused`]. A graph that cannot be handled stays as it is.
 
 pub mod attr;
+pub mod clusters;
 pub mod dump;
 pub mod graph;
 pub mod passes;
 pub mod picture;
 pub mod proto;
+pub mod scalars;
 pub mod settings;
 pub mod shape;
 pub mod text;

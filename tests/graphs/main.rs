@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod contraction;
+mod elementwise;
 mod folding;
 mod reduce;
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import graphs
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import WGPU
+from support import CPU, WGPU, assert_close, run_on
 
 OP = "_WgpuFusedElementwise"
 
@@ -86,3 +87,128 @@ def test_shapes_known_only_when_it_runs_are_checked():
     graph = fused({"a": (tf.float32, None), "b": (tf.float32, None)}, [tf.float32], text)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{OP}.*Incompatible shapes: \[2\] vs\. \[3\]"):
         call(graph, {"a": tf.zeros([2]), "b": tf.zeros([3])}, 1)
+
+
+def run_fused(fn, *arrays, signature=None, most=None, rtol=None, atol=None):
+    """Runs `fn` as a tf.function on the device and compares with the CPU and with the device's eager, unfused ops.
+
+    Some fused node must be there; `most` is the largest number of elementwise nodes, fused or not.
+    """
+
+    @tf.function(input_signature=signature, autograph=False)
+    def function(*tensors):
+        with tf.device(WGPU):
+            return fn(*tensors)
+
+    with tf.device(WGPU):
+        tensors = [tf.constant(a) for a in arrays]
+    result, nodes = graphs.optimized(function, *tensors)
+    counts = graphs.ops(nodes)
+    assert counts[OP] > 0, counts
+    if most is not None:
+        plain = {"Const", "_Arg", "_Retval", "_Send", "_Recv", "NoOp", "Identity"}
+        assert sum(n for op, n in counts.items() if op not in plain) <= most, counts
+    got = [t.numpy() for t in tf.nest.flatten(result)]
+    for device in (CPU, WGPU):
+        for g, w in zip(got, run_on(device, fn, *arrays), strict=True):
+            assert_close(g, w, rtol, atol)
+    return got, counts
+
+
+def gradients(fn):
+    """The gradient of the sum of `fn` by its first argument."""
+
+    def grad(x, *rest):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = fn(x, *rest)
+        return tape.gradient(y, x)
+
+    return grad
+
+
+ACTIVATIONS = {
+    "gelu": tf.nn.gelu,
+    "gelu approximate": lambda x: tf.nn.gelu(x, approximate=True),
+    "silu": tf.nn.silu,
+    "hard swish": lambda x: x * tf.nn.relu6(x + 3.0) / 6.0,
+    "mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
+    "celu": lambda x: tf.maximum(x, 0.0) + 0.5 * (tf.exp(tf.minimum(x, 0.0) / 0.5) - 1.0),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name, rng):
+    run_fused(ACTIVATIONS[name], rng.normal(size=(7, 33)).astype("float32"), most=1)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradients(name, rng):
+    x = rng.normal(size=(7, 33)).astype("float32")
+    run_fused(gradients(ACTIVATIONS[name]), x, most=2, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gelu approximate", "mish"])
+def test_gradients_of_gradients(name, rng):
+    x = rng.normal(size=(5, 9)).astype("float32")
+    run_fused(gradients(gradients(ACTIVATIONS[name])), x, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [[None, 33], [None, None], None])
+def test_unknown_shapes(shape, rng):
+    signature = [tf.TensorSpec(shape, tf.float32)]
+    run_fused(tf.nn.gelu, rng.normal(size=(7, 33)).astype("float32"), signature=signature, most=1)
+
+
+def test_biases_of_unknown_batches(rng):
+    x, b = rng.normal(size=(7, 33)).astype("float32"), rng.normal(size=(33,)).astype("float32")
+    signature = [tf.TensorSpec([None, 33], tf.float32), tf.TensorSpec([33], tf.float32)]
+    run_fused(lambda x, b: tf.nn.relu(x + b) * 2.0 + 1.0, x, b, signature=signature, most=1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_mixed_precision(dtype, rng):
+    x = rng.normal(size=(4, 31)).astype("float32")
+    g = rng.normal(size=(31,)).astype("float32")
+
+    def fn(x, g):
+        low = tf.cast(x, dtype)
+        high = tf.cast(low, "float32") * g + 1.0
+        return tf.cast(tf.nn.sigmoid(high), dtype), high
+
+    run_fused(fn, x, g, most=1)
+
+
+def test_selections_and_comparisons(rng):
+    x, y = rng.normal(size=(2, 6, 11)).astype("float32")
+
+    def fn(x, y):
+        mask = tf.logical_and(x > y, tf.not_equal(x, 0.0))
+        return tf.where(mask, x * 2.0, y), mask, tf.where(mask, 0.0, x)
+
+    run_fused(fn, x, y, most=1)
+
+
+def test_integers_wrap(rng):
+    x = rng.integers(-(2**62), 2**62, size=(41,))
+    run_fused(lambda x: (x * 3 + x, tf.cast(x * x, "float32") > 0.5), x)
+
+
+def test_special_values():
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -1.0], "float32")
+
+    def fn(x):
+        return tf.where(tf.math.is_nan(x), 0.0, tf.maximum(x, -2.0)), tf.math.is_inf(x * 10.0), tf.sqrt(tf.abs(x)) + x
+
+    run_fused(fn, x)
+
+
+def test_errors_name_op_and_shapes():
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)] * 2, autograph=False)
+    def fn(x, y):
+        with tf.device(WGPU):
+            return tf.exp(x + y) * 2.0
+
+    assert fn(tf.zeros([2]), tf.zeros([1])).shape == [2]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{OP}.*Incompatible shapes: \[2\] vs\. \[3\]"):
+        fn(tf.zeros([2]), tf.zeros([3]))

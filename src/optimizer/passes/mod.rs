@@ -5,6 +5,7 @@ use crate::error::Result;
 
 mod cleanup;
 mod contraction;
+mod elementwise;
 mod folding;
 mod reduce;
 mod rows;
@@ -30,7 +31,7 @@ pub const PASSES: &[Pass] = &[
     // reduce (replaced by its pass)
     Pass { name: "reduce", run: reduce::run },
     // update (replaced by its pass)
-    // elementwise (replaced by its pass)
+    Pass { name: "elementwise", run: elementwise::run },
 ];
 
 /// Runs passes in their order, and the first of them once more where it is `cleanup`: what others leave unused must be gone, for else

@@ -1,0 +1,209 @@
+//! Groups of nodes that are to become one node each, merged without ever closing a cycle.
+//!
+//! A pass merges the groups of neighbours; two groups may merge when no path leads from one to the other through a third. The
+//! groups are kept in a topological order (Pearce and Kelly's), so a search for such a path sees only groups between the two.
+
+use rustc_hash::FxHashSet;
+
+use super::graph::{Graph, NodeId};
+
+/// A partition of a graph's nodes whose groups form a graph without cycles.
+#[derive(Debug)]
+pub struct Clusters {
+    /// Towards the representative of each node's group.
+    parent: Vec<u32>,
+    /// Position of each group in a topological order, valid for representatives.
+    rank: Vec<u32>,
+    users: Vec<FxHashSet<u32>>,
+    used: Vec<FxHashSet<u32>>,
+}
+
+impl Clusters {
+    /// Each node alone; `None` for a graph with a cycle.
+    pub fn new(graph: &Graph) -> Option<Self> {
+        let order = graph.order()?;
+        let n = graph.capacity();
+        let mut clusters = Self {
+            parent: (0..n as u32).collect(),
+            rank: vec![0; n],
+            users: vec![FxHashSet::default(); n],
+            used: vec![FxHashSet::default(); n],
+        };
+        for (rank, id) in order.iter().enumerate() {
+            clusters.rank[id.index()] = rank as u32;
+        }
+        for id in order {
+            for user in graph.users(id) {
+                // An edge back into a loop has no place in the order.
+                if clusters.rank[id.index()] < clusters.rank[user.index()] {
+                    clusters.users[id.index()].insert(user.0);
+                    clusters.used[user.index()].insert(id.0);
+                }
+            }
+        }
+        Some(clusters)
+    }
+
+    /// The group of a node, as one of its nodes; equal for nodes of one group.
+    pub fn group(&self, id: NodeId) -> NodeId {
+        let mut at = id.0;
+        while self.parent[at as usize] != at {
+            at = self.parent[at as usize];
+        }
+        NodeId(at)
+    }
+
+    /// Whether the groups of two nodes can merge.
+    pub fn can_merge(&self, a: NodeId, b: NodeId) -> bool {
+        self.between(a, b).is_some()
+    }
+
+    /// Merges the groups of two nodes and says whether it did: not where the graph would get a cycle.
+    pub fn merge(&mut self, a: NodeId, b: NodeId) -> bool {
+        let Some(between) = self.between(a, b) else { return false };
+        if let Some((first, second, after)) = between {
+            self.join(first, second, &after);
+        }
+        true
+    }
+
+    /// For two groups that can merge, the earlier, the later, and what between them in the order follows the earlier one;
+    /// `Some(None)` for one and the same group.
+    #[expect(clippy::option_option, reason = "two different ways of having nothing to do")]
+    fn between(&self, a: NodeId, b: NodeId) -> Option<Option<(u32, u32, Vec<u32>)>> {
+        let (a, b) = (self.group(a).0, self.group(b).0);
+        if a == b {
+            return Some(None);
+        }
+        let (first, second) = if self.rank[a as usize] < self.rank[b as usize] { (a, b) } else { (b, a) };
+        let last = self.rank[second as usize];
+        let mut seen = FxHashSet::default();
+        let mut stack: Vec<u32> = self.users[first as usize].iter().copied().filter(|u| *u != second).collect();
+        while let Some(at) = stack.pop() {
+            if at == second {
+                return None;
+            }
+            if self.rank[at as usize] < last && seen.insert(at) {
+                stack.extend(&self.users[at as usize]);
+            }
+        }
+        Some(Some((first, second, seen.into_iter().collect())))
+    }
+
+    /// Merges `first` and `second`; `after` are the groups between them that follow `first`.
+    fn join(&mut self, first: u32, second: u32, after: &[u32]) {
+        let floor = self.rank[first as usize];
+        let mut before = FxHashSet::default();
+        let mut stack: Vec<u32> = self.used[second as usize].iter().copied().filter(|u| *u != first).collect();
+        while let Some(at) = stack.pop() {
+            if self.rank[at as usize] > floor && before.insert(at) {
+                stack.extend(&self.used[at as usize]);
+            }
+        }
+        let mut before: Vec<u32> = before.into_iter().collect();
+        let mut after = after.to_vec();
+        before.sort_unstable_by_key(|g| self.rank[*g as usize]);
+        after.sort_unstable_by_key(|g| self.rank[*g as usize]);
+        let moved: Vec<u32> = before.into_iter().chain([first]).chain(after).collect();
+        let mut ranks: Vec<u32> = moved.iter().chain([&second]).map(|g| self.rank[*g as usize]).collect();
+        ranks.sort_unstable();
+        for (group, rank) in moved.iter().zip(ranks) {
+            self.rank[*group as usize] = rank;
+        }
+        self.absorb(first, second);
+    }
+
+    /// Gives `first` the edges of `second`, which ends.
+    fn absorb(&mut self, first: u32, second: u32) {
+        self.parent[second as usize] = first;
+        for user in std::mem::take(&mut self.users[second as usize]) {
+            self.used[user as usize].remove(&second);
+            if user != first {
+                self.used[user as usize].insert(first);
+                self.users[first as usize].insert(user);
+            }
+        }
+        for used in std::mem::take(&mut self.used[second as usize]) {
+            self.users[used as usize].remove(&second);
+            if used != first {
+                self.users[used as usize].insert(first);
+                self.used[first as usize].insert(used);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(text: &str) -> Graph {
+        Graph::from_text(text).unwrap()
+    }
+
+    #[test]
+    fn a_detour_forbids_a_merge() {
+        let g = graph("a = A\nb = B(a)\nc = C(a, b)\nd = D(c)");
+        let id = |name: &str| g.find(name).unwrap();
+        let mut clusters = Clusters::new(&g).unwrap();
+        assert!(!clusters.can_merge(id("a"), id("c")), "a path leads through b");
+        assert!(clusters.merge(id("a"), id("b")) && clusters.merge(id("c"), id("a")));
+        assert_eq!(clusters.group(id("a")), clusters.group(id("c")));
+        assert!(clusters.merge(id("d"), id("b")));
+    }
+
+    #[test]
+    fn control_edges_count() {
+        let g = graph("a = A\nb = B(^a)\nc = C(a, ^b)");
+        let clusters = Clusters::new(&g).unwrap();
+        assert!(!clusters.can_merge(g.find("a").unwrap(), g.find("c").unwrap()));
+    }
+
+    /// Random merges on random graphs: a merge is refused exactly when the groups' graph would get a cycle.
+    #[test]
+    fn merges_agree_with_a_search_for_cycles() {
+        let mut state = 1u64;
+        let mut below = |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        for _ in 0..60 {
+            let n = 12;
+            let edges: Vec<(usize, usize)> = (0..18).map(|_| (below(n), below(n))).filter(|(a, b)| a < b).collect();
+            let line = |i: usize| {
+                let inputs: Vec<_> = edges.iter().filter(|e| e.1 == i).map(|e| format!("n{}", e.0)).collect();
+                if inputs.is_empty() { format!("n{i} = A") } else { format!("n{i} = A({})", inputs.join(", ")) }
+            };
+            // The order of lines is not the order of edges.
+            let text: Vec<String> = (0..n).rev().map(line).collect();
+            let g = graph(&text.join("\n"));
+            let id = |i: usize| g.find(&format!("n{i}")).unwrap();
+            let mut clusters = Clusters::new(&g).unwrap();
+            let mut label: Vec<usize> = (0..n).collect();
+            for _ in 0..30 {
+                let (a, b) = (below(n), below(n));
+                let mut merged = label.clone();
+                merged.iter_mut().filter(|l| **l == label[b]).for_each(|l| *l = label[a]);
+                let allowed = !cyclic(&merged, &edges);
+                assert_eq!(clusters.merge(id(a), id(b)), allowed, "{a} and {b} of {edges:?} in {label:?}");
+                if allowed {
+                    label = merged;
+                }
+            }
+        }
+    }
+
+    /// Whether the graph of groups has a cycle.
+    fn cyclic(label: &[usize], edges: &[(usize, usize)]) -> bool {
+        let mut left: Vec<(usize, usize)> =
+            edges.iter().map(|(a, b)| (label[*a], label[*b])).filter(|(a, b)| a != b).collect();
+        loop {
+            let before = left.len();
+            let targets: Vec<usize> = left.iter().map(|e| e.1).collect();
+            left.retain(|e| targets.contains(&e.0));
+            if left.len() == before {
+                return !left.is_empty();
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Elementwise nodes as calls of expressions, and which of their tensors surely have the same shape.
+
+use super::graph::{Graph, NodeId, Output};
+use crate::dtype::DType;
+use crate::kernels::fused::expression::Call;
+use crate::kernels::scalar::row::{Row, Shapes};
+
+/// What an elementwise node computes for each element.
+#[derive(Debug, Clone, Copy)]
+pub struct Scalar {
+    /// The call; a node of more inputs than it takes is a chain of it (`AddN`).
+    pub call: Call,
+    /// The value of the row's attribute, if it has one.
+    pub attr: Option<f32>,
+}
+
+/// Libraries whose functions loop so long that several in one invocation come near `shader::MAX_ITERATIONS`.
+const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "zeta"];
+
+/// Types of tensors in expressions. int32 tensors are TensorFlow's shapes, in host memory.
+const fn is_fusible(dtype: DType) -> bool {
+    dtype.is_float() || dtype.is_integer() && !matches!(dtype, DType::I32) || matches!(dtype, DType::Bool)
+}
+
+impl Scalar {
+    /// What `id` computes, if that is a row of the tables on one of our devices, of types that live in device memory, for shapes
+    /// for which broadcasting says all there is to say.
+    pub fn of(shapes: &SameShapes<'_>, id: NodeId) -> Option<Self> {
+        let node = shapes.graph.node(id);
+        if !node.on_wgpu() || node.inputs().is_empty() {
+            return None;
+        }
+        let same = |ports: &[Output]| ports.windows(2).all(|w| shapes.same(w[0], w[1]));
+        let (call, attr) = match node.op() {
+            "Cast" => {
+                if node.attr("Truncate").and_then(|a| a.bool()) == Some(true) {
+                    return None;
+                }
+                (Call::Cast(node.dtype("SrcT")?, node.dtype("DstT")?), None)
+            }
+            "AddN" => {
+                if node.inputs().len() < 2 || !same(node.inputs()) {
+                    return None;
+                }
+                (Call::row("AddV2", node.dtype("T")?)?, None)
+            }
+            op => {
+                let row = crate::kernels::scalar::find(op)?;
+                let dtype = if row.is_typed() { node.dtype("T")? } else { DType::Bool };
+                let attr = match row.attr {
+                    Some(name) => Some(node.attr(name)?.float()?),
+                    None => None,
+                };
+                if node.inputs().len() != row.inputs.len() || !shapes_fit(shapes, id, row) {
+                    return None;
+                }
+                (Call::row(op, dtype)?, attr)
+            }
+        };
+        let loops = match call {
+            Call::Row(row, dtype) => row.case(dtype)?.libraries.iter().any(|l| LONG_LOOPS.contains(l)),
+            Call::Cast(..) => false,
+        };
+        let fusible = call.inputs().into_iter().chain([call.output()]).all(is_fusible);
+        (fusible && !loops).then_some(Self { call, attr })
+    }
+
+    /// Whether computing it again for each element of something larger costs next to nothing.
+    pub fn is_cheap(self) -> bool {
+        match self.call {
+            Call::Row(row, dtype) => row.case(dtype).is_some_and(|c| c.libraries.is_empty()),
+            Call::Cast(..) => true,
+        }
+    }
+}
+
+/// Whether the row's rule for shapes is broadcasting for the shapes that the node surely gets.
+fn shapes_fit(shapes: &SameShapes<'_>, id: NodeId, row: &Row) -> bool {
+    let node = shapes.graph.node(id);
+    let inputs = node.inputs();
+    let is_scalar = |o: &Output| shapes.graph.info(*o).rank() == Some(0);
+    let same = |a: &Output, b: &Output| shapes.same(*a, *b);
+    match row.shapes {
+        Shapes::Broadcast => true,
+        Shapes::BroadcastOr(_) => node.attr("incompatible_shape_error").and_then(|a| a.bool()) == Some(true),
+        Shapes::Same => inputs.windows(2).all(|w| same(&w[0], &w[1])),
+        Shapes::Select => same(&inputs[1], &inputs[2]) && (is_scalar(&inputs[0]) || same(&inputs[0], &inputs[1])),
+        Shapes::Bounds => inputs[1..].iter().all(|bound| is_scalar(bound) || same(bound, &inputs[0])),
+        Shapes::SameOrScalar => {
+            let tensors: Vec<&Output> = inputs.iter().filter(|o| !is_scalar(o)).collect();
+            tensors.windows(2).all(|w| same(w[0], w[1]))
+        }
+    }
+}
+
+/// Which tensors surely have the same shape.
+#[derive(Debug)]
+pub struct SameShapes<'g> {
+    graph: &'g Graph,
+    /// For each node, the tensor whose shape its only output has by construction.
+    origin: Vec<Option<Output>>,
+}
+
+impl<'g> SameShapes<'g> {
+    /// Of a graph whose nodes come in a topological order.
+    pub fn new(graph: &'g Graph, order: &[NodeId]) -> Self {
+        let mut shapes = Self { graph, origin: vec![None; graph.capacity()] };
+        for id in order {
+            shapes.origin[id.index()] = shapes.giver(*id).map(|giver| shapes.origin(giver));
+        }
+        shapes
+    }
+
+    /// Whether two tensors surely have the same shape: by what TensorFlow inferred, or because one is computed from the other by
+    /// nodes that keep the shape, whatever it is.
+    pub fn same(&self, a: Output, b: Output) -> bool {
+        let inferred = |a: Output, b: Output| self.graph.info(a).same_shape(&self.graph.info(b));
+        if a == b || inferred(a, b) {
+            return true;
+        }
+        let (a, b) = (self.origin(a), self.origin(b));
+        a == b || inferred(a, b)
+    }
+
+    fn origin(&self, output: Output) -> Output {
+        self.origin[output.node.index()].filter(|_| output.port == 0).unwrap_or(output)
+    }
+
+    /// The input that gives the node's only output its shape.
+    fn giver(&self, id: NodeId) -> Option<Output> {
+        let node = self.graph.node(id);
+        let (op, inputs) = (node.op(), node.inputs());
+        if matches!(op, "Cast" | "Identity" | "OnesLike" | "StopGradient" | "ZerosLike") {
+            return inputs.first().copied();
+        }
+        let row = crate::kernels::scalar::find(op).filter(|row| row.inputs.len() == inputs.len())?;
+        match row.shapes {
+            Shapes::Same | Shapes::Bounds => inputs.first().copied(),
+            Shapes::Broadcast => {
+                let mut tensors = inputs.iter().filter(|o| self.graph.info(**o).rank() != Some(0));
+                let first = *tensors.next()?;
+                tensors.all(|o| self.origin(*o) == self.origin(first)).then_some(first)
+            }
+            _ => None,
+        }
+    }
+}

@@ -254,6 +254,33 @@ fn what_stays_alone() {
     );
 }
 
+/// TensorFlow's own optimizer makes sums of additions of one shape.
+#[test]
+fn a_sum_of_one_shape() {
+    let sum = |shape: &str| {
+        format!(
+            "preserve out{CONV}
+             u = Placeholder -> float32{shape}
+             y = AddN(u, c, c) {{N: 3, T: float32}} -> float32{shape}
+             out = Identity(y) {{T: float32}}"
+        )
+    };
+    check(
+        "contraction",
+        &sum("[?2, 9, 9, 8]"),
+        &expect![[r#"
+        preserve out
+        x = Placeholder -> float32[?2, 9, 9, 4]
+        w = Placeholder -> float32[3, 3, 4, 8]
+        u = Placeholder -> float32[?2, 9, 9, 8]
+        out = Identity(y/fused) {T: float32}
+        y/fused = _WgpuFusedConv2D(x, w, u) {T: float32, T_extra: [float32], T_out: float32, constants: [], data_format: "NHWC", dilations: [1, 1, 1, 1], explicit_paddings: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); s1 = AddV2<float32>(s0, x0); return s1", padding: "SAME", strides: [1, 1, 1, 1]} -> float32[?2, 9, 9, 8]
+    "#]],
+    );
+    // A sum of unequal shapes is an error.
+    refuse("contraction", &sum("[?3, 9, 9, 8]"));
+}
+
 #[test]
 fn a_row_is_no_vector_of_channels() {
     refuse(

@@ -1,4 +1,4 @@
-"""Contractions with epilogues in the graphs of Keras layers: what is fused, and that results and gradients stay what they were."""
+"""Contractions with epilogues in the graphs of Keras layers: what is fused, and that results and gradients stay the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from graphs import ops, optimized
 from support import CPU, WGPU, assert_close
 
 ELEMENTWISE = {
+    "AddN",
     "AddV2",
     "BiasAdd",
     "Mul",

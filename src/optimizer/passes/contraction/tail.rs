@@ -82,7 +82,7 @@ fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
         let node = graph.node(id);
         let same_device = node.device() == graph.node(root.id).device();
         let known = reshapes(node)
-            || matches!(node.op(), "BiasAdd" | "Cast")
+            || matches!(node.op(), "AddN" | "BiasAdd" | "Cast")
             || norm::is_inference(node)
             || row(node).is_some();
         if !same_device || !known || graph.is_preserved(id) || found.len() == MAX_NODES {
@@ -199,6 +199,7 @@ impl<'g> Builder<'g> {
                 let bias = self.channel_vector(node.inputs()[1], behind)?;
                 self.row("AddV2", node.dtype("T")?, &[first, bias])?
             }
+            "AddN" => self.sum(node, behind)?,
             _ if norm::is_inference(node) => {
                 self.values.get(&node.inputs()[0].node)?;
                 norm::value(self, node, first, behind)?
@@ -221,6 +222,29 @@ impl<'g> Builder<'g> {
             }
         };
         Some((value, behind))
+    }
+
+    /// A sum of tensors of one shape; TensorFlow makes it of additions.
+    fn sum(&mut self, node: &Node, behind: bool) -> Option<Value> {
+        let dtype = node.dtype("T").filter(|t| t.is_float())?;
+        let (first, others) = node.inputs().split_first()?;
+        let infos = others.iter().map(|i| self.graph.info(*i));
+        if behind || !infos.into_iter().all(|info| info.same_shape(&self.graph.info(*first))) {
+            return None;
+        }
+        let mut sum: Option<Value> = None;
+        for input in node.inputs() {
+            let value = match self.values.get(&input.node) {
+                Some((value, _)) if input.port == 0 => *value,
+                Some(_) => return None,
+                None => self.operand(*input, dtype, behind)?,
+            };
+            sum = Some(match sum {
+                Some(sum) => self.row("AddV2", dtype, &[sum, value])?,
+                None => value,
+            });
+        }
+        sum
     }
 
     pub(super) fn call(&mut self, call: Call, args: &[Value]) -> Option<Value> {

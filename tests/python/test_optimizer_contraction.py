@@ -1,4 +1,4 @@
-"""Contractions with epilogues in the graphs of Keras layers: what is fused, and that results and gradients stay the same."""
+"""Contractions with epilogues in the graphs of Keras layers: what is fused, with the results and gradients of the CPU."""
 
 from __future__ import annotations
 

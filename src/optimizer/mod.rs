@@ -10,6 +10,8 @@ pub mod graph;
 pub mod passes;
 pub mod picture;
 pub mod proto;
+pub mod variables;
+pub mod reach;
 pub mod scalars;
 pub mod settings;
 pub mod shape;

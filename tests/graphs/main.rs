@@ -5,6 +5,7 @@ mod contraction;
 mod elementwise;
 mod folding;
 mod reduce;
+mod variables;
 
 use bytes::Bytes;
 use expect_test::Expect;

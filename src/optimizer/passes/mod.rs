@@ -7,8 +7,10 @@ mod cleanup;
 mod contraction;
 mod elementwise;
 mod folding;
+mod reads;
 mod reduce;
 mod rows;
+mod update;
 
 /// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
 pub struct Pass {
@@ -21,16 +23,13 @@ pub struct Pass {
 /// Every pass.
 pub const PASSES: &[Pass] = &[
     Pass { name: "cleanup", run: cleanup::run },
-    // reads (replaced by its pass)
+    Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
     // attention (replaced by its pass)
     Pass { name: "contraction", run: contraction::run },
-    // rows (replaced by its pass)
-    // contraction (replaced by its pass)
     Pass { name: "rows", run: rows::run },
-    // reduce (replaced by its pass)
     Pass { name: "reduce", run: reduce::run },
-    // update (replaced by its pass)
+    Pass { name: "update", run: update::run },
     Pass { name: "elementwise", run: elementwise::run },
 ];
 

@@ -1,0 +1,102 @@
+//! Reads of one variable that see the same value become one, and so does what is computed alike from them.
+//!
+//! Keras reads the rate and the step counter anew for each variable that it trains, and raises the betas to a power each time. TensorFlow's own
+//! deduplication stops at reads, for they have state; here it is known who writes the variable.
+
+use rustc_hash::FxHashMap;
+
+use crate::error::Result;
+use crate::kernels::scalar;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::reach::Reach;
+use crate::optimizer::variables::{Branches, Variables, behind_identities};
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    if merge_reads(graph, &order) {
+        merge_equal(graph, &order);
+    }
+    Ok(())
+}
+
+/// Merges reads; tells whether there is any read.
+fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
+    let variables = Variables::of(graph);
+    if variables.all().all(|uses| uses.reads.is_empty()) {
+        return false;
+    }
+    let reach = Reach::new(graph, order);
+    let branches = Branches::of(graph, order);
+    for uses in variables.all() {
+        let mut reads: Vec<NodeId> = uses.reads.iter().copied().filter(|r| graph.node(*r).on_wgpu()).collect();
+        reads.sort_by_key(|r| reach.rank(*r));
+        let mut first: Vec<NodeId> = Vec::new();
+        for read in reads {
+            let same = first
+                .iter()
+                .copied()
+                .find(|other| sees_the_same(graph, &reach, &branches, &uses.writers, *other, read));
+            match same {
+                Some(other) if !graph.is_preserved(read) => replace(graph, read, other),
+                _ => first.push(read),
+            }
+        }
+    }
+    true
+}
+
+/// Whether `b`, which comes no earlier than `a`, must see what `a` sees, and runs whenever that does.
+fn sees_the_same(graph: &Graph, reach: &Reach, branches: &Branches, writers: &[NodeId], a: NodeId, b: NodeId) -> bool {
+    let (x, y) = (graph.node(a), graph.node(b));
+    let alike = x.device() == y.device()
+        && x.dtype("dtype") == y.dtype("dtype")
+        && behind_identities(graph, x.inputs()[0]) == behind_identities(graph, y.inputs()[0])
+        && branches.conditions(a) == branches.conditions(b)
+        && !branches.in_loop(a);
+    alike
+        && y.controls().iter().all(|c| *c == a || reach.precedes(*c, a))
+        && writers
+            .iter()
+            .all(|w| reach.precedes(*w, a) && reach.precedes(*w, b) || reach.precedes(a, *w) && reach.precedes(b, *w))
+}
+
+/// Ops whose equal nodes are merged, besides the elementwise ones.
+const MERGED: &[&str] = &["Cast", "Const", "Identity", "Reshape"];
+
+/// Merges nodes that compute the same of the same.
+fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
+    let mut known: FxHashMap<(String, String, Vec<Output>, Vec<NodeId>), Vec<NodeId>> = FxHashMap::default();
+    for id in order.iter().copied() {
+        if !graph.contains(id) || graph.is_preserved(id) {
+            continue;
+        }
+        let node = graph.node(id);
+        let op = node.op();
+        if !node.on_wgpu() || !(MERGED.contains(&op) || scalar::find(op).is_some()) || !graph.is_pure(id) {
+            continue;
+        }
+        let mut controls = node.controls().to_vec();
+        controls.sort_unstable();
+        let key = (op.to_owned(), node.device().to_owned(), node.inputs().to_vec(), controls);
+        let same = known.entry(key).or_default();
+        let equal = same.iter().copied().find(|other| {
+            let visible = |n: NodeId| {
+                let attrs = graph.node(n).attrs().iter();
+                attrs.filter(|(name, _)| !name.starts_with('_')).collect::<Vec<_>>()
+            };
+            visible(*other) == visible(id)
+        });
+        match equal {
+            Some(other) => replace(graph, id, other),
+            None => same.push(id),
+        }
+    }
+}
+
+/// Lets everybody use `new` instead of `old`.
+fn replace(graph: &mut Graph, old: NodeId, new: NodeId) {
+    graph.replace_readers(Output { node: old, port: 0 }, Output { node: new, port: 0 });
+    graph.replace_waiters(old, new);
+    graph.remove(old);
+}

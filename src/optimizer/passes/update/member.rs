@@ -1,0 +1,380 @@
+//! One member of an update: assignments to variables of one shape that build on each other, with everything elementwise between them.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::view::{View, Writer, on_device};
+use crate::kernels::fused::expression::{Call, Expression, Value};
+use crate::kernels::fused::update;
+use crate::optimizer::graph::{NodeId, Output};
+use crate::optimizer::variables::Variable;
+
+/// What replaces some nodes.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// The nodes that go: assignments, and calls and reads that only they need.
+    pub nodes: Vec<NodeId>,
+    /// Reads that stay, of what the member overwrites.
+    pub after: Vec<NodeId>,
+    /// The variables.
+    pub handles: Vec<Output>,
+    /// Inputs of the variables' shape, or of one element.
+    pub tensors: Vec<Output>,
+    /// Inputs of one element that members may share.
+    pub scalars: Vec<Output>,
+    /// Parameters of the expression.
+    pub constants: Vec<f32>,
+    /// New values of the old ones, the tensors and the scalars.
+    pub expression: Expression,
+    /// How many of its nodes take a dispatch today.
+    pub dispatches: usize,
+}
+
+/// Where a value comes from.
+enum Source {
+    /// The variable's value before the member.
+    Old(Variable),
+    /// What an assignment of the member gave its variable.
+    New(NodeId),
+    Constant(f32),
+    Tensor(Output),
+    Scalar(Output),
+    Call(NodeId, Call),
+}
+
+/// Most steps of an expression.
+const MAX_STEPS: usize = 96;
+
+/// Builds the member of some assignments.
+pub struct Builder<'v, 'g> {
+    view: &'v View<'g>,
+    /// The assignments, in their order.
+    assigns: &'v [NodeId],
+    dims: Vec<usize>,
+    /// Calls that others need too: they stay, and the member reads them.
+    outside: FxHashSet<NodeId>,
+    /// Scalars count as tensors.
+    own_scalars: bool,
+    roles: Roles,
+}
+
+#[derive(Default)]
+struct Roles {
+    variables: Vec<Variable>,
+    tensors: Vec<Output>,
+    scalars: Vec<Output>,
+    /// Calls, and reads of old and new values.
+    inside: Vec<NodeId>,
+    seen: FxHashSet<NodeId>,
+}
+
+impl<'v, 'g> Builder<'v, 'g> {
+    /// For assignments in their order, all of which are candidates.
+    pub fn new(view: &'v View<'g>, assigns: &'v [NodeId], own_scalars: bool) -> Option<Self> {
+        let dims = view.dims(assigns[0])?;
+        let alike = assigns.iter().all(|a| view.dims(*a).as_ref() == Some(&dims) && view.together(assigns[0], *a));
+        alike.then_some(Self {
+            view,
+            assigns,
+            dims,
+            outside: FxHashSet::default(),
+            own_scalars,
+            roles: Roles::default(),
+        })
+    }
+
+    /// The member, or nothing where it would not be legal.
+    pub fn build(mut self) -> Option<Member> {
+        loop {
+            self.find_roles()?;
+            let shared: Vec<NodeId> = self.calls().filter(|n| self.is_needed_outside(*n)).collect();
+            if shared.is_empty() {
+                break;
+            }
+            self.outside.extend(shared);
+        }
+        let reads: Vec<NodeId> =
+            self.roles.inside.iter().copied().filter(|n| self.view.graph.node(*n).op() == "ReadVariableOp").collect();
+        let (after, own): (Vec<_>, Vec<_>) =
+            reads.into_iter().partition(|r| self.view.graph.is_preserved(*r) || self.is_needed_outside(*r));
+        let mut nodes: Vec<NodeId> = self.assigns.iter().copied().chain(self.calls()).chain(own).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        // What reads a new value needs no waiting for: it waits for the member.
+        let after = after.into_iter().filter(|r| !matches!(self.source_of_read(*r), Source::New(_))).collect();
+        let handles = self.roles.variables.iter().map(|v| self.handle(v)).collect::<Option<Vec<_>>>()?;
+        let (expression, constants) = self.expression()?;
+        let (old, others) = expression.inputs().split_at(handles.len());
+        let (own, shared) = others.split_at(self.roles.tensors.len());
+        let takes = |n: &&NodeId| !matches!(self.view.graph.node(**n).op(), "ReadVariableOp" | "AssignVariableOp");
+        let member = Member {
+            dispatches: nodes.iter().filter(takes).count(),
+            nodes,
+            after,
+            handles,
+            tensors: self.roles.tensors.clone(),
+            scalars: self.roles.scalars.clone(),
+            constants,
+            expression: expression.clone(),
+        };
+        (update::fits(old, own, shared) && expression.inputs().iter().all(|t| on_device(*t))).then_some(member)
+    }
+
+    fn calls(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.roles.inside.iter().copied().filter(|n| self.view.graph.node(*n).op() != "ReadVariableOp")
+    }
+
+    /// Whether a node that is no part of the member reads this one.
+    fn is_needed_outside(&self, id: NodeId) -> bool {
+        let inside = |n: NodeId| self.assigns.contains(&n) || self.roles.seen.contains(&n);
+        self.view.graph.readers(Output { node: id, port: 0 }).any(|(reader, _)| !inside(reader))
+    }
+
+    fn find_roles(&mut self) -> Option<()> {
+        self.roles = Roles::default();
+        // From the last assignments backwards, so that equal members name equal things alike, in whatever order they come.
+        let assigns = self.assigns;
+        let mut done = FxHashSet::default();
+        for assign in assigns.iter().rev() {
+            if !self.is_linked(*assign) {
+                self.visit_assign(*assign, &mut done)?;
+            }
+        }
+        (done.len() == assigns.len() && self.roles.inside.len() <= MAX_STEPS).then_some(())
+    }
+
+    /// Whether another assignment of the member uses what this one gives.
+    fn is_linked(&self, assign: NodeId) -> bool {
+        let view = self.view;
+        self.assigns.iter().any(|other| {
+            *other != assign
+                && (view.last_writer(*other) == Writer::Node(assign)
+                    || view.reads_of(*other, &self.dims).iter().any(|r| view.last_writer(*r) == Writer::Node(assign)))
+        })
+    }
+
+    fn visit_assign(&mut self, assign: NodeId, done: &mut FxHashSet<NodeId>) -> Option<()> {
+        if !done.insert(assign) {
+            return Some(());
+        }
+        let before = self.view.last_writer(assign);
+        match before {
+            Writer::Unknown => return None,
+            Writer::Node(w) if self.assigns.contains(&w) => self.visit_assign(w, done)?,
+            // The old value of the member: it must be the first to write.
+            _ => {}
+        }
+        self.visit(self.view.value(assign), done)?;
+        let variable = self.view.variable(assign)?.clone();
+        if !self.roles.variables.contains(&variable) {
+            self.roles.variables.push(variable);
+        }
+        Some(())
+    }
+
+    fn visit(&mut self, tensor: Output, done: &mut FxHashSet<NodeId>) -> Option<()> {
+        match self.source(tensor)? {
+            Source::Constant(_) => {}
+            Source::Tensor(t) => push(&mut self.roles.tensors, t),
+            Source::Scalar(t) => push(&mut self.roles.scalars, t),
+            Source::Old(_) => self.take_in(tensor.node),
+            Source::New(assign) => {
+                self.take_in(tensor.node);
+                self.visit_assign(assign, done)?;
+            }
+            Source::Call(id, _) => {
+                if self.roles.seen.contains(&id) {
+                    return Some(());
+                }
+                self.take_in(id);
+                if self.roles.inside.len() > MAX_STEPS {
+                    return None;
+                }
+                for input in self.view.graph.node(id).inputs() {
+                    self.visit(*input, done)?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn take_in(&mut self, id: NodeId) {
+        if self.roles.seen.insert(id) {
+            self.roles.inside.push(id);
+        }
+    }
+
+    /// Where a value comes from; `None` for what an update cannot take.
+    fn source(&self, tensor: Output) -> Option<Source> {
+        let view = self.view;
+        if let Some(value) = view.constant(tensor) {
+            return Some(Source::Constant(value));
+        }
+        let info = view.graph.info(tensor);
+        let full = info.dims().as_ref() == Some(&self.dims);
+        let together = view.together(tensor.node, self.assigns[0]);
+        if full && together && tensor.port == 0 && !self.outside.contains(&tensor.node) {
+            if view.graph.node(tensor.node).op() == "ReadVariableOp" {
+                return Some(self.source_of_read(tensor.node));
+            }
+            if let Some(call) = view.call(tensor.node, &self.dims) {
+                return Some(Source::Call(tensor.node, call));
+            }
+        }
+        if !view.fits(&info, &self.dims) {
+            return None;
+        }
+        Some(if full || self.own_scalars { Source::Tensor(tensor) } else { Source::Scalar(tensor) })
+    }
+
+    /// What a read of the variables' shape sees.
+    fn source_of_read(&self, read: NodeId) -> Source {
+        let view = self.view;
+        let tensor = Source::Tensor(Output { node: read, port: 0 });
+        let (writer, Some(variable)) = (view.last_writer(read), view.variable(read)) else { return tensor };
+        let first = self.assigns.iter().copied().find(|a| view.variable(*a) == Some(variable));
+        match (writer, first) {
+            (Writer::Unknown, _) | (_, None) => tensor,
+            (Writer::Node(w), _) if self.assigns.contains(&w) => Source::New(w),
+            (w, Some(first)) if view.last_writer(first) == w && view.reach.precedes(read, first) => {
+                Source::Old(variable.clone())
+            }
+            _ => tensor,
+        }
+    }
+
+    /// The handle of a variable: that of the first assignment.
+    fn handle(&self, variable: &Variable) -> Option<Output> {
+        let first = self.assigns.iter().find(|a| self.view.variable(**a) == Some(variable))?;
+        Some(self.view.graph.node(*first).inputs()[0])
+    }
+
+    fn expression(&self) -> Option<(Expression, Vec<f32>)> {
+        let view = self.view;
+        let mut draft = Draft { expression: Expression::new(), constants: Vec::new(), values: FxHashMap::default() };
+        let mut old = FxHashMap::default();
+        for variable in &self.roles.variables {
+            let first = self.assigns.iter().find(|a| view.variable(**a) == Some(variable))?;
+            old.insert(variable.clone(), draft.expression.input(view.graph.node(*first).dtype("dtype")?));
+        }
+        let mut inputs = FxHashMap::default();
+        for tensor in self.roles.tensors.iter().chain(&self.roles.scalars) {
+            inputs.insert(*tensor, draft.expression.input(view.graph.info(*tensor).dtype?));
+        }
+        // Values of variables so far, and what each assignment gave.
+        let mut new: FxHashMap<NodeId, Value> = FxHashMap::default();
+        for assign in self.assigns {
+            let node = view.graph.node(*assign);
+            let (dtype, variable) = (node.dtype("dtype")?, view.variable(*assign)?);
+            let before = match view.last_writer(*assign) {
+                Writer::Node(w) if self.assigns.contains(&w) => *new.get(&w)?,
+                _ => old[variable],
+            };
+            let value = self.evaluate(view.value(*assign), &mut draft, &old, &inputs, &new)?;
+            let result = match node.op() {
+                "AssignAddVariableOp" => draft.expression.step(Call::row("AddV2", dtype)?, &[before, value]).ok()?,
+                "AssignSubVariableOp" => draft.expression.step(Call::row("Sub", dtype)?, &[before, value]).ok()?,
+                // Only who has read a variable knows that it has a value of this shape.
+                _ if self.reads_old(variable) => value,
+                _ => return None,
+            };
+            (draft.expression.dtype(result).ok()? == Some(dtype)).then_some(())?;
+            new.insert(*assign, result);
+        }
+        for variable in &self.roles.variables {
+            let last = self.assigns.iter().rev().find(|a| view.variable(**a) == Some(variable))?;
+            draft.expression.output(new[last]);
+        }
+        Some((draft.expression, draft.constants))
+    }
+
+    /// Whether the member reads a variable's old value or adds to it.
+    fn reads_old(&self, variable: &Variable) -> bool {
+        let adds = |a: &NodeId| self.view.graph.node(*a).op() != "AssignVariableOp";
+        let first = self.assigns.iter().find(|a| self.view.variable(**a) == Some(variable));
+        first.is_some_and(adds)
+            || self
+                .roles
+                .inside
+                .iter()
+                .any(|n| self.view.variable(*n) == Some(variable) && matches!(self.source_of_read(*n), Source::Old(_)))
+    }
+
+    fn evaluate(
+        &self,
+        tensor: Output,
+        draft: &mut Draft,
+        old: &FxHashMap<Variable, Value>,
+        inputs: &FxHashMap<Output, Value>,
+        new: &FxHashMap<NodeId, Value>,
+    ) -> Option<Value> {
+        match self.source(tensor)? {
+            Source::Constant(value) => Some(draft.constant(value)),
+            Source::Tensor(t) | Source::Scalar(t) => inputs.get(&t).copied(),
+            Source::Old(variable) => old.get(&variable).copied(),
+            Source::New(assign) => new.get(&assign).copied(),
+            Source::Call(id, call) => {
+                if let Some(value) = draft.values.get(&id) {
+                    return Some(*value);
+                }
+                let node = self.view.graph.node(id);
+                let mut args = Vec::with_capacity(4);
+                for input in node.inputs() {
+                    args.push(self.evaluate(*input, draft, old, inputs, new)?);
+                }
+                if let Call::Row(row, _) = call
+                    && let Some(attr) = row.attr
+                {
+                    args.push(draft.constant(node.attr(attr)?.float()?));
+                }
+                let value = draft.expression.step(call, &args).ok()?;
+                draft.values.insert(id, value);
+                Some(value)
+            }
+        }
+    }
+}
+
+struct Draft {
+    expression: Expression,
+    constants: Vec<f32>,
+    values: FxHashMap<NodeId, Value>,
+}
+
+impl Draft {
+    fn constant(&mut self, value: f32) -> Value {
+        match self.constants.iter().position(|c| c.to_bits() == value.to_bits()) {
+            Some(at) => Value::Constant(at as u32),
+            None => {
+                self.constants.push(value);
+                self.expression.constant()
+            }
+        }
+    }
+}
+
+fn push(list: &mut Vec<Output>, tensor: Output) {
+    if !list.contains(&tensor) {
+        list.push(tensor);
+    }
+}
+
+impl View<'_> {
+    /// The reads of the variables' shape that an assignment's value comes from by elementwise calls.
+    pub fn reads_of(&self, assign: NodeId, dims: &[usize]) -> Vec<NodeId> {
+        let (mut reads, mut seen) = (Vec::new(), FxHashSet::default());
+        let mut stack = vec![self.value(assign)];
+        while let Some(tensor) = stack.pop() {
+            if tensor.port != 0 || !self.together(tensor.node, assign) || !seen.insert(tensor.node) {
+                continue;
+            }
+            if self.graph.node(tensor.node).op() == "ReadVariableOp" {
+                if self.graph.info(tensor).dims().as_deref() == Some(dims) {
+                    reads.push(tensor.node);
+                }
+            } else if seen.len() <= 2 * MAX_STEPS && self.call(tensor.node, dims).is_some() {
+                stack.extend(self.graph.node(tensor.node).inputs());
+            }
+        }
+        reads
+    }
+}

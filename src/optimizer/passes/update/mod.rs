@@ -1,0 +1,196 @@
+//! Assignments become updates in place, and equal updates of many variables become one.
+//!
+//! First assignments that build on each other (Adam's moments and the variable that they move) are one [`member::Member`], with everything elementwise
+//! between them; then independent members with the same expression go into one `_WgpuFusedUpdate`, whatever their shapes.
+//!
+//! Automatic control dependencies order reads and writes of each variable. That order is all that this pass relies on, and a variable that
+//! is read or written by something unordered is left alone. Variables in loops of TensorFlow 1 are, too.
+
+mod member;
+mod view;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::Result;
+use crate::kernels::fused::update;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::reach::Reach;
+use crate::optimizer::variables::{ASSIGNS, Branches, Conditions, Variables};
+use member::{Builder, Member};
+use view::{View, Writer};
+
+/// Most members of one node.
+const MAX_MEMBERS: usize = 1024;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    if !graph.ids().any(|id| ASSIGNS.contains(&graph.node(id).op()) && graph.node(id).on_wgpu()) {
+        return Ok(());
+    }
+    let Some(order) = graph.order() else { return Ok(()) };
+    let mut reach = Reach::new(graph, &order);
+    let branches = Branches::of(graph, &order);
+    let variables = Variables::of(graph);
+    let view = View { graph, reach: &reach, branches: &branches, variables: &variables };
+    let members = find(&view);
+    for group in groups(graph, &branches, members) {
+        let mut left = group;
+        while !left.is_empty() {
+            let (batch, rest) = independent(graph, &reach, left);
+            if batch.is_empty() {
+                break;
+            }
+            if batch.len() > 1 || is_worth_it(&batch[0]) {
+                replace(graph, &mut reach, &batch);
+            }
+            left = rest;
+        }
+    }
+    Ok(())
+}
+
+/// The members of a graph: assignments that use each other's values together, or each alone.
+fn find(view: &View<'_>) -> Vec<Member> {
+    let mut assigns: Vec<NodeId> = view.graph.ids().filter(|id| view.is_candidate(*id)).collect();
+    assigns.sort_by_key(|id| view.reach.rank(*id));
+    let place: FxHashMap<NodeId, usize> = assigns.iter().enumerate().map(|(k, id)| (*id, k)).collect();
+    // Each assignment's group, by its first member.
+    let mut first: Vec<usize> = (0..assigns.len()).collect();
+    fn root(first: &[usize], mut k: usize) -> usize {
+        while first[k] != k {
+            k = first[k];
+        }
+        k
+    }
+    for (k, assign) in assigns.iter().enumerate() {
+        let Some(dims) = view.dims(*assign) else { continue };
+        let reads = view.reads_of(*assign, &dims);
+        for user in reads.into_iter().chain([*assign]) {
+            if let Writer::Node(w) = view.last_writer(user)
+                && let Some(other) = place.get(&w)
+                && view.dims(w).as_ref() == Some(&dims)
+                && view.together(w, *assign)
+            {
+                let (a, b) = (root(&first, k), root(&first, *other));
+                first[a.max(b)] = a.min(b);
+            }
+        }
+    }
+    let mut components: Vec<Vec<NodeId>> = vec![Vec::new(); assigns.len()];
+    for (k, assign) in assigns.iter().enumerate() {
+        components[root(&first, k)].push(*assign);
+    }
+    let mut members = Vec::new();
+    for component in components.iter().filter(|c| !c.is_empty()) {
+        match build(view, component) {
+            Some(member) => members.push(member),
+            None if component.len() > 1 => {
+                members.extend(component.iter().filter_map(|a| build(view, std::slice::from_ref(a))));
+            }
+            None => {}
+        }
+    }
+    members
+}
+
+/// The member of some assignments if it is legal.
+fn build(view: &View<'_>, assigns: &[NodeId]) -> Option<Member> {
+    let member = [false, true].into_iter().find_map(|own| Builder::new(view, assigns, own)?.build())?;
+    is_convex(view.graph, view.reach, &member).then_some(member)
+}
+
+/// Whether no path leaves a member and comes back.
+fn is_convex(graph: &Graph, reach: &Reach, member: &Member) -> bool {
+    let before = reach.ancestors(&member.nodes);
+    let users = member.nodes.iter().flat_map(|n| graph.users(*n));
+    users.filter(|u| !member.nodes.contains(u)).all(|u| !reach.holds(&before, *u))
+}
+
+/// Members that one node may serve, in groups, the largest first.
+fn groups(graph: &Graph, branches: &Branches, members: Vec<Member>) -> Vec<Vec<Member>> {
+    type Key = (String, Vec<u32>, Vec<Output>, String, Conditions);
+    let mut keys: FxHashMap<Key, usize> = FxHashMap::default();
+    let mut groups: Vec<Vec<Member>> = Vec::new();
+    for member in members {
+        let key = (
+            member.expression.to_string(),
+            member.constants.iter().map(|c| c.to_bits()).collect(),
+            member.scalars.clone(),
+            graph.node(member.nodes[0]).device().to_owned(),
+            branches.conditions(member.nodes[0]),
+        );
+        let at = *keys.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[at].push(member);
+    }
+    groups.sort_by_key(|g| std::cmp::Reverse(g.len()));
+    groups
+}
+
+/// Members no path leads between, each still convex, and the others.
+fn independent(graph: &Graph, reach: &Reach, members: Vec<Member>) -> (Vec<Member>, Vec<Member>) {
+    let (mut batch, mut rest) = (Vec::<Member>::new(), Vec::new());
+    let mut before = Vec::new();
+    for member in members {
+        if batch.is_empty() {
+            if is_convex(graph, reach, &member) {
+                before = reach.ancestors(&member.nodes);
+                batch.push(member);
+            }
+            continue;
+        }
+        let own = reach.ancestors(&member.nodes);
+        let apart = !member.nodes.iter().any(|n| reach.holds(&before, *n))
+            && !batch.iter().flat_map(|m| &m.nodes).any(|n| reach.holds(&own, *n))
+            && !batch.iter().any(|m| m.handles.iter().any(|h| member.handles.contains(h)));
+        if apart && batch.len() < MAX_MEMBERS && is_convex(graph, reach, &member) {
+            before.iter_mut().zip(&own).for_each(|(b, o)| *b |= o);
+            batch.push(member);
+        } else {
+            rest.push(member);
+        }
+    }
+    (batch, rest)
+}
+
+/// Whether a member alone is better off in a node of ours.
+fn is_worth_it(member: &Member) -> bool {
+    let lone = member.nodes.len() == 1;
+    !lone && member.dispatches > 0
+}
+
+/// Puts one node in place of the members.
+fn replace(graph: &mut Graph, reach: &mut Reach, members: &[Member]) {
+    let nodes: Vec<NodeId> = members.iter().flat_map(|m| m.nodes.iter().copied()).collect();
+    let expression = &members[0].expression;
+    let (_, others) = expression.inputs().split_at(members[0].handles.len());
+    let (own, shared) = others.split_at(members[0].tensors.len());
+    let types = vec![own; members.len()].concat();
+    let handles: Vec<Output> = members.iter().flat_map(|m| m.handles.iter().copied()).collect();
+    let last = *nodes.iter().max_by_key(|n| reach.rank(**n)).expect("a member has nodes");
+    let new = NewNode {
+        name: format!("{}/update", graph.node(last).name()),
+        op: update::OP.to_owned(),
+        device: graph.node(last).device().to_owned(),
+        attrs: vec![
+            ("N", Attr::from(members.len() as i64)),
+            ("NR", Attr::from(handles.len() as i64)),
+            ("Ttensors", Attr::from(&types[..])),
+            ("Tscalars", Attr::from(shared)),
+            ("expression", Attr::from(expression.to_string())),
+            ("constants", Attr::from(&members[0].constants[..])),
+        ],
+        inputs: handles
+            .into_iter()
+            .chain(members.iter().flat_map(|m| m.tensors.iter().copied()))
+            .chain(members[0].scalars.iter().copied())
+            .collect(),
+        controls: members.iter().flat_map(|m| m.after.iter().copied()).collect(),
+        infos: Vec::new(),
+    };
+    let id = graph.replace_region(&nodes, new, &[]);
+    reach.contract(&nodes, id);
+}

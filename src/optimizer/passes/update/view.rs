@@ -1,0 +1,132 @@
+//! What the pass knows of a graph: who writes what when, and which nodes an update may take in.
+
+use crate::dtype::DType;
+use crate::kernels::fused::expression::Call;
+use crate::kernels::scalar::row::{Output as RowOutput, Row};
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::reach::Reach;
+use crate::optimizer::shape::TensorInfo;
+use crate::optimizer::variables::{ASSIGNS, Branches, Variable, Variables};
+
+/// A graph with its paths, variables and branches.
+pub struct View<'g> {
+    pub graph: &'g Graph,
+    pub reach: &'g Reach,
+    pub branches: &'g Branches,
+    pub variables: &'g Variables,
+}
+
+/// Who wrote last before a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// Nobody in this graph.
+    Nobody,
+    /// This node.
+    Node(NodeId),
+    /// Some writer may come before or after.
+    Unknown,
+}
+
+impl View<'_> {
+    /// The last node that writes the variable that `id` uses, before `id` does.
+    pub fn last_writer(&self, id: NodeId) -> Writer {
+        let Some(variable) = self.variable(id) else { return Writer::Unknown };
+        let mut last = None;
+        for w in self.variables.uses(variable).writers.iter().copied().filter(|w| *w != id) {
+            if self.reach.precedes(w, id) {
+                last = match last {
+                    None => Some(w),
+                    Some(l) if self.reach.precedes(l, w) => Some(w),
+                    Some(l) if self.reach.precedes(w, l) => Some(l),
+                    Some(_) => return Writer::Unknown,
+                };
+            } else if !self.reach.precedes(id, w) {
+                return Writer::Unknown;
+            }
+        }
+        last.map_or(Writer::Nobody, Writer::Node)
+    }
+
+    /// The variable that a read or an assignment uses.
+    pub fn variable(&self, id: NodeId) -> Option<&Variable> {
+        self.variables.used_by(id)
+    }
+
+    /// The value that an assignment takes.
+    pub fn value(&self, assign: NodeId) -> Output {
+        self.graph.node(assign).inputs()[1]
+    }
+
+    /// The extents of what an assignment takes, if they are known.
+    pub fn dims(&self, assign: NodeId) -> Option<Vec<usize>> {
+        self.graph.info(self.value(assign)).dims()
+    }
+
+    /// Whether a node is an assignment that an update may take in.
+    pub fn is_candidate(&self, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        ASSIGNS.contains(&node.op())
+            && node.on_wgpu()
+            && node.inputs().len() == 2
+            && !self.graph.is_preserved(id)
+            && !self.branches.in_loop(id)
+            && self.dims(id).is_some()
+            && node.dtype("dtype").is_some_and(|t| self.graph.info(self.value(id)).dtype.is_none_or(|v| v == t))
+    }
+
+    /// Whether two nodes run on the same device under the same conditions.
+    pub fn together(&self, a: NodeId, b: NodeId) -> bool {
+        self.graph.node(a).device() == self.graph.node(b).device()
+            && self.branches.conditions(a) == self.branches.conditions(b)
+    }
+
+    /// The scalar function of an elementwise node whose output has these extents, with every input's either these or one element.
+    pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Call> {
+        let node = self.graph.node(id);
+        let output = self.graph.info(Output { node: id, port: 0 });
+        if output.dims().as_deref() != Some(dims) || self.graph.is_preserved(id) || !node.on_wgpu() {
+            return None;
+        }
+        let call = if node.op() == "Cast" {
+            let truncates = node.attr("Truncate").and_then(|a| a.bool()).unwrap_or(false);
+            (!truncates).then_some(Call::Cast(node.dtype("SrcT")?, node.dtype("DstT")?))?
+        } else {
+            row(node)?
+        };
+        let types = call.inputs();
+        let fits = node.inputs().len() == types.len()
+            && node.inputs().iter().all(|input| self.fits(&self.graph.info(*input), dims))
+            && types.iter().chain([&call.output()]).all(|t| on_device(*t));
+        fits.then_some(call)
+    }
+
+    /// Whether a tensor has these extents, or one element that broadcasts to them.
+    pub fn fits(&self, info: &TensorInfo, dims: &[usize]) -> bool {
+        info.dims().is_some_and(|d| d == dims || d.iter().all(|n| *n == 1) && d.len() <= dims.len())
+    }
+
+    /// The value of a constant of one element that an expression can take as a parameter.
+    pub fn constant(&self, tensor: Output) -> Option<f32> {
+        let info = self.graph.info(tensor);
+        if info.dims().is_some_and(|d| d.iter().product::<usize>() != 1) {
+            return None;
+        }
+        let value = self.graph.constant(tensor).filter(|v| v.bytes.len() == v.dtype.size())?;
+        match value.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => Some(value.to_f64()[0] as f32),
+            _ => None,
+        }
+    }
+}
+
+/// Whether tensors of this type are in device memory and updates know it; TensorFlow keeps int32 on the host.
+pub fn on_device(dtype: DType) -> bool {
+    dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
+}
+
+fn row(node: &Node) -> Option<Call> {
+    let row: &Row = crate::kernels::scalar::find(node.op())?;
+    let dtype = if row.is_typed() { node.dtype("T")? } else { DType::Bool };
+    let real = matches!(row.output, RowOutput::Same | RowOutput::Always(_));
+    Call::row(node.op(), dtype).filter(|_| real)
+}

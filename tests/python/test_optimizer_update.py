@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import WGPU
+from graphs import ops, optimized
+from support import CPU, WGPU
 from tensorflow.python.eager import context, execute
 
 OP = "_WgpuFusedUpdate"
@@ -47,3 +49,70 @@ def test_errors_are_those_of_the_plain_ops():
         with pytest.raises(tf.errors.FailedPreconditionError):
             update(DESCENT, [SimpleNamespace(handle=handle)], [tf.ones([2])], [scalar], [1.0], 1)
     np.testing.assert_array_equal(v.numpy(), [1.0, 2.0])
+
+
+OPTIMIZERS = {
+    "adam": lambda: keras.optimizers.Adam(1e-2),
+    "adam_clipped": lambda: keras.optimizers.Adam(1e-2, global_clipnorm=0.5),
+    "adam_averaged": lambda: keras.optimizers.Adam(1e-2, use_ema=True, ema_momentum=0.5),
+    "adamw": lambda: keras.optimizers.AdamW(1e-2),
+    "amsgrad": lambda: keras.optimizers.Adam(1e-2, amsgrad=True),
+    "sgd": lambda: keras.optimizers.SGD(1e-2),
+    "momentum": lambda: keras.optimizers.SGD(1e-2, momentum=0.9),
+    "nesterov": lambda: keras.optimizers.SGD(1e-2, momentum=0.9, nesterov=True),
+    "rmsprop": lambda: keras.optimizers.RMSprop(1e-2, momentum=0.9, centered=True),
+    "adagrad": lambda: keras.optimizers.Adagrad(1e-2),
+}
+
+
+def model():
+    keras.utils.set_random_seed(3)
+    return keras.Sequential(
+        [
+            keras.layers.Input((8,)),
+            keras.layers.Dense(5, activation="tanh"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(4, activation="tanh"),
+            keras.layers.Dense(3),
+        ]
+    )
+
+
+def trained(device, optimizer, steps=3, restored=None):
+    """Variables of a model and its optimizer after some steps, and the nodes of a step on WGPU."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(16, 8)).astype("float32")
+    y = rng.normal(size=(16, 3)).astype("float32")
+    with tf.device(device):
+        net = model()
+        net.compile(optimizer(), "mse", jit_compile=False)
+        net.optimizer.build(net.trainable_variables)
+        if restored:
+            for variable, value in zip(net.variables + net.optimizer.variables, restored):
+                variable.assign(value)
+        # As Keras's `fit` does: what is called within a function is not bound to the names of its nodes.
+        inner = tf.function(lambda x, y: net.train_step((x, y)))
+        step = tf.function(lambda x, y: inner(x, y))
+        data = tf.constant(x), tf.constant(y)
+        # Graphs are collected when they are made.
+        _, nodes = optimized(step, *data)
+        for _ in range(steps - 1):
+            step(*data)
+        return [v.numpy() for v in net.variables + net.optimizer.variables], ops(nodes)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_is_what_the_cpu_does(name):
+    want, _ = trained(CPU, OPTIMIZERS[name])
+    got, nodes = trained(WGPU, OPTIMIZERS[name])
+    assert nodes[OP] >= 1, nodes
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-3, atol=2e-4)
+
+
+def test_training_goes_on_from_a_saved_state():
+    whole, _ = trained(WGPU, OPTIMIZERS["adam"], steps=4)
+    half, _ = trained(WGPU, OPTIMIZERS["adam"], steps=2)
+    rest, _ = trained(WGPU, OPTIMIZERS["adam"], steps=2, restored=half)
+    for g, w in zip(rest, whole, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)

@@ -66,7 +66,8 @@ const MERGED: &[&str] = &["Cast", "Const", "Identity", "Reshape"];
 
 /// Merges nodes that compute the same of the same.
 fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
-    let mut known: FxHashMap<(String, String, Vec<Output>, Vec<NodeId>), Vec<NodeId>> = FxHashMap::default();
+    type Key = (String, String, Vec<Output>, Vec<NodeId>);
+    let mut known: FxHashMap<Key, Vec<NodeId>> = FxHashMap::default();
     for id in order.iter().copied() {
         if !graph.contains(id) || graph.is_preserved(id) {
             continue;

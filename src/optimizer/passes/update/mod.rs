@@ -156,10 +156,9 @@ fn independent(graph: &Graph, reach: &Reach, members: Vec<Member>) -> (Vec<Membe
     (batch, rest)
 }
 
-/// Whether a member alone is better off in a node of ours.
-fn is_worth_it(member: &Member) -> bool {
-    let lone = member.nodes.len() == 1;
-    !lone && member.dispatches > 0
+/// Whether a member alone is better off in a node of ours, which brings a table to the device.
+const fn is_worth_it(member: &Member) -> bool {
+    member.dispatches > 1
 }
 
 /// Puts one node in place of the members.

@@ -10,12 +10,12 @@ pub mod graph;
 pub mod passes;
 pub mod picture;
 pub mod proto;
-pub mod variables;
 pub mod reach;
 pub mod scalars;
 pub mod settings;
 pub mod shape;
 pub mod text;
+pub mod variables;
 pub mod wire;
 
 use bytes::Bytes;

@@ -201,6 +201,45 @@ fn an_average_is_updated_in_place() {
 }
 
 #[test]
+fn names_that_must_stay_wait_for_the_update() {
+    check(
+        "update",
+        "preserve x, y, s, r
+         m = VarHandleOp {dtype: float32, shared_name: \"m\"}
+         v = VarHandleOp {dtype: float32, shared_name: \"v\"}
+         g = Placeholder {dtype: float32} -> float32[3]
+         r = ReadVariableOp(m) {dtype: float32} -> float32[3]
+         d = Sub(g, r) {T: float32} -> float32[3]
+         x = AssignAddVariableOp(m, d, ^r) {dtype: float32}
+         s = ReadVariableOp(m, ^x) {dtype: float32} -> float32[3]
+         t = Square(s) {T: float32} -> float32[3]
+         y = AssignSubVariableOp(v, t) {dtype: float32}",
+        &expect![[r#"
+            preserve r, s, x, y
+            m = VarHandleOp {dtype: float32, shared_name: "m"}
+            v = VarHandleOp {dtype: float32, shared_name: "v"}
+            g = Placeholder {dtype: float32} -> float32[3]
+            r = ReadVariableOp(m) {dtype: float32} -> float32[3]
+            x = NoOp(^y/update)
+            s = ReadVariableOp(m, ^x) {dtype: float32} -> float32[3]
+            y = NoOp(^y/update)
+            y/update = _WgpuFusedUpdate(m, v, g, ^r) {N: 1, NR: 2, Tscalars: [], Ttensors: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = Sub<float32>(x2, x0); s1 = AddV2<float32>(x0, s0); s2 = Square<float32>(s1); s3 = Sub<float32>(x1, s2); return s1, s3"}
+        "#]],
+    );
+    // What is read in between and kept would see the wrong value.
+    refuse(
+        "update",
+        "preserve x, y, s, r
+         v = VarHandleOp {dtype: float32, shared_name: \"v\"}
+         g = Placeholder {dtype: float32} -> float32[3]
+         r = ReadVariableOp(v) {dtype: float32} -> float32[3]
+         x = AssignAddVariableOp(v, g, ^r) {dtype: float32}
+         s = ReadVariableOp(v, ^x) {dtype: float32} -> float32[3]
+         y = AssignSubVariableOp(v, s, ^s) {dtype: float32}",
+    );
+}
+
+#[test]
 fn what_is_not_sure_stays() {
     let line = |line: &str| {
         format!(
@@ -229,9 +268,6 @@ fn what_is_not_sure_stays() {
         line(
             "d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: float32}\ne = Exp(d) {T: float32}",
         ),
-        // It is kept by name.
-        line("d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: float32}")
-            .replace("preserve out", "preserve out, x"),
         // Another device's variable.
         line("d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: float32} @CPU:0"),
         // Another update comes from somewhere in between.

@@ -78,7 +78,7 @@ def model():
     )
 
 
-def trained(device, optimizer, steps=3, restored=None):
+def trained(device, optimizer, steps=3, restored=None, nested=True):
     """Variables of a model and its optimizer after some steps, and the nodes of a step on WGPU."""
     rng = np.random.default_rng(5)
     x = rng.normal(size=(16, 8)).astype("float32")
@@ -90,9 +90,11 @@ def trained(device, optimizer, steps=3, restored=None):
         if restored:
             for variable, value in zip(net.variables + net.optimizer.variables, restored):
                 variable.assign(value)
-        # As Keras's `fit` does: what is called within a function is not bound to the names of its nodes.
-        inner = tf.function(lambda x, y: net.train_step((x, y)))
-        step = tf.function(lambda x, y: inner(x, y))
+        step = tf.function(lambda x, y: net.train_step((x, y)))
+        if nested:
+            # As Keras's `fit` does: what is called within a function is not bound to the names of its nodes.
+            inner = step
+            step = tf.function(lambda x, y: inner(x, y))
         data = tf.constant(x), tf.constant(y)
         # Graphs are collected when they are made.
         _, nodes = optimized(step, *data)
@@ -108,6 +110,40 @@ def test_training_is_what_the_cpu_does(name):
     assert nodes[OP] >= 1, nodes
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=2e-3, atol=2e-4)
+
+
+def test_a_training_loop_of_ones_own_is_what_the_cpu_does():
+    want, _ = trained(CPU, OPTIMIZERS["adamw"])
+    got, nodes = trained(WGPU, OPTIMIZERS["adamw"], nested=False)
+    assert nodes[OP] >= 1 and nodes["AssignSubVariableOp"] == 0, nodes
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-3, atol=2e-4)
+
+
+def test_a_scaled_loss_skips_steps_that_overflow():
+    """The optimizer's step is a branch, and the variables' handles pass through it."""
+
+    def run(device):
+        with tf.device(device):
+            optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(1e-2), dynamic_growth_steps=2)
+            variables = [keras.Variable(np.ones(shape, "float32")) for shape in ([3], [2, 2], [])]
+            optimizer.build(variables)
+
+            @tf.function
+            def inner(scale):
+                optimizer.apply([v.value * scale for v in variables], variables)
+
+            step = tf.function(lambda scale: inner(scale))
+            _, nodes = optimized(step, tf.constant(64.0))
+            for scale in (32.0, np.inf, 16.0):
+                step(tf.constant(scale, tf.float32))
+            return [v.numpy() for v in variables + optimizer.variables], ops(nodes)
+
+    want, _ = run(CPU)
+    got, nodes = run(WGPU)
+    assert nodes[OP] >= 1, nodes
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-6)
 
 
 def test_training_goes_on_from_a_saved_state():

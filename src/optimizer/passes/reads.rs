@@ -38,8 +38,12 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
                 .copied()
                 .find(|other| sees_the_same(graph, &reach, &branches, &uses.writers, *other, read));
             match same {
-                Some(other) if !graph.is_preserved(read) => replace(graph, read, other),
-                _ => first.push(read),
+                // Its name must stay, and a read costs nothing: only nobody reads it any more.
+                Some(other) if graph.is_preserved(read) => {
+                    graph.replace_readers(Output { node: read, port: 0 }, Output { node: other, port: 0 });
+                }
+                Some(other) => replace(graph, read, other),
+                None => first.push(read),
             }
         }
     }

@@ -15,6 +15,8 @@ pub struct Member {
     pub nodes: Vec<NodeId>,
     /// Reads that stay, of what the member overwrites.
     pub after: Vec<NodeId>,
+    /// Reads that stay, of what the member writes: they wait for it, although some of its nodes read them.
+    pub before: Vec<NodeId>,
     /// The variables.
     pub handles: Vec<Output>,
     /// Inputs of the variables' shape, or of one element.
@@ -94,13 +96,14 @@ impl<'v, 'g> Builder<'v, 'g> {
         }
         let reads: Vec<NodeId> =
             self.roles.inside.iter().copied().filter(|n| self.view.graph.node(*n).op() == "ReadVariableOp").collect();
-        let (after, own): (Vec<_>, Vec<_>) =
+        let (kept, own): (Vec<_>, Vec<_>) =
             reads.into_iter().partition(|r| self.view.graph.is_preserved(*r) || self.is_needed_outside(*r));
         let mut nodes: Vec<NodeId> = self.assigns.iter().copied().chain(self.calls()).chain(own).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        // What reads a new value needs no waiting for: it waits for the member.
-        let after = after.into_iter().filter(|r| !matches!(self.source_of_read(*r), Source::New(_))).collect();
+        let (before, after): (Vec<_>, Vec<_>) =
+            kept.into_iter().partition(|r| matches!(self.source_of_read(*r), Source::New(_)));
+        before.iter().all(|r| self.sees_the_end(*r)).then_some(())?;
         let handles = self.roles.variables.iter().map(|v| self.handle(v)).collect::<Option<Vec<_>>>()?;
         let (expression, constants) = self.expression()?;
         let (old, others) = expression.inputs().split_at(handles.len());
@@ -110,6 +113,7 @@ impl<'v, 'g> Builder<'v, 'g> {
             dispatches: nodes.iter().filter(takes).count(),
             nodes,
             after,
+            before,
             handles,
             tensors: self.roles.tensors.clone(),
             scalars: self.roles.scalars.clone(),
@@ -127,6 +131,13 @@ impl<'v, 'g> Builder<'v, 'g> {
     fn is_needed_outside(&self, id: NodeId) -> bool {
         let inside = |n: NodeId| self.assigns.contains(&n) || self.roles.seen.contains(&n);
         self.view.graph.readers(Output { node: id, port: 0 }).any(|(reader, _)| !inside(reader))
+    }
+
+    /// Whether a read of a new value sees what the member leaves behind, not what it overwrites once more.
+    fn sees_the_end(&self, read: NodeId) -> bool {
+        let variable = self.view.variable(read);
+        let last = self.assigns.iter().rev().find(|a| self.view.variable(**a) == variable);
+        last.is_some_and(|last| self.view.last_writer(read) == Writer::Node(*last))
     }
 
     fn find_roles(&mut self) -> Option<()> {

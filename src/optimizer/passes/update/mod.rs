@@ -100,11 +100,18 @@ fn build(view: &View<'_>, assigns: &[NodeId]) -> Option<Member> {
     is_convex(view.graph, view.reach, &member).then_some(member)
 }
 
-/// Whether no path leaves a member and comes back.
+/// Whether no path leaves a member and comes back, but through the reads that it makes superfluous for itself.
 fn is_convex(graph: &Graph, reach: &Reach, member: &Member) -> bool {
-    let before = reach.ancestors(&member.nodes);
-    let users = member.nodes.iter().flat_map(|n| graph.users(*n));
-    users.filter(|u| !member.nodes.contains(u)).all(|u| !reach.holds(&before, *u))
+    let inside = |n: &NodeId| member.nodes.contains(n) || member.before.contains(n);
+    // What comes before its nodes, apart from what comes before them through those reads alone.
+    let used = member.nodes.iter().flat_map(|n| {
+        let node = graph.node(*n);
+        node.inputs().iter().map(|i| i.node).chain(node.controls().iter().copied())
+    });
+    let sources: Vec<NodeId> = used.filter(|n| !inside(n)).chain(member.after.iter().copied()).collect();
+    let before = reach.ancestors(&sources);
+    let users = member.nodes.iter().chain(&member.before).flat_map(|n| graph.users(*n));
+    users.filter(|u| !inside(u)).all(|u| !reach.holds(&before, *u) && !sources.contains(u))
 }
 
 /// Members that one node may serve, in groups, the largest first.
@@ -170,6 +177,8 @@ fn replace(graph: &mut Graph, reach: &mut Reach, members: &[Member]) {
     let types = vec![own; members.len()].concat();
     let handles: Vec<Output> = members.iter().flat_map(|m| m.handles.iter().copied()).collect();
     let last = *nodes.iter().max_by_key(|n| reach.rank(**n)).expect("a member has nodes");
+    let (kept, gone): (Vec<NodeId>, Vec<NodeId>) = nodes.iter().partition(|n| graph.is_preserved(**n));
+    let waited = detach(graph, &kept, &nodes);
     let new = NewNode {
         name: format!("{}/update", graph.node(last).name()),
         op: update::OP.to_owned(),
@@ -187,9 +196,36 @@ fn replace(graph: &mut Graph, reach: &mut Reach, members: &[Member]) {
             .chain(members.iter().flat_map(|m| m.tensors.iter().copied()))
             .chain(members[0].scalars.iter().copied())
             .collect(),
-        controls: members.iter().flat_map(|m| m.after.iter().copied()).collect(),
+        controls: members.iter().flat_map(|m| m.after.iter().copied()).chain(waited).collect(),
         infos: Vec::new(),
     };
-    let id = graph.replace_region(&nodes, new, &[]);
+    let id = graph.replace_region(&gone, new, &[]);
+    for name in kept {
+        graph.add_control(name, id);
+    }
     reach.contract(&nodes, id);
+}
+
+/// Makes assignments whose names must stay no more than names, which nothing inside waits for. Returns what they waited for.
+fn detach(graph: &mut Graph, kept: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
+    let mut waited = Vec::new();
+    for id in kept {
+        for node in nodes {
+            graph.remove_control(*node, *id);
+        }
+    }
+    for id in kept {
+        let controls = graph.node(*id).controls().to_vec();
+        for control in controls {
+            graph.remove_control(*id, control);
+            if !nodes.contains(&control) {
+                waited.push(control);
+            }
+        }
+        graph.set_inputs(*id, Vec::new());
+        let attrs: Vec<String> = graph.node(*id).attrs().keys().filter(|k| !k.starts_with('_')).cloned().collect();
+        attrs.iter().for_each(|name| graph.remove_attr(*id, name));
+        graph.set_op(*id, "NoOp");
+    }
+    waited
 }

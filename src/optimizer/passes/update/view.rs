@@ -68,7 +68,6 @@ impl View<'_> {
         ASSIGNS.contains(&node.op())
             && node.on_wgpu()
             && node.inputs().len() == 2
-            && !self.graph.is_preserved(id)
             && !self.branches.in_loop(id)
             && self.dims(id).is_some()
             && node.dtype("dtype").is_some_and(|t| self.graph.info(self.value(id)).dtype.is_none_or(|v| v == t))

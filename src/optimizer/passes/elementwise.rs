@@ -273,9 +273,10 @@ impl Region {
         let outputs: Vec<(Output, u32)> = self.outputs.iter().zip(0..).map(|(o, port)| (*o, port)).collect();
         let fused = graph.replace_region(&self.members, new, &outputs);
         for (constant, _) in &self.constants {
-            let node = constant.node;
-            if graph.contains(node) && graph.users(node).is_empty() && !graph.is_preserved(node) {
-                graph.remove(node);
+            let id = constant.node;
+            let unused = graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id);
+            if unused && graph.node(id).on_wgpu() {
+                graph.remove(id);
             }
         }
         Ok(fused)

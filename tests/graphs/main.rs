@@ -1,5 +1,6 @@
 //! Golden graphs: what each pass makes of a graph, and what it refuses to touch.
 
+mod attention;
 mod cleanup;
 mod contraction;
 mod elementwise;

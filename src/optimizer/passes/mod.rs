@@ -3,6 +3,7 @@
 use super::graph::Graph;
 use crate::error::Result;
 
+mod attention;
 mod cleanup;
 mod contraction;
 mod elementwise;
@@ -25,7 +26,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "cleanup", run: cleanup::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
-    // attention (replaced by its pass)
+    Pass { name: "attention", run: attention::run },
     Pass { name: "contraction", run: contraction::run },
     Pass { name: "rows", run: rows::run },
     Pass { name: "reduce", run: reduce::run },

@@ -49,6 +49,32 @@ fn mean_and_variance_are_one_pass() {
 }
 
 #[test]
+fn a_shape_is_read_further_up() {
+    // As gradients ask for it where the batch is unknown.
+    check(
+        "reduce",
+        "preserve out
+         x = Placeholder -> float32[?2, 3]
+         v = Placeholder -> float32[?3, 3]
+         a = Const {value: tensor int32[1] [0]} -> int32[1]
+         d = Mul(v, x) {T: float32} -> float32[?2, 3]
+         s = Square(d) {T: float32} -> float32[?2, 3]
+         n = Shape(s) {T: float32, out_type: int32} -> int32[2]
+         r = Sum(s, a) {T: float32, keep_dims: false} -> float32[3]
+         out = NoOp(^n, ^r)",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[?2, 3]
+            v = Placeholder -> float32[?3, 3]
+            d = Mul(v, x) {T: float32} -> float32[?2, 3]
+            n = Shape(x) {T: float32, out_type: int32} -> int32[2]
+            out = NoOp(^n, ^r/reduce)
+            r/reduce = _WgpuFusedReduce(d) {T_in: [float32], T_out: [float32], axes: [0], constants: [], expression: "x: float32; c: 0; s0 = Square<float32>(x0); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float32[3]
+        "#]],
+    );
+}
+
+#[test]
 fn a_variance_alone_may_drop_its_axes() {
     check(
         "reduce",

@@ -169,3 +169,35 @@ def test_errors_are_the_same():
 
     with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,3\] vs\. \[2,4\]"):
         function(tf.ones([2, 3]), tf.ones([2, 4]))
+
+
+def test_a_model_of_unknown_batch_fits(rng):
+    # 3 batches, the last of which is shorter.
+    x, y = rng.normal(size=(20, 6, 6, 3)).astype("float32"), rng.normal(size=(20, 2)).astype("float32")
+    results = []
+    for device, context in ((WGPU, contextlib.nullcontext()), (WGPU, unoptimized()), (CPU, unoptimized())):
+        keras.utils.set_random_seed(3)
+        with context, tf.device(device):
+            layers = keras.layers
+            model = keras.Sequential([
+                layers.Input((6, 6, 3)),
+                layers.Conv2D(4, 3),
+                layers.BatchNormalization(),
+                layers.ReLU(),
+                layers.Flatten(),
+                layers.Dense(2),
+            ])
+            model.compile(keras.optimizers.SGD(0.05), "mse")
+            fit = lambda model=model: model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+            tf.config.set_soft_device_placement(True)  # the data set's ops
+            try:
+                _, nodes = graphs.optimized(fit)
+            finally:
+                tf.config.set_soft_device_placement(False)
+        results.append(([w.numpy() for w in model.weights], reductions(nodes)))
+    (got, found), (plain, _), (want, _) = results
+    assert "Moments" in found, found
+    assert "Sum,Sum" in found, found
+    for g, p, w in zip(got, plain, want, strict=True):
+        assert_close(g, w, 1e-4, 1e-5)
+        assert_close(g, p, 1e-4, 1e-5)

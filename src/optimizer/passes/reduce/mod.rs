@@ -5,6 +5,7 @@
 //! over the same axes of the same shape that read a common tensor share a pass, unless one needs the other.
 
 mod roots;
+mod shapes;
 mod values;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,6 +21,7 @@ use values::{Elementwise, Translation, Values, elementwise};
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
+    shapes::read_further_up(graph, &order);
     let mut regions: Vec<Region> = Vec::new();
     let mut taken: FxHashSet<NodeId> = FxHashSet::default();
     for found in [moments, reduction] {

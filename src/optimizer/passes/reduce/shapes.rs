@@ -1,0 +1,36 @@
+//! Gradients ask for the shapes of tensors that nobody else needs. The shape of an elementwise node's input, where it is surely the
+//! same, tells as much and leaves the node free to vanish.
+
+use crate::kernels::scalar;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+
+/// Lets every `Shape` read the tensor furthest up a chain of elementwise nodes.
+pub fn read_further_up(graph: &mut Graph, order: &[NodeId]) {
+    for id in order {
+        let node = graph.node(*id);
+        if node.op() != "Shape" || !node.on_wgpu() || graph.is_preserved(*id) {
+            continue;
+        }
+        let mut tensor = node.inputs()[0];
+        while let Some(above) = above(graph, tensor) {
+            tensor = above;
+        }
+        if tensor != graph.node(*id).inputs()[0] {
+            graph.set_input(*id, 0, tensor);
+        }
+    }
+}
+
+/// An input, of the same type and surely of the same shape, of the elementwise node behind a tensor.
+fn above(graph: &Graph, tensor: Output) -> Option<Output> {
+    let node = graph.node(tensor.node);
+    if !node.on_wgpu() || scalar::find(node.op()).is_none() {
+        return None;
+    }
+    let info = graph.info(tensor);
+    let same = |input: &&Output| {
+        let above = graph.info(**input);
+        above.dtype.is_some() && above.dtype == info.dtype && above.same_shape(&info)
+    };
+    node.inputs().iter().find(same).copied()
+}

@@ -1,4 +1,4 @@
-"""Contractions with epilogues in the graphs of Keras layers: what is fused, with the results and gradients of the CPU."""
+"""Contractions with epilogues in the graphs of Keras layers, with the results and gradients of the CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 //! Writes random graphs in the optimizer's text format.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use tensorflow_wgpu::DType::{self, *};
@@ -435,10 +436,10 @@ impl Generator {
 
     /// Makes some tensors the graph's results: through nodes of their own, or directly.
     fn finish(mut self) -> Case {
-        let mut fetched: Vec<Value> = vec![self.values[self.values.len() - 1].clone()];
-        for _ in 0..self.random.below(4) {
-            let value = self.any_value();
-            if !fetched.iter().any(|f| f.name == value.name) && !value.name.contains(':') {
+        let mut fetched: Vec<Value> = Vec::new();
+        for value in self.values.clone() {
+            let is_used = inputs(&self.case.text).any(|(_, name)| name == value.name);
+            if self.random.below(if is_used { 8 } else { 2 }) == 0 {
                 fetched.push(value);
             }
         }
@@ -462,7 +463,31 @@ impl Generator {
             preserved.push(self.statement("NoOp", &written, ""));
         }
         self.case.tolerances = self.variables.iter().map(|v| 4.0 * v.value.range.error).collect();
-        self.case.text = format!("preserve {}\n{}", preserved.join(", "), self.case.text);
+        self.case.text = format!("preserve {}\n{}", preserved.join(", "), pruned(&self.case.text, &preserved));
         self.case
     }
+}
+
+/// The nodes that a node uses, by data and control, each with the node's own name.
+fn inputs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().flat_map(|line| {
+        let (name, rest) = line.split_once(" = ").unwrap();
+        let end = rest.find([' ', '(']).unwrap_or(rest.len());
+        let list = rest[end..].strip_prefix('(').map_or("", |list| &list[..list.find(')').unwrap()]);
+        list.split(", ").filter(|i| !i.is_empty()).map(move |i| (name, i.trim_start_matches('^')))
+    })
+}
+
+/// The graph without nodes that no preserved one needs: TensorFlow prunes them before.
+fn pruned(text: &str, preserved: &[String]) -> String {
+    let mut needed: HashSet<&str> = preserved.iter().map(String::as_str).collect();
+    let edges: Vec<(&str, &str)> = inputs(text).collect();
+    for (user, used) in edges.iter().rev() {
+        if needed.contains(user) {
+            needed.insert(used);
+        }
+    }
+    text.lines()
+        .filter(|line| needed.contains(line.split_once(" = ").unwrap().0))
+        .fold(String::new(), |kept, line| kept + line + "\n")
 }

@@ -161,20 +161,28 @@ impl Space {
             let info = graph.info(*input);
             info.dtype.is_some_and(|t| TYPES.contains(&t))
                 && (role == Role::Copy || info.is_single() || info.broadcasts_to(to))
-                && (extent != Extent::Flat || role == Role::Copy || info.is_single() || given_flat(self, &info))
+                && (role == Role::Copy
+                    || info.is_single()
+                    || if extent == Extent::Flat { info.same_shape(&self.flat) } else { !self.is_flat(graph, *input) })
         };
         let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
         inputs.iter().all(fits).then_some((role, extent))
+    }
+
+    /// Whether the tensor may be a value of rows that lost its reduced axes. Where extents happen to agree, such as a `[4]` of rows that
+    /// are `[4, 4]`, it broadcasts along other axes than those of its rows.
+    fn is_flat(&self, graph: &Graph, tensor: Output) -> bool {
+        let op = graph.node(tensor.node).op();
+        let is_member = Reduction::of(op).is_some()
+            || matches!(op, "ExpandDims" | "Identity" | "Reshape" | "Squeeze")
+            || elementwise(graph, tensor.node).is_some();
+        is_member && self.extent(&graph.info(tensor)) == Some(Extent::Flat)
     }
 
     /// Whether each stage may compute the node's value again.
     pub fn is_cheap(graph: &Graph, id: NodeId) -> bool {
         CHEAP.contains(&graph.node(id).op())
     }
-}
-
-fn given_flat(space: &Space, info: &TensorInfo) -> bool {
-    info.same_shape(&space.flat)
 }
 
 /// The function that an elementwise node calls.

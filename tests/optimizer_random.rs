@@ -40,7 +40,7 @@ fn fused(graph: &Graph) -> usize {
 
 #[test]
 fn a_graph_is_what_its_text_says() {
-    for seed in 0..1000 {
+    for seed in 0..300 {
         let case = case(seed, EVERYTHING);
         let graph = parsed(&case);
         let text = graph.to_text();
@@ -61,24 +61,8 @@ fn a_graph_is_what_its_text_says() {
 }
 
 #[test]
-fn a_pass_run_twice_is_the_pass_run_once() {
-    for seed in 0..1000 {
-        let case = case(seed, EVERYTHING);
-        let mut graph = parsed(&case);
-        for pass in PASSES {
-            (pass.run)(&mut graph).unwrap();
-            let once = graph.to_text();
-            (pass.run)(&mut graph).unwrap();
-            let twice = graph.to_text();
-            let new: Vec<&str> = twice.lines().filter(|line| !once.lines().any(|l| l == *line)).collect();
-            assert!(once == twice, "{} changes more, seed {seed}: {new:#?}\n{}\n\n{once}", pass.name, case.text);
-        }
-    }
-}
-
-#[test]
 fn the_optimizer_keeps_its_rules() {
-    for seed in 0..3000 {
+    for seed in 0..1000 {
         let case = case(seed, EVERYTHING);
         let before = parsed(&case);
         let mut after = optimized(&case);
@@ -125,20 +109,20 @@ fn compare(
 #[test]
 fn scalar_graphs_give_the_same_numbers_by_the_references() {
     let mut made = 0;
-    for seed in 0..1000 {
+    for seed in 0..600 {
         let case = case(seed, SCALAR);
         let (before, after) = (parsed(&case), optimized(&case));
         made += fused(&after);
         let mut random = Random::new(seed);
         compare(seed, &case, [&before, &after], |graph| (run(graph, &case, &mut random, &mut on_host), Vec::new()));
     }
-    println!("{made} fused nodes");
+    assert!(made > 500, "only {made} fused nodes");
 }
 
 #[test]
 fn graphs_give_the_same_numbers_on_the_device() {
     let mut made = 0;
-    for seed in 0..200 {
+    for seed in 0..150 {
         let case = case(seed, EVERYTHING);
         let (before, after) = (parsed(&case), optimized(&case));
         made += fused(&after);
@@ -149,5 +133,5 @@ fn graphs_give_the_same_numbers_on_the_device() {
             (fetched, (0..case.variables.len()).map(|v| device.value(v)).collect())
         });
     }
-    println!("{made} fused nodes");
+    assert!(made > 400, "only {made} fused nodes");
 }

@@ -80,7 +80,7 @@ def by_hand(q, k, v, bias=None):
 @pytest.mark.parametrize("shape", [(3, 6, 8), (2, 3, 6, 8)])
 @pytest.mark.parametrize("biased", [False, True])
 def test_attention_by_hand(shape, biased):
-    bias = [np.where(RANDOM.random(shape[:-1] + (6,)) < 0.3, -1e9, 0).astype(np.float32)] if biased else []
+    bias = [np.where(RANDOM.random((*shape[:-1], 6)) < 0.3, -1e9, 0).astype(np.float32)] if biased else []
     compare(by_hand, [values(*shape), values(*shape), values(*shape), *bias])
 
 

@@ -1,8 +1,9 @@
-"""Reductions fused with what is in front of them: through Keras and tf.nn, against the CPU and against the graph as it came."""
+"""Reductions fused with what is in front of them: through Keras and tf.nn, against the CPU and the graph as it came."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 
 import graphs
 import keras
@@ -30,7 +31,10 @@ def reductions(nodes):
 
 
 def compare(make, *arrays, rtol=None, atol=None):
-    """Calls the tf.function that `make` gives: on WGPU with and without the optimizer, and on the CPU. Returns the nodes of the first."""
+    """Calls the tf.function that `make` gives: on WGPU with and without the optimizer, and on the CPU.
+
+    Returns the nodes of the first.
+    """
     results = []
     for device, context in ((WGPU, contextlib.nullcontext()), (WGPU, unoptimized()), (CPU, unoptimized())):
         with context, tf.device(device):
@@ -167,7 +171,10 @@ def test_errors_are_the_same():
     def function(x, y):
         return tf.reduce_sum(tf.square(x - y), axis=[0])
 
-    with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,3\] vs\. \[2,4\]"):
+    with (
+        tf.device(WGPU),
+        pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,3\] vs\. \[2,4\]"),
+    ):
         function(tf.ones([2, 3]), tf.ones([2, 4]))
 
 
@@ -179,16 +186,18 @@ def test_a_model_of_unknown_batch_fits(rng):
         keras.utils.set_random_seed(3)
         with context, tf.device(device):
             layers = keras.layers
-            model = keras.Sequential([
-                layers.Input((6, 6, 3)),
-                layers.Conv2D(4, 3),
-                layers.BatchNormalization(),
-                layers.ReLU(),
-                layers.Flatten(),
-                layers.Dense(2),
-            ])
+            model = keras.Sequential(
+                [
+                    layers.Input((6, 6, 3)),
+                    layers.Conv2D(4, 3),
+                    layers.BatchNormalization(),
+                    layers.ReLU(),
+                    layers.Flatten(),
+                    layers.Dense(2),
+                ]
+            )
             model.compile(keras.optimizers.SGD(0.05), "mse")
-            fit = lambda model=model: model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+            fit = functools.partial(model.fit, x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
             tf.config.set_soft_device_placement(True)  # the data set's ops
             try:
                 _, nodes = graphs.optimized(fit)

@@ -1,10 +1,9 @@
-"""Reductions over rows with the elementwise ops around them become one node, and give what the ops give by themselves."""
+"""Reductions over rows with the elementwise ops around them become one node, and give what the ops give."""
 
 from __future__ import annotations
 
 import graphs
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 from support import CPU, WGPU, assert_close
@@ -88,7 +87,9 @@ def test_gradients_of_layers(rng, name):
     make, shape = LAYERS[name]
     call, weights = stateless(make(), shape)
     # Gradients of weights are sums over rows, which may be more than a hundred.
-    ops = check(with_gradients(call), *inputs(rng, shape, *weights, shape), fused=1, absent=["Mean", "Max", "Tile"], scale=10)
+    ops = check(
+        with_gradients(call), *inputs(rng, shape, *weights, shape), fused=1, absent=["Mean", "Max", "Tile"], scale=10
+    )
     assert ops["Sum"] <= len(weights), ops
 
 
@@ -178,7 +179,10 @@ def test_incompatible_shapes_are_the_callers_error(rng):
         z = x + y
         return z - tf.reduce_mean(z, -1, keepdims=True)
 
-    with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,8\] vs. \[3,8\]"):
+    with (
+        tf.device(WGPU),
+        pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,8\] vs. \[3,8\]"),
+    ):
         add(*[tf.constant(a) for a in inputs(rng, (2, 8), (3, 8))])
 
 

@@ -13,7 +13,10 @@ from support import CPU, WGPU
 from tensorflow.python.eager import context, execute
 
 OP = "_WgpuFusedUpdate"
-DESCENT = "x: float32, float32, float32; c: 1; s0 = Mul<float32>(x1, x2); s1 = Mul<float32>(s0, c0); s2 = Sub<float32>(x0, s1); return s2"
+DESCENT = (
+    "x: float32, float32, float32; c: 1; s0 = Mul<float32>(x1, x2); s1 = Mul<float32>(s0, c0); "
+    "s2 = Sub<float32>(x0, s1); return s2"
+)
 
 
 def update(expression, variables, tensors, scalars, constants, members):
@@ -31,7 +34,9 @@ def update(expression, variables, tensors, scalars, constants, members):
 def test_variables_of_several_shapes_change_in_place():
     with tf.device(WGPU):
         variables = [tf.Variable(np.full(shape, 3, "float32")) for shape in ([2, 3], [], [1000])]
-        gradients = [tf.constant(np.arange(v.shape.num_elements(), dtype="float32").reshape(v.shape)) for v in variables]
+        gradients = [
+            tf.constant(np.arange(v.shape.num_elements(), dtype="float32").reshape(v.shape)) for v in variables
+        ]
         kept = variables[0].read_value()
         update(DESCENT, variables, gradients, [tf.constant(0.5)], [0.25], 3)
     for v, g in zip(variables, gradients):
@@ -115,7 +120,8 @@ def test_training_is_what_the_cpu_does(name):
 def test_a_training_loop_of_ones_own_is_what_the_cpu_does():
     want, _ = trained(CPU, OPTIMIZERS["adamw"])
     got, nodes = trained(WGPU, OPTIMIZERS["adamw"], nested=False)
-    assert nodes[OP] >= 1 and nodes["AssignSubVariableOp"] == 0, nodes
+    assert nodes[OP] >= 1, nodes
+    assert nodes["AssignSubVariableOp"] == 0, nodes
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=2e-3, atol=2e-4)
 

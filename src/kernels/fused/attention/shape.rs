@@ -226,7 +226,7 @@ mod tests {
         let q = shape(&[-1, 7, 3, 8]);
         assert_eq!(infer(&[q.clone(), q.clone(), shape(&[-1, 9, 3, 4])]).unwrap(), [shape(&[-1, 7, 3, 4])]);
         let one = shape(&[1, 5, 8]);
-        assert_eq!(infer(&[one.clone(), one.clone(), one.clone()]).unwrap(), [one.clone()]);
+        assert_eq!(infer(&vec![one.clone(); 3]).unwrap(), std::slice::from_ref(&one));
         assert_eq!(infer(&[one.clone(), shape(&[2, 5, 8]), one.clone()]).unwrap(), [shape(&[-1, 5, 8])]);
         assert_eq!(infer(&[one.clone(), one.clone(), one, None]).unwrap(), [shape(&[-1, 5, 8])]);
         assert_eq!(infer(&[None, None, None]).unwrap(), [None]);

@@ -147,7 +147,8 @@ fn notes(rows: &[&Registration]) -> String {
 
 fn by_op(rows: &[Registration]) -> BTreeMap<&'static str, Vec<&Registration>> {
     let mut by_op = BTreeMap::<_, Vec<_>>::new();
-    for row in rows {
+    // What the graph optimizer alone emits is none of the users' ops; docs/OPTIMIZER.md tells of it.
+    for row in rows.iter().filter(|r| !r.op.starts_with("_Wgpu")) {
         by_op.entry(row.op).or_default().push(row);
     }
     by_op

@@ -31,9 +31,9 @@ test: ## Every check: format, lints, Rust tests, Python tests on TensorFlow 2.21
 	$(MAKE) test-2.18 PROFILE=dev
 
 .PHONY: test-python
-test-python: install ## The Python tests on TensorFlow 2.21: the sweep over all kernels in two processes, the others in one.
+test-python: install ## The Python tests on TensorFlow 2.21, in two processes; the sweep over all kernels first.
 	$(BIN)/python -m pytest --numprocesses 2 tests/python/test_sweep.py
-	$(BIN)/python -m pytest --ignore tests/python/test_sweep.py
+	$(BIN)/python -m pytest --numprocesses 2 --ignore tests/python/test_sweep.py
 
 .PHONY: sweep
 sweep: install ## The longer sweep: every kernel in large shapes too, and all of Keras's application families.

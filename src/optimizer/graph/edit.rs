@@ -14,7 +14,7 @@ impl Graph {
     }
 
     fn edit(&mut self, id: NodeId) -> &mut Node {
-        self.changed = true;
+        self.edits += 1;
         let node = self.edit_quietly(id);
         node.original = None;
         node
@@ -51,7 +51,7 @@ impl Graph {
 
     /// Adds a node.
     pub fn add(&mut self, new: NewNode) -> NodeId {
-        self.changed = true;
+        self.edits += 1;
         let node = Node {
             name: self.unique_name(&new.name),
             op: new.op,
@@ -134,7 +134,7 @@ impl Graph {
     pub fn remove(&mut self, id: NodeId) {
         assert!(self.users(id).is_empty(), "{} is in use", self.node(id).name);
         assert!(!self.is_preserved(id), "{} is preserved", self.node(id).name);
-        self.changed = true;
+        self.edits += 1;
         let node = self.nodes[id.index()].take().expect("the node was removed");
         self.index.remove(&node.name);
         for used in node.inputs.iter().map(|i| i.node).chain(node.controls) {

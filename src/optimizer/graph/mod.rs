@@ -51,7 +51,7 @@ pub struct Graph {
     rest: Vec<Bytes>,
     preserved: FxHashSet<String>,
     op_defs: FxHashMap<String, OpDef>,
-    changed: bool,
+    edits: u64,
 }
 
 impl Graph {
@@ -126,7 +126,12 @@ impl Graph {
 
     /// Whether anything differs from what was parsed.
     pub const fn is_changed(&self) -> bool {
-        self.changed
+        self.edits > 0
+    }
+
+    /// How often something was changed: where it stays the same, nothing was.
+    pub const fn edits(&self) -> u64 {
+        self.edits
     }
 
     /// Names that must stay, with their ops: feeds, fetches and what TensorFlow keeps.

@@ -34,14 +34,22 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "elementwise", run: elementwise::run },
 ];
 
-/// Runs passes in their order, and the first of them once more where it is `cleanup`: what others leave unused must be gone, for else
-/// a second run would find it.
+/// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most once or twice.
+const MAX_ROUNDS: usize = 4;
+
+/// Runs passes in their order, again and again until they find nothing more: so a second run changes nothing.
 ///
 /// # Errors
 /// Those of the passes.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
-    let last = passes.first().filter(|p| p.name == "cleanup");
-    passes.iter().chain(last).try_for_each(|pass| (pass.run)(graph))
+    for _ in 0..MAX_ROUNDS {
+        let before = graph.edits();
+        passes.iter().try_for_each(|pass| (pass.run)(graph))?;
+        if graph.edits() == before {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The pass of this name.

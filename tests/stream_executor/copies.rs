@@ -156,7 +156,7 @@ fn copies_between_devices() {
     )
     .unwrap();
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "copies_between_devices", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "copies::copies_between_devices", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .env("VK_DRIVER_FILES", std::env::join_paths([&manifest, &second]).unwrap())
         .env_remove("TF_WGPU_VISIBLE_DEVICES")

@@ -7,19 +7,6 @@ const RANGES: [(u64, u64, usize); 9] =
     [(0, 0, 1024), (1, 0, 1), (3, 1, 2), (5, 2, 4), (2, 7, 3), (0, 3, 61), (9, 4, 100), (4, 8, 12), (6, 6, 4093)];
 
 #[test]
-fn the_platform_says_what_tensorflow_needs() {
-    let p = plugin();
-    // SAFETY: the strings are static.
-    let (name, type_) = unsafe { (CStr::from_ptr(p.platform.name), CStr::from_ptr(p.platform.type_)) };
-    assert_eq!((name, type_), (c"WGPU", c"WGPU"));
-    assert_eq!(p.platform.struct_size, 35, "without padding, as TensorFlow counts");
-    assert_eq!((p.platform_fns.struct_size, p.se.struct_size), (88, 288));
-    assert_eq!((p.device_fns.struct_size, p.timer_fns.struct_size), (40, 24));
-    let flags = (p.platform.supports_unified_memory, p.platform.use_bfc_allocator, p.platform.force_memory_growth);
-    assert_eq!(flags, (0, 1, 1));
-}
-
-#[test]
 fn synchronous_copies_of_any_offset_and_length() {
     let (d, _guard) = shared();
     let (a, b) = (d.allocate(8192).unwrap(), d.allocate(8192).unwrap());

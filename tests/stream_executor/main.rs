@@ -41,6 +41,19 @@ fn pattern(n: usize) -> Vec<u8> {
 }
 
 #[test]
+fn the_platform_says_what_tensorflow_needs() {
+    let p = plugin();
+    // SAFETY: the strings are static.
+    let (name, type_) = unsafe { (CStr::from_ptr(p.platform.name), CStr::from_ptr(p.platform.type_)) };
+    assert_eq!((name, type_), (c"WGPU", c"WGPU"));
+    assert_eq!(p.platform.struct_size, 35, "without padding, as TensorFlow counts");
+    assert_eq!((p.platform_fns.struct_size, p.se.struct_size), (88, 288));
+    assert_eq!((p.device_fns.struct_size, p.timer_fns.struct_size), (40, 24));
+    let flags = (p.platform.supports_unified_memory, p.platform.use_bfc_allocator, p.platform.force_memory_growth);
+    assert_eq!(flags, (0, 1, 1));
+}
+
+#[test]
 fn structs_that_are_too_small_are_refused_and_untouched() {
     let p = plugin();
     let (mut platform, mut fns) = (p.platform, p.platform_fns);

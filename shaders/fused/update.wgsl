@@ -1,6 +1,6 @@
 // One step of many variables. Their tensors lie in a few windows of memory, bound as raw words; the table has a row for each run of elements:
-// the first workgroup, the number of elements, then for each value of the expression its window, whose highest bit says that one element
-// serves all, and its offset there in elements. The rows are in the order of their workgroups; the constants follow them.
+// the first workgroup, the number of elements, then for each value of the expression its offset in its window in elements, and the
+// distance of neighbouring elements: 0 where one serves all. The rows are in the order of their workgroups; the constants follow them.
 // Grid: workgroups of WORKGROUP * UNITS * LANES elements each. The windows' offsets are 0. A variable's elements are read before they are
 // written, all by one invocation, so a step may be in place.
 
@@ -8,11 +8,10 @@ const UNITS = {{UNITS}}u;
 const LANES = {{LANES}}u;
 const ROW = {{ROW}}u;
 
-// Window, offset, and the distance of neighbouring elements.
-fn place(row: u32, value: u32) -> vec3<u32> {
+// Offset, and the distance of neighbouring elements.
+fn place(row: u32, value: u32) -> vec2<u32> {
     let at = p.off_table + row + 2u + 2u * value;
-    let w = table[at];
-    return vec3(w & 0x7fffffffu, table[at + 1u], 1u - (w >> 31u));
+    return vec2(table[at], table[at + 1u]);
 }
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})

@@ -196,19 +196,35 @@ impl FusedUpdate {
             }
             parts.extend(more);
         }
-        parts.iter().try_for_each(|part| self.enqueue(ctx, part))
+        for part in &parts {
+            for (homes, pieces) in part.by_homes() {
+                self.enqueue(ctx, part, &homes, &pieces)?;
+            }
+        }
+        Ok(())
     }
 
-    fn enqueue(&self, ctx: &mut dyn OpContext, part: &Part) -> Result<()> {
+    /// One dispatch for pieces whose inputs lie in the same windows.
+    fn enqueue(&self, ctx: &mut dyn OpContext, part: &Part, homes: &[usize], pieces: &[&Piece]) -> Result<()> {
         let expression = &self.expression;
+        // Windows in the order of their first use: few orders, each a pipeline, occur.
+        let mut used: SmallVec<[usize; 6]> = SmallVec::new();
+        for home in homes {
+            if !used.contains(home) {
+                used.push(*home);
+            }
+        }
+        let place = |home: &usize| used.iter().position(|u| u == home).expect("just entered");
+        let homes: SmallVec<[usize; 8]> = homes.iter().map(place).collect();
+        let windows: SmallVec<[&plan::Window; 6]> = used.iter().map(|w| &part.windows[*w]).collect();
         let group = shader::elements_of_group(expression);
-        let mut table: Vec<u32> = Vec::with_capacity(part.pieces.len() * shader::row_words(expression));
+        let mut table: Vec<u32> = Vec::with_capacity(pieces.len() * shader::row_words(expression));
         let mut groups = 0;
-        for piece in &part.pieces {
+        for piece in pieces {
             table.extend([groups, piece.count]);
             for place in &piece.places {
-                let (window, offset) = part.locate(piece, place);
-                table.extend([window | u32::from(place.splat) << 31, offset]);
+                let (_, offset) = part.locate(piece, place);
+                table.extend([offset, u32::from(!place.splat)]);
             }
             groups += piece.count.div_ceil(group);
         }
@@ -216,17 +232,17 @@ impl FusedUpdate {
         table.extend(self.constants.iter().map(|c| c.to_bits()));
         let buffer = ctx.temp(DType::U32, &[table.len()])?;
         ctx.device().upload(buffer.address, bytemuck::cast_slice(&table))?;
-        let classes: SmallVec<[Class; 6]> = part.windows.iter().map(|w| w.class).collect();
+        let classes: SmallVec<[Class; 6]> = windows.iter().map(|w| w.class).collect();
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![Binding::from(&buffer)];
-        bindings.extend(part.windows.iter().map(|w| Binding {
+        bindings.extend(windows.iter().map(|w| Binding {
             address: w.range.start,
             bytes: w.range.end - w.range.start,
             unit: w.class.unit(),
         }));
-        let rows = part.pieces.len() as u32;
+        let rows = pieces.len() as u32;
         ctx.device().enqueue(&Program {
-            key: shader::key(expression, &classes),
-            shader: &|| shader::shader(expression, &classes),
+            key: shader::key(expression, &classes, &homes),
+            shader: &|| shader::shader(expression, &classes, &homes),
             bindings,
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
@@ -269,5 +285,16 @@ pub fn shaders() -> Vec<Shader> {
         ),
     ];
     let expression = |text: &str| text.parse::<Expression>().expect("a sample");
-    samples.iter().map(|(text, windows)| shader::shader(&expression(text), windows)).collect()
+    let shader = |(text, windows): &(&str, &[Class])| {
+        let expression = expression(text);
+        // Each input in the last window of its class, but where there are several.
+        let home = |(k, dtype): (usize, &DType)| {
+            let class = Class::of(*dtype);
+            let of_class = || windows.iter().enumerate().filter(move |(_, w)| Some(**w) == class);
+            of_class().nth(k).or(of_class().last()).expect("a window of the class").0
+        };
+        let homes: Vec<usize> = expression.inputs().iter().enumerate().map(home).collect();
+        shader::shader(&expression, windows, &homes)
+    };
+    samples.iter().map(shader).collect()
 }

@@ -58,6 +58,19 @@ pub struct Part {
 }
 
 impl Part {
+    /// The pieces, by the windows in which their inputs lie.
+    pub fn by_homes(&self) -> Vec<(Vec<usize>, Vec<&Piece>)> {
+        let mut groups: Vec<(Vec<usize>, Vec<&Piece>)> = Vec::new();
+        for piece in &self.pieces {
+            let homes: Vec<usize> = piece.places.iter().map(|p| self.locate(piece, p).0 as usize).collect();
+            match groups.iter_mut().find(|(h, _)| *h == homes) {
+                Some((_, pieces)) => pieces.push(piece),
+                None => groups.push((homes, vec![piece])),
+            }
+        }
+        groups
+    }
+
     /// The window of a place, and its offset there in elements of its type.
     pub fn locate(&self, piece: &Piece, place: &Place) -> (u32, u32) {
         let (class, range) = (Class::of(place.dtype), piece.range(place));
@@ -104,7 +117,6 @@ pub fn plan(
     }
     for part in &mut parts {
         part.windows.sort_by_key(|w| w.class);
-        pad(&mut part.windows);
     }
     Ok((parts, scattered))
 }
@@ -129,18 +141,6 @@ fn cover(mut windows: Vec<Window>, needs: &[Window], limit: u64) -> Option<Vec<W
         }
     }
     Some(windows)
-}
-
-/// Repeats the last window, so that few numbers of windows, each a pipeline, occur.
-fn pad(windows: &mut Vec<Window>) {
-    let padded = match windows.len() {
-        3 => 4,
-        5 => MAX_WINDOWS,
-        n => n,
-    };
-    while windows.len() < padded {
-        windows.push(windows[windows.len() - 1].clone());
-    }
 }
 
 #[cfg(test)]

@@ -66,24 +66,27 @@ pub fn row_words(expression: &Expression) -> usize {
     2 + 2 * expression.inputs().len()
 }
 
-/// The pipeline of an expression whose first inputs are the variables, and of windows of these classes.
-pub fn key(expression: &Expression, windows: &[Class]) -> Key {
-    windows.iter().fold(Key::new("fused_update").name(&expression.to_string()), |key, c| key.name(c.storage()))
+/// The pipeline of an expression whose first inputs are the variables, of windows of these classes, and of the window of each input.
+///
+/// The windows are no matter of the table: a branch for each access costs little on a GPU, where all invocations of a workgroup take
+/// the same, but a software adapter carries out every side of it.
+pub fn key(expression: &Expression, windows: &[Class], homes: &[usize]) -> Key {
+    let key =
+        windows.iter().fold(Key::new("fused_update").name(&expression.to_string()), |key, c| key.name(c.storage()));
+    homes.iter().fold(key, |key, home| key.number(*home as u32))
 }
 
 /// Its shader.
-pub fn shader(expression: &Expression, windows: &[Class]) -> Shader {
+pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize]) -> Shader {
     let classes: String = windows.iter().map(|c| format!(" {}", c.storage())).collect();
-    let mut shader =
-        Shader::new(format!("fused update {expression}; windows{classes}")).u32s(&["rows", "jump", "constants"]);
+    let mut shader = Shader::new(format!("fused update {expression}; windows{classes} {homes:?}")).u32s(&[
+        "rows",
+        "jump",
+        "constants",
+    ]);
     let mut text = String::new();
-    let mut known: Vec<Class> = windows.to_vec();
-    known.dedup();
-    for class in &known {
-        text.push_str(&accessors(*class, windows));
-    }
     for (k, dtype) in expression.inputs().iter().enumerate() {
-        text.push_str(&load(k, *dtype));
+        text.push_str(&load(k, *dtype, NAMES[homes[k]]));
         shader = match dtype {
             DType::F16 => shader.library("f16_bits"),
             DType::BF16 => shader.library("bf16_bits"),
@@ -106,31 +109,12 @@ pub fn shader(expression: &Expression, windows: &[Class]) -> Shader {
         .define("LANES", lanes.to_string())
         .define("ROW", row_words(expression).to_string())
         .define("PLACES", places(expression))
-        .define("STEPS", steps(expression, lanes))
+        .define("STEPS", steps(expression, lanes, homes))
         .body(include_str!("../../../../shaders/fused/update.wgsl"))
 }
 
-/// Functions that read and write element `j` of window `w`, for the windows of one class.
-fn accessors(class: Class, windows: &[Class]) -> String {
-    let storage = class.storage();
-    let names: Vec<(usize, &str)> =
-        windows.iter().zip(NAMES).enumerate().filter(|(_, (c, _))| **c == class).map(|(k, (_, n))| (k, n)).collect();
-    let mut text = format!("fn get_{storage}(w: u32, j: u32) -> {storage} {{\n");
-    let (last, others) = names.split_last().expect("a class is that of a window");
-    for (k, name) in others {
-        let _ = writeln!(text, "    if w == {k}u {{\n        return {name}[p.off_{name} + j];\n    }}");
-    }
-    let _ = writeln!(text, "    return {0}[p.off_{0} + j];\n}}\n", last.1);
-    let _ = writeln!(text, "fn put_{storage}(w: u32, j: u32, v: {storage}) {{");
-    for (k, name) in others {
-        let _ = writeln!(text, "    if w == {k}u {{\n        {name}[p.off_{name} + j] = v;\n        return;\n    }}");
-    }
-    let _ = writeln!(text, "    {0}[p.off_{0} + j] = v;\n}}\n", last.1);
-    text
-}
-
-/// The function that reads element `i` of the expression's input `k`.
-fn load(k: usize, dtype: DType) -> String {
+/// The function that reads element `i` of the expression's input `k` in `window`.
+fn load(k: usize, dtype: DType, window: &str) -> String {
     let (shift, value) = match dtype {
         DType::F32 | DType::I32 => (0, format!("bitcast<{}>(word)", dtype.value())),
         DType::F16 => (1, "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned()),
@@ -138,10 +122,9 @@ fn load(k: usize, dtype: DType) -> String {
         DType::Bool => (2, "((word >> ((j & 3u) * 8u)) & 0xffu) != 0u".to_owned()),
         _ => (0, "word".to_owned()),
     };
-    let class = Class::of(dtype).expect("the kernel checked the types").storage();
     let at = if shift == 0 { "j".to_owned() } else { format!("j >> {shift}u") };
     format!(
-        "fn load_x{k}(at: vec3<u32>, i: u32) -> {} {{\n    let j = at.y + i * at.z;\n    let word = get_{class}(at.x, {at});\n    \
+        "fn load_x{k}(at: vec2<u32>, i: u32) -> {} {{\n    let j = at.x + i * at.y;\n    let word = {window}[p.off_{window} + ({at})];\n    \
          return {value};\n}}\n\n",
         dtype.value()
     )
@@ -156,7 +139,7 @@ fn places(expression: &Expression) -> String {
 }
 
 /// One unit: the new values of its lanes, then what is written.
-fn steps(expression: &Expression, lanes: u32) -> String {
+fn steps(expression: &Expression, lanes: u32, homes: &[usize]) -> String {
     let mut text = String::new();
     for lane in 0..lanes {
         let at = if lane == 0 { "i".to_owned() } else { format!("min(i + {lane}u, count - 1u)") };
@@ -169,25 +152,25 @@ fn steps(expression: &Expression, lanes: u32) -> String {
     let types = expression.output_types();
     for (k, dtype) in types.iter().enumerate() {
         let value = |lane: u32| if types.len() == 1 { format!("v{lane}") } else { format!("v{lane}.y{k}") };
+        let window = NAMES[homes[k]];
         match dtype {
             DType::F16 | DType::BF16 => {
                 let bits = if *dtype == DType::F16 { "f16_bits" } else { "bf16_bits" };
                 // Behind the last element a zero fills its word.
                 let _ = writeln!(
                     text,
-                    "        put_u32(at{k}.x, (at{k}.y + i) >> 1u, {bits}({}) | select(0u, {bits}({}) << 16u, i + 1u < count));",
+                    "        {window}[p.off_{window} + ((at{k}.x + i) >> 1u)] = {bits}({}) | select(0u, {bits}({}) << 16u, i + 1u < count);",
                     value(0),
                     value(1)
                 );
             }
             _ => {
-                let storage = Class::of(*dtype).expect("the kernel checked the types").storage();
                 for lane in 0..lanes {
                     let bits = match dtype {
                         DType::F32 | DType::I32 => format!("bitcast<u32>({})", value(lane)),
                         _ => value(lane),
                     };
-                    let put = format!("put_{storage}(at{k}.x, at{k}.y + i + {lane}u, {bits});");
+                    let put = format!("{window}[p.off_{window} + at{k}.x + i + {lane}u] = {bits};");
                     let _ = if lane == 0 {
                         writeln!(text, "        {put}")
                     } else {

@@ -291,7 +291,7 @@ pub fn shaders() -> Vec<Shader> {
         let home = |(k, dtype): (usize, &DType)| {
             let class = Class::of(*dtype);
             let of_class = || windows.iter().enumerate().filter(move |(_, w)| Some(**w) == class);
-            of_class().nth(k).or(of_class().last()).expect("a window of the class").0
+            of_class().nth(k).or_else(|| of_class().next_back()).expect("a window of the class").0
         };
         let homes: Vec<usize> = expression.inputs().iter().enumerate().map(home).collect();
         shader::shader(&expression, windows, &homes)

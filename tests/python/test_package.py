@@ -117,10 +117,11 @@ def test_the_doctor_speaks_to_people():
 
 
 def test_registered_ops_are_the_reported_ones():
-    """TensorFlow's own list of kernels agrees with the library's report."""
+    """TensorFlow's own list of kernels agrees with the library's report, but for the graph optimizer's."""
     from tensorflow.python.framework import kernels
 
     registered = {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type == "WGPU"}
+    registered = {op for op in registered if not op.startswith("_Wgpu")}
     assert registered == {op["op"] for op in tensorflow_wgpu.report()["ops"]}
 
 

@@ -52,6 +52,17 @@ pub enum Access {
     Splat,
     /// By strides.
     Strided,
+    /// By strides, whole units of elements that lie side by side: see [`Iteration::wide_class`].
+    Rows,
+    /// By strides, one element for each whole unit: see [`Iteration::wide_class`].
+    Columns,
+}
+
+impl Access {
+    /// Whether elements are found by extents and strides.
+    pub const fn is_strided(self) -> bool {
+        matches!(self, Self::Strided | Self::Rows | Self::Columns)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +189,31 @@ impl Iteration {
         AccessClass { rank: if strided { self.dims.len() } else { 1 }, operands }
     }
 
+    /// The class of a walk in units of `width` elements side by side, none of which crosses the end of an innermost run: each strided
+    /// operand has a unit's elements side by side too, from a multiple of `width` on ([`Access::Rows`]), or one element for all
+    /// of them ([`Access::Columns`]). `None` where units don't fit. A flat walk's last unit may be a part of one.
+    pub fn wide_class(&self, width: usize) -> Option<AccessClass> {
+        let mut class = self.class();
+        if class.is_flat() {
+            return Some(class);
+        }
+        let whole = |n: i64| n % width as i64 == 0;
+        if !whole(*self.dims.last()? as i64) {
+            return None;
+        }
+        for (operand, access) in self.operands.iter().zip(&mut class.operands) {
+            let (inner, outer) = operand.strides.split_last()?;
+            if *access == Access::Strided {
+                *access = match inner {
+                    0 => Access::Columns,
+                    1 if whole(operand.offset) && outer.iter().all(|s| whole(*s)) => Access::Rows,
+                    _ => return None,
+                };
+            }
+        }
+        Some(class)
+    }
+
     /// Appends the parameters that [`AccessClass::declare`] declares.
     #[must_use]
     pub fn params(&self, mut params: Params) -> Params {
@@ -199,7 +235,7 @@ impl Iteration {
 
 impl AccessClass {
     fn is_strided(&self) -> bool {
-        self.operands.contains(&Access::Strided)
+        self.operands.iter().any(|access| access.is_strided())
     }
 
     /// How operand `k` is read.
@@ -237,7 +273,7 @@ impl AccessClass {
             match access {
                 Access::Linear => text.push_str("    return i;\n"),
                 Access::Splat => text.push_str("    return 0u;\n"),
-                Access::Strided => {
+                Access::Strided | Access::Rows | Access::Columns => {
                     shader = shader
                         .param(format!("{name}_offset"), Field::U32)
                         .param(format!("{name}_strides"), Field::Vec4s(vec4s));
@@ -279,6 +315,22 @@ mod tests {
         assert_eq!(flat.strides(0), [4, 1]);
         assert_eq!(flat.strides(1), [0, 1]);
         assert_eq!((flat.access(0), flat.access(1), flat.access(2)), (Access::Linear, Access::Strided, Access::Splat));
+    }
+
+    #[test]
+    fn units_of_four_fit_rows_of_whole_units() {
+        let walk =
+            |c: usize| Iteration::over(&[6, c]).broadcast(&[6, c]).broadcast(&[c]).broadcast(&[6, 1]).broadcast(&[]);
+        let class = walk(8).wide_class(4).unwrap();
+        assert_eq!(class.operands[..], [Access::Linear, Access::Rows, Access::Columns, Access::Splat]);
+        assert_eq!(walk(6).wide_class(4), None, "a unit would cross the end of a row");
+        let of = |strides: &[i64], offset| Iteration::over(&[6, 8]).operand(strides, offset).wide_class(4);
+        assert_eq!(of(&[10, 1], 0), None, "the second row starts within a unit");
+        assert_eq!(of(&[16, 1], 2), None, "so does the first");
+        assert_eq!(of(&[1, 6], 0), None, "a unit's elements are not side by side");
+        assert_eq!(of(&[-8, 1], 40).unwrap().operands[..], [Access::Rows]);
+        // A flat walk has a rest.
+        assert!(Iteration::over(&[7]).broadcast(&[7]).wide_class(4).is_some());
     }
 
     #[test]

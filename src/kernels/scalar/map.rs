@@ -1,9 +1,10 @@
 //! The program behind every elementwise kernel: one function of the inputs' elements, with one or more values, over any broadcast walk.
 //!
 //! Three access classes, each its own pipeline:
-//! - wide: every input is linear or a splat, no type exceeds 32 bits, addresses are aligned: four elements per invocation;
-//! - flat: the same without the conditions on types and addresses: one stored unit per invocation;
-//! - strided: some input is read by strides.
+//! - wide: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and every input is linear, a splat, or
+//!   read by strides that keep four elements together ([`Iteration::wide_class`]);
+//! - flat: every input is linear or a splat: one stored unit per invocation;
+//! - strided: some input is read by strides: one stored unit per invocation.
 //!
 //! A walk whose tensors exceed the adapter's largest binding is cut along its outermost dimension into windows.
 
@@ -15,7 +16,7 @@ use super::row::Function;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layout::{AccessClass, Iteration};
+use crate::layout::{Access, AccessClass, Iteration};
 use crate::shader::{Field, Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
 
@@ -132,13 +133,19 @@ impl Signature<'_> {
     fn wide(&self, mut shader: Shader, function: &Function, variant: &Variant, names: &[&'static str]) -> Shader {
         let mut body = String::new();
         for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
-            if variant.class.access(k) == crate::layout::Access::Splat {
-                shader = shader.bind(name, *dtype);
-                body += &format!("    let {name}_v = vec4(load_{name}(0u));\n");
-            } else {
-                shader = wide::bind_read(shader, name, *dtype);
-                body += &format!("    let {name}_v = read_{name}(t);\n");
-            }
+            let access = variant.class.access(k);
+            shader = if is_wide(access) { wide::bind_read(shader, name, *dtype) } else { shader.bind(name, *dtype) };
+            let value = match access {
+                Access::Linear => format!("read_{name}(t)"),
+                Access::Rows => format!("read_{name}(index_{name}(first) / {}u)", wide::WIDTH),
+                Access::Splat => format!("vec4(load_{name}(0u))"),
+                Access::Columns => format!("vec4(load_{name}(index_{name}(first)))"),
+                Access::Strided => unreachable!("no class of wide walks has it"),
+            };
+            let _ = writeln!(body, "    let {name}_v = {value};");
+        }
+        if !variant.class.is_flat() {
+            shader = variant.class.declare(shader, names);
         }
         for lane in LANES {
             let call = self.call(function, names.iter().map(|n| format!("{n}_v.{lane}")));
@@ -166,12 +173,20 @@ impl Signature<'_> {
                 (0..n).fold(Iteration::over(&[8]), |walk, k| walk.operand(&[i64::from(splats >> k & 1 == 0)], 0));
             classes.push(walk.class());
         }
-        for rank in [2usize, 5] {
-            let dims = vec![2; rank];
-            let walk = Iteration::over(&dims);
-            classes.push((0..n).fold(walk, |walk, _| walk.operand(&vec![3; rank], 0)).class());
-        }
         let mut shaders = Vec::new();
+        for rank in [2usize, 5] {
+            let dims = vec![4; rank];
+            let walk = |inner: &dyn Fn(usize) -> i64| {
+                let strides = |k| [&vec![8; rank - 1][..], &[inner(k)]].concat();
+                (0..n).fold(Iteration::over(&dims), |walk, k| walk.operand(&strides(k), 0))
+            };
+            classes.push(walk(&|_| 3).class());
+            if self.can_be_wide() {
+                let classes = [walk(&|k| (k % 2) as i64), walk(&|k| ((k + 1) % 2) as i64)];
+                let wide = classes.iter().filter_map(|walk| walk.wide_class(wide::WIDTH as usize));
+                shaders.extend(wide.map(|class| self.shader(&Variant { wide: true, class })));
+            }
+        }
         for class in classes {
             if class.is_flat() && self.can_be_wide() {
                 shaders.push(self.shader(&Variant { wide: true, class: class.clone() }));
@@ -283,19 +298,22 @@ impl Signature<'_> {
 
     /// One dispatch.
     fn launch(&self, device: &Device, walk: &Iteration, bases: &Bases, attrs: &[f32]) -> Result<()> {
-        let class = walk.class();
         let n = self.inputs.len();
         let aligned = |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(wide::unit(dtype)));
-        let is_splat = |k: usize| class.access(k) == crate::layout::Access::Splat;
-        let wide = class.is_flat()
-            && self.can_be_wide()
-            && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
-            && self.inputs.iter().enumerate().all(|(k, t)| is_splat(k) || aligned(k, *t));
+        let fits = |class: &AccessClass| {
+            self.can_be_wide()
+                && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
+                && self.inputs.iter().enumerate().all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
+        };
+        let (wide, class) = match walk.wide_class(wide::WIDTH as usize).filter(fits) {
+            Some(class) => (true, class),
+            None => (false, walk.class()),
+        };
         let count = device.check_extent(walk.len())?;
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         for (k, dtype) in self.inputs.iter().enumerate() {
             let span: u64 = walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
-            let unit = if wide && !is_splat(k) { wide::unit(*dtype) } else { dtype.size() as u32 };
+            let unit = if wide && is_wide(class.access(k)) { wide::unit(*dtype) } else { dtype.size() as u32 };
             bindings.push(Binding { address: bases[k], bytes: (span + 1) * dtype.size() as u64, unit });
         }
         for (k, dtype) in self.outputs.iter().enumerate() {
@@ -315,6 +333,11 @@ impl Signature<'_> {
             grid,
         })
     }
+}
+
+/// Whether a wide program reads four elements at once of an input with this access.
+const fn is_wide(access: Access) -> bool {
+    matches!(access, Access::Linear | Access::Rows)
 }
 
 /// The lanes of a unit of four elements.

@@ -285,6 +285,24 @@ fn depthwise_of_random_shapes() {
     random_cases("DepthwiseConv2dNative", 12, 3);
 }
 
+/// Channels that lie together in fours have programs of their own.
+#[test]
+fn depthwise_of_four_channels_at_once() {
+    let mut random = Random::new(4);
+    let mut ran = 0;
+    for i in 0..16 {
+        let channels = random.pick(&[4, 8, 12]);
+        let dtype = random.pick(&[DType::F32, DType::F32, DType::F16, DType::BF16]);
+        let case = random_case(&mut random, "DepthwiseConv2dNative");
+        let case = Case { last: true, channels, depth: channels, filters: 1, ..case };
+        ran += usize::from(check(&case, dtype, i, usize::from(i % 5 == 4)));
+    }
+    assert!(ran > 6, "only {ran} cases have an output");
+    let wide = Case { op: "DepthwiseConv2dNative", filters: 1, stride: [1, 2, 2], ..plain(11, 5, 8, 1) };
+    assert!(check(&wide, DType::F32, 16, 0));
+    assert!(check(&Case { stride: [1, 3, 3], ..wide }, DType::BF16, 17, 0));
+}
+
 fn plain(input: usize, kernel: usize, channels: usize, filters: usize) -> Case {
     Case {
         op: "Conv2D",

@@ -284,6 +284,9 @@ fn depthwise_convolutions() {
                 check_conv(&mut turn, &conv, dtype);
             }
         }
+        // Four channels at once.
+        let op = "DepthwiseConv2dNative";
+        check_conv(&mut turn, &Conv { op, channels: 8, depth: 1, filters: 1, ..Conv::default() }, dtype);
     }
 }
 

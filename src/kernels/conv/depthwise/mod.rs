@@ -1,8 +1,11 @@
-//! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one invocation per element.
+//! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one invocation per element, or for
+//! four channels of a position where they lie together ([`wide`]).
 
-use smallvec::smallvec;
+mod wide;
 
-use crate::device::{Device, Grid, Key, Params, Program};
+use smallvec::SmallVec;
+
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::contract::element::computed;
@@ -14,10 +17,10 @@ use crate::kernels::op::OpContext;
 use crate::shader::{MAX_ITERATIONS, Shader};
 use crate::tensor::Tensor;
 
-const COMMON: &str = include_str!("../../../shaders/conv/depthwise.wgsl");
-const FORWARD: &str = include_str!("../../../shaders/conv/depthwise_forward.wgsl");
-const INPUT: &str = include_str!("../../../shaders/conv/depthwise_input.wgsl");
-const FILTER: &str = include_str!("../../../shaders/conv/depthwise_filter.wgsl");
+const COMMON: &str = include_str!("../../../../shaders/conv/depthwise.wgsl");
+const FORWARD: &str = include_str!("../../../../shaders/conv/depthwise_forward.wgsl");
+const INPUT: &str = include_str!("../../../../shaders/conv/depthwise_input.wgsl");
+const FILTER: &str = include_str!("../../../../shaders/conv/depthwise_filter.wgsl");
 
 /// Which of the three programs.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +30,7 @@ enum Which {
     Filter,
 }
 
-fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&Form>) -> Shader {
+fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&Form>, wide: bool) -> Shader {
     let (label, names, text) = match which {
         Which::Forward => ("forward", ["x", "weight"], FORWARD),
         Which::Input => ("input", ["weight", "dy"], INPUT),
@@ -38,11 +41,14 @@ fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&For
         (_, Some(form)) => form.output(),
         _ => dtype,
     };
-    let mut shader = Shader::new(format!("depthwise {label} {dtype} channels_last={channels_last} {epilogue:?}"))
-        .bind(names[0], dtype)
-        .bind(names[1], dtype)
-        .bind("result", result)
-        .u32s(&["count", "channels", "multiplier", "filters"]);
+    let mut shader =
+        Shader::new(format!("depthwise {label} {dtype} channels_last={channels_last} {epilogue:?} wide={wide}"));
+    shader = if wide {
+        wide::bind(shader, names, dtype, result)
+    } else {
+        shader.bind(names[0], dtype).bind(names[1], dtype).bind("result", result)
+    };
+    shader = shader.u32s(&["count", "channels", "multiplier", "filters"]);
     for name in ["in", "out", "kernel", "stride", "dilation", "pad"] {
         shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
     }
@@ -57,11 +63,12 @@ fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&For
         }
         None => shader.define("READS", "").define("RESULT", "sum"),
     };
-    shader.body(COMMON).body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST }).body(text).map("result")
+    shader = shader.body(COMMON).body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST });
+    if wide { shader.body(wide::text(which)) } else { shader.body(text).map("result") }
 }
 
-const CHANNELS_LAST: &str = include_str!("../../../shaders/conv/channels_last.wgsl");
-const CHANNELS_FIRST: &str = include_str!("../../../shaders/conv/channels_first.wgsl");
+const CHANNELS_LAST: &str = include_str!("../../../../shaders/conv/channels_last.wgsl");
+const CHANNELS_FIRST: &str = include_str!("../../../../shaders/conv/channels_first.wgsl");
 
 fn params(g: &Geometry, count: usize) -> Params {
     let mut params = Params::new().u32(count).u32(g.channels).u32(g.filters / g.channels).u32(g.filters);
@@ -87,8 +94,11 @@ fn enqueue_with(
         device.check_extent(t.len())?;
     }
     let (dtype, last) = (a.dtype, g.channels_last);
-    let mut key = Key::new("depthwise").number(which as u32).dtype(dtype).number(u32::from(last));
-    let mut bindings = smallvec![a.into(), b.into(), result.into()];
+    let wide = wide::fits(which, g, [a, b, result]);
+    let mut key =
+        Key::new("depthwise").number(which as u32).dtype(dtype).number(u32::from(last)).number(u32::from(wide));
+    let unit = |t: &Tensor| if wide { wide::unit(t.dtype) } else { t.dtype.size() as u32 };
+    let mut bindings: SmallVec<[Binding; 8]> = [a, b, result].map(|t| Binding::raw(t, unit(t))).into_iter().collect();
     let form = epilogue.map(|e| e.form(false));
     if let (Some(epilogue), Some(form)) = (epilogue, &form) {
         key = form.key(key);
@@ -97,10 +107,10 @@ fn enqueue_with(
     }
     device.enqueue(&Program {
         key,
-        shader: &|| shader(which, dtype, last, form.as_ref()),
+        shader: &|| shader(which, dtype, last, form.as_ref(), wide),
         bindings,
         params,
-        grid: Grid::map(result.len(), result.dtype),
+        grid: if wide { wide::grid(result.len()) } else { Grid::map(result.len(), result.dtype) },
     })
 }
 
@@ -143,7 +153,9 @@ pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &T
     };
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
-    let chunk = lines.div_ceil((wanted / dw.len()).clamp(1, lines)).min(MAX_ITERATIONS / line).max(1);
+    // Four elements each, perhaps: then there are as many invocations with four times the parts.
+    let invocations = dw.len() / if wide::fits(Which::Filter, g, [x, dy, dw]) { 4 } else { 1 };
+    let chunk = lines.div_ceil((wanted / invocations).clamp(1, lines)).min(MAX_ITERATIONS / line).max(1);
     check_iterations(ctx.device(), chunk * line)?;
     let partial = ctx.temp(computed(dw.dtype), &[lines.div_ceil(chunk), dw.len()])?;
     let params = params(g, partial.len()).u32(lines).u32(chunk);
@@ -156,7 +168,10 @@ pub fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for which in [Which::Forward, Which::Input, Which::Filter] {
         for dtype in super::TYPES {
-            out.extend([true, false].map(|last| shader(which, *dtype, last, None)));
+            out.extend([true, false].map(|last| shader(which, *dtype, last, None, false)));
+            if wide::supports(*dtype) {
+                out.push(shader(which, *dtype, true, None, true));
+            }
         }
     }
     out
@@ -168,7 +183,10 @@ pub fn fused_shaders() -> Vec<Shader> {
     for dtype in super::TYPES {
         for (epilogue, classes) in samples(*dtype) {
             let form = Form::sample(&epilogue, &classes, false);
-            out.extend([true, false].map(|last| shader(Which::Forward, *dtype, last, Some(&form))));
+            out.extend([true, false].map(|last| shader(Which::Forward, *dtype, last, Some(&form), false)));
+            if wide::supports(*dtype) && wide::supports(form.output()) {
+                out.push(shader(Which::Forward, *dtype, true, Some(&form), true));
+            }
         }
     }
     out

@@ -1,0 +1,41 @@
+// Elements 4t to 4t + 3 of the parts of the gradient of the filter, (part, k1, k2, channel): the sums over `chunk` of the `lines` lines of
+// all output images. Grid: one invocation for each t. Bindings: x, dy, result.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if 4u * t >= p.count {
+        return;
+    }
+    let units = p.filters / 4u;
+    let channel = t % units;
+    let tap = t / units;
+    let k2 = tap % p.kernel2;
+    let k1 = tap / p.kernel2 % p.kernel1;
+    let part = tap / p.kernel2 / p.kernel1;
+    let end = min((part + 1u) * p.chunk, p.lines);
+    // Outputs whose window has this tap inside the input.
+    let shift = k2 * p.dilation2;
+    let first = (max(p.pad2, shift) - shift + p.stride2 - 1u) / p.stride2;
+    let behind = min((max(p.in2 + p.pad2, shift) - shift + p.stride2 - 1u) / p.stride2, p.out2);
+    let step = p.stride2 * units;
+    var sum = vec4<f32>();
+    for (var line = part * p.chunk; line < end; line += 1u) {
+        let y1 = line % p.out1 * p.stride1 + k1 * p.dilation1 - p.pad1;
+        if y1 >= p.in1 {
+            continue;
+        }
+        var x_at = ((line / p.out1 * p.in1 + y1) * p.in2 + first * p.stride2 + shift - p.pad2) * units + channel;
+        var dy_at = (line * p.out2 + first) * units + channel;
+        for (var x2 = first; x2 < behind; x2 += 1u) {
+            sum += read_x(x_at) * read_dy(dy_at);
+            x_at += step;
+            dy_at += units;
+        }
+    }
+    write_result(t, sum, 4u);
+}

@@ -1,0 +1,48 @@
+//! Depthwise convolutions of four channels at once: channels are the innermost dimension, a multiple of four, and have a filter each.
+
+use super::Which;
+use crate::device::Grid;
+use crate::dtype::DType;
+use crate::kernels::contract::geometry::Geometry;
+use crate::shader::{Shader, WORKGROUP, wide};
+use crate::tensor::Tensor;
+
+/// Whether there are wide programs for, or with results of, a type.
+pub(super) const fn supports(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+}
+
+/// Whether the wide program computes this. The operands are the program's.
+pub(super) fn fits(which: Which, g: &Geometry, operands: [&Tensor; 3]) -> bool {
+    let dilated = g.dilation[1] != 1 || g.dilation[2] != 1;
+    g.channels_last
+        && g.filters == g.channels
+        && g.channels.is_multiple_of(4)
+        && !(matches!(which, Which::Input) && dilated)
+        && operands.iter().all(|t| supports(t.dtype) && t.address.is_multiple_of(u64::from(unit(t.dtype))))
+}
+
+/// Bytes of four elements.
+pub(super) const fn unit(dtype: DType) -> u32 {
+    wide::unit(dtype)
+}
+
+/// An invocation for each four elements of the result.
+pub(super) fn grid(elements: usize) -> Grid {
+    Grid::linear(elements / 4, WORKGROUP)
+}
+
+/// Declares the operands and the result.
+pub(super) fn bind(shader: Shader, names: [&'static str; 2], dtype: DType, result: DType) -> Shader {
+    let shader = names.iter().fold(shader, |shader, name| wide::bind_read(shader, name, dtype));
+    wide::bind_write(shader, "result", result)
+}
+
+/// The program's text.
+pub(super) const fn text(which: Which) -> &'static str {
+    match which {
+        Which::Forward => include_str!("../../../../shaders/conv/depthwise_forward_wide.wgsl"),
+        Which::Input => include_str!("../../../../shaders/conv/depthwise_input_wide.wgsl"),
+        Which::Filter => include_str!("../../../../shaders/conv/depthwise_filter_wide.wgsl"),
+    }
+}

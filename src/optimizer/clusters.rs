@@ -21,6 +21,11 @@ pub struct Clusters {
 impl Clusters {
     /// Each node alone; `None` for a graph with a cycle.
     pub fn new(graph: &Graph) -> Option<Self> {
+        Self::bypassing(graph, &FxHashSet::default())
+    }
+
+    /// Each node alone, but those of `bypassed`, which have no group: an edge over one of them leads to its users.
+    pub fn bypassing(graph: &Graph, bypassed: &FxHashSet<NodeId>) -> Option<Self> {
         let order = graph.order()?;
         let n = graph.capacity();
         let mut clusters = Self {
@@ -32,10 +37,13 @@ impl Clusters {
         for (rank, id) in order.iter().enumerate() {
             clusters.rank[id.index()] = rank as u32;
         }
-        for id in order {
-            for user in graph.users(id) {
-                // An edge back into a loop has no place in the order.
-                if clusters.rank[id.index()] < clusters.rank[user.index()] {
+        for id in order.into_iter().filter(|id| !bypassed.contains(id)) {
+            let mut users = graph.users(id).to_vec();
+            while let Some(user) = users.pop() {
+                if bypassed.contains(&user) {
+                    users.extend_from_slice(graph.users(user));
+                } else if clusters.rank[id.index()] < clusters.rank[user.index()] {
+                    // An edge back into a loop has no place in the order.
                     clusters.users[id.index()].insert(user.0);
                     clusters.used[user.index()].insert(id.0);
                 }

@@ -17,8 +17,8 @@ pub struct Scalar {
 /// Libraries whose functions loop so long that several in one invocation come near `shader::MAX_ITERATIONS`.
 const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "zeta"];
 
-/// Types of tensors in expressions. int32 tensors are TensorFlow's shapes, in host memory.
-const fn is_fusible(dtype: DType) -> bool {
+/// Whether tensors of the type may be inputs and outputs of expressions. int32 tensors are TensorFlow's shapes, in host memory.
+pub const fn is_fusible(dtype: DType) -> bool {
     dtype.is_float() || dtype.is_integer() && !matches!(dtype, DType::I32) || matches!(dtype, DType::Bool)
 }
 

@@ -122,3 +122,89 @@ fn dead_nodes_go_but_stateful_ones_stay() {
         "]],
     );
 }
+
+#[test]
+fn whoever_reads_a_constant_waits_in_its_place() {
+    check(
+        "cleanup",
+        "preserve y, z
+         x = Placeholder
+         a = Exp(x) {T: float32}
+         b = Exp(a) {T: float32}
+         c = Const(^a, ^b) {dtype: float32, value: tensor float32[] [2]}
+         n = NoOp(^c)
+         y = Mul(c, b) {T: float32}
+         z = Mul(c, a, ^b) {T: float32}
+         w = NoOp(^n)",
+        &expect![[r#"
+            preserve y, z
+            x = Placeholder
+            a = Exp(x) {T: float32}
+            b = Exp(a) {T: float32}
+            c = Const {dtype: float32, value: tensor float32[] [2.0]}
+            n = NoOp(^c, ^a, ^b)
+            y = Mul(c, b, ^a) {T: float32}
+            z = Mul(c, a, ^b) {T: float32}
+            w = NoOp(^n)
+        "#]],
+    );
+}
+
+#[test]
+fn a_constant_that_must_wait_does() {
+    for text in [
+        // A branch that may not run.
+        "preserve y\nx = Placeholder\ns = Switch(x, x) {T: bool}\na = Identity(s) {T: bool}\n\
+         c = Const(^a) {dtype: float32, value: tensor float32[] [2]}\ny = Exp(c) {T: float32}",
+        // Somebody fetches it.
+        "preserve c\nx = Placeholder\nc = Const(^x) {dtype: float32, value: tensor float32[] [2]}",
+        // Other devices' business.
+        "preserve y\nx = Placeholder\nc = Const(^x) {dtype: float32, value: tensor float32[] [2]}\n\
+         y = Exp(c) {T: float32} @CPU:0",
+    ] {
+        refuse("cleanup", text);
+    }
+}
+
+#[test]
+fn reshapes_that_end_where_they_began_go() {
+    check(
+        "cleanup",
+        "preserve y, z
+         x = Placeholder -> float32[1, 1, 8]
+         d = Const {dtype: int32, value: tensor int32[3] [1, 1, 8]}
+         e = Const {dtype: int32, value: tensor int32[2] [2, 4]}
+         a = Squeeze(x) {T: float32, squeeze_dims: [0, 1]} -> float32[8]
+         b = Reshape(a, d) {T: float32, Tshape: int32} -> float32[1, 1, 8]
+         c = Reshape(a, e) {T: float32, Tshape: int32} -> float32[2, 4]
+         y = Exp(b) {T: float32}
+         z = Exp(c) {T: float32}",
+        &expect![[r#"
+            preserve y, z
+            x = Placeholder -> float32[1, 1, 8]
+            e = Const {dtype: int32, value: tensor int32[2] [2, 4]}
+            c = Reshape(x, e) {T: float32, Tshape: int32} -> float32[2, 4]
+            y = Exp(x) {T: float32}
+            z = Exp(c) {T: float32}
+        "#]],
+    );
+}
+
+#[test]
+fn reshapes_that_mean_something_stay() {
+    for text in [
+        // Two extents of which nobody knows whether they are equal.
+        "preserve y\nx = Placeholder -> float32[?, 8]\nd = Placeholder -> int32[2]\n\
+         a = Reshape(x, d) {T: float32, Tshape: int32} -> float32[?, 8]\ny = Exp(a) {T: float32}",
+        // The first may be an error.
+        "preserve y\nx = Placeholder -> float32[4, 2]\nd = Placeholder -> int32[2]\n\
+         e = Const {dtype: int32, value: tensor int32[2] [4, 2]}\n\
+         a = Reshape(x, d) {T: float32, Tshape: int32} -> float32[?, 8]\n\
+         b = Reshape(a, e) {T: float32, Tshape: int32} -> float32[4, 2]\ny = Exp(b) {T: float32}",
+        // It waits for something.
+        "preserve y\nx = Placeholder -> float32[8]\nn = NoOp\nd = Const {dtype: int32, value: tensor int32[1] [8]}\n\
+         a = Reshape(x, d, ^n) {T: float32, Tshape: int32} -> float32[8]\ny = Exp(a) {T: float32}",
+    ] {
+        refuse("cleanup", text);
+    }
+}

@@ -311,12 +311,123 @@ fn what_is_left_alone() {
         "preserve out\nx = Placeholder -> float32[64, 8]\nv = Placeholder -> float32[8]\n\
          a = Tanh(v) {T: float32} -> float32[8]\nm = Mul(x, a) {T: float32} -> float32[64, 8]\nout = Custom(m)",
         // Nodes that do not run under the same conditions.
-        "preserve out\nx = Placeholder -> float32[4]\nn = NoOp\na = Exp(x) {T: float32} -> float32[4]\n\
+        "preserve out\nx = Placeholder -> float32[4]\np = Placeholder -> bool[]\ns = Switch(p, p) {T: bool}\n\
+         n = Identity(s) {T: bool}\na = Exp(x) {T: float32} -> float32[4]\n\
          b = Neg(a, ^n) {T: float32} -> float32[4]\nout = Custom(b)",
+        // Repetitions that alone give the result its shape.
+        "preserve out\nx = Placeholder -> float32[1, 8]\nm = Placeholder -> int32[2]\n\
+         t = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[4, 8]\n\
+         a = Exp(t) {T: float32} -> float32[4, 8]\nout = Custom(a)",
+        // A repetition that is more than broadcasting, and one of which too little is known.
+        "preserve out\nx = Placeholder -> float32[2, 8]\ny = Placeholder -> float32[4, 8]\nm = Placeholder -> int32[2]\n\
+         t = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[4, 8]\n\
+         a = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
+        "preserve out\nx = Placeholder -> float32[1, 8]\ny = Placeholder -> float32[4, 8]\nm = Placeholder -> int32[2]\n\
+         t = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[?, 8]\n\
+         a = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
         // Functions whose loops are too long for company.
         "preserve out\nx = Placeholder -> float32[4]\na = Igamma(x, x) {T: float32} -> float32[4]\n\
          b = Zeta(a, x) {T: float32} -> float32[4]\nout = Custom(b)",
     ] {
         refuse("elementwise", text);
     }
+}
+
+/// All nodes run where nothing decides about that: one node waits for what its members waited for, and not for members.
+#[test]
+fn waiting_for_different_nodes() {
+    check(
+        "elementwise",
+        "preserve out
+         x = Placeholder -> float32[4]
+         n = NoOp
+         a = Exp(x) {T: float32} -> float32[4]
+         b = Square(x, ^a, ^n) {T: float32} -> float32[4]
+         c = Mul(a, b) {T: float32} -> float32[4]
+         out = Custom(c)",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[4]
+            n = NoOp
+            out = Custom(c/wgpu_fused)
+            c/wgpu_fused = _WgpuFusedElementwise(x, ^n) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Square<float32>(x0); s2 = Mul<float32>(s0, s1); return s2"} -> float32[4]
+        "#]],
+    );
+}
+
+/// A path over what a member waits for divides a group like one of data.
+#[test]
+fn detours_of_control_divide() {
+    refuse(
+        "elementwise",
+        "preserve out
+         x = Placeholder -> float32[4]
+         a = Exp(x) {T: float32} -> float32[4]
+         n = Print(a)
+         b = Neg(a, ^n) {T: float32} -> float32[4]
+         out = Custom(b)",
+    );
+}
+
+/// The gradient of a batch normalization: what is repeated is read where it is small.
+#[test]
+fn repetitions_within() {
+    check(
+        "elementwise",
+        "preserve out
+         dy = Placeholder -> float32[4, 8]
+         x = Placeholder -> float32[4, 8]
+         mean = Placeholder -> float32[1, 8]
+         v = Placeholder -> float32[1, 8]
+         w = Placeholder -> float32[8]
+         multiples = Const {dtype: int32, value: tensor int32[2] [4, 1]} -> int32[2]
+         whole = Const {dtype: int32, value: tensor int32[2] [4, 8]} -> int32[2]
+         two = Const {dtype: float32, value: tensor float32[] [2]} -> float32[]
+         quarter = Const {dtype: float32, value: tensor float32[] [0.25]} -> float32[]
+         t = Tile(v, multiples) {T: float32, Tmultiples: int32} -> float32[4, 8]
+         d = Mul(t, quarter) {T: float32} -> float32[4, 8]
+         e = Mul(two, d) {T: float32} -> float32[4, 8]
+         s = Sub(x, mean, ^d) {T: float32} -> float32[4, 8]
+         g = Mul(e, s) {T: float32} -> float32[4, 8]
+         b = BroadcastTo(w, whole) {T: float32, Tidx: int32} -> float32[4, 8]
+         n = AddN(dy, g, b) {N: 3, T: float32} -> float32[4, 8]
+         out = Custom(n)",
+        &expect![[r#"
+            preserve out
+            dy = Placeholder -> float32[4, 8]
+            x = Placeholder -> float32[4, 8]
+            mean = Placeholder -> float32[1, 8]
+            v = Placeholder -> float32[1, 8]
+            w = Placeholder -> float32[8]
+            multiples = Const {dtype: int32, value: tensor int32[2] [4, 1]} -> int32[2]
+            whole = Const {dtype: int32, value: tensor int32[2] [4, 8]} -> int32[2]
+            out = Custom(n/wgpu_fused)
+            n/wgpu_fused = _WgpuFusedElementwise(v, w, x, mean, dy) {T_in: [float32, float32, float32, float32, float32], T_out: [float32], constants: [0.25, 2.0], expression: "x: float32, float32, float32, float32, float32; c: 2; s0 = Mul<float32>(x0, c0); s1 = Sub<float32>(x2, x3); s2 = Mul<float32>(c1, s0); s3 = Mul<float32>(s2, s1); s4 = AddV2<float32>(x4, s3); s5 = AddV2<float32>(s4, x1); return s5"} -> float32[4, 8]
+        "#]],
+    );
+}
+
+/// A cheap function of something stored that several groups want is stored by none of them.
+#[test]
+fn cheap_values_are_computed_again() {
+    check(
+        "elementwise",
+        "preserve out
+         x = Placeholder -> float32[4, 4]
+         y = Placeholder -> float32[4, 4]
+         n = Neg(x) {T: float32} -> float32[4, 4]
+         a = Exp(n) {T: float32} -> float32[4, 4]
+         m = MatMul(a, y) {T: float32} -> float32[4, 4]
+         b = Mul(n, m) {T: float32} -> float32[4, 4]
+         out = Custom(b)",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[4, 4]
+            y = Placeholder -> float32[4, 4]
+            m = MatMul(a/wgpu_fused, y) {T: float32} -> float32[4, 4]
+            out = Custom(b/wgpu_fused)
+            a/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Neg<float32>(x0); s1 = Exp<float32>(s0); return s1"} -> float32[4, 4]
+            b/wgpu_fused = _WgpuFusedElementwise(x, m) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Neg<float32>(x0); s1 = Mul<float32>(s0, x1); return s1"} -> float32[4, 4]
+        "#]],
+    );
 }

@@ -101,7 +101,7 @@ pub fn case(seed: u64, profile: Profile) -> Case {
 impl Generator {
     /// A random node, or nothing where the choice does not fit.
     fn any(&mut self, profile: Profile) {
-        match self.random.below(if profile.device { 32 } else { 21 }) {
+        match self.random.below(if profile.device { 34 } else { 21 }) {
             0..=6 => self.unary(),
             7..=13 => self.binary(),
             14 => self.choice(),
@@ -117,6 +117,7 @@ impl Generator {
             26 => drop(patterns::dense(self)),
             27 => drop(patterns::attention(self)),
             28 => drop(patterns::adam(self)),
+            29..=30 => drop(patterns::repeat(self)),
             _ => self.variable(),
         }
     }
@@ -196,7 +197,8 @@ impl Generator {
             BF16 => 8e-3,
             _ => 2e-6,
         };
-        let exact = matches!(op, "Neg" | "Abs" | "Relu" | "Maximum" | "Minimum" | "Identity" | "Reshape" | "SelectV2");
+        let exact =
+            matches!(op, "Neg" | "Abs" | "Relu" | "Maximum" | "Minimum" | "Identity" | "Reshape" | "SelectV2" | "Tile");
         let error = range.error + if exact { 0.0 } else { step * range.size() };
         let range = Range { error, ..range };
         if range.size() > 200.0 || error > 0.05 * range.size().max(1.0) || dims.iter().product::<usize>() > 5000 {

@@ -1,6 +1,6 @@
 //! What Keras writes out in many nodes, with what a generator must know of the values between them.
 
-use tensorflow_wgpu::DType::F32;
+use tensorflow_wgpu::DType::{F32, I32};
 
 use super::functions::Range;
 use super::generate::{Generator, Value};
@@ -143,4 +143,27 @@ pub fn adam(g: &mut Generator) -> Option<()> {
         g.write("AssignSubVariableOp", weights, &step)?;
     }
     Some(())
+}
+
+/// The gradient of a mean: something repeated along some of its axes of extent 1, a part of it, and perhaps what it is added to.
+pub fn repeat(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    let full = g.any_value();
+    let shared = x.dims.len().min(full.dims.len());
+    let above = full.dims[full.dims.len() - shared..].to_vec();
+    let mut multiples = vec![1; x.dims.len()];
+    let at = x.dims.len() - shared;
+    for (multiple, (own, wanted)) in multiples[at..].iter_mut().zip(x.dims[at..].iter().zip(&above)) {
+        if *own == 1 && g.random.below(4) > 0 {
+            *multiple = *wanted;
+        }
+    }
+    let dims: Vec<usize> = x.dims.iter().zip(&multiples).map(|(d, m)| d * m).collect();
+    let name = g.indices(&multiples.iter().map(|m| *m as i64).collect::<Vec<_>>());
+    let multiples = Value { name, dtype: I32, dims: vec![dims.len()], range: x.range };
+    let tile =
+        g.node("Tile", &[&x, &multiples], &format!("T: {}, Tmultiples: int32", x.dtype), x.dtype, &dims, x.range)?;
+    let part = g.constant(x.dtype, &[], 0.25);
+    let scaled = g.combine("Mul", &tile, &part)?;
+    if full.dtype == x.dtype { g.combine("AddV2", &full, &scaled) } else { Some(scaled) }
 }

@@ -40,6 +40,22 @@ const PURE: &[&str] = &[
     "Transpose",
 ];
 
+/// Ops by which parts of a graph may not run, or run several times.
+const CONTROL_FLOW: &[&str] = &[
+    "Enter",
+    "Exit",
+    "LoopCond",
+    "Merge",
+    "NextIteration",
+    "RefEnter",
+    "RefExit",
+    "RefMerge",
+    "RefNextIteration",
+    "RefSwitch",
+    "Switch",
+    "_SwitchN",
+];
+
 /// A graph with edges in both directions.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
@@ -216,6 +232,11 @@ impl Graph {
     /// What an op is, if TensorFlow said so.
     pub fn op_def(&self, op: &str) -> Option<&OpDef> {
         self.op_defs.get(op)
+    }
+
+    /// Whether nodes may run under different conditions: else all of them run, once.
+    pub fn has_control_flow(&self) -> bool {
+        self.nodes.iter().flatten().any(|node| CONTROL_FLOW.contains(&node.op.as_str()))
     }
 
     /// Whether the node does nothing but compute its outputs from its data inputs. Unknown ops are taken for stateful ones.

@@ -1,8 +1,11 @@
-//! What stands in the way of fusion and costs dispatches for nothing: copies, conversions there and back, transposes that cancel, and
-//! nodes that nobody uses.
+//! What stands in the way of fusion and costs dispatches for nothing: copies, conversions there and back, transposes and changes of
+//! shape that cancel, constants that wait for something, and nodes that nobody uses.
 //!
 //! TensorFlow's own passes remove what is redundant by itself; here goes what is so for these devices (an Identity on them is
 //! no more than a name), or because of what other passes of ours left.
+
+mod constants;
+mod reshapes;
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -14,7 +17,9 @@ const COPIES: &[&str] = &["Identity", "PreventGradient", "Snapshot", "StopGradie
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
+    constants::release(graph);
     for id in &order {
+        reshapes::shorten(graph, *id);
         if let Some(source) = source(graph, *id) {
             bypass(graph, *id, source);
         }
@@ -59,7 +64,7 @@ fn source(graph: &Graph, id: NodeId) -> Option<Output> {
             let back = outer.len() == inner.len() && outer.iter().enumerate().all(|(i, p)| inner.get(*p) == Some(&i));
             back.then_some(from.inputs()[0])
         }
-        _ => None,
+        _ => reshapes::source(graph, id),
     }
 }
 

@@ -1,0 +1,44 @@
+//! Constants that wait for something, as TensorFlow's constant folding leaves them.
+//!
+//! Such an edge makes a path through the constant that fusion must not cut short. Whoever uses the constant waits in its place,
+//! mostly for what it waits for anyhow.
+
+use crate::optimizer::graph::{Graph, NodeId};
+
+/// Most control edges that one constant's may become.
+const MAX_EDGES: usize = 64;
+
+/// Lets constants wait for nothing. Where parts of the graph may not run, such an edge may be what tells whether the constant is there.
+pub fn release(graph: &mut Graph) {
+    if graph.has_control_flow() {
+        return;
+    }
+    let waiting: Vec<NodeId> = graph.ids().filter(|id| is_released(graph, *id)).collect();
+    for id in waiting {
+        let controls = graph.node(id).controls().to_vec();
+        for user in users(graph, id) {
+            for control in &controls {
+                if graph.node(user).inputs().iter().all(|input| input.node != *control) {
+                    graph.add_control(user, *control);
+                }
+            }
+        }
+        controls.into_iter().for_each(|control| graph.remove_control(id, control));
+    }
+}
+
+fn is_released(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    if node.op() != "Const" || !node.on_wgpu() || node.controls().is_empty() || graph.is_preserved(id) {
+        return false;
+    }
+    let users = users(graph, id);
+    users.len() * node.controls().len() <= MAX_EDGES && users.iter().all(|user| graph.node(*user).on_wgpu())
+}
+
+fn users(graph: &Graph, id: NodeId) -> Vec<NodeId> {
+    let mut users = graph.users(id).to_vec();
+    users.sort_unstable();
+    users.dedup();
+    users
+}

@@ -1,0 +1,46 @@
+//! Changes of shape alone: those that end where they began vanish, and of several in a row the last one does.
+
+use crate::optimizer::graph::{Graph, NodeId, Output};
+
+/// Ops that give their first input another shape.
+const RESHAPES: &[&str] = &["ExpandDims", "Reshape", "Squeeze"];
+
+/// The tensor further up that has the shape of the node's output, and its elements.
+pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
+    let mut tensor = before(graph, id)?;
+    let dims = graph.info(Output { node: id, port: 0 }).dims()?;
+    loop {
+        if graph.info(tensor).dims().as_ref() == Some(&dims) {
+            return Some(tensor);
+        }
+        tensor = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor))?;
+    }
+}
+
+/// Lets a `Reshape`, which says all of its shape, read the tensor at the start of a row of such nodes.
+pub fn shorten(graph: &mut Graph, id: NodeId) {
+    let node = graph.node(id);
+    if node.op() != "Reshape" || !node.on_wgpu() || graph.is_preserved(id) {
+        return;
+    }
+    let first = node.inputs()[0];
+    let mut tensor = first;
+    while let Some(further) = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor)) {
+        tensor = further;
+    }
+    if tensor != first {
+        graph.set_input(id, 0, tensor);
+    }
+}
+
+/// Whether the node can read what the reshape behind `tensor` reads instead: that one waits for nothing else, and surely succeeds.
+fn is_free(graph: &Graph, id: NodeId, tensor: Output) -> bool {
+    let from = graph.node(tensor.node);
+    from.device() == graph.node(id).device() && from.controls().is_empty() && graph.info(tensor).dims().is_some()
+}
+
+/// What a node that changes the shape reads.
+fn before(graph: &Graph, id: NodeId) -> Option<Output> {
+    let node = graph.node(id);
+    RESHAPES.contains(&node.op()).then(|| node.inputs().first().copied())?
+}

@@ -1,0 +1,101 @@
+//! What a node may be within a group: a call, a repetition, a constant, or something that every reader computes again.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::dtype::DType;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::scalars::{SameShapes, Scalar, is_fusible};
+
+/// Most readers that compute a value again.
+const MAX_READERS: usize = 4;
+
+/// What a node of a group computes for each element.
+#[derive(Debug, Clone, Copy)]
+pub enum Member {
+    /// A call of its inputs' elements.
+    Call(Scalar),
+    /// The element of its first input, of this type, which it repeats along axes of extent 1.
+    Repeat(DType),
+}
+
+impl Member {
+    /// What `id` computes; `None` for what has no place in a group.
+    pub fn of(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<Self> {
+        let node = graph.node(id);
+        if !matches!(node.op(), "BroadcastTo" | "Tile") {
+            return Scalar::of(shapes, id).map(Self::Call);
+        }
+        let output = Output { node: id, port: 0 };
+        let dtype = node.dtype("T").filter(|t| node.on_wgpu() && is_fusible(*t))?;
+        let repeats = graph.info(*node.inputs().first()?).broadcasts_to(&graph.info(output));
+        (repeats && uniform(graph, output).is_none()).then_some(Self::Repeat(dtype))
+    }
+
+    /// How many of the node's inputs it computes with.
+    pub fn arguments(self, inputs: &[Output]) -> &[Output] {
+        match self {
+            Self::Call(_) => inputs,
+            Self::Repeat(_) => &inputs[..1],
+        }
+    }
+
+    /// Whether computing it again for each element of something larger costs next to nothing.
+    pub fn is_cheap(self) -> bool {
+        match self {
+            Self::Call(scalar) => scalar.is_cheap(),
+            Self::Repeat(_) => true,
+        }
+    }
+
+    /// The type of input number `index`.
+    pub fn input_type(self, index: usize) -> DType {
+        match self {
+            Self::Call(scalar) => {
+                let types = scalar.call.inputs();
+                types[index.min(types.len() - 1)]
+            }
+            Self::Repeat(dtype) => dtype,
+        }
+    }
+}
+
+/// The nodes whose value costs no more to compute than to read, and that several groups may want: each of them computes it
+/// again, and nobody stores it.
+pub fn recomputed(graph: &Graph, members: &FxHashMap<NodeId, Member>) -> FxHashSet<NodeId> {
+    let is_recomputed = |id: NodeId, member: Member| -> Option<bool> {
+        let Member::Call(scalar) = member else { return None };
+        let node = graph.node(id);
+        let [input] = *node.inputs() else { return None };
+        let mut users = graph.users(id).to_vec();
+        users.sort_unstable();
+        users.dedup();
+        let fits = |user: &NodeId| {
+            matches!(members.get(user), Some(Member::Call(_)))
+                && graph.node(*user).device() == node.device()
+                && !graph.node(*user).controls().contains(&id)
+        };
+        let narrow = scalar.call.inputs()[0].size() <= scalar.call.output().size();
+        let shared = (2..=MAX_READERS).contains(&users.len());
+        let alone = node.controls().is_empty() && uniform(graph, input).is_none();
+        Some(scalar.is_cheap() && narrow && shared && alone && users.iter().all(fits))
+    };
+    members.iter().filter(|(id, member)| is_recomputed(**id, **member) == Some(true)).map(|(id, _)| *id).collect()
+}
+
+/// The value of all elements of a tensor that is constant but perhaps for its shape, of a type that a parameter can stand for.
+pub fn uniform(graph: &Graph, output: Output) -> Option<f32> {
+    let is_float = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16);
+    let node = graph.node(output.node);
+    let of_type = |value| node.dtype("T").filter(|t| is_float(*t)).and(value);
+    match node.op() {
+        "ZerosLike" => return of_type(Some(0.0)),
+        "OnesLike" => return of_type(Some(1.0)),
+        "Fill" => return of_type(uniform(graph, *node.inputs().get(1)?)),
+        "BroadcastTo" => return of_type(uniform(graph, *node.inputs().first()?)),
+        _ => {}
+    }
+    let value = graph.constant(output).filter(|v| is_float(v.dtype))?;
+    let first = value.bytes.get(..value.dtype.size())?;
+    let same = value.bytes.chunks_exact(value.dtype.size()).all(|element| element == first);
+    same.then(|| value.to_f64()[0] as f32)
+}

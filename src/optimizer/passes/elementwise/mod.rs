@@ -1,0 +1,302 @@
+//! Chains and bundles of elementwise nodes become one `_WgpuFusedElementwise` each.
+//!
+//! A group grows along edges from producers to consumers, then sideways to nodes that read the same large tensor. All that leaves
+//! a group has one shape, that of its iteration. What is smaller may be computed within when it costs next to nothing again and
+//! again; nothing larger is. Groups of one shape grow first, so that what is small is divided into few nodes before large ones take
+//! parts of it.
+
+mod member;
+mod region;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::error::Result;
+use crate::kernels::fused::elementwise::fits;
+use crate::layout::broadcast_dims;
+use crate::optimizer::clusters::Clusters;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::scalars::SameShapes;
+use member::{Member, recomputed, uniform};
+use region::Region;
+
+/// Most nodes of a group.
+const MAX_NODES: usize = 64;
+/// Most nodes of a group whose values are smaller than its iteration.
+const MAX_SMALL: usize = 2;
+/// Rounds of growing; a merge may make room for another.
+const ROUNDS: usize = 3;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(groups) = Groups::grow(graph) else { return Ok(()) };
+    let regions: Vec<Region> = groups.regions();
+    // What earlier regions gave is now a fused node's.
+    let mut moved: FxHashMap<Output, Output> = FxHashMap::default();
+    for mut region in regions {
+        region.inputs.iter_mut().for_each(|input| *input = moved.get(input).copied().unwrap_or(*input));
+        let fused = region.emit(graph)?;
+        moved.extend(region.outputs.iter().zip(0..).map(|(old, port)| (*old, Output { node: fused, port })));
+    }
+    Ok(())
+}
+
+/// Groups of elementwise nodes, under way.
+struct Groups<'g> {
+    graph: &'g Graph,
+    order: Vec<NodeId>,
+    position: Vec<u32>,
+    shapes: SameShapes<'g>,
+    members: FxHashMap<NodeId, Member>,
+    /// Nodes without a group, see [`recomputed`].
+    recomputed: FxHashSet<NodeId>,
+    clusters: Clusters,
+    /// Whether some nodes may not run where others do.
+    conditional: bool,
+    /// By [`Clusters::group`].
+    regions: FxHashMap<NodeId, Region>,
+}
+
+impl<'g> Groups<'g> {
+    fn grow(graph: &'g Graph) -> Option<Self> {
+        let order = graph.order()?;
+        let mut position = vec![0; graph.capacity()];
+        order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at as u32);
+        let shapes = SameShapes::new(graph, &order);
+        let eligible =
+            |id: &NodeId| !graph.is_preserved(*id) && graph.readers(Output { node: *id, port: 0 }).next().is_some();
+        let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
+            .filter_map(|id| Some((*id, Member::of(graph, &shapes, *id)?)))
+            .collect();
+        let recomputed = recomputed(graph, &members);
+        let clusters = Clusters::bypassing(graph, &recomputed)?;
+        let conditional = graph.has_control_flow();
+        let regions = FxHashMap::default();
+        let mut groups = Self { graph, order, position, shapes, members, recomputed, clusters, conditional, regions };
+        for id in groups.order.clone() {
+            if groups.is_member(id)
+                && let Some(region) = groups.region(vec![id], Output { node: id, port: 0 })
+            {
+                groups.regions.insert(id, region);
+            }
+        }
+        for _ in 0..ROUNDS {
+            while groups.along_edges(true) + groups.sideways() > 0 {}
+            if groups.along_edges(false) == 0 {
+                break;
+            }
+        }
+        Some(groups)
+    }
+
+    fn is_member(&self, id: NodeId) -> bool {
+        self.members.contains_key(&id) && !self.recomputed.contains(&id)
+    }
+
+    /// What a member reads, where that is stored.
+    fn reads(&self, id: NodeId) -> impl Iterator<Item = Output> + '_ {
+        let stored = |mut tensor: Output| {
+            while self.recomputed.contains(&tensor.node) {
+                tensor = self.graph.node(tensor.node).inputs()[0];
+            }
+            tensor
+        };
+        self.members[&id].arguments(self.graph.node(id).inputs()).iter().copied().map(stored)
+    }
+
+    /// Whether somebody outside of a group needs the value stored.
+    fn leaves(&self, value: Output, inside: &FxHashSet<NodeId>) -> bool {
+        self.graph.readers(value).any(|(reader, _)| {
+            if self.recomputed.contains(&reader) {
+                self.leaves(Output { node: reader, port: 0 }, inside)
+            } else {
+                !inside.contains(&reader)
+            }
+        })
+    }
+
+    /// Merges producers into consumers, of the same shape alone if `same`; returns how often.
+    fn along_edges(&mut self, same: bool) -> usize {
+        let mut merged = 0;
+        for id in self.order.clone() {
+            if !self.is_member(id) {
+                continue;
+            }
+            for input in self.reads(id).collect::<Vec<_>>() {
+                merged += usize::from(self.try_merge(input.node, id, same));
+            }
+        }
+        merged
+    }
+
+    /// Merges groups that iterate over the same shape and read the same tensor of that shape.
+    fn sideways(&mut self) -> usize {
+        let mut merged = 0;
+        let mut readers: Vec<(u32, Output, NodeId)> = Vec::new();
+        for id in self.order.iter().filter(|id| self.is_member(**id)) {
+            readers.extend(self.reads(*id).map(|tensor| (self.position[tensor.node.index()], tensor, *id)));
+        }
+        // In the order of tensors, then of readers.
+        readers.sort_by_key(|(position, tensor, _)| (*position, tensor.port));
+        readers.dedup();
+        for pair in readers.windows(2).filter(|w| w[0].1 == w[1].1) {
+            let (tensor, a, b) = (pair[0].1, pair[0].2, pair[1].2);
+            let large = |r: &Region| self.shapes.same(r.shape, tensor);
+            if self.region_of(a).is_some_and(large) && self.region_of(b).is_some_and(large) {
+                merged += usize::from(self.try_merge(a, b, true));
+            }
+        }
+        merged
+    }
+
+    fn region_of(&self, id: NodeId) -> Option<&Region> {
+        self.regions.get(&self.clusters.group(id))
+    }
+
+    /// Merges the groups of two nodes if one node can replace both, and if they have the same shape where it must be the `same`;
+    /// where it must not, `b` uses `a`.
+    fn try_merge(&mut self, a: NodeId, b: NodeId, same: bool) -> bool {
+        let (first, second) = (self.clusters.group(a), self.clusters.group(b));
+        let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else { return false };
+        if first == second || x.members.len() + y.members.len() > MAX_NODES {
+            return false;
+        }
+        if self.graph.node(a).device() != self.graph.node(b).device() {
+            return false;
+        }
+        if same && !self.shapes.same(x.shape, y.shape) {
+            return false;
+        }
+        let mut members = [&x.members[..], &y.members].concat();
+        members.sort_unstable_by_key(|id| self.position[id.index()]);
+        let Some(region) = self.region(members, y.shape) else { return false };
+        if !self.clusters.merge(a, b) {
+            return false;
+        }
+        self.regions.remove(&first);
+        self.regions.remove(&second);
+        self.regions.insert(self.clusters.group(a), region);
+        true
+    }
+
+    /// The group of these nodes, which are in topological order; `None` where one node cannot replace them.
+    fn region(&self, members: Vec<NodeId>, shape: Output) -> Option<Region> {
+        let graph = self.graph;
+        let inside: FxHashSet<NodeId> = members.iter().copied().collect();
+        let mut small = 0;
+        let (mut read, mut outputs, mut repeats) = (Vec::new(), Vec::new(), false);
+        let controls = outer_controls(graph, members[0], &inside);
+        for id in &members {
+            let value = Output { node: *id, port: 0 };
+            let leaves = self.leaves(value, &inside);
+            if leaves {
+                outputs.push(value);
+            }
+            let repeats_here = matches!(self.members[id], Member::Repeat(_));
+            if !self.shapes.same(value, shape) {
+                small += 1;
+                // A repetition of unknown extent may be an error.
+                if repeats_here && self.graph.info(value).dims().is_none() {
+                    return None;
+                }
+                if leaves || !self.members[id].is_cheap() || small > MAX_SMALL {
+                    return None;
+                }
+            }
+            // What waits for something else may not run at all where the others do.
+            if self.conditional && outer_controls(graph, *id, &inside) != controls {
+                return None;
+            }
+            repeats |= repeats_here;
+            for input in self.reads(*id) {
+                if !inside.contains(&input.node) && !read.contains(&input) {
+                    read.push(input);
+                }
+            }
+        }
+        let (constants, inputs) = self.split(&read, shape);
+        let covered = !repeats || self.covers(&inputs, shape);
+        let steps = self.steps(&members);
+        fits(inputs.len(), outputs.len()).then_some(Region {
+            members,
+            steps,
+            shape,
+            inputs,
+            constants,
+            outputs,
+            covered,
+        })
+    }
+
+    /// What a group computes, with what is computed again, in topological order.
+    fn steps(&self, members: &[NodeId]) -> Vec<(NodeId, Member)> {
+        let mut ids = members.to_vec();
+        for id in members {
+            let mut above = self.graph.node(*id).inputs().to_vec();
+            while let Some(input) = above.pop() {
+                if self.recomputed.contains(&input.node) && !ids.contains(&input.node) {
+                    ids.push(input.node);
+                    above.extend(self.graph.node(input.node).inputs());
+                }
+            }
+        }
+        ids.sort_unstable_by_key(|id| self.position[id.index()]);
+        ids.into_iter().map(|id| (id, self.members[&id])).collect()
+    }
+
+    /// Constants that can become parameters, and all other inputs: a constant may have a shape when the others give the
+    /// iteration its shape without it.
+    fn split(&self, read: &[Output], shape: Output) -> (Vec<(Output, f32)>, Vec<Output>) {
+        let values: Vec<Option<f32>> = read.iter().map(|o| uniform(self.graph, *o)).collect();
+        let rank = |o: Output| self.graph.info(o).rank();
+        let tensors: Vec<Output> = read.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(o, _)| *o).collect();
+        let covered = self.covers(&tensors, shape);
+        let (mut constants, mut inputs) = (Vec::new(), Vec::new());
+        for (output, value) in read.iter().zip(values) {
+            match value {
+                Some(v) if covered || rank(*output) == Some(0) => constants.push((*output, v)),
+                _ => inputs.push(*output),
+            }
+        }
+        (constants, inputs)
+    }
+
+    /// Whether the tensors surely broadcast to the iteration's whole shape.
+    fn covers(&self, tensors: &[Output], shape: Output) -> bool {
+        if tensors.iter().any(|t| self.shapes.same(*t, shape)) {
+            return true;
+        }
+        let dims = tensors.iter().map(|t| self.graph.info(*t).dims()).collect::<Option<Vec<_>>>();
+        let (Some(dims), Some(want)) = (dims, self.graph.info(shape).dims()) else { return false };
+        let both = dims.iter().try_fold(crate::tensor::Dims::new(), |all, d| broadcast_dims(&all, d));
+        both.is_ok_and(|both| both[..] == want[..])
+    }
+
+    /// The groups that are worth a node of their own, in topological order.
+    fn regions(self) -> Vec<Region> {
+        let settled = self.regions.values().filter_map(|region| self.settled(region));
+        let mut regions: Vec<Region> = settled.filter(|r| r.steps.len() > 1).collect();
+        regions.sort_unstable_by_key(|r| self.position[r.members[0].index()]);
+        regions
+    }
+
+    /// The group, without repetitions where these alone give the iteration its shape.
+    fn settled(&self, region: &Region) -> Option<Region> {
+        if region.covered {
+            return Some(region.clone());
+        }
+        let (repeats, others): (Vec<NodeId>, Vec<NodeId>) =
+            region.members.iter().partition(|id| matches!(self.members[*id], Member::Repeat(_)));
+        let inner = |id: &NodeId| self.reads(*id).any(|input| region.members.contains(&input.node));
+        if others.is_empty() || repeats.iter().any(inner) {
+            return None;
+        }
+        self.region(others, region.shape)
+    }
+}
+
+/// What a node waits for outside of its group.
+fn outer_controls(graph: &Graph, id: NodeId, inside: &FxHashSet<NodeId>) -> Vec<NodeId> {
+    let mut controls: Vec<NodeId> = graph.node(id).controls().iter().copied().filter(|c| !inside.contains(c)).collect();
+    controls.sort_unstable();
+    controls
+}

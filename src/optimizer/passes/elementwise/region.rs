@@ -1,0 +1,121 @@
+//! A group as the fused node that takes its place.
+
+use rustc_hash::FxHashMap;
+
+use super::member::Member;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::fused::elementwise::OP;
+use crate::kernels::fused::expression::{Expression, Value};
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+
+/// A group of nodes that one node can replace.
+#[derive(Debug, Clone)]
+pub struct Region {
+    /// In topological order.
+    pub members: Vec<NodeId>,
+    /// What is computed, by members and by others whose value is computed again, in topological order.
+    pub steps: Vec<(NodeId, Member)>,
+    /// A tensor of the iteration's shape.
+    pub shape: Output,
+    /// Tensors from outside, without those of [`Region::constants`].
+    pub inputs: Vec<Output>,
+    /// Constants that become parameters.
+    pub constants: Vec<(Output, f32)>,
+    /// Members' values that are used outside.
+    pub outputs: Vec<Output>,
+    /// Whether the inputs surely broadcast to the iteration's whole shape.
+    pub covered: bool,
+}
+
+impl Region {
+    /// Puts the fused node in the place of the members.
+    pub fn emit(&self, graph: &mut Graph) -> Result<NodeId> {
+        let (expression, constants) = self.expression(graph)?;
+        let root = graph.node(self.outputs[self.outputs.len() - 1].node);
+        let new = NewNode {
+            name: format!("{}/wgpu_fused", root.name()),
+            op: OP.to_owned(),
+            device: root.device().to_owned(),
+            inputs: self.inputs.clone(),
+            controls: self.constants.iter().flat_map(|(c, _)| graph.node(c.node).controls().to_vec()).collect(),
+            attrs: vec![
+                ("T_in", expression.inputs().into()),
+                ("T_out", expression.output_types()[..].into()),
+                ("constants", constants[..].into()),
+                ("expression", expression.to_string().into()),
+            ],
+            infos: self.outputs.iter().map(|o| graph.info(*o)).collect(),
+        };
+        let outputs: Vec<(Output, u32)> = self.outputs.iter().zip(0..).map(|(o, port)| (*o, port)).collect();
+        let fused = graph.replace_region(&self.replaced(graph), new, &outputs);
+        for (constant, _) in &self.constants {
+            let id = constant.node;
+            let unused = graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id);
+            if unused && graph.node(id).on_wgpu() {
+                graph.remove(id);
+            }
+        }
+        Ok(fused)
+    }
+
+    /// The members, and what is computed again by them and nobody else.
+    fn replaced(&self, graph: &Graph) -> Vec<NodeId> {
+        let mut replaced: Vec<NodeId> = self.steps.iter().map(|(id, _)| *id).collect();
+        for (id, _) in self.steps.iter().rev().filter(|(id, _)| !self.members.contains(id)) {
+            if graph.users(*id).iter().any(|user| !replaced.contains(user)) {
+                replaced.retain(|r| r != id);
+            }
+        }
+        replaced
+    }
+
+    /// The members' expression and its parameters.
+    fn expression(&self, graph: &Graph) -> Result<(Expression, Vec<f32>)> {
+        let mut expression = Expression::new();
+        let mut values: FxHashMap<Output, Value> = FxHashMap::default();
+        let mut parameters: Vec<f32> = Vec::new();
+        let types = self.input_types(graph);
+        for (input, dtype) in self.inputs.iter().zip(types) {
+            values.insert(*input, expression.input(dtype));
+        }
+        let mut parameter = |expression: &mut Expression, value: f32| -> Value {
+            let at = parameters.iter().position(|p| p.to_bits() == value.to_bits()).unwrap_or_else(|| {
+                parameters.push(value);
+                expression.constant();
+                parameters.len() - 1
+            });
+            Value::Constant(at as u32)
+        };
+        for (constant, value) in &self.constants {
+            values.insert(*constant, parameter(&mut expression, *value));
+        }
+        for (id, member) in &self.steps {
+            let args: Vec<Value> = member.arguments(graph.node(*id).inputs()).iter().map(|i| values[i]).collect();
+            let mut value = args[0];
+            if let Member::Call(scalar) = member {
+                let arity = scalar.call.inputs().len();
+                let mut call: Vec<Value> = args[..arity].to_vec();
+                call.extend(scalar.attr.map(|a| parameter(&mut expression, a)));
+                value = expression.step(scalar.call, &call)?;
+                for next in &args[arity..] {
+                    value = expression.step(scalar.call, &[value, *next])?;
+                }
+            }
+            values.insert(Output { node: *id, port: 0 }, value);
+        }
+        self.outputs.iter().for_each(|o| expression.output(values[o]));
+        Ok((expression, parameters))
+    }
+
+    /// Types of the inputs, as the members that read them say.
+    fn input_types(&self, graph: &Graph) -> Vec<DType> {
+        let of = |input: &Output| {
+            self.steps.iter().find_map(|(id, member)| {
+                let at = member.arguments(graph.node(*id).inputs()).iter().position(|i| i == input)?;
+                Some(member.input_type(at))
+            })
+        };
+        self.inputs.iter().map(|i| of(i).expect("a step reads it")).collect()
+    }
+}

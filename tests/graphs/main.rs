@@ -6,6 +6,7 @@ mod contraction;
 mod elementwise;
 mod folding;
 mod reduce;
+mod reduce_tail;
 mod variables;
 
 use bytes::Bytes;

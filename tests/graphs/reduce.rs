@@ -21,7 +21,7 @@ fn what_only_the_reduction_reads_goes_into_it() {
             y = Placeholder -> float32[?2, 3]
             x = Placeholder -> float32[?2, 3]
             out = NoOp(^m/reduce)
-            m/reduce = _WgpuFusedReduce(y, x) {T_in: [float32, float32], T_out: [float32], axes: [1], constants: [], expression: "x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Square<float32>(s0); return s1", keep_dims: false, reductions: "Mean", whole: false} -> float32[?2]
+            m/reduce = _WgpuFusedReduce(y, x) {T_extra: [], T_in: [float32, float32], T_out: [float32], axes: [1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Square<float32>(s0); return s1", keep_dims: false, reductions: "Mean", whole: false} -> float32[?2]
         "#]],
     );
 }
@@ -43,7 +43,7 @@ fn mean_and_variance_are_one_pass() {
             preserve out
             x = Placeholder -> float32[?2, 4, 4, 3]
             out = AddV2(variance/moments, variance/moments:1) {T: float32} -> float32[1, 1, 1, 3]
-            variance/moments = _WgpuFusedReduce(x) {T_in: [float32], T_out: [float32, float32], axes: [0, 1, 2], constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Moments", whole: false} -> float32[1, 1, 1, 3], float32[1, 1, 1, 3]
+            variance/moments = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float32], axes: [0, 1, 2], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Moments", whole: false} -> float32[1, 1, 1, 3], float32[1, 1, 1, 3]
         "#]],
     );
 }
@@ -69,7 +69,7 @@ fn a_shape_is_read_further_up() {
             d = Mul(v, x) {T: float32} -> float32[?2, 3]
             n = Shape(x) {T: float32, out_type: int32} -> int32[2]
             out = NoOp(^n, ^r/reduce)
-            r/reduce = _WgpuFusedReduce(d) {T_in: [float32], T_out: [float32], axes: [0], constants: [], expression: "x: float32; c: 0; s0 = Square<float32>(x0); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float32[3]
+            r/reduce = _WgpuFusedReduce(d) {T_extra: [], T_in: [float32], T_out: [float32], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = Square<float32>(x0); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float32[3]
         "#]],
     );
 }
@@ -91,7 +91,7 @@ fn a_variance_alone_may_drop_its_axes() {
             preserve out
             h = Placeholder -> float16[5, 3]
             out = Exp(variance/moments:1) {T: float32} -> float32[3]
-            variance/moments = _WgpuFusedReduce(h) {T_in: [float16], T_out: [float32, float32], axes: [0], constants: [], expression: "x: float16; c: 0; s0 = Cast<float16, float32>(x0); return s0", keep_dims: false, reductions: "Moments", whole: false} -> float32[3], float32[3]
+            variance/moments = _WgpuFusedReduce(h) {T_extra: [], T_in: [float16], T_out: [float32, float32], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float16; c: 0; s0 = Cast<float16, float32>(x0); return s0", keep_dims: false, reductions: "Moments", whole: false} -> float32[3], float32[3]
         "#]],
     );
 }
@@ -122,7 +122,7 @@ fn sums_of_a_common_tensor_share_a_pass() {
             db = Exp(sb/reduce:1) {T: float32} -> float32[1, 3]
             dg = Exp(sb/reduce) {T: float32} -> float32[1, 3]
             dx = AddN(x, dy) {N: 2, T: float32} -> float32[?2, 3]
-            sb/reduce = _WgpuFusedReduce(h, dy) {T_in: [float16, float32], T_out: [float32, float32], axes: [0], constants: [], expression: "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); return s1, x1", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 3], float32[1, 3]
+            sb/reduce = _WgpuFusedReduce(h, dy) {T_extra: [], T_in: [float16, float32], T_out: [float32, float32], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); return s1, x1", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 3], float32[1, 3]
         "#]],
     );
 }
@@ -147,7 +147,7 @@ fn repeated_gradients_are_read_where_they_are_small() {
             g = Placeholder -> float32[1, 3]
             x = Placeholder -> float32[8, 3]
             out = Exp(s/reduce) {T: float32} -> float32[]
-            s/reduce = _WgpuFusedReduce(g, x) {T_in: [float32, float32], T_out: [float32], axes: [0, 1], constants: [0.5], expression: "x: float32, float32; c: 1; s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1", keep_dims: false, reductions: "Sum", whole: false} -> float32[]
+            s/reduce = _WgpuFusedReduce(g, x) {T_extra: [], T_in: [float32, float32], T_out: [float32], axes: [0, 1], constants: [0.5], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 1; s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1", keep_dims: false, reductions: "Sum", whole: false} -> float32[]
         "#]],
     );
 }
@@ -170,8 +170,8 @@ fn all_elements_and_tests() {
             x = Placeholder -> float32[8, 3]
             out = Exp(l/reduce) {T: float32} -> float32[]
             all = LogicalNot(r/reduce) -> bool[]
-            l/reduce = _WgpuFusedReduce(x) {T_in: [float32], T_out: [float32], axes: [], constants: [], expression: "x: float32; c: 0; s0 = Relu<float32>(x0); return s0", keep_dims: false, reductions: "L2Loss", whole: true} -> float32[]
-            r/reduce = _WgpuFusedReduce(x) {T_in: [float32], T_out: [bool], axes: [0, 1], constants: [], expression: "x: float32; c: 0; s0 = IsFinite<float32>(x0); return s0", keep_dims: false, reductions: "All", whole: false} -> bool[]
+            r/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [bool], axes: [0, 1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = IsFinite<float32>(x0); return s0", keep_dims: false, reductions: "All", whole: false} -> bool[]
+            l/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32], axes: [], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = Relu<float32>(x0); return s0", keep_dims: false, reductions: "L2Loss", whole: true} -> float32[]
         "#]],
     );
 }

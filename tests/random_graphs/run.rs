@@ -98,7 +98,7 @@ fn local_attr(name: &str, attr: &attr::Attr) -> Option<local::Attr> {
         Value::S(_) => local::Attr::String(attr.string()?.to_owned()),
         // An empty list does not say of what.
         Value::List(list) if !list.r#type.is_empty() || name.starts_with('T') => local::Attr::Types(attr.dtypes()?),
-        Value::List(list) if !list.f.is_empty() || name == "constants" => local::Attr::Floats(list.f.clone()),
+        Value::List(list) if !list.f.is_empty() || name.ends_with("constants") => local::Attr::Floats(list.f.clone()),
         Value::List(list) => local::Attr::Ints(list.i.clone()),
         _ => return None,
     })

@@ -3,6 +3,7 @@
 //! An output is reduced over the shape to which the inputs behind its own value broadcast, as it would be without fusion. Where these
 //! shapes differ, which the optimizer cannot always exclude, each of them is a pass of its own.
 
+mod epilogue;
 mod program;
 mod run;
 mod state;
@@ -10,9 +11,8 @@ mod state;
 use smallvec::SmallVec;
 
 use crate::device::{Capabilities, Device};
-use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::definition::{OpDefinition, broadcast};
+use crate::kernels::definition::OpDefinition;
 use crate::kernels::fused::expression::{Expression, Value};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::plan::Style;
@@ -23,31 +23,37 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
 
-pub use program::{MAX_PLANES, MAX_TENSORS};
+use epilogue::{Epilogue, Extra};
+pub use epilogue::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
+pub use program::{MAX_INPUTS, MAX_PLANES};
 pub use state::{MOMENTS, States};
 
 /// The op.
 pub const OP: &str = "_WgpuFusedReduce";
 
-/// Its definition. Output `k` is the reduction `k` of the expression's value `k`; `Moments` has two, mean and variance. `axes` count from
-/// the front or, when negative, from the back of the shape that is reduced; `whole` reduces all axes to a scalar.
+/// Its definition. Result `k` is the reduction `k` of the expression's value `k`; `Moments` has two, mean and variance. The outputs are the
+/// results, or what an `epilogue` makes of them and of further operands `extra`, which have the results' shape or one element. `axes` count
+/// from the front or, when negative, from the back of the shape that is reduced; `whole` reduces all axes to a scalar.
 pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     name: OP,
-    inputs: &["x: T_in"],
+    inputs: &["x: T_in", "extra: T_extra"],
     outputs: &["y: T_out"],
     attrs: &[
         "T_in: list(type) >= 1",
+        "T_extra: list(type) >= 0 = []",
         "T_out: list(type) >= 1",
         "expression: string",
         "constants: list(float) = []",
+        "epilogue: string = ''",
+        "epilogue_constants: list(float) = []",
         "reductions: string",
         "axes: list(int) = []",
         "whole: bool = false",
         "keep_dims: bool = false",
     ],
     stateful: false,
-    // The axes are not to be seen, but shapes that do not broadcast are.
-    shape: |inputs| broadcast(inputs.shapes).map(|_| Vec::new()),
+    // Neither the axes nor which inputs are reduced are to be seen.
+    shape: |_| Ok(Vec::new()),
 }];
 
 /// Registers the op.
@@ -68,8 +74,9 @@ struct Pass {
     states: States,
     /// The node's inputs that it reads.
     inputs: SmallVec<[usize; 6]>,
-    /// The node's outputs that it writes.
+    /// The node's outputs that it writes, where these are the results.
     outputs: SmallVec<[usize; 6]>,
+    epilogue: Epilogue,
 }
 
 struct FusedReduce {
@@ -89,8 +96,9 @@ impl FusedReduce {
         let expression: Expression = attrs.string("expression")?.parse()?;
         let constants = attrs.floats("constants")?;
         let states = States::new(&attrs.string("reductions")?, &expression.output_types())?;
+        let epilogue = Epilogue::read(attrs, &states)?;
         let (given, returned) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
-        let wanted: Vec<DType> = states.finish().iter().map(|f| f.dtype).collect();
+        let wanted = epilogue.outputs();
         require!(
             given == expression.inputs(),
             "{OP}: inputs of {given:?}, the expression takes {:?}",
@@ -104,7 +112,7 @@ impl FusedReduce {
             expression.constants()
         );
         require!(
-            given.len() <= MAX_TENSORS && wanted.len() <= MAX_TENSORS && states.planes() <= MAX_PLANES,
+            given.len() <= MAX_INPUTS && wanted.len() <= MAX_OUTPUTS && states.planes() <= MAX_PLANES,
             "{OP}: {} inputs and {} outputs of {} numbers are too many",
             given.len(),
             wanted.len(),
@@ -112,7 +120,7 @@ impl FusedReduce {
         );
         let single = (0..states.reductions()).map(|k| pass(&expression, &states, &[k])).collect();
         let which: Vec<usize> = (0..states.reductions()).collect();
-        let all = pass(&expression, &states, &which);
+        let all = Pass { epilogue, ..pass(&expression, &states, &which) };
         require!(all.inputs.len() == given.len(), "{OP}: an input that no value of {expression} depends on");
         Ok(Self {
             all,
@@ -130,9 +138,11 @@ impl FusedReduce {
             if self.whole { dims.iter().map(|_| true).collect() } else { reduced_axes(&self.axes, dims.len())? };
         let kept = kept_dims(dims, &reduced, self.keep_dims);
         let mut outputs: SmallVec<[Tensor; 6]> = SmallVec::new();
-        for (o, finish) in pass.outputs.iter().zip(pass.states.finish()) {
-            outputs.push(ctx.output(*o, finish.dtype, &kept)?);
+        for (o, dtype) in pass.epilogue.outputs().into_iter().enumerate() {
+            outputs.push(ctx.output(pass.outputs.get(o).copied().unwrap_or(o), dtype, &kept)?);
         }
+        let extras = inputs[self.all.inputs.len()..].iter().filter(|_| !pass.epilogue.is_none());
+        let extras = extras.map(|x| Extra::new(x.clone(), &kept)).collect::<Result<Vec<_>>>()?;
         if outputs[0].is_empty() {
             return Ok(());
         }
@@ -150,10 +160,20 @@ impl FusedReduce {
         let read = pass.inputs.iter().map(|i| &inputs[*i]);
         let walk = read.clone().fold(Iteration::over(dims), |w, x| w.broadcast(&x.dims)).operand(&marker, 0);
         let style = self.style(ctx.device());
-        let Pass { expression, text, states, .. } = pass;
-        let work = run::Work { expression, text, states, constants: &self.constants, style, total };
+        let Pass { expression, text, states, epilogue, .. } = pass;
+        let work = run::Work {
+            expression,
+            text,
+            states,
+            constants: &self.constants,
+            epilogue,
+            extras: &extras,
+            outputs: &outputs,
+            style,
+            total,
+        };
         let bases = read.map(|x| x.address).collect();
-        work.reduce(ctx, &walk.collapse(), &bases, run::Sink::Outputs(&outputs, 0))
+        work.reduce(ctx, &walk.collapse(), &bases, run::Sink::Outputs(0))
     }
 
     fn style(&self, device: &Device) -> Style {
@@ -173,6 +193,7 @@ impl Kernel for FusedReduce {
         if shapes.iter().all(|dims| *dims == shapes[0]) {
             return self.run(ctx, &self.all, &inputs, &shapes[0]);
         }
+        require!(self.all.epilogue.is_none(), "{OP}: results of several shapes cannot meet in an epilogue");
         self.single.iter().zip(&shapes).try_for_each(|(pass, dims)| self.run(ctx, pass, &inputs, dims))
     }
 }
@@ -182,10 +203,12 @@ fn pass(expression: &Expression, states: &States, which: &[usize]) -> Pass {
     let values: Vec<Value> = which.iter().map(|k| expression.outputs()[*k]).collect();
     let (selected, inputs) = expression.select(&values);
     let first = |k: usize| (0..k).map(|j| states.outputs_of(j)).sum::<usize>();
+    let selected_states = states.select(which);
     Pass {
         text: selected.to_string(),
         expression: selected,
-        states: states.select(which),
+        epilogue: Epilogue::none(&selected_states),
+        states: selected_states,
         inputs: inputs.into(),
         outputs: which.iter().flat_map(|k| first(*k)..first(*k) + states.outputs_of(*k)).collect(),
     }

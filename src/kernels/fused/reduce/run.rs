@@ -6,7 +6,8 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::program::{MAX_TOGETHER, Reads, Variant};
+use super::epilogue::{Epilogue, Extra, Part};
+use super::program::{MAX_BINDINGS, Reads, Variant};
 use super::state::States;
 use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::error::{Error, Result};
@@ -14,7 +15,7 @@ use crate::kernels::fused::expression::Expression;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::{Group, Groups, Step, Style, push};
 use crate::kernels::reduce::program::{part, window_bytes};
-use crate::layout::Iteration;
+use crate::layout::{AccessClass, Iteration};
 use crate::shader::WORKGROUP;
 use crate::tensor::{Dims, Tensor};
 
@@ -31,6 +32,12 @@ pub struct Work<'a> {
     pub states: &'a States,
     /// The expression's parameters.
     pub constants: &'a [f32],
+    /// What becomes of the results.
+    pub epilogue: &'a Epilogue,
+    /// The epilogue's operands.
+    pub extras: &'a [Extra],
+    /// The node's outputs, in the order of the epilogue's.
+    pub outputs: &'a [Tensor],
     /// How steps are cut.
     pub style: Style,
     /// Number of elements behind each output.
@@ -44,7 +51,7 @@ pub type Bases = SmallVec<[u64; 6]>;
 #[derive(Debug, Clone, Copy)]
 pub enum Sink<'a> {
     /// Outputs, from this element on.
-    Outputs(&'a [Tensor], usize),
+    Outputs(usize),
     /// States, in planes of this many elements, from this element of each on.
     States(&'a Tensor, usize, usize),
 }
@@ -52,7 +59,7 @@ pub enum Sink<'a> {
 impl Sink<'_> {
     const fn skip(self, count: usize) -> Self {
         match self {
-            Self::Outputs(tensors, first) => Self::Outputs(tensors, first + count),
+            Self::Outputs(first) => Self::Outputs(first + count),
             Self::States(tensor, plane, first) => Self::States(tensor, plane, first + count),
         }
     }
@@ -67,37 +74,62 @@ struct First {
     rest: Groups,
 }
 
-impl First {
-    fn last(&self) -> bool {
-        self.rest.iter().all(|g| !g.reduced)
-    }
+/// What a step reads.
+struct Source {
+    /// How the expression's inputs are read, where it is evaluated.
+    class: Option<AccessClass>,
+    bindings: SmallVec<[Binding; 8]>,
+    /// Parameters in the order in which the text declares them, up to those of what it writes.
+    params: Params,
 }
 
 impl Work<'_> {
     /// Reduces the elements of `walk`, whose operands are the inputs, then the outputs, to `sink`.
     pub fn reduce(&self, ctx: &mut dyn OpContext, walk: &Iteration, bases: &Bases, sink: Sink<'_>) -> Result<()> {
-        let outputs = outputs(walk);
         if walk.is_empty() {
             // Nothing to reduce: the identities.
-            let splat = Iteration::over(&[outputs]);
+            let count = outputs(walk);
+            let splat = Iteration::over(&[count]);
             let walk = bases.iter().fold(splat, |w, _| w.operand(&[0], 0));
-            return self.elements(ctx.device(), &Step::each(outputs, 0), &walk, bases, None, sink);
+            let rest = Groups::from_slice(&[Group { extent: count, reduced: false }]);
+            return self.from_first(ctx, &walk, bases, First { step: Step::each(count, 0), axis: None, rest }, sink);
         }
         let first = self.first(walk);
-        if !self.fits(ctx.device(), walk, &first) {
-            return self.cut(ctx, walk, bases, sink);
+        if self.fits(ctx.device(), walk, &first) {
+            self.from_first(ctx, walk, bases, first, sink)
+        } else {
+            self.cut(ctx, walk, bases, sink)
         }
-        let together = match sink {
-            Sink::Outputs(tensors, _) => tensors.len() + bases.len() <= MAX_TOGETHER,
-            Sink::States(..) => true,
-        };
-        if first.last() && together {
-            return self.elements(ctx.device(), &first.step, walk, bases, first.axis, sink);
+    }
+
+    /// Runs the first step, and those behind it.
+    fn from_first(
+        &self,
+        ctx: &mut dyn OpContext,
+        walk: &Iteration,
+        bases: &Bases,
+        first: First,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let First { step, axis, rest } = first;
+        let elements = self.elements(&step, walk, bases, axis);
+        if rest.iter().all(|g| !g.reduced) {
+            match sink {
+                Sink::States(..) => return self.enqueue(ctx.device(), &step, elements, sink, None),
+                Sink::Outputs(_) => {
+                    let room = self.room(ctx.device(), &elements);
+                    if let [part] = &self.epilogue.parts(self.extras, room)[..]
+                        && part.tensors() <= room
+                    {
+                        return self.enqueue(ctx.device(), &step, elements, sink, Some(part));
+                    }
+                }
+            }
         }
-        let count = first.step.outputs();
+        let count = step.outputs();
         let states = ctx.temp(self.states.accumulator(), &[self.states.planes() * count])?;
-        self.elements(ctx.device(), &first.step, walk, bases, first.axis, Sink::States(&states, count, 0))?;
-        self.merge(ctx, &states, first.rest, sink)
+        self.enqueue(ctx.device(), &step, elements, Sink::States(&states, count, 0), None)?;
+        self.merge(ctx, &states, rest, sink)
     }
 
     /// Reduces states, whose extents form `left`, to `sink`.
@@ -109,12 +141,18 @@ impl Work<'_> {
                 Some(step) => step,
                 None => (Step::each(plane, 1), left),
             };
+            let states =
+                || Source { class: None, bindings: smallvec![(&before).into()], params: self.params(&step).u32(plane) };
             if rest.iter().all(|g| !g.reduced) {
-                return self.states(ctx.device(), &step, &before, plane, sink);
+                if matches!(sink, Sink::States(..)) {
+                    return self.enqueue(ctx.device(), &step, states(), sink, None);
+                }
+                let parts = self.epilogue.parts(self.extras, self.room(ctx.device(), &states()));
+                return parts.iter().try_for_each(|p| self.enqueue(ctx.device(), &step, states(), sink, Some(p)));
             }
             let count = step.outputs();
             let after = ctx.temp(before.dtype, &[self.states.planes() * count])?;
-            self.states(ctx.device(), &step, &before, plane, Sink::States(&after, count, 0))?;
+            self.enqueue(ctx.device(), &step, states(), Sink::States(&after, count, 0), None)?;
             (before, plane, left) = (after, count, rest);
         }
     }
@@ -210,19 +248,10 @@ impl Work<'_> {
         self.merge(ctx, &states, left, sink)
     }
 
-    /// Enqueues a step that evaluates the expression.
-    fn elements(
-        &self,
-        device: &Device,
-        step: &Step,
-        walk: &Iteration,
-        bases: &Bases,
-        axis: Option<usize>,
-        sink: Sink<'_>,
-    ) -> Result<()> {
+    /// What a step reads that evaluates the expression.
+    fn elements(&self, step: &Step, walk: &Iteration, bases: &Bases, axis: Option<usize>) -> Source {
         let inputs =
             (0..bases.len()).fold(Iteration::over(walk.dims()), |w, k| w.operand(walk.strides(k), 0)).collapse();
-        let class = inputs.class();
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         for (k, dtype) in self.expression.inputs().iter().enumerate() {
             let elements = if step.extent == 0 { 0 } else { span(walk, k) };
@@ -232,15 +261,15 @@ impl Work<'_> {
         let steps = (0..bases.len()).map(|k| axis.map_or(0, |axis| walk.strides(k)[axis] as u32));
         let params = steps.fold(self.params(step), Params::u32);
         let params = self.constants.iter().fold(params, |p, c| p.f32(*c));
-        let reads = Reads::Elements(self.expression, self.text, &class);
-        // Parameters in the order in which the text declares them: those of the accesses before those of the sink.
-        self.enqueue(device, step, reads, bindings, inputs.params(params), sink)
+        Source { class: Some(inputs.class()), bindings, params: inputs.params(params) }
     }
 
-    /// Enqueues a step that merges states.
-    fn states(&self, device: &Device, step: &Step, before: &Tensor, plane: usize, sink: Sink<'_>) -> Result<()> {
-        let params = self.params(step).u32(plane);
-        self.enqueue(device, step, Reads::States, smallvec![before.into()], params, sink)
+    /// Bindings that a step leaves for the epilogue's operands and the outputs.
+    fn room(&self, device: &Device, source: &Source) -> usize {
+        let own = MAX_BINDINGS + source.params.scalars.len() + self.epilogue.constants().len();
+        let bytes = 4 * (own.next_multiple_of(4) + source.params.vec4s.len());
+        let buffer = bytes > device.capabilities().immediates as usize;
+        MAX_BINDINGS - source.bindings.len() - usize::from(buffer)
     }
 
     fn params(&self, step: &Step) -> Params {
@@ -248,26 +277,34 @@ impl Work<'_> {
         self.states.parameters().into_iter().fold(params.u32(self.total), |p, (_, v)| p.u32(v))
     }
 
+    /// Enqueues a step that writes states, or some of the outputs.
     fn enqueue(
         &self,
         device: &Device,
         step: &Step,
-        reads: Reads<'_>,
-        mut bindings: SmallVec<[Binding; 8]>,
-        mut params: Params,
+        source: Source,
         sink: Sink<'_>,
+        finish: Option<&Part>,
     ) -> Result<()> {
+        let Source { class, mut bindings, mut params } = source;
         let count = step.outputs();
         device.check_extent(count * self.states.planes())?;
-        match sink {
-            Sink::Outputs(tensors, first) => bindings.extend(tensors.iter().map(|y| part(y, first, count))),
-            Sink::States(states, plane, first) => {
+        match (sink, finish) {
+            (Sink::Outputs(first), Some(finish)) => {
+                let extras = finish.extras.iter();
+                bindings
+                    .extend(extras.map(|e| if e.whole { part(&e.tensor, first, count) } else { (&e.tensor).into() }));
+                bindings.extend(finish.outputs.iter().map(|y| part(&self.outputs[*y], first, count)));
+                params = self.epilogue.constants().iter().fold(params, |p, c| p.f32(*c));
+            }
+            (Sink::States(states, plane, first), _) => {
                 bindings.push(part(states, first, (self.states.planes() - 1) * plane + count));
                 params = params.u32(plane);
             }
+            (Sink::Outputs(_), None) => unreachable!("outputs are written in parts"),
         }
         let workgroup = if step.lanes > 1 && self.style == Style::Narrow { step.lanes } else { WORKGROUP };
-        let finish = matches!(sink, Sink::Outputs(..));
+        let reads = class.as_ref().map_or(Reads::States, |class| Reads::Elements(self.expression, self.text, class));
         let variant = Variant { states: self.states, reads, finish, lanes: step.lanes, workgroup };
         let invocations = count.div_ceil(variant.unit() as usize) * step.lanes as usize;
         device.enqueue(&Program {

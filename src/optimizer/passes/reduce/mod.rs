@@ -1,21 +1,24 @@
-//! Reductions with the elementwise nodes in front of them, and several reductions of the same tensors, become one node each.
+//! Reductions with the elementwise nodes around them, and several reductions of the same tensors, become one node each.
 //!
 //! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes that have the shape that is reduced
 //! and that nobody else reads become part of the node; a conversion that others read too is done again where it reads less. Reductions
-//! over the same axes of the same shape that read a common tensor share a pass, unless one needs the other.
+//! over the same axes of the same shape that read a common tensor share a pass, unless one needs the other. What follows from their
+//! results and has their elements is the node's epilogue.
 
 mod roots;
 mod shapes;
+mod tail;
 mod values;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
-use crate::kernels::fused::reduce::{MAX_PLANES, MAX_TENSORS, MOMENTS, OP, States};
+use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS, OP, States};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
 use roots::{Manner, Root, moments, reduction};
+use tail::{Search, Tail};
 use values::{Elementwise, Translation, Values, elementwise};
 
 /// Runs the pass.
@@ -35,8 +38,12 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             }
         }
     }
-    for region in merged(graph, regions) {
-        if let Some(plan) = region.plan(graph).filter(Plan::is_worth_it) {
+    let updates = tail::updates(graph, &order);
+    // The last ones first: what follows them may read values that an earlier one's tail takes in.
+    for region in merged(graph, regions).into_iter().rev() {
+        let Some(mut plan) = region.plan(graph) else { continue };
+        plan.tail = region.tail(graph, &plan, &updates);
+        if plan.is_worth_it() {
             region.replace(graph, plan);
         }
     }
@@ -60,11 +67,13 @@ struct Plan {
     computes: bool,
     states: States,
     values: Translation,
+    /// What it makes of the results.
+    tail: Option<Tail>,
 }
 
 impl Plan {
-    fn is_worth_it(&self) -> bool {
-        self.members.len() > 1 || self.computes
+    const fn is_worth_it(&self) -> bool {
+        self.members.len() > 1 || self.computes || self.tail.is_some()
     }
 }
 
@@ -109,7 +118,7 @@ impl Region {
         let roots: FxHashSet<NodeId> = self.roots.iter().flat_map(|r| r.nodes.iter().copied()).collect();
         let wanted: Vec<_> = self.roots.iter().map(|r| (r.tensor(graph), r.dtype)).collect();
         let translate = |inside: &FxHashSet<NodeId>| {
-            Values::translate(graph, &self.space, inside, &wanted).filter(|v| v.inputs.len() <= MAX_TENSORS)
+            Values::translate(graph, &self.space, inside, &wanted).filter(|v| v.inputs.len() <= MAX_INPUTS)
         };
         let mut inside = FxHashSet::default();
         let mut values = translate(&inside)?;
@@ -134,13 +143,29 @@ impl Region {
         let mut members: Vec<NodeId> = roots.iter().copied().chain(vanishing(graph, &roots, &inside)).collect();
         members.sort_unstable();
         let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
-        let small = states.planes() <= MAX_PLANES && states.finish().len() <= MAX_TENSORS;
+        let small = states.planes() <= MAX_PLANES && states.finish().len() <= MAX_OUTPUTS;
         (closed && small && graph.is_convex(&members)).then(|| Plan {
             members,
             computes: !inside.is_empty(),
             states,
             values,
+            tail: None,
         })
+    }
+
+    /// What follows the region and can be computed with it.
+    fn tail(&self, graph: &Graph, plan: &Plan, updates: &FxHashSet<NodeId>) -> Option<Tail> {
+        let order = graph.order()?;
+        let mut positions = vec![usize::MAX; graph.capacity()];
+        order.iter().enumerate().for_each(|(at, id)| positions[id.index()] = at);
+        let results: Vec<_> = self.results().into_iter().zip(plan.states.finish()).map(|(r, f)| (r, f.dtype)).collect();
+        let kept = graph.info(results[results.len() - 1].0);
+        Search { graph, positions: &positions, updates, results: &results, region: &plan.members, kept: &kept }.find()
+    }
+
+    /// The tensors that the reductions give.
+    fn results(&self) -> Vec<Output> {
+        self.roots.iter().flat_map(|r| r.outputs.iter().map(|node| Output { node: *node, port: 0 })).collect()
     }
 
     /// Whether the node's output is rather computed than read.
@@ -174,37 +199,54 @@ impl Region {
 
     /// Puts the node in place of the region.
     fn replace(&self, graph: &mut Graph, plan: Plan) {
-        let Plan { members, states, values, .. } = plan;
-        let outputs: Vec<NodeId> = self.roots.iter().flat_map(|r| r.outputs.iter().copied()).collect();
-        // The outputs of one reduction are alike; a mean that nobody reads may differ in the axes that it keeps.
-        let infos = self.roots.iter().flat_map(|r| {
-            let last = Output { node: r.outputs[r.outputs.len() - 1], port: 0 };
-            vec![graph.info(last); r.outputs.len()]
-        });
+        let Plan { mut members, states, values, tail, .. } = plan;
+        let results = self.results();
+        // The results of one reduction are alike; a mean that nobody reads may differ in the axes that it keeps.
+        let mut infos: Vec<TensorInfo> = (self.roots.iter())
+            .flat_map(|r| {
+                let last = Output { node: r.outputs[r.outputs.len() - 1], port: 0 };
+                vec![graph.info(last); r.outputs.len()]
+            })
+            .collect();
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
-        let types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
-        let name = graph.node(outputs[outputs.len() - 1]).name();
+        let mut types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
+        let name = graph.node(results[results.len() - 1].node).name().to_owned();
+        let (mut inputs, mut outputs, mut extras) = (values.inputs, results, Vec::new());
+        let (mut epilogue, mut parameters) = (String::new(), Vec::new());
+        if let Some(tail) = tail {
+            tail.reshape(graph);
+            extras = tail.values.expression.inputs()[types.len()..].to_vec();
+            types = tail.values.expression.output_types();
+            let kept = infos.pop().and_then(|info| info.shape);
+            infos = types.iter().map(|t| TensorInfo { dtype: Some(*t), shape: kept.clone() }).collect();
+            inputs.extend(tail.values.inputs);
+            (epilogue, parameters) = (tail.values.expression.to_string(), tail.values.constants);
+            members.extend(tail.members);
+            outputs = tail.outputs;
+        }
         let new = NewNode {
             name: format!("{name}/{}", if names.contains(&MOMENTS) { "moments" } else { "reduce" }),
             op: OP.to_owned(),
             device: self.manner.device.clone(),
-            inputs: values.inputs,
+            inputs,
             controls: Vec::new(),
             attrs: vec![
                 ("T_in", values.expression.inputs().into()),
+                ("T_extra", extras[..].into()),
                 ("T_out", types[..].into()),
                 ("expression", values.expression.to_string().into()),
                 ("constants", values.constants[..].into()),
+                ("epilogue", epilogue.into()),
+                ("epilogue_constants", parameters[..].into()),
                 ("reductions", names.join(",").into()),
                 ("axes", self.manner.axes[..].into()),
                 ("whole", self.manner.whole.into()),
                 ("keep_dims", self.manner.keep_dims.into()),
             ],
-            infos: infos.collect(),
+            infos,
         };
         let read: Vec<NodeId> = members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
-        let ports: Vec<_> =
-            outputs.iter().zip(0..).map(|(node, port)| (Output { node: *node, port: 0 }, port)).collect();
+        let ports: Vec<_> = outputs.into_iter().zip(0..).collect();
         graph.replace_region(&members, new, &ports);
         for id in read {
             // Axes and parameters that nobody else reads.

@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::tail::follower;
 use crate::dtype::DType;
 use crate::kernels::fused::expression::{Call, Expression, Value};
 use crate::kernels::scalar::row::{Row, Shapes};
@@ -53,7 +54,7 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elem
 }
 
 /// Types that live on the device and that reductions and expressions share.
-const fn is_ours(dtype: DType) -> bool {
+pub const fn is_ours(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::I64 | DType::Bool)
 }
 
@@ -78,7 +79,8 @@ fn sees_overflow(op: &str) -> bool {
 /// Translates tensors to values of one expression.
 pub struct Values<'g> {
     graph: &'g Graph,
-    space: &'g TensorInfo,
+    /// What is known of the values' shape; none for values behind reductions.
+    space: Option<&'g TensorInfo>,
     /// Nodes that become part of the expression.
     inside: &'g FxHashSet<NodeId>,
     expression: Expression,
@@ -105,7 +107,32 @@ impl<'g> Values<'g> {
         inside: &'g FxHashSet<NodeId>,
         wanted: &[(Output, DType)],
     ) -> Option<Translation> {
-        let mut values = Self {
+        let (expression, inputs, constants) = Self::new(graph, Some(space), inside).all(wanted)?;
+        if expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))) {
+            return None;
+        }
+        let small = expression.steps().len() <= MAX_STEPS && constants.len() <= MAX_CONSTANTS;
+        small.then_some(Translation { expression, inputs, constants })
+    }
+
+    /// The values `wanted` of nodes behind reductions: the expression's first inputs are the reductions' results.
+    pub fn behind(
+        graph: &'g Graph,
+        results: &[(Output, DType)],
+        inside: &'g FxHashSet<NodeId>,
+        wanted: &[(Output, DType)],
+    ) -> Option<Translation> {
+        let mut values = Self::new(graph, None, inside);
+        for (tensor, dtype) in results {
+            let value = values.expression.input(*dtype);
+            values.known.insert(*tensor, value);
+        }
+        let (expression, inputs, constants) = values.all(wanted)?;
+        (expression.steps().len() <= MAX_STEPS).then_some(Translation { expression, inputs, constants })
+    }
+
+    fn new(graph: &'g Graph, space: Option<&'g TensorInfo>, inside: &'g FxHashSet<NodeId>) -> Self {
+        Self {
             graph,
             space,
             inside,
@@ -113,17 +140,15 @@ impl<'g> Values<'g> {
             inputs: Vec::new(),
             constants: Vec::new(),
             known: FxHashMap::default(),
-        };
+        }
+    }
+
+    fn all(mut self, wanted: &[(Output, DType)]) -> Option<(Expression, Vec<Output>, Vec<f32>)> {
         for (tensor, dtype) in wanted {
-            let value = values.value(*tensor, *dtype)?;
-            values.expression.output(value);
+            let value = self.value(*tensor, *dtype)?;
+            self.expression.output(value);
         }
-        let Self { expression, inputs, constants, .. } = values;
-        if expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))) {
-            return None;
-        }
-        let small = expression.steps().len() <= MAX_STEPS && constants.len() <= MAX_CONSTANTS;
-        small.then_some(Translation { expression, inputs, constants })
+        Some((self.expression, self.inputs, self.constants))
     }
 
     fn value(&mut self, tensor: Output, dtype: DType) -> Option<Value> {
@@ -146,14 +171,19 @@ impl<'g> Values<'g> {
     /// The only element of a constant, where a parameter can hold it and it leaves the others' shape alone.
     fn number(&self, tensor: Output, dtype: DType) -> Option<f32> {
         let constant = self.graph.constant(tensor)?;
-        let single = constant.dims.iter().all(|d| *d == 1) && constant.dims.len() <= self.space.rank()?;
+        let rank = self.space.map_or(Some(usize::MAX), TensorInfo::rank)?;
+        let single = constant.dims.iter().all(|d| *d == 1) && constant.dims.len() <= rank;
         let float = matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && constant.dtype == dtype;
         (single && float).then(|| constant.to_f64()[0] as f32)
     }
 
     fn computed(&mut self, id: NodeId) -> Option<Value> {
         let node = self.graph.node(id);
-        match elementwise(self.graph, id, self.space)? {
+        let kind = match self.space {
+            Some(space) => elementwise(self.graph, id, space),
+            None => follower(self.graph, id),
+        };
+        match kind? {
             Elementwise::Repeat => self.value(node.inputs()[0], node.dtype("T")?),
             Elementwise::Sum(dtype) => {
                 let add = Call::row("AddV2", dtype)?;

@@ -1,0 +1,234 @@
+//! What a node makes of its reductions' results before it stores them: an expression of the results and of further operands, which
+//! have the results' shape or one element.
+//!
+//! A dispatch binds few tensors, so the outputs may be spread over several: [`Epilogue::parts`].
+
+use smallvec::SmallVec;
+
+use super::state::States;
+use crate::device::Key;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::fused::expression::{Expression, Value};
+use crate::kernels::op::Attrs;
+use crate::require;
+use crate::shader::{Field, Shader};
+use crate::tensor::{Dims, Tensor, shape_text};
+
+/// Names of the further operands' bindings.
+const EXTRAS: [&str; 5] = ["e0", "e1", "e2", "e3", "e4"];
+/// Names of the outputs' bindings.
+const OUTPUTS: [&str; 6] = ["y0", "y1", "y2", "y3", "y4", "y5"];
+
+/// The most further operands: with states, one output and a parameter buffer, eight bindings.
+pub const MAX_EXTRAS: usize = EXTRAS.len();
+/// The most outputs.
+pub const MAX_OUTPUTS: usize = OUTPUTS.len();
+/// The most parameters: with all others, those of a step over states fit immediates of 128 bytes.
+pub const MAX_CONSTANTS: usize = 12;
+
+/// A node's epilogue; without one, the results themselves.
+#[derive(Debug, Clone)]
+pub struct Epilogue {
+    /// Its inputs are the results, then the further operands.
+    expression: Expression,
+    constants: Vec<f32>,
+    results: usize,
+}
+
+impl Epilogue {
+    /// Reads a node's attributes, as [`Epilogue::of`] does.
+    pub fn read(attrs: &dyn Attrs, states: &States) -> Result<Self> {
+        let constants = attrs.floats("epilogue_constants")?;
+        Self::of(&attrs.string("epilogue")?, &attrs.dtypes("T_extra")?, constants, states)
+    }
+
+    /// The epilogue `text` with operands of types `extras`; an empty text is none.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where it does not fit the reductions.
+    pub fn of(text: &str, extras: &[DType], constants: Vec<f32>, states: &States) -> Result<Self> {
+        let results: Vec<DType> = states.finish().iter().map(|f| f.dtype).collect();
+        if text.is_empty() {
+            require!(extras.is_empty() && constants.is_empty(), "operands and parameters of no epilogue");
+            return Ok(Self::none(states));
+        }
+        let expression: Expression = text.parse()?;
+        require!(
+            expression.inputs() == [&results[..], extras].concat(),
+            "results of {results:?} and operands of {extras:?} for {expression}"
+        );
+        require!(
+            expression.constants() == constants.len(),
+            "{} constants for the {} parameters of {expression}",
+            constants.len(),
+            expression.constants()
+        );
+        require!(
+            extras.len() <= MAX_EXTRAS
+                && expression.outputs().len() <= MAX_OUTPUTS
+                && constants.len() <= MAX_CONSTANTS
+                && !expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))),
+            "an epilogue beyond what one node computes: {expression}"
+        );
+        Ok(Self { expression, constants, results: results.len() })
+    }
+
+    /// The results as they are.
+    pub fn none(states: &States) -> Self {
+        let mut expression = Expression::new();
+        for finish in states.finish() {
+            let result = expression.input(finish.dtype);
+            expression.output(result);
+        }
+        let results = expression.inputs().len();
+        Self { expression, constants: Vec::new(), results }
+    }
+
+    /// Whether it does nothing.
+    pub fn is_none(&self) -> bool {
+        self.expression.steps().is_empty() && self.expression.inputs().len() == self.results
+    }
+
+    /// Types of the outputs.
+    pub fn outputs(&self) -> Vec<DType> {
+        self.expression.output_types()
+    }
+
+    /// Its parameters.
+    pub fn constants(&self) -> &[f32] {
+        &self.constants
+    }
+
+    /// The outputs in groups that one dispatch each can write, where `bindings` are left for operands and outputs.
+    pub fn parts(&self, extras: &[Extra], bindings: usize) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for output in 0..self.expression.outputs().len() {
+            let joined = parts.pop().map(|last| {
+                let which: Vec<usize> = last.outputs.iter().copied().chain([output]).collect();
+                (self.part(&which, extras), last)
+            });
+            match joined {
+                Some((both, _)) if both.tensors() <= bindings && both.packs_alike() => parts.push(both),
+                Some((_, last)) => parts.extend([last, self.part(&[output], extras)]),
+                None => parts.push(self.part(&[output], extras)),
+            }
+        }
+        parts
+    }
+
+    fn part(&self, which: &[usize], extras: &[Extra]) -> Part {
+        let values: Vec<Value> = which.iter().map(|o| self.expression.outputs()[*o]).collect();
+        let (expression, inputs) = self.expression.select(&values);
+        let (results, operands): (Vec<usize>, Vec<usize>) = inputs.into_iter().partition(|i| *i < self.results);
+        Part {
+            text: expression.to_string(),
+            expression,
+            results,
+            extras: operands.into_iter().map(|i| extras[i - self.results].clone()).collect(),
+            outputs: which.into(),
+        }
+    }
+}
+
+/// A further operand.
+#[derive(Debug, Clone)]
+pub struct Extra {
+    /// The tensor.
+    pub tensor: Tensor,
+    /// Whether it has an element for each of the results', not one alone.
+    pub whole: bool,
+}
+
+impl Extra {
+    /// An operand for results of shape `dims`. Extents of 1 make no difference.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where the shapes differ.
+    pub fn new(tensor: Tensor, dims: &[usize]) -> Result<Self> {
+        let long = |dims: &[usize]| dims.iter().copied().filter(|d| *d != 1).collect::<Dims>();
+        let whole = tensor.len() != 1;
+        require!(
+            !whole || long(&tensor.dims) == long(dims),
+            "Incompatible shapes: {} vs. {}",
+            shape_text(dims),
+            shape_text(&tensor.dims)
+        );
+        Ok(Self { tensor, whole })
+    }
+}
+
+/// Outputs that one dispatch writes.
+#[derive(Debug, Clone)]
+pub struct Part {
+    expression: Expression,
+    text: String,
+    /// The results that are its first inputs.
+    results: Vec<usize>,
+    /// Its further inputs.
+    pub extras: SmallVec<[Extra; 5]>,
+    /// The node's outputs.
+    pub outputs: SmallVec<[usize; 6]>,
+}
+
+impl Part {
+    /// Number of operands and outputs.
+    pub fn tensors(&self) -> usize {
+        self.extras.len() + self.outputs.len()
+    }
+
+    /// Elements of the outputs in a stored word.
+    pub fn unit(&self) -> u32 {
+        self.expression.output_types().iter().map(|t| t.lanes()).max().unwrap_or(1)
+    }
+
+    /// Whether each output has one element in a word, or as many as the others.
+    fn packs_alike(&self) -> bool {
+        self.expression.output_types().iter().all(|t| [1, self.unit()].contains(&t.lanes()))
+    }
+
+    /// The function, to be named `tail`.
+    pub const fn expression(&self) -> &Expression {
+        &self.expression
+    }
+
+    /// Adds it to a pipeline's key.
+    pub fn key(&self, key: Key) -> Key {
+        let results = self.results.iter().fold(0, |bits, r| bits | 1 << r);
+        let whole = self.extras.iter().fold(1, |bits, e| bits << 1 | u32::from(e.whole));
+        key.name(&self.text).number(results).number(whole)
+    }
+
+    /// Declares bindings and parameters, and what the body does with the state `all` of output `i`.
+    pub fn declare(&self, mut shader: Shader, states: &States) -> Shader {
+        let types = self.expression.output_types();
+        let finish = states.finish();
+        let mut arguments: Vec<String> = self.results.iter().map(|r| finish[*r].value.clone()).collect();
+        for (extra, name) in self.extras.iter().zip(EXTRAS) {
+            shader = shader.bind(name, extra.tensor.dtype);
+            arguments.push(format!("load_{name}({})", if extra.whole { "i" } else { "0u" }));
+        }
+        for c in 0..self.expression.constants() {
+            shader = shader.param(format!("t{c}"), Field::F32);
+            arguments.push(format!("p.t{c}"));
+        }
+        let (mut words, mut emit, mut emit_words) = (Vec::new(), Vec::new(), Vec::new());
+        emit.push(format!("let v = tail({});", arguments.join(", ")));
+        for (k, (y, dtype)) in OUTPUTS.into_iter().zip(&types).enumerate() {
+            shader = shader.bind(y, *dtype);
+            let value = if types.len() == 1 { "v".to_owned() } else { format!("v.y{k}") };
+            if dtype.lanes() == 1 {
+                emit.push(format!("store_{y}(i, {value});"));
+            } else {
+                words.push(format!("var {y}_bits = 0u;"));
+                emit.push(format!("{y}_bits |= pack_{y}(u, {value});"));
+                emit_words.push(format!("store_{y}_word(unit, {y}_bits);"));
+            }
+        }
+        shader
+            .define("SINK", "")
+            .define("WORDS", words.join("\n    "))
+            .define("EMIT", emit.join("\n            "))
+            .define("EMIT_WORDS", emit_words.join("\n    "))
+    }
+}

@@ -1,0 +1,288 @@
+//! What follows reductions: elementwise nodes whose values have the results' elements, computed by the dispatch that finishes them.
+//!
+//! Extents of 1 make no difference, and nodes that only add or drop them are seen through; where somebody else reads such a node, it
+//! stays behind the fused one. Steps of variables are left to the pass `update`, which does them in place.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
+
+use super::values::{Elementwise, Translation, Values, elementwise, is_ours};
+use crate::dtype::DType;
+use crate::kernels::fused::expression::{Call, Value};
+use crate::kernels::fused::reduce::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
+use crate::kernels::scalar;
+use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::shape::{Dim, TensorInfo};
+
+/// Most nodes behind reductions that are looked at.
+const MAX_NODES: usize = 48;
+
+/// What one epilogue computes.
+pub struct Tail {
+    /// The nodes that go, without the reductions.
+    pub members: Vec<NodeId>,
+    /// Its inputs are the reductions' results, then what else it reads.
+    pub values: Translation,
+    /// The tensors that it gives.
+    pub outputs: Vec<Output>,
+    /// The node to be put behind an output that has other extents than the results, by output.
+    reshapes: Vec<Option<NodeId>>,
+}
+
+/// Where a tail is looked for.
+pub struct Search<'g> {
+    pub graph: &'g Graph,
+    /// Each node's place in an order in which nodes follow what they use.
+    pub positions: &'g [usize],
+    /// Nodes that only steps of variables read.
+    pub updates: &'g FxHashSet<NodeId>,
+    /// The reductions' results with their types.
+    pub results: &'g [(Output, DType)],
+    /// The nodes that become the fused node's main part.
+    pub region: &'g [NodeId],
+    /// What is known of the results' shape.
+    pub kept: &'g TensorInfo,
+}
+
+/// The nodes that only compute what variables are assigned.
+pub fn updates(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
+    let mut found: FxHashSet<NodeId> = FxHashSet::default();
+    for id in order.iter().rev() {
+        let op = graph.node(*id).op();
+        let computes = || matches!(op, "AddN" | "Cast") || scalar::find(op).is_some();
+        let mut readers = graph.readers(Output { node: *id, port: 0 }).peekable();
+        let assigns = op.starts_with("Assign") && op.ends_with("VariableOp");
+        if assigns || (computes() && readers.peek().is_some() && readers.all(|(reader, _)| found.contains(&reader))) {
+            found.insert(*id);
+        }
+    }
+    found
+}
+
+/// Whether a node only gives its first input other extents.
+fn reshapes(node: &Node) -> bool {
+    matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
+}
+
+/// What a node behind a reduction does with each element.
+pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
+    let node = graph.node(id);
+    match node.op() {
+        "Tile" | "BroadcastTo" => None,
+        "Cast" => {
+            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
+            let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
+            (plain && is_ours(from) && is_ours(to)).then_some(Elementwise::Call(Call::Cast(from, to)))
+        }
+        _ if reshapes(node) => Some(Elementwise::Repeat),
+        _ => elementwise(graph, id, &graph.info(Output { node: id, port: 0 })),
+    }
+}
+
+/// Whether two tensors surely have the same elements in the same order: the same extents, but for extents of 1.
+fn same_elements(a: &TensorInfo, b: &TensorInfo) -> bool {
+    let (Some(a), Some(b)) = (&a.shape, &b.shape) else { return false };
+    let long = |dim: &&Dim| **dim != Dim::Known(1);
+    let (mut a, mut b) = (a.iter().filter(long), b.iter().filter(long));
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return true,
+            (Some(a), Some(b)) if a.same(*b) => {}
+            _ => return false,
+        }
+    }
+}
+
+impl Search<'_> {
+    /// The largest tail that one node can compute.
+    pub fn find(&self) -> Option<Tail> {
+        self.kept.shape.as_ref()?;
+        let mut nodes = self.followers();
+        while nodes.iter().any(|id| !reshapes(self.graph.node(*id))) {
+            if let Some(tail) = self.draft(&nodes).filter(Tail::fits) {
+                return Some(tail);
+            }
+            let reads = |user: NodeId, used: NodeId| self.graph.node(user).inputs().iter().any(|i| i.node == used);
+            let is_leaf = |at: &usize| nodes.iter().all(|user| !reads(*user, nodes[*at]));
+            let without = |at: usize| nodes.iter().copied().filter(|id| *id != nodes[at]).collect::<Vec<_>>();
+            let size = |at: usize| self.draft(&without(at)).map_or(usize::MAX, |tail| tail.tensors());
+            let leaf = (0..nodes.len()).rev().filter(is_leaf).min_by_key(|at| size(*at))?;
+            nodes.remove(leaf);
+        }
+        None
+    }
+
+    /// All nodes behind the results that could be computed with them, in order.
+    fn followers(&self) -> Vec<NodeId> {
+        let place = |id: NodeId| self.positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id));
+        let readers = |output: Output| self.graph.readers(output).filter_map(|(id, _)| place(id));
+        let mut ahead: BTreeSet<(usize, NodeId)> = self.results.iter().flat_map(|(r, _)| readers(*r)).collect();
+        let floor = self.region.iter().filter_map(|id| place(*id)).map(|(p, _)| p).min().unwrap_or(0);
+        let mut inside: FxHashSet<NodeId> = self.region.iter().copied().collect();
+        let mut free: FxHashSet<NodeId> = FxHashSet::default();
+        let mut found = Vec::new();
+        while let Some((_, id)) = ahead.pop_first() {
+            if found.len() == MAX_NODES {
+                break;
+            }
+            if !inside.contains(&id) && self.follows(id, &inside) && !self.comes_back(id, &inside, &mut free, floor) {
+                found.push(id);
+                inside.insert(id);
+                ahead.extend(readers(Output { node: id, port: 0 }));
+            }
+        }
+        found
+    }
+
+    /// Whether a node computes the results' elements from values inside and tensors that can be read with them.
+    fn follows(&self, id: NodeId, inside: &FxHashSet<NodeId>) -> bool {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let info = graph.info(Output { node: id, port: 0 });
+        let own = node.on_wgpu() && node.device() == graph.node(self.region[0]).device() && !graph.is_preserved(id);
+        if !own || self.updates.contains(&id) || !same_elements(&info, self.kept) || follower(graph, id).is_none() {
+            return false;
+        }
+        let known = |input: &Output| match inside.contains(&input.node) {
+            true => !self.region.contains(&input.node) || self.results.iter().any(|(result, _)| result == input),
+            false => self.is_operand(*input),
+        };
+        if reshapes(node) {
+            let (tensor, sizes) = node.inputs().split_at(1);
+            return inside.contains(&tensor[0].node)
+                && known(&tensor[0])
+                && sizes.iter().all(|s| graph.node(s.node).op() == "Const");
+        }
+        node.inputs().iter().all(known) && graph.readers(Output { node: id, port: 0 }).next().is_some()
+    }
+
+    fn is_operand(&self, tensor: Output) -> bool {
+        let info = self.graph.info(tensor);
+        info.is_single() || same_elements(&info, self.kept)
+    }
+
+    /// Whether what a node uses from outside depends on what is inside. `free` are nodes that surely do not.
+    fn comes_back(&self, id: NodeId, inside: &FxHashSet<NodeId>, free: &mut FxHashSet<NodeId>, floor: usize) -> bool {
+        let mut seen: FxHashSet<NodeId> = FxHashSet::default();
+        let mut stack = vec![id];
+        while let Some(at) = stack.pop() {
+            let node = self.graph.node(at);
+            for used in node.inputs().iter().map(|i| i.node).chain(node.controls().iter().copied()) {
+                if inside.contains(&used) {
+                    if at != id {
+                        return true;
+                    }
+                } else if self.positions[used.index()] > floor && !free.contains(&used) && seen.insert(used) {
+                    stack.push(used);
+                }
+            }
+        }
+        free.extend(seen);
+        false
+    }
+
+    fn draft(&self, nodes: &[NodeId]) -> Option<Tail> {
+        let graph = self.graph;
+        let read_by = |output: Output, by: &dyn Fn(NodeId) -> bool| graph.readers(output).any(|(reader, _)| by(reader));
+        // Nodes of other extents stay where somebody outside reads them.
+        let mut staying: FxHashSet<NodeId> = FxHashSet::default();
+        let mut outputs = Vec::new();
+        let computed = nodes.iter().rev().map(|id| Output { node: *id, port: 0 });
+        for tensor in computed.chain(self.results.iter().rev().map(|(r, _)| *r)) {
+            let outside = |id: NodeId| staying.contains(&id) || !(nodes.contains(&id) || self.region.contains(&id));
+            if read_by(tensor, &outside) {
+                if reshapes(graph.node(tensor.node)) {
+                    staying.insert(tensor.node);
+                } else {
+                    outputs.push(tensor);
+                }
+            }
+        }
+        outputs.reverse();
+        let reshapes = outputs.iter().map(|output| self.reshape(*output, nodes)).collect::<Option<Vec<_>>>()?;
+        let types = outputs.iter().map(|o| Some((*o, self.dtype(*o)?))).collect::<Option<Vec<_>>>()?;
+        let mut inside: FxHashSet<NodeId> = nodes.iter().copied().collect();
+        let mut values = Values::behind(graph, self.results, &inside, &types)?;
+        // A tensor that follows from others that are read is computed again.
+        while let Some(id) = values.inputs.iter().map(|i| i.node).find(|id| self.follows_from(*id, &values)) {
+            inside.insert(id);
+            values = Values::behind(graph, self.results, &inside, &types)?;
+        }
+        let members = nodes.iter().copied().filter(|id| !staying.contains(id)).collect();
+        Some(Tail { members, values, outputs, reshapes })
+    }
+
+    fn dtype(&self, tensor: Output) -> Option<DType> {
+        let result = self.results.iter().find(|(result, _)| *result == tensor).map(|(_, dtype)| *dtype);
+        result.or_else(|| match follower(self.graph, tensor.node)? {
+            Elementwise::Call(call) => Some(call.output()),
+            Elementwise::Sum(dtype) => Some(dtype),
+            Elementwise::Repeat => None,
+        })
+    }
+
+    /// Whether a node's value follows from operands that `values` has without it.
+    fn follows_from(&self, id: NodeId, values: &Translation) -> bool {
+        let graph = self.graph;
+        let inputs = graph.node(id).inputs();
+        let small = |input: &Output| graph.constant(*input).is_some_and(|c| c.dims.iter().all(|d| *d == 1));
+        let called = matches!(follower(graph, id), Some(Elementwise::Call(_)));
+        let whole = same_elements(&graph.info(Output { node: id, port: 0 }), self.kept);
+        called && whole && graph.node(id).on_wgpu() && inputs.iter().all(|i| values.inputs.contains(i) || small(i))
+    }
+
+    /// The node that gives an output its extents, if these are not the results'; `None` where there is no such node.
+    fn reshape(&self, output: Output, nodes: &[NodeId]) -> Option<Option<NodeId>> {
+        let graph = self.graph;
+        let wanted = graph.info(output);
+        if wanted.same_shape(self.kept) || self.results.iter().any(|(result, _)| *result == output) {
+            return Some(None);
+        }
+        let gives = |id: &&NodeId| {
+            let node = graph.node(**id);
+            let from_kept = node.op() == "Reshape" || graph.info(node.inputs()[0]).same_shape(self.kept);
+            reshapes(node) && from_kept && graph.info(Output { node: **id, port: 0 }).same_shape(&wanted)
+        };
+        nodes.iter().find(gives).map(|id| Some(*id))
+    }
+}
+
+impl Tail {
+    fn tensors(&self) -> usize {
+        self.values.inputs.len() + self.outputs.len()
+    }
+
+    fn fits(&self) -> bool {
+        let outputs = self.values.expression.outputs();
+        !outputs.is_empty()
+            && self.values.inputs.len() <= MAX_EXTRAS
+            && outputs.len() <= MAX_OUTPUTS
+            && self.values.constants.len() <= MAX_CONSTANTS
+            && !outputs.iter().any(|v| matches!(v, Value::Constant(_)))
+            && !self.values.expression.steps().is_empty()
+    }
+
+    /// Puts nodes behind the outputs that have other extents than the results.
+    pub fn reshape(&self, graph: &mut Graph) {
+        for (output, pattern) in self.outputs.iter().zip(&self.reshapes) {
+            let Some(pattern) = pattern else { continue };
+            let node = graph.node(*pattern);
+            let names = ["T", "Tdim", "Tshape", "squeeze_dims"];
+            let new = NewNode {
+                name: format!("{}/shape", graph.node(output.node).name()),
+                op: node.op().to_owned(),
+                device: node.device().to_owned(),
+                inputs: [&[*output], &node.inputs()[1..]].concat(),
+                controls: Vec::new(),
+                attrs: names.into_iter().filter_map(|name| Some((name, node.attr(name)?.clone()))).collect(),
+                infos: vec![graph.info(*output)],
+            };
+            let readers: Vec<_> = graph.readers(*output).filter(|(id, _)| !self.members.contains(id)).collect();
+            let shaped = graph.add(new);
+            for (reader, index) in readers {
+                graph.set_input(reader, index, Output { node: shaped, port: 0 });
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What follows reductions and is computed with them.
+
+use expect_test::expect;
+
+use super::{check, refuse};
+
+#[test]
+fn a_normalization_leaves_scale_and_shift() {
+    // As Keras writes it: the moments lose their axes and get them again; the running average is left to the update.
+    check(
+        "reduce",
+        "preserve x, v, out, beta, more
+         x = Placeholder -> float32[?2, 4, 4, 3]
+         beta = Placeholder -> float32[1, 1, 1, 3]
+         g = Placeholder -> float32[3]
+         v = VarHandleOp {dtype: float32, shape: shape [3]} -> resource
+         s = Const {value: tensor int32[4] [1, 1, 1, 3]} -> int32[4]
+         gamma = Reshape(g, s) {T: float32, Tshape: int32} -> float32[1, 1, 1, 3]
+         a = Const {value: tensor int32[3] [0, 1, 2]} -> int32[3]
+         mean = Mean(x, a) {T: float32, keep_dims: true} -> float32[1, 1, 1, 3]
+         d = SquaredDifference(x, mean) {T: float32} -> float32[?2, 4, 4, 3]
+         variance = Mean(d, a) {T: float32, keep_dims: true} -> float32[1, 1, 1, 3]
+         squeezed = Squeeze(mean) {T: float32, squeeze_dims: [0, 1, 2]} -> float32[3]
+         squeezed2 = Squeeze(variance) {T: float32, squeeze_dims: [0, 1, 2]} -> float32[3]
+         c = Const {value: tensor float32[] [0.01]} -> float32[]
+         step = Mul(squeezed, c) {T: float32} -> float32[3]
+         assign = AssignSubVariableOp(v, step) {dtype: float32}
+         m = Reshape(squeezed, s) {T: float32, Tshape: int32} -> float32[1, 1, 1, 3]
+         w = Reshape(squeezed2, s) {T: float32, Tshape: int32} -> float32[1, 1, 1, 3]
+         e = Const {value: tensor float32[] [0.001]} -> float32[]
+         add = AddV2(w, e) {T: float32} -> float32[1, 1, 1, 3]
+         inverse = Rsqrt(add) {T: float32} -> float32[1, 1, 1, 3]
+         scale = Mul(gamma, inverse) {T: float32} -> float32[1, 1, 1, 3]
+         moved = Mul(m, scale) {T: float32} -> float32[1, 1, 1, 3]
+         shift = Sub(beta, moved) {T: float32} -> float32[1, 1, 1, 3]
+         scaled = Mul(x, scale) {T: float32} -> float32[?2, 4, 4, 3]
+         out = AddV2(scaled, shift) {T: float32} -> float32[?2, 4, 4, 3]
+         more = NoOp(^assign)",
+        &expect![[r#"
+            preserve beta, more, out, v, x
+            x = Placeholder -> float32[?2, 4, 4, 3]
+            beta = Placeholder -> float32[1, 1, 1, 3]
+            g = Placeholder -> float32[3]
+            v = VarHandleOp {dtype: float32, shape: shape [3]} -> resource
+            s = Const {value: tensor int32[4] [1, 1, 1, 3]} -> int32[4]
+            gamma = Reshape(g, s) {T: float32, Tshape: int32} -> float32[1, 1, 1, 3]
+            squeezed = Squeeze(variance/moments) {T: float32, squeeze_dims: [0, 1, 2]} -> float32[3]
+            c = Const {value: tensor float32[] [0.009999999776482582]} -> float32[]
+            step = Mul(squeezed, c) {T: float32} -> float32[3]
+            assign = AssignSubVariableOp(v, step) {dtype: float32}
+            scaled = Mul(x, variance/moments:1) {T: float32} -> float32[?2, 4, 4, 3]
+            out = AddV2(scaled, variance/moments:2) {T: float32} -> float32[?2, 4, 4, 3]
+            more = NoOp(^assign)
+            variance/moments = _WgpuFusedReduce(x, gamma, beta) {T_extra: [float32, float32], T_in: [float32], T_out: [float32, float32, float32], axes: [0, 1, 2], constants: [], epilogue: "x: float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x1, c0); s1 = Rsqrt<float32>(s0); s2 = Mul<float32>(x2, s1); s3 = Mul<float32>(x0, s2); s4 = Sub<float32>(x3, s3); return x0, s2, s4", epilogue_constants: [0.001], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Moments", whole: false} -> float32[1, 1, 1, 3], float32[1, 1, 1, 3], float32[1, 1, 1, 3]
+        "#]],
+    );
+}
+
+#[test]
+fn the_gradient_of_a_normalization_is_one_node() {
+    // `scale` follows from `gamma` and `inverse`, which are read anyway.
+    check(
+        "reduce",
+        "preserve x, dy, out, gamma, mean, inverse, flat
+         x = Placeholder -> float32[8, 4, 3]
+         dy = Placeholder -> float32[8, 4, 3]
+         gamma = Placeholder -> float32[1, 1, 3]
+         mean = Placeholder -> float32[1, 1, 3]
+         inverse = Placeholder -> float32[1, 1, 3]
+         scale = Mul(gamma, inverse) {T: float32} -> float32[1, 1, 3]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         p = Mul(dy, x) {T: float32} -> float32[8, 4, 3]
+         sb = Sum(dy, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         sg = Sum(p, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         n = Neg(sb) {T: float32} -> float32[1, 1, 3]
+         dmean = Mul(n, scale) {T: float32} -> float32[1, 1, 3]
+         dscale = Mul(n, mean) {T: float32} -> float32[1, 1, 3]
+         t = AddN(sg, dscale) {T: float32, N: 2} -> float32[1, 1, 3]
+         tg = Mul(t, gamma) {T: float32} -> float32[1, 1, 3]
+         dgamma = Mul(t, inverse) {T: float32} -> float32[1, 1, 3]
+         dvariance = RsqrtGrad(inverse, tg) {T: float32} -> float32[1, 1, 3]
+         l = Const {value: tensor int32[1] [3]} -> int32[1]
+         beta = Reshape(sb, l) {T: float32, Tshape: int32} -> float32[3]
+         flat = Identity2(beta, dgamma)
+         out = Where(dmean, dvariance, scale)",
+        &expect![[r#"
+            preserve dy, flat, gamma, inverse, mean, out, x
+            x = Placeholder -> float32[8, 4, 3]
+            dy = Placeholder -> float32[8, 4, 3]
+            gamma = Placeholder -> float32[1, 1, 3]
+            mean = Placeholder -> float32[1, 1, 3]
+            inverse = Placeholder -> float32[1, 1, 3]
+            scale = Mul(gamma, inverse) {T: float32} -> float32[1, 1, 3]
+            l = Const {value: tensor int32[1] [3]} -> int32[1]
+            beta = Reshape(sb/reduce, l) {T: float32, Tshape: int32} -> float32[3]
+            flat = Identity2(beta, sb/reduce:1)
+            out = Where(sb/reduce:3, sb/reduce:2, scale)
+            sb/reduce = _WgpuFusedReduce(dy, x, mean, inverse, gamma) {T_extra: [float32, float32, float32], T_in: [float32, float32], T_out: [float32, float32, float32, float32], axes: [0, 1], constants: [], epilogue: "x: float32, float32, float32, float32, float32; c: 0; s0 = Neg<float32>(x1); s1 = Mul<float32>(s0, x2); s2 = AddV2<float32>(x0, s1); s3 = Mul<float32>(s2, x3); s4 = Mul<float32>(s2, x4); s5 = RsqrtGrad<float32>(x3, s4); s6 = Mul<float32>(x4, x3); s7 = Mul<float32>(s0, s6); return x1, s3, s5, s7", epilogue_constants: [], expression: "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return s0, x0", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+        "#]],
+    );
+}
+
+#[test]
+fn values_of_other_extents_get_them_behind_the_node() {
+    check(
+        "reduce",
+        "preserve x, out
+         x = Placeholder -> float32[8, 3]
+         a = Const {value: tensor int32[1] [0]} -> int32[1]
+         s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         q = Squeeze(s) {T: float32, squeeze_dims: [0]} -> float32[3]
+         r = Sqrt(q) {T: float32} -> float32[3]
+         e = Exp(r) {T: float32} -> float32[3]
+         out = Where(r, e)",
+        &expect![[r#"
+            preserve out, x
+            x = Placeholder -> float32[8, 3]
+            out = Where(r/shape, e/shape)
+            r/shape = Squeeze(s/reduce) {T: float32, squeeze_dims: [0]} -> float32[3]
+            e/shape = Squeeze(s/reduce:1) {T: float32, squeeze_dims: [0]} -> float32[3]
+            s/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float32], axes: [0], constants: [], epilogue: "x: float32; c: 0; s0 = Sqrt<float32>(x0); s1 = Exp<float32>(s0); return s0, s1", epilogue_constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Sum", whole: false} -> float32[1, 3], float32[1, 3]
+        "#]],
+    );
+}
+
+#[test]
+fn a_loss_is_scaled_where_it_is_summed() {
+    check(
+        "reduce",
+        "preserve x, y, n, out
+         x = Placeholder -> float32[8, 3]
+         y = Placeholder -> float32[8, 3]
+         n = Placeholder -> float32[]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         d = SquaredDifference(x, y) {T: float32} -> float32[8, 3]
+         s = Sum(d, a) {T: float32, keep_dims: false} -> float32[]
+         l = DivNoNan(s, n) {T: float32} -> float32[]
+         h = Cast(l) {SrcT: float32, DstT: float16} -> float16[]
+         out = Where(h)",
+        &expect![[r#"
+            preserve n, out, x, y
+            x = Placeholder -> float32[8, 3]
+            y = Placeholder -> float32[8, 3]
+            n = Placeholder -> float32[]
+            out = Where(s/reduce)
+            s/reduce = _WgpuFusedReduce(x, y, n) {T_extra: [float32], T_in: [float32, float32], T_out: [float16], axes: [0, 1], constants: [], epilogue: "x: float32, float32; c: 0; s0 = DivNoNan<float32>(x0, x1); s1 = Cast<float32, float16>(s0); return s1", epilogue_constants: [], expression: "x: float32, float32; c: 0; s0 = SquaredDifference<float32>(x0, x1); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float16[]
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_tail_stays() {
+    let around = |rest: &str| {
+        format!(
+            "preserve x, v, out\nx = Placeholder -> float32[8, 3]\nv = VarHandleOp {{dtype: float32}} -> resource
+             z = Placeholder -> float32[3]\nw = Placeholder -> float32[3, 3]\nu = Placeholder
+             a = Const {{value: tensor int32[1] [0]}} -> int32[1]
+             s = Sum(x, a) {{T: float32, keep_dims: false}} -> float32[3]\n{rest}"
+        )
+    };
+    for rest in [
+        // Larger than the results.
+        "t = Mul(s, w) {T: float32} -> float32[3, 3]\nout = Where(t)",
+        "t = Mul(s, x) {T: float32} -> float32[8, 3]\nout = Where(t)",
+        // An operand of an unknown shape.
+        "t = Mul(s, u) {T: float32} -> float32[3]\nout = Where(t)",
+        // An operand that needs the result.
+        "k = Where(s) -> float32[3]\nt = Mul(s, k) {T: float32} -> float32[3]\nout = Where(t)",
+        "k = Where(s) -> float32[3]\nt = Mul(s, z, ^k) {T: float32} -> float32[3]\nout = Where(t)",
+        // Somebody fetches it, or another device has it.
+        "out = Mul(s, z) {T: float32} -> float32[3]",
+        "t = Mul(s, z) {T: float32} @CPU:0 -> float32[3]\nout = Where(t)",
+        // Nothing is computed.
+        "t = Reshape(s, a) {T: float32, Tshape: int32} -> float32[1, 3]\nout = Where(t)",
+        // A variable's step is the update's.
+        "t = Mul(s, z) {T: float32} -> float32[3]\nc = AssignSubVariableOp(v, t) {dtype: float32}\nout = NoOp(^c)",
+    ] {
+        refuse("reduce", &around(rest));
+    }
+}

@@ -1,0 +1,82 @@
+//! Random numbers, sorting, Fourier transforms, recurrent cells, linear algebra.
+
+use tensorflow_wgpu::local::{Attr, Node};
+use tensorflow_wgpu::{DType, HostTensor};
+
+use crate::case::{Case, Fill, Sizes, Source, by, f32s, host, index, tensor};
+
+/// The rows.
+pub fn cases(sizes: Sizes) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for op in ["RandomUniform", "RandomStandardNormal", "TruncatedNormal"] {
+        let node = Node::new(op).attr("dtype", DType::F32).attr("T", DType::I32).attr("seed", 1).attr("seed2", 2);
+        cases.push(Case::new("random", format!("{op} 16 M"), node, [host(&[16 << 20])]));
+    }
+    let seeds = || Source::Value(HostTensor::i32(&[2], &[1, 2]));
+    let node =
+        Node::new("StatelessRandomUniform").attr("dtype", DType::F32).attr("T", DType::I32).attr("Tseed", DType::I32);
+    cases.push(Case::new("random", "StatelessRandomUniform 16 M", node, [host(&[16 << 20]), seeds()]));
+
+    let rows = sizes.batch * 32;
+    for (dims, k) in [([sizes.batch, 1000], 5), ([rows, 1024], 8), ([rows, 1024], 1024), ([1, 1 << 18], 100)] {
+        let node = Node::new("TopKV2").attr("T", DType::F32).attr("index_type", DType::I32);
+        cases.push(Case::new("sort", format!("TopKV2 {k} of {}", by(&dims)), node, [f32s(&dims), index(k)]));
+    }
+    let node = Node::new("TopKV2").attr("T", DType::F32).attr("index_type", DType::I32);
+    cases.push(Case::new("sort", "TopKV2 sorts 1×262144", node, [f32s(&[1, 1 << 18]), index(1 << 18)]));
+    let node = Node::new("Unique").attr("T", DType::I64).attr("out_idx", DType::I32);
+    let ids = Source::Tensor(DType::I64, vec![1 << 18], Fill::Below(1000));
+    cases.push(Case::new("sort", "Unique 262144 of 1000 values", node, [ids]));
+    let node = Node::new("Where").attr("T", DType::Bool);
+    cases.push(Case::new("sort", "Where 4 M", node, [tensor(DType::Bool, &[4 << 20])]));
+
+    for (op, dims) in [("FFT", vec![4096, 1024]), ("FFT2D", vec![16, 256, 256]), ("FFT", vec![1, 1 << 20])] {
+        let node = Node::new(op).attr("Tcomplex", DType::C64);
+        let points = dims[1..].iter().product::<usize>() as f64;
+        let flops = 5.0 * dims.iter().product::<usize>() as f64 * points.log2();
+        cases.push(Case::new("fft", format!("{op} {}", by(&dims)), node, [tensor(DType::C64, &dims)]).flops(flops));
+    }
+    let node = Node::new("RFFT").attr("Tcomplex", DType::C64).attr("Treal", DType::F32);
+    cases.push(
+        Case::new("fft", "RFFT 4096×1024", node, [f32s(&[4096, 1024]), host(&[1024])]).flops(2.5 * 4096.0 * 10_240.0),
+    );
+    cases.push(lstm(32, 32, 256));
+
+    for (op, dims) in
+        [("Cholesky", [16, 128, 128]), ("MatrixInverse", [16, 128, 128]), ("SelfAdjointEigV2", [1, 64, 64])]
+    {
+        let node = Node::new(op).attr("T", DType::F32).attr("adjoint", false).attr("compute_v", true);
+        let matrix = Source::Value(definite(dims));
+        let flops = (dims[0] * dims[1].pow(3)) as f64 * if op == "Cholesky" { 1.0 / 3.0 } else { 2.0 };
+        cases.push(Case::new("linalg", format!("{op} {}", by(&dims)), node, [matrix]).flops(flops));
+    }
+    cases
+}
+
+/// Symmetric matrices with a heavy diagonal.
+fn definite([batch, n, _]: [usize; 3]) -> HostTensor {
+    let element = |i: usize, j: usize| if i == j { n as f32 } else { 1.0 / (1.0 + i.abs_diff(j) as f32) };
+    let values: Vec<f32> = (0..batch * n * n).map(|k| element(k / n % n, k % n)).collect();
+    HostTensor::f32(&[batch, n, n], &values)
+}
+
+fn lstm(steps: usize, batch: usize, width: usize) -> Case {
+    let node =
+        Node::new("BlockLSTMV2").attr("T", DType::F32).attr("use_peephole", false).attr("cell_clip", Attr::Float(0.0));
+    let state = || f32s(&[batch, width]);
+    let peephole = || f32s(&[width]);
+    let inputs = [
+        Source::Value(HostTensor::i64(&[], &[steps as i64])),
+        f32s(&[steps, batch, width]),
+        state(),
+        state(),
+        f32s(&[2 * width, 4 * width]),
+        peephole(),
+        peephole(),
+        peephole(),
+        f32s(&[4 * width]),
+    ];
+    let flops = 2.0 * (steps * batch * 2 * width * 4 * width) as f64;
+    let name = format!("BlockLSTMV2 {steps} steps, batch {batch}, width {width}");
+    Case::new("rnn", name, node, inputs).flops(flops)
+}

@@ -1,0 +1,19 @@
+//! Times every family of kernels on one adapter, without TensorFlow, and compares each with what the adapter could do at best.
+//!
+//! `cargo build --release --example kernels` makes one file, `target/release/examples/kernels`, which needs nothing but a driver:
+//! copy it to a machine with a GPU and run it there. `--help` lists the options.
+
+mod case;
+mod context;
+mod device;
+mod families;
+mod measure;
+mod options;
+mod report;
+mod run;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    run::main(std::env::args_os().skip(1).collect())
+}

@@ -1,0 +1,148 @@
+//! Timing: batches of calls that end when the device is idle, and the median of the batches.
+
+use std::time::{Duration, Instant};
+
+use cpu_time::{ProcessTime, ThreadTime};
+use tensorflow_wgpu::Result;
+use tensorflow_wgpu::device::{Device, Statistics};
+use tensorflow_wgpu::kernels::op::{Attrs, Kernel};
+use tensorflow_wgpu::kernels::registry::Registry;
+
+use crate::case::Case;
+use crate::context::Context;
+
+/// How long a row may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// What all batches together should last.
+    pub total: Duration,
+    /// Fewest batches of a row that is fast enough to be repeated.
+    pub batches: usize,
+}
+
+impl Budget {
+    /// What figures are worth.
+    pub const FULL: Self = Self { total: Duration::from_millis(200), batches: 5 };
+    /// Enough to see that everything works.
+    pub const QUICK: Self = Self { total: Duration::from_millis(10), batches: 1 };
+}
+
+/// Most calls of a batch: bounds what is recorded ahead of the device.
+const MOST_CALLS: usize = 20_000;
+
+/// What a unit of work took.
+#[derive(Debug, Clone, Copy)]
+pub struct Timed {
+    /// The first one, with its shaders' compilation.
+    pub first: f64,
+    /// The others; median of the batches.
+    pub seconds: f64,
+    /// CPU time of the thread that enqueues.
+    pub host: f64,
+    /// CPU time of the whole process: on a software adapter, the device's.
+    pub cpu: f64,
+    /// The fastest batch's seconds of a unit.
+    pub best: f64,
+    /// The least CPU time of a unit.
+    pub best_cpu: f64,
+    /// Units that were timed.
+    pub units: usize,
+    /// What the device counted for one of them.
+    pub counted: Statistics,
+}
+
+/// Runs `unit` in batches.
+pub fn repeat(device: &Device, budget: &Budget, unit: &mut dyn FnMut() -> Result<()>) -> Result<Timed> {
+    let start = Instant::now();
+    unit()?;
+    device.synchronize()?;
+    let first = start.elapsed().as_secs_f64();
+    let before = device.statistics();
+    let mut row = batch(device, 1, unit)?;
+    let counted = since(&before, &device.statistics());
+    let (total, share) = (budget.total.as_secs_f64(), budget.total.as_secs_f64() / budget.batches as f64);
+    // A batch of one ends with the device's last answer, which longer ones share; what counts is how many fill the time.
+    let mut calls = 1;
+    while calls < MOST_CALLS && row[0] * (calls as f64) < share {
+        calls = (calls * 4).min((share / row[0]).ceil() as usize).clamp(calls + 1, MOST_CALLS);
+        row = batch(device, calls, unit)?;
+    }
+    let mut rows = vec![row];
+    while row[0] * (calls * rows.len()) as f64 <= total && rows.len() < budget.batches {
+        rows.push(batch(device, calls, unit)?);
+    }
+    let column = |k: usize| rows.iter().map(move |row| row[k]);
+    let [seconds, host, cpu] = [0, 1, 2].map(|k| median(column(k).collect()));
+    let [best, best_cpu] = [0, 2].map(|k| column(k).fold(f64::INFINITY, f64::min));
+    Ok(Timed { first, seconds, host, cpu, best, best_cpu, units: calls * rows.len(), counted })
+}
+
+/// Seconds of a call: of the wall clock, of this thread's CPU time before the device is waited for, of the process's CPU time.
+fn batch(device: &Device, calls: usize, unit: &mut dyn FnMut() -> Result<()>) -> Result<[f64; 3]> {
+    let (process, start, thread) = (ProcessTime::now(), Instant::now(), ThreadTime::now());
+    for _ in 0..calls {
+        unit()?;
+    }
+    let host = thread.elapsed().as_secs_f64();
+    device.synchronize()?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok([seconds, host, process.elapsed().as_secs_f64()].map(|s| s / calls as f64))
+}
+
+/// What the device did between two counts.
+fn since(before: &Statistics, after: &Statistics) -> Statistics {
+    Statistics {
+        dispatches: after.dispatches - before.dispatches,
+        bytes: after.bytes - before.bytes,
+        uploads: after.uploads - before.uploads,
+        downloads: after.downloads - before.downloads,
+        copies: after.copies - before.copies,
+        ..Statistics::default()
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// What came of a row.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The times of a unit of work.
+    pub timed: Timed,
+    /// Bytes that a unit has to move.
+    pub necessary: f64,
+}
+
+/// Runs a case. None where the adapter is not offered its op in its types.
+pub fn run(device: &Device, registry: &Registry, case: &Case, budget: &Budget) -> Result<Option<Outcome>> {
+    let node = &case.node;
+    let Some(registration) = registry.find(node.op(), |attr| node.dtype(attr).ok()) else { return Ok(None) };
+    let kernel = (registration.create)(node)?;
+    let mut context = Context::new(device, &case.inputs);
+    let outcome = unit_of(device, &*kernel, case, budget, &mut context);
+    // Nothing of a failed row may stay in the next one's way.
+    device.synchronize()?;
+    context.end()?;
+    outcome.map(Some)
+}
+
+fn unit_of(
+    device: &Device,
+    kernel: &dyn Kernel,
+    case: &Case,
+    budget: &Budget,
+    context: &mut Context<'_>,
+) -> Result<Outcome> {
+    let mut unit = || {
+        for _ in 0..case.calls {
+            context.begin();
+            kernel.compute(context)?;
+        }
+        Ok(())
+    };
+    let timed = repeat(device, budget, &mut unit)?;
+    let necessary = case.bytes.unwrap_or(context.necessary as f64) * case.calls as f64;
+    Ok(Outcome { timed, necessary })
+}

@@ -1,0 +1,117 @@
+//! From the command line to the report.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tensorflow_wgpu::device::{Device, Selection};
+use tensorflow_wgpu::local::Session;
+use tensorflow_wgpu::{Error, Result};
+
+use crate::case::Sizes;
+use crate::device::Peaks;
+use crate::families;
+use crate::measure::{self, Budget};
+use crate::options::{HELP, Options};
+use crate::report::{self, Row};
+
+/// Runs what the arguments ask for. Fails when a row failed; rows that the adapter is not offered are no failure.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let options = match Options::parse(arguments) {
+        Ok(options) if options.help => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(options) => options,
+        Err(e) => {
+            eprintln!("{e}; --help lists the options");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failed) => {
+            eprintln!("{failed} rows failed");
+            ExitCode::FAILURE
+        }
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs it and returns how many rows failed.
+pub fn run(options: &Options) -> Result<usize> {
+    if options.adapters {
+        let found = enumerate(None).found;
+        for (report, index) in found.iter().filter_map(|r| r.index.map(|i| (r, i))) {
+            println!("{index}: {} ({:?}, {})", report.info.name, report.info.backend, report.info.driver_info);
+        }
+        return Ok(0);
+    }
+    if options.list {
+        let sizes = Sizes { batch: options.batch.unwrap_or(8), sequences: options.batch.unwrap_or(8).div_ceil(2) };
+        for case in families::all(sizes).iter().filter(|c| options.wants(c.family, &c.name)) {
+            println!("{}: {}", case.family, case.name);
+        }
+        return Ok(0);
+    }
+    let device = open(options.adapter.as_deref())?;
+    let batch = options.batch.unwrap_or(if device.capabilities().cpu { 8 } else { 64 });
+    let mut cases = families::all(Sizes { batch, sequences: batch.div_ceil(2) });
+    cases.retain(|c| options.wants(c.family, &c.name));
+    if cases.is_empty() {
+        return Err(Error::InvalidArgument("no row matches; --list names them".to_owned()));
+    }
+    let budget = if options.quick { Budget::QUICK } else { Budget::FULL };
+    let peaks = Peaks::of(&device, &budget)?;
+    let environment = report::environment(&device, &peaks, &options.note);
+    let session = Session::new(Arc::clone(&device));
+    let mut rows = Vec::new();
+    let mut tables = report::head(&environment, &peaks);
+    print!("{tables}");
+    for (number, case) in cases.iter().enumerate() {
+        eprintln!("{}/{} {}: {}", number + 1, cases.len(), case.family, case.name);
+        let outcome = measure::run(&device, session.registry(), case, &budget).map_err(|e| e.to_string());
+        if let Err(e) = &outcome {
+            eprintln!("    {e}");
+        }
+        rows.push(Row { case: case.clone(), outcome });
+        let line = rows[number].markdown(&peaks);
+        print!("{line}");
+        tables.push_str(&line);
+        // After each row, so that a run that is cut short leaves what it found.
+        if let Some(path) = &options.json {
+            write(path, &format!("{:#}\n", report::json(&environment, &rows, &peaks)))?;
+        }
+    }
+    let worst = report::worst(&rows, &peaks, device.capabilities().cpu, options.worst);
+    print!("{worst}");
+    if let Some(path) = &options.markdown {
+        write(path, &(tables + &worst))?;
+    }
+    Ok(rows.iter().filter(|row| row.outcome.is_err()).count())
+}
+
+fn write(path: &std::path::Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|e| Error::Internal(format!("cannot write {}: {e}", path.display())))
+}
+
+/// The adapters, by `adapter` in place of the environment's choice.
+fn enumerate(adapter: Option<&str>) -> Selection {
+    let number = adapter.filter(|a| a.parse::<usize>().is_ok());
+    Selection::enumerate(&|variable| match (variable, adapter) {
+        ("WGPU_ADAPTER_NAME", Some(name)) => number.is_none().then(|| name.to_owned()),
+        ("TF_WGPU_VISIBLE_DEVICES", Some(_)) => number.map(ToOwned::to_owned),
+        _ => std::env::var(variable).ok(),
+    })
+}
+
+fn open(adapter: Option<&str>) -> Result<Arc<Device>> {
+    let selection = enumerate(adapter);
+    match selection.adapters.first() {
+        Some(adapter) => Device::open(adapter),
+        None => Err(Error::Unavailable(selection.problem.unwrap_or_default())),
+    }
+}

@@ -1,0 +1,24 @@
+// {{ACCUMULATORS}} independent chains of multiply-adds of {{TYPE}}, `p.count` steps each: what the adapter's arithmetic allows.
+// Grid: p.invocations invocations, each of which writes one element. The factors are parameters, so that nothing is computed ahead.
+
+fn step(acc: {{TYPE}}, factor: {{TYPE}}, summand: {{TYPE}}) -> {{TYPE}} {
+    return {{STEP}};
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let i = linear_id(workgroup_id, num_workgroups, local_index);
+    if i >= p.invocations {
+        return;
+    }
+    let factor = {{TYPE}}(p.factor);
+    let summand = {{TYPE}}(p.summand);
+    let start = f32(i) * 0.0001;
+{{START}}    for (var k = 0u; k < p.count; k += 1u) {
+{{STEPS}}    }
+    dst[p.off_dst + i] = {{SUM}};
+}

@@ -181,10 +181,12 @@ impl Signature<'_> {
                 (0..n).fold(Iteration::over(&dims), |walk, k| walk.operand(&strides(k), 0))
             };
             classes.push(walk(&|_| 3).class());
-            if self.can_be_wide() {
-                let classes = [walk(&|k| (k % 2) as i64), walk(&|k| ((k + 1) % 2) as i64)];
-                let wide = classes.iter().filter_map(|walk| walk.wide_class(wide::WIDTH as usize));
-                shaders.extend(wide.map(|class| self.shader(&Variant { wide: true, class })));
+            // Rows and columns in turn.
+            let first = usize::from(rank == 2);
+            if self.can_be_wide()
+                && let Some(class) = walk(&|k| ((k + first) % 2) as i64).wide_class(wide::WIDTH as usize)
+            {
+                shaders.push(self.shader(&Variant { wide: true, class }));
             }
         }
         for class in classes {

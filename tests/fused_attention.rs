@@ -1,143 +1,15 @@
 //! `_WgpuFusedAttention` against plain f64, with the tiles of software adapters and of GPUs.
 
+mod attention_case;
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
 mod numeric;
 
-use numeric::{Random, epsilon, session};
-use tensorflow_wgpu::DType::{self, *};
+use attention_case::Case;
+use numeric::{Random, session};
+use tensorflow_wgpu::DType::*;
 use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
-use tensorflow_wgpu::local::{Input, Node, Session};
+use tensorflow_wgpu::local::{Input, Session};
 use tensorflow_wgpu::{Error, HostTensor};
-
-/// What differs between cases.
-#[derive(Debug, Clone)]
-struct Case {
-    dtype: DType,
-    layout: &'static str,
-    /// Batch, heads, rows, keys, depth, width.
-    sizes: [usize; 6],
-    mask: &'static str,
-    /// Type and shape of the mask, in the layout of scores.
-    extra: Option<(DType, Vec<usize>)>,
-    keep: bool,
-    fill: f32,
-    causal: bool,
-    zero_masked: bool,
-}
-
-impl Case {
-    fn plain(dtype: DType, layout: &'static str, sizes: [usize; 6]) -> Self {
-        let (mask, extra) = ("none", None);
-        Self { dtype, layout, sizes, mask, extra, keep: true, fill: -1e9, causal: false, zero_masked: false }
-    }
-
-    fn masked(self, mask: &'static str, dtype: DType, dims: &[usize]) -> Self {
-        Self { mask, extra: Some((dtype, dims.to_vec())), ..self }
-    }
-
-    fn node(&self) -> Node {
-        let extra: Vec<DType> = self.extra.iter().map(|(t, _)| *t).collect();
-        Node::new("_WgpuFusedAttention")
-            .attr("T", self.dtype)
-            .attr("Textra", &extra[..])
-            .attr("layout", self.layout)
-            .attr("scale", SCALE)
-            .attr("mask", self.mask)
-            .attr("keep", self.keep)
-            .attr("fill", self.fill)
-            .attr("causal", self.causal)
-            .attr("zero_masked", self.zero_masked)
-            .attr("broadcast", false)
-    }
-
-    fn dims(&self, positions: usize, depth: usize) -> Vec<usize> {
-        let [batch, heads, ..] = self.sizes;
-        match self.layout {
-            "BTNH" => vec![batch, positions, heads, depth],
-            _ => vec![batch, heads, positions, depth],
-        }
-    }
-
-    fn inputs(&self, random: &mut Random) -> Vec<HostTensor> {
-        let [_, _, rows, keys, depth, width] = self.sizes;
-        let mut inputs: Vec<_> = [(rows, depth), (keys, depth), (keys, width)]
-            .map(|(positions, depth)| random.tensor(self.dtype, &self.dims(positions, depth)).0)
-            .into();
-        inputs.extend(self.extra.iter().map(|(dtype, dims)| {
-            let n = dims.iter().product();
-            match dtype {
-                Bool => HostTensor::of(Bool, dims, &(0..n).map(|_| u8::from(random.below(3) > 0)).collect::<Vec<_>>()),
-                _ => random.tensor(*dtype, dims).0,
-            }
-        }));
-        inputs
-    }
-
-    fn reference(&self, inputs: &[HostTensor]) -> Vec<f64> {
-        let [batch, heads, rows, keys, depth, width] = self.sizes;
-        let values: Vec<_> = inputs[..3].iter().map(HostTensor::to_f64).collect();
-        let at = |b: usize, h: usize, t: usize, positions: usize, depth: usize| match self.layout {
-            "BTNH" => ((b * positions + t) * heads + h) * depth,
-            _ => ((b * heads + h) * positions + t) * depth,
-        };
-        let extra = inputs.get(3).map(|t| {
-            let dims: Vec<usize> = std::iter::repeat_n(1, 4 - t.dims.len()).chain(t.dims.iter().copied()).collect();
-            let values: Vec<f64> =
-                if t.dtype == Bool { t.bytes.iter().map(|b| f64::from(*b)).collect() } else { t.to_f64() };
-            (dims, values)
-        });
-        let mut out = vec![0.0; batch * heads * rows * width];
-        for (b, h, t) in (0..batch * heads * rows).map(|i| (i / rows / heads, i / rows % heads, i % rows)) {
-            let mut kept = vec![true; keys];
-            let scores: Vec<f64> = (0..keys)
-                .map(|s| {
-                    let (q, k) = (at(b, h, t, rows, depth), at(b, h, s, keys, depth));
-                    let product: f64 = (0..depth).map(|i| values[0][q + i] * values[1][k + i]).sum();
-                    let score = product * f64::from(SCALE);
-                    let mask = extra.as_ref().map(|(dims, values)| {
-                        let index = [b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n);
-                        values[index]
-                    });
-                    let bias = if self.mask == "bias" { mask.unwrap() } else { 0.0 };
-                    let chosen = self.mask == "bias" || mask.is_none_or(|m| (m != 0.0) == self.keep);
-                    kept[s] = chosen && (!self.causal || s <= t);
-                    match (kept[s], self.mask) {
-                        (true, _) => score + bias,
-                        (false, "penalty") => score + f64::from(self.fill),
-                        (false, _) => f64::from(self.fill),
-                    }
-                })
-                .collect();
-            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let weights: Vec<f64> = scores.iter().map(|x| (x - largest).exp()).collect();
-            let total: f64 = weights.iter().sum();
-            let y = at(b, h, t, rows, width);
-            for (s, weight) in weights.iter().enumerate().filter(|(s, _)| kept[*s] || !self.zero_masked) {
-                for i in 0..width {
-                    out[y + i] += weight / total * values[2][at(b, h, s, keys, width) + i];
-                }
-            }
-        }
-        out
-    }
-
-    #[track_caller]
-    fn check(&self, session: &mut Session, inputs: &[HostTensor]) {
-        let wanted = self.reference(inputs);
-        let inputs: Vec<Input> = inputs.iter().cloned().map(Input::Value).collect();
-        for class in Class::ALL {
-            let got = with_class(class, || session.run(&self.node(), &inputs)).unwrap();
-            let [_, _, rows, _, _, width] = self.sizes;
-            assert_eq!(got[0].dims[..], self.dims(rows, width)[..], "{self:?}");
-            for (i, (g, w)) in got[0].to_f64().iter().zip(&wanted).enumerate() {
-                let near = (g - w).abs() <= epsilon(self.dtype) * w.abs() + 4e-6;
-                assert!(near || (g.is_nan() && w.is_nan()), "{self:?} {class:?}: element {i} is {g}, not {w}");
-            }
-        }
-    }
-}
-
-const SCALE: f32 = 0.4;
 
 /// Odd sizes, single rows, several tiles, every width of a tile, rows that are no whole words.
 const SIZES: &[[usize; 6]] = &[

@@ -13,9 +13,12 @@
 //! - `causal`: row t sees the keys up to t, others count as masked.
 //! - `zero_masked`: weights of masked keys are zero after the softmax.
 //! - `broadcast`: whether batches and heads broadcast.
+//! - `Tsaved`: one float32 output for [`grad`], or none. Its contents are a matter between the two kernels, see [`Geometry::saved`].
 //!
 //! Everything is computed in f32: roundings to 16 bits between the ops that this one replaces are dropped.
 
+pub mod grad;
+mod rule;
 mod shape;
 mod staged;
 mod text;
@@ -32,8 +35,8 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
-use crate::{invalid, require};
-use shape::{Geometry, Layout, is_choice};
+use rule::{Mask, Plan, Rule};
+use shape::Geometry;
 use staged::Staged;
 use text::{Loads, Store, Variant};
 use tile::Tile;
@@ -42,13 +45,14 @@ use tile::Tile;
 pub const OP: &str = "_WgpuFusedAttention";
 
 /// The op.
-pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+pub const DEFINITION: OpDefinition = OpDefinition {
     name: OP,
     inputs: &["query: T", "key: T", "value: T", "extra: Textra"],
-    outputs: &["result: T"],
+    outputs: &["result: T", "saved: Tsaved"],
     attrs: &[
         "T: {half, bfloat16, float}",
         "Textra: list({bool, half, bfloat16, float}) >= 0",
+        "Tsaved: list({float}) >= 0 = []",
         "layout: {'BNTH', 'BTNH'}",
         "scale: float = 1.0",
         "mask: {'none', 'bias', 'choice', 'penalty'} = 'none'",
@@ -60,7 +64,10 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     ],
     stateful: false,
     shape: shape::infer,
-}];
+};
+
+/// Both ops.
+pub const DEFINITIONS: &[OpDefinition] = &[DEFINITION, grad::DEFINITION];
 
 const TYPES: &[DType] = &[F32, F16, BF16];
 const MASKS: &[DType] = &[DType::Bool, F32, F16, BF16];
@@ -69,23 +76,26 @@ const MASKS: &[DType] = &[DType::Bool, F32, F16, BF16];
 const MAX_CHUNK: usize = 16_384;
 /// Fewest keys that a split is worth.
 const MIN_CHUNK: usize = 256;
-/// A causal rule whose masked scores are at most this hides keys altogether.
-const HIDDEN: f32 = -1e8;
 
-/// Registers the op.
+/// Registers both.
 pub fn register(r: &mut Registry) {
     r.op(OP).types("T", TYPES).kernel(Attention::new);
+    grad::register(r);
 }
 
 /// Every shader variant: masks and stores do not depend on tiles.
 pub fn shaders() -> Vec<Shader> {
-    let mut out: Vec<_> = TYPES.iter().flat_map(|t| [text::merge(*t), text::pad(*t)]).collect();
+    let mut out = grad::shaders();
+    out.push(text::merge_stats());
+    out.extend(TYPES.iter().flat_map(|t| [text::merge(*t), text::pad(*t, F32)]));
     for mask in std::iter::once(None).chain(MASKS.iter().copied().map(Some)) {
         out.extend([8, 256].map(|lanes| text::weights(mask, lanes)));
     }
     for tile in tile::TILES {
         for loads in [Loads::Exact, Loads::Padded] {
-            for (dtype, store) in TYPES.iter().flat_map(|t| [(*t, Store::Result), (*t, Store::Partial)]) {
+            for (dtype, store) in
+                TYPES.iter().flat_map(|t| [Store::Result, Store::Saved, Store::Partial].map(|s| (*t, s)))
+            {
                 let variant = Variant { dtype, mask: None, loads, store, tile: *tile };
                 out.push(variant.shader());
                 if tile.quads == 4 {
@@ -97,104 +107,54 @@ pub fn shaders() -> Vec<Shader> {
     out
 }
 
-/// What a mask does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mask {
-    None,
-    Bias,
-    Choice,
-    Penalty,
-}
-
 struct Attention {
-    layout: Layout,
-    mask: Mask,
-    scale: f32,
-    fill: f32,
-    keep: bool,
-    causal: bool,
-    zero_masked: bool,
+    rule: Rule,
     broadcast: bool,
+    /// Whether the gradient's op follows.
+    saves: bool,
 }
 
 impl Attention {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
-        Ok(Self {
-            layout: Layout::parse(&attrs.string("layout")?)?,
-            mask: match attrs.string("mask")?.as_str() {
-                "none" => Mask::None,
-                "bias" => Mask::Bias,
-                "choice" => Mask::Choice,
-                "penalty" => Mask::Penalty,
-                other => invalid!("mask must be none, bias, choice or penalty, not {other}"),
-            },
-            scale: attrs.float("scale")?,
-            fill: attrs.float("fill")?,
-            keep: attrs.bool("keep")?,
-            causal: attrs.bool("causal")?,
-            zero_masked: attrs.bool("zero_masked")?,
-            broadcast: attrs.bool("broadcast")?,
-        })
+        let saves = !attrs.dtypes("Tsaved")?.is_empty();
+        Ok(Self { rule: Rule::new(attrs)?, broadcast: attrs.bool("broadcast")?, saves })
     }
 
     fn params(&self, g: &Geometry, split: &Split) -> Params {
         let numbers = [split.workgroups, split.chunk, g.heads, g.queries, g.keys, g.depth, g.width];
         let strides = g.strides.iter().flatten().chain(&g.mask);
-        let params = numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n));
-        params.u32(self.flags()).f32(self.scale).f32(self.fill).f32(f32::NEG_INFINITY)
-    }
-
-    /// The flags of `attention_score.wgsl`.
-    fn flags(&self) -> u32 {
-        // Hidden keys weigh nothing only where every row sees a key whose score no mask lowers.
-        let skip = self.causal && self.mask == Mask::None && self.fill <= HIDDEN;
-        let flags = [
-            self.causal,
-            skip,
-            self.keep,
-            self.mask == Mask::Penalty,
-            self.zero_masked,
-            self.layout == Layout::HeadsLast,
-        ];
-        flags.iter().enumerate().map(|(bit, flag)| u32::from(*flag) << bit).sum()
+        self.rule.params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
     }
 }
 
 impl Kernel for Attention {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let [query, key, value] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
-        let extra = if self.mask == Mask::None { None } else { Some(ctx.input(3)?) };
-        if let Some(extra) = &extra {
-            require!(
-                is_choice(extra.dtype) == (self.mask != Mask::Bias),
-                "the mask {:?} cannot be of type {}",
-                self.mask,
-                extra.dtype
-            );
-        }
+        let extra = if self.rule.mask == Mask::None { None } else { Some(ctx.input(3)?) };
+        self.rule.check_mask(extra.as_ref())?;
         let mask = extra.as_ref().map(|t| &t.dims[..]);
-        let mut g = Geometry::new([&query.dims, &key.dims, &value.dims], mask, self.layout, self.broadcast)?;
+        let mut g = Geometry::new([&query.dims, &key.dims, &value.dims], mask, self.rule.layout, self.broadcast)?;
         let result = ctx.output(0, query.dtype, &g.dims)?;
-        if result.is_empty() {
-            return Ok(());
-        }
-        if g.keys == 0 {
-            return ctx.device().fill(result.address, result.bytes(), 0);
+        if result.is_empty() || g.keys == 0 {
+            if self.saves {
+                ctx.output(1, F32, &[0])?;
+            }
+            return if result.is_empty() { Ok(()) } else { ctx.device().fill(result.address, result.bytes(), 0) };
         }
         for t in [&query, &key, &value, &result].into_iter().chain(&extra) {
             ctx.device().check_extent(t.len())?;
         }
-        let tensors = [&query, &key, &value, &result];
-        let (flags, scale, fill) = (self.flags(), self.scale, self.fill);
-        let staged = Staged { geometry: &g, layout: self.layout, tensors, extra: extra.as_ref(), flags, scale, fill };
-        let at_once = staged.batches(ctx.device());
-        let class = Class::of(ctx.device());
-        let tile = match (Tile::of(g.depth.max(g.width)), at_once) {
-            (Some(tile), None) => tile,
-            (Some(tile), _) if class == Class::Gpu => tile,
-            (_, at_once) => return staged.enqueue(ctx, at_once.unwrap_or(1)),
+        let plan = Plan::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes());
+        let saved = if self.saves { Some(ctx.output(1, F32, &g.saved(plan))?) } else { None };
+        let tile = match plan {
+            Plan::Tiled(tile) => tile,
+            Plan::Staged(at_once) => {
+                let tensors = [&query, &key, &value, &result];
+                let (extra, saved) = (extra.as_ref(), saved.as_ref());
+                return Staged { geometry: &g, rule: &self.rule, tensors, extra, saved }.enqueue(ctx, at_once);
+            }
         };
-        let split = Split::new(class, tile, &g);
+        let split = Split::new(Class::of(ctx.device()), tile, &g);
         let mut operands = [query, key, value];
         let padded = !is_whole(&g, &operands);
         if padded {
@@ -209,7 +169,11 @@ impl Kernel for Attention {
             dtype: operands[0].dtype,
             mask: extra.as_ref().map(|t| t.dtype),
             loads: if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded },
-            store: if direct { Store::Result } else { Store::Partial },
+            store: match (direct, self.saves) {
+                (false, _) => Store::Partial,
+                (true, false) => Store::Result,
+                (true, true) => Store::Saved,
+            },
             tile: *tile,
         };
         let fours = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
@@ -218,6 +182,7 @@ impl Kernel for Attention {
         let rows = g.batch * g.heads * g.queries;
         let partial = if direct {
             bindings.push(fours(&result));
+            bindings.extend(saved.iter().map(Binding::from));
             None
         } else {
             let partial = ctx.temp(F32, &[split.splits, rows, g.width])?;
@@ -235,7 +200,9 @@ impl Kernel for Attention {
             params,
             grid: Grid::groups(split.workgroups),
         })?;
-        partial.map_or(Ok(()), |(partial, stats)| merge(ctx.device(), &result, &partial, &stats))
+        let Some((partial, stats)) = partial else { return Ok(()) };
+        merge(ctx.device(), &result, &partial, &stats)?;
+        saved.map_or(Ok(()), |saved| merge_stats(ctx.device(), &saved, &stats))
     }
 }
 
@@ -274,7 +241,7 @@ fn pad(ctx: &mut dyn OpContext, operand: &Tensor, width: usize) -> Result<Tensor
     ctx.device().check_extent(out.len())?;
     ctx.device().enqueue(&Program {
         key: Key::new("attention_pad").dtype(operand.dtype),
-        shader: &|| text::pad(operand.dtype),
+        shader: &|| text::pad(operand.dtype, F32),
         bindings: smallvec![operand.into(), (&out).into()],
         params: Params::new().u32(out.len()).u32(depth).u32(width),
         grid: Grid::map(out.len(), F32),
@@ -296,5 +263,16 @@ fn merge(device: &Device, result: &Tensor, partial: &Tensor, stats: &Tensor) -> 
             .f32(f32::NEG_INFINITY)
             .f32(f32::NAN),
         grid: Grid::map(result.len(), result.dtype),
+    })
+}
+
+/// The maximum and sum of exponentials of whole rows, for the gradient.
+fn merge_stats(device: &Device, saved: &Tensor, stats: &Tensor) -> Result<()> {
+    device.enqueue(&Program {
+        key: Key::new("attention_stats"),
+        shader: &text::merge_stats,
+        bindings: smallvec![saved.into(), stats.into()],
+        params: Params::new().u32(saved.len()).u32(stats.dims[0]).f32(f32::NEG_INFINITY),
+        grid: Grid::map(saved.len(), F32),
     })
 }

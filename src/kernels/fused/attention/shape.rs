@@ -1,5 +1,6 @@
 //! Shapes of attention: which element of which operand belongs to a batch, head, row and key.
 
+use super::rule::Plan;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::definition::{PartialShape, ShapeInputs};
@@ -23,6 +24,14 @@ impl Layout {
             "BNTH" => Ok(Self::HeadsFirst),
             "BTNH" => Ok(Self::HeadsLast),
             _ => invalid!("layout must be BNTH or BTNH, not {text}"),
+        }
+    }
+
+    /// Elements between batches, heads and positions of a dense tensor.
+    pub const fn strides(self, heads: usize, positions: usize, width: usize) -> Strides {
+        match self {
+            Self::HeadsFirst => [heads * positions * width, positions * width, width],
+            Self::HeadsLast => [heads * positions * width, width, heads * width],
         }
     }
 }
@@ -153,6 +162,23 @@ impl Geometry {
             mask: masked,
             dims: whole,
         })
+    }
+
+    /// Elements for each batch of the result and, for training, of query, key and value.
+    pub fn packed(&self, training: bool) -> Vec<usize> {
+        let inputs = [(self.queries, self.depth), (self.keys, self.depth), (self.keys, self.width)];
+        let of_inputs = inputs.into_iter().filter(|_| training);
+        std::iter::once((self.queries, self.width)).chain(of_inputs).map(|(n, m)| self.heads * n * m).collect()
+    }
+
+    /// Shape of what the gradient needs of the forward pass: the weights where they went through memory, else two numbers for each row,
+    /// the maximum of its scores and the sum of their exponentials less that. (One number, their logarithm, would say less of
+    /// rows that are masked altogether: next to a score of -1e9 the logarithm of the sum is lost.)
+    pub fn saved(&self, plan: Plan) -> Dims {
+        match plan {
+            Plan::Staged(_) => Dims::from_slice(&[self.batch, self.heads, self.queries, self.keys]),
+            Plan::Tiled(_) => Dims::from_slice(&[self.batch * self.heads * self.queries, 2]),
+        }
     }
 
     /// The geometry of operands whose rows were padded to these widths, query, key and value.

@@ -3,14 +3,14 @@
 //!
 //! The layout of the operands is a matter of strides, so nothing is transposed. As many batches go at once as their scores fit a binding.
 
-use super::shape::{Geometry, Layout};
+use super::rule::Rule;
+use super::shape::Geometry;
 use super::text;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
 use crate::error::{Error, Result};
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
-use crate::kernels::reduce::program::window_bytes;
 use crate::layout::Iteration;
 use crate::shader::MAX_ITERATIONS;
 use crate::tensor::Tensor;
@@ -22,39 +22,28 @@ pub const LONG: usize = MAX_ITERATIONS / 4 * 8;
 pub struct Staged<'a> {
     /// Shapes and strides.
     pub geometry: &'a Geometry,
-    /// Where the heads are.
-    pub layout: Layout,
+    /// How scores become weights.
+    pub rule: &'a Rule,
     /// Query, key, value and result.
     pub tensors: [&'a Tensor; 4],
     /// The mask.
     pub extra: Option<&'a Tensor>,
-    /// The flags of `attention_score.wgsl`.
-    pub flags: u32,
-    /// What products are multiplied with.
-    pub scale: f32,
-    /// The score of a masked key.
-    pub fill: f32,
+    /// Where the weights stay for the gradient.
+    pub saved: Option<&'a Tensor>,
 }
 
 impl Staged<'_> {
-    /// How many batches go at once; `None` where not even one can.
-    pub fn batches(&self, device: &Device) -> Option<usize> {
-        let g = self.geometry;
-        let scores = (g.heads * g.queries * g.keys * 4) as u64;
-        let at_once = usize::try_from(window_bytes(device) / scores.max(1)).unwrap_or(usize::MAX).min(g.batch);
-        // A part of a packed result begins with a whole word.
-        let whole = at_once == g.batch
-            || (g.heads * g.queries * g.width).is_multiple_of(self.tensors[3].dtype.lanes() as usize);
-        (at_once > 0 && whole).then_some(at_once)
-    }
-
     /// Enqueues the programs, `at_once` batches together.
     pub fn enqueue(&self, ctx: &mut dyn OpContext, at_once: usize) -> Result<()> {
         let g = self.geometry;
-        let scores = ctx.temp(F32, &[at_once, g.heads, g.queries, g.keys])?;
+        let matrices = g.heads * g.queries * g.keys;
+        let scores = match self.saved {
+            Some(saved) => saved.clone(),
+            None => ctx.temp(F32, &[at_once, matrices])?,
+        };
         for first in (0..g.batch).step_by(at_once) {
             let batch = at_once.min(g.batch - first);
-            let scores = Tensor::new(F32, &[batch, g.heads, g.queries, g.keys], scores.address);
+            let scores = slice(&scores, if self.saved.is_some() { first * matrices } else { 0 }, batch * matrices);
             self.part(ctx, first, batch, &scores)?;
         }
         Ok(())
@@ -62,10 +51,7 @@ impl Staged<'_> {
 
     fn part(&self, ctx: &mut dyn OpContext, first: usize, batch: usize, scores: &Tensor) -> Result<()> {
         let g = self.geometry;
-        let result_strides = match self.layout {
-            Layout::HeadsFirst => [g.heads * g.queries * g.width, g.queries * g.width, g.width],
-            Layout::HeadsLast => [g.heads * g.queries * g.width, g.width, g.heads * g.width],
-        };
+        let result_strides = self.rule.layout.strides(g.heads, g.queries, g.width);
         let strides = [g.strides[0], g.strides[1], g.strides[2], result_strides];
         let [query, key, value, result] = [0, 1, 2, 3].map(|i| match strides[i][0] {
             0 => self.tensors[i].clone(),
@@ -145,13 +131,13 @@ impl Staged<'_> {
             key: dtype.map_or(key.clone(), |t| key.dtype(t)),
             shader: &|| text::weights(dtype, lanes),
             bindings: std::iter::once(Binding::from(scores)).chain(mask.as_ref().map(Binding::from)).collect(),
-            params: params.u32(self.flags).f32(self.scale).f32(self.fill).f32(f32::NEG_INFINITY),
+            params: self.rule.params(params),
             grid: Grid::groups(rows),
         })
     }
 }
 
 /// `count` elements of a dense tensor, from `first` on.
-fn slice(t: &Tensor, first: usize, count: usize) -> Tensor {
+pub fn slice(t: &Tensor, first: usize, count: usize) -> Tensor {
     Tensor::new(t.dtype, &[count], t.address + (first * t.dtype.size()) as u64)
 }

@@ -11,6 +11,7 @@ const SCORE: &str = include_str!("../../../../shaders/fused/attention_score.wgsl
 const WEIGHTS: &str = include_str!("../../../../shaders/fused/attention_weights.wgsl");
 const WORKGROUP: &str = include_str!("../../../../shaders/fused/attention_workgroup.wgsl");
 const PAD: &str = include_str!("../../../../shaders/fused/attention_pad.wgsl");
+const STATS: &str = include_str!("../../../../shaders/fused/attention_stats.wgsl");
 const MERGE: &str = include_str!("../../../../shaders/fused/attention_merge.wgsl");
 
 /// How rows of query, key and value are loaded.
@@ -27,6 +28,8 @@ pub enum Loads {
 pub enum Store {
     /// They are divided and stored in the result's type.
     Result,
+    /// The same, and the row's maximum and sum of exponentials are stored for the gradient.
+    Saved,
     /// They are stored with the row's maximum and sum of exponentials, for [`merge`].
     Partial,
 }
@@ -54,11 +57,11 @@ const PARAMS: &[&str] = &[
 ];
 
 /// The row of the result that row t of a head is.
-const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n    \
+pub const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n    \
     return select((b * p.heads + h) * p.queries + t, (b * p.queries + t) * p.heads + h, (p.flags & HEADS_LAST) != 0u);\n}\n";
 
 /// Declares the parameters behind `flags`, and `is_kept` and `score` for a mask of type `mask`.
-fn score(shader: Shader, mask: Option<DType>) -> Shader {
+pub fn score(shader: Shader, mask: Option<DType>) -> Shader {
     let (kept, bias) = match mask {
         None => ("", ""),
         Some(DType::Bool) => (" & (load_extra(mask_at + s * p.m_s) == ((p.flags & KEEP) != 0u))", ""),
@@ -88,7 +91,7 @@ impl Variant {
     /// The type of the stored sums.
     pub const fn stored(&self) -> DType {
         match self.store {
-            Store::Result => self.dtype,
+            Store::Result | Store::Saved => self.dtype,
             Store::Partial => DType::F32,
         }
     }
@@ -100,10 +103,10 @@ impl Variant {
             Shader::new(format!("attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} quads", self.store, tile.quads))
                 .workgroup([tile.lanes, 1, 1]);
         for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width")] {
-            shader = self.operand(shader, name, dtype, extent);
+            shader = operand(shader, name, dtype, loads, extent);
         }
-        shader = quads_of(shader, "result", self.stored());
-        if self.store == Store::Partial {
+        shader = quads_stored(shader, "result", self.stored());
+        if self.store != Store::Result {
             shader = shader.bind("stats", DType::F32);
         }
         if let Some(mask) = mask {
@@ -132,19 +135,6 @@ impl Variant {
     /// The group of four elements that is the invocation's own number `c`.
     fn quad(&self, c: u32) -> String {
         if self.tile.parts == 1 { format!("{c}u") } else { format!("{}u + part", c * self.tile.parts) }
-    }
-
-    /// Binds an operand with `quad_NAME(at, c)`: group c of the row that starts at element `at`.
-    fn operand(&self, shader: Shader, x: &'static str, dtype: DType, extent: &str) -> Shader {
-        match self.loads {
-            Loads::Exact => quads_of(shader, x, dtype).body(&format!(
-                "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return load4_{x}((at >> 2u) + c);\n}}\n"
-            )),
-            Loads::Padded => quads_of(shader, x, dtype).body(&format!(
-                "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    let is_inside = c * 4u < p.{extent};\n    \
-                 return select(vec4<f32>(), load4_{x}(select(0u, (at >> 2u) + c, is_inside)), is_inside);\n}}\n"
-            )),
-        }
     }
 
     /// Products of the invocation's own elements with the tile's keys.
@@ -219,11 +209,18 @@ impl Variant {
         let pad = "        ";
         let mut out = String::new();
         let finished = |c: u32| match self.store {
-            Store::Result => format!("select(sum{c} / total, vec4<f32>(not_a_number()), largest < LOWEST_FINITE)"),
+            Store::Result | Store::Saved => {
+                format!("select(sum{c} / total, vec4<f32>(not_a_number()), largest < LOWEST_FINITE)")
+            }
             Store::Partial => format!("sum{c}"),
         };
         let _ = match self.store {
             Store::Result => writeln!(out, "{pad}let start = at;"),
+            Store::Saved => writeln!(
+                out,
+                "{pad}let start = at;\n{pad}let stats_at = at / p.width * 2u;\n\
+                 {pad}store_stats(stats_at, largest);\n{pad}store_stats(stats_at + 1u, total);"
+            ),
             Store::Partial => writeln!(
                 out,
                 "{pad}let start = split * (p.total / tiles / splits) * p.queries * p.width + at;\n{pad}let stats_at = start / p.width * 2u;\n\
@@ -245,9 +242,34 @@ impl Variant {
     }
 }
 
-/// Binds four elements at a time: `load4_NAME(i)` and `store4_NAME(i, v)` count in fours.
-fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
-    let (ty, load, store, library) = match dtype {
+/// Binds an operand with `quad_NAME(at, c)`: group c of the row that starts at element `at`.
+pub fn operand(shader: Shader, x: &'static str, dtype: DType, loads: Loads, extent: &str) -> Shader {
+    let (ty, load, ..) = quads_of(dtype);
+    let shader = shader.bind_raw(x, ty, 4 * dtype.size() as u32);
+    let shader = shader.body(&format!(
+        "fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + i];\n    return {load};\n}}\n"
+    ));
+    match loads {
+        Loads::Exact => shader.body(&format!(
+            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return load4_{x}((at >> 2u) + c);\n}}\n"
+        )),
+        Loads::Padded => shader.body(&format!(
+            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    let is_inside = c * 4u < p.{extent};\n    \
+             return select(vec4<f32>(), load4_{x}(select(0u, (at >> 2u) + c, is_inside)), is_inside);\n}}\n"
+        )),
+    }
+}
+
+/// Binds a result with `store4_NAME(i, y)`, which counts in fours.
+pub fn quads_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
+    let (ty, _, store, library) = quads_of(dtype);
+    let shader = library.into_iter().fold(shader, Shader::library).bind_raw(x, ty, 4 * dtype.size() as u32);
+    shader.body(&format!("fn store4_{x}(i: u32, y: vec4<f32>) {{\n    {x}[p.off_{x} + i] = {store};\n}}\n"))
+}
+
+/// Four elements: their type in WGSL, what makes f32 of `bits` and `bits` of `y`, and the library that does.
+const fn quads_of(dtype: DType) -> (&'static str, &'static str, &'static str, Option<&'static str>) {
+    match dtype {
         DType::F16 => (
             "vec2<u32>",
             "vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y))",
@@ -261,14 +283,7 @@ fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
             Some("bf16_bits"),
         ),
         _ => ("vec4<f32>", "bits", "y", None),
-    };
-    let shader = library.into_iter().fold(shader, Shader::library);
-    let access = if x == "result" {
-        format!("fn store4_{x}(i: u32, y: vec4<f32>) {{\n    {x}[p.off_{x} + i] = {store};\n}}\n")
-    } else {
-        format!("fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + i];\n    return {load};\n}}\n")
-    };
-    shader.bind_raw(x, ty, 4 * dtype.size() as u32).body(&access)
+    }
 }
 
 /// The shader that puts splits of the keys together.
@@ -284,11 +299,22 @@ pub fn merge(dtype: DType) -> Shader {
         .map("result")
 }
 
-/// The shader that gives rows of `dtype` a width in f32.
-pub fn pad(dtype: DType) -> Shader {
-    Shader::new(format!("attention pad {dtype}"))
-        .bind("x", dtype)
-        .bind("y", DType::F32)
+/// The shader that puts maxima and sums of splits of the keys together.
+pub fn merge_stats() -> Shader {
+    Shader::new("attention stats")
+        .bind("saved", DType::F32)
+        .bind("stats", DType::F32)
+        .u32s(&["count", "splits"])
+        .param("lowest", Field::F32)
+        .body(STATS)
+        .map("saved")
+}
+
+/// The shader that gives rows another width and type.
+pub fn pad(from: DType, to: DType) -> Shader {
+    Shader::new(format!("attention pad {from} to {to}"))
+        .bind("x", from)
+        .bind("y", to)
         .u32s(&["count", "depth", "width"])
         .body(PAD)
         .map("y")

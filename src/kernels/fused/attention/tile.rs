@@ -23,6 +23,10 @@ const fn tile(quads: u32, parts: u32, keys: u32) -> Tile {
 pub const TILES: &[Tile] =
     &[tile(4, 1, 16), tile(8, 1, 16), tile(16, 2, 16), tile(24, 4, 8), tile(32, 4, 8), tile(64, 8, 4)];
 
+/// The tiles of the gradient, of the same widths: `keys` are positions of the other side.
+pub const GRADIENT: &[Tile] =
+    &[tile(4, 1, 16), tile(8, 2, 16), tile(16, 4, 8), tile(24, 8, 8), tile(32, 8, 8), tile(64, 16, 4)];
+
 impl Tile {
     /// The narrowest tile for rows of `width` elements.
     pub fn of(width: usize) -> Option<&'static Self> {
@@ -51,6 +55,17 @@ mod tests {
             assert!(t.quads.is_multiple_of(t.parts) && t.lanes.is_multiple_of(t.parts), "{t:?}");
             assert!(t.keys.is_multiple_of(t.step), "{t:?}");
             let bytes = 2 * t.keys * t.quads * 16 + t.keys * t.lanes * 4;
+            assert!(bytes <= 16 << 10, "{t:?}: {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn gradients_have_tiles_of_every_width() {
+        assert!(TILES.iter().map(|t| t.quads).eq(GRADIENT.iter().map(|t| t.quads)));
+        for t in GRADIENT {
+            assert!(t.quads.is_multiple_of(t.parts) && t.lanes.is_multiple_of(t.parts), "{t:?}");
+            assert!(t.keys.is_multiple_of(t.step), "{t:?}");
+            let bytes = 2 * t.keys * t.quads * 16 + 2 * t.keys * t.lanes * 4;
             assert!(bytes <= 16 << 10, "{t:?}: {bytes} bytes");
         }
     }

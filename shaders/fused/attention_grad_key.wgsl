@@ -1,0 +1,82 @@
+// The gradients of attention's key and value, for tiles of their rows, in one pass over the queries, POSITIONS of which lie in
+// workgroup memory with the gradients of their results.
+// Grid: one workgroup for each tile of ROWS keys and matrix; tiles run fastest. PARTS neighbouring invocations share a key:
+// invocation i of them has every PARTS-th group of four elements, from the i-th on.
+// Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl), key_gradient, value_gradient, extra (a mask). Strides
+// and offsets count elements; gradients have those of key and value. All in f32. Keys past the last one repeat it; queries past the last
+// one count nothing.
+
+const PARTS = {{PARTS}}u;
+const ROWS = WORKGROUP / PARTS;
+const POSITIONS = {{POSITIONS}}u;
+const QUADS = {{QUADS}}u;
+
+// Queries and the gradients of their results.
+var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * QUADS>;
+var<workgroup> width_tile: array<vec4<f32>, POSITIONS * QUADS>;
+// What each invocation adds to the products of its key with queries, and of its value with gradients, query by query.
+var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
+var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;
+
+// The gradient of the score of row position and key s, and the weight of the key's value.
+fn of_query(product: f32, change: f32, position: u32, s: u32, b: u32, h: u32) -> vec2<f32> {
+    let t = min(position, p.queries - 1u);
+    let at = result_row(b, h, t) * 3u;
+    let mask_at = b * p.m_b + h * p.m_h + t * p.m_t;
+    let kept = is_kept(t, s, mask_at);
+    let weight = exp(score(product, kept, s, mask_at) - load_rows(at)) * load_rows(at + 1u);
+    let is_inside = position < p.queries;
+    let counts = is_inside & (kept | ((p.flags & PENALTY) != 0u));
+    let weighs = is_inside & (kept | ((p.flags & ZERO_MASKED) == 0u));
+    return vec2<f32>(select(0.0, weight * (change - load_rows(at + 2u)), counts), select(0.0, weight, weighs));
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    // A workgroup past the last one computes that one's keys again and stores the same values.
+    let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
+    let tiles = (p.keys + ROWS - 1u) / ROWS;
+    let tile = workgroup % tiles;
+    let matrix = workgroup / tiles;
+    let b = matrix / p.heads;
+    let h = matrix % p.heads;
+    let part = local_index % PARTS;
+    let own = tile * ROWS + local_index / PARTS;
+    let s = min(own, p.keys - 1u);
+    let key_at = b * p.k_b + h * p.k_h + s * p.k_t;
+    let value_at = b * p.v_b + h * p.v_h + s * p.v_t;
+    let queries_at = b * p.q_b + h * p.q_h;
+    // Queries before the tile's first key do not see it.
+    let start = select(0u, tile * ROWS / POSITIONS * POSITIONS, (p.flags & SKIP) != 0u);
+{{OWN}}
+{{SUMS}}
+    for (var first = start; first < p.queries; first += POSITIONS) {
+        for (var slot = local_index; slot < POSITIONS * QUADS; slot += WORKGROUP) {
+            let t = first + slot / QUADS;
+            var query_quad = vec4<f32>();
+            var gradient_quad = vec4<f32>();
+            if t < p.queries {
+                query_quad = quad_query(queries_at + t * p.q_t, slot % QUADS);
+                gradient_quad = quad_gradient(result_row(b, h, t) * p.width, slot % QUADS);
+            }
+            depth_tile[slot] = query_quad;
+            width_tile[slot] = gradient_quad;
+        }
+        workgroupBarrier();
+        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+{{PRODUCTS}}
+        }
+        workgroupBarrier();
+        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+{{STEP}}
+        }
+        workgroupBarrier();
+    }
+    if own < p.keys {
+{{STORE}}
+    }
+}

@@ -1,0 +1,79 @@
+// The gradient of attention's query, for tiles of its rows, in one pass over the keys, POSITIONS of which lie in workgroup memory.
+// Grid: one workgroup for each tile of ROWS rows and matrix; tiles run fastest. PARTS neighbouring invocations share a row:
+// invocation i of them has every PARTS-th group of four elements, from the i-th on.
+// Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl), query_gradient, extra (a mask). Strides and offsets
+// count elements; the gradient has the query's. All in f32. Rows past the last one repeat it; keys past the last one weigh nothing.
+
+const PARTS = {{PARTS}}u;
+const ROWS = WORKGROUP / PARTS;
+const POSITIONS = {{POSITIONS}}u;
+const QUADS = {{QUADS}}u;
+
+// Keys and values.
+var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * QUADS>;
+var<workgroup> width_tile: array<vec4<f32>, POSITIONS * QUADS>;
+// What each invocation adds to the products of its row with keys, and of its gradient with values, key by key.
+var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
+var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;
+
+// The gradient of the score of row t and key s. own is the row's in rows.
+fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32, own: vec3<f32>) -> vec2<f32> {
+    let key = min(s, p.keys - 1u);
+    let kept = is_kept(t, key, mask_at);
+    let weight = exp(score(product, kept, key, mask_at) - own.x) * own.y;
+    let counts = (s < end) & (kept | ((p.flags & PENALTY) != 0u));
+    return vec2<f32>(select(0.0, weight * (change - own.z), counts), 0.0);
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    // A workgroup past the last one computes that one's rows again and stores the same values.
+    let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
+    let tiles = (p.queries + ROWS - 1u) / ROWS;
+    let tile = workgroup % tiles;
+    let matrix = workgroup / tiles;
+    let b = matrix / p.heads;
+    let h = matrix % p.heads;
+    let part = local_index % PARTS;
+    let t = tile * ROWS + local_index / PARTS;
+    let row = min(t, p.queries - 1u);
+    let query_at = b * p.q_b + h * p.q_h + row * p.q_t;
+    let keys_at = b * p.k_b + h * p.k_h;
+    let values_at = b * p.v_b + h * p.v_h;
+    let mask_at = b * p.m_b + h * p.m_h + row * p.m_t;
+    let own_row = result_row(b, h, row);
+    let gradient_at = own_row * p.width;
+    let own = vec3<f32>(load_rows(own_row * 3u), load_rows(own_row * 3u + 1u), load_rows(own_row * 3u + 2u));
+    let end = select(p.keys, min(p.keys, (tile + 1u) * ROWS), (p.flags & SKIP) != 0u);
+{{OWN}}
+{{SUMS}}
+    for (var first = 0u; first < end; first += POSITIONS) {
+        for (var slot = local_index; slot < POSITIONS * QUADS; slot += WORKGROUP) {
+            let s = first + slot / QUADS;
+            var key_quad = vec4<f32>();
+            var value_quad = vec4<f32>();
+            if s < end {
+                key_quad = quad_key(keys_at + s * p.k_t, slot % QUADS);
+                value_quad = quad_value(values_at + s * p.v_t, slot % QUADS);
+            }
+            depth_tile[slot] = key_quad;
+            width_tile[slot] = value_quad;
+        }
+        workgroupBarrier();
+        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+{{PRODUCTS}}
+        }
+        workgroupBarrier();
+        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+{{STEP}}
+        }
+        workgroupBarrier();
+    }
+    if t < p.queries {
+{{STORE}}
+    }
+}

@@ -1,0 +1,39 @@
+// Gradients of weights, in place, to gradients of the products of query and key: softmax, mask, scale. LANES neighbouring invocations
+// share a row; all in f32.
+// Grid: one workgroup of LANES invocations for each row. Bindings: weights, changes (rows x keys), extra (a mask).
+
+const LANES = WORKGROUP;
+
+var<workgroup> partials: array<f32, LANES>;
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    // Workgroups past the last row have no keys.
+    let row = workgroup_id.y * num_workgroups.x + workgroup_id.x;
+    let keys = select(0u, p.keys, row < p.total);
+    let t = row % p.queries;
+    let matrix = row / p.queries;
+    let mask_at = matrix / p.heads * p.m_b + matrix % p.heads * p.m_h + t * p.m_t;
+    var own = 0.0;
+    for (var s = lane; s < keys; s += LANES) {
+        own = fma(load_weights(row * keys + s), load_changes(row * keys + s), own);
+    }
+    partials[lane] = own;
+    workgroupBarrier();
+    for (var step = LANES / 2u; step > 0u; step = step / 2u) {
+        if lane < step {
+            partials[lane] += partials[lane + step];
+        }
+        workgroupBarrier();
+    }
+    let mean = partials[0];
+    for (var s = lane; s < keys; s += LANES) {
+        let at = row * keys + s;
+        let counts = is_kept(t, s, mask_at) | ((p.flags & PENALTY) != 0u);
+        store_changes(at, select(0.0, load_weights(at) * (load_changes(at) - mean) * p.scale, counts));
+    }
+}

@@ -1,0 +1,230 @@
+//! `_WgpuFusedAttentionGrad`: the gradients of `_WgpuFusedAttention` with respect to query, key and value.
+//!
+//! With scores S, weights P = softmax(S), result O = P V and its gradient dO: dV = P^T dO, dP = dO V^T,
+//! dS = P * (dP - D) where D is for each row the sum of dO * O, dQ = scale * dS K, dK = scale * dS^T Q. That D needs no row of
+//! dP, and that P follows from S with the maximum and the sum that the forward pass kept, is FlashAttention's (Dao et al.,
+//! 2022, appendix B; Dao, 2023). Where a mask or the causal rule puts a constant in the place of a score, dS is zero. A mask gets no
+//! gradient.
+//!
+//! On GPUs one program has the gradient of the query, for tiles of its rows, and another those of key and value, for tiles of
+//! theirs, so that no sum needs atomic operations: the same operands always give the same bits. On software adapters weights go through
+//! memory as in the forward pass, which leaves them to this one, see [`staged`].
+//!
+//! Attributes are those of the op, but that nothing broadcasts besides the mask.
+
+mod staged;
+mod text;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::rule::{Mask, Plan, Rule};
+use super::shape::Geometry;
+use super::text::Loads;
+use super::tile::Tile;
+use super::{TYPES, is_whole, pad};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::F32;
+use crate::error::{Error, Result};
+use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::tensor::{Tensor, shape_text};
+use staged::Staged;
+use text::{Side, Variant};
+
+/// The op's name.
+pub const OP: &str = "_WgpuFusedAttentionGrad";
+
+/// The op.
+pub const DEFINITION: OpDefinition = OpDefinition {
+    name: OP,
+    inputs: &["query: T", "key: T", "value: T", "result: T", "gradient: T", "saved: float", "extra: Textra"],
+    outputs: &["query_gradient: T", "key_gradient: T", "value_gradient: T"],
+    attrs: &[
+        "T: {half, bfloat16, float}",
+        "Textra: list({bool, half, bfloat16, float}) >= 0",
+        "layout: {'BNTH', 'BTNH'}",
+        "scale: float = 1.0",
+        "mask: {'none', 'bias', 'choice', 'penalty'} = 'none'",
+        "keep: bool = true",
+        "fill: float = 0.0",
+        "causal: bool = false",
+        "zero_masked: bool = false",
+    ],
+    stateful: false,
+    shape: infer,
+};
+
+/// Registers the op.
+pub fn register(r: &mut Registry) {
+    r.op(OP).types("T", TYPES).kernel(AttentionGrad::new);
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut out: Vec<_> = TYPES.iter().flat_map(|t| [text::rows(*t), super::text::pad(F32, *t)]).collect();
+    out.extend(text::variants(TYPES, super::MASKS));
+    out
+}
+
+/// Gradients have the shapes of what they are gradients of.
+fn infer(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    Ok(inputs.shapes.iter().take(3).cloned().collect())
+}
+
+struct AttentionGrad {
+    rule: Rule,
+}
+
+/// The operands and results of an execution.
+struct Tensors {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    result: Tensor,
+    gradient: Tensor,
+    saved: Tensor,
+    extra: Option<Tensor>,
+    /// Of query, key and value.
+    gradients: [Tensor; 3],
+}
+
+impl AttentionGrad {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        let rule = Rule::new(attrs)?;
+        require!(!rule.zeroes_what_counts(), "{OP}: weights of masked keys cannot be zero where masks are penalties");
+        Ok(Self { rule })
+    }
+
+    fn tensors(&self, ctx: &mut dyn OpContext) -> Result<(Tensors, Geometry)> {
+        let [query, key, value] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
+        let [result, gradient, saved] = [ctx.input(3)?, ctx.input(4)?, ctx.input(5)?];
+        let extra = if self.rule.mask == Mask::None { None } else { Some(ctx.input(6)?) };
+        self.rule.check_mask(extra.as_ref())?;
+        let mask = extra.as_ref().map(|t| &t.dims[..]);
+        let shapes = [&query.dims[..], &key.dims, &value.dims];
+        let plain = Geometry::new(shapes, None, self.rule.layout, false)?;
+        let g = Geometry::new(shapes, mask, self.rule.layout, false)?;
+        require!(
+            result.dims == g.dims && gradient.dims == g.dims && plain.dims == g.dims && plain.keys == g.keys,
+            "the result {} and its gradient {} must have the shape {} that scores without their mask give",
+            shape_text(&result.dims),
+            shape_text(&gradient.dims),
+            shape_text(&plain.dims)
+        );
+        let mut gradient_of = |i: usize, t: &Tensor| ctx.output(i, t.dtype, &t.dims);
+        let gradients = [gradient_of(0, &query)?, gradient_of(1, &key)?, gradient_of(2, &value)?];
+        Ok((Tensors { query, key, value, result, gradient, saved, extra, gradients }, g))
+    }
+
+    fn params(&self, g: &Geometry, workgroups: usize) -> Params {
+        let numbers = [workgroups, g.heads, g.queries, g.keys, g.depth, g.width];
+        let strides = g.strides.iter().flatten().chain(&g.mask);
+        self.rule.params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
+    }
+
+    fn tiled(&self, ctx: &mut dyn OpContext, t: Tensors, mut g: Geometry, tile: &'static Tile) -> Result<()> {
+        let rows = ctx.temp(F32, &[g.batch * g.heads * g.queries, 3])?;
+        prepare(ctx.device(), &t, &rows)?;
+        let Tensors { query, key, value, gradient, extra, gradients, .. } = t;
+        let mut operands = [query, key, value, gradient];
+        let whole = is_whole(&g, &operands);
+        let mut stored = gradients.clone();
+        if !whole {
+            let widths = [g.depth, g.depth, g.width, g.width].map(|n| n.max(1).next_multiple_of(4));
+            for (operand, width) in operands.iter_mut().zip(widths) {
+                *operand = pad(ctx, operand, width)?;
+            }
+            for (stored, operand) in stored.iter_mut().zip(&operands) {
+                *stored = ctx.temp(F32, &operand.dims)?;
+            }
+            g.widen([widths[0], widths[1], widths[2]]);
+        }
+        for side in [Side::Queries, Side::Keys] {
+            let tile = side.tile(tile);
+            let dtype = operands[0].dtype;
+            let mask = extra.as_ref().map(|t| t.dtype);
+            let loads = if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded };
+            let variant = Variant { dtype, mask, loads, side, tile };
+            let (own, others) = match side {
+                Side::Queries => (g.queries, g.keys),
+                Side::Keys => (g.keys, g.queries),
+            };
+            let steps = others.div_ceil(tile.keys as usize) * variant.iterations();
+            if steps > MAX_ITERATIONS {
+                return Err(Error::Unimplemented(format!("{OP}: {others} positions exceed this kernel's limit")));
+            }
+            let workgroups = own.div_ceil(tile.rows()) * g.batch * g.heads;
+            let fours = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
+            let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(fours).collect();
+            bindings.push((&rows).into());
+            match side {
+                Side::Queries => bindings.push(fours(&stored[0])),
+                Side::Keys => bindings.extend(stored[1..].iter().map(fours)),
+            }
+            bindings.extend(extra.iter().map(Binding::from));
+            ctx.device().enqueue(&Program {
+                key: variant.key(),
+                shader: &|| variant.shader(),
+                bindings,
+                params: self.params(&g, workgroups),
+                grid: Grid::groups(workgroups),
+            })?;
+        }
+        if whole { Ok(()) } else { gradients.iter().zip(&stored).try_for_each(|(y, x)| narrow(ctx.device(), x, y)) }
+    }
+}
+
+impl Kernel for AttentionGrad {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (t, g) = self.tensors(ctx)?;
+        if t.result.is_empty() || g.keys == 0 {
+            let device = ctx.device();
+            return t.gradients.iter().filter(|y| !y.is_empty()).try_for_each(|y| device.fill(y.address, y.bytes(), 0));
+        }
+        for x in [&t.query, &t.key, &t.value, &t.result].into_iter().chain(&t.extra) {
+            ctx.device().check_extent(x.len())?;
+        }
+        let plan = Plan::new(ctx.device(), &g, &g.packed(true), t.query.dtype.lanes());
+        let saved = g.saved(plan);
+        require!(
+            t.saved.len() == saved.iter().product::<usize>(),
+            "{OP}: what was saved is {}",
+            shape_text(&t.saved.dims)
+        );
+        match plan {
+            Plan::Tiled(tile) => self.tiled(ctx, t, g, tile),
+            Plan::Staged(at_once) => Staged { geometry: &g, rule: &self.rule, tensors: &t }.enqueue(ctx, at_once),
+        }
+    }
+}
+
+/// For each row: what is subtracted from its scores, what their exponentials are multiplied with, and D.
+fn prepare(device: &Device, t: &Tensors, rows: &Tensor) -> Result<()> {
+    let width = t.result.dims[t.result.rank() - 1];
+    let dtype = t.result.dtype;
+    device.enqueue(&Program {
+        key: Key::new("attention_grad_rows").dtype(dtype),
+        shader: &|| text::rows(dtype),
+        bindings: smallvec![(&t.result).into(), (&t.gradient).into(), (&t.saved).into(), rows.into()],
+        params: Params::new().u32(rows.dims[0]).u32(width),
+        grid: Grid::linear(rows.dims[0], 64),
+    })
+}
+
+/// Rows of `x` without what `y` is narrower.
+fn narrow(device: &Device, x: &Tensor, y: &Tensor) -> Result<()> {
+    if y.is_empty() {
+        return Ok(());
+    }
+    let last = |t: &Tensor| t.dims[t.rank() - 1];
+    device.enqueue(&Program {
+        key: Key::new("attention_narrow").dtype(y.dtype),
+        shader: &|| super::text::pad(F32, y.dtype),
+        bindings: smallvec![x.into(), y.into()],
+        params: Params::new().u32(y.len()).u32(last(x)).u32(last(y)),
+        grid: Grid::map(y.len(), y.dtype),
+    })
+}

@@ -1,0 +1,250 @@
+//! The shaders of the gradient.
+
+use std::fmt::Write;
+
+use super::super::text::{Loads, RESULT_ROW, operand, quads_stored, score};
+use super::super::tile::{self, Tile};
+use crate::device::Key;
+use crate::dtype::DType;
+use crate::shader::Shader;
+
+const QUERY: &str = include_str!("../../../../../shaders/fused/attention_grad_query.wgsl");
+const KEY: &str = include_str!("../../../../../shaders/fused/attention_grad_key.wgsl");
+const ROWS: &str = include_str!("../../../../../shaders/fused/attention_grad_rows.wgsl");
+const WEIGHTS: &str = include_str!("../../../../../shaders/fused/attention_grad_weights.wgsl");
+
+/// Whose gradient a program computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The query's: each row goes over the keys.
+    Queries,
+    /// Those of key and value: each row of both goes over the queries.
+    Keys,
+}
+
+impl Side {
+    /// The tile for rows as wide as those of `forward`: as it has more rows in registers, more invocations share each.
+    pub fn tile(self, forward: &Tile) -> Tile {
+        *tile::GRADIENT.iter().find(|t| t.quads == forward.quads).expect("there is a tile for every width")
+    }
+}
+
+/// All that shader text depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// Type of operands and gradients.
+    pub dtype: DType,
+    /// Type of the mask.
+    pub mask: Option<DType>,
+    /// How rows are loaded.
+    pub loads: Loads,
+    /// Whose gradient.
+    pub side: Side,
+    /// Which part of it a workgroup computes.
+    pub tile: Tile,
+}
+
+/// The parameters, in order; then `scale`, `fill` and `lowest`.
+const PARAMS: &[&str] = &[
+    "total", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b", "k_h", "k_t", "v_b", "v_h",
+    "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
+];
+
+/// Every variant: masks do not depend on tiles, nor do types.
+pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
+    let mut out = Vec::new();
+    for mask in std::iter::once(None).chain(masks.iter().copied().map(Some)) {
+        out.extend([8, 256].map(|lanes| weights(mask, lanes)));
+    }
+    for side in [Side::Queries, Side::Keys] {
+        for tile in tile::GRADIENT {
+            for loads in [Loads::Exact, Loads::Padded] {
+                for dtype in types {
+                    let variant = Variant { dtype: *dtype, mask: None, loads, side, tile: *tile };
+                    out.push(variant.shader());
+                    if tile.quads == 4 {
+                        out.extend(masks.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()));
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+impl Variant {
+    /// The key of its pipeline.
+    pub fn key(&self) -> Key {
+        let key = Key::new("attention_grad").dtype(self.dtype).number(self.loads as u32).number(self.side as u32);
+        let key = key.number(self.tile.quads);
+        self.mask.map_or(key.clone(), |mask| key.dtype(mask))
+    }
+
+    /// Iterations of an invocation for each tile of the other side's rows.
+    pub const fn iterations(&self) -> usize {
+        (1 + (self.tile.keys * self.tile.quads).div_ceil(self.tile.lanes) + 2 * self.tile.keys / self.tile.step)
+            as usize
+    }
+
+    /// The shader.
+    pub fn shader(&self) -> Shader {
+        let Self { dtype, mask, loads, side, tile } = *self;
+        let mut shader = Shader::new(format!(
+            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, {} quads",
+            tile.quads
+        ))
+        .workgroup([tile.lanes, 1, 1]);
+        for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width"), ("gradient", "width")] {
+            shader = operand(shader, name, dtype, loads, extent);
+        }
+        shader = shader.bind("rows", DType::F32);
+        let results: &[&str] = match side {
+            Side::Queries => &["query_gradient"],
+            Side::Keys => &["key_gradient", "value_gradient"],
+        };
+        for name in results {
+            shader = quads_stored(shader, name, dtype);
+        }
+        if let Some(mask) = mask {
+            shader = shader.bind("extra", mask);
+        }
+        shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
+        // The invocation's own rows of operands, and where they are in the other side's tiles.
+        let (own, body) = match side {
+            Side::Queries => ([("q", "query", "query_at"), ("g", "gradient", "gradient_at")], QUERY),
+            Side::Keys => ([("q", "key", "key_at"), ("g", "value", "value_at")], KEY),
+        };
+        let mut loaded = String::new();
+        for (own, name, at) in own {
+            for c in 0..tile.quads / tile.parts {
+                let _ = writeln!(loaded, "    let {own}{c} = quad_{name}({at}, {});", self.quad(c));
+            }
+        }
+        let sums = (0..tile.quads / tile.parts).fold(String::new(), |mut out, c| {
+            let _ = match side {
+                Side::Queries => writeln!(out, "    var sum{c} = vec4<f32>();"),
+                Side::Keys => writeln!(out, "    var sum{c} = vec4<f32>();\n    var value_sum{c} = vec4<f32>();"),
+            };
+            out
+        });
+        shader
+            .define("PARTS", tile.parts.to_string())
+            .define("POSITIONS", tile.keys.to_string())
+            .define("QUADS", tile.quads.to_string())
+            .define("STEP_POSITIONS", tile.step.to_string())
+            .define("OWN", loaded.trim_end())
+            .define("SUMS", sums.trim_end())
+            .define("PRODUCTS", self.products())
+            .define("STEP", self.step())
+            .define("STORE", self.store())
+            .body(body)
+    }
+
+    /// The group of four elements that is the invocation's own number `c`.
+    fn quad(&self, c: u32) -> String {
+        if self.tile.parts == 1 { format!("{c}u") } else { format!("{}u + part", c * self.tile.parts) }
+    }
+
+    /// What the invocation's own elements add to the products of its rows with those of both tiles.
+    fn products(&self) -> String {
+        let pad = "            ";
+        let mut out = String::new();
+        for j in 0..self.tile.step {
+            let _ = writeln!(out, "{pad}var score{j} = vec4<f32>();\n{pad}var change{j} = vec4<f32>();");
+        }
+        for c in 0..self.tile.quads / self.tile.parts {
+            for j in 0..self.tile.step {
+                let at = format!("(j + {j}u) * QUADS + {}", self.quad(c));
+                let _ = writeln!(out, "{pad}score{j} = fma(q{c}, depth_tile[{at}], score{j});");
+                let _ = writeln!(out, "{pad}change{j} = fma(g{c}, width_tile[{at}], change{j});");
+            }
+        }
+        for j in 0..self.tile.step {
+            for (name, array) in [("score", "scores"), ("change", "changes")] {
+                let _ = writeln!(
+                    out,
+                    "{pad}{array}[(j + {j}u) * WORKGROUP + local_index] = {name}{j}.x + {name}{j}.y + {name}{j}.z + {name}{j}.w;"
+                );
+            }
+        }
+        out.trim_end().to_owned()
+    }
+
+    /// One step over positions of the tiles, from `j` on, whose products are there.
+    fn step(&self) -> String {
+        let pad = "            ";
+        let mut out = String::new();
+        for j in 0..self.tile.step {
+            let _ = writeln!(out, "{pad}let at{j} = (j + {j}u) * WORKGROUP + local_index - part;");
+            let sum = |array: &str| {
+                let parts: Vec<_> = (0..self.tile.parts).map(|i| format!("{array}[at{j} + {i}u]")).collect();
+                parts.join(" + ")
+            };
+            let _ = writeln!(
+                out,
+                "{pad}let weight{j} = {}({}, {}, first + j + {j}u{});",
+                if self.side == Side::Queries { "of_key" } else { "of_query" },
+                sum("scores"),
+                sum("changes"),
+                if self.side == Side::Queries { ", row, mask_at, end, own" } else { ", s, b, h" },
+            );
+            for c in 0..self.tile.quads / self.tile.parts {
+                let at = format!("(j + {j}u) * QUADS + {}", self.quad(c));
+                let _ = writeln!(out, "{pad}sum{c} = fma(vec4<f32>(weight{j}.x), depth_tile[{at}], sum{c});");
+                if self.side == Side::Keys {
+                    let _ = writeln!(
+                        out,
+                        "{pad}value_sum{c} = fma(vec4<f32>(weight{j}.y), width_tile[{at}], value_sum{c});"
+                    );
+                }
+            }
+        }
+        out.trim_end().to_owned()
+    }
+
+    fn store(&self) -> String {
+        let pad = "        ";
+        let mut out = String::new();
+        let stores: &[(&str, &str, &str, &str)] = match self.side {
+            Side::Queries => &[("query_gradient", "query_at", "depth", "sum{c} * p.scale")],
+            Side::Keys => &[
+                ("key_gradient", "key_at", "depth", "sum{c} * p.scale"),
+                ("value_gradient", "value_at", "width", "value_sum{c}"),
+            ],
+        };
+        for (name, at, extent, value) in stores {
+            for c in 0..self.tile.quads / self.tile.parts {
+                let (quad, value) = (self.quad(c), value.replace("{c}", &c.to_string()));
+                let store = format!("store4_{name}(({at} >> 2u) + {quad}, {value});");
+                let _ = match self.loads {
+                    Loads::Exact => writeln!(out, "{pad}{store}"),
+                    Loads::Padded => writeln!(out, "{pad}if ({quad}) * 4u < p.{extent} {{\n{pad}    {store}\n{pad}}}"),
+                };
+            }
+        }
+        out.trim_end().to_owned()
+    }
+}
+
+/// The shader of [`super::prepare`].
+pub fn rows(dtype: DType) -> Shader {
+    Shader::new(format!("attention gradient, rows of {dtype}"))
+        .bind("result", dtype)
+        .bind("gradient", dtype)
+        .bind("saved", DType::F32)
+        .bind("rows", DType::F32)
+        .u32s(&["count", "width"])
+        .workgroup([64, 1, 1])
+        .body(ROWS)
+}
+
+/// The shader that turns gradients of weights into gradients of products, for a mask of type `mask`, with `lanes` invocations for
+/// each row.
+pub fn weights(mask: Option<DType>, lanes: u32) -> Shader {
+    let shader = Shader::new(format!("attention gradient of weights, mask {mask:?}, {lanes} lanes"))
+        .bind("weights", DType::F32)
+        .bind("changes", DType::F32);
+    let shader = mask.into_iter().fold(shader, |shader, mask| shader.bind("extra", mask));
+    let shader = shader.u32s(&["total", "heads", "queries", "keys", "m_b", "m_h", "m_t", "m_s", "flags"]);
+    score(shader, mask).workgroup([lanes, 1, 1]).body(WEIGHTS)
+}

@@ -33,18 +33,18 @@ fn einsums_with_a_scale() {
         "attention",
         &einsums(SCALED, "x"),
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
-        b = Placeholder {dtype: float32} -> float32[3, 7, 9]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
-        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v) {T: float32, Textra: [], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "none", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+            b = Placeholder {dtype: float32} -> float32[3, 7, 9]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v) {T: float32, Textra: [], Tsaved: [], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "none", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+        "#]],
     );
 }
 
@@ -55,18 +55,18 @@ fn a_mask_chooses() {
         "attention",
         &einsums(&middle, "z"),
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
-        b = Placeholder {dtype: float32} -> float32[3, 7, 9]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
-        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], broadcast: false, causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+            b = Placeholder {dtype: float32} -> float32[3, 7, 9]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], Tsaved: [], broadcast: false, causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+        "#]],
     );
 }
 
@@ -77,18 +77,18 @@ fn a_bias_is_added() {
         "attention",
         &einsums(&middle, "z"),
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
-        b = Placeholder {dtype: float32} -> float32[3, 7, 9]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
-        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v, b) {T: float32, Textra: [float32], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "bias", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+            b = Placeholder {dtype: float32} -> float32[3, 7, 9]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, b) {T: float32, Textra: [float32], Tsaved: [], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "bias", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+        "#]],
     );
 }
 
@@ -103,19 +103,19 @@ fn a_penalty_is_subtracted() {
         "attention",
         &einsums(&middle, "z"),
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
-        b = Placeholder {dtype: float32} -> float32[3, 7, 9]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
-        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
-        big = Const {dtype: float32, value: tensor float32[] [1000000000.0]} -> float32[]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], broadcast: false, causal: false, fill: -1000000000.0, keep: false, layout: "BTNH", mask: "penalty", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+            b = Placeholder {dtype: float32} -> float32[3, 7, 9]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+            big = Const {dtype: float32, value: tensor float32[] [1000000000.0]} -> float32[]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], Tsaved: [], broadcast: false, causal: false, fill: -1000000000.0, keep: false, layout: "BTNH", mask: "penalty", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+        "#]],
     );
 }
 
@@ -152,20 +152,20 @@ fn transposes_around_vanish() {
         "attention",
         TRANSPOSED,
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float16} -> float16[?2, ?3, 3, 8]
-        k = Placeholder {dtype: float16} -> float16[?2, ?4, 3, 8]
-        v = Placeholder {dtype: float16} -> float16[?2, ?4, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, ?4]
-        c = Const {dtype: float16, value: tensor float16[] [0.5]} -> float16[]
-        low = Const {dtype: float16, value: tensor float16[] [-30000.0]} -> float16[]
-        zero = Const {dtype: float16, value: tensor float16[] [0.0]} -> float16[]
-        swap = Const {dtype: int32, value: tensor int32[4] [0, 2, 1, 3]} -> int32[4]
-        turn = Const {dtype: int32, value: tensor int32[4] [0, 2, 3, 1]} -> int32[4]
-        last = Const {dtype: int32, value: tensor int32[4] [0, 1, 3, 2]} -> int32[4]
-        y = Identity(y0/attention) {T: float16} -> float16[?2, ?3, 3, 5]
-        y0/attention = _WgpuFusedAttention(q, k, v, m) {T: float16, Textra: [bool], broadcast: true, causal: false, fill: -30000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: true} -> float16[?2, ?3, 3, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float16} -> float16[?2, ?3, 3, 8]
+            k = Placeholder {dtype: float16} -> float16[?2, ?4, 3, 8]
+            v = Placeholder {dtype: float16} -> float16[?2, ?4, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, ?4]
+            c = Const {dtype: float16, value: tensor float16[] [0.5]} -> float16[]
+            low = Const {dtype: float16, value: tensor float16[] [-30000.0]} -> float16[]
+            zero = Const {dtype: float16, value: tensor float16[] [0.0]} -> float16[]
+            swap = Const {dtype: int32, value: tensor int32[4] [0, 2, 1, 3]} -> int32[4]
+            turn = Const {dtype: int32, value: tensor int32[4] [0, 2, 3, 1]} -> int32[4]
+            last = Const {dtype: int32, value: tensor int32[4] [0, 1, 3, 2]} -> int32[4]
+            y = Identity(y0/attention) {T: float16} -> float16[?2, ?3, 3, 5]
+            y0/attention = _WgpuFusedAttention(q, k, v, m) {T: float16, Textra: [bool], Tsaved: [], broadcast: true, causal: false, fill: -30000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: true} -> float16[?2, ?3, 3, 5]
+        "#]],
     );
 }
 
@@ -191,14 +191,14 @@ fn matrix_products_with_conversions() {
         "attention",
         BY_HAND,
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float16} -> float16[?2, ?3, 8]
-        k = Placeholder {dtype: float16} -> float16[?2, ?4, 8]
-        v = Placeholder {dtype: float16} -> float16[?2, ?4, 5]
-        c = Const {dtype: float32, value: tensor float32[] [2.0]} -> float32[]
-        y = Identity(qkv/attention) {T: float16} -> float16[?2, ?3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v) {T: float16, Textra: [], broadcast: true, causal: false, fill: 0.0, keep: true, layout: "BNTH", mask: "none", scale: 0.5, zero_masked: false} -> float16[?2, ?3, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float16} -> float16[?2, ?3, 8]
+            k = Placeholder {dtype: float16} -> float16[?2, ?4, 8]
+            v = Placeholder {dtype: float16} -> float16[?2, ?4, 5]
+            c = Const {dtype: float32, value: tensor float32[] [2.0]} -> float32[]
+            y = Identity(qkv/attention) {T: float16} -> float16[?2, ?3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v) {T: float16, Textra: [], Tsaved: [], broadcast: true, causal: false, fill: 0.0, keep: true, layout: "BNTH", mask: "none", scale: 0.5, zero_masked: false} -> float16[?2, ?3, 5]
+        "#]],
     );
 }
 

@@ -1,6 +1,7 @@
 //! Golden graphs: what each pass makes of a graph, and what it refuses to touch.
 
 mod attention;
+mod attention_gradient;
 mod cleanup;
 mod contraction;
 mod elementwise;

@@ -102,18 +102,6 @@ def test_attention_layer():
     compare(lambda x, y: attention([x, y]), [values(2, 6, 8), values(2, 5, 8)], fused=1)
 
 
-def test_gradients_keep_the_weights():
-    attention = layer()
-
-    def fn(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.reduce_sum(attention(x, x) ** 2)
-        return y, tape.gradient(y, x)
-
-    compare(fn, [values(2, 7, 32)], fused=0, tolerance=1e-4)
-
-
 def test_a_small_transformer_predicts():
     with tf.device("WGPU:0"):
         inputs = keras.Input([None], dtype="int32")

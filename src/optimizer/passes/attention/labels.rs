@@ -1,0 +1,175 @@
+//! Labels of axes, products of matrices as they carry them, and tensors seen through transposes.
+
+use rustc_hash::FxHashSet;
+
+use super::scores::constant_operand;
+use crate::dtype::DType;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+
+/// An axis.
+pub type Label = u32;
+/// The axis that query and key are contracted over.
+pub const DEPTH: Label = u32::MAX;
+
+/// The labels of a product's operands and result.
+pub struct Product {
+    /// Of the operands.
+    pub operands: [Vec<Label>; 2],
+    /// Of the result.
+    pub result: Vec<Label>,
+    /// Whether batches broadcast.
+    pub broadcasts: bool,
+    /// Type of all.
+    pub dtype: DType,
+}
+
+/// A tensor that an operand may be read from, and what it is multiplied with on the way.
+pub struct Stop {
+    /// The tensor.
+    pub at: Output,
+    /// Its axes.
+    pub labels: Vec<Label>,
+    /// What it is multiplied with.
+    pub scale: f64,
+    /// The nodes between.
+    pub passed: Vec<NodeId>,
+}
+
+/// The only label for which `is_it` holds.
+pub fn only(labels: &[Label], is_it: impl Fn(&Label) -> bool) -> Option<Label> {
+    let mut found = labels.iter().copied().filter(|l| is_it(l));
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+/// A product of two matrices for each batch, with ranks that are known.
+pub fn product(graph: &Graph, id: NodeId) -> Option<Product> {
+    let node = graph.node(id);
+    if !node.on_wgpu() || node.inputs().len() != 2 {
+        return None;
+    }
+    let dtype = node.dtype("T").filter(|t| matches!(t, DType::F32 | DType::F16 | DType::BF16))?;
+    let (operands, result, broadcasts) = match node.op() {
+        "BatchMatMulV2" => {
+            let rank = graph.info(node.inputs()[0]).rank()?;
+            if graph.info(node.inputs()[1]).rank() != Some(rank) || !(2..=4).contains(&rank) {
+                return None;
+            }
+            let of = |rows: Label, columns: Label, transposed: bool| {
+                let edges = if transposed { [columns, rows] } else { [rows, columns] };
+                (0..rank as Label - 2).chain(edges).collect::<Vec<_>>()
+            };
+            let flag = |name| node.attr(name).and_then(Attr::bool);
+            let (m, k, n) = (10, 11, 12);
+            ([of(m, k, flag("adj_x")?), of(k, n, flag("adj_y")?)], of(m, n, false), true)
+        }
+        "Einsum" => {
+            let (inputs, result) = node.attr("equation")?.string()?.split_once("->")?;
+            let (a, b) = inputs.split_once(',')?;
+            let labels = |text: &str| {
+                let distinct: FxHashSet<char> = text.chars().collect();
+                let plain = text.chars().all(|c| c.is_ascii_alphabetic()) && distinct.len() == text.len();
+                (plain && (2..=4).contains(&text.len())).then(|| text.chars().map(Label::from).collect::<Vec<_>>())
+            };
+            ([labels(a)?, labels(b)?], labels(result)?, false)
+        }
+        _ => return None,
+    };
+    Some(Product { operands, result, broadcasts, dtype })
+}
+
+impl Product {
+    /// The operands' labels where the result's are `labels`; the contracted one becomes `inner`.
+    pub fn rename(&self, labels: &[Label], inner: Label) -> Option<[Vec<Label>; 2]> {
+        if self.result.len() != labels.len() {
+            return None;
+        }
+        let contracted = only(&self.operands[0], |l| !self.result.contains(l))?;
+        let rename = |operand: &[Label]| {
+            let new = operand.iter().map(|l| match self.result.iter().position(|r| r == l) {
+                Some(at) => Some(labels[at]),
+                None => (*l == contracted).then_some(inner),
+            });
+            new.collect::<Option<Vec<_>>>()
+        };
+        Some([rename(&self.operands[0])?, rename(&self.operands[1])?])
+    }
+
+    /// The labels of the operand besides number `i` and of the result, where those of operand `i` are `labels`; the one that operand `i`
+    /// lacks becomes `free`.
+    pub fn complete(&self, i: usize, labels: &[Label], free: Label) -> Option<[Vec<Label>; 2]> {
+        let (own, other) = (&self.operands[i], &self.operands[1 - i]);
+        if own.len() != labels.len() {
+            return None;
+        }
+        let missing = only(other, |l| !own.contains(l))?;
+        let rename = |operand: &[Label]| {
+            let new = operand.iter().map(|l| match own.iter().position(|o| o == l) {
+                Some(at) => Some(labels[at]),
+                None => (*l == missing).then_some(free),
+            });
+            new.collect::<Option<Vec<_>>>()
+        };
+        Some([rename(other)?, rename(&self.result)?])
+    }
+}
+
+/// The labels before a transpose that are `labels` after it.
+pub fn through(graph: &Graph, perm: Output, labels: &[Label]) -> Option<Vec<Label>> {
+    let perm = permutation(graph, perm, labels.len())?;
+    let mut before = labels.to_vec();
+    for (i, p) in perm.into_iter().enumerate() {
+        before[p] = labels[i];
+    }
+    Some(before)
+}
+
+pub fn permutation(graph: &Graph, perm: Output, rank: usize) -> Option<Vec<usize>> {
+    let values = graph.constant(perm)?.to_i64().ok()?;
+    let axis = |p: i64| usize::try_from(if p < 0 { p + rank as i64 } else { p }).ok().filter(|p| *p < rank);
+    let perm = values.into_iter().map(axis).collect::<Option<Vec<_>>>()?;
+    let distinct: FxHashSet<usize> = perm.iter().copied().collect();
+    (perm.len() == rank && distinct.len() == rank).then_some(perm)
+}
+
+/// From where an operand may be read: itself, or what it was transposed and scaled from.
+pub fn stops(graph: &Graph, at: Output, labels: &[Label], may_scale: bool) -> Vec<Stop> {
+    let mut out = vec![Stop { at, labels: labels.to_vec(), scale: 1.0, passed: Vec::new() }];
+    while let Some(stop) = out.last() {
+        let node = graph.node(stop.at.node);
+        if stop.at.port != 0 || !node.on_wgpu() || !node.controls().is_empty() {
+            break;
+        }
+        let next = match node.op() {
+            "Transpose" => through(graph, node.inputs()[1], &stop.labels).map(|labels| (node.inputs()[0], labels, 1.0)),
+            "Mul" if may_scale => {
+                constant_operand(graph, node.inputs(), true).map(|(x, by)| (x, stop.labels.clone(), by))
+            }
+            _ => None,
+        };
+        let Some((at, labels, by)) = next else { break };
+        let passed = stop.passed.iter().copied().chain([stop.at.node]).collect();
+        let scale = stop.scale * by;
+        out.push(Stop { at, labels, scale, passed });
+    }
+    out
+}
+
+/// What may be the attention's result: that of its last product, or what a transpose makes of it.
+pub fn results(graph: &Graph, id: NodeId, labels: &[Label]) -> Vec<(Output, Vec<Label>)> {
+    let own = Output { node: id, port: 0 };
+    let mut out = vec![(own, labels.to_vec())];
+    let mut readers = graph.readers(own);
+    if let (Some((reader, 0)), None) = (readers.next(), readers.next()) {
+        let node = graph.node(reader);
+        if node.op() == "Transpose"
+            && node.on_wgpu()
+            && !graph.is_preserved(reader)
+            && let Some(perm) = permutation(graph, node.inputs()[1], labels.len())
+        {
+            out.push((Output { node: reader, port: 0 }, perm.iter().map(|p| labels[*p]).collect()));
+        }
+    }
+    out
+}

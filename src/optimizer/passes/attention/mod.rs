@@ -1,0 +1,275 @@
+//! Attention as Keras and hand-written transformers spell it out: the product of query and key, a scale, a mask, softmax, the product with the
+//! value; with transposes, and conversions of 16-bit floats to float32 and back, around and between.
+//!
+//! Axes carry labels: those of an `Einsum`'s equation, or made up for a `BatchMatMulV2`. Following the labels through transposes says which
+//! operand is the query and where its heads are. Values between the ops must have no other use. The conversion of weights to 16 bits
+//! goes with the ops: it only rounds values between 0 and 1.
+//!
+//! In training the weights have readers in the gradient. If that is of the form that [`gradient`] knows, and nobody else reads them, it is
+//! replaced as well: query, key and value all have gradients, the mask has none, nothing broadcasts, and nothing drops out.
+
+mod gradient;
+mod labels;
+mod scores;
+
+use rustc_hash::FxHashSet;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::fused::attention::{OP, grad};
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+use gradient::{Forward, Gradient, Labelled, gradient};
+use labels::{DEPTH, Label, Product, Stop, only, product, results, stops};
+use scores::{Scores, products_of, weights};
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let ids: Vec<_> = graph.ids().collect();
+    for id in ids {
+        if graph.contains(id)
+            && let Some(found) = Found::at(graph, id)
+        {
+            found.replace(graph);
+        }
+    }
+    Ok(())
+}
+
+/// An attention to be replaced.
+struct Found {
+    region: Vec<NodeId>,
+    /// Nodes that may be of no use any more.
+    passed: Vec<NodeId>,
+    result: Output,
+    inputs: Vec<Output>,
+    attrs: Vec<(&'static str, Attr)>,
+    gradient: Option<FoundGradient>,
+}
+
+/// Its gradient.
+struct FoundGradient {
+    region: Vec<NodeId>,
+    /// The gradient of the result.
+    given: Output,
+    /// Those of query, key and value.
+    results: [Output; 3],
+}
+
+/// Where things are in one of the layouts.
+struct Arranged {
+    layout: &'static str,
+    /// Query, key, value and, with a gradient, that of the result.
+    stops: Vec<Stop>,
+    /// The result and, with a gradient, those of query, key and value.
+    results: Vec<Output>,
+}
+
+impl Found {
+    /// The attention whose product with the value is the node `id`.
+    fn at(graph: &Graph, id: NodeId) -> Option<Self> {
+        let last = product(graph, id)?;
+        (0..2).find_map(|i| Self::with_weights(graph, id, &last, i))
+    }
+
+    fn with_weights(graph: &Graph, id: NodeId, last: &Product, i: usize) -> Option<Self> {
+        let node = graph.node(id);
+        let labels = &last.operands[i];
+        let operand = (node.inputs()[i], labels.clone());
+        let (weights, mut scores) = weights(graph, operand.0, last.dtype)?;
+        let (first_id, labels_first) = products_of(graph, weights.input, labels.clone(), &mut scores, 0)?;
+        let first = product(graph, first_id)?;
+        if first.broadcasts != last.broadcasts || first.dtype != last.dtype {
+            return None;
+        }
+        let value = (node.inputs()[1 - i], last.operands[1 - i].clone());
+        let width = only(&value.1, |l| !labels.contains(l))?;
+        let [a, b] = first.rename(&labels_first, DEPTH)?;
+        let [x, y] = graph.node(first_id).inputs() else { return None };
+        let (query, key) = match b.contains(labels.last()?) {
+            true => ((*x, a), (*y, b)),
+            false => ((*y, b), (*x, a)),
+        };
+        let forward = Forward {
+            weights: &weights,
+            scores: &scores,
+            last: id,
+            operand,
+            tensors: [query, key, value],
+            dtype: last.dtype,
+            width,
+        };
+        let gradient = if weights.is_single_use { None } else { Some(gradient(graph, &forward)?) };
+        let results = results(graph, id, &last.result);
+        let arranged = Arranged::new(graph, &forward, &results, gradient.as_ref())?;
+        if gradient.is_some() && (last.broadcasts || scores.mask.is_some()) && !arranged.is_even(graph, &forward) {
+            return None;
+        }
+        let attrs = attributes(graph, &scores, last, &arranged)?;
+        let mut region = scores.region.clone();
+        region.extend([first_id, id]);
+        region.extend((arranged.results[0].node != id).then_some(arranged.results[0].node));
+        let mut passed: Vec<NodeId> = arranged.stops.iter().flat_map(|s| s.passed.clone()).collect();
+        let gradient = gradient.map(|found| {
+            let of_read = found.read.iter().flat_map(|(at, labels)| stops(graph, *at, labels, false));
+            passed.extend(of_read.flat_map(|s| s.passed));
+            let mut region = found.region;
+            let ends = found.results.iter().map(|(id, _)| *id).zip(&arranged.results[1..]);
+            region.extend(ends.filter(|(id, end)| end.node != *id).map(|(_, end)| end.node).collect::<Vec<_>>());
+            let results = [arranged.results[1], arranged.results[2], arranged.results[3]];
+            FoundGradient { region, given: arranged.stops[3].at, results }
+        });
+        let inputs = arranged.stops[..3].iter().map(|s| s.at).chain(scores.mask.map(|m| m.operand)).collect();
+        let found = Self { region, passed, result: arranged.results[0], inputs, attrs, gradient };
+        found.is_legal(graph).then_some(found)
+    }
+
+    /// Whether the nodes are ours to replace, and nothing leads out of them and back.
+    fn is_legal(&self, graph: &Graph) -> bool {
+        let device = graph.node(self.result.node).device();
+        let ours = |region: &[NodeId]| {
+            region.iter().all(|id| graph.node(*id).device() == device && !graph.is_preserved(*id))
+                && graph.is_convex(region)
+        };
+        let after = |gradient: &FoundGradient| {
+            let forward: FxHashSet<NodeId> = self.region.iter().copied().collect();
+            ours(&gradient.region) && !graph.reaches(&gradient.region, &forward, &FxHashSet::default())
+        };
+        ours(&self.region) && self.gradient.as_ref().is_none_or(after)
+    }
+
+    fn replace(self, graph: &mut Graph) {
+        let last = graph.node(self.result.node);
+        let (name, device) = (format!("{}/attention", last.name()), last.device().to_owned());
+        let mut infos = vec![graph.info(self.result)];
+        let mut attrs = self.attrs.clone();
+        let saved: &[DType] = if self.gradient.is_some() { &[DType::F32] } else { &[] };
+        attrs.push(("Tsaved", saved.into()));
+        infos.extend(saved.iter().map(|t| TensorInfo { dtype: Some(*t), shape: None }));
+        let grad_id = self.gradient.map(|found| {
+            // The result stands in for what the op saves until the op is there.
+            let [tensors, extra] = [&self.inputs[..3], &self.inputs[3..]];
+            let inputs = [tensors, &[self.result, found.given, self.result], extra].concat();
+            let new = NewNode {
+                name: format!("{}/attention_gradient", graph.node(found.results[0].node).name()),
+                op: grad::OP.to_owned(),
+                device: device.clone(),
+                inputs,
+                controls: Vec::new(),
+                attrs: self.attrs.iter().filter(|(name, _)| *name != "broadcast").cloned().collect(),
+                infos: found.results.iter().map(|r| graph.info(*r)).collect(),
+            };
+            let ports = [0, 1, 2].map(|i| (found.results[i as usize], i));
+            graph.replace_region(&found.region, new, &ports)
+        });
+        let inputs = self.inputs;
+        let new = NewNode { name, op: OP.to_owned(), device, inputs, controls: Vec::new(), attrs, infos };
+        let id = graph.replace_region(&self.region, new, &[(self.result, 0)]);
+        if let Some(grad_id) = grad_id {
+            graph.set_input(grad_id, 5, Output { node: id, port: 1 });
+        }
+        for id in self.passed {
+            if graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id) {
+                graph.remove(id);
+            }
+        }
+    }
+}
+
+impl Arranged {
+    /// Everything in the layout in which all of it is to be had.
+    fn new(graph: &Graph, f: &Forward<'_>, of_result: &[Labelled], gradient: Option<&Gradient>) -> Option<Self> {
+        let labels = &f.operand.1;
+        let rank = labels.len();
+        let (lead, t, s) = (&labels[..rank - 2], labels[rank - 2], labels[rank - 1]);
+        let heads_last = |position, last| match lead {
+            [batch, heads] => vec![*batch, position, *heads, last],
+            _ => Vec::new(),
+        };
+        let heads_first = |position, last| [lead, &[position, last]].concat();
+        let arranged = |layout: &'static str, arrange: &dyn Fn(Label, Label) -> Vec<Label>| {
+            // A scale before the product is part of the forward op, but of no gradient's.
+            let may_scale = gradient.is_none();
+            let find = |(at, labels): &Labelled, wanted: Vec<Label>, may_scale: bool| {
+                stops(graph, *at, labels, may_scale).into_iter().rev().find(|stop| stop.labels == wanted)
+            };
+            let [query, key, value] = &f.tensors;
+            let mut all = vec![
+                find(query, arrange(t, DEPTH), may_scale)?,
+                find(key, arrange(s, DEPTH), may_scale)?,
+                find(value, arrange(s, f.width), false)?,
+            ];
+            let end = |found: &[Labelled], wanted: Vec<Label>| {
+                found.iter().rev().find(|(_, labels)| *labels == wanted).map(|(at, _)| *at)
+            };
+            let mut ends = vec![end(of_result, arrange(t, f.width))?];
+            if let Some(gradient) = gradient {
+                all.push(find(&gradient.given, arrange(t, f.width), false)?);
+                let wanted = [arrange(t, DEPTH), arrange(s, DEPTH), arrange(s, f.width)];
+                for ((id, labels), wanted) in gradient.results.iter().zip(wanted) {
+                    ends.push(end(&results(graph, *id, labels), wanted)?);
+                }
+            }
+            Some(Self { layout, stops: all, results: ends })
+        };
+        arranged("BTNH", &heads_last).or_else(|| arranged("BNTH", &heads_first))
+    }
+
+    /// Whether query, key, value and the result's gradient surely have the extents that the weights have, so that nothing
+    /// broadcasts.
+    fn is_even(&self, graph: &Graph, f: &Forward<'_>) -> bool {
+        let Some(weights) = graph.info(f.weights.softmax).shape else { return false };
+        self.stops.iter().all(|stop| {
+            let Some(shape) = graph.info(stop.at).shape else { return false };
+            let extents = stop.labels.iter().zip(&shape);
+            shape.len() == stop.labels.len()
+                && extents.into_iter().all(|(label, extent)| match f.operand.1.iter().position(|l| l == label) {
+                    Some(at) => weights.get(at).is_some_and(|w| w.same(*extent)),
+                    None => true,
+                })
+        })
+    }
+}
+
+/// The attributes of the op.
+fn attributes(
+    graph: &Graph,
+    scores: &Scores,
+    last: &Product,
+    arranged: &Arranged,
+) -> Option<Vec<(&'static str, Attr)>> {
+    let scale = (scores.scale * arranged.stops[0].scale * arranged.stops[1].scale) as f32;
+    let mask = scores.mask.as_ref();
+    let zero_masked = match (scores.zeroed_by, mask) {
+        (None, _) => false,
+        (Some(by), Some(mask)) if mask.kind != "bias" && mask.keep && mask.operand == by => true,
+        _ => return None,
+    };
+    let extra: Vec<DType> = match mask {
+        None => Vec::new(),
+        Some(mask) => {
+            let info = graph.info(mask.operand);
+            let fits = info.rank().is_some_and(|r| r <= last.result.len());
+            fits.then_some(vec![info.dtype?])?
+        }
+    };
+    let types_fit = extra.iter().all(|t| match mask.map(|m| m.kind) {
+        Some("bias") => matches!(t, DType::F32 | DType::F16 | DType::BF16),
+        _ => *t == DType::Bool,
+    });
+    (types_fit && scale.is_finite()).then(|| {
+        vec![
+            ("T", last.dtype.into()),
+            ("Textra", extra[..].into()),
+            ("layout", arranged.layout.into()),
+            ("scale", scale.into()),
+            ("mask", mask.map_or("none", |m| m.kind).into()),
+            ("keep", mask.is_none_or(|m| m.keep).into()),
+            ("fill", (mask.map_or(0.0, |m| m.fill) as f32).into()),
+            ("causal", false.into()),
+            ("zero_masked", zero_masked.into()),
+            ("broadcast", last.broadcasts.into()),
+        ]
+    })
+}

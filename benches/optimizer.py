@@ -28,141 +28,43 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 import tensorflow_wgpu
+from tensorflow_wgpu.bench import workloads
+from tensorflow_wgpu.bench.workloads import Step
 
 DEVICE = "/device:WGPU:0"
-Step = Callable[[], tf.Tensor]
-
-
-# Workloads: each makes its data and returns a step, whose result depends on everything that it computes.
-
-
-def gelu() -> Step:
-    """A GELU by tanh over 16 M floats, as Keras writes it."""
-    x = tf.random.normal([16 << 20])
-    return lambda: 0.5 * x * (1.0 + tf.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
-
-
-def layer_norm() -> Step:
-    """Layer normalization of 4096 rows of 1024 floats."""
-    import keras
-
-    layer = keras.layers.LayerNormalization()
-    x = tf.random.normal([4096, 1024])
-    layer.build(x.shape)
-    return lambda: layer(x)
-
-
-def layer_norm_gradient() -> Step:
-    """The same with its gradients."""
-    import keras
-
-    layer = keras.layers.LayerNormalization()
-    x = tf.random.normal([4096, 1024])
-    layer.build(x.shape)
-
-    def step() -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(layer(x) ** 2)
-        return tf.add_n([tf.reduce_sum(g) for g in tape.gradient(loss, [x, *layer.trainable_variables])])
-
-    return step
-
-
-def softmax() -> Step:
-    """A softmax of 4096 rows of 1024 floats in elementary ops, as `logsumexp` and masked softmaxes have it."""
-    x = tf.random.normal([4096, 1024])
-
-    def step() -> tf.Tensor:
-        shifted = x - tf.reduce_max(x, axis=-1, keepdims=True)
-        powers = tf.exp(shifted)
-        return powers / tf.reduce_sum(powers, axis=-1, keepdims=True)
-
-    return step
-
-
-def adam() -> Step:
-    """A step of Keras's Adam for the variables of ResNet50."""
-    import keras
-
-    model = keras.applications.ResNet50(weights=None)
-    optimizer = keras.optimizers.Adam()
-    optimizer.build(model.trainable_variables)
-    gradients = [tf.random.normal(v.shape) for v in model.trainable_variables]
-
-    def step() -> tf.Tensor:
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        return model.trainable_variables[0].value
-
-    return step
-
-
-def training(make: Callable[[], Any], shape: tuple[int, ...], classes: int) -> Step:
-    """A training step: forward, cross entropy, gradients, Adam."""
-    import keras
-
-    model = make()
-    optimizer = keras.optimizers.Adam()
-    loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    optimizer.build(model.trainable_variables)
-    x = tf.random.normal(shape)
-    y = tf.random.uniform(shape[:1], 0, classes, tf.int64)
-
-    def step() -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = loss_fn(y, model(x, training=True))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        return loss
-
-    return step
 
 
 def application(name: str, batch: int = 4, size: int = 64) -> Callable[[], Step]:
     """A training step of one of Keras's applications on small images."""
 
     def make() -> Step:
-        import keras
-
-        model = getattr(keras.applications, name)
-        options = {"weights": None, "classes": 10, "input_shape": (size, size, 3), "classifier_activation": None}
-        return training(lambda: model(**options), (batch, size, size, 3), 10)
+        sizes = workloads.Sizes(batch=batch, image=size)
+        model = workloads.application(name)(sizes)
+        return workloads.training(model, *workloads.MODELS["resnet50"].data(sizes))
 
     make.__doc__ = f"A training step of {name}, {batch} images of {size}×{size}."
     return make
 
 
-def transformer_model(width: int = 128, heads: int = 4, length: int = 64, blocks: int = 2) -> Any:
-    """An encoder with a classifier."""
-    import keras
-
-    x = inputs = keras.Input((length, width))
-    for _ in range(blocks):
-        attended = keras.layers.MultiHeadAttention(heads, width // heads)(x, x)
-        x = keras.layers.LayerNormalization()(x + attended)
-        hidden = keras.layers.Dense(4 * width, activation="gelu")(x)
-        x = keras.layers.LayerNormalization()(x + keras.layers.Dense(width)(hidden))
-    return keras.Model(inputs, keras.layers.Dense(10)(keras.layers.GlobalAveragePooling1D()(x)))
+TRANSFORMER = workloads.Sizes(batch=16)
 
 
 def transformer() -> Step:
     """A training step of an encoder of 2 blocks, width 128, 4 heads, 16 sequences of 64."""
-    return training(transformer_model, (16, 64, 128), 10)
+    return workloads.training(workloads.transformer_model(), *workloads.MODELS["transformer"].data(TRANSFORMER))
 
 
 def transformer_inference() -> Step:
     """The same model's forward pass."""
-    model = transformer_model()
-    x = tf.random.normal([16, 64, 128])
-    return lambda: model(x, training=False)
+    return workloads.inference(workloads.transformer_model(), *workloads.MODELS["transformer"].data(TRANSFORMER))
 
 
 WORKLOADS: dict[str, Callable[[], Step]] = {
-    "gelu": gelu,
-    "layer_norm": layer_norm,
-    "layer_norm_gradient": layer_norm_gradient,
-    "softmax": softmax,
-    "adam": adam,
+    "gelu": workloads.gelu,
+    "layer_norm": workloads.layer_norm,
+    "layer_norm_gradient": workloads.layer_norm_gradient,
+    "softmax": workloads.softmax,
+    "adam": workloads.adam,
     "resnet50": application("ResNet50"),
     "mobilenet_v2": application("MobileNetV2"),
     "efficientnet_b0": application("EfficientNetB0"),

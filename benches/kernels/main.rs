@@ -11,6 +11,8 @@ mod measure;
 mod options;
 mod report;
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 

@@ -172,16 +172,29 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def _graphs(found: Counter[Any], nodes: dict[Any, str]) -> Iterator[None]:
-    """Counts the CPU's nodes of the functions that the body is the first to run."""
+def collected() -> Iterator[list[Any]]:
+    """A list that, behind the body, holds the placed graphs of the functions that the body was the first to run."""
     context = sys.modules["tensorflow.python.eager.context"]
+    graphs: list[Any] = []
     context.enable_graph_collection()
     try:
-        yield
-        metadata = context.export_run_metadata()
+        yield graphs
+        graphs += context.export_run_metadata().function_graphs
     finally:
         context.disable_graph_collection()
-    for functions in metadata.function_graphs:
+
+
+def has_floats(node: Any) -> bool:
+    """Whether a node computes with floating-point or complex numbers."""
+    return any(t in FLOATS for _, t in _types({k: v.type for k, v in node.attr.items() if v.type}))
+
+
+@contextlib.contextmanager
+def _graphs(found: Counter[Any], nodes: dict[Any, str]) -> Iterator[None]:
+    """Counts the CPU's nodes of the functions that the body is the first to run."""
+    with collected() as graphs:
+        yield
+    for functions in graphs:
         here = [
             (node.name, (node.op, _types({k: v.type for k, v in node.attr.items() if v.type})))
             for graph in functions.partition_graphs

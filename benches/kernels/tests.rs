@@ -1,0 +1,80 @@
+//! The program itself, on two small rows, and what its figures are computed from.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::case::Sizes;
+use crate::device::Rates;
+use crate::families;
+use crate::options::Options;
+use crate::run::run;
+
+const SIZES: Sizes = Sizes { batch: 8, sequences: 4 };
+
+fn options(arguments: &[&str]) -> Options {
+    Options::parse(arguments.iter().map(Into::into).collect()).expect("valid arguments")
+}
+
+#[test]
+fn rows_have_names_of_their_own() {
+    for sizes in [SIZES, Sizes { batch: 64, sequences: 32 }] {
+        let mut seen = HashSet::new();
+        for case in families::all(sizes) {
+            assert!(seen.insert((case.family, case.name.clone())), "two rows are {}: {}", case.family, case.name);
+        }
+    }
+}
+
+#[test]
+fn filters_choose_rows() {
+    let chosen = |arguments: &[&str]| {
+        let options = options(arguments);
+        families::all(SIZES).iter().filter(|c| options.wants(c.family, &c.name)).count()
+    };
+    let (all, softmax) = (chosen(&["--quick"]), chosen(&["SOFTMAX "]));
+    assert!(0 < softmax && softmax < all);
+    assert_eq!(chosen(&["softmax ", "conv conv3d"]), softmax + 3);
+    assert!(Options::parse(vec!["--colour".into()]).is_err());
+    assert!(Options::parse(vec!["--batch".into(), "many".into()]).is_err());
+    assert!(run(&options(&["no such row"])).is_err());
+}
+
+#[test]
+fn the_floor_is_the_largest_of_three() {
+    let rates = Rates { copy: 1e9, flops: 1e10, dispatches: 1e5 };
+    assert_eq!(rates.floor(1e9, 1e9, 1), (1.0, "memory"));
+    assert_eq!(rates.floor(1e6, 1e10, 1), (1.0, "arithmetic"));
+    assert_eq!(rates.floor(10.0, 10.0, 100_000), (1.0, "dispatch"));
+}
+
+#[test]
+fn two_rows_are_measured_and_written() {
+    let path = std::env::temp_dir().join(format!("kernels-{}.json", std::process::id()));
+    let path = path.to_str().expect("a path");
+    let rows = ["addv2 float32 64,", "matmul float32 32×256×1024"];
+    let failed = run(&options(&["--quick", "--note", "a test", "--json", path, rows[0], rows[1]])).expect("an adapter");
+    assert_eq!(failed, 0);
+    let text = std::fs::read_to_string(path).expect("the file");
+    std::fs::remove_file(path).expect("the file");
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&all["kind"], &all["schema"], &all["note"]), (&"kernels".into(), &1.into(), &"a test".into()));
+    assert_eq!(all["versions"]["wgpu"].as_str().map(|v| v.split('.').count()), Some(3));
+    assert!(all["date"].as_str().is_some_and(|d| d.starts_with("20") && d.len() == 20));
+    for peaks in ["peaks", "peaks_cpu"] {
+        for name in ["copy_gb_s", "gflop_s", "dispatch_us"] {
+            assert!(all[peaks][name].as_f64().is_some_and(|v| v > 0.0 && v < 1e6), "{name} is {}", all[peaks][name]);
+        }
+    }
+    let [product, sum] = &all["rows"].as_array().expect("rows")[..] else { panic!("two rows, not {}", all["rows"]) };
+    assert_eq!((&product["dispatches"], &sum["dispatches"]), (&1.into(), &1000.into()));
+    assert_eq!(product["flops"], 2.0 * 32.0 * 256.0 * 1024.0);
+    assert_eq!(product["necessary_bytes"], 4.0 * (32.0 * 256.0 + 256.0 * 1024.0 + 32.0 * 1024.0));
+    assert_eq!(sum["necessary_bytes"], 1000.0 * 3.0 * 64.0 * 4.0);
+    for row in [product, sum] {
+        let figure = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {row}"));
+        assert!(figure("ms") > 0.0 && figure("first_ms") > 0.0 && figure("host_us") > 0.0 && figure("units") >= 1.0);
+        let ratio = figure("ms") / figure("floor_ms");
+        assert!((figure("ratio") / ratio - 1.0).abs() < 1e-9 && ratio > 0.0);
+    }
+}

@@ -1,0 +1,116 @@
+"""`python -m tensorflow_wgpu.bench` and `benches/compare.py`."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPARE = Path(__file__).parents[2] / "benches" / "compare.py"
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """A process of this Python."""
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The figures of a tiny model."""
+    path = tmp_path_factory.mktemp("bench") / "bench.json"
+    ran = run("-m", "tensorflow_wgpu.bench", "--quick", "--models", "transformer", "--json", str(path))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("| transformer |") == 4, ran.stdout
+    return json.loads(path.read_text())
+
+
+def test_models_are_timed_on_both_devices(measured: dict):
+    assert (measured["kind"], measured["schema"]) == ("models", 1)
+    assert measured["adapter"]["name"]
+    assert {"tensorflow", "keras", "tensorflow-wgpu"} <= set(measured["versions"])
+    places = [(row["phase"], row["device"]) for row in measured["rows"]]
+    assert places == [(p, f"/device:{d}:0") for p in ("inference", "training") for d in ("WGPU", "CPU")]
+    for row in measured["rows"]:
+        assert row["finite"]
+        assert row["difference"] < 1e-3, "the same weights give the same results"
+        assert 0 < row["best_s"] <= row["step_s"] < row["first_s"]
+        assert 0 < row["host_s"] <= row["step_s"]
+        assert row["cpu_s"] > 0
+        # Two sequences of eight positions.
+        assert math.isclose(row["units_per_s"] * row["step_s"], 16)
+
+
+def test_what_the_device_did_is_counted(measured: dict):
+    inference, on_cpu, training, _ = measured["rows"]
+    assert 0 < inference["dispatches"] < training["dispatches"]
+    assert inference["bytes"] > 16 * 16 * 4
+    assert (inference["downloads"], inference["downloaded"]) == (1, 2 * 10 * 4)
+    assert inference["cpu_float_ops"] == {}
+    assert inference["nodes"] > 10
+    assert on_cpu["dispatches"] is None
+    assert on_cpu["cpu_share"] is None
+
+
+def test_what_is_not_there_is_named():
+    ran = run("-m", "tensorflow_wgpu.bench", "--models", "alexnet")
+    assert (ran.returncode, "unknown: alexnet" in ran.stderr) == (2, True), ran.stderr
+
+
+def test_a_picture_without_matplotlib_says_what_to_install(tmp_path: Path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = run("-m", "tensorflow_wgpu.bench", "--plot", "x.png", PYTHONPATH=path)
+    assert (ran.returncode, "pip install matplotlib" in ran.stderr) == (2, True), ran.stderr
+
+
+def kernels(path: Path, **milliseconds: float) -> str:
+    """A file as the kernels' benchmark writes it."""
+    rows = [{"family": "scalar", "name": name, "ms": ms, "dispatches": 1} for name, ms in milliseconds.items()]
+    rows.append({"family": "scalar", "name": "Failed", "error": "no memory"})
+    head = {"kind": "kernels", "schema": 1, "adapter": {"name": path.stem}, "host": {"cpu": "x"}, "date": "today"}
+    path.write_text(json.dumps({**head, "rows": rows}))
+    return str(path)
+
+
+def test_two_runs_are_compared_row_by_row(tmp_path: Path):
+    before = kernels(tmp_path / "old.json", Add=8.0, Mul=1.0, Gone=1.0)
+    after = kernels(tmp_path / "new.json", Mul=2.0, Add=2.0, New=1.0)
+    ran = run(str(COMPARE), before, after)
+    assert ran.returncode == 0, ran.stderr
+    rows = [line for line in ran.stdout.splitlines() if line.startswith("| ")][1:]
+    assert rows == [
+        "| scalar Add | 8 | 2 | 4.00 |",
+        "| scalar Mul | 1 | 2 | 0.50 |",
+        "| Geometric mean of 2 | | | 1.41 |",
+    ]
+    assert "| scalar Add | 1 | 1 | 1.00 |" in run(str(COMPARE), before, after, "--by", "dispatches").stdout
+
+
+def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path, measured: dict):
+    one, other = kernels(tmp_path / "one.json", Add=1.0), kernels(tmp_path / "other.json", Mul=1.0)
+    models = tmp_path / "models.json"
+    models.write_text(json.dumps(measured))
+    (tmp_path / "else.json").write_text("[]")
+    for arguments, message in [
+        ((one, other), "no row in common"),
+        ((one, str(models)), "two kinds, kernels and models"),
+        ((one, str(tmp_path / "else.json")), "else.json was written by neither"),
+        ((one, str(tmp_path / "none.json")), "none.json"),
+        ((one, one, "--by", "colour"), "colour is no figure"),
+    ]:
+        ran = run(str(COMPARE), *arguments)
+        assert (ran.returncode, message in ran.stderr) == (2, True), ran.stderr
+    assert run(str(COMPARE), str(models), str(models)).returncode == 0
+
+
+def test_pictures_of_ratios(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "picture.png"
+    before, after = kernels(tmp_path / "old.json", Add=8.0, Mul=1.0), kernels(tmp_path / "new.json", Add=2.0, Mul=2.0)
+    ran = run(str(COMPARE), before, after, "--plot", str(picture))
+    assert ran.returncode == 0, ran.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")

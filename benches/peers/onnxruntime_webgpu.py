@@ -45,7 +45,7 @@ def session(serialized: bytes) -> ort.InferenceSession:
     options.log_severity_level = 3
     # What a user does not see in the model shall not be computed ahead or left out, but for fusions.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    return ort.InferenceSession(serialized, options, providers=[PROVIDER])
+    return ort.InferenceSession(serialized, options, providers=[PROVIDER], enable_fallback=0)
 
 
 def of(nodes: list[Node], *shapes: list[int], repeat: int = 1) -> Callable[[], Callable[[int], None]]:
@@ -97,8 +97,9 @@ def main() -> None:
     try:
         session(model([("Add", ["x0", "x0"], {})], [[4]])).run(None, {"x0": np.ones(4, "float32")})
     except Exception as error:  # Whatever Dawn has against the driver; it comes in several classes.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        tell(refused=f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes ({reason}). {DRIVER}")
+        # ONNX Runtime's own condition stands in front of what Dawn says.
+        reason = str(error).rpartition("was false. ")[2].strip().splitlines()[:1] or [type(error).__name__]
+        tell(refused=f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes ({reason[0]}). {DRIVER}")
         return
     tell(about=f"onnxruntime-webgpu {ort.__version__}")
     measure(

@@ -1,4 +1,4 @@
-"""`python -m tensorflow_wgpu.bench` and `benches/compare.py`."""
+"""`python -m tensorflow_wgpu.bench`, `benches/compare.py` and `benches/peers/run.py`."""
 
 import json
 import math
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-COMPARE = Path(__file__).parents[2] / "benches" / "compare.py"
+BENCHES = Path(__file__).parents[2] / "benches"
+COMPARE, PEERS = BENCHES / "compare.py", BENCHES / "peers" / "run.py"
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
@@ -114,3 +115,35 @@ def test_pictures_of_ratios(tmp_path: Path):
     ran = run(str(COMPARE), before, after, "--plot", str(picture))
     assert ran.returncode == 0, ran.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def peers(tmp_path: Path, script: str) -> tuple[subprocess.CompletedProcess, dict]:
+    """The table and the figures of one peer, a program that runs `script`."""
+    peer, figures = tmp_path / "peer", tmp_path / "peers.json"
+    peer.write_text(f"#!/bin/sh\n{script}\n")
+    peer.chmod(0o755)
+    ran = run(str(PEERS), "--only", "burn", "--burn", str(peer), "--json", str(figures))
+    return ran, json.loads(figures.read_text())
+
+
+def test_peers_are_a_table_and_their_refusals(tmp_path: Path):
+    told = [{"about": "burn 1"}, {"row": "add", "seconds": 0.5}, {"row": "small", "seconds": 0.002}]
+    told.append({"row": "conv3", "error": "no convolution"})
+    ran, figures = peers(tmp_path, "\n".join(f"echo '{json.dumps(line)}'" for line in told))
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "| Work | Unit | burn |"
+    # 16 M sums move 192 MiB; a thousand of them in 2 ms take 2 µs each.
+    assert "| Add 16 M | GB/s | 0.403 |" in lines
+    assert "| 1000 small adds | µs each | 2 |" in lines
+    assert "| MatMul 1024³ | GFLOP/s | – |" in lines
+    assert lines[-2:] == ["- burn: burn 1", "- burn, conv3: no convolution"]
+    assert figures["peers"]["burn"]["seconds"] == {"add": 0.5, "small": 0.002}
+
+
+def test_a_peer_that_cannot_run_is_named(tmp_path: Path):
+    ran, _ = peers(tmp_path, "echo no GPU >&2; exit 3")
+    assert (ran.returncode, "- burn: ended with 3: no GPU" in ran.stdout) == (1, True), ran.stdout
+    absent = run(str(PEERS), "--only", "burn", "--burn", str(tmp_path / "absent"))
+    assert absent.returncode == 1
+    assert "absent is not there: cargo build --release in benches/peers/burn" in absent.stdout

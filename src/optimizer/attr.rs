@@ -162,17 +162,27 @@ impl From<&[DType]> for Attr {
         Value::List(ListValue { r#type: v.iter().map(|t| *t as i32).collect(), ..Default::default() }).into()
     }
 }
+impl From<&[Vec<usize>]> for Attr {
+    /// A `list(shape)`.
+    fn from(v: &[Vec<usize>]) -> Self {
+        Value::List(ListValue { shape: v.iter().map(|dims| shape(dims)).collect(), ..Default::default() }).into()
+    }
+}
 impl From<&HostTensor> for Attr {
     fn from(v: &HostTensor) -> Self {
-        let dim = |d: &usize| tensor_shape_proto::Dim { size: *d as i64, name: String::new() };
         Value::Tensor(TensorProto {
             dtype: v.dtype as i32,
-            tensor_shape: Some(TensorShapeProto { dim: v.dims.iter().map(dim).collect(), unknown_rank: false }),
+            tensor_shape: Some(shape(&v.dims)),
             tensor_content: v.bytes.clone(),
             ..Default::default()
         })
         .into()
     }
+}
+
+fn shape(dims: &[usize]) -> TensorShapeProto {
+    let dim = |d: &usize| tensor_shape_proto::Dim { size: *d as i64, name: String::new() };
+    TensorShapeProto { dim: dims.iter().map(dim).collect(), unknown_rank: false }
 }
 
 /// Most elements of a constant that [`constant`] unpacks.

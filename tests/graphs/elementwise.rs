@@ -431,3 +431,40 @@ fn cheap_values_are_computed_again() {
         "#]],
     );
 }
+
+/// Outer extents of 1 say nothing where others give the result its shape.
+#[test]
+fn views_are_looked_through() {
+    check(
+        "elementwise",
+        "preserve out
+         x = Placeholder -> float32[4, 8]
+         v = Placeholder -> float32[8]
+         w = Placeholder -> float32[8]
+         d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
+         m = Const {dtype: int32, value: tensor int32[2] [4, 1]} -> int32[2]
+         a = Mul(v, w) {T: float32} -> float32[8]
+         b = Reshape(a, d) {T: float32, Tshape: int32} -> float32[1, 8]
+         t = Tile(b, m) {T: float32, Tmultiples: int32} -> float32[4, 8]
+         y = AddV2(x, t) {T: float32} -> float32[4, 8]
+         e = Exp(w) {T: float32} -> float32[8]
+         f = Reshape(e, d) {T: float32, Tshape: int32} -> float32[1, 8]
+         z = Mul(y, f) {T: float32} -> float32[4, 8]
+         g = Neg(f) {T: float32} -> float32[1, 8]
+         h = Square(g) {T: float32} -> float32[1, 8]
+         out = Custom(z, h)",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[4, 8]
+            v = Placeholder -> float32[8]
+            w = Placeholder -> float32[8]
+            d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
+            m = Const {dtype: int32, value: tensor int32[2] [4, 1]} -> int32[2]
+            f = Reshape(a/wgpu_fused, d) {T: float32, Tshape: int32} -> float32[1, 8]
+            out = Custom(z/wgpu_fused, h/wgpu_fused)
+            a/wgpu_fused = _WgpuFusedElementwise(w, v) {T_in: [float32, float32], T_out: [float32, float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Exp<float32>(x0); s1 = Mul<float32>(x1, x0); return s0, s1"} -> float32[8], float32[8]
+            h/wgpu_fused = _WgpuFusedElementwise(f) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Neg<float32>(x0); s1 = Square<float32>(s0); return s1"} -> float32[1, 8]
+            z/wgpu_fused = _WgpuFusedElementwise(a/wgpu_fused:1, x, a/wgpu_fused) {T_in: [float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); s1 = Mul<float32>(s0, x2); return s1"} -> float32[4, 8]
+        "#]],
+    );
+}

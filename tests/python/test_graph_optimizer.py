@@ -129,6 +129,28 @@ def test_dumps_show_the_graph_before_and_after(tmp_path):
         assert (tmp_path / f"0000_{when}.svg").read_text().startswith("<svg")
 
 
+MOMENTS = """
+    import tensorflow as tf
+
+    @tf.function
+    def f(x):
+        mean, variance = tf.nn.moments(x, [0], keepdims=True)
+        return tf.exp((x - mean) * tf.math.rsqrt(variance + 0.1))
+
+    f(tf.ones((4, 3)))
+"""
+
+
+def test_the_second_run_knows_the_shapes_of_what_the_first_one_made(tmp_path):
+    done = python(MOMENTS, TF_WGPU_OPTIMIZER=f"dump={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "0001_before.txt").read_text().splitlines()
+    [reduce] = [line for line in lines if "= _WgpuFusedReduce(" in line]
+    assert reduce.endswith("-> float32[1, 3], float32[1, 3]")
+    # TensorFlow tells when what it infers is something else.
+    assert "annotated output shape" not in done.stderr
+
+
 def test_other_devices_are_left_alone():
     @tf.function
     def f(x):

@@ -118,9 +118,10 @@ impl Properties {
         // SAFETY: the item is valid and outlives the properties, which are dropped before the optimize function returns.
         let raw = unsafe { (api.TF_NewGraphProperties)(item) };
         let properties = Self { api, raw };
-        // What feeds claim to be is not taken for granted, and no values are asked for.
+        // What feeds claim to be is not taken for granted, and no values are asked for. The second flag lets TensorFlow take the
+        // shapes of our own ops from their attributes: the first run knew them.
         // SAFETY: properties and status are valid for the call.
-        unsafe { (api.TF_InferStatically)(raw, 0, 0, 0, 0, status.as_ptr()) };
+        unsafe { (api.TF_InferStatically)(raw, 0, 1, 0, 0, status.as_ptr()) };
         status.take()?;
         Ok(properties)
     }

@@ -112,7 +112,9 @@ impl Node {
         if !self.device.is_empty() {
             wire::put(&mut out, 4, self.device.as_bytes());
         }
-        for (key, value) in &self.attrs {
+        let annotations = self.annotations();
+        let annotations = annotations.iter().flatten().map(|(key, value)| (*key, value));
+        for (key, value) in self.attrs.iter().map(|(key, value)| (key.as_str(), value)).chain(annotations) {
             let mut entry = Vec::new();
             wire::put(&mut entry, 1, key.as_bytes());
             wire::put(&mut entry, 2, value.raw());
@@ -121,6 +123,24 @@ impl Node {
         self.rest.iter().for_each(|r| out.extend_from_slice(r));
         out
     }
+}
+
+impl Node {
+    /// What tells TensorFlow the shapes of outputs, where all of them are known.
+    fn annotations(&self) -> Option<[(&'static str, Attr); 2]> {
+        let shapes = self.infos.iter().map(TensorInfo::dims).collect::<Option<Vec<_>>>()?;
+        let told = is_ours(&self.op) && !shapes.is_empty();
+        told.then(|| [(ANNOTATIONS[0], Attr::from(&shapes[..])), (ANNOTATIONS[1], Attr::from(true))])
+    }
+}
+
+/// Attributes from which TensorFlow's shape inference takes what an op's shape function cannot say: ours don't see lists of
+/// numbers and other nodes' values. A node that is written has them anew, so they are kept out of [`Node::attrs`].
+const ANNOTATIONS: [&str; 2] = ["_output_shape_vector", "_same_output_for_iterations"];
+
+/// Whether the op is one that the optimizer makes.
+fn is_ours(op: &str) -> bool {
+    op.starts_with("_Wgpu")
 }
 
 /// The device type in a device's name: `WGPU` of `/job:localhost/replica:0/task:0/device:WGPU:0`.
@@ -176,5 +196,46 @@ pub(super) fn parse_node(record: &Record) -> Result<(Node, Vec<String>)> {
             _ => node.rest.push(part.bytes),
         }
     }
+    if is_ours(&node.op) {
+        node.attrs.retain(|name, _| !ANNOTATIONS.contains(&name.as_str()));
+    }
     Ok((node, inputs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimizer::graph::Graph;
+
+    /// The names of a node's attributes as TensorFlow gets them.
+    fn written(graph: &Graph, name: &str) -> Vec<String> {
+        let records = wire::records(&graph.to_bytes().into()).unwrap();
+        let mut found = None;
+        for record in records.iter().filter(|r| r.field == 1) {
+            let parts = wire::records(&record.value).unwrap();
+            if parts.iter().any(|p| p.field == 1 && wire::text(p).unwrap() == name) {
+                found = Some(parts.iter().filter(|p| p.field == 5).map(|p| wire::entry(p).unwrap().0).collect());
+            }
+        }
+        found.expect("the node is there")
+    }
+
+    #[test]
+    fn a_node_of_ours_tells_its_shapes_as_long_as_they_are_known() {
+        let text = "x = Placeholder -> float32[4]\na = _WgpuFusedReduce(x) -> float32[1], float32[1]\n\
+                    b = _WgpuFusedReduce(x) -> float32[1], float32[?]\nc = Sum(x) -> float32[]";
+        let mut graph = Graph::from_text(text).unwrap();
+        let ids = ["a", "b", "c"].map(|name| graph.find(name).unwrap());
+        ids.iter().for_each(|id| graph.set_attr(*id, "whole", true));
+        assert_eq!(written(&graph, "a"), ["whole", ANNOTATIONS[0], ANNOTATIONS[1]]);
+        assert_eq!(written(&graph, "b"), ["whole"]);
+        assert_eq!(written(&graph, "c"), ["whole"]);
+        // Read again, it has them for nobody but TensorFlow, and loses them with what they tell.
+        let mut again = Graph::parse(&graph.to_bytes().into()).unwrap();
+        assert_eq!(again.to_bytes(), graph.to_bytes());
+        let a = again.find("a").unwrap();
+        assert_eq!(again.node(a).attrs().keys().collect::<Vec<_>>(), ["whole"]);
+        again.set_attr(a, "whole", false);
+        assert_eq!(written(&again, "a"), ["whole"]);
+    }
 }

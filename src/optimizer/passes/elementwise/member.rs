@@ -1,4 +1,5 @@
-//! What a node may be within a group: a call, a repetition, a constant, or something that every reader computes again.
+//! What a node may be within a group: a call, a repetition, a constant, something that every reader computes again, or another view
+//! of what it reads.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,26 +17,34 @@ pub enum Member {
     Call(Scalar),
     /// The element of its first input, of this type, which it repeats along axes of extent 1.
     Repeat(DType),
+    /// The element of its first input, of this type, to whose shape it adds outer extents of 1: no member by itself.
+    View(DType),
 }
 
 impl Member {
     /// What `id` computes; `None` for what has no place in a group.
     pub fn of(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        if !matches!(node.op(), "BroadcastTo" | "Tile") {
-            return Scalar::of(shapes, id).map(Self::Call);
-        }
+        let is_view = match node.op() {
+            "BroadcastTo" | "Tile" => false,
+            "ExpandDims" | "Reshape" | "Squeeze" => true,
+            _ => return Scalar::of(shapes, id).map(Self::Call),
+        };
         let output = Output { node: id, port: 0 };
         let dtype = node.dtype("T").filter(|t| node.on_wgpu() && is_fusible(*t))?;
         let repeats = graph.info(*node.inputs().first()?).broadcasts_to(&graph.info(output));
-        (repeats && uniform(graph, output).is_none()).then_some(Self::Repeat(dtype))
+        if !repeats || uniform(graph, output).is_some() {
+            return None;
+        }
+        let waits = !node.controls().is_empty() || graph.waiters(id).next().is_some();
+        if is_view { (!waits).then_some(Self::View(dtype)) } else { Some(Self::Repeat(dtype)) }
     }
 
     /// How many of the node's inputs it computes with.
     pub fn arguments(self, inputs: &[Output]) -> &[Output] {
         match self {
             Self::Call(_) => inputs,
-            Self::Repeat(_) => &inputs[..1],
+            Self::Repeat(_) | Self::View(_) => &inputs[..1],
         }
     }
 
@@ -43,7 +52,7 @@ impl Member {
     pub fn is_cheap(self) -> bool {
         match self {
             Self::Call(scalar) => scalar.is_cheap(),
-            Self::Repeat(_) => true,
+            Self::Repeat(_) | Self::View(_) => true,
         }
     }
 
@@ -54,7 +63,7 @@ impl Member {
                 let types = scalar.call.inputs();
                 types[index.min(types.len() - 1)]
             }
-            Self::Repeat(dtype) => dtype,
+            Self::Repeat(dtype) | Self::View(dtype) => dtype,
         }
     }
 }
@@ -80,6 +89,30 @@ pub fn recomputed(graph: &Graph, members: &FxHashMap<NodeId, Member>) -> FxHashS
         Some(scalar.is_cheap() && narrow && shared && alone && users.iter().all(fits))
     };
     members.iter().filter(|(id, member)| is_recomputed(**id, **member) == Some(true)).map(|(id, _)| *id).collect()
+}
+
+/// The nodes that may read what is behind a [`Member::View`] instead of it, for something else gives their value its shape.
+pub fn looking_through(
+    graph: &Graph,
+    shapes: &SameShapes<'_>,
+    members: &FxHashMap<NodeId, Member>,
+    recomputed: &FxHashSet<NodeId>,
+) -> FxHashSet<NodeId> {
+    let is_view = |id: NodeId| matches!(members.get(&id), Some(Member::View(_)));
+    let looks = |id: NodeId, member: Member| {
+        let value = Output { node: id, port: 0 };
+        let gives = |input: &Output| {
+            let stored = !is_view(input.node) && !recomputed.contains(&input.node);
+            stored && shapes.same(*input, value) && uniform(graph, *input).is_none()
+        };
+        match member {
+            Member::Call(_) => graph.node(id).inputs().iter().any(gives),
+            // Whether its region has the shape of its iteration from others is asked in any case.
+            Member::Repeat(_) => true,
+            Member::View(_) => false,
+        }
+    };
+    members.iter().filter(|(id, member)| looks(**id, **member)).map(|(id, _)| *id).collect()
 }
 
 /// The value of all elements of a tensor that is constant but perhaps for its shape, of a type that a parameter can stand for.

@@ -16,7 +16,7 @@ use crate::layout::broadcast_dims;
 use crate::optimizer::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::scalars::SameShapes;
-use member::{Member, recomputed, uniform};
+use member::{Member, looking_through, recomputed, uniform};
 use region::Region;
 
 /// Most nodes of a group.
@@ -47,8 +47,10 @@ struct Groups<'g> {
     position: Vec<u32>,
     shapes: SameShapes<'g>,
     members: FxHashMap<NodeId, Member>,
-    /// Nodes without a group, see [`recomputed`].
-    recomputed: FxHashSet<NodeId>,
+    /// Nodes without a group: views, and those that every reader computes again, see [`recomputed`].
+    bypassed: FxHashSet<NodeId>,
+    /// Members that read what is behind a view.
+    through: FxHashSet<NodeId>,
     clusters: Clusters,
     /// Whether some nodes may not run where others do.
     conditional: bool,
@@ -67,11 +69,21 @@ impl<'g> Groups<'g> {
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
             .filter_map(|id| Some((*id, Member::of(graph, &shapes, *id)?)))
             .collect();
-        let recomputed = recomputed(graph, &members);
-        let clusters = Clusters::bypassing(graph, &recomputed)?;
-        let conditional = graph.has_control_flow();
-        let regions = FxHashMap::default();
-        let mut groups = Self { graph, order, position, shapes, members, recomputed, clusters, conditional, regions };
+        let mut bypassed = recomputed(graph, &members);
+        let through = looking_through(graph, &shapes, &members, &bypassed);
+        bypassed.extend(order.iter().filter(|id| matches!(members.get(id), Some(Member::View(_)))));
+        let mut groups = Self {
+            clusters: Clusters::bypassing(graph, &bypassed)?,
+            conditional: graph.has_control_flow(),
+            regions: FxHashMap::default(),
+            graph,
+            order,
+            position,
+            shapes,
+            members,
+            bypassed,
+            through,
+        };
         for id in groups.order.clone() {
             if groups.is_member(id)
                 && let Some(region) = groups.region(vec![id], Output { node: id, port: 0 })
@@ -89,13 +101,22 @@ impl<'g> Groups<'g> {
     }
 
     fn is_member(&self, id: NodeId) -> bool {
-        self.members.contains_key(&id) && !self.recomputed.contains(&id)
+        self.members.contains_key(&id) && !self.bypassed.contains(&id)
+    }
+
+    fn is_view(&self, id: NodeId) -> bool {
+        matches!(self.members.get(&id), Some(Member::View(_)))
+    }
+
+    /// Whether the group of `reader`, a member, computes `id` again, or does without it.
+    fn does_without(&self, reader: NodeId, id: NodeId) -> bool {
+        self.bypassed.contains(&id) && (!self.is_view(id) || self.through.contains(&reader))
     }
 
     /// What a member reads, where that is stored.
     fn reads(&self, id: NodeId) -> impl Iterator<Item = Output> + '_ {
-        let stored = |mut tensor: Output| {
-            while self.recomputed.contains(&tensor.node) {
+        let stored = move |mut tensor: Output| {
+            while self.does_without(id, tensor.node) {
                 tensor = self.graph.node(tensor.node).inputs()[0];
             }
             tensor
@@ -103,13 +124,13 @@ impl<'g> Groups<'g> {
         self.members[&id].arguments(self.graph.node(id).inputs()).iter().copied().map(stored)
     }
 
-    /// Whether somebody outside of a group needs the value stored.
-    fn leaves(&self, value: Output, inside: &FxHashSet<NodeId>) -> bool {
+    /// Whether somebody outside of a group needs the value stored; `viewed` where it is what is behind a view.
+    fn leaves(&self, value: Output, viewed: bool, inside: &FxHashSet<NodeId>) -> bool {
         self.graph.readers(value).any(|(reader, _)| {
-            if self.recomputed.contains(&reader) {
-                self.leaves(Output { node: reader, port: 0 }, inside)
+            if self.bypassed.contains(&reader) {
+                self.leaves(Output { node: reader, port: 0 }, viewed || self.is_view(reader), inside)
             } else {
-                !inside.contains(&reader)
+                !inside.contains(&reader) || viewed && !self.through.contains(&reader)
             }
         })
     }
@@ -187,7 +208,7 @@ impl<'g> Groups<'g> {
         let controls = outer_controls(graph, members[0], &inside);
         for id in &members {
             let value = Output { node: *id, port: 0 };
-            let leaves = self.leaves(value, &inside);
+            let leaves = self.leaves(value, false, &inside);
             if leaves {
                 outputs.push(value);
             }
@@ -227,13 +248,13 @@ impl<'g> Groups<'g> {
         })
     }
 
-    /// What a group computes, with what is computed again, in topological order.
+    /// What a group computes, with what is computed again and views, in topological order.
     fn steps(&self, members: &[NodeId]) -> Vec<(NodeId, Member)> {
         let mut ids = members.to_vec();
         for id in members {
             let mut above = self.graph.node(*id).inputs().to_vec();
             while let Some(input) = above.pop() {
-                if self.recomputed.contains(&input.node) && !ids.contains(&input.node) {
+                if self.does_without(*id, input.node) && !ids.contains(&input.node) {
                     ids.push(input.node);
                     above.extend(self.graph.node(input.node).inputs());
                 }
@@ -274,7 +295,8 @@ impl<'g> Groups<'g> {
     /// The groups that are worth a node of their own, in topological order.
     fn regions(self) -> Vec<Region> {
         let settled = self.regions.values().filter_map(|region| self.settled(region));
-        let mut regions: Vec<Region> = settled.filter(|r| r.steps.len() > 1).collect();
+        let computed = |r: &Region| r.steps.iter().filter(|(_, m)| !matches!(m, Member::View(_))).count();
+        let mut regions: Vec<Region> = settled.filter(|r| computed(r) > 1).collect();
         regions.sort_unstable_by_key(|r| self.position[r.members[0].index()]);
         regions
     }

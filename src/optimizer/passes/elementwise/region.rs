@@ -14,7 +14,7 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 pub struct Region {
     /// In topological order.
     pub members: Vec<NodeId>,
-    /// What is computed, by members and by others whose value is computed again, in topological order.
+    /// What is computed, by members, by others whose value is computed again, and by views, in topological order.
     pub steps: Vec<(NodeId, Member)>,
     /// A tensor of the iteration's shape.
     pub shape: Output,
@@ -59,7 +59,7 @@ impl Region {
         Ok(fused)
     }
 
-    /// The members, and what is computed again by them and nobody else.
+    /// The members, and what is computed again or viewed by them and nobody else.
     fn replaced(&self, graph: &Graph) -> Vec<NodeId> {
         let mut replaced: Vec<NodeId> = self.steps.iter().map(|(id, _)| *id).collect();
         for (id, _) in self.steps.iter().rev().filter(|(id, _)| !self.members.contains(id)) {

@@ -355,6 +355,44 @@ fn waiting_for_different_nodes() {
     );
 }
 
+/// A reshape that gives the result its rank divides a group.
+#[test]
+fn reshapes_divide() {
+    refuse(
+        "elementwise",
+        "preserve out
+         v = Placeholder -> float32[8]
+         d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
+         a = Square(v) {T: float32} -> float32[8]
+         b = Reshape(a, d) {T: float32, Tshape: int32} -> float32[1, 8]
+         c = Mul(b, v) {T: float32} -> float32[1, 8]
+         out = Custom(c)",
+    );
+}
+
+/// Some of a group read a view that others look through: it stays.
+#[test]
+fn a_view_of_both_kinds() {
+    check(
+        "elementwise",
+        "preserve out
+         v = Placeholder -> float32[8]
+         d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
+         b = Reshape(v, d) {T: float32, Tshape: int32} -> float32[1, 8]
+         c = Tanh(b) {T: float32} -> float32[1, 8]
+         e = Mul(b, c) {T: float32} -> float32[1, 8]
+         out = Custom(e)",
+        &expect![[r#"
+            preserve out
+            v = Placeholder -> float32[8]
+            d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
+            b = Reshape(v, d) {T: float32, Tshape: int32} -> float32[1, 8]
+            out = Custom(e/wgpu_fused)
+            e/wgpu_fused = _WgpuFusedElementwise(b, v) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Tanh<float32>(x1); s1 = Mul<float32>(x1, s0); return s1"} -> float32[1, 8]
+        "#]],
+    );
+}
+
 /// A path over what a member waits for divides a group like one of data.
 #[test]
 fn detours_of_control_divide() {

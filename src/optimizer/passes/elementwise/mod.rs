@@ -124,6 +124,14 @@ impl<'g> Groups<'g> {
         self.members[&id].arguments(self.graph.node(id).inputs()).iter().copied().map(stored)
     }
 
+    /// What is behind views and what is computed again.
+    fn behind(&self, mut tensor: Output) -> Output {
+        while self.bypassed.contains(&tensor.node) {
+            tensor = self.graph.node(tensor.node).inputs()[0];
+        }
+        tensor
+    }
+
     /// Whether somebody outside of a group needs the value stored; `viewed` where it is what is behind a view.
     fn leaves(&self, value: Output, viewed: bool, inside: &FxHashSet<NodeId>) -> bool {
         self.graph.readers(value).any(|(reader, _)| {
@@ -229,6 +237,10 @@ impl<'g> Groups<'g> {
             }
             repeats |= repeats_here;
             for input in self.reads(*id) {
+                // A view that must be read as such comes between two members.
+                if self.bypassed.contains(&input.node) && inside.contains(&self.behind(input).node) {
+                    return None;
+                }
                 if !inside.contains(&input.node) && !read.contains(&input) {
                     read.push(input);
                 }

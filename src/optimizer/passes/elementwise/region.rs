@@ -59,11 +59,12 @@ impl Region {
         Ok(fused)
     }
 
-    /// The members, and what is computed again or viewed by them and nobody else.
+    /// The members, and what is computed again or viewed by them and nobody else. Some may read what others look through.
     fn replaced(&self, graph: &Graph) -> Vec<NodeId> {
         let mut replaced: Vec<NodeId> = self.steps.iter().map(|(id, _)| *id).collect();
         for (id, _) in self.steps.iter().rev().filter(|(id, _)| !self.members.contains(id)) {
-            if graph.users(*id).iter().any(|user| !replaced.contains(user)) {
+            let read = self.inputs.iter().any(|input| input.node == *id);
+            if read || graph.users(*id).iter().any(|user| !replaced.contains(user)) {
                 replaced.retain(|r| r != id);
             }
         }

@@ -1,7 +1,7 @@
 """Builds the Rust library and puts it into the wheel's top-level folder `tensorflow-plugins`.
 
 Needs cargo and nothing else. `TF_WGPU_CARGO_PROFILE` names the cargo profile (default `release`); tests use `dev` so
-that the dependencies are compiled once.
+that everything is compiled once.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class CargoBuildHook(BuildHookInterface):
             raise RuntimeError("cargo was not found: install Rust from https://rustup.rs and build again")
         profile = os.environ.get("TF_WGPU_CARGO_PROFILE") or "release"
         command = [cargo, "build", "--lib", "--locked", "--profile", profile]
+        if profile == "dev":
+            # The examples have the features of the tests' dependencies: what `cargo test` has compiled serves again.
+            command.append("--examples")
         # The messages name the file, wherever the target directory is; they go to stdout, the progress to stderr.
         build = subprocess.run(
             [*command, "--message-format", "json-render-diagnostics"],

@@ -160,6 +160,11 @@ impl Device {
 
     /// Enqueues a dispatch after everything enqueued before.
     pub fn enqueue(&self, program: &Program<'_>) -> Result<()> {
+        self.enqueue_moving(program, program.bindings.iter().map(|b| b.bytes).sum())
+    }
+
+    /// The same for a program that touches `bytes` of what it binds.
+    pub fn enqueue_moving(&self, program: &Program<'_>, bytes: u64) -> Result<()> {
         self.check()?;
         let pipeline = self.pipelines.get(program)?;
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
@@ -184,7 +189,6 @@ impl Device {
                 pipeline.entries
             )));
         }
-        let bytes = program.bindings.iter().map(|b| b.bytes).sum();
         self.recorder.lock().dispatch(&pipeline, &bound, &block, program.grid, bytes);
         Ok(())
     }

@@ -219,8 +219,9 @@ impl FusedUpdate {
         let windows: SmallVec<[&plan::Window; 6]> = used.iter().map(|w| &part.windows[*w]).collect();
         let group = shader::elements_of_group(expression);
         let mut table: Vec<u32> = Vec::with_capacity(pieces.len() * shader::row_words(expression));
-        let mut groups = 0;
+        let (mut groups, mut bytes) = (0, 0);
         for piece in pieces {
+            bytes += piece.bytes();
             table.extend([groups, piece.count]);
             for place in &piece.places {
                 let (_, offset) = part.locate(piece, place);
@@ -240,13 +241,14 @@ impl FusedUpdate {
             unit: w.class.unit(),
         }));
         let rows = pieces.len() as u32;
-        ctx.device().enqueue(&Program {
+        let program = Program {
             key: shader::key(expression, &classes, &homes),
             shader: &|| shader::shader(expression, &classes, &homes),
             bindings,
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
-        })
+        };
+        ctx.device().enqueue_moving(&program, buffer.bytes() + bytes)
     }
 }
 

@@ -32,6 +32,11 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// Bytes of its inputs.
+    pub fn bytes(&self) -> u64 {
+        self.places.iter().map(|place| self.range(place)).map(|range| range.end - range.start).sum()
+    }
+
     fn range(&self, place: &Place) -> Range<u64> {
         let elements = if place.splat { 1 } else { u64::from(self.count) };
         place.address..place.address + elements * place.dtype.size() as u64

@@ -1,22 +1,26 @@
-// Reduces the rows of x[outer, p.extent] to y[outer, p.segments]: LANES neighbouring invocations share a segment and combine
-// their values through workgroup memory, as a tree. They compute one stored unit: one output, or a word of packed ones.
-// Grid: LANES invocations for each stored unit of p.count outputs, in one dimension spread over x and y. Offsets count elements.
+// Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner]: LANES invocations of a workgroup share a segment
+// and merge their states through workgroup memory, as a tree. They compute one stored unit: one state, or a word of packed outputs.
+// Neighbouring invocations read neighbouring elements: those of a segment where p.inner is 1, else those of neighbouring segments.
+// RUN is the state of a lane's elements, MERGE that of two.
+// Grid: LANES invocations for each UNIT of p.count, in one dimension spread over x and y. Offsets count elements.
 
 const LANES = {{LANES}}u;
+// From one lane of a segment to the next.
+const LANE_STRIDE = {{LANE_STRIDE}}u;
 const UNIT = {{UNIT}}u;
 
-var<workgroup> partials: array<Accumulator, WORKGROUP>;
+var<workgroup> partials: array<{{PARTIAL}}, WORKGROUP>;
 
-fn combine_lanes(own: Accumulator, lane: u32, local_index: u32) -> Accumulator {
+fn merge_lanes(own: {{PARTIAL}}, lane: u32, local_index: u32) -> {{PARTIAL}} {
     partials[local_index] = own;
     workgroupBarrier();
     for (var step = LANES / 2u; step > 0u; step = step / 2u) {
         if lane < step {
-            partials[local_index] = combine(partials[local_index], partials[local_index + step]);
+            partials[local_index] = {{MERGE}}(partials[local_index], partials[local_index + step * LANE_STRIDE]);
         }
         workgroupBarrier();
     }
-    let all = partials[local_index - lane];
+    let all = partials[local_index - lane * LANE_STRIDE];
     workgroupBarrier();
     return all;
 }
@@ -27,23 +31,30 @@ fn main(
     @builtin(num_workgroups) num_workgroups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
 ) {
-    let unit = linear_id(workgroup_id, num_workgroups, local_index) / LANES;
-    let lane = local_index % LANES;
+    let lane = local_index / LANE_STRIDE % LANES;
+    let first_unit = linear_id(workgroup_id, num_workgroups, 0u) / LANES;
+    let unit = first_unit + local_index / (LANES * LANE_STRIDE) + local_index % LANE_STRIDE;
     let stride = p.segments * LANES;
-    var bits = 0u;
+    {{WORDS}}
     for (var u = 0u; u < UNIT; u += 1u) {
         let i = unit * UNIT + u;
         var own = identity();
         if i < p.count {
-            let first = (i % p.segments) * LANES + lane;
+            let k = i % p.inner;
+            let rest = i / p.inner;
+            let o = rest / p.segments;
+            let first = (rest % p.segments) * LANES + lane;
             if first < p.extent {
-                own = reduce_run((i / p.segments) * p.extent + first, stride, (p.extent + stride - 1u - first) / stride);
+                let n = (p.extent + stride - 1u - first) / stride;
+                own = {{RUN}};
             }
         }
-        let all = combine_lanes(own, lane, local_index);
+        let all = merge_lanes(own, lane, local_index);
         if lane == 0u && i < p.count {
             {{EMIT}}
         }
     }
-    {{EMIT_WORD}}
+    if lane == 0u && unit * UNIT < p.count {
+        {{EMIT_WORDS}}
+    }
 }

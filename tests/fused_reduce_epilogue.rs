@@ -1,7 +1,8 @@
 //! Epilogues of fused reductions against references in f64, which know nothing of expressions: what becomes of the results, in one
 //! step and in several, with operands of the results' shape and of one element, in as many dispatches as the outputs need.
 
-use tensorflow_wgpu::device::Capabilities;
+use tensorflow_wgpu::device::adapters::Selection;
+use tensorflow_wgpu::device::{Capabilities, Device};
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::fused::expression::Expression;
 use tensorflow_wgpu::local::{Input, Node, Session};
@@ -246,5 +247,34 @@ fn what_does_not_fit_is_refused() {
     ] {
         let run = session.run(&case.node().attr(name, value), &inputs);
         assert!(matches!(run, Err(Error::InvalidArgument(_))), "{value}: {run:?}");
+    }
+}
+
+#[test]
+fn a_reduction_and_its_epilogue_are_one_dispatch() {
+    let case = Case {
+        expression: "x: float32; c: 0; return x0",
+        reductions: "Moments",
+        epilogue: &normalization(F32),
+        constants: &[0.25],
+        results: 2,
+        axes: &[0, 1, 2],
+        keep_dims: true,
+    };
+    // A device of its own: other tests' dispatches are not to be counted.
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let device = Device::open(&selection.adapters[0]).expect("a Vulkan driver");
+    for wide in [false, true] {
+        let device = device.clone();
+        let capabilities = Capabilities { cpu: !wide, ..*device.capabilities() };
+        let mut session = Session::with_capabilities(device, capabilities);
+        for (dims, wanted) in [([4, 8, 8, 128], 1), ([4, 16, 16, 64], 1), ([8, 2, 2, 512], 1), ([16, 56, 56, 8], 2)] {
+            let channels = dims[3];
+            let inputs: [Input; 3] =
+                [array(F32, &dims, 1).into(), array(F32, &[channels], 2).into(), array(F32, &[channels], 3).into()];
+            let before = session.device.statistics().dispatches;
+            session.run(&case.node(), &inputs).unwrap();
+            assert_eq!(session.device.statistics().dispatches - before, wanted, "{dims:?}, wide: {wide}");
+        }
     }
 }

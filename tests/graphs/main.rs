@@ -7,6 +7,7 @@ mod contraction;
 mod elementwise;
 mod folding;
 mod reduce;
+mod reduce_sequence;
 mod reduce_tail;
 mod variables;
 

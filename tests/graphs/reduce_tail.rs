@@ -111,14 +111,15 @@ fn values_of_other_extents_get_them_behind_the_node() {
          q = Squeeze(s) {T: float32, squeeze_dims: [0]} -> float32[3]
          r = Sqrt(q) {T: float32} -> float32[3]
          e = Exp(r) {T: float32} -> float32[3]
-         out = Where(r, e)",
+         h = Cast(e) {SrcT: float32, DstT: float16} -> float16[3]
+         out = Where(r, h)",
         &expect![[r#"
             preserve out, x
             x = Placeholder -> float32[8, 3]
-            out = Where(r/shape, e/shape)
+            out = Where(r/shape, h/shape)
             r/shape = Squeeze(s/reduce) {T: float32, squeeze_dims: [0]} -> float32[3]
-            e/shape = Squeeze(s/reduce:1) {T: float32, squeeze_dims: [0]} -> float32[3]
-            s/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float32], axes: [0], constants: [], epilogue: "x: float32; c: 0; s0 = Sqrt<float32>(x0); s1 = Exp<float32>(s0); return s0, s1", epilogue_constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Sum", whole: false} -> float32[1, 3], float32[1, 3]
+            h/shape = Squeeze(s/reduce:1) {T: float16, squeeze_dims: [0]} -> float16[3]
+            s/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float16], axes: [0], constants: [], epilogue: "x: float32; c: 0; s0 = Sqrt<float32>(x0); s1 = Exp<float32>(s0); s2 = Cast<float32, float16>(s1); return s0, s2", epilogue_constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Sum", whole: false} -> float32[1, 3], float16[1, 3]
         "#]],
     );
 }

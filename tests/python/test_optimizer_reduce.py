@@ -30,6 +30,11 @@ def reductions(nodes):
     return sorted(node.attr["reductions"].s.decode() for node in nodes if node.op == OP)
 
 
+def epilogues(nodes):
+    """What the fused reductions make of their results, one text for each node that makes something of them."""
+    return [text for node in nodes if node.op == OP and (text := node.attr["epilogue"].s.decode())]
+
+
 def compare(make, *arrays, rtol=None, atol=None):
     """Calls the tf.function that `make` gives: on WGPU with and without the optimizer, and on the CPU.
 
@@ -85,6 +90,37 @@ def test_batch_normalization_trains(rng, shape, policy):
     count = graphs.ops(nodes)
     assert count["Mean"] == count["SquaredDifference"] == count["Sum"] == 0, count
     assert any("Sum,Sum" in names for names in found), found
+    # What follows from moments and sums is computed with them.
+    assert count["Rsqrt"] == 0, count
+    assert sum("Rsqrt<" in text for text in epilogues(nodes)) == 3, epilogues(nodes)
+    # One node of the three steps has more outputs than it may have.
+    assert sum("RsqrtGrad<" in text for text in epilogues(nodes)) >= 2, epilogues(nodes)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("groups", [1, 3, -1])
+def test_group_normalization_trains(rng, groups, policy):
+    shape = (4, 5, 6, 9)
+    x, w = (rng.normal(size=shape).astype("float32") for _ in range(2))
+    scale, offset = (rng.normal(size=shape[-1:]).astype("float32") for _ in range(2))
+
+    def make():
+        layer = keras.layers.GroupNormalization(groups, dtype=policy)
+        layer.build(shape)
+        layer.gamma.assign(scale)
+        layer.beta.assign(offset)
+
+        def step(x, w):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.cast(layer(x), tf.float32)
+                loss = tf.reduce_mean(tf.square(y - w))
+            return loss, y, *tape.gradient(loss, [x, layer.gamma.value, layer.beta.value])
+
+        return step
+
+    tolerance = {"float32": 1e-4, "mixed_bfloat16": 1e-1}[policy]
+    compare(make, x, w, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("axes", [[0], [1, 2], [0, 1, 2], [-1, 0]])
@@ -140,6 +176,45 @@ def test_a_squared_error_is_one_node(rng):
     assert reductions(nodes) == ["Mean"]
     count = graphs.ops(nodes)
     assert count["Sub"] == count["Square"] == count["SquaredDifference"] == count["Mean"] == 0
+
+
+def test_a_loss_of_rows_is_one_node(rng):
+    # The mean of each row, their sum, and the division by their number.
+    x, y = (rng.normal(size=(9, 5)).astype("float32") for _ in range(2))
+    nodes = compare(lambda: lambda x, y: keras.losses.MeanSquaredError()(y, x), x, y)
+    assert reductions(nodes) == ["Sum"]
+    assert "DivNoNan<" in epilogues(nodes)[0]
+    assert sum(n for op, n in graphs.ops(nodes).items() if op.startswith("_Wgpu")) == 1, graphs.ops(nodes)
+
+
+def test_gradients_of_biases(rng):
+    x, g = rng.normal(size=(4, 5, 6, 3)).astype("float32"), rng.normal(size=(4, 5, 6, 3)).astype("float32")
+
+    def make():
+        def sums(x, g):
+            by_bias = tf.raw_ops.BiasAddGrad(out_backprop=tf.square(x) * g, data_format="NHWC")
+            planes = tf.raw_ops.BiasAddGrad(out_backprop=tf.exp(x), data_format="NCHW")
+            return by_bias, planes, tf.reduce_sum(g, [0, 1, 2])
+
+        return sums
+
+    nodes = compare(make, x, g, rtol=1e-4, atol=1e-4)
+    assert reductions(nodes) == ["Sum", "Sum,Sum"], reductions(nodes)
+    assert graphs.ops(nodes)["BiasAddGrad"] == 0
+
+
+def test_results_in_other_shapes(rng):
+    # Squeezed results, operands of another rank, a result that is needed itself, conversions.
+    x, v = rng.normal(size=(6, 4, 3)).astype("float32"), rng.uniform(0.5, 2.0, size=(3,)).astype("float32")
+
+    def function(x, v):
+        kept = tf.reduce_sum(tf.square(x), [0, 1], keepdims=True)
+        norm = tf.sqrt(tf.squeeze(kept, [0, 1]) + 0.5)
+        return kept, norm, norm * v, tf.cast(tf.reshape(norm, [1, 3]) / v, tf.float16)
+
+    nodes = compare(lambda: function, x, v, rtol=1e-3, atol=1e-4)
+    assert len(epilogues(nodes)) == 1
+    assert sum(n for op, n in graphs.ops(nodes).items() if op.startswith("_Wgpu")) == 1, graphs.ops(nodes)
 
 
 def test_penalties_norms_and_clipping(rng):

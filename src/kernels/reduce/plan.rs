@@ -7,6 +7,8 @@
 
 use smallvec::SmallVec;
 
+use crate::shader::WORKGROUP;
+
 /// The most elements that one invocation accumulates.
 pub const MAX_RUN: usize = 4096;
 
@@ -60,7 +62,7 @@ pub struct Step {
     pub inner: usize,
     /// Values that remain of each reduced run: segment `s` combines the elements `s`, `s + segments`, … of its window.
     pub segments: usize,
-    /// Invocations that share a segment through workgroup memory; 1 is none. More than 1 only with `inner` 1.
+    /// Invocations that share a segment through workgroup memory; 1 is none.
     pub lanes: u32,
     /// Windows along the extent, for runs beyond one binding; each leaves `segments / windows` segments.
     pub windows: usize,
@@ -70,6 +72,11 @@ impl Step {
     /// A step that only maps and finishes `count` single elements, or fills `count` outputs with the identity.
     pub const fn each(count: usize, extent: usize) -> Self {
         Self { outer: count, extent, inner: 1, segments: 1, lanes: 1, windows: 1 }
+    }
+
+    /// Whether lanes share segments whose elements do not neighbour each other, but those of other segments.
+    pub const fn columns(&self) -> bool {
+        self.lanes > 1 && self.inner > 1
     }
 
     /// Elements of the output.
@@ -100,31 +107,44 @@ impl Style {
 
     /// Segments and lanes for `outer * inner` runs of `extent` elements.
     pub fn cut(self, outer: usize, extent: usize, inner: usize) -> (usize, u32) {
-        let (lanes, target, shortest) = match self {
-            _ if inner > 1 => (1, 0, 32),
-            Self::Wide => (
-                match extent {
-                    0..16 => 1,
-                    16..64 => 4,
-                    64..256 => 16,
-                    256..1024 => 64,
-                    _ => 256,
-                },
-                0,
-                16,
-            ),
-            Self::Narrow if outer < 1000 && extent >= 64 => (8, 0, 256),
-            Self::Narrow => (1, 0, 256),
+        let lanes = match self {
+            Self::Wide if inner > 1 => match extent {
+                0..32 => 1,
+                32..128 => 4,
+                128..512 => 8,
+                _ => 32,
+            },
+            Self::Wide => match extent {
+                0..16 => 1,
+                16..64 => 4,
+                64..256 => 16,
+                256..1024 => 64,
+                _ => 256,
+            },
+            Self::Narrow if inner == 1 && outer < 1000 && extent >= 64 => 8,
+            Self::Narrow => 1,
         };
-        let target = match self {
-            _ if target > 0 => target,
-            Self::Wide => 1 << 18,
-            Self::Narrow => 1 << 9,
+        // Invocations that suffice, and the shortest run of one that is worth another step.
+        let (target, shortest) = match (self, inner) {
+            (Self::Wide, 1) => (1 << 18, 16),
+            (Self::Wide, _) => (1 << 16, 64),
+            (Self::Narrow, 1) => (1 << 9, 256),
+            (Self::Narrow, _) => (1 << 9, 1024),
         };
         let invocations = outer * inner * lanes as usize;
         let run = extent.div_ceil(lanes as usize);
         let wanted = (target / invocations.max(1)).min(run / shortest).max(run.div_ceil(MAX_RUN));
         (wanted.clamp(1, (extent / 2).max(1)), lanes)
+    }
+
+    /// Invocations in a workgroup of a step whose program lets it choose.
+    pub const fn workgroup(self, step: &Step) -> u32 {
+        match self {
+            Self::Narrow if step.lanes > 1 => step.lanes,
+            // A processor's cores share the workgroups.
+            Self::Narrow if step.outputs() < 1 << 12 => 32,
+            _ => WORKGROUP,
+        }
     }
 }
 
@@ -160,7 +180,6 @@ mod tests {
                 while let Some((step, rest)) = style.step(&left, 1 << 16) {
                     let run = step.extent.div_ceil(step.segments * step.lanes as usize);
                     assert!(run <= MAX_RUN, "{style:?} {step:?}");
-                    assert!(step.lanes == 1 || step.inner == 1);
                     assert!(step.segments < step.extent, "{style:?} {step:?}");
                     left = rest;
                     steps += 1;

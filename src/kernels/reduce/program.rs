@@ -26,6 +26,8 @@ pub struct Variant {
     pub finish: bool,
     /// Invocations for each segment.
     pub lanes: u32,
+    /// Whether neighbouring elements are those of neighbouring segments.
+    pub columns: bool,
     /// Invocations in a workgroup.
     pub workgroup: u32,
 }
@@ -38,6 +40,7 @@ impl Variant {
             .dtype(self.output)
             .number(u32::from(self.map) + 2 * u32::from(self.finish))
             .number(self.lanes)
+            .number(u32::from(self.columns))
             .number(self.workgroup)
     }
 
@@ -71,20 +74,26 @@ impl Variant {
         if self.lanes == 1 {
             return shader.body(include_str!("../../../shaders/reduce_threads.wgsl")).map("y");
         }
-        let (emit, emit_word) = match output.lanes() {
-            1 => ("store_y(i, finish(all));", ""),
-            _ => (
-                "bits |= pack_y(u, finish(all));",
-                "if lane == 0u && unit * UNIT < p.count {\n        store_y_word(unit, bits);\n    }",
-            ),
+        let (words, emit, emit_words) = match output.lanes() {
+            1 => ("", "store_y(i, finish(all));", ""),
+            _ => ("var bits = 0u;", "bits |= pack_y(u, finish(all));", "store_y_word(unit, bits);"),
         };
-        shader
-            .define("LANES", self.lanes.to_string())
+        lanes(shader, self.lanes, self.columns, self.workgroup)
             .define("UNIT", output.lanes().to_string())
+            .define("PARTIAL", "Accumulator")
+            .define("MERGE", "combine")
+            .define("RUN", "reduce_run((o * p.extent + first) * p.inner + k, stride * p.inner, n)")
+            .define("WORDS", words)
             .define("EMIT", emit)
-            .define("EMIT_WORD", emit_word)
+            .define("EMIT_WORDS", emit_words)
             .body(include_str!("../../../shaders/reduce_lanes.wgsl"))
     }
+}
+
+/// How the lanes of `reduce_lanes.wgsl` lie in a workgroup.
+pub fn lanes(shader: Shader, lanes: u32, columns: bool, workgroup: u32) -> Shader {
+    let stride = if columns { workgroup / lanes } else { 1 };
+    shader.define("LANES", lanes.to_string()).define("LANE_STRIDE", stride.to_string())
 }
 
 /// Every text that reductions can ask for.
@@ -93,18 +102,33 @@ pub fn shaders() -> Vec<Shader> {
     for output in [DType::F16, DType::BF16] {
         let row = Reduction::of("Sum");
         out.push(
-            Variant { row, input: DType::F32, output, map: true, finish: true, lanes: 1, workgroup: WORKGROUP }
-                .shader(),
+            Variant {
+                row,
+                input: DType::F32,
+                output,
+                map: true,
+                finish: true,
+                lanes: 1,
+                columns: false,
+                workgroup: WORKGROUP,
+            }
+            .shader(),
         );
     }
     for row in super::table::REDUCTIONS.iter().chain(super::table::COMPLEX_REDUCTIONS) {
         for &dtype in row.types {
             let acc = accumulator(dtype);
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
-                for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (4, WORKGROUP), (256, WORKGROUP)] {
+                for (lanes, columns, workgroup) in [
+                    (1, false, WORKGROUP),
+                    (8, false, 8),
+                    (4, false, WORKGROUP),
+                    (256, false, WORKGROUP),
+                    (8, true, WORKGROUP),
+                ] {
                     let input = if map { dtype } else { acc };
                     let output = if finish { dtype } else { acc };
-                    out.push(Variant { row, input, output, map, finish, lanes, workgroup }.shader());
+                    out.push(Variant { row, input, output, map, finish, lanes, columns, workgroup }.shader());
                 }
             }
         }
@@ -217,6 +241,7 @@ impl Run {
             map: self.first,
             finish,
             lanes: step.lanes,
+            columns: step.columns(),
             workgroup: if step.lanes > 1 && self.style == Style::Narrow { step.lanes } else { WORKGROUP },
         };
         let reads = step.outer * step.extent * step.inner;

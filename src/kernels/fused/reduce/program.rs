@@ -3,6 +3,7 @@
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::kernels::fused::expression::Expression;
+use crate::kernels::reduce::program::lanes;
 use crate::layout::AccessClass;
 use crate::shader::{Field, Shader};
 use crate::tensor::Tensor;
@@ -42,6 +43,8 @@ pub struct Variant<'a> {
     pub finish: Option<&'a Part>,
     /// Invocations for each segment.
     pub lanes: u32,
+    /// Whether neighbouring elements are those of neighbouring segments.
+    pub columns: bool,
     /// Invocations in a workgroup.
     pub workgroup: u32,
 }
@@ -53,6 +56,7 @@ impl Variant<'_> {
             .name(&self.states.text())
             .number(u32::from(self.finish.is_some()))
             .number(self.lanes)
+            .number(u32::from(self.columns))
             .number(self.workgroup);
         let key = self.finish.iter().fold(key, |key, part| part.key(key));
         match self.reads {
@@ -109,7 +113,11 @@ impl Variant<'_> {
         if self.lanes == 1 {
             return shader.body(include_str!("../../../../shaders/fused/reduce_threads.wgsl"));
         }
-        shader.define("LANES", self.lanes.to_string()).body(include_str!("../../../../shaders/fused/reduce_lanes.wgsl"))
+        lanes(shader, self.lanes, self.columns, self.workgroup)
+            .define("PARTIAL", "State")
+            .define("MERGE", "merge")
+            .define("RUN", "reduce_run(o, first, k, stride, n)")
+            .body(include_str!("../../../../shaders/reduce_lanes.wgsl"))
     }
 
     fn kept(&self, shader: Shader) -> Shader {
@@ -184,16 +192,19 @@ pub fn samples() -> Vec<Shader> {
             let walk = if dims.len() == 1 { walk.operand(&[1], 0) } else { walk.operand(&strided, 0) };
             let class = expression.inputs()[1..].iter().fold(walk, |w, _| w.operand(&vec![0; dims.len()], 0)).class();
             for reads in [Reads::Elements(&expression, &text, &class), Reads::States] {
-                for (finish, lanes, workgroup) in [(false, 1, 256), (true, 1, 256), (true, 8, 8), (false, 64, 256)] {
+                let styles = [(false, 1, 256), (true, 1, 256), (true, 8, 8), (false, 64, 256)];
+                for (finish, lanes, workgroup) in styles {
+                    let columns = lanes > 1 && dims.len() == 2;
                     if !finish {
-                        out.push(Variant { states: &states, reads, finish: None, lanes, workgroup }.shader());
+                        out.push(Variant { states: &states, reads, finish: None, lanes, columns, workgroup }.shader());
                         continue;
                     }
                     let own = if matches!(reads, Reads::States) { 1 } else { expression.inputs().len() };
                     for part in epilogue.parts(&extras, MAX_BINDINGS - own) {
                         if own + part.tensors() <= MAX_BINDINGS {
                             out.push(
-                                Variant { states: &states, reads, finish: Some(&part), lanes, workgroup }.shader(),
+                                Variant { states: &states, reads, finish: Some(&part), lanes, columns, workgroup }
+                                    .shader(),
                             );
                         }
                     }

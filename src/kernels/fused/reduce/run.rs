@@ -16,7 +16,6 @@ use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::{Group, Groups, Step, Style, push};
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::layout::{AccessClass, Iteration};
-use crate::shader::WORKGROUP;
 use crate::tensor::{Dims, Tensor};
 
 /// The most parts of a walk whose states are kept together; with more, their states are too large.
@@ -303,9 +302,10 @@ impl Work<'_> {
             }
             (Sink::Outputs(_), None) => unreachable!("outputs are written in parts"),
         }
-        let workgroup = if step.lanes > 1 && self.style == Style::Narrow { step.lanes } else { WORKGROUP };
+        let workgroup = self.style.workgroup(step);
         let reads = class.as_ref().map_or(Reads::States, |class| Reads::Elements(self.expression, self.text, class));
-        let variant = Variant { states: self.states, reads, finish, lanes: step.lanes, workgroup };
+        let variant =
+            Variant { states: self.states, reads, finish, lanes: step.lanes, columns: step.columns(), workgroup };
         let invocations = count.div_ceil(variant.unit() as usize) * step.lanes as usize;
         device.enqueue(&Program {
             key: variant.key(),

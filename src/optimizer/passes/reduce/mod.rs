@@ -3,9 +3,10 @@
 //! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes that have the shape that is reduced
 //! and that nobody else reads become part of the node; a conversion that others read too is done again where it reads less. Reductions
 //! over the same axes of the same shape that read a common tensor share a pass, unless one needs the other. What follows from their
-//! results and has their elements is the node's epilogue.
+//! results and has their elements is the node's epilogue. A reduction of a reduction is one, and the gradient of a bias is a sum.
 
 mod roots;
+mod sequence;
 mod shapes;
 mod tail;
 mod values;
@@ -25,6 +26,8 @@ use values::{Elementwise, Translation, Values, elementwise};
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     shapes::read_further_up(graph, &order);
+    sequence::join(graph, &order)?;
+    let Some(order) = graph.order() else { return Ok(()) };
     let mut regions: Vec<Region> = Vec::new();
     let mut taken: FxHashSet<NodeId> = FxHashSet::default();
     for found in [moments, reduction] {

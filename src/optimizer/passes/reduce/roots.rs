@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use crate::dtype::DType;
 use crate::kernels::fused::reduce::MOMENTS;
 use crate::kernels::reduce::table::REDUCTIONS;
+use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
 /// One reduction, or mean and variance of one tensor.
@@ -45,7 +46,9 @@ pub struct Manner {
 /// The reduction that a node is, if its axes are known.
 pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     let node = graph.node(id);
-    let row = REDUCTIONS.iter().find(|r| r.op == node.op())?;
+    let of_bias = node.op() == "BiasAddGrad";
+    let name = if of_bias { "Sum" } else { node.op() };
+    let row = REDUCTIONS.iter().find(|r| r.op == name)?;
     if !node.on_wgpu() || graph.is_preserved(id) {
         return None;
     }
@@ -57,6 +60,10 @@ pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     let device = node.device().to_owned();
     if row.op == "L2Loss" {
         return Some((root, Manner { axes: Vec::new(), whole: true, keep_dims: false, device }));
+    }
+    if of_bias {
+        let axes = all_but_channels(graph, id)?;
+        return Some((root, Manner { axes, whole: false, keep_dims: false, device }));
     }
     let mut axes = graph.constant(*node.inputs().get(1)?)?.to_i64().ok()?;
     if let Some(rank) = graph.info(node.inputs()[0]).rank() {
@@ -70,6 +77,15 @@ pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     axes.dedup();
     let keep_dims = node.attr("keep_dims").and_then(|a| a.bool()).unwrap_or(false);
     (!axes.is_empty()).then_some((root, Manner { axes, whole: false, keep_dims, device }))
+}
+
+/// The axes over which the gradient of a bias is summed.
+fn all_but_channels(graph: &Graph, id: NodeId) -> Option<Vec<i64>> {
+    let node = graph.node(id);
+    let rank = graph.info(node.inputs()[0]).rank().filter(|rank| *rank >= 2)? as i64;
+    let second = node.attr("data_format").and_then(Attr::string) == Some("NCHW");
+    let channels = if second { 1 } else { rank - 1 };
+    Some((0..rank).filter(|axis| *axis != channels).collect())
 }
 
 /// Mean and variance in one, where `id` is the mean of the squared differences from the mean over the same axes, written

@@ -265,17 +265,19 @@ impl Tail {
 
     /// Puts nodes behind the outputs that have other extents than the results.
     pub fn reshape(&self, graph: &mut Graph) {
-        for (output, pattern) in self.outputs.iter().zip(&self.reshapes) {
+        let types = self.values.expression.output_types();
+        for ((output, pattern), dtype) in self.outputs.iter().zip(&self.reshapes).zip(types) {
             let Some(pattern) = pattern else { continue };
             let node = graph.node(*pattern);
-            let names = ["T", "Tdim", "Tshape", "squeeze_dims"];
+            let attrs = ["Tdim", "Tshape", "squeeze_dims"].into_iter();
+            let attrs = attrs.filter_map(|name| Some((name, node.attr(name)?.clone()))).chain([("T", dtype.into())]);
             let new = NewNode {
                 name: format!("{}/shape", graph.node(output.node).name()),
                 op: node.op().to_owned(),
                 device: node.device().to_owned(),
                 inputs: [&[*output], &node.inputs()[1..]].concat(),
                 controls: Vec::new(),
-                attrs: names.into_iter().filter_map(|name| Some((name, node.attr(name)?.clone()))).collect(),
+                attrs: attrs.collect(),
                 infos: vec![graph.info(*output)],
             };
             let readers: Vec<_> = graph.readers(*output).filter(|(id, _)| !self.members.contains(id)).collect();

@@ -216,3 +216,56 @@ fn control_edges_go_on() {
     "#]],
     );
 }
+
+/// A mask as large as the scores, as Keras makes it.
+fn with_shape() -> String {
+    let text = changed(EINSUMS, "SelectV2(m, x, low)", "SelectV2(mx, x, low)");
+    let text = changed(&text, "SelectV2(m, gz, zero)", "SelectV2(mx, gz, zero)");
+    let mask = "z = SelectV2";
+    let wide = "sx = Shape(x) {T: float32, out_type: int32} -> int32[4]\nmx = BroadcastTo(m, sx) {T: bool, Tidx: int32} -> bool[?2, 3, 7, 9]\nz = SelectV2";
+    changed(&text, mask, wide)
+}
+
+#[test]
+fn a_mask_of_the_shape_of_scores() {
+    check(
+        "attention",
+        &with_shape(),
+        &expect![[r#"
+        preserve dk, dq, dv, y
+        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+        dy = Placeholder {dtype: float32} -> float32[?2, 7, 3, 5]
+        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+        axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
+        mx = BroadcastTo(m, sx/packed) {T: bool, Tidx: int32} -> bool[?2, 3, 7, 9]
+        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+        dq = Identity(gq/attention_gradient) {T: float32} -> float32[?2, 7, 3, 8]
+        dk = Identity(gq/attention_gradient:1) {T: float32} -> float32[?2, 9, 3, 8]
+        dv = Identity(gq/attention_gradient:2) {T: float32} -> float32[?2, 9, 3, 5]
+        sx/operand = Shape(q) {T: float32, out_type: int32} -> int32[4]
+        sx/extent = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]
+        sx/extent_1 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
+        sx/extent_2 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
+        sx/extent_3 = StridedSlice(sx/operand, sx/extent, sx/extent_1, sx/extent_2) {Index: int32, T: int32, begin_mask: 0, ellipsis_mask: 0, end_mask: 0, new_axis_mask: 0, shrink_axis_mask: 1} -> int32[]
+        sx/extent_4 = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
+        sx/extent_5 = Const {dtype: int32, value: tensor int32[] [7]} -> int32[]
+        sx/extent_6 = Const {dtype: int32, value: tensor int32[] [9]} -> int32[]
+        sx/packed = Pack(sx/extent_3, sx/extent_4, sx/extent_5, sx/extent_6) {N: 4, T: int32, axis: 0} -> int32[4]
+        gq/attention_gradient = _WgpuFusedAttentionGrad(q, k, v, qkv/attention, dy, qkv/attention:1, mx) {T: float32, Textra: [bool], causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 8], float32[?2, 9, 3, 8], float32[?2, 9, 3, 5]
+        qkv/attention = _WgpuFusedAttention(q, k, v, mx) {T: float32, Textra: [bool], Tsaved: [float32], broadcast: false, causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5], float32
+    "#]],
+    );
+}
+
+#[test]
+fn a_shape_that_must_stay() {
+    refuse("attention", &changed(&with_shape(), "preserve y", "preserve sx, y"));
+    refuse("attention", &changed(&with_shape(), "out_type: int32} -> int32[4]", "out_type: int64} -> int64[4]"));
+    // What does not match otherwise keeps its shape.
+    refuse("attention", &changed(&with_shape(), "gp = Mul(gx, c)", "gp = Mul(gx, low)"));
+}

@@ -70,6 +70,18 @@ def test_cross_attention_of_unknown_sizes(dropout):
     compare(lambda x, y: attention(x, y), [values(2, 5, 32), values(2, 9, 32)], [spec, spec])
 
 
+@pytest.mark.parametrize("length", [11, None])
+def test_masks_of_unknown_sizes(length):
+    attention = layer()
+    signature = [tf.TensorSpec([None, length, 32]), tf.TensorSpec([None, 1, length], tf.bool)]
+    padding = np.arange(11)[None, None, :] < np.array([4, 11])[:, None, None]
+
+    def fn(x, mask):
+        return attention(x, x, attention_mask=mask, use_causal_mask=True)
+
+    compare(fn, [values(2, 11, 32), padding], signature)
+
+
 def by_hand(q, k, v, bias=None):
     scores = tf.matmul(q, k, transpose_b=True) / 3.0
     if bias is not None:

@@ -29,7 +29,7 @@ def gradients_of(fn, variables=()):
 
     def gradients(*given):
         with tf.GradientTape() as tape:
-            tape.watch(given)
+            tape.watch([x for x in given if x.dtype.is_floating])
             loss = tf.reduce_sum(tf.cast(fn(*given), tf.float32) ** 2)
         sources = [x for x in given if x.dtype.is_floating] + list(variables)
         return [loss, *tape.gradient(loss, sources)]
@@ -84,6 +84,21 @@ def test_multi_head_attention(dtype, mask):
 
     on_wgpu, on_cpu = layers(dtype)
     compare(of(on_wgpu), of(on_cpu), [values(2, 11, 32)], tolerance=2e-5 if dtype == "float32" else 8e-3)
+
+
+@pytest.mark.parametrize("mask", ["causal", "padding"])
+def test_masks_of_unknown_batches(mask):
+    def of(layer):
+        def fn(x, padding):
+            if mask == "padding":
+                return layer(x, x, attention_mask=padding)
+            return layer(x, x, use_causal_mask=True)
+
+        return gradients_of(fn, layer.trainable_variables)
+
+    padding = np.arange(11)[None, None, :] < np.array([4, 11])[:, None, None]
+    signature = [tf.TensorSpec([None, 11, 32]), tf.TensorSpec([None, 1, 11], tf.bool)]
+    compare(*(of(layer) for layer in layers()), [values(2, 11, 32), padding], signature)
 
 
 def test_cross_attention_of_unknown_sizes():

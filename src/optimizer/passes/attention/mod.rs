@@ -11,6 +11,7 @@
 mod gradient;
 mod labels;
 mod scores;
+mod shapes;
 
 use rustc_hash::FxHashSet;
 
@@ -31,7 +32,19 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         if graph.contains(id)
             && let Some(found) = Found::at(graph, id)
         {
-            found.replace(graph);
+            if found.shapes.is_empty() {
+                found.replace(graph);
+                continue;
+            }
+            // Whether the nodes are ours to replace shows when nobody needs the scores for their shape.
+            let mut trial = graph.clone();
+            if shapes::detach(&mut trial, &found.shapes, &found.products).is_some()
+                && let Some(found) = Found::at(&trial, id)
+                && found.shapes.is_empty()
+            {
+                found.replace(&mut trial);
+                *graph = trial;
+            }
         }
     }
     Ok(())
@@ -46,6 +59,9 @@ struct Found {
     inputs: Vec<Output>,
     attrs: Vec<(&'static str, Attr)>,
     gradient: Option<FoundGradient>,
+    /// Nodes that want the shape of scores, and the operands of their product.
+    shapes: Vec<(NodeId, Vec<Label>)>,
+    products: [Labelled; 2],
 }
 
 /// Its gradient.
@@ -91,12 +107,13 @@ impl Found {
             true => ((*x, a), (*y, b)),
             false => ((*y, b), (*x, a)),
         };
+        let forward_tensors = [query, key, value];
         let forward = Forward {
             weights: &weights,
             scores: &scores,
             last: id,
             operand,
-            tensors: [query, key, value],
+            tensors: forward_tensors.clone(),
             dtype: last.dtype,
             width,
         };
@@ -121,8 +138,17 @@ impl Found {
             FoundGradient { region, given: arranged.stops[3].at, results }
         });
         let inputs = arranged.stops[..3].iter().map(|s| s.at).chain(scores.mask.map(|m| m.operand)).collect();
-        let found = Self { region, passed, result: arranged.results[0], inputs, attrs, gradient };
-        found.is_legal(graph).then_some(found)
+        if !scores.shapes.is_empty() && last.broadcasts {
+            return None;
+        }
+        let source = |(at, labels): &Labelled| {
+            let stop = stops(graph, *at, labels, true).pop();
+            stop.map(|stop| (stop.at, stop.labels))
+        };
+        let (shapes, products) = (scores.shapes, [source(&forward_tensors[0])?, source(&forward_tensors[1])?]);
+        let result = arranged.results[0];
+        let found = Self { region, passed, result, inputs, attrs, gradient, shapes, products };
+        (!found.shapes.is_empty() || found.is_legal(graph)).then_some(found)
     }
 
     /// Whether the nodes are ours to replace, and nothing leads out of them and back.

@@ -16,6 +16,8 @@ pub struct Scores {
     pub mask: Option<Mask>,
     /// The mask of the weights.
     pub zeroed_by: Option<Output>,
+    /// Nodes that only want the shape of scores, with their axes.
+    pub shapes: Vec<(NodeId, Vec<Label>)>,
 }
 
 /// A mask.
@@ -94,10 +96,13 @@ pub fn products_of(
     uses: usize,
 ) -> Option<(NodeId, Vec<Label>)> {
     let node = graph.node(at.node);
-    let single = at.port == 0 && node.on_wgpu() && graph.readers(at).count() == uses.max(1);
+    let (shapes, readers): (Vec<NodeId>, Vec<NodeId>) =
+        graph.readers(at).map(|(id, _)| id).partition(|id| graph.node(*id).op() == "Shape");
+    let single = at.port == 0 && node.on_wgpu() && readers.len() == uses.max(1);
     if !single || scores.region.len() > 12 {
         return None;
     }
+    scores.shapes.extend(shapes.into_iter().map(|id| (id, labels.clone())));
     if product(graph, at.node).is_some() {
         return Some((at.node, labels));
     }

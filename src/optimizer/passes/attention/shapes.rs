@@ -1,0 +1,88 @@
+//! Shapes of scores without the scores: Keras makes masks as large as they are, where batches are not known beforehand.
+
+use super::gradient::Labelled;
+use super::labels::Label;
+use crate::dtype::DType;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+use crate::tensor::HostTensor;
+
+/// Puts in the place of `Shape` nodes, whose inputs have the axes given, what the operands of the product say. `None` where that is not
+/// possible, and the graph is of no use any more.
+pub fn detach(graph: &mut Graph, shapes: &[(NodeId, Vec<Label>)], operands: &[Labelled; 2]) -> Option<()> {
+    shapes.iter().try_for_each(|(id, labels)| {
+        let node = graph.node(*id);
+        let plain = node.on_wgpu() && !graph.is_preserved(*id) && node.controls().is_empty();
+        if !plain || node.dtype("out_type") != Some(DType::I32) {
+            return None;
+        }
+        let mut build = Build { name: node.name().to_owned(), device: node.device().to_owned(), graph };
+        let extents = labels.iter().map(|label| build.extent(*label, operands)).collect::<Option<Vec<_>>>()?;
+        let count = extents.len();
+        let attrs = vec![("N", (count as i64).into()), ("T", DType::I32.into()), ("axis", 0i64.into())];
+        let packed = build.add("packed", "Pack", extents, attrs, &[count]);
+        graph.replace_readers(Output { node: *id, port: 0 }, packed);
+        graph.replace_waiters(*id, packed.node);
+        graph.remove(*id);
+        Some(())
+    })
+}
+
+/// Makes nodes near a `Shape`.
+struct Build<'g> {
+    graph: &'g mut Graph,
+    name: String,
+    device: String,
+}
+
+impl Build<'_> {
+    fn add(
+        &mut self,
+        name: &str,
+        op: &str,
+        inputs: Vec<Output>,
+        attrs: Vec<(&'static str, Attr)>,
+        dims: &[usize],
+    ) -> Output {
+        let node = self.graph.add(NewNode {
+            name: format!("{}/{name}", self.name),
+            op: op.to_owned(),
+            device: self.device.clone(),
+            inputs,
+            controls: Vec::new(),
+            attrs,
+            infos: vec![TensorInfo::known(DType::I32, dims)],
+        });
+        Output { node, port: 0 }
+    }
+
+    fn constant(&mut self, dims: &[usize], value: usize) -> Option<Output> {
+        let value = HostTensor::i32(dims, &[i32::try_from(value).ok()?]);
+        Some(self.add(
+            "extent",
+            "Const",
+            Vec::new(),
+            vec![("dtype", DType::I32.into()), ("value", (&value).into())],
+            dims,
+        ))
+    }
+
+    /// The extent of an axis, from the operand that has it.
+    fn extent(&mut self, label: Label, operands: &[Labelled; 2]) -> Option<Output> {
+        let found = operands.iter().find_map(|(at, labels)| Some((*at, labels.iter().position(|l| *l == label)?)));
+        let (operand, axis) = found?;
+        let info = self.graph.info(operand);
+        let shape = info.shape?;
+        if let Some(known) = shape.get(axis)?.known() {
+            return self.constant(&[], known);
+        }
+        let attrs = vec![("T", info.dtype?.into()), ("out_type", DType::I32.into())];
+        let whole = self.add("operand", "Shape", vec![operand], attrs, &[shape.len()]);
+        let (begin, end, step) = (self.constant(&[1], axis)?, self.constant(&[1], axis + 1)?, self.constant(&[1], 1)?);
+        let mut attrs = vec![("Index", DType::I32.into()), ("T", DType::I32.into()), ("shrink_axis_mask", 1i64.into())];
+        let masks = ["begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask"];
+        attrs.extend(masks.map(|name| (name, Attr::from(0i64))));
+        Some(self.add("extent", "StridedSlice", vec![whole, begin, end, step], attrs, &[]))
+    }
+}

@@ -144,9 +144,11 @@ impl Search<'_> {
         if !own || self.updates.contains(&id) || !same_elements(&info, self.kept) || follower(graph, id).is_none() {
             return false;
         }
-        let known = |input: &Output| match inside.contains(&input.node) {
-            true => !self.region.contains(&input.node) || self.results.iter().any(|(result, _)| result == input),
-            false => self.is_operand(*input),
+        let known = |input: &Output| {
+            if !inside.contains(&input.node) {
+                return self.is_operand(*input);
+            }
+            !self.region.contains(&input.node) || self.results.iter().any(|(result, _)| result == input)
         };
         if reshapes(node) {
             let (tensor, sizes) = node.inputs().split_at(1);
@@ -233,6 +235,7 @@ impl Search<'_> {
     }
 
     /// The node that gives an output its extents, if these are not the results'; `None` where there is no such node.
+    #[expect(clippy::option_option, reason = "two different ways of having no node")]
     fn reshape(&self, output: Output, nodes: &[NodeId]) -> Option<Option<NodeId>> {
         let graph = self.graph;
         let wanted = graph.info(output);

@@ -10,6 +10,7 @@ mod reduce;
 mod reduce_sequence;
 mod reduce_tail;
 mod variables;
+mod views;
 
 use bytes::Bytes;
 use expect_test::Expect;

@@ -51,9 +51,7 @@ fn reference(case: &Case, inputs: &[HostTensor], gradient: &HostTensor) -> Gradi
     let (mut values, mut sizes) = (zeros(), zeros());
     for (b, h, t) in (0..batch * heads * rows).map(|i| (i / rows / heads, i / rows % heads, i % rows)) {
         let (q_at, g_at) = (at(b, h, t, rows, depth), at(b, h, t, rows, width));
-        let mut scores = vec![0.0; keys];
-        let mut kept = vec![true; keys];
-        for s in 0..keys {
+        let of_key = |s: usize| {
             let k_at = at(b, h, s, keys, depth);
             let product: f64 = (0..depth).map(|i| q[q_at + i] * k[k_at + i]).sum::<f64>() * f64::from(SCALE);
             let mask = extra
@@ -61,13 +59,15 @@ fn reference(case: &Case, inputs: &[HostTensor], gradient: &HostTensor) -> Gradi
                 .map(|(dims, values)| values[[b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n)]);
             let bias = if case.mask == "bias" { mask.unwrap() } else { 0.0 };
             let chosen = case.mask == "bias" || mask.is_none_or(|m| (m != 0.0) == case.keep);
-            kept[s] = chosen && (!case.causal || s <= t);
-            scores[s] = match (kept[s], case.mask) {
+            let kept = chosen && (!case.causal || s <= t);
+            let score = match (kept, case.mask) {
                 (true, _) => product + bias,
                 (false, "penalty") => product + f64::from(case.fill),
                 (false, _) => f64::from(case.fill),
             };
-        }
+            (kept, score)
+        };
+        let (kept, scores): (Vec<bool>, Vec<f64>) = (0..keys).map(of_key).unzip();
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let powers: Vec<f64> = scores.iter().map(|x| (x - largest).exp()).collect();
         let total: f64 = powers.iter().sum();
@@ -80,11 +80,11 @@ fn reference(case: &Case, inputs: &[HostTensor], gradient: &HostTensor) -> Gradi
             })
             .collect();
         let mean: f64 = weights.iter().zip(&changes).map(|(w, c)| w * c).sum();
-        for s in 0..keys {
+        for (s, weight) in weights.iter().enumerate() {
             let (k_at, v_at) = (at(b, h, s, keys, depth), at(b, h, s, keys, width));
             let counts = kept[s] || case.mask == "penalty";
-            let change = if counts { weights[s] * (changes[s] - mean) * f64::from(SCALE) } else { 0.0 };
-            let size = weights[s] * (changes[s].abs() + mean.abs() + 1.0) * f64::from(SCALE);
+            let change = if counts { weight * (changes[s] - mean) * f64::from(SCALE) } else { 0.0 };
+            let size = weight * (changes[s].abs() + mean.abs() + 1.0) * f64::from(SCALE);
             for i in 0..depth {
                 values[0][q_at + i] += change * k[k_at + i];
                 values[1][k_at + i] += change * q[q_at + i];
@@ -92,8 +92,8 @@ fn reference(case: &Case, inputs: &[HostTensor], gradient: &HostTensor) -> Gradi
                 sizes[1][k_at + i] += size * q[q_at + i].abs();
             }
             for i in (0..width).filter(|_| !zeroed(s)) {
-                values[2][v_at + i] += weights[s] * g[g_at + i];
-                sizes[2][v_at + i] += weights[s] * g[g_at + i].abs();
+                values[2][v_at + i] += weight * g[g_at + i];
+                sizes[2][v_at + i] += weight * g[g_at + i].abs();
             }
         }
     }

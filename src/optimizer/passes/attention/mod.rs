@@ -103,10 +103,8 @@ impl Found {
         let width = only(&value.1, |l| !labels.contains(l))?;
         let [a, b] = first.rename(&labels_first, DEPTH)?;
         let [x, y] = graph.node(first_id).inputs() else { return None };
-        let (query, key) = match b.contains(labels.last()?) {
-            true => ((*x, a), (*y, b)),
-            false => ((*y, b), (*x, a)),
-        };
+        let key_is_second = b.contains(labels.last()?);
+        let (query, key) = if key_is_second { ((*x, a), (*y, b)) } else { ((*y, b), (*x, a)) };
         let forward_tensors = [query, key, value];
         let forward = Forward {
             weights: &weights,

@@ -117,7 +117,8 @@ fn check(turn: &mut usize, node: &Node, [a, b]: [&HostTensor; 2], result: &Resul
     let mut random = Random::new(*turn as u64);
     for _ in 0..if dtype == DType::F32 { 2 } else { 1 } {
         *turn += 1;
-        let (class, sample) = (Class::ALL[*turn % 2], &SAMPLES[(*turn + *turn / SAMPLES.len()) % SAMPLES.len()]);
+        let (class, sample) =
+            (Class::ALL[*turn % Class::ALL.len()], &SAMPLES[(*turn + *turn / SAMPLES.len()) % SAMPLES.len()]);
         let to = other(dtype);
         let text = sample.text.replace("U>", &format!("{to}>")).replace(", U", &format!(", {to}"));
         let text = text

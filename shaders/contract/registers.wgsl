@@ -8,7 +8,7 @@ fn main(
     @builtin(workgroup_id) workgroup_id: vec3<u32>,
     @builtin(num_workgroups) num_workgroups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
-) {
+{{BUILTINS}}) {
     let workgroup = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if workgroup >= p.total {
         return;
@@ -27,10 +27,7 @@ fn main(
     let m0 = workgroup % tiles_m * {{TILE_M}} + lane_m * {{ROWS}};
     let n_first = column_tile % tiles_n * {{TILE_N}};
 {{COLUMNS}}
-    if n0 >= p.n {
-        return;
-    }
-    let a_first = a_start(z);
+{{OUTSIDE}}    let a_first = a_start(z);
     let b_first = b_start(z);
     let c_first = c_start(z) + split * p.c_split;
 {{A_ROWS}}

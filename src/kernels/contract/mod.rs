@@ -13,9 +13,11 @@ pub mod element;
 pub mod epilogue;
 pub mod finish;
 pub mod geometry;
+mod registers;
 mod text;
 pub mod tile;
 mod variants;
+mod workgroup;
 
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;

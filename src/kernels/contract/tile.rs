@@ -9,6 +9,9 @@ use crate::device::Device;
 pub enum Memory {
     /// Loaded straight into registers.
     Registers,
+    /// The same, but the lanes of a subgroup share what they load of rows: each loads what belongs to one of eight rows and
+    /// broadcasts it. For subgroups of eight or more, and sums of one word.
+    Subgroup,
     /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a multiple of 16, so that elements
     /// of 16 bytes take a quarter of the steps.
     Workgroup(u32),
@@ -33,11 +36,35 @@ const fn registers(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
     Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Registers }
 }
 
+/// Lanes in a row, whose number is that of the lanes that share.
+const fn subgroup(rows: u32, quads: u32, lanes_n: u32) -> Tile {
+    Tile { rows, quads, lanes_m: 1, lanes_n, memory: Memory::Subgroup }
+}
+
 const fn workgroup(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
     Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Workgroup(16) }
 }
 
-/// Tiles of software adapters: lanes along the columns, so that rows come from the workgroup alone and a row's element is the
+/// Lanes that share what they load of rows.
+pub const SUBGROUP: u32 = 8;
+
+/// Tiles of software adapters whose subgroups have eight lanes or more. llvmpipe loads lane by lane, in a loop that costs as much as a hundred
+/// multiplications of whole subgroups, so what counts is how few loads feed how many products.
+pub const CPU_SUBGROUP: &[Tile] = &[
+    subgroup(32, 1, 16),
+    subgroup(32, 1, 8),
+    subgroup(16, 2, 8),
+    subgroup(16, 1, 8),
+    subgroup(8, 2, 8),
+    subgroup(8, 1, 8),
+    registers(8, 2, 1, 8),
+    registers(8, 1, 2, 4),
+    registers(8, 1, 4, 2),
+    registers(8, 1, 8, 1),
+    registers(1, 1, 1, 16),
+];
+
+/// Tiles of other software adapters: lanes along the columns, so that rows come from the workgroup alone and a row's element is the
 /// same for all lanes of a subgroup of 8.
 pub const CPU: &[Tile] = &[
     registers(8, 2, 1, 16),
@@ -60,6 +87,12 @@ pub const GPU: &[Tile] = &[
     registers(4, 1, 1, 64),
     registers(1, 1, 1, 64),
 ];
+
+/// The tiles of all tables; some are in two of them.
+pub fn all() -> impl Iterator<Item = &'static Tile> {
+    let new = |t: &&Tile| !CPU.contains(t);
+    CPU.iter().chain(CPU_SUBGROUP.iter().filter(new)).chain(GPU)
+}
 
 impl Tile {
     /// Rows of the workgroup.
@@ -84,16 +117,17 @@ impl Tile {
 
     /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with fewer of them.
     pub const fn fits(&self, words: usize) -> bool {
-        words == 1 || (self.rows * self.quads) as usize * words <= 16
+        words == 1 || !matches!(self.memory, Memory::Subgroup) && (self.rows * self.quads) as usize * words <= 16
     }
 
-    /// A number that no other tile of the tables has.
+    /// A number that no other tile has.
     pub const fn id(&self) -> u32 {
         let memory = match self.memory {
             Memory::Registers => 0,
+            Memory::Subgroup => 1,
             Memory::Workgroup(depth) => depth,
         };
-        self.rows | self.quads << 4 | self.lanes_m << 8 | self.lanes_n << 16 | memory << 24
+        self.rows | self.quads << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }
 }
 
@@ -102,6 +136,8 @@ impl Tile {
 pub enum Class {
     /// Software adapters.
     Cpu,
+    /// Software adapters with subgroups of eight lanes or more.
+    CpuSubgroup,
     /// GPUs.
     Gpu,
 }
@@ -119,18 +155,26 @@ pub fn with_class<R>(class: Class, f: impl FnOnce() -> R) -> R {
 }
 
 impl Class {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Cpu, Self::Gpu];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::CpuSubgroup, Self::Gpu];
 
     /// The class of a device.
     pub fn of(device: &Device) -> Self {
-        FORCED.get().unwrap_or(if device.capabilities().cpu { Self::Cpu } else { Self::Gpu })
+        let sharing = device.capabilities().subgroups && device.info().subgroup_min_size >= SUBGROUP;
+        let own = match device.capabilities().cpu {
+            true if sharing => Self::CpuSubgroup,
+            true => Self::Cpu,
+            false => Self::Gpu,
+        };
+        // What an adapter lacks cannot be forced.
+        FORCED.get().filter(|class| sharing || *class != Self::CpuSubgroup).unwrap_or(own)
     }
 
     /// Its tiles.
     pub const fn table(self) -> &'static [Tile] {
         match self {
             Self::Cpu => CPU,
+            Self::CpuSubgroup => CPU_SUBGROUP,
             Self::Gpu => GPU,
         }
     }
@@ -139,11 +183,14 @@ impl Class {
     /// contraction is cut for that.
     pub const fn parallelism(self) -> (usize, usize) {
         match self {
-            Self::Cpu => (16, 512),
+            Self::Cpu | Self::CpuSubgroup => (16, 512),
             Self::Gpu => (512, 128),
         }
     }
 }
+
+/// What a load of a software adapter costs in products of an invocation.
+const LOAD: f64 = 80.0;
 
 /// The tile with the least estimated cost for `batch` results of `m` by `n`, whose sums have `words` 32-bit words each.
 pub fn choose(class: Class, words: usize, m: usize, n: usize, batch: usize) -> &'static Tile {
@@ -154,7 +201,9 @@ pub fn choose(class: Class, words: usize, m: usize, n: usize, batch: usize) -> &
         // Per step of the contracted index an invocation loads rows + columns elements for rows * columns products.
         let step = match t.memory {
             Memory::Registers if class == Class::Gpu => rows * columns + 8.0 * (rows + columns),
-            Memory::Registers => rows * columns + rows + 2.0 * columns,
+            // Loads of four.
+            Memory::Registers => rows * columns + LOAD * (rows + columns) / 4.0,
+            Memory::Subgroup => rows * columns + LOAD * (rows / f64::from(SUBGROUP) + columns) / 4.0,
             Memory::Workgroup(_) => rows * columns + 1.5 * (rows + columns),
         };
         // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.
@@ -176,12 +225,19 @@ mod tests {
 
     #[test]
     fn tiles_fit_every_adapter_and_have_their_own_ids() {
-        let all: Vec<_> = CPU.iter().chain(GPU).collect();
+        let all: Vec<_> = super::all().collect();
         for (i, t) in all.iter().enumerate() {
             assert!(t.threads() <= 256, "{t:?}");
             if let Memory::Workgroup(depth) = t.memory {
                 assert!(depth as usize * (t.m() + t.n()) * 4 <= 16 << 10, "{t:?}");
                 assert_eq!(depth % 16, 0);
+            }
+            if t.memory == Memory::Subgroup {
+                assert!(
+                    t.lanes_m == 1 && t.rows.is_multiple_of(SUBGROUP) && t.threads().is_multiple_of(SUBGROUP),
+                    "{t:?}"
+                );
+                assert!(t.rows <= 4 * SUBGROUP, "one load by rows: {t:?}");
             }
             assert!(t.rows == 1 || t.rows.is_multiple_of(4), "rows come in fours: {t:?}");
             assert!(all[..i].iter().all(|u| u.id() != t.id()), "{t:?}");

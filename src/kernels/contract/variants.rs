@@ -17,7 +17,7 @@ pub fn variants() -> Vec<Shader> {
     };
     let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
     let mut out = Vec::new();
-    for tile in tile::CPU.iter().chain(tile::GPU) {
+    for tile in tile::all() {
         let (f, dense) = (DType::F32, LinesKind::Dense);
         for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4)) {
             for b in all_lanes {
@@ -84,7 +84,7 @@ pub fn variants() -> Vec<Shader> {
             }));
         }
     }
-    for (i, tile) in tile::CPU.iter().chain(tile::GPU).enumerate() {
+    for (i, tile) in tile::all().enumerate() {
         out.extend(wide(tile, i));
     }
     out.extend(DTYPES.map(super::finish::shader));
@@ -160,7 +160,7 @@ pub fn fused_variants() -> Vec<Shader> {
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
         for (epilogue, classes) in samples(dtype) {
             let result = epilogue.output();
-            let tiles = tile::CPU.iter().chain(tile::GPU).filter(|t| t.fits(super::element::words(dtype)));
+            let tiles = tile::all().filter(|t| t.fits(super::element::words(dtype)));
             for tile in tiles.step_by(3) {
                 let mut push = |rows, spatial, store, batch| {
                     let quads = store == StoreKind::Quads;

@@ -148,7 +148,7 @@ pub fn backprop_input(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tenso
 /// The gradient of the filter: parts of the output's lines are summed side by side, then the parts in order.
 pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
     let wanted = match Class::of(ctx.device()) {
-        Class::Cpu => 1 << 12,
+        Class::Cpu | Class::CpuSubgroup => 1 << 12,
         Class::Gpu => 1 << 16,
     };
     let lines = g.batch * g.output[1];

@@ -1,0 +1,175 @@
+//! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the columns share: either each of
+//! them loads it, or ([`Memory::Subgroup`]) eight lanes load eight different ones and broadcast them.
+
+use std::fmt::Write;
+
+use super::element::{lane, loader, multiply_add};
+use super::text::{products, tile_defines};
+use super::tile::{Memory, SUBGROUP};
+use super::{Lanes, RowsKind, Variant};
+use crate::shader::Shader;
+
+const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl");
+
+pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
+    let tile = v.tile;
+    let shared = tile.memory == Memory::Subgroup;
+    let steps = if v.a.1 == Lanes::Depth || v.b.1 == Lanes::Depth { 4 } else { 1 };
+    let a = Rows::of(v);
+    let (mut step, mut clamped) = (String::new(), String::new());
+    a.load(v, steps, &mut step);
+    load_b(v, steps, &mut step, &mut clamped);
+    step +=
+        &if shared { broadcasts(v, steps) } else { products(v, steps, |row, k| element(v, row, k), "            ") };
+    let lane_m = if tile.lanes_m == 1 { "0u".to_owned() } else { format!("local_index / {}u", tile.lanes_n) };
+    // Every lane of a subgroup takes part in its broadcasts.
+    let outside = if shared { "" } else { "    if n0 >= p.n {\n        return;\n    }\n" };
+    tile_defines(shader, tile)
+        .define("LANE_M", lane_m)
+        .define("BUILTINS", if shared { "    @builtin(subgroup_invocation_id) subgroup_lane: u32,\n" } else { "" })
+        .define("OUTSIDE", outside)
+        .define("A_ROWS", a.rows)
+        .define("B_COLUMNS", clamped)
+        .define("LINES", a.lines)
+        .define("STEPS", format!("{steps}u"))
+        .define("STEP", step)
+        .body(REGISTERS)
+}
+
+/// One row's element at inner step `i + k`, in registers of the lane itself.
+fn element(v: &Variant, row: u32, k: u32) -> String {
+    match v.a.1 {
+        Lanes::Depth => format!("a{row}.{}", lane(k)),
+        Lanes::Edge => format!("a{}_{k}.{}", row / 4, lane(row)),
+        Lanes::One => format!("a{row}_{k}"),
+    }
+}
+
+/// The products of `steps` inner steps, for which each row's element comes from the lane that has loaded it.
+fn broadcasts(v: &Variant, steps: u32) -> String {
+    let mut text = String::new();
+    for k in 0..steps {
+        for row in 0..v.tile.rows {
+            let group = row / SUBGROUP;
+            let (value, from) = match v.a.1 {
+                Lanes::Depth => (format!("a{group}.{}", lane(k)), row % SUBGROUP),
+                Lanes::Edge => (format!("a0_{k}.{}", lane(row)), row / 4),
+                Lanes::One => (format!("a{group}_{k}"), row % SUBGROUP),
+            };
+            let _ = writeln!(text, "            let s{row}_{k} = subgroupBroadcast({value}, {from}u);");
+            for q in 0..v.tile.quads {
+                let sum = multiply_add(v.a.0, &format!("s{row}_{k}"), &format!("b{q}_{k}"), &format!("c{row}_{q}"));
+                let _ = writeln!(text, "            {sum}");
+            }
+        }
+    }
+    text
+}
+
+/// What a lane loads of `a`: `groups` loads for each step or, by [`Lanes::Depth`], for four.
+struct Rows {
+    groups: u32,
+    /// Statements before the loops.
+    rows: String,
+    /// Statements at the start of an outer step.
+    lines: String,
+}
+
+impl Rows {
+    fn of(v: &Variant) -> Self {
+        let tile = v.tile;
+        let shared = tile.memory == Memory::Subgroup;
+        let per_load = if v.a.1 == Lanes::Edge { 4 } else { 1 };
+        let loads = tile.rows.div_ceil(per_load);
+        let groups = if shared { loads.div_ceil(SUBGROUP) } else { loads };
+        let (mut rows, mut lines) = (String::new(), String::new());
+        let mut any = Vec::new();
+        for g in 0..groups {
+            let first = match (shared, per_load) {
+                (false, _) => format!("{}u", g * per_load),
+                (true, 1) => format!("{}u + subgroup_lane % {SUBGROUP}u", g * SUBGROUP),
+                (true, _) => format!("subgroup_lane % {loads}u * {per_load}u"),
+            };
+            let _ = writeln!(rows, "    let row{g} = a_row(min(m0 + {first}, p.m - {per_load}u));");
+            let _ = writeln!(lines, "        let line{g} = a_line(row{g}, o);");
+            let _ = writeln!(lines, "        let a_at{g} = a_first + line{g}.at;");
+            any.push(format!("line{g}.inside"));
+        }
+        if v.rows != RowsKind::Dense && !shared {
+            let _ = writeln!(lines, "        if !({}) {{\n            continue;\n        }}", any.join(" || "));
+        }
+        Self { groups, rows, lines }
+    }
+
+    fn load(&self, v: &Variant, steps: u32, step: &mut String) {
+        let load_a = loader("a", v.conjugated[0]).0;
+        for g in 0..self.groups {
+            if v.a.1 == Lanes::Depth {
+                let load = format!("load4_a(a_at{g} + i)");
+                let value =
+                    if v.rows == RowsKind::Dense { load } else { format!("select(Quad(), {load}, line{g}.inside)") };
+                let _ = writeln!(step, "            let a{g} = {value};");
+                continue;
+            }
+            let (load, zero) = if v.a.1 == Lanes::Edge { ("load4_a", "Quad()") } else { (&load_a[..], "Scalar()") };
+            for k in 0..steps {
+                let at = format!("a_at{g} + (i + {k}u) * p.a_step");
+                let _ = match v.rows {
+                    RowsKind::Dense => writeln!(step, "            let a{g}_{k} = {load}({at});"),
+                    RowsKind::Patch | RowsKind::Spread => {
+                        writeln!(step, "            let a{g}_{k} = select({zero}, {load}({at}), line{g}.inside);")
+                    }
+                    RowsKind::Window => writeln!(
+                        step,
+                        "            let in{g}_{k} = line{g}.inside && a_inside(row{g}, i + {k}u);\n            \
+                         let a{g}_{k} = select({zero}, {load}(select(0u, {at}, in{g}_{k})), in{g}_{k});"
+                    ),
+                };
+            }
+        }
+    }
+}
+
+/// The quads of `b`, and in `clamped` the columns that they are loaded from.
+fn load_b(v: &Variant, steps: u32, step: &mut String, clamped: &mut String) {
+    let load_b = loader("b", v.conjugated[1]).0;
+    for q in 0..v.tile.quads {
+        if v.b.1 == Lanes::Edge {
+            let _ = writeln!(clamped, "    let b_column{q} = min(n{q}, p.n - 4u);");
+        } else {
+            for j in 0..4 {
+                let _ = writeln!(clamped, "    let b_column{q}_{j} = min(n{q} + {j}u, p.n - 1u) * p.b_column;");
+            }
+        }
+        match v.b.1 {
+            Lanes::Depth => {
+                for j in 0..4 {
+                    let _ = writeln!(step, "            let t{q}_{j} = load4_b(b_at + b_column{q}_{j} + i);");
+                }
+                for k in 0..4 {
+                    let parts: Vec<_> = (0..4).map(|j| format!("t{q}_{j}.{}", lane(k))).collect();
+                    let _ = writeln!(step, "            let b{q}_{k} = four({});", parts.join(", "));
+                }
+            }
+            Lanes::Edge => {
+                for k in 0..steps {
+                    let _ = writeln!(
+                        step,
+                        "            let b{q}_{k} = load4_b(b_at + (i + {k}u) * p.b_step + b_column{q});"
+                    );
+                }
+            }
+            Lanes::One => {
+                for k in 0..steps {
+                    let parts: Vec<_> =
+                        (0..4).map(|j| format!("{load_b}(b_at + (i + {k}u) * p.b_step + b_column{q}_{j})")).collect();
+                    let _ = writeln!(
+                        step,
+                        "            let b{q}_{k} = four(\n                {},\n            );",
+                        parts.join(",\n                ")
+                    );
+                }
+            }
+        }
+    }
+}

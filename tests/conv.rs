@@ -329,6 +329,8 @@ fn the_shapes_of_small_networks() {
     assert!(check(&plain(6, 1, 5, 7), DType::F16, 4, 0));
     assert!(check(&Case { stride: [1, 2, 2], ..plain(16, 7, 3, 64) }, DType::F32, 5, 0));
     assert!(check(&Case { stride: [1, 2, 2], ..plain(9, 1, 16, 32) }, DType::F32, 6, 0));
+    // Rows of the filter a page apart, which the gradient of the input copies first.
+    assert!(check(&plain(12, 3, 4, 1024), DType::F32, 8, 0));
     // A kernel larger than the input.
     assert!(check(&plain(2, 7, 4, 4), DType::F32, 7, 0));
 }

@@ -84,6 +84,14 @@ fn float32_in_all_orientations() {
     }
 }
 
+/// Rows a page apart, which software adapters copy first.
+#[test]
+fn operands_whose_rows_are_pages() {
+    check(DType::F32, [256, 256, 1024], false, false, 0);
+    check(DType::F32, [257, 1024, 36], false, true, 0);
+    check(DType::F16, [260, 2048, 8], true, true, 0);
+}
+
 #[test]
 fn other_floats() {
     for dtype in [DType::F16, DType::BF16, DType::F64] {

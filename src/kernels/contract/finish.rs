@@ -2,12 +2,13 @@
 
 use smallvec::smallvec;
 
-use super::element::computed;
+use super::element::{computed, declarations};
 use super::epilogue::{Bound, Form, channel_of};
-use crate::device::{Device, Grid, Key, Params, Program};
+use super::text::{FINISH, quads_of};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::shader::Shader;
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The program's text for results of `dtype`.
@@ -33,27 +34,50 @@ pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sha
     shader.body(include_str!("../../../shaders/contract/finish.wgsl")).map("y")
 }
 
-/// Enqueues `y[i] = sum over s of partial[s][i]`, in order.
-pub fn enqueue(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
-    enqueue_with(device, partial, y, None)
+/// The text for four neighbours at a time.
+pub(super) fn quads(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Shader {
+    let mut shader = Shader::new(format!("contract finish in fours {partial} {dtype} {epilogue:?}"));
+    shader = quads_of(shader.body(&declarations(partial)), "partial", partial);
+    shader = quads_of(shader, "c", dtype).u32s(&["count", "splits"]);
+    shader = match epilogue {
+        Some(form) => form.declare(shader, quads_of).body(&form.finish("", false)),
+        None => shader.body(FINISH),
+    };
+    shader.body(include_str!("../../../shaders/contract/finish_quads.wgsl"))
 }
 
-/// The same with an epilogue on the sums.
-pub(super) fn enqueue_with(device: &Device, partial: &Tensor, y: &Tensor, epilogue: Option<&Bound<'_>>) -> Result<()> {
-    let form = epilogue.map(|e| e.form(false));
-    let mut key = Key::new("contract finish").dtype(partial.dtype).dtype(y.dtype);
+/// Enqueues `y[i] = sum over s of partial[s][i]`, in order.
+pub fn enqueue(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
+    enqueue_with(device, partial, y, None, true)
+}
+
+/// The same with an epilogue on the sums. `rows` tells whether fours of the result lie within a row of columns, as an epilogue in fours needs.
+pub(super) fn enqueue_with(
+    device: &Device,
+    partial: &Tensor,
+    y: &Tensor,
+    epilogue: Option<&Bound<'_>>,
+    rows: bool,
+) -> Result<()> {
+    let typed = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16 | DType::I32);
+    let aligned = |t: &Tensor| typed(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
+    let fours = rows && y.len().is_multiple_of(4) && aligned(partial) && aligned(y);
+    let form = epilogue.map(|e| e.form(fours));
+    let mut key = Key::new("contract finish").number(u32::from(fours)).dtype(partial.dtype).dtype(y.dtype);
     let mut params = Params::new().u32(y.len()).u32(partial.len() / y.len());
-    let mut bindings = smallvec![partial.into(), y.into()];
+    let unit = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * if fours { 4 } else { 1 });
+    let mut bindings = smallvec![unit(partial), unit(y)];
     if let (Some(epilogue), Some(form)) = (epilogue, &form) {
         key = form.key(key);
         params = epilogue.params(params);
         bindings.extend(epilogue.bindings(form));
     }
+    let make = if fours { quads } else { text };
     device.enqueue(&Program {
         key,
-        shader: &|| text(partial.dtype, y.dtype, form.as_ref()),
+        shader: &|| make(partial.dtype, y.dtype, form.as_ref()),
         bindings,
         params,
-        grid: Grid::map(y.len(), y.dtype),
+        grid: if fours { Grid::linear(y.len() / 4, WORKGROUP) } else { Grid::map(y.len(), y.dtype) },
     })
 }

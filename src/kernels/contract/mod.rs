@@ -13,6 +13,7 @@ pub mod element;
 pub mod epilogue;
 pub mod finish;
 pub mod geometry;
+mod panels;
 mod registers;
 mod text;
 pub mod tile;
@@ -142,6 +143,8 @@ struct Variant {
     lines: LinesKind,
     a: (DType, Lanes),
     b: (DType, Lanes),
+    /// Whether b lies in [`panels`].
+    panels: bool,
     c: (DType, StoreKind),
     /// None for a single matrix.
     batch: Option<AccessClass>,
@@ -205,9 +208,31 @@ impl Contraction<'_> {
         let tile = tile::choose(class, element::words(self.a.dtype), self.m, self.n, batch);
         let tiles = tile.tiles(self.m, self.n) * batch;
         let chunk = self.chunk(class, tiles, depth);
-        let splits = depth.div_ceil(chunk);
         let mut variant = self.variant(tile);
         variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
+        if panels::worthwhile(self, tile, variant.b.1) {
+            let dtype = element::computed(self.b.dtype);
+            let copy = ctx.temp(dtype, &[panels::elements(self)])?;
+            ctx.device().check_extent(copy.len())?;
+            panels::enqueue(ctx.device(), self, variant.b.1, &copy)?;
+            (variant.b, variant.panels, variant.lines) = ((dtype, Lanes::Edge), true, LinesKind::Dense);
+            let mut paneled: Contraction<'_> = self.clone();
+            (paneled.b, paneled.lines) = (&copy, Lines::Dense);
+            (paneled.b_step, paneled.b_column) = (panels::COLUMNS, depth * panels::COLUMNS);
+            return paneled.run(ctx, variant, chunk, epilogue);
+        }
+        self.run(ctx, variant, chunk, epilogue)
+    }
+
+    /// Enqueues `variant`, and what finishes the sums of several chunks.
+    fn run(
+        &self,
+        ctx: &mut dyn OpContext,
+        mut variant: Variant,
+        chunk: usize,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
+        let splits = (self.outer * self.inner).div_ceil(chunk);
         let packed = self.c.dtype.lanes() > 1;
         let direct = splits == 1 && (!packed || variant.c.1 == StoreKind::Quads);
         if direct {
@@ -219,7 +244,8 @@ impl Contraction<'_> {
         ctx.device().check_extent(partial.len())?;
         variant.c = (computed, self.store_kind(&partial));
         self.dispatch(ctx.device(), &variant, &partial, chunk, splits, None)?;
-        finish::enqueue_with(ctx.device(), &partial, self.c, epilogue)
+        let rows = self.store_kind(self.c) == StoreKind::Quads;
+        finish::enqueue_with(ctx.device(), &partial, self.c, epilogue, rows)
     }
 
     /// Steps of the contracted index that one workgroup takes: whole outer steps, or a multiple of 4 where an outer step is
@@ -288,6 +314,7 @@ impl Contraction<'_> {
             },
             a: (self.a.dtype, a),
             b: (self.b.dtype, b),
+            panels: false,
             c: (self.c.dtype, self.store_kind(self.c)),
             batch: (!single).then(|| self.batch.class()),
             conjugated: self.conjugated,
@@ -370,7 +397,9 @@ impl Variant {
         let mut key = Key::new("contract").number(self.tile.id()).number(self.rows as u32).number(self.spatial as u32);
         key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
-        key = key.number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
+        key = key
+            .number(u32::from(self.panels))
+            .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
         if let Some(class) = &self.batch {
             key = class.key(key);
         }

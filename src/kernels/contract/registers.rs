@@ -134,7 +134,14 @@ impl Rows {
 fn load_b(v: &Variant, steps: u32, step: &mut String, clamped: &mut String) {
     let load_b = loader("b", v.conjugated[1]).0;
     for q in 0..v.tile.quads {
-        if v.b.1 == Lanes::Edge {
+        if v.panels {
+            let columns = super::panels::COLUMNS;
+            let _ = writeln!(clamped, "    let column{q} = min(n{q}, p.n - 4u);");
+            let _ = writeln!(
+                clamped,
+                "    let b_column{q} = column{q} / {columns}u * p.b_column + column{q} % {columns}u;"
+            );
+        } else if v.b.1 == Lanes::Edge {
             let _ = writeln!(clamped, "    let b_column{q} = min(n{q}, p.n - 4u);");
         } else {
             for j in 0..4 {

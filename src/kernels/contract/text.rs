@@ -14,7 +14,8 @@ const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
 const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
 const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
 /// What happens to four sums on their way to the result without an epilogue: nothing.
-const FINISH: &str = "alias Stored = Quad;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
+pub(super) const FINISH: &str =
+    "alias Stored = Quad;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
 
 pub(super) fn shader(v: &Variant) -> Shader {
     let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
@@ -76,8 +77,8 @@ fn operand(shader: Shader, name: &'static str, (dtype, lanes): (DType, Lanes)) -
     if lanes == Lanes::One { shader.bind(name, dtype) } else { quads_of(shader, name, dtype) }
 }
 
-/// Binds four elements at a time.
-fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
+/// Binds four elements at a time, with `store4_c` for the result c, else with `load4_NAME`.
+pub(super) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     let value = if dtype == DType::I32 { "vec4<i32>" } else { "vec4<f32>" };
     let (ty, load, store, library) = match dtype {
         DType::F16 => (

@@ -13,7 +13,19 @@ use crate::shader::Shader;
 /// not each combination of the types' accessors with everything else.
 pub fn variants() -> Vec<Shader> {
     let single = |tile: &'static Tile, rows, spatial, lines, a, b, c| {
-        shader(&Variant { tile, rows, spatial, lines, a, b, c, batch: None, conjugated: [false; 2], epilogue: None })
+        shader(&Variant {
+            tile,
+            rows,
+            spatial,
+            lines,
+            a,
+            b,
+            panels: false,
+            c,
+            batch: None,
+            conjugated: [false; 2],
+            epilogue: None,
+        })
     };
     let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
     let mut out = Vec::new();
@@ -77,6 +89,7 @@ pub fn variants() -> Vec<Shader> {
                 lines: dense,
                 a: (DType::F32, Lanes::Depth),
                 b: (DType::F32, Lanes::Edge),
+                panels: false,
                 c: (DType::F32, StoreKind::Quads),
                 batch: Some(walk.class()),
                 conjugated: [false; 2],
@@ -88,10 +101,38 @@ pub fn variants() -> Vec<Shader> {
         out.extend(wide(tile, i));
     }
     out.extend(DTYPES.map(super::finish::shader));
+    out.extend(paneled());
+    for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
+        out.push(super::finish::quads(super::element::computed(dtype), dtype, None));
+    }
     out
 }
 
 const DTYPES: [DType; 7] = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128, DType::I32];
+
+/// Copies of b, and what reads them: all tiles that share loads, with each kind of rows.
+fn paneled() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
+        out.extend([Lanes::Edge, Lanes::Depth].map(|lanes| super::panels::shader(dtype, lanes)));
+    }
+    for tile in tile::all().filter(|t| t.memory == tile::Memory::Subgroup) {
+        for (rows, spatial, lanes) in [
+            (RowsKind::Dense, 0, Lanes::Depth),
+            (RowsKind::Dense, 0, Lanes::One),
+            (RowsKind::Patch, 2, Lanes::Depth),
+            (RowsKind::Spread, 3, Lanes::Depth),
+            (RowsKind::Window, 2, Lanes::Edge),
+        ] {
+            let (a, b, c) = ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Quads));
+            let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
+            let v =
+                Variant { tile, rows, spatial, lines, a, b, panels: true, c, batch: None, conjugated, epilogue: None };
+            out.push(shader(&v));
+        }
+    }
+    out
+}
 
 /// Types without loads in fours, and i32: matrices with each tile, convolutions with one kind of rows for each.
 fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
@@ -104,6 +145,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         lines: LinesKind::Dense,
         a: (DType::F64, Lanes::One),
         b: (DType::F64, Lanes::One),
+        panels: false,
         c: (DType::F64, StoreKind::Elements),
         batch: None,
         conjugated: [false; 2],
@@ -168,7 +210,19 @@ pub fn fused_variants() -> Vec<Shader> {
                     let epilogue = Some(Form::sample(&epilogue, &classes, quads));
                     let (a, b) = ((dtype, lanes), (dtype, lanes));
                     let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
-                    out.push(shader(&Variant { tile, rows, spatial, lines, a, b, c, batch, conjugated, epilogue }));
+                    out.push(shader(&Variant {
+                        tile,
+                        rows,
+                        spatial,
+                        lines,
+                        a,
+                        b,
+                        panels: false,
+                        c,
+                        batch,
+                        conjugated,
+                        epilogue,
+                    }));
                 };
                 for batch in [None, Some(batch.clone())] {
                     if result.size() <= 4 {
@@ -182,6 +236,10 @@ pub fn fused_variants() -> Vec<Shader> {
             }
             let form = Form::sample(&epilogue, &classes, false);
             out.push(super::finish::text(super::element::computed(dtype), result, Some(&form)));
+            if dtype.size() <= 4 && result.size() <= 4 {
+                let form = Form::sample(&epilogue, &classes, true);
+                out.push(super::finish::quads(super::element::computed(dtype), result, Some(&form)));
+            }
         }
     }
     out

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
+use tensorflow_wgpu::kernels::op::Attrs;
+use tensorflow_wgpu::local::Session;
 
 use crate::case::Sizes;
 use crate::device::Rates;
@@ -24,6 +26,22 @@ fn rows_have_names_of_their_own() {
             assert!(seen.insert((case.family, case.name.clone())), "two rows are {}: {}", case.family, case.name);
         }
     }
+}
+
+/// A kernel reads its attributes when it is made: a row whose node lacks a new one is found here.
+#[test]
+fn every_row_is_a_node_that_its_kernel_takes() {
+    let session = Session::shared().expect("an adapter");
+    for case in families::all(SIZES) {
+        let node = &case.node;
+        // Types that the adapter lacks are not registered.
+        if let Some(row) = session.registry().find(node.op(), |attr| node.dtype(attr).ok()) {
+            assert_eq!((row.create)(node).map(drop), Ok(()), "{}", case.name);
+        }
+    }
+    let known = |op: &str| session.registry().rows().iter().any(|row| row.op == op);
+    let unknown: Vec<_> = families::all(SIZES).into_iter().filter(|c| !known(c.node.op())).map(|c| c.name).collect();
+    assert_eq!(unknown, [""; 0]);
 }
 
 #[test]

@@ -114,6 +114,9 @@ fn reduce(what: &str, text: &str, reductions: &str, dims: &[usize], axes: &[i64]
         .attr("constants", &[] as &[f32])
         .attr("reductions", reductions)
         .attr("axes", axes)
+        .attr("T_extra", &[] as &[DType])
+        .attr("epilogue", "")
+        .attr("epilogue_constants", &[] as &[f32])
         .attr("whole", false)
         .attr("keep_dims", false);
     Case::new("fused", format!("_WgpuFusedReduce {what} {}", by(dims)), node, [f32s(dims)])
@@ -160,6 +163,7 @@ fn attention(dtype: DType, [batch, heads]: [usize; 2], length: usize, depth: usi
     let node = Node::new("_WgpuFusedAttention")
         .attr("T", dtype)
         .attr("Textra", &[] as &[DType])
+        .attr("Tsaved", &[] as &[DType])
         .attr("layout", "BTNH")
         .attr("scale", 0.125_f32)
         .attr("mask", "none")

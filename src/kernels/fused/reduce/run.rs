@@ -91,18 +91,18 @@ impl Work<'_> {
             let splat = Iteration::over(&[count]);
             let walk = bases.iter().fold(splat, |w, _| w.operand(&[0], 0));
             let rest = Groups::from_slice(&[Group { extent: count, reduced: false }]);
-            return self.from_first(ctx, &walk, bases, First { step: Step::each(count, 0), axis: None, rest }, sink);
+            return self.run_first(ctx, &walk, bases, First { step: Step::each(count, 0), axis: None, rest }, sink);
         }
         let first = self.first(walk);
         if self.fits(ctx.device(), walk, &first) {
-            self.from_first(ctx, walk, bases, first, sink)
+            self.run_first(ctx, walk, bases, first, sink)
         } else {
             self.cut(ctx, walk, bases, sink)
         }
     }
 
     /// Runs the first step, and those behind it.
-    fn from_first(
+    fn run_first(
         &self,
         ctx: &mut dyn OpContext,
         walk: &Iteration,

@@ -185,11 +185,13 @@ fn more_outputs_than_one_dispatch_binds() {
             let (x0, x1) = (x[0].to_f64(), x[1].to_f64());
             let e: Vec<Vec<f64>> = e.iter().map(HostTensor::to_f64).collect();
             let mut wanted = vec![Vec::new(); 6];
-            for c in 0..m {
+            let rows = (0..m).map(|c| {
                 let a: f64 = x0.iter().skip(c).step_by(m).sum();
                 let b: f64 = x0.iter().zip(&x1).skip(c).step_by(m).map(|(p, q)| p * q).sum();
-                let (first, second) = (a * e[0][c], b * e[1][c]);
-                let row = [first, second, a * e[2][c], b + e[3][c], b + e[3][c] - e[4][c], f64::from(first > second)];
+                let [e0, e1, e2, e3, e4] = [0, 1, 2, 3, 4].map(|k: usize| e[k][c]);
+                [a * e0, b * e1, a * e2, b + e3, b + e3 - e4, f64::from(a * e0 > b * e1)]
+            });
+            for row in rows {
                 wanted.iter_mut().zip(row).for_each(|(w, v)| w.push(v));
             }
             let types: Vec<DType> = out.iter().map(|y| y.dtype).collect();

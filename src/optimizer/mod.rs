@@ -18,6 +18,8 @@ pub mod text;
 pub mod variables;
 pub mod wire;
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
@@ -46,6 +48,7 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
     if settings.passes.is_empty() && settings.dump.is_none() {
         return Ok(None);
     }
+    let start = Instant::now();
     let mut graph = Graph::parse(bytes)?;
     if !graph.ids().any(|id| graph.node(id).on_wgpu()) {
         return Ok(None);
@@ -64,6 +67,7 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
     if cfg!(debug_assertions) {
         check_edges(&graph, item)?;
     }
+    log::debug!("optimizer: reading {} nodes and their shapes took {:.1?}", graph.len(), start.elapsed());
     let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
     passes::run_all(&settings.passes, &mut graph)?;
     if let Some(dump) = dump {

@@ -1,5 +1,7 @@
 //! The passes, in the order in which they run.
 
+use std::time::Instant;
+
 use super::graph::Graph;
 use crate::error::Result;
 
@@ -42,9 +44,13 @@ const MAX_ROUNDS: usize = 4;
 /// # Errors
 /// Those of the passes.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
-    for _ in 0..MAX_ROUNDS {
+    for round in 1..=MAX_ROUNDS {
         let before = graph.edits();
-        passes.iter().try_for_each(|pass| (pass.run)(graph))?;
+        for pass in passes {
+            let start = Instant::now();
+            (pass.run)(graph)?;
+            log::debug!("optimizer, round {round}: {} took {:.1?}, {} nodes", pass.name, start.elapsed(), graph.len());
+        }
         if graph.edits() == before {
             break;
         }

@@ -26,10 +26,15 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
     if variables.all().all(|uses| uses.reads.is_empty()) {
         return false;
     }
+    // A read that is kept for its name alone has been merged before.
+    let is_read = |graph: &Graph, id: &NodeId| graph.node(*id).on_wgpu() && !graph.users(*id).is_empty();
+    if variables.all().all(|uses| uses.reads.iter().filter(|id| is_read(graph, id)).count() < 2) {
+        return true;
+    }
     let reach = Reach::new(graph, order);
     let branches = Branches::of(graph, order);
     for uses in variables.all() {
-        let mut reads: Vec<NodeId> = uses.reads.iter().copied().filter(|r| graph.node(*r).on_wgpu()).collect();
+        let mut reads: Vec<NodeId> = uses.reads.iter().copied().filter(|id| is_read(graph, id)).collect();
         reads.sort_by_key(|r| reach.rank(*r));
         let mut first: Vec<NodeId> = Vec::new();
         for read in reads {

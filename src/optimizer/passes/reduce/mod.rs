@@ -42,15 +42,27 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     let updates = tail::updates(graph, &order);
+    // Each node's place in the order, until the graph changes.
+    let mut places = None;
     // The last ones first: what follows them may read values that an earlier one's tail takes in.
     for region in merged(graph, regions).into_iter().rev() {
         let Some(mut plan) = region.plan(graph) else { continue };
-        plan.tail = region.tail(graph, &plan, &updates);
+        let Some(known) = places.take().or_else(|| self::places(graph)) else { return Ok(()) };
+        plan.tail = region.tail(graph, &plan, &updates, &known);
         if plan.is_worth_it() {
             region.replace(graph, plan);
+        } else {
+            places = Some(known);
         }
     }
     Ok(())
+}
+
+/// Each node's place in an order in which nodes follow what they use, by the node's index.
+fn places(graph: &Graph) -> Option<Vec<usize>> {
+    let mut places = vec![usize::MAX; graph.capacity()];
+    graph.order()?.iter().enumerate().for_each(|(at, id)| places[id.index()] = at);
+    Some(places)
 }
 
 /// Reductions that share a pass.
@@ -157,13 +169,10 @@ impl Region {
     }
 
     /// What follows the region and can be computed with it.
-    fn tail(&self, graph: &Graph, plan: &Plan, updates: &FxHashSet<NodeId>) -> Option<Tail> {
-        let order = graph.order()?;
-        let mut positions = vec![usize::MAX; graph.capacity()];
-        order.iter().enumerate().for_each(|(at, id)| positions[id.index()] = at);
+    fn tail(&self, graph: &Graph, plan: &Plan, updates: &FxHashSet<NodeId>, positions: &[usize]) -> Option<Tail> {
         let results: Vec<_> = self.results().into_iter().zip(plan.states.finish()).map(|(r, f)| (r, f.dtype)).collect();
         let kept = graph.info(results[results.len() - 1].0);
-        Search { graph, positions: &positions, updates, results: &results, region: &plan.members, kept: &kept }.find()
+        Search { graph, positions, updates, results: &results, region: &plan.members, kept: &kept }.find()
     }
 
     /// The tensors that the reductions give.

@@ -19,16 +19,16 @@ use region::{Region, Scene};
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
-    let Some(order) = graph.order() else { return Ok(()) };
+    let Some(mut order) = graph.order() else { return Ok(()) };
     // Gradients come last and compute again what is cheap, so that the forward pass need not keep it.
     for seed in order.iter().rev().filter(|id| Space::may_seed(graph, **id)).copied().collect::<Vec<_>>() {
         if !graph.contains(seed) {
             continue;
         }
-        // Earlier replacements have changed the order.
-        let Some(order) = graph.order() else { return Ok(()) };
         if let Some((region, new)) = plan(graph, &order, seed) {
             replace(graph, &region, new);
+            let Some(changed) = graph.order() else { return Ok(()) };
+            order = changed;
         }
     }
     Ok(())

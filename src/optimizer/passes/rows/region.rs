@@ -80,7 +80,8 @@ impl<'g> Scene<'g> {
                 // What a parameter waits for does not matter to who takes its value.
                 let needs = |i: &&Output| after[i.node.index()] && parameter(graph, id, **i).is_none();
                 let late = node.controls().iter().any(|c| after[c.index()]) || node.inputs().iter().any(|i| needs(&i));
-                if reads && !late && region.len() < MAX_NODES && self.can_join(&region, id) {
+                // What only waits for the region, as TensorFlow's constants make it, may be in the way of what reads both.
+                if (reads || waits) && !late && region.len() < MAX_NODES && self.can_join(&region, id) {
                     region.insert(id);
                 } else {
                     after[id.index()] = reads || waits || late;

@@ -9,7 +9,7 @@
 //! On GPUs one program has the gradient of the query, for tiles of its rows, and another those of key and value, for tiles of
 //! theirs, so that no sum needs atomic operations: the same operands always give the same bits. On software adapters weights go through
 //! memory as in the forward pass, which leaves them to this one, see [`staged`]: computed anew they would cost a seventh product, and a
-//! step takes as long as without the ops (llvmpipe, sequences of 64 to 1024), with 17 to 28 % less of memory traffic.
+//! step takes as long as without the ops, give or take 8 % (llvmpipe, sequences of 64 to 1024), with 17 to 28 % less of memory traffic.
 //!
 //! Attributes are those of the op, but that nothing broadcasts besides the mask.
 

@@ -166,6 +166,25 @@ fn a_constant_that_waits_for_a_member_does_not_part_the_region() {
 }
 
 #[test]
+fn a_product_that_waits_for_a_member_does_not_part_the_region() {
+    check(
+        "preserve y
+        x = Placeholder {dtype: float32} -> float32[4, 8]
+        axis = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
+        mean = Mean(x, axis) {T: float32, Tidx: int32, keep_dims: true} -> float32[4, 1]
+        centered = Sub(x, mean) {T: float32} -> float32[4, 8]
+        two = Const {dtype: float32, value: tensor float32[] [2.0]} -> float32[]
+        doubled = Mul(x, two, ^centered) {T: float32} -> float32[4, 8]
+        product = Mul(centered, doubled) {T: float32} -> float32[4, 8]
+        y = Identity(product) {T: float32} -> float32[4, 8]",
+        &expect![[r#"
+            y = Identity(product/fused_rows) {T: float32} -> float32[4, 8]
+            product/fused_rows = _WgpuFusedRows(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [2.0], program: "Mean: x: float32; c: 1; return x0 | full: x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(x0, c0); s2 = Mul<float32>(s0, s1); return s2 | return y0"} -> float32[4, 8]
+        "#]],
+    );
+}
+
+#[test]
 fn other_reductions_are_left_alone() {
     let plain = centered("4, 8", "4, 1", "1");
     assert!(optimized(&plain).contains("_WgpuFusedRows"));

@@ -220,7 +220,7 @@ fn random_shapes() {
                 explicit[d] = [random.below(kernel[d]), random.below(kernel[d])];
             }
         }
-        let (last, batch, channels) = (random.below(3) > 0, random.between(1, 3), random.between(1, 5));
+        let (last, batch, channels) = (random.below(3) > 0, random.between(1, 3), random.pick(&[1, 2, 3, 4, 4, 5, 8]));
         let case = Case { spatial, last, batch, channels, input, kernel, stride, padding, explicit };
         let dtype = random.pick(if spatial == 2 {
             &[DType::F32, DType::F64, DType::F16, DType::BF16][..]
@@ -257,8 +257,6 @@ fn more_workgroups_than_one_dimension_has() {
 
 #[test]
 fn infinities_and_nan() {
-    let case = plain(2, 1);
-    let dims = [1, 2, 2, 1];
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     for (x, want, taken) in [
         ([-inf, -inf, -inf, -inf], -inf, 0),
@@ -266,15 +264,21 @@ fn infinities_and_nan() {
         ([nan, 1.0, 0.0, 1.0], 1.0, 1),
         ([nan, nan, nan, nan], nan, 0),
     ] {
-        let x = HostTensor::f32(&dims, &x);
-        let y = run(&case.node("MaxPool", DType::F32), &[x.clone().into()]).remove(0);
-        let got = y.values::<f32>()[0];
-        assert!(got == want || (got.is_nan() && want.is_nan()), "{got}, want {want}");
-        let dy = HostTensor::f32(&[1, 1, 1, 1], &[5.0]);
-        let dx = run(&case.node("MaxPoolGrad", DType::F32), &[x.into(), y.into(), dy.into()]).remove(0);
-        let mut expected = [0.0; 4];
-        expected[taken] = 5.0;
-        assert_eq!(dx.values::<f32>(), expected);
+        // One channel, and four that are computed together.
+        for channels in [1, 4] {
+            let case = plain(2, channels);
+            let each = |v: &[f32]| v.iter().flat_map(|v| vec![*v; channels]).collect::<Vec<_>>();
+            let x = HostTensor::f32(&[1, 2, 2, channels], &each(&x));
+            let y = run(&case.node("MaxPool", DType::F32), &[x.clone().into()]).remove(0);
+            for got in y.values::<f32>() {
+                assert!(got == want || (got.is_nan() && want.is_nan()), "{got}, want {want}");
+            }
+            let dy = HostTensor::f32(&[1, 1, 1, channels], &each(&[5.0]));
+            let dx = run(&case.node("MaxPoolGrad", DType::F32), &[x.into(), y.into(), dy.into()]).remove(0);
+            let mut expected = [0.0; 4];
+            expected[taken] = 5.0;
+            assert_eq!(dx.values::<f32>(), each(&expected));
+        }
     }
 }
 
@@ -282,6 +286,11 @@ fn infinities_and_nan() {
 fn large_windows_are_whole_or_refused() {
     let global = |n: usize| Case { kernel: [1, n, n], stride: [1, n, n], ..plain(n, 1) };
     assert!(check(&global(150), DType::F32, 1));
+    // More elements than the numbers of a byte, with and without overlap.
+    let sliding = Case { input: [1, 20, 20], stride: [1, 2, 2], ..global(17) };
+    for case in [global(17), sliding] {
+        assert!(check(&Case { channels: 4, ..case }, DType::F16, 2));
+    }
     let x = HostTensor::f32(&[1, 400, 400, 1], &vec![1.0; 160_000]);
     let mut session = session();
     match session.run(&global(400).node("AvgPool", DType::F32), &[x.into()]) {

@@ -1,9 +1,11 @@
 // [image][x][channel]
 fn place_of(i: u32, extent: vec3<u32>) -> Place {
-    let position = i / p.channels;
-    let line = position / extent.z;
-    let plane = line / extent.y;
-    return Place(plane / extent.x, i % p.channels, vec3<u32>(plane % extent.x, line % extent.y, position % extent.z));
+    let position = quotient(i, p.channels);
+    let line = quotient(position, extent.z);
+    let plane = quotient(line, extent.y);
+    let image = quotient(plane, extent.x);
+    let x = vec3<u32>(plane - image * extent.x, line - plane * extent.y, position - line * extent.z);
+    return Place(image, i - position * p.channels, x);
 }
 
 fn element_at(image: u32, channel: u32, x: vec3<u32>, extent: vec3<u32>) -> u32 {

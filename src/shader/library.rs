@@ -45,6 +45,7 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("pow_f64", include_str!("../../shaders/lib/pow_f64.wgsl")),
     ("pow_int", include_str!("../../shaders/lib/pow_int.wgsl")),
     ("pow_int64", include_str!("../../shaders/lib/pow_int64.wgsl")),
+    ("quotient", include_str!("../../shaders/lib/quotient.wgsl")),
     ("softplus", include_str!("../../shaders/lib/softplus.wgsl")),
     ("softplus_f64", include_str!("../../shaders/lib/softplus_f64.wgsl")),
     ("special", include_str!("../../shaders/lib/special.wgsl")),

@@ -7,6 +7,7 @@
 
 mod attributes;
 mod program;
+mod wide;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -139,7 +140,7 @@ fn run(
     if !result.is_empty() {
         if inputs.iter().any(|t| t.is_empty()) {
             ctx.device().fill(result.address, result.bytes(), 0)?;
-        } else {
+        } else if !wide::enqueue(ctx, pool, g, inputs, &result)? {
             pool.enqueue(ctx.device(), g, inputs, &result, per_image)?;
         }
     }

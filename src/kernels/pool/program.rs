@@ -10,8 +10,8 @@ use crate::kernels::conv::depthwise::check_iterations;
 use crate::shader::{Shader, library};
 use crate::tensor::Tensor;
 
-const COMMON: &str = include_str!("../../../shaders/pool/common.wgsl");
-const CHANNELS_LAST: &str = include_str!("../../../shaders/pool/channels_last.wgsl");
+pub(super) const COMMON: &str = include_str!("../../../shaders/pool/common.wgsl");
+pub(super) const CHANNELS_LAST: &str = include_str!("../../../shaders/pool/channels_last.wgsl");
 const CHANNELS_FIRST: &str = include_str!("../../../shaders/pool/channels_first.wgsl");
 const FIRST_MATCH: &str = include_str!("../../../shaders/pool/first_match.wgsl");
 
@@ -80,12 +80,8 @@ impl Pool {
         }
         shader = shader.bind("result", if *self == ARGMAX { DType::I64 } else { dtype });
         shader = shader.u32s(&["count", "channels", "per_image", "elements"]);
-        for d in 0..3 {
-            for name in ["in", "out", "kernel", "stride", "pad"] {
-                shader = shader.u32s(&[&format!("{name}{d}")]);
-            }
-        }
-        shader = shader
+        shader = declare_windows(shader)
+            .library("quotient")
             .library(library::of_type("special", dtype))
             .define("VALUE", dtype.value())
             .body("alias Value = {{VALUE}};\n")
@@ -98,8 +94,7 @@ impl Pool {
     }
 
     /// Most iterations of all loops of one invocation.
-    fn iterations(&self, g: &Geometry, result: DType) -> usize {
-        let nest = |[a, b, c]: [usize; 3]| a * (1 + b * (1 + c));
+    pub(super) fn iterations(&self, g: &Geometry, result: DType) -> usize {
         let mut windows = [0; 3];
         for (d, w) in windows.iter_mut().enumerate() {
             *w = g.kernel[d].div_ceil(g.stride[d]).min(g.output[d]);
@@ -130,25 +125,45 @@ impl Pool {
         check_iterations(device, self.iterations(g, result.dtype))?;
         let dtype = if *self == ARGMAX { inputs[0].dtype } else { result.dtype };
         let last = g.channels_last;
-        let mut params = Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements);
-        for d in 0..3 {
-            for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.pad] {
-                params = params.u32(list[d]);
-            }
-        }
+        let params = Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements);
         device.enqueue(&Program {
             key: Key::new("pool").name(self.name).dtype(dtype).number(u32::from(last)),
             shader: &|| self.shader(dtype, last),
             bindings: inputs.iter().copied().chain([result]).map(Into::into).collect::<SmallVec<_>>(),
-            params,
+            params: window_params(params, g),
             grid: Grid::map(result.len(), result.dtype),
         })
     }
 }
 
+/// Iterations of three loops, one in the other.
+pub(super) const fn nest([a, b, c]: [usize; 3]) -> usize {
+    a * (1 + b * (1 + c))
+}
+
+/// Declares what [`window_params`] appends.
+pub(super) fn declare_windows(mut shader: Shader) -> Shader {
+    for d in 0..3 {
+        for name in ["in", "out", "kernel", "stride", "pad"] {
+            shader = shader.u32s(&[&format!("{name}{d}")]);
+        }
+    }
+    shader
+}
+
+/// The extents of input, output and windows.
+pub(super) fn window_params(mut params: Params, g: &Geometry) -> Params {
+    for d in 0..3 {
+        for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.pad] {
+            params = params.u32(list[d]);
+        }
+    }
+    params
+}
+
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut out = Vec::new();
+    let mut out = super::wide::shaders();
     for pool in ALL {
         for dtype in super::TYPES_2D {
             out.extend([true, false].map(|last| pool.shader(*dtype, last)));

@@ -1,0 +1,19 @@
+// The mean of each window's elements; padding does not count. Summed in f32.
+// Units: the output's. Bindings: x, result.
+
+fn unit(t: u32) {
+    let at = place_of(t, out_extent());
+    let window = elements_of(at.x);
+    var sum = vec4<f32>();
+    for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
+        for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
+            var i = element_at(at.image, at.channel, vec3<u32>(x0, x1, window.first.z), in_extent());
+            for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
+                sum += read_x(i);
+                i += p.channels;
+            }
+        }
+    }
+    let extent = window.end - window.first;
+    write_result(t, sum / f32(extent.x * extent.y * extent.z), 4u);
+}

@@ -1,0 +1,143 @@
+//! Pooling of four channels at once: channels are the innermost dimension and a multiple of four.
+//!
+//! Gradients of windows that don't overlap write what each window covers. Other gradients gather; that of the maximum does it by numbers of
+//! the elements that windows took, which a first program writes, so that no window is searched again for each of its elements.
+
+use smallvec::SmallVec;
+
+use super::program::{
+    AVERAGE, AVERAGE_GRAD, CHANNELS_LAST, COMMON, MAX, MAX_GRAD, Pool, declare_windows, nest, window_params,
+};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::op::OpContext;
+use crate::shader::{Shader, WORKGROUP, wide};
+use crate::tensor::Tensor;
+
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+/// The number that stands for no element of a window, so windows have at most as many.
+const NO_TAP: usize = 255;
+/// Most elements that an invocation writes: larger blocks would leave too few invocations.
+const MAX_BLOCK: usize = 64;
+
+/// One program: its inputs' names and its text.
+struct Wide {
+    name: &'static str,
+    inputs: &'static [&'static str],
+    text: &'static str,
+}
+
+macro_rules! wide {
+    ($name:ident, $file:literal, $inputs:expr) => {
+        const $name: Wide = Wide {
+            name: $file,
+            inputs: $inputs,
+            text: include_str!(concat!("../../../shaders/pool/wide/", $file, ".wgsl")),
+        };
+    };
+}
+
+wide!(WIDE_MAX, "max", &["x"]);
+wide!(WIDE_AVERAGE, "average", &["x"]);
+wide!(WIDE_AVERAGE_GRAD, "average_grad", &["dy"]);
+wide!(AVERAGE_SPREAD, "average_spread", &["dy"]);
+wide!(TAPS, "taps", &["x", "y"]);
+wide!(WIDE_MAX_GRAD, "max_grad", &["taps", "dy"]);
+wide!(MAX_SPREAD, "max_spread", &["x", "y", "dy"]);
+
+const ALL: [&Wide; 7] =
+    [&WIDE_MAX, &WIDE_AVERAGE, &WIDE_AVERAGE_GRAD, &AVERAGE_SPREAD, &TAPS, &WIDE_MAX_GRAD, &MAX_SPREAD];
+
+impl Wide {
+    fn shader(&self, dtype: DType) -> Shader {
+        let mut shader = Shader::new(format!("pool wide {} {dtype}", self.name));
+        for &input in self.inputs {
+            shader = match input {
+                "taps" => shader.bind_raw("taps", "u32", 4),
+                _ => wide::bind_read(shader, input, dtype),
+            };
+        }
+        shader = match self.name {
+            "taps" => shader.bind_raw("result", "u32", 4),
+            _ => wide::bind_write(shader, "result", dtype),
+        };
+        shader = declare_windows(shader.u32s(&["count", "channels"])).u32s(&["blocks0", "blocks1", "blocks2"]);
+        shader
+            .library("quotient")
+            .body(COMMON)
+            .body(CHANNELS_LAST)
+            .body(include_str!("../../../shaders/pool/wide/blocks.wgsl"))
+            .body(self.text)
+            .body(include_str!("../../../shaders/pool/wide/common.wgsl"))
+    }
+
+    /// Enqueues the program with an invocation for each four channels of `positions` positions of each image.
+    fn enqueue(&'static self, device: &Device, g: &Geometry, tensors: &[&Tensor], positions: usize) -> Result<()> {
+        let count = g.batch * positions * (g.channels / 4);
+        device.check_extent(count)?;
+        let dtype = tensors.iter().map(|t| t.dtype).find(|t| *t != DType::U32).expect("an operand");
+        let unit = |t: &Tensor| if t.dtype == DType::U32 { 4 } else { wide::unit(t.dtype) };
+        let mut params = window_params(Params::new().u32(count).u32(g.channels / 4), g);
+        for blocks in blocks(g) {
+            params = params.u32(blocks);
+        }
+        device.enqueue(&Program {
+            key: Key::new("pool wide").name(self.name).dtype(dtype),
+            shader: &|| self.shader(dtype),
+            bindings: tensors.iter().map(|t| Binding::raw(t, unit(t))).collect::<SmallVec<_>>(),
+            params,
+            grid: Grid::linear(count, WORKGROUP),
+        })
+    }
+}
+
+/// Blocks of as many elements as the strides that cover the padded input up to its last element.
+fn blocks(g: &Geometry) -> [usize; 3] {
+    [0, 1, 2].map(|d| (g.input[d] + g.pad[d]).div_ceil(g.stride[d]))
+}
+
+/// Enqueues `pool` if it is one of four channels at once, and says whether it was.
+pub(super) fn enqueue(
+    ctx: &mut dyn OpContext,
+    pool: &'static Pool,
+    g: &Geometry,
+    inputs: &[&Tensor],
+    result: &Tensor,
+) -> Result<bool> {
+    let fits = g.channels_last
+        && g.channels.is_multiple_of(4)
+        && inputs
+            .iter()
+            .chain([&result])
+            .all(|t| TYPES.contains(&t.dtype) && t.address.is_multiple_of(u64::from(wide::unit(t.dtype))));
+    let apart = (0..3).all(|d| g.kernel[d] <= g.stride[d]) && nest(g.stride) <= MAX_BLOCK;
+    let (input, output) = (g.input_positions(), g.output_positions());
+    let (program, positions) = match *pool {
+        _ if !fits => return Ok(false),
+        MAX => (&WIDE_MAX, output),
+        AVERAGE => (&WIDE_AVERAGE, output),
+        AVERAGE_GRAD if apart => (&AVERAGE_SPREAD, blocks(g).iter().product()),
+        AVERAGE_GRAD => (&WIDE_AVERAGE_GRAD, input),
+        MAX_GRAD if apart => (&MAX_SPREAD, blocks(g).iter().product()),
+        MAX_GRAD if g.taps() <= NO_TAP => {
+            let [x, y, dy] = [inputs[0], inputs[1], inputs[2]];
+            let taps = ctx.temp(DType::U32, &[g.batch, output, g.channels / 4])?;
+            TAPS.enqueue(ctx.device(), g, &[x, y, &taps], output)?;
+            WIDE_MAX_GRAD.enqueue(ctx.device(), g, &[&taps, dy, result], input)?;
+            return Ok(true);
+        }
+        _ => return Ok(false),
+    };
+    check_iterations(ctx.device(), pool.iterations(g, DType::F32))?;
+    let tensors: SmallVec<[&Tensor; 4]> = inputs.iter().copied().chain([result]).collect();
+    program.enqueue(ctx.device(), g, &tensors, positions)?;
+    Ok(true)
+}
+
+/// Every variant.
+pub(super) fn shaders() -> Vec<Shader> {
+    ALL.iter().flat_map(|wide| TYPES.iter().map(|dtype| wide.shader(*dtype))).collect()
+}

@@ -13,10 +13,11 @@ use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 6] = [
+pub const VARIABLES: [&str; 7] = [
     "TF_WGPU_VISIBLE_DEVICES",
     "TF_WGPU_LOG",
     "TF_WGPU_FALLBACK",
+    "TF_WGPU_CACHE",
     "WGPU_BACKEND",
     "WGPU_ADAPTER_NAME",
     "WGPU_POWER_PREF",

@@ -3,6 +3,7 @@
 
 pub mod adapters;
 mod budget;
+pub mod cache;
 mod capabilities;
 mod completion;
 mod memory;
@@ -13,6 +14,7 @@ mod statistics;
 mod transfer;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -27,6 +29,7 @@ pub use program::{Binding, Grid, Key, Params, Program};
 pub use statistics::Statistics;
 pub use transfer::Timer;
 
+use cache::DiskCache;
 use completion::Completion;
 use memory::Memory;
 use pipelines::Pipelines;
@@ -58,10 +61,17 @@ impl std::fmt::Debug for Device {
 impl Device {
     /// Opens a device on `adapter`.
     pub fn open(adapter: &wgpu::Adapter) -> Result<Arc<Self>> {
+        Self::open_cached(adapter, None)
+    }
+
+    /// Opens a device on `adapter` that keeps compiled pipelines in a directory, where the backend has a way to.
+    pub fn open_cached(adapter: &wgpu::Adapter, directory: Option<&Path>) -> Result<Arc<Self>> {
         let capabilities = Capabilities::of(adapter);
+        let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
+        let cache_feature = if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
         let (raw, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("tensorflow-wgpu"),
-            required_features: adapter.features() & Capabilities::WANTED,
+            required_features: adapter.features() & Capabilities::WANTED | cache_feature,
             required_limits: adapter.limits(),
             ..Default::default()
         }))
@@ -84,12 +94,14 @@ impl Device {
                 c.set_lost(Error::Unavailable(format!("the GPU was lost: {message}")));
             }
         });
+        let info = adapter.get_info();
+        let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
         Ok(Arc::new(Self {
             adapter: adapter.clone(),
-            info: adapter.get_info(),
+            info,
             capabilities,
             memory: Memory::new(raw.clone(), capabilities.max_buffer)?,
-            pipelines: Pipelines::new(raw.clone(), capabilities),
+            pipelines: Pipelines::new(raw.clone(), capabilities, cache),
             recorder: Mutex::new(Recorder::new(
                 raw.clone(),
                 queue.clone(),
@@ -106,6 +118,11 @@ impl Device {
     /// Name, vendor, driver and backend.
     pub const fn info(&self) -> &wgpu::AdapterInfo {
         &self.info
+    }
+
+    /// The file that compiled pipelines are kept in, if there is one. The driver decides whether anything is.
+    pub fn pipeline_cache(&self) -> Option<&Path> {
+        self.pipelines.cache().map(DiskCache::path)
     }
 
     /// What the adapter can do.

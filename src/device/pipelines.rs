@@ -6,6 +6,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use super::Capabilities;
+use super::cache::DiskCache;
 use super::program::{Key, Program};
 use crate::error::{Error, Result};
 use crate::shader::Shader;
@@ -28,13 +29,14 @@ type Slot = Arc<OnceLock<Result<Arc<Pipeline>>>>;
 pub(crate) struct Pipelines {
     device: wgpu::Device,
     capabilities: Capabilities,
+    cache: Option<DiskCache>,
     compiled: RwLock<FxHashMap<Key, Slot>>,
     layouts: Mutex<FxHashMap<u32, wgpu::BindGroupLayout>>,
 }
 
 impl Pipelines {
-    pub fn new(device: wgpu::Device, capabilities: Capabilities) -> Self {
-        Self { device, capabilities, compiled: RwLock::default(), layouts: Mutex::default() }
+    pub fn new(device: wgpu::Device, capabilities: Capabilities, cache: Option<DiskCache>) -> Self {
+        Self { device, capabilities, cache, compiled: RwLock::default(), layouts: Mutex::default() }
     }
 
     /// The pipeline of `program`, compiled at the first call with its key.
@@ -47,6 +49,11 @@ impl Pipelines {
     /// Number of pipelines compiled so far.
     pub fn len(&self) -> usize {
         self.compiled.read().len()
+    }
+
+    /// The cache on disk.
+    pub const fn cache(&self) -> Option<&DiskCache> {
+        self.cache.as_ref()
     }
 
     fn compile(&self, shader: &Shader) -> Result<Pipeline> {
@@ -81,11 +88,14 @@ impl Pipelines {
                 zero_initialize_workgroup_memory: false,
                 ..Default::default()
             },
-            cache: None,
+            cache: self.cache.as_ref().map(DiskCache::raw),
         });
         let internal = pollster::block_on(internal.pop());
         if let Some(e) = pollster::block_on(scope.pop()).or(internal) {
             return Err(Error::Internal(format!("shader {} does not compile on this adapter: {e}", shader.label())));
+        }
+        if let Some(cache) = &self.cache {
+            cache.changed();
         }
         Ok(Pipeline { raw, layout, entries, params_size, params_buffer })
     }

@@ -6,6 +6,7 @@ mod graph;
 pub(crate) mod guard;
 pub(crate) mod kernel;
 pub(crate) mod memory_budget;
+pub(crate) mod pipeline_cache;
 pub(crate) mod plugin;
 pub(crate) mod python;
 mod report;

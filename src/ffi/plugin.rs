@@ -5,9 +5,11 @@
 //! are, so that a process that only imports it pays nothing more.
 
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
-use crate::device::{Capabilities, Device, Selection, adapters};
+use crate::device::{Capabilities, Device, Selection, adapters, cache};
 use crate::error::{Error, Result};
 use crate::ffi::guard::caught;
 use crate::ffi::sys::stream_executor::SP_Stream;
@@ -69,7 +71,9 @@ impl Plugin {
         if let Err(e) = supported() {
             return Self { problem: Some(e.to_string()), ..Self::default() };
         }
+        let start = Instant::now();
         let Selection { adapters, found, problem } = Selection::enumerate(&environment);
+        log::debug!("adapters enumerated in {:.0?}", start.elapsed());
         for report in &found {
             let why = report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
             log::info!("adapter {} ({}){why}", report.info.name, report.info.backend);
@@ -85,10 +89,11 @@ impl Plugin {
     /// The devices, opened at the first call. An adapter that does not open is left out.
     pub fn devices(&self) -> &[PluginDevice] {
         self.opened.get_or_init(|| {
+            let caches = cache::directory(&environment);
             self.adapters
                 .iter()
                 .filter_map(|adapter| {
-                    let opened = caught("opening a device", || PluginDevice::open(adapter));
+                    let opened = caught("opening a device", || PluginDevice::open(adapter, caches.as_deref()));
                     opened.inspect_err(|e| log::warn!("a WGPU device is left out: {}", one_line(&e.to_string()))).ok()
                 })
                 .collect()
@@ -97,8 +102,8 @@ impl Plugin {
 }
 
 impl PluginDevice {
-    fn open(adapter: &wgpu::Adapter) -> Result<Self> {
-        let device = Device::open(adapter)?;
+    fn open(adapter: &wgpu::Adapter, caches: Option<&Path>) -> Result<Self> {
+        let device = Device::open_cached(adapter, caches)?;
         let info = device.info();
         let pci = info.device_pci_bus_id.as_str();
         let this = Self {

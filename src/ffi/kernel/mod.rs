@@ -11,6 +11,7 @@ mod trampoline;
 
 use std::ffi::CString;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use op_list::{Fit, OpList};
 
@@ -65,6 +66,7 @@ fn register_all() -> Result<()> {
     let Some(capabilities) = plugin::common_capabilities() else {
         return Ok(());
     };
+    let start = Instant::now();
     let api = KernelApi::get()?;
     let registry = Registry::new(capabilities);
     let mut first = false;
@@ -94,7 +96,12 @@ fn register_all() -> Result<()> {
             }
         }
     }
-    log::debug!("{registered} of {} kernels registered, for {} ops", registry.rows().len(), ops.len());
+    log::debug!(
+        "{registered} of {} kernels registered, for {} ops, in {:.0?}",
+        registry.rows().len(),
+        ops.len(),
+        start.elapsed()
+    );
     Ok(())
 }
 

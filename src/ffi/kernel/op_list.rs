@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::ffi::sys::kernel::{KernelApi, TF_Buffer};
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registration;
-use crate::optimizer::proto;
 
 /// Attributes and arguments by op.
 #[derive(Debug, Default)]
@@ -23,6 +22,33 @@ pub(super) struct OpList {
 struct OpNames {
     attrs: Vec<String>,
     arguments: Vec<String>,
+}
+
+/// An OpDef of which only names are read: the whole of it would take most of the time that registration takes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct NamedOp {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    input_arg: Vec<Named>,
+    #[prost(message, repeated, tag = "3")]
+    output_arg: Vec<Named>,
+    #[prost(message, repeated, tag = "4")]
+    attr: Vec<Named>,
+}
+
+/// An ArgDef or AttrDef.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct Named {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+/// An OpList.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct NamedOps {
+    #[prost(message, repeated, tag = "1")]
+    op: Vec<NamedOp>,
 }
 
 /// How a registration fits the running TensorFlow.
@@ -55,12 +81,13 @@ impl OpList {
 
     /// Reads a serialized `OpList`.
     fn parse(bytes: &[u8]) -> Result<Self> {
-        let list = proto::OpList::decode(bytes).map_err(|e| Error::Internal(e.to_string()))?;
-        let names = |op: &proto::OpDef| OpNames {
-            attrs: op.attr.iter().map(|a| a.name.clone()).collect(),
-            arguments: op.input_arg.iter().chain(&op.output_arg).map(|a| a.name.clone()).collect(),
-        };
-        Ok(Self { ops: list.op.iter().map(|op| (op.name.clone(), names(op))).collect() })
+        let list = NamedOps::decode(bytes).map_err(|e| Error::Internal(e.to_string()))?;
+        let names = |named: Vec<Named>| named.into_iter().map(|n| n.name);
+        let ops = list.op.into_iter().map(|op| {
+            let arguments = names(op.input_arg).chain(names(op.output_arg)).collect();
+            (op.name, OpNames { attrs: names(op.attr).collect(), arguments })
+        });
+        Ok(Self { ops: ops.collect() })
     }
 
     /// Whether there is an op of this name.

@@ -1,0 +1,266 @@
+//! The file of a pipeline cache: a header that proves that the bytes behind it are what was written, for this key.
+//!
+//! A driver may crash on bytes that it did not make, so nothing reaches it unchecked. Files are replaced as a whole, by
+//! renaming: a reader sees an old one or a new one, whoever else writes.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Larger caches are not kept. Drivers only ever add to them, so one that is too large starts anew.
+pub(super) const MAX_BYTES: u64 = 64 << 20;
+/// What a process that was killed while writing left behind is removed after this time.
+const ABANDONED: Duration = Duration::from_secs(3600);
+/// The last byte is the version of the format.
+const MAGIC: [u8; 8] = *b"TFWGPUC\x01";
+/// Magic, checksum, length of the key, length of the data.
+const HEADER: usize = 32;
+
+/// What was found at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// What was stored for this key.
+    Data(Vec<u8>),
+    Nothing,
+    /// A sound file of another driver or version, which the next write replaces.
+    Foreign,
+    /// Not what any process wrote, and why.
+    Corrupt(String),
+}
+
+/// Reads what was stored for `key`.
+pub(super) fn read(path: &Path, key: &[u8]) -> Found {
+    match read_checked(path, key) {
+        Ok(found) => found,
+        Err(e) if e.kind() == ErrorKind::NotFound => Found::Nothing,
+        Err(e) => Found::Corrupt(e.to_string()),
+    }
+}
+
+fn read_checked(path: &Path, key: &[u8]) -> std::io::Result<Found> {
+    let corrupt = |why: &str| Ok(Found::Corrupt(why.to_owned()));
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || others_may_write(&metadata) {
+        return corrupt("it is no file that only its owner writes");
+    }
+    if metadata.len() > MAX_BYTES + (64 << 10) {
+        return corrupt("it is too large");
+    }
+    let mut bytes = Vec::new();
+    // The length is bounded once more: the file may grow meanwhile.
+    file.take(metadata.len()).read_to_end(&mut bytes)?;
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return corrupt("it is too short") };
+    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+    if header[..8] != MAGIC {
+        return corrupt("it begins otherwise");
+    }
+    let (checksum_stored, key_length, data_length) = (number(8), number(16), number(24));
+    if key_length.checked_add(data_length) != Some(rest.len() as u64) {
+        return corrupt("its length is not the one that it states");
+    }
+    if checksum(&[&header[16..], rest]) != checksum_stored {
+        return corrupt("its checksum is wrong");
+    }
+    let (stored_key, data) = rest.split_at(key_length as usize);
+    Ok(if stored_key == key { Found::Data(data.to_vec()) } else { Found::Foreign })
+}
+
+/// Stores `data` for `key` in the place of whatever is there. Makes the directory.
+pub(super) fn write(path: &Path, key: &[u8], data: &[u8]) -> std::io::Result<()> {
+    static WRITES: AtomicU32 = AtomicU32::new(0);
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    make_directory(directory)?;
+    remove_abandoned(directory);
+    let lengths = [(key.len() as u64).to_le_bytes(), (data.len() as u64).to_le_bytes()].concat();
+    let sum = checksum(&[&lengths, key, data]);
+    let name = format!("{}-{}.tmp", std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
+    let temporary = directory.join(name);
+    let write = || {
+        let mut file = create_private(&temporary)?;
+        for part in [&MAGIC[..], &sum.to_le_bytes(), &lengths, key, data] {
+            file.write_all(part)?;
+        }
+        drop(file);
+        std::fs::rename(&temporary, path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+/// FNV-1a of 64 bits. It finds damage, not malice: who may write the file may run programs as its owner.
+pub(super) fn checksum(parts: &[&[u8]]) -> u64 {
+    parts
+        .iter()
+        .copied()
+        .flatten()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+fn create_private(path: &PathBuf) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn make_directory(path: &Path) -> std::io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+#[cfg(unix)]
+fn others_may_write(metadata: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::mode(metadata) & 0o022 != 0
+}
+
+#[cfg(not(unix))]
+const fn others_may_write(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+fn remove_abandoned(directory: &Path) {
+    let old = |path: &Path| {
+        let modified = std::fs::metadata(path).and_then(|m| m.modified()).ok()?;
+        Some(modified.elapsed().ok()? > ABANDONED)
+    };
+    for path in std::fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path()) {
+        if path.extension().is_some_and(|e| e == "tmp") && old(&path) == Some(true) {
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &[u8] = b"adapter, driver 1.2";
+
+    /// A directory of one test, removed at its end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("tensorflow-wgpu-cache-{}-{name}", std::process::id()));
+            drop(std::fs::remove_dir_all(&path));
+            Self(path)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("below/one.bin")
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    fn data(n: usize) -> Vec<u8> {
+        (0..n).map(|i| (i * 31 + n) as u8).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let scratch = Scratch::new("round-trip");
+        assert_eq!(read(&scratch.file(), KEY), Found::Nothing);
+        for n in [0, 1, 1000, 70_000] {
+            write(&scratch.file(), KEY, &data(n)).unwrap();
+            assert_eq!(read(&scratch.file(), KEY), Found::Data(data(n)), "{n} bytes");
+        }
+        let names: Vec<_> = std::fs::read_dir(scratch.file().parent().unwrap()).unwrap().collect();
+        assert_eq!(names.len(), 1, "no temporary file stays: {names:?}");
+    }
+
+    #[test]
+    fn a_file_of_another_driver_is_foreign() {
+        let scratch = Scratch::new("foreign");
+        write(&scratch.file(), b"adapter, driver 1.1", &data(100)).unwrap();
+        assert_eq!(read(&scratch.file(), KEY), Found::Foreign);
+        // A key that is the other's beginning, so that the boundary between key and data counts.
+        write(&scratch.file(), b"adapter", &data(100)).unwrap();
+        assert_eq!(read(&scratch.file(), KEY), Found::Foreign);
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_found() {
+        let scratch = Scratch::new("corrupt");
+        write(&scratch.file(), KEY, &data(40)).unwrap();
+        let whole = std::fs::read(scratch.file()).unwrap();
+        let is_corrupt = |bytes: &[u8], what: &str| {
+            std::fs::write(scratch.file(), bytes).unwrap();
+            assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(_)), "{what}");
+        };
+        for n in 0..whole.len() {
+            is_corrupt(&whole[..n], &format!("cut to {n} bytes"));
+            let mut changed = whole.clone();
+            changed[n] ^= 0x40;
+            is_corrupt(&changed, &format!("byte {n} changed"));
+        }
+        is_corrupt(&[&whole[..], &[0]].concat(), "a byte more");
+        std::fs::write(scratch.file(), whole).unwrap();
+        assert_eq!(read(&scratch.file(), KEY), Found::Data(data(40)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_may_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let scratch = Scratch::new("shared");
+        write(&scratch.file(), KEY, &data(40)).unwrap();
+        std::fs::set_permissions(scratch.file(), std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(_)));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_an_error() {
+        let scratch = Scratch::new("unwritable");
+        std::fs::create_dir_all(&scratch.0).unwrap();
+        // A file where the directory should be: not even root can write below it.
+        std::fs::write(scratch.0.join("below"), b"").unwrap();
+        assert!(write(&scratch.file(), KEY, &data(4)).is_err());
+        assert!(!matches!(read(&scratch.file(), KEY), Found::Data(_) | Found::Foreign));
+    }
+
+    /// Set in the child processes of the next test: the file to write.
+    const CHILD: &str = "TF_WGPU_TEST_CACHE_FILE";
+
+    #[test]
+    fn processes_that_write_at_once_leave_a_whole_file() {
+        if let Some(path) = std::env::var_os(CHILD) {
+            (0..200).for_each(|i| write(Path::new(&path), KEY, &data(20_000 + i)).unwrap());
+            return;
+        }
+        let scratch = Scratch::new("processes");
+        let test = "device::cache::file::tests::processes_that_write_at_once_leave_a_whole_file";
+        let spawn = || {
+            std::process::Command::new(std::env::current_exe().unwrap())
+                .args([test, "--exact"])
+                .env(CHILD, scratch.file())
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        let mut children = [spawn(), spawn()];
+        let mut whole = 0;
+        while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
+            match read(&scratch.file(), KEY) {
+                Found::Data(read) => {
+                    assert_eq!(read, data(read.len()));
+                    whole += 1;
+                }
+                other => assert!(other == Found::Nothing && whole == 0, "{other:?} after {whole} whole files"),
+            }
+        }
+        assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
+        assert_eq!(read(&scratch.file(), KEY), Found::Data(data(20_199)));
+    }
+}

@@ -1,16 +1,11 @@
-// Exclusive prefix sums of counts, in blocks of WORKGROUP * ITEMS elements.
-// Grid: one workgroup per block. TOTALS: totals[block] is the sum of the block. Otherwise each element i is handed to STORE with the
-// number of counts before it, which starts from starts[block] where p.blocks > 1.
+// Prefix sums of counts, in blocks of WORKGROUP * ITEMS elements.
+// Grid: one workgroup per block. TOTALS: totals[block] is the sum of the block. Otherwise out[i] is the sum of all counts before i, which starts
+// from starts[block] where p.blocks > 1, and the last element of out is the sum of all.
 
-const ITEMS = 4u;
+const ITEMS = 16u;
 
-var<workgroup> sums: array<u32, WORKGROUP>;
-
-fn count_of(i: u32) -> u32 {
-    return {{COUNT}};
-}
-
-{{STORE}}
+// Two copies, so that a step reads one and writes the other with one barrier in between.
+var<workgroup> sums: array<u32, 2u * WORKGROUP>;
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(
@@ -19,28 +14,26 @@ fn main(
     @builtin(local_invocation_index) local_index: u32,
 ) {
     let block = workgroup_id.y * num_workgroups.x + workgroup_id.x;
-    let live = block < p.blocks;
     let first = (block * WORKGROUP + local_index) * ITEMS;
-    var counts: array<u32, ITEMS>;
+    var end = first;
+    if block < p.blocks {
+        end = max(first, min(first + ITEMS, p.count));
+    }
     var own = 0u;
-    for (var k = 0u; k < ITEMS; k += 1u) {
-        var n = 0u;
-        if live && first + k < p.count {
-            n = count_of(first + k);
-        }
-        counts[k] = n;
-        own += n;
+    for (var i = first; i < end; i += 1u) {
+        own += load_x(i);
     }
     sums[local_index] = own;
     workgroupBarrier();
     // Inclusive sums by doubling.
+    var here = 0u;
+    var sum = own;
     for (var step = 1u; step < WORKGROUP; step *= 2u) {
-        var before = 0u;
         if local_index >= step {
-            before = sums[local_index - step];
+            sum += sums[here + local_index - step];
         }
-        workgroupBarrier();
-        sums[local_index] += before;
+        here = WORKGROUP - here;
+        sums[here + local_index] = sum;
         workgroupBarrier();
     }
 {{FINISH}}

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn nonzero() {
-    let shapes: &[&[usize]] = &[&[1], &[7], &[3, 5], &[0, 4], &[2, 3, 2, 2], &[1024], &[1025], &[700, 33]];
+    let shapes: &[&[usize]] = &[&[1], &[7], &[3, 5], &[0, 4], &[2, 3, 2, 2], &[1024], &[2049], &[700, 33]];
     for dtype in offered("Where") {
         for dims in shapes {
             let n: usize = dims.iter().product();
@@ -51,13 +51,18 @@ fn top(v: &[f64], n: usize, k: usize, sign: f64) -> Vec<usize> {
 
 #[test]
 fn top_k() {
-    // rows' dims, k: one workgroup for several rows, a row for each, a tournament, the radix sort
+    // rows' dims, k: a workgroup for each row, with fewer elements than invocations too, rounds of selections in every workgroup size, of sorts, the
+    // radix sort
     let cases: &[(&[usize], usize)] = &[
         (&[1], 1),
         (&[3, 5], 2),
         (&[2, 3, 10], 10),
         (&[3, 1000], 7),
+        (&[2, 5000], 16),
         (&[2, 5000], 33),
+        (&[1, 30_000], 128),
+        (&[3, 300], 129),
+        (&[2, 5000], 200),
         (&[2, 3001], 1500),
         (&[4, 0], 0),
     ];
@@ -86,6 +91,32 @@ fn top_k() {
     fails(&node, &[x.clone(), HostTensor::i32(&[], &[-1])], "Need k >= 0, got -1");
     fails(&node, &[x, HostTensor::i32(&[1], &[1])], "k must be scalar, got shape [1]");
     fails(&node, &[HostTensor::f32(&[], &[1.0]), HostTensor::i32(&[], &[0])], "input must be >= 1-D, got shape []");
+}
+
+/// Rows in which whole stretches are equal, ascend or descend, so that what a workgroup's invocations find first crowds in few of them.
+#[test]
+fn top_k_of_crowded_rows() {
+    let n = 9000;
+    let rows: [fn(usize) -> f32; 5] = [
+        |_| 1.0,
+        |i| i as f32,
+        |i| -(i as f32),
+        |i| if i % 32 == 5 { i as f32 } else { -1.0 },
+        |i| if i % 64 < 2 { 2.0 } else { f32::NEG_INFINITY },
+    ];
+    let v: Vec<f32> = rows.iter().flat_map(|row| (0..n).map(row)).collect();
+    let exact: Vec<f64> = v.iter().copied().map(f64::from).collect();
+    for k in [1, 5, 16, 31, 60, 128] {
+        let order = top(&exact, n, k, 1.0);
+        let picked: Vec<f32> = order.iter().enumerate().map(|(i, j)| v[i / k * n + j]).collect();
+        let positions: Vec<i32> = order.iter().map(|j| *j as i32).collect();
+        let node = Node::new("TopKV2").attr("T", DType::F32).attr("index_type", DType::I32);
+        check(
+            &node,
+            &[HostTensor::f32(&[5, n], &v), HostTensor::i32(&[], &[k as i32])],
+            &[HostTensor::f32(&[5, k], &picked), HostTensor::i32(&[5, k], &positions)],
+        );
+    }
 }
 
 #[test]
@@ -137,6 +168,25 @@ fn unique() {
     }
     let node = Node::new("Unique").attr("T", DType::F32).attr("out_idx", DType::I32);
     fails(&node, &[HostTensor::f32(&[1, 1], &[1.0])], "unique expects a 1D vector.");
+}
+
+/// Values that a hash table of 4,096 slots would all put in one place: more than it looks at.
+#[test]
+fn unique_of_values_that_crowd() {
+    let hash = |key: u32| {
+        let h = (key ^ (key >> 16)).wrapping_mul(0x85eb_ca6b);
+        let h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
+        h ^ (h >> 16)
+    };
+    let crowd: Vec<u32> = (0..u32::MAX).filter(|v| hash(*v) & 4095 < 8).take(1000).collect();
+    let v: Vec<u32> = (0..2000).map(|i| crowd[(i * 7) % 1000]).collect();
+    let want = [
+        HostTensor::of(DType::U32, &[1000], &v[..1000]),
+        HostTensor::i32(&[2000], &(0..2000).map(|i| i % 1000).collect::<Vec<i32>>()),
+        HostTensor::i32(&[1000], &[2; 1000]),
+    ];
+    let node = Node::new("UniqueWithCounts").attr("T", DType::U32).attr("out_idx", DType::I32);
+    check(&node, &[HostTensor::of(DType::U32, &[2000], &v)], &want);
 }
 
 #[test]

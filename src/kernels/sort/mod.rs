@@ -1,6 +1,6 @@
 //! Ops that sort, select, count and search.
 //!
-//! The building blocks serve other families too: [`scan`] (device-wide prefix sums, compaction), [`radix`] (the stable sort of
+//! The building blocks serve other families too: [`scan`] (device-wide prefix sums), [`radix`] (the stable sort of
 //! pairs), [`keys`] (elements of any type as sortable words) and [`buckets`] (positions grouped by a small number).
 
 pub mod buckets;
@@ -15,10 +15,12 @@ pub mod scan;
 mod search;
 mod suppress;
 mod top_k;
+mod tournament;
 mod unique;
+mod unique_sorted;
 
 use super::op::OpContext;
-use super::registry::{Registry, WAITS_FOR_SIZE};
+use super::registry::Registry;
 use crate::error::Result;
 use crate::shader::Shader;
 
@@ -26,9 +28,9 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
-    registry.op("Where").types("T", scan::SELECTED).note(WAITS_FOR_SIZE).kernel(|_| Ok(nonzero::nonzero as Compute));
     count::register(registry);
     in_top_k::register(registry);
+    nonzero::register(registry);
     partition::register(registry);
     ragged::register(registry);
     search::register(registry);
@@ -39,18 +41,21 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let files: [fn() -> Vec<Shader>; 11] = [
+    let files: [fn() -> Vec<Shader>; 14] = [
         scan::shaders,
         radix::shaders,
         keys::shaders,
         buckets::shaders,
         count::shaders,
         in_top_k::shaders,
+        nonzero::shaders,
         ragged::shaders,
         search::shaders,
         suppress::shaders,
         top_k::shaders,
+        tournament::shaders,
         unique::shaders,
+        unique_sorted::shaders,
     ];
     files.into_iter().flat_map(|shaders| shaders()).collect()
 }

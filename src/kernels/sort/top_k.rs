@@ -1,11 +1,12 @@
 //! TopK, TopKV2 and ApproxTopK: the k greatest of each row, sorted, equal values by position.
 //!
-//! Rows are cut into segments of 1,024 elements, each sorted by one workgroup, and what each segment keeps meets in the next
-//! round. Where k is too large for that to shrink anything, all rows are sorted at once by the device-wide radix sort.
+//! A small k is found by a [`tournament`] of segments of each row. Where k is too large for that to shrink anything, all rows are sorted at
+//! once by the device-wide radix sort.
 
 use smallvec::smallvec;
 
-use super::keys::{Kind, order};
+use super::keys::order;
+use super::tournament::{CAPACITY, TOURNAMENT, tournament};
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
@@ -19,11 +20,6 @@ use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
 const TYPES: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
-/// Elements that one workgroup sorts, `CAPACITY` in the shader.
-const CAPACITY: usize = 1024;
-/// The largest k for which a round leaves at most a quarter of the candidates.
-const TOURNAMENT: usize = CAPACITY / 4;
-
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     // TensorFlow's own kernels of TopK ask for an attribute that the op lacks, so that no node ever finds them; this one works.
@@ -90,49 +86,7 @@ pub fn top(ctx: &mut dyn OpContext, x: &Tensor, k: usize, descending: bool, out:
         let sorted = order(ctx, x, length, descending)?;
         return heads(ctx, &sorted.values, rows, length, k, out);
     }
-    let mut candidates: Option<Tensor> = None;
-    loop {
-        let n = candidates.as_ref().map_or(length, |c| c.dims[1]);
-        let per_row = n.div_ceil(CAPACITY);
-        let kept = if per_row == 1 { out.clone() } else { ctx.temp(U32, &[rows, per_row * k])? };
-        round(ctx, x, candidates.as_ref(), k, descending, &kept)?;
-        if per_row == 1 {
-            return Ok(());
-        }
-        candidates = Some(kept);
-    }
-}
-
-/// Sorts each segment of the candidates and keeps the first `k`.
-fn round(
-    ctx: &dyn OpContext,
-    x: &Tensor,
-    candidates: Option<&Tensor>,
-    k: usize,
-    descending: bool,
-    kept: &Tensor,
-) -> Result<()> {
-    let (rows, length) = (x.dims[0], x.dims[1]);
-    let n = candidates.map_or(length, |c| c.dims[1]);
-    let per_row = n.div_ceil(CAPACITY);
-    let segments = rows * per_row;
-    let size = n.min(CAPACITY).next_power_of_two();
-    let kind = Kind::of(x.dtype);
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort top_k").number(kind.key()),
-        shader: &|| round_shader(kind),
-        bindings: smallvec![kind.binding(x), candidates.unwrap_or(kept).into(), kept.into()],
-        params: Params::new()
-            .u32(segments)
-            .u32(per_row)
-            .u32(n)
-            .u32(length)
-            .u32(size)
-            .u32(k)
-            .u32(u32::from(candidates.is_some()))
-            .u32(if descending { u32::MAX } else { 0 }),
-        grid: Grid::groups(segments.div_ceil(CAPACITY / size)),
-    })
+    tournament(ctx, x, k, descending, out)
 }
 
 /// The first `k` positions of each row of a sorted matrix, counted within the row.
@@ -148,31 +102,7 @@ fn heads(ctx: &dyn OpContext, sorted: &Tensor, rows: usize, n: usize, k: usize, 
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![heads_shader()];
-    all.extend(Kind::all().into_iter().map(round_shader));
-    all
-}
-
-fn round_shader(kind: Kind) -> Shader {
-    let (high, compare, exchange, fill) = if kind.is_wide() {
-        (
-            "var<workgroup> high: array<u32, CAPACITY>;",
-            "    if high[a] != high[b] {\n        return high[a] > high[b];\n    }",
-            "    let h = high[a];\n    high[a] = high[b];\n    high[b] = h;",
-            "        high[slot] = key.y;",
-        )
-    } else {
-        ("", "", "", "")
-    };
-    kind.declare(Shader::new(format!("top_k {kind:?}")))
-        .bind("candidates", U32)
-        .bind("kept", U32)
-        .u32s(&["segments", "per_row", "n", "length", "size", "keep", "listed", "mask"])
-        .define("HIGH", high)
-        .define("COMPARE", compare)
-        .define("EXCHANGE", exchange)
-        .define("FILL", fill)
-        .body(include_str!("../../../shaders/sort/top_k.wgsl"))
+    vec![heads_shader()]
 }
 
 fn heads_shader() -> Shader {

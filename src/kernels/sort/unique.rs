@@ -1,25 +1,30 @@
 //! Unique and UniqueWithCounts: the distinct values in the order of their first occurrence.
 //!
-//! A stable sort brings equal values together, the first of each run is its first occurrence, and prefix sums over the marks of those
-//! number them.
+//! A hash table finds the first position of each value, and prefix sums over the marks of those number them. Where the table is larger than a
+//! binding or values crowd in it, a stable sort does ([`super::unique_sorted`]).
 
 use smallvec::smallvec;
 
-use super::keys::{Kind, order};
-use super::scan::{exclusive, word};
+use super::keys::Kind;
+use super::scan::exclusive;
+use super::unique_sorted::by_sort;
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
+use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
-use crate::tensor::Tensor;
+use crate::tensor::{Dims, HostTensor, Tensor};
 
 const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+
+/// Slots that an element looks at before the table gives up: far more than a table half full needs for values that the hash spreads.
+const PROBES: u32 = 512;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
@@ -44,34 +49,19 @@ fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
         }
         return Ok(());
     }
-    let sorted = order(ctx, &x, n, false)?.values;
-    let flags = ctx.temp(U32, &[n])?;
-    let runs = ctx.temp(U32, &[n + 1])?;
-    heads(ctx, &x, &sorted, &flags)?;
-    exclusive(ctx, &flags, &runs)?;
-    let run_at = ctx.temp(U32, &[n + 1])?;
-    ctx.device().fill(flags.address, flags.bytes(), 0)?;
+    let Some(found) = Firsts::find(ctx, &x)? else { return by_sort(ctx, &x, &idx, counted) };
+    let y = ctx.output(0, x.dtype, &[found.distinct])?;
+    let places = ctx.temp(I32, &[found.distinct])?;
+    let sizes = if counted { ctx.output(2, index, &[found.distinct])? } else { places.clone() };
+    if counted {
+        ctx.device().fill(sizes.address, sizes.bytes(), 0)?;
+    }
     ctx.device().enqueue(&Program {
-        key: Key::new("sort unique mark"),
-        shader: &mark_shader,
-        bindings: smallvec![(&sorted).into(), (&runs).into(), (&run_at).into(), (&flags).into(),],
-        params: Params::new().u32(n),
-        grid: Grid::linear(n, WORKGROUP),
-    })?;
-    let ranks = ctx.temp(U32, &[n + 1])?;
-    exclusive(ctx, &flags, &ranks)?;
-    let distinct = word(ctx, &ranks, n)? as usize;
-    let y = ctx.output(0, x.dtype, &[distinct])?;
-    let places = ctx.temp(I32, &[distinct])?;
-    let sizes = if counted { ctx.output(2, index, &[distinct])? } else { places.clone() };
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort unique finish"),
-        shader: &finish_shader,
+        key: Key::new("sort unique number"),
+        shader: &number_shader,
         bindings: smallvec![
-            (&sorted).into(),
-            (&runs).into(),
-            (&run_at).into(),
-            (&ranks).into(),
+            (&found.firsts).into(),
+            (&found.ranks).into(),
             Binding::raw(&places, 4),
             Binding::raw(&idx, 4),
             Binding::raw(&sizes, 4),
@@ -80,23 +70,60 @@ fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
         grid: Grid::linear(n, WORKGROUP),
     })?;
     let indices = Indices::new(&places, &[n])?;
-    Gather { batch: 1, outer: 1, count: distinct, inner: 1 }.enqueue(ctx.device(), &x, &indices, &y)
+    Gather { batch: 1, outer: 1, count: found.distinct, inner: 1 }.enqueue(ctx.device(), &x, &indices, &y)
 }
 
-/// Marks where runs of equal values begin in the order `sorted` of `x`.
-fn heads(ctx: &dyn OpContext, x: &Tensor, sorted: &Tensor, flags: &Tensor) -> Result<()> {
-    let kind = Kind::of(x.dtype);
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort unique heads").number(kind.key()),
-        shader: &|| heads_shader(kind),
-        bindings: smallvec![kind.binding(x), sorted.into(), flags.into()],
-        params: Params::new().u32(x.len()).u32(infinity(x.dtype)),
-        grid: Grid::linear(x.len(), WORKGROUP),
-    })
+/// Where each value occurs first.
+struct Firsts {
+    /// For each element, the position of the first that equals it.
+    firsts: Tensor,
+    /// For each position and the end, how many values occur first before it.
+    ranks: Tensor,
+    distinct: usize,
+}
+
+impl Firsts {
+    /// Finds them by a hash table; None where that does not work out. Waits for the device.
+    fn find(ctx: &mut dyn OpContext, x: &Tensor) -> Result<Option<Self>> {
+        let n = ctx.device().check_extent(x.len())? as usize;
+        let slots = (2 * n).next_power_of_two();
+        if 4 * slots as u64 > window_limit(ctx.device()) {
+            return Ok(None);
+        }
+        let kind = Kind::of(x.dtype);
+        let table = ctx.temp(U32, &[slots])?;
+        let firsts = ctx.temp(U32, &[n])?;
+        let marks = ctx.temp(U32, &[n])?;
+        // The ranks and, behind them, how many elements found no slot: one wait for both.
+        let counts = ctx.temp(U32, &[n + 2])?;
+        let ranks = Tensor::new(U32, &[n + 1], counts.address);
+        let failed = Tensor::new(U32, &[1], counts.address + 4 * (n as u64 + 1));
+        ctx.device().fill(table.address, table.bytes(), u32::MAX)?;
+        ctx.device().fill(failed.address, failed.bytes(), 0)?;
+        ctx.device().enqueue(&Program {
+            key: Key::new("sort unique insert").number(kind.key()),
+            shader: &|| insert_shader(kind),
+            bindings: smallvec![kind.binding(x), Binding::raw(&table, 4), (&firsts).into(), Binding::raw(&failed, 4),],
+            params: Params::new().u32(n).u32(infinity(x.dtype)).u32(slots - 1),
+            grid: Grid::linear(n, WORKGROUP),
+        })?;
+        ctx.device().enqueue(&Program {
+            key: Key::new("sort unique first"),
+            shader: &first_shader,
+            bindings: smallvec![(&firsts).into(), (&table).into(), (&marks).into()],
+            params: Params::new().u32(n),
+            grid: Grid::linear(n, WORKGROUP),
+        })?;
+        exclusive(ctx, &marks, &ranks)?;
+        let mut host = HostTensor { dtype: U32, dims: Dims::from_slice(&[2]), bytes: vec![0; 8] };
+        ctx.device().download(counts.address + 4 * n as u64, &mut host.bytes)?;
+        let [distinct, failed] = host.values::<u32>()[..] else { unreachable!("two words") };
+        Ok((failed == 0).then_some(Self { firsts, ranks, distinct: distinct as usize }))
+    }
 }
 
 /// The key of positive infinity (its high word where there are two): what lies beyond, or below its counterpart, is NaN.
-const fn infinity(dtype: DType) -> u32 {
+pub const fn infinity(dtype: DType) -> u32 {
     match dtype {
         F16 => 0xfc00,
         BF16 => 0xff80,
@@ -108,35 +135,36 @@ const fn infinity(dtype: DType) -> u32 {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![mark_shader(), finish_shader()];
-    all.extend(Kind::all().into_iter().map(heads_shader));
+    let mut all = vec![first_shader(), number_shader()];
+    all.extend(Kind::all().into_iter().map(insert_shader));
     all
 }
 
-fn heads_shader(kind: Kind) -> Shader {
-    kind.declare(Shader::new(format!("sort unique heads {kind:?}")))
-        .bind("permutation", U32)
-        .bind("heads", U32)
-        .u32s(&["count", "infinity"])
+fn insert_shader(kind: Kind) -> Shader {
+    kind.declare(Shader::new(format!("sort unique insert {kind:?}")))
+        .bind_raw("table", "atomic<u32>", 4)
+        .bind("slots", U32)
+        .bind_raw("failed", "atomic<u32>", 4)
+        .u32s(&["count", "infinity", "mask"])
         .define("NAN", kind.is_nan())
-        .body(include_str!("../../../shaders/sort/unique_runs.wgsl"))
-        .map("heads")
+        .define("PROBES", PROBES.to_string())
+        .body(include_str!("../../../shaders/sort/unique_insert.wgsl"))
 }
 
-fn mark_shader() -> Shader {
-    ["permutation", "runs", "run_at", "marks"]
+fn first_shader() -> Shader {
+    ["slots", "table", "marks"]
         .into_iter()
-        .fold(Shader::new("sort unique mark"), |shader, name| shader.bind(name, U32))
+        .fold(Shader::new("sort unique first"), |shader, name| shader.bind(name, U32))
         .u32s(&["count"])
-        .body(include_str!("../../../shaders/sort/unique_mark.wgsl"))
+        .body(include_str!("../../../shaders/sort/unique_first.wgsl"))
 }
 
-fn finish_shader() -> Shader {
-    ["permutation", "runs", "run_at", "ranks", "order"]
+fn number_shader() -> Shader {
+    ["firsts", "ranks", "order"]
         .into_iter()
-        .fold(Shader::new("sort unique finish"), |shader, name| shader.bind(name, U32))
+        .fold(Shader::new("sort unique number"), |shader, name| shader.bind(name, U32))
         .bind_raw("idx", "u32", 4)
-        .bind_raw("sizes", "u32", 4)
+        .bind_raw("sizes", "atomic<u32>", 4)
         .u32s(&["count", "words", "sized"])
-        .body(include_str!("../../../shaders/sort/unique_finish.wgsl"))
+        .body(include_str!("../../../shaders/sort/unique_number.wgsl"))
 }

@@ -1,0 +1,27 @@
+// Numbers the distinct values in the order of their first positions: ranks[position] is the number of those before it.
+// Grid: one invocation per element. Indices are written as p.words words (int32 or int64); sizes start as zeros.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let i = linear_id(workgroup_id, num_workgroups, local_index);
+    if i >= p.count {
+        return;
+    }
+    let first = load_firsts(i);
+    let rank = load_ranks(first);
+    let at = p.off_idx + i * p.words;
+    idx[at] = rank;
+    if p.words == 2u {
+        idx[at + 1u] = 0u;
+    }
+    if first == i {
+        store_order(rank, i);
+    }
+    if p.sized != 0u {
+        atomicAdd(&sizes[p.off_sizes + rank * p.words], 1u);
+    }
+}

@@ -1,0 +1,175 @@
+//! The k first of each row by a tournament: rows are cut into segments, and what each segment keeps meets in the next round.
+//!
+//! A round either selects (a small k) or sorts its segments. Both order elements by their keys and then by their positions.
+
+use smallvec::smallvec;
+
+use super::keys::Kind;
+use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::DType::U32;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::shader::Shader;
+use crate::tensor::Tensor;
+
+/// Elements that one workgroup sorts, and those it can compare with one another: `CAPACITY` in the shaders.
+pub const CAPACITY: usize = 1024;
+/// The largest k for which a round leaves at most a quarter of the candidates.
+pub const TOURNAMENT: usize = CAPACITY / 4;
+/// Workgroups of the selecting program, each for a k of up to half its invocations: then the bound lets about 1.4 k elements pass.
+const SELECTING: [u32; 4] = [32, 64, 128, 256];
+/// Elements of an invocation of the selecting program.
+const EACH: usize = 64;
+
+/// Writes the positions of the first `k` of each row of the matrix `x` into the uint32 tensor `out`. `k` is at most [`TOURNAMENT`] where rows
+/// are longer than [`CAPACITY`].
+pub fn tournament(ctx: &mut dyn OpContext, x: &Tensor, k: usize, descending: bool, out: &Tensor) -> Result<()> {
+    let (rows, length) = (x.dims[0], x.dims[1]);
+    let mut candidates: Option<Tensor> = None;
+    loop {
+        let n = candidates.as_ref().map_or(length, |c| c.dims[1]);
+        let plan = Plan::of(n, k);
+        let per_row = n.div_ceil(plan.segment());
+        let kept = if per_row == 1 { out.clone() } else { ctx.temp(U32, &[rows, per_row * k])? };
+        Round { x, candidates: candidates.as_ref(), k, descending, per_row }.enqueue(ctx, plan, &kept)?;
+        if per_row == 1 {
+            return Ok(());
+        }
+        candidates = Some(kept);
+    }
+}
+
+/// What a round does with its segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Plan {
+    /// Selects, by workgroups of as many invocations with as many elements each.
+    Select { workgroup: u32, each: usize },
+    /// Sorts.
+    Sort,
+}
+
+impl Plan {
+    /// The round for `n` candidates of each row.
+    fn of(n: usize, k: usize) -> Self {
+        let Some(workgroup) = SELECTING.into_iter().find(|w| 2 * k <= *w as usize) else { return Self::Sort };
+        let fitting = (CAPACITY / k + 1).next_power_of_two() / 2;
+        let needed = n.div_ceil(workgroup as usize).next_power_of_two();
+        Self::Select { workgroup, each: fitting.min(needed).min(EACH) }
+    }
+
+    /// Elements of a segment.
+    const fn segment(self) -> usize {
+        match self {
+            Self::Select { workgroup, each } => workgroup as usize * each,
+            Self::Sort => CAPACITY,
+        }
+    }
+}
+
+/// One round.
+struct Round<'a> {
+    x: &'a Tensor,
+    /// What the round before kept of each row.
+    candidates: Option<&'a Tensor>,
+    k: usize,
+    descending: bool,
+    per_row: usize,
+}
+
+impl Round<'_> {
+    /// Keeps the first `k` of each segment.
+    fn enqueue(&self, ctx: &dyn OpContext, plan: Plan, kept: &Tensor) -> Result<()> {
+        let (rows, length) = (self.x.dims[0], self.x.dims[1]);
+        let n = self.candidates.map_or(length, |c| c.dims[1]);
+        let segments = rows * self.per_row;
+        let kind = Kind::of(self.x.dtype);
+        let bindings = smallvec![kind.binding(self.x), self.candidates.unwrap_or(kept).into(), kept.into()];
+        let params = Params::new()
+            .u32(segments)
+            .u32(self.per_row)
+            .u32(n)
+            .u32(length)
+            .u32(self.k)
+            .u32(u32::from(self.candidates.is_some()))
+            .u32(if self.descending { u32::MAX } else { 0 });
+        match plan {
+            Plan::Select { workgroup, each } => ctx.device().enqueue(&Program {
+                key: Key::new("sort top_k select").number(kind.key()).number(workgroup),
+                shader: &|| select_shader(kind, workgroup),
+                bindings,
+                params: params.u32(each).u32(each.ilog2()),
+                grid: Grid::groups(segments),
+            }),
+            Plan::Sort => {
+                let size = n.min(CAPACITY).next_power_of_two();
+                ctx.device().enqueue(&Program {
+                    key: Key::new("sort top_k").number(kind.key()),
+                    shader: &|| sort_shader(kind),
+                    bindings,
+                    params: params.u32(size),
+                    grid: Grid::groups(segments.div_ceil(CAPACITY / size)),
+                })
+            }
+        }
+    }
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let of = |kind| SELECTING.map(|w| select_shader(kind, w)).into_iter().chain([sort_shader(kind)]);
+    Kind::all().into_iter().flat_map(of).collect()
+}
+
+/// The bindings and parameters of both programs.
+fn declared(kind: Kind, label: &str) -> Shader {
+    kind.declare(Shader::new(format!("{label} {kind:?}")))
+        .bind("candidates", U32)
+        .bind("kept", U32)
+        .u32s(&["segments", "per_row", "n", "length", "keep", "listed", "mask"])
+}
+
+fn select_shader(kind: Kind, workgroup: u32) -> Shader {
+    let after = "(a.key.x < b.key.x) | ((a.key.x == b.key.x) & (a.at < b.at))";
+    let (high, high_at, put, before) = if kind.is_wide() {
+        (
+            "var<workgroup> high: array<u32, CAPACITY>;",
+            "high[slot]",
+            "    high[slot] = e.key.y;",
+            format!("    return (a.key.y < b.key.y) | ((a.key.y == b.key.y) & ({after}));"),
+        )
+    } else {
+        ("", "0u", "", format!("    return {after};"))
+    };
+    // Written out, the elements compared are the same for all invocations, which some drivers load once for all of them.
+    let rank: String =
+        (0..workgroup).map(|j| format!("    rank += select(0u, 1u, before(element({j}u), best));\n")).collect();
+    declared(kind, "top_k select")
+        .u32s(&["each", "shift"])
+        .workgroup([workgroup, 1, 1])
+        .define("HIGH", high)
+        .define("HIGH_AT", high_at)
+        .define("PUT", put)
+        .define("BEFORE", before)
+        .define("RANK", rank)
+        .body(include_str!("../../../shaders/sort/top_k_select.wgsl"))
+}
+
+fn sort_shader(kind: Kind) -> Shader {
+    let (high, compare, exchange, fill) = if kind.is_wide() {
+        (
+            "var<workgroup> high: array<u32, CAPACITY>;",
+            "    if high[a] != high[b] {\n        return high[a] > high[b];\n    }",
+            "    let h = high[a];\n    high[a] = high[b];\n    high[b] = h;",
+            "        high[slot] = key.y;",
+        )
+    } else {
+        ("", "", "", "")
+    };
+    declared(kind, "top_k")
+        .u32s(&["size"])
+        .define("HIGH", high)
+        .define("COMPARE", compare)
+        .define("EXCHANGE", exchange)
+        .define("FILL", fill)
+        .body(include_str!("../../../shaders/sort/top_k.wgsl"))
+}

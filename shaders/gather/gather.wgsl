@@ -3,16 +3,14 @@
 // other rows stay, so that a table larger than a binding is gathered in several passes.
 
 fn value(i: u32) -> {{ELEMENT}} {
-    let k = i % p.inner;
-    let n = (i / p.inner) % p.count_indices;
-    let slice = i / (p.inner * p.count_indices);
+    let place = i / p.inner;
+    let k = i - place * p.inner;
+    let slice = place / p.count_indices;
+    let n = place - slice * p.count_indices;
     let row = row_of((slice / p.outer) * p.count_indices + n);
     if row == NONE {
         return {{ELEMENT}}();
     }
-    let local = row - p.first_row;
-    if local >= p.rows {
-        return load_dst(i);
-    }
-    return load_src((slice * p.all_rows + local) * p.inner + k);
+{{OUTSIDE}}
+    return load_src((slice * p.all_rows + row - p.first_row) * p.inner + k);
 }

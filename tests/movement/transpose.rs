@@ -14,6 +14,10 @@ fn transpose() {
         (&[2, 5, 3, 8], &[0, 2, 1, 3]),
         (&[2, 1, 3, 2, 1, 2, 2, 3], &[7, 3, 0, 5, 1, 6, 2, 4]),
         (&[33, 65], &[1, 0]),
+        (&[8, 12], &[1, 0]),
+        (&[8, 3, 5, 16], &[3, 1, 2, 0]),
+        (&[4, 8, 6, 12], &[3, 2, 1, 0]),
+        (&[3, 4, 5, 8], &[1, 2, 3, 0]),
     ];
     for dtype in SIZES {
         for (dims, perm) in cases {
@@ -48,8 +52,8 @@ fn download(device: &Device, t: &Tensor) -> Vec<u8> {
 #[test]
 fn tiled_transposes_equal_plain_ones() {
     let device = session().device;
-    for dtype in [DType::F32, DType::I64, DType::C128, DType::F16] {
-        for dims in [[1, 32, 32], [1, 33, 70], [3, 64, 47], [2, 100, 33]] {
+    for dtype in [DType::F32, DType::I64, DType::C128, DType::F16, DType::U8] {
+        for dims in [[1, 32, 32], [1, 33, 70], [3, 64, 47], [2, 100, 33], [3, 36, 48], [1, 4, 20]] {
             let [b, m, n] = dims;
             let x = data(dtype, &dims, 2);
             let want = reference(&x, &[b, n, m], |c| Some(vec![c[0], c[2], c[1]]));
@@ -57,7 +61,7 @@ fn tiled_transposes_equal_plain_ones() {
             let out = [b, n, m];
             let walk =
                 Iteration::over(&out).operand(&[(m * n) as i64, 1, n as i64], 0).operand(&dense_strides(&out), 0);
-            for tiling in [Tiling::Never, Tiling::Always] {
+            for tiling in [Tiling::Never, Tiling::Blocks, Tiling::Always] {
                 let dst = upload(&device, &data(dtype, &out, 9));
                 copy_strided_with(&device, &walk, &src, &dst, tiling).unwrap();
                 assert!(download(&device, &dst) == want.bytes, "{dtype} {dims:?} {tiling:?}");

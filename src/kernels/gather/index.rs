@@ -1,5 +1,7 @@
 //! Index tensors in shaders: int32, int64, int8 and uint8 by their bytes, one or more components per index.
 
+use std::fmt::Write;
+
 use smallvec::SmallVec;
 
 use crate::device::{Binding, Params};
@@ -36,6 +38,12 @@ impl Indices {
         self.extents.iter().product()
     }
 
+    /// The form, where there is one for such indices.
+    pub fn form(&self) -> Option<Form> {
+        let form = Form { bytes: self.bytes() as u32, depth: self.extents.len() as u32 };
+        (1..=3).contains(&form.depth).then_some(form)
+    }
+
     fn bytes(&self) -> u64 {
         self.tensor.dtype.size() as u64
     }
@@ -62,9 +70,63 @@ impl Indices {
 /// Declares the binding `indices`, its parameters and `row_of`.
 #[must_use]
 pub fn declare(shader: Shader) -> Shader {
+    parameters(shader).body(include_str!("../../../shaders/gather/index.wgsl"))
+}
+
+fn parameters(shader: Shader) -> Shader {
     shader
         .bind_raw("indices", "u32", 1)
         .u32s(&["index_bytes", "index_signed", "depth"])
         .param("extents", Field::Vec4s(MAX_DEPTH / 4))
-        .body(include_str!("../../../shaders/gather/index.wgsl"))
+}
+
+/// Indices of which a shader knows more, for programs in which finding the row is most of the work: it reads each component once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    bytes: u32,
+    depth: u32,
+}
+
+impl Form {
+    /// Every form of [`Indices::form`].
+    pub fn all() -> impl Iterator<Item = Self> {
+        [1, 4, 8].into_iter().flat_map(|bytes| [1, 2, 3].map(|depth| Self { bytes, depth }))
+    }
+
+    /// The forms of scalar indices.
+    pub fn scalars() -> impl Iterator<Item = Self> {
+        Self::all().filter(|form| form.depth == 1)
+    }
+
+    /// A number for keys of pipelines.
+    pub const fn key(self) -> u32 {
+        self.bytes * 16 + self.depth
+    }
+
+    /// [`declare`] for indices of this form.
+    #[must_use]
+    pub fn declare(self, shader: Shader) -> Shader {
+        let component = match self.bytes {
+            1 => {
+                "    let byte = p.off_indices + i;\n    let value = extractBits(indices[byte >> 2u], (byte & 3u) * 8u, 8u);\n    \
+                  return select(value, NONE, (p.index_signed != 0u) & (value > 127u));"
+            }
+            4 => "    return indices[(p.off_indices >> 2u) + i];",
+            _ => {
+                "    let word = (p.off_indices >> 2u) + 2u * i;\n    return select(NONE, indices[word], indices[word + 1u] == 0u);"
+            }
+        };
+        let mut text = format!("const NONE = 0xffffffffu;\n\nfn component(i: u32) -> u32 {{\n{component}\n}}\n\n");
+        text.push_str("fn row_of(n: u32) -> u32 {\n    var row = 0u;\n    var good = true;\n");
+        for d in 0..self.depth {
+            let _ = writeln!(
+                text,
+                "    let c{d} = component(n * {}u + {d}u);\n    row = row * p.extents[0][{d}] + c{d};\n    \
+                 good &= c{d} < p.extents[0][{d}];",
+                self.depth
+            );
+        }
+        text.push_str("    return select(NONE, row, good);\n}\n");
+        parameters(shader).body(&text)
+    }
 }

@@ -14,6 +14,7 @@ use crate::kernels::movement::{MOVED, MOVED_I32};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
+use index::Form;
 
 const ONE_HOT_INDEX: &[DType] = &[U8, I8, I32, I64];
 
@@ -52,5 +53,12 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    Unit::ALL.into_iter().flat_map(|unit| [rows::shader(unit), one_hot::shader(unit)]).collect()
+    let mut all = Vec::new();
+    for unit in Unit::ALL {
+        for form in Form::all().map(Some).chain([None]) {
+            all.extend([false, true].map(|windowed| rows::shader(unit, form, windowed)));
+        }
+        all.extend(Form::scalars().flat_map(|form| [one_hot::shader(unit, form), one_hot::runs_shader(unit, form)]));
+    }
+    all
 }

@@ -2,8 +2,8 @@
 
 use smallvec::smallvec;
 
-use super::index::{self, Indices};
-use crate::device::{Grid, Key, Params, Program};
+use super::index::{Form, Indices};
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::error::Result;
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::movement::{checked_product, shape};
@@ -38,9 +38,27 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
     let unit = Unit::of(on.dtype);
     let len = indices.len();
     let indices = Indices::new(&indices, &[depth as usize])?;
+    let Some(form) = indices.form() else { unreachable!("scalar indices") };
+    // Whole units of 16 bytes where none reaches from one vector into the next.
+    let per_run = 16 / unit.bytes() as usize;
+    if inner == 1 && (depth as usize).is_multiple_of(per_run) && dst.address.is_multiple_of(16) {
+        let runs = depth as usize / per_run;
+        return ctx.device().enqueue(&Program {
+            key: Key::new("one_hot runs").number(unit.key()).number(form.key()),
+            shader: &|| runs_shader(unit, form),
+            bindings: smallvec![
+                unit.binding(on.address, 1),
+                unit.binding(off.address, 1),
+                Binding { address: dst.address, bytes: dst.bytes(), unit: 16 },
+                indices.binding(0, len),
+            ],
+            params: indices.params(Params::new().u32(len * runs).u32(runs).u32(per_run)),
+            grid: Grid::linear(len * runs, WORKGROUP),
+        });
+    }
     ctx.device().enqueue(&Program {
-        key: Key::new("one_hot").number(unit.key()),
-        shader: &|| shader(unit),
+        key: Key::new("one_hot").number(unit.key()).number(form.key()),
+        shader: &|| shader(unit, form),
         bindings: smallvec![
             unit.binding(on.address, 1),
             unit.binding(off.address, 1),
@@ -52,11 +70,33 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
     })
 }
 
-/// The shader of OneHot with values of `unit`.
-pub fn shader(unit: Unit) -> Shader {
-    let shader = Shader::new(format!("one_hot {}", unit.bytes())).u32s(&["count", "inner", "classes"]);
-    let shader = index::declare(unit.bind(unit.bind(unit.bind(shader, "on"), "off"), "dst"))
+/// The shader of OneHot with values of `unit` and indices of `form`.
+pub fn shader(unit: Unit, form: Form) -> Shader {
+    let shader = Shader::new(format!("one_hot {} {form:?}", unit.bytes())).u32s(&["count", "inner", "classes"]);
+    let shader = form
+        .declare(unit.bind(unit.bind(unit.bind(shader, "on"), "off"), "dst"))
         .define("ELEMENT", unit.wgsl())
         .body(include_str!("../../../shaders/gather/one_hot.wgsl"));
     unit.map(shader)
+}
+
+/// The shader of OneHot along the last axis, 16 bytes at a time.
+pub fn runs_shader(unit: Unit, form: Form) -> Shader {
+    // How a value fills 16 bytes, the words by the elements that they belong to, and an element's bits.
+    let (filled, words, mask) = match unit.bytes() {
+        1 => ("vec4(load_NAME(0u) * 0x01010101u)", "vec4(0u, 1u, 2u, 3u)", "0xff"),
+        2 => ("vec4(load_NAME(0u) * 0x00010001u)", "vec4(0u, 1u, 2u, 3u)", "0xffff"),
+        4 => ("vec4(load_NAME(0u))", "vec4(0u, 1u, 2u, 3u)", "0xffffffff"),
+        8 => ("load_NAME(0u).xyxy", "vec4(0u, 0u, 1u, 1u)", "0xffffffff"),
+        _ => ("load_NAME(0u)", "vec4(0u, 0u, 0u, 0u)", "0xffffffff"),
+    };
+    let shader = Shader::new(format!("one_hot runs {} {form:?}", unit.bytes())).u32s(&["count", "runs", "per_run"]);
+    form.declare(unit.bind(unit.bind(shader, "on"), "off").bind_raw("dst", "vec4<u32>", 16))
+        .define("LANES", unit.lanes().to_string())
+        .define("BITS", (8 * unit.bytes()).min(32).to_string())
+        .define("MASK", mask)
+        .define("WORDS", words)
+        .define("ON", filled.replace("NAME", "on"))
+        .define("OFF", filled.replace("NAME", "off"))
+        .body(include_str!("../../../shaders/gather/one_hot_runs.wgsl"))
 }

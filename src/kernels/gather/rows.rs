@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::index::{self, Indices};
+use super::index::{self, Form, Indices};
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::error::{Error, Result};
 use crate::kernels::movement::shape;
@@ -102,6 +102,7 @@ impl Gather {
         }
         let slices = self.batch * self.outer;
         let count = device.check_extent(slices * pass.count * inner)?;
+        let (form, windowed) = (indices.form(), pass.rows != indices.rows());
         let params = Params::new()
             .u32(count)
             .u32(inner)
@@ -111,8 +112,8 @@ impl Gather {
             .u32(pass.rows)
             .u32(indices.rows());
         device.enqueue(&Program {
-            key: Key::new("gather").number(unit.key()),
-            shader: &|| shader(unit),
+            key: Key::new("gather").number(unit.key()).number(form.map_or(0, Form::key)).number(u32::from(windowed)),
+            shader: &|| shader(unit, form, windowed),
             bindings: smallvec![
                 unit.binding(src, (slices * pass.rows * inner) as u64),
                 unit.binding(dst, u64::from(count)),
@@ -132,9 +133,9 @@ struct Pass {
     rows: usize,
 }
 
-/// The shader of gathers of elements of `unit`.
-pub fn shader(unit: Unit) -> Shader {
-    let shader = Shader::new(format!("gather {}", unit.bytes())).u32s(&[
+/// The shader of gathers of elements of `unit` by indices of `form`, or of any. A window of a table leaves what lies outside as it is.
+pub fn shader(unit: Unit, form: Option<Form>, windowed: bool) -> Shader {
+    let shader = Shader::new(format!("gather {} {form:?} {windowed}", unit.bytes())).u32s(&[
         "count",
         "inner",
         "count_indices",
@@ -143,8 +144,16 @@ pub fn shader(unit: Unit) -> Shader {
         "rows",
         "all_rows",
     ]);
-    let shader = index::declare(unit.bind(unit.bind(shader, "src"), "dst"))
+    let shader = unit.bind(unit.bind(shader, "src"), "dst");
+    let shader = match form {
+        Some(form) => form.declare(shader),
+        None => index::declare(shader),
+    };
+    let outside =
+        if windowed { "    if row - p.first_row >= p.rows {\n        return load_dst(i);\n    }\n" } else { "" };
+    let shader = shader
         .define("ELEMENT", unit.wgsl())
+        .define("OUTSIDE", outside)
         .body(include_str!("../../../shaders/gather/gather.wgsl"));
     unit.map(shader)
 }

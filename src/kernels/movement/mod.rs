@@ -2,6 +2,7 @@
 //! them, for elements of any type by their size ([`unit`]); an op is a planner that turns shapes and host inputs into one of the
 //! two ([`plan`]).
 
+pub mod blocks;
 pub mod diag;
 pub mod join;
 pub mod mirror_grad;
@@ -330,6 +331,9 @@ pub fn shaders() -> Vec<Shader> {
             let walk = |src: &[i64], dst: &[i64]| Iteration::over(&dims).operand(src, 0).operand(dst, 0).class();
             all.push(walk::strided_shader(unit, &walk(&strided, &dense)));
             all.push(walk::strided_shader(unit, &walk(&splat, &dense)));
+            if blocks::Blocks::side(unit) > 1 && rank > 1 {
+                all.push(blocks::shader(unit, &walk(&strided, &strided)));
+            }
             if !unit.is_packed() {
                 all.push(walk::strided_shader(unit, &walk(&dense, &strided)));
                 all.push(walk::strided_shader(unit, &walk(&strided, &strided)));

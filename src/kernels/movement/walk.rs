@@ -6,6 +6,7 @@
 
 use smallvec::smallvec;
 
+use super::blocks::Blocks;
 use super::unit::Unit;
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::error::{Error, Result};
@@ -16,10 +17,12 @@ use crate::tensor::{Dims, Tensor};
 /// Which program serves transposes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tiling {
-    /// Through workgroup memory where that pays: not on software adapters.
+    /// Through workgroup memory where that pays, which is not on software adapters, else by blocks.
     Auto,
-    /// Never through workgroup memory.
+    /// An element at a time.
     Never,
+    /// Through registers wherever possible, for tests.
+    Blocks,
     /// Through workgroup memory wherever possible, for tests.
     Always,
 }
@@ -93,15 +96,24 @@ impl Walk {
                 return second.run(device, tiling);
             }
         }
-        let wants_tiles = match tiling {
-            Tiling::Auto => !device.capabilities().cpu,
-            Tiling::Never => false,
-            Tiling::Always => true,
+        let (tiles, blocks) = match tiling {
+            Tiling::Auto => (!device.capabilities().cpu, true),
+            Tiling::Never => (false, false),
+            Tiling::Blocks => (false, true),
+            Tiling::Always => (true, false),
         };
-        match walk.matrices() {
-            Some(matrices) if wants_tiles => walk.dispatch_tiled(device, &matrices),
-            _ => walk.dispatch(device),
+        if let Some(matrices) = walk.matrices().filter(|_| tiles) {
+            return walk.dispatch_tiled(device, &matrices);
         }
+        match walk.blocks().filter(|_| blocks) {
+            Some(blocks) => blocks.enqueue(device),
+            None => walk.dispatch(device),
+        }
+    }
+
+    fn blocks(&self) -> Option<Blocks> {
+        let (src, dst) = (&self.src, &self.dst);
+        Blocks::of(self.unit, &self.dims, [&src.strides, &dst.strides], [src.address, dst.address])
     }
 
     fn collapsed(self) -> Self {

@@ -1,0 +1,22 @@
+// dst[a, d] = on where indices[a] is d, else off, 16 bytes at a time: none of these units reaches from one vector into the next.
+// Grid: one invocation per unit.
+
+const LANES = {{LANES}}u;
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let a = t / p.runs;
+    // The element of the unit that is on: beyond it, often by wrapping, where none is.
+    let hit = row_of(a) - (t - a * p.runs) * p.per_run;
+    let word = hit / LANES;
+    let mask = select(vec4(0u), vec4({{MASK}}u << ((hit % LANES) * {{BITS}}u)), {{WORDS}} == vec4(word));
+    dst[p.off_dst + t] = ({{OFF}} & ~mask) | ({{ON}} & mask);
+}

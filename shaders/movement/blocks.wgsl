@@ -1,0 +1,18 @@
+// Block t of the walk: its columns lie p.src_step vectors apart in src, its lines p.dst_step vectors apart in dst. Moves bits, computes nothing.
+// Grid: one invocation per block. All indices count vectors of a block's side of elements.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let from_block = p.off_src + index_src(t);
+    let to_block = p.off_dst + index_dst(t);
+{{READS}}
+{{WRITES}}
+}

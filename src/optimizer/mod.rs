@@ -7,6 +7,8 @@ pub mod attr;
 pub mod clusters;
 pub mod dump;
 pub mod graph;
+pub mod memory;
+pub mod order;
 pub mod passes;
 pub mod picture;
 pub mod proto;
@@ -24,6 +26,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use graph::Graph;
+use memory::Memory;
 use proto::OpDef;
 use settings::Settings;
 use shape::TensorInfo;
@@ -40,11 +43,11 @@ pub trait Item {
     fn op_def(&self, op: &str) -> Result<Option<OpDef>>;
 }
 
-/// The optimized graph; `None` where nothing changes.
+/// The optimized graph; `None` where nothing changes. `memory` is what the run before left, and gets what this one leaves.
 ///
 /// # Errors
 /// Those of parsing, of the item, and of the passes. The graph should then stay as it is.
-pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<Option<Vec<u8>>> {
+pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings, memory: &Memory) -> Result<Option<Vec<u8>>> {
     if settings.passes.is_empty() && settings.dump.is_none() {
         return Ok(None);
     }
@@ -54,6 +57,27 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
         return Ok(None);
     }
     graph.preserve(item.preserved()?);
+    log::debug!("optimizer: reading {} nodes took {:.1?}", graph.len(), start.elapsed());
+    let start = Instant::now();
+    if !memory.recall(&mut graph) {
+        ask(&mut graph, item)?;
+        if cfg!(debug_assertions) {
+            check_edges(&graph, item)?;
+        }
+    }
+    log::debug!("optimizer: their types and shapes took {:.1?}", start.elapsed());
+    let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
+    passes::run_all(&settings.passes, &mut graph)?;
+    if let Some(dump) = dump {
+        dump.end(&graph);
+    }
+    let optimized = graph.is_changed().then(|| graph.to_bytes());
+    memory.keep(graph);
+    Ok(optimized)
+}
+
+/// Asks TensorFlow for ops, types and shapes.
+fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
     let ids: Vec<_> = graph.ids().collect();
     for id in ids {
         if graph.op_def(graph.node(id).op()).is_none()
@@ -64,16 +88,7 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings) -> Result<O
         let infos = item.infos(graph.node(id).name())?;
         graph.set_infos(id, infos);
     }
-    if cfg!(debug_assertions) {
-        check_edges(&graph, item)?;
-    }
-    log::debug!("optimizer: reading {} nodes and their shapes took {:.1?}", graph.len(), start.elapsed());
-    let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
-    passes::run_all(&settings.passes, &mut graph)?;
-    if let Some(dump) = dump {
-        dump.end(&graph);
-    }
-    Ok(graph.is_changed().then(|| graph.to_bytes()))
+    Ok(())
 }
 
 /// Whether our reading of the edges is TensorFlow's: each input has the type that TensorFlow inferred for it.

@@ -84,8 +84,15 @@ impl Reach {
             before[at / 64] |= 1 << (at % 64);
         }
         let positions: Vec<usize> = nodes.iter().map(|n| self.position(*n)).collect();
+        // Their bits, by word: rows have many words, and the nodes are in few of them.
+        let mut masks: FxHashMap<usize, u64> = FxHashMap::default();
+        for at in &positions {
+            *masks.entry(at / 64).or_default() |= 1 << (at % 64);
+        }
+        let mut masks: Vec<(usize, u64)> = masks.into_iter().collect();
+        masks.sort_unstable();
         for row in self.bits.chunks_exact_mut(self.words) {
-            if positions.iter().any(|p| row[p / 64] >> (p % 64) & 1 == 1) {
+            if masks.iter().any(|(word, mask)| row[*word] & mask != 0) {
                 row.iter_mut().zip(&before).for_each(|(r, b)| *r |= b);
             }
         }

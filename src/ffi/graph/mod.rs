@@ -18,6 +18,7 @@ use crate::ffi::sys::graph::{
 };
 use crate::ffi::sys::kernel::TF_Buffer;
 use crate::optimizer;
+use crate::optimizer::memory::Memory;
 use crate::optimizer::settings::{Settings, VARIABLE};
 
 /// The device type whose graphs we optimize.
@@ -75,7 +76,12 @@ fn register(params: Option<&mut TP_OptimizerRegistrationParams>) -> Result<()> {
     Ok(())
 }
 
-/// The settings of one optimizer.
+/// An optimizer of one graph, which TensorFlow runs several times.
+struct Optimizer {
+    settings: Settings,
+    memory: Memory,
+}
+
 extern "C" fn create() -> *mut c_void {
     guard_or(std::ptr::null_mut(), "creating the graph optimizer", || {
         let text = std::env::var_os(VARIABLE).map(|v| v.to_string_lossy().into_owned()).unwrap_or_default();
@@ -83,7 +89,7 @@ extern "C" fn create() -> *mut c_void {
         // TensorFlow makes an optimizer for every graph; once is enough.
         static TOLD: std::sync::Once = std::sync::Once::new();
         TOLD.call_once(|| problems.iter().for_each(|p| log::warn!("{p}")));
-        Ok(Box::into_raw(Box::new(settings)).cast())
+        Ok(Box::into_raw(Box::new(Optimizer { settings, memory: Memory::default() })).cast())
     })
 }
 
@@ -107,15 +113,15 @@ unsafe extern "C" fn optimize(
 ) {
     guard_status(status, "the graph optimizer", || {
         // SAFETY: the pointer is what `create` returned, or null where that failed.
-        let settings = unsafe { optimizer.cast::<Settings>().as_ref() };
+        let optimizer = unsafe { optimizer.cast::<Optimizer>().as_ref() };
         // SAFETY: TensorFlow's buffers are valid for the call.
         let bytes = unsafe { buffer::contents(graph) };
         // A trouble of ours must not cost the user a graph that runs well without us.
-        let optimized = caught("optimizing a graph", || match settings {
-            Some(settings) => {
+        let optimized = caught("optimizing a graph", || match optimizer {
+            Some(Optimizer { settings, memory }) => {
                 // SAFETY: graph and item are valid for the call, which outlives the value.
                 let item = unsafe { item::GrapplerItem::new(GraphApi::get()?, graph, item) }?;
-                optimizer::optimize(&Bytes::copy_from_slice(bytes), &item, settings)
+                optimizer::optimize(&Bytes::copy_from_slice(bytes), &item, settings, memory)
             }
             None => Ok(None),
         });

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::Graph;
-use super::node::{NewNode, Node, NodeId, Output};
+use super::node::{NewNode, Node, NodeId, Output, is_wgpu};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::shape::TensorInfo;
 
@@ -55,6 +55,7 @@ impl Graph {
         let node = Node {
             name: self.unique_name(&new.name),
             op: new.op,
+            on_wgpu: is_wgpu(&new.device),
             device: new.device,
             inputs: Vec::new(),
             controls: Vec::new(),

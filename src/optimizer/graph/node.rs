@@ -35,7 +35,9 @@ pub struct Output {
 pub struct Node {
     pub(in crate::optimizer) name: String,
     pub(in crate::optimizer) op: String,
-    pub(in crate::optimizer) device: String,
+    pub(super) device: String,
+    /// Whether that is one of ours.
+    pub(super) on_wgpu: bool,
     pub(in crate::optimizer) inputs: Vec<Output>,
     pub(in crate::optimizer) controls: Vec<NodeId>,
     pub(in crate::optimizer) attrs: BTreeMap<String, Attr>,
@@ -89,8 +91,8 @@ impl Node {
     }
 
     /// Whether it was placed on one of our devices.
-    pub fn on_wgpu(&self) -> bool {
-        device_type(&self.device) == Some("WGPU")
+    pub const fn on_wgpu(&self) -> bool {
+        self.on_wgpu
     }
 
     /// The node as a NodeDef.
@@ -150,6 +152,11 @@ pub fn device_type(device: &str) -> Option<&str> {
     Some(kind)
 }
 
+/// Whether a device's name is one of ours.
+pub(super) fn is_wgpu(device: &str) -> bool {
+    device_type(device) == Some("WGPU")
+}
+
 /// A node to be added, see [`Graph::add`].
 #[derive(Debug, Clone, Default)]
 pub struct NewNode {
@@ -175,6 +182,7 @@ pub(super) fn parse_node(record: &Record) -> Result<(Node, Vec<String>)> {
         name: String::new(),
         op: String::new(),
         device: String::new(),
+        on_wgpu: false,
         inputs: Vec::new(),
         controls: Vec::new(),
         attrs: BTreeMap::new(),
@@ -196,6 +204,7 @@ pub(super) fn parse_node(record: &Record) -> Result<(Node, Vec<String>)> {
             _ => node.rest.push(part.bytes),
         }
     }
+    node.on_wgpu = is_wgpu(&node.device);
     if is_ours(&node.op) {
         node.attrs.retain(|name, _| !ANNOTATIONS.contains(&name.as_str()));
     }

@@ -84,8 +84,8 @@ impl Graph {
         }
     }
 
-    /// The nodes that a node reads or waits for.
-    fn used(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+    /// The nodes that a node reads or waits for, once for each edge.
+    pub fn used(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let node = self.node(id);
         node.inputs.iter().map(|i| i.node).chain(node.controls.iter().copied())
     }

@@ -44,15 +44,17 @@ const MAX_ROUNDS: usize = 4;
 /// # Errors
 /// Those of the passes.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
+    // How often the graph had been changed when each pass ended last: until it changes again, the pass has nothing to do.
+    let mut ended: Vec<Option<u64>> = vec![None; passes.len()];
     for round in 1..=MAX_ROUNDS {
-        let before = graph.edits();
-        for pass in passes {
+        for (pass, ended) in passes.iter().zip(&mut ended) {
+            if *ended == Some(graph.edits()) {
+                continue;
+            }
             let start = Instant::now();
             (pass.run)(graph)?;
+            *ended = Some(graph.edits());
             log::debug!("optimizer, round {round}: {} took {:.1?}, {} nodes", pass.name, start.elapsed(), graph.len());
-        }
-        if graph.edits() == before {
-            break;
         }
     }
     Ok(())

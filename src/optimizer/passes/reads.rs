@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::error::Result;
 use crate::kernels::scalar;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::reach::Reach;
+use crate::optimizer::order::Order;
 use crate::optimizer::variables::{Branches, Variables, behind_identities};
 
 /// Runs the pass.
@@ -31,17 +31,17 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
     if variables.all().all(|uses| uses.reads.iter().filter(|id| is_read(graph, id)).count() < 2) {
         return true;
     }
-    let reach = Reach::new(graph, order);
+    let ranks = Order::of(graph, order);
     let branches = Branches::of(graph, order);
     for uses in variables.all() {
         let mut reads: Vec<NodeId> = uses.reads.iter().copied().filter(|id| is_read(graph, id)).collect();
-        reads.sort_by_key(|r| reach.rank(*r));
+        reads.sort_by_key(|r| ranks.rank(*r));
         let mut first: Vec<NodeId> = Vec::new();
         for read in reads {
             let same = first
                 .iter()
                 .copied()
-                .find(|other| sees_the_same(graph, &reach, &branches, &uses.writers, *other, read));
+                .find(|other| sees_the_same(graph, &ranks, &branches, &uses.writers, *other, read));
             match same {
                 // Its name must stay, and a read costs nothing: only nobody reads it any more.
                 Some(other) if graph.is_preserved(read) => {
@@ -56,18 +56,17 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
 }
 
 /// Whether `b`, which comes no earlier than `a`, must see what `a` sees, and runs whenever that does.
-fn sees_the_same(graph: &Graph, reach: &Reach, branches: &Branches, writers: &[NodeId], a: NodeId, b: NodeId) -> bool {
+fn sees_the_same(graph: &Graph, order: &Order, branches: &Branches, writers: &[NodeId], a: NodeId, b: NodeId) -> bool {
     let (x, y) = (graph.node(a), graph.node(b));
     let alike = x.device() == y.device()
         && x.dtype("dtype") == y.dtype("dtype")
         && behind_identities(graph, x.inputs()[0]) == behind_identities(graph, y.inputs()[0])
         && branches.conditions(a) == branches.conditions(b)
         && !branches.in_loop(a);
+    let precedes = |a: NodeId, b: NodeId| order.precedes(graph, a, b);
     alike
-        && y.controls().iter().all(|c| *c == a || reach.precedes(*c, a))
-        && writers
-            .iter()
-            .all(|w| reach.precedes(*w, a) && reach.precedes(*w, b) || reach.precedes(a, *w) && reach.precedes(b, *w))
+        && y.controls().iter().all(|c| *c == a || precedes(*c, a))
+        && writers.iter().all(|w| precedes(*w, a) && precedes(*w, b) || precedes(a, *w) && precedes(b, *w))
 }
 
 /// Ops whose equal nodes are merged, besides the elementwise ones.

@@ -13,9 +13,10 @@ mod values;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS, OP, States};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::order::Order;
 use crate::optimizer::shape::TensorInfo;
 
 use roots::{Manner, Root, moments, reduction};
@@ -42,27 +43,19 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     let updates = tail::updates(graph, &order);
-    // Each node's place in the order, until the graph changes.
-    let mut places = None;
+    let mut order = Order::of(graph, &order);
     // The last ones first: what follows them may read values that an earlier one's tail takes in.
-    for region in merged(graph, regions).into_iter().rev() {
-        let Some(mut plan) = region.plan(graph) else { continue };
-        let Some(known) = places.take().or_else(|| self::places(graph)) else { return Ok(()) };
-        plan.tail = region.tail(graph, &plan, &updates, &known);
+    for region in merged(graph, &order, regions).into_iter().rev() {
+        let Some(mut plan) = region.plan(graph, &order) else { continue };
+        plan.tail = region.tail(graph, &plan, &updates, &order);
         if plan.is_worth_it() {
-            region.replace(graph, plan);
-        } else {
-            places = Some(known);
+            let closes = || Error::Internal(format!("a cycle through the reduction of {:?}", region.results()));
+            for new in region.replace(graph, plan) {
+                order.enter(graph, new).ok_or_else(closes)?;
+            }
         }
     }
     Ok(())
-}
-
-/// Each node's place in an order in which nodes follow what they use, by the node's index.
-fn places(graph: &Graph) -> Option<Vec<usize>> {
-    let mut places = vec![usize::MAX; graph.capacity()];
-    graph.order()?.iter().enumerate().for_each(|(at, id)| places[id.index()] = at);
-    Some(places)
 }
 
 /// Reductions that share a pass.
@@ -93,11 +86,11 @@ impl Plan {
 }
 
 /// Joins regions that can share a pass and read a common tensor.
-fn merged(graph: &Graph, regions: Vec<Region>) -> Vec<Region> {
+fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
     let mut all: Vec<(Region, Vec<Output>)> = Vec::new();
     let mut by_input: FxHashMap<Output, Vec<usize>> = FxHashMap::default();
     for region in regions {
-        let Some(plan) = region.plan(graph) else { continue };
+        let Some(plan) = region.plan(graph, order) else { continue };
         let inputs = plan.values.inputs;
         let mut near: Vec<usize> = inputs.iter().filter_map(|i| by_input.get(i)).flatten().copied().collect();
         near.sort_unstable();
@@ -108,7 +101,7 @@ fn merged(graph: &Graph, regions: Vec<Region>) -> Vec<Region> {
                 return None;
             }
             let both = Region { roots: [&other.roots[..], &region.roots].concat(), ..other.clone() };
-            let inputs = both.plan(graph)?.values.inputs;
+            let inputs = both.plan(graph, order)?.values.inputs;
             Some((at, both, inputs))
         });
         let (at, region, inputs) = joined.unwrap_or((all.len(), region, inputs));
@@ -126,7 +119,7 @@ fn merged(graph: &Graph, regions: Vec<Region>) -> Vec<Region> {
 
 impl Region {
     /// The node that the region can become, if any.
-    fn plan(&self, graph: &Graph) -> Option<Plan> {
+    fn plan(&self, graph: &Graph, order: &Order) -> Option<Plan> {
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
         let states = States::new(&names.join(","), &dtypes).ok()?;
@@ -159,7 +152,7 @@ impl Region {
         members.sort_unstable();
         let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
         let small = states.planes() <= MAX_PLANES && states.finish().len() <= MAX_OUTPUTS;
-        (closed && small && graph.is_convex(&members)).then(|| Plan {
+        (closed && small && order.is_convex(graph, &members)).then(|| Plan {
             members,
             computes: !inside.is_empty(),
             states,
@@ -169,10 +162,10 @@ impl Region {
     }
 
     /// What follows the region and can be computed with it.
-    fn tail(&self, graph: &Graph, plan: &Plan, updates: &FxHashSet<NodeId>, positions: &[usize]) -> Option<Tail> {
+    fn tail(&self, graph: &Graph, plan: &Plan, updates: &FxHashSet<NodeId>, order: &Order) -> Option<Tail> {
         let results: Vec<_> = self.results().into_iter().zip(plan.states.finish()).map(|(r, f)| (r, f.dtype)).collect();
         let kept = graph.info(results[results.len() - 1].0);
-        Search { graph, positions, updates, results: &results, region: &plan.members, kept: &kept }.find()
+        Search { graph, order, updates, results: &results, region: &plan.members, kept: &kept }.find()
     }
 
     /// The tensors that the reductions give.
@@ -209,8 +202,8 @@ impl Region {
         })
     }
 
-    /// Puts the node in place of the region.
-    fn replace(&self, graph: &mut Graph, plan: Plan) {
+    /// Puts the node in place of the region. Returns it, then others that came with it.
+    fn replace(&self, graph: &mut Graph, plan: Plan) -> Vec<NodeId> {
         let Plan { mut members, states, values, tail, .. } = plan;
         let results = self.results();
         // The results of one reduction are alike; a mean that nobody reads may differ in the axes that it keeps.
@@ -225,8 +218,9 @@ impl Region {
         let name = graph.node(results[results.len() - 1].node).name().to_owned();
         let (mut inputs, mut outputs, mut extras) = (values.inputs, results, Vec::new());
         let (mut epilogue, mut parameters) = (String::new(), Vec::new());
+        let mut entered = Vec::new();
         if let Some(tail) = tail {
-            tail.reshape(graph);
+            entered = tail.reshape(graph);
             extras = tail.values.expression.inputs()[types.len()..].to_vec();
             types = tail.values.expression.output_types();
             let kept = infos.pop().and_then(|info| info.shape);
@@ -259,7 +253,7 @@ impl Region {
         };
         let read: Vec<NodeId> = members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
         let ports: Vec<_> = outputs.into_iter().zip(0..).collect();
-        graph.replace_region(&members, new, &ports);
+        entered.insert(0, graph.replace_region(&members, new, &ports));
         for id in read {
             // Axes and parameters that nobody else reads.
             let is_dead = |graph: &Graph| {
@@ -273,6 +267,7 @@ impl Region {
                 graph.remove(id);
             }
         }
+        entered
     }
 }
 

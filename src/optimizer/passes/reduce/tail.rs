@@ -13,6 +13,7 @@ use crate::kernels::fused::expression::{Call, Value};
 use crate::kernels::fused::reduce::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
 use crate::kernels::scalar;
 use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::order::Order;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// Most nodes behind reductions that are looked at.
@@ -33,8 +34,7 @@ pub struct Tail {
 /// Where a tail is looked for.
 pub struct Search<'g> {
     pub graph: &'g Graph,
-    /// Each node's place in an order in which nodes follow what they use.
-    pub positions: &'g [usize],
+    pub order: &'g Order,
     /// Nodes that only steps of variables read.
     pub updates: &'g FxHashSet<NodeId>,
     /// The reductions' results with their types.
@@ -115,9 +115,9 @@ impl Search<'_> {
 
     /// All nodes behind the results that could be computed with them, in order.
     fn followers(&self) -> Vec<NodeId> {
-        let place = |id: NodeId| self.positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id));
+        let place = |id: NodeId| self.order.rank(id).map(|rank| (rank, id));
         let readers = |output: Output| self.graph.readers(output).filter_map(|(id, _)| place(id));
-        let mut ahead: BTreeSet<(usize, NodeId)> = self.results.iter().flat_map(|(r, _)| readers(*r)).collect();
+        let mut ahead: BTreeSet<(u64, NodeId)> = self.results.iter().flat_map(|(r, _)| readers(*r)).collect();
         let floor = self.region.iter().filter_map(|id| place(*id)).map(|(p, _)| p).min().unwrap_or(0);
         let mut inside: FxHashSet<NodeId> = self.region.iter().copied().collect();
         let mut free: FxHashSet<NodeId> = FxHashSet::default();
@@ -165,17 +165,19 @@ impl Search<'_> {
     }
 
     /// Whether what a node uses from outside depends on what is inside. `free` are nodes that surely do not.
-    fn comes_back(&self, id: NodeId, inside: &FxHashSet<NodeId>, free: &mut FxHashSet<NodeId>, floor: usize) -> bool {
+    fn comes_back(&self, id: NodeId, inside: &FxHashSet<NodeId>, free: &mut FxHashSet<NodeId>, floor: u64) -> bool {
         let mut seen: FxHashSet<NodeId> = FxHashSet::default();
         let mut stack = vec![id];
         while let Some(at) = stack.pop() {
-            let node = self.graph.node(at);
-            for used in node.inputs().iter().map(|i| i.node).chain(node.controls().iter().copied()) {
+            for used in self.graph.used(at) {
                 if inside.contains(&used) {
                     if at != id {
                         return true;
                     }
-                } else if self.positions[used.index()] > floor && !free.contains(&used) && seen.insert(used) {
+                } else if self.order.rank(used).is_none_or(|rank| rank > floor)
+                    && !free.contains(&used)
+                    && seen.insert(used)
+                {
                     stack.push(used);
                 }
             }
@@ -266,8 +268,9 @@ impl Tail {
             && !self.values.expression.steps().is_empty()
     }
 
-    /// Puts nodes behind the outputs that have other extents than the results.
-    pub fn reshape(&self, graph: &mut Graph) {
+    /// Puts nodes behind the outputs that have other extents than the results. Returns them.
+    pub fn reshape(&self, graph: &mut Graph) -> Vec<NodeId> {
+        let mut added = Vec::new();
         let types = self.values.expression.output_types();
         for ((output, pattern), dtype) in self.outputs.iter().zip(&self.reshapes).zip(types) {
             let Some(pattern) = pattern else { continue };
@@ -288,6 +291,8 @@ impl Tail {
             for (reader, index) in readers {
                 graph.set_input(reader, index, Output { node: shaped, port: 0 });
             }
+            added.push(shaped);
         }
+        added
     }
 }

@@ -9,7 +9,7 @@
 mod member;
 mod view;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
 use crate::kernels::fused::update;
@@ -209,16 +209,16 @@ fn replace(graph: &mut Graph, reach: &mut Reach, members: &[Member]) {
 /// Makes assignments whose names must stay no more than names, which nothing inside waits for. Returns what they waited for.
 fn detach(graph: &mut Graph, kept: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
     let mut waited = Vec::new();
+    let inside: FxHashSet<NodeId> = nodes.iter().copied().collect();
     for id in kept {
-        for node in nodes {
-            graph.remove_control(*node, *id);
-        }
+        let waiters: Vec<NodeId> = graph.waiters(*id).filter(|w| inside.contains(w)).collect();
+        waiters.into_iter().for_each(|waiter| graph.remove_control(waiter, *id));
     }
     for id in kept {
         let controls = graph.node(*id).controls().to_vec();
         for control in controls {
             graph.remove_control(*id, control);
-            if !nodes.contains(&control) {
+            if !inside.contains(&control) {
                 waited.push(control);
             }
         }

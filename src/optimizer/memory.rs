@@ -1,0 +1,120 @@
+//! What a run over a graph leaves for the next one.
+//!
+//! TensorFlow runs an optimizer twice over a graph, its own passes in between. They find little to do by then: edges of control, and
+//! constants in other bytes. Inferring all types and shapes anew would take longer than every pass of ours, so where each node still
+//! computes what it did when the last run ended, it keeps what was known of it.
+
+use parking_lot::Mutex;
+
+use super::attr::Attr;
+use super::graph::{Graph, Node, Output};
+use crate::kernels::scalar;
+
+/// The last graph of one optimizer.
+#[derive(Debug, Default)]
+pub struct Memory(Mutex<Option<Graph>>);
+
+impl Memory {
+    /// Keeps a graph as it leaves the optimizer.
+    pub fn keep(&self, graph: Graph) {
+        *self.0.lock() = Some(graph);
+    }
+
+    /// Tells a graph what is known of its nodes and ops. `false`, and nothing told, unless all of them are known.
+    pub fn recall(&self, graph: &mut Graph) -> bool {
+        let Some(last) = self.0.lock().take() else { return false };
+        let known = |id| {
+            last.find(graph.node(id).name())
+                .filter(|old| computes_the_same(&last, last.node(*old), graph, graph.node(id)))
+        };
+        let Some(known) = graph.ids().map(|id| Some((id, known(id)?))).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        for (id, old) in known {
+            let node = last.node(old);
+            graph.set_infos(id, node.infos.clone());
+            if graph.op_def(node.op()).is_none()
+                && let Some(def) = last.op_def(node.op())
+            {
+                graph.add_op_def(def.clone());
+            }
+        }
+        true
+    }
+}
+
+/// Whether two nodes compute the same if what they read does. What they wait for makes no difference.
+fn computes_the_same(last: &Graph, old: &Node, graph: &Graph, new: &Node) -> bool {
+    fn named<'g>(graph: &'g Graph, inputs: &[Output]) -> Vec<(&'g str, u32)> {
+        inputs.iter().map(|i| (graph.node(i.node).name(), i.port)).collect()
+    }
+    let same_inputs = || {
+        let (mut a, mut b) = (named(last, old.inputs()), named(graph, new.inputs()));
+        // TensorFlow puts operands of commutative ops in another order; shapes broadcast either way.
+        if scalar::find(new.op()).is_some() {
+            a.sort_unstable();
+            b.sort_unstable();
+        }
+        a == b
+    };
+    let (a, b) = (old.attrs(), new.attrs());
+    old.op() == new.op()
+        && old.device() == new.device()
+        && old.inputs().len() == new.inputs().len()
+        && a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && is_equal(a.1, b.1))
+        && same_inputs()
+}
+
+/// Whether two values are equal, whatever bytes they are encoded in.
+fn is_equal(a: &Attr, b: &Attr) -> bool {
+    let constants = || Some((super::attr::constant(a.tensor()?)?, super::attr::constant(b.tensor()?)?));
+    a == b || constants().is_some_and(|(a, b)| a == b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "n = Const {value: tensor int32[2] [2, 3], dtype: int32} -> int32[2]\n\
+                         x = _Arg -> float32[6]\ny = Reshape(x, n) -> float32[2, 3]\nz = Mul(y, x) -> float32[?]\nw = Exp(z, ^y) -> float32[?]";
+
+    fn recalled(second: &str) -> Option<Graph> {
+        let memory = Memory::default();
+        memory.keep(Graph::from_text(FIRST).unwrap());
+        let mut graph = Graph::from_text(second).unwrap();
+        memory.recall(&mut graph).then_some(graph)
+    }
+
+    #[test]
+    fn what_computes_the_same_keeps_its_shapes() {
+        let second = "w = Exp(z)\nz = Mul(x, y, ^n)\nx = _Arg\ny = Reshape(x, n)\n\
+                      n = Const {value: tensor int32[2] [2, 3], dtype: int32}";
+        let graph = recalled(second).expect("only controls, the order of factors and that of nodes differ");
+        let first = Graph::from_text(FIRST).unwrap();
+        for id in first.ids() {
+            let node = first.node(id);
+            assert_eq!(graph.node(graph.find(node.name()).unwrap()).infos, node.infos, "{}", node.name());
+        }
+    }
+
+    #[test]
+    fn a_graph_that_computes_anything_else_is_inferred_anew() {
+        for (old, new) in
+            [("[2, 3]", "[3, 2]"), ("Exp(z", "Log(z"), ("Reshape(x, n)", "Reshape(n, x)"), ("w = ", "v = ")]
+        {
+            let second = FIRST.replace(old, new);
+            assert_ne!(second, FIRST);
+            assert!(recalled(&second).is_none(), "{new}");
+        }
+    }
+
+    #[test]
+    fn it_is_told_once() {
+        let memory = Memory::default();
+        let mut graph = Graph::from_text(FIRST).unwrap();
+        assert!(!memory.recall(&mut graph));
+        memory.keep(graph.clone());
+        assert!(memory.recall(&mut graph) && !memory.recall(&mut graph));
+    }
+}

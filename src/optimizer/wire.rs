@@ -3,47 +3,53 @@
 //! A message is a sequence of records, each a field's number and its value. What the optimizer does not change passes through
 //! as the records that it came in, whether our schemas know them or not.
 
-use bytes::{BufMut, Bytes};
+use bytes::BufMut;
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
 
 use crate::error::{Error, Result};
 
 /// A field of a message.
-#[derive(Debug, Clone)]
-pub struct Record {
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'m> {
     /// The field's number.
     pub field: u32,
-    /// Key and value, as they were.
-    pub bytes: Bytes,
+    /// Key and value, as they are in the message.
+    pub bytes: &'m [u8],
     /// The contents of a string, of bytes or of a message; empty for numbers.
-    pub value: Bytes,
+    pub value: &'m [u8],
 }
 
 fn malformed(error: impl std::fmt::Display) -> Error {
     Error::InvalidArgument(format!("the graph is no protocol buffer: {error}"))
 }
 
-/// The records of a message, in their order.
-///
-/// # Errors
-/// `InvalidArgument` where the bytes are no message.
-pub fn records(message: &Bytes) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
-    let mut rest = message.clone();
-    while !rest.is_empty() {
-        let start = rest.clone();
-        let (field, wire_type) = decode_key(&mut rest).map_err(malformed)?;
-        let value = if wire_type == WireType::LengthDelimited {
-            let length = decode_varint(&mut rest).map_err(malformed)?;
-            let length = usize::try_from(length).ok().filter(|n| *n <= rest.len());
-            rest.split_to(length.ok_or_else(|| malformed("a field is longer than the message"))?)
-        } else {
-            skip_field(wire_type, field, &mut rest, Default::default()).map_err(malformed)?;
-            Bytes::new()
-        };
-        records.push(Record { field, bytes: start.slice(..start.len() - rest.len()), value });
-    }
-    Ok(records)
+/// The records of a message, in their order: `InvalidArgument` in the place of the first that is none.
+pub fn records(message: &[u8]) -> impl Iterator<Item = Result<Record<'_>>> {
+    let mut rest = message;
+    std::iter::from_fn(move || {
+        (!rest.is_empty()).then(|| {
+            let record = first(rest);
+            rest = record.as_ref().map_or(&[], |r| &rest[r.bytes.len()..]);
+            record
+        })
+    })
+}
+
+/// The first record of a message.
+fn first(message: &[u8]) -> Result<Record<'_>> {
+    let mut rest = message;
+    let (field, wire_type) = decode_key(&mut rest).map_err(malformed)?;
+    let value = if wire_type == WireType::LengthDelimited {
+        let length = decode_varint(&mut rest).map_err(malformed)?;
+        let parts = usize::try_from(length).ok().and_then(|n| rest.split_at_checked(n));
+        let (value, behind) = parts.ok_or_else(|| malformed("a field is longer than the message"))?;
+        rest = behind;
+        value
+    } else {
+        skip_field(wire_type, field, &mut rest, Default::default()).map_err(malformed)?;
+        &[]
+    };
+    Ok(Record { field, bytes: &message[..message.len() - rest.len()], value })
 }
 
 /// Appends a string, bytes or message.
@@ -57,17 +63,18 @@ pub fn put(out: &mut Vec<u8>, field: u32, value: &[u8]) {
 ///
 /// # Errors
 /// `InvalidArgument` where it is not UTF-8.
-pub fn text(record: &Record) -> Result<String> {
-    String::from_utf8(record.value.to_vec()).map_err(malformed)
+pub fn text<'m>(record: &Record<'m>) -> Result<&'m str> {
+    std::str::from_utf8(record.value).map_err(malformed)
 }
 
 /// An entry of a map from strings to messages.
 ///
 /// # Errors
 /// `InvalidArgument` where the record is none.
-pub fn entry(record: &Record) -> Result<(String, Bytes)> {
-    let (mut key, mut value) = (String::new(), Bytes::new());
-    for part in records(&record.value)? {
+pub fn entry<'m>(record: &Record<'m>) -> Result<(&'m str, &'m [u8])> {
+    let (mut key, mut value): (&str, &[u8]) = ("", &[]);
+    for part in records(record.value) {
+        let part = part?;
         match part.field {
             1 => key = text(&part)?,
             2 => value = part.value,
@@ -90,9 +97,9 @@ mod tests {
         encode_key(5, WireType::ThirtyTwoBit, &mut message);
         message.extend([1, 2, 3, 4]);
         put(&mut message, 3, b"");
-        let records = records(&Bytes::from(message.clone())).unwrap();
+        let records: Vec<Record<'_>> = records(&message).collect::<Result<_>>().unwrap();
         assert_eq!(records.iter().map(|r| r.field).collect::<Vec<_>>(), [3, 70_000, 5, 3]);
-        assert_eq!(records[0].value, "abc");
+        assert_eq!(records[0].value, b"abc");
         assert_eq!(records.iter().flat_map(|r| r.bytes.to_vec()).collect::<Vec<_>>(), message);
     }
 
@@ -101,7 +108,7 @@ mod tests {
         let mut message = Vec::new();
         put(&mut message, 3, b"abc");
         for end in [1, 2, 4] {
-            assert!(records(&Bytes::copy_from_slice(&message[..end])).is_err());
+            assert!(records(&message[..end]).any(|r| r.is_err()));
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Changing a [`Graph`].
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashSet;
 
 use super::Graph;
@@ -16,7 +19,10 @@ impl Graph {
     fn edit(&mut self, id: NodeId) -> &mut Node {
         self.edits += 1;
         let node = self.edit_quietly(id);
-        node.original = None;
+        if node.original.is_some() {
+            node.attrs();
+            node.original = None;
+        }
         node
     }
 
@@ -27,12 +33,12 @@ impl Graph {
 
     /// Sets an attribute.
     pub fn set_attr(&mut self, id: NodeId, name: &str, value: impl Into<Attr>) {
-        self.edit(id).attrs.insert(name.to_owned(), value.into());
+        self.edit(id).attrs_mut().insert(name.to_owned(), value.into());
     }
 
     /// Removes an attribute.
     pub fn remove_attr(&mut self, id: NodeId, name: &str) {
-        self.edit(id).attrs.remove(name);
+        self.edit(id).attrs_mut().remove(name);
     }
 
     /// Makes a node one of another op; its attributes are the caller's business.
@@ -59,7 +65,7 @@ impl Graph {
             device: new.device,
             inputs: Vec::new(),
             controls: Vec::new(),
-            attrs: new.attrs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
+            attrs: OnceCell::from(BTreeMap::from_iter(new.attrs.into_iter().map(|(k, v)| (k.to_owned(), v)))),
             infos: new.infos,
             original: None,
             rest: Vec::new(),

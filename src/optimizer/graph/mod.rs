@@ -78,13 +78,14 @@ impl Graph {
     pub fn parse(bytes: &Bytes) -> Result<Self> {
         let mut graph = Self::default();
         let mut inputs: Vec<Vec<String>> = Vec::new();
-        for record in wire::records(bytes)? {
+        for record in wire::records(bytes) {
+            let record = record?;
             if record.field == 1 {
-                let (node, names) = parse_node(&record)?;
+                let (node, names) = parse_node(bytes.slice_ref(record.value))?;
                 graph.insert(node)?;
                 inputs.push(names);
             } else {
-                graph.rest.push(record.bytes);
+                graph.rest.push(bytes.slice_ref(record.bytes));
             }
         }
         for (at, names) in inputs.iter().enumerate() {

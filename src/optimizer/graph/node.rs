@@ -1,5 +1,6 @@
 //! A node of a [`super::Graph`].
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::shape::TensorInfo;
-use crate::optimizer::wire::{self, Record};
+use crate::optimizer::wire;
 
 /// A node's number in its [`Graph`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +41,8 @@ pub struct Node {
     pub(super) on_wgpu: bool,
     pub(in crate::optimizer) inputs: Vec<Output>,
     pub(in crate::optimizer) controls: Vec<NodeId>,
-    pub(in crate::optimizer) attrs: BTreeMap<String, Attr>,
+    /// Read from `original` when somebody asks: nobody does for most nodes.
+    pub(super) attrs: OnceCell<BTreeMap<String, Attr>>,
     /// Types and shapes of the outputs, as far as they are known.
     pub(in crate::optimizer) infos: Vec<TensorInfo>,
     /// The node as it came, until it changes.
@@ -77,12 +79,18 @@ impl Node {
 
     /// An attribute.
     pub fn attr(&self, name: &str) -> Option<&Attr> {
-        self.attrs.get(name)
+        self.attrs().get(name)
     }
 
     /// All attributes by name.
-    pub const fn attrs(&self) -> &BTreeMap<String, Attr> {
-        &self.attrs
+    pub fn attrs(&self) -> &BTreeMap<String, Attr> {
+        self.attrs.get_or_init(|| self.original.as_ref().map(|bytes| parse_attrs(bytes, &self.op)).unwrap_or_default())
+    }
+
+    /// The same, to be changed.
+    pub(super) fn attrs_mut(&mut self) -> &mut BTreeMap<String, Attr> {
+        self.attrs();
+        self.attrs.get_mut().expect("just read")
     }
 
     /// The attribute `name`, a type of ours.
@@ -116,7 +124,7 @@ impl Node {
         }
         let annotations = self.annotations();
         let annotations = annotations.iter().flatten().map(|(key, value)| (*key, value));
-        for (key, value) in self.attrs.iter().map(|(key, value)| (key.as_str(), value)).chain(annotations) {
+        for (key, value) in self.attrs().iter().map(|(key, value)| (key.as_str(), value)).chain(annotations) {
             let mut entry = Vec::new();
             wire::put(&mut entry, 1, key.as_bytes());
             wire::put(&mut entry, 2, value.raw());
@@ -177,38 +185,46 @@ pub struct NewNode {
 }
 
 /// A node without edges, and its inputs' texts.
-pub(super) fn parse_node(record: &Record) -> Result<(Node, Vec<String>)> {
-    let mut node = Node {
-        name: String::new(),
-        op: String::new(),
-        device: String::new(),
-        on_wgpu: false,
-        inputs: Vec::new(),
-        controls: Vec::new(),
-        attrs: BTreeMap::new(),
-        infos: Vec::new(),
-        original: Some(record.value.clone()),
-        rest: Vec::new(),
-    };
-    let mut inputs = Vec::new();
-    for part in wire::records(&record.value)? {
+pub(super) fn parse_node(bytes: Bytes) -> Result<(Node, Vec<String>)> {
+    let (mut name, mut op, mut device) = ("", "", "");
+    let (mut inputs, mut rest) = (Vec::new(), Vec::new());
+    for part in wire::records(&bytes) {
+        let part = part?;
         match part.field {
-            1 => node.name = wire::text(&part)?,
-            2 => node.op = wire::text(&part)?,
-            3 => inputs.push(wire::text(&part)?),
-            4 => node.device = wire::text(&part)?,
+            1 => name = wire::text(&part)?,
+            2 => op = wire::text(&part)?,
+            3 => inputs.push(wire::text(&part)?.to_owned()),
+            4 => device = wire::text(&part)?,
+            // Only looked at, so that nothing can go wrong when they are read.
             5 => {
-                let (key, value) = wire::entry(&part)?;
-                node.attrs.insert(key, Attr::encoded(value));
+                wire::entry(&part)?;
             }
-            _ => node.rest.push(part.bytes),
+            _ => rest.push(bytes.slice_ref(part.bytes)),
         }
     }
-    node.on_wgpu = is_wgpu(&node.device);
-    if is_ours(&node.op) {
-        node.attrs.retain(|name, _| !ANNOTATIONS.contains(&name.as_str()));
-    }
+    let node = Node {
+        name: name.to_owned(),
+        op: op.to_owned(),
+        device: device.to_owned(),
+        on_wgpu: is_wgpu(device),
+        inputs: Vec::new(),
+        controls: Vec::new(),
+        attrs: OnceCell::new(),
+        infos: Vec::new(),
+        rest,
+        original: Some(bytes),
+    };
     Ok((node, inputs))
+}
+
+/// The attributes of a NodeDef that [`parse_node`] has seen.
+fn parse_attrs(bytes: &Bytes, op: &str) -> BTreeMap<String, Attr> {
+    let parts = wire::records(bytes).filter_map(Result::ok).filter(|part| part.field == 5);
+    let entries = parts.filter_map(|part| wire::entry(&part).ok());
+    entries
+        .filter(|(name, _)| !is_ours(op) || !ANNOTATIONS.contains(name))
+        .map(|(name, value)| (name.to_owned(), Attr::encoded(bytes.slice_ref(value))))
+        .collect()
 }
 
 #[cfg(test)]
@@ -218,12 +234,13 @@ mod tests {
 
     /// The names of a node's attributes as TensorFlow gets them.
     fn written(graph: &Graph, name: &str) -> Vec<String> {
-        let records = wire::records(&graph.to_bytes().into()).unwrap();
+        let bytes = graph.to_bytes();
         let mut found = None;
-        for record in records.iter().filter(|r| r.field == 1) {
-            let parts = wire::records(&record.value).unwrap();
+        for record in wire::records(&bytes).map(Result::unwrap).filter(|r| r.field == 1) {
+            let parts: Vec<_> = wire::records(record.value).map(Result::unwrap).collect();
             if parts.iter().any(|p| p.field == 1 && wire::text(p).unwrap() == name) {
-                found = Some(parts.iter().filter(|p| p.field == 5).map(|p| wire::entry(p).unwrap().0).collect());
+                let entries = parts.iter().filter(|p| p.field == 5).map(|p| wire::entry(p).unwrap().0.to_owned());
+                found = Some(entries.collect());
             }
         }
         found.expect("the node is there")

@@ -82,7 +82,7 @@ proptest! {
     ) {
         let graphs = real_graphs();
         let (_, bytes) = which.get(&graphs);
-        let records = wire::records(bytes).unwrap();
+        let records: Vec<_> = wire::records(bytes).map(Result::unwrap).collect();
         let nodes: Vec<usize> = (0..records.len()).filter(|i| records[*i].field == 1).collect();
         let chosen = *node.get(&nodes);
         let mut message = in_graph;
@@ -96,14 +96,14 @@ proptest! {
                 wire::put(&mut changed, 5, &attr);
                 wire::put(&mut message, 1, &changed);
             } else {
-                message.extend(&record.bytes);
+                message.extend(record.bytes);
             }
         }
         let message = Bytes::from(message);
         let mut graph = Graph::parse(&message).unwrap();
         let moved: Vec<u8> = {
             // Fields beyond nodes follow the nodes.
-            let (nodes, rest): (Vec<_>, Vec<_>) = wire::records(&message).unwrap().into_iter().partition(|r| r.field == 1);
+            let (nodes, rest): (Vec<_>, Vec<_>) = wire::records(&message).map(Result::unwrap).partition(|r| r.field == 1);
             nodes.iter().chain(&rest).flat_map(|r| r.bytes.to_vec()).collect()
         };
         prop_assert_eq!(&graph.to_bytes(), &moved);

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use smallvec::smallvec;
 use tensorflow_wgpu::Error;
-use tensorflow_wgpu::device::{Device, Selection, Statistics};
+use tensorflow_wgpu::device::{Binding, Device, Grid, Key, Params, Program, Selection, Statistics};
 use tensorflow_wgpu::local::Session;
+use tensorflow_wgpu::shader::{Field, Shader};
 
 fn device() -> Arc<Device> {
     Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers").device
@@ -147,9 +149,7 @@ fn a_timer_measures_work() {
 
 #[test]
 fn statistics_count_work_when_it_is_recorded() {
-    // A device of its own: the shared one works for other tests at the same time.
-    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-    let device = Device::open(&selection.adapters[0]).unwrap();
+    let device = own_device();
     assert_eq!(device.statistics(), Statistics::default());
     let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
     device.upload(a, &pattern(1000)).unwrap();
@@ -162,6 +162,7 @@ fn statistics_count_work_when_it_is_recorded() {
         uploaded: 1000,
         copies: 1,
         pipelines: 2,
+        bind_groups: 2,
         ..Statistics::default()
     };
     assert_eq!(device.statistics(), recorded);
@@ -174,7 +175,127 @@ fn statistics_count_work_when_it_is_recorded() {
         downloads: 1,
         downloaded: 6,
         copies: 2,
+        bind_groups: 3,
         ..recorded
     };
     assert_eq!(device.statistics(), done);
+}
+
+/// A device of its own, whose counts nobody else changes.
+fn own_device() -> Arc<Device> {
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    Device::open(&selection.adapters[0]).unwrap()
+}
+
+#[test]
+fn equal_work_makes_its_bind_groups_once() {
+    let device = own_device();
+    let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
+    let step = || {
+        for (address, value) in [(a, 1), (b, 2), (a + 256, 3), (b + 1000, 4)] {
+            device.fill(address, 200, value).unwrap();
+        }
+        device.copy(b + 1, a, 999).unwrap();
+        device.statistics().bind_groups
+    };
+    let first = step();
+    assert_eq!(first, 5);
+    for _ in 0..200 {
+        assert_eq!(step(), first);
+    }
+    let mut got = vec![0; 4096];
+    device.download(b, &mut got).unwrap();
+    assert_eq!((got[1], got[257], got[1000]), (1, 3, 4));
+    device.deallocate(a).unwrap();
+    device.deallocate(b).unwrap();
+}
+
+/// A sum of two words and of many parameters, more than any adapter takes as immediates.
+fn sum_of_parameters(device: &Device, to: u64, numbers: &[u32]) {
+    let count = numbers.len();
+    device
+        .enqueue(&Program {
+            key: Key::new("test sum of parameters").number(count as u32),
+            shader: &|| {
+                let text = format!(
+                    "@compute @workgroup_size(1)\nfn main() {{\n    var sum = 0u;\n    for (var k = 0u; k < {count}u; k += 1u) {{\n        \
+                     sum += p.numbers[k / 4u][k % 4u];\n    }}\n    dst[p.off_dst] = sum + p.extra;\n}}\n"
+                );
+                Shader::new("sum of parameters")
+                    .bind_raw("dst", "u32", 4)
+                    .u32s(&["extra"])
+                    .param("numbers", Field::Vec4s(count / 4))
+                    .workgroup([1, 1, 1])
+                    .body(&text)
+            },
+            bindings: smallvec![Binding { address: to, bytes: 4, unit: 4 }],
+            params: Params::new().u32(7_u32).list(numbers),
+            grid: Grid([1, 1, 1]),
+        })
+        .unwrap();
+}
+
+#[test]
+fn parameters_beyond_the_immediates_arrive_in_every_dispatch_of_every_submission() {
+    let device = own_device();
+    // The parameters of the second kind fill their buffer before the dispatches fill a submission.
+    for (words, rounds) in [(128, 1000), (4400, 150)] {
+        let before = device.statistics().submissions;
+        let out = device.allocate(4 * rounds).unwrap();
+        let numbers = |round: u64| (0..words).map(|k| k * 3 + round as u32).collect::<Vec<_>>();
+        for round in 0..rounds {
+            sum_of_parameters(&device, out + 4 * round, &numbers(round));
+        }
+        let mut got = vec![0; 4 * rounds as usize];
+        device.download(out, &mut got).unwrap();
+        for (round, got) in (0..rounds).zip(got.chunks_exact(4)) {
+            let want = 7 + numbers(round).iter().sum::<u32>();
+            assert_eq!(u32::from_le_bytes(got.try_into().unwrap()), want, "{words} words, round {round}");
+        }
+        assert!(device.statistics().submissions - before < rounds / 10, "parameters alone submit nothing");
+        device.deallocate(out).unwrap();
+    }
+}
+
+#[test]
+fn tables_are_copied_once_and_outlive_their_eviction() {
+    let device = own_device();
+    let words = |k: u32| (0..100).map(|i| i + k).collect::<Vec<u32>>();
+    let out = device.allocate(400).unwrap();
+    let table = device.table(&words(5)).unwrap();
+    assert_eq!((device.statistics().uploads, device.statistics().uploaded), (1, 400));
+    device.copy(out, table.binding().address, 400).unwrap();
+    for _ in 0..10 {
+        assert_eq!(device.table(&words(5)).unwrap().binding(), table.binding());
+    }
+    assert_eq!((device.statistics().uploads, device.statistics().submissions), (1, 0), "it is there");
+    drop(table);
+    // The copy above is not even submitted when its table goes, and its memory is others'.
+    for k in 100..1000 {
+        drop(device.table(&words(k)).unwrap());
+    }
+    let mut got = vec![0; 400];
+    device.download(out, &mut got).unwrap();
+    assert_eq!(bytemuck::cast_slice::<u32, u8>(&words(5)), got);
+    assert!(device.memory_stats().in_use < 300 * 512, "{:?}", device.memory_stats());
+    let again = device.table(&words(5)).unwrap();
+    device.copy(out, again.binding().address, 400).unwrap();
+    device.download(out, &mut got).unwrap();
+    assert_eq!(bytemuck::cast_slice::<u32, u8>(&words(5)), got);
+    device.deallocate(out).unwrap();
+}
+
+#[test]
+fn a_full_memory_takes_back_what_bind_groups_keep() {
+    let device = own_device();
+    // Each block is bound once and freed; none may stay behind for ever.
+    for round in 0..400 {
+        let a = device.allocate(1 << 20).unwrap();
+        device.fill(a, 1 << 20, round).unwrap();
+        let mut got = [0; 4];
+        device.download(a + 4096, &mut got).unwrap();
+        assert_eq!(u32::from_le_bytes(got), round);
+        device.deallocate(a).unwrap();
+    }
+    assert_eq!(device.memory_stats().in_use, 0);
 }

@@ -7,6 +7,7 @@ mod case;
 mod context;
 mod device;
 mod families;
+mod host;
 mod measure;
 mod options;
 mod report;

@@ -12,6 +12,7 @@ Times kernels on one adapter and compares each with the adapter's copy bandwidth
 Usage: kernels [OPTIONS] [FILTER]...
 
   FILTER             rows whose family or name contains one of these, in any case; all rows without one
+  --host             only what a dispatch costs the host, with wgpu's share of it
   --list             name the rows and run nothing
   --adapters         name the adapters and run nothing
   --adapter NAME     the adapter by a part of its name, or by its number in --adapters
@@ -30,6 +31,7 @@ Environment: WGPU_BACKEND chooses the backend, TF_WGPU_LOG=info logs what the de
 pub struct Options {
     pub filters: Vec<String>,
     pub list: bool,
+    pub host: bool,
     pub adapters: bool,
     pub adapter: Option<String>,
     pub quick: bool,
@@ -48,6 +50,7 @@ impl Options {
         let mut parser = Parser::from_args(arguments);
         while let Some(argument) = parser.next()? {
             match argument {
+                Arg::Long("host") => options.host = true,
                 Arg::Long("list") => options.list = true,
                 Arg::Long("adapters") => options.adapters = true,
                 Arg::Long("adapter") => options.adapter = Some(parser.value()?.string()?),

@@ -11,6 +11,7 @@ use tensorflow_wgpu::{Error, Result};
 use crate::case::Sizes;
 use crate::device::Peaks;
 use crate::families;
+use crate::host;
 use crate::measure::{self, Budget};
 use crate::options::{HELP, Options};
 use crate::report::{self, Row};
@@ -57,7 +58,14 @@ pub fn run(options: &Options) -> Result<usize> {
         }
         return Ok(0);
     }
-    let device = open(options.adapter.as_deref())?;
+    let adapter = choose(options.adapter.as_deref())?;
+    let device = Device::open(&adapter)?;
+    if options.host {
+        let session = Session::new(Arc::clone(&device));
+        let rounds = if options.quick { 1 } else { 20 };
+        print!("{}", host::table(&adapter, &device, session.registry(), rounds)?);
+        return Ok(0);
+    }
     let batch = options.batch.unwrap_or(if device.capabilities().cpu { 8 } else { 64 });
     let mut cases = families::all(Sizes { batch, sequences: batch.div_ceil(2) });
     cases.retain(|c| options.wants(c.family, &c.name));
@@ -108,10 +116,7 @@ fn enumerate(adapter: Option<&str>) -> Selection {
     })
 }
 
-fn open(adapter: Option<&str>) -> Result<Arc<Device>> {
+fn choose(adapter: Option<&str>) -> Result<wgpu::Adapter> {
     let selection = enumerate(adapter);
-    match selection.adapters.first() {
-        Some(adapter) => Device::open(adapter),
-        None => Err(Error::Unavailable(selection.problem.unwrap_or_default())),
-    }
+    selection.adapters.into_iter().next().ok_or(Error::Unavailable(selection.problem.unwrap_or_default()))
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 
+use super::failures::Failures;
 use crate::error::{Error, Result};
 
 /// Number of a submission. Serials grow by one; serial 0 is complete from the start.
@@ -44,8 +45,7 @@ pub(crate) struct Completion {
     changed: Condvar,
     sender: Sender<Submission>,
     pub readback_pool: Mutex<Vec<wgpu::Buffer>>,
-    /// Set once when the GPU is lost.
-    lost: Mutex<Option<Error>>,
+    failures: Arc<Failures>,
 }
 
 /// Read-back buffers larger than this are not kept.
@@ -55,7 +55,7 @@ const POOL_LEN: usize = 16;
 
 impl Completion {
     /// Starts the thread, which lives as long as the process or until the device is dropped.
-    pub fn start(device: wgpu::Device) -> Arc<Self> {
+    pub fn start(device: wgpu::Device, failures: Arc<Failures>) -> Arc<Self> {
         let (sender, receiver) = crossbeam_channel::unbounded();
         let completion = Arc::new(Self {
             done: AtomicU64::new(0),
@@ -63,7 +63,7 @@ impl Completion {
             changed: Condvar::new(),
             sender,
             readback_pool: Mutex::default(),
-            lost: Mutex::default(),
+            failures,
         });
         let weak = Arc::downgrade(&completion);
         std::thread::Builder::new()
@@ -95,16 +95,6 @@ impl Completion {
         }
     }
 
-    /// The error that ended the device, if it is lost.
-    pub fn lost(&self) -> Option<Error> {
-        self.lost.lock().clone()
-    }
-
-    /// Records the loss of the device; the first reason stays.
-    pub fn set_lost(&self, error: Error) {
-        self.lost.lock().get_or_insert(error);
-    }
-
     fn publish(&self, serial: Serial) {
         let _guard = self.mutex.lock();
         self.done.store(serial, Ordering::Release);
@@ -125,7 +115,7 @@ fn run(device: &wgpu::Device, receiver: &Receiver<Submission>, completion: &std:
         if let Some(index) = index {
             let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
             if let Err(e) = device.poll(wait) {
-                completion.set_lost(Error::Unavailable(format!("the GPU stopped answering: {e}")));
+                completion.failures.lose(Error::Unavailable(format!("the GPU stopped answering: {e}")));
             }
         }
         for work in after {
@@ -140,7 +130,7 @@ fn run(device: &wgpu::Device, receiver: &Receiver<Submission>, completion: &std:
 
 fn finish_readback(device: &wgpu::Device, completion: &Completion, readback: Readback) {
     let Readback { buffer, range, sink } = readback;
-    if let Some(e) = completion.lost() {
+    if let Some(e) = completion.failures.lost() {
         return sink(Err(e));
     }
     let (sender, receiver) = crossbeam_channel::bounded(1);

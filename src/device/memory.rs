@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::error::{Error, Result};
 use crate::ffi::address_range::AddressRange;
@@ -44,6 +44,7 @@ pub(crate) struct Memory {
     max_buffer: u64,
     next_id: AtomicU32,
     blocks: RwLock<BTreeMap<u64, Arc<Block>>>,
+    spare: Mutex<Option<Arc<Block>>>,
     book: Mutex<Book>,
 }
 
@@ -64,12 +65,22 @@ impl Memory {
             max_buffer,
             next_id: AtomicU32::new(0),
             blocks: RwLock::default(),
+            spare: Mutex::default(),
             book: Mutex::default(),
         })
     }
 
     /// Allocates `bytes` of uninitialized memory and returns its address.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
+        self.allocate_with(bytes, None)
+    }
+
+    /// Allocates memory that holds `words` before anything else is submitted.
+    pub fn allocate_filled(&self, words: &[u32]) -> Result<u64> {
+        self.allocate_with(size_of_val(words) as u64, Some(bytemuck::cast_slice(words)))
+    }
+
+    fn allocate_with(&self, bytes: u64, contents: Option<&[u8]>) -> Result<u64> {
         let exhausted =
             |why: &str| Err(Error::ResourceExhausted(format!("cannot allocate {bytes} bytes of device memory: {why}")));
         let size = match bytes.max(4).checked_next_multiple_of(256) {
@@ -82,11 +93,21 @@ impl Memory {
             label: None,
             size,
             usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
+            mapped_at_creation: contents.is_some(),
+        });
+        let filled = contents.map_or(Ok(()), |contents| {
+            let mut view = buffer.get_mapped_range_mut(..contents.len() as u64).map_err(|e| e.to_string())?;
+            view.copy_from_slice(contents);
+            drop(view);
+            buffer.unmap();
+            Ok::<_, String>(())
         });
         let validation = pollster::block_on(validation.pop());
         if let Some(e) = pollster::block_on(scope.pop()).or(validation) {
             return exhausted(&e.to_string());
+        }
+        if let Err(e) = filled {
+            return exhausted(&e);
         }
         let slot = size_class(size);
         let mut book = self.book.lock();
@@ -125,23 +146,23 @@ impl Memory {
 
     /// The block that holds the `bytes` bytes at `address`.
     pub fn resolve(&self, address: u64, bytes: u64) -> Result<Arc<Block>> {
-        let blocks = self.blocks.read();
-        match blocks.range(..=address).next_back() {
-            // Written without sums that a wild address or length would overflow.
-            Some((_, block)) if bytes <= block.bytes && address - block.address <= block.bytes - bytes => {
-                Ok(block.clone())
-            }
-            _ => Err(Error::Internal(format!("{bytes} bytes at {address:#x} are not in device memory"))),
-        }
+        self.blocks().resolve(address, bytes).cloned()
     }
 
-    /// Some block, for bindings of empty tensors; makes one when there is none.
-    pub fn any_block(&self) -> Result<Arc<Block>> {
-        if let Some(block) = self.blocks.read().values().next() {
+    /// All blocks, while nobody allocates or frees. The caller must do neither itself meanwhile.
+    pub fn blocks(&self) -> Blocks<'_> {
+        Blocks(self.blocks.read())
+    }
+
+    /// A block that nobody frees, for bindings of empty tensors.
+    pub fn spare(&self) -> Result<Arc<Block>> {
+        let mut spare = self.spare.lock();
+        if let Some(block) = &*spare {
             return Ok(block.clone());
         }
         let address = self.allocate(256)?;
-        self.resolve(address, 4)
+        let block = self.resolve(address, 256)?;
+        Ok(spare.insert(block).clone())
     }
 
     /// Whether `address` lies in this device's reserved range.
@@ -152,6 +173,20 @@ impl Memory {
     /// Statistics so far.
     pub fn stats(&self) -> MemoryStats {
         self.book.lock().stats
+    }
+}
+
+/// The blocks at one moment.
+pub(crate) struct Blocks<'a>(RwLockReadGuard<'a, BTreeMap<u64, Arc<Block>>>);
+
+impl Blocks<'_> {
+    /// The block that holds the `bytes` bytes at `address`.
+    pub fn resolve(&self, address: u64, bytes: u64) -> Result<&Arc<Block>> {
+        match self.0.range(..=address).next_back() {
+            // Written without sums that a wild address or length would overflow.
+            Some((_, block)) if bytes <= block.bytes && address - block.address <= block.bytes - bytes => Ok(block),
+            _ => Err(Error::Internal(format!("{bytes} bytes at {address:#x} are not in device memory"))),
+        }
     }
 }
 

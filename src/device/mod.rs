@@ -2,15 +2,18 @@
 //! wgpu; it knows nothing of ops or of TensorFlow.
 
 pub mod adapters;
+mod bind_groups;
 mod budget;
 pub mod cache;
 mod capabilities;
 mod completion;
+mod failures;
 mod memory;
 mod pipelines;
 mod program;
 mod recorder;
 mod statistics;
+mod tables;
 mod transfer;
 
 use std::ops::Range;
@@ -27,13 +30,16 @@ pub use completion::Serial;
 pub use memory::MemoryStats;
 pub use program::{Binding, Grid, Key, Params, Program};
 pub use statistics::Statistics;
+pub use tables::Table;
 pub use transfer::Timer;
 
 use cache::DiskCache;
 use completion::Completion;
-use memory::Memory;
+use failures::Failures;
+use memory::{Blocks, Memory};
 use pipelines::Pipelines;
 use recorder::{Bound, Recorder};
+use tables::Tables;
 
 use crate::error::{Error, Result};
 
@@ -46,8 +52,8 @@ pub struct Device {
     pipelines: Pipelines,
     recorder: Mutex<Recorder>,
     completion: Arc<Completion>,
-    /// The first error of wgpu that no call could return.
-    uncaptured: Arc<Mutex<Option<Error>>>,
+    failures: Arc<Failures>,
+    tables: Mutex<Tables>,
     raw: wgpu::Device,
     queue: wgpu::Queue,
 }
@@ -76,22 +82,22 @@ impl Device {
             ..Default::default()
         }))
         .map_err(|e| Error::Unavailable(format!("cannot open {}: {e}", adapter.get_info().name)))?;
-        let uncaptured = Arc::new(Mutex::new(None));
-        let slot = uncaptured.clone();
+        let failures = Arc::new(Failures::default());
+        let reported = failures.clone();
         raw.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
             log::error!("GPU error: {e}");
             let error = match &e {
                 wgpu::Error::OutOfMemory { .. } => Error::ResourceExhausted(e.to_string()),
                 _ => Error::Internal(e.to_string()),
             };
-            slot.lock().get_or_insert(error);
+            reported.raise(error);
         }));
-        let completion = Completion::start(raw.clone());
-        let lost = Arc::downgrade(&completion);
+        let completion = Completion::start(raw.clone(), failures.clone());
+        let lost = Arc::downgrade(&failures);
         raw.set_device_lost_callback(move |reason, message| {
             // Dropping the device reports `Destroyed`, which is no loss.
-            if let (Some(c), wgpu::DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
-                c.set_lost(Error::Unavailable(format!("the GPU was lost: {message}")));
+            if let (Some(failures), wgpu::DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
+                failures.lose(Error::Unavailable(format!("the GPU was lost: {message}")));
             }
         });
         let info = adapter.get_info();
@@ -109,7 +115,8 @@ impl Device {
                 completion.clone(),
             )),
             completion,
-            uncaptured,
+            failures,
+            tables: Mutex::default(),
             raw,
             queue,
         }))
@@ -132,7 +139,10 @@ impl Device {
 
     /// Allocates uninitialized device memory and returns its address, a multiple of 65,536.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        self.memory.allocate(bytes)
+        self.memory.allocate(bytes).or_else(|e| {
+            // Cached bind groups may keep some that was freed.
+            if self.recorder.lock().sweep() { self.memory.allocate(bytes) } else { Err(e) }
+        })
     }
 
     /// Frees memory at an address that [`Device::allocate`] returned. Enqueued work may still use it.
@@ -186,11 +196,19 @@ impl Device {
         let pipeline = self.pipelines.get(program)?;
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
         let mut block: SmallVec<[u32; 32]> = SmallVec::new();
+        let empty = program.bindings.iter().any(|binding| binding.bytes == 0);
+        let spare = if empty { Some(self.memory.spare()?) } else { None };
+        let blocks = self.memory.blocks();
         for binding in &program.bindings {
-            let (resolved, offset) = self.bind(binding)?;
+            let (resolved, offset) = match &spare {
+                // Nothing is read or written; any memory will do.
+                Some(spare) if binding.bytes == 0 => ((spare.clone(), 0, spare.bytes), 0),
+                _ => self.bind(&blocks, binding)?,
+            };
             block.push(offset);
             bound.push(resolved);
         }
+        drop(blocks);
         block.extend_from_slice(&program.params.scalars);
         if !program.params.vec4s.is_empty() {
             block.resize(block.len().next_multiple_of(4), 0);
@@ -211,15 +229,10 @@ impl Device {
     }
 
     /// Resolves a binding to an aligned range of a block and the remaining offset in elements.
-    fn bind(&self, binding: &Binding) -> Result<(Bound, u32)> {
+    fn bind(&self, blocks: &Blocks<'_>, binding: &Binding) -> Result<(Bound, u32)> {
         let Binding { address, bytes, unit } = *binding;
         let alignment = u64::from(self.capabilities.storage_alignment);
-        if bytes == 0 {
-            // Nothing is read or written; any memory will do.
-            let block = self.memory.any_block()?;
-            return Ok(((block, 0, alignment.max(16)), 0));
-        }
-        let block = self.memory.resolve(address, bytes)?;
+        let block = blocks.resolve(address, bytes)?;
         let offset = (address - block.address) & !(alignment - 1);
         let rest = address - block.address - offset;
         // Whole vec4s, so that a packed or vectorized tail stays inside the binding; blocks are multiples of 256 bytes.
@@ -233,7 +246,7 @@ impl Device {
         if !rest.is_multiple_of(u64::from(unit)) {
             return Err(Error::Internal(format!("address {address:#x} is not a multiple of the element size {unit}")));
         }
-        Ok(((block, offset, size), (rest / u64::from(unit)) as u32))
+        Ok(((block.clone(), offset, size), (rest / u64::from(unit)) as u32))
     }
 
     /// Submits what is recorded. Returns the serial that completes with it.
@@ -284,20 +297,28 @@ impl Device {
         recorder.submit();
     }
 
+    /// A table on the device that holds `words`, which are not empty. Equal tables are copied there once.
+    pub fn table(&self, words: &[u32]) -> Result<Table> {
+        let mut made = false;
+        let allocate = || {
+            made = true;
+            self.memory.allocate_filled(words)
+        };
+        let table = self.tables.lock().get(words, allocate, &mut |address| self.deallocate(address));
+        if made {
+            self.recorder.lock().count_filled(size_of_val(words) as u64);
+        }
+        table
+    }
+
     /// Makes `error` the pending error, for work that fails after its call has returned.
     pub fn raise(&self, error: Error) {
         log::error!("{error}");
-        self.uncaptured.lock().get_or_insert(error);
+        self.failures.raise(error);
     }
 
     /// The pending error of the GPU, if any: a lost device stays lost, other errors are reported once.
     pub fn check(&self) -> Result<()> {
-        if let Some(e) = self.completion.lost() {
-            return Err(e);
-        }
-        match self.uncaptured.lock().take() {
-            Some(e) => Err(e),
-            None => Ok(()),
-        }
+        self.failures.check()
     }
 }

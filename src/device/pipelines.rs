@@ -31,7 +31,7 @@ pub(crate) struct Pipelines {
     capabilities: Capabilities,
     cache: Option<DiskCache>,
     compiled: RwLock<FxHashMap<Key, Slot>>,
-    layouts: Mutex<FxHashMap<u32, wgpu::BindGroupLayout>>,
+    layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
 }
 
 impl Pipelines {
@@ -41,7 +41,13 @@ impl Pipelines {
 
     /// The pipeline of `program`, compiled at the first call with its key.
     pub fn get(&self, program: &Program<'_>) -> Result<Arc<Pipeline>> {
-        let slot = self.compiled.read().get(&program.key).cloned();
+        let slot = match self.compiled.read().get(&program.key) {
+            Some(slot) => match slot.get() {
+                Some(compiled) => return compiled.clone(),
+                None => Some(slot.clone()),
+            },
+            None => None,
+        };
         let slot = slot.unwrap_or_else(|| self.compiled.write().entry(program.key.clone()).or_default().clone());
         slot.get_or_init(|| self.compile(&(program.shader)()).map(Arc::new)).clone()
     }
@@ -70,7 +76,7 @@ impl Pipelines {
         }
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
-        let layout = self.layout(entries);
+        let layout = self.layout(entries, params_buffer);
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
         let module = crate::ffi::trusted_shader::create(&self.device, shader.label(), wgsl);
@@ -100,8 +106,8 @@ impl Pipelines {
         Ok(Pipeline { raw, layout, entries, params_size, params_buffer })
     }
 
-    /// The layout of a group of `n` read_write storage buffers.
-    fn layout(&self, n: u32) -> wgpu::BindGroupLayout {
+    /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie elsewhere in each dispatch.
+    fn layout(&self, n: u32, params_buffer: bool) -> wgpu::BindGroupLayout {
         let make = || {
             let entries: Vec<_> = (0..n)
                 .map(|binding| wgpu::BindGroupLayoutEntry {
@@ -109,7 +115,7 @@ impl Pipelines {
                     visibility: wgpu::ShaderStages::COMPUTE,
                     ty: wgpu::BindingType::Buffer {
                         ty: wgpu::BufferBindingType::Storage { read_only: false },
-                        has_dynamic_offset: false,
+                        has_dynamic_offset: params_buffer && binding + 1 == n,
                         min_binding_size: None,
                     },
                     count: None,
@@ -117,6 +123,6 @@ impl Pipelines {
                 .collect();
             self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
         };
-        self.layouts.lock().entry(n).or_insert_with(make).clone()
+        self.layouts.lock().entry((n, params_buffer)).or_insert_with(make).clone()
     }
 }

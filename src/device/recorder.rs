@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::bind_groups::{BindGroups, Range, Ranges};
 use super::completion::{AfterWork, Completion, Readback, Serial, Sink, Submission};
 use super::memory::Block;
 use super::pipelines::Pipeline;
@@ -21,19 +21,17 @@ const BATCH_UPLOAD: u64 = 32 << 20;
 /// Size of the belt's staging chunks; larger uploads get a buffer of their own.
 const STAGING_CHUNK: u64 = 1 << 20;
 /// Bytes of parameter blocks in one submission, for programs whose parameters exceed the immediates.
-const PARAMS_BUFFER: u64 = 1 << 20;
-/// Cached bind groups; beyond that the cache starts anew.
-const MAX_BIND_GROUPS: usize = 1 << 14;
+const PARAMS_BUFFER: usize = 1 << 20;
+/// The parameter buffer in place of a block's number.
+const PARAMS_BLOCK: u32 = u32::MAX;
 
 /// A resolved binding: block, byte offset (aligned) and byte length within it.
 pub(crate) type Bound = (Arc<Block>, u64, u64);
 
-type BindGroupKey = (wgpu::BindGroupLayout, SmallVec<[(u32, u64, u64); 8]>);
-
 pub(crate) struct Recorder {
     device: wgpu::Device,
     queue: wgpu::Queue,
-    storage_alignment: u64,
+    storage_alignment: usize,
     completion: Arc<Completion>,
     // The pass must end before the encoder is touched: see `encoder`.
     pass: Option<wgpu::ComputePass<'static>>,
@@ -41,10 +39,11 @@ pub(crate) struct Recorder {
     after: Vec<AfterWork>,
     staging: wgpu::util::StagingBelt,
     params: Option<wgpu::Buffer>,
-    params_used: u64,
+    /// Parameter blocks of what is recorded, copied to `params` as one when it is submitted.
+    params_bytes: Vec<u8>,
     dispatches: u32,
     uploaded: u64,
-    bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
+    bind_groups: BindGroups<wgpu::BindGroup>,
     /// Serial of the last submission.
     submitted: Serial,
     pub statistics: Statistics,
@@ -56,16 +55,16 @@ impl Recorder {
             staging: wgpu::util::StagingBelt::new(device.clone(), STAGING_CHUNK),
             device,
             queue,
-            storage_alignment: u64::from(storage_alignment),
+            storage_alignment: storage_alignment as usize,
             completion,
             pass: None,
             encoder: None,
             after: Vec::new(),
             params: None,
-            params_used: 0,
+            params_bytes: Vec::new(),
             dispatches: 0,
             uploaded: 0,
-            bind_groups: FxHashMap::default(),
+            bind_groups: BindGroups::default(),
             submitted: 0,
             statistics: Statistics::default(),
         }
@@ -74,23 +73,20 @@ impl Recorder {
     /// Records one dispatch, which reads and writes `bytes`. `params` is the whole parameter block.
     pub fn dispatch(&mut self, pipeline: &Pipeline, bound: &[Bound], params: &[u32], grid: Grid, bytes: u64) {
         let params: &[u8] = bytemuck::cast_slice(params);
-        let mut entries: SmallVec<[(u32, u64, u64); 8]> = bound.iter().map(|(b, o, n)| (b.id, *o, *n)).collect();
-        let params_at = pipeline.params_buffer.then(|| self.write_params(params));
-        if let Some(at) = params_at {
-            entries.push((u32::MAX, at, params.len() as u64));
+        let mut ranges: Ranges =
+            bound.iter().map(|(b, offset, size)| Range { block: b.id, offset: *offset, size: *size }).collect();
+        let params_at = pipeline.params_buffer.then(|| self.place_params(params));
+        if params_at.is_some() {
+            ranges.push(Range { block: PARAMS_BLOCK, offset: 0, size: params.len() as u64 });
         }
-        let key = (pipeline.layout.clone(), entries);
-        if !self.bind_groups.contains_key(&key) {
-            if self.bind_groups.len() >= MAX_BIND_GROUPS {
-                self.bind_groups.clear();
-            }
-            let group = self.bind_group(&key, bound);
-            self.bind_groups.insert(key.clone(), group);
-        }
-        let group = self.bind_groups[&key].clone();
+        let (device, buffer, made) = (&self.device, &self.params, &mut self.statistics.bind_groups);
+        let group = self.bind_groups.get(&ranges, || {
+            *made += 1;
+            bind_group(device, &pipeline.layout, bound.iter().map(|(b, ..)| &b.buffer).chain(buffer), &ranges)
+        });
         let pass = self.pass();
         pass.set_pipeline(&pipeline.raw);
-        pass.set_bind_group(0, &group, &[]);
+        pass.set_bind_group(0, &group, params_at.as_slice());
         if params_at.is_none() && !params.is_empty() {
             pass.set_immediates(0, params);
         }
@@ -174,6 +170,11 @@ impl Recorder {
         }
         self.pass = None;
         let index = self.encoder.take().map(|encoder| {
+            if let Some(buffer) = self.params.as_ref().filter(|_| !self.params_bytes.is_empty()) {
+                // It takes effect before the whole submission, and each block of parameters has a place of its own in it.
+                self.queue.write_buffer(buffer, 0, &self.params_bytes);
+                self.params_bytes.clear();
+            }
             self.staging.finish();
             let index = self.queue.submit([encoder.finish()]);
             self.staging.recall();
@@ -183,7 +184,6 @@ impl Recorder {
         self.submitted += 1;
         self.dispatches = 0;
         self.uploaded = 0;
-        self.params_used = 0;
         self.completion.push(Submission { serial: self.submitted, index, after: std::mem::take(&mut self.after) });
         self.submitted
     }
@@ -193,9 +193,20 @@ impl Recorder {
         self.submitted
     }
 
-    /// Forgets the bind groups of a freed block.
+    /// Lets go of a freed block, if not at once.
     pub fn forget(&mut self, block: &Block) {
-        self.bind_groups.retain(|(_, entries), _| entries.iter().all(|(id, ..)| *id != block.id));
+        self.bind_groups.free(block);
+    }
+
+    /// Lets go of all freed blocks. Whether there were any.
+    pub fn sweep(&mut self) -> bool {
+        self.bind_groups.sweep()
+    }
+
+    /// Counts a copy from the host that needs no command.
+    pub const fn count_filled(&mut self, bytes: u64) {
+        self.statistics.uploads += 1;
+        self.statistics.uploaded += bytes;
     }
 
     fn is_empty(&self) -> bool {
@@ -224,41 +235,23 @@ impl Recorder {
         })
     }
 
-    /// Places a parameter block into the parameter buffer and returns its offset. `write_buffer` takes effect before the whole
-    /// next submission, so a region is written once per submission.
-    fn write_params(&mut self, params: &[u8]) -> u64 {
-        if self.params_used + params.len() as u64 > PARAMS_BUFFER {
+    /// Keeps a parameter block for the parameter buffer and returns its offset there.
+    fn place_params(&mut self, params: &[u8]) -> u32 {
+        if self.params_bytes.len() + params.len() > PARAMS_BUFFER {
             self.submit();
         }
-        let buffer = self.params.get_or_insert_with(|| {
+        self.params.get_or_insert_with(|| {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("parameters"),
-                size: PARAMS_BUFFER,
+                size: PARAMS_BUFFER as u64,
                 usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
         });
-        let at = self.params_used;
-        self.queue.write_buffer(buffer, at, params);
-        self.params_used = (at + params.len() as u64).next_multiple_of(self.storage_alignment);
-        at
-    }
-
-    fn bind_group(&self, key: &BindGroupKey, bound: &[Bound]) -> wgpu::BindGroup {
-        let buffers = bound.iter().map(|(block, ..)| &block.buffer).chain(&self.params);
-        let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = buffers
-            .zip(&key.1)
-            .zip(0..)
-            .map(|((buffer, (_, offset, size)), binding)| wgpu::BindGroupEntry {
-                binding,
-                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                    buffer,
-                    offset: *offset,
-                    size: wgpu::BufferSize::new(*size),
-                }),
-            })
-            .collect();
-        self.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &key.0, entries: &entries })
+        let at = self.params_bytes.len();
+        self.params_bytes.extend_from_slice(params);
+        self.params_bytes.resize(self.params_bytes.len().next_multiple_of(self.storage_alignment), 0);
+        at as u32
     }
 
     /// An idle or new buffer of at least `bytes` for the host to read.
@@ -280,4 +273,26 @@ impl Recorder {
 
 fn open<'a>(encoder: &'a mut Option<wgpu::CommandEncoder>, device: &wgpu::Device) -> &'a mut wgpu::CommandEncoder {
     encoder.get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()))
+}
+
+/// The group that binds `ranges` of `buffers`.
+fn bind_group<'a>(
+    device: &wgpu::Device,
+    layout: &wgpu::BindGroupLayout,
+    buffers: impl Iterator<Item = &'a wgpu::Buffer>,
+    ranges: &[Range],
+) -> wgpu::BindGroup {
+    let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = buffers
+        .zip(ranges)
+        .zip(0..)
+        .map(|((buffer, range), binding)| wgpu::BindGroupEntry {
+            binding,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer,
+                offset: range.offset,
+                size: wgpu::BufferSize::new(range.size),
+            }),
+        })
+        .collect();
+    device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
 }

@@ -23,11 +23,13 @@ pub struct Statistics {
     pub copies: u64,
     /// Pipelines compiled, or refused by the driver.
     pub pipelines: u64,
+    /// Bind groups made. A step that binds what the steps before it did makes none.
+    pub bind_groups: u64,
 }
 
 impl Statistics {
     /// Names and values, in the order of declaration.
-    pub const fn rows(&self) -> [(&'static str, u64); 9] {
+    pub const fn rows(&self) -> [(&'static str, u64); 10] {
         [
             ("dispatches", self.dispatches),
             ("bytes", self.bytes),
@@ -38,6 +40,7 @@ impl Statistics {
             ("downloaded", self.downloaded),
             ("copies", self.copies),
             ("pipelines", self.pipelines),
+            ("bind_groups", self.bind_groups),
         ]
     }
 }

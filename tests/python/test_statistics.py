@@ -15,6 +15,7 @@ NAMES = [
     "downloaded",
     "copies",
     "pipelines",
+    "bind_groups",
 ]
 
 
@@ -66,7 +67,9 @@ def test_a_step_of_a_function_counts_the_same_every_time():
         step().numpy()
         first, second = counted(lambda: step().numpy()), counted(lambda: step().numpy())
     assert first["dispatches"] >= 2
-    assert {**first, "submissions": 0} == {**second, "submissions": 0}
+    # TensorFlow may give a step other memory than the one before had.
+    unlike = {"submissions": 0, "bind_groups": 0}
+    assert {**first, **unlike} == {**second, **unlike}
 
 
 def test_without_tensorflow_there_is_no_device():

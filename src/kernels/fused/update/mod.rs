@@ -15,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 use plan::{Part, Piece, Place};
 use shader::Class;
 
-use crate::device::{Binding, Grid, Params, Program};
+use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, ShapeInputs};
@@ -198,14 +198,14 @@ impl FusedUpdate {
         }
         for part in &parts {
             for (homes, pieces) in part.by_homes() {
-                self.enqueue(ctx, part, &homes, &pieces)?;
+                self.enqueue(ctx.device(), part, &homes, &pieces)?;
             }
         }
         Ok(())
     }
 
     /// One dispatch for pieces whose inputs lie in the same windows.
-    fn enqueue(&self, ctx: &mut dyn OpContext, part: &Part, homes: &[usize], pieces: &[&Piece]) -> Result<()> {
+    fn enqueue(&self, device: &Device, part: &Part, homes: &[usize], pieces: &[&Piece]) -> Result<()> {
         let expression = &self.expression;
         // Windows in the order of their first use: few orders, each a pipeline, occur.
         let mut used: SmallVec<[usize; 6]> = SmallVec::new();
@@ -231,10 +231,9 @@ impl FusedUpdate {
         }
         let constants = table.len();
         table.extend(self.constants.iter().map(|c| c.to_bits()));
-        let buffer = ctx.temp(DType::U32, &[table.len()])?;
-        ctx.device().upload(buffer.address, bytemuck::cast_slice(&table))?;
+        let table = device.table(&table)?;
         let classes: SmallVec<[Class; 6]> = windows.iter().map(|w| w.class).collect();
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![Binding::from(&buffer)];
+        let mut bindings: SmallVec<[Binding; 8]> = smallvec![table.binding()];
         bindings.extend(windows.iter().map(|w| Binding {
             address: w.range.start,
             bytes: w.range.end - w.range.start,
@@ -248,7 +247,7 @@ impl FusedUpdate {
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
         };
-        ctx.device().enqueue_moving(&program, buffer.bytes() + bytes)
+        device.enqueue_moving(&program, table.binding().bytes + bytes)
     }
 }
 

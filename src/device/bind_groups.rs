@@ -1,0 +1,144 @@
+//! Bind groups by what they bind. Making one costs as much as recording several dispatches, and a step of a model binds the same
+//! ranges as the step before.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::memory::Block;
+
+/// Groups of a generation: at most twice as many are kept.
+const GENERATION: usize = 1 << 13;
+/// Bytes of freed blocks that groups may keep from the driver.
+const MAX_DEAD_BYTES: u64 = 16 << 20;
+/// Freed blocks that groups may keep.
+const MAX_DEAD: usize = 64;
+
+/// One binding: a block's number, offset and length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Range {
+    pub block: u32,
+    pub offset: u64,
+    pub size: u64,
+}
+
+/// What a group binds, in order. It tells the layout too: all bindings are alike, but for the parameters' own buffer.
+pub(crate) type Ranges = SmallVec<[Range; 8]>;
+
+/// The cache: two generations, of which the older one goes when the younger is full, so that what is in use stays.
+pub(crate) struct BindGroups<G> {
+    young: FxHashMap<Ranges, G>,
+    old: FxHashMap<Ranges, G>,
+    generation: usize,
+    /// Freed blocks whose groups are still here. Numbers are never used again, so nobody will ask for them.
+    dead: FxHashSet<u32>,
+    dead_bytes: u64,
+}
+
+impl<G> Default for BindGroups<G> {
+    fn default() -> Self {
+        Self {
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
+            generation: GENERATION,
+            dead: FxHashSet::default(),
+            dead_bytes: 0,
+        }
+    }
+}
+
+impl<G: Clone> BindGroups<G> {
+    /// The group of `ranges`, made at the first call.
+    pub fn get(&mut self, ranges: &Ranges, make: impl FnOnce() -> G) -> G {
+        if let Some(group) = self.young.get(ranges) {
+            return group.clone();
+        }
+        let group = self.old.remove(ranges).unwrap_or_else(make);
+        if self.young.len() >= self.generation {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(ranges.clone(), group.clone());
+        group
+    }
+
+    /// Notes that a block was freed. Its groups, which keep its memory from the driver, go when it is worth a walk over all.
+    pub fn free(&mut self, block: &Block) {
+        self.forget(block.id, block.bytes);
+    }
+
+    fn forget(&mut self, block: u32, bytes: u64) {
+        self.dead.insert(block);
+        self.dead_bytes += bytes;
+        if self.dead.len() >= MAX_DEAD || self.dead_bytes >= MAX_DEAD_BYTES {
+            self.sweep();
+        }
+    }
+
+    /// Drops the groups of freed blocks. Whether there were any such blocks.
+    pub fn sweep(&mut self) -> bool {
+        if self.dead.is_empty() {
+            return false;
+        }
+        let alive = |ranges: &Ranges, _: &mut G| ranges.iter().all(|r| !self.dead.contains(&r.block));
+        self.young.retain(alive);
+        self.old.retain(alive);
+        self.dead.clear();
+        self.dead_bytes = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+
+    fn ranges(block: u32, offset: u64) -> Ranges {
+        smallvec![Range { block, offset, size: 256 }, Range { block: 0, offset: 0, size: 256 }]
+    }
+
+    fn groups(generation: usize) -> BindGroups<u64> {
+        BindGroups { generation, ..BindGroups::default() }
+    }
+
+    #[test]
+    fn a_group_is_made_once() {
+        let mut groups = groups(10);
+        assert_eq!(groups.get(&ranges(1, 0), || 7), 7);
+        assert_eq!(groups.get(&ranges(1, 0), || unreachable!("it is there")), 7);
+        assert_eq!(groups.get(&ranges(1, 256), || 8), 8);
+    }
+
+    #[test]
+    fn what_is_in_use_outlives_a_generation() {
+        let mut groups = groups(10);
+        groups.get(&ranges(1, 0), || 7);
+        groups.get(&ranges(2, 0), || 9);
+        for k in 1..50 {
+            groups.get(&ranges(1, k * 256), || k);
+            assert_eq!(groups.get(&ranges(1, 0), || unreachable!("it was used a moment ago")), 7);
+            assert!(groups.young.len() + groups.old.len() <= 20);
+        }
+        assert_eq!(groups.get(&ranges(2, 0), || 10), 10, "it was not used for two generations");
+    }
+
+    #[test]
+    fn groups_of_freed_blocks_go() {
+        let mut groups = groups(1000);
+        for block in 1..=100 {
+            groups.get(&ranges(block, 0), || 1);
+        }
+        groups.forget(1, 256);
+        assert_eq!(groups.young.len(), 100, "one small block is worth no walk");
+        groups.forget(2, MAX_DEAD_BYTES);
+        assert_eq!(groups.young.len(), 98, "a large one is");
+        for block in 3..3 + MAX_DEAD as u32 {
+            groups.forget(block, 256);
+        }
+        assert_eq!(groups.young.len(), 98 - MAX_DEAD);
+        groups.forget(100, 256);
+        assert!(groups.sweep() && !groups.sweep());
+        assert_eq!(groups.young.len(), 97 - MAX_DEAD);
+        assert_eq!((groups.dead.len(), groups.dead_bytes), (0, 0));
+    }
+}

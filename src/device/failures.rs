@@ -1,0 +1,90 @@
+//! Errors that no call could return when they happened: what wgpu or deferred work reports, and the loss of the GPU.
+//!
+//! Every op asks for them twice, so that asking costs one load while there are none.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+/// The errors of a device that wait for somebody to return them.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    /// Whether there is any; set after the error is in its place.
+    any: AtomicBool,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Why the GPU is gone.
+    lost: Option<Error>,
+    /// The first error since the last one was returned.
+    pending: Option<Error>,
+}
+
+impl Failures {
+    /// Keeps `error` for the next [`Failures::check`], unless one waits already.
+    pub fn raise(&self, error: Error) {
+        let mut held = self.held.lock();
+        held.pending.get_or_insert(error);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Records the loss of the GPU; the first reason stays.
+    pub fn lose(&self, error: Error) {
+        let mut held = self.held.lock();
+        held.lost.get_or_insert(error);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// The error that ended the device, if it is lost.
+    pub fn lost(&self) -> Option<Error> {
+        if self.any.load(Ordering::Acquire) { self.held.lock().lost.clone() } else { None }
+    }
+
+    /// What waits to be returned: a lost device stays lost, other errors are returned once.
+    pub fn check(&self) -> Result<()> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut held = self.held.lock();
+        if let Some(e) = &held.lost {
+            return Err(e.clone());
+        }
+        self.any.store(false, Ordering::Release);
+        held.pending.take().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> Error {
+        Error::Internal(text.into())
+    }
+
+    #[test]
+    fn the_first_error_is_returned_once() {
+        let failures = Failures::default();
+        assert_eq!(failures.check(), Ok(()));
+        failures.raise(error("first"));
+        failures.raise(error("second"));
+        assert_eq!(failures.check(), Err(error("first")));
+        assert_eq!((failures.check(), failures.lost()), (Ok(()), None));
+    }
+
+    #[test]
+    fn a_loss_stays_and_goes_first() {
+        let failures = Failures::default();
+        failures.raise(error("before"));
+        failures.lose(error("gone"));
+        failures.lose(error("gone again"));
+        for _ in 0..2 {
+            assert_eq!(failures.check(), Err(error("gone")));
+        }
+        assert_eq!(failures.lost(), Some(error("gone")));
+    }
+}

@@ -59,13 +59,15 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings, memory: &Me
     graph.preserve(item.preserved()?);
     log::debug!("optimizer: reading {} nodes took {:.1?}", graph.len(), start.elapsed());
     let start = Instant::now();
-    if !memory.recall(&mut graph) {
+    let recalled = memory.recall(&mut graph);
+    if !recalled {
         ask(&mut graph, item)?;
         if cfg!(debug_assertions) {
             check_edges(&graph, item)?;
         }
     }
-    log::debug!("optimizer: their types and shapes took {:.1?}", start.elapsed());
+    let source = if recalled { "the run before" } else { "TensorFlow" };
+    log::debug!("optimizer: types and shapes are known from {source}, which took {:.1?}", start.elapsed());
     let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
     passes::run_all(&settings.passes, &mut graph)?;
     if let Some(dump) = dump {

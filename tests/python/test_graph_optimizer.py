@@ -226,3 +226,30 @@ def test_signatures_of_functions_stay():
     concrete(tf.ones((2, 3)))
     assert concrete.structured_input_signature[0][0].name == "input"
     assert [node.op for node in concrete.graph.as_graph_def().node if node.op.startswith("_Wgpu")] == []
+
+
+TRAINING = """
+    import tensorflow as tf
+
+    with tf.device("WGPU:0"):
+        w = tf.Variable(tf.ones([8, 4]))
+
+        @tf.function
+        def step(x):
+            with tf.GradientTape() as tape:
+                y = tf.nn.relu(tf.matmul(x, w)) * 0.5
+                loss = tf.reduce_mean(tf.square(y - tf.reduce_mean(y, axis=0)))
+            w.assign_sub(0.1 * tape.gradient(loss, w))
+            return loss
+
+        step(tf.ones([16, 8])).numpy()
+"""
+
+
+def test_the_second_run_infers_nothing_anew():
+    """TensorFlow changes nothing between its two runs that would change shapes, and the optimizer sees that."""
+    done = python(TRAINING, TF_WGPU_LOG="debug")
+    assert done.returncode == 0, done.stderr
+    known = "types and shapes are known from "
+    sources = [line.partition(known)[2].partition(",")[0] for line in done.stderr.splitlines() if known in line]
+    assert sources[-2:] == ["TensorFlow", "the run before"], sources

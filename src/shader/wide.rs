@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::Shader;
 use crate::dtype::DType;
+use crate::tensor::Tensor;
 
 /// Elements in one unit.
 pub const WIDTH: u32 = 4;
@@ -105,6 +106,23 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     shader
         .bind_raw(name, storage(dtype), unit(dtype))
         .body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
+}
+
+/// Appends the entry point of a program whose body defines `fn value(t: u32) -> vec4<T>`, four elements of `output`, for each of
+/// `p.count` units t. Launch it with an invocation for each.
+#[must_use]
+pub fn map(shader: Shader, output: &'static str) -> Shader {
+    shader.body(&format!(
+        "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
+         @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
+         let t = linear_id(workgroup_id, num_workgroups, local_index);\n    if t < p.count {{\n        \
+         write_{output}(t, value(t), 4u);\n    }}\n}}"
+    ))
+}
+
+/// Whether whole units of each tensor can be bound.
+pub fn aligned(tensors: &[&Tensor]) -> bool {
+    tensors.iter().all(|t| supports(t.dtype) && t.address.is_multiple_of(u64::from(unit(t.dtype))))
 }
 
 fn pairs(a: &str, b: &str, c: &str, d: &str) -> String {

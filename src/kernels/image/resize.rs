@@ -1,11 +1,12 @@
 //! ResizeBilinear, ResizeNearestNeighbor and their gradients.
 //!
-//! Both are separable, so a gradient is two passes over one axis each, with sums in f32 (f64 for float64).
+//! Both are separable, so a gradient is two passes over one axis each, with sums in f32 (f64 for float64); that of nearest neighbors is one
+//! where few positions read the same. Programs compute four channels at once where these lie together.
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{check_extents, check_image, host_pair, sum_type};
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::conv::depthwise::check_iterations;
@@ -13,11 +14,14 @@ use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Field, Shader, WORKGROUP, wide};
 use crate::tensor::{Tensor, shape_text};
 
 const TYPES: &[DType] = &[F32, F16, BF16, F64];
 const SOURCE: &str = include_str!("../../../shaders/image/resize_source.wgsl");
+const READERS: &str = include_str!("../../../shaders/image/resize_readers.wgsl");
+/// The most positions of a resized image that one invocation sums in both directions.
+const MAX_READERS: usize = 64;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
@@ -38,13 +42,16 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = TYPES.iter().map(|t| bilinear_shader(*t)).collect();
-    all.extend(Unit::ALL.map(nearest_shader));
-    for &t in TYPES {
-        let sum = sum_type(t);
-        all.extend(
-            [(false, t, sum), (false, sum, t), (true, F32, sum), (true, sum, t)].map(|(b, s, d)| grad_shader(b, s, d)),
-        );
+    let mut all: Vec<_> = Unit::ALL.map(nearest_shader).into();
+    for wide in [false, true] {
+        for &t in TYPES.iter().filter(|t| !wide || wide::supports(**t)) {
+            let sum = sum_type(t);
+            all.extend([bilinear_shader(t, wide), nearest_grad_shader(t, wide)]);
+            all.extend(
+                [(false, t, sum), (false, sum, t), (true, F32, sum), (true, sum, t)]
+                    .map(|(b, s, d)| grad_shader(b, s, d, wide)),
+            );
+        }
     }
     all
 }
@@ -124,12 +131,13 @@ impl Resize {
 
     fn bilinear(&self, device: &Device, x: &Tensor, y: &Tensor, rows: Axis, columns: Axis) -> Result<()> {
         let dtype = x.dtype;
+        let launch = Launch::of(x, y, x.dims[3]);
         device.enqueue(&Program {
-            key: Key::new("resize bilinear").dtype(dtype),
-            shader: &|| bilinear_shader(dtype),
-            bindings: smallvec![x.into(), y.into()],
-            params: self.forward_params(y.len(), x.dims[3], rows, columns),
-            grid: Grid::map(y.len(), F32),
+            key: launch.key(Key::new("resize bilinear").dtype(dtype)),
+            shader: &|| bilinear_shader(dtype, launch.wide),
+            bindings: launch.bindings(x, y),
+            params: self.forward_params(launch.count, launch.inner, rows, columns),
+            grid: launch.grid(y),
         })
     }
 
@@ -195,25 +203,103 @@ impl Resize {
         if dy.is_empty() {
             return ctx.device().fill(dx.address, dx.bytes(), 0);
         }
+        let (along_rows, along_columns) = (self.axis(rows, height), self.axis(columns, width));
+        if !self.bilinear && along_rows.most_readers() * along_columns.most_readers() <= MAX_READERS {
+            check_extents(ctx.device(), &[dy, &dx])?;
+            return self.nearest_gather(ctx.device(), dy, &dx, along_rows, along_columns);
+        }
         let partial = ctx.temp(sum_type(dtype), &[batch, height, columns, channels])?;
         let device = ctx.device();
         check_extents(device, &[dy, &partial, &dx])?;
-        self.gather(device, dy, &partial, self.axis(columns, width), channels)?;
-        self.gather(device, &partial, &dx, self.axis(rows, height), columns * channels)
+        self.gather(device, dy, &partial, along_columns, channels)?;
+        self.gather(device, &partial, &dx, along_rows, columns * channels)
+    }
+
+    fn nearest_gather(&self, device: &Device, dy: &Tensor, dx: &Tensor, rows: Axis, columns: Axis) -> Result<()> {
+        let dtype = dx.dtype;
+        let launch = Launch::of(dy, dx, dx.dims[3]);
+        device.enqueue(&Program {
+            key: launch.key(Key::new("resize nearest grad").dtype(dtype)),
+            shader: &|| nearest_grad_shader(dtype, launch.wide),
+            bindings: launch.bindings(dy, dx),
+            params: self.forward_params(launch.count, launch.inner, rows, columns),
+            grid: launch.grid(dx),
+        })
     }
 
     fn gather(&self, device: &Device, src: &Tensor, dst: &Tensor, axis: Axis, inner: usize) -> Result<()> {
         let (s, d, bilinear) = (src.dtype, dst.dtype, self.bilinear);
         // An invocation computes all lanes of a word.
         check_iterations(device, axis.resized * d.lanes() as usize)?;
-        let params = Params::new().u32(dst.len()).u32(inner).u32(axis.extent).u32(axis.resized);
+        let launch = Launch::of(src, dst, inner);
+        let params = Params::new().u32(launch.count).u32(launch.inner).u32(axis.extent).u32(axis.resized);
         device.enqueue(&Program {
-            key: Key::new("resize grad").number(u32::from(bilinear)).dtype(s).dtype(d),
-            shader: &|| grad_shader(bilinear, s, d),
-            bindings: smallvec![src.into(), dst.into()],
+            key: launch.key(Key::new("resize grad").number(u32::from(bilinear)).dtype(s).dtype(d)),
+            shader: &|| grad_shader(bilinear, s, d, launch.wide),
+            bindings: launch.bindings(src, dst),
             params: self.params(params).f32(axis.scale),
-            grid: Grid::map(dst.len(), d),
+            grid: launch.grid(dst),
         })
+    }
+}
+
+impl Axis {
+    /// At most so many resized positions read the same position.
+    fn most_readers(self) -> usize {
+        if self.scale > 0.0 { self.resized.min((1.0 / self.scale) as usize + 3) } else { self.resized }
+    }
+}
+
+/// How a program from one tensor into another is launched: its elements are single ones, or four at once.
+#[derive(Debug, Clone, Copy)]
+struct Launch {
+    wide: bool,
+    /// Elements of the destination.
+    count: usize,
+    /// Elements of its innermost extent.
+    inner: usize,
+}
+
+impl Launch {
+    fn of(src: &Tensor, dst: &Tensor, inner: usize) -> Self {
+        if inner.is_multiple_of(4) && wide::aligned(&[src, dst]) {
+            return Self { wide: true, count: dst.len() / 4, inner: inner / 4 };
+        }
+        Self { wide: false, count: dst.len(), inner }
+    }
+
+    fn key(self, key: Key) -> Key {
+        key.number(u32::from(self.wide))
+    }
+
+    fn bindings(self, src: &Tensor, dst: &Tensor) -> SmallVec<[Binding; 8]> {
+        if !self.wide {
+            return smallvec![src.into(), dst.into()];
+        }
+        [src, dst].map(|t| Binding::raw(t, wide::unit(t.dtype))).into_iter().collect()
+    }
+
+    fn grid(self, dst: &Tensor) -> Grid {
+        if self.wide { Grid::linear(self.count, WORKGROUP) } else { Grid::map(self.count, dst.dtype) }
+    }
+
+    /// Declares the tensors, and what bodies call the computed type and the loads of it.
+    fn bind(shader: Shader, src: DType, dst: DType, wide: bool) -> Shader {
+        let shader = if wide {
+            wide::bind_write(wide::bind_read(shader, "src", src), "dst", dst)
+        } else {
+            shader.bind("src", src).bind("dst", dst)
+        };
+        let value = if wide { format!("vec4<{}>", dst.value()) } else { dst.value().to_owned() };
+        shader
+            .library("quotient")
+            .define("VALUE", value)
+            .define("REAL", dst.value())
+            .define("LOAD", if wide { "read" } else { "load" })
+    }
+
+    fn map(shader: Shader, wide: bool) -> Shader {
+        if wide { wide::map(shader, "dst") } else { shader.map("dst") }
     }
 }
 
@@ -226,35 +312,47 @@ fn declare_forward(shader: Shader) -> Shader {
         .body(SOURCE)
 }
 
-fn bilinear_shader(dtype: DType) -> Shader {
-    declare_forward(Shader::new(format!("resize bilinear {dtype}")).bind("src", dtype).bind("dst", F32))
-        .body(include_str!("../../../shaders/image/resize_bilinear.wgsl"))
-        .map("dst")
+fn bilinear_shader(dtype: DType, wide: bool) -> Shader {
+    let shader = Launch::bind(Shader::new(format!("resize bilinear {dtype} wide={wide}")), dtype, F32, wide);
+    Launch::map(declare_forward(shader).body(include_str!("../../../shaders/image/resize_bilinear.wgsl")), wide)
 }
 
 fn nearest_shader(unit: Unit) -> Shader {
     let shader = Shader::new(format!("resize nearest {}", unit.bytes()));
     let shader = declare_forward(unit.bind(unit.bind(shader, "src"), "dst"))
+        .library("quotient")
         .define("ELEMENT", unit.wgsl())
         .body(include_str!("../../../shaders/image/resize_nearest.wgsl"));
     unit.map(shader)
 }
 
-fn grad_shader(bilinear: bool, src: DType, dst: DType) -> Shader {
-    let weight = if bilinear {
-        "let t = linear_tap(x, p.scale, p.extent);\n    return select(0.0, 1.0 - t.lerp, t.low == i) + select(0.0, t.lerp, t.high == i);"
-    } else {
-        "return select(0.0, 1.0, nearest_tap(x, p.scale, p.extent) == i);"
-    };
-    Shader::new(format!("resize grad bilinear={bilinear} {src} to {dst}"))
-        .bind("src", src)
-        .bind("dst", dst)
+fn nearest_grad_shader(dtype: DType, wide: bool) -> Shader {
+    let shader = Launch::bind(Shader::new(format!("resize nearest grad {dtype} wide={wide}")), dtype, dtype, wide);
+    let shader = declare_readers(declare_forward(shader), false);
+    Launch::map(shader.body(include_str!("../../../shaders/image/resize_nearest_grad.wgsl")), wide)
+}
+
+fn grad_shader(bilinear: bool, src: DType, dst: DType, wide: bool) -> Shader {
+    let label = format!("resize grad bilinear={bilinear} {src} to {dst} wide={wide}");
+    let shader = Launch::bind(Shader::new(label), src, dst, wide)
         .u32s(&["count", "inner", "extent", "resized", "round"])
         .param("half", Field::F32)
         .param("scale", Field::F32)
-        .define("REAL", dst.value())
-        .define("WEIGHT", weight)
-        .body(SOURCE)
-        .body(include_str!("../../../shaders/image/resize_grad.wgsl"))
-        .map("dst")
+        .body(SOURCE);
+    let shader = declare_readers(shader, bilinear);
+    Launch::map(shader.body(include_str!("../../../shaders/image/resize_grad.wgsl")), wide)
+}
+
+/// Which resized positions read a position, and by what weight.
+fn declare_readers(shader: Shader, bilinear: bool) -> Shader {
+    let (weight, shift, before) = if bilinear {
+        (
+            "let t = linear_tap(x, scale, extent);\n    return select(0.0, 1.0 - t.lerp, t.low == i) + select(0.0, t.lerp, t.high == i);",
+            "p.half",
+            "1.0",
+        )
+    } else {
+        ("return select(0.0, 1.0, nearest_tap(x, scale, extent) == i);", "-0.5 * f32(p.round)", "0.0")
+    };
+    shader.define("WEIGHT", weight).define("SHIFT", shift).define("BEFORE", before).body(READERS)
 }

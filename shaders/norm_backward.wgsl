@@ -3,7 +3,8 @@
 // Grid: Grid::map over p.count elements of dx.
 
 fn value(i: u32) -> f32 {
-    let c = ((i + p.rest) / p.inner + p.phase) % p.channels;
+    let line = quotient(i + p.rest, p.inner) + p.phase;
+    let c = line - quotient(line, p.channels) * p.channels;
     let centered = load_x(i) - load_coefficients(3u * p.channels + c);
     return load_coefficients(c) * load_dy(i) - load_coefficients(p.channels + c) * centered
         - load_coefficients(2u * p.channels + c);

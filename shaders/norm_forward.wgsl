@@ -2,7 +2,8 @@
 // neighbouring elements; the window's first element is p.rest elements into channel p.phase. Grid: Grid::map over p.count of y.
 
 fn value(i: u32) -> f32 {
-    let c = ((i + p.rest) / p.inner + p.phase) % p.channels;
+    let line = quotient(i + p.rest, p.inner) + p.phase;
+    let c = line - quotient(line, p.channels) * p.channels;
     let factor = inverseSqrt(load_variance(c) + p.epsilon) * load_scale(c);
     return (load_x(i) - load_mean(c)) * factor + load_offset(c);
 }

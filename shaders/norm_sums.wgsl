@@ -36,7 +36,8 @@ fn main(
         let end = min(n, begin + BLOCK * p.segments);
         var block = vec2<f32>();
         for (var r = begin; r < end; r += p.segments) {
-            block += terms(((r / p.inner) * p.channels + c) * p.inner + r % p.inner, center);
+            let image = quotient(r, p.inner);
+            block += terms((image * p.channels + c) * p.inner + r - image * p.inner, center);
         }
         total += block;
     }

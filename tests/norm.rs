@@ -137,6 +137,8 @@ struct Case {
 const CASES: &[Case] = &[
     Case { dims: &[2, 3, 4, 5], format: "NHWC", center: 0.5 },
     Case { dims: &[2, 5, 3, 4], format: "NCHW", center: 0.5 },
+    Case { dims: &[2, 3, 3, 8], format: "NHWC", center: 0.5 },
+    Case { dims: &[4, 45, 50, 4], format: "NHWC", center: 1.0 },
     Case { dims: &[1, 1, 1, 3], format: "NHWC", center: 0.0 },
     Case { dims: &[2, 3, 2, 2, 7], format: "NDHWC", center: 1.0 },
     Case { dims: &[2, 7, 3, 2, 3], format: "NCDHW", center: 1.0 },

@@ -6,6 +6,7 @@
 
 mod global;
 mod program;
+mod wide;
 
 use crate::device::Capabilities;
 use crate::dtype::DType::{self, *};

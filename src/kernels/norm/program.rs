@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::TYPES;
+use super::{TYPES, wide};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
@@ -43,13 +43,13 @@ pub struct Gradient<'a> {
 
 /// What the two sums of a channel are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     Moments,
     Gradient,
 }
 
 impl Mode {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Moments => "moments",
             Self::Gradient => "gradient",
@@ -70,6 +70,7 @@ impl Mode {
         shader
             .bind("sums", F32)
             .u32s(&["count", "images", "channels", "inner", "segments", "first_segment", "all_segments"])
+            .library("quotient")
             .define("CENTER", center)
             .define("TERMS", terms)
             .body(include_str!("../../../shaders/norm_sums.wgsl"))
@@ -126,6 +127,7 @@ fn forward_shader(dtype: DType) -> Shader {
         .bind("y", dtype)
         .u32s(&["count", "inner", "channels", "phase", "rest"])
         .param("epsilon", Field::F32)
+        .library("quotient")
         .body(include_str!("../../../shaders/norm_forward.wgsl"))
         .map("y")
 }
@@ -137,6 +139,7 @@ fn backward_shader(dtype: DType) -> Shader {
         .bind("coefficients", F32)
         .bind("dx", dtype)
         .u32s(&["count", "inner", "channels", "phase", "rest"])
+        .library("quotient")
         .body(include_str!("../../../shaders/norm_backward.wgsl"))
         .map("dx")
 }
@@ -155,7 +158,8 @@ fn blend_shader() -> Shader {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut out = vec![blend_shader()];
+    let mut out = wide::shaders();
+    out.push(blend_shader());
     for &dtype in TYPES {
         out.extend([forward_shader(dtype), backward_shader(dtype)]);
         for mode in [Mode::Moments, Mode::Gradient] {
@@ -186,7 +190,9 @@ impl Channels {
     /// Mean and variance of each channel.
     pub fn moments(&self, ctx: &mut dyn OpContext, x: &Tensor, mean: &Tensor, variance: &Tensor) -> Result<()> {
         let head = part(x, 0, self.channels * self.inner);
-        let (sums, segments) = self.sums(ctx, Mode::Moments, x, &|_, _| smallvec![head])?;
+        let wide = wide::fits(self, &[x]);
+        let first = if wide { wide::wide_part(x, 0, self.channels) } else { head };
+        let (sums, segments) = self.sums(ctx, Mode::Moments, x, wide, &|_, _| smallvec![first])?;
         self.finish(
             ctx.device(),
             Mode::Moments,
@@ -211,6 +217,9 @@ impl Channels {
         epsilon: f32,
         y: &Tensor,
     ) -> Result<()> {
+        if wide::fits(self, &[x, mean, variance, scale, offset, y]) {
+            return wide::FORWARD.enqueue(device, self, &[x], &[mean, variance, scale, offset], y, epsilon);
+        }
         element_windows(device, y.len(), y.dtype.size(), |first, count| {
             device.enqueue(&Program {
                 key: Key::new("norm_forward").dtype(x.dtype),
@@ -231,8 +240,14 @@ impl Channels {
 
     /// The gradients of scale, offset and `x`.
     pub fn backward(&self, ctx: &mut dyn OpContext, g: &Gradient<'_>, dx: &Tensor) -> Result<()> {
-        let (sums, segments) =
-            self.sums(ctx, Mode::Gradient, g.x, &|first, count| smallvec![part(g.dy, first, count), g.mean.into()])?;
+        let wide = wide::fits(self, &[g.x, g.dy, g.mean]);
+        let (sums, segments) = self.sums(ctx, Mode::Gradient, g.x, wide, &|first, count| {
+            if wide {
+                smallvec![wide::wide_part(g.dy, first, count), wide::wide_part(g.mean, 0, self.channels)]
+            } else {
+                smallvec![part(g.dy, first, count), g.mean.into()]
+            }
+        })?;
         let rest = smallvec![
             g.mean.into(),
             g.variance.into(),
@@ -245,6 +260,9 @@ impl Channels {
         self.finish(device, Mode::Gradient, F32, segments, &sums, rest, &|p| {
             p.u32(u32::from(g.is_training)).f32(g.epsilon)
         })?;
+        if wide::fits(self, &[g.dy, g.x, g.coefficients, dx]) {
+            return wide::BACKWARD.enqueue(device, self, &[g.dy, g.x], &[g.coefficients], dx, 0.0);
+        }
         element_windows(device, dx.len(), dx.dtype.size(), |first, count| {
             device.enqueue(&Program {
                 key: Key::new("norm_backward").dtype(dx.dtype),
@@ -267,12 +285,13 @@ impl Channels {
     }
 
     /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds a binding. `others` gives
-    /// what is bound beside a window's elements of `x`. Returns the sums and the number of segments.
+    /// what is bound beside a window's elements of `x`; `wide` says that all of it is taken four channels at once. Returns the sums and the number of segments.
     fn sums(
         &self,
         ctx: &mut dyn OpContext,
         mode: Mode,
         x: &Tensor,
+        wide: bool,
         others: &dyn Fn(usize, usize) -> SmallVec<[Binding; 8]>,
     ) -> Result<(Tensor, usize)> {
         let Self { images, channels, inner, style } = *self;
@@ -285,7 +304,8 @@ impl Channels {
             Style::Narrow => (1 << 9, 256),
         };
         let run = per_window * inner;
-        let segments = (target / channels).min(run / shortest).max(run.div_ceil(MAX_RUN)).max(1);
+        let lines = if wide { channels / 4 } else { channels };
+        let segments = (target / lines).min(run / shortest).max(run.div_ceil(MAX_RUN)).max(1);
         let all_segments = segments * windows;
         let sums = ctx.temp(F32, &[2, all_segments, channels])?;
         let device = ctx.device();
@@ -294,22 +314,20 @@ impl Channels {
             let first = w * per_window;
             let count = per_window.min(images - first);
             device.check_extent(count * image)?;
-            let mut bindings = smallvec![part(x, first * image, count * image)];
+            let of_x = if wide { wide::wide_part } else { part }(x, first * image, count * image);
+            let mut bindings: SmallVec<[Binding; 8]> = smallvec![of_x];
             bindings.extend(others(first * image, count * image));
-            bindings.push((&sums).into());
+            bindings.push(if wide { wide::wide_part(&sums, 0, sums.len()) } else { (&sums).into() });
+            let mut params = Params::new().u32(segments * lines).u32(count).u32(lines);
+            if !wide {
+                params = params.u32(inner);
+            }
             device.enqueue(&Program {
-                key: Key::new("norm_sums").name(mode.name()).dtype(x.dtype),
-                shader: &|| mode.sums_shader(x.dtype),
+                key: Key::new("norm_sums").name(mode.name()).dtype(x.dtype).number(u32::from(wide)),
+                shader: &|| if wide { wide::sums_shader(mode, x.dtype) } else { mode.sums_shader(x.dtype) },
                 bindings,
-                params: Params::new()
-                    .u32(segments * channels)
-                    .u32(count)
-                    .u32(channels)
-                    .u32(inner)
-                    .u32(segments)
-                    .u32(w * segments)
-                    .u32(all_segments),
-                grid: Grid::linear(segments * channels, WORKGROUP),
+                params: params.u32(segments).u32(w * segments).u32(all_segments),
+                grid: Grid::linear(segments * lines, WORKGROUP),
             })?;
         }
         Ok((sums, all_segments))

@@ -34,9 +34,9 @@ fn sin_cos_turn(n: u32) -> vec2<f32> {
     let turn_high = 0xc90fdaa2u;
     // 96 bits of product; its unit is 2^-84.
     let low = n * turn_low;
-    let carry_in = mul_hi(n, turn_low);
+    let carry_in = mul_wide(n, turn_low).y;
     let middle = n * turn_high + carry_in;
-    let high = mul_hi(n, turn_high) + select(0u, 1u, middle < carry_in);
+    let high = mul_wide(n, turn_high).y + select(0u, 1u, middle < carry_in);
     // `high` has at most 23 bits; when it is 0 the leading bit is bit 63. Bits 31..8 of `leading` are the significand, bit 7 rounds it.
     let shift = countLeadingZeros(high);
     var leading = middle;

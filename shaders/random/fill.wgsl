@@ -1,8 +1,8 @@
 // Fills y with random numbers: 128 random bits for each group of outputs, as many as a type's {{WORDS}} words hold, so that
 // every output depends on its index alone.
-// Grid: one invocation per group. y is bound as words: p.words of them are written, and the last group may be cut short.
+// Grid: one invocation per group. p.words words are written, and the last group may be cut short.
 // p.first_low and p.first_high: the number of 128-bit samples before the first group, 64 bits.
-// Elsewhere: `struct Generator`, `fn generator() -> Generator`; `fn draw(counter, key) -> vec4<u32>`, one group's words;
+// Elsewhere: `fn store(group, words, n)`, which stores the first n of a group's words; `struct Generator`, `fn generator() -> Generator`; `fn draw(counter, key) -> vec4<u32>`, one group's words;
 // SAMPLES, the samples reserved for each group, a power of two not above 256.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
@@ -21,7 +21,5 @@ fn main(
     let before = vec2<u32>(group << {{SAMPLES_LOG2}}u, {{GROUP_HIGH}});
     let counter = philox_skip(philox_skip(g.counter, vec2<u32>(p.first_low, p.first_high)), before);
     let words = draw(counter, g.key);
-    for (var w = 0u; w < {{WORDS}}u && first + w < p.words; w += 1u) {
-        y[p.off_y + first + w] = words[w];
-    }
+    store(group, words, p.words - first);
 }

@@ -38,6 +38,8 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("log_f64", include_str!("../../shaders/lib/log_f64.wgsl")),
     ("log_sum_exp", include_str!("../../shaders/lib/log_sum_exp.wgsl")),
     ("log_sum_exp_f64", include_str!("../../shaders/lib/log_sum_exp_f64.wgsl")),
+    ("mul_wide", include_str!("../../shaders/lib/mul_wide.wgsl")),
+    ("mul_wide_u64", include_str!("../../shaders/lib/mul_wide_u64.wgsl")),
     ("next_after", include_str!("../../shaders/lib/next_after.wgsl")),
     ("next_after_f64", include_str!("../../shaders/lib/next_after_f64.wgsl")),
     ("philox", include_str!("../../shaders/lib/philox.wgsl")),
@@ -67,7 +69,8 @@ pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
     }
 }
 
-/// The text of the libraries `wanted` and all that they require, each once, requirements first.
+/// The text of the libraries `wanted` and all that they require, each once, requirements first. `NAME_u64` has the functions of `NAME`
+/// for adapters with 64-bit integers, and stands in for it where it is wanted before.
 /// Panics when a name is unknown: names are written in this crate's tables and tested.
 pub fn resolve(wanted: &[&str]) -> String {
     let mut done = Vec::new();
@@ -79,7 +82,7 @@ pub fn resolve(wanted: &[&str]) -> String {
 }
 
 fn include<'a>(name: &'a str, done: &mut Vec<&'a str>, out: &mut String) {
-    if done.contains(&name) {
+    if done.iter().any(|d| *d == name || d.strip_suffix("_u64") == Some(name)) {
         return;
     }
     done.push(name);

@@ -1,5 +1,7 @@
 //! Drawing a tensor of numbers from a generator, by the distributions of `shaders/random/`.
 
+use std::fmt::Write;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::philox::Generator;
@@ -92,12 +94,42 @@ const fn words(dtype: DType) -> usize {
     if dtype.size() == 2 { 2 } else { 4 }
 }
 
-/// The shader that draws `distribution` in `dtype` with a generator `on_device` or in the parameters.
-pub fn shader(distribution: Distribution, dtype: DType, on_device: bool) -> Shader {
+/// Declares the output and `fn store`. An output is `aligned` if whole groups of words can be bound.
+fn output(s: Shader, words: usize, aligned: bool) -> Shader {
+    let components = &["x", "y", "z", "w"][..words];
+    let (s, at) = match (aligned, words) {
+        (false, _) => {
+            (s.bind_raw("y", "u32", 4), "y[p.off_y + WORDSu * group + {place}u]".replace("WORDS", &words.to_string()))
+        }
+        (true, 2) => (s.bind_raw("y", "vec2<u32>", 8), "y[p.off_y + group].{component}".to_owned()),
+        (true, _) => (s.bind_raw("y", "vec4<u32>", 16), "y[p.off_y + group].{component}".to_owned()),
+    };
+    let mut text = "fn store(group: u32, words: vec4<u32>, n: u32) {\n".to_owned();
+    if aligned {
+        let whole = components.concat();
+        let _ = writeln!(
+            text,
+            "    if n >= {words}u {{\n        y[p.off_y + group] = words.{whole};\n        return;\n    }}"
+        );
+    }
+    for (place, component) in components.iter().enumerate() {
+        let at = at.replace("{component}", component).replace("{place}", &place.to_string());
+        let _ = writeln!(text, "    if n > {place}u {{\n        {at} = words.{component};\n    }}");
+    }
+    s.body(&(text + "}\n"))
+}
+
+/// The shader that draws `distribution` in `dtype` with a generator `on_device` or in the parameters, into an output that is
+/// `aligned` to whole groups or not, on an adapter with 64-bit integers or without.
+pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, aligned: bool, int64: bool) -> Shader {
     let samples_log2 = distribution.samples_log2(dtype);
-    let mut s = Shader::new(format!("random {} {dtype}", distribution.name()))
-        .bind_raw("y", "u32", 4)
+    let s = Shader::new(format!(
+        "random {} {dtype} on_device={on_device} aligned={aligned} int64={int64}",
+        distribution.name()
+    ));
+    let mut s = output(s, words(dtype), aligned)
         .u32s(&["words", "first_low", "first_high"])
+        .library(if int64 { "mul_wide_u64" } else { "mul_wide" })
         .library("philox")
         .define("WORDS", words(dtype).to_string())
         .define("SAMPLES_LOG2", samples_log2.to_string())
@@ -217,7 +249,14 @@ pub fn fill(
 ) -> Result<()> {
     let dtype = output.dtype;
     let on_device = source.on_device();
-    let key = Key::new("random").name(distribution.name()).dtype(dtype).number(on_device.into());
+    let int64 = device.capabilities().int64;
+    let group = 4 * words(dtype) as u32;
+    let aligned = output.address.is_multiple_of(group.into());
+    let key = Key::new("random")
+        .name(distribution.name())
+        .dtype(dtype)
+        .number(on_device.into())
+        .number(u32::from(aligned) + 2 * u32::from(int64));
     // Word indices stay far below 2^32, whatever the adapter can bind.
     let window = (device.capabilities().max_binding.min(1 << 30) / 16 * 4) as usize;
     let total = (output.bytes() as usize).div_ceil(4);
@@ -232,12 +271,16 @@ pub fn fill(
                 _ => params.u32(low as u32).u32(range as u32),
             };
         }
-        let y = Binding { address: output.address + 4 * first as u64, bytes: 4 * count as u64, unit: 4 };
+        let y = Binding {
+            address: output.address + 4 * first as u64,
+            bytes: 4 * count as u64,
+            unit: if aligned { group } else { 4 },
+        };
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![y];
         params = source.add(params, &mut bindings);
         device.enqueue(&Program {
             key: key.clone(),
-            shader: &|| shader(distribution, dtype, on_device),
+            shader: &|| shader(distribution, dtype, on_device, aligned, int64),
             bindings,
             params,
             grid: Grid::linear(count.div_ceil(words(dtype)), WORKGROUP),

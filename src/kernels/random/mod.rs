@@ -39,7 +39,12 @@ pub fn shaders() -> Vec<Shader> {
     shaders.extend(stochastic_cast::shaders());
     for (distribution, types) in Distribution::ALL {
         for &dtype in types {
-            shaders.extend([false, true].map(|on_device| distribution::shader(distribution, dtype, on_device)));
+            // Each pair of choices once.
+            for [on_device, aligned, int64] in
+                [[false; 3], [false, true, true], [true, true, false], [true, false, true]]
+            {
+                shaders.push(distribution::shader(distribution, dtype, on_device, aligned, int64));
+            }
         }
     }
     shaders

@@ -14,11 +14,14 @@ const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl")
 pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     let tile = v.tile;
     let shared = tile.memory == Memory::Subgroup;
-    let steps = if v.a.1 == Lanes::Depth || v.b.1 == Lanes::Depth { 4 } else { 1 };
+    // Loads by depth bring four steps, of which the contracted index then has a multiple.
+    let by_depth = v.a.1 == Lanes::Depth || v.b.1 == Lanes::Depth;
+    let steps = if by_depth || steps_of_load(v) > 1 { 4 } else { 1 };
+    let guarded = steps > 1 && !by_depth;
     let a = Rows::of(v);
     let (mut step, mut clamped) = (String::new(), String::new());
-    a.load(v, steps, &mut step);
-    load_b(v, steps, &mut step, &mut clamped);
+    a.load(v, steps, guarded, &mut step);
+    load_b(v, steps, guarded, &mut step, &mut clamped);
     step +=
         &if shared { broadcasts(v, steps) } else { products(v, steps, |row, k| element(v, row, k), "            ") };
     let lane_m = if tile.lanes_m == 1 { "0u".to_owned() } else { format!("local_index / {}u", tile.lanes_n) };
@@ -36,6 +39,11 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
         .body(REGISTERS)
 }
 
+/// Steps that one load by rows brings: of the lanes that share, those that a step's rows leave over load the next steps.
+fn steps_of_load(v: &Variant) -> u32 {
+    if v.tile.memory == Memory::Subgroup && v.a.1 == Lanes::Edge { SUBGROUP * 4 / v.tile.rows } else { 1 }
+}
+
 /// One row's element at inner step `i + k`, in registers of the lane itself.
 fn element(v: &Variant, row: u32, k: u32) -> String {
     match v.a.1 {
@@ -48,12 +56,13 @@ fn element(v: &Variant, row: u32, k: u32) -> String {
 /// The products of `steps` inner steps, for which each row's element comes from the lane that has loaded it.
 fn broadcasts(v: &Variant, steps: u32) -> String {
     let mut text = String::new();
+    let per = steps_of_load(v);
     for k in 0..steps {
         for row in 0..v.tile.rows {
             let group = row / SUBGROUP;
             let (value, from) = match v.a.1 {
                 Lanes::Depth => (format!("a{group}.{}", lane(k)), row % SUBGROUP),
-                Lanes::Edge => (format!("a0_{k}.{}", lane(row)), row / 4),
+                Lanes::Edge => (format!("a0_{}.{}", k / per * per, lane(row)), k % per * (v.tile.rows / 4) + row / 4),
                 Lanes::One => (format!("a{group}_{k}"), row % SUBGROUP),
             };
             let _ = writeln!(text, "            let s{row}_{k} = subgroupBroadcast({value}, {from}u);");
@@ -91,6 +100,9 @@ impl Rows {
                 (true, _) => format!("subgroup_lane % {loads}u * {per_load}u"),
             };
             let _ = writeln!(rows, "    let row{g} = a_row(min(m0 + {first}, p.m - {per_load}u));");
+            if g == 0 && steps_of_load(v) > 1 {
+                let _ = writeln!(rows, "    let lane_step = subgroup_lane % {SUBGROUP}u / {loads}u;");
+            }
             let _ = writeln!(lines, "        let line{g} = a_line(row{g}, o);");
             let _ = writeln!(lines, "        let a_at{g} = a_first + line{g}.at;");
             any.push(format!("line{g}.inside"));
@@ -101,8 +113,10 @@ impl Rows {
         Self { groups, rows, lines }
     }
 
-    fn load(&self, v: &Variant, steps: u32, step: &mut String) {
+    /// With `guarded` loads, steps may lie beyond the last one and bring zeros.
+    fn load(&self, v: &Variant, steps: u32, guarded: bool, step: &mut String) {
         let load_a = loader("a", v.conjugated[0]).0;
+        let per = steps_of_load(v);
         for g in 0..self.groups {
             if v.a.1 == Lanes::Depth {
                 let load = format!("load4_a(a_at{g} + i)");
@@ -112,17 +126,30 @@ impl Rows {
                 continue;
             }
             let (load, zero) = if v.a.1 == Lanes::Edge { ("load4_a", "Quad()") } else { (&load_a[..], "Scalar()") };
-            for k in 0..steps {
-                let at = format!("a_at{g} + (i + {k}u) * p.a_step");
-                let _ = match v.rows {
-                    RowsKind::Dense => writeln!(step, "            let a{g}_{k} = {load}({at});"),
-                    RowsKind::Patch | RowsKind::Spread => {
-                        writeln!(step, "            let a{g}_{k} = select({zero}, {load}({at}), line{g}.inside);")
+            for k in (0..steps).step_by(per as usize) {
+                let own = if per > 1 { " + lane_step" } else { "" };
+                let _ = writeln!(step, "            let i{g}_{k} = i + {k}u{own};");
+                let mut conditions = Vec::new();
+                if v.rows != RowsKind::Dense {
+                    conditions.push(format!("line{g}.inside"));
+                }
+                if v.rows == RowsKind::Window {
+                    conditions.push(format!("a_inside(row{g}, i{g}_{k})"));
+                }
+                if guarded {
+                    conditions.push(format!("i{g}_{k} < i_end"));
+                }
+                let at = format!("a_at{g} + i{g}_{k} * p.a_step");
+                let _ = match (&conditions[..], v.rows) {
+                    ([], _) => writeln!(step, "            let a{g}_{k} = {load}({at});"),
+                    ([inside], RowsKind::Patch | RowsKind::Spread) => {
+                        writeln!(step, "            let a{g}_{k} = select({zero}, {load}({at}), {inside});")
                     }
-                    RowsKind::Window => writeln!(
+                    _ => writeln!(
                         step,
-                        "            let in{g}_{k} = line{g}.inside && a_inside(row{g}, i + {k}u);\n            \
-                         let a{g}_{k} = select({zero}, {load}(select(0u, {at}, in{g}_{k})), in{g}_{k});"
+                        "            let in{g}_{k} = {};\n            \
+                         let a{g}_{k} = select({zero}, {load}(select(0u, {at}, in{g}_{k})), in{g}_{k});",
+                        conditions.join(" && ")
                     ),
                 };
             }
@@ -131,8 +158,11 @@ impl Rows {
 }
 
 /// The quads of `b`, and in `clamped` the columns that they are loaded from.
-fn load_b(v: &Variant, steps: u32, step: &mut String, clamped: &mut String) {
+fn load_b(v: &Variant, steps: u32, guarded: bool, step: &mut String, clamped: &mut String) {
     let load_b = loader("b", v.conjugated[1]).0;
+    let within = |k: u32, load: String| {
+        if guarded && k > 0 { format!("select(Quad(), {load}, i + {k}u < i_end)") } else { load }
+    };
     for q in 0..v.tile.quads {
         if v.panels {
             let columns = super::panels::COLUMNS;
@@ -160,21 +190,19 @@ fn load_b(v: &Variant, steps: u32, step: &mut String, clamped: &mut String) {
             }
             Lanes::Edge => {
                 for k in 0..steps {
-                    let _ = writeln!(
-                        step,
-                        "            let b{q}_{k} = load4_b(b_at + (i + {k}u) * p.b_step + b_column{q});"
-                    );
+                    let load = within(k, format!("load4_b(b_at + (i + {k}u) * p.b_step + b_column{q})"));
+                    let _ = writeln!(step, "            let b{q}_{k} = {load};");
                 }
             }
             Lanes::One => {
                 for k in 0..steps {
                     let parts: Vec<_> =
                         (0..4).map(|j| format!("{load_b}(b_at + (i + {k}u) * p.b_step + b_column{q}_{j})")).collect();
-                    let _ = writeln!(
-                        step,
-                        "            let b{q}_{k} = four(\n                {},\n            );",
-                        parts.join(",\n                ")
+                    let load = within(
+                        k,
+                        format!("four(\n                {},\n            )", parts.join(",\n                ")),
                     );
+                    let _ = writeln!(step, "            let b{q}_{k} = {load};");
                 }
             }
         }

@@ -165,7 +165,9 @@ fn check(turn: &mut usize, node: &Node, [a, b]: [&HostTensor; 2], result: &Resul
 fn matrix_products() {
     let mut turn = 0;
     for dtype in FLOATS {
-        for [m, k, n] in [[1, 1, 1], [7, 13, 5], [8, 16, 64], [65, 33, 66], [1, 40, 12], [40, 3, 1], [12, 8, 20]] {
+        for [m, k, n] in
+            [[1, 1, 1], [7, 13, 5], [8, 16, 64], [65, 33, 66], [1, 40, 12], [40, 3, 1], [12, 8, 20], [36, 8, 6]]
+        {
             let (ta, tb) = (m % 2 == 0, n % 3 == 0);
             let mut random = Random::new((m * 100 + k * 10 + n) as u64);
             let (a, av) = random.tensor(dtype, &if ta { [k, m] } else { [m, k] });

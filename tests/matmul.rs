@@ -95,6 +95,21 @@ fn operands_whose_rows_are_pages() {
     check(DType::F16, [260, 2048, 8], true, true, 0);
 }
 
+/// Few columns and many rows, which software adapters compute as the transpose.
+#[test]
+fn narrow_results() {
+    for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
+        for shape in [[300, 8, 10], [260, 7, 12], [40, 64, 1]] {
+            check(DType::F32, shape, ta, tb, 0);
+        }
+    }
+    check(DType::F16, [300, 12, 6], true, false, 0);
+    check(DType::F64, [70, 12, 6], false, true, 0);
+    // Contractions that are cut, and results at any address.
+    check(DType::F32, [64, 20_000, 3], false, false, 1);
+    check(DType::BF16, [300, 12, 7], false, false, 1);
+}
+
 #[test]
 fn other_floats() {
     for dtype in [DType::F16, DType::BF16, DType::F64] {

@@ -13,6 +13,7 @@ pub mod element;
 pub mod epilogue;
 pub mod finish;
 pub mod geometry;
+mod narrow;
 mod panels;
 mod registers;
 mod text;
@@ -79,6 +80,16 @@ pub enum Store {
         /// Elements between images.
         image: usize,
     },
+    /// Rows are positions of images, of which further ones lie in between: at
+    /// `m / (e0 * e1) * s0 + m / e1 % e0 * s1 + m % e1 * s2`, with columns next to each other. Not for contractions that are cut.
+    Places {
+        /// Positions in both directions.
+        extents: [usize; 2],
+        /// Elements between images, and between positions in both directions.
+        strides: [usize; 3],
+    },
+    /// At m, with columns this far apart: the transpose of [`Store::Rows`].
+    Columns(usize),
 }
 
 /// One contraction over tensors whose layout is given in elements.
@@ -146,6 +157,8 @@ struct Variant {
     /// Whether b lies in [`panels`].
     panels: bool,
     c: (DType, StoreKind),
+    /// Whether rows of c are [`Store::Places`].
+    places: bool,
     /// None for a single matrix.
     batch: Option<AccessClass>,
     conjugated: [bool; 2],
@@ -175,6 +188,8 @@ enum StoreKind {
     Elements,
     /// Single elements, columns a plane apart.
     Planes,
+    /// Single elements of a transposed result.
+    Columns,
 }
 
 /// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which bounds the rounding error of
@@ -184,6 +199,9 @@ const MAX_CHUNK: usize = 8192;
 const MAX_PARTIAL: usize = 1 << 24;
 
 impl Contraction<'_> {
+    /// The longest contracted index that need not be cut.
+    pub const LONGEST_WHOLE: usize = MAX_CHUNK;
+
     /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives zeros.
     pub fn enqueue(&self, ctx: &mut dyn OpContext) -> Result<()> {
         self.enqueue_with(ctx, None)
@@ -191,7 +209,6 @@ impl Contraction<'_> {
 
     /// The same with an epilogue, which needs a contracted index that is not empty.
     pub fn enqueue_with(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
-        let batch = self.batch.len();
         if self.c.is_empty() {
             return Ok(());
         }
@@ -205,6 +222,15 @@ impl Contraction<'_> {
             ctx.device().check_extent(extent)?;
         }
         let class = Class::of(ctx.device());
+        match narrow::transposed(self, class) {
+            Some(turned) => turned.plan(ctx, class, epilogue),
+            None => self.plan(ctx, class, epilogue),
+        }
+    }
+
+    /// Chooses the tile and what is copied for it.
+    fn plan(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
+        let (batch, depth) = (self.batch.len(), self.outer * self.inner);
         let tile = tile::choose(class, element::words(self.a.dtype), self.m, self.n, batch);
         let tiles = tile.tiles(self.m, self.n) * batch;
         let chunk = self.chunk(class, tiles, depth);
@@ -220,6 +246,15 @@ impl Contraction<'_> {
             (paneled.b, paneled.lines) = (&copy, Lines::Dense);
             (paneled.b_step, paneled.b_column) = (panels::COLUMNS, depth * panels::COLUMNS);
             return paneled.run(ctx, variant, chunk, epilogue);
+        }
+        if narrow::worthwhile(self, &variant) {
+            let dtype = element::computed(self.a.dtype);
+            let copy = ctx.temp(dtype, &[self.m, depth])?;
+            narrow::enqueue(ctx.device(), self, &copy)?;
+            variant.a = (dtype, Lanes::Depth);
+            let mut dense: Contraction<'_> = self.clone();
+            (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
+            return dense.run(ctx, variant, chunk, epilogue);
         }
         self.run(ctx, variant, chunk, epilogue)
     }
@@ -251,6 +286,9 @@ impl Contraction<'_> {
     /// Steps of the contracted index that one workgroup takes: whole outer steps, or a multiple of 4 where an outer step is
     /// too long or the only one. Both respect loads in fours, which need `inner` to be a multiple of 4.
     fn chunk(&self, class: Class, tiles: usize, depth: usize) -> usize {
+        if matches!(self.store, Store::Places { .. }) {
+            return depth;
+        }
         let (wanted, least) = class.parallelism();
         let by_work = (wanted / tiles).min(depth / least).min(MAX_PARTIAL / self.c.len().max(1)).max(1);
         let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
@@ -288,7 +326,7 @@ impl Contraction<'_> {
         let outer = match self.lines {
             Lines::Dense => 0,
             Lines::Strided(stride) => stride,
-            Lines::Planar { .. } => 1,
+            Lines::Planar { image, stride, .. } => image | stride,
         };
         let b = if self.b_column == 1 && fours(self.b, &[self.n, self.b_step, outer, b_matrix]) {
             Lanes::Edge
@@ -316,6 +354,7 @@ impl Contraction<'_> {
             b: (self.b.dtype, b),
             panels: false,
             c: (self.c.dtype, self.store_kind(self.c)),
+            places: matches!(self.store, Store::Places { .. }),
             batch: (!single).then(|| self.batch.class()),
             conjugated: self.conjugated,
             epilogue: None,
@@ -323,17 +362,18 @@ impl Contraction<'_> {
     }
 
     fn store_kind(&self, c: &Tensor) -> StoreKind {
-        let single = self.batch.len() == 1;
+        let matrix = if self.batch.len() == 1 { 0 } else { self.c_matrix };
+        let fours = |strides: &[usize]| {
+            [self.n, matrix].iter().chain(strides).all(|s| s.is_multiple_of(4))
+                && c.address.is_multiple_of(4 * c.dtype.size() as u64)
+                && c.dtype.size() <= 4
+        };
         match self.store {
             Store::Planes { .. } => StoreKind::Planes,
-            Store::Rows(stride)
-                if [stride, self.n, if single { 0 } else { self.c_matrix }].iter().all(|s| s.is_multiple_of(4))
-                    && c.address.is_multiple_of(4 * c.dtype.size() as u64)
-                    && c.dtype.size() <= 4 =>
-            {
-                StoreKind::Quads
-            }
-            Store::Rows(_) => StoreKind::Elements,
+            Store::Columns(_) => StoreKind::Columns,
+            Store::Rows(stride) if fours(&[stride]) => StoreKind::Quads,
+            Store::Places { strides, .. } if fours(&strides) => StoreKind::Quads,
+            Store::Rows(_) | Store::Places { .. } => StoreKind::Elements,
         }
     }
 
@@ -362,8 +402,9 @@ impl Contraction<'_> {
             Lines::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
         };
         params = match self.store {
-            Store::Rows(stride) => params.u32(stride),
+            Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
             Store::Planes { plane, image } => params.u32(plane).u32(image),
+            Store::Places { extents, strides } => extents.iter().chain(&strides).fold(params, |p, v| p.u32(*v)),
         };
         if variant.batch.is_some() {
             params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
@@ -398,7 +439,7 @@ impl Variant {
         key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
         key = key
-            .number(u32::from(self.panels))
+            .number(u32::from(self.panels) | u32::from(self.places) << 1)
             .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
         if let Some(class) = &self.batch {
             key = class.key(key);

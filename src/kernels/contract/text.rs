@@ -48,15 +48,23 @@ pub(super) fn shader(v: &Variant) -> Shader {
             .body("fn b_line(o: u32) -> u32 {\n    return o / p.b_lines * p.b_image + o % p.b_lines * p.b_outer;\n}\n"),
     };
     shader = match v.c.1 {
+        _ if v.places => shader.u32s(&["c_extent0", "c_extent1", "c_image", "c_row", "c_pixel"]).body(
+            "fn c_line(m: u32) -> u32 {\n    let line = m / p.c_extent1;\n    \
+             return line / p.c_extent0 * p.c_image + line % p.c_extent0 * p.c_row + m % p.c_extent1 * p.c_pixel;\n}\n",
+        ),
         StoreKind::Planes => shader
             .u32s(&["c_plane", "c_image"])
             .body("fn c_line(m: u32) -> u32 {\n    return m / p.c_plane * p.c_image + m % p.c_plane;\n}\n"),
+        StoreKind::Columns => shader.u32s(&["c_column"]).body("fn c_line(m: u32) -> u32 {\n    return m;\n}\n"),
         _ => shader.u32s(&["c_row"]).body("fn c_line(m: u32) -> u32 {\n    return m * p.c_row;\n}\n"),
     };
     shader = batch(shader, v);
     shader = shader.body(&store_text(v));
     shader = match &v.epilogue {
-        Some(form) => form.declare(shader, quads_of).body(&form.finish(column(v.c.1), v.batch.is_none())),
+        Some(form) => {
+            let channels = v.batch.is_none() && v.c.1 != StoreKind::Columns;
+            form.declare(shader, quads_of).body(&form.finish(column(v.c.1), channels))
+        }
         None => shader.body(FINISH),
     };
     shader = shader.body(match v.rows {
@@ -129,7 +137,11 @@ fn batch(mut shader: Shader, v: &Variant) -> Shader {
 
 /// By what a column's number is multiplied.
 fn column(kind: StoreKind) -> &'static str {
-    if kind == StoreKind::Planes { " * p.c_plane" } else { "" }
+    match kind {
+        StoreKind::Planes => " * p.c_plane",
+        StoreKind::Columns => " * p.c_column",
+        _ => "",
+    }
 }
 
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.

@@ -21,6 +21,7 @@ pub fn variants() -> Vec<Shader> {
             a,
             b,
             panels: false,
+            places: false,
             c,
             batch: None,
             conjugated: [false; 2],
@@ -90,6 +91,7 @@ pub fn variants() -> Vec<Shader> {
                 a: (DType::F32, Lanes::Depth),
                 b: (DType::F32, Lanes::Edge),
                 panels: false,
+                places: false,
                 c: (DType::F32, StoreKind::Quads),
                 batch: Some(walk.class()),
                 conjugated: [false; 2],
@@ -102,6 +104,7 @@ pub fn variants() -> Vec<Shader> {
     }
     out.extend(DTYPES.map(super::finish::shader));
     out.extend(paneled());
+    out.extend(places());
     for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
         out.push(super::finish::quads(super::element::computed(dtype), dtype, None));
     }
@@ -116,6 +119,28 @@ fn paneled() -> Vec<Shader> {
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
         out.extend([Lanes::Edge, Lanes::Depth].map(|lanes| super::panels::shader(dtype, lanes)));
     }
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
+        out.push(super::narrow::shader(dtype));
+    }
+    for tile in tile::CPU.iter().chain(tile::CPU_SUBGROUP) {
+        let (a, b, c) = ((DType::F32, Lanes::Depth), (DType::F32, Lanes::One), (DType::F32, StoreKind::Columns));
+        let (rows, lines, conjugated) = (RowsKind::Dense, LinesKind::Dense, [false; 2]);
+        let v = Variant {
+            tile,
+            rows,
+            spatial: 0,
+            lines,
+            a,
+            b,
+            panels: false,
+            places: false,
+            c,
+            batch: None,
+            conjugated,
+            epilogue: None,
+        };
+        out.push(shader(&v));
+    }
     for tile in tile::all().filter(|t| t.memory == tile::Memory::Subgroup) {
         for (rows, spatial, lanes) in [
             (RowsKind::Dense, 0, Lanes::Depth),
@@ -126,9 +151,49 @@ fn paneled() -> Vec<Shader> {
         ] {
             let (a, b, c) = ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Quads));
             let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
-            let v =
-                Variant { tile, rows, spatial, lines, a, b, panels: true, c, batch: None, conjugated, epilogue: None };
+            let v = Variant {
+                tile,
+                rows,
+                spatial,
+                lines,
+                a,
+                b,
+                panels: true,
+                places: false,
+                c,
+                batch: None,
+                conjugated,
+                epilogue: None,
+            };
             out.push(shader(&v));
+        }
+    }
+    out
+}
+
+/// Results whose rows have others in between, and operands whose lines lie on planes, with each tile.
+fn places() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for (i, tile) in tile::all().enumerate() {
+        let dtype = [DType::F32, DType::F16][i % 2];
+        for (b, store) in [(Lanes::Depth, StoreKind::Quads), (Lanes::One, StoreKind::Elements)] {
+            let c = (if store == StoreKind::Quads { dtype } else { DType::F32 }, store);
+            for lines in [LinesKind::Strided, LinesKind::Planar] {
+                out.push(shader(&Variant {
+                    tile,
+                    rows: RowsKind::Spread,
+                    spatial: 2,
+                    lines,
+                    a: (dtype, b),
+                    b: (dtype, b),
+                    panels: false,
+                    c,
+                    places: true,
+                    batch: None,
+                    conjugated: [false; 2],
+                    epilogue: None,
+                }));
+            }
         }
     }
     out
@@ -146,6 +211,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         a: (DType::F64, Lanes::One),
         b: (DType::F64, Lanes::One),
         panels: false,
+        places: false,
         c: (DType::F64, StoreKind::Elements),
         batch: None,
         conjugated: [false; 2],
@@ -218,6 +284,7 @@ pub fn fused_variants() -> Vec<Shader> {
                         a,
                         b,
                         panels: false,
+                        places: false,
                         c,
                         batch,
                         conjugated,
@@ -231,6 +298,7 @@ pub fn fused_variants() -> Vec<Shader> {
                     if result.lanes() == 1 {
                         push(RowsKind::Patch, 2, StoreKind::Elements, batch.clone());
                         push(RowsKind::Patch, 3, StoreKind::Planes, batch);
+                        push(RowsKind::Dense, 0, StoreKind::Columns, None);
                     }
                 }
             }

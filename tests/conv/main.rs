@@ -181,6 +181,17 @@ fn the_shapes_of_small_networks() {
     assert!(check(&plain(2, 7, 4, 4), DType::F32, 7, 0));
 }
 
+/// Gradients of the input by phases of the stride: all of them, some without a kernel position, with and without a common divisor
+/// of stride and dilation. Groups and padding are among the random shapes.
+#[test]
+fn strides_in_all_phases() {
+    let strided = |stride: usize, case: Case| Case { stride: [1, stride, stride], ..case };
+    assert!(check(&strided(2, plain(8, 2, 8, 16)), DType::F32, 21, 0));
+    assert!(check(&strided(3, plain(7, 2, 4, 5)), DType::F16, 22, 0));
+    let dilated = Case { dilation: [1, 2, 3], stride: [1, 2, 2], padding: "VALID", ..plain(13, 3, 4, 8) };
+    assert!(check(&dilated, DType::F32, 24, 0));
+}
+
 #[test]
 fn long_lines_and_many_positions() {
     // More steps than llvmpipe runs in one invocation: 70,000 positions on a line, and 300 lines of 300.

@@ -1,5 +1,6 @@
 //! Convolutions with groups of channels as contractions: implicit matrix products, nothing is unfolded in memory.
 
+use super::phases;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
@@ -63,6 +64,9 @@ pub fn forward(
 
 /// Rows are input positions, columns the channels of a group, the sum runs over kernel positions and filters.
 pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    if phases::apply(g, dx) {
+        return phases::backprop_input(ctx, g, &groups(g), [filter, dy, dx]);
+    }
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (to, from) = (g.input_positions(), g.output_positions());
     Contraction {

@@ -1,12 +1,13 @@
 //! Convolutions and their gradients with two or three spatial dimensions, grouped or depthwise, channels last or first.
 //!
-//! [`attributes`] reads and checks what nodes say, [`window`] places windows, [`dense`] maps convolutions on
+//! [`attributes`] reads and checks what nodes say, [`window`] places windows, [`dense`] and [`phases`] map convolutions on
 //! [`super::contract`], [`depthwise`] has the programs for filters of single channels.
 
 pub(crate) mod attributes;
 mod dense;
 pub(crate) mod depthwise;
 mod general;
+mod phases;
 pub(crate) mod window;
 
 use crate::dtype::{DType, types};

@@ -21,6 +21,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         product(DType::F32, [sizes.batch, 2048, 1000], ""),
         product(DType::F32, [32, 256, 1024], ""),
         product(DType::F32, [1, 4096, 4096], ""),
+        product(DType::F32, [16_384, 128, 10], ""),
         product(DType::F32, [64, 64, 16_384], ""),
         product(DType::F32, [64, 65_536, 64], ""),
     ];

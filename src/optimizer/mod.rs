@@ -87,7 +87,14 @@ fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
         {
             graph.add_op_def(def);
         }
-        let infos = item.infos(graph.node(id).name())?;
+        let known = graph.constant_info(id).map(|info| vec![info]);
+        let read = graph.users(id).iter().any(|user| graph.node(*user).inputs().iter().any(|input| input.node == id));
+        // Asking takes longer than looking; nobody looks at what nobody reads.
+        let infos = match known {
+            Some(infos) => infos,
+            None if read => item.infos(graph.node(id).name())?,
+            None => continue,
+        };
         graph.set_infos(id, infos);
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! acyclic graphs", 2006). Searches for paths need not look beyond the ranks of their ends.
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use super::graph::{Graph, NodeId};
 
@@ -87,7 +88,7 @@ impl Order {
     }
 
     /// The users of a node, or what it uses, without edges back into loops.
-    fn next(&self, graph: &Graph, id: NodeId, down: bool) -> Vec<NodeId> {
+    fn next(&self, graph: &Graph, id: NodeId, down: bool) -> SmallVec<[NodeId; 8]> {
         let own = self.rank(id);
         if down {
             graph.users(id).iter().copied().filter(|n| self.rank(*n) > own).collect()

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::ffi::{CString, c_char, c_int};
+use std::time::Instant;
 
 use super::buffer::OwnedBuffer;
 use crate::error::{Error, Result};
@@ -118,11 +119,13 @@ impl Properties {
         // SAFETY: the item is valid and outlives the properties, which are dropped before the optimize function returns.
         let raw = unsafe { (api.TF_NewGraphProperties)(item) };
         let properties = Self { api, raw };
+        let start = Instant::now();
         // What feeds claim to be is not taken for granted, and no values are asked for. The second flag lets TensorFlow take the
         // shapes of our own ops from their attributes: the first run knew them.
         // SAFETY: properties and status are valid for the call.
         unsafe { (api.TF_InferStatically)(raw, 0, 1, 0, 0, status.as_ptr()) };
         status.take()?;
+        log::debug!("optimizer: TensorFlow's inference took {:.1?}", start.elapsed());
         Ok(properties)
     }
 

@@ -10,13 +10,15 @@ mod walk;
 
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::invalid;
 use crate::kernels::scalar;
 use crate::optimizer::attr::constant;
 use crate::optimizer::proto::OpDef;
-use crate::optimizer::shape::TensorInfo;
+use crate::optimizer::shape::{Dim, TensorInfo};
 use crate::optimizer::wire;
 use crate::tensor::HostTensor;
 use node::parse_node;
@@ -208,10 +210,7 @@ impl Graph {
 
     /// The data inputs that read a tensor: consumer and index.
     pub fn readers(&self, output: Output) -> impl Iterator<Item = (NodeId, usize)> + '_ {
-        let mut users = self.users[output.node.index()].clone();
-        users.sort_unstable();
-        users.dedup();
-        users.into_iter().flat_map(move |user| {
+        self.distinct_users(output.node).into_iter().flat_map(move |user| {
             let inputs = self.node(user).inputs.iter().enumerate();
             inputs.filter(move |(_, i)| **i == output).map(move |(k, _)| (user, k))
         })
@@ -219,10 +218,15 @@ impl Graph {
 
     /// The nodes that wait for this one without reading it.
     pub fn waiters(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        let mut users = self.users[id.index()].clone();
+        self.distinct_users(id).into_iter().filter(move |user| self.node(*user).controls.contains(&id))
+    }
+
+    /// The nodes that use this one, once each, by number.
+    fn distinct_users(&self, id: NodeId) -> SmallVec<[NodeId; 8]> {
+        let mut users = SmallVec::from_slice(self.users(id));
         users.sort_unstable();
         users.dedup();
-        users.into_iter().filter(move |user| self.node(*user).controls.contains(&id))
+        users
     }
 
     /// Says what an op of the graph is.
@@ -258,5 +262,14 @@ impl Graph {
     pub fn constant(&self, output: Output) -> Option<HostTensor> {
         let node = self.node(output.node);
         (node.op == "Const").then(|| node.attr("value")?.tensor().and_then(constant))?
+    }
+
+    /// Type and shape of a Const.
+    pub fn constant_info(&self, id: NodeId) -> Option<TensorInfo> {
+        let node = self.node(id);
+        let tensor = (node.op == "Const").then(|| node.attr("value")?.tensor())??;
+        let dims = tensor.tensor_shape.iter().flat_map(|shape| &shape.dim);
+        let shape = dims.map(|d| usize::try_from(d.size).ok().map(Dim::Known)).collect::<Option<_>>()?;
+        Some(TensorInfo { dtype: DType::from_tf(tensor.dtype), shape: Some(shape) })
     }
 }

@@ -56,6 +56,8 @@ struct Groups<'g> {
     conditional: bool,
     /// By [`Clusters::group`].
     regions: FxHashMap<NodeId, Region>,
+    /// Pairs of groups that did not merge, each with its size: as long as neither grows, they never will.
+    refused: FxHashSet<(bool, [(NodeId, usize); 2])>,
 }
 
 impl<'g> Groups<'g> {
@@ -76,6 +78,7 @@ impl<'g> Groups<'g> {
             clusters: Clusters::bypassing(graph, &bypassed)?,
             conditional: graph.has_control_flow(),
             regions: FxHashMap::default(),
+            refused: FxHashSet::default(),
             graph,
             order,
             position,
@@ -195,12 +198,17 @@ impl<'g> Groups<'g> {
         if same && !self.shapes.same(x.shape, y.shape) {
             return false;
         }
-        let mut members = [&x.members[..], &y.members].concat();
-        members.sort_unstable_by_key(|id| self.position[id.index()]);
-        let Some(region) = self.region(members, y.shape) else { return false };
-        if !self.clusters.merge(a, b) {
+        let pair = (same, [(first, x.members.len()), (second, y.members.len())]);
+        if self.refused.contains(&pair) {
             return false;
         }
+        let mut members = [&x.members[..], &y.members].concat();
+        members.sort_unstable_by_key(|id| self.position[id.index()]);
+        let region = self.region(members, y.shape);
+        let Some(region) = region.filter(|_| self.clusters.merge(a, b)) else {
+            self.refused.insert(pair);
+            return false;
+        };
         self.regions.remove(&first);
         self.regions.remove(&second);
         self.regions.insert(self.clusters.group(a), region);

@@ -405,15 +405,38 @@ fn unsorted_segments() {
     fails(&node, &[x, i, n], "data.shape = [3,2] does not start with segment_ids.shape = [2]");
 }
 
-/// More duplicates of one index than a loop may have iterations on lavapipe: blocks of indices bound the chains.
+/// Enough rows for them to be sorted by segment; small whole numbers, so that sums are exact in any order.
+#[test]
+fn unsorted_segments_of_many_rows() {
+    let n = 3000;
+    let ids: Vec<i64> = (0..n).map(|i| (i * i + i / 7) % 23 - 2).collect();
+    let valid: Vec<_> = ids.iter().map(|r| in_range(*r, 19)).collect();
+    for (dtype, index) in [(DType::F32, DType::I32), (DType::F32, DType::I64), (DType::F64, DType::I32)] {
+        for (op, identity) in [("Sum", 0.0), ("Max", -1.0), ("Min", 1.0)] {
+            for inner in [1usize, 6, 8] {
+                let lowest = identity * if dtype == DType::F32 { f64::from(f32::MAX) } else { f64::MAX };
+                let x: Vec<f64> = (0..n as usize * inner).map(|i| ((i * 7 + i / 11) % 13) as f64 - 6.0).collect();
+                let want = folded(op, &vec![lowest; 19 * inner], &valid, &x, inner);
+                let node = Node::new(&format!("UnsortedSegment{op}")).attr("T", dtype).attr("Tindices", index);
+                let (rows, n) = ([n as usize, inner], HostTensor::i32(&[], &[19]));
+                let inputs = [of_f64(dtype, &rows, &x), indices(index, &rows[..1], &ids), n];
+                check(&node, &inputs, &of_f64(dtype, &[19, inner], &want));
+            }
+        }
+    }
+}
+
+/// More duplicates of one index than a loop may have iterations on lavapipe: blocks of indices bound the chains, and sorted rows come in chunks.
 #[test]
 fn very_long_chains() {
     let n = 150_000;
-    let ones = HostTensor::f32(&[n], &vec![1.0; n]);
-    let ids = HostTensor::i32(&[n], &vec![1; n]);
-    let node = Node::new("UnsortedSegmentSum").attr("T", DType::F32).attr("Tindices", DType::I32);
-    let got = run(&node, &[ones, ids, HostTensor::i32(&[], &[3])], 0).unwrap();
-    assert_eq!(got.values::<f32>(), [0.0, n as f32, 0.0]);
+    for dtype in [DType::F32, DType::I64] {
+        let ones = of_f64(dtype, &[n], &vec![1.0; n]);
+        let ids = HostTensor::i32(&[n], &vec![1; n]);
+        let node = Node::new("UnsortedSegmentSum").attr("T", dtype).attr("Tindices", DType::I32);
+        let got = run(&node, &[ones, ids, HostTensor::i32(&[], &[3])], 0).unwrap();
+        assert_eq!(got.to_f64(), [0.0, n as f64, 0.0], "{dtype}");
+    }
 }
 
 /// A table larger than the largest binding is gathered and updated in windows.

@@ -98,6 +98,20 @@ impl Device {
     pub fn fill(&self, address: u64, bytes: u64, pattern: u32) -> Result<()> {
         let pattern = pattern.rotate_left((address % 4) as u32 * 8);
         self.windows(bytes, |at, count| {
+            if (address + at).is_multiple_of(16) && count.is_multiple_of(16) {
+                return self.enqueue(&Program {
+                    key: Key::new("fill vectors"),
+                    shader: &|| {
+                        Shader::new("fill vectors")
+                            .bind_raw("dst", "vec4<u32>", 16)
+                            .u32s(&["count", "pattern"])
+                            .body(include_str!("../../shaders/fill_vectors.wgsl"))
+                    },
+                    bindings: smallvec![Binding { address: address + at, bytes: count, unit: 16 }],
+                    params: Params::new().u32((count / 16) as u32).u32(pattern),
+                    grid: Grid::linear((count / 16) as usize, WORKGROUP),
+                });
+            }
             self.enqueue(&Program {
                 key: Key::new("fill"),
                 shader: &|| {

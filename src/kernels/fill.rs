@@ -3,17 +3,18 @@
 use smallvec::smallvec;
 
 use super::movement::remap::fill_element;
-use super::movement::walk::copy_strided;
+use super::movement::unit::Unit;
+use super::movement::walk::{copy_strided, window_limit};
 use super::movement::{MOVED, MOVED_I32, host_shape, shape};
 use super::op::OpContext;
 use super::registry::{ON_HOST, Registry};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::layout::Iteration;
 use crate::require;
-use crate::shader::Shader;
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
 const RANGE: &[DType] = &[F32, F64, F16, BF16, I64];
@@ -58,6 +59,21 @@ fn fill(ctx: &mut dyn OpContext) -> Result<()> {
 
 /// Writes the only element of `value` to every element of `out`.
 pub fn splat(ctx: &mut dyn OpContext, value: &Tensor, out: &Tensor) -> Result<()> {
+    let unit = Unit::of(out.dtype);
+    let whole = out.address.is_multiple_of(16) && out.bytes().is_multiple_of(16) && !out.is_empty();
+    if whole && out.bytes() <= window_limit(ctx.device()) {
+        let vectors = (out.bytes() / 16) as usize;
+        return ctx.device().enqueue(&Program {
+            key: Key::new("splat").number(unit.key()),
+            shader: &|| splat_shader(unit),
+            bindings: smallvec![
+                unit.binding(value.address, 1),
+                Binding { address: out.address, bytes: out.bytes(), unit: 16 },
+            ],
+            params: Params::new().u32(vectors),
+            grid: Grid::linear(vectors, WORKGROUP),
+        });
+    }
     let walk = Iteration::over(&[out.len()]).operand(&[0], 0).operand(&[1], 0);
     copy_strided(ctx.device(), &walk, value, out)
 }
@@ -161,7 +177,15 @@ fn range_shader(dtype: DType) -> Shader {
         .map("y")
 }
 
+/// The shader of a fill with an element of `unit` by vectors.
+fn splat_shader(unit: Unit) -> Shader {
+    unit.bind(Shader::new(format!("splat {}", unit.bytes())).u32s(&["count"]), "value")
+        .bind_raw("dst", "vec4<u32>", 16)
+        .define("VALUE", unit.repeated("load_value(0u)"))
+        .body(include_str!("../../shaders/splat.wgsl"))
+}
+
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    RANGE.iter().map(|t| range_shader(*t)).collect()
+    RANGE.iter().map(|t| range_shader(*t)).chain(Unit::ALL.map(splat_shader)).collect()
 }

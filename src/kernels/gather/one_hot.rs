@@ -82,13 +82,13 @@ pub fn shader(unit: Unit, form: Form) -> Shader {
 
 /// The shader of OneHot along the last axis, 16 bytes at a time.
 pub fn runs_shader(unit: Unit, form: Form) -> Shader {
-    // How a value fills 16 bytes, the words by the elements that they belong to, and an element's bits.
-    let (filled, words, mask) = match unit.bytes() {
-        1 => ("vec4(load_NAME(0u) * 0x01010101u)", "vec4(0u, 1u, 2u, 3u)", "0xff"),
-        2 => ("vec4(load_NAME(0u) * 0x00010001u)", "vec4(0u, 1u, 2u, 3u)", "0xffff"),
-        4 => ("vec4(load_NAME(0u))", "vec4(0u, 1u, 2u, 3u)", "0xffffffff"),
-        8 => ("load_NAME(0u).xyxy", "vec4(0u, 0u, 1u, 1u)", "0xffffffff"),
-        _ => ("load_NAME(0u)", "vec4(0u, 0u, 0u, 0u)", "0xffffffff"),
+    // The words of a vector by the elements that they belong to, and an element's bits.
+    let (words, mask) = match unit.bytes() {
+        1 => ("vec4(0u, 1u, 2u, 3u)", "0xff"),
+        2 => ("vec4(0u, 1u, 2u, 3u)", "0xffff"),
+        4 => ("vec4(0u, 1u, 2u, 3u)", "0xffffffff"),
+        8 => ("vec4(0u, 0u, 1u, 1u)", "0xffffffff"),
+        _ => ("vec4(0u, 0u, 0u, 0u)", "0xffffffff"),
     };
     let shader = Shader::new(format!("one_hot runs {} {form:?}", unit.bytes())).u32s(&["count", "runs", "per_run"]);
     form.declare(unit.bind(unit.bind(shader, "on"), "off").bind_raw("dst", "vec4<u32>", 16))
@@ -96,7 +96,7 @@ pub fn runs_shader(unit: Unit, form: Form) -> Shader {
         .define("BITS", (8 * unit.bytes()).min(32).to_string())
         .define("MASK", mask)
         .define("WORDS", words)
-        .define("ON", filled.replace("NAME", "on"))
-        .define("OFF", filled.replace("NAME", "off"))
+        .define("ON", unit.repeated("load_on(0u)"))
+        .define("OFF", unit.repeated("load_off(0u)"))
         .body(include_str!("../../../shaders/gather/one_hot_runs.wgsl"))
 }

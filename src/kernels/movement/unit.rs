@@ -52,6 +52,17 @@ impl Unit {
         }
     }
 
+    /// WGSL of a `vec4<u32>` that holds the element `value` over and over.
+    pub fn repeated(self, value: &str) -> String {
+        match self.0 {
+            1 => format!("vec4({value} * 0x01010101u)"),
+            2 => format!("vec4({value} * 0x00010001u)"),
+            4 => format!("vec4({value})"),
+            8 => format!("{value}.xyxy"),
+            _ => value.to_owned(),
+        }
+    }
+
     /// Declares a binding of such elements with `load_NAME` and, unless packed, `store_NAME`.
     #[must_use]
     pub fn bind(self, shader: Shader, name: &'static str) -> Shader {

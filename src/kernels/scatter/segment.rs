@@ -1,14 +1,21 @@
-//! UnsortedSegmentSum, Prod, Max and Min: rows of data reduced by segment id.
+//! UnsortedSegmentSum, Prod, Max and Min: rows of data reduced by segment id. Where segments have many rows, these are sorted first.
 
 use super::chains::{self, Fold};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::movement::remap::{Background, fill_element};
+use crate::kernels::movement::walk::window_limit;
 use crate::kernels::movement::{checked_product, shape};
 use crate::kernels::op::{Kernel, OpContext, OpContextExt};
+use crate::kernels::segment::reduce::{self, Segments};
+use crate::kernels::sort::buckets::Buckets;
 use crate::require;
-use crate::tensor::{Dims, HostTensor};
+use crate::tensor::{Dims, HostTensor, Tensor};
+
+/// Rows, and rows of a segment on average, from which on rows are sorted.
+const MANY: usize = 2048;
+const LONG: usize = 8;
 
 /// A reduction: its fold and the value of an empty segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +96,13 @@ impl Kernel for Unsorted {
             Background::Element(bytes) => fill_element(ctx.device(), &dst, &bytes)?,
             Background::Keep => {}
         }
+        let fits = data.bytes().max(dst.bytes()) <= window_limit(ctx.device());
+        if let Some(fold) = self.sorted(&data, ids.len(), segments as usize).filter(|_| fits) {
+            let grouped = Buckets::of(ctx, &ids, segments as usize)?;
+            let inner = out[1..].iter().product();
+            return Segments { fold, ids: &grouped.keys, rows: Some(&grouped.positions), data: &data, inner }
+                .enqueue(ctx, &dst);
+        }
         chains::Scatter {
             fold: self.reduction.fold(),
             indices: &Indices::new(&ids, &[segments as usize])?,
@@ -97,5 +111,19 @@ impl Kernel for Unsorted {
             inner: out[1..].iter().product(),
         }
         .enqueue(ctx, &dst)
+    }
+}
+
+impl Unsorted {
+    /// The fold of rows sorted by segment, where that pays: it takes a number of dispatches, but what a chain takes grows with the rows of a segment.
+    fn sorted(&self, data: &Tensor, count: usize, segments: usize) -> Option<reduce::Fold> {
+        let long = count >= MANY && count / segments >= LONG;
+        let fold = match self.reduction {
+            Reduction::Sum => reduce::Fold::Sum,
+            Reduction::Prod => reduce::Fold::Prod,
+            Reduction::Max => reduce::Fold::Max,
+            Reduction::Min => reduce::Fold::Min,
+        };
+        (long && matches!(data.dtype, DType::F32 | DType::F64)).then_some(fold)
     }
 }

@@ -5,7 +5,7 @@
 
 use smallvec::smallvec;
 
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -14,6 +14,9 @@ use crate::tensor::Tensor;
 
 /// Rows in a chunk; even, and far below [`crate::shader::MAX_ITERATIONS`].
 const CHUNK: usize = 64;
+
+/// Columns that one invocation reduces at once where it can.
+const QUAD: usize = 4;
 
 /// How values are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,26 +76,32 @@ impl Segments<'_> {
         }
         debug_assert_eq!((self.ids.dtype, out.dtype), (U32, Self::accumulator(self.data.dtype)));
         let chunks = n.div_ceil(CHUNK);
-        let count = chunks * self.inner;
-        ctx.device().check_extent(self.data.len().max(out.len()).max(2 * count))?;
+        ctx.device().check_extent(self.data.len().max(out.len()).max(2 * chunks * self.inner))?;
         let partial_ids = ctx.temp(U32, &[2 * chunks])?;
         let partials = ctx.temp(out.dtype, &[2 * chunks, self.inner])?;
         let (fold, loaded, permuted) = (self.fold, self.data.dtype, self.rows.is_some());
+        let tensors = [self.data, out, &partials];
+        let wide = loaded == F32
+            && self.inner.is_multiple_of(QUAD)
+            && tensors.iter().all(|t| t.address.is_multiple_of(4 * QUAD as u64));
+        let columns = if wide { self.inner / QUAD } else { self.inner };
+        let count = chunks * columns;
+        let binding = |t: &Tensor| if wide { Binding::raw(t, 4 * QUAD as u32) } else { t.into() };
         ctx.device().enqueue(&Program {
-            key: Key::new("segment reduce").number(fold as u32).dtype(loaded),
-            shader: &|| shader(fold, loaded),
+            key: Key::new("segment reduce").number(fold as u32).dtype(loaded).number(u32::from(wide)),
+            shader: &|| shader(fold, loaded, wide),
             bindings: smallvec![
                 self.ids.into(),
                 self.rows.unwrap_or(self.ids).into(),
-                self.data.into(),
-                out.into(),
+                binding(self.data),
+                binding(out),
                 (&partial_ids).into(),
-                (&partials).into(),
+                binding(&partials),
             ],
             params: Params::new()
                 .u32(count)
                 .u32(n)
-                .u32(self.inner)
+                .u32(columns)
                 .u32(CHUNK)
                 .u32(out.len() / self.inner)
                 .u32(u32::from(permuted))
@@ -108,24 +117,37 @@ impl Segments<'_> {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = [I32, U32, I64, U64].map(|t| shader(Fold::Sum, t)).into();
+    let mut all: Vec<_> = [I32, U32, I64, U64].map(|t| shader(Fold::Sum, t, false)).into();
     for fold in Fold::ALL {
-        all.extend([F32, F16, BF16, F64].map(|t| shader(fold, t)));
+        all.extend([F32, F16, BF16, F64].map(|t| shader(fold, t, false)));
+        all.push(shader(fold, F32, true));
     }
     all
 }
 
-fn shader(fold: Fold, loaded: DType) -> Shader {
+/// The shader of rows of `loaded`; `wide` is for four columns of float32 at once.
+fn shader(fold: Fold, loaded: DType, wide: bool) -> Shader {
     let computed = Segments::accumulator(loaded);
-    Shader::new(format!("segment {fold:?} {loaded}"))
-        .bind("ids", U32)
-        .bind("rows", U32)
-        .bind("data", loaded)
-        .bind("out", computed)
-        .bind("partial_ids", U32)
-        .bind("partials", computed)
+    let shader = Shader::new(format!("segment {fold:?} {loaded} {wide}")).bind("ids", U32).bind("rows", U32);
+    let shader = if wide {
+        let accessors = |name: &str| {
+            format!(
+                "fn load_{name}(i: u32) -> vec4<f32> {{\n    return {name}[p.off_{name} + i];\n}}\n\n\
+                 fn store_{name}(i: u32, v: vec4<f32>) {{\n    {name}[p.off_{name} + i] = v;\n}}\n"
+            )
+        };
+        shader
+            .bind_raw("data", "vec4<f32>", 16)
+            .bind_raw("out", "vec4<f32>", 16)
+            .bind("partial_ids", U32)
+            .bind_raw("partials", "vec4<f32>", 16)
+            .body(&["data", "out", "partials"].map(accessors).concat())
+    } else {
+        shader.bind("data", loaded).bind("out", computed).bind("partial_ids", U32).bind("partials", computed)
+    };
+    shader
         .u32s(&["count", "n", "inner", "chunk", "segments", "permuted", "data_rows"])
-        .define("VALUE", computed.value())
+        .define("VALUE", if wide { "vec4<f32>" } else { computed.value() })
         .define("COMBINE", fold.text())
         .body(include_str!("../../../shaders/segment/reduce.wgsl"))
 }

@@ -8,6 +8,7 @@ pub mod cache;
 mod capabilities;
 mod completion;
 mod failures;
+mod gate;
 mod memory;
 mod pipelines;
 mod program;
@@ -36,6 +37,7 @@ pub use transfer::Timer;
 use cache::DiskCache;
 use completion::Completion;
 use failures::Failures;
+use gate::{Dispatch, Gate};
 use memory::{Blocks, Memory};
 use pipelines::Pipelines;
 use recorder::{Bound, Recorder};
@@ -50,7 +52,7 @@ pub struct Device {
     capabilities: Capabilities,
     memory: Memory,
     pipelines: Pipelines,
-    recorder: Mutex<Recorder>,
+    recorder: Gate,
     completion: Arc<Completion>,
     failures: Arc<Failures>,
     tables: Mutex<Tables>,
@@ -100,6 +102,12 @@ impl Device {
                 failures.lose(Error::Unavailable(format!("the GPU was lost: {message}")));
             }
         });
+        let recorder = Recorder::new(raw.clone(), queue.clone(), capabilities.storage_alignment, completion.clone());
+        let failed = failures.clone();
+        let failed = move |e| {
+            log::error!("{e}");
+            failed.raise(e);
+        };
         let info = adapter.get_info();
         let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
         Ok(Arc::new(Self {
@@ -108,12 +116,7 @@ impl Device {
             capabilities,
             memory: Memory::new(raw.clone(), capabilities.max_buffer)?,
             pipelines: Pipelines::new(raw.clone(), capabilities, cache),
-            recorder: Mutex::new(Recorder::new(
-                raw.clone(),
-                queue.clone(),
-                capabilities.storage_alignment,
-                completion.clone(),
-            )),
+            recorder: Gate::new(recorder, failed),
             completion,
             failures,
             tables: Mutex::default(),
@@ -224,8 +227,7 @@ impl Device {
                 pipeline.entries
             )));
         }
-        self.recorder.lock().dispatch(&pipeline, &bound, &block, program.grid, bytes);
-        Ok(())
+        self.recorder.dispatch(Dispatch { pipeline, bound, params: block, grid: program.grid, bytes })
     }
 
     /// Resolves a binding to an aligned range of a block and the remaining offset in elements.

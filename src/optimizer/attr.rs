@@ -14,7 +14,8 @@ use crate::tensor::HostTensor;
 #[derive(Debug, Clone)]
 pub struct Attr {
     raw: Bytes,
-    decoded: OnceCell<Option<Value>>,
+    /// In a box, since it is large and most are never decoded.
+    decoded: OnceCell<Option<Box<Value>>>,
 }
 
 impl PartialEq for Attr {
@@ -36,7 +37,8 @@ impl Attr {
 
     /// The value; `None` where our schema cannot read it.
     pub fn value(&self) -> Option<&Value> {
-        self.decoded.get_or_init(|| AttrValue::decode(self.raw.clone()).ok().and_then(|v| v.value)).as_ref()
+        let decode = || AttrValue::decode(self.raw.clone()).ok().and_then(|v| v.value).map(Box::new);
+        self.decoded.get_or_init(decode).as_deref()
     }
 
     /// A `type`; `None` for types that are not ours.

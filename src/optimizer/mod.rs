@@ -35,7 +35,9 @@ use shape::TensorInfo;
 pub trait Item {
     /// Names of the nodes that must stay as they are, fetches included.
     fn preserved(&self) -> Result<Vec<String>>;
-    /// Types and shapes of the outputs of the node `name`.
+    /// Infers types and shapes. Where nodes of ours are in the graph, theirs are in their attributes (`annotated`).
+    fn infer(&self, annotated: bool) -> Result<()>;
+    /// Types and shapes of the outputs of the node `name`, as they were inferred.
     fn infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
     /// The same of its inputs.
     fn input_infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
@@ -81,6 +83,7 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings, memory: &Me
 /// Asks TensorFlow for ops, types and shapes.
 fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
     let ids: Vec<_> = graph.ids().collect();
+    item.infer(ids.iter().any(|id| graph.node(*id).is_ours()))?;
     for id in ids {
         if graph.op_def(graph.node(id).op()).is_none()
             && let Some(def) = item.op_def(graph.node(id).op())?

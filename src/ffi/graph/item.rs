@@ -70,10 +70,7 @@ impl GrapplerItem {
     }
 
     fn properties(&self) -> Result<&Properties> {
-        if self.properties.get().is_none() {
-            let _ = self.properties.set(Properties::infer(self.api, self.item, &self.status)?);
-        }
-        Ok(self.properties.get().expect("just set"))
+        self.properties.get().ok_or_else(|| Error::Internal("no shapes were inferred".into()))
     }
 
     fn library(&self) -> Result<&Library> {
@@ -93,6 +90,12 @@ impl Item for GrapplerItem {
         let mut names = self.names(false)?;
         names.extend(self.names(true)?.into_iter().map(|n| n.split(':').next().unwrap_or_default().to_owned()));
         Ok(names)
+    }
+
+    fn infer(&self, annotated: bool) -> Result<()> {
+        let properties = Properties::infer(self.api, self.item, annotated, &self.status)?;
+        let _ = self.properties.set(properties);
+        Ok(())
     }
 
     fn infos(&self, name: &str) -> Result<Vec<TensorInfo>> {
@@ -115,15 +118,15 @@ struct Properties {
 }
 
 impl Properties {
-    fn infer(api: &'static GraphApi, item: *const TF_GrapplerItem, status: &Status) -> Result<Self> {
+    fn infer(api: &'static GraphApi, item: *const TF_GrapplerItem, annotated: bool, status: &Status) -> Result<Self> {
         // SAFETY: the item is valid and outlives the properties, which are dropped before the optimize function returns.
         let raw = unsafe { (api.TF_NewGraphProperties)(item) };
         let properties = Self { api, raw };
         let start = Instant::now();
         // What feeds claim to be is not taken for granted, and no values are asked for. The second flag lets TensorFlow take the
-        // shapes of our own ops from their attributes: the first run knew them.
+        // shapes of our own ops from their attributes, where an earlier run wrote them.
         // SAFETY: properties and status are valid for the call.
-        unsafe { (api.TF_InferStatically)(raw, 0, 1, 0, 0, status.as_ptr()) };
+        unsafe { (api.TF_InferStatically)(raw, 0, annotated.into(), 0, 0, status.as_ptr()) };
         status.take()?;
         log::debug!("optimizer: TensorFlow's inference took {:.1?}", start.elapsed());
         Ok(properties)

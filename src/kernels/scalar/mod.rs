@@ -16,6 +16,10 @@ pub mod row;
 mod special;
 mod special_reference;
 
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use row::{Output, Row};
@@ -31,7 +35,9 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 
 /// The row of an op.
 pub fn find(op: &str) -> Option<&'static Row> {
-    rows().find(|r| r.op == op)
+    // The graph optimizer asks for every node of a graph, several times.
+    static BY_OP: LazyLock<FxHashMap<&str, &Row>> = LazyLock::new(|| rows().map(|row| (row.op, row)).collect());
+    BY_OP.get(op).copied()
 }
 
 /// Adds the rows' ops.

@@ -79,21 +79,19 @@ impl Graph {
     /// `InvalidArgument` for what is no GraphDef, or whose edges lead nowhere.
     pub fn parse(bytes: &Bytes) -> Result<Self> {
         let mut graph = Self::default();
-        let mut inputs: Vec<Vec<String>> = Vec::new();
+        let mut inputs: Vec<(NodeId, &str)> = Vec::new();
         for record in wire::records(bytes) {
             let record = record?;
             if record.field == 1 {
-                let (node, names) = parse_node(bytes.slice_ref(record.value))?;
+                let id = NodeId(graph.nodes.len() as u32);
+                let node = parse_node(bytes, record.value, |name| inputs.push((id, name)))?;
                 graph.insert(node)?;
-                inputs.push(names);
             } else {
                 graph.rest.push(bytes.slice_ref(record.bytes));
             }
         }
-        for (at, names) in inputs.iter().enumerate() {
-            for name in names {
-                graph.connect(NodeId(at as u32), name)?;
-            }
+        for (id, name) in inputs {
+            graph.connect(id, name)?;
         }
         Ok(graph)
     }

@@ -93,6 +93,11 @@ impl Node {
         self.attrs.get_mut().expect("just read")
     }
 
+    /// The bytes that it came in, if it did not change since.
+    pub const fn original(&self) -> Option<&Bytes> {
+        self.original.as_ref()
+    }
+
     /// The attribute `name`, a type of ours.
     pub fn dtype(&self, name: &str) -> Option<DType> {
         self.attr(name)?.dtype()
@@ -101,6 +106,11 @@ impl Node {
     /// Whether it was placed on one of our devices.
     pub const fn on_wgpu(&self) -> bool {
         self.on_wgpu
+    }
+
+    /// Whether its op is one that the optimizer makes.
+    pub fn is_ours(&self) -> bool {
+        is_ours(&self.op)
     }
 
     /// The node as a NodeDef.
@@ -184,25 +194,25 @@ pub struct NewNode {
     pub infos: Vec<TensorInfo>,
 }
 
-/// A node without edges, and its inputs' texts.
-pub(super) fn parse_node(bytes: Bytes) -> Result<(Node, Vec<String>)> {
+/// A node without edges, from a part of `graph`. Hands its inputs' texts to `input`.
+pub(super) fn parse_node<'g>(graph: &'g Bytes, part: &'g [u8], mut input: impl FnMut(&'g str)) -> Result<Node> {
     let (mut name, mut op, mut device) = ("", "", "");
-    let (mut inputs, mut rest) = (Vec::new(), Vec::new());
-    for part in wire::records(&bytes) {
+    let mut rest = Vec::new();
+    for part in wire::records(part) {
         let part = part?;
         match part.field {
             1 => name = wire::text(&part)?,
             2 => op = wire::text(&part)?,
-            3 => inputs.push(wire::text(&part)?.to_owned()),
+            3 => input(wire::text(&part)?),
             4 => device = wire::text(&part)?,
             // Only looked at, so that nothing can go wrong when they are read.
             5 => {
                 wire::entry(&part)?;
             }
-            _ => rest.push(bytes.slice_ref(part.bytes)),
+            _ => rest.push(graph.slice_ref(part.bytes)),
         }
     }
-    let node = Node {
+    Ok(Node {
         name: name.to_owned(),
         op: op.to_owned(),
         device: device.to_owned(),
@@ -212,9 +222,8 @@ pub(super) fn parse_node(bytes: Bytes) -> Result<(Node, Vec<String>)> {
         attrs: OnceCell::new(),
         infos: Vec::new(),
         rest,
-        original: Some(bytes),
-    };
-    Ok((node, inputs))
+        original: Some(graph.slice_ref(part)),
+    })
 }
 
 /// The attributes of a NodeDef that [`parse_node`] has seen.

@@ -3,22 +3,18 @@
 use rustc_hash::FxHashSet;
 
 use super::Graph;
-use super::node::{Node, NodeId};
+use super::node::NodeId;
 
 impl Graph {
     /// The nodes with every node after those that it uses. Edges back into loops of TensorFlow 1 (`NextIteration` to `Merge`) don't
     /// count. `None` for another cycle.
     pub fn order(&self) -> Option<Vec<NodeId>> {
         let mut missing = vec![0u32; self.capacity()];
-        let is_back = |node: &Node, from: NodeId| {
-            matches!(node.op.as_str(), "Merge" | "RefMerge")
-                && matches!(self.node(from).op.as_str(), "NextIteration" | "RefNextIteration")
-        };
         let mut ready: Vec<NodeId> = Vec::new();
         for id in self.ids() {
             let node = self.node(id);
             let edges = node.inputs.iter().map(|i| i.node).chain(node.controls.iter().copied());
-            missing[id.index()] = edges.filter(|used| !is_back(node, *used)).count() as u32;
+            missing[id.index()] = edges.filter(|used| !self.is_back_edge(*used, id)).count() as u32;
             if missing[id.index()] == 0 {
                 ready.push(id);
             }
@@ -28,7 +24,7 @@ impl Graph {
         while let Some(id) = ready.pop() {
             order.push(id);
             for user in self.users(id) {
-                if is_back(self.node(*user), id) {
+                if self.is_back_edge(id, *user) {
                     continue;
                 }
                 missing[user.index()] -= 1;
@@ -38,6 +34,12 @@ impl Graph {
             }
         }
         (order.len() == self.len()).then_some(order)
+    }
+
+    /// Whether an edge leads back into a loop of TensorFlow 1.
+    pub fn is_back_edge(&self, from: NodeId, to: NodeId) -> bool {
+        matches!(self.node(to).op.as_str(), "Merge" | "RefMerge")
+            && matches!(self.node(from).op.as_str(), "NextIteration" | "RefNextIteration")
     }
 
     /// Whether some path leads from `start` to a node of `targets` by at least one edge; nodes in `avoid` are not passed through.

@@ -203,7 +203,7 @@ fn replace(graph: &mut Graph, reach: &mut Reach, members: &[Member]) {
     for name in kept {
         graph.add_control(name, id);
     }
-    reach.contract(&nodes, id);
+    reach.contract(graph, &nodes, id);
 }
 
 /// Makes assignments whose names must stay no more than names, which nothing inside waits for. Returns what they waited for.

@@ -39,8 +39,8 @@ def statistics() -> dict[str, dict[str, int]]:
     """What the devices that TensorFlow opened in this process did so far: `{"WGPU:0": {"dispatches": 12, ...}, ...}`.
 
     `dispatches` and `bytes` (the lengths of all that dispatches bind), `submissions`, `uploads` and `downloads` with
-    the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines` compiled, `bind_groups` made. They only
-    grow, so subtract readings. Kernels run asynchronously: read a result (`.numpy()`) first, so that all of its work
+    the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines` compiled, `bind_groups` made. They
+    only grow, so subtract readings. Kernels run asynchronously: read a result (`.numpy()`) first, so that all of its work
     is counted.
     """
     return _read("tensorflow_wgpu_statistics")

@@ -1,4 +1,4 @@
-//! MatMul and its batch forms against an f64 product, with both tile tables.
+//! MatMul and its batch forms against an f64 product, with all tile tables.
 
 #[path = "numeric/complex.rs"]
 mod complex;
@@ -108,6 +108,27 @@ fn narrow_results() {
     // Contractions that are cut, and results at any address.
     check(DType::F32, [64, 20_000, 3], false, false, 1);
     check(DType::BF16, [300, 12, 7], false, false, 1);
+}
+
+/// Few rows or columns and a long contraction, which GPUs compute by groups that share sums.
+#[test]
+fn vectors_and_few_rows() {
+    for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
+        for shape in
+            [[1, 516, 260], [4, 300, 68], [3, 517, 33], [1, 2000, 1], [16, 512, 132], [200, 400, 1], [130, 96, 3]]
+        {
+            check(DType::F32, shape, ta, tb, 0);
+        }
+    }
+    for dtype in [DType::F16, DType::BF16, DType::F64] {
+        check(dtype, [1, 520, 132], false, false, 0);
+        check(dtype, [4, 520, 36], false, true, 0);
+        check(dtype, [140, 520, 1], true, false, 0);
+    }
+    check(DType::F16, [2, 300, 40], false, true, 1);
+    // Long enough that they are cut as well.
+    check(DType::F32, [1, 40_000, 20], false, false, 0);
+    check(DType::F32, [2, 40_000, 8], false, true, 0);
 }
 
 #[test]
@@ -227,7 +248,7 @@ fn batches_broadcast() {
 fn complex_numbers() {
     let mut random = Random::new(3);
     for dtype in [DType::C64, DType::C128] {
-        for [m, k, n] in [[3, 5, 7], [33, 20, 66]] {
+        for [m, k, n] in [[3, 5, 7], [33, 20, 66], [1, 200, 20]] {
             for (op, ta, tb) in [("MatMul", true, true), ("BatchMatMulV2", true, false), ("BatchMatMulV3", false, true)]
             {
                 let (a, av) = complex::complex_or_real(&mut random, dtype, &swapped(m, k, ta));

@@ -1,6 +1,8 @@
-// c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n], each invocation with a tile of sums in registers and no workgroup memory.
+// c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n], each invocation with a tile of sums in registers. Operands take no workgroup
+// memory; sums do where groups of invocations share them.
 // Grid: one workgroup per tile, split and matrix; m runs fastest, so that neighbours share a panel of b.
-// Bindings: a, b, c. All strides and offsets are in elements. Products and sums are `Scalar`s, in the order of k.
+// Bindings: a, b, c. All strides and offsets are in elements. Products and sums are `Scalar`s, in the order of k,
+// or in that of each group's own steps.
 // Rows and columns beyond the edge repeat the last one and are not stored.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
@@ -9,11 +11,7 @@ fn main(
     @builtin(num_workgroups) num_workgroups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
 {{BUILTINS}}) {
-    let workgroup = workgroup_id.y * num_workgroups.x + workgroup_id.x;
-    if workgroup >= p.total {
-        return;
-    }
-    let tiles_m = (p.m + {{TILE_M}} - 1u) / {{TILE_M}};
+{{TILE_ID}}    let tiles_m = (p.m + {{TILE_M}} - 1u) / {{TILE_M}};
     let tiles_n = (p.n + {{TILE_N}} - 1u) / {{TILE_N}};
     let column_tile = workgroup / tiles_m;
     let matrix = column_tile / tiles_n;
@@ -39,9 +37,10 @@ fn main(
         let i_end = min(k_end - o_first, p.inner);
 {{LINES}}
         let b_at = b_first + b_line(o);
-        for (var i = i_first; i < i_end; i += {{STEPS}}) {
+        for (var i = {{FIRST}}; i < i_end; i += {{STEPS}}) {
 {{STEP}}
         }
     }
+{{REDUCE}}
 {{STORES}}
 }

@@ -2,13 +2,15 @@
 //!
 //! The contracted index k is `outer * inner` long: a convolution walks its kernel positions outside and its channels inside,
 //! a matrix product has one outer step. What the rows of `a` are (matrix rows, image patches, …) is a [`Rows`] and one WGSL
-//! file for each; everything else is strides. Two shapes of program exist, see [`tile`]: registers only, and workgroup memory.
+//! file for each; everything else is strides. Two shapes of program exist, see [`tile`]: operands in registers,
+//! and in workgroup memory. Which one, and how large, is [`choice`].
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial sums go to a
 //! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
 //! is small. An [`epilogue`] (bias, activation, residual) is applied once, to whole sums: where they are stored, or in [`finish`]. To add
 //! cooperative matrices, add a [`tile::Memory`] and its WGSL.
 
+pub mod choice;
 pub mod element;
 pub mod epilogue;
 pub mod finish;
@@ -28,6 +30,7 @@ use crate::kernels::op::OpContext;
 use crate::layout::{AccessClass, Iteration};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
+use choice::{Choice, Demand};
 use epilogue::{Bound, Form};
 use geometry::Geometry;
 use smallvec::smallvec;
@@ -230,10 +233,18 @@ impl Contraction<'_> {
 
     /// Chooses the tile and what is copied for it.
     fn plan(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
-        let (batch, depth) = (self.batch.len(), self.outer * self.inner);
-        let tile = tile::choose(class, element::words(self.a.dtype), self.m, self.n, batch);
-        let tiles = tile.tiles(self.m, self.n) * batch;
-        let chunk = self.chunk(class, tiles, depth);
+        let depth = self.outer * self.inner;
+        let Choice { tile, splits } = choice::choose(&Demand {
+            class,
+            workgroup_memory: ctx.device().capabilities().workgroup_memory,
+            words: element::words(self.a.dtype),
+            m: self.m,
+            n: self.n,
+            depth,
+            batch: self.batch.len(),
+            by_depth: self.b_step == 1 && self.n > 1 && self.b_column != 1,
+        });
+        let chunk = self.chunk(splits, depth);
         let mut variant = self.variant(tile);
         variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
         if panels::worthwhile(self, tile, variant.b.1) {
@@ -283,14 +294,13 @@ impl Contraction<'_> {
         finish::enqueue_with(ctx.device(), &partial, self.c, epilogue, rows)
     }
 
-    /// Steps of the contracted index that one workgroup takes: whole outer steps, or a multiple of 4 where an outer step is
+    /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted` parts: whole outer steps, or a multiple of 4 where an outer step is
     /// too long or the only one. Both respect loads in fours, which need `inner` to be a multiple of 4.
-    fn chunk(&self, class: Class, tiles: usize, depth: usize) -> usize {
+    fn chunk(&self, wanted: usize, depth: usize) -> usize {
         if matches!(self.store, Store::Places { .. }) {
             return depth;
         }
-        let (wanted, least) = class.parallelism();
-        let by_work = (wanted / tiles).min(depth / least).min(MAX_PARTIAL / self.c.len().max(1)).max(1);
+        let by_work = wanted.min(MAX_PARTIAL / self.c.len().max(1)).max(1);
         let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
         if self.outer > 1 && self.inner <= MAX_CHUNK {
             self.outer.div_ceil(splits) * self.inner
@@ -310,8 +320,12 @@ impl Contraction<'_> {
         let b_matrix = if single { 0 } else { self.b_matrix };
         // Loads by rows come in fours: a tile of one row takes elements.
         let four_rows = tile.rows.is_multiple_of(4);
+        // The distance of a row from the next one, where there is one.
+        let several = |extent: usize, stride: usize| if extent == 1 { 0 } else { stride };
         let a = match self.rows {
-            Rows::Dense { stride } if self.a_step == 1 && fours(self.a, &[stride, self.inner, a_matrix]) => {
+            Rows::Dense { stride }
+                if self.a_step == 1 && fours(self.a, &[several(self.m, stride), self.inner, a_matrix]) =>
+            {
                 Lanes::Depth
             }
             Rows::Dense { stride: 1 } if four_rows && fours(self.a, &[self.a_step, self.m, a_matrix]) => Lanes::Edge,
@@ -330,7 +344,7 @@ impl Contraction<'_> {
         };
         let b = if self.b_column == 1 && fours(self.b, &[self.n, self.b_step, outer, b_matrix]) {
             Lanes::Edge
-        } else if self.b_step == 1 && fours(self.b, &[self.inner, self.b_column, outer, b_matrix]) {
+        } else if self.b_step == 1 && fours(self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix]) {
             Lanes::Depth
         } else {
             Lanes::One

@@ -1,5 +1,6 @@
-//! Results of few columns, on software adapters: the lanes of a subgroup lie along columns, of which a narrow result leaves most without
-//! work. Its transpose is wide: `c^T = b^T a^T`, where operands and result change places and nothing is moved.
+//! Results of few columns: the lanes of a software adapter's subgroup lie along columns, of which a narrow result leaves most without
+//! work, and everywhere an invocation computes four. The transpose is wide: `c^T = b^T a^T`, where operands and result change places and
+//! nothing is moved.
 //!
 //! What is then few rows may be copied once so that its elements are loaded four steps at a time.
 
@@ -17,6 +18,8 @@ use crate::tensor::Tensor;
 
 /// Columns that the lanes of a subgroup cover.
 const WIDE: usize = super::panels::COLUMNS;
+/// Columns of an invocation of a GPU.
+const GPU_WIDE: usize = 4;
 /// Fewest columns for which a copy of few rows is worth a dispatch.
 const LEAST: usize = 256;
 
@@ -25,7 +28,8 @@ pub(super) fn transposed<'a>(c: &Contraction<'a>, class: Class) -> Option<Contra
     let (Rows::Dense { stride }, Lines::Dense, Store::Rows(line)) = (c.rows, c.lines, c.store) else {
         return None;
     };
-    if class == Class::Gpu || c.batch.len() != 1 || c.outer != 1 || c.n >= WIDE || c.m < WIDE {
+    let wide = if class.is_gpu() { GPU_WIDE } else { WIDE };
+    if c.batch.len() != 1 || c.outer != 1 || c.n >= wide || c.m < wide {
         return None;
     }
     let mut turned = c.clone();

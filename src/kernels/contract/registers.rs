@@ -1,12 +1,14 @@
 //! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the columns share: either each of
-//! them loads it, or ([`Memory::Subgroup`]) eight lanes load eight different ones and broadcast them.
+//! them loads it, or ([`Memory::Subgroup`]) eight lanes load eight different ones and broadcast them. Where groups of invocations
+//! share sums ([`Memory::Reduced`]), each takes every so many-th step, and the first one adds and stores.
 
 use std::fmt::Write;
 
 use super::element::{lane, loader, multiply_add};
 use super::text::{products, tile_defines};
-use super::tile::{Memory, SUBGROUP};
+use super::tile::{Memory, SUBGROUP, Tile};
 use super::{Lanes, RowsKind, Variant};
+use crate::dtype::DType;
 use crate::shader::Shader;
 
 const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl");
@@ -24,19 +26,82 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     load_b(v, steps, guarded, &mut step, &mut clamped);
     step +=
         &if shared { broadcasts(v, steps) } else { products(v, steps, |row, k| element(v, row, k), "            ") };
-    let lane_m = if tile.lanes_m == 1 { "0u".to_owned() } else { format!("local_index / {}u", tile.lanes_n) };
-    // Every lane of a subgroup takes part in its broadcasts.
-    let outside = if shared { "" } else { "    if n0 >= p.n {\n        return;\n    }\n" };
+    let reduced = tile.groups() > 1;
+    let plane = tile.lanes_m * tile.lanes_n;
+    let lane_m = match (tile.lanes_m, reduced) {
+        (1, _) => "0u".to_owned(),
+        (_, false) => format!("local_index / {}u", tile.lanes_n),
+        (_, true) => format!("local_index % {plane}u / {}u", tile.lanes_n),
+    };
+    // Every lane of a subgroup takes part in its broadcasts, and every invocation in the barriers of a sum that it shares.
+    let outside = if shared || reduced { "" } else { "    if n0 >= p.n {\n        return;\n    }\n" };
+    let (first, stride) = match reduced {
+        true => (format!("i_first + local_index / {plane}u * {steps}u"), format!("{}u", steps * tile.groups())),
+        false => ("i_first".to_owned(), format!("{steps}u")),
+    };
     tile_defines(shader, tile)
+        .define("TILE_ID", if reduced { REPEATED } else { ONCE })
+        .define("FIRST", first)
+        .define("REDUCE", if reduced { reduction(v) } else { String::new() })
+        .define("STORES", stores(v))
         .define("LANE_M", lane_m)
         .define("BUILTINS", if shared { "    @builtin(subgroup_invocation_id) subgroup_lane: u32,\n" } else { "" })
         .define("OUTSIDE", outside)
         .define("A_ROWS", a.rows)
         .define("B_COLUMNS", clamped)
         .define("LINES", a.lines)
-        .define("STEPS", format!("{steps}u"))
+        .define("STEPS", stride)
         .define("STEP", step)
+        .body(&if reduced { shared_sums(tile, v.a.0) } else { String::new() })
         .body(REGISTERS)
+}
+
+/// Which tile is computed. With barriers every workgroup does the same: one past the last computes that one's sums again and stores the
+/// same values.
+const REPEATED: &str = "    let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);\n";
+const ONCE: &str = "    let workgroup = workgroup_id.y * num_workgroups.x + workgroup_id.x;\n    \
+                    if workgroup >= p.total {\n        return;\n    }\n";
+
+/// Declares `shared_sums`, where groups hand their sums over, and `plus`.
+pub(super) fn shared_sums(tile: &Tile, dtype: DType) -> String {
+    let sum = if dtype.is_complex() { "Quad(x.re + y.re, x.im + y.im)" } else { "x + y" };
+    format!(
+        "var<workgroup> shared_sums: array<Quad, {}>;\n\nfn plus(x: Quad, y: Quad) -> Quad {{\n    return {sum};\n}}\n",
+        tile.threads()
+    )
+}
+
+/// Adds the groups' sums in pairs, one sum of an invocation after the other.
+fn reduction(v: &Variant) -> String {
+    let (tile, plane) = (v.tile, v.tile.lanes_m * v.tile.lanes_n);
+    let mut text = String::new();
+    for row in 0..tile.rows {
+        for q in 0..tile.quads {
+            let _ = writeln!(text, "    shared_sums[local_index] = c{row}_{q};\n    workgroupBarrier();");
+            let mut half = tile.groups() / 2;
+            while half > 0 {
+                let other = half * plane;
+                let _ = writeln!(
+                    text,
+                    "    if local_index < {other}u {{\n        \
+                     c{row}_{q} = plus(c{row}_{q}, shared_sums[local_index + {other}u]);\n        \
+                     shared_sums[local_index] = c{row}_{q};\n    }}\n    workgroupBarrier();"
+                );
+                half /= 2;
+            }
+        }
+    }
+    text
+}
+
+/// Stores of an invocation, or of those of the first group.
+fn stores(v: &Variant) -> String {
+    let text = super::text::stores(v.tile);
+    if v.tile.groups() == 1 {
+        return text;
+    }
+    let inner: String = text.lines().map(|line| format!("    {line}\n")).collect();
+    format!("    if local_index < {}u {{\n{inner}    }}\n", v.tile.lanes_m * v.tile.lanes_n)
 }
 
 /// Steps that one load by rows brings: of the lanes that share, those that a step's rows leave over load the next steps.

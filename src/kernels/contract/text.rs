@@ -75,7 +75,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
     });
     shader = spatial_defines(shader, v.spatial);
     match memory {
-        Memory::Registers | Memory::Subgroup => super::registers::program(shader, v),
+        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => super::registers::program(shader, v),
         Memory::Workgroup(depth) => super::workgroup::program(shader, v, depth / words(v.a.0) as u32),
     }
 }
@@ -203,7 +203,7 @@ fn sums(tile: &Tile) -> String {
 }
 
 /// Stores of the register tile with its first row at `m0` and quad q at column `n{q}`.
-fn stores(tile: &Tile) -> String {
+pub(super) fn stores(tile: &Tile) -> String {
     let mut text = String::new();
     for row in 0..tile.rows {
         let _ = writeln!(text, "    if m0 + {row}u < p.m {{\n        let line = c_first + c_line(m0 + {row}u);");
@@ -232,5 +232,4 @@ pub(super) fn tile_defines(shader: Shader, tile: &Tile) -> Shader {
         .define("ROWS", format!("{}u", tile.rows))
         .define("COLUMNS", columns(tile))
         .define("SUMS", sums(tile))
-        .define("STORES", stores(tile))
 }

@@ -12,12 +12,16 @@ pub enum Memory {
     /// The same, but the lanes of a subgroup share what they load of rows: each loads what belongs to one of eight rows and
     /// broadcasts it. For subgroups of eight or more, and sums of one word.
     Subgroup,
+    /// Loaded straight into registers by this many groups of invocations, a power of two, which take turns at the steps of the
+    /// contracted index; their sums are added in pairs through workgroup memory, in an order that depends on nothing else.
+    Reduced(u32),
     /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a multiple of 16, so that elements
     /// of 16 bytes take a quarter of the steps.
     Workgroup(u32),
 }
 
-/// A workgroup of `lanes_m * lanes_n` invocations, each of which computes `rows` rows of `quads` times four columns.
+/// A workgroup of `lanes_m * lanes_n` invocations, times those that share a sum, each of which computes `rows` rows of `quads` times
+/// four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     /// Rows of an invocation.
@@ -39,6 +43,11 @@ const fn registers(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
 /// Lanes in a row, whose number is that of the lanes that share.
 const fn subgroup(rows: u32, quads: u32, lanes_n: u32) -> Tile {
     Tile { rows, quads, lanes_m: 1, lanes_n, memory: Memory::Subgroup }
+}
+
+/// Lanes in a row, in `groups` that share sums.
+const fn reduced(rows: u32, lanes_n: u32, groups: u32) -> Tile {
+    Tile { rows, quads: 1, lanes_m: 1, lanes_n, memory: Memory::Reduced(groups) }
 }
 
 const fn workgroup(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
@@ -67,21 +76,46 @@ pub const CPU: &[Tile] = &[
     registers(1, 1, 1, 16),
 ];
 
-/// Tiles of GPUs: workgroup memory of at most 16 KiB, and registers alone for a few rows.
-pub const GPU: &[Tile] = &[
-    workgroup(8, 2, 16, 16),
-    workgroup(4, 1, 16, 16),
+/// Tiles of GPUs that share the processor's memory, and of those that do not tell what they are: half as many sums in an invocation as on discrete ones,
+/// since some have a quarter of the registers, and workgroup memory of at most 16 KiB.
+pub const INTEGRATED: &[Tile] = &[
+    workgroup(8, 1, 8, 16),
     workgroup(4, 1, 8, 8),
+    workgroup(4, 1, 32, 4),
+    workgroup(4, 1, 4, 32),
     workgroup(4, 1, 32, 2),
     workgroup(4, 1, 2, 32),
     registers(4, 1, 1, 64),
     registers(1, 1, 1, 64),
+    reduced(4, 16, 16),
+    reduced(1, 16, 16),
+    reduced(4, 1, 64),
+    reduced(1, 1, 64),
 ];
 
-/// The tiles of all tables; some are in two of them.
+/// Tiles of GPUs with a memory of their own. Those whose workgroup memory exceeds what an adapter has are not for it; each shape
+/// has one of at most 16 KiB.
+pub const DISCRETE: &[Tile] = &[
+    workgroup(8, 2, 16, 16),
+    workgroup(4, 1, 16, 16),
+    workgroup(4, 1, 8, 8),
+    workgroup(4, 1, 32, 4),
+    workgroup(4, 1, 4, 32),
+    workgroup(4, 1, 32, 2),
+    workgroup(4, 1, 2, 32),
+    registers(4, 1, 1, 64),
+    registers(1, 1, 1, 64),
+    reduced(4, 16, 16),
+    reduced(1, 16, 16),
+    reduced(4, 1, 64),
+    reduced(1, 1, 64),
+];
+
+/// The tiles of all tables; some are in several of them.
 pub fn all() -> impl Iterator<Item = &'static Tile> {
-    let new = |t: &&Tile| !CPU.contains(t);
-    CPU.iter().chain(CPU_SUBGROUP.iter().filter(new)).chain(GPU)
+    let tables = [CPU, CPU_SUBGROUP, INTEGRATED, DISCRETE];
+    let before = move |i: usize, tile: &Tile| tables[..i].iter().any(|table| table.contains(tile));
+    (0..tables.len()).flat_map(move |i| tables[i].iter().filter(move |tile| !before(i, tile)))
 }
 
 impl Tile {
@@ -102,7 +136,22 @@ impl Tile {
 
     /// Invocations.
     pub const fn threads(&self) -> u32 {
-        self.lanes_m * self.lanes_n
+        self.lanes_m * self.lanes_n * self.groups()
+    }
+
+    /// Groups of invocations that take turns at the steps of the contracted index.
+    pub const fn groups(&self) -> u32 {
+        if let Memory::Reduced(groups) = self.memory { groups } else { 1 }
+    }
+
+    /// Bytes of workgroup memory for elements of one word. For wider ones tiles in workgroup memory take fewer steps, and sums take
+    /// at most 16 KiB.
+    pub const fn workgroup_memory(&self) -> u32 {
+        match self.memory {
+            Memory::Registers | Memory::Subgroup => 0,
+            Memory::Reduced(_) => self.threads() * 16,
+            Memory::Workgroup(depth) => depth * (self.m() + self.n()) as u32 * 4,
+        }
     }
 
     /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with fewer of them.
@@ -115,7 +164,8 @@ impl Tile {
         let memory = match self.memory {
             Memory::Registers => 0,
             Memory::Subgroup => 1,
-            Memory::Workgroup(depth) => depth,
+            Memory::Reduced(groups) => 2 | groups.ilog2() << 4,
+            Memory::Workgroup(depth) => 3 | depth / 16 << 4,
         };
         self.rows | self.quads << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }
@@ -128,8 +178,10 @@ pub enum Class {
     Cpu,
     /// Software adapters with subgroups of eight lanes or more.
     CpuSubgroup,
-    /// GPUs.
-    Gpu,
+    /// GPUs that share the processor's memory, virtual ones, and others.
+    Integrated,
+    /// GPUs with a memory of their own.
+    Discrete,
 }
 
 thread_local! {
@@ -146,15 +198,16 @@ pub fn with_class<R>(class: Class, f: impl FnOnce() -> R) -> R {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cpu, Self::CpuSubgroup, Self::Gpu];
+    pub const ALL: [Self; 4] = [Self::Cpu, Self::CpuSubgroup, Self::Integrated, Self::Discrete];
 
     /// The class of a device.
     pub fn of(device: &Device) -> Self {
         let sharing = device.capabilities().subgroups && device.info().subgroup_min_size >= SUBGROUP;
-        let own = match device.capabilities().cpu {
-            true if sharing => Self::CpuSubgroup,
-            true => Self::Cpu,
-            false => Self::Gpu,
+        let own = match device.info().device_type {
+            wgpu::DeviceType::Cpu if sharing => Self::CpuSubgroup,
+            wgpu::DeviceType::Cpu => Self::Cpu,
+            wgpu::DeviceType::DiscreteGpu => Self::Discrete,
+            _ => Self::Integrated,
         };
         // What an adapter lacks cannot be forced.
         FORCED.get().filter(|class| sharing || *class != Self::CpuSubgroup).unwrap_or(own)
@@ -165,48 +218,24 @@ impl Class {
         match self {
             Self::Cpu => CPU,
             Self::CpuSubgroup => CPU_SUBGROUP,
-            Self::Gpu => GPU,
+            Self::Integrated => INTEGRATED,
+            Self::Discrete => DISCRETE,
         }
     }
 
-    /// How many workgroups keep it busy, and the fewest steps of the contracted index that a workgroup should take when the
-    /// contraction is cut for that.
-    pub const fn parallelism(self) -> (usize, usize) {
+    /// How many workgroups keep it busy.
+    pub const fn workgroups(self) -> usize {
         match self {
-            Self::Cpu | Self::CpuSubgroup => (16, 512),
-            Self::Gpu => (512, 128),
+            Self::Cpu | Self::CpuSubgroup => 16,
+            Self::Integrated => 64,
+            Self::Discrete => 512,
         }
     }
-}
 
-/// What a load of a software adapter costs in products of an invocation.
-const LOAD: f64 = 80.0;
-
-/// The tile with the least estimated cost for `batch` results of `m` by `n`, whose sums have `words` 32-bit words each.
-pub fn choose(class: Class, words: usize, m: usize, n: usize, batch: usize) -> &'static Tile {
-    let (busy, _) = class.parallelism();
-    let cost = |t: &Tile| {
-        let tiles = t.tiles(m, n) * batch;
-        let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
-        // Per step of the contracted index an invocation loads rows + columns elements for rows * columns products.
-        let step = match t.memory {
-            Memory::Registers if class == Class::Gpu => rows * columns + 8.0 * (rows + columns),
-            // Loads of four.
-            Memory::Registers => rows * columns + LOAD * (rows + columns) / 4.0,
-            Memory::Subgroup => rows * columns + LOAD * (rows / f64::from(SUBGROUP) + columns) / 4.0,
-            Memory::Workgroup(_) => rows * columns + 1.5 * (rows + columns),
-        };
-        // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.
-        step * f64::from(t.threads()) * tiles.max(busy.min(64)) as f64
-    };
-    // At equal cost the tile that computes less beyond the result.
-    let covered = |t: &Tile| t.tiles(m, n) * t.m() * t.n();
-    let best = class
-        .table()
-        .iter()
-        .filter(|t| t.fits(words))
-        .min_by(|a, b| cost(a).total_cmp(&cost(b)).then(covered(a).cmp(&covered(b))));
-    best.expect("a table is never empty")
+    /// Whether it is one of GPUs, which hide the latency of loads behind other work.
+    pub const fn is_gpu(self) -> bool {
+        matches!(self, Self::Integrated | Self::Discrete)
+    }
 }
 
 #[cfg(test)]
@@ -219,9 +248,13 @@ mod tests {
         for (i, t) in all.iter().enumerate() {
             assert!(t.threads() <= 256, "{t:?}");
             if let Memory::Workgroup(depth) = t.memory {
-                assert!(depth as usize * (t.m() + t.n()) * 4 <= 16 << 10, "{t:?}");
                 assert_eq!(depth % 16, 0);
             }
+            if let Memory::Reduced(groups) = t.memory {
+                assert!(groups.is_power_of_two(), "{t:?}");
+                assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
+            }
+            assert!(t.workgroup_memory() <= 16 << 10, "{t:?}");
             if t.memory == Memory::Subgroup {
                 assert!(
                     t.lanes_m == 1 && t.rows.is_multiple_of(SUBGROUP) && t.threads().is_multiple_of(SUBGROUP),
@@ -232,16 +265,5 @@ mod tests {
             assert!(t.rows == 1 || t.rows.is_multiple_of(4), "rows come in fours: {t:?}");
             assert!(all[..i].iter().all(|u| u.id() != t.id()), "{t:?}");
         }
-    }
-
-    #[test]
-    fn narrow_results_get_narrow_tiles() {
-        assert_eq!(choose(Class::Cpu, 1, 1024, 1024, 1).n(), 128);
-        assert!(choose(Class::Cpu, 1, 128, 10, 1).n() <= 16);
-        assert_eq!(choose(Class::Cpu, 1, 1000, 1, 1).n(), 4);
-        assert_eq!(choose(Class::Cpu, 1, 1, 1000, 1).m(), 1);
-        assert_eq!(choose(Class::Gpu, 1, 4096, 4096, 1).m(), 128);
-        assert!(choose(Class::Gpu, 1, 1, 4096, 1).m() <= 8);
-        assert!(choose(Class::Gpu, 1, 64, 64, 1).m() <= 64);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::element::{element, lane, loader};
-use super::text::{products, tile_defines};
+use super::text::{products, stores, tile_defines};
 use super::{Lanes, LinesKind, RowsKind, Variant};
 use crate::shader::Shader;
 
@@ -79,6 +79,7 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     };
     step += &products(v, 4, of_row, "            ");
     tile_defines(shader, tile)
+        .define("STORES", stores(tile))
         .define("DEPTH", format!("{depth}u"))
         .define("A_ROWS", rows)
         .define("FILL", fill)

@@ -147,10 +147,7 @@ pub fn backprop_input(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tenso
 
 /// The gradient of the filter: parts of the output's lines are summed side by side, then the parts in order.
 pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
-    let wanted = match Class::of(ctx.device()) {
-        Class::Cpu | Class::CpuSubgroup => 1 << 12,
-        Class::Gpu => 1 << 16,
-    };
+    let wanted = if Class::of(ctx.device()).is_gpu() { 1 << 16 } else { 1 << 12 };
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
     // Four elements each, perhaps: then there are as many invocations with four times the parts.

@@ -217,8 +217,7 @@ impl Split {
     fn new(class: Class, tile: &Tile, g: &Geometry) -> Self {
         let tiles = g.queries.div_ceil(tile.rows());
         let matrices = g.batch * g.heads;
-        let (busy, _) = class.parallelism();
-        let for_work = (busy / (tiles * matrices)).min(g.keys / MIN_CHUNK).max(1);
+        let for_work = (class.workgroups() / (tiles * matrices)).min(g.keys / MIN_CHUNK).max(1);
         let splits = for_work.max(g.keys.div_ceil(MAX_CHUNK));
         let chunk = g.keys.div_ceil(splits).next_multiple_of(tile.keys as usize);
         let splits = g.keys.div_ceil(chunk);

@@ -120,7 +120,7 @@ impl Plan {
         let at_once = (at_once > 0 && whole).then_some(at_once);
         match (Tile::of(g.depth.max(g.width)), at_once) {
             (Some(tile), None) => Self::Tiled(tile),
-            (Some(tile), _) if Class::of(device) == Class::Gpu => Self::Tiled(tile),
+            (Some(tile), _) if Class::of(device).is_gpu() => Self::Tiled(tile),
             (_, at_once) => Self::Staged(at_once.unwrap_or(1)),
         }
     }

@@ -1,0 +1,190 @@
+//! Which tile of a class' table a contraction takes, and into how many parts its contracted index is cut: whatever is estimated to be
+//! done first.
+//!
+//! An estimate counts products of one invocation, as if a machine ran a number of invocations at once and all others after them. No
+//! adapter tells how wide it is; that number belongs to the class.
+
+use super::tile::{Class, Memory, SUBGROUP, Tile};
+
+/// What there is to choose for.
+#[derive(Debug, Clone, Copy)]
+pub struct Demand {
+    /// Class of the adapter.
+    pub class: Class,
+    /// Bytes of workgroup memory that it has.
+    pub workgroup_memory: u32,
+    /// 32-bit words of a sum.
+    pub words: usize,
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Length of the contracted index.
+    pub depth: usize,
+    /// Results.
+    pub batch: usize,
+    /// Whether neighbours of `b` lie along the contracted index, not along columns.
+    pub by_depth: bool,
+}
+
+/// What was chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// A tile of the class' table.
+    pub tile: &'static Tile,
+    /// Parts of the contracted index that parallelism is worth.
+    pub splits: usize,
+}
+
+/// The choice with the least estimated cost.
+pub fn choose(d: &Demand) -> Choice {
+    let fitting = d.class.table().iter().filter(|t| t.fits(d.words) && t.workgroup_memory() <= d.workgroup_memory);
+    // At equal cost the tile that computes less beyond the result.
+    let covered = |t: &Tile| t.tiles(d.m, d.n) * t.m() * t.n();
+    let candidates = fitting.map(|tile| if d.class.is_gpu() { on_gpu(d, tile) } else { on_cpu(d, tile) });
+    let best = candidates.min_by(|(a, x), (b, y)| x.total_cmp(y).then(covered(a.tile).cmp(&covered(b.tile))));
+    best.expect("a table has a tile for every element and adapter").0
+}
+
+/// What a load of a software adapter costs in products of an invocation.
+const LOAD: f64 = 80.0;
+/// Fewest steps of a software adapter's workgroup when the contracted index is cut.
+const LEAST_ON_CPU: usize = 512;
+
+fn on_cpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
+    let tiles = t.tiles(d.m, d.n) * d.batch;
+    let busy = d.class.workgroups();
+    let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
+    // Per step of the contracted index an invocation loads rows + columns elements, four at a time, for rows * columns products.
+    let own = if t.memory == Memory::Subgroup { rows / f64::from(SUBGROUP) } else { rows };
+    let step = rows * columns + LOAD * (own + columns) / 4.0;
+    // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.
+    let cost = step * f64::from(t.threads()) * tiles.max(busy) as f64;
+    (Choice { tile: t, splits: (busy / tiles).min(d.depth / LEAST_ON_CPU) }, cost)
+}
+
+/// What a load from memory costs a GPU, in products of an invocation: the same as those of the neighbouring invocations, next to
+/// them, or apart from them.
+const SAME: f64 = 4.0;
+const NEAR: f64 = 8.0;
+const APART: f64 = 24.0;
+/// What a load from workgroup memory costs.
+const SHARED: f64 = 1.5;
+/// What a workgroup costs before its first step, and each addition of two groups' sums with its barrier.
+const START: f64 = 100.0;
+const BARRIER: f64 = 20.0;
+/// What a second dispatch that waits for the first one costs.
+const FINISH: f64 = 2000.0;
+/// Fewest steps of an invocation when the contracted index is cut.
+const LEAST: usize = 128;
+/// The same for those that share a sum, whose steps are loads without products in between.
+const LEAST_REDUCED: usize = 16;
+
+/// Invocations that a GPU runs at once, those that wait for memory included.
+const fn width(class: Class) -> usize {
+    match class {
+        Class::Discrete => 1 << 16,
+        _ => 1 << 13,
+    }
+}
+
+fn on_gpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
+    let width = width(d.class);
+    let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
+    let groups = t.groups();
+    let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
+    let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
+    let loads = match t.memory {
+        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => {
+            SAME * rows + if near { NEAR } else { APART } * columns
+        }
+        Memory::Workgroup(_) => SHARED * (rows + columns) + NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads()),
+    };
+    let adding = f64::from(groups.ilog2() * t.rows * t.quads) * BARRIER;
+    let cost = |splits: usize| {
+        let waves = (invocations * splits) as f64 / width as f64;
+        let steps = d.depth as f64 / splits as f64 / f64::from(groups);
+        let finish =
+            if splits > 1 { FINISH + NEAR * (splits * d.m * d.n * d.batch) as f64 / width as f64 } else { 0.0 };
+        waves.max(1.0) * ((rows * columns + loads) * steps + START + adding) + finish
+    };
+    let least = if groups > 1 { LEAST_REDUCED * groups as usize } else { LEAST };
+    let most = (width / invocations).min(d.depth / least).max(1);
+    let splits = if cost(most) < cost(1) { most } else { 1 };
+    (Choice { tile: t, splits }, cost(splits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPUS: [Class; 2] = [Class::Integrated, Class::Discrete];
+
+    fn demand(class: Class, m: usize, n: usize, depth: usize) -> Demand {
+        Demand { class, workgroup_memory: 16 << 10, words: 1, m, n, depth, batch: 1, by_depth: false }
+    }
+
+    #[test]
+    fn narrow_results_get_narrow_tiles() {
+        let tile = |class, m, n| choose(&demand(class, m, n, 1024)).tile;
+        assert_eq!(tile(Class::Cpu, 1024, 1024).n(), 128);
+        assert!(tile(Class::Cpu, 128, 10).n() <= 16);
+        assert_eq!(tile(Class::Cpu, 1000, 1).n(), 4);
+        assert_eq!(tile(Class::Cpu, 1, 1000).m(), 1);
+        for class in GPUS {
+            for (m, n, most) in [(4, 4096, 8), (16, 4096, 16), (64, 64, 64)] {
+                assert!(tile(class, m, n).m() <= most, "{class:?} {m}x{n}: {:?}", tile(class, m, n));
+            }
+            assert!(tile(class, 65_536, 16).n() <= 16, "{class:?}: {:?}", tile(class, 65_536, 16));
+        }
+    }
+
+    #[test]
+    fn large_results_get_large_tiles() {
+        assert_eq!(choose(&demand(Class::Discrete, 4096, 4096, 4096)).tile.m(), 128);
+        assert_eq!(choose(&demand(Class::Integrated, 4096, 4096, 4096)).tile.m(), 64);
+        for class in GPUS {
+            assert_eq!(choose(&demand(class, 4096, 4096, 4096)).splits, 1);
+        }
+    }
+
+    /// A vector times a matrix reads the matrix once, and what counts is that neighbours read neighbours and enough of them.
+    #[test]
+    fn vectors_take_groups_that_share_sums() {
+        for class in GPUS {
+            for m in [1, 4] {
+                let by_columns = demand(class, m, 4096, 4096);
+                let tile = choose(&by_columns).tile;
+                assert!(tile.m() == m && tile.groups() > 1 && tile.lanes_n >= 16, "{class:?} {m}: {tile:?}");
+                let tile = choose(&Demand { by_depth: true, ..by_columns }).tile;
+                assert!(tile.m() == m && tile.groups() >= 32 && tile.lanes_n == 1, "{class:?} {m}: {tile:?}");
+            }
+            // Sixteen rows share what they read of the matrix through workgroup memory, and the contracted index is cut.
+            let choice = choose(&demand(class, 16, 4096, 4096));
+            assert!(matches!(choice.tile.memory, Memory::Workgroup(_)), "{class:?}: {choice:?}");
+            assert!(choice.tile.m() == 16 && choice.splits > 1, "{class:?}: {choice:?}");
+        }
+    }
+
+    #[test]
+    fn few_results_of_long_contractions_are_cut() {
+        for class in Class::ALL {
+            let Choice { tile, splits } = choose(&demand(class, 8, 8, 100_000));
+            let parts = tile.tiles(8, 8) * splits * tile.groups() as usize;
+            assert!(parts >= 16, "{class:?}: {tile:?}, {splits} parts");
+            assert_eq!(choose(&demand(class, 8, 8, 64)).splits.max(1), 1, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn tiles_fit_the_workgroup_memory_and_every_element() {
+        for class in Class::ALL {
+            for (words, bytes) in [(1, 16 << 10), (2, 16 << 10), (4, 16 << 10), (1, 64 << 10)] {
+                for (m, n) in [(1, 1), (1, 5000), (5000, 1), (300, 300), (5000, 5000)] {
+                    let tile = choose(&Demand { words, workgroup_memory: bytes, ..demand(class, m, n, 777) }).tile;
+                    assert!(tile.fits(words) && tile.workgroup_memory() <= bytes, "{class:?} {m}x{n}: {tile:?}");
+                }
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
     python benches/optimizer.py                      # all workloads, a table
     python benches/optimizer.py --only gelu,adam --json results.json
-    python benches/optimizer.py --passes             # how long grappler's passes and ours take on a training graph
+    python benches/optimizer.py --passes             # how long grappler's passes take, with ours and without
 
 Both versions of a step are the same Python function, traced twice; TensorFlow runs one of them without plug-in
 optimizers. Timed calls alternate between the two. Bytes are those of all tensors that dispatches bind: see
@@ -151,17 +151,21 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 PASS = re.compile(r"\] (\w+)[^ ]*: .*, time = ([\d.]+)ms")
+#: TensorFlow's name for the optimizer of a plug-in.
+OURS = "PluggableGraphOptimizer"
 
 
-def passes(name: str) -> dict[str, Any]:
+def passes(name: str, plugin: bool) -> dict[str, Any]:
     """Milliseconds of each grappler pass, by name, for the training graph of one of Keras's applications.
 
     TensorFlow logs them, so that a process of its own runs the step once, on one small image, and its log is read.
+    Without `plugin`, TensorFlow optimizes for itself, with the passes that the plug-in turns off.
     """
     code = f"""
         import sys
         sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
         import optimizer, tensorflow as tf
+        optimizer.plugin_optimizers({plugin})
         with tf.device(optimizer.DEVICE):
             step = tf.function(optimizer.application({name!r}, 1, 32)())
             print(len(step.get_concrete_function().graph.get_operations()))
@@ -181,7 +185,23 @@ def passes(name: str) -> dict[str, Any]:
         if match:
             graphs[-1][match[1]] = graphs[-1].get(match[1], 0.0) + float(match[2])
     step = max(graphs, key=lambda found: sum(found.values()))
-    return {"model": name, "operations": int(ran.stdout.split()[-1]), "milliseconds": step}
+    return {"operations": int(ran.stdout.split()[-1]), "milliseconds": step}
+
+
+def compare_passes(name: str) -> dict[str, Any]:
+    """Prints and returns what grappler takes for a training graph with the plug-in's optimizer and without it."""
+    with_ours, alone = passes(name, True), passes(name, False)
+    print(
+        f"{name}: {alone['operations']} operations; milliseconds of all runs of a pass, with the plug-in's and without"
+    )
+    with_ours, alone = with_ours["milliseconds"], alone["milliseconds"]
+    for found in sorted({*with_ours, *alone}, key=lambda found: -alone.get(found, 0.0)):
+        print(f"{with_ours.get(found, 0.0):10.1f} {alone.get(found, 0.0):10.1f}  {found}")
+    ours, total = with_ours[OURS], sum(alone.values())
+    rest = sum(with_ours.values()) - ours
+    print(f"{rest + ours:10.1f} {total:10.1f}  all")
+    print(f"{OURS}: {ours / total:.1%} of TensorFlow's own time, {ours / rest:.1%} of what TensorFlow takes beside it")
+    return {"model": name, "milliseconds": {"with": with_ours, "without": alone}}
 
 
 def main() -> None:
@@ -193,11 +213,7 @@ def main() -> None:
     parser.add_argument("--passes", nargs="?", const="EfficientNetV2L", help="time grappler's passes on this model")
     arguments = parser.parse_args()
     if arguments.passes:
-        found = passes(arguments.passes)
-        print(f"{found['model']}: {found['operations']} operations; milliseconds of all runs of a pass")
-        for name, milliseconds in sorted(found["milliseconds"].items(), key=lambda item: -item[1]):
-            print(f"{milliseconds:10.1f}  {name}")
-        results: Any = found
+        results: Any = compare_passes(arguments.passes)
     else:
         tf.config.set_soft_device_placement(False)
         np.random.seed(0)

@@ -4,6 +4,7 @@
 //! groups are kept in a topological order (Pearce and Kelly's), so a search for such a path sees only groups between the two.
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use super::graph::{Graph, NodeId};
 
@@ -14,9 +15,13 @@ pub struct Clusters {
     parent: Vec<u32>,
     /// Position of each group in a topological order, valid for representatives.
     rank: Vec<u32>,
-    users: Vec<FxHashSet<u32>>,
-    used: Vec<FxHashSet<u32>>,
+    /// Edges between groups, some of them several times: groups have few.
+    users: Vec<Edges>,
+    used: Vec<Edges>,
 }
+
+/// The other ends of a group's edges.
+type Edges = SmallVec<[u32; 4]>;
 
 impl Clusters {
     /// Each node alone; `None` for a graph with a cycle.
@@ -31,21 +36,21 @@ impl Clusters {
         let mut clusters = Self {
             parent: (0..n as u32).collect(),
             rank: vec![0; n],
-            users: vec![FxHashSet::default(); n],
-            used: vec![FxHashSet::default(); n],
+            users: vec![Edges::new(); n],
+            used: vec![Edges::new(); n],
         };
         for (rank, id) in order.iter().enumerate() {
             clusters.rank[id.index()] = rank as u32;
         }
-        for id in order.into_iter().filter(|id| !bypassed.contains(id)) {
+        for id in order.iter().copied().filter(|id| !bypassed.contains(id)) {
             let mut users = graph.users(id).to_vec();
             while let Some(user) = users.pop() {
                 if bypassed.contains(&user) {
                     users.extend_from_slice(graph.users(user));
                 } else if clusters.rank[id.index()] < clusters.rank[user.index()] {
                     // An edge back into a loop has no place in the order.
-                    clusters.users[id.index()].insert(user.0);
-                    clusters.used[user.index()].insert(id.0);
+                    clusters.users[id.index()].push(user.0);
+                    clusters.used[user.index()].push(id.0);
                 }
             }
         }
@@ -125,20 +130,22 @@ impl Clusters {
     fn absorb(&mut self, first: u32, second: u32) {
         self.parent[second as usize] = first;
         for user in std::mem::take(&mut self.users[second as usize]) {
-            self.used[user as usize].remove(&second);
-            if user != first {
-                self.used[user as usize].insert(first);
-                self.users[first as usize].insert(user);
-            }
+            replace(&mut self.used[user as usize], second, first);
+            self.users[first as usize].push(user);
         }
         for used in std::mem::take(&mut self.used[second as usize]) {
-            self.users[used as usize].remove(&second);
-            if used != first {
-                self.users[used as usize].insert(first);
-                self.used[first as usize].insert(used);
-            }
+            replace(&mut self.users[used as usize], second, first);
+            self.used[first as usize].push(used);
         }
+        // What was an edge between the two is none any more.
+        self.users[first as usize].retain(|user| *user != first);
+        self.used[first as usize].retain(|used| *used != first);
     }
+}
+
+/// Lets edges that end in `old` end in `new`.
+fn replace(edges: &mut Edges, old: u32, new: u32) {
+    edges.iter_mut().filter(|edge| **edge == old).for_each(|edge| *edge = new);
 }
 
 #[cfg(test)]

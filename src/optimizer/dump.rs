@@ -50,7 +50,8 @@ impl Dump {
 
 /// The graph as a picture.
 pub fn picture(graph: &Graph, title: &str) -> Picture {
-    let ids: Vec<NodeId> = graph.order().unwrap_or_else(|| graph.ids().collect());
+    let order = graph.order();
+    let ids: Vec<NodeId> = order.map_or_else(|| graph.ids().collect(), |order| order.to_vec());
     let mut place = vec![0; graph.capacity()];
     for (at, id) in ids.iter().enumerate() {
         place[id.index()] = at;

@@ -43,7 +43,7 @@ impl Graph {
 
     /// Makes a node one of another op; its attributes are the caller's business.
     pub fn set_op(&mut self, id: NodeId, op: &str) {
-        op.clone_into(&mut self.edit(id).op);
+        self.edit(id).op = op.into();
     }
 
     /// `wish`, or `wish_1`, `wish_2` …, whatever is free.
@@ -51,7 +51,7 @@ impl Graph {
         if !self.index.contains_key(wish) && !self.preserved.contains(wish) {
             return wish.to_owned();
         }
-        let free = |name: &String| !self.index.contains_key(name) && !self.preserved.contains(name);
+        let free = |name: &String| !self.index.contains_key(name.as_str()) && !self.preserved.contains(name);
         (1..).map(|n| format!("{wish}_{n}")).find(free).expect("there are more numbers than nodes")
     }
 
@@ -59,10 +59,10 @@ impl Graph {
     pub fn add(&mut self, new: NewNode) -> NodeId {
         self.edits += 1;
         let node = Node {
-            name: self.unique_name(&new.name),
-            op: new.op,
+            name: self.unique_name(&new.name).into(),
+            op: new.op.into(),
             on_wgpu: is_wgpu(&new.device),
-            device: new.device,
+            device: new.device.into(),
             inputs: Vec::new(),
             controls: Vec::new(),
             attrs: OnceCell::from(BTreeMap::from_iter(new.attrs.into_iter().map(|(k, v)| (k.to_owned(), v)))),

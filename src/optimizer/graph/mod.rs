@@ -8,6 +8,9 @@ mod edit;
 mod node;
 mod walk;
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -21,8 +24,8 @@ use crate::optimizer::proto::OpDef;
 use crate::optimizer::shape::{Dim, TensorInfo};
 use crate::optimizer::wire;
 use crate::tensor::HostTensor;
-use node::parse_node;
 pub use node::{NewNode, Node, NodeId, Output, device_type};
+use node::{Texts, parse_node};
 
 /// Ops without state that are known without TensorFlow, besides the elementwise ones.
 const PURE: &[&str] = &[
@@ -62,7 +65,7 @@ const CONTROL_FLOW: &[&str] = &[
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     nodes: Vec<Option<Node>>,
-    index: FxHashMap<String, NodeId>,
+    index: FxHashMap<Arc<str>, NodeId>,
     /// For each node, the nodes that use it, once for each edge.
     users: Vec<Vec<NodeId>>,
     /// Fields of the GraphDef beyond nodes.
@@ -70,6 +73,10 @@ pub struct Graph {
     preserved: FxHashSet<String>,
     op_defs: FxHashMap<String, OpDef>,
     edits: u64,
+    /// An order of the nodes, with the edits that it follows.
+    order: RefCell<Option<(u64, Arc<[NodeId]>)>>,
+    /// Whether there was a loop of TensorFlow 1.
+    has_loops: bool,
 }
 
 impl Graph {
@@ -80,11 +87,12 @@ impl Graph {
     pub fn parse(bytes: &Bytes) -> Result<Self> {
         let mut graph = Self::default();
         let mut inputs: Vec<(NodeId, &str)> = Vec::new();
+        let mut texts = Texts::default();
         for record in wire::records(bytes) {
             let record = record?;
             if record.field == 1 {
                 let id = NodeId(graph.nodes.len() as u32);
-                let node = parse_node(bytes, record.value, |name| inputs.push((id, name)))?;
+                let node = parse_node(bytes, record.value, &mut texts, |name| inputs.push((id, name)))?;
                 graph.insert(node)?;
             } else {
                 graph.rest.push(bytes.slice_ref(record.bytes));
@@ -102,6 +110,7 @@ impl Graph {
         if self.index.insert(node.name.clone(), id).is_some() {
             invalid!("the graph has two nodes named {}", node.name);
         }
+        self.has_loops |= matches!(node.op(), "NextIteration" | "RefNextIteration");
         self.nodes.push(Some(node));
         self.users.push(Vec::new());
         Ok(id)
@@ -158,7 +167,7 @@ impl Graph {
 
     /// Whether a node must stay as it is.
     pub fn is_preserved(&self, id: NodeId) -> bool {
-        self.preserved.contains(&self.node(id).name)
+        self.preserved.contains(self.node(id).name())
     }
 
     /// The names that must stay.
@@ -239,7 +248,7 @@ impl Graph {
 
     /// Whether nodes may run under different conditions: else all of them run, once.
     pub fn has_control_flow(&self) -> bool {
-        self.nodes.iter().flatten().any(|node| CONTROL_FLOW.contains(&node.op.as_str()))
+        self.nodes.iter().flatten().any(|node| CONTROL_FLOW.contains(&node.op()))
     }
 
     /// Whether the node does nothing but compute its outputs from its data inputs. Unknown ops are taken for stateful ones.
@@ -259,13 +268,13 @@ impl Graph {
     /// The elements of a Const, if they are few.
     pub fn constant(&self, output: Output) -> Option<HostTensor> {
         let node = self.node(output.node);
-        (node.op == "Const").then(|| node.attr("value")?.tensor().and_then(constant))?
+        (node.op() == "Const").then(|| node.attr("value")?.tensor().and_then(constant))?
     }
 
     /// Type and shape of a Const.
     pub fn constant_info(&self, id: NodeId) -> Option<TensorInfo> {
         let node = self.node(id);
-        let tensor = (node.op == "Const").then(|| node.attr("value")?.tensor())??;
+        let tensor = (node.op() == "Const").then(|| node.attr("value")?.tensor())??;
         let dims = tensor.tensor_shape.iter().flat_map(|shape| &shape.dim);
         let shape = dims.map(|d| usize::try_from(d.size).ok().map(Dim::Known)).collect::<Option<_>>()?;
         Some(TensorInfo { dtype: DType::from_tf(tensor.dtype), shape: Some(shape) })

@@ -2,8 +2,10 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -34,9 +36,9 @@ pub struct Output {
 /// A node.
 #[derive(Debug, Clone)]
 pub struct Node {
-    pub(in crate::optimizer) name: String,
-    pub(in crate::optimizer) op: String,
-    pub(super) device: String,
+    pub(super) name: Arc<str>,
+    pub(super) op: Arc<str>,
+    pub(super) device: Arc<str>,
     /// Whether that is one of ours.
     pub(super) on_wgpu: bool,
     pub(in crate::optimizer) inputs: Vec<Output>,
@@ -65,6 +67,11 @@ impl Node {
     /// The device that it was placed on, as in `/job:localhost/replica:0/task:0/device:WGPU:0`.
     pub fn device(&self) -> &str {
         &self.device
+    }
+
+    /// Op and device, without a copy.
+    pub(in crate::optimizer) fn shared_texts(&self) -> (Arc<str>, Arc<str>) {
+        (self.op.clone(), self.device.clone())
     }
 
     /// Its data inputs, lists flattened.
@@ -115,7 +122,7 @@ impl Node {
 
     /// The node as a NodeDef.
     pub(super) fn encode(&self, nodes: &[Option<Self>]) -> Vec<u8> {
-        let name = |id: NodeId| nodes[id.index()].as_ref().map_or("", |n| n.name.as_str());
+        let name = |id: NodeId| nodes[id.index()].as_ref().map_or("", |n| n.name());
         let mut out = Vec::new();
         wire::put(&mut out, 1, self.name.as_bytes());
         wire::put(&mut out, 2, self.op.as_bytes());
@@ -194,8 +201,23 @@ pub struct NewNode {
     pub infos: Vec<TensorInfo>,
 }
 
+/// Texts that many nodes of a graph have in common: ops and devices.
+#[derive(Default)]
+pub(super) struct Texts<'g>(FxHashMap<&'g str, Arc<str>>);
+
+impl<'g> Texts<'g> {
+    fn get(&mut self, text: &'g str) -> Arc<str> {
+        self.0.entry(text).or_insert_with(|| text.into()).clone()
+    }
+}
+
 /// A node without edges, from a part of `graph`. Hands its inputs' texts to `input`.
-pub(super) fn parse_node<'g>(graph: &'g Bytes, part: &'g [u8], mut input: impl FnMut(&'g str)) -> Result<Node> {
+pub(super) fn parse_node<'g>(
+    graph: &'g Bytes,
+    part: &'g [u8],
+    texts: &mut Texts<'g>,
+    mut input: impl FnMut(&'g str),
+) -> Result<Node> {
     let (mut name, mut op, mut device) = ("", "", "");
     let mut rest = Vec::new();
     for part in wire::records(part) {
@@ -213,9 +235,9 @@ pub(super) fn parse_node<'g>(graph: &'g Bytes, part: &'g [u8], mut input: impl F
         }
     }
     Ok(Node {
-        name: name.to_owned(),
-        op: op.to_owned(),
-        device: device.to_owned(),
+        name: name.into(),
+        op: texts.get(op),
+        device: texts.get(device),
         on_wgpu: is_wgpu(device),
         inputs: Vec::new(),
         controls: Vec::new(),

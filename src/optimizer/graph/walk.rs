@@ -1,5 +1,7 @@
 //! Paths in a [`Graph`].
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashSet;
 
 use super::Graph;
@@ -8,7 +10,20 @@ use super::node::NodeId;
 impl Graph {
     /// The nodes with every node after those that it uses. Edges back into loops of TensorFlow 1 (`NextIteration` to `Merge`) don't
     /// count. `None` for another cycle.
-    pub fn order(&self) -> Option<Vec<NodeId>> {
+    pub fn order(&self) -> Option<Arc<[NodeId]>> {
+        // Most passes change nothing, and the next one finds the order that they used.
+        let mut known = self.order.borrow_mut();
+        match &*known {
+            Some((edits, order)) if *edits == self.edits => Some(order.clone()),
+            _ => {
+                let order: Arc<[NodeId]> = self.find_order()?.into();
+                *known = Some((self.edits, order.clone()));
+                Some(order)
+            }
+        }
+    }
+
+    fn find_order(&self) -> Option<Vec<NodeId>> {
         let mut missing = vec![0u32; self.capacity()];
         let mut ready: Vec<NodeId> = Vec::new();
         for id in self.ids() {
@@ -38,8 +53,9 @@ impl Graph {
 
     /// Whether an edge leads back into a loop of TensorFlow 1.
     pub fn is_back_edge(&self, from: NodeId, to: NodeId) -> bool {
-        matches!(self.node(to).op.as_str(), "Merge" | "RefMerge")
-            && matches!(self.node(from).op.as_str(), "NextIteration" | "RefNextIteration")
+        self.has_loops
+            && matches!(self.node(to).op(), "Merge" | "RefMerge")
+            && matches!(self.node(from).op(), "NextIteration" | "RefNextIteration")
     }
 
     /// Whether some path leads from `start` to a node of `targets` by at least one edge; nodes in `avoid` are not passed through.

@@ -10,7 +10,7 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    for id in order {
+    for id in order.iter().copied() {
         if !graph.contains(id) || !graph.node(id).on_wgpu() || graph.is_preserved(id) {
             continue;
         }

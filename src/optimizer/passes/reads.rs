@@ -3,7 +3,10 @@
 //! Keras reads the rate and the step counter anew for each variable that it trains, and raises the betas to a power each time. TensorFlow's own
 //! deduplication stops at reads, for they have state; here it is known who writes the variable.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::kernels::scalar;
@@ -74,8 +77,8 @@ const MERGED: &[&str] = &["Cast", "Const", "Identity", "Reshape"];
 
 /// Merges nodes that compute the same of the same.
 fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
-    type Key = (String, String, Vec<Output>, Vec<NodeId>);
-    let mut known: FxHashMap<Key, Vec<NodeId>> = FxHashMap::default();
+    type Key = ((Arc<str>, Arc<str>), SmallVec<[Output; 4]>, SmallVec<[NodeId; 4]>);
+    let mut known: FxHashMap<Key, SmallVec<[NodeId; 1]>> = FxHashMap::default();
     for id in order.iter().copied() {
         if !graph.contains(id) || graph.is_preserved(id) {
             continue;
@@ -85,16 +88,13 @@ fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
         if !node.on_wgpu() || !(MERGED.contains(&op) || scalar::find(op).is_some()) || !graph.is_pure(id) {
             continue;
         }
-        let mut controls = node.controls().to_vec();
+        let mut controls = SmallVec::from_slice(node.controls());
         controls.sort_unstable();
-        let key = (op.to_owned(), node.device().to_owned(), node.inputs().to_vec(), controls);
+        let key = (node.shared_texts(), SmallVec::from_slice(node.inputs()), controls);
         let same = known.entry(key).or_default();
         let equal = same.iter().copied().find(|other| {
-            let visible = |n: NodeId| {
-                let attrs = graph.node(n).attrs().iter();
-                attrs.filter(|(name, _)| !name.starts_with('_')).collect::<Vec<_>>()
-            };
-            visible(*other) == visible(id)
+            let visible = |n: NodeId| graph.node(n).attrs().iter().filter(|(name, _)| !name.starts_with('_'));
+            visible(*other).eq(visible(id))
         });
         match equal {
             Some(other) => replace(graph, id, other),

@@ -18,13 +18,13 @@ const COPIES: &[&str] = &["Identity", "PreventGradient", "Snapshot", "StopGradie
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     constants::release(graph);
-    for id in &order {
+    for id in order.iter() {
         reshapes::shorten(graph, *id);
         if let Some(source) = source(graph, *id) {
             bypass(graph, *id, source);
         }
     }
-    for id in order.into_iter().rev() {
+    for id in order.iter().copied().rev() {
         if graph.contains(id) && is_dead(graph, id) {
             graph.remove(id);
         }

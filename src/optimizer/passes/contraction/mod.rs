@@ -72,7 +72,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     for (at, id) in order.iter().enumerate() {
         positions[id.index()] = at;
     }
-    for id in order {
+    for id in order.iter().copied() {
         if graph.contains(id)
             && let Some(root) = Root::of(graph, id)
             && let Some(tail) = Tail::find(graph, &root, &positions)

@@ -8,6 +8,8 @@
 mod member;
 mod region;
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
@@ -43,7 +45,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 /// Groups of elementwise nodes, under way.
 struct Groups<'g> {
     graph: &'g Graph,
-    order: Vec<NodeId>,
+    order: Arc<[NodeId]>,
     position: Vec<u32>,
     shapes: SameShapes<'g>,
     members: FxHashMap<NodeId, Member>,
@@ -87,7 +89,7 @@ impl<'g> Groups<'g> {
             bypassed,
             through,
         };
-        for id in groups.order.clone() {
+        for id in groups.order.clone().iter().copied() {
             if groups.is_member(id)
                 && let Some(region) = groups.region(vec![id], Output { node: id, port: 0 })
             {
@@ -149,7 +151,7 @@ impl<'g> Groups<'g> {
     /// Merges producers into consumers, of the same shape alone if `same`; returns how often.
     fn along_edges(&mut self, same: bool) -> usize {
         let mut merged = 0;
-        for id in self.order.clone() {
+        for id in self.order.clone().iter().copied() {
             if !self.is_member(id) {
                 continue;
             }

@@ -32,7 +32,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let mut regions: Vec<Region> = Vec::new();
     let mut taken: FxHashSet<NodeId> = FxHashSet::default();
     for found in [moments, reduction] {
-        for id in &order {
+        for id in order.iter() {
             if let Some((root, manner)) = found(graph, *id)
                 && root.nodes.iter().all(|n| !taken.contains(n))
             {

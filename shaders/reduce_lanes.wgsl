@@ -34,18 +34,21 @@ fn main(
     let lane = local_index / LANE_STRIDE % LANES;
     let first_unit = linear_id(workgroup_id, num_workgroups, 0u) / LANES;
     let unit = first_unit + local_index / (LANES * LANE_STRIDE) + local_index % LANE_STRIDE;
-    let stride = p.segments * LANES;
+    // Segments are runs of neighbours, of which the lanes take every LANES-th.
+    let length = (p.extent + p.segments - 1u) / p.segments;
     {{WORDS}}
     for (var u = 0u; u < UNIT; u += 1u) {
         let i = unit * UNIT + u;
-        var own = identity();
+        var own = {{START}};
         if i < p.count {
             let k = i % p.inner;
             let rest = i / p.inner;
             let o = rest / p.segments;
-            let first = (rest % p.segments) * LANES + lane;
-            if first < p.extent {
-                let n = (p.extent + stride - 1u - first) / stride;
+            let begin = rest % p.segments * length;
+            let end = min(begin + length, p.extent);
+            let first = begin + lane;
+            if first < end {
+                let n = (end - first + LANES - 1u) / LANES;
                 own = {{RUN}};
             }
         }

@@ -1,26 +1,4 @@
-// What both reduction programs share: the row's functions and the accumulation of a strided run.
-// MAP, COMBINE and FINISH come from the reduction's row; p.total is the number of elements behind each final value.
-
-alias Accumulator = {{ACCUMULATOR}};
-
-fn identity() -> Accumulator {
-    return {{IDENTITY}};
-}
-
-{{ORDER}}
-
-fn map_element(x: {{INPUT}}) -> Accumulator {
-    return {{MAP}};
-}
-
-fn combine(a: Accumulator, b: Accumulator) -> Accumulator {
-    return {{COMBINE}};
-}
-
-fn finish(a: Accumulator) -> {{OUTPUT}} {
-    let count = {{COUNT}}(p.total);
-    return {{FINISH}};
-}
+// The accumulation of a strided run of single elements.
 
 // Elements accumulated before they are added to the total: two levels keep float sums accurate.
 const BLOCK = 256u;

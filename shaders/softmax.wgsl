@@ -1,11 +1,11 @@
 // Softmax or LogSoftmax of the rows of x[p.rows, p.cols]. Packed outputs need rows of whole words.
-// Grid: LANES invocations for each row, spread over x and y. Offsets count elements.
+// Grid: LANES invocations for each row, spread over x and y. Offsets and p.cols count elements, or fours of them.
 
-fn logit(row: u32, c: u32) -> Value {
-    return load_x(row * p.cols + c);
+fn logit(row: u32, c: u32) -> Logits {
+    return {{LOAD}};
 }
 
-fn result(row: u32, c: u32, largest: Value, sum: Value) -> Value {
+fn result(row: u32, c: u32, largest: Value, sum: Value) -> Logits {
     let x = logit(row, c);
     return {{RESULT}};
 }

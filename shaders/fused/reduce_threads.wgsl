@@ -1,5 +1,5 @@
 // Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner], one invocation for each state, or for each word
-// of packed outputs. Segment s merges the elements s, s + segments, …, so that neighbouring invocations read neighbouring elements.
+// of packed outputs. Segment s merges the s-th of p.segments runs of neighbours.
 // Grid: one invocation for each UNIT of p.count, in one dimension spread over x and y. Offsets count elements.
 
 const UNIT = {{UNIT}}u;
@@ -8,7 +8,9 @@ fn segment(i: u32) -> State {
     let k = i % p.inner;
     let rest = i / p.inner;
     let s = rest % p.segments;
-    return reduce_run(rest / p.segments, s, k, p.segments, (p.extent + p.segments - 1u - s) / p.segments);
+    let length = (p.extent + p.segments - 1u) / p.segments;
+    let first = min(s * length, p.extent);
+    return reduce_run(rest / p.segments, first, k, 1u, min(length, p.extent - first));
 }
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})

@@ -4,6 +4,7 @@
 //! timing: no atomics, and every order of combination is fixed by the shapes.
 
 pub mod arg;
+pub mod fours;
 pub mod plan;
 pub mod program;
 pub mod table;

@@ -60,7 +60,7 @@ pub struct Step {
     pub extent: usize,
     /// Product of the extents behind it.
     pub inner: usize,
-    /// Values that remain of each reduced run: segment `s` combines the elements `s`, `s + segments`, … of its window.
+    /// Values that remain of each reduced run: segment `s` combines the `s`-th of as many runs of neighbours in its window.
     pub segments: usize,
     /// Invocations that share a segment through workgroup memory; 1 is none.
     pub lanes: u32,
@@ -124,14 +124,15 @@ impl Style {
             Self::Narrow if inner == 1 && outer < 1000 && extent >= 64 => 8,
             Self::Narrow => 1,
         };
-        // Invocations that suffice, and the shortest run of one that is worth another step.
+        // Invocations that suffice, and the shortest run of one that is worth another step. On a processor one computes up to 32 columns.
         let (target, shortest) = match (self, inner) {
             (Self::Wide, 1) => (1 << 18, 16),
             (Self::Wide, _) => (1 << 16, 64),
             (Self::Narrow, 1) => (1 << 9, 256),
             (Self::Narrow, _) => (1 << 9, 1024),
         };
-        let invocations = outer * inner * lanes as usize;
+        let columns = if self == Self::Narrow { inner.div_ceil(32) } else { inner };
+        let invocations = outer * columns * lanes as usize;
         let run = extent.div_ceil(lanes as usize);
         let wanted = (target / invocations.max(1)).min(run / shortest).max(run.div_ceil(MAX_RUN));
         (wanted.clamp(1, (extent / 2).max(1)), lanes)

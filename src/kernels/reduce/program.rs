@@ -2,13 +2,14 @@
 
 use smallvec::smallvec;
 
+use super::fours::{Fours, quads};
 use super::plan::{Groups, Step, Style};
 use super::table::{Reduction, accumulator, identity_text};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
 
 /// What the text of a reduction program depends on.
@@ -28,6 +29,8 @@ pub struct Variant {
     pub lanes: u32,
     /// Whether neighbouring elements are those of neighbouring segments.
     pub columns: bool,
+    /// The fours that it reads.
+    pub fours: Fours,
     /// Invocations in a workgroup.
     pub workgroup: u32,
 }
@@ -41,21 +44,22 @@ impl Variant {
             .number(u32::from(self.map) + 2 * u32::from(self.finish))
             .number(self.lanes)
             .number(u32::from(self.columns))
+            .number(self.fours.number())
             .number(self.workgroup)
     }
 
     /// The program's text.
     pub fn shader(&self) -> Shader {
-        let Self { row, input, output, .. } = *self;
+        let Self { row, input, output, fours, .. } = *self;
         // An earlier step's output is already in the accumulator's type, which is its own accumulator.
         let acc = accumulator(input);
         let order = match acc {
             DType::F32 => include_str!("../../../shaders/reduce_order_f32.wgsl"),
             _ => include_str!("../../../shaders/reduce_order.wgsl"),
         };
-        let shader = Shader::new(format!("{} {input} to {output}, {} lanes", row.op, self.lanes))
-            .bind("x", input)
-            .bind("y", output)
+        let shader = Shader::new(format!("{} {input} to {output}, {} lanes, {fours:?}", row.op, self.lanes));
+        let shader = fours
+            .bind(shader, input, output)
             .u32s(&["count", "extent", "inner", "segments", "total", "identity_low", "identity_high"])
             .workgroup([self.workgroup, 1, 1])
             .define(
@@ -70,19 +74,40 @@ impl Variant {
             .define("MAP", if self.map { row.map } else { "x" })
             .define("COMBINE", row.combine)
             .define("FINISH", if self.finish { row.finish } else { "a" })
-            .body(include_str!("../../../shaders/reduce_run.wgsl"));
+            .body(include_str!("../../../shaders/reduce_functions.wgsl"));
+        let shader = match fours {
+            Fours::None => shader.body(include_str!("../../../shaders/reduce_run.wgsl")),
+            _ => shader.body(include_str!("../../../shaders/reduce_fours.wgsl")),
+        };
+        if let Fours::Quads(count) = fours {
+            return quads(shader, count);
+        }
         if self.lanes == 1 {
             return shader.body(include_str!("../../../shaders/reduce_threads.wgsl")).map("y");
+        }
+        let shader = lanes(shader, self.lanes, self.columns, self.workgroup);
+        if fours == Fours::Columns {
+            return shader
+                .define("UNIT", "1")
+                .define("PARTIAL", "vec4<Accumulator>")
+                .define("MERGE", "combine_four")
+                .define("START", "identity_four()")
+                .define("RUN", "reduce_fours((o * p.extent + first) * p.inner + k, LANES * p.inner, n)")
+                .define("WORDS", "")
+                .define("EMIT", "write_y(i, finish_four(all), 4u);")
+                .define("EMIT_WORDS", "")
+                .body(include_str!("../../../shaders/reduce_lanes.wgsl"));
         }
         let (words, emit, emit_words) = match output.lanes() {
             1 => ("", "store_y(i, finish(all));", ""),
             _ => ("var bits = 0u;", "bits |= pack_y(u, finish(all));", "store_y_word(unit, bits);"),
         };
-        lanes(shader, self.lanes, self.columns, self.workgroup)
+        shader
             .define("UNIT", output.lanes().to_string())
             .define("PARTIAL", "Accumulator")
             .define("MERGE", "combine")
-            .define("RUN", "reduce_run((o * p.extent + first) * p.inner + k, stride * p.inner, n)")
+            .define("START", "identity()")
+            .define("RUN", "reduce_run((o * p.extent + first) * p.inner + k, LANES * p.inner, n)")
             .define("WORDS", words)
             .define("EMIT", emit)
             .define("EMIT_WORDS", emit_words)
@@ -110,6 +135,7 @@ pub fn shaders() -> Vec<Shader> {
                 finish: true,
                 lanes: 1,
                 columns: false,
+                fours: Fours::None,
                 workgroup: WORKGROUP,
             }
             .shader(),
@@ -119,16 +145,23 @@ pub fn shaders() -> Vec<Shader> {
         for &dtype in row.types {
             let acc = accumulator(dtype);
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
-                for (lanes, columns, workgroup) in [
-                    (1, false, WORKGROUP),
-                    (8, false, 8),
-                    (4, false, WORKGROUP),
-                    (256, false, WORKGROUP),
-                    (8, true, WORKGROUP),
-                ] {
-                    let input = if map { dtype } else { acc };
-                    let output = if finish { dtype } else { acc };
-                    out.push(Variant { row, input, output, map, finish, lanes, columns, workgroup }.shader());
+                let fours = [Fours::None, Fours::Rows, Fours::Columns, Fours::Quads(1), Fours::Quads(8)];
+                for fours in fours.into_iter().take(if wide::supports(dtype) { 5 } else { 1 }) {
+                    let shared = [(8, false, 8), (4, false, WORKGROUP), (256, false, WORKGROUP)];
+                    let columns = [(8, true, WORKGROUP)];
+                    let splits: &[(u32, bool, u32)] = match fours {
+                        Fours::None => &[shared.as_slice(), &columns, &[(1, false, WORKGROUP)]].concat(),
+                        Fours::Rows => &[shared.as_slice(), &[(1, false, WORKGROUP)]].concat(),
+                        Fours::Columns => &columns,
+                        Fours::Quads(_) => &[(1, false, 8)],
+                    };
+                    for &(lanes, columns, workgroup) in splits {
+                        let input = if map { dtype } else { acc };
+                        let output = if finish { dtype } else { acc };
+                        out.push(
+                            Variant { row, input, output, map, finish, lanes, columns, fours, workgroup }.shader(),
+                        );
+                    }
                 }
             }
         }
@@ -234,6 +267,16 @@ impl Run {
         to: usize,
         finish: bool,
     ) -> Result<()> {
+        let is_four = |t: &Tensor, first: usize| {
+            wide::aligned(&[t]) && (t.address + (first * t.dtype.size()) as u64) % u64::from(wide::unit(t.dtype)) == 0
+        };
+        let fours = Fours::of(self.style, step, [is_four(x, from), is_four(y, to)]);
+        let invocations = fours.invocations(step, y.dtype);
+        let workgroup = match (step.lanes, self.style) {
+            (2.., Style::Narrow) => step.lanes,
+            _ => fours.workgroup(self.style, invocations),
+        };
+        let columns = step.columns();
         let variant = Variant {
             row: self.row,
             input: x.dtype,
@@ -241,32 +284,45 @@ impl Run {
             map: self.first,
             finish,
             lanes: step.lanes,
-            columns: step.columns(),
-            workgroup: if step.lanes > 1 && self.style == Style::Narrow { step.lanes } else { WORKGROUP },
+            columns,
+            fours,
+            workgroup,
         };
         let reads = step.outer * step.extent * step.inner;
         device.check_extent(reads)?;
         device.check_extent(step.outputs())?;
         let [low, high] = self.row.identity.bits(accumulator(x.dtype));
-        let grid = match step.lanes {
-            1 => Grid::map(step.outputs(), y.dtype),
-            lanes => {
-                Grid::linear(step.outputs().div_ceil(y.dtype.lanes() as usize) * lanes as usize, variant.workgroup)
+        let (mut bindings, mut count, mut extent, mut inner) =
+            (smallvec![part(x, from, reads), part(y, to, step.outputs())], step.outputs(), step.extent, step.inner);
+        let in_fours = |binding: &mut Binding| binding.unit *= wide::WIDTH;
+        match fours {
+            Fours::None => {}
+            Fours::Rows => {
+                in_fours(&mut bindings[0]);
+                extent /= 4;
             }
-        };
+            Fours::Columns => {
+                bindings.iter_mut().for_each(in_fours);
+                (count, inner) = (count / 4, inner / 4);
+            }
+            Fours::Quads(_) => {
+                bindings.iter_mut().for_each(in_fours);
+                (count, inner) = (count / inner, inner / 4);
+            }
+        }
         device.enqueue(&Program {
             key: variant.key(),
             shader: &|| variant.shader(),
-            bindings: smallvec![part(x, from, reads), part(y, to, step.outputs())],
+            bindings,
             params: Params::new()
-                .u32(step.outputs())
-                .u32(step.extent)
-                .u32(step.inner)
+                .u32(count)
+                .u32(extent)
+                .u32(inner)
                 .u32(step.segments)
                 .u32(u32::try_from(self.total).unwrap_or(u32::MAX))
                 .u32(low)
                 .u32(high),
-            grid,
+            grid: Grid::linear(invocations, workgroup),
         })
     }
 }

@@ -116,7 +116,8 @@ impl Variant<'_> {
         lanes(shader, self.lanes, self.columns, self.workgroup)
             .define("PARTIAL", "State")
             .define("MERGE", "merge")
-            .define("RUN", "reduce_run(o, first, k, stride, n)")
+            .define("START", "identity()")
+            .define("RUN", "reduce_run(o, first, k, LANES, n)")
             .body(include_str!("../../../../shaders/reduce_lanes.wgsl"))
     }
 

@@ -1,0 +1,23 @@
+// What all reduction programs share: the row's functions.
+// MAP, COMBINE and FINISH come from the reduction's row; p.total is the number of elements behind each final value.
+
+alias Accumulator = {{ACCUMULATOR}};
+
+fn identity() -> Accumulator {
+    return {{IDENTITY}};
+}
+
+{{ORDER}}
+
+fn map_element(x: {{INPUT}}) -> Accumulator {
+    return {{MAP}};
+}
+
+fn combine(a: Accumulator, b: Accumulator) -> Accumulator {
+    return {{COMBINE}};
+}
+
+fn finish(a: Accumulator) -> {{OUTPUT}} {
+    let count = {{COUNT}}(p.total);
+    return {{FINISH}};
+}

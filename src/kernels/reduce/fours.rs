@@ -1,0 +1,113 @@
+//! Reductions that read four neighbouring elements at once: the text around `reduce_fours.wgsl`.
+
+use std::fmt::Write;
+
+use super::plan::{Step, Style};
+use crate::dtype::DType;
+use crate::shader::{Shader, WORKGROUP, wide};
+
+/// Which fours a step reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fours {
+    /// Single elements.
+    None,
+    /// The reduced group is innermost: a four's elements become one.
+    Rows,
+    /// They belong to four outputs, which one of `lanes` invocations writes.
+    Columns,
+    /// The same without sharing: an invocation computes so many fours of outputs.
+    Quads(u32),
+}
+
+/// From one four of an invocation to the next: what lies between belongs to its neighbours in a subgroup.
+pub const SPREAD: usize = 8;
+
+impl Fours {
+    /// What a step can read whose input and output start where `aligned` says that fours start.
+    pub fn of(style: Style, step: &Step, aligned: [bool; 2]) -> Self {
+        let [x, y] = aligned;
+        match (step.inner, step.lanes) {
+            (1, _) if x && step.extent.is_multiple_of(4) && step.extent > 0 => Self::Rows,
+            (2.., lanes) if x && y && step.inner.is_multiple_of(4) => match (style, lanes) {
+                (_, 2..) => Self::Columns,
+                (Style::Wide, _) => Self::Quads(1),
+                (Style::Narrow, _) if step.extent < 64 => Self::Quads(1),
+                // A long stretch of each row for each subgroup: rows may lie pages apart.
+                (Style::Narrow, _) => Self::Quads(match step.inner / 4 / SPREAD {
+                    8.. => 8,
+                    4.. => 4,
+                    2.. => 2,
+                    _ => 1,
+                }),
+            },
+            _ => Self::None,
+        }
+    }
+
+    /// For keys.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Rows => 1,
+            Self::Columns => 2,
+            Self::Quads(n) => 2 + n,
+        }
+    }
+
+    /// Whether outputs are written in fours.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Columns | Self::Quads(_))
+    }
+
+    /// Invocations of a step, whose extents are in elements.
+    pub fn invocations(self, step: &Step, output: DType) -> usize {
+        let lanes = step.lanes as usize;
+        match self {
+            Self::None | Self::Rows => step.outputs().div_ceil(output.lanes() as usize) * lanes,
+            Self::Columns => step.outputs() / 4 * lanes,
+            Self::Quads(n) => step.outputs() / step.inner * (step.inner / 4).div_ceil(SPREAD * n as usize) * SPREAD,
+        }
+    }
+
+    /// Invocations in a workgroup of a step that is not shared among lanes.
+    pub fn workgroup(self, style: Style, invocations: usize) -> u32 {
+        match (self, style) {
+            // A processor's cores share the workgroups.
+            (Self::Quads(_), Style::Narrow) if invocations < 1 << 13 => SPREAD as u32,
+            _ => WORKGROUP,
+        }
+    }
+
+    /// Declares the bindings `x` and `y`.
+    pub fn bind(self, shader: Shader, input: DType, output: DType) -> Shader {
+        match self {
+            Self::None => shader.bind("x", input).bind("y", output),
+            Self::Rows => wide::bind_read(shader, "x", input).bind("y", output),
+            _ => wide::bind_write(wide::bind_read(shader, "x", input), "y", output),
+        }
+    }
+}
+
+/// Appends the program of [`Fours::Quads`] behind `reduce_fours.wgsl`.
+pub fn quads(shader: Shader, count: u32) -> Shader {
+    let each = |indent: &str, line: &dyn Fn(u32) -> String| {
+        (0..count).map(line).collect::<Vec<_>>().join(&format!("\n{}", " ".repeat(indent.len())))
+    };
+    let mut choice = "var all = total0;".to_owned();
+    for j in 1..count {
+        let _ = write!(choice, "\n        if j == {j}u {{\n            all = total{j};\n        }}");
+    }
+    shader
+        .define("SPREAD", SPREAD.to_string())
+        .define("QUADS", count.to_string())
+        .define("COLUMNS", each("    ", &|j| format!("let c{j} = min(column + {j}u * SPREAD, p.inner - 1u);")))
+        .define("TOTALS", each("    ", &|j| format!("var total{j} = identity_four();")))
+        .define("PARTS", each("        ", &|j| format!("var part{j} = identity_four();")))
+        .define(
+            "READS",
+            each("            ", &|j| format!("part{j} = combine_four(part{j}, map_four(read_x(at + c{j})));")),
+        )
+        .define("ADDS", each("        ", &|j| format!("total{j} = combine_four(total{j}, part{j});")))
+        .define("CHOICE", choice)
+        .body(include_str!("../../../shaders/reduce_columns.wgsl"))
+}

@@ -1,0 +1,198 @@
+//! The shaders of softmax and the cross entropies: how rows are shared among invocations, and how many columns are read at once.
+
+use super::{SOFTMAXES, SPARSE_TYPES, TYPES};
+use crate::device::{Device, Grid, Key};
+use crate::dtype::DType::{self, F64, I32, I64};
+use crate::error::{Error, Result};
+use crate::kernels::reduce::plan::Style;
+use crate::kernels::reduce::table::accumulator;
+use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP, wide};
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for (lanes, fours) in [(1, false), (8, false), (256, false), (1, true), (8, true), (256, true)] {
+        let rows = Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP }, fours };
+        for &input in TYPES.iter().filter(|t| !fours || wide::supports(**t)) {
+            for output in [input, accumulator(input)] {
+                out.extend(SOFTMAXES.iter().map(|(op, result)| rows.softmax(op, result, input, output)));
+                let labels: &[DType] = if SPARSE_TYPES.contains(&input) { &[input, I32, I64] } else { &[input] };
+                out.extend(labels.iter().map(|labels| rows.cross_entropy(input, *labels, output)));
+            }
+        }
+    }
+    out
+}
+
+/// How rows are shared among invocations.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows {
+    lanes: u32,
+    workgroup: u32,
+    /// Whether four columns are read and written at once. Columns and strides of parameters then count fours.
+    pub fours: bool,
+}
+
+impl Rows {
+    /// Columns or fours for each lane: up to four loops go over them.
+    const MAX_RUN: usize = MAX_ITERATIONS / 4 - 300;
+
+    /// How `rows` rows of `cols` columns are shared.
+    pub fn of(device: &Device, style: Style, rows: usize, cols: usize, fours: bool) -> Result<Self> {
+        let units = if fours { cols / 4 } else { cols };
+        let wide = |lanes| Self { lanes, workgroup: WORKGROUP, fours };
+        let narrow = Self { lanes: 8, workgroup: 8, fours };
+        let wanted = match (style, units) {
+            (Style::Narrow, 64..) if rows < 1000 => narrow,
+            (Style::Narrow, _) | (Style::Wide, 0..=8) => wide(1),
+            (Style::Wide, 9..=64) => wide(4),
+            (Style::Wide, 65..=1024) => wide(32),
+            (Style::Wide, _) => wide(256),
+        };
+        let fits = |split: &Self| !device.capabilities().cpu || units <= split.lanes as usize * Self::MAX_RUN;
+        [wanted, narrow, wide(256)].into_iter().find(|s| s.lanes >= wanted.lanes && fits(s)).ok_or_else(|| {
+            Error::Unimplemented(format!("a row of {cols} elements exceeds this kernel's limit on a software adapter"))
+        })
+    }
+
+    /// Columns, or a stride, in what the parameters count.
+    pub const fn units(self, columns: usize) -> usize {
+        if self.fours { columns / 4 } else { columns }
+    }
+
+    pub fn key(self, family: &str) -> Key {
+        Key::new(family).number(self.lanes).number(self.workgroup).number(u32::from(self.fours))
+    }
+
+    pub fn grid(self, rows: usize) -> Grid {
+        Grid::linear(rows * self.lanes as usize, self.workgroup)
+    }
+
+    fn finish(self, shader: Shader, dtype: DType) -> Shader {
+        let (shader, exp, log) = match dtype {
+            F64 => (shader.library("exp_f64").library("log_f64"), "exp_f64", "log_f64"),
+            _ => (shader, "exp", "log"),
+        };
+        let (unit, sum, largest) = match self.fours {
+            true => ("vec4<Value>", "(v.x + v.y) + (v.z + v.w)", "max(max(v.x, v.y), max(v.z, v.w))"),
+            false => ("Value", "v", "v"),
+        };
+        shader
+            .define("VALUE", dtype.value())
+            .define("LOGITS", unit)
+            .define("SUM_OF", sum)
+            .define("LARGEST_OF", largest)
+            .define("EXP", exp)
+            .define("LOG", log)
+            .workgroup([self.workgroup, 1, 1])
+            .define("LANES", self.lanes.to_string())
+            .body(include_str!("../../../shaders/softmax_row.wgsl"))
+    }
+
+    fn read(self, shader: Shader, name: &'static str, dtype: DType) -> Shader {
+        if self.fours { wide::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
+    }
+
+    fn write(self, shader: Shader, name: &'static str, dtype: DType) -> Shader {
+        if self.fours { wide::bind_write(shader, name, dtype) } else { shader.bind(name, dtype) }
+    }
+
+    /// WGSL that reads unit `at` of a binding.
+    fn load(self, name: &str, at: &str) -> String {
+        format!("{}_{name}({at})", if self.fours { "read" } else { "load" })
+    }
+
+    /// Columns, or fours, that are stored at once: a word's.
+    fn unit(self, dtype: DType) -> u32 {
+        if self.fours { 1 } else { dtype.lanes() }
+    }
+
+    pub fn softmax(self, op: &str, result: &str, input: DType, output: DType) -> Shader {
+        let shader = Shader::new(format!("{op} {input} to {output}, {} lanes, fours: {}", self.lanes, self.fours));
+        let shader = self.write(self.read(shader, "x", input), "y", output);
+        let shader = shader
+            .u32s(&["rows", "cols"])
+            .param("lowest", Field::F32)
+            .define("LOAD", self.load("x", "row * p.cols + c"))
+            .define("RESULT", result)
+            .define("UNIT", self.unit(output).to_string())
+            .define("STORE", self.store("y", output, "result"));
+        self.finish(shader, input).body(include_str!("../../../shaders/softmax.wgsl"))
+    }
+
+    pub fn cross_entropy(self, logits: DType, labels: DType, backprop: DType) -> Shader {
+        let sparse = labels.is_integer();
+        let shader = Shader::new(format!(
+            "cross entropy {logits}, labels {labels}, {} lanes, fours: {}",
+            self.lanes, self.fours
+        ));
+        let shader = self.read(shader, "logits", logits);
+        let shader = if sparse { shader.bind("labels", labels) } else { self.read(shader, "labels", labels) };
+        let shader = shader.bind("loss", accumulator(logits));
+        let unit = self.unit(backprop);
+        let add =
+            |l: u32| format!("own += sum_of(label(row, c + {l}u) * (log_sum - (logit(row, c + {l}u) - largest)));");
+        let shader = self
+            .write(shader, "backprop", backprop)
+            .u32s(&["rows", "cols", "logits_row", "logits_col", "labels_row", "labels_col"])
+            .param("lowest", Field::F32)
+            .param("nan", Field::F32)
+            .define("LOAD", self.load("logits", "row * p.logits_row + c * p.logits_col"))
+            .define("LABEL", if sparse { self.sparse_label(labels) } else { self.dense_label() })
+            .define("ADD_LABEL", if sparse { "own = loss_of_label(row, lane, largest, log_sum);" } else { "" })
+            .define(
+                "ADD_LOSS",
+                if sparse { String::new() } else { (0..unit).map(add).collect::<Vec<_>>().join("\n        ") },
+            )
+            .define("UNIT", unit.to_string())
+            .define("STORE", self.store("backprop", backprop, "gradient"));
+        self.finish(shader, logits).body(include_str!("../../../shaders/cross_entropy.wgsl"))
+    }
+
+    fn dense_label(self) -> String {
+        format!(
+            "fn is_invalid(row: u32) -> bool {{\n    return false;\n}}\n\n\
+             fn label(row: u32, c: u32) -> Logits {{\n    return {};\n}}",
+            self.load("labels", "row * p.labels_row + c * p.labels_col")
+        )
+    }
+
+    fn sparse_label(self, labels: DType) -> String {
+        let index = labels.value();
+        let (cols, hits, own) = match self.fours {
+            true => (
+                "p.cols * 4u",
+                format!("vec4({index}(c * 4u), {index}(c * 4u + 1u), {index}(c * 4u + 2u), {index}(c * 4u + 3u))"),
+                "logit(row, at / 4u)[at % 4u]",
+            ),
+            false => ("p.cols", format!("{index}(c)"), "logit(row, at)"),
+        };
+        let class = if self.fours { "vec4(load_labels(row))" } else { "load_labels(row)" };
+        format!(
+            "fn is_invalid(row: u32) -> bool {{\n    let class_of_row = load_labels(row);\n    \
+             return class_of_row < {index}(0) || class_of_row >= {index}({cols});\n}}\n\n\
+             fn label(row: u32, c: u32) -> Logits {{\n    \
+             let hits = select(Logits(Value(0.0)), Logits(Value(1.0)), {class} == {hits});\n    \
+             return select(hits, Logits(Value(p.nan)), is_invalid(row));\n}}\n\n\
+             // The label's own logit alone counts, even where others are infinite.\n\
+             fn loss_of_label(row: u32, lane: u32, largest: Value, log_sum: Value) -> Value {{\n    \
+             if lane != 0u || row >= p.rows || is_invalid(row) {{\n        return Value(0.0);\n    }}\n    \
+             let at = u32(load_labels(row));\n    return log_sum - ({own} - largest);\n}}"
+        )
+    }
+
+    /// Statements that store one unit of the output from column `c` of `row` on.
+    fn store(self, name: &str, dtype: DType, value: &str) -> String {
+        let lanes = dtype.lanes();
+        let at = "row * p.cols + c";
+        if self.fours {
+            return format!("write_{name}({at}, {value}(row, c, largest, sum), 4u);");
+        }
+        if lanes == 1 {
+            return format!("store_{name}({at}, {value}(row, c, largest, sum));");
+        }
+        let packed: Vec<_> =
+            (0..lanes).map(|l| format!("pack_{name}({l}u, {value}(row, c + {l}u, largest, sum))")).collect();
+        format!("store_{name}_word(({at}) / {lanes}u, {});", packed.join(" | "))
+    }
+}

@@ -199,7 +199,7 @@ fn equal_work_makes_its_bind_groups_once() {
         device.statistics().bind_groups
     };
     let first = step();
-    assert_eq!(first, 5);
+    assert!((3..=5).contains(&first), "{first}");
     for _ in 0..200 {
         assert_eq!(step(), first);
     }
@@ -208,6 +208,27 @@ fn equal_work_makes_its_bind_groups_once() {
     assert_eq!((got[1], got[257], got[1000]), (1, 3, 4));
     device.deallocate(a).unwrap();
     device.deallocate(b).unwrap();
+}
+
+#[test]
+fn equal_work_elsewhere_in_a_block_makes_no_bind_group() {
+    let device = own_device();
+    assert!(device.capabilities().max_dynamic_bindings >= 4, "what WebGPU guarantees");
+    let a = device.allocate(1 << 20).unwrap();
+    let mut made = Vec::new();
+    for k in 0..1000 {
+        device.fill(a + 1024 * k, 512, 7 + k as u32).unwrap();
+        device.copy(a + 1024 * k + 512, a + 1024 * ((k * 7) % (k + 1)), 256).unwrap();
+        made.push(device.statistics().bind_groups);
+    }
+    assert_eq!((made[0], made[999]), (2, 2));
+    let mut got = vec![0_u32; 1 << 18];
+    device.download(a, bytemuck::cast_slice_mut(&mut got)).unwrap();
+    for (k, got) in (0..1000).zip(got.chunks_exact(256)) {
+        let from = 7 + (k * 7) % (k + 1);
+        assert_eq!((got[0], got[127], got[128], got[191]), (7 + k, 7 + k, from, from), "{k}");
+    }
+    device.deallocate(a).unwrap();
 }
 
 /// A sum of two words and of many parameters, more than any adapter takes as immediates.

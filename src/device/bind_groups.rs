@@ -1,5 +1,7 @@
-//! Bind groups by what they bind. Making one costs as much as recording several dispatches, and a step of a model binds the same
-//! ranges as the step before.
+//! Bind groups by what they bind. Making one costs as much as recording several dispatches.
+//!
+//! TensorFlow's executor gives a step's tensors other places than those of the step before, but they have the same sizes and lie
+//! in the same few blocks. So offsets are no part of a group where the adapter takes them with each dispatch.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -13,7 +15,7 @@ const MAX_DEAD_BYTES: u64 = 16 << 20;
 /// Freed blocks that groups may keep.
 const MAX_DEAD: usize = 64;
 
-/// One binding: a block's number, offset and length.
+/// One binding: a block's number, length and the part of its offset that no dispatch gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
     pub block: u32,

@@ -25,6 +25,8 @@ pub struct Capabilities {
     pub storage_alignment: u32,
     /// Storage buffers in one shader.
     pub max_bindings: u32,
+    /// Storage buffers whose offsets may be given with each dispatch.
+    pub max_dynamic_bindings: u32,
     /// Invocations in one workgroup.
     pub max_invocations: u32,
     /// Bytes of workgroup memory.
@@ -52,6 +54,7 @@ impl Capabilities {
         max_buffer: 1 << 31,
         storage_alignment: 32,
         max_bindings: 32,
+        max_dynamic_bindings: 32,
         max_invocations: 1024,
         workgroup_memory: 32 << 10,
     };
@@ -77,6 +80,7 @@ impl Capabilities {
             max_buffer: limits.max_buffer_size,
             storage_alignment: limits.min_storage_buffer_offset_alignment,
             max_bindings: limits.max_storage_buffers_per_shader_stage,
+            max_dynamic_bindings: limits.max_dynamic_storage_buffers_per_pipeline_layout,
             max_invocations: limits.max_compute_invocations_per_workgroup,
             workgroup_memory: limits.max_compute_workgroup_storage_size,
         }
@@ -106,6 +110,7 @@ impl Capabilities {
             max_buffer: self.max_buffer.min(other.max_buffer),
             storage_alignment: self.storage_alignment.max(other.storage_alignment),
             max_bindings: self.max_bindings.min(other.max_bindings),
+            max_dynamic_bindings: self.max_dynamic_bindings.min(other.max_dynamic_bindings),
             max_invocations: self.max_invocations.min(other.max_invocations),
             workgroup_memory: self.workgroup_memory.min(other.workgroup_memory),
         }

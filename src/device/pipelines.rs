@@ -24,6 +24,8 @@ pub(crate) struct Pipeline {
     pub layout: wgpu::BindGroupLayout,
     /// Parameters come from a storage buffer, for they exceed the adapter's immediates.
     pub params_buffer: bool,
+    /// The bindings' offsets are given with each dispatch. Else the parameters' alone are.
+    pub dynamic: bool,
 }
 
 /// A pipeline that is compiled, or will be.
@@ -117,7 +119,8 @@ impl Compiler {
         let Planned { shader, entries, params_size, params_buffer, .. } = planned;
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
-        let layout = self.layout(*entries, *params_buffer);
+        let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
+        let layout = self.layout(*entries, *params_buffer, dynamic);
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
         let module = crate::ffi::trusted_shader::create(&self.device, shader.label(), wgsl);
@@ -144,11 +147,11 @@ impl Compiler {
         if let Some(cache) = &self.cache {
             cache.changed();
         }
-        Ok(Pipeline { raw, layout, params_buffer: *params_buffer })
+        Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
     }
 
     /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie elsewhere in each dispatch.
-    fn layout(&self, n: u32, params_buffer: bool) -> wgpu::BindGroupLayout {
+    fn layout(&self, n: u32, params_buffer: bool, dynamic: bool) -> wgpu::BindGroupLayout {
         let make = || {
             let entries: Vec<_> = (0..n)
                 .map(|binding| wgpu::BindGroupLayoutEntry {
@@ -156,7 +159,7 @@ impl Compiler {
                     visibility: wgpu::ShaderStages::COMPUTE,
                     ty: wgpu::BindingType::Buffer {
                         ty: wgpu::BufferBindingType::Storage { read_only: false },
-                        has_dynamic_offset: params_buffer && binding + 1 == n,
+                        has_dynamic_offset: dynamic || params_buffer && binding + 1 == n,
                         min_binding_size: None,
                     },
                     count: None,

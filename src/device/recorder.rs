@@ -73,10 +73,17 @@ impl Recorder {
     /// Records one dispatch, which reads and writes `bytes`. `params` is the whole parameter block.
     pub fn dispatch(&mut self, pipeline: &Pipeline, bound: &[Bound], params: &[u32], grid: Grid, bytes: u64) {
         let params: &[u8] = bytemuck::cast_slice(params);
-        let mut ranges: Ranges =
-            bound.iter().map(|(b, offset, size)| Range { block: b.id, offset: *offset, size: *size }).collect();
-        let params_at = pipeline.params_buffer.then(|| self.place_params(params));
-        if params_at.is_some() {
+        let mut offsets: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut ranges = Ranges::new();
+        for (block, offset, size) in bound {
+            let (offset, dynamic) = if pipeline.dynamic { split(*offset) } else { (*offset, 0) };
+            ranges.push(Range { block: block.id, offset, size: *size });
+            if pipeline.dynamic {
+                offsets.push(dynamic);
+            }
+        }
+        if pipeline.params_buffer {
+            offsets.push(self.place_params(params));
             ranges.push(Range { block: PARAMS_BLOCK, offset: 0, size: params.len() as u64 });
         }
         let (device, buffer, made) = (&self.device, &self.params, &mut self.statistics.bind_groups);
@@ -86,8 +93,8 @@ impl Recorder {
         });
         let pass = self.pass();
         pass.set_pipeline(&pipeline.raw);
-        pass.set_bind_group(0, &group, params_at.as_slice());
-        if params_at.is_none() && !params.is_empty() {
+        pass.set_bind_group(0, &group, &offsets);
+        if !pipeline.params_buffer && !params.is_empty() {
             pass.set_immediates(0, params);
         }
         let [x, y, z] = grid.0;
@@ -271,6 +278,12 @@ impl Recorder {
     }
 }
 
+/// An offset as a part that belongs to a bind group and one that a dispatch gives, which has 32 bits.
+const fn split(offset: u64) -> (u64, u32) {
+    const DYNAMIC: u64 = (1 << 31) - 1;
+    (offset & !DYNAMIC, (offset & DYNAMIC) as u32)
+}
+
 fn open<'a>(encoder: &'a mut Option<wgpu::CommandEncoder>, device: &wgpu::Device) -> &'a mut wgpu::CommandEncoder {
     encoder.get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()))
 }
@@ -295,4 +308,18 @@ fn bind_group<'a>(
         })
         .collect();
     device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn an_offset_is_the_sum_of_its_parts() {
+        for offset in [0, 256, (1 << 31) - 256, 1 << 31, (1 << 32) + 512, (5 << 31) + 768] {
+            let (fixed, dynamic) = split(offset);
+            assert_eq!(fixed + u64::from(dynamic), offset);
+            assert_eq!((fixed % (1 << 31), dynamic % 256), (0, 0), "{offset}");
+        }
+    }
 }

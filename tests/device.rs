@@ -181,6 +181,44 @@ fn statistics_count_work_when_it_is_recorded() {
     assert_eq!(device.statistics(), done);
 }
 
+#[test]
+fn others_record_and_submit_while_a_read_back_waits() {
+    let device = own_device();
+    let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
+    device.fill(a, 4096, 5).unwrap();
+    // The thread that hands out read-backs stands still, so that the one below waits until it is let go.
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    device.host_callback(move || gone.recv().unwrap());
+    let before = device.statistics();
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            let mut got = [0; 4];
+            device.download(a, &mut got).unwrap();
+            (got, device.statistics().dispatches)
+        });
+        while device.statistics().downloads == before.downloads {
+            std::thread::yield_now();
+        }
+        for value in 0..200 {
+            device.fill(b, 4096, value).unwrap();
+        }
+        let serial = device.flush();
+        let now = device.statistics();
+        assert_eq!(now.dispatches, before.dispatches + 200);
+        assert!(now.submissions >= before.submissions + 4, "{now:?}");
+        assert!(!device.is_done(serial) && !read.is_finished());
+        go.send(()).unwrap();
+        let (got, dispatches) = read.join().unwrap();
+        assert_eq!((got, dispatches), ([5, 0, 0, 0], before.dispatches + 200));
+        device.wait(serial).unwrap();
+    });
+    let mut got = [0; 4];
+    device.download(b, &mut got).unwrap();
+    assert_eq!(u32::from_le_bytes(got), 199);
+    device.deallocate(a).unwrap();
+    device.deallocate(b).unwrap();
+}
+
 /// A device of its own, whose counts nobody else changes.
 fn own_device() -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());

@@ -2,6 +2,7 @@
 //! wgpu; it knows nothing of ops or of TensorFlow.
 
 pub mod adapters;
+mod batch;
 mod bind_groups;
 mod budget;
 pub mod cache;
@@ -14,6 +15,7 @@ mod pipelines;
 mod program;
 mod recorder;
 mod statistics;
+mod submitter;
 mod tables;
 mod transfer;
 
@@ -41,6 +43,7 @@ use gate::{Dispatch, Gate};
 use memory::{Blocks, Memory};
 use pipelines::Pipelines;
 use recorder::{Bound, Recorder};
+use submitter::Submitter;
 use tables::Tables;
 
 use crate::error::{Error, Result};
@@ -54,6 +57,7 @@ pub struct Device {
     pipelines: Pipelines,
     recorder: Gate,
     completion: Arc<Completion>,
+    submitter: Arc<Submitter>,
     failures: Arc<Failures>,
     tables: Mutex<Tables>,
     raw: wgpu::Device,
@@ -102,7 +106,9 @@ impl Device {
                 failures.lose(Error::Unavailable(format!("the GPU was lost: {message}")));
             }
         });
-        let recorder = Recorder::new(raw.clone(), queue.clone(), capabilities.storage_alignment, completion.clone());
+        let submitter = Submitter::start(queue.clone(), completion.clone());
+        let recorder =
+            Recorder::new(raw.clone(), capabilities.storage_alignment, completion.clone(), submitter.clone());
         let failed = failures.clone();
         let failed = move |e| {
             log::error!("{e}");
@@ -118,6 +124,7 @@ impl Device {
             pipelines: Pipelines::new(raw.clone(), capabilities, cache),
             recorder: Gate::new(recorder, failed),
             completion,
+            submitter,
             failures,
             tables: Mutex::default(),
             raw,
@@ -253,7 +260,9 @@ impl Device {
 
     /// Submits what is recorded. Returns the serial that completes with it.
     pub fn flush(&self) -> Serial {
-        self.recorder.lock().submit()
+        let serial = self.recorder.lock().hand_over();
+        self.submitter.submit();
+        serial
     }
 
     /// The serial that completes when everything enqueued so far is done. Not yet submitted, perhaps.
@@ -261,7 +270,7 @@ impl Device {
         self.recorder.lock().serial()
     }
 
-    /// Whether everything up to `serial` is done. Submits it if nobody did yet; never blocks on the GPU.
+    /// Whether everything up to `serial` is done. Has it submitted if nobody did yet; never blocks on the GPU.
     pub fn is_done(&self, serial: Serial) -> bool {
         if self.completion.done() >= serial {
             return true;
@@ -276,13 +285,15 @@ impl Device {
 
     /// Blocks until everything up to `serial` is done.
     pub fn wait(&self, serial: Serial) -> Result<()> {
-        {
+        if self.completion.done() < serial {
             let mut recorder = self.recorder.lock();
             if recorder.submitted() < serial {
-                recorder.submit();
+                recorder.hand_over();
             }
+            drop(recorder);
+            self.submitter.submit();
+            self.completion.wait(serial);
         }
-        self.completion.wait(serial);
         self.check()
     }
 
@@ -296,7 +307,9 @@ impl Device {
     pub fn host_callback(&self, f: impl FnOnce() + Send + 'static) {
         let mut recorder = self.recorder.lock();
         recorder.callback(Box::new(f));
-        recorder.submit();
+        recorder.hand_over();
+        drop(recorder);
+        self.submitter.submit();
     }
 
     /// A table on the device that holds `words`, which are not empty. Equal tables are copied there once.

@@ -1,23 +1,21 @@
 //! The recorder: the one open command encoder of a device and its open compute pass.
 //!
-//! All streams of a device share it, which makes them trivially ordered. It submits when asked (a read-back, a wait, a poll of
-//! an unfinished event) or after a number of dispatches. Uploads are staged at once and recorded as copies.
+//! All streams of a device share it, which makes them trivially ordered. A batch goes to the submitter when somebody asks (a
+//! read-back, a wait, a poll of an unfinished event) or when it is due. Uploads are staged at once and recorded as copies.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::batch::Batch;
 use super::bind_groups::{BindGroups, Range, Ranges};
-use super::completion::{AfterWork, Completion, Readback, Serial, Sink, Submission};
+use super::completion::{AfterWork, Completion, Readback, Serial, Sink};
 use super::memory::Block;
 use super::pipelines::Pipeline;
 use super::program::Grid;
 use super::statistics::Statistics;
+use super::submitter::{Recorded, Submitter};
 
-/// Dispatches after which a batch is submitted: 16 to 64 balance the cost of a submission against an idle GPU.
-const BATCH_DISPATCHES: u32 = 64;
-/// Bytes of uploads after which a batch is submitted, so that staging memory returns to the pool.
-const BATCH_UPLOAD: u64 = 32 << 20;
 /// Size of the belt's staging chunks; larger uploads get a buffer of their own.
 const STAGING_CHUNK: u64 = 1 << 20;
 /// Bytes of parameter blocks in one submission, for programs whose parameters exceed the immediates.
@@ -30,9 +28,9 @@ pub(crate) type Bound = (Arc<Block>, u64, u64);
 
 pub(crate) struct Recorder {
     device: wgpu::Device,
-    queue: wgpu::Queue,
     storage_alignment: usize,
     completion: Arc<Completion>,
+    submitter: Arc<Submitter>,
     // The pass must end before the encoder is touched: see `encoder`.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
@@ -41,8 +39,7 @@ pub(crate) struct Recorder {
     params: Option<wgpu::Buffer>,
     /// Parameter blocks of what is recorded, copied to `params` as one when it is submitted.
     params_bytes: Vec<u8>,
-    dispatches: u32,
-    uploaded: u64,
+    batch: Batch,
     bind_groups: BindGroups<wgpu::BindGroup>,
     /// Serial of the last submission.
     submitted: Serial,
@@ -50,20 +47,24 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(device: wgpu::Device, queue: wgpu::Queue, storage_alignment: u32, completion: Arc<Completion>) -> Self {
+    pub fn new(
+        device: wgpu::Device,
+        storage_alignment: u32,
+        completion: Arc<Completion>,
+        submitter: Arc<Submitter>,
+    ) -> Self {
         Self {
             staging: wgpu::util::StagingBelt::new(device.clone(), STAGING_CHUNK),
             device,
-            queue,
             storage_alignment: storage_alignment as usize,
             completion,
+            submitter,
             pass: None,
             encoder: None,
             after: Vec::new(),
             params: None,
             params_bytes: Vec::new(),
-            dispatches: 0,
-            uploaded: 0,
+            batch: Batch::default(),
             bind_groups: BindGroups::default(),
             submitted: 0,
             statistics: Statistics::default(),
@@ -101,10 +102,8 @@ impl Recorder {
         pass.dispatch_workgroups(x, y, z);
         self.statistics.dispatches += 1;
         self.statistics.bytes += bytes;
-        self.dispatches += 1;
-        if self.dispatches >= BATCH_DISPATCHES {
-            self.submit();
-        }
+        self.batch.dispatch(bytes);
+        self.submit_if_due();
     }
 
     /// Records a copy of `bytes` (at most [`Self::staging_limit`]) to the device. Offset and length are multiples of 4.
@@ -170,32 +169,34 @@ impl Recorder {
         if self.is_empty() { self.submitted } else { self.submitted + 1 }
     }
 
-    /// Submits what is recorded, if anything, and returns the serial of the last submission.
-    pub fn submit(&mut self) -> Serial {
+    /// Has what is recorded, if anything, submitted by the submitter's thread.
+    pub fn submit(&mut self) {
+        self.hand_over();
+        self.submitter.wake();
+    }
+
+    /// Hands what is recorded, if anything, to the submitter and returns the serial of the last submission. The caller is to see
+    /// to it that it is submitted.
+    pub fn hand_over(&mut self) -> Serial {
         if self.is_empty() {
             return self.submitted;
         }
         self.pass = None;
-        let index = self.encoder.take().map(|encoder| {
-            if let Some(buffer) = self.params.as_ref().filter(|_| !self.params_bytes.is_empty()) {
-                // It takes effect before the whole submission, and each block of parameters has a place of its own in it.
-                self.queue.write_buffer(buffer, 0, &self.params_bytes);
-                self.params_bytes.clear();
-            }
-            self.staging.finish();
-            let index = self.queue.submit([encoder.finish()]);
-            self.staging.recall();
+        let encoder = self.encoder.take();
+        if let Some(encoder) = &encoder {
+            self.staging.finish_and_recall_on_submit(encoder);
             self.statistics.submissions += 1;
-            index
-        });
+        }
+        let params = self.params.as_ref().filter(|_| !self.params_bytes.is_empty());
+        let params = params.map(|buffer| (buffer.clone(), std::mem::take(&mut self.params_bytes)));
         self.submitted += 1;
-        self.dispatches = 0;
-        self.uploaded = 0;
-        self.completion.push(Submission { serial: self.submitted, index, after: std::mem::take(&mut self.after) });
+        self.batch = Batch::default();
+        let after = std::mem::take(&mut self.after);
+        self.submitter.push(Recorded { serial: self.submitted, encoder, params, after });
         self.submitted
     }
 
-    /// Serial of the last submission.
+    /// Serial of the last submission, which may be on its way yet.
     pub const fn submitted(&self) -> Serial {
         self.submitted
     }
@@ -223,8 +224,12 @@ impl Recorder {
     fn count_upload(&mut self, bytes: u64) {
         self.statistics.uploads += 1;
         self.statistics.uploaded += bytes;
-        self.uploaded += bytes;
-        if self.uploaded >= BATCH_UPLOAD {
+        self.batch.uploaded += bytes;
+        self.submit_if_due();
+    }
+
+    fn submit_if_due(&mut self) {
+        if self.batch.is_due(self.completion.done() == self.submitted) {
             self.submit();
         }
     }

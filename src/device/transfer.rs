@@ -55,7 +55,9 @@ impl Device {
         let block = self.memory.resolve(address, len)?;
         let mut recorder = self.recorder.lock();
         recorder.readback(&block, address - block.address, len, sink);
-        recorder.submit();
+        recorder.hand_over();
+        drop(recorder);
+        self.submitter.submit();
         Ok(())
     }
 

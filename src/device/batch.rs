@@ -1,0 +1,94 @@
+//! When recorded work goes to the GPU though nobody waits for it.
+
+use std::time::{Duration, Instant};
+
+/// Dispatches after which a batch is submitted: a submission costs the host as much as recording dozens of them.
+const DISPATCHES: u32 = 64;
+/// Dispatches that are worth a submission while the GPU has nothing to do.
+const IDLE_DISPATCHES: u32 = 16;
+/// How long a GPU that has nothing to do waits for more of them.
+const IDLE_AGE: Duration = Duration::from_millis(1);
+/// Bytes that dispatches touch, which take a GPU that has nothing to do about as long as a submission takes the host.
+const IDLE_BYTES: u64 = 64 << 20;
+/// Bytes that dispatches touch in any batch: drivers end what runs for seconds.
+const BYTES: u64 = 4 << 30;
+/// Bytes of uploads, so that staging memory returns to its pool.
+const UPLOADED: u64 = 32 << 20;
+
+/// What is recorded since the last submission.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Batch {
+    pub dispatches: u32,
+    /// What the dispatches read and write.
+    pub bytes: u64,
+    /// What is copied from the host.
+    pub uploaded: u64,
+    /// When the first dispatch was recorded.
+    since: Option<Instant>,
+}
+
+impl Batch {
+    /// Counts a dispatch that touches `bytes`.
+    pub fn dispatch(&mut self, bytes: u64) {
+        self.dispatches += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether it is to be submitted now. `idle` tells that the GPU has done all that was submitted before.
+    pub fn is_due(&self, idle: bool) -> bool {
+        // The clock is asked where it decides.
+        let age = || self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let waits = idle && self.dispatches >= IDLE_DISPATCHES && self.dispatches < DISPATCHES;
+        self.is_due_at(idle, if waits { age() } else { Duration::ZERO })
+    }
+
+    /// A batch is submitted when it holds enough dispatches, bytes or uploads. While the GPU is idle, less is enough: it has
+    /// work for longer than the submission takes, or some dispatches wait since [`IDLE_AGE`].
+    fn is_due_at(&self, idle: bool, age: Duration) -> bool {
+        self.dispatches >= DISPATCHES
+            || self.bytes >= BYTES
+            || self.uploaded >= UPLOADED
+            || idle && (self.bytes >= IDLE_BYTES || self.dispatches >= IDLE_DISPATCHES && age >= IDLE_AGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: Duration = Duration::from_secs(1);
+
+    fn batch(dispatches: u32, bytes: u64, uploaded: u64) -> Batch {
+        Batch { dispatches, bytes, uploaded, since: None }
+    }
+
+    #[test]
+    fn a_busy_gpu_gets_full_batches() {
+        assert!(!batch(63, BYTES - 1, UPLOADED - 1).is_due_at(false, OLD));
+        assert!(batch(64, 0, 0).is_due_at(false, Duration::ZERO));
+        assert!(batch(1, BYTES, 0).is_due_at(false, Duration::ZERO));
+        assert!(batch(0, 0, UPLOADED).is_due_at(false, Duration::ZERO));
+    }
+
+    #[test]
+    fn an_idle_gpu_gets_what_is_worth_a_submission() {
+        assert!(batch(1, IDLE_BYTES, 0).is_due_at(true, Duration::ZERO));
+        assert!(batch(16, 0, 0).is_due_at(true, OLD));
+        assert!(!batch(16, 0, 0).is_due_at(true, IDLE_AGE / 2), "more will come soon");
+        assert!(!batch(15, IDLE_BYTES - 1, 0).is_due_at(true, OLD), "it costs more than it brings");
+    }
+
+    #[test]
+    fn dispatches_add_up() {
+        let mut batch = Batch::default();
+        for k in 1..=64 {
+            assert!(!batch.is_due(false), "after {} dispatches", batch.dispatches);
+            batch.dispatch(5);
+            assert_eq!((batch.dispatches, batch.bytes), (k, 5 * u64::from(k)));
+        }
+        assert!(batch.is_due(false) && batch.is_due(true));
+        batch.dispatch(u64::MAX);
+        assert_eq!(batch.bytes, u64::MAX);
+    }
+}

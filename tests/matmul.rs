@@ -5,7 +5,8 @@ mod complex;
 mod numeric;
 
 use numeric::{Random, assert_close, session};
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::kernels::contract::choice::with_tile;
+use tensorflow_wgpu::kernels::contract::tile::{self, Class, Memory, with_class};
 use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -41,20 +42,23 @@ fn swapped(rows: usize, columns: usize, transposed: bool) -> [usize; 2] {
     if transposed { [columns, rows] } else { [rows, columns] }
 }
 
-fn check(dtype: DType, [m, k, n]: [usize; 3], ta: bool, tb: bool, misalign: usize) {
+fn check(dtype: DType, shape: [usize; 3], ta: bool, tb: bool, misalign: usize) {
+    for class in Class::ALL {
+        check_class(class, dtype, shape, ta, tb, misalign);
+    }
+}
+
+fn check_class(class: Class, dtype: DType, [m, k, n]: [usize; 3], ta: bool, tb: bool, misalign: usize) {
     let mut random = Random::new((m * 31 + k * 7 + n) as u64);
     let (a, av) = random.tensor(dtype, &swapped(m, k, ta));
     let (b, bv) = random.tensor(dtype, &swapped(k, n, tb));
     let want = product(&av, &bv, [m, k, n], ta, tb);
-    for class in Class::ALL {
-        let mut session = session();
-        session.misalign = misalign;
-        let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {class:?} misaligned by {misalign}");
-        let inputs = [a.clone().into(), b.clone().into()];
-        let got = with_class(class, || session.run(&matmul(dtype, ta, tb), &inputs)).expect(&what);
-        assert_eq!(got[0].dims[..], [m, n]);
-        assert_close(&got[0], &want, k as f64, &what);
-    }
+    let mut session = session();
+    session.misalign = misalign;
+    let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {class:?} misaligned by {misalign}");
+    let got = with_class(class, || session.run(&matmul(dtype, ta, tb), &[a.into(), b.into()])).expect(&what);
+    assert_eq!(got[0].dims[..], [m, n]);
+    assert_close(&got[0], &want, k as f64, &what);
 }
 
 const SHAPES: &[[usize; 3]] = &[
@@ -108,6 +112,29 @@ fn narrow_results() {
     // Contractions that are cut, and results at any address.
     check(DType::F32, [64, 20_000, 3], false, false, 1);
     check(DType::BF16, [300, 12, 7], false, false, 1);
+}
+
+/// Each tile of GPUs by itself, with edges in both directions and a last step that is not full: the choice prefers some of them for sizes
+/// that tests do not have.
+#[test]
+fn every_tile_of_gpus() {
+    let tiles = tile::all().filter(|t| t.memory != Memory::Subgroup && !tile::CPU.contains(t));
+    for (i, tile) in tiles.enumerate() {
+        let shape = [tile.m() + 3, 45, tile.n() + 5];
+        let fours = [tile.m() + 4, 44, tile.n() + 8];
+        // Compiling takes most of the time: each tile has two of these.
+        let cases = [
+            (DType::F32, shape, false, true),
+            (DType::F32, fours, false, false),
+            (DType::F16, fours, true, true),
+            (DType::BF16, shape, true, false),
+            (DType::F32, fours, true, true),
+            (DType::F64, shape, false, false),
+        ];
+        for (dtype, shape, ta, tb) in [cases[i % 6], cases[(i + 4 - i % 2) % 6]] {
+            with_tile(tile, || check_class(Class::Discrete, dtype, shape, ta, tb, 0));
+        }
+    }
 }
 
 /// Few rows or columns and a long contraction, which GPUs compute by groups that share sums.

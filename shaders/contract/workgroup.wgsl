@@ -36,7 +36,7 @@ fn main(
 {{A_ROWS}}
 {{SUMS}}
     for (var k = k_first; k < k_end; k += {{DEPTH}}) {
-{{FILL}}
+{{LOADS}}{{PUTS}}
         workgroupBarrier();
         for (var i = 0u; i < {{DEPTH}} / 4u; i += 1u) {
 {{STEP}}

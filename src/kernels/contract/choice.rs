@@ -4,6 +4,8 @@
 //! An estimate counts products of one invocation, as if a machine ran a number of invocations at once and all others after them. No
 //! adapter tells how wide it is; that number belongs to the class.
 
+use std::cell::Cell;
+
 use super::tile::{Class, Memory, SUBGROUP, Tile};
 
 /// What there is to choose for.
@@ -36,9 +38,23 @@ pub struct Choice {
     pub splits: usize,
 }
 
+thread_local! {
+    static FORCED: Cell<Option<&'static Tile>> = const { Cell::new(None) };
+}
+
+/// Runs `f` with `tile`, whatever it costs, for all contractions of this thread whose sums fit it: tests run every tile on any adapter.
+pub fn with_tile<R>(tile: &'static Tile, f: impl FnOnce() -> R) -> R {
+    let before = FORCED.replace(Some(tile));
+    let result = f();
+    FORCED.set(before);
+    result
+}
+
 /// The choice with the least estimated cost.
 pub fn choose(d: &Demand) -> Choice {
-    let fitting = d.class.table().iter().filter(|t| t.fits(d.words) && t.workgroup_memory() <= d.workgroup_memory);
+    let fits = |t: &&Tile| t.fits(d.words) && t.workgroup_memory() <= d.workgroup_memory;
+    let forced = FORCED.get().filter(fits);
+    let fitting = d.class.table().iter().filter(fits).filter(|t| forced.is_none_or(|f| f == *t)).chain(forced);
     // At equal cost the tile that computes less beyond the result.
     let covered = |t: &Tile| t.tiles(d.m, d.n) * t.m() * t.n();
     let candidates = fitting.map(|tile| if d.class.is_gpu() { on_gpu(d, tile) } else { on_cpu(d, tile) });
@@ -68,7 +84,7 @@ fn on_cpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
 const SAME: f64 = 4.0;
 const NEAR: f64 = 8.0;
 const APART: f64 = 24.0;
-/// What a load from workgroup memory costs.
+/// What a load from workgroup memory costs. Half of what filling it costs is hidden where the next steps are loaded ahead.
 const SHARED: f64 = 1.5;
 /// What a workgroup costs before its first step, and each addition of two groups' sums with its barrier.
 const START: f64 = 100.0;
@@ -98,7 +114,11 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
         Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => {
             SAME * rows + if near { NEAR } else { APART } * columns
         }
-        Memory::Workgroup(_) => SHARED * (rows + columns) + NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads()),
+        Memory::Workgroup(depth) | Memory::Double(depth) => {
+            let overlapped = if matches!(t.memory, Memory::Double(_)) { 0.5 } else { 1.0 };
+            let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads()) + 2.0 * BARRIER / f64::from(depth);
+            SHARED * (rows + columns) + overlapped * filling
+        }
     };
     let adding = f64::from(groups.ilog2() * t.rows * t.quads) * BARRIER;
     let cost = |splits: usize| {
@@ -141,7 +161,11 @@ mod tests {
 
     #[test]
     fn large_results_get_large_tiles() {
-        assert_eq!(choose(&demand(Class::Discrete, 4096, 4096, 4096)).tile.m(), 128);
+        let discrete = demand(Class::Discrete, 4096, 4096, 4096);
+        assert_eq!(choose(&discrete).tile.m(), 128);
+        // With as much memory as most have, loads are ahead of products.
+        let ahead = choose(&Demand { workgroup_memory: 32 << 10, ..discrete }).tile;
+        assert!(ahead.m() == 128 && matches!(ahead.memory, Memory::Double(_)), "{ahead:?}");
         assert_eq!(choose(&demand(Class::Integrated, 4096, 4096, 4096)).tile.m(), 64);
         for class in GPUS {
             assert_eq!(choose(&demand(class, 4096, 4096, 4096)).splits, 1);
@@ -161,7 +185,7 @@ mod tests {
             }
             // Sixteen rows share what they read of the matrix through workgroup memory, and the contracted index is cut.
             let choice = choose(&demand(class, 16, 4096, 4096));
-            assert!(matches!(choice.tile.memory, Memory::Workgroup(_)), "{class:?}: {choice:?}");
+            assert!(choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1, "{class:?}: {choice:?}");
             assert!(choice.tile.m() == 16 && choice.splits > 1, "{class:?}: {choice:?}");
         }
     }

@@ -76,7 +76,9 @@ pub(super) fn shader(v: &Variant) -> Shader {
     shader = spatial_defines(shader, v.spatial);
     match memory {
         Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => super::registers::program(shader, v),
-        Memory::Workgroup(depth) => super::workgroup::program(shader, v, depth / words(v.a.0) as u32),
+        Memory::Workgroup(depth) | Memory::Double(depth) => {
+            super::workgroup::program(shader, v, depth / words(v.a.0) as u32)
+        }
     }
 }
 

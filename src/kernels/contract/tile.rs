@@ -18,6 +18,9 @@ pub enum Memory {
     /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a multiple of 16, so that elements
     /// of 16 bytes take a quarter of the steps.
     Workgroup(u32),
+    /// The same with two places for each operand: the next steps are loaded into registers while these are multiplied, and go to
+    /// the other place, which takes one barrier instead of two.
+    Double(u32),
 }
 
 /// A workgroup of `lanes_m * lanes_n` invocations, times those that share a sum, each of which computes `rows` rows of `quads` times
@@ -52,6 +55,10 @@ const fn reduced(rows: u32, lanes_n: u32, groups: u32) -> Tile {
 
 const fn workgroup(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
     Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Workgroup(16) }
+}
+
+const fn double(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
+    Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Double(16) }
 }
 
 /// Lanes that share what they load of rows.
@@ -93,12 +100,13 @@ pub const INTEGRATED: &[Tile] = &[
     reduced(1, 1, 64),
 ];
 
-/// Tiles of GPUs with a memory of their own. Those whose workgroup memory exceeds what an adapter has are not for it; each shape
+/// Tiles of GPUs with a memory of their own. One whose workgroup memory exceeds what an adapter has is not for it; each shape
 /// has one of at most 16 KiB.
 pub const DISCRETE: &[Tile] = &[
+    double(8, 2, 16, 16),
     workgroup(8, 2, 16, 16),
-    workgroup(4, 1, 16, 16),
-    workgroup(4, 1, 8, 8),
+    double(4, 1, 16, 16),
+    double(4, 1, 8, 8),
     workgroup(4, 1, 32, 4),
     workgroup(4, 1, 4, 32),
     workgroup(4, 1, 32, 2),
@@ -151,6 +159,7 @@ impl Tile {
             Memory::Registers | Memory::Subgroup => 0,
             Memory::Reduced(_) => self.threads() * 16,
             Memory::Workgroup(depth) => depth * (self.m() + self.n()) as u32 * 4,
+            Memory::Double(depth) => 2 * depth * (self.m() + self.n()) as u32 * 4,
         }
     }
 
@@ -166,6 +175,7 @@ impl Tile {
             Memory::Subgroup => 1,
             Memory::Reduced(groups) => 2 | groups.ilog2() << 4,
             Memory::Workgroup(depth) => 3 | depth / 16 << 4,
+            Memory::Double(depth) => 4 | depth / 16 << 4,
         };
         self.rows | self.quads << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }
@@ -247,14 +257,14 @@ mod tests {
         let all: Vec<_> = super::all().collect();
         for (i, t) in all.iter().enumerate() {
             assert!(t.threads() <= 256, "{t:?}");
-            if let Memory::Workgroup(depth) = t.memory {
+            if let Memory::Workgroup(depth) | Memory::Double(depth) = t.memory {
                 assert_eq!(depth % 16, 0);
             }
             if let Memory::Reduced(groups) = t.memory {
                 assert!(groups.is_power_of_two(), "{t:?}");
                 assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
             }
-            assert!(t.workgroup_memory() <= 16 << 10, "{t:?}");
+            assert!(t.workgroup_memory() <= 32 << 10, "{t:?}");
             if t.memory == Memory::Subgroup {
                 assert!(
                     t.lanes_m == 1 && t.rows.is_multiple_of(SUBGROUP) && t.threads().is_multiple_of(SUBGROUP),

@@ -4,50 +4,111 @@ use std::fmt::Write;
 
 use super::element::{element, lane, loader};
 use super::text::{products, stores, tile_defines};
+use super::tile::Memory;
 use super::{Lanes, LinesKind, RowsKind, Variant};
 use crate::shader::Shader;
 
 const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl");
+const DOUBLE: &str = include_str!("../../../shaders/contract/double.wgsl");
+
+/// What an invocation loads of a tile at once.
+struct Slot {
+    /// Its number, and below which it exists when the last round has more invocations than slots.
+    number: String,
+    guard: Option<u32>,
+    /// What holds it on its way, its type and how it is loaded.
+    name: String,
+    ty: &'static str,
+    fetch: String,
+    /// Statements that put it into the tile.
+    put: Vec<String>,
+}
+
+impl Slot {
+    /// The declaration of the register, and its load.
+    fn load(&self) -> String {
+        let Self { number, name, ty, fetch, .. } = self;
+        match self.guard {
+            None => format!("        let {name} = {fetch};\n"),
+            Some(slots) => format!(
+                "        var {name} = {ty}();\n        if {number} < {slots}u {{\n            {name} = {fetch};\n        }}\n"
+            ),
+        }
+    }
+
+    /// The stores.
+    fn store(&self) -> String {
+        let statements = |indent: &str| self.put.iter().map(|s| format!("{indent}{s}\n")).collect::<String>();
+        match self.guard {
+            None => statements("        "),
+            Some(slots) => {
+                format!("        if {} < {slots}u {{\n{}        }}\n", self.number, statements("            "))
+            }
+        }
+    }
+}
+
+/// Slots of both operands from step `k` on; `rows` gets what is the same in all steps. `a` and `b` are where the tiles begin.
+fn slots(v: &Variant, depth: u32, k: &str, [a, b]: [&str; 2], rows: &mut String) -> Vec<Slot> {
+    let threads = v.tile.threads();
+    let (m, n) = (v.tile.m() as u32, v.tile.n() as u32);
+    let mut out = Vec::new();
+    let total = m * depth / 4;
+    for t in 0..total.div_ceil(threads) {
+        let number = format!("slot_a{t}");
+        let (row, own, least) = match v.a.1 {
+            Lanes::Edge => (format!("{number} % {}u * 4u", m / 4), format!("{number} / {}u", m / 4), 4),
+            _ => (format!("{number} / {}u", depth / 4), format!("{number} % {}u * 4u", depth / 4), 1),
+        };
+        let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
+        let _ = writeln!(rows, "    let row{t} = a_row(min(m_first + {row}, p.m - {least}u));");
+        let name = format!("next_a{t}");
+        out.push(Slot {
+            guard: ((t + 1) * threads > total).then_some(total),
+            ty: "Quad",
+            fetch: format!("fetch_a(row{t}, a_first, {k} + {own}, k_end)"),
+            put: vec![format!("tile_a[{a}{number}] = {name};")],
+            number,
+            name,
+        });
+    }
+    let square = v.b.1 == Lanes::Depth;
+    let total = n * depth / if square { 16 } else { 4 };
+    for t in 0..total.div_ceil(threads) {
+        let (number, name) = (format!("slot_b{t}"), format!("next_b{t}"));
+        let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
+        let (ty, fetch, put) = if square {
+            let (step, quad) = (format!("{number} % {}u * 4u", depth / 4), format!("{number} / {}u", depth / 4));
+            let put = (0..4).map(|j| format!("tile_b[{b}({step} + {j}u) * {}u + {quad}] = {name}.k{j};", n / 4));
+            let fetch = format!("fetch_b_square(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)");
+            ("Square", fetch, put.collect())
+        } else {
+            let (step, quad) = (format!("{number} / {}u", n / 4), format!("{number} % {}u", n / 4));
+            let fetch = format!("fetch_b(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)");
+            ("Quad", fetch, vec![format!("tile_b[{b}{number}] = {name};")])
+        };
+        out.push(Slot { guard: ((t + 1) * threads > total).then_some(total), ty, fetch, put, number, name });
+    }
+    out
+}
 
 pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     let tile = v.tile;
-    let threads = tile.threads();
     let (m, n) = (tile.m() as u32, tile.n() as u32);
     let by_depth = v.a.1 != Lanes::Edge;
-    let slots = m * depth / 4;
+    let double = matches!(tile.memory, Memory::Double(_));
+    let (k, put, at_a, at_b) =
+        if double { ("k_next", ["put_a + ", "put_b + "], "at_a + ", "at_b + ") } else { ("k", ["", ""], "", "") };
     let mut rows = String::new();
-    let mut fill = String::new();
-    for t in 0..slots.div_ceil(threads) {
-        let slot = format!("local_index + {}u", t * threads);
-        let (row, k, least) = if by_depth {
-            (format!("slot_a{t} / {}u", depth / 4), format!("slot_a{t} % {}u * 4u", depth / 4), 1)
-        } else {
-            (format!("slot_a{t} % {}u * 4u", m / 4), format!("slot_a{t} / {}u", m / 4), 4)
-        };
-        let _ = writeln!(rows, "    let slot_a{t} = {slot};");
-        let _ = writeln!(rows, "    let row{t} = a_row(min(m_first + {row}, p.m - {least}u));");
-        let store = format!("tile_a[slot_a{t}] = fetch_a(row{t}, a_first, k + {k}, k_end);");
-        push_guarded(&mut fill, &store, &format!("slot_a{t}"), slots, (t + 1) * threads);
-    }
-    let slots = if v.b.1 == Lanes::Depth { n * depth / 16 } else { n * depth / 4 };
-    for t in 0..slots.div_ceil(threads) {
-        let _ = writeln!(fill, "        let slot_b{t} = local_index + {}u;", t * threads);
-        let store = if v.b.1 == Lanes::Depth {
-            format!("fetch_b_block(slot_b{t} % {d}u, slot_b{t} / {d}u, b_first, k, k_end, n_first);", d = depth / 4)
-        } else {
-            format!(
-                "tile_b[slot_b{t}] = fetch_b(b_first, k + slot_b{t} / {q}u, k_end, n_first + slot_b{t} % {q}u * 4u);",
-                q = n / 4
-            )
-        };
-        push_guarded(&mut fill, &store, &format!("slot_b{t}"), slots, (t + 1) * threads);
-    }
+    let slots = slots(v, depth, k, put, &mut rows);
+    let loads: String = slots.iter().map(Slot::load).collect();
+    let stores_of_loads: String = slots.iter().map(Slot::store).collect();
     let mut step = String::new();
     if by_depth {
         for row in 0..tile.rows {
             let _ = writeln!(
                 step,
-                "            let a{row} = tile_a[(lane_m * {r}u + {row}u) * {d}u + i];",
+                "            let a{row} = tile_a[{at_a}(lane_m * {r}u + {row}u) * {d}u + i];",
                 r = tile.rows,
                 d = depth / 4
             );
@@ -57,7 +118,7 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
             for k in 0..4 {
                 let _ = writeln!(
                     step,
-                    "            let a{g}_{k} = tile_a[(i * 4u + {k}u) * {s}u + lane_m * {r}u + {g}u];",
+                    "            let a{g}_{k} = tile_a[{at_a}(i * 4u + {k}u) * {s}u + lane_m * {r}u + {g}u];",
                     s = m / 4,
                     r = tile.rows / 4
                 );
@@ -68,7 +129,7 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
         for k in 0..4 {
             let _ = writeln!(
                 step,
-                "            let b{q}_{k} = tile_b[(i * 4u + {k}u) * {s}u + lane_n + {}u];",
+                "            let b{q}_{k} = tile_b[{at_b}(i * 4u + {k}u) * {s}u + lane_n + {}u];",
                 q * tile.lanes_n,
                 s = n / 4
             );
@@ -82,22 +143,14 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
         .define("STORES", stores(tile))
         .define("DEPTH", format!("{depth}u"))
         .define("A_ROWS", rows)
-        .define("FILL", fill)
+        .define("LOADS", loads)
+        .define("PUTS", stores_of_loads)
         .define("STEP", step)
         .body(&fetch_text(v))
-        .body(WORKGROUP)
+        .body(if double { DOUBLE } else { WORKGROUP })
 }
 
-/// A statement of the fill, guarded when the last round has more invocations than slots.
-fn push_guarded(fill: &mut String, statement: &str, slot: &str, slots: u32, covered: u32) {
-    let _ = if covered > slots {
-        writeln!(fill, "        if {slot} < {slots}u {{\n            {statement}\n        }}")
-    } else {
-        writeln!(fill, "        {statement}")
-    };
-}
-
-/// `fetch_a`, `fetch_b` and `fetch_b_block`: four neighbours of an operand, zeros beyond `end`.
+/// `fetch_a` and `fetch_b`: four neighbours of an operand, zeros beyond `end`. `fetch_b_square`: four columns of four steps.
 fn fetch_text(v: &Variant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
     let (outer, inner) = if v.rows == RowsKind::Dense { ("0u", "kk") } else { ("kk / p.inner", "kk % p.inner") };
@@ -150,25 +203,22 @@ fn fetch_text(v: &Variant) -> String {
         Lanes::Depth => {
             let mut body = String::new();
             for j in 0..4 {
-                let _ = writeln!(
-                    body,
-                    "        t{j} = load4_b(line + min(n_first + quad * 4u + {j}u, p.n - 1u) * p.b_column);"
-                );
+                let _ = writeln!(body, "        t{j} = load4_b(line + min(n + {j}u, p.n - 1u) * p.b_column);");
             }
-            let mut stores = String::new();
-            for k in 0..4 {
-                let l = lane(k);
-                let _ = writeln!(
-                    stores,
-                    "    tile_b[(k4 * 4u + {k}u) * {}u + quad] = four(t0.{l}, t1.{l}, t2.{l}, t3.{l});",
-                    v.tile.n() / 4
-                );
-            }
+            let turned: Vec<_> = (0..4)
+                .map(|k| {
+                    let l = lane(k);
+                    format!("four(t0.{l}, t1.{l}, t2.{l}, t3.{l})")
+                })
+                .collect();
             let _ = writeln!(
                 text,
-                "fn fetch_b_block(k4: u32, quad: u32, first: u32, k: u32, end: u32, n_first: u32) {{\n    \
-                 let kk = k + k4 * 4u;\n    var t0 = Quad();\n    var t1 = Quad();\n    var t2 = Quad();\n    \
-                 var t3 = Quad();\n    if kk < end {{\n        let line = first + {line};\n{body}    }}\n{stores}}}\n"
+                "struct Square {{\n    k0: Quad,\n    k1: Quad,\n    k2: Quad,\n    k3: Quad,\n}}\n\n\
+                 fn fetch_b_square(first: u32, kk: u32, end: u32, n: u32) -> Square {{\n    \
+                 var t0 = Quad();\n    var t1 = Quad();\n    var t2 = Quad();\n    \
+                 var t3 = Quad();\n    if kk < end {{\n        let line = first + {line};\n{body}    }}\n    \
+                 return Square(\n        {},\n    );\n}}\n",
+                turned.join(",\n        ")
             );
         }
     }

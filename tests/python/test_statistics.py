@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 import tensorflow_wgpu
-from support import WGPU, python
+from support import CPU, WGPU, python
 
 NAMES = [
     "dispatches",
@@ -70,6 +70,24 @@ def test_a_step_of_a_function_counts_the_same_every_time():
     # TensorFlow may give a step other memory than the one before had.
     unlike = {"submissions": 0, "bind_groups": 0}
     assert {**first, **unlike} == {**second, **unlike}
+
+
+def test_dropout_waits_for_nothing():
+    """Keras keeps seeds on the device; the numbers are those of the CPU all the same."""
+    with tf.device(WGPU):
+        seeds = tf.Variable([3, 7], dtype="uint32")
+
+        @tf.function
+        def step():
+            seed = tf.cast(seeds.assign_add([1, 0]), "int32")
+            return tf.random.stateless_uniform([100], seed)
+
+        ours = step().numpy()
+        seen = counted(lambda: step().numpy())
+    assert (seen["downloads"], seen["downloaded"]) == (1, 400), "the numbers alone"
+    assert seen["uploads"] == 0
+    with tf.device(CPU):
+        np.testing.assert_array_equal(ours, tf.random.stateless_uniform([100], [4, 7]).numpy())
 
 
 def test_without_tensorflow_there_is_no_device():

@@ -35,6 +35,7 @@ pub fn register(registry: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut shaders = multinomial::shaders();
     shaders.push(distribution::advance_shader());
+    shaders.extend(stateless::shaders());
     shaders.extend(gamma::shaders());
     shaders.extend(stochastic_cast::shaders());
     for (distribution, types) in Distribution::ALL {

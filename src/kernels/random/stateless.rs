@@ -1,13 +1,21 @@
 //! Stateless ops: the numbers depend on the inputs alone. The first version takes a seed, the second a key and a counter, which
-//! the ops `StatelessRandomGet*` make of a seed on the host, as in TensorFlow.
+//! the ops `StatelessRandomGet*` make of a seed.
+//!
+//! TensorFlow's GPU makes them on the host. Here `StatelessRandomGetKeyCounter`, which `tf.random` uses, makes them on the device: Keras
+//! keeps the seeds of its layers there, and a model would wait for the device at each dropout.
+
+use smallvec::SmallVec;
 
 use super::distribution::{Bounds, Distribution, Source, fill};
 use super::inputs;
 use super::philox::Generator;
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::Shader;
 use crate::tensor::HostTensor;
 
 /// Op of the first version, op of the second, and what they draw.
@@ -39,14 +47,12 @@ pub fn register(registry: &mut Registry) {
             .host(host.1)
             .kernel(move |attrs| Ok(Keyed { distribution, dtype: attrs.dtype("dtype")? }));
     }
-    registry
-        .op("StatelessRandomGetKeyCounter")
-        .host(&["seed", "key", "counter"])
-        .kernel(|_| Ok(GetKeyCounter { with_algorithm: false }));
+    registry.op("StatelessRandomGetKeyCounter").kernel(|_| Ok(GetKeyCounter));
+    // An op with int32 numbers both on the host (`alg`) and on the device crashes TensorFlow's eager mode.
     registry
         .op("StatelessRandomGetKeyCounterAlg")
         .host(&["seed", "key", "counter", "alg"])
-        .kernel(|_| Ok(GetKeyCounter { with_algorithm: true }));
+        .kernel(|_| Ok(GetKeyCounterAlg));
     registry.op("StatelessRandomGetAlg").host(&["alg"]).kernel(|_: &dyn Attrs| Ok(GetAlg));
 }
 
@@ -100,20 +106,57 @@ fn philox_id() -> HostTensor {
     HostTensor::i32(&[], &[1])
 }
 
-struct GetKeyCounter {
-    with_algorithm: bool,
-}
+struct GetKeyCounterAlg;
 
-impl Kernel for GetKeyCounter {
+impl Kernel for GetKeyCounterAlg {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let generator = Generator::scrambled(inputs::seed(ctx, 0)?);
         ctx.host_output(0, &HostTensor::of(DType::U64, &[1], &[generator.key_u64()]))?;
         ctx.host_output(1, &HostTensor::of(DType::U64, &[2], &generator.counter_u64s()))?;
-        if self.with_algorithm {
-            ctx.host_output(2, &philox_id())?;
-        }
-        Ok(())
+        ctx.host_output(2, &philox_id())
     }
+}
+
+struct GetKeyCounter;
+
+impl Kernel for GetKeyCounter {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let seed = ctx.input(0)?;
+        require!(seed.dims[..] == [2], "seed must have shape [2], not {}", inputs::text(&seed.dims));
+        let (key, counter) = (ctx.output(0, DType::U64, &[1])?, ctx.output(1, DType::U64, &[2])?);
+        let bindings = [&seed, &key, &counter].map(|t| Binding { address: t.address, bytes: t.bytes(), unit: 4 });
+        ctx.device().enqueue(&Program {
+            key: Key::new("random").name("key and counter").dtype(seed.dtype),
+            shader: &|| key_counter_shader(seed.dtype),
+            bindings: SmallVec::from_slice(&bindings),
+            params: Params::new(),
+            grid: Grid([1, 1, 1]),
+        })
+    }
+}
+
+/// The shader that makes a key and a counter of seeds of type `dtype`.
+fn key_counter_shader(dtype: DType) -> Shader {
+    // An int32 stands for the int64 of the same value.
+    let seeds = match dtype {
+        DType::I32 => {
+            "vec4<u32>(seed[s], u32(bitcast<i32>(seed[s]) >> 31u), seed[s + 1u], u32(bitcast<i32>(seed[s + 1u]) >> 31u))"
+        }
+        _ => "vec4<u32>(seed[s], seed[s + 1u], seed[s + 2u], seed[s + 3u])",
+    };
+    Shader::new("random key and counter")
+        .bind_raw("seed", "u32", 4)
+        .bind_raw("key", "u32", 4)
+        .bind_raw("counter", "u32", 4)
+        .library("philox")
+        .workgroup([1, 1, 1])
+        .define("SEEDS", seeds)
+        .body(include_str!("../../../shaders/random/key_counter.wgsl"))
+}
+
+/// The shader variants of this module's ops beside the distributions'.
+pub fn shaders() -> Vec<Shader> {
+    [DType::I32, DType::I64].map(key_counter_shader).into()
 }
 
 struct GetAlg;

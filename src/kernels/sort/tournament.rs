@@ -155,21 +155,18 @@ fn select_shader(kind: Kind, workgroup: u32) -> Shader {
 }
 
 fn sort_shader(kind: Kind) -> Shader {
-    let (high, compare, exchange, fill) = if kind.is_wide() {
-        (
-            "var<workgroup> high: array<u32, CAPACITY>;",
-            "    if high[a] != high[b] {\n        return high[a] > high[b];\n    }",
-            "    let h = high[a];\n    high[a] = high[b];\n    high[b] = h;",
-            "        high[slot] = key.y;",
-        )
+    let after = "(a.x < b.x) | ((a.x == b.x) & (a.y < b.y))";
+    let (element, new, before) = if kind.is_wide() {
+        // Padded, so that an element lies in one access.
+        ("vec4<u32>", "vec4(key.x, at, key.y, 0u)", format!("(a.z < b.z) | ((a.z == b.z) & ({after}))"))
     } else {
-        ("", "", "", "")
+        ("vec2<u32>", "vec2(key.x, at)", after.to_owned())
     };
     declared(kind, "top_k")
         .u32s(&["size"])
-        .define("HIGH", high)
-        .define("COMPARE", compare)
-        .define("EXCHANGE", exchange)
-        .define("FILL", fill)
+        .workgroup([CAPACITY as u32 / 8, 1, 1])
+        .define("ELEMENT", element)
+        .define("NEW", new)
+        .define("BEFORE", before)
         .body(include_str!("../../../shaders/sort/top_k.wgsl"))
 }

@@ -316,32 +316,80 @@ fn parameters_beyond_the_immediates_arrive_in_every_dispatch_of_every_submission
     }
 }
 
+/// A sum of every `stride`th word of a table.
+fn sum_of_table(device: &Device, to: u64, table: Vec<u32>, stride: u32) {
+    let program = Program {
+        key: Key::new("test sum of a table"),
+        shader: &|| {
+            let text = "@compute @workgroup_size(1)\nfn main() {\n    var sum = 0u;\n    for (var k = 0u; k < p.count; k += 1u) {\n        \
+                 sum += table[p.off_table + k * p.stride];\n    }\n    dst[p.off_dst] = sum;\n}\n";
+            Shader::new("sum of a table")
+                .bind_raw("table", "u32", 4)
+                .bind_raw("dst", "u32", 4)
+                .u32s(&["count", "stride"])
+                .workgroup([1, 1, 1])
+                .body(text)
+        },
+        bindings: smallvec![Binding { address: to, bytes: 4, unit: 4 }],
+        params: Params::new().u32(table.len() / stride as usize).u32(stride),
+        grid: Grid([1, 1, 1]),
+    };
+    device.enqueue_table(&program, table, 4).unwrap();
+}
+
+/// A device that gives no offsets with its dispatches, and no parameters as immediates either if `buffers`.
+fn plain_device(buffers: bool) -> Arc<Device> {
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let mut capabilities = *own_device().capabilities();
+    capabilities.max_dynamic_bindings = 0;
+    capabilities.immediates = if buffers { 0 } else { capabilities.immediates };
+    Device::open_with(&selection.adapters[0], capabilities, None).unwrap()
+}
+
 #[test]
-fn tables_are_copied_once_and_outlive_their_eviction() {
-    let device = own_device();
-    let words = |k: u32| (0..100).map(|i| i + k).collect::<Vec<u32>>();
-    let out = device.allocate(400).unwrap();
-    let table = device.table(&words(5)).unwrap();
-    assert_eq!((device.statistics().uploads, device.statistics().uploaded), (1, 400));
-    device.copy(out, table.binding().address, 400).unwrap();
-    for _ in 0..10 {
-        assert_eq!(device.table(&words(5)).unwrap().binding(), table.binding());
+fn tables_arrive_in_every_dispatch_of_every_submission() {
+    for device in [own_device(), plain_device(false), plain_device(true)] {
+        // Those of the last kind exceed the buffer that the others share.
+        for (words, stride, rounds) in [(100, 1, 1000), (40_000, 40, 50), (400_000, 400, 3), (100, 1, 10)] {
+            let out = device.allocate(256 * rounds).unwrap();
+            let table = |round: u64| (0..words).map(|k: u32| k.wrapping_mul(3) + round as u32).collect::<Vec<_>>();
+            let before = device.statistics();
+            for round in 0..rounds {
+                sum_of_table(&device, out + 256 * round, table(round), stride);
+            }
+            let after = device.statistics();
+            let mut got = vec![0; 256 * rounds as usize];
+            device.download(out, &mut got).unwrap();
+            for (round, got) in (0..rounds).zip(got.chunks_exact(256)) {
+                let want = table(round).iter().step_by(stride as usize).fold(0_u32, |sum, v| sum.wrapping_add(*v));
+                assert_eq!(u32::from_le_bytes(got[..4].try_into().unwrap()), want, "{words} words, round {round}");
+            }
+            assert_eq!(after.bytes - before.bytes, rounds * (4 * u64::from(words) + 4));
+            assert_eq!(after.uploads, 0, "they travel with the submissions");
+            if device.capabilities().max_dynamic_bindings > 0 {
+                assert_eq!(after.bind_groups - before.bind_groups, 1, "{words} words");
+            }
+            device.deallocate(out).unwrap();
+        }
     }
-    assert_eq!((device.statistics().uploads, device.statistics().submissions), (1, 0), "it is there");
-    drop(table);
-    // The copy above is not even submitted when its table goes, and its memory is others'.
-    for k in 100..1000 {
-        drop(device.table(&words(k)).unwrap());
+}
+
+#[test]
+fn adapters_without_dynamic_offsets_bind_each_place() {
+    for buffers in [false, true] {
+        let device = plain_device(buffers);
+        let a = device.allocate(1 << 16).unwrap();
+        for _ in 0..2 {
+            for k in 0..64 {
+                device.fill(a + 1024 * k, 1024, k as u32).unwrap();
+            }
+        }
+        assert_eq!(device.statistics().bind_groups, 64);
+        let mut got = vec![0_u32; 1 << 14];
+        device.download(a, bytemuck::cast_slice_mut(&mut got)).unwrap();
+        assert!(got.chunks_exact(256).zip(0..).all(|(got, k)| got.iter().all(|v| *v == k)));
+        device.deallocate(a).unwrap();
     }
-    let mut got = vec![0; 400];
-    device.download(out, &mut got).unwrap();
-    assert_eq!(bytemuck::cast_slice::<u32, u8>(&words(5)), got);
-    assert!(device.memory_stats().in_use < 300 * 512, "{:?}", device.memory_stats());
-    let again = device.table(&words(5)).unwrap();
-    device.copy(out, again.binding().address, 400).unwrap();
-    device.download(out, &mut got).unwrap();
-    assert_eq!(bytemuck::cast_slice::<u32, u8>(&words(5)), got);
-    device.deallocate(out).unwrap();
 }
 
 #[test]

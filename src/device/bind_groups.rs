@@ -67,7 +67,8 @@ impl<G: Clone> BindGroups<G> {
         self.forget(block.id, block.bytes);
     }
 
-    fn forget(&mut self, block: u32, bytes: u64) {
+    /// The same for the buffer of `bytes` that `block` stands for.
+    pub fn forget(&mut self, block: u32, bytes: u64) {
         self.dead.insert(block);
         self.dead_bytes += bytes;
         if self.dead.len() >= MAX_DEAD || self.dead_bytes >= MAX_DEAD_BYTES {

@@ -7,25 +7,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use smallvec::SmallVec;
 
 use super::pipelines::Planned;
-use super::program::Grid;
-use super::recorder::{Bound, Recorder};
+use super::recorder::{Dispatch, Recorder};
 use crate::error::{Error, Result};
 
 /// Dispatches that may wait; the next one waits itself for the first.
 const MAX_WAITING: usize = 4096;
 
-/// A dispatch as the recorder takes it, but for its pipeline.
-pub(crate) struct Dispatch {
+/// A dispatch and the pipeline that it waits for.
+pub(crate) struct Waiting {
     pub pipeline: Arc<Planned>,
-    pub bound: SmallVec<[Bound; 8]>,
-    /// The whole parameter block.
-    pub params: SmallVec<[u32; 32]>,
-    pub grid: Grid,
-    /// What it reads and writes.
-    pub bytes: u64,
+    pub dispatch: Dispatch,
 }
 
 pub(crate) struct Gate {
@@ -34,7 +27,7 @@ pub(crate) struct Gate {
 
 struct Inner {
     recorder: Recorder,
-    waiting: VecDeque<Dispatch>,
+    waiting: VecDeque<Waiting>,
     /// Told of pipelines that could not be compiled, for the calls that wanted them have returned.
     failed: Box<dyn Fn(Error) + Send + Sync>,
 }
@@ -65,7 +58,7 @@ impl Gate {
     }
 
     /// Records a dispatch after all earlier ones, now or as soon as its pipeline and theirs are compiled.
-    pub fn dispatch(&self, dispatch: Dispatch) -> Result<()> {
+    pub fn dispatch(&self, dispatch: Waiting) -> Result<()> {
         if let Some(Err(e)) = dispatch.pipeline.get() {
             return Err(e.clone());
         }
@@ -96,10 +89,9 @@ impl Inner {
         }
     }
 
-    fn record(&mut self, dispatch: &Dispatch) {
-        let Dispatch { pipeline, bound, params, grid, bytes } = dispatch;
-        match pipeline.wait() {
-            Ok(pipeline) => self.recorder.dispatch(pipeline, bound, params, *grid, *bytes),
+    fn record(&mut self, waiting: &Waiting) {
+        match waiting.pipeline.wait() {
+            Ok(pipeline) => self.recorder.dispatch(pipeline, &waiting.dispatch),
             Err(e) => (self.failed)(e.clone()),
         }
     }

@@ -72,15 +72,6 @@ impl Memory {
 
     /// Allocates `bytes` of uninitialized memory and returns its address.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        self.allocate_with(bytes, None)
-    }
-
-    /// Allocates memory that holds `words` before anything else is submitted.
-    pub fn allocate_filled(&self, words: &[u32]) -> Result<u64> {
-        self.allocate_with(size_of_val(words) as u64, Some(bytemuck::cast_slice(words)))
-    }
-
-    fn allocate_with(&self, bytes: u64, contents: Option<&[u8]>) -> Result<u64> {
         let exhausted =
             |why: &str| Err(Error::ResourceExhausted(format!("cannot allocate {bytes} bytes of device memory: {why}")));
         let size = match bytes.max(4).checked_next_multiple_of(256) {
@@ -93,21 +84,11 @@ impl Memory {
             label: None,
             size,
             usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: contents.is_some(),
-        });
-        let filled = contents.map_or(Ok(()), |contents| {
-            let mut view = buffer.get_mapped_range_mut(..contents.len() as u64).map_err(|e| e.to_string())?;
-            view.copy_from_slice(contents);
-            drop(view);
-            buffer.unmap();
-            Ok::<_, String>(())
+            mapped_at_creation: false,
         });
         let validation = pollster::block_on(validation.pop());
         if let Some(e) = pollster::block_on(scope.pop()).or(validation) {
             return exhausted(&e.to_string());
-        }
-        if let Err(e) = filled {
-            return exhausted(&e);
         }
         let slot = size_class(size);
         let mut book = self.book.lock();

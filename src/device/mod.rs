@@ -16,14 +16,12 @@ mod program;
 mod recorder;
 mod statistics;
 mod submitter;
-mod tables;
 mod transfer;
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 pub use adapters::{AdapterReport, Selection};
@@ -33,18 +31,16 @@ pub use completion::Serial;
 pub use memory::MemoryStats;
 pub use program::{Binding, Grid, Key, Params, Program};
 pub use statistics::Statistics;
-pub use tables::Table;
 pub use transfer::Timer;
 
 use cache::DiskCache;
 use completion::Completion;
 use failures::Failures;
-use gate::{Dispatch, Gate};
+use gate::{Gate, Waiting};
 use memory::{Blocks, Memory};
 use pipelines::Pipelines;
-use recorder::{Bound, Recorder};
+use recorder::{Bound, Dispatch, Recorder};
 use submitter::Submitter;
-use tables::Tables;
 
 use crate::error::{Error, Result};
 
@@ -59,7 +55,6 @@ pub struct Device {
     completion: Arc<Completion>,
     submitter: Arc<Submitter>,
     failures: Arc<Failures>,
-    tables: Mutex<Tables>,
     raw: wgpu::Device,
     queue: wgpu::Queue,
 }
@@ -78,7 +73,15 @@ impl Device {
 
     /// Opens a device on `adapter` that keeps compiled pipelines in a directory, where the backend has a way to.
     pub fn open_cached(adapter: &wgpu::Adapter, directory: Option<&Path>) -> Result<Arc<Self>> {
-        let capabilities = Capabilities::of(adapter);
+        Self::open_with(adapter, Capabilities::of(adapter), directory)
+    }
+
+    /// Opens a device on `adapter` that does as if the adapter could do no more than `capabilities`, which it can.
+    pub fn open_with(
+        adapter: &wgpu::Adapter,
+        capabilities: Capabilities,
+        directory: Option<&Path>,
+    ) -> Result<Arc<Self>> {
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature = if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
         let (raw, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
@@ -126,7 +129,6 @@ impl Device {
             completion,
             submitter,
             failures,
-            tables: Mutex::default(),
             raw,
             queue,
         }))
@@ -202,12 +204,28 @@ impl Device {
 
     /// The same for a program that touches `bytes` of what it binds.
     pub fn enqueue_moving(&self, program: &Program<'_>, bytes: u64) -> Result<()> {
+        self.enqueue_table(program, Vec::new(), bytes)
+    }
+
+    /// The same for a program with a binding more, in front of the others: an array of `u32` that holds `table`. It travels with
+    /// the submission, so that tables that differ from step to step cost neither memory of their own nor bind groups.
+    pub fn enqueue_table(&self, program: &Program<'_>, table: Vec<u32>, bytes: u64) -> Result<()> {
         self.check()?;
         let pipeline = self.pipelines.get(program)?;
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
         let mut block: SmallVec<[u32; 32]> = SmallVec::new();
         let empty = program.bindings.iter().any(|binding| binding.bytes == 0);
         let spare = if empty { Some(self.memory.spare()?) } else { None };
+        let table_bytes = size_of_val(&*table) as u64;
+        if table_bytes > self.capabilities.max_binding {
+            return Err(Error::ResourceExhausted(format!(
+                "a table of {table_bytes} bytes exceeds this adapter's bindings"
+            )));
+        }
+        if table_bytes > 0 {
+            // Its offset in elements.
+            block.push(0);
+        }
         let blocks = self.memory.blocks();
         for binding in &program.bindings {
             let (resolved, offset) = match &spare {
@@ -224,7 +242,7 @@ impl Device {
             block.resize(block.len().next_multiple_of(4), 0);
             block.extend_from_slice(&program.params.vec4s);
         }
-        let entries = bound.len() as u32 + u32::from(pipeline.params_buffer);
+        let entries = bound.len() as u32 + u32::from(table_bytes > 0) + u32::from(pipeline.params_buffer);
         if (block.len() * 4) as u32 != pipeline.params_size || entries != pipeline.entries {
             return Err(Error::Internal(format!(
                 "program {:?}: {} parameter bytes and {entries} bindings, its shader declares {} and {}",
@@ -234,7 +252,9 @@ impl Device {
                 pipeline.entries
             )));
         }
-        self.recorder.dispatch(Dispatch { pipeline, bound, params: block, grid: program.grid, bytes })
+        let bytes = table_bytes + bytes;
+        let dispatch = Dispatch { table, bound, params: block, grid: program.grid, bytes };
+        self.recorder.dispatch(Waiting { pipeline, dispatch })
     }
 
     /// Resolves a binding to an aligned range of a block and the remaining offset in elements.
@@ -310,20 +330,6 @@ impl Device {
         recorder.hand_over();
         drop(recorder);
         self.submitter.submit();
-    }
-
-    /// A table on the device that holds `words`, which are not empty. Equal tables are copied there once.
-    pub fn table(&self, words: &[u32]) -> Result<Table> {
-        let mut made = false;
-        let allocate = || {
-            made = true;
-            self.memory.allocate_filled(words)
-        };
-        let table = self.tables.lock().get(words, allocate, &mut |address| self.deallocate(address));
-        if made {
-            self.recorder.lock().count_filled(size_of_val(words) as u64);
-        }
-        table
     }
 
     /// Makes `error` the pending error, for work that fails after its call has returned.

@@ -18,13 +18,23 @@ use super::submitter::{Recorded, Submitter};
 
 /// Size of the belt's staging chunks; larger uploads get a buffer of their own.
 const STAGING_CHUNK: u64 = 1 << 20;
-/// Bytes of parameter blocks in one submission, for programs whose parameters exceed the immediates.
-const PARAMS_BUFFER: usize = 1 << 20;
-/// The parameter buffer in place of a block's number.
-const PARAMS_BLOCK: u32 = u32::MAX;
+/// Bytes of parameter blocks and tables in one submission, unless one alone is larger.
+const PARAMS_BUFFER: u64 = 1 << 20;
 
 /// A resolved binding: block, byte offset (aligned) and byte length within it.
 pub(crate) type Bound = (Arc<Block>, u64, u64);
+
+/// A dispatch, but for its pipeline.
+pub(crate) struct Dispatch {
+    /// Contents of the first binding, in front of `bound`; no binding if empty.
+    pub table: Vec<u32>,
+    pub bound: SmallVec<[Bound; 8]>,
+    /// The whole parameter block.
+    pub params: SmallVec<[u32; 32]>,
+    pub grid: Grid,
+    /// What it reads and writes.
+    pub bytes: u64,
+}
 
 pub(crate) struct Recorder {
     device: wgpu::Device,
@@ -37,7 +47,9 @@ pub(crate) struct Recorder {
     after: Vec<AfterWork>,
     staging: wgpu::util::StagingBelt,
     params: Option<wgpu::Buffer>,
-    /// Parameter blocks of what is recorded, copied to `params` as one when it is submitted.
+    /// What stands for `params` in place of a block's number. Blocks count from 0, these from the other end.
+    params_id: u32,
+    /// Parameter blocks and tables of what is recorded, copied to `params` as one when it is submitted.
     params_bytes: Vec<u8>,
     batch: Batch,
     bind_groups: BindGroups<wgpu::BindGroup>,
@@ -63,6 +75,7 @@ impl Recorder {
             encoder: None,
             after: Vec::new(),
             params: None,
+            params_id: u32::MAX,
             params_bytes: Vec::new(),
             batch: Batch::default(),
             bind_groups: BindGroups::default(),
@@ -71,26 +84,36 @@ impl Recorder {
         }
     }
 
-    /// Records one dispatch, which reads and writes `bytes`. `params` is the whole parameter block.
-    pub fn dispatch(&mut self, pipeline: &Pipeline, bound: &[Bound], params: &[u32], grid: Grid, bytes: u64) {
-        let params: &[u8] = bytemuck::cast_slice(params);
+    /// Records one dispatch.
+    pub fn dispatch(&mut self, pipeline: &Pipeline, dispatch: &Dispatch) {
+        let Dispatch { table, bound, params, grid, bytes } = dispatch;
+        let (table, params): (&[u8], &[u8]) = (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
+        let (table_at, params_at) = self.place(table, if pipeline.params_buffer { params } else { &[] });
         let mut offsets: SmallVec<[u32; 8]> = SmallVec::new();
         let mut ranges = Ranges::new();
-        for (block, offset, size) in bound {
-            let (offset, dynamic) = if pipeline.dynamic { split(*offset) } else { (*offset, 0) };
-            ranges.push(Range { block: block.id, offset, size: *size });
+        let mut bind = |block: u32, offset: u64, size: u64| {
+            let (offset, dynamic) = if pipeline.dynamic { split(offset) } else { (offset, 0) };
+            ranges.push(Range { block, offset, size });
             if pipeline.dynamic {
                 offsets.push(dynamic);
             }
+        };
+        if !table.is_empty() {
+            bind(self.params_id, table_at, table.len() as u64);
+        }
+        for (block, offset, size) in bound {
+            bind(block.id, *offset, *size);
         }
         if pipeline.params_buffer {
-            offsets.push(self.place_params(params));
-            ranges.push(Range { block: PARAMS_BLOCK, offset: 0, size: params.len() as u64 });
+            ranges.push(Range { block: self.params_id, offset: 0, size: params.len() as u64 });
+            offsets.push(params_at as u32);
         }
-        let (device, buffer, made) = (&self.device, &self.params, &mut self.statistics.bind_groups);
+        let (device, own, made) = (&self.device, self.params.as_ref(), &mut self.statistics.bind_groups);
         let group = self.bind_groups.get(&ranges, || {
             *made += 1;
-            bind_group(device, &pipeline.layout, bound.iter().map(|(b, ..)| &b.buffer).chain(buffer), &ranges)
+            let table = own.filter(|_| !table.is_empty());
+            let buffers = table.into_iter().chain(bound.iter().map(|(b, ..)| &b.buffer)).chain(own);
+            bind_group(device, &pipeline.layout, buffers, &ranges)
         });
         let pass = self.pass();
         pass.set_pipeline(&pipeline.raw);
@@ -102,7 +125,7 @@ impl Recorder {
         pass.dispatch_workgroups(x, y, z);
         self.statistics.dispatches += 1;
         self.statistics.bytes += bytes;
-        self.batch.dispatch(bytes);
+        self.batch.dispatch(*bytes);
         self.submit_if_due();
     }
 
@@ -211,12 +234,6 @@ impl Recorder {
         self.bind_groups.sweep()
     }
 
-    /// Counts a copy from the host that needs no command.
-    pub const fn count_filled(&mut self, bytes: u64) {
-        self.statistics.uploads += 1;
-        self.statistics.uploaded += bytes;
-    }
-
     fn is_empty(&self) -> bool {
         self.encoder.is_none() && self.after.is_empty()
     }
@@ -247,23 +264,42 @@ impl Recorder {
         })
     }
 
-    /// Keeps a parameter block for the parameter buffer and returns its offset there.
-    fn place_params(&mut self, params: &[u8]) -> u32 {
-        if self.params_bytes.len() + params.len() > PARAMS_BUFFER {
-            self.submit();
+    /// Keeps a table and a parameter block for the parameter buffer and returns their offsets there.
+    fn place(&mut self, table: &[u8], params: &[u8]) -> (u64, u64) {
+        let more = [table, params].map(|b| b.len().next_multiple_of(self.storage_alignment)).iter().sum::<usize>();
+        if more == 0 {
+            return (0, 0);
         }
-        self.params.get_or_insert_with(|| {
-            self.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("parameters"),
-                size: PARAMS_BUFFER as u64,
-                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
+        let room = self.params.as_ref().map_or(0, wgpu::Buffer::size);
+        if (self.params_bytes.len() + more) as u64 > room {
+            self.submit();
+            self.grow_params(more as u64);
+        }
+        let at = [table, params].map(|bytes| {
+            let at = self.params_bytes.len();
+            self.params_bytes.extend_from_slice(bytes);
+            self.params_bytes.resize(self.params_bytes.len().next_multiple_of(self.storage_alignment), 0);
+            at as u64
         });
-        let at = self.params_bytes.len();
-        self.params_bytes.extend_from_slice(params);
-        self.params_bytes.resize(self.params_bytes.len().next_multiple_of(self.storage_alignment), 0);
-        at as u32
+        at.into()
+    }
+
+    /// Makes a parameter buffer of at least `bytes`, if there is none. Nothing that is recorded may use it.
+    fn grow_params(&mut self, bytes: u64) {
+        let room = self.params.as_ref().map_or(0, wgpu::Buffer::size);
+        if room >= bytes {
+            return;
+        }
+        if room > 0 {
+            self.bind_groups.forget(self.params_id, room);
+            self.params_id -= 1;
+        }
+        self.params = Some(self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("parameters"),
+            size: bytes.next_power_of_two().max(PARAMS_BUFFER),
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        }));
     }
 
     /// An idle or new buffer of at least `bytes` for the host to read.

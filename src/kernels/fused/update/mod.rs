@@ -4,13 +4,13 @@
 //! members. The expression's inputs are a member's old values, its tensors, and the scalars; its outputs are the new values of all of the
 //! member's variables. A tensor has the variables' shape, or one element. Members differ in shape. Inputs come member by member.
 //!
-//! TensorFlow cuts all tensors out of few large blocks, so a dispatch binds windows of blocks instead of tensors, and a table in
-//! device memory tells each workgroup which elements of which member it updates.
+//! TensorFlow cuts all tensors out of few large blocks, so a dispatch binds windows of blocks instead of tensors, and a table
+//! tells each workgroup which elements of which member it updates.
 
 pub mod plan;
 pub mod shader;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use plan::{Part, Piece, Place};
 use shader::Class;
@@ -231,14 +231,13 @@ impl FusedUpdate {
         }
         let constants = table.len();
         table.extend(self.constants.iter().map(|c| c.to_bits()));
-        let table = device.table(&table)?;
         let classes: SmallVec<[Class; 6]> = windows.iter().map(|w| w.class).collect();
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![table.binding()];
-        bindings.extend(windows.iter().map(|w| Binding {
+        let window = |w: &&plan::Window| Binding {
             address: w.range.start,
             bytes: w.range.end - w.range.start,
             unit: w.class.unit(),
-        }));
+        };
+        let bindings = windows.iter().map(window).collect();
         let rows = pieces.len() as u32;
         let program = Program {
             key: shader::key(expression, &classes, &homes),
@@ -247,7 +246,7 @@ impl FusedUpdate {
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
         };
-        device.enqueue_moving(&program, table.binding().bytes + bytes)
+        device.enqueue_table(&program, table, bytes)
     }
 }
 

@@ -12,6 +12,7 @@ mod measure;
 mod options;
 mod report;
 mod run;
+mod serve;
 #[cfg(test)]
 mod tests;
 

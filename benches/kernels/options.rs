@@ -16,6 +16,7 @@ Usage: kernels [OPTIONS] [FILTER]...
   --list             name the rows and run nothing
   --adapters         name the adapters and run nothing
   --adapter NAME     the adapter by a part of its name, or by its number in --adapters
+  --serve            answers each row's name on standard input with a line of JSON, until it ends
   --quick            one short batch for each row: shows that everything works, the figures are worth little
   --batch N          images of a batch (8 on software adapters, 64 on others) and half as many sequences
   --worst N          how many rows to list by their distance from the floor (10)
@@ -34,6 +35,7 @@ pub struct Options {
     pub host: bool,
     pub adapters: bool,
     pub adapter: Option<String>,
+    pub serve: bool,
     pub quick: bool,
     pub batch: Option<usize>,
     pub worst: usize,
@@ -54,6 +56,7 @@ impl Options {
                 Arg::Long("list") => options.list = true,
                 Arg::Long("adapters") => options.adapters = true,
                 Arg::Long("adapter") => options.adapter = Some(parser.value()?.string()?),
+                Arg::Long("serve") => options.serve = true,
                 Arg::Long("quick") => options.quick = true,
                 Arg::Long("batch") => options.batch = Some(parser.value()?.parse::<usize>()?.max(1)),
                 Arg::Long("worst") => options.worst = parser.value()?.parse()?,

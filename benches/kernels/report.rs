@@ -43,7 +43,8 @@ impl Row {
         Some(Floors { floor, bound, ratio: outcome.timed.seconds / floor, ratio_cpu: outcome.timed.cpu / floor_cpu })
     }
 
-    fn json(&self, peaks: &Peaks) -> Value {
+    /// The row as JSON.
+    pub fn json(&self, peaks: &Peaks) -> Value {
         let mut row = json!({ "family": self.case.family, "name": self.case.name });
         match &self.outcome {
             Err(error) => row["error"] = json!(error),

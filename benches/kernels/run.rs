@@ -15,6 +15,7 @@ use crate::host;
 use crate::measure::{self, Budget};
 use crate::options::{HELP, Options};
 use crate::report::{self, Row};
+use crate::serve::serve;
 
 /// Runs what the arguments ask for. Fails when a row failed; rows that the adapter is not offered are no failure.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -76,6 +77,11 @@ pub fn run(options: &Options) -> Result<usize> {
     let peaks = Peaks::of(&device, &budget)?;
     let environment = report::environment(&device, &peaks, &options.note);
     let session = Session::new(Arc::clone(&device));
+    if options.serve {
+        let (stdin, stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
+        serve(&device, session.registry(), &cases, &budget, (&environment, &peaks), stdin, stdout)?;
+        return Ok(0);
+    }
     let mut rows = Vec::new();
     let mut tables = report::head(&environment, &peaks);
     print!("{tables}");

@@ -7,10 +7,12 @@ use tensorflow_wgpu::kernels::op::Attrs;
 use tensorflow_wgpu::local::Session;
 
 use crate::case::Sizes;
-use crate::device::Rates;
+use crate::device::{Peaks, Rates};
 use crate::families;
+use crate::measure::Budget;
 use crate::options::Options;
 use crate::run::run;
+use crate::serve::serve;
 
 const SIZES: Sizes = Sizes { batch: 8, sequences: 4 };
 
@@ -56,6 +58,25 @@ fn filters_choose_rows() {
     assert!(Options::parse(vec!["--colour".into()]).is_err());
     assert!(Options::parse(vec!["--batch".into(), "many".into()]).is_err());
     assert!(run(&options(&["no such row"])).is_err());
+}
+
+#[test]
+fn rows_are_measured_on_demand() {
+    let session = Session::shared().expect("an adapter");
+    let (device, cases) = (&session.device, families::all(SIZES));
+    let rates = Rates { copy: 1e9, flops: 1e10, dispatches: 1e5 };
+    let peaks = Peaks { wall: rates, cpu: rates };
+    let mut answers = Vec::new();
+    let questions = &b"MatMul float32 32\xc3\x97256\xc3\x971024\nno such row\n"[..];
+    let told = (&Value::from("about"), &peaks);
+    serve(device, session.registry(), &cases, &Budget::QUICK, told, questions, &mut answers).expect("answers");
+    let lines: Vec<Value> =
+        answers.split_inclusive(|b| *b == b'\n').map(|l| serde_json::from_slice(l).expect("JSON")).collect();
+    let [about, product, none] = &lines[..] else { panic!("three lines, not {lines:?}") };
+    assert_eq!(about, "about");
+    assert_eq!(product["name"], "MatMul float32 32×256×1024");
+    assert!(product["ms"].as_f64().is_some_and(|ms| ms > 0.0) && product["cpu_s"].as_f64().is_some_and(|s| s > 0.0));
+    assert_eq!(none["error"], "no such row");
 }
 
 #[test]

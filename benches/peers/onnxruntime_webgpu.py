@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from rows import measure, tell
+from rows import Run, serve, tell
 
 INSTALL = "python -m pip install onnxruntime-webgpu onnx numpy"
 try:
@@ -18,10 +18,11 @@ except ImportError as error:
     raise SystemExit(0) from None
 
 PROVIDER = "WebGpuExecutionProvider"
-DRIVER = (
-    "Dawn wants a newer Vulkan driver: for lavapipe Mesa 25, on Debian 12 mesa-vulkan-drivers of bookworm-backports"
-)
+DRIVER = "Dawn wants a newer Vulkan driver: for lavapipe Mesa 25, see the head of run.py"
 Node = tuple[str, list[str], dict]
+#: All that rows need: bindings do not keep what they point at, and Dawn's destructors want an order. The process ends
+#: without them.
+KEPT: list[tuple] = []
 
 
 def model(nodes: list[Node], shapes: list[list[int]]) -> bytes:
@@ -39,41 +40,65 @@ def model(nodes: list[Node], shapes: list[list[int]]) -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
 
 
-def session(serialized: bytes) -> ort.InferenceSession:
+def session(nodes: list[Node], *shapes: list[int]) -> ort.InferenceSession:
     """A session on WebGPU. Raises where there is none, for ONNX Runtime would take the CPU."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    # What a user does not see in the model shall not be computed ahead or left out, but for fusions.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    return ort.InferenceSession(serialized, options, providers=[PROVIDER], enable_fallback=0)
+    return ort.InferenceSession(model(nodes, list(shapes)), options, providers=[PROVIDER], enable_fallback=0)
 
 
-def of(nodes: list[Node], *shapes: list[int], repeat: int = 1) -> Callable[[], Callable[[int], None]]:
+class Held:
+    """Random floats on the device.
+
+    This API cannot allocate there, so they are the result of a session, which has to live as long as they do.
+    """
+
+    def __init__(self, shape: list[int], seed: int) -> None:
+        value = np.random.default_rng(seed).standard_normal(shape, dtype="float32")
+        self.session = session([("Mul", ["x0", "one"], {})], shape)
+        self.binding = self.session.io_binding()
+        self.binding.bind_cpu_input("x0", value)
+        self.binding.bind_output("t0", "webgpu", 0)
+        self.session.run_with_iobinding(self.binding)
+        self.value = self.binding.get_outputs()[0]
+
+
+def of(nodes: list[Node], *shapes: list[int], repeat: int = 1) -> Callable[[], Run]:
     """The maker of a row."""
 
-    def make() -> Callable[[int], None]:
-        made = session(model(nodes, list(shapes)))
-        rng = np.random.default_rng(0)
+    def make() -> Run:
+        made = session(nodes, *shapes)
+        held = [Held(shape, seed) for seed, shape in enumerate(shapes)]
         binding = made.io_binding()
-        for i, shape in enumerate(shapes):
-            value = rng.standard_normal(shape, dtype="float32")
-            binding.bind_ortvalue_input(f"x{i}", ort.OrtValue.ortvalue_from_numpy(value, "webgpu", 0))
+        for i, operand in enumerate(held):
+            binding.bind_ortvalue_input(f"x{i}", operand.value)
         binding.bind_output(f"t{len(nodes) - 1}", "webgpu", 0)
+        # The work of one queue is done in order: a result of four bytes waits for all that was before.
+        probe, seen = Held([1], 0), session([("Add", ["x0", "x0"], {})], [1])
+        waiting = seen.io_binding()
+        waiting.bind_ortvalue_input("x0", probe.value)
+        waiting.bind_output("t0", "cpu", 0)
 
         def run(times: int) -> None:
             for _ in range(times * repeat):
                 made.run_with_iobinding(binding)
-            # Reading the result waits for the queue.
-            binding.copy_outputs_to_cpu()
+            seen.run_with_iobinding(waiting)
 
+        KEPT.append((held, probe, binding, waiting, made, seen))
         return run
 
     return make
 
 
-def conv(pad: int, filters: list[int]) -> list[Node]:
-    """A convolution, NCHW as ONNX has it."""
-    return [("Conv", ["x0", "x1"], {"kernel_shape": filters, "pads": [pad] * 4})]
+def convolutions(key: str, x: list[int], w: list[int]) -> dict[str, Callable[[], Run]]:
+    """A convolution, NCHW as ONNX has it, and its input's gradient. There is no op for the filter's."""
+    how = {"kernel_shape": w[2:], "pads": [w[2] // 2] * 4}
+    y = [x[0], w[0], *x[2:]]
+    return {
+        key: of([("Conv", ["x0", "x1"], how)], x, w),
+        f"{key}_x": of([("ConvTranspose", ["x0", "x1"], how)], y, w),
+    }
 
 
 GELU: list[Node] = [
@@ -95,18 +120,19 @@ def main() -> None:
         tell(refused=f"onnxruntime {ort.__version__} was built without WebGPU; {INSTALL}")
         return
     try:
-        session(model([("Add", ["x0", "x0"], {})], [[4]])).run(None, {"x0": np.ones(4, "float32")})
+        session([("Add", ["x0", "x0"], {})], [4]).run(None, {"x0": np.ones(4, "float32")})
     except Exception as error:  # Whatever Dawn has against the driver; it comes in several classes.
         # ONNX Runtime's own condition stands in front of what Dawn says.
         reason = str(error).rpartition("was false. ")[2].strip().splitlines()[:1] or [type(error).__name__]
         tell(refused=f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes ({reason[0]}). {DRIVER}")
         return
     tell(about=f"onnxruntime-webgpu {ort.__version__}")
-    measure(
+    pool = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}
+    serve(
         {
             "matmul": of([("MatMul", ["x0", "x1"], {})], [1024, 1024], [1024, 1024]),
-            "conv3": of(conv(1, [3, 3]), [8, 64, 56, 56], [64, 64, 3, 3]),
-            "conv1": of(conv(0, [1, 1]), [8, 256, 14, 14], [1024, 256, 1, 1]),
+            **convolutions("conv3", [8, 64, 56, 56], [64, 64, 3, 3]),
+            **convolutions("conv1", [8, 256, 14, 14], [1024, 256, 1, 1]),
             "add": of([("Add", ["x0", "x1"], {})], [16 << 20], [16 << 20]),
             "gelu": of(GELU, [16 << 20]),
             "softmax": of([("Softmax", ["x0"], {"axis": -1})], [4096, 1024]),
@@ -115,6 +141,8 @@ def main() -> None:
             "layer_norm": of(
                 [("LayerNormalization", ["x0", "x1", "x2"], {"epsilon": 1e-3})], [4096, 1024], [1024], [1024]
             ),
+            "transpose": of([("Transpose", ["x0"], {"perm": [1, 0]})], [4096, 4096]),
+            "max_pool": of([("MaxPool", ["x0"], pool)], [8, 64, 112, 112]),
             "small": of([("Add", ["x0", "x1"], {})], [64], [64], repeat=1000),
         }
     )
@@ -122,6 +150,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # Dawn's destructors are known to abort at exit with some drivers; everything has been printed.
+    # Everything has been printed, and destructors may abort.
     sys.stdout.flush()
     os._exit(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rows import measure, tell
+from rows import Run, serve, tell
 
 try:
     import torch
@@ -17,13 +17,13 @@ if not torch.cuda.is_available():
 
 torch.backends.cuda.matmul.allow_tf32 = False
 torch.backends.cudnn.allow_tf32 = False
-functional = torch.nn.functional
+functional, gradients = torch.nn.functional, torch.nn.grad
 
 
-def of(function: Callable, *shapes: list[int], repeat: int = 1) -> Callable[[], Callable[[int], None]]:
+def of(function: Callable, *shapes: list[int], repeat: int = 1) -> Callable[[], Run]:
     """The maker of a row that calls a function on random tensors."""
 
-    def make() -> Callable[[int], None]:
+    def make() -> Run:
         inputs = [torch.randn(shape, device="cuda") for shape in shapes]
 
         def run(times: int) -> None:
@@ -36,23 +36,30 @@ def of(function: Callable, *shapes: list[int], repeat: int = 1) -> Callable[[], 
     return make
 
 
-def channels_last(padding: int) -> Callable:
-    """A convolution in TensorFlow's layout."""
+def channels_last(t: torch.Tensor) -> torch.Tensor:
+    """A view, no copy, of TensorFlow's layout."""
+    return t.permute(0, 3, 1, 2)
 
-    def conv(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        # Views, no copies: the memory is that of NHWC.
-        return functional.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=padding)
 
-    return conv
+def convolutions(key: str, x: list[int], w: list[int]) -> dict[str, Callable[[], Run]]:
+    """A convolution of stride 1 and its gradients."""
+    pad, y = w[1] // 2, [*x[:3], w[0]]
+    nchw, oihw = [x[0], x[3], x[1], x[2]], [w[0], w[3], w[1], w[2]]
+    view = channels_last
+    return {
+        key: of(lambda x, w: functional.conv2d(view(x), view(w), padding=pad), x, w),
+        f"{key}_x": of(lambda w, y: gradients.conv2d_input(nchw, view(w), view(y), padding=pad), w, y),
+        f"{key}_w": of(lambda x, y: gradients.conv2d_weight(view(x), oihw, view(y), padding=pad), x, y),
+    }
 
 
 tell(about=f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}")
 with torch.no_grad():
-    measure(
+    serve(
         {
             "matmul": of(torch.matmul, [1024, 1024], [1024, 1024]),
-            "conv3": of(channels_last(1), [8, 56, 56, 64], [64, 3, 3, 64]),
-            "conv1": of(channels_last(0), [8, 14, 14, 256], [1024, 1, 1, 256]),
+            **convolutions("conv3", [8, 56, 56, 64], [64, 3, 3, 64]),
+            **convolutions("conv1", [8, 14, 14, 256], [1024, 1, 1, 256]),
             "add": of(torch.add, [16 << 20], [16 << 20]),
             "gelu": of(lambda x: functional.gelu(x, approximate="tanh"), [16 << 20]),
             "softmax": of(lambda x: torch.softmax(x, -1), [4096, 1024]),
@@ -61,6 +68,8 @@ with torch.no_grad():
             "layer_norm": of(
                 lambda x, w, b: functional.layer_norm(x, [1024], w, b, 1e-3), [4096, 1024], [1024], [1024]
             ),
+            "transpose": of(lambda x: x.t().contiguous(), [4096, 4096]),
+            "max_pool": of(lambda x: functional.max_pool2d(channels_last(x), 3, 2, 1), [8, 112, 112, 64]),
             "small": of(torch.add, [64], [64], repeat=1000),
         }
     )

@@ -1,19 +1,30 @@
 """What is compared: the same work in the same shapes for every peer. Any Python can import it.
 
-A peer is a program that prints a line of JSON for each row, `{"row": "add", "seconds": 0.01}`, or one with
-`"refused"` and the reason for all that it cannot do, or with `"about"` and its version.
+A peer is a program. It first prints a line of JSON with `"about"` and its version, or with `"refused"` and the reason,
+after which it ends. Then it reads the key of a row from each line of standard input and answers with one line: the
+seconds of the wall clock and of all processors that a unit of the row's work takes, or why there are none:
+
+    {"row": "add", "seconds": 0.01, "cpu": 0.02}
+    {"row": "add", "error": "out of memory"}
+    {"row": "add", "absent": true}
+
+Operands are on the device before time is taken. A unit's result stays there; the last of several is waited for. A row
+may be asked for again: what the first time made, such as shaders, is kept.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 MILLION = 1 << 20
+#: What a measurement should last. Waiting for the last result, once in it, must be little of that.
+SECONDS = 0.2
+#: Does the work so many times and waits for the last.
+Run = Callable[[int], None]
 
 
 class Row(NamedTuple):
@@ -31,24 +42,33 @@ class Row(NamedTuple):
     ours: str
 
 
+def conv(key: str, title: str, flops: float, ours: str) -> list[Row]:
+    """A convolution and its two gradients, which are as much work each."""
+    return [
+        Row(f"{key}{short}", f"{title}{long}", flops, "GFLOP/s", f"{ours} {what}")
+        for short, long, what in (("", "", "forward"), ("_x", ", input", "input"), ("_w", ", filter", "filter"))
+    ]
+
+
+POOLED = 8 * 112 * 112 * 64
 ROWS = [
     Row("matmul", "MatMul 1024³", 2.0 * 1024**3, "GFLOP/s", "MatMul float32 1024×1024×1024"),
-    Row(
-        "conv3", "Conv 3×3, 8×56×56×64→64", 18.0 * 8 * 56 * 56 * 64 * 64, "GFLOP/s", "Conv2D 3×3 8×56×56×64→64 forward"
-    ),
-    Row(
-        "conv1",
-        "Conv 1×1, 8×14×14 256→1024",
-        2.0 * 8 * 14 * 14 * 256 * 1024,
-        "GFLOP/s",
-        "Conv2D 1×1 8×14×14×256→1024 forward",
-    ),
+    *conv("conv3", "Conv 3×3, 8×56×56×64→64", 18.0 * 8 * 56 * 56 * 64 * 64, "Conv2D 3×3 8×56×56×64→64"),
+    *conv("conv1", "Conv 1×1, 8×14×14 256→1024", 2.0 * 8 * 14 * 14 * 256 * 1024, "Conv2D 1×1 8×14×14×256→1024"),
     Row("add", "Add 16 M", 12.0 * 16 * MILLION, "GB/s", "AddV2 float32 16 M"),
     Row("gelu", "GELU chain 16 M", 8.0 * 16 * MILLION, "GB/s", "_WgpuFusedElementwise GELU 16 M"),
     Row("softmax", "Softmax 4096×1024", 8.0 * 4 * MILLION, "GB/s", "Softmax float32 4096×1024"),
     Row("sum_last", "Sum, last axis, 4096²", 4.0 * 16 * MILLION, "GB/s", "Sum float32 4096×4096 over 1"),
     Row("sum_first", "Sum, first axis, 4096²", 4.0 * 16 * MILLION, "GB/s", "Sum float32 4096×4096 over 0"),
     Row("layer_norm", "Layer norm 4096×1024", 8.0 * 4 * MILLION, "GB/s", "_WgpuFusedRows layer norm float32 4096×1024"),
+    Row("transpose", "Transpose 4096²", 8.0 * 16 * MILLION, "GB/s", "Transpose float32 4096×4096 to [1, 0]"),
+    Row(
+        "max_pool",
+        "Max pool 3×3 by 2, 8×112×112×64",
+        4.0 * POOLED * 1.25,
+        "GB/s",
+        "MaxPool 3×3 8×112×112×64 by 2 forward",
+    ),
     Row("small", "1000 small adds", 1000.0, "µs each", "AddV2 float32 64, 1000 times"),
 ]
 
@@ -63,27 +83,31 @@ def tell(**fields: object) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def measure(rows: dict[str, Callable[[], Callable[[int], None]]]) -> None:
-    """Times each row. Its maker returns a function that does the work so many times and then waits for the last one.
+def measure(run: Run) -> dict[str, float]:
+    """The seconds of a unit."""
+    start = time.perf_counter()
+    run(1)
+    one = time.perf_counter() - start
+    count = max(1, min(1000, round(SECONDS / one)))
+    start, cpu = time.perf_counter(), time.process_time()
+    run(count)
+    return {"seconds": (time.perf_counter() - start) / count, "cpu": (time.process_time() - cpu) / count}
 
-    What waiting costs, such as a copy of the result, is left out: the time of one is subtracted from that of several.
-    """
-    for key, make in rows.items():
+
+def serve(makers: dict[str, Callable[[], Run]]) -> None:
+    """Answers until standard input ends."""
+    made: dict[str, Run] = {}
+    for line in sys.stdin:
+        key = line.strip()
+        if key not in makers:
+            tell(row=key, absent=True)
+            continue
         try:
-            run = make()
-            start = time.perf_counter()
-            run(1)
-            run(1)
-            one = (time.perf_counter() - start) / 2
-            count = max(2, min(200, int(0.1 / one) + 1))
-            times = []
-            for _ in range(3 if one < 1 else 1):
-                start = time.perf_counter()
+            if key not in made:
+                run = makers[key]()
                 run(1)
-                single = time.perf_counter()
-                run(count + 1)
-                times.append((time.perf_counter() - single - (single - start)) / count)
-            tell(row=key, seconds=max(statistics.median(times), 1e-9))
+                made[key] = run
+            tell(row=key, **measure(made[key]))
         except Exception as error:  # A peer that lacks one op has the others.
-            print(f"{key}: {error}", file=sys.stderr)
-            tell(row=key, error=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            text = str(error).splitlines()
+            tell(row=key, error=f"{type(error).__name__}: {text[0] if text else ''}")

@@ -1,12 +1,29 @@
-"""The same work on every peer that is installed, as one table.
+"""The same work on every peer that is installed, as tables: rates by both clocks, and what of the targets is met.
 
-Peers are this project's kernels, ONNX Runtime WebGPU, burn, TensorFlow's CPU kernels, PyTorch on CUDA.
+Peers are this project's kernels, ONNX Runtime WebGPU, burn, TensorFlow's CPU kernels, TensorFlow on this plug-in (small
+operations only), PyTorch on CUDA.
 
     cargo build --release --example kernels
-    python benches/peers/run.py --onnxruntime-python /tmp/ort/bin/python --json peers.json
+    python -m venv /tmp/ort && /tmp/ort/bin/pip install onnxruntime-webgpu onnx numpy
+    (cd benches/peers/burn && cargo build --release)
+    python benches/peers/run.py --onnxruntime-python /tmp/ort/bin/python --json peers.json --markdown peers.md
 
-Each peer is a process of its own, one after the other, with a Python of its own where one is given. What is missing or
-refuses is named below the table, with what to install; it never ends the run.
+The peers are asked for the first row in turn, then for the second, and so on, several times, so that what else the
+machine does meets all of them. A figure is the median. Each has a Python of its own where one is given. What is missing
+or refuses is named below the tables, with what to install; it never ends the run.
+
+ONNX Runtime does not take lavapipe of Mesa 22.3, which Debian 12 has. A newer driver beside the system's, for these
+programs alone, on Debian 12:
+
+    echo "deb http://deb.debian.org/debian bookworm-backports main" | sudo tee /etc/apt/sources.list.d/backports.list
+    sudo apt-get update && sudo apt-get install libllvm15 && mkdir /tmp/mesa25 && cd /tmp/mesa25
+    apt-get download {mesa-vulkan-drivers,libdrm2,libdrm-amdgpu1}/bookworm-backports
+    for package in *.deb; do dpkg -x $package .; done
+
+`--driver system --driver mesa25=/tmp/mesa25` then runs all peers on each of the two drivers in turn.
+
+burn tunes itself, for tens of seconds on a software adapter; `CUBECL_AUTOTUNE_LEVEL=minimal` is what this program sets
+where the environment says nothing else.
 """
 
 from __future__ import annotations
@@ -15,156 +32,149 @@ import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from rows import ROWS, rate
+from peer import Kernels, Peer
+from report import BURN, CPU, CUDA, ORT, OURS, PLUGIN, PROCESSORS, WALL, Peers, notes, side_by_side, targets
+from rows import ROWS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-#: Seconds after which a peer is given up: some tune themselves for minutes on a software adapter.
-LIMIT = 900
 
 
-def binaries(*names: str) -> Path:
+class Program(NamedTuple):
+    """What a peer is started by."""
+
+    command: list[str]
+    #: Whether it uses the driver under test; others run with the first driver only.
+    driver: bool = True
+    #: The rows that are asked for, all without any.
+    rows: tuple[str, ...] = ()
+
+
+def binary(*names: str) -> str:
     """The first of these files that exists, relative to the repository, or the first of all."""
     paths = [ROOT / name for name in names]
-    return next((path for path in paths if path.exists()), paths[0])
+    return str(next((path for path in paths if path.exists()), paths[0]))
 
 
-def lines(command: list[str], limit: int) -> dict[str, Any]:
-    """What a peer told: `about`, `refused`, and the seconds of its rows."""
-    found: dict[str, Any] = {"about": None, "refused": None, "seconds": {}, "errors": {}}
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
-        text, code, log = ran.stdout, ran.returncode, ran.stderr
-    except FileNotFoundError:
-        return {**found, "refused": f"{command[0]} is not there"}
-    except subprocess.TimeoutExpired as error:
-        text = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-        code, log = -1, f"not done after {limit} s"
-    for line in text.splitlines():
-        try:
-            told = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if not isinstance(told, dict):
-            continue
-        if "seconds" in told:
-            found["seconds"][told["row"]] = told["seconds"]
-        elif "error" in told:
-            found["errors"][told["row"]] = told["error"]
-        else:
-            found |= {key: told[key] for key in ("about", "refused") if key in told}
-    if code and not found["refused"]:
-        last = log.strip().splitlines()[-1:] or [""]
-        found["refused"] = f"ended with {code}: {last[0]}"
-    return found
+def driver(text: str) -> tuple[str, dict[str, str]]:
+    """A driver's name and the environment that selects it: `system`, or `NAME=FOLDER` with unpacked packages."""
+    name, _, folder = text.partition("=")
+    if not folder:
+        return name, {}
+    manifests = sorted(Path(folder).glob("usr/share/vulkan/icd.d/lvp_icd*.json"))
+    libraries = sorted(Path(folder).glob("usr/lib/*-linux-gnu"))
+    if not manifests or not libraries:
+        raise argparse.ArgumentTypeError(f"{folder} has no usr/share/vulkan/icd.d/lvp_icd.json")
+    path = os.pathsep.join([*map(str, libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+    files = os.pathsep.join(map(str, manifests))
+    return name, {"VK_DRIVER_FILES": files, "VK_ICD_FILENAMES": files, "LD_LIBRARY_PATH": path}
 
 
-def kernels(binary: Path, limit: int, quick: bool) -> dict[str, Any]:
-    """Our own rows, from the kernels' benchmark."""
-    found: dict[str, Any] = {"about": None, "refused": None, "seconds": {}, "errors": {}}
-    if not binary.exists():
-        return {**found, "refused": f"{binary} is not there: cargo build --release --example kernels"}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernels.json"
-        command = [str(binary), "--batch", "8", "--json", str(path), *(row.ours for row in ROWS)]
-        try:
-            ran = subprocess.run(
-                [*command, "--quick"] if quick else command, capture_output=True, text=True, check=False, timeout=limit
-            )
-            problem = ran.stderr.strip().splitlines()[-1:] if ran.returncode else []
-        except subprocess.TimeoutExpired:
-            problem = [f"not done after {limit} s"]
-        run = json.loads(path.read_text()) if path.exists() else {"rows": []}
-    measured = {row["name"]: row for row in run["rows"]}
-    for row in ROWS:
-        ours = measured.get(row.ours, {})
-        if "ms" in ours:
-            found["seconds"][row.key] = ours["ms"] / 1e3
-        elif "error" in ours:
-            found["errors"][row.key] = ours["error"]
-    if "adapter" in run:
-        slow = "" if run["optimized"] else ", built without optimization"
-        found["about"] = f"tensorflow-wgpu {run['versions']['tensorflow-wgpu']} on {run['adapter']['name']}{slow}"
-        found["adapter"], found["peaks"] = run["adapter"], run["peaks"]
-    if problem and not found["seconds"]:
-        found["refused"] = problem[0]
-    return found
+def measure(
+    programs: dict[str, Program], environment: dict[str, str], options: argparse.Namespace, end: float
+) -> Peers:
+    """Asks all peers for all rows, several times or until it is late; the first round is never cut short."""
+    peers: dict[str, Peer] = {}
+    for name, program in programs.items():
+        print(name, file=sys.stderr, flush=True)
+        own = {k: v for k, v in environment.items() if name != CPU or k != "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"}
+        peers[name] = (Kernels if name == OURS else Peer)(program.command, own, options.patience)
+    works = [row for row in ROWS if not options.work or row.key in options.work.split(",")]
+    rounds = 1 if options.quick else options.rounds
+    for number in range(rounds):
+        for row in works:
+            if number and time.monotonic() > end:
+                break
+            for name, peer in peers.items():
+                if not programs[name].rows or row.key in programs[name].rows:
+                    peer.ask(row)
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    for peer in peers.values():
+        peer.close()
+    kept = ("about", "refused", "errors", "samples", "told")
+    return {name: {key: getattr(peer, key) for key in kept} for name, peer in peers.items()}
 
 
-def table(peers: dict[str, dict[str, Any]]) -> str:
-    """Markdown: a row for each work, a column for each peer that ran."""
-    shown = {name: peer for name, peer in peers.items() if peer["seconds"]}
-    out = ["| Work | Unit | " + " | ".join(shown) + " |", "|" + "---|" * (len(shown) + 2)]
-    for row in ROWS:
-        cells = []
-        for peer in shown.values():
-            seconds = peer["seconds"].get(row.key)
-            cells.append(f"{rate(row, seconds):.3g}" if seconds else "–")
-        out.append(f"| {row.title} | {row.unit} | " + " | ".join(cells) + " |")
-    out.append("")
-    for name, peer in peers.items():
-        if peer["about"]:
-            out.append(f"- {name}: {peer['about']}")
-        if peer["refused"]:
-            out.append(f"- {name}: {peer['refused']}")
-        out += [f"- {name}, {row}: {error}" for row, error in peer["errors"].items()]
-    return "\n".join(out)
-
-
-def main() -> int:
-    """Runs the peers. The exit code is 1 when none ran."""
+def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kernels", type=Path, help="the kernels' benchmark; the one in target/ without it")
-    parser.add_argument("--burn", type=Path, help="the program of benches/peers/burn")
+    parser.add_argument("--kernels", help="the kernels' benchmark; the one in target/ without it")
+    parser.add_argument("--burn", help="the program of benches/peers/burn")
     for name in ("onnxruntime", "tensorflow", "pytorch"):
         parser.add_argument(
             f"--{name}-python", default=sys.executable, help="a Python that has it; this one without it"
         )
     parser.add_argument("--only", help="comma-separated peers, such as ours,burn")
-    parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for each peer")
-    parser.add_argument("--quick", action="store_true", help="our own rows in one short batch each")
+    parser.add_argument("--work", help="comma-separated rows by the keys of rows.py, such as add,gelu")
+    parser.add_argument("--driver", type=driver, action="append", help="system, or NAME=FOLDER; may be repeated")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each row is measured")
+    parser.add_argument("--seconds", type=float, default=300, help="when no further round is begun or continued")
+    parser.add_argument("--patience", type=float, default=120, help="seconds for one answer of a peer")
+    parser.add_argument("--quick", action="store_true", help="one round, our own rows in one short batch each")
     parser.add_argument("--json", help="file for the figures")
-    options = parser.parse_args()
-    ours = options.kernels or binaries("target/release/examples/kernels", "target/debug/examples/kernels")
-    burn = options.burn or binaries("benches/peers/burn/target/release/peer-burn")
-    commands = {
-        "TensorFlow CPU": [options.tensorflow_python, str(HERE / "tensorflow_cpu.py")],
-        "ONNX Runtime WebGPU": [options.onnxruntime_python, str(HERE / "onnxruntime_webgpu.py")],
-        "burn": [str(burn)],
-        "PyTorch CUDA": [options.pytorch_python, str(HERE / "pytorch_cuda.py")],
+    parser.add_argument("--markdown", help="file for the tables")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs the peers. The exit code is 1 when none ran."""
+    options = arguments()
+    ours = options.kernels or binary("target/release/examples/kernels", "target/debug/examples/kernels")
+    burn = options.burn or binary("benches/peers/burn/target/release/peer-burn")
+    tensorflow = [options.tensorflow_python, str(HERE / "tensorflow_ops.py")]
+    programs = {
+        OURS: Program([ours, "--serve", "--batch", "8", *(["--quick"] if options.quick else [])]),
+        ORT: Program([options.onnxruntime_python, str(HERE / "onnxruntime_webgpu.py")]),
+        BURN: Program([burn]),
+        CPU: Program(tensorflow, driver=False),
+        PLUGIN: Program([*tensorflow, "WGPU:0"], driver=False, rows=("small",)),
+        CUDA: Program([options.pytorch_python, str(HERE / "pytorch_cuda.py")], driver=False),
     }
-    wanted = options.only.lower().split(",") if options.only else None
-    if wanted is None or any("ours".startswith(w) for w in wanted):
-        print("ours", file=sys.stderr, flush=True)
-        peers = {"ours": kernels(ours, options.limit, options.quick)}
-    else:
-        peers = {}
-    for name, command in commands.items():
-        if wanted is None or any(w in name.lower() for w in wanted):
-            print(name, file=sys.stderr, flush=True)
-            peers[name] = lines(command, options.limit)
-            if name == "burn" and peers[name]["refused"] == f"{burn} is not there":
-                peers[name]["refused"] += ": cargo build --release in benches/peers/burn"
-    print(table(peers))
+    if options.only:
+        wanted = options.only.lower().split(",")
+        programs = {name: p for name, p in programs.items() if any(w in name.lower() for w in wanted)}
+    drivers = options.driver or [driver("system")]
+    start, runs = time.monotonic(), {}
+    for number, (name, selection) in enumerate(drivers):
+        print(f"driver {name}", file=sys.stderr, flush=True)
+        chosen = {key: program for key, program in programs.items() if program.driver or not number}
+        environment = {"CUBECL_AUTOTUNE_LEVEL": "minimal", **os.environ, **selection}
+        # Each driver has its share of the time, less what those before it took too much.
+        end = start + options.seconds * (number + 1) / len(drivers)
+        runs[name] = measure(chosen, environment, options, end)
+    for peers in runs.values():
+        for name, hint in ((BURN, "cargo build --release in benches/peers/burn"), (OURS, "see the head of run.py")):
+            if name in peers and (peers[name]["refused"] or "").endswith(" is not there"):
+                peers[name]["refused"] += f": {hint}"
+    parts = [
+        side_by_side(runs, WALL),
+        "By processor seconds:",
+        side_by_side(runs, PROCESSORS),
+        targets(runs),
+        notes(runs),
+    ]
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    print(text)
+    if options.markdown:
+        Path(options.markdown).write_text(text, encoding="utf-8")
     if options.json:
         results = {
             "kind": "peers",
-            "schema": 1,
+            "schema": 2,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "load": list(os.getloadavg()),
             "command": sys.argv,
             "rows": [row._asdict() for row in ROWS],
-            "peers": peers,
+            "runs": runs,
         }
         Path(options.json).write_text(json.dumps(results, indent=1), encoding="utf-8")
-    return 0 if any(peer["seconds"] for peer in peers.values()) else 1
+    return 0 if any(peer["samples"] for peers in runs.values() for peer in peers.values()) else 1
 
 
 if __name__ == "__main__":

@@ -117,33 +117,58 @@ def test_pictures_of_ratios(tmp_path: Path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def peers(tmp_path: Path, script: str) -> tuple[subprocess.CompletedProcess, dict]:
-    """The table and the figures of one peer, a program that runs `script`."""
+def peers(tmp_path: Path, script: str, *arguments: str) -> tuple[subprocess.CompletedProcess, dict]:
+    """The tables and the figures of one peer, a program that runs `script`."""
     peer, figures = tmp_path / "peer", tmp_path / "peers.json"
     peer.write_text(f"#!/bin/sh\n{script}\n")
     peer.chmod(0o755)
-    ran = run(str(PEERS), "--only", "burn", "--burn", str(peer), "--json", str(figures))
+    ran = run(str(PEERS), "--only", "burn", "--burn", str(peer), "--json", str(figures), *arguments)
     return ran, json.loads(figures.read_text())
 
 
-def test_peers_are_a_table_and_their_refusals(tmp_path: Path):
-    told = [{"about": "burn 1"}, {"row": "add", "seconds": 0.5}, {"row": "small", "seconds": 0.002}]
-    told.append({"row": "conv3", "error": "no convolution"})
-    ran, figures = peers(tmp_path, "\n".join(f"echo '{json.dumps(line)}'" for line in told))
+ANSWERS = """\
+echo '{"about": "burn 1'${VK_DRIVER_FILES:+ $VK_DRIVER_FILES}'"}'
+while read row; do case $row in
+    add) echo '{"row": "add", "seconds": 0.5, "cpu": 1.0}';;
+    small) echo no JSON; echo '{"row": "small", "seconds": 0.002, "cpu": 0.001}';;
+    conv3) echo '{"row": "conv3", "error": "no convolution"}';;
+    *) echo '{"row": "'$row'", "absent": true}';;
+esac; done"""
+
+
+def test_peers_are_tables_and_their_refusals(tmp_path: Path):
+    ran, figures = peers(tmp_path, ANSWERS, "--rounds", "3")
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
     assert lines[0] == "| Work | Unit | burn |"
     # 16 M sums move 192 MiB; a thousand of them in 2 ms take 2 µs each.
-    assert "| Add 16 M | GB/s | 0.403 |" in lines
+    assert [line for line in lines if line.startswith("| Add 16 M |")] == [
+        "| Add 16 M | GB/s | 0.403 |",
+        "| Add 16 M | GB/s | 0.201 |",
+    ]
     assert "| 1000 small adds | µs each | 2 |" in lines
-    assert "| MatMul 1024³ | GFLOP/s | – |" in lines
-    assert lines[-2:] == ["- burn: burn 1", "- burn, conv3: no convolution"]
-    assert figures["peers"]["burn"]["seconds"] == {"add": 0.5, "small": 0.002}
+    assert "MatMul" not in ran.stdout
+    assert ran.stdout.strip().splitlines()[-2:] == ["- burn: burn 1", "- burn, conv3: no convolution"]
+    assert figures["runs"]["system"]["burn"]["samples"] == {"add": [[0.5, 1.0]] * 3, "small": [[0.002, 0.001]] * 3}
+
+
+def test_a_driver_beside_the_systems(tmp_path: Path):
+    manifest = tmp_path / "mesa" / "usr/share/vulkan/icd.d/lvp_icd.x86_64.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.touch()
+    (tmp_path / "mesa/usr/lib/x86_64-linux-gnu").mkdir(parents=True)
+    ran, figures = peers(tmp_path, ANSWERS, "--driver", f"new={tmp_path / 'mesa'}", "--quick")
+    assert ran.returncode == 0, ran.stderr
+    assert figures["runs"]["new"]["burn"]["about"] == f"burn 1 {manifest}"
+    absent = run(str(PEERS), "--only", "burn", "--driver", f"new={tmp_path}")
+    assert (absent.returncode, "has no usr/share/vulkan" in absent.stderr) == (2, True), absent.stderr
 
 
 def test_a_peer_that_cannot_run_is_named(tmp_path: Path):
     ran, _ = peers(tmp_path, "echo no GPU >&2; exit 3")
     assert (ran.returncode, "- burn: ended with 3: no GPU" in ran.stdout) == (1, True), ran.stdout
+    slow, _ = peers(tmp_path, "sleep 10", "--patience", "0.2")
+    assert "- burn: no answer in 0 s" in slow.stdout
     absent = run(str(PEERS), "--only", "burn", "--burn", str(tmp_path / "absent"))
     assert absent.returncode == 1
     assert "absent is not there: cargo build --release in benches/peers/burn" in absent.stdout

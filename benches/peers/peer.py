@@ -1,0 +1,140 @@
+"""A peer as a process: rows.py says what is spoken."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+from rows import Row
+
+
+class Peer:
+    """A peer that is asked for its rows, one by one."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], patience: float) -> None:
+        """Starts it and waits until it has told what it is."""
+        self.patience = patience
+        #: What it is, and why it tells nothing more.
+        self.about: str | None = None
+        self.refused: str | None = None
+        #: What it told besides.
+        self.told: dict[str, Any] = {}
+        #: Measurements of each row, seconds of the wall clock and of the processors, and what failed.
+        self.samples: dict[str, list[tuple[float, float]]] = {}
+        self.errors: dict[str, str] = {}
+        self.absent: set[str] = set()
+        self.rest = b""
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self.process: subprocess.Popen | None = None
+        pipe = subprocess.PIPE
+        try:
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.log, env=environment)
+        except OSError:
+            self.refused = f"{command[0]} is not there"
+            return
+        told = self.line()
+        if told is not None:
+            self.greet(told)
+
+    def greet(self, told: dict[str, Any]) -> None:
+        """Takes the first line."""
+        self.about, self.refused, self.told = told.get("about"), told.get("refused"), told
+
+    def name_of(self, row: Row) -> str:
+        """What it calls a row."""
+        return row.key
+
+    def ask(self, row: Row) -> None:
+        """Measures a row once more, unless it cannot."""
+        if self.refused or row.key in self.errors or row.key in self.absent:
+            return
+        try:
+            self.process.stdin.write(f"{self.name_of(row)}\n".encode())
+            self.process.stdin.flush()
+        except OSError:
+            pass  # It has ended, and what it left in its output is not of interest: the next line says so.
+        told = self.line()
+        if told is not None:
+            self.take(row, told)
+
+    def take(self, row: Row, told: dict[str, Any]) -> None:
+        """Keeps an answer."""
+        if "seconds" in told:
+            self.samples.setdefault(row.key, []).append((told["seconds"], told["cpu"]))
+        elif "error" in told:
+            self.errors[row.key] = told["error"]
+        else:
+            self.absent.add(row.key)
+
+    def line(self) -> dict[str, Any] | None:
+        """The next line, or nothing when it has ended or is too slow, in which case it is ended."""
+        end = time.monotonic() + self.patience
+        output = self.process.stdout.fileno()
+        while True:
+            head, found, rest = self.rest.partition(b"\n")
+            if found:
+                self.rest = rest
+                try:
+                    told = json.loads(head)
+                except json.JSONDecodeError:
+                    continue
+                if isinstance(told, dict):
+                    return told
+                continue
+            ready, _, _ = select.select([output], [], [], max(0.0, end - time.monotonic()))
+            part = os.read(output, 1 << 16) if ready else b""
+            if part:
+                self.rest += part
+                continue
+            self.refused = self.ended() if ready else f"no answer in {self.patience:.0f} s"
+            self.close()
+            return None
+
+    def ended(self) -> str:
+        """Why it has ended."""
+        try:
+            code = self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            return "has closed its output"
+        self.log.seek(0)
+        last = self.log.read().decode(errors="replace").strip().splitlines()[-1:] or [""]
+        return f"ended with {code}: {last[0]}"
+
+    def close(self) -> None:
+        """Ends it."""
+        if self.process and self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(2)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Kernels(Peer):
+    """Our own rows: `kernels --serve`, which knows them by the names of its table."""
+
+    def greet(self, told: dict[str, Any]) -> None:
+        """Takes what it says about itself, the adapter and the adapter's own rates."""
+        slow = "" if told["optimized"] else ", built without optimization"
+        adapter = told["adapter"]
+        self.about = f"tensorflow-wgpu {told['versions']['tensorflow-wgpu']} on {adapter['name']}, "
+        self.about += f"{adapter['driver_info']}{slow}"
+        self.told = told
+
+    def name_of(self, row: Row) -> str:
+        """The name of the same work."""
+        return row.ours
+
+    def take(self, row: Row, told: dict[str, Any]) -> None:
+        """Keeps an answer."""
+        if "ms" in told:
+            told |= {"seconds": told["ms"] / 1e3, "cpu": told["cpu_s"]}
+        elif "skipped" not in told:
+            told.setdefault("error", "no such row")
+        super().take(row, told)

@@ -2,6 +2,12 @@
 // Grid: one workgroup for each matrix; an invocation owns every WORKGROUP-th row.
 //
 // state[matrix] becomes 1 at the first pivot that is not positive; from there on the matrix holds nothing of use.
+//
+// Where fours of a row are read and written at once (ACCESS, ELIMINATE), what lies above the diagonal changes too.
+
+{{ACCESS}}
+// The panel's part of a column, which all rows use.
+var<workgroup> column: array<{{REAL}}, 64>;
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(
@@ -30,15 +36,17 @@ fn main(
             store_a(base + k * n + k, root);
         }
         for (var i = k + 1u + local; i < n; i += WORKGROUP) {
-            store_a(base + i * n + k, load_a(base + i * n + k) / root);
+            let factor = load_a(base + i * n + k) / root;
+            store_a(base + i * n + k, factor);
+            if i < p.end {
+                column[i - p.first] = factor;
+            }
         }
         storageBarrier();
         workgroupBarrier();
         for (var i = k + 1u + local; i < n; i += WORKGROUP) {
             let factor = load_a(base + i * n + k);
-            for (var j = k + 1u; j < min(p.end, i + 1u); j += 1u) {
-                store_a(base + i * n + j, load_a(base + i * n + j) - factor * load_a(base + j * n + k));
-            }
+            {{ELIMINATE}}
         }
         storageBarrier();
         workgroupBarrier();

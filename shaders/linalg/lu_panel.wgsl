@@ -2,9 +2,10 @@
 // Grid: one workgroup for each matrix; an invocation owns every WORKGROUP-th row.
 //
 // Whole rows are swapped, the columns beyond p.end are otherwise left as they are. permutation[i] is the row of the input that became
-// row i. state[2 * matrix] is 1 once a pivot was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
+// row i. ACCESS are load_a and store_a where fours of a row are read and written at once, SWAP and ELIMINATE go over rows. state[2 * matrix] is 1 once a pivot was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
 
 alias real = {{REAL}};
+{{ACCESS}}
 
 var<workgroup> best_size: array<real, WORKGROUP>;
 var<workgroup> best_row: array<u32, WORKGROUP>;
@@ -57,11 +58,7 @@ fn main(
         }
         let pivot_row = best_row[0];
         if pivot_row != k {
-            for (var j = local; j < n; j += WORKGROUP) {
-                let upper = load_a(base + k * n + j);
-                store_a(base + k * n + j, load_a(base + pivot_row * n + j));
-                store_a(base + pivot_row * n + j, upper);
-            }
+            {{SWAP}}
             if local == 0u {
                 let upper = load_permutation(matrix * n + k);
                 store_permutation(matrix * n + k, load_permutation(matrix * n + pivot_row));
@@ -80,9 +77,7 @@ fn main(
             for (var i = k + 1u + local; i < n; i += WORKGROUP) {
                 let factor = load_a(base + i * n + k) / pivot;
                 store_a(base + i * n + k, factor);
-                for (var j = k + 1u; j < p.end; j += 1u) {
-                    store_a(base + i * n + j, load_a(base + i * n + j) - factor * load_a(base + k * n + j));
-                }
+                {{ELIMINATE}}
             }
         }
         storageBarrier();

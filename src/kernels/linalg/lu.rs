@@ -9,7 +9,7 @@ use super::batch::{Batch, batch_dims};
 use super::order::{REALS, real};
 use super::program::{Extents, Map, Part, Triangle, block, map, solve, update};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, F64, I32, I64};
+use crate::dtype::DType::{self, F32, F64, I32, I64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -42,8 +42,8 @@ pub fn register(r: &mut Registry) {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
-        let panels = [16, 64, 256].map(|w| panel_shader(*t, w));
-        [panels.to_vec(), vec![determinant_shader(*t, false), determinant_shader(*t, true)]].concat()
+        let panels = [16, 64, 256].map(|w| [false, true].map(|fours| panel_shader(*t, w, fours && *t == F32)));
+        [panels.concat(), vec![determinant_shader(*t, false), determinant_shader(*t, true)]].concat()
     };
     REALS.iter().flat_map(each).chain([widen_shader()]).collect()
 }
@@ -73,13 +73,14 @@ impl Decomposition {
         map(device, Map::Copy, Part::dense(x, n, n).transposed(transpose), &state, 0, &lu, n, n)?;
         let workgroup = workgroup(n);
         let whole = Part::dense(&lu, n, n);
+        let fours = fours(&lu, n);
         for first in (0..n).step_by(block(n)) {
             let width = block(n).min(n - first);
             let end = first + width;
             device.enqueue(&Program {
-                key: Key::new("linalg lu").dtype(dtype).number(workgroup),
-                shader: &|| panel_shader(dtype, workgroup),
-                bindings: smallvec![Binding::from(&lu), Binding::from(&permutation), Binding::from(&state)],
+                key: Key::new("linalg lu").dtype(dtype).number(workgroup).number(u32::from(fours)),
+                shader: &|| panel_shader(dtype, workgroup, fours),
+                bindings: smallvec![matrices(&lu, fours), Binding::from(&permutation), Binding::from(&state)],
                 params: Params::new().u32(batch.count).u32(n).u32(first).u32(end),
                 grid: Grid::groups(batch.count),
             })?;
@@ -126,13 +127,61 @@ pub const fn workgroup(n: usize) -> u32 {
     }
 }
 
-fn panel_shader(dtype: DType, workgroup: u32) -> Shader {
-    Shader::new("linalg lu")
-        .bind("a", dtype)
+/// Whether every four elements of the rows of `n` x `n` matrices can be read at once.
+pub fn fours(a: &Tensor, n: usize) -> bool {
+    a.dtype == F32 && n.is_multiple_of(4) && a.address.is_multiple_of(16)
+}
+
+/// The tensor as [`access`] declares it.
+pub fn matrices(a: &Tensor, fours: bool) -> Binding {
+    if fours { Binding::raw(a, 16) } else { a.into() }
+}
+
+/// Declares the binding `a` with `load_a` and `store_a`.
+pub fn access(shader: Shader, dtype: DType, fours: bool) -> Shader {
+    if !fours {
+        return shader.bind("a", dtype).define("ACCESS", "");
+    }
+    shader.bind_raw("a", "vec4<f32>", 16).define(
+        "ACCESS",
+        "\nfn load_a(i: u32) -> f32 {\n    return a[p.off_a + i / 4u][i % 4u];\n}\n\n\
+         fn store_a(i: u32, v: f32) {\n    a[p.off_a + i / 4u][i % 4u] = v;\n}\n",
+    )
+}
+
+fn panel_shader(dtype: DType, workgroup: u32, fours: bool) -> Shader {
+    let (swap, eliminate) = if fours {
+        (
+            "for (var j = local; j < n / 4u; j += WORKGROUP) {
+                let upper = a[p.off_a + (base + k * n) / 4u + j];
+                a[p.off_a + (base + k * n) / 4u + j] = a[p.off_a + (base + pivot_row * n) / 4u + j];
+                a[p.off_a + (base + pivot_row * n) / 4u + j] = upper;
+            }",
+            "for (var j = (k + 1u) / 4u; j < p.end / 4u; j += 1u) {
+                    let at = p.off_a + (base + i * n) / 4u + j;
+                    let next = a[at] - factor * a[p.off_a + (base + k * n) / 4u + j];
+                    a[at] = select(a[at], next, 4u * j + vec4<u32>(0u, 1u, 2u, 3u) > vec4<u32>(k));
+                }",
+        )
+    } else {
+        (
+            "for (var j = local; j < n; j += WORKGROUP) {
+                let upper = load_a(base + k * n + j);
+                store_a(base + k * n + j, load_a(base + pivot_row * n + j));
+                store_a(base + pivot_row * n + j, upper);
+            }",
+            "for (var j = k + 1u; j < p.end; j += 1u) {
+                    store_a(base + i * n + j, load_a(base + i * n + j) - factor * load_a(base + k * n + j));
+                }",
+        )
+    };
+    access(Shader::new("linalg lu"), dtype, fours)
         .bind("permutation", I32)
         .bind("state", I32)
         .u32s(&["batch", "n", "first", "end"])
         .define("REAL", real(dtype))
+        .define("SWAP", swap)
+        .define("ELIMINATE", eliminate)
         .workgroup([workgroup, 1, 1])
         .body(include_str!("../../../shaders/linalg/lu_panel.wgsl"))
 }

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::order::{REALS, real};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, I32};
+use crate::dtype::DType::{self, F32, I32};
 use crate::error::Result;
 use crate::shader::{Field, Shader};
 use crate::tensor::Tensor;
@@ -49,6 +49,12 @@ impl<'t> Part<'t> {
         Self { at: self.at + i * self.row + j * self.col, ..self }
     }
 
+    /// Whether four neighbours in each row can be read at once, and lie in one matrix.
+    fn is_in_fours(&self) -> bool {
+        let whole = [self.at, self.matrix, self.row].iter().all(|n| n.is_multiple_of(4));
+        self.col == 1 && whole && self.tensor.dtype == F32 && self.tensor.address.is_multiple_of(16)
+    }
+
     /// Rows become columns when `yes`.
     pub const fn transposed(self, yes: bool) -> Self {
         if yes { Self { row: self.col, col: self.row, ..self } } else { self }
@@ -81,10 +87,27 @@ pub fn update(device: &Device, c: Part<'_>, a: Part<'_>, b: Part<'_>, extents: E
     }
     let (tiles_m, tiles_n) = (m.div_ceil(TILE), n.div_ceil(TILE));
     let count = batch * tiles_m * tiles_n;
-    let params = Params::new().u32(device.check_extent(count)?).u32(tiles_m).u32(tiles_n).u32(m).u32(n).u32(k);
+    let params = Params::new().u32(device.check_extent(count)?).u32(tiles_m).u32(tiles_n);
+    let dtype = c.tensor.dtype;
+    // Whether the columns of b are what lies in its rows: then a product is four dots.
+    let transposed = b.col != 1;
+    let in_fours =
+        [n, k].iter().all(|n| n.is_multiple_of(4)) && [a, b.transposed(transposed), c].iter().all(Part::is_in_fours);
+    if in_fours {
+        let params = params.u32(m).u32(k / 4).u32(a.at / 4).u32(a.matrix / 4).u32(a.row / 4);
+        let step = if transposed { b.col } else { b.row };
+        let params = params.u32(b.at / 4).u32(b.matrix / 4).u32(step / 4);
+        return device.enqueue(&Program {
+            key: Key::new("linalg update fours").number(u32::from(transposed)),
+            shader: &|| update_fours_shader(transposed),
+            bindings: [a, b, c].iter().map(|part| Binding::raw(part.tensor, 16)).collect(),
+            params: params.u32(c.at / 4).u32(c.matrix / 4).u32(c.row / 4).u32(u32::from(lower)),
+            grid: Grid::linear(count, UPDATERS),
+        });
+    }
+    let params = params.u32(m).u32(n).u32(k);
     let params = params.u32(a.at).u32(a.matrix).u32(a.row).u32(a.col);
     let params = params.u32(b.at).u32(b.matrix).u32(b.row).u32(b.col);
-    let dtype = c.tensor.dtype;
     device.enqueue(&Program {
         key: Key::new("linalg update").dtype(dtype),
         shader: &|| update_shader(dtype),
@@ -92,6 +115,30 @@ pub fn update(device: &Device, c: Part<'_>, a: Part<'_>, b: Part<'_>, extents: E
         params: params.u32(c.at).u32(c.matrix).u32(c.row).u32(u32::from(lower)),
         grid: Grid::linear(count, UPDATERS),
     })
+}
+
+fn update_fours_shader(transposed: bool) -> Shader {
+    let product = |r: usize| {
+        if transposed {
+            format!("vec4(dot(a{r}, b0), dot(a{r}, b1), dot(a{r}, b2), dot(a{r}, b3))")
+        } else {
+            format!("a{r}.x * b0 + a{r}.y * b1 + a{r}.z * b2 + a{r}.w * b3")
+        }
+    };
+    Shader::new("linalg update fours")
+        .bind_raw("a", "vec4<f32>", 16)
+        .bind_raw("b", "vec4<f32>", 16)
+        .bind_raw("c", "vec4<f32>", 16)
+        .u32s(&["count", "tiles_m", "tiles_n", "m", "k", "a_at", "a_matrix", "a_row"])
+        .u32s(&["b_at", "b_matrix", "b_step", "c_at", "c_matrix", "c_row", "lower"])
+        .define("FIRST_B", if transposed { "4u * j * p.b_step" } else { "j" })
+        .define("NEXT_B", if transposed { "1u" } else { "4u * p.b_step" })
+        .define("PRODUCT_0", product(0))
+        .define("PRODUCT_1", product(1))
+        .define("PRODUCT_2", product(2))
+        .define("PRODUCT_3", product(3))
+        .workgroup([UPDATERS, 1, 1])
+        .body(include_str!("../../../shaders/linalg/update_fours.wgsl"))
 }
 
 fn update_shader(dtype: DType) -> Shader {
@@ -139,16 +186,18 @@ pub fn solve(
     }
     for first in firsts {
         let width = width.min(n - first);
-        let count = batch * cols;
         let own = a.from(first, first);
         let own_x = x.from(first, 0);
-        let params = Params::new().u32(device.check_extent(count)?).u32(cols).u32(width);
+        let fours = cols.is_multiple_of(4) && own_x.is_in_fours();
+        let unit = if fours { 4 } else { 1 };
+        let count = batch * cols / unit;
+        let params = Params::new().u32(device.check_extent(count)?).u32(cols / unit).u32(width);
         let params = params.u32(own.at).u32(own.matrix).u32(own.row).u32(own.col);
-        let params = params.u32(own_x.at).u32(own_x.matrix).u32(own_x.row);
+        let params = params.u32(own_x.at / unit).u32(own_x.matrix / unit).u32(own_x.row / unit);
         device.enqueue(&Program {
-            key: Key::new("linalg triangular").dtype(dtype),
-            shader: &|| solve_shader(dtype),
-            bindings: smallvec![a.tensor.into(), x.tensor.into()],
+            key: Key::new("linalg triangular").dtype(dtype).number(u32::from(fours)),
+            shader: &|| solve_shader(dtype, fours),
+            bindings: smallvec![a.tensor.into(), if fours { Binding::raw(x.tensor, 16) } else { x.tensor.into() }],
             params: params.u32(u32::from(triangle.upper)).u32(u32::from(triangle.unit)),
             grid: Grid::linear(count, SOLVERS),
         })?;
@@ -159,14 +208,18 @@ pub fn solve(
     Ok(())
 }
 
-fn solve_shader(dtype: DType) -> Shader {
-    Shader::new("linalg triangular")
-        .bind("a", dtype)
-        .bind("x", dtype)
+fn solve_shader(dtype: DType, fours: bool) -> Shader {
+    let shader = Shader::new("linalg triangular").bind("a", dtype);
+    let shader = if fours { shader.bind_raw("x", "vec4<f32>", 16) } else { shader.bind("x", dtype) };
+    shader
         .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
         .u32s(&["x_at", "x_matrix", "x_row", "backward", "unit"])
         .workgroup([SOLVERS, 1, 1])
-        .body(include_str!("../../../shaders/linalg/triangular.wgsl"))
+        .body(if fours {
+            include_str!("../../../shaders/linalg/triangular_fours.wgsl")
+        } else {
+            include_str!("../../../shaders/linalg/triangular.wgsl")
+        })
 }
 
 /// How [`map`] makes an element of its result.
@@ -266,7 +319,9 @@ pub fn map(
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let each =
-        |t: &DType| [vec![update_shader(*t), solve_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
-    REALS.iter().flat_map(each).collect()
+    let each = |t: &DType| {
+        [vec![update_shader(*t), solve_shader(*t, false)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat()
+    };
+    let fours = [update_fours_shader(false), update_fours_shader(true), solve_shader(F32, true)];
+    REALS.iter().flat_map(each).chain(fours).collect()
 }

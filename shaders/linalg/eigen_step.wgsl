@@ -2,9 +2,16 @@
 // rotations gather in `basis`. Grid: one workgroup for each matrix.
 //
 // A step rotates p.pairs disjoint pairs of rows and columns, those of one round of a round-robin tournament; 2 p.pairs - 1 rounds meet every
-// pair. (Golub and Van Loan, Matrix Computations, 8.5.) table[2 * (matrix * p.pairs + i)] holds cosine and sine of pair i.
+// pair. (Golub and Van Loan, Matrix Computations, 8.5.) An element below NEGLIGIBLE times the larger of its diagonal ones is taken for zero; once
+// all of a round are, it rotates nothing. table[2 * (matrix * p.pairs + i)] holds cosine and sine of pair i.
 
 alias real = {{REAL}};
+
+const NEGLIGIBLE = {{NEGLIGIBLE}};
+const LARGEST = {{LARGEST}};
+
+// Whether any pair of an even and of an odd step rotates: one is read while the other is cleared.
+var<workgroup> rotating: array<atomic<u32>, 2>;
 
 // The i-th pair of a round, the smaller index first; an index of p.n is the bye of an odd number of rows.
 fn pair(round: u32, i: u32) -> vec2<u32> {
@@ -40,6 +47,10 @@ fn main(
     }
     let base = matrix * p.n * p.n;
     let rotations = 2u * matrix * p.pairs;
+    if local < 2u {
+        atomicStore(&rotating[local], 0u);
+    }
+    workgroupBarrier();
     for (var s = 0u; s < p.steps; s += 1u) {
         let round = (p.first + s) % (2u * p.pairs - 1u);
         for (var i = local; i < p.pairs; i += WORKGROUP) {
@@ -47,8 +58,13 @@ fn main(
             let off = element(base, pq.x, pq.y);
             var cosine = real(1.0);
             var sine = real(0.0);
-            if pq.y < p.n && !(off == real(0.0)) {
-                let ratio = (element(base, pq.y, pq.y) - element(base, pq.x, pq.x)) / (real(2.0) * off);
+            let upper = element(base, pq.x, pq.x);
+            let lower = element(base, pq.y, pq.y);
+            let larger = max(abs(upper), abs(lower));
+            let is_zero = off == real(0.0) || (abs(off) <= NEGLIGIBLE * larger && larger <= LARGEST);
+            if pq.y < p.n && !is_zero {
+                atomicStore(&rotating[s & 1u], 1u);
+                let ratio = (lower - upper) / (real(2.0) * off);
                 let size = real(1.0) / (abs(ratio) + sqrt(real(1.0) + ratio * ratio));
                 let tangent = select(size, -size, ratio < real(0.0));
                 cosine = real(1.0) / sqrt(real(1.0) + tangent * tangent);
@@ -59,36 +75,42 @@ fn main(
         }
         storageBarrier();
         workgroupBarrier();
-        // A block of 2 x 2 elements for each two pairs, from both sides.
-        for (var t = local; t < p.pairs * p.pairs; t += WORKGROUP) {
-            let i = t / p.pairs;
-            let j = t % p.pairs;
-            if i <= j {
-                let rows = pair(round, i);
-                let columns = pair(round, j);
-                let row_cosine = load_table(rotations + 2u * i);
-                let row_sine = load_table(rotations + 2u * i + 1u);
-                let cosine = load_table(rotations + 2u * j);
-                let sine = load_table(rotations + 2u * j + 1u);
-                let pp = element(base, rows.x, columns.x);
-                let pq = element(base, rows.x, columns.y);
-                let qp = element(base, rows.y, columns.x);
-                let qq = element(base, rows.y, columns.y);
-                let top = row_cosine * pp - row_sine * qp;
-                let top_right = row_cosine * pq - row_sine * qq;
-                let bottom = row_sine * pp + row_cosine * qp;
-                let bottom_right = row_sine * pq + row_cosine * qq;
-                put(base, rows.x, columns.x, cosine * top - sine * top_right);
-                put(base, rows.y, columns.y, sine * bottom + cosine * bottom_right);
-                if i == j {
-                    put(base, rows.x, columns.y, real(0.0));
-                } else {
-                    put(base, rows.x, columns.y, sine * top + cosine * top_right);
-                    put(base, rows.y, columns.x, cosine * bottom - sine * bottom_right);
-                }
+        if local == 0u {
+            atomicStore(&rotating[(s + 1u) & 1u], 0u);
+        }
+        let is_rotating = atomicLoad(&rotating[s & 1u]) != 0u;
+        // A block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and p.pairs - 1 - i have p.pairs + 1 blocks together.
+        let blocks = select(0u, p.pairs * (p.pairs + 1u) / 2u, is_rotating);
+        for (var t = local; t < blocks; t += WORKGROUP) {
+            let folded = t / (p.pairs + 1u);
+            let place = t % (p.pairs + 1u);
+            let is_first = place < p.pairs - folded;
+            let i = select(p.pairs - 1u - folded, folded, is_first);
+            let j = select(place - 1u, place + folded, is_first);
+            let rows = pair(round, i);
+            let columns = pair(round, j);
+            let row_cosine = load_table(rotations + 2u * i);
+            let row_sine = load_table(rotations + 2u * i + 1u);
+            let cosine = load_table(rotations + 2u * j);
+            let sine = load_table(rotations + 2u * j + 1u);
+            let pp = element(base, rows.x, columns.x);
+            let pq = element(base, rows.x, columns.y);
+            let qp = element(base, rows.y, columns.x);
+            let qq = element(base, rows.y, columns.y);
+            let top = row_cosine * pp - row_sine * qp;
+            let top_right = row_cosine * pq - row_sine * qq;
+            let bottom = row_sine * pp + row_cosine * qp;
+            let bottom_right = row_sine * pq + row_cosine * qq;
+            put(base, rows.x, columns.x, cosine * top - sine * top_right);
+            put(base, rows.y, columns.y, sine * bottom + cosine * bottom_right);
+            if i == j {
+                put(base, rows.x, columns.y, real(0.0));
+            } else {
+                put(base, rows.x, columns.y, sine * top + cosine * top_right);
+                put(base, rows.y, columns.x, cosine * bottom - sine * bottom_right);
             }
         }
-        for (var t = local; t < p.n * p.pairs; t += WORKGROUP) {
+        for (var t = local; t < select(0u, p.n * p.pairs, is_rotating); t += WORKGROUP) {
             let row = base + t / p.pairs * p.n;
             let j = t % p.pairs;
             let columns = pair(round, j);

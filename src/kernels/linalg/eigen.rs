@@ -7,7 +7,7 @@ use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
 use super::lu::workgroup;
-use super::order::{REALS, pick_shader, real, sort};
+use super::order::{REALS, literal, pick_shader, real, sort};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F64, I32};
 use crate::error::Result;
@@ -127,6 +127,8 @@ fn step_shader(dtype: DType, workgroup: u32) -> Shader {
         .u32s(&["batch", "n", "pairs", "first", "steps"])
         .workgroup([workgroup, 1, 1])
         .define("REAL", real(dtype))
+        .define("NEGLIGIBLE", literal(dtype, (if dtype == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0))
+        .define("LARGEST", literal(dtype, if dtype == F64 { f64::MAX } else { f32::MAX.into() }))
         .body(include_str!("../../../shaders/linalg/eigen_step.wgsl"))
 }
 

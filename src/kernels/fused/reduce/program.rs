@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::kernels::fused::expression::Expression;
 use crate::kernels::reduce::program::lanes;
 use crate::layout::AccessClass;
-use crate::shader::{Field, Shader};
+use crate::shader::{Field, Shader, wide};
 use crate::tensor::Tensor;
 
 use super::epilogue::{Epilogue, Extra, Part};
@@ -41,6 +41,9 @@ pub struct Variant<'a> {
     pub reads: Reads<'a>,
     /// The outputs that it writes; otherwise it writes states.
     pub finish: Option<&'a Part>,
+    /// Which inputs are read four elements at once, one bit for each; the others then have one element for a whole run. 0 where elements are
+    /// read one by one.
+    pub fours: u32,
     /// Invocations for each segment.
     pub lanes: u32,
     /// Whether neighbouring elements are those of neighbouring segments.
@@ -55,6 +58,7 @@ impl Variant<'_> {
         let key = Key::new("fused_reduce")
             .name(&self.states.text())
             .number(u32::from(self.finish.is_some()))
+            .number(self.fours)
             .number(self.lanes)
             .number(u32::from(self.columns))
             .number(self.workgroup);
@@ -106,10 +110,10 @@ impl Variant<'_> {
             Some(part) => part.declare(shader, states),
             None => self.kept(shader),
         };
-        shader = shader
-            .define("STATE", states.wgsl())
-            .define("UNIT", self.unit().to_string())
-            .body(include_str!("../../../../shaders/fused/reduce_run.wgsl"));
+        shader = shader.define("STATE", states.wgsl()).define("UNIT", self.unit().to_string()).body(match self.fours {
+            0 => include_str!("../../../../shaders/fused/reduce_run.wgsl"),
+            _ => include_str!("../../../../shaders/fused/reduce_run_fours.wgsl"),
+        });
         if self.lanes == 1 {
             return shader.body(include_str!("../../../../shaders/fused/reduce_threads.wgsl"));
         }
@@ -140,8 +144,9 @@ impl Variant<'_> {
         for library in &function.libraries {
             shader = shader.library(library);
         }
-        for (name, dtype) in INPUTS.into_iter().zip(inputs) {
-            shader = shader.bind(name, *dtype);
+        let is_four = |k: usize| self.fours >> k & 1 != 0;
+        for (k, (name, dtype)) in INPUTS.into_iter().zip(inputs).enumerate() {
+            shader = if is_four(k) { wide::bind_read(shader, name, *dtype) } else { shader.bind(name, *dtype) };
         }
         for step in &STEPS[..inputs.len()] {
             shader = shader.param(*step, Field::U32);
@@ -152,6 +157,31 @@ impl Variant<'_> {
         let names = &INPUTS[..inputs.len()];
         let each =
             |f: &dyn Fn(usize, &str) -> String| names.iter().enumerate().map(|(k, x)| f(k, x)).collect::<Vec<_>>();
+        if self.fours != 0 {
+            let cursors = each(&|k, x| match is_four(k) {
+                true => format!("var {x}_at = index_{x}(start) / 4u;"),
+                false => format!("let {x}_value = load_{x}(index_{x}(start));"),
+            });
+            let of_fours = |f: &dyn Fn(&str) -> String| {
+                let chosen = names.iter().enumerate().filter(|(k, _)| is_four(*k));
+                chosen.map(|(_, x)| f(x)).collect::<Vec<_>>().join("\n            ")
+            };
+            let read = |lane: &str| {
+                let constants = (0..expression.constants()).map(|c| format!("p.c{c}"));
+                let values = each(&|k, x| if is_four(k) { format!("{x}_four.{lane}") } else { format!("{x}_value") });
+                format!("lift(fused({}))", values.into_iter().chain(constants).collect::<Vec<_>>().join(", "))
+            };
+            return class
+                .declare(shader, names)
+                .define("SOURCE", format!("{}\n{}", function.text, self.states.lift("fused")))
+                .define("CURSORS", format!("let start = (o * p.extent + e) * 4u;\n    {}", cursors.join("\n    ")))
+                .define("FOURS", of_fours(&|x| format!("let {x}_four = read_{x}({x}_at);")))
+                .define("READ_0", read("x"))
+                .define("READ_1", read("y"))
+                .define("READ_2", read("z"))
+                .define("READ_3", read("w"))
+                .define("ADVANCE_1", of_fours(&|x| format!("{x}_at += by;")));
+        }
         let cursors = each(&|_, x| format!("var {x}_at = index_{x}(start);\n    let {x}_by = by * p.{x}_step;"));
         let read = |j: u32| {
             let constants = (0..expression.constants()).map(|c| format!("p.c{c}"));
@@ -196,17 +226,20 @@ pub fn samples() -> Vec<Shader> {
                 let styles = [(false, 1, 256), (true, 1, 256), (true, 8, 8), (false, 64, 256)];
                 for (finish, lanes, workgroup) in styles {
                     let columns = lanes > 1 && dims.len() == 2;
+                    // Every second input in fours, over rows.
+                    let can = matches!(reads, Reads::Elements(..))
+                        && dims.len() == 1
+                        && expression.inputs().iter().all(|t| wide::supports(*t));
+                    let fours = if can && !finish { 0b10101 & ((1 << expression.inputs().len()) - 1) } else { 0 };
+                    let variant = Variant { states: &states, reads, finish: None, fours, lanes, columns, workgroup };
                     if !finish {
-                        out.push(Variant { states: &states, reads, finish: None, lanes, columns, workgroup }.shader());
+                        out.push(variant.shader());
                         continue;
                     }
                     let own = if matches!(reads, Reads::States) { 1 } else { expression.inputs().len() };
                     for part in epilogue.parts(&extras, MAX_BINDINGS - own) {
                         if own + part.tensors() <= MAX_BINDINGS {
-                            out.push(
-                                Variant { states: &states, reads, finish: Some(&part), lanes, columns, workgroup }
-                                    .shader(),
-                            );
+                            out.push(Variant { finish: Some(&part), ..variant }.shader());
                         }
                     }
                 }

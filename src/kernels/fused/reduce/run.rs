@@ -16,6 +16,7 @@ use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::{Group, Groups, Step, Style, push};
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::layout::{AccessClass, Iteration};
+use crate::shader::wide;
 use crate::tensor::{Dims, Tensor};
 
 /// The most parts of a walk whose states are kept together; with more, their states are too large.
@@ -77,6 +78,8 @@ struct First {
 struct Source {
     /// How the expression's inputs are read, where it is evaluated.
     class: Option<AccessClass>,
+    /// Which of them four elements at once: [`Variant::fours`].
+    fours: u32,
     bindings: SmallVec<[Binding; 8]>,
     /// Parameters in the order in which the text declares them, up to those of what it writes.
     params: Params,
@@ -140,8 +143,12 @@ impl Work<'_> {
                 Some(step) => step,
                 None => (Step::each(plane, 1), left),
             };
-            let states =
-                || Source { class: None, bindings: smallvec![(&before).into()], params: self.params(&step).u32(plane) };
+            let states = || Source {
+                class: None,
+                fours: 0,
+                bindings: smallvec![(&before).into()],
+                params: self.params(&step).u32(plane),
+            };
             if rest.iter().all(|g| !g.reduced) {
                 if matches!(sink, Sink::States(..)) {
                     return self.enqueue(ctx.device(), &step, states(), sink, None);
@@ -252,15 +259,40 @@ impl Work<'_> {
         let inputs =
             (0..bases.len()).fold(Iteration::over(walk.dims()), |w, k| w.operand(walk.strides(k), 0)).collapse();
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        let fours = axis.map_or(0, |axis| self.fours(step, walk, bases, axis));
         for (k, dtype) in self.expression.inputs().iter().enumerate() {
             let elements = if step.extent == 0 { 0 } else { span(walk, k) };
             let size = dtype.size() as u64;
-            bindings.push(Binding { address: bases[k], bytes: elements * size, unit: size as u32 });
+            let unit = if fours >> k & 1 != 0 { wide::unit(*dtype) } else { size as u32 };
+            bindings.push(Binding { address: bases[k], bytes: elements * size, unit });
         }
+        let step = &Step { extent: if fours == 0 { step.extent } else { step.extent / 4 }, ..*step };
         let steps = (0..bases.len()).map(|k| axis.map_or(0, |axis| walk.strides(k)[axis] as u32));
         let params = steps.fold(self.params(step), Params::u32);
         let params = self.constants.iter().fold(params, |p, c| p.f32(*c));
-        Source { class: Some(inputs.class()), bindings, params: inputs.params(params) }
+        Source { class: Some(inputs.class()), fours, bindings, params: inputs.params(params) }
+    }
+
+    /// Which inputs a step can read four elements at once; none unless all others have one element for each run.
+    fn fours(&self, step: &Step, walk: &Iteration, bases: &Bases, axis: usize) -> u32 {
+        if step.inner != 1 || step.extent == 0 || !step.extent.is_multiple_of(4) {
+            return 0;
+        }
+        let mut fours = 0;
+        for (k, dtype) in self.expression.inputs().iter().enumerate() {
+            let outer = || walk.strides(k).iter().enumerate().filter(|(d, _)| *d != axis).map(|(_, stride)| stride);
+            match walk.strides(k)[axis] {
+                0 => {}
+                1 if wide::supports(*dtype)
+                    && bases[k].is_multiple_of(u64::from(wide::unit(*dtype)))
+                    && outer().all(|stride| stride % 4 == 0) =>
+                {
+                    fours |= 1 << k;
+                }
+                _ => return 0,
+            }
+        }
+        fours
     }
 
     /// Bindings that a step leaves for the epilogue's operands and the outputs.
@@ -285,7 +317,7 @@ impl Work<'_> {
         sink: Sink<'_>,
         finish: Option<&Part>,
     ) -> Result<()> {
-        let Source { class, mut bindings, mut params } = source;
+        let Source { class, fours, mut bindings, mut params } = source;
         let count = step.outputs();
         device.check_extent(count * self.states.planes())?;
         match (sink, finish) {
@@ -304,8 +336,15 @@ impl Work<'_> {
         }
         let workgroup = self.style.workgroup(step);
         let reads = class.as_ref().map_or(Reads::States, |class| Reads::Elements(self.expression, self.text, class));
-        let variant =
-            Variant { states: self.states, reads, finish, lanes: step.lanes, columns: step.columns(), workgroup };
+        let variant = Variant {
+            states: self.states,
+            reads,
+            finish,
+            fours,
+            lanes: step.lanes,
+            columns: step.columns(),
+            workgroup,
+        };
         let invocations = count.div_ceil(variant.unit() as usize) * step.lanes as usize;
         device.enqueue(&Program {
             key: variant.key(),

@@ -90,6 +90,41 @@ def test_dropout_waits_for_nothing():
         np.testing.assert_array_equal(ours, tf.random.stateless_uniform([100], [4, 7]).numpy())
 
 
+def test_what_lies_elsewhere_needs_no_bind_group_of_its_own():
+    kept = []
+    with tf.device(WGPU):
+        operands = [(tf.ones([n]), tf.ones([n])) for n in range(64, 1024, 96)]
+
+        def step() -> None:
+            # What is kept has the places of this step's sums, so that the next step's get others.
+            kept.append([x + y for x, y in operands])
+
+        for _ in range(20):
+            step()
+        seen = counted(lambda: [step() for _ in range(20)])
+        assert seen["dispatches"] == 20 * len(operands)
+        # A step or two may be the first in another of TensorFlow's blocks.
+        assert seen["bind_groups"] <= 2 * len(operands)
+        for (x, _), value in zip(operands, kept[-1], strict=True):
+            np.testing.assert_array_equal(value.numpy(), np.full(x.shape, 2, "float32"))
+
+
+def test_the_update_of_an_optimizer_copies_nothing_to_the_device():
+    with tf.device(WGPU):
+        variables = [tf.Variable(tf.ones([n])) for n in (3, 40, 500)]
+        optimizer = tf.keras.optimizers.Adam(0.1)
+        optimizer.build(variables)
+
+        @tf.function
+        def step():
+            optimizer.apply([v * 0.5 for v in variables], variables)
+            return variables[0] + 0.0
+
+        first = step().numpy()
+        seen = counted(lambda: np.testing.assert_array_less(step().numpy(), first))
+    assert (seen["uploads"], seen["uploaded"]) == (0, 0)
+
+
 def test_without_tensorflow_there_is_no_device():
     ran = python("import tensorflow_wgpu; print(tensorflow_wgpu.statistics())")
     assert ran.stdout.split() == ["{}"], ran.stderr

@@ -79,6 +79,31 @@ fn large_copies_use_several_windows() {
 }
 
 #[test]
+fn large_uploads_share_staging_memory_and_keep_their_contents() {
+    let device = device();
+    let n = 4 << 20;
+    let a = device.allocate(n).unwrap();
+    let data = |k: u64, len: u64| (0..len).map(|i| (i * 5 + i / 256 + k * 11) as u8).collect::<Vec<_>>();
+    for round in 0..6 {
+        // All of them are under way at once, of other lengths in each round.
+        let part = n / 8;
+        let len = |k: u64| part - 4 * (k * 7919 + round * 1009);
+        for k in 0..8 {
+            device.upload(a + k * part, &data(k + round, part)).unwrap();
+            device.upload(a + k * part, &data(k * 3 + round, len(k))).unwrap();
+        }
+        let mut got = vec![0; n as usize];
+        device.download(a, &mut got).unwrap();
+        for (k, got) in (0..8).zip(got.chunks_exact(part as usize)) {
+            let (head, tail) = got.split_at(len(k) as usize);
+            assert!(head == data(k * 3 + round, len(k)), "part {k} of round {round}");
+            assert!(*tail == data(k + round, part)[head.len()..], "end of part {k} of round {round}");
+        }
+    }
+    device.deallocate(a).unwrap();
+}
+
+#[test]
 fn serials_complete_in_order_and_callbacks_follow_the_work() {
     let device = device();
     let a = device.allocate(1024).unwrap();

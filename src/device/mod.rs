@@ -14,6 +14,7 @@ mod memory;
 mod pipelines;
 mod program;
 mod recorder;
+mod staging;
 mod statistics;
 mod submitter;
 mod transfer;
@@ -40,6 +41,7 @@ use gate::{Gate, Waiting};
 use memory::{Blocks, Memory};
 use pipelines::Pipelines;
 use recorder::{Bound, Dispatch, Recorder};
+use staging::Staging;
 use submitter::Submitter;
 
 use crate::error::{Error, Result};
@@ -55,6 +57,7 @@ pub struct Device {
     completion: Arc<Completion>,
     submitter: Arc<Submitter>,
     failures: Arc<Failures>,
+    staging: Staging,
     raw: wgpu::Device,
     queue: wgpu::Queue,
 }
@@ -129,6 +132,7 @@ impl Device {
             completion,
             submitter,
             failures,
+            staging: Staging::default(),
             raw,
             queue,
         }))

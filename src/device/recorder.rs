@@ -13,6 +13,7 @@ use super::completion::{AfterWork, Completion, Readback, Serial, Sink};
 use super::memory::Block;
 use super::pipelines::Pipeline;
 use super::program::Grid;
+use super::staging::Staging;
 use super::statistics::Statistics;
 use super::submitter::{Recorded, Submitter};
 
@@ -143,10 +144,12 @@ impl Recorder {
         STAGING_CHUNK as usize / 4
     }
 
-    /// Records a copy from a filled and unmapped staging buffer.
-    pub fn upload_from(&mut self, block: &Block, offset: u64, staging: &wgpu::Buffer) {
-        self.encoder().copy_buffer_to_buffer(staging, 0, &block.buffer, offset, staging.size());
-        self.count_upload(staging.size());
+    /// Records a copy of the first `len` bytes of a buffer from `pool`, which goes back there.
+    pub fn upload_from(&mut self, block: &Block, offset: u64, staging: &wgpu::Buffer, len: u64, pool: &Staging) {
+        let encoder = self.encoder();
+        encoder.copy_buffer_to_buffer(staging, 0, &block.buffer, offset, len);
+        pool.recall(encoder, staging);
+        self.count_upload(len);
     }
 
     /// Records a read-back of `[offset, offset + len)` of a block; the sink runs after the next submission.

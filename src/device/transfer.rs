@@ -26,8 +26,8 @@ impl Device {
             if bytes.len() <= Recorder::staging_limit() {
                 self.recorder.lock().upload(&block, offset, bytes);
             } else {
-                let staging = self.staged(bytes)?;
-                self.recorder.lock().upload_from(&block, offset, &staging);
+                let staging = self.staging.stage(&self.raw, bytes)?;
+                self.recorder.lock().upload_from(&block, offset, &staging, bytes.len() as u64, &self.staging);
             }
             return Ok(());
         }
@@ -140,25 +140,6 @@ impl Device {
             at += count;
         }
         Ok(())
-    }
-
-    /// A staging buffer with `bytes` in it.
-    fn staged(&self, bytes: &[u8]) -> Result<wgpu::Buffer> {
-        let out_of_memory = self.raw.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let buffer = self.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("upload"),
-            size: bytes.len() as u64,
-            usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
-            mapped_at_creation: true,
-        });
-        if let Some(e) = pollster::block_on(out_of_memory.pop()) {
-            return Err(Error::ResourceExhausted(format!("cannot stage {} bytes: {e}", bytes.len())));
-        }
-        let mut view = buffer.get_mapped_range_mut(..).map_err(|e| Error::Internal(e.to_string()))?;
-        view.copy_from_slice(bytes);
-        drop(view);
-        buffer.unmap();
-        Ok(buffer)
     }
 
     /// A timer for work on this device.

@@ -112,7 +112,9 @@ def arguments() -> argparse.Namespace:
         )
     parser.add_argument("--only", help="comma-separated peers, such as ours,burn")
     parser.add_argument("--work", help="comma-separated rows by the keys of rows.py, such as add,gelu")
-    parser.add_argument("--driver", type=driver, action="append", help="system, or NAME=FOLDER; may be repeated")
+    parser.add_argument(
+        "--driver", type=driver, action="append", help="a name for the system's, or NAME=FOLDER; may be repeated"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="how often each row is measured")
     parser.add_argument("--seconds", type=float, default=300, help="when no further round is begun or continued")
     parser.add_argument("--patience", type=float, default=120, help="seconds for one answer of a peer")

@@ -2,7 +2,8 @@
 //!
 //! Three access classes, each its own pipeline:
 //! - wide: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and every input is linear, a splat, or
-//!   read by strides that keep four elements together ([`Iteration::wide_class`]);
+//!   read by strides that keep four elements together ([`Iteration::wide_class`]); a pipeline of its own
+//!   where the last unit is cut;
 //! - flat: every input is linear or a splat: one stored unit per invocation;
 //! - strided: some input is read by strides: one stored unit per invocation.
 //!
@@ -49,8 +50,18 @@ pub struct Signature<'a> {
 /// How a program reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Variant {
-    wide: bool,
+    wide: Option<Wide>,
     class: AccessClass,
+}
+
+/// Which of the last unit's elements a wide program writes. llvmpipe carries out every store of every unit, with no lane to store, where
+/// some unit may need it: a sixth of an addition's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wide {
+    /// All four.
+    Whole,
+    /// Those that there are.
+    Cut,
 }
 
 impl Signature<'_> {
@@ -59,13 +70,17 @@ impl Signature<'_> {
         for dtype in self.outputs.iter().chain(self.inputs) {
             key = key.dtype(*dtype);
         }
-        variant.class.key(key.number(u32::from(variant.wide)))
+        variant.class.key(key.number(variant.wide.map_or(0, |wide| 1 + wide as u32)))
     }
 
     fn shader(&self, variant: &Variant) -> Shader {
         let function = (self.function)();
         let names = &NAMES[..self.inputs.len()];
-        let access = if variant.wide { "wide " } else { "" };
+        let access = match variant.wide {
+            Some(Wide::Whole) => "wide ",
+            Some(Wide::Cut) => "wide cut ",
+            None => "",
+        };
         let types = self.inputs.iter().chain(self.outputs).map(|t| t.name()).collect::<Vec<_>>().join(" ");
         let mut shader =
             Shader::new(format!("{} ({types}) {access}{:?}", function.name, variant.class)).u32s(&["count"]);
@@ -75,10 +90,9 @@ impl Signature<'_> {
         for attr in self.attrs {
             shader = shader.param(*attr, Field::F32);
         }
-        if variant.wide {
-            self.wide(shader, &function, variant, names)
-        } else {
-            self.plain(shader, &function, variant, names)
+        match variant.wide {
+            Some(wide) => self.wide(shader, &function, wide, variant, names),
+            None => self.plain(shader, &function, variant, names),
         }
     }
 
@@ -130,7 +144,15 @@ impl Signature<'_> {
         shader.body(&entry(lanes, &body))
     }
 
-    fn wide(&self, mut shader: Shader, function: &Function, variant: &Variant, names: &[&'static str]) -> Shader {
+    fn wide(
+        &self,
+        mut shader: Shader,
+        function: &Function,
+        wide: Wide,
+        variant: &Variant,
+        names: &[&'static str],
+    ) -> Shader {
+        let written = if wide == Wide::Whole { "4u" } else { "p.count - first" };
         let mut body = String::new();
         for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
             let access = variant.class.access(k);
@@ -154,7 +176,7 @@ impl Signature<'_> {
         for (k, (name, dtype)) in RESULTS.iter().zip(self.outputs).enumerate() {
             shader = wide::bind_write(shader, name, *dtype);
             let lanes = LANES.map(|lane| format!("{lane}{}", self.member(k))).join(", ");
-            let _ = writeln!(body, "    write_{name}(t, vec4<{}>({lanes}), p.count - first);", dtype.value());
+            let _ = writeln!(body, "    write_{name}(t, vec4<{}>({lanes}), {written});", dtype.value());
         }
         shader.body(&function.text).body(&entry(wide::WIDTH, &body))
     }
@@ -186,14 +208,14 @@ impl Signature<'_> {
             if self.can_be_wide()
                 && let Some(class) = walk(&|k| ((k + first) % 2) as i64).wide_class(wide::WIDTH as usize)
             {
-                shaders.push(self.shader(&Variant { wide: true, class }));
+                shaders.extend(self.wide_shaders(&class));
             }
         }
         for class in classes {
             if class.is_flat() && self.can_be_wide() {
-                shaders.push(self.shader(&Variant { wide: true, class: class.clone() }));
+                shaders.extend(self.wide_shaders(&class));
             }
-            shaders.push(self.shader(&Variant { wide: false, class }));
+            shaders.push(self.shader(&Variant { wide: None, class }));
         }
         shaders
     }
@@ -202,11 +224,15 @@ impl Signature<'_> {
     pub fn linear_shaders(&self) -> Vec<Shader> {
         let walk = self.inputs.iter().fold(Iteration::over(&[8]), |walk, _| walk.operand(&[1], 0));
         let class = walk.class();
-        let mut shaders = vec![self.shader(&Variant { wide: false, class: class.clone() })];
+        let mut shaders = vec![self.shader(&Variant { wide: None, class: class.clone() })];
         if self.can_be_wide() {
-            shaders.push(self.shader(&Variant { wide: true, class }));
+            shaders.extend(self.wide_shaders(&class));
         }
         shaders
+    }
+
+    fn wide_shaders(&self, class: &AccessClass) -> [Shader; 2] {
+        [Wide::Whole, Wide::Cut].map(|wide| self.shader(&Variant { wide: Some(wide), class: class.clone() }))
     }
 
     fn can_be_wide(&self) -> bool {
@@ -307,25 +333,27 @@ impl Signature<'_> {
                 && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
                 && self.inputs.iter().enumerate().all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
         };
+        let whole = if walk.len().is_multiple_of(wide::WIDTH as usize) { Wide::Whole } else { Wide::Cut };
         let (wide, class) = match walk.wide_class(wide::WIDTH as usize).filter(fits) {
-            Some(class) => (true, class),
-            None => (false, walk.class()),
+            Some(class) => (Some(whole), class),
+            None => (None, walk.class()),
         };
         let count = device.check_extent(walk.len())?;
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         for (k, dtype) in self.inputs.iter().enumerate() {
             let span: u64 = walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
-            let unit = if wide && is_wide(class.access(k)) { wide::unit(*dtype) } else { dtype.size() as u32 };
+            let unit =
+                if wide.is_some() && is_wide(class.access(k)) { wide::unit(*dtype) } else { dtype.size() as u32 };
             bindings.push(Binding { address: bases[k], bytes: (span + 1) * dtype.size() as u64, unit });
         }
         for (k, dtype) in self.outputs.iter().enumerate() {
-            let unit = if wide { wide::unit(*dtype) } else { dtype.size() as u32 };
+            let unit = if wide.is_some() { wide::unit(*dtype) } else { dtype.size() as u32 };
             let bytes = u64::from(count) * dtype.size() as u64;
             bindings.push(Binding { address: bases[n + k], bytes, unit });
         }
         let variant = Variant { wide, class };
         let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
-        let elements = if wide { wide::WIDTH } else { self.lanes() };
+        let elements = if wide.is_some() { wide::WIDTH } else { self.lanes() };
         let grid = Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP);
         device.enqueue(&Program {
             key: self.key(&variant),

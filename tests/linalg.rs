@@ -95,7 +95,7 @@ fn conditioned(count: usize, n: usize) -> Vec<f64> {
     values.into_iter().map(|v| f64::from(v as f32)).collect()
 }
 
-const SIZES: &[usize] = &[1, 2, 3, 16, 17, 33, 64, 65, 130];
+const SIZES: &[usize] = &[1, 2, 3, 16, 17, 33, 64, 65, 130, 132];
 
 #[test]
 fn qr() {

@@ -217,6 +217,26 @@ fn rows_and_columns_of_every_length() {
 }
 
 #[test]
+fn fours_of_rows_and_columns() {
+    for mut session in sessions() {
+        for dtype in [F32, F16] {
+            for n in [4, 64, 1020, 20_000] {
+                check(&mut session, Reduction::of("Sum"), dtype, &[3, n], &[1]);
+            }
+            // Columns of part of a subgroup's stretch, of one and of several; rows of one block, and of segments.
+            for (n, columns) in [(5, 36), (70, 4), (70, 100), (130, 260), (70, 1028), (6000, 36), (20_000, 4)] {
+                for (misalign, op) in ["Mean", "Max"].into_iter().enumerate() {
+                    session.misalign = misalign;
+                    check(&mut session, Reduction::of(op), dtype, &[n, columns], &[0]);
+                    check(&mut session, Reduction::of(op), dtype, &[2, n.min(100), columns], &[1]);
+                }
+                session.misalign = 0;
+            }
+        }
+    }
+}
+
+#[test]
 fn many_rows_and_long_rows() {
     for mut session in sessions() {
         check(&mut session, Reduction::of("Sum"), F32, &[300_000, 5], &[1]);

@@ -6,7 +6,9 @@ mod numeric;
 
 use numeric::{Random, assert_close, session};
 use tensorflow_wgpu::kernels::contract::choice::with_tile;
+use tensorflow_wgpu::kernels::contract::cooperative::{Cooperative, Means};
 use tensorflow_wgpu::kernels::contract::tile::{self, Class, Memory, with_class};
+use tensorflow_wgpu::kernels::contract::trust::with_cooperative;
 use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -134,6 +136,35 @@ fn every_tile_of_gpus() {
         for (dtype, shape, ta, tb) in [cases[i % 6], cases[(i + 4 - i % 2) % 6]] {
             with_tile(tile, || check_class(Class::Discrete, dtype, shape, ta, tb, 0));
         }
+    }
+}
+
+/// Matrices that every invocation computes for itself stand in for those that no software adapter has: with blocks of several matrices,
+/// and more subgroups than blocks. All else is as on an adapter that has them, the test products included.
+#[test]
+fn cooperative_matrices() {
+    let cases = [
+        (16, 32, [70, 40, 68], false, false),
+        (16, 16, [132, 33, 64], true, false),
+        (8, 32, [65, 36, 67], false, true),
+    ];
+    for (edge, lanes, shape, ta, tb) in cases {
+        let tile = tile::cooperative(edge).find(|t| t.m() == 64).expect("a tile of 64 rows");
+        let offered = Cooperative { edge, lanes, means: Means::Emulation };
+        let product = || with_tile(tile, || check_class(Class::Discrete, DType::F16, shape, ta, tb, 0));
+        assert_eq!(with_cooperative(offered, product).1, Some(true), "{offered:?}");
+    }
+}
+
+/// A driver that multiplies wrongly, and one that does not compile: both are found out, and the product is right.
+#[test]
+fn cooperative_matrices_that_are_wrong() {
+    for means in [Means::WrongEmulation, Means::Nonsense] {
+        let offered = Cooperative { edge: 16, lanes: 32, means };
+        let product = || check_class(Class::Discrete, DType::F16, [65, 40, 68], false, true, 0);
+        assert_eq!(with_cooperative(offered, product).1, Some(false), "{means:?}");
+        // The adapter's own failures are not those of the next op.
+        check_class(Class::Discrete, DType::F32, [4, 4, 4], false, false, 0);
     }
 }
 

@@ -60,6 +60,9 @@ fn undefined(shader: &Shader) -> Option<String> {
     Some(format!("{}: not defined: {}", shader.label(), &wgsl[at..].lines().next().unwrap_or_default()))
 }
 
+/// What cooperative matrices take, which no other shader has.
+const COOPERATIVE: Capabilities = WANTED.union(Capabilities::COOPERATIVE_MATRIX).union(Capabilities::SHADER_FLOAT16);
+
 fn check_text(wgsl: &str) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
     let validate = |capabilities: Capabilities| -> Result<ModuleInfo, String> {
@@ -68,6 +71,12 @@ fn check_text(wgsl: &str) -> Result<(), String> {
         validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
         validator.validate(&module).map_err(|e| e.emit_to_string(wgsl))
     };
+    if wgsl.contains("coop_mat") {
+        let info = validate(COOPERATIVE)?;
+        to_spirv(&module, &info)?;
+        // Metal has those of eight rows and columns, DX12 none.
+        return if wgsl.contains("coop_mat8x8") { to_msl(&module, &info) } else { Ok(()) };
+    }
     let info = validate(WANTED)?;
     to_spirv(&module, &info)?;
     to_hlsl(&module, &info)?;

@@ -15,6 +15,8 @@ pub struct Capabilities {
     pub timestamps: bool,
     /// A software adapter such as lavapipe, where workgroup memory and barriers cost more than they save.
     pub cpu: bool,
+    /// Rows and columns of the cooperative matrices that multiply f16 and sum in f32: 16, 8, or 0 where there are none.
+    pub cooperative_matrix: u32,
     /// Bytes of immediates (push constants); 0 when there are none.
     pub immediates: u32,
     /// Largest storage binding in bytes.
@@ -42,6 +44,11 @@ impl Capabilities {
         .union(wgpu::Features::TIMESTAMP_QUERY)
         .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
+    /// What cooperative matrices take.
+    pub(crate) const COOPERATIVE: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+        .union(wgpu::Features::SHADER_F16)
+        .union(wgpu::Features::SUBGROUP);
+
     /// An adapter that has everything, for documentation and checks of all there is.
     pub const FULL: Self = Self {
         int64: true,
@@ -49,6 +56,7 @@ impl Capabilities {
         subgroups: true,
         timestamps: true,
         cpu: false,
+        cooperative_matrix: 16,
         immediates: 128,
         max_binding: 1 << 31,
         max_buffer: 1 << 31,
@@ -61,10 +69,15 @@ impl Capabilities {
 
     /// Reads them off an adapter.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
-        Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits())
+        let capabilities = Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
+        if capabilities.cpu || !adapter.features().contains(Self::COOPERATIVE) {
+            return capabilities;
+        }
+        let properties = adapter.cooperative_matrix_properties();
+        Self { cooperative_matrix: cooperative_edge(&properties), ..capabilities }
     }
 
-    /// Reads them off what an adapter says about itself.
+    /// Reads them off what an adapter says about itself; cooperative matrices it says elsewhere.
     pub(crate) fn from_parts(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Self {
         let has = |f: wgpu::Features| features.contains(f);
         Self {
@@ -75,6 +88,7 @@ impl Capabilities {
             subgroups: has(wgpu::Features::SUBGROUP),
             timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
             cpu: info.device_type == wgpu::DeviceType::Cpu,
+            cooperative_matrix: 0,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
@@ -105,6 +119,11 @@ impl Capabilities {
             subgroups: self.subgroups && other.subgroups,
             timestamps: self.timestamps && other.timestamps,
             cpu: self.cpu || other.cpu,
+            cooperative_matrix: if self.cooperative_matrix == other.cooperative_matrix {
+                self.cooperative_matrix
+            } else {
+                0
+            },
             immediates: self.immediates.min(other.immediates),
             max_binding: self.max_binding.min(other.max_binding),
             max_buffer: self.max_buffer.min(other.max_buffer),
@@ -114,5 +133,54 @@ impl Capabilities {
             max_invocations: self.max_invocations.min(other.max_invocations),
             workgroup_memory: self.workgroup_memory.min(other.workgroup_memory),
         }
+    }
+}
+
+/// The largest square matrices of f16 among `properties` whose sums are f32. Saturating is for integers.
+fn cooperative_edge(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
+    use wgpu::CooperativeScalarType::{F16, F32};
+    let square = |p: &wgpu::CooperativeMatrixProperties, edge| [p.m_size, p.n_size, p.k_size] == [edge; 3];
+    let has = |edge: &u32| properties.iter().any(|p| square(p, *edge) && p.ab_type == F16 && p.cr_type == F32);
+    [16, 8].into_iter().find(has).unwrap_or(0)
+}
+
+/// Whether `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, leaves cooperative matrices on.
+pub(crate) fn cooperative_allowed(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
+    let value = lookup("TF_WGPU_COOPERATIVE_MATRIX").map(|v| v.trim().to_lowercase());
+    !matches!(value.as_deref(), Some("0" | "off" | "false"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wgpu::CooperativeScalarType::{self, F16, F32};
+
+    fn listed(
+        m_size: u32,
+        n_size: u32,
+        k_size: u32,
+        types: [CooperativeScalarType; 2],
+    ) -> wgpu::CooperativeMatrixProperties {
+        let [ab_type, cr_type] = types;
+        wgpu::CooperativeMatrixProperties { m_size, n_size, k_size, ab_type, cr_type, saturating_accumulation: false }
+    }
+
+    #[test]
+    fn square_matrices_of_f16_summed_in_f32_count() {
+        assert_eq!(cooperative_edge(&[]), 0);
+        assert_eq!(cooperative_edge(&[listed(16, 16, 16, [F16, F16]), listed(16, 8, 16, [F16, F32])]), 0);
+        assert_eq!(cooperative_edge(&[listed(8, 8, 8, [F32, F32]), listed(8, 8, 8, [F16, F32])]), 8);
+        assert_eq!(cooperative_edge(&[listed(8, 8, 8, [F16, F32]), listed(16, 16, 16, [F16, F32])]), 16);
+    }
+
+    #[test]
+    fn a_variable_switches_them_off() {
+        let with = |value: Option<&'static str>| {
+            cooperative_allowed(&move |name| {
+                value.filter(|_| name == "TF_WGPU_COOPERATIVE_MATRIX").map(ToOwned::to_owned)
+            })
+        };
+        assert!(with(None) && with(Some("1")) && with(Some("")));
+        assert!(!with(Some("0")) && !with(Some(" Off ")));
     }
 }

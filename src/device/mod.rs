@@ -18,6 +18,7 @@ mod staging;
 mod statistics;
 mod submitter;
 mod transfer;
+mod trust;
 
 use std::ops::Range;
 use std::path::Path;
@@ -33,6 +34,7 @@ pub use memory::MemoryStats;
 pub use program::{Binding, Grid, Key, Params, Program};
 pub use statistics::Statistics;
 pub use transfer::Timer;
+pub use trust::Trust;
 
 use cache::DiskCache;
 use completion::Completion;
@@ -58,6 +60,7 @@ pub struct Device {
     submitter: Arc<Submitter>,
     failures: Arc<Failures>,
     staging: Staging,
+    cooperative_matrices: Trust,
     raw: wgpu::Device,
     queue: wgpu::Queue,
 }
@@ -66,6 +69,26 @@ impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Device").field("name", &self.info.name).finish_non_exhaustive()
     }
+}
+
+/// Asks for a device with `features`, and with those of cooperative matrices if they are wanted.
+fn request(
+    adapter: &wgpu::Adapter,
+    features: wgpu::Features,
+    cooperative: bool,
+) -> std::result::Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
+    let wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
+    pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+        label: Some("tensorflow-wgpu"),
+        required_features: features | wanted,
+        required_limits: adapter.limits(),
+        experimental_features: if cooperative {
+            crate::ffi::experimental::cooperative_matrices()
+        } else {
+            wgpu::ExperimentalFeatures::disabled()
+        },
+        ..Default::default()
+    }))
 }
 
 impl Device {
@@ -82,17 +105,26 @@ impl Device {
     /// Opens a device on `adapter` that does as if the adapter could do no more than `capabilities`, which it can.
     pub fn open_with(
         adapter: &wgpu::Adapter,
-        capabilities: Capabilities,
+        mut capabilities: Capabilities,
         directory: Option<&Path>,
     ) -> Result<Arc<Self>> {
+        if !capabilities::cooperative_allowed(&|name| std::env::var(name).ok()) {
+            capabilities.cooperative_matrix = 0;
+        }
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature = if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
-        let (raw, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            label: Some("tensorflow-wgpu"),
-            required_features: adapter.features() & Capabilities::WANTED | cache_feature,
-            required_limits: adapter.limits(),
-            ..Default::default()
-        }))
+        let features = adapter.features() & Capabilities::WANTED | cache_feature;
+        let (raw, queue) = match request(adapter, features, capabilities.cooperative_matrix > 0) {
+            Err(e) if capabilities.cooperative_matrix > 0 => {
+                log::warn!(
+                    "{}: no cooperative matrices, since the device does not open with them: {e}",
+                    adapter.get_info().name
+                );
+                capabilities.cooperative_matrix = 0;
+                request(adapter, features, false)
+            }
+            opened => opened,
+        }
         .map_err(|e| Error::Unavailable(format!("cannot open {}: {e}", adapter.get_info().name)))?;
         let failures = Arc::new(Failures::default());
         let reported = failures.clone();
@@ -133,6 +165,7 @@ impl Device {
             submitter,
             failures,
             staging: Staging::default(),
+            cooperative_matrices: Trust::new(),
             raw,
             queue,
         }))
@@ -199,6 +232,16 @@ impl Device {
     pub fn check_extent(&self, n: usize) -> Result<u32> {
         u32::try_from(n)
             .map_err(|_| Error::ResourceExhausted(format!("a tensor of {n} elements exceeds this kernel's 2^32")))
+    }
+
+    /// Whether its cooperative matrices give right results.
+    pub const fn cooperative_matrices(&self) -> &Trust {
+        &self.cooperative_matrices
+    }
+
+    /// Compiles the shader of `program`, or waits until it is. Its error is returned, and raised by nobody else.
+    pub fn prepare(&self, program: &Program<'_>) -> Result<()> {
+        self.pipelines.get(program)?.wait().as_ref().map(drop).map_err(Clone::clone)
     }
 
     /// Enqueues a dispatch after everything enqueued before.

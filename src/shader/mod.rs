@@ -43,6 +43,7 @@ pub enum Field {
 #[derive(Debug, Clone)]
 pub struct Shader {
     label: String,
+    extensions: Vec<&'static str>,
     bindings: Vec<(&'static str, Element)>,
     params: Vec<(String, Field)>,
     libraries: Vec<&'static str>,
@@ -64,6 +65,7 @@ impl Shader {
     pub fn new(label: impl Into<String>) -> Self {
         Self {
             label: label.into(),
+            extensions: Vec::new(),
             bindings: Vec::new(),
             params: Vec::new(),
             libraries: Vec::new(),
@@ -71,6 +73,13 @@ impl Shader {
             workgroup: [WORKGROUP, 1, 1],
             body: String::new(),
         }
+    }
+
+    /// Enables a language extension.
+    #[must_use]
+    pub fn enable(mut self, extension: &'static str) -> Self {
+        self.extensions.push(extension);
+        self
     }
 
     /// Declares the next binding with accessors for `dtype`.
@@ -184,6 +193,9 @@ impl Shader {
     /// from a storage buffer bound after the last binding.
     pub fn render(&self, immediate_limit: u32) -> String {
         let mut out = format!("// {}\n\n", self.label);
+        for extension in &self.extensions {
+            let _ = writeln!(out, "enable {extension};");
+        }
         let scalars = self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_)));
         let vectors = self.params.iter().filter(|(_, f)| matches!(f, Field::Vec4s(_)));
         out.push_str("struct Params {\n");

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use super::tile::{Class, Memory, SUBGROUP, Tile};
+use super::tile::{self, COOPERATIVE_DEPTH, Class, Memory, SUBGROUP, Tile};
 
 /// What there is to choose for.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +27,8 @@ pub struct Demand {
     pub batch: usize,
     /// Whether neighbours of `b` lie along the contracted index, not along columns.
     pub by_depth: bool,
+    /// Rows and columns of cooperative matrices of the operands' type, or 0.
+    pub cooperative: u32,
 }
 
 /// What was chosen.
@@ -53,8 +55,12 @@ pub fn with_tile<R>(tile: &'static Tile, f: impl FnOnce() -> R) -> R {
 /// The choice with the least estimated cost.
 pub fn choose(d: &Demand) -> Choice {
     let fits = |t: &&Tile| t.fits(d.words) && t.workgroup_memory() <= d.workgroup_memory;
-    let forced = FORCED.get().filter(fits);
-    let fitting = d.class.table().iter().filter(fits).filter(|t| forced.is_none_or(|f| f == *t)).chain(forced);
+    let forced = FORCED.get().filter(fits).filter(|t| match t.memory {
+        Memory::Cooperative(edge) => edge == d.cooperative,
+        _ => true,
+    });
+    let offered = d.class.table().iter().chain(tile::cooperative(d.cooperative)).filter(fits);
+    let fitting = offered.filter(|t| forced.is_none_or(|f| f == *t)).chain(forced);
     // At equal cost the tile that computes less beyond the result.
     let covered = |t: &Tile| t.tiles(d.m, d.n) * t.m() * t.n();
     let candidates = fitting.map(|tile| if d.class.is_gpu() { on_gpu(d, tile) } else { on_cpu(d, tile) });
@@ -89,6 +95,8 @@ const SHARED: f64 = 1.5;
 /// What a workgroup costs before its first step, and each addition of two groups' sums with its barrier.
 const START: f64 = 100.0;
 const BARRIER: f64 = 20.0;
+/// How many products cooperative matrices make in the time of one.
+const COOPERATIVE_SPEED: f64 = 8.0;
 /// What a second dispatch that waits for the first one costs.
 const FINISH: f64 = 2000.0;
 /// Fewest steps of an invocation when the contracted index is cut.
@@ -119,14 +127,19 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads()) + 2.0 * BARRIER / f64::from(depth);
             SHARED * (rows + columns) + overlapped * filling
         }
+        Memory::Cooperative(_) => {
+            let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads());
+            filling + 2.0 * BARRIER / f64::from(COOPERATIVE_DEPTH) + SHARED * (rows + columns) / COOPERATIVE_SPEED
+        }
     };
+    let products = rows * columns / if matches!(t.memory, Memory::Cooperative(_)) { COOPERATIVE_SPEED } else { 1.0 };
     let adding = f64::from(groups.ilog2() * t.rows * t.quads) * BARRIER;
     let cost = |splits: usize| {
         let waves = (invocations * splits) as f64 / width as f64;
         let steps = d.depth as f64 / splits as f64 / f64::from(groups);
         let finish =
             if splits > 1 { FINISH + NEAR * (splits * d.m * d.n * d.batch) as f64 / width as f64 } else { 0.0 };
-        waves.max(1.0) * ((rows * columns + loads) * steps + START + adding) + finish
+        waves.max(1.0) * ((products + loads) * steps + START + adding) + finish
     };
     let least = if groups > 1 { LEAST_REDUCED * groups as usize } else { LEAST };
     let most = (width / invocations).min(d.depth / least).max(1);
@@ -141,7 +154,7 @@ mod tests {
     const GPUS: [Class; 2] = [Class::Integrated, Class::Discrete];
 
     fn demand(class: Class, m: usize, n: usize, depth: usize) -> Demand {
-        Demand { class, workgroup_memory: 16 << 10, words: 1, m, n, depth, batch: 1, by_depth: false }
+        Demand { class, workgroup_memory: 16 << 10, words: 1, m, n, depth, batch: 1, by_depth: false, cooperative: 0 }
     }
 
     #[test]
@@ -187,6 +200,18 @@ mod tests {
             let choice = choose(&demand(class, 16, 4096, 4096));
             assert!(choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1, "{class:?}: {choice:?}");
             assert!(choice.tile.m() == 16 && choice.splits > 1, "{class:?}: {choice:?}");
+        }
+    }
+
+    #[test]
+    fn cooperative_matrices_take_what_is_large_enough() {
+        for class in GPUS {
+            let offered = Demand { cooperative: 16, workgroup_memory: 48 << 10, ..demand(class, 2048, 2048, 2048) };
+            assert_eq!(choose(&offered).tile.memory, Memory::Cooperative(16));
+            assert_eq!(choose(&Demand { cooperative: 8, ..offered }).tile.memory, Memory::Cooperative(8));
+            assert!(choose(&Demand { m: 1, ..offered }).tile.groups() > 1);
+            let small = choose(&Demand { workgroup_memory: 16 << 10, ..offered }).tile;
+            assert!(small.workgroup_memory() <= 16 << 10, "{small:?}");
         }
     }
 

@@ -7,10 +7,11 @@
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial sums go to a
 //! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
-//! is small. An [`epilogue`] (bias, activation, residual) is applied once, to whole sums: where they are stored, or in [`finish`]. To add
-//! cooperative matrices, add a [`tile::Memory`] and its WGSL.
+//! is small. An [`epilogue`] (bias, activation, residual) is applied once, to whole sums: where they are stored, or in [`finish`]. Cooperative
+//! matrices are on [`trust`].
 
 pub mod choice;
+pub mod cooperative;
 pub mod element;
 pub mod epilogue;
 pub mod finish;
@@ -20,6 +21,7 @@ mod panels;
 mod registers;
 mod text;
 pub mod tile;
+pub mod trust;
 mod variants;
 mod workgroup;
 
@@ -31,10 +33,11 @@ use crate::layout::{AccessClass, Iteration};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 use choice::{Choice, Demand};
+use cooperative::Cooperative;
 use epilogue::{Bound, Form};
 use geometry::Geometry;
 use smallvec::smallvec;
-use tile::{Class, Tile};
+use tile::{Class, Memory, Tile};
 pub use variants::{fused_variants, samples, variants};
 
 /// What a row of `a` is.
@@ -162,6 +165,8 @@ struct Variant {
     c: (DType, StoreKind),
     /// Whether rows of c are [`Store::Places`].
     places: bool,
+    /// For tiles of cooperative matrices.
+    cooperative: Option<Cooperative>,
     /// None for a single matrix.
     batch: Option<AccessClass>,
     conjugated: [bool; 2],
@@ -234,6 +239,7 @@ impl Contraction<'_> {
     /// Chooses the tile and what is copied for it.
     fn plan(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
         let depth = self.outer * self.inner;
+        let cooperative = if class.is_gpu() { trust::usable(ctx, self.a.dtype, self.b.dtype) } else { None };
         let Choice { tile, splits } = choice::choose(&Demand {
             class,
             workgroup_memory: ctx.device().capabilities().workgroup_memory,
@@ -243,9 +249,13 @@ impl Contraction<'_> {
             depth,
             batch: self.batch.len(),
             by_depth: self.b_step == 1 && self.n > 1 && self.b_column != 1,
+            cooperative: cooperative.map_or(0, |c| c.edge),
         });
         let chunk = self.chunk(splits, depth);
         let mut variant = self.variant(tile);
+        if matches!(tile.memory, Memory::Cooperative(_)) {
+            variant.cooperative = cooperative;
+        }
         variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
         if panels::worthwhile(self, tile, variant.b.1) {
             let dtype = element::computed(self.b.dtype);
@@ -267,7 +277,14 @@ impl Contraction<'_> {
             (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
             return dense.run(ctx, variant, chunk, epilogue);
         }
-        self.run(ctx, variant, chunk, epilogue)
+        let matrices = variant.cooperative.is_some();
+        match self.run(ctx, variant, chunk, epilogue) {
+            // Without them, where they turn out to be unusable.
+            Err(_) if matrices && trust::usable(ctx, self.a.dtype, self.b.dtype).is_none() => {
+                self.plan(ctx, class, epilogue)
+            }
+            done => done,
+        }
     }
 
     /// Enqueues `variant`, and what finishes the sums of several chunks.
@@ -369,6 +386,7 @@ impl Contraction<'_> {
             panels: false,
             c: (self.c.dtype, self.store_kind(self.c)),
             places: matches!(self.store, Store::Places { .. }),
+            cooperative: None,
             batch: (!single).then(|| self.batch.class()),
             conjugated: self.conjugated,
             epilogue: None,
@@ -436,13 +454,18 @@ impl Contraction<'_> {
         if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
             bindings.extend(epilogue.bindings(form));
         }
-        device.enqueue(&Program {
+        let program = Program {
             key: variant.key(),
             shader: &|| variant.shader(),
             bindings,
             params,
             grid: Grid::groups(tiles * splits),
-        })
+        };
+        if variant.cooperative.is_some() {
+            // Found out before it is enqueued, its failure is nobody's error.
+            device.prepare(&program).inspect_err(|e| trust::refuse(device, e))?;
+        }
+        device.enqueue(&program)
     }
 }
 
@@ -454,6 +477,7 @@ impl Variant {
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
         key = key
             .number(u32::from(self.panels) | u32::from(self.places) << 1)
+            .number(self.cooperative.map_or(0, Cooperative::id))
             .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
         if let Some(class) = &self.batch {
             key = class.key(key);

@@ -35,9 +35,10 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     };
     // Every lane of a subgroup takes part in its broadcasts, and every invocation in the barriers of a sum that it shares.
     let outside = if shared || reduced { "" } else { "    if n0 >= p.n {\n        return;\n    }\n" };
-    let (first, stride) = match reduced {
-        true => (format!("i_first + local_index / {plane}u * {steps}u"), format!("{}u", steps * tile.groups())),
-        false => ("i_first".to_owned(), format!("{steps}u")),
+    let (first, stride) = if reduced {
+        (format!("i_first + local_index / {plane}u * {steps}u"), format!("{}u", steps * tile.groups()))
+    } else {
+        ("i_first".to_owned(), format!("{steps}u"))
     };
     tile_defines(shader, tile)
         .define("TILE_ID", if reduced { REPEATED } else { ONCE })

@@ -20,8 +20,8 @@ pub(super) const FINISH: &str =
 pub(super) fn shader(v: &Variant) -> Shader {
     let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
     let mut shader = Shader::new(format!(
-        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
-        memory, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
+        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
     .body(&declarations(v.a.0));
@@ -79,6 +79,11 @@ pub(super) fn shader(v: &Variant) -> Shader {
         Memory::Workgroup(depth) | Memory::Double(depth) => {
             super::workgroup::program(shader, v, depth / words(v.a.0) as u32)
         }
+        Memory::Cooperative(_) => super::cooperative::program(
+            shader,
+            v,
+            v.cooperative.expect("a tile of cooperative matrices comes with them"),
+        ),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::cooperative::MOST_BLOCKS;
 use crate::device::Device;
 
 /// Where operands wait for their use.
@@ -21,6 +22,8 @@ pub enum Memory {
     /// The same with two places for each operand: the next steps are loaded into registers while these are multiplied, and go to
     /// the other place, which takes one barrier instead of two.
     Double(u32),
+    /// f16 in workgroup memory, multiplied by subgroups as cooperative matrices with so many rows and columns.
+    Cooperative(u32),
 }
 
 /// A workgroup of `lanes_m * lanes_n` invocations, times those that share a sum, each of which computes `rows` rows of `quads` times
@@ -60,6 +63,15 @@ const fn workgroup(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
 const fn double(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
     Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Double(16) }
 }
+
+const fn cooperative_tile(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32, edge: u32) -> Tile {
+    Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Cooperative(edge) }
+}
+
+/// Steps of the contracted index that cooperative matrices take at a time.
+pub(super) const COOPERATIVE_DEPTH: u32 = 32;
+/// Elements between lines of their tiles.
+pub(super) const PADDING: u32 = 8;
 
 /// Lanes that share what they load of rows.
 pub const SUBGROUP: u32 = 8;
@@ -119,7 +131,16 @@ pub const DISCRETE: &[Tile] = &[
     reduced(1, 1, 64),
 ];
 
-/// The tiles of all tables; some are in several of them.
+/// Tiles of GPUs with cooperative matrices.
+pub const COOPERATIVE: &[Tile] =
+    &[cooperative_tile(8, 2, 16, 16, 16), cooperative_tile(8, 1, 8, 16, 16), cooperative_tile(8, 1, 8, 16, 8)];
+
+/// Tiles of cooperative matrices with `edge` rows and columns.
+pub fn cooperative(edge: u32) -> impl Iterator<Item = &'static Tile> {
+    COOPERATIVE.iter().filter(move |t| t.memory == Memory::Cooperative(edge))
+}
+
+/// The tiles of all tables but that of cooperative matrices; some are in several of them.
 pub fn all() -> impl Iterator<Item = &'static Tile> {
     let tables = [CPU, CPU_SUBGROUP, INTEGRATED, DISCRETE];
     let before = move |i: usize, tile: &Tile| tables[..i].iter().any(|table| table.contains(tile));
@@ -160,12 +181,20 @@ impl Tile {
             Memory::Reduced(_) => self.threads() * 16,
             Memory::Workgroup(depth) => depth * (self.m() + self.n()) as u32 * 4,
             Memory::Double(depth) => 2 * depth * (self.m() + self.n()) as u32 * 4,
+            Memory::Cooperative(edge) => {
+                let lines =
+                    self.m() as u32 * (COOPERATIVE_DEPTH + PADDING) + COOPERATIVE_DEPTH * (self.n() as u32 + PADDING);
+                let blocks = self.threads() / 16;
+                lines * 2 + edge * edge * 4 * if blocks < MOST_BLOCKS { blocks } else { MOST_BLOCKS }
+            }
         }
     }
 
     /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with fewer of them.
     pub const fn fits(&self, words: usize) -> bool {
-        words == 1 || !matches!(self.memory, Memory::Subgroup) && (self.rows * self.quads) as usize * words <= 16
+        words == 1
+            || !matches!(self.memory, Memory::Subgroup | Memory::Cooperative(_))
+                && (self.rows * self.quads) as usize * words <= 16
     }
 
     /// A number that no other tile has.
@@ -176,6 +205,7 @@ impl Tile {
             Memory::Reduced(groups) => 2 | groups.ilog2() << 4,
             Memory::Workgroup(depth) => 3 | depth / 16 << 4,
             Memory::Double(depth) => 4 | depth / 16 << 4,
+            Memory::Cooperative(edge) => 5 | edge / 8 << 4,
         };
         self.rows | self.quads << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }
@@ -254,7 +284,7 @@ mod tests {
 
     #[test]
     fn tiles_fit_every_adapter_and_have_their_own_ids() {
-        let all: Vec<_> = super::all().collect();
+        let all: Vec<_> = super::all().chain(COOPERATIVE).collect();
         for (i, t) in all.iter().enumerate() {
             assert!(t.threads() <= 256, "{t:?}");
             if let Memory::Workgroup(depth) | Memory::Double(depth) = t.memory {

@@ -1,5 +1,6 @@
 //! The list of shader variants for the tests.
 
+use super::cooperative::{Cooperative, Means};
 use super::epilogue::{Class, Epilogue, Form};
 use super::text::shader;
 use super::tile::{self, Tile};
@@ -22,6 +23,7 @@ pub fn variants() -> Vec<Shader> {
             b,
             panels: false,
             places: false,
+            cooperative: None,
             c,
             batch: None,
             conjugated: [false; 2],
@@ -92,6 +94,7 @@ pub fn variants() -> Vec<Shader> {
                 b: (DType::F32, Lanes::Edge),
                 panels: false,
                 places: false,
+                cooperative: None,
                 c: (DType::F32, StoreKind::Quads),
                 batch: Some(walk.class()),
                 conjugated: [false; 2],
@@ -105,6 +108,7 @@ pub fn variants() -> Vec<Shader> {
     out.extend(DTYPES.map(super::finish::shader));
     out.extend(paneled());
     out.extend(places());
+    out.extend(cooperative());
     for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
         out.push(super::finish::quads(super::element::computed(dtype), dtype, None));
     }
@@ -134,6 +138,7 @@ fn paneled() -> Vec<Shader> {
             b,
             panels: false,
             places: false,
+            cooperative: None,
             c,
             batch: None,
             conjugated,
@@ -160,6 +165,7 @@ fn paneled() -> Vec<Shader> {
                 b,
                 panels: true,
                 places: false,
+                cooperative: None,
                 c,
                 batch: None,
                 conjugated,
@@ -189,11 +195,67 @@ fn places() -> Vec<Shader> {
                     panels: false,
                     c,
                     places: true,
+                    cooperative: None,
                     batch: None,
                     conjugated: [false; 2],
                     epilogue: None,
                 }));
             }
+        }
+    }
+    out
+}
+
+/// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and each way to store, and with epilogues.
+fn cooperative() -> Vec<Shader> {
+    let mut out = Vec::new();
+    let f16 = |lanes| (DType::F16, lanes);
+    let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
+    for (i, tile) in tile::COOPERATIVE.iter().enumerate() {
+        let tile::Memory::Cooperative(edge) = tile.memory else { continue };
+        let mut push = |rows, lines, a, b, c, lanes, batch, epilogue| {
+            out.push(shader(&Variant {
+                tile,
+                rows,
+                spatial: if rows == RowsKind::Dense { 0 } else { 2 + i % 2 },
+                lines,
+                a: f16(a),
+                b: f16(b),
+                panels: false,
+                places: false,
+                cooperative: Some(Cooperative { edge, lanes, means: Means::Adapter }),
+                c,
+                batch,
+                conjugated: [false; 2],
+                epilogue,
+            }));
+        };
+        let (all, quads) = ([Lanes::One, Lanes::Depth, Lanes::Edge], (DType::F16, StoreKind::Quads));
+        for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
+            push(RowsKind::Dense, LinesKind::Dense, a, b, quads, 32, None, None);
+        }
+        for lanes in [16, 32, 64, 128] {
+            let single = (DType::F32, StoreKind::Elements);
+            push(
+                RowsKind::Dense,
+                LinesKind::Dense,
+                Lanes::Depth,
+                Lanes::Edge,
+                single,
+                lanes,
+                Some(batch.clone()),
+                None,
+            );
+        }
+        let (strided, planar) = (LinesKind::Strided, LinesKind::Planar);
+        let planes = (DType::F32, StoreKind::Planes);
+        push(RowsKind::Patch, LinesKind::Dense, Lanes::Depth, Lanes::Edge, quads, 32, None, None);
+        push(RowsKind::Spread, strided, Lanes::Depth, Lanes::Depth, planes, 64, None, None);
+        push(RowsKind::Window, planar, Lanes::Edge, Lanes::One, quads, 32, None, None);
+        for (epilogue, classes) in samples(DType::F16) {
+            let c = (epilogue.output(), StoreKind::Quads);
+            let form = Some(Form::sample(&epilogue, &classes, true));
+            push(RowsKind::Dense, LinesKind::Dense, Lanes::Depth, Lanes::Edge, c, 32, None, form);
         }
     }
     out
@@ -212,6 +274,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         b: (DType::F64, Lanes::One),
         panels: false,
         places: false,
+        cooperative: None,
         c: (DType::F64, StoreKind::Elements),
         batch: None,
         conjugated: [false; 2],
@@ -285,6 +348,7 @@ pub fn fused_variants() -> Vec<Shader> {
                         b,
                         panels: false,
                         places: false,
+                        cooperative: None,
                         c,
                         batch,
                         conjugated,

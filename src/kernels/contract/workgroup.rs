@@ -12,7 +12,7 @@ const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl")
 const DOUBLE: &str = include_str!("../../../shaders/contract/double.wgsl");
 
 /// What an invocation loads of a tile at once.
-struct Slot {
+pub(super) struct Slot {
     /// Its number, and below which it exists when the last round has more invocations than slots.
     number: String,
     guard: Option<u32>,
@@ -26,7 +26,7 @@ struct Slot {
 
 impl Slot {
     /// The declaration of the register, and its load.
-    fn load(&self) -> String {
+    pub(super) fn load(&self) -> String {
         let Self { number, name, ty, fetch, .. } = self;
         match self.guard {
             None => format!("        let {name} = {fetch};\n"),
@@ -37,7 +37,7 @@ impl Slot {
     }
 
     /// The stores.
-    fn store(&self) -> String {
+    pub(super) fn store(&self) -> String {
         let statements = |indent: &str| self.put.iter().map(|s| format!("{indent}{s}\n")).collect::<String>();
         match self.guard {
             None => statements("        "),
@@ -48,9 +48,19 @@ impl Slot {
     }
 }
 
-/// Slots of both operands from step `k` on; `rows` gets what is the same in all steps. `a` and `b` are where the tiles begin.
-fn slots(v: &Variant, depth: u32, k: &str, [a, b]: [&str; 2], rows: &mut String) -> Vec<Slot> {
-    let threads = v.tile.threads();
+/// Where slots go: what step they are loaded from on, and the statements that put them into the tiles.
+pub(super) struct Place<'a> {
+    /// The first step.
+    pub k: &'a str,
+    /// By a slot's number, its (first) row, its (first) step and what holds it.
+    pub a: &'a dyn Fn(&str, &str, &str, &str) -> String,
+    /// By a slot's number where it is in the order of the tile, its step, its number of four columns, and what holds it.
+    pub b: &'a dyn Fn(Option<&str>, &str, &str, &str) -> String,
+}
+
+/// Slots of both operands; `rows` gets what is the same in all steps.
+pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut String) -> Vec<Slot> {
+    let (threads, k) = (v.tile.threads(), place.k);
     let (m, n) = (v.tile.m() as u32, v.tile.n() as u32);
     let mut out = Vec::new();
     let total = m * depth / 4;
@@ -67,7 +77,7 @@ fn slots(v: &Variant, depth: u32, k: &str, [a, b]: [&str; 2], rows: &mut String)
             guard: ((t + 1) * threads > total).then_some(total),
             ty: "Quad",
             fetch: format!("fetch_a(row{t}, a_first, {k} + {own}, k_end)"),
-            put: vec![format!("tile_a[{a}{number}] = {name};")],
+            put: vec![(place.a)(&number, &row, &own, &name)],
             number,
             name,
         });
@@ -79,13 +89,13 @@ fn slots(v: &Variant, depth: u32, k: &str, [a, b]: [&str; 2], rows: &mut String)
         let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
         let (ty, fetch, put) = if square {
             let (step, quad) = (format!("{number} % {}u * 4u", depth / 4), format!("{number} / {}u", depth / 4));
-            let put = (0..4).map(|j| format!("tile_b[{b}({step} + {j}u) * {}u + {quad}] = {name}.k{j};", n / 4));
-            let fetch = format!("fetch_b_square(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)");
-            ("Square", fetch, put.collect())
+            let put =
+                (0..4).map(|j| (place.b)(None, &format!("({step} + {j}u)"), &quad, &format!("{name}.k{j}"))).collect();
+            ("Square", format!("fetch_b_square(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)"), put)
         } else {
             let (step, quad) = (format!("{number} / {}u", n / 4), format!("{number} % {}u", n / 4));
-            let fetch = format!("fetch_b(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)");
-            ("Quad", fetch, vec![format!("tile_b[{b}{number}] = {name};")])
+            let put = vec![(place.b)(Some(&number), &step, &quad, &name)];
+            ("Quad", format!("fetch_b(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)"), put)
         };
         out.push(Slot { guard: ((t + 1) * threads > total).then_some(total), ty, fetch, put, number, name });
     }
@@ -97,10 +107,18 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     let (m, n) = (tile.m() as u32, tile.n() as u32);
     let by_depth = v.a.1 != Lanes::Edge;
     let double = matches!(tile.memory, Memory::Double(_));
-    let (k, put, at_a, at_b) =
-        if double { ("k_next", ["put_a + ", "put_b + "], "at_a + ", "at_b + ") } else { ("k", ["", ""], "", "") };
+    let (k, put_a, put_b, at_a, at_b) =
+        if double { ("k_next", "put_a + ", "put_b + ", "at_a + ", "at_b + ") } else { ("k", "", "", "", "") };
+    let place = Place {
+        k,
+        a: &|number, _, _, name| format!("tile_a[{put_a}{number}] = {name};"),
+        b: &|number, step, quad, name| match number {
+            Some(number) => format!("tile_b[{put_b}{number}] = {name};"),
+            None => format!("tile_b[{put_b}{step} * {}u + {quad}] = {name};", n / 4),
+        },
+    };
     let mut rows = String::new();
-    let slots = slots(v, depth, k, put, &mut rows);
+    let slots = slots(v, depth, &place, &mut rows);
     let loads: String = slots.iter().map(Slot::load).collect();
     let stores_of_loads: String = slots.iter().map(Slot::store).collect();
     let mut step = String::new();
@@ -151,7 +169,7 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
 }
 
 /// `fetch_a` and `fetch_b`: four neighbours of an operand, zeros beyond `end`. `fetch_b_square`: four columns of four steps.
-fn fetch_text(v: &Variant) -> String {
+pub(super) fn fetch_text(v: &Variant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
     let (outer, inner) = if v.rows == RowsKind::Dense { ("0u", "kk") } else { ("kk / p.inner", "kk % p.inner") };
     let inside = match v.rows {

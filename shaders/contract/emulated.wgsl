@@ -1,0 +1,21 @@
+// What stands in for cooperative matrices where there are none, on subgroups of eight invocations or more: every eighth element of a
+// block's sums is an invocation's own. Operands stay where they are; a matrix is the place of its first element.
+
+var<private> sums: array<f32, {{MATRICES_OF_BLOCK}} * EDGE * EDGE / 8u>;
+
+fn multiply_add(a: u32, b: u32, c: u32, lane: u32) -> u32 {
+    for (var i = lane % 8u; i < EDGE * EDGE; i += 8u) {
+        var sum = sums[c + i / 8u];
+        for (var k = 0u; k < {{PRODUCTS}}; k += 1u) {
+            sum += tile_a[a + i / EDGE * A_LINE + k] * tile_b[b + k * B_LINE + i % EDGE];
+        }
+        sums[c + i / 8u] = sum;
+    }
+    return c;
+}
+
+fn store_matrix(c: u32, at: u32, lane: u32) {
+    for (var i = lane % 8u; i < EDGE * EDGE; i += 8u) {
+        staged[at + i] = sums[c + i / 8u];
+    }
+}

@@ -1,0 +1,193 @@
+//! The program of cooperative matrices: f16 operands in workgroup memory, which whole subgroups multiply and sum in f32.
+//!
+//! How many invocations a subgroup has is the driver's choice within limits. A program is for subgroups of the most there may be, and
+//! right with smaller ones, of which there are more than blocks.
+
+use std::fmt::Write;
+
+use super::tile::{COOPERATIVE_DEPTH as DEPTH, PADDING};
+use super::workgroup::{self, Place, Slot};
+use super::{Lanes, Variant};
+use crate::shader::Shader;
+
+const COOPERATIVE: &str = include_str!("../../../shaders/contract/cooperative.wgsl");
+const EMULATED: &str = include_str!("../../../shaders/contract/emulated.wgsl");
+
+/// Most blocks of a workgroup, which bounds the memory of staged sums.
+pub(super) const MOST_BLOCKS: u32 = 8;
+
+/// How matrices are multiplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// By the adapter.
+    Adapter,
+    /// By the invocations themselves: for tests.
+    Emulation,
+    /// The same without the products of one step: for tests of what finds that out.
+    WrongEmulation,
+    /// By text that does not compile: for tests as well.
+    Nonsense,
+}
+
+/// What an adapter offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cooperative {
+    /// Rows and columns of a matrix: 8 or 16.
+    pub edge: u32,
+    /// Most invocations of a subgroup.
+    pub lanes: u32,
+    /// How matrices are multiplied.
+    pub means: Means,
+}
+
+impl Cooperative {
+    /// A number that no other one has.
+    pub const fn id(self) -> u32 {
+        self.edge | self.lanes << 8 | (self.means as u32) << 24
+    }
+}
+
+/// Blocks of a tile of so many matrices in both directions: those of a column and of a row.
+fn blocks(count: u32, matrices_m: u32, matrices_n: u32) -> (u32, u32) {
+    let (mut blocks_m, mut blocks_n) = (1, 1);
+    while blocks_m * blocks_n < count {
+        // The longer side of a block is halved.
+        let (m, n) = (matrices_m / blocks_m, matrices_n / blocks_n);
+        if m >= n && m > 1 {
+            blocks_m *= 2;
+        } else if n > 1 {
+            blocks_n *= 2;
+        } else {
+            break;
+        }
+    }
+    (blocks_m, blocks_n)
+}
+
+pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> Shader {
+    let Cooperative { edge, lanes, means } = cooperative;
+    let tile = v.tile;
+    let (m, n) = (tile.m() as u32, tile.n() as u32);
+    let count = (tile.threads() / lanes).clamp(1, MOST_BLOCKS);
+    let (blocks_m, blocks_n) = blocks(count, m / edge, n / edge);
+    let (block_m, block_n) = (m / blocks_m, n / blocks_n);
+    let mut rows = String::new();
+    let place = Place {
+        k: "k",
+        a: &|_, row, step, name| format!("put_a({row}, {step}, {name});"),
+        b: &|_, step, quad, name| format!("put_b({step}, {quad} * 4u, {name});"),
+    };
+    let slots = workgroup::slots(v, DEPTH, &place, &mut rows);
+    let own = Text { edge, means };
+    let (frags_m, frags_n) = (block_m / edge, block_n / edge);
+    let (mut sums, mut step, mut stores) = (String::new(), String::new(), String::new());
+    for i in 0..frags_m {
+        let a = own.load("tile_a", &format!("(block_m + {}u) * A_LINE + i", i * edge), "A", "A_LINE");
+        let _ = writeln!(step, "            let a{i} = {a};");
+    }
+    for j in 0..frags_n {
+        let b = own.load("tile_b", &format!("i * B_LINE + block_n + {}u", j * edge), "B", "B_LINE");
+        let _ = writeln!(step, "            let b{j} = {b};");
+    }
+    for i in 0..frags_m {
+        for j in 0..frags_n {
+            let zeros = match means {
+                Means::Adapter => own.load("staged", "own", "C", "EDGE"),
+                _ => format!("{}u", (i * frags_n + j) * edge * edge / 8),
+            };
+            let _ = writeln!(sums, "    var c{i}_{j} = {zeros};");
+            let _ = writeln!(step, "            c{i}_{j} = {};", own.multiply_add(i, j));
+            let _ = writeln!(
+                stores,
+                "    {}\n    workgroupBarrier();\n    \
+                 store_staged(local_index, m_first + {}u, n_first + {}u, c_first);\n    workgroupBarrier();",
+                own.store(i, j),
+                i * edge,
+                j * edge
+            );
+        }
+    }
+    let by_rows = v.a.1 == Lanes::Edge;
+    let shader = match means {
+        Means::Adapter => shader.enable("f16").enable("wgpu_cooperative_matrix"),
+        _ => shader,
+    };
+    shader
+        .define("MATRICES", own.declarations())
+        .define("MATRICES_OF_BLOCK", format!("{}u", frags_m * frags_n))
+        .define("PRODUCTS", format!("{}u", if means == Means::WrongEmulation { edge - 1 } else { edge }))
+        .define("HALF", if means == Means::Adapter { "f16" } else { "f32" })
+        .define("TILE_M", format!("{m}u"))
+        .define("TILE_N", format!("{n}u"))
+        .define("DEPTH", format!("{DEPTH}u"))
+        .define("A_LINE", format!("{}u", DEPTH + PADDING))
+        .define("B_LINE", format!("{}u", n + PADDING))
+        .define("A_NEXT", if by_rows { "A_LINE" } else { "1u" })
+        .define("EDGE", format!("{edge}u"))
+        .define("BLOCKS_N", format!("{blocks_n}u"))
+        .define("BLOCK_M", format!("{block_m}u"))
+        .define("BLOCK_N", format!("{block_n}u"))
+        .define("BLOCKS", format!("{}u", blocks_m * blocks_n))
+        .define("A_ROWS", rows)
+        .define("LOADS", slots.iter().map(Slot::load).collect::<String>())
+        .define("PUTS", slots.iter().map(Slot::store).collect::<String>())
+        .define("SUMS", sums)
+        .define("STEP", step)
+        .define("STORES", stores)
+        .body(&workgroup::fetch_text(v))
+        .body(COOPERATIVE)
+}
+
+/// How matrices are written.
+struct Text {
+    edge: u32,
+    means: Means,
+}
+
+impl Text {
+    /// A matrix at element `at` of the workgroup's `array`, whose rows are `line` elements apart.
+    fn load(&self, array: &str, at: &str, role: &str, line: &str) -> String {
+        match self.means {
+            Means::Adapter => format!("coopLoadT<Matrix{role}>(&{array}[{at}], {line})"),
+            _ => at.to_owned(),
+        }
+    }
+
+    fn multiply_add(&self, i: u32, j: u32) -> String {
+        match self.means {
+            Means::Adapter => format!("coopMultiplyAdd(a{i}, b{j}, c{i}_{j})"),
+            Means::Nonsense => format!("no_such_function(a{i}, b{j}, c{i}_{j}, local_index)"),
+            _ => format!("multiply_add(a{i}, b{j}, c{i}_{j}, local_index)"),
+        }
+    }
+
+    fn store(&self, i: u32, j: u32) -> String {
+        match self.means {
+            Means::Adapter => format!("coopStoreT(c{i}_{j}, &staged[own], EDGE);"),
+            _ => format!("store_matrix(c{i}_{j}, own, local_index);"),
+        }
+    }
+
+    fn declarations(&self) -> String {
+        let edge = self.edge;
+        match self.means {
+            Means::Adapter => [("A", "f16"), ("B", "f16"), ("C", "f32")]
+                .map(|(role, scalar)| format!("alias Matrix{role} = coop_mat{edge}x{edge}<{scalar}, {role}>;\n"))
+                .concat(),
+            _ => EMULATED.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_many_as_subgroups_and_nearly_square() {
+        assert_eq!(blocks(8, 8, 8), (4, 2));
+        assert_eq!(blocks(4, 4, 4), (2, 2));
+        assert_eq!(blocks(1, 4, 4), (1, 1));
+        assert_eq!(blocks(8, 1, 2), (1, 2));
+    }
+}

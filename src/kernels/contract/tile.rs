@@ -203,9 +203,9 @@ impl Tile {
             Memory::Registers => 0,
             Memory::Subgroup => 1,
             Memory::Reduced(groups) => 2 | groups.ilog2() << 4,
-            Memory::Workgroup(depth) => 3 | depth / 16 << 4,
-            Memory::Double(depth) => 4 | depth / 16 << 4,
-            Memory::Cooperative(edge) => 5 | edge / 8 << 4,
+            Memory::Workgroup(depth) => 3 | (depth / 16) << 4,
+            Memory::Double(depth) => 4 | (depth / 16) << 4,
+            Memory::Cooperative(edge) => 5 | (edge / 8) << 4,
         };
         self.rows | self.quads << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }

@@ -48,6 +48,9 @@ impl Slot {
     }
 }
 
+/// Writes the statements for a slot of `b`.
+type PutB<'a> = dyn Fn(Option<&str>, &str, &str, &str) -> String + 'a;
+
 /// Where slots go: what step they are loaded from on, and the statements that put them into the tiles.
 pub(super) struct Place<'a> {
     /// The first step.
@@ -55,7 +58,7 @@ pub(super) struct Place<'a> {
     /// By a slot's number, its (first) row, its (first) step and what holds it.
     pub a: &'a dyn Fn(&str, &str, &str, &str) -> String,
     /// By a slot's number where it is in the order of the tile, its step, its number of four columns, and what holds it.
-    pub b: &'a dyn Fn(Option<&str>, &str, &str, &str) -> String,
+    pub b: &'a PutB<'a>,
 }
 
 /// Slots of both operands; `rows` gets what is the same in all steps.

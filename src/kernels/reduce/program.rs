@@ -268,7 +268,8 @@ impl Run {
         finish: bool,
     ) -> Result<()> {
         let is_four = |t: &Tensor, first: usize| {
-            wide::aligned(&[t]) && (t.address + (first * t.dtype.size()) as u64) % u64::from(wide::unit(t.dtype)) == 0
+            wide::aligned(&[t])
+                && (t.address + (first * t.dtype.size()) as u64).is_multiple_of(wide::unit(t.dtype).into())
         };
         let fours = Fours::of(self.style, step, [is_four(x, from), is_four(y, to)]);
         let invocations = fours.invocations(step, y.dtype);

@@ -144,10 +144,11 @@ fn cooperative_edge(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
     [16, 8].into_iter().find(has).unwrap_or(0)
 }
 
-/// Whether `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, leaves cooperative matrices on.
+/// Whether `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, asks for cooperative matrices. They are off until their programs, which no
+/// software adapter runs, have been seen on drivers.
 pub(crate) fn cooperative_allowed(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
     let value = lookup("TF_WGPU_COOPERATIVE_MATRIX").map(|v| v.trim().to_lowercase());
-    !matches!(value.as_deref(), Some("0" | "off" | "false"))
+    matches!(value.as_deref(), Some("1" | "on" | "true"))
 }
 
 #[cfg(test)]
@@ -174,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_switches_them_off() {
+    fn a_variable_switches_them_on() {
         let with = |value: Option<&'static str>| {
             cooperative_allowed(&move |name| {
                 value.filter(|_| name == "TF_WGPU_COOPERATIVE_MATRIX").map(ToOwned::to_owned)
             })
         };
-        assert!(with(None) && with(Some("1")) && with(Some("")));
-        assert!(!with(Some("0")) && !with(Some(" Off ")));
+        assert!(with(Some("1")) && with(Some(" On ")));
+        assert!(!with(None) && !with(Some("")) && !with(Some("0")));
     }
 }

@@ -185,7 +185,8 @@ pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
          it offers every device (constants, reshapes, variable handles, control flow, function calls); all others run on the CPU.\n\n\
          64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m tensorflow_wgpu` lists what yours offers.\n\n\
          Every op with every type is run against TensorFlow's CPU kernel by the case in `tests/python/sweep/` that the last column\n\
-         names. Arguments in host memory are those that TensorFlow's own GPU kernels have there.\n\n\
+         names. Arguments in host memory are those that TensorFlow's own GPU kernels have there, but for \
+         `StatelessRandomGetKeyCounter`, which makes its keys on the device.\n\n\
          | Op | Types | In host memory | Notes | Family | Sweep |\n|---|---|---|---|---|---|\n",
         by_op.len()
     );

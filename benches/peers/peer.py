@@ -8,6 +8,7 @@ import select
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from rows import Row
@@ -16,7 +17,7 @@ from rows import Row
 class Peer:
     """A peer that is asked for its rows, one by one."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], patience: float) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], folder: Path | None, patience: float) -> None:
         """Starts it and waits until it has told what it is."""
         self.patience = patience
         #: What it is, and why it tells nothing more.
@@ -33,7 +34,9 @@ class Peer:
         self.process: subprocess.Popen | None = None
         pipe = subprocess.PIPE
         try:
-            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.log, env=environment)
+            self.process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self.log, env=environment, cwd=folder
+            )
         except OSError:
             self.refused = f"{command[0]} is not there"
             return

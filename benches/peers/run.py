@@ -22,8 +22,7 @@ programs alone, on Debian 12:
 
 `--driver system --driver mesa25=/tmp/mesa25` then runs all peers on each of the two drivers in turn.
 
-burn tunes itself, for tens of seconds on a software adapter; `CUBECL_AUTOTUNE_LEVEL=minimal` is what this program sets
-where the environment says nothing else.
+burn tunes itself: `burn/cubecl.toml` keeps that to a minute on a software adapter; `--tune` leaves it out, for GPUs.
 """
 
 from __future__ import annotations
@@ -54,6 +53,8 @@ class Program(NamedTuple):
     driver: bool = True
     #: The rows that are asked for, all without any.
     rows: tuple[str, ...] = ()
+    #: Where it is started, here without any.
+    folder: Path | None = None
 
 
 def binary(*names: str) -> str:
@@ -84,7 +85,7 @@ def measure(
     for name, program in programs.items():
         print(name, file=sys.stderr, flush=True)
         own = {k: v for k, v in environment.items() if name != CPU or k != "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"}
-        peers[name] = (Kernels if name == OURS else Peer)(program.command, own, options.patience)
+        peers[name] = (Kernels if name == OURS else Peer)(program.command, own, program.folder, options.patience)
     works = [row for row in ROWS if not options.work or row.key in options.work.split(",")]
     rounds = 1 if options.quick else options.rounds
     for number in range(rounds):
@@ -104,8 +105,8 @@ def measure(
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kernels", help="the kernels' benchmark; the one in target/ without it")
-    parser.add_argument("--burn", help="the program of benches/peers/burn")
+    parser.add_argument("--kernels", type=os.path.abspath, help="the kernels' benchmark; the one in target/ without it")
+    parser.add_argument("--burn", type=os.path.abspath, help="the program of benches/peers/burn")
     for name in ("onnxruntime", "tensorflow", "pytorch"):
         parser.add_argument(
             f"--{name}-python", default=sys.executable, help="a Python that has it; this one without it"
@@ -118,6 +119,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each row is measured")
     parser.add_argument("--seconds", type=float, default=300, help="when no further round is begun or continued")
     parser.add_argument("--patience", type=float, default=120, help="seconds for one answer of a peer")
+    parser.add_argument("--tune", action="store_true", help="let burn tune itself as it does by default")
     parser.add_argument("--quick", action="store_true", help="one round, our own rows in one short batch each")
     parser.add_argument("--json", help="file for the figures")
     parser.add_argument("--markdown", help="file for the tables")
@@ -133,7 +135,7 @@ def main() -> int:
     programs = {
         OURS: Program([ours, "--serve", "--batch", "8", *(["--quick"] if options.quick else [])]),
         ORT: Program([options.onnxruntime_python, str(HERE / "onnxruntime_webgpu.py")]),
-        BURN: Program([burn]),
+        BURN: Program([burn], folder=None if options.tune else HERE / "burn"),
         CPU: Program(tensorflow, driver=False),
         PLUGIN: Program([*tensorflow, "WGPU:0"], driver=False, rows=("small",)),
         CUDA: Program([options.pytorch_python, str(HERE / "pytorch_cuda.py")], driver=False),
@@ -146,7 +148,7 @@ def main() -> int:
     for number, (name, selection) in enumerate(drivers):
         print(f"driver {name}", file=sys.stderr, flush=True)
         chosen = {key: program for key, program in programs.items() if program.driver or not number}
-        environment = {"CUBECL_AUTOTUNE_LEVEL": "minimal", **os.environ, **selection}
+        environment = {**os.environ, **selection}
         # Each driver has its share of the time, less what those before it took too much.
         end = start + options.seconds * (number + 1) / len(drivers)
         runs[name] = measure(chosen, environment, options, end)

@@ -29,16 +29,18 @@ class Peer:
         self.samples: dict[str, list[tuple[float, float]]] = {}
         self.errors: dict[str, str] = {}
         self.absent: set[str] = set()
-        self.rest = b""
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self.process: subprocess.Popen | None = None
-        pipe = subprocess.PIPE
+        self.how = {"args": command, "env": environment, "cwd": folder}
+        self.start()
+
+    def start(self) -> None:
+        """Starts it and waits until it has told what it is."""
+        pipe, self.rest = subprocess.PIPE, b""
         try:
-            self.process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=self.log, env=environment, cwd=folder
-            )
+            self.process = subprocess.Popen(**self.how, stdin=pipe, stdout=pipe, stderr=self.log)
         except OSError:
-            self.refused = f"{command[0]} is not there"
+            self.refused = f"{self.how['args'][0]} is not there"
             return
         told = self.line()
         if told is not None:
@@ -64,6 +66,15 @@ class Peer:
         told = self.line()
         if told is not None:
             self.take(row, told)
+        elif self.refused == self.slow():
+            # It was too slow for one row: a new process is asked for the others, but not again for what is there.
+            self.errors[row.key], self.refused = self.refused, None
+            self.absent |= self.samples.keys()
+            self.start()
+
+    def slow(self) -> str:
+        """What is said of one that does not answer in time."""
+        return f"no answer in {self.patience:g} s"
 
     def take(self, row: Row, told: dict[str, Any]) -> None:
         """Keeps an answer."""
@@ -94,7 +105,7 @@ class Peer:
             if part:
                 self.rest += part
                 continue
-            self.refused = self.ended() if ready else f"no answer in {self.patience:.0f} s"
+            self.refused = self.ended() if ready else self.slow()
             self.close()
             return None
 
@@ -110,13 +121,15 @@ class Peer:
 
     def close(self) -> None:
         """Ends it."""
-        if self.process and self.process.poll() is None:
+        if not self.process or self.process.poll() is not None:
+            return
+        try:
             self.process.stdin.close()
-            try:
-                self.process.wait(2)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            # A slow one does not look at its input before it has an answer.
+            self.process.wait(0 if self.refused else 2)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
 
 
 class Kernels(Peer):

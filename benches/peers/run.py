@@ -80,7 +80,10 @@ def driver(text: str) -> tuple[str, dict[str, str]]:
 def measure(
     programs: dict[str, Program], environment: dict[str, str], options: argparse.Namespace, end: float
 ) -> Peers:
-    """Asks all peers for all rows, several times or until it is late; the first round is never cut short."""
+    """Asks all peers for all rows, several times or until it is late; the first round is never cut short.
+
+    burn's contractions come last, as long as there is time, each beside ours: it tunes itself for each of them.
+    """
     peers: dict[str, Peer] = {}
     for name, program in programs.items():
         print(name, file=sys.stderr, flush=True)
@@ -88,14 +91,21 @@ def measure(
         peers[name] = (Kernels if name == OURS else Peer)(program.command, own, program.folder, options.patience)
     works = [row for row in ROWS if not options.work or row.key in options.work.split(",")]
     rounds = 1 if options.quick else options.rounds
+    others = BURN in peers and len(peers) > 1
+    half = (time.monotonic() + end) / 2 if others else end
     for number in range(rounds):
         for row in works:
-            if number and time.monotonic() > end:
+            if number and time.monotonic() > half:
                 break
             for name, peer in peers.items():
-                if not programs[name].rows or row.key in programs[name].rows:
+                later = others and name == BURN and row.unit == "GFLOP/s"
+                if not later and (not programs[name].rows or row.key in programs[name].rows):
                     peer.ask(row)
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    for row in works if others else []:
+        if row.unit == "GFLOP/s" and time.monotonic() < end:
+            for name in [name for name in (OURS, BURN, OURS, BURN) if name in peers]:
+                peers[name].ask(row)
     for peer in peers.values():
         peer.close()
     kept = ("about", "refused", "errors", "samples", "told")

@@ -168,7 +168,7 @@ def test_a_peer_that_cannot_run_is_named(tmp_path: Path):
     ran, _ = peers(tmp_path, "echo no GPU >&2; exit 3")
     assert (ran.returncode, "- burn: ended with 3: no GPU" in ran.stdout) == (1, True), ran.stdout
     slow, _ = peers(tmp_path, "sleep 10", "--patience", "0.2")
-    assert "- burn: no answer in 0 s" in slow.stdout
+    assert "- burn: no answer in 0.2 s" in slow.stdout
     absent = run(str(PEERS), "--only", "burn", "--burn", str(tmp_path / "absent"))
     assert absent.returncode == 1
     assert "absent is not there: cargo build --release in benches/peers/burn" in absent.stdout

@@ -144,7 +144,7 @@ impl Device {
                 failures.lose(Error::Unavailable(format!("the GPU was lost: {message}")));
             }
         });
-        let submitter = Submitter::start(queue.clone(), completion.clone());
+        let submitter = Submitter::start(queue.clone(), completion.clone(), failures.clone());
         let recorder =
             Recorder::new(raw.clone(), capabilities.storage_alignment, completion.clone(), submitter.clone());
         let failed = failures.clone();

@@ -11,6 +11,8 @@ use crossbeam_channel::{Receiver, Sender};
 use parking_lot::Mutex;
 
 use super::completion::{AfterWork, Completion, Serial, Submission};
+use super::failures::Failures;
+use crate::ffi::guard::caught;
 
 /// Batches that may wait. Beyond that the recording thread submits, so that it cannot run away from the thread.
 const MAX_WAITING: usize = 8;
@@ -29,6 +31,7 @@ pub(crate) struct Recorded {
 pub(crate) struct Submitter {
     queue: wgpu::Queue,
     completion: Arc<Completion>,
+    failures: Arc<Failures>,
     waiting: Mutex<VecDeque<Recorded>>,
     /// Held from taking a batch until it is submitted, which keeps the order.
     submitting: Mutex<()>,
@@ -37,11 +40,11 @@ pub(crate) struct Submitter {
 
 impl Submitter {
     /// Starts the thread, which ends with the value.
-    pub fn start(queue: wgpu::Queue, completion: Arc<Completion>) -> Arc<Self> {
+    pub fn start(queue: wgpu::Queue, completion: Arc<Completion>, failures: Arc<Failures>) -> Arc<Self> {
         // One token suffices: the thread takes it before it looks for batches.
         let (wake, woken) = crossbeam_channel::bounded(1);
         let submitter =
-            Arc::new(Self { queue, completion, waiting: Mutex::default(), submitting: Mutex::new(()), wake });
+            Arc::new(Self { queue, completion, failures, waiting: Mutex::default(), submitting: Mutex::new(()), wake });
         let weak = Arc::downgrade(&submitter);
         // Without a thread, batches wait for somebody who waits for them, or until there are too many.
         let _ = std::thread::Builder::new().name("wgpu-submit".into()).spawn(move || run(&woken, &weak));
@@ -69,11 +72,18 @@ impl Submitter {
         let _order = self.submitting.lock();
         loop {
             let Some(Recorded { serial, encoder, params, after }) = self.waiting.lock().pop_front() else { return };
-            if let Some((buffer, bytes)) = params {
-                // It takes effect before the whole submission, and each block of parameters has a place of its own in it.
-                self.queue.write_buffer(&buffer, 0, &bytes);
-            }
-            let index = encoder.map(|encoder| self.queue.submit([encoder.finish()]));
+            // A batch that is dropped is an error of all that follows, not a serial that nobody reaches.
+            let index = caught("a submission", || {
+                if let Some((buffer, bytes)) = params {
+                    // It takes effect before the whole submission, and each block of parameters has a place of its own in it.
+                    self.queue.write_buffer(&buffer, 0, &bytes);
+                }
+                Ok(encoder.map(|encoder| self.queue.submit([encoder.finish()])))
+            });
+            let index = index.unwrap_or_else(|e| {
+                self.failures.lose(e);
+                None
+            });
             self.completion.push(Submission { serial, index, after });
         }
     }

@@ -127,7 +127,7 @@ pub fn tensor(dtype: DType, dims: &[usize], values: &[Scalar]) -> HostTensor {
 }
 
 /// Element of operand `k` for element `i` of the walk.
-fn index(walk: &Iteration, k: usize, i: usize) -> usize {
+pub(super) fn index(walk: &Iteration, k: usize, i: usize) -> usize {
     let (mut rest, mut at) = (i, walk.offset(k));
     for (extent, stride) in walk.dims().iter().zip(walk.strides(k)).rev() {
         at += (rest % extent) as i64 * stride;

@@ -5,6 +5,7 @@ pub mod contraction;
 pub mod elementwise;
 pub mod eval;
 pub mod expression;
+pub mod predicate;
 pub mod reduce;
 pub mod rows;
 pub mod update;
@@ -19,6 +20,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     attention::DEFINITIONS,
     contraction::DEFINITIONS,
     elementwise::DEFINITIONS,
+    predicate::DEFINITIONS,
     reduce::DEFINITIONS,
     rows::DEFINITIONS,
     update::DEFINITIONS,
@@ -29,6 +31,7 @@ pub fn register(registry: &mut Registry) {
     attention::register(registry);
     contraction::register(registry);
     elementwise::register(registry);
+    predicate::register(registry);
     reduce::register(registry);
     rows::register(registry);
     update::register(registry);

@@ -10,6 +10,7 @@ mod cleanup;
 mod contraction;
 mod elementwise;
 mod folding;
+mod predicates;
 mod reads;
 mod reduce;
 mod rows;
@@ -26,6 +27,7 @@ pub struct Pass {
 /// Every pass.
 pub const PASSES: &[Pass] = &[
     Pass { name: "cleanup", run: cleanup::run },
+    Pass { name: "predicates", run: predicates::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
     Pass { name: "attention", run: attention::run },

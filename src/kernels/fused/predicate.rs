@@ -1,0 +1,80 @@
+//! `_WgpuHostLogicalAnd`, `…Or`, `…Not`: what decides whether a loop goes on, computed where it is known and needed, in host memory.
+//!
+//! A loop's counter is int32 and lives in host memory, and so does what comes of comparing it; the executor wants the loop's condition there as
+//! well. TensorFlow's LogicalAnd between them is a kernel of the device, for which each step of the loop would send two bools to
+//! the device and wait for it to send one back.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
+use crate::kernels::fused::eval::index;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::layout::{Iteration, broadcast_dims};
+use crate::tensor::{Dims, HostTensor};
+
+/// The op, the op of TensorFlow's in whose place it comes, and whether it has a second operand.
+const OPS: &[(&str, &str, bool)] = &[
+    ("_WgpuHostLogicalAnd", "LogicalAnd", true),
+    ("_WgpuHostLogicalOr", "LogicalOr", true),
+    ("_WgpuHostLogicalNot", "LogicalNot", false),
+];
+
+/// What the docs say of it.
+const NOTE: &str = "on the host, for conditions of loops that are known there and needed there";
+
+/// The op that computes on the host what `op` computes on the device.
+pub fn on_host(op: &str) -> Option<&'static str> {
+    OPS.iter().find(|(_, theirs, _)| *theirs == op).map(|(ours, ..)| *ours)
+}
+
+/// Whether `op` is one of these.
+pub fn is_on_host(op: &str) -> bool {
+    OPS.iter().any(|(ours, ..)| *ours == op)
+}
+
+const fn definition(name: &'static str, inputs: &'static [&'static str]) -> OpDefinition {
+    OpDefinition { name, inputs, outputs: &["z: bool"], attrs: &[], stateful: false, shape }
+}
+
+/// Their signatures.
+pub const DEFINITIONS: &[OpDefinition] = &[
+    definition(OPS[0].0, &["x: bool", "y: bool"]),
+    definition(OPS[1].0, &["x: bool", "y: bool"]),
+    definition(OPS[2].0, &["x: bool"]),
+];
+
+fn shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    Ok(vec![broadcast(inputs.shapes)?])
+}
+
+/// Adds the ops.
+pub fn register(registry: &mut Registry) {
+    for &(op, _, binary) in OPS {
+        let arguments: &[&str] = if binary { &["x", "y", "z"] } else { &["x", "z"] };
+        registry
+            .op(op)
+            .host(arguments)
+            .note(NOTE)
+            .kernel(move |_: &dyn Attrs| Ok(move |ctx: &mut dyn OpContext| compute(ctx, op)));
+    }
+}
+
+fn compute(ctx: &mut dyn OpContext, op: &str) -> Result<()> {
+    let inputs = (0..ctx.num_inputs()).map(|i| ctx.host_input(i)).collect::<Result<Vec<_>>>()?;
+    let mut dims = Dims::new();
+    for t in &inputs {
+        dims = broadcast_dims(&dims, &t.dims)?;
+    }
+    let walk = inputs.iter().fold(Iteration::over(&dims), |walk, t| walk.broadcast(&t.dims));
+    let value = |k: usize, i: usize| inputs[k].bytes[index(&walk, k, i)] != 0;
+    let result = (0..dims.iter().product()).map(|i| {
+        u8::from(match op {
+            "_WgpuHostLogicalAnd" => value(0, i) && value(1, i),
+            "_WgpuHostLogicalOr" => value(0, i) || value(1, i),
+            _ => !value(0, i),
+        })
+    });
+    let bytes = result.collect();
+    ctx.host_output(0, &HostTensor { dtype: DType::Bool, dims, bytes })
+}

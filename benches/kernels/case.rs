@@ -15,6 +15,15 @@ pub struct Sizes {
     pub batch: usize,
     /// Sequences of a batch.
     pub sequences: usize,
+    /// Whether there are rows that would take a software adapter minutes.
+    pub large: bool,
+}
+
+impl Sizes {
+    /// For so many images of a batch.
+    pub const fn new(batch: usize, large: bool) -> Self {
+        Self { batch, sequences: batch.div_ceil(2), large }
+    }
 }
 
 /// The values of a generated operand.

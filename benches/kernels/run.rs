@@ -1,6 +1,8 @@
 //! From the command line to the report.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,11 +19,14 @@ use crate::options::{HELP, Options};
 use crate::report::{self, Row};
 use crate::serve::serve;
 
+/// Images of a batch for which a software adapter gets the large rows too.
+const LARGE: usize = 32;
+
 /// Runs what the arguments ask for. Fails when a row failed; rows that the adapter is not offered are no failure.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let options = match Options::parse(arguments) {
         Ok(options) if options.help => {
-            println!("{HELP}");
+            tell(format_args!("{HELP}\n"));
             return ExitCode::SUCCESS;
         }
         Ok(options) => options,
@@ -43,19 +48,25 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// Prints. A reader that went away, such as `head`, misses nothing, and the files are still to be written.
+fn tell(text: fmt::Arguments<'_>) {
+    let _ = std::io::stdout().write_fmt(text);
+}
+
 /// Runs it and returns how many rows failed.
 pub fn run(options: &Options) -> Result<usize> {
     if options.adapters {
         let found = enumerate(None).found;
         for (report, index) in found.iter().filter_map(|r| r.index.map(|i| (r, i))) {
-            println!("{index}: {} ({:?}, {})", report.info.name, report.info.backend, report.info.driver_info);
+            let info = &report.info;
+            tell(format_args!("{index}: {} ({:?}, {})\n", info.name, info.backend, info.driver_info));
         }
         return Ok(0);
     }
     if options.list {
-        let sizes = Sizes { batch: options.batch.unwrap_or(8), sequences: options.batch.unwrap_or(8).div_ceil(2) };
+        let sizes = Sizes::new(options.batch.unwrap_or(8), options.batch.is_some_and(|batch| batch >= LARGE));
         for case in families::all(sizes).iter().filter(|c| options.wants(c.family, &c.name)) {
-            println!("{}: {}", case.family, case.name);
+            tell(format_args!("{}: {}\n", case.family, case.name));
         }
         return Ok(0);
     }
@@ -64,11 +75,12 @@ pub fn run(options: &Options) -> Result<usize> {
     if options.host {
         let session = Session::new(Arc::clone(&device));
         let rounds = if options.quick { 1 } else { 20 };
-        print!("{}", host::table(&adapter, &device, session.registry(), rounds)?);
+        tell(format_args!("{}", host::table(&adapter, &device, session.registry(), rounds)?));
         return Ok(0);
     }
-    let batch = options.batch.unwrap_or(if device.capabilities().cpu { 8 } else { 64 });
-    let mut cases = families::all(Sizes { batch, sequences: batch.div_ceil(2) });
+    let software = device.capabilities().cpu;
+    let batch = options.batch.unwrap_or(if software { 8 } else { 64 });
+    let mut cases = families::all(Sizes::new(batch, !software || batch >= LARGE));
     cases.retain(|c| options.wants(c.family, &c.name));
     if cases.is_empty() {
         return Err(Error::InvalidArgument("no row matches; --list names them".to_owned()));
@@ -84,7 +96,7 @@ pub fn run(options: &Options) -> Result<usize> {
     }
     let mut rows = Vec::new();
     let mut tables = report::head(&environment, &peaks);
-    print!("{tables}");
+    tell(format_args!("{tables}"));
     for (number, case) in cases.iter().enumerate() {
         eprintln!("{}/{} {}: {}", number + 1, cases.len(), case.family, case.name);
         let outcome = measure::run(&device, session.registry(), case, &budget).map_err(|e| e.to_string());
@@ -93,7 +105,7 @@ pub fn run(options: &Options) -> Result<usize> {
         }
         rows.push(Row { case: case.clone(), outcome });
         let line = rows[number].markdown(&peaks);
-        print!("{line}");
+        tell(format_args!("{line}"));
         tables.push_str(&line);
         // After each row, so that a run that is cut short leaves what it found.
         if let Some(path) = &options.json {
@@ -101,7 +113,7 @@ pub fn run(options: &Options) -> Result<usize> {
         }
     }
     let worst = report::worst(&rows, &peaks, device.capabilities().cpu, options.worst);
-    print!("{worst}");
+    tell(format_args!("{worst}"));
     if let Some(path) = &options.markdown {
         write(path, &(tables + &worst))?;
     }

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::run::run;
 use crate::serve::serve;
 
-const SIZES: Sizes = Sizes { batch: 8, sequences: 4 };
+const SIZES: Sizes = Sizes::new(8, false);
 
 fn options(arguments: &[&str]) -> Options {
     Options::parse(arguments.iter().map(Into::into).collect()).expect("valid arguments")
@@ -22,7 +22,7 @@ fn options(arguments: &[&str]) -> Options {
 
 #[test]
 fn rows_have_names_of_their_own() {
-    for sizes in [SIZES, Sizes { batch: 64, sequences: 32 }] {
+    for sizes in [SIZES, Sizes::new(64, true)] {
         let mut seen = HashSet::new();
         for case in families::all(sizes) {
             assert!(seen.insert((case.family, case.name.clone())), "two rows are {}: {}", case.family, case.name);

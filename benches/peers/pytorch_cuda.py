@@ -1,4 +1,4 @@
-"""PyTorch on a CUDA GPU: cuBLAS and cuDNN in float32, without TF32."""
+"""PyTorch on a CUDA GPU: cuBLAS and cuDNN in float32, without TF32; float16 with sums in float32."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ if not torch.cuda.is_available():
     raise SystemExit(0)
 
 torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 torch.backends.cudnn.allow_tf32 = False
 functional, gradients = torch.nn.functional, torch.nn.grad
 
 
-def of(function: Callable, *shapes: list[int], repeat: int = 1) -> Callable[[], Run]:
+def of(
+    function: Callable, *shapes: list[int], repeat: int = 1, dtype: torch.dtype = torch.float32
+) -> Callable[[], Run]:
     """The maker of a row that calls a function on random tensors."""
 
     def make() -> Run:
-        inputs = [torch.randn(shape, device="cuda") for shape in shapes]
+        inputs = [torch.randn(shape, device="cuda", dtype=dtype) for shape in shapes]
 
         def run(times: int) -> None:
             for _ in range(times * repeat):
@@ -58,6 +61,8 @@ with torch.no_grad():
     serve(
         {
             "matmul": of(torch.matmul, [1024, 1024], [1024, 1024]),
+            "matmul_large": of(torch.matmul, [4096, 4096], [4096, 4096]),
+            "matmul_half": of(torch.matmul, [4096, 4096], [4096, 4096], dtype=torch.float16),
             **convolutions("conv3", [8, 56, 56, 64], [64, 3, 3, 64]),
             **convolutions("conv1", [8, 14, 14, 256], [1024, 1, 1, 256]),
             "add": of(torch.add, [16 << 20], [16 << 20]),

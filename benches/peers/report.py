@@ -32,7 +32,8 @@ class Target(NamedTuple):
 _CONV = tuple(f"conv{size}{side}" for size in (3, 1) for side in ("", "_x", "_w"))
 _ROWS = ("softmax", "sum_last", "sum_first", "layer_norm", "transpose", "max_pool")
 TARGETS = [
-    Target("MatMul f32", ("matmul",), {ORT: 2.0, BURN: 1.2}, {CUDA: 0.65}),
+    Target("MatMul f32", ("matmul", "matmul_large"), {ORT: 2.0, BURN: 1.2}, {CUDA: 0.65}),
+    Target("MatMul f16, f32 sums", ("matmul_half",), {}, {CUDA: 0.6}),
     Target("Conv2D forward, both gradients", _CONV, {ORT: 2.5, BURN: 2.5}, {CUDA: 0.6}),
     Target("elementwise", ("add",), {ORT: 1.3}, {COPY: 0.9}),
     Target("fused chain", ("gelu",), {ORT: 8.0}, {COPY: 0.9}),

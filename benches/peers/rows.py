@@ -40,6 +40,8 @@ class Row(NamedTuple):
     unit: str
     #: The row of benches/kernels that does the same.
     ours: str
+    #: Whether it would take a software adapter minutes: it is asked for on others only.
+    large: bool = False
 
 
 def conv(key: str, title: str, flops: float, ours: str) -> list[Row]:
@@ -53,6 +55,8 @@ def conv(key: str, title: str, flops: float, ours: str) -> list[Row]:
 POOLED = 8 * 112 * 112 * 64
 ROWS = [
     Row("matmul", "MatMul 1024³", 2.0 * 1024**3, "GFLOP/s", "MatMul float32 1024×1024×1024"),
+    Row("matmul_large", "MatMul 4096³", 2.0 * 4096**3, "GFLOP/s", "MatMul float32 4096×4096×4096", True),
+    Row("matmul_half", "MatMul float16 4096³", 2.0 * 4096**3, "GFLOP/s", "MatMul float16 4096×4096×4096", True),
     *conv("conv3", "Conv 3×3, 8×56×56×64→64", 18.0 * 8 * 56 * 56 * 64 * 64, "Conv2D 3×3 8×56×56×64→64"),
     *conv("conv1", "Conv 1×1, 8×14×14 256→1024", 2.0 * 8 * 14 * 14 * 256 * 1024, "Conv2D 1×1 8×14×14×256→1024"),
     Row("add", "Add 16 M", 12.0 * 16 * MILLION, "GB/s", "AddV2 float32 16 M"),

@@ -22,6 +22,10 @@ programs alone, on Debian 12:
 
 `--driver system --driver mesa25=/tmp/mesa25` then runs all peers on each of the two drivers in turn.
 
+On a machine with a bare GPU, nothing needs to be built: `kernels`, made elsewhere, and a PyTorch with CUDA do.
+
+    python3 benches/peers/run.py --kernels ./kernels --only ours,pytorch --json peers.json --markdown peers.md
+
 burn tunes itself: `burn/cubecl.toml` keeps that to a minute on a software adapter; `--tune` leaves it out, for GPUs.
 """
 
@@ -89,7 +93,10 @@ def measure(
         print(name, file=sys.stderr, flush=True)
         own = {k: v for k, v in environment.items() if name != CPU or k != "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"}
         peers[name] = (Kernels if name == OURS else Peer)(program.command, own, program.folder, options.patience)
-    works = [row for row in ROWS if not options.work or row.key in options.work.split(",")]
+    adapter = peers[OURS].told.get("adapter", {}) if OURS in peers else {}
+    hardware = adapter.get("type", "Cpu") != "Cpu"
+    wanted = options.work.split(",") if options.work else [row.key for row in ROWS]
+    works = [row for row in ROWS if row.key in wanted and (hardware or not row.large)]
     rounds = 1 if options.quick else options.rounds
     others = BURN in peers and len(peers) > 1
     half = (time.monotonic() + end) / 2 if others else end

@@ -164,6 +164,26 @@ def test_a_driver_beside_the_systems(tmp_path: Path):
     assert (absent.returncode, "has no usr/share/vulkan" in absent.stderr) == (2, True), absent.stderr
 
 
+@pytest.mark.parametrize("kind", ["Cpu", "DiscreteGpu"])
+def test_large_rows_are_for_hardware(tmp_path: Path, kind: str):
+    kernels = tmp_path / "kernels"
+    about = {
+        "adapter": {"name": "one", "type": kind, "driver_info": "1"},
+        "versions": {"tensorflow-wgpu": "0"},
+        "optimized": True,
+        "peaks": {"copy_gb_s": 4},
+    }
+    kernels.write_text(f"""#!/bin/sh
+echo '{json.dumps(about)}'
+while read row; do echo '{{"ms": 1, "cpu_s": 0}}'; done""")
+    kernels.chmod(0o755)
+    ran = run(str(PEERS), "--only", "ours", "--kernels", str(kernels), "--quick")
+    assert ran.returncode == 0, ran.stderr
+    large = [line for line in ran.stdout.splitlines() if "4096³" in line]
+    figures = ["| MatMul 4096³ | GFLOP/s | 1.37e+05 |", "| MatMul float16 4096³ | GFLOP/s | 1.37e+05 |"]
+    assert large[:2] == ([] if kind == "Cpu" else figures)
+
+
 def test_a_peer_that_cannot_run_is_named(tmp_path: Path):
     ran, _ = peers(tmp_path, "echo no GPU >&2; exit 3")
     assert (ran.returncode, "- burn: ended with 3: no GPU" in ran.stdout) == (1, True), ran.stdout

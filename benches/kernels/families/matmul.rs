@@ -25,7 +25,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         product(DType::F32, [64, 64, 16_384], ""),
         product(DType::F32, [64, 65_536, 64], ""),
     ];
-    if sizes.batch >= 32 {
+    if sizes.large {
         cases.extend([DType::F32, DType::F16].map(|t| product(t, [4096; 3], "")));
     }
     for dtype in [DType::F32, DType::F16] {

@@ -289,7 +289,11 @@ fn depthwise_convolutions() {
         }
         // Four channels at once.
         let op = "DepthwiseConv2dNative";
-        check_conv(&mut turn, &Conv { op, channels: 8, depth: 1, filters: 1, ..Conv::default() }, dtype);
+        let four = Conv { op, channels: 8, depth: 1, filters: 1, ..Conv::default() };
+        check_conv(&mut turn, &four, dtype);
+        // A run of positions.
+        let window = Conv { input: [1, 9, 7], kernel: [1, 3, 3], stride: [1; 3], ..four };
+        check_conv(&mut turn, &window, dtype);
     }
 }
 

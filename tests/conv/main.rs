@@ -131,6 +131,36 @@ fn depthwise_of_random_shapes() {
     random_cases("DepthwiseConv2dNative", 12, 3);
 }
 
+/// Common windows have programs that go down columns: in one run and in several, with few columns and with more, all of them outside or none.
+#[test]
+fn depthwise_of_common_windows() {
+    let mut random = Random::new(7);
+    let mut ran = 0;
+    for (i, (kernel, stride)) in [3, 5, 4].into_iter().flat_map(|k| [(k, 1), (k, 2), (k, 1), (k, 2)]).enumerate() {
+        let channels = random.pick(&[4, 12]);
+        let padding = random.pick(&["SAME", "VALID", "EXPLICIT"]);
+        let mut pads = || [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
+        let case = Case {
+            op: "DepthwiseConv2dNative",
+            spatial: 2,
+            last: true,
+            batch: 1 + i % 3,
+            channels,
+            depth: channels,
+            filters: 1,
+            explicit: if padding == "EXPLICIT" { pads() } else { [[0; 2]; 3] },
+            input: [1, random.between(1, 24), random.between(1, 19)],
+            kernel: [1, kernel, kernel],
+            stride: [1, stride, stride],
+            dilation: [1; 3],
+            padding,
+        };
+        let dtype = random.pick(&[DType::F32, DType::F32, DType::F16, DType::BF16]);
+        ran += usize::from(check(&case, dtype, 70 + i as u64, 0));
+    }
+    assert!(ran > 8, "only {ran} have an output");
+}
+
 /// Channels that lie together in fours have programs of their own.
 #[test]
 fn depthwise_of_four_channels_at_once() {

@@ -5,7 +5,6 @@
 //! the pipeline's key, its extents are not. Everything else that broadcasts is computed by an elementwise program behind the
 //! contraction ([`Epilogue::after`]), so that an op with an epilogue takes all shapes that the ops in its place would take.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -271,17 +270,27 @@ impl Form {
     /// The statements that read ahead what is read once for four neighbours, whose first is the result's element `at` of
     /// channel `channel`.
     pub(crate) fn reads(&self, at: &str, channel: &str) -> String {
-        let mut text = String::new();
-        for ((_, class, quads), name) in self.extras.iter().zip(NAMES) {
-            match class {
-                Class::Scalar => writeln!(text, "    let {name}_v = load_{name}(0u);"),
-                Class::Channel if *quads => writeln!(text, "    let {name}_v = load4_{name}({channel});"),
-                Class::Full if *quads => writeln!(text, "    let {name}_v = load4_{name}({at});"),
-                _ => Ok(()),
-            }
-            .expect("a string takes all text");
-        }
-        text
+        self.channel_reads(channel) + &self.full_reads(at)
+    }
+
+    /// Those of [`Form::reads`] that are the same for all positions.
+    pub(crate) fn channel_reads(&self, channel: &str) -> String {
+        self.read_lines(|class, quads, name| match class {
+            Class::Scalar => Some(format!("    let {name}_v = load_{name}(0u);\n")),
+            Class::Channel if quads => Some(format!("    let {name}_v = load4_{name}({channel});\n")),
+            _ => None,
+        })
+    }
+
+    /// The others.
+    pub(crate) fn full_reads(&self, at: &str) -> String {
+        self.read_lines(|class, quads, name| {
+            (quads && class == Class::Full).then(|| format!("    let {name}_v = load4_{name}({at});\n"))
+        })
+    }
+
+    fn read_lines(&self, line: impl Fn(Class, bool, &str) -> Option<String>) -> String {
+        self.extras.iter().zip(NAMES).filter_map(|((_, class, quads), name)| line(*class, *quads, name)).collect()
     }
 
     /// The call for the contraction's value `x`, the result's element `at` of channel `channel`; `lane` selects from what

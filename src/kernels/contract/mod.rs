@@ -19,7 +19,7 @@ pub mod geometry;
 mod narrow;
 mod panels;
 mod registers;
-mod text;
+pub(crate) mod text;
 pub mod tile;
 pub mod trust;
 mod variants;

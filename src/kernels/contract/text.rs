@@ -93,7 +93,7 @@ fn operand(shader: Shader, name: &'static str, (dtype, lanes): (DType, Lanes)) -
 }
 
 /// Binds four elements at a time, with `store4_c` for the result c, else with `load4_NAME`.
-pub(super) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
+pub(crate) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     let value = if dtype == DType::I32 { "vec4<i32>" } else { "vec4<f32>" };
     let (ty, load, store, library) = match dtype {
         DType::F16 => (

@@ -1,6 +1,7 @@
 //! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one invocation per element, or for
-//! four channels of a position where they lie together ([`wide`]).
+//! four channels of a position where they lie together ([`wide`]), or of a run of positions for common windows ([`rolling`]).
 
+mod rolling;
 mod wide;
 
 use smallvec::SmallVec;
@@ -16,6 +17,7 @@ use crate::kernels::contract::{finish, samples};
 use crate::kernels::op::OpContext;
 use crate::shader::{MAX_ITERATIONS, Shader};
 use crate::tensor::Tensor;
+use rolling::{Parts, Tile};
 
 const COMMON: &str = include_str!("../../../../shaders/conv/depthwise.wgsl");
 const FORWARD: &str = include_str!("../../../../shaders/conv/depthwise_forward.wgsl");
@@ -30,12 +32,24 @@ enum Which {
     Filter,
 }
 
+impl Which {
+    /// Names of the operands.
+    const fn operands(self) -> [&'static str; 2] {
+        match self {
+            Self::Forward => ["x", "weight"],
+            Self::Input => ["weight", "dy"],
+            Self::Filter => ["x", "dy"],
+        }
+    }
+}
+
 fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&Form>, wide: bool) -> Shader {
-    let (label, names, text) = match which {
-        Which::Forward => ("forward", ["x", "weight"], FORWARD),
-        Which::Input => ("input", ["weight", "dy"], INPUT),
-        Which::Filter => ("filter", ["x", "dy"], FILTER),
+    let (label, text) = match which {
+        Which::Forward => ("forward", FORWARD),
+        Which::Input => ("input", INPUT),
+        Which::Filter => ("filter", FILTER),
     };
+    let names = which.operands();
     let result = match (which, epilogue) {
         (Which::Filter, _) => computed(dtype),
         (_, Some(form)) => form.output(),
@@ -135,19 +149,32 @@ pub fn forward(
         debug_assert!(epilogue.is_none(), "no epilogue without products");
         return device.fill(y.address, y.bytes(), 0);
     }
+    if let Some(tile) = Tile::of(Which::Forward, g, Class::of(device), [x, filter, y]) {
+        return rolling::forward(device, g, tile, [x, filter, y], epilogue);
+    }
     check_iterations(device, g.taps() + g.kernel[1])?;
     enqueue_with(device, Which::Forward, g, [x, filter, y], params(g, y.len()), epilogue)
 }
 
 /// The gradient of the input: each element gathers from the windows that contain it.
 pub fn backprop_input(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    if let Some(tile) = Tile::of(Which::Input, g, Class::of(device), [filter, dy, dx]) {
+        return rolling::backprop_input(device, g, tile, [filter, dy, dx]);
+    }
     check_iterations(device, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
     enqueue(device, Which::Input, g, [filter, dy, dx], params(g, dx.len()))
 }
 
 /// The gradient of the filter: parts of the output's lines are summed side by side, then the parts in order.
 pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
-    let wanted = if Class::of(ctx.device()).is_gpu() { 1 << 16 } else { 1 << 12 };
+    let class = Class::of(ctx.device());
+    if let Some(tile) = Tile::of(Which::Filter, g, class, [x, dy, dw]) {
+        let parts = Parts::of(class, g, tile);
+        let partial = ctx.temp(computed(dw.dtype), &[parts.parts, dw.len()])?;
+        rolling::backprop_filter(ctx.device(), g, tile, &parts, [x, dy, &partial])?;
+        return finish::enqueue(ctx.device(), &partial, dw);
+    }
+    let wanted = if class.is_gpu() { 1 << 16 } else { 1 << 12 };
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
     // Four elements each, perhaps: then there are as many invocations with four times the parts.
@@ -162,7 +189,7 @@ pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &T
 
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut out = Vec::new();
+    let mut out = rolling::shaders();
     for which in [Which::Forward, Which::Input, Which::Filter] {
         for dtype in super::TYPES {
             out.extend([true, false].map(|last| shader(which, *dtype, last, None, false)));
@@ -183,6 +210,7 @@ pub fn fused_shaders() -> Vec<Shader> {
             out.extend([true, false].map(|last| shader(Which::Forward, *dtype, last, Some(&form), false)));
             if wide::supports(*dtype) && wide::supports(form.output()) {
                 out.push(shader(Which::Forward, *dtype, true, Some(&form), true));
+                out.push(rolling::fused(*dtype, &Form::sample(&epilogue, &classes, true)));
             }
         }
     }

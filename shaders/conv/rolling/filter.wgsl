@@ -1,0 +1,32 @@
+// Parts of the gradient of the filter, (part, k1, k2, channel): the sums over p.chunk of p.runs runs. A run is {{WIDTH}} neighbouring columns
+// of p.run output rows. A step takes the input's rows of one stride; `dy`m is the output row of m steps ago. What lies outside counts as
+// zero; positions before the input are large unsigned numbers. Grid: one invocation for each of p.count parts of four channels; all indices
+// are in units of four channels. Bindings: x, dy, result.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let unit = t % p.units;
+    let part = t / p.units;
+    let last_run = min((part + 1u) * p.chunk, p.runs);
+{{SUMS}}    for (var run = part * p.chunk; run < last_run; run += 1u) {
+        let column = run % p.blocks * {{WIDTH}};
+        let segment = run / p.blocks;
+        let image = segment / p.segments;
+        let first = segment % p.segments * p.run;
+        let end = min(first + p.run, p.out1);
+        let left = column * {{STRIDE}} - p.pad2;
+{{INSIDE}}{{GRADIENTS}}        for (var row = first; row < end + {{AHEAD}}; row += 1u) {
+            let in_row = row < end;
+            let dy_at = ((image * p.out1 + row) * p.out2 + column) * p.units + unit;
+{{LOADS}}{{ROWS}}{{MOVES}}        }
+    }
+    let at = part * {{KERNEL}} * {{KERNEL}} * p.units + unit;
+{{STORES}}}

@@ -1,0 +1,255 @@
+//! Depthwise convolutions of common windows: four channels at once, and an invocation goes down several neighbouring columns, so that an
+//! element is loaded once for all outputs of those columns and filters are loaded once for a whole run of rows.
+//!
+//! Of each column as many rows are under way as windows overlap. Texts are unrolled over a window and [`Tile::width`] columns; extents,
+//! padding and the length of runs are parameters. Other windows, strides and dilations are [`super::wide`]'s.
+
+mod text;
+
+use smallvec::SmallVec;
+
+use super::Which;
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::contract::epilogue::{Bound, Form};
+use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::tile::Class;
+use crate::shader::{MAX_ITERATIONS, Shader, wide};
+use crate::tensor::Tensor;
+
+/// Invocations of a workgroup: few, since there are few invocations.
+const WORKGROUP: u32 = 64;
+/// Edges of windows.
+const KERNELS: [u32; 2] = [3, 5];
+/// Strides.
+const STRIDES: [u32; 2] = [1, 2];
+/// Fewest rows of a run; the first outputs of each take as many steps more as windows overlap.
+const LEAST_RUN: usize = 4;
+
+/// What a text is unrolled over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tile {
+    /// Edge of the square window.
+    kernel: u32,
+    stride: u32,
+    /// Columns of an invocation, in strides.
+    width: u32,
+}
+
+impl Tile {
+    /// Rows or columns of windows, in strides, that an element belongs to.
+    const fn overlap(self) -> u32 {
+        self.kernel.div_ceil(self.stride)
+    }
+
+    /// The tile for a convolution, if it is one of those whose windows there are texts for.
+    pub fn of(which: Which, g: &Geometry, class: Class, operands: [&Tensor; 3]) -> Option<Self> {
+        let same = |list: &[usize; 3]| (list[1] == list[2]).then_some(list[1] as u32);
+        let (kernel, stride) = (same(&g.kernel)?, same(&g.stride)?);
+        let fits = super::wide::fits(which, g, operands)
+            && g.dilation == [1; 3]
+            && KERNELS.contains(&kernel)
+            && STRIDES.contains(&stride)
+            && operands.iter().all(|t| !t.is_empty());
+        let tile = Self { kernel, stride, width: width(class, kernel, stride) };
+        fits.then_some(tile)
+    }
+
+    /// Every tile.
+    fn all() -> Vec<Self> {
+        let mut tiles = Vec::new();
+        for (kernel, stride) in KERNELS.into_iter().flat_map(|k| STRIDES.map(|s| (k, s))) {
+            for class in Class::ALL {
+                let tile = Self { kernel, stride, width: width(class, kernel, stride) };
+                if !tiles.contains(&tile) {
+                    tiles.push(tile);
+                }
+            }
+        }
+        tiles
+    }
+}
+
+/// A software adapter has the fewest loads for each output with many columns, but takes longer to compile them, and larger windows leave
+/// few places for sums in registers, of which GPUs have a limited number.
+const fn width(class: Class, kernel: u32, stride: u32) -> u32 {
+    match (kernel, stride) {
+        (3, 1) if !class.is_gpu() => 8,
+        (3, _) => 4,
+        (5, 1) if !class.is_gpu() => 4,
+        _ => 2,
+    }
+}
+
+/// Where the invocations of a program start, and how far they go.
+struct Runs {
+    /// Columns of the result, or for the filter's gradient of the output, in tiles.
+    blocks: usize,
+    /// Rows in runs.
+    segments: usize,
+    /// Rows of a run, in strides.
+    run: usize,
+}
+
+impl Runs {
+    /// Runs of `rows` rows and `columns` columns of each image, such that there are about `wanted`.
+    fn new(rows: usize, columns: usize, tile: Tile, wanted: usize, least: usize) -> Self {
+        let blocks = columns.div_ceil(tile.width as usize);
+        let run = rows.div_ceil((wanted / blocks).clamp(1, rows)).max(least).min(MAX_ITERATIONS / 2);
+        Self { blocks, segments: rows.div_ceil(run), run }
+    }
+
+    /// Their number in an image.
+    const fn of_image(&self) -> usize {
+        self.blocks * self.segments
+    }
+}
+
+/// Strides from the one that contains the first element behind `pad` elements on, that `extent` elements touch: the first and the end.
+const fn strides(extent: usize, pad: usize, stride: usize) -> [usize; 2] {
+    [pad / stride, (pad + extent - 1) / stride + 1]
+}
+
+/// Invocations that keep an adapter busy.
+const fn wanted(class: Class) -> usize {
+    match class {
+        Class::Cpu | Class::CpuSubgroup => 1 << 11,
+        Class::Integrated => 1 << 14,
+        Class::Discrete => 1 << 17,
+    }
+}
+
+fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&Form>) -> Shader {
+    let result = match (which, epilogue) {
+        (Which::Filter, _) => DType::F32,
+        (_, Some(form)) => form.output(),
+        _ => dtype,
+    };
+    let mut shader = Shader::new(format!("depthwise rolling {which:?} {dtype} {tile:?} {epilogue:?}"));
+    shader = super::wide::bind(shader.workgroup([WORKGROUP, 1, 1]), which.operands(), dtype, result);
+    shader = shader.u32s(&["count", "units", "blocks", "segments", "run"]);
+    for name in ["in", "out", "pad"] {
+        shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
+    }
+    shader = match which {
+        Which::Forward => shader,
+        Which::Input => shader.u32s(&["low1", "low2", "high1"]),
+        Which::Filter => shader.u32s(&["runs", "chunk"]),
+    };
+    text::body(shader, which, tile, epilogue)
+}
+
+fn params(g: &Geometry, count: usize, runs: &Runs) -> Params {
+    let mut params = Params::new().u32(count).u32(g.channels / 4).u32(runs.blocks).u32(runs.segments).u32(runs.run);
+    for list in [&g.input, &g.output, &g.pad] {
+        params = params.u32(list[1]).u32(list[2]);
+    }
+    params
+}
+
+fn enqueue(
+    device: &Device,
+    which: Which,
+    tile: Tile,
+    operands: [&Tensor; 3],
+    (count, mut params): (usize, Params),
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
+    for t in operands {
+        device.check_extent(t.len())?;
+    }
+    let dtype = operands[0].dtype;
+    let mut key = Key::new("depthwise rolling").number(which as u32).dtype(dtype);
+    key = key.number(tile.kernel).number(tile.stride).number(tile.width);
+    let mut bindings: SmallVec<[Binding; 8]> =
+        operands.map(|t| Binding::raw(t, wide::unit(t.dtype))).into_iter().collect();
+    let form = epilogue.map(|e| e.form(true));
+    if let (Some(epilogue), Some(form)) = (epilogue, &form) {
+        key = form.key(key);
+        params = epilogue.params(params);
+        bindings.extend(epilogue.bindings(form));
+    }
+    device.enqueue(&Program {
+        key,
+        shader: &|| shader(which, dtype, tile, form.as_ref()),
+        bindings,
+        params,
+        grid: Grid::linear(count, WORKGROUP),
+    })
+}
+
+/// The output.
+pub(super) fn forward(
+    device: &Device,
+    g: &Geometry,
+    tile: Tile,
+    operands: [&Tensor; 3],
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
+    let columns = g.batch * g.channels / 4;
+    let runs = Runs::new(g.output[1], g.output[2], tile, wanted(Class::of(device)) / columns, LEAST_RUN);
+    let count = columns * runs.of_image();
+    enqueue(device, Which::Forward, tile, operands, (count, params(g, count, &runs)), epilogue)
+}
+
+/// The gradient of the input.
+pub(super) fn backprop_input(device: &Device, g: &Geometry, tile: Tile, operands: [&Tensor; 3]) -> Result<()> {
+    let columns = g.batch * g.channels / 4;
+    let [low1, high1] = strides(g.input[1], g.pad[1], tile.stride as usize);
+    let [low2, high2] = strides(g.input[2], g.pad[2], tile.stride as usize);
+    let runs = Runs::new(high1 - low1, high2 - low2, tile, wanted(Class::of(device)) / columns, LEAST_RUN);
+    let count = columns * runs.of_image();
+    let params = params(g, count, &runs).u32(low1).u32(low2).u32(high1);
+    enqueue(device, Which::Input, tile, operands, (count, params), None)
+}
+
+/// How the gradient of the filter is cut: runs, all of them, those of a part, and parts.
+pub(super) struct Parts {
+    runs: Runs,
+    all: usize,
+    chunk: usize,
+    /// Sums that are left to be added.
+    pub parts: usize,
+}
+
+impl Parts {
+    /// The cut for an adapter.
+    pub fn of(class: Class, g: &Geometry, tile: Tile) -> Self {
+        let wanted = (wanted(class) / (g.channels / 4)).max(1);
+        let runs = Runs::new(g.output[1], g.output[2], tile, wanted.div_ceil(g.batch), 2 * LEAST_RUN);
+        let all = g.batch * runs.of_image();
+        let steps = runs.run + tile.overlap() as usize;
+        let chunk = all.div_ceil(wanted).min(MAX_ITERATIONS / steps).max(1);
+        Self { runs, all, chunk, parts: all.div_ceil(chunk) }
+    }
+}
+
+/// Parts of the gradient of the filter.
+pub(super) fn backprop_filter(
+    device: &Device,
+    g: &Geometry,
+    tile: Tile,
+    cut: &Parts,
+    operands: [&Tensor; 3],
+) -> Result<()> {
+    let count = cut.parts * (g.channels / 4);
+    let params = params(g, count, &cut.runs).u32(cut.all).u32(cut.chunk);
+    enqueue(device, Which::Filter, tile, operands, (count, params), None)
+}
+
+/// Every variant.
+pub(super) fn shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for which in [Which::Forward, Which::Input, Which::Filter] {
+        for dtype in super::super::TYPES.iter().filter(|t| super::wide::supports(**t)) {
+            out.extend(Tile::all().into_iter().map(|tile| shader(which, *dtype, tile, None)));
+        }
+    }
+    out
+}
+
+/// One tile with an epilogue.
+pub(super) fn fused(dtype: DType, form: &Form) -> Shader {
+    shader(Which::Forward, dtype, Tile { kernel: 3, stride: 1, width: 4 }, Some(form))
+}

@@ -1,4 +1,4 @@
-//! The file of a pipeline cache: a header that proves that the bytes behind it are what was written, for this key.
+//! A file of a cache: a header that proves that the bytes behind it are what was written, for this key.
 //!
 //! A driver may crash on bytes that it did not make, so nothing reaches it unchecked. Files are replaced as a whole, by
 //! renaming: a reader sees an old one or a new one, whoever else writes.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Larger caches are not kept. Drivers only ever add to them, so one that is too large starts anew.
+/// Larger ones are not kept. Drivers only ever add to their caches, so one that is too large starts anew.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// What a process that was killed while writing left behind is removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);

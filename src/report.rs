@@ -13,12 +13,13 @@ use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 8] = [
+pub const VARIABLES: [&str; 9] = [
     "TF_WGPU_VISIBLE_DEVICES",
     "TF_WGPU_LOG",
     "TF_WGPU_FALLBACK",
     "TF_WGPU_CACHE",
     "TF_WGPU_COOPERATIVE_MATRIX",
+    "TF_WGPU_AUTOTUNE",
     "WGPU_BACKEND",
     "WGPU_ADAPTER_NAME",
     "WGPU_POWER_PREF",
@@ -31,6 +32,8 @@ pub struct TensorFlow {
     pub version: Option<String>,
     /// The variable API in use, or why there is none.
     pub variables: Option<Result<String, String>>,
+    /// Whether it asks for deterministic ops.
+    pub deterministic: bool,
 }
 
 /// The whole report. Enumerates the adapters and tries each device out.
@@ -52,6 +55,7 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
         "adapters": selection.found.iter().map(|a| adapter(a, a.device.and_then(|d| opened.get(d)))).collect::<Vec<_>>(),
         "tensorflow": tensorflow.version,
         "variables": variables,
+        "deterministic": tensorflow.deterministic,
         "types": kernels_by_type(rows),
         "ops": ops(rows),
     })
@@ -247,7 +251,8 @@ mod tests {
     #[test]
     fn variables_are_an_api_or_a_problem() {
         let lookup = |name: &str| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new);
-        let with = |variables| TensorFlow { version: Some("2.21.0".into()), variables: Some(variables) };
+        let with =
+            |variables| TensorFlow { version: Some("2.21.0".into()), variables: Some(variables), deterministic: false };
         let official = report(&lookup, &with(Ok("official".into())));
         assert_eq!(official["variables"], json!({ "api": "official", "problem": null }));
         let none = report(&lookup, &with(Err("none fits".into())));

@@ -57,6 +57,14 @@ impl Gate {
         Some(MutexGuard::map(inner, |i| &mut i.recorder))
     }
 
+    /// Whether nothing waits for a pipeline, as far as can be told without waiting for anybody.
+    pub fn is_clear(&self) -> bool {
+        self.inner.try_lock().is_some_and(|mut inner| {
+            inner.record_ready();
+            inner.waiting.is_empty()
+        })
+    }
+
     /// Records a dispatch after all earlier ones, now or as soon as its pipeline and theirs are compiled.
     pub fn dispatch(&self, dispatch: Waiting) -> Result<()> {
         if let Some(Err(e)) = dispatch.pipeline.get() {

@@ -19,6 +19,7 @@ mod statistics;
 mod submitter;
 mod transfer;
 mod trust;
+pub mod tuning;
 
 use std::ops::Range;
 use std::path::Path;
@@ -45,6 +46,7 @@ use pipelines::Pipelines;
 use recorder::{Bound, Dispatch, Recorder};
 use staging::Staging;
 use submitter::Submitter;
+use tuning::Tuner;
 
 use crate::error::{Error, Result};
 
@@ -61,6 +63,7 @@ pub struct Device {
     failures: Arc<Failures>,
     staging: Staging,
     cooperative_matrices: Trust,
+    tuner: Option<Arc<Tuner>>,
     raw: wgpu::Device,
     queue: wgpu::Queue,
 }
@@ -105,8 +108,31 @@ impl Device {
     /// Opens a device on `adapter` that does as if the adapter could do no more than `capabilities`, which it can.
     pub fn open_with(
         adapter: &wgpu::Adapter,
+        capabilities: Capabilities,
+        directory: Option<&Path>,
+    ) -> Result<Arc<Self>> {
+        let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), capabilities.cpu);
+        let open = || Tuner::open(&adapter.get_info(), directory, crate::ffi::determinism::is_required);
+        Self::open_as(adapter, capabilities, directory, wanted.then(open))
+    }
+
+    /// The same for one that tunes, whatever the adapter and the environment are, except while `deterministic` says that it must not: for
+    /// tests on any adapter.
+    pub fn open_tuning(
+        adapter: &wgpu::Adapter,
+        capabilities: Capabilities,
+        directory: Option<&Path>,
+        deterministic: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Arc<Self>> {
+        let tuner = Tuner::open(&adapter.get_info(), directory, deterministic);
+        Self::open_as(adapter, capabilities, directory, Some(tuner))
+    }
+
+    fn open_as(
+        adapter: &wgpu::Adapter,
         mut capabilities: Capabilities,
         directory: Option<&Path>,
+        tuner: Option<Tuner>,
     ) -> Result<Arc<Self>> {
         if !capabilities::cooperative_allowed(&|name| std::env::var(name).ok()) {
             capabilities.cooperative_matrix = 0;
@@ -166,6 +192,7 @@ impl Device {
             failures,
             staging: Staging::default(),
             cooperative_matrices: Trust::new(),
+            tuner: tuner.map(Arc::new),
             raw,
             queue,
         }))
@@ -237,6 +264,24 @@ impl Device {
     /// Whether its cooperative matrices give right results.
     pub const fn cooperative_matrices(&self) -> &Trust {
         &self.cooperative_matrices
+    }
+
+    /// What times programs in the place of each other, if that is asked for.
+    pub const fn tuner(&self) -> Option<&Arc<Tuner>> {
+        self.tuner.as_ref()
+    }
+
+    /// Whether no dispatch waits for its pipeline to be compiled, as far as can be told at once.
+    pub fn is_recorded(&self) -> bool {
+        self.recorder.is_clear()
+    }
+
+    /// Whether the shader of `program` is compiled, which begins with the first call. Its error is returned, and raised by nobody else.
+    pub fn is_ready(&self, program: &Program<'_>) -> Result<bool> {
+        match self.pipelines.get(program)?.get() {
+            Some(compiled) => compiled.as_ref().map(|_| true).map_err(Clone::clone),
+            None => Ok(false),
+        }
     }
 
     /// Compiles the shader of `program`, or waits until it is. Its error is returned, and raised by nobody else.

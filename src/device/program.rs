@@ -45,6 +45,16 @@ impl Key {
         self.bytes.extend_from_slice(&n.to_le_bytes());
         self
     }
+
+    /// What it consists of.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The key that consists of `bytes`.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: SmallVec::from_slice(bytes) }
+    }
 }
 
 impl Hash for Key {

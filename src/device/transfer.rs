@@ -186,6 +186,11 @@ impl Timer {
     /// Marks the end.
     pub fn stop(&self, device: &Device) {
         let elapsed = self.elapsed.clone();
+        self.stop_with(device, move |nanoseconds| *elapsed.lock() = nanoseconds);
+    }
+
+    /// Marks the end; `sink` receives the nanoseconds since the start on the completion thread, if there is an answer.
+    pub fn stop_with(&self, device: &Device, sink: impl FnOnce(Option<u64>) + Send + 'static) {
         match &self.queries {
             Some(q) => {
                 let period = f64::from(device.queue.get_timestamp_period());
@@ -194,17 +199,18 @@ impl Timer {
                 recorder.resolve_timestamps(
                     q,
                     Box::new(move |bytes| {
-                        if let Ok(bytes) = bytes {
+                        let ticks = bytes.ok().and_then(|bytes| {
                             let at: [u64; 2] = bytemuck::pod_read_unaligned(bytes);
-                            *elapsed.lock() = Some((at[1].saturating_sub(at[0]) as f64 * period) as u64);
-                        }
+                            at[1].checked_sub(at[0])
+                        });
+                        sink(ticks.map(|ticks| (ticks as f64 * period) as u64));
                     }),
                 );
             }
             None => {
                 let started = self.started.lock().clone();
                 device.host_callback(move || {
-                    *elapsed.lock() = started.lock().map(|s: std::time::Instant| s.elapsed().as_nanos() as u64);
+                    sink(started.lock().map(|s: std::time::Instant| s.elapsed().as_nanos() as u64));
                 });
             }
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod address_range;
 pub(crate) mod cxx;
+pub(crate) mod determinism;
 pub(crate) mod experimental;
 mod graph;
 pub(crate) mod guard;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::ffi::guard::guard_or;
 use crate::ffi::plugin::{self, init_logging};
-use crate::ffi::{symbols, variables};
+use crate::ffi::{determinism, symbols, variables};
 use crate::report::{TensorFlow, report, statistics};
 
 /// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a bug, which is logged.
@@ -17,7 +17,7 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
         let lookup = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         let version = symbols::tensorflow_version().map(str::to_owned);
         let variables = version.is_some().then(|| variables::availability().map(str::to_owned));
-        let tensorflow = TensorFlow { version, variables };
+        let tensorflow = TensorFlow { version, variables, deterministic: determinism::is_required() };
         Ok(c_json(&report(&lookup, &tensorflow)))
     })
 }

@@ -3,6 +3,7 @@
 use tensorflow_wgpu::local::Session;
 use tensorflow_wgpu::{DType, HostTensor};
 
+#[allow(dead_code, reason = "not every test needs it")]
 pub fn session() -> Session {
     Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
 }

@@ -78,6 +78,20 @@ def test_the_library_needs_no_tensorflow():
     assert ran.stdout.split() == [VERSION, "WGPU:0"], ran.stderr
 
 
+@pytest.mark.parametrize(("variable", "seen"), [(None, "False True"), ("0", "False True"), ("1", "True True")])
+def test_the_library_sees_when_ops_are_to_be_deterministic(variable, seen):
+    ran = python(
+        """
+        import tensorflow as tf, tensorflow_wgpu
+        before = tensorflow_wgpu.report()["deterministic"]
+        tf.config.experimental.enable_op_determinism()
+        print(before, tensorflow_wgpu.report()["deterministic"])
+        """,
+        TF_DETERMINISTIC_OPS=variable,
+    )
+    assert ran.stdout.strip() == seen, ran.stderr
+
+
 # The doctor
 
 

@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 
+use smallvec::SmallVec;
+
 use super::tile::{self, COOPERATIVE_DEPTH, Class, Memory, SUBGROUP, Tile};
 
 /// What there is to choose for.
@@ -52,20 +54,71 @@ pub fn with_tile<R>(tile: &'static Tile, f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Whether [`with_tile`] takes the choice away.
+pub(super) fn is_forced() -> bool {
+    FORCED.get().is_some()
+}
+
 /// The choice with the least estimated cost.
 pub fn choose(d: &Demand) -> Choice {
-    let fits = |t: &&Tile| t.fits(d.words) && t.workgroup_memory() <= d.workgroup_memory;
-    let forced = FORCED.get().filter(fits).filter(|t| match t.memory {
+    let best = estimates(d).min_by(|x, y| order(d, x, y));
+    best.expect("a table has a tile for every element and adapter").0
+}
+
+/// Most choices that are worth timing.
+pub const MOST_CANDIDATES: usize = 5;
+/// How many times the least estimate a candidate's may be: estimates are not so wrong, and each is run a few times.
+const MOST_COST: f64 = 4.0;
+/// An adapter may be this much narrower than its class is taken for.
+const NARROWER: usize = 4;
+
+/// The choices that are worth timing, the one of [`choose`] first.
+pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
+    let mut all: SmallVec<[(Choice, f64); 32]> = estimates(d).collect();
+    all.sort_by(|x, y| order(d, x, y));
+    let Some((first, least)) = all.first().copied() else { return SmallVec::new() };
+    let fewer = Choice { splits: first.splits / NARROWER, ..first };
+    let cut = (fewer.splits > 1).then_some(fewer);
+    let others = all[1..].iter().filter(|(_, cost)| *cost <= MOST_COST * least).map(|(choice, _)| *choice);
+    std::iter::once(first).chain(cut).chain(others).take(MOST_CANDIDATES).collect()
+}
+
+impl Choice {
+    /// A number that no other choice has, in any process.
+    pub const fn name(&self) -> u64 {
+        (self.splits as u64) << 32 | self.tile.id() as u64
+    }
+
+    /// The choice of this name, if the adapter has its tile for such a contraction.
+    pub fn named(name: u64, d: &Demand) -> Option<Self> {
+        let tile = offered(d).find(|t| u64::from(t.id()) == name & u64::from(u32::MAX))?;
+        Some(Self { tile, splits: (name >> 32) as usize })
+    }
+}
+
+fn fits(d: &Demand, t: &Tile) -> bool {
+    t.fits(d.words) && t.workgroup_memory() <= d.workgroup_memory
+}
+
+/// The tiles of the adapter that are for such a contraction.
+fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
+    d.class.table().iter().chain(tile::cooperative(d.cooperative)).filter(|t| fits(d, t))
+}
+
+/// What there is to choose among, with its cost.
+fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
+    let forced = FORCED.get().filter(|t| fits(d, t)).filter(|t| match t.memory {
         Memory::Cooperative(edge) => edge == d.cooperative,
         _ => true,
     });
-    let offered = d.class.table().iter().chain(tile::cooperative(d.cooperative)).filter(fits);
-    let fitting = offered.filter(|t| forced.is_none_or(|f| f == *t)).chain(forced);
-    // At equal cost the tile that computes less beyond the result.
+    let tiles = offered(d).filter(move |t| forced.is_none_or(|f| f == *t)).chain(forced);
+    tiles.flat_map(|tile| if d.class.is_gpu() { on_gpu(d, tile) } else { [Some(on_cpu(d, tile)), None] }).flatten()
+}
+
+/// By cost; at equal cost the tile that computes less beyond the result.
+fn order(d: &Demand, (a, x): &(Choice, f64), (b, y): &(Choice, f64)) -> std::cmp::Ordering {
     let covered = |t: &Tile| t.tiles(d.m, d.n) * t.m() * t.n();
-    let candidates = fitting.map(|tile| if d.class.is_gpu() { on_gpu(d, tile) } else { on_cpu(d, tile) });
-    let best = candidates.min_by(|(a, x), (b, y)| x.total_cmp(y).then(covered(a.tile).cmp(&covered(b.tile))));
-    best.expect("a table has a tile for every element and adapter").0
+    x.total_cmp(y).then_with(|| covered(a.tile).cmp(&covered(b.tile)))
 }
 
 /// What a load of a software adapter costs in products of an invocation.
@@ -112,7 +165,8 @@ const fn width(class: Class) -> usize {
     }
 }
 
-fn on_gpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
+/// In one part, and in as many as there is room for.
+fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let width = width(d.class);
     let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
     let groups = t.groups();
@@ -143,8 +197,7 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
     };
     let least = if groups > 1 { LEAST_REDUCED * groups as usize } else { LEAST };
     let most = (width / invocations).min(d.depth / least).max(1);
-    let splits = if cost(most) < cost(1) { most } else { 1 };
-    (Choice { tile: t, splits }, cost(splits))
+    [Some(1), (most > 1).then_some(most)].map(|splits| splits.map(|splits| (Choice { tile: t, splits }, cost(splits))))
 }
 
 #[cfg(test)]
@@ -223,6 +276,37 @@ mod tests {
             assert!(parts >= 16, "{class:?}: {tile:?}, {splits} parts");
             assert_eq!(choose(&demand(class, 8, 8, 64)).splits.max(1), 1, "{class:?}");
         }
+    }
+
+    #[test]
+    fn candidates_begin_with_the_choice_and_are_known_by_name() {
+        for class in Class::ALL {
+            for [m, n, depth] in [[1, 1, 1], [1, 4096, 4096], [300, 300, 300], [8, 8, 100_000], [4096, 4096, 64]] {
+                for words in [1, 2, 4] {
+                    let d = Demand { words, ..demand(class, m, n, depth) };
+                    let all = candidates(&d);
+                    assert_eq!(all[0], choose(&d));
+                    for (i, choice) in all.iter().enumerate() {
+                        assert_eq!(Choice::named(choice.name(), &d), Some(*choice));
+                        assert!(all[..i].iter().all(|other| other.name() != choice.name()), "{all:?}");
+                    }
+                    assert!(!class.is_gpu() || words > 1 || all.len() > 1, "{class:?} {m}x{n}x{depth}: {all:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_of_no_tile_means_nothing() {
+        let d = demand(Class::Discrete, 4096, 4096, 4096);
+        let tile = |class: Class| choose(&Demand { class, ..d });
+        assert_eq!(Choice::named(0, &d), None);
+        assert_eq!(Choice::named(u64::MAX, &d), None);
+        assert_eq!(Choice::named(tile(Class::Cpu).name(), &d), None, "of another class");
+        let wide = choose(&Demand { workgroup_memory: 64 << 10, ..d });
+        assert_eq!(Choice::named(wide.name(), &d), None, "for more memory: {wide:?}");
+        let matrices = choose(&Demand { cooperative: 16, workgroup_memory: 48 << 10, ..d });
+        assert_eq!(Choice::named(matrices.name(), &d), None, "without matrices: {matrices:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use smallvec::smallvec;
 
 use super::element::{computed, declarations};
 use super::epilogue::{Bound, Form, channel_of};
+use super::run::Work;
 use super::text::{FINISH, quads_of};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -48,11 +49,12 @@ pub(super) fn quads(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sh
 
 /// Enqueues `y[i] = sum over s of partial[s][i]`, in order.
 pub fn enqueue(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
-    enqueue_with(device, partial, y, None, true)
+    enqueue_with(Work::Enqueue, device, partial, y, None, true)
 }
 
 /// The same with an epilogue on the sums. `rows` tells whether fours of the result lie within a row of columns, as an epilogue in fours needs.
 pub(super) fn enqueue_with(
+    work: Work<'_>,
     device: &Device,
     partial: &Tensor,
     y: &Tensor,
@@ -73,11 +75,12 @@ pub(super) fn enqueue_with(
         bindings.extend(epilogue.bindings(form));
     }
     let make = if fours { quads } else { text };
-    device.enqueue(&Program {
+    let program = Program {
         key,
         shader: &|| make(partial.dtype, y.dtype, form.as_ref()),
         bindings,
         params,
         grid: if fours { Grid::linear(y.len() / 4, WORKGROUP) } else { Grid::map(y.len(), y.dtype) },
-    })
+    };
+    work.program(device, &program)
 }

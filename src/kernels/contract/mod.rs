@@ -3,7 +3,7 @@
 //! The contracted index k is `outer * inner` long: a convolution walks its kernel positions outside and its channels inside,
 //! a matrix product has one outer step. What the rows of `a` are (matrix rows, image patches, …) is a [`Rows`] and one WGSL
 //! file for each; everything else is strides. Two shapes of program exist, see [`tile`]: operands in registers,
-//! and in workgroup memory. Which one, and how large, is [`choice`].
+//! and in workgroup memory. Which one, and how large, is [`choice`], or found out by `tuned`; `run` carries it out.
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial sums go to a
 //! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
@@ -19,25 +19,23 @@ pub mod geometry;
 mod narrow;
 mod panels;
 mod registers;
+mod run;
 pub(crate) mod text;
 pub mod tile;
 pub mod trust;
+mod tuned;
 mod variants;
 mod workgroup;
 
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::Key;
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::kernels::op::OpContext;
 use crate::layout::{AccessClass, Iteration};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
-use choice::{Choice, Demand};
 use cooperative::Cooperative;
-use epilogue::{Bound, Form};
+use epilogue::Form;
 use geometry::Geometry;
-use smallvec::smallvec;
-use tile::{Class, Memory, Tile};
+use tile::Tile;
 pub use variants::{fused_variants, samples, variants};
 
 /// What a row of `a` is.
@@ -200,132 +198,7 @@ enum StoreKind {
     Columns,
 }
 
-/// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which bounds the rounding error of
-/// long contractions and keeps loops below [`crate::shader::MAX_ITERATIONS`].
-const MAX_CHUNK: usize = 8192;
-/// Most elements of the buffer of partial sums that parallelism alone is worth.
-const MAX_PARTIAL: usize = 1 << 24;
-
 impl Contraction<'_> {
-    /// The longest contracted index that need not be cut.
-    pub const LONGEST_WHOLE: usize = MAX_CHUNK;
-
-    /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives zeros.
-    pub fn enqueue(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        self.enqueue_with(ctx, None)
-    }
-
-    /// The same with an epilogue, which needs a contracted index that is not empty.
-    pub fn enqueue_with(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
-        if self.c.is_empty() {
-            return Ok(());
-        }
-        let depth = self.outer * self.inner;
-        // An empty operand has no element to clamp a load to.
-        if depth == 0 || self.a.is_empty() || self.b.is_empty() {
-            debug_assert!(epilogue.is_none(), "no epilogue without products");
-            return ctx.device().fill(self.c.address, self.c.bytes(), 0);
-        }
-        for extent in [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * depth] {
-            ctx.device().check_extent(extent)?;
-        }
-        let class = Class::of(ctx.device());
-        match narrow::transposed(self, class) {
-            Some(turned) => turned.plan(ctx, class, epilogue),
-            None => self.plan(ctx, class, epilogue),
-        }
-    }
-
-    /// Chooses the tile and what is copied for it.
-    fn plan(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
-        let depth = self.outer * self.inner;
-        let cooperative = if class.is_gpu() { trust::usable(ctx, self.a.dtype, self.b.dtype) } else { None };
-        let Choice { tile, splits } = choice::choose(&Demand {
-            class,
-            workgroup_memory: ctx.device().capabilities().workgroup_memory,
-            words: element::words(self.a.dtype),
-            m: self.m,
-            n: self.n,
-            depth,
-            batch: self.batch.len(),
-            by_depth: self.b_step == 1 && self.n > 1 && self.b_column != 1,
-            cooperative: cooperative.map_or(0, |c| c.edge),
-        });
-        let chunk = self.chunk(splits, depth);
-        let mut variant = self.variant(tile);
-        if matches!(tile.memory, Memory::Cooperative(_)) {
-            variant.cooperative = cooperative;
-        }
-        variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
-        if panels::worthwhile(self, tile, variant.b.1) {
-            let dtype = element::computed(self.b.dtype);
-            let copy = ctx.temp(dtype, &[panels::elements(self)])?;
-            ctx.device().check_extent(copy.len())?;
-            panels::enqueue(ctx.device(), self, variant.b.1, &copy)?;
-            (variant.b, variant.panels, variant.lines) = ((dtype, Lanes::Edge), true, LinesKind::Dense);
-            let mut paneled: Contraction<'_> = self.clone();
-            (paneled.b, paneled.lines) = (&copy, Lines::Dense);
-            (paneled.b_step, paneled.b_column) = (panels::COLUMNS, depth * panels::COLUMNS);
-            return paneled.run(ctx, variant, chunk, epilogue);
-        }
-        if narrow::worthwhile(self, &variant) {
-            let dtype = element::computed(self.a.dtype);
-            let copy = ctx.temp(dtype, &[self.m, depth])?;
-            narrow::enqueue(ctx.device(), self, &copy)?;
-            variant.a = (dtype, Lanes::Depth);
-            let mut dense: Contraction<'_> = self.clone();
-            (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
-            return dense.run(ctx, variant, chunk, epilogue);
-        }
-        let matrices = variant.cooperative.is_some();
-        match self.run(ctx, variant, chunk, epilogue) {
-            // Without them, where they turn out to be unusable.
-            Err(_) if matrices && trust::usable(ctx, self.a.dtype, self.b.dtype).is_none() => {
-                self.plan(ctx, class, epilogue)
-            }
-            done => done,
-        }
-    }
-
-    /// Enqueues `variant`, and what finishes the sums of several chunks.
-    fn run(
-        &self,
-        ctx: &mut dyn OpContext,
-        mut variant: Variant,
-        chunk: usize,
-        epilogue: Option<&Bound<'_>>,
-    ) -> Result<()> {
-        let splits = (self.outer * self.inner).div_ceil(chunk);
-        let packed = self.c.dtype.lanes() > 1;
-        let direct = splits == 1 && (!packed || variant.c.1 == StoreKind::Quads);
-        if direct {
-            return self.dispatch(ctx.device(), &variant, self.c, chunk, splits, epilogue);
-        }
-        variant.epilogue = None;
-        let computed = element::computed(self.a.dtype);
-        let partial = ctx.temp(computed, &[splits, self.c.len()])?;
-        ctx.device().check_extent(partial.len())?;
-        variant.c = (computed, self.store_kind(&partial));
-        self.dispatch(ctx.device(), &variant, &partial, chunk, splits, None)?;
-        let rows = self.store_kind(self.c) == StoreKind::Quads;
-        finish::enqueue_with(ctx.device(), &partial, self.c, epilogue, rows)
-    }
-
-    /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted` parts: whole outer steps, or a multiple of 4 where an outer step is
-    /// too long or the only one. Both respect loads in fours, which need `inner` to be a multiple of 4.
-    fn chunk(&self, wanted: usize, depth: usize) -> usize {
-        if matches!(self.store, Store::Places { .. }) {
-            return depth;
-        }
-        let by_work = wanted.min(MAX_PARTIAL / self.c.len().max(1)).max(1);
-        let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
-        if self.outer > 1 && self.inner <= MAX_CHUNK {
-            self.outer.div_ceil(splits) * self.inner
-        } else {
-            depth.div_ceil(splits).next_multiple_of(4)
-        }
-    }
-
     fn variant(&self, tile: &'static Tile) -> Variant {
         let single = self.batch.len() == 1;
         let fours = |t: &Tensor, strides: &[usize]| {
@@ -407,65 +280,6 @@ impl Contraction<'_> {
             Store::Places { strides, .. } if fours(&strides) => StoreKind::Quads,
             Store::Rows(_) | Store::Places { .. } => StoreKind::Elements,
         }
-    }
-
-    fn dispatch(
-        &self,
-        device: &Device,
-        variant: &Variant,
-        c: &Tensor,
-        chunk: usize,
-        splits: usize,
-        epilogue: Option<&Bound<'_>>,
-    ) -> Result<()> {
-        let depth = self.outer * self.inner;
-        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
-        let mut params = Params::new().u32(self.m).u32(self.n).u32(tiles * splits).u32(splits).u32(chunk).u32(depth);
-        params = params.u32(self.inner).u32(self.a_step).u32(self.b_step).u32(self.b_column).u32(self.c.len());
-        params = match self.rows {
-            Rows::Dense { stride } => params.u32(stride),
-            Rows::Patch(g) => g.patch_params(params),
-            Rows::Spread(g) => g.spread_params(params),
-            Rows::Window(g) => g.window_params(params),
-        };
-        params = match self.lines {
-            Lines::Dense => params,
-            Lines::Strided(stride) => params.u32(stride),
-            Lines::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
-        };
-        params = match self.store {
-            Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
-            Store::Planes { plane, image } => params.u32(plane).u32(image),
-            Store::Places { extents, strides } => extents.iter().chain(&strides).fold(params, |p, v| p.u32(*v)),
-        };
-        if variant.batch.is_some() {
-            params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
-            params = self.batch.params(params);
-        }
-        if let Some(epilogue) = epilogue {
-            params = epilogue.params(params);
-        }
-        let unit = |t: &Tensor, quads: bool| Binding::raw(t, t.dtype.size() as u32 * if quads { 4 } else { 1 });
-        let mut bindings = smallvec![
-            unit(self.a, variant.a.1 != Lanes::One),
-            unit(self.b, variant.b.1 != Lanes::One),
-            unit(c, variant.c.1 == StoreKind::Quads),
-        ];
-        if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
-            bindings.extend(epilogue.bindings(form));
-        }
-        let program = Program {
-            key: variant.key(),
-            shader: &|| variant.shader(),
-            bindings,
-            params,
-            grid: Grid::groups(tiles * splits),
-        };
-        if variant.cooperative.is_some() {
-            // Found out before it is enqueued, its failure is nobody's error.
-            device.prepare(&program).inspect_err(|e| trust::refuse(device, e))?;
-        }
-        device.enqueue(&program)
     }
 }
 

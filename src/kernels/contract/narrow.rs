@@ -7,6 +7,7 @@
 use smallvec::smallvec;
 
 use super::element::computed;
+use super::run::Work;
 use super::text::quads_of;
 use super::tile::{Class, Memory};
 use super::{Contraction, Lanes, Lines, Rows, Store, Variant};
@@ -62,14 +63,15 @@ pub(super) fn shader(dtype: DType) -> Shader {
 }
 
 /// Copies `a` of `c` into `rows`, one after the other.
-pub(super) fn enqueue(device: &Device, c: &Contraction<'_>, rows: &Tensor) -> Result<()> {
+pub(super) fn enqueue(work: Work<'_>, device: &Device, c: &Contraction<'_>, rows: &Tensor) -> Result<()> {
     let Rows::Dense { stride } = c.rows else { unreachable!("only dense rows are worthwhile") };
     let (quads, dtype) = (c.inner / 4, c.a.dtype);
-    device.enqueue(&Program {
+    let program = Program {
         key: Key::new("contract rows").dtype(dtype),
         shader: &|| shader(dtype),
         bindings: smallvec![Binding::from(c.a), Binding::raw(rows, 4 * rows.dtype.size() as u32)],
         params: Params::new().u32(c.m * quads).u32(quads).u32(stride).u32(c.a_step),
         grid: Grid::linear(c.m * quads, WORKGROUP),
-    })
+    };
+    work.program(device, &program)
 }

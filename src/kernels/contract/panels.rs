@@ -7,6 +7,7 @@
 use smallvec::smallvec;
 
 use super::element::computed;
+use super::run::Work;
 use super::text::quads_of;
 use super::tile::{Memory, SUBGROUP, Tile};
 use super::{Contraction, Lanes, Lines};
@@ -57,7 +58,13 @@ pub(super) fn shader(dtype: DType, lanes: Lanes) -> Shader {
 }
 
 /// Copies `b` of `c` into `panels`.
-pub(super) fn enqueue(device: &Device, c: &Contraction<'_>, lanes: Lanes, panels: &Tensor) -> Result<()> {
+pub(super) fn enqueue(
+    work: Work<'_>,
+    device: &Device,
+    c: &Contraction<'_>,
+    lanes: Lanes,
+    panels: &Tensor,
+) -> Result<()> {
     let depth = c.outer * c.inner;
     let outer = match c.lines {
         Lines::Strided(stride) => stride,
@@ -66,11 +73,12 @@ pub(super) fn enqueue(device: &Device, c: &Contraction<'_>, lanes: Lanes, panels
     let count = depth * (c.n / 4) / if lanes == Lanes::Depth { 4 } else { 1 };
     let fours = |t: &Tensor| Binding::raw(t, 4 * t.dtype.size() as u32);
     let dtype = c.b.dtype;
-    device.enqueue(&Program {
+    let program = Program {
         key: Key::new("contract panels").dtype(dtype).number(lanes as u32),
         shader: &|| shader(dtype, lanes),
         bindings: smallvec![fours(c.b), fours(panels)],
         params: Params::new().u32(count).u32(c.n).u32(depth).u32(c.inner).u32(outer).u32(c.b_step).u32(c.b_column),
         grid: Grid::linear(count, WORKGROUP),
-    })
+    };
+    work.program(device, &program)
 }

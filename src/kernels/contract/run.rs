@@ -1,0 +1,260 @@
+//! What is enqueued for a contraction: the choice of a tile, copies of operands for it, the contraction itself, and what adds the
+//! sums of its parts.
+
+use std::cell::Cell;
+
+use smallvec::smallvec;
+
+use super::choice::{self, Choice, Demand};
+use super::cooperative::Cooperative;
+use super::epilogue::Bound;
+use super::tile::{Class, Memory};
+use super::{Contraction, Lanes, Lines, LinesKind, Rows, Store, StoreKind, Variant};
+use super::{element, finish, narrow, panels, trust, tuned};
+use crate::device::{Binding, Device, Grid, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::tensor::Tensor;
+
+/// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which bounds the rounding error of
+/// long contractions and keeps loops below [`crate::shader::MAX_ITERATIONS`].
+const MAX_CHUNK: usize = 8192;
+/// Most elements of the buffer of partial sums that parallelism alone is worth.
+const MAX_PARTIAL: usize = 1 << 24;
+
+/// What is done with a contraction's programs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Work<'w> {
+    /// They are enqueued.
+    Enqueue,
+    /// The same; the cell becomes true if they find no memory.
+    Attempt(&'w Cell<bool>),
+    /// They begin to be compiled; the cell becomes false if one is not yet.
+    Compile(&'w Cell<bool>),
+}
+
+impl Work<'_> {
+    pub(super) fn program(self, device: &Device, program: &Program<'_>) -> Result<()> {
+        match self {
+            Self::Enqueue | Self::Attempt(_) => device.enqueue(program),
+            Self::Compile(ready) => {
+                ready.set(device.is_ready(program)? && ready.get());
+                Ok(())
+            }
+        }
+    }
+
+    /// Memory that the programs need. None is taken for those that do not run.
+    fn temp(self, ctx: &mut dyn OpContext, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        match self {
+            Self::Enqueue => ctx.temp(dtype, dims),
+            Self::Attempt(short) => ctx.temp(dtype, dims).inspect_err(|_| short.set(true)),
+            Self::Compile(_) => Ok(Tensor::new(dtype, dims, 0)),
+        }
+    }
+}
+
+impl Contraction<'_> {
+    /// The longest contracted index that need not be cut.
+    pub const LONGEST_WHOLE: usize = MAX_CHUNK;
+
+    /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives zeros.
+    pub fn enqueue(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        self.enqueue_with(ctx, None)
+    }
+
+    /// The same with an epilogue, which needs a contracted index that is not empty.
+    pub fn enqueue_with(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
+        if self.c.is_empty() {
+            return Ok(());
+        }
+        let depth = self.outer * self.inner;
+        // An empty operand has no element to clamp a load to.
+        if depth == 0 || self.a.is_empty() || self.b.is_empty() {
+            debug_assert!(epilogue.is_none(), "no epilogue without products");
+            return ctx.device().fill(self.c.address, self.c.bytes(), 0);
+        }
+        for extent in [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * depth] {
+            ctx.device().check_extent(extent)?;
+        }
+        let class = Class::of(ctx.device());
+        match narrow::transposed(self, class) {
+            Some(turned) => turned.plan(ctx, class, epilogue),
+            None => self.plan(ctx, class, epilogue),
+        }
+    }
+
+    /// Chooses the tile.
+    fn plan(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
+        let cooperative = if class.is_gpu() { trust::usable(ctx, self.a.dtype, self.b.dtype) } else { None };
+        let demand = Demand {
+            class,
+            workgroup_memory: ctx.device().capabilities().workgroup_memory,
+            words: element::words(self.a.dtype),
+            m: self.m,
+            n: self.n,
+            depth: self.outer * self.inner,
+            batch: self.batch.len(),
+            by_depth: self.b_step == 1 && self.n > 1 && self.b_column != 1,
+            cooperative: cooperative.map_or(0, |c| c.edge),
+        };
+        let tuner = ctx.device().tuner().filter(|_| !choice::is_forced()).cloned();
+        let done = match tuner {
+            Some(tuner) => tuned::enqueue(self, ctx, &tuner, &demand, cooperative, epilogue),
+            None => self.execute(ctx, choice::choose(&demand), cooperative, epilogue, Work::Enqueue),
+        };
+        match done {
+            // Without cooperative matrices, where they turned out to be unusable.
+            Err(_) if cooperative.is_some() && trust::usable(ctx, self.a.dtype, self.b.dtype).is_none() => {
+                self.plan(ctx, class, epilogue)
+            }
+            done => done,
+        }
+    }
+
+    /// Carries out a choice, copying operands where that is worth it.
+    pub(super) fn execute(
+        &self,
+        ctx: &mut dyn OpContext,
+        choice: Choice,
+        cooperative: Option<Cooperative>,
+        epilogue: Option<&Bound<'_>>,
+        work: Work<'_>,
+    ) -> Result<()> {
+        let Choice { tile, splits } = choice;
+        let depth = self.outer * self.inner;
+        let chunk = self.chunk(splits);
+        let mut variant = self.variant(tile);
+        if matches!(tile.memory, Memory::Cooperative(_)) {
+            variant.cooperative = cooperative;
+        }
+        variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
+        if panels::worthwhile(self, tile, variant.b.1) {
+            let dtype = element::computed(self.b.dtype);
+            let copy = work.temp(ctx, dtype, &[panels::elements(self)])?;
+            ctx.device().check_extent(copy.len())?;
+            panels::enqueue(work, ctx.device(), self, variant.b.1, &copy)?;
+            (variant.b, variant.panels, variant.lines) = ((dtype, Lanes::Edge), true, LinesKind::Dense);
+            let mut paneled: Contraction<'_> = self.clone();
+            (paneled.b, paneled.lines) = (&copy, Lines::Dense);
+            (paneled.b_step, paneled.b_column) = (panels::COLUMNS, depth * panels::COLUMNS);
+            return paneled.run(ctx, variant, chunk, epilogue, work);
+        }
+        if narrow::worthwhile(self, &variant) {
+            let dtype = element::computed(self.a.dtype);
+            let copy = work.temp(ctx, dtype, &[self.m, depth])?;
+            narrow::enqueue(work, ctx.device(), self, &copy)?;
+            variant.a = (dtype, Lanes::Depth);
+            let mut dense: Contraction<'_> = self.clone();
+            (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
+            return dense.run(ctx, variant, chunk, epilogue, work);
+        }
+        self.run(ctx, variant, chunk, epilogue, work)
+    }
+
+    /// Enqueues `variant`, and what finishes the sums of several chunks.
+    fn run(
+        &self,
+        ctx: &mut dyn OpContext,
+        mut variant: Variant,
+        chunk: usize,
+        epilogue: Option<&Bound<'_>>,
+        work: Work<'_>,
+    ) -> Result<()> {
+        let splits = (self.outer * self.inner).div_ceil(chunk);
+        let packed = self.c.dtype.lanes() > 1;
+        let direct = splits == 1 && (!packed || variant.c.1 == StoreKind::Quads);
+        if direct {
+            return self.dispatch(work, ctx.device(), &variant, (self.c, chunk), epilogue);
+        }
+        variant.epilogue = None;
+        let computed = element::computed(self.a.dtype);
+        let partial = work.temp(ctx, computed, &[splits, self.c.len()])?;
+        ctx.device().check_extent(partial.len())?;
+        variant.c = (computed, self.store_kind(&partial));
+        self.dispatch(work, ctx.device(), &variant, (&partial, chunk), None)?;
+        let rows = self.store_kind(self.c) == StoreKind::Quads;
+        finish::enqueue_with(work, ctx.device(), &partial, self.c, epilogue, rows)
+    }
+
+    /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted` parts: whole outer steps, or a multiple of 4 where an outer step is
+    /// too long or the only one. Both respect loads in fours, which need `inner` to be a multiple of 4.
+    pub(super) fn chunk(&self, wanted: usize) -> usize {
+        let depth = self.outer * self.inner;
+        if matches!(self.store, Store::Places { .. }) {
+            return depth;
+        }
+        let by_work = wanted.min(MAX_PARTIAL / self.c.len().max(1)).max(1);
+        let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
+        if self.outer > 1 && self.inner <= MAX_CHUNK {
+            self.outer.div_ceil(splits) * self.inner
+        } else {
+            depth.div_ceil(splits).next_multiple_of(4)
+        }
+    }
+
+    fn dispatch(
+        &self,
+        work: Work<'_>,
+        device: &Device,
+        variant: &Variant,
+        (c, chunk): (&Tensor, usize),
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
+        let depth = self.outer * self.inner;
+        let splits = depth.div_ceil(chunk);
+        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
+        let mut params = Params::new().u32(self.m).u32(self.n).u32(tiles * splits).u32(splits).u32(chunk).u32(depth);
+        params = params.u32(self.inner).u32(self.a_step).u32(self.b_step).u32(self.b_column).u32(self.c.len());
+        params = match self.rows {
+            Rows::Dense { stride } => params.u32(stride),
+            Rows::Patch(g) => g.patch_params(params),
+            Rows::Spread(g) => g.spread_params(params),
+            Rows::Window(g) => g.window_params(params),
+        };
+        params = match self.lines {
+            Lines::Dense => params,
+            Lines::Strided(stride) => params.u32(stride),
+            Lines::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
+        };
+        params = match self.store {
+            Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
+            Store::Planes { plane, image } => params.u32(plane).u32(image),
+            Store::Places { extents, strides } => extents.iter().chain(&strides).fold(params, |p, v| p.u32(*v)),
+        };
+        if variant.batch.is_some() {
+            params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
+            params = self.batch.params(params);
+        }
+        if let Some(epilogue) = epilogue {
+            params = epilogue.params(params);
+        }
+        let unit = |t: &Tensor, quads: bool| Binding::raw(t, t.dtype.size() as u32 * if quads { 4 } else { 1 });
+        let mut bindings = smallvec![
+            unit(self.a, variant.a.1 != Lanes::One),
+            unit(self.b, variant.b.1 != Lanes::One),
+            unit(c, variant.c.1 == StoreKind::Quads),
+        ];
+        if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
+            bindings.extend(epilogue.bindings(form));
+        }
+        let program = Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings,
+            params,
+            grid: Grid::groups(tiles * splits),
+        };
+        if variant.cooperative.is_none() {
+            return work.program(device, &program);
+        }
+        // Found out before it is enqueued, its failure is nobody's error.
+        let compiled = match work {
+            Work::Compile(_) => work.program(device, &program),
+            _ => device.prepare(&program),
+        };
+        compiled.inspect_err(|e| trust::refuse(device, e))?;
+        if matches!(work, Work::Compile(_)) { Ok(()) } else { work.program(device, &program) }
+    }
+}

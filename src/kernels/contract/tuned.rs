@@ -1,0 +1,185 @@
+//! Contractions under tuning: what is one question to the [`Tuner`], and how a choice is timed in its place.
+//!
+//! A question is all that the shader's text depends on but the tile, and the sizes' powers of two. Its candidates are the choices
+//! that the estimate likes best, whose results differ by the order of sums alone. So a timed call is a right call; it may take
+//! longer, and never waits for a compiler: until its programs are there, the estimate's choice runs.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::choice::{self, Choice, Demand};
+use super::cooperative::Cooperative;
+use super::epilogue::Bound;
+use super::run::Work;
+use super::{Contraction, StoreKind};
+use crate::device::Key;
+use crate::device::tuning::{Name, Names, Pick, Shape, Tuner};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+
+/// Enqueues `c` with what was found to be the fastest, or times a candidate.
+pub(super) fn enqueue(
+    c: &Contraction<'_>,
+    ctx: &mut dyn OpContext,
+    tuner: &Arc<Tuner>,
+    demand: &Demand,
+    cooperative: Option<Cooperative>,
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
+    let question = question(c, demand, cooperative, epilogue);
+    let short = Cell::new(false);
+    let call = Call { c, tuner, question: &question, demand, cooperative, epilogue };
+    let done = match tuner.pick(&question, shape(c, demand), &|| names(c, demand)) {
+        Pick::Estimate => None,
+        Pick::Answer(name) => match Choice::named(name, demand) {
+            Some(choice) => Some(call.execute(ctx, choice, Work::Attempt(&short))),
+            // From a file, and of no tile: it is asked again.
+            None => {
+                tuner.forget(&question);
+                None
+            }
+        },
+        Pick::Time(names) => {
+            call.ready(ctx, &names).and_then(|(name, choice)| call.timed(ctx, name, choice, Work::Attempt(&short)))
+        }
+    };
+    match done {
+        // What has no memory for its parts must not fail where the estimate's choice does not, and has not written the result.
+        Some(done) if !short.get() => done,
+        _ => call.execute(ctx, choice::choose(demand), Work::Enqueue),
+    }
+}
+
+/// A call that may be timed.
+struct Call<'c> {
+    c: &'c Contraction<'c>,
+    tuner: &'c Arc<Tuner>,
+    question: &'c Key,
+    demand: &'c Demand,
+    cooperative: Option<Cooperative>,
+    epilogue: Option<&'c Bound<'c>>,
+}
+
+impl Call<'_> {
+    fn execute(&self, ctx: &mut dyn OpContext, choice: Choice, work: Work<'_>) -> Result<()> {
+        self.c.execute(ctx, choice, self.cooperative, self.epilogue, work)
+    }
+
+    /// The first of `names` whose programs are compiled. The others' begin to be, beside the recording.
+    fn ready(&self, ctx: &mut dyn OpContext, names: &[Name]) -> Option<(Name, Choice)> {
+        // Compilers have more urgent things to do, and marks would wait for them.
+        if !ctx.device().is_recorded() {
+            return None;
+        }
+        let mut first = None;
+        for name in names {
+            let ready = Cell::new(true);
+            let choice = Choice::named(*name, self.demand);
+            let compiled = choice.map(|choice| self.execute(ctx, choice, Work::Compile(&ready)));
+            match (choice, compiled) {
+                (Some(choice), Some(Ok(()))) if ready.get() => {
+                    first.get_or_insert((*name, choice));
+                }
+                (_, Some(Ok(()))) => {}
+                _ => self.tuner.exclude(self.question, *name),
+            }
+        }
+        first
+    }
+
+    /// Carries a choice out between two marks. None where it is not to be timed.
+    fn timed(&self, ctx: &mut dyn OpContext, name: Name, choice: Choice, work: Work<'_>) -> Option<Result<()>> {
+        let (_marking, timing) = self.tuner.begin(self.question, shape(self.c, self.demand), name)?;
+        let timer = ctx.device().timer();
+        timer.start(ctx.device());
+        let done = self.execute(ctx, choice, work);
+        if done.is_ok() {
+            timer.stop_with(ctx.device(), move |nanoseconds| timing.end(nanoseconds));
+        }
+        Some(done)
+    }
+}
+
+/// Names of the candidates, those that come to the same left out.
+fn names(c: &Contraction<'_>, demand: &Demand) -> Names {
+    let mut names = Names::new();
+    let mut seen = Names::new();
+    for choice in choice::candidates(demand) {
+        let what = Choice { splits: c.chunk(choice.splits), ..choice }.name();
+        if !seen.contains(&what) {
+            seen.push(what);
+            names.push(choice.name());
+        }
+    }
+    names
+}
+
+const fn shape(c: &Contraction<'_>, demand: &Demand) -> Shape {
+    [demand.m, demand.n, c.outer, c.inner, demand.batch]
+}
+
+/// What timings of one contraction tell about another.
+fn question(
+    c: &Contraction<'_>,
+    demand: &Demand,
+    cooperative: Option<Cooperative>,
+    epilogue: Option<&Bound<'_>>,
+) -> Key {
+    // A tile for the class, whichever is chosen.
+    let mut variant = c.variant(&demand.class.table()[0]);
+    variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
+    variant.cooperative = cooperative;
+    let sizes = [demand.m, demand.n, demand.depth, demand.batch].map(|size| size.next_power_of_two().ilog2());
+    sizes.iter().fold(variant.key().name("sizes").number(u32::from(demand.by_depth)), |key, size| key.number(*size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tile::{Class, DISCRETE, with_class};
+    use crate::HostTensor;
+    use crate::device::{Capabilities, Device, Selection};
+    use crate::dtype::DType;
+    use crate::local::{Node, Session};
+
+    const N: usize = 64;
+
+    /// A square product whose elements are whole numbers.
+    fn product(session: &mut Session) -> Vec<f64> {
+        let node = Node::new("MatMul").attr("T", DType::F32).attr("transpose_a", false).attr("transpose_b", false);
+        let values: Vec<f64> = (0..N * N).map(|i| (i % 7) as f64 - 3.0).collect();
+        let operand = HostTensor::floats(DType::F32, &[N, N], &values);
+        let run = || session.run(&node, &[operand.clone().into(), operand.into()]);
+        with_class(Class::Discrete, run).unwrap()[0].to_f64()
+    }
+
+    #[test]
+    fn an_answer_is_carried_out_and_one_of_no_tile_is_forgotten() {
+        let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+        let adapter = selection.adapters.first().expect("a Vulkan driver");
+        let device = Device::open_tuning(adapter, Capabilities::of(adapter), None, || false).unwrap();
+        let tuner = device.tuner().unwrap().clone();
+        let mut session = Session::new(device.clone());
+        let want = product(&mut session);
+        let questions = tuner.questions();
+        assert_eq!(questions.len(), 1);
+        let compiled = || device.statistics().pipelines;
+        // None of the candidates: its program is compiled because it is the answer.
+        let (before, slowest) = (compiled(), &DISCRETE[9]);
+        tuner.answer(&questions[0], u64::from(slowest.id()));
+        assert_eq!(product(&mut session), want);
+        assert_eq!(compiled(), before + 1);
+        // In nine parts, which are to be added.
+        tuner.answer(&questions[0], 9 << 32 | u64::from(slowest.id()));
+        assert_eq!(product(&mut session), want);
+        assert_eq!(compiled(), before + 2);
+        for nonsense in [0, u64::from(u32::MAX), u64::MAX] {
+            tuner.answer(&questions[0], nonsense);
+            assert_eq!(product(&mut session), want);
+            assert!(tuner.answers().is_empty(), "{nonsense:#x} is forgotten");
+        }
+        // More parts than there are steps.
+        tuner.answer(&questions[0], u64::from(u32::MAX) << 32 | u64::from(slowest.id()));
+        assert_eq!(product(&mut session), want);
+        assert_eq!(tuner.timings(), 0);
+    }
+}

@@ -1,0 +1,294 @@
+//! Tuning of contractions on a real queue: while candidates are timed and after, in this device and the next, results are right.
+//!
+//! Which candidate wins is noise here; that somebody wins, and what follows from it, is not.
+
+mod numeric;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use numeric::{Random, assert_close};
+use tensorflow_wgpu::device::{Capabilities, Device, Selection};
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::local::{Input, Node, Session};
+use tensorflow_wgpu::{DType, HostTensor};
+
+/// Long enough to compile the candidates on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+fn adapter() -> wgpu::Adapter {
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    selection.adapters.into_iter().next().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
+}
+
+fn untuned() -> Arc<Device> {
+    Device::open(&adapter()).unwrap()
+}
+
+fn device(directory: Option<&Path>) -> Arc<Device> {
+    Device::open_tuning(&adapter(), *untuned().capabilities(), directory, || false).unwrap()
+}
+
+/// An op with its inputs and what comes of them.
+struct Case {
+    node: Node,
+    inputs: Vec<Input>,
+    want: Vec<f64>,
+    scale: f64,
+}
+
+impl Case {
+    /// `a[m][k] * b[k][n]`.
+    fn matmul(dtype: DType, [m, k, n]: [usize; 3]) -> Self {
+        let mut random = Random::new((m * 31 + k * 7 + n) as u64);
+        let ((a, av), (b, bv)) = (random.tensor(dtype, &[m, k]), random.tensor(dtype, &[k, n]));
+        let element = |i: usize| (0..k).map(|l| av[i / n * k + l] * bv[l * n + i % n]).sum();
+        Self {
+            node: Node::new("MatMul").attr("T", dtype).attr("transpose_a", false).attr("transpose_b", false),
+            inputs: vec![a.into(), b.into()],
+            want: (0..m * n).map(element).collect(),
+            scale: k as f64,
+        }
+    }
+
+    /// The same for a batch.
+    fn batched(batch: usize, [m, k, n]: [usize; 3]) -> Self {
+        let mut random = Random::new((m * 31 + k * 7 + n) as u64);
+        let (a, av) = random.tensor(DType::F32, &[batch, m, k]);
+        let (b, bv) = random.tensor(DType::F32, &[batch, k, n]);
+        let element = |i: usize| {
+            let (z, row, column) = (i / (m * n), i / n % m, i % n);
+            (0..k).map(|l| av[(z * m + row) * k + l] * bv[(z * k + l) * n + column]).sum()
+        };
+        Self {
+            node: Node::new("BatchMatMulV2").attr("T", DType::F32).attr("adj_x", false).attr("adj_y", false),
+            inputs: vec![a.into(), b.into()],
+            want: (0..batch * m * n).map(element).collect(),
+            scale: k as f64,
+        }
+    }
+
+    /// A convolution of 3 by 3 in a plane of `edge` by `edge`, or one of its gradients.
+    fn conv(suffix: &str, edge: usize, channels: usize, filters: usize) -> Self {
+        let (out, batch) = (edge - 2, 2);
+        let dims = [[batch, edge, edge, channels], [3, 3, channels, filters], [batch, out, out, filters]];
+        let mut random = Random::new(edge as u64);
+        let [x, w, y] = dims.map(|dims| random.tensor(DType::F32, &dims));
+        let mut sums = dims.map(|dims| vec![0.0; dims.iter().product()]);
+        for z in 0..batch * out * out * 9 * channels * filters {
+            let (f, c, t) = (z % filters, z / filters % channels, z / (filters * channels) % 9);
+            let position = z / (filters * channels * 9);
+            let (b, i, j) = (position / (out * out), position / out % out, position % out);
+            let at_x = ((b * edge + i + t / 3) * edge + j + t % 3) * channels + c;
+            let (at_w, at_y) = ((t * channels + c) * filters + f, position * filters + f);
+            sums[0][at_x] += y.1[at_y] * w.1[at_w];
+            sums[1][at_w] += x.1[at_x] * y.1[at_y];
+            sums[2][at_y] += x.1[at_x] * w.1[at_w];
+        }
+        let sizes = |i: usize| HostTensor::i32(&[4], &dims[i].map(|d| d as i32));
+        let (inputs, which) = match suffix {
+            "BackpropInput" => (vec![sizes(0), w.0, y.0], 0),
+            "BackpropFilter" => (vec![x.0, sizes(1), y.0], 1),
+            _ => (vec![x.0, w.0], 2),
+        };
+        let node = Node::new(&format!("Conv2D{suffix}")).attr("T", DType::F32).attr("strides", &[1, 1, 1, 1][..]);
+        let node = node.attr("dilations", &[1, 1, 1, 1][..]).attr("padding", "VALID").attr("data_format", "NHWC");
+        Self {
+            node: node.attr("explicit_paddings", &[][..] as &[i64]),
+            inputs: inputs.into_iter().map(Input::from).collect(),
+            want: std::mem::take(&mut sums[which]),
+            scale: 9.0 * (channels.max(filters) * batch * out * out) as f64,
+        }
+    }
+
+    /// Runs it as on a GPU and compares.
+    fn run(&self, session: &mut Session) -> HostTensor {
+        let got = with_class(Class::Discrete, || session.run(&self.node, &self.inputs)).unwrap();
+        assert_close(&got[0], &self.want, self.scale, &format!("{:?}", self.node));
+        got.into_iter().next().unwrap()
+    }
+
+    /// Runs it until its question has an answer.
+    fn tune(&self, session: &mut Session) {
+        let (start, before) = (Instant::now(), answers(&session.device));
+        while answers(&session.device) == before {
+            self.run(session);
+            assert!(start.elapsed() < PATIENCE, "{:?}: {} timings", self.node, timings(&session.device));
+        }
+    }
+}
+
+fn answers(device: &Device) -> usize {
+    device.tuner().unwrap().answers().len()
+}
+
+fn timings(device: &Device) -> u64 {
+    device.tuner().unwrap().timings()
+}
+
+/// A directory of one test, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tensorflow-wgpu-autotune-{}-{name}", std::process::id()));
+        drop(std::fs::remove_dir_all(&path));
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn contractions_of_all_kinds_are_tuned_and_stay_right() {
+    let mut session = Session::new(device(None));
+    for case in [
+        Case::matmul(DType::F32, [40, 96, 72]),
+        Case::matmul(DType::F16, [3, 700, 20]),
+        Case::matmul(DType::F32, [5, 3000, 6]),
+        Case::batched(3, [20, 40, 24]),
+        Case::conv("", 12, 8, 16),
+        Case::conv("BackpropInput", 12, 8, 16),
+        Case::conv("BackpropFilter", 12, 8, 16),
+    ] {
+        let before = timings(&session.device);
+        case.tune(&mut session);
+        let needed = timings(&session.device);
+        assert!(needed >= before + 6, "at least two candidates, three times each");
+        for _ in 0..3 {
+            case.run(&mut session);
+        }
+        assert_eq!(timings(&session.device), needed, "nothing is timed once there is an answer");
+    }
+    assert_eq!(answers(&session.device), 7, "each has a question of its own");
+}
+
+#[test]
+fn without_timestamps_the_host_keeps_the_time() {
+    let capabilities = Capabilities { timestamps: false, ..*untuned().capabilities() };
+    let device = Device::open_tuning(&adapter(), capabilities, None, || false).unwrap();
+    let mut session = Session::new(device);
+    let case = Case::matmul(DType::F32, [40, 96, 72]);
+    case.tune(&mut session);
+    case.run(&mut session);
+    assert_eq!(answers(&session.device), 1);
+}
+
+#[test]
+fn sizes_between_two_powers_of_two_share_an_answer() {
+    let mut session = Session::new(device(None));
+    Case::matmul(DType::F32, [40, 96, 72]).tune(&mut session);
+    let needed = timings(&session.device);
+    for shape in [[33, 65, 68], [64, 128, 128], [36, 100, 80]] {
+        Case::matmul(DType::F32, shape).run(&mut session);
+    }
+    assert_eq!((answers(&session.device), timings(&session.device)), (1, needed));
+}
+
+#[test]
+fn the_next_device_knows_the_answers() {
+    let scratch = Scratch::new("again");
+    let case = Case::matmul(DType::F32, [40, 96, 72]);
+    let mut first = Session::new(device(Some(&scratch.0)));
+    case.tune(&mut first);
+    let tuned = case.run(&mut first);
+    let known = first.device.tuner().unwrap().answers();
+    drop(first);
+    let mut second = Session::new(device(Some(&scratch.0)));
+    assert_eq!(second.device.tuner().unwrap().answers(), known);
+    assert_eq!(case.run(&mut second).bytes, tuned.bytes, "the same program, so the same bits");
+    assert_eq!(timings(&second.device), 0);
+}
+
+#[test]
+fn garbage_in_the_file_is_discarded_and_replaced() {
+    let scratch = Scratch::new("garbage");
+    let case = Case::matmul(DType::F32, [40, 96, 72]);
+    let mut session = Session::new(device(Some(&scratch.0)));
+    case.tune(&mut session);
+    drop(session);
+    let files = || std::fs::read_dir(&scratch.0).unwrap().map(|e| e.unwrap().path());
+    let path = files().find(|p| p.extension().is_some_and(|e| e == "tuning")).expect("a file beside the pipelines");
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut session = Session::new(device(Some(&scratch.0)));
+    assert_eq!(answers(&session.device), 0);
+    case.tune(&mut session);
+    drop(session);
+    assert_ne!(std::fs::read(&path).unwrap(), bytes);
+    assert_eq!(answers(&device(Some(&scratch.0))), 1);
+}
+
+#[test]
+fn determinism_keeps_to_the_estimate() {
+    let on = Arc::new(AtomicBool::new(true));
+    let asked = on.clone();
+    let capabilities = *untuned().capabilities();
+    let device = Device::open_tuning(&adapter(), capabilities, None, move || asked.load(Ordering::Relaxed)).unwrap();
+    let mut session = Session::new(device);
+    // Long sums, whose last bits tell their order.
+    let case = Case::matmul(DType::F32, [5, 3000, 6]);
+    let untuned = case.run(&mut Session::new(untuned()));
+    for _ in 0..4 {
+        assert_eq!(case.run(&mut session).bytes, untuned.bytes);
+    }
+    assert_eq!(timings(&session.device), 0);
+    on.store(false, Ordering::Relaxed);
+    case.tune(&mut session);
+    on.store(true, Ordering::Relaxed);
+    assert_eq!(case.run(&mut session).bytes, untuned.bytes, "whatever was found out meanwhile");
+}
+
+#[test]
+fn threads_may_tune_at_once() {
+    let device = device(None);
+    let cases = [[40, 96, 72], [40, 100, 72], [20, 50, 200]].map(|shape| Case::matmul(DType::F32, shape));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (device, cases) = (&device, &cases);
+            scope.spawn(move || {
+                let (mut session, start) = (Session::new(device.clone()), Instant::now());
+                for i in thread.. {
+                    cases[i % 3].run(&mut session);
+                    if answers(device) == 2 {
+                        break;
+                    }
+                    assert!(start.elapsed() < PATIENCE, "{} timings", timings(device));
+                }
+            });
+        }
+    });
+    let needed = timings(&device);
+    let mut session = Session::new(device);
+    cases.iter().for_each(|case| drop(case.run(&mut session)));
+    assert_eq!((answers(&session.device), timings(&session.device)), (2, needed));
+}
+
+/// Set in the child process of the next test.
+const CHILD: &str = "TF_WGPU_TEST_AUTOTUNE";
+
+#[test]
+fn the_variable_counts_on_gpus_alone() {
+    if std::env::var_os(CHILD).is_some() {
+        for adapter in Selection::enumerate(&|name| std::env::var(name).ok()).adapters {
+            let device = Device::open(&adapter).unwrap();
+            let software = device.info().device_type == wgpu::DeviceType::Cpu;
+            assert_eq!(device.tuner().is_none(), software, "{}", device.info().name);
+        }
+        return;
+    }
+    let ran = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["the_variable_counts_on_gpus_alone", "--exact"])
+        .envs([(CHILD, "1"), ("TF_WGPU_AUTOTUNE", "1")])
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(ran.unwrap().success());
+    assert!(untuned().tuner().is_none(), "off by default");
+}

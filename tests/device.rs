@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use smallvec::smallvec;
 use tensorflow_wgpu::Error;
@@ -248,6 +249,32 @@ fn others_record_and_submit_while_a_read_back_waits() {
 fn own_device() -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     Device::open(&selection.adapters[0]).unwrap()
+}
+
+#[test]
+fn a_panic_on_the_completion_thread_is_the_devices_error_and_nobody_waits_forever() {
+    for in_read_back in [false, true] {
+        let device = own_device();
+        let a = device.allocate(1024).unwrap();
+        device.fill(a, 1024, 7).unwrap();
+        if in_read_back {
+            device.download_with(a, 4, |_| panic!("of a test")).unwrap();
+        } else {
+            device.host_callback(|| panic!("of a test"));
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let waiting = device.clone();
+        std::thread::spawn(move || {
+            // The second wait is for a submission after the panic.
+            let answers = [waiting.synchronize(), waiting.download(a, &mut [0; 4])];
+            sender.send((answers, waiting.check())).unwrap();
+        });
+        let (answers, check) = receiver.recv_timeout(Duration::from_secs(60)).expect("the waits end");
+        for answer in answers.into_iter().chain([check]) {
+            let is_told = matches!(&answer, Err(Error::Internal(m)) if m.contains("panicked: of a test"));
+            assert!(is_told, "in a read-back: {in_read_back}: {answer:?}");
+        }
+    }
 }
 
 #[test]

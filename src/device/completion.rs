@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::failures::Failures;
 use crate::error::{Error, Result};
+use crate::ffi::guard::caught;
 
 /// Number of a submission. Serials grow by one; serial 0 is complete from the start.
 pub type Serial = u64;
@@ -101,6 +102,13 @@ impl Completion {
         self.changed.notify_all();
     }
 
+    /// Runs a part of the thread's work. An error or a panic ends the device, not the thread, for which others wait.
+    fn guarded(&self, label: &str, work: impl FnOnce() -> Result<()>) {
+        if let Err(e) = caught(label, work) {
+            self.failures.lose(e);
+        }
+    }
+
     fn recycle(&self, buffer: wgpu::Buffer) {
         let mut pool = self.readback_pool.lock();
         if buffer.size() <= POOLED_READBACK && pool.len() < POOL_LEN {
@@ -114,15 +122,19 @@ fn run(device: &wgpu::Device, receiver: &Receiver<Submission>, completion: &std:
         let Some(completion) = completion.upgrade() else { return };
         if let Some(index) = index {
             let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
-            if let Err(e) = device.poll(wait) {
-                completion.failures.lose(Error::Unavailable(format!("the GPU stopped answering: {e}")));
-            }
+            completion.guarded("a wait for the GPU", || {
+                device.poll(wait).map_err(|e| Error::Unavailable(format!("the GPU stopped answering: {e}")))?;
+                Ok(())
+            });
         }
         for work in after {
-            match work {
-                AfterWork::Readback(r) => finish_readback(device, &completion, r),
-                AfterWork::Callback(f) => f(),
-            }
+            completion.guarded("what follows a submission", || {
+                match work {
+                    AfterWork::Readback(r) => finish_readback(device, &completion, r),
+                    AfterWork::Callback(f) => f(),
+                }
+                Ok(())
+            });
         }
         completion.publish(serial);
     }

@@ -7,7 +7,7 @@ use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
 use super::lu::workgroup;
-use super::order::{REALS, literal, pick_shader, real, sort};
+use super::order::{REALS, bits, literal, pick_shader, real, sort};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F64, I32};
 use crate::error::Result;
@@ -120,6 +120,7 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
 }
 
 fn step_shader(dtype: DType, workgroup: u32) -> Shader {
+    let (word, magnitude) = bits(dtype);
     Shader::new("linalg eigen step")
         .bind("a", dtype)
         .bind("basis", dtype)
@@ -128,7 +129,9 @@ fn step_shader(dtype: DType, workgroup: u32) -> Shader {
         .workgroup([workgroup, 1, 1])
         .define("REAL", real(dtype))
         .define("NEGLIGIBLE", literal(dtype, (if dtype == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0))
-        .define("LARGEST", literal(dtype, if dtype == F64 { f64::MAX } else { f32::MAX.into() }))
+        .define("WORD", word)
+        .define("MAGNITUDE", magnitude)
+        .define("INFINITE", if dtype == F64 { "0x7ff0000000000000lu" } else { "0x7f800000u" })
         .body(include_str!("../../../shaders/linalg/eigen_step.wgsl"))
 }
 

@@ -16,6 +16,11 @@ pub const fn real(dtype: DType) -> &'static str {
     if matches!(dtype, F64) { "f64" } else { "f32" }
 }
 
+/// WGSL's name of the unsigned type as wide as a real one, and the mask of the bits of an absolute value.
+pub const fn bits(dtype: DType) -> (&'static str, &'static str) {
+    if matches!(dtype, F64) { ("u64", "0x7ffffffffffffffflu") } else { ("u32", "0x7fffffffu") }
+}
+
 /// A literal of a real type, which has no suffix for f32 and `lf` for f64.
 pub fn literal(dtype: DType, value: f64) -> String {
     if dtype == F64 { format!("{value:e}lf") } else { format!("{value:e}") }

@@ -5,10 +5,10 @@
 use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
-use super::order::{REALS, real};
+use super::order::{REALS, bits, real};
 use super::program::{Map, Part, map};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, F64, I32};
+use crate::dtype::DType::{self, I32};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
@@ -113,10 +113,7 @@ fn shader(dtype: DType, factor: bool) -> Shader {
          let h = Reflection(load_side(at), load_side(at + 1u), load_side(at + 2u));\n        \
          let first_column = k;"
     };
-    let (word, magnitude) = match dtype {
-        F64 => ("u64", "0x7ffffffffffffffflu"),
-        _ => ("u32", "0x7fffffffu"),
-    };
+    let (word, magnitude) = bits(dtype);
     Shader::new(if factor { "linalg reflect, factor" } else { "linalg reflect, apply" })
         .bind("a", dtype)
         .bind("side", dtype)

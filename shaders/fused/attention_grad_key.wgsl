@@ -6,17 +6,13 @@
 // and offsets count elements; gradients have those of key and value. All in f32. Keys past the last one repeat it; queries past the last
 // one count nothing.
 
-const PARTS = {{PARTS}}u;
-const ROWS = WORKGROUP / PARTS;
-const POSITIONS = {{POSITIONS}}u;
-const QUADS = {{QUADS}}u;
+fn of_depth(b: u32, h: u32, t: u32, quad: u32) -> vec4<f32> {
+    return quad_query(b * p.q_b + h * p.q_h + t * p.q_t, quad);
+}
 
-// Queries and the gradients of their results.
-var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * QUADS>;
-var<workgroup> width_tile: array<vec4<f32>, POSITIONS * QUADS>;
-// What each invocation adds to the products of its key with queries, and of its value with gradients, query by query.
-var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
-var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;
+fn of_width(b: u32, h: u32, t: u32, quad: u32) -> vec4<f32> {
+    return quad_gradient(result_row(b, h, t) * p.width, quad);
+}
 
 // The gradient of the score of row position and key s, and the weight of the key's value.
 fn of_query(product: f32, change: f32, position: u32, s: u32, b: u32, h: u32) -> vec2<f32> {
@@ -49,23 +45,12 @@ fn main(
     let s = min(own, p.keys - 1u);
     let key_at = b * p.k_b + h * p.k_h + s * p.k_t;
     let value_at = b * p.v_b + h * p.v_h + s * p.v_t;
-    let queries_at = b * p.q_b + h * p.q_h;
     // Queries before the tile's first key do not see it.
     let start = select(0u, tile * ROWS / POSITIONS * POSITIONS, (p.flags & SKIP) != 0u);
 {{OWN}}
 {{SUMS}}
     for (var first = start; first < p.queries; first += POSITIONS) {
-        for (var slot = local_index; slot < POSITIONS * QUADS; slot += WORKGROUP) {
-            let t = first + slot / QUADS;
-            var query_quad = vec4<f32>();
-            var gradient_quad = vec4<f32>();
-            if t < p.queries {
-                query_quad = quad_query(queries_at + t * p.q_t, slot % QUADS);
-                gradient_quad = quad_gradient(result_row(b, h, t) * p.width, slot % QUADS);
-            }
-            depth_tile[slot] = query_quad;
-            width_tile[slot] = gradient_quad;
-        }
+        load_tiles(b, h, first, p.queries, local_index);
         workgroupBarrier();
         for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
 {{PRODUCTS}}

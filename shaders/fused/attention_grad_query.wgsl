@@ -4,17 +4,13 @@
 // Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl), query_gradient, extra (a mask). Strides and offsets
 // count elements; the gradient has the query's. All in f32. Rows past the last one repeat it; keys past the last one weigh nothing.
 
-const PARTS = {{PARTS}}u;
-const ROWS = WORKGROUP / PARTS;
-const POSITIONS = {{POSITIONS}}u;
-const QUADS = {{QUADS}}u;
+fn of_depth(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
+    return quad_key(b * p.k_b + h * p.k_h + s * p.k_t, quad);
+}
 
-// Keys and values.
-var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * QUADS>;
-var<workgroup> width_tile: array<vec4<f32>, POSITIONS * QUADS>;
-// What each invocation adds to the products of its row with keys, and of its gradient with values, key by key.
-var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
-var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;
+fn of_width(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
+    return quad_value(b * p.v_b + h * p.v_h + s * p.v_t, quad);
+}
 
 // The gradient of the score of row t and key s. own is the row's in rows.
 fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32, own: vec3<f32>) -> vec2<f32> {
@@ -42,8 +38,6 @@ fn main(
     let t = tile * ROWS + local_index / PARTS;
     let row = min(t, p.queries - 1u);
     let query_at = b * p.q_b + h * p.q_h + row * p.q_t;
-    let keys_at = b * p.k_b + h * p.k_h;
-    let values_at = b * p.v_b + h * p.v_h;
     let mask_at = b * p.m_b + h * p.m_h + row * p.m_t;
     let own_row = result_row(b, h, row);
     let gradient_at = own_row * p.width;
@@ -52,17 +46,7 @@ fn main(
 {{OWN}}
 {{SUMS}}
     for (var first = 0u; first < end; first += POSITIONS) {
-        for (var slot = local_index; slot < POSITIONS * QUADS; slot += WORKGROUP) {
-            let s = first + slot / QUADS;
-            var key_quad = vec4<f32>();
-            var value_quad = vec4<f32>();
-            if s < end {
-                key_quad = quad_key(keys_at + s * p.k_t, slot % QUADS);
-                value_quad = quad_value(values_at + s * p.v_t, slot % QUADS);
-            }
-            depth_tile[slot] = key_quad;
-            width_tile[slot] = value_quad;
-        }
+        load_tiles(b, h, first, end, local_index);
         workgroupBarrier();
         for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
 {{PRODUCTS}}

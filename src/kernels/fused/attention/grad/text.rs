@@ -10,6 +10,7 @@ use crate::shader::Shader;
 
 const QUERY: &str = include_str!("../../../../../shaders/fused/attention_grad_query.wgsl");
 const KEY: &str = include_str!("../../../../../shaders/fused/attention_grad_key.wgsl");
+const TILES: &str = include_str!("../../../../../shaders/fused/attention_grad_tiles.wgsl");
 const ROWS: &str = include_str!("../../../../../shaders/fused/attention_grad_rows.wgsl");
 const WEIGHTS: &str = include_str!("../../../../../shaders/fused/attention_grad_weights.wgsl");
 
@@ -137,6 +138,7 @@ impl Variant {
             .define("PRODUCTS", self.products())
             .define("STEP", self.step())
             .define("STORE", self.store())
+            .body(TILES)
             .body(body)
     }
 

@@ -1,0 +1,30 @@
+// What the gradients of attention keep in workgroup memory: POSITIONS rows of the other side, which a workgroup goes over, and what its
+// invocations add to the products with them. of_depth and of_width are groups of four elements of those rows, as wide as keys and as wide
+// as values.
+
+const PARTS = {{PARTS}}u;
+const ROWS = WORKGROUP / PARTS;
+const POSITIONS = {{POSITIONS}}u;
+const QUADS = {{QUADS}}u;
+
+// Keys and values, or queries and the gradients of their results.
+var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * QUADS>;
+var<workgroup> width_tile: array<vec4<f32>, POSITIONS * QUADS>;
+// What each invocation adds to the products of its rows with those of both tiles, position by position.
+var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
+var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;
+
+// Loads the rows from position `first` on; those from `end` on are zeros.
+fn load_tiles(b: u32, h: u32, first: u32, end: u32, local_index: u32) {
+    for (var slot = local_index; slot < POSITIONS * QUADS; slot += WORKGROUP) {
+        let position = first + slot / QUADS;
+        var depth_quad = vec4<f32>();
+        var width_quad = vec4<f32>();
+        if position < end {
+            depth_quad = of_depth(b, h, position, slot % QUADS);
+            width_quad = of_width(b, h, position, slot % QUADS);
+        }
+        depth_tile[slot] = depth_quad;
+        width_tile[slot] = width_quad;
+    }
+}

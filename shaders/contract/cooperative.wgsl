@@ -1,6 +1,6 @@
 // c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] by cooperative matrices: subgroups multiply what all invocations have loaded into
 // workgroup memory, {{DEPTH}} steps of k at a time.
-// Grid: one workgroup per tile, split and matrix; m runs fastest, so that neighbours share a panel of b.
+// Grid: one workgroup per tile, split and matrix, see place.wgsl.
 // Bindings: a, b, c. All strides and offsets are in elements. Products are of f16, summed in f32, in an order that the driver chooses.
 // tile_a is [row][k], tile_b is [k][column], with lines that are longer than the tile so that they begin in different banks. Rows and
 // columns beyond the edge repeat the last one and are not stored; k beyond the end is zero.
@@ -56,26 +56,11 @@ fn main(
     @builtin(local_invocation_index) local_index: u32,
     @builtin(subgroup_id) subgroup_id: u32,
 ) {
-    // A workgroup past the last one computes that one's sums again and stores the same values.
-    let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
-    let tiles_m = (p.m + {{TILE_M}} - 1u) / {{TILE_M}};
-    let tiles_n = (p.n + {{TILE_N}} - 1u) / {{TILE_N}};
-    let column_tile = workgroup / tiles_m;
-    let matrix = column_tile / tiles_n;
-    let z = matrix / p.splits;
-    let split = matrix % p.splits;
-    let k_first = split * p.chunk;
-    let k_end = min(k_first + p.chunk, p.depth);
-
-    let m_first = workgroup % tiles_m * {{TILE_M}};
-    let n_first = column_tile % tiles_n * {{TILE_N}};
+    let place = place_of(repeated(workgroup_id, num_workgroups));
     let block = subgroup_id % BLOCKS;
     let block_m = block / {{BLOCKS_N}} * {{BLOCK_M}};
     let block_n = block % {{BLOCKS_N}} * {{BLOCK_N}};
     let own = block * EDGE * EDGE;
-    let a_first = a_start(z);
-    let b_first = b_start(z);
-    let c_first = c_start(z) + split * p.c_split;
 {{A_ROWS}}
     for (var i = 0u; i < BLOCKS * EDGE * EDGE; i += WORKGROUP) {
         if i + local_index < BLOCKS * EDGE * EDGE {
@@ -84,7 +69,7 @@ fn main(
     }
     workgroupBarrier();
 {{SUMS}}
-    for (var k = k_first; k < k_end; k += {{DEPTH}}) {
+    for (var k = place.k_first; k < place.k_end; k += {{DEPTH}}) {
 {{LOADS}}{{PUTS}}
         workgroupBarrier();
         for (var i = 0u; i < {{DEPTH}}; i += EDGE) {

@@ -100,7 +100,7 @@ pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> 
             let _ = writeln!(
                 stores,
                 "    {}\n    workgroupBarrier();\n    \
-                 store_staged(local_index, m_first + {}u, n_first + {}u, c_first);\n    workgroupBarrier();",
+                 store_staged(local_index, place.m + {}u, place.n + {}u, place.c);\n    workgroupBarrier();",
                 own.store(i, j),
                 i * edge,
                 j * edge

@@ -57,9 +57,8 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
         .body(REGISTERS)
 }
 
-/// Which tile is computed. With barriers every workgroup does the same: one past the last computes that one's sums again and stores the
-/// same values.
-const REPEATED: &str = "    let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);\n";
+/// Which tile is computed. With barriers every workgroup does the same.
+const REPEATED: &str = "    let workgroup = repeated(workgroup_id, num_workgroups);\n";
 const ONCE: &str = "    let workgroup = workgroup_id.y * num_workgroups.x + workgroup_id.x;\n    \
                     if workgroup >= p.total {\n        return;\n    }\n";
 
@@ -170,7 +169,7 @@ impl Rows {
                 let _ = writeln!(rows, "    let lane_step = subgroup_lane % {SUBGROUP}u / {loads}u;");
             }
             let _ = writeln!(lines, "        let line{g} = a_line(row{g}, o);");
-            let _ = writeln!(lines, "        let a_at{g} = a_first + line{g}.at;");
+            let _ = writeln!(lines, "        let a_at{g} = place.a + line{g}.at;");
             any.push(format!("line{g}.inside"));
         }
         if v.rows != RowsKind::Dense && !shared {

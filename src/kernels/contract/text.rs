@@ -9,6 +9,7 @@ use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
 use crate::dtype::DType;
 use crate::shader::Shader;
 
+const PLACE: &str = include_str!("../../../shaders/contract/place.wgsl");
 const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
 const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
 const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
@@ -73,7 +74,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
         RowsKind::Spread => SPREAD,
         RowsKind::Window => WINDOW,
     });
-    shader = spatial_defines(shader, v.spatial);
+    shader = spatial_defines(shader, v.spatial).body(PLACE);
     match memory {
         Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => super::registers::program(shader, v),
         Memory::Workgroup(depth) | Memory::Double(depth) => {
@@ -213,7 +214,7 @@ fn sums(tile: &Tile) -> String {
 pub(super) fn stores(tile: &Tile) -> String {
     let mut text = String::new();
     for row in 0..tile.rows {
-        let _ = writeln!(text, "    if m0 + {row}u < p.m {{\n        let line = c_first + c_line(m0 + {row}u);");
+        let _ = writeln!(text, "    if m0 + {row}u < p.m {{\n        let line = place.c + c_line(m0 + {row}u);");
         for q in 0..tile.quads {
             let _ = writeln!(text, "        store_quad(line, n{q}, finish(c{row}_{q}, line, n{q}));");
         }
@@ -226,7 +227,7 @@ pub(super) fn stores(tile: &Tile) -> String {
 fn columns(tile: &Tile) -> String {
     let mut text = String::new();
     for q in 0..tile.quads {
-        let _ = writeln!(text, "    let n{q} = n_first + (lane_n + {}u) * 4u;", q * tile.lanes_n);
+        let _ = writeln!(text, "    let n{q} = place.n + (lane_n + {}u) * 4u;", q * tile.lanes_n);
     }
     text
 }

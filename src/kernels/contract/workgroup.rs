@@ -74,12 +74,12 @@ pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut Strin
             _ => (format!("{number} / {}u", depth / 4), format!("{number} % {}u * 4u", depth / 4), 1),
         };
         let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
-        let _ = writeln!(rows, "    let row{t} = a_row(min(m_first + {row}, p.m - {least}u));");
+        let _ = writeln!(rows, "    let row{t} = a_row(min(place.m + {row}, p.m - {least}u));");
         let name = format!("next_a{t}");
         out.push(Slot {
             guard: ((t + 1) * threads > total).then_some(total),
             ty: "Quad",
-            fetch: format!("fetch_a(row{t}, a_first, {k} + {own}, k_end)"),
+            fetch: format!("fetch_a(row{t}, place.a, {k} + {own}, place.k_end)"),
             put: vec![(place.a)(&number, &row, &own, &name)],
             number,
             name,
@@ -94,11 +94,11 @@ pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut Strin
             let (step, quad) = (format!("{number} % {}u * 4u", depth / 4), format!("{number} / {}u", depth / 4));
             let put =
                 (0..4).map(|j| (place.b)(None, &format!("({step} + {j}u)"), &quad, &format!("{name}.k{j}"))).collect();
-            ("Square", format!("fetch_b_square(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)"), put)
+            ("Square", format!("fetch_b_square(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"), put)
         } else {
             let (step, quad) = (format!("{number} / {}u", n / 4), format!("{number} % {}u", n / 4));
             let put = vec![(place.b)(Some(&number), &step, &quad, &name)];
-            ("Quad", format!("fetch_b(b_first, {k} + {step}, k_end, n_first + {quad} * 4u)"), put)
+            ("Quad", format!("fetch_b(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"), put)
         };
         out.push(Slot { guard: ((t + 1) * threads > total).then_some(total), ty, fetch, put, number, name });
     }

@@ -1,0 +1,38 @@
+// Which part of a contraction a workgroup computes: one tile, split and matrix; m runs fastest, so that neighbours share a panel of b.
+
+struct Place {
+    // The tile's first row and column.
+    m: u32,
+    n: u32,
+    // The split's steps.
+    k_first: u32,
+    k_end: u32,
+    // Where the matrices begin; c's is that of the split.
+    a: u32,
+    b: u32,
+    c: u32,
+}
+
+// The workgroup's number. One past the last computes that one's sums again and stores the same values.
+fn repeated(workgroup_id: vec3<u32>, num_workgroups: vec3<u32>) -> u32 {
+    return min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
+}
+
+fn place_of(workgroup: u32) -> Place {
+    let tiles_m = (p.m + {{TILE_M}} - 1u) / {{TILE_M}};
+    let tiles_n = (p.n + {{TILE_N}} - 1u) / {{TILE_N}};
+    let column_tile = workgroup / tiles_m;
+    let matrix = column_tile / tiles_n;
+    let z = matrix / p.splits;
+    let split = matrix % p.splits;
+    let k_first = split * p.chunk;
+    return Place(
+        workgroup % tiles_m * {{TILE_M}},
+        column_tile % tiles_n * {{TILE_N}},
+        k_first,
+        min(k_first + p.chunk, p.depth),
+        a_start(z),
+        b_start(z),
+        c_start(z) + split * p.c_split,
+    );
+}

@@ -2,5 +2,6 @@
 // The window's first element is p.rest elements into channel p.phase. Grid: Grid::map over p.count elements of y.
 
 fn value(i: u32) -> {{VALUE}} {
-    return load_x(i) + load_bias(((i + p.rest) / p.inner + p.phase) % p.channels);
+    let channel = quotient(i + p.rest, p.inner) + p.phase;
+    return load_x(i) + load_bias(channel - quotient(channel, p.channels) * p.channels);
 }

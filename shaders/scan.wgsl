@@ -1,17 +1,29 @@
 // Scans (prefix sums, products, log-sum-exps) along the middle axis of a dense [outer, n, inner] tensor.
-// Grid: one invocation for each chunk of p.chunk elements of each line, t = (outer index * p.chunks + chunk) * inner + inner index.
+// Grid: one invocation for each chunk of p.chunk elements of each line. Four lines side by side, or four elements of a line, may be read
+// and written at once: inner indices, or elements, then count fours. An invocation may have QUADS of the former, SPREAD apart, so that a
+// subgroup reads a long stretch at once.
 //
-// TOTALS: y[t] is the combination of chunk t. APPLY: y holds the scan of every chunk, started with starts[t] (the scan of the totals)
+// With place = (outer index * p.chunks + chunk) * p.inner + inner index:
+// TOTALS: y[place] is the combination of a chunk. APPLY: y holds the scan of every chunk, started with starts[place] (the scan of the totals)
 // or with the identity when a line is one chunk. Position k of the scan is element k of the axis, or n - 1 - k when p.reverse is 1.
 
+const QUADS = {{QUADS}}u;
+const SPREAD = {{SPREAD}}u;
+
 alias Value = {{VALUE}};
+// What an invocation has of its lines.
+alias State = {{STATE}};
 
 fn identity() -> Value {
     return {{IDENTITY}};
 }
 
-fn combine(a: Value, b: Value) -> Value {
+fn combine_values(a: Value, b: Value) -> Value {
     return {{COMBINE}};
+}
+
+fn combine(a: State, b: State) -> State {
+    return {{COMBINE_STATES}};
 }
 
 fn element(line: u32, inner_index: u32, k: u32) -> u32 {
@@ -29,17 +41,19 @@ fn main(
     if t >= p.count {
         return;
     }
-    let inner_index = t % p.inner;
-    let chunk = (t / p.inner) % p.chunks;
-    let line = t / p.inner / p.chunks;
+    let each = p.inner / QUADS;
+    let lines = t / each;
+    let column = t - lines * each;
+    let inner_index = column / SPREAD * SPREAD * QUADS + column % SPREAD;
+    let place = lines * p.inner + inner_index;
+    let line = lines / p.chunks;
+    let chunk = lines - line * p.chunks;
     let first = chunk * p.chunk;
     let end = min(first + p.chunk, p.n);
-    var state = {{START}};
+{{START}}
     for (var k = first; k < end; k += 1u) {
         let at = element(line, inner_index, k);
-        let next = combine(state, load_x(at));
-{{STORE}}
-        state = next;
+{{STEP}}
     }
 {{FINISH}}
 }

@@ -22,7 +22,8 @@ fn pattern(n: usize) -> Vec<u8> {
 fn copies_of_any_offset_and_length() {
     let device = device();
     let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
-    for (to, from, n) in [(0, 0, 1024), (1, 0, 1), (3, 1, 2), (5, 2, 4), (2, 7, 3), (0, 3, 61), (9, 4, 100), (4, 8, 12)]
+    for (to, from, n) in
+        [(0, 0, 1024), (1, 0, 1), (3, 1, 2), (5, 2, 4), (2, 7, 3), (0, 3, 61), (9, 4, 100), (4, 8, 12), (32, 16, 48)]
     {
         device.fill(a, 4096, 0xaaaa_aaaa).unwrap();
         device.upload(b + from, &pattern(n)).unwrap();

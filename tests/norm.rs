@@ -53,10 +53,21 @@ fn channel_of(dims: &[usize], last: bool) -> impl Fn(usize) -> usize {
 #[test]
 fn bias_is_added_and_its_gradient_sums() {
     for mut session in sessions() {
-        for (k, dims) in [&[4, 3][..], &[1, 1], &[7, 5, 3], &[2, 3, 4, 5], &[2, 3, 2, 3, 4], &[0, 3], &[500, 16, 33]]
-            .into_iter()
-            .enumerate()
-        {
+        // Every second one is misaligned; those of eight channels are added in fours otherwise.
+        let shapes: [&[usize]; 11] = [
+            &[4, 3],
+            &[1, 1],
+            &[7, 5, 3],
+            &[2, 3, 4, 5],
+            &[2, 3, 2, 3, 4],
+            &[0, 3],
+            &[500, 16, 33],
+            &[40, 8],
+            &[6001, 8],
+            &[0, 8],
+            &[70, 3, 20],
+        ];
+        for (k, dims) in shapes.into_iter().enumerate() {
             for (format, last) in [("NHWC", true), ("NCHW", false)] {
                 session.misalign = k % 2;
                 let channels = dims[if last { dims.len() - 1 } else { 1 }];
@@ -99,15 +110,15 @@ fn bias_beyond_one_binding_is_added_in_windows() {
     if limit > 256 << 20 {
         return println!("skipped: this adapter binds {limit} bytes at once");
     }
-    let rows = limit / 4 / 7 + 1000;
-    let x: Vec<f32> = (0..rows * 7).map(|i| (i % 1024) as f32).collect();
-    let bias: Vec<f32> = (0..7).map(|i| i as f32 * 2048.0).collect();
-    for (format, dims) in [("NHWC", [rows, 7]), ("NCHW", [rows, 7])] {
+    for (format, channels) in [("NHWC", 7), ("NCHW", 7), ("NHWC", 8)] {
+        let rows = limit / 4 / channels + 1000;
+        let x: Vec<f32> = (0..rows * channels).map(|i| (i % 1024) as f32).collect();
+        let bias: Vec<f32> = (0..channels).map(|i| i as f32 * 2048.0).collect();
         let node = Node::new("BiasAdd").attr("T", F32).attr("data_format", format);
-        let inputs = [HostTensor::f32(&dims, &x).into(), HostTensor::f32(&[7], &bias).into()];
+        let inputs = [HostTensor::f32(&[rows, channels], &x).into(), HostTensor::f32(&[channels], &bias).into()];
         let y = session.run(&node, &inputs).unwrap();
         let got = y[0].values::<f32>();
-        assert!(got.iter().enumerate().all(|(i, v)| *v == (i % 1024) as f32 + (i % 7) as f32 * 2048.0));
+        assert!(got.iter().enumerate().all(|(i, v)| *v == (i % 1024) as f32 + (i % channels) as f32 * 2048.0));
     }
 }
 

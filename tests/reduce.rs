@@ -401,6 +401,35 @@ fn arg_reductions() {
 }
 
 #[test]
+fn arg_reductions_in_fours() {
+    // Rows with and without segments; columns of a part, of one and of many fours an invocation, with a rest, and with segments.
+    let cases: [(&[usize], usize); 8] = [
+        (&[3, 64], 1),
+        (&[2, 5000], 1),
+        (&[66, 256], 0),
+        (&[70, 40], 0),
+        (&[2, 100, 24], 1),
+        (&[5000, 4], 0),
+        (&[2, 70, 516], 1),
+        (&[30, 16], 0),
+    ];
+    for mut session in sessions() {
+        for dtype in [F32, F16, BF16] {
+            for (dims, axis) in cases {
+                check_arg(&mut session, dtype, dims, axis, &values(dtype, dims.iter().product(), 12));
+            }
+            // What no number is worse than, after nothing but NaN.
+            for value in [f64::NEG_INFINITY, f64::INFINITY, 1.0] {
+                let v: Vec<f64> = (0..800).map(|i| if i % 7 == 3 { value } else { f64::NAN }).collect();
+                check_arg(&mut session, dtype, &[2, 400], 1, &v);
+                check_arg(&mut session, dtype, &[200, 4], 0, &v);
+            }
+            check_arg(&mut session, dtype, &[100, 8], 0, &[f64::NAN; 800]);
+        }
+    }
+}
+
+#[test]
 fn arg_reductions_of_long_columns() {
     // Too many columns for segments on a software adapter, too long for one invocation's loops.
     let (rows, columns) = (66_000, 513);

@@ -1,6 +1,7 @@
 //! Scans against plain Rust.
 
 use tensorflow_wgpu::DType::{self, *};
+use tensorflow_wgpu::device::Capabilities;
 use tensorflow_wgpu::kernels::scan::{ROWS, Row};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
@@ -40,42 +41,61 @@ fn values(row: &Row, n: usize) -> Vec<f64> {
 
 #[test]
 fn every_row_type_axis_and_flag() {
-    let mut session = Session::shared().unwrap();
     let shapes: &[&[usize]] = &[&[7], &[1], &[3, 5], &[2, 0, 3], &[200, 3], &[3, 130, 2], &[2, 2, 2, 9]];
     for row in ROWS {
-        for &dtype in row.types {
-            for &dims in shapes {
-                for axis in 0..dims.len() {
-                    for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
-                        let x = values(row, dims.iter().product());
-                        let input = match dtype {
-                            I32 => HostTensor::i32(dims, &x.iter().map(|v| *v as i32).collect::<Vec<_>>()),
-                            I64 => HostTensor::i64(dims, &x.iter().map(|v| *v as i64).collect::<Vec<_>>()),
-                            _ => HostTensor::floats(dtype, dims, &x),
-                        };
-                        let got = session
-                            .run(
-                                &node(row, dtype, exclusive, reverse),
-                                &[input.into(), HostTensor::i32(&[], &[axis as i32 - dims.len() as i32]).into()],
-                            )
-                            .unwrap()
-                            .remove(0)
-                            .to_f64();
-                        let want = reference(row, &x, dims, axis, exclusive, reverse);
-                        let tolerance = match dtype {
-                            F16 => 2e-3,
-                            BF16 => 1e-2,
-                            F32 => 1e-5,
-                            F64 => 1e-13,
-                            _ => 0.0,
-                        };
-                        for (g, w) in got.iter().zip(&want) {
-                            assert!(
-                                g == w || (g - w).abs() <= tolerance * w.abs().max(1.0),
-                                "{} {dtype} {dims:?} axis {axis} {exclusive} {reverse}: {g} for {w}",
-                                row.op
-                            );
-                        }
+        check(&mut Session::shared().unwrap(), row, row.types, shapes);
+    }
+}
+
+#[test]
+fn fours_of_lines_and_of_elements() {
+    let narrow = Session::shared().unwrap();
+    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
+    let wide = Session::with_capabilities(Session::shared().unwrap().device, capabilities);
+    // Few and many lines, whole and in chunks, and several fours of an invocation.
+    let shapes: &[&[usize]] = &[&[2, 400], &[80, 12], &[3, 130, 4], &[4, 20, 256], &[2, 6, 384]];
+    for (mut session, types) in [(narrow, &[F32, F16, I32][..]), (wide, &[F32, BF16])] {
+        for row in ROWS {
+            let types: Vec<DType> = types.iter().copied().filter(|t| row.types.contains(t)).collect();
+            check(&mut session, row, &types, shapes);
+        }
+    }
+}
+
+/// Every type and shape, along each axis, in both directions, with and without the elements themselves.
+fn check(session: &mut Session, row: &Row, types: &[DType], shapes: &[&[usize]]) {
+    for &dtype in types {
+        for &dims in shapes {
+            for axis in 0..dims.len() {
+                for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
+                    let x = values(row, dims.iter().product());
+                    let input = match dtype {
+                        I32 => HostTensor::i32(dims, &x.iter().map(|v| *v as i32).collect::<Vec<_>>()),
+                        I64 => HostTensor::i64(dims, &x.iter().map(|v| *v as i64).collect::<Vec<_>>()),
+                        _ => HostTensor::floats(dtype, dims, &x),
+                    };
+                    let got = session
+                        .run(
+                            &node(row, dtype, exclusive, reverse),
+                            &[input.into(), HostTensor::i32(&[], &[axis as i32 - dims.len() as i32]).into()],
+                        )
+                        .unwrap()
+                        .remove(0)
+                        .to_f64();
+                    let want = reference(row, &x, dims, axis, exclusive, reverse);
+                    let tolerance = match dtype {
+                        F16 => 2e-3,
+                        BF16 => 1e-2,
+                        F32 => 1e-5,
+                        F64 => 1e-13,
+                        _ => 0.0,
+                    };
+                    for (g, w) in got.iter().zip(&want) {
+                        assert!(
+                            g == w || (g - w).abs() <= tolerance * w.abs().max(1.0),
+                            "{} {dtype} {dims:?} axis {axis} {exclusive} {reverse}: {g} for {w}",
+                            row.op
+                        );
                     }
                 }
             }

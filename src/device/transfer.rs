@@ -76,6 +76,10 @@ impl Device {
     pub fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<()> {
         self.recorder.lock().statistics.copies += 1;
         self.windows(bytes, |at, count| {
+            let fits = |unit: u64| [from + at, to + at, count].iter().all(|n| n.is_multiple_of(unit));
+            if let Some((storage, unit)) = [("vec4<u32>", 16), ("u32", 4)].into_iter().find(|(_, unit)| fits(*unit)) {
+                return self.copy_units(to + at, from + at, count, storage, unit as u32);
+            }
             let count32 = count as u32;
             self.enqueue(&Program {
                 key: Key::new("copy"),
@@ -93,6 +97,24 @@ impl Device {
                 params: Params::new().u32(count32),
                 grid: word_grid(count),
             })
+        })
+    }
+
+    /// Copies a window that begins and ends at units of `unit` bytes in both places.
+    fn copy_units(&self, to: u64, from: u64, bytes: u64, storage: &'static str, unit: u32) -> Result<()> {
+        let count = (bytes / u64::from(unit)) as usize;
+        self.enqueue(&Program {
+            key: Key::new("copy units").number(unit),
+            shader: &|| {
+                Shader::new(format!("copy {storage}"))
+                    .bind_raw("src", storage, unit)
+                    .bind_raw("dst", storage, unit)
+                    .param("count", Field::U32)
+                    .body(include_str!("../../shaders/copy_units.wgsl"))
+            },
+            bindings: smallvec![Binding { address: from, bytes, unit }, Binding { address: to, bytes, unit },],
+            params: Params::new().u32(count),
+            grid: Grid::linear(count, WORKGROUP),
         })
     }
 

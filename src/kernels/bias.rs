@@ -2,16 +2,16 @@
 
 use smallvec::smallvec;
 
-use super::reduce::plan::groups;
+use super::reduce::plan::{Style, groups};
 use super::reduce::program::{part, reduce, window_bytes};
 use super::reduce::style;
 use super::reduce::table::Reduction;
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::Shader;
+use crate::shader::{Shader, WORKGROUP, wide};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
 
@@ -21,9 +21,12 @@ const GRADIENT_TYPES: &[DType] = &[F32, F16, BF16, F64];
 /// Registers the family.
 pub fn register(r: &mut Registry) {
     let capabilities = *r.capabilities();
-    r.op("BiasAdd").types("T", TYPES).kernel(|attrs: &dyn Attrs| {
+    r.op("BiasAdd").types("T", TYPES).kernel(move |attrs: &dyn Attrs| {
         let channel = ChannelAxis::of(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| bias_add(ctx, channel))
+        Ok(move |ctx: &mut dyn OpContext| {
+            let style = style(&capabilities, ctx.device());
+            bias_add(ctx, style, channel)
+        })
     });
     r.op("BiasAddGrad").types("T", GRADIENT_TYPES).kernel(move |attrs: &dyn Attrs| {
         let channel = ChannelAxis::of(attrs)?;
@@ -37,12 +40,18 @@ pub fn register(r: &mut Registry) {
             reduce(ctx, style, Reduction::of("Sum"), &dy, &groups(&dy.dims, &reduced), &db)
         })
     });
-    r.op("BiasAddV1").types("T", TYPES).kernel(|_| Ok(|ctx: &mut dyn OpContext| bias_add(ctx, ChannelAxis::Last)));
+    r.op("BiasAddV1").types("T", TYPES).kernel(move |_| {
+        Ok(move |ctx: &mut dyn OpContext| {
+            let style = style(&capabilities, ctx.device());
+            bias_add(ctx, style, ChannelAxis::Last)
+        })
+    });
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().map(|t| shader(*t)).collect()
+    let fours = TYPES.iter().filter(|t| wide::supports(**t)).map(|t| fours_shader(*t));
+    TYPES.iter().map(|t| shader(*t)).chain(fours).collect()
 }
 
 /// Which dimension holds the channels.
@@ -98,12 +107,13 @@ fn shader(dtype: DType) -> Shader {
         .bind("bias", dtype)
         .bind("y", dtype)
         .u32s(&["count", "inner", "channels", "phase", "rest"])
+        .library("quotient")
         .define("VALUE", dtype.value())
         .body(include_str!("../../shaders/bias_add.wgsl"))
         .map("y")
 }
 
-fn bias_add(ctx: &mut dyn OpContext, channel: ChannelAxis) -> Result<()> {
+fn bias_add(ctx: &mut dyn OpContext, style: Style, channel: ChannelAxis) -> Result<()> {
     let (x, bias) = (ctx.input(0)?, ctx.input(1)?);
     require!(x.rank() >= 2, "Input tensor must be at least 2D: {}", shape_text(&x.dims));
     require!(bias.rank() == 1, "Biases must be 1D: {}", shape_text(&bias.dims));
@@ -116,10 +126,55 @@ fn bias_add(ctx: &mut dyn OpContext, channel: ChannelAxis) -> Result<()> {
     );
     let y = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
     let inner = x.dims[axis + 1..].iter().product();
-    add(ctx.device(), &x, &bias, inner, &y)
+    add(ctx.device(), style, &x, &bias, inner, &y)
 }
 
-fn add(device: &Device, x: &Tensor, bias: &Tensor, inner: usize, y: &Tensor) -> Result<()> {
+/// The program for channels that are innermost and a multiple of four.
+fn fours_shader(dtype: DType) -> Shader {
+    let shader = wide::bind_read(Shader::new(format!("BiasAdd {dtype} in fours")), "x", dtype);
+    wide::bind_write(wide::bind_read(shader, "bias", dtype), "y", dtype)
+        .u32s(&["count", "units", "rows", "step"])
+        .library("quotient")
+        .define("CHANNEL", "let bias_value = read_bias(c);")
+        .define("WRITE", "write_y(i, read_x(i) + bias_value, 4u);")
+        .body(include_str!("../../shaders/norm_rows.wgsl"))
+}
+
+/// Adds to rows of channels, four at a time.
+fn add_fours(device: &Device, style: Style, x: &Tensor, bias: &Tensor, y: &Tensor) -> Result<()> {
+    let (channels, units) = (bias.len(), bias.len() / 4);
+    let in_fours = |binding: Binding| Binding { unit: wide::unit(x.dtype), ..binding };
+    let most = (window_bytes(device) as usize / (channels * x.dtype.size())).max(1);
+    let all = x.len() / channels;
+    for first in (0..all).step_by(most) {
+        let rows = most.min(all - first);
+        device.check_extent(rows * channels)?;
+        let step = row_step(style, rows, units);
+        let window = |t: &Tensor| in_fours(part(t, first * channels, rows * channels));
+        device.enqueue(&Program {
+            key: Key::new("bias_add fours").dtype(x.dtype),
+            shader: &|| fours_shader(x.dtype),
+            bindings: smallvec![window(x), in_fours(bias.into()), window(y)],
+            params: Params::new().u32(step * units).u32(units).u32(rows).u32(step),
+            grid: Grid::linear(step * units, WORKGROUP),
+        })?;
+    }
+    Ok(())
+}
+
+/// From one row of `units` fours of an invocation to the next: several rows each, where that leaves enough invocations.
+pub(super) fn row_step(style: Style, rows: usize, units: usize) -> usize {
+    let (invocations, most) = match style {
+        Style::Wide => (1 << 17, 8),
+        Style::Narrow => (1 << 12, 16),
+    };
+    rows.div_ceil((rows * units / invocations).clamp(1, most))
+}
+
+fn add(device: &Device, style: Style, x: &Tensor, bias: &Tensor, inner: usize, y: &Tensor) -> Result<()> {
+    if inner == 1 && bias.len().is_multiple_of(4) && !x.is_empty() && wide::aligned(&[x, bias, y]) {
+        return add_fours(device, style, x, bias, y);
+    }
     element_windows(device, y.len(), y.dtype.size(), |first, count| {
         let (phase, rest) = phase(first, inner, bias.len());
         device.check_extent(inner)?;

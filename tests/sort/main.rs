@@ -1,6 +1,7 @@
 //! Ops that sort, select, count and search, against plain Rust: every type, ties, NaN, rows beyond one workgroup, and the errors.
 
 mod counting;
+mod radix;
 mod selection;
 
 use tensorflow_wgpu::local::{Input, Node, Session};

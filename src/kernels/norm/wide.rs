@@ -7,7 +7,7 @@ use super::program::{Channels, Mode};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32};
 use crate::error::Result;
-use crate::kernels::reduce::plan::Style;
+use crate::kernels::bias::row_step;
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Field, Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
@@ -78,13 +78,9 @@ impl End {
     ) -> Result<()> {
         let (dtype, units) = (result.dtype, channels.channels / 4);
         let most_rows = (window_bytes(device) as usize / (channels.channels * dtype.size())).max(1);
-        let (invocations, most_steps) = match channels.style {
-            Style::Wide => (1 << 17, 8),
-            Style::Narrow => (1 << 12, 16),
-        };
         for first in (0..channels.images).step_by(most_rows) {
             let rows = most_rows.min(channels.images - first);
-            let step = rows.div_ceil((rows * units / invocations).clamp(1, most_steps));
+            let step = row_step(channels.style, rows, units);
             let window = |t: &Tensor| wide_part(t, first * channels.channels, rows * channels.channels);
             let mut bindings: SmallVec<[Binding; 8]> = walked.iter().map(|t| window(t)).collect();
             bindings.extend(vectors.iter().map(|t| Binding::raw(t, wide::unit(F32))));

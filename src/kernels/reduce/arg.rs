@@ -3,14 +3,15 @@
 
 use smallvec::smallvec;
 
+use super::arg_fours::{self as fours, Layout};
 use super::plan::Style;
 use super::program::part;
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::shader::{MAX_ITERATIONS, Shader, wide};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
 
@@ -160,20 +161,76 @@ fn arg_reduce(
         Style::Wide => 1 << 17,
         Style::Narrow => 1 << 9,
     };
+    let layout = Layout::of(style, x.dtype, extent, inner).filter(|_| wide::aligned(&[x]));
     // Two steps where the extent is long and outputs are few, or where one invocation may not run over it.
-    let wanted = (target / (outer * inner)).min(extent / 64).min(1024);
-    let segments = wanted.max(extent.div_ceil(MAX_ITERATIONS));
+    let each = layout.map_or(inner, |layout| layout.invocations(inner));
+    let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
+    let wanted = (target / (outer * each)).min(length / 64).min(1024);
+    let segments = wanted.max(length.div_ceil(MAX_ITERATIONS)).max(1);
     if segments < 2 {
-        let variant = Variant { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
-        return run(ctx.device(), variant, x, None, [outer, extent, inner, 1], None, y);
+        return match layout {
+            Some(layout) => fours(ctx.device(), style, row, layout, x, [outer, extent, inner, 1], None, y),
+            None => {
+                let variant = Variant { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
+                run(ctx.device(), variant, x, None, [outer, extent, inner, 1], None, y)
+            }
+        };
     }
     let best = ctx.temp(comparable(x.dtype), &[outer * segments * inner])?;
     let at = ctx.temp(I32, &[outer * segments * inner])?;
     let device = ctx.device();
-    let first = Variant { row, input: x.dtype, output: I32, pairs: false, last: false };
-    run(device, first, x, None, [outer, extent, inner, segments], Some(&best), &at)?;
+    let extents = [outer, extent, inner, segments];
+    match layout {
+        Some(layout) => fours(device, style, row, layout, x, extents, Some(&best), &at)?,
+        None => {
+            let first = Variant { row, input: x.dtype, output: I32, pairs: false, last: false };
+            run(device, first, x, None, extents, Some(&best), &at)?;
+        }
+    }
     let second = Variant { row, input: best.dtype, output: y.dtype, pairs: true, last: true };
     run(device, second, &best, Some(&at), [outer, segments, inner, 1], None, y)
+}
+
+/// Enqueues the first step by fours, in windows along `outer` where it exceeds a binding. It is the last one too without `best`.
+#[expect(clippy::too_many_arguments, reason = "one step with its tensors")]
+fn fours(
+    device: &Device,
+    style: Style,
+    row: &'static ArgReduction,
+    layout: Layout,
+    x: &Tensor,
+    [outer, extent, inner, segments]: [usize; 4],
+    best: Option<&Tensor>,
+    y: &Tensor,
+) -> Result<()> {
+    let rows = window_rows(device, x.dtype, [outer, extent, inner, segments]);
+    let [units, inner_units] = layout.units(extent, inner);
+    for o in (0..outer).step_by(rows) {
+        let rows = rows.min(outer - o);
+        let reads = rows * extent * inner;
+        let (to, count) = (o * segments * inner, rows * segments * inner);
+        device.check_extent(reads)?;
+        let invocations = rows * segments * layout.invocations(inner);
+        let workgroup = fours::Variant::workgroup(style, invocations);
+        let variant = fours::Variant { row, input: x.dtype, output: y.dtype, last: best.is_none(), layout, workgroup };
+        let mut bindings = smallvec![Binding { unit: wide::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
+        bindings.extend(best.map(|t| part(t, to, count)));
+        bindings.push(part(y, to, count));
+        device.enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings,
+            params: variant.params(Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments)),
+            grid: Grid::linear(invocations, workgroup),
+        })?;
+    }
+    Ok(())
+}
+
+/// Rows of `outer` whose tensors fit a binding each.
+fn window_rows(device: &Device, input: DType, [outer, extent, inner, segments]: [usize; 4]) -> usize {
+    let bytes = (extent * inner * input.size()).max(segments * inner * 8) as u64;
+    (((device.capabilities().max_binding - 256).min(1 << 31) / bytes) as usize).clamp(1, outer)
 }
 
 /// Enqueues one step, in windows along `outer` where it exceeds a binding.
@@ -186,8 +243,7 @@ fn run(
     best: Option<&Tensor>,
     y: &Tensor,
 ) -> Result<()> {
-    let bytes = (extent * inner * x.dtype.size()).max(segments * inner * 8) as u64;
-    let rows = (((device.capabilities().max_binding - 256).min(1 << 31) / bytes) as usize).clamp(1, outer);
+    let rows = window_rows(device, x.dtype, [outer, extent, inner, segments]);
     for o in (0..outer).step_by(rows) {
         let rows = rows.min(outer - o);
         let (from, reads) = (o * extent * inner, rows * extent * inner);

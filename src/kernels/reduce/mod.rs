@@ -4,6 +4,7 @@
 //! timing: no atomics, and every order of combination is fixed by the shapes.
 
 pub mod arg;
+mod arg_fours;
 pub mod fours;
 pub mod plan;
 pub mod program;
@@ -58,6 +59,7 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut all = program::shaders();
     all.extend(arg::shaders());
+    all.extend(arg_fours::shaders());
     all
 }
 

@@ -13,7 +13,7 @@ pub mod shader;
 use smallvec::SmallVec;
 
 use plan::{Part, Piece, Place};
-use shader::Class;
+use shader::{Access, Class};
 
 use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::dtype::DType;
@@ -176,7 +176,7 @@ impl FusedUpdate {
         for first in (0..count).step_by(run) {
             let places = variables.iter().chain(tensors).chain(scalars).enumerate().map(|(k, t)| {
                 // A variable is never one, for it is written where it lies.
-                let splat = k >= own || k >= variables.len() && t.len() == 1;
+                let splat = k >= own || k >= variables.len() && t.len() == 1 && count > 1;
                 let first = if splat { 0 } else { first };
                 Place { address: t.address + (first * t.dtype.size()) as u64, dtype: t.dtype, splat }
             });
@@ -217,7 +217,8 @@ impl FusedUpdate {
         let place = |home: &usize| used.iter().position(|u| u == home).expect("just entered");
         let homes: SmallVec<[usize; 8]> = homes.iter().map(place).collect();
         let windows: SmallVec<[&plan::Window; 6]> = used.iter().map(|w| &part.windows[*w]).collect();
-        let group = shader::elements_of_group(expression);
+        let access = access(expression, part, pieces);
+        let group = access.elements_of_group(expression);
         let mut table: Vec<u32> = Vec::with_capacity(pieces.len() * shader::row_words(expression));
         let (mut groups, mut bytes) = (0, 0);
         for piece in pieces {
@@ -235,18 +236,38 @@ impl FusedUpdate {
         let window = |w: &&plan::Window| Binding {
             address: w.range.start,
             bytes: w.range.end - w.range.start,
-            unit: w.class.unit(),
+            unit: access.unit(w.class),
         };
         let bindings = windows.iter().map(window).collect();
         let rows = pieces.len() as u32;
         let program = Program {
-            key: shader::key(expression, &classes, &homes),
-            shader: &|| shader::shader(expression, &classes, &homes),
+            key: shader::key(expression, &classes, &homes, &access),
+            shader: &|| shader::shader(expression, &classes, &homes, &access),
             bindings,
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
         };
         device.enqueue_table(&program, table, bytes)
+    }
+}
+
+/// Fours, where the elements of all pieces can be taken so, and where what completes the last four is in the window too.
+fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
+    let inputs = expression.inputs();
+    let splats: SmallVec<[bool; 8]> = (0..inputs.len()).map(|k| pieces[0].places[k].splat).collect();
+    let fits = |piece: &&Piece| {
+        piece.places.iter().zip(&splats).all(|(place, splat)| {
+            let window = &part.windows[part.locate(piece, place).0 as usize].range;
+            let end = (place.address + 4 * u64::from(piece.count)).next_multiple_of(16);
+            place.splat == *splat
+                && (place.splat || place.dtype.size() == 4 && place.address.is_multiple_of(16) && end <= window.end)
+        })
+    };
+    let is_word = |t: &DType| t.size() == 4;
+    if expression.output_types().iter().all(is_word) && pieces.iter().all(fits) {
+        Access::Fours { splats }
+    } else {
+        Access::Single
     }
 }
 
@@ -294,7 +315,12 @@ pub fn shaders() -> Vec<Shader> {
             of_class().nth(k).or_else(|| of_class().next_back()).expect("a window of the class").0
         };
         let homes: Vec<usize> = expression.inputs().iter().enumerate().map(home).collect();
-        shader::shader(&expression, windows, &homes)
+        let single = shader::shader(&expression, windows, &homes, &Access::Single);
+        let outputs = expression.output_types();
+        let splats: SmallVec<[bool; 8]> = (0..homes.len()).map(|k| k >= outputs.len()).collect();
+        let is_word = outputs.iter().all(|t| t.size() == 4);
+        let fours = is_word.then(|| shader::shader(&expression, windows, &homes, &Access::Fours { splats }));
+        std::iter::once(single).chain(fours)
     };
-    samples.iter().map(shader).collect()
+    samples.iter().flat_map(shader).collect()
 }

@@ -2,16 +2,20 @@
 
 use std::fmt::Write;
 
+use smallvec::SmallVec;
+
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::kernels::fused::expression::Expression;
-use crate::shader::Shader;
+use crate::shader::{Shader, WORKGROUP, wide};
 
 /// Most windows of one dispatch: with the table and perhaps a parameter buffer, eight bindings.
 pub const MAX_WINDOWS: usize = 6;
 
 /// Units of elements that an invocation updates, one after the other.
 const UNITS: u32 = 4;
+/// The same of fours: finding a variable's places takes as long as updating a few elements.
+const UNITS_OF_FOURS: u32 = 8;
 
 const NAMES: [&str; MAX_WINDOWS] = ["w0", "w1", "w2", "w3", "w4", "w5"];
 
@@ -51,14 +55,52 @@ impl Class {
     }
 }
 
-/// Elements that one invocation updates at once, so that it writes whole words of packed types.
-pub fn lanes(expression: &Expression) -> u32 {
-    expression.output_types().iter().map(|t| t.lanes()).max().unwrap_or(1)
+/// How an update's elements are read and written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// One by one, or as many as share a word.
+    Single,
+    /// Four at once where they lie side by side: `splats` tells of which inputs one element serves all. The others are of 32 bits, and start
+    /// at multiples of 16 bytes.
+    Fours { splats: SmallVec<[bool; 8]> },
 }
 
-/// Elements that one workgroup updates.
-pub fn elements_of_group(expression: &Expression) -> u32 {
-    crate::shader::WORKGROUP * UNITS * lanes(expression)
+impl Access {
+    /// Elements that one invocation updates at once, so that it writes whole words of packed types.
+    fn lanes(&self, expression: &Expression) -> u32 {
+        match self {
+            Self::Single => expression.output_types().iter().map(|t| t.lanes()).max().unwrap_or(1),
+            Self::Fours { .. } => wide::WIDTH,
+        }
+    }
+
+    const fn units(&self) -> u32 {
+        match self {
+            Self::Single => UNITS,
+            Self::Fours { .. } => UNITS_OF_FOURS,
+        }
+    }
+
+    /// Elements that one workgroup updates.
+    pub fn elements_of_group(&self, expression: &Expression) -> u32 {
+        WORKGROUP * self.units() * self.lanes(expression)
+    }
+
+    /// The element type of the array of a window of `class`.
+    const fn storage(&self, class: Class) -> &'static str {
+        match (self, class) {
+            (Self::Fours { .. }, Class::Word) => "vec4<u32>",
+            _ => class.storage(),
+        }
+    }
+
+    /// Bytes of one element of the array of a window of `class`.
+    pub const fn unit(&self, class: Class) -> u32 {
+        match (self, class) {
+            (Self::Fours { .. }, Class::Word) => 16,
+            _ => class.unit(),
+        }
+    }
 }
 
 /// Words of a row of the table.
@@ -70,15 +112,19 @@ pub fn row_words(expression: &Expression) -> usize {
 ///
 /// The windows are no matter of the table: a branch for each access costs little on a GPU, where all invocations of a workgroup take
 /// the same, but a software adapter carries out every side of it.
-pub fn key(expression: &Expression, windows: &[Class], homes: &[usize]) -> Key {
-    let key =
-        windows.iter().fold(Key::new("fused_update").name(&expression.to_string()), |key, c| key.name(c.storage()));
-    homes.iter().fold(key, |key, home| key.number(*home as u32))
+pub fn key(expression: &Expression, windows: &[Class], homes: &[usize], access: &Access) -> Key {
+    let key = Key::new("fused_update").name(&expression.to_string());
+    let key = windows.iter().fold(key, |key, c| key.name(access.storage(*c)));
+    let key = homes.iter().fold(key, |key, home| key.number(*home as u32));
+    match access {
+        Access::Single => key,
+        Access::Fours { splats } => splats.iter().fold(key, |key, splat| key.number(u32::from(*splat))),
+    }
 }
 
 /// Its shader.
-pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize]) -> Shader {
-    let classes: String = windows.iter().map(|c| format!(" {}", c.storage())).collect();
+pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize], access: &Access) -> Shader {
+    let classes: String = windows.iter().map(|c| format!(" {}", access.storage(*c))).collect();
     let mut shader = Shader::new(format!("fused update {expression}; windows{classes} {homes:?}")).u32s(&[
         "rows",
         "jump",
@@ -86,7 +132,14 @@ pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize]) -> Sh
     ]);
     let mut text = String::new();
     for (k, dtype) in expression.inputs().iter().enumerate() {
-        text.push_str(&load(k, *dtype, NAMES[homes[k]]));
+        let words = windows[homes[k]] == Class::Word;
+        text.push_str(&match access {
+            Access::Fours { splats } if !splats[k] => load_four(k, *dtype, NAMES[homes[k]]),
+            Access::Fours { .. } if words => {
+                load(k, *dtype, NAMES[homes[k]], &|at| format!("[({at}) >> 2u][({at}) & 3u]"))
+            }
+            _ => load(k, *dtype, NAMES[homes[k]], &|at| format!("[p.off_{} + ({at})]", NAMES[homes[k]])),
+        });
         shader = match dtype {
             DType::F16 => shader.library("f16_bits"),
             DType::BF16 => shader.library("bf16_bits"),
@@ -97,24 +150,28 @@ pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize]) -> Sh
     for library in &function.libraries {
         shader = shader.library(library);
     }
-    let lanes = lanes(expression);
+    let lanes = access.lanes(expression);
     shader = shader.bind_raw("table", "u32", 4);
     for (name, class) in NAMES.iter().zip(windows) {
-        shader = shader.bind_raw(name, class.storage(), class.unit());
+        shader = shader.bind_raw(name, access.storage(*class), access.unit(*class));
     }
+    let steps = match access {
+        Access::Single => steps(expression, lanes, homes),
+        Access::Fours { splats } => steps_of_fours(expression, homes, splats),
+    };
     shader
         .body(&text)
         .body(&function.text)
-        .define("UNITS", UNITS.to_string())
+        .define("UNITS", access.units().to_string())
         .define("LANES", lanes.to_string())
         .define("ROW", row_words(expression).to_string())
-        .define("PLACES", places(expression))
-        .define("STEPS", steps(expression, lanes, homes))
+        .define("PLACES", places(expression, access))
+        .define("STEPS", steps)
         .body(include_str!("../../../../shaders/fused/update.wgsl"))
 }
 
-/// The function that reads element `i` of the expression's input `k` in `window`.
-fn load(k: usize, dtype: DType, window: &str) -> String {
+/// The function that reads element `i` of the expression's input `k` in `window`, of which `index` picks a word.
+fn load(k: usize, dtype: DType, window: &str, index: &dyn Fn(&str) -> String) -> String {
     let (shift, value) = match dtype {
         DType::F32 | DType::I32 => (0, format!("bitcast<{}>(word)", dtype.value())),
         DType::F16 => (1, "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned()),
@@ -124,18 +181,65 @@ fn load(k: usize, dtype: DType, window: &str) -> String {
     };
     let at = if shift == 0 { "j".to_owned() } else { format!("j >> {shift}u") };
     format!(
-        "fn load_x{k}(at: vec2<u32>, i: u32) -> {} {{\n    let j = at.x + i * at.y;\n    let word = {window}[p.off_{window} + ({at})];\n    \
+        "fn load_x{k}(at: vec2<u32>, i: u32) -> {} {{\n    let j = at.x + i * at.y;\n    let word = {window}{};\n    \
          return {value};\n}}\n\n",
+        dtype.value(),
+        index(&at)
+    )
+}
+
+/// The function that reads the words of elements `i` to `i + 3` of input `k`.
+fn load_four(k: usize, dtype: DType, window: &str) -> String {
+    format!(
+        "fn words_x{k}(at: vec2<u32>, i: u32) -> vec4<u32> {{\n    return {window}[(at.x + i) >> 2u];\n}}\n\n\
+         fn load_x{k}(words: vec4<u32>) -> vec4<{0}> {{\n    return bitcast<vec4<{0}>>(words);\n}}\n\n",
         dtype.value()
     )
 }
 
 /// The places of the inputs and the constants, once for an invocation.
-fn places(expression: &Expression) -> String {
-    let inputs = (0..expression.inputs().len()).map(|k| format!("    let at{k} = place(row, {k}u);\n"));
+fn places(expression: &Expression, access: &Access) -> String {
+    let inputs = (0..expression.inputs().len()).map(|k| {
+        let splat = match access {
+            Access::Fours { splats } if splats[k] => format!("    let x{k} = load_x{k}(at{k}, 0u);\n"),
+            _ => String::new(),
+        };
+        format!("    let at{k} = place(row, {k}u);\n{splat}")
+    });
     let constants = (0..expression.constants())
         .map(|k| format!("    let c{k} = bitcast<f32>(table[p.off_table + p.constants + {k}u]);\n"));
     inputs.chain(constants).collect()
+}
+
+/// One four. What lies behind the last element stays as it is: as all places but those of splats start at multiples of 16 bytes, no other
+/// variable begins there.
+fn steps_of_fours(expression: &Expression, homes: &[usize], splats: &[bool]) -> String {
+    const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+    let mut text = String::new();
+    for k in (0..splats.len()).filter(|k| !splats[*k]) {
+        let _ = writeln!(text, "        let words{k} = words_x{k}(at{k}, i);\n        let x{k} = load_x{k}(words{k});");
+    }
+    for (lane, c) in COMPONENTS.iter().enumerate() {
+        let arguments: Vec<String> = (splats.iter().enumerate())
+            .map(|(k, splat)| if *splat { format!("x{k}") } else { format!("x{k}.{c}") })
+            .chain((0..expression.constants()).map(|k| format!("c{k}")))
+            .collect();
+        let _ = writeln!(text, "        let v{lane} = new_values({});", arguments.join(", "));
+    }
+    text.push_str("        let live = vec4(i) + vec4(0u, 1u, 2u, 3u) < vec4(count);\n");
+    let types = expression.output_types();
+    for (k, dtype) in types.iter().enumerate() {
+        let member = if types.len() == 1 { String::new() } else { format!(".y{k}") };
+        let values: Vec<String> = (0..4).map(|lane| format!("v{lane}{member}")).collect();
+        let _ = writeln!(
+            text,
+            "        {}[(at{k}.x + i) >> 2u] = select(words{k}, bitcast<vec4<u32>>(vec4<{}>({})), live);",
+            NAMES[homes[k]],
+            dtype.value(),
+            values.join(", ")
+        );
+    }
+    text
 }
 
 /// One unit: the new values of its lanes, then what is written.

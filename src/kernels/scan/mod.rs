@@ -1,0 +1,332 @@
+//! Scans along one axis: Cumsum, Cumprod, CumulativeLogsumexp. One row each: identity and combination.
+//!
+//! A line is cut into chunks when there are too few lines to occupy the device: the chunks' totals are scanned by the same program
+//! (recursively) and start the second pass. Half types are scanned in float32 and rounded once at the end. The order of
+//! operations depends on the shape and the adapter's class only, so results are reproducible.
+//!
+//! Where extents allow it an invocation takes four lines side by side, or four elements of a line, at once ([`Fours`]).
+
+mod text;
+
+use smallvec::smallvec;
+
+use super::reduce::plan::Style;
+use super::reduce::style;
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::dtype::types;
+use crate::error::Result;
+use crate::kernels::op::{OpContext, OpContextExt};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP, wide};
+use crate::tensor::Tensor;
+use text::Variant;
+
+/// Invocations from which on each scans whole lines.
+const fn many(style: Style) -> usize {
+    match style {
+        Style::Wide => 4096,
+        Style::Narrow => 64,
+    }
+}
+/// From one four of an invocation to the next: what lies between belongs to its neighbours in a subgroup.
+const SPREAD: u32 = 8;
+/// Elements in a chunk when there are fewer lines.
+const CHUNK: usize = 64;
+
+/// One scan.
+#[derive(Debug)]
+pub struct Row {
+    /// TensorFlow's op.
+    pub op: &'static str,
+    /// Element types, after TensorFlow's GPU list.
+    pub types: &'static [DType],
+    /// The neutral element as WGSL, given the element type.
+    pub identity: fn(DType) -> String,
+    /// The combination of `a` and `b` as WGSL; `{T}` stands for the type in which they are computed.
+    pub combine: &'static str,
+    /// The library that `combine` calls.
+    pub library: Option<&'static str>,
+    /// The combination in float64, for tests.
+    pub reference: fn(f64, f64) -> f64,
+}
+
+/// Every scan, sorted by name.
+pub const ROWS: &[Row] = &[
+    Row {
+        op: "Cumprod",
+        types: &[F32, F64, F16, BF16, I32, I64],
+        identity: |t| format!("{}(1)", t.value()),
+        combine: "a * b",
+        library: None,
+        reference: |a, b| a * b,
+    },
+    Row {
+        op: "Cumsum",
+        types: &[F32, F64, F16, BF16, I32, I64],
+        identity: |t| format!("{}(0)", t.value()),
+        combine: "a + b",
+        library: None,
+        reference: |a, b| a + b,
+    },
+    Row {
+        op: "CumulativeLogsumexp",
+        types: &[F32, F64, F16, BF16],
+        // A parameter, for WGSL has no infinite constants.
+        identity: |t| format!("{}(bitcast<f32>(p.minus_infinity))", t.value()),
+        combine: "log_sum_exp_{T}(a, b)",
+        library: Some("log_sum_exp"),
+        reference: |a, b| a.max(b) + (a.min(b) - a.max(b)).exp().ln_1p(),
+    },
+];
+
+/// Registers the family.
+pub fn register(registry: &mut Registry) {
+    let capabilities = *registry.capabilities();
+    for row in ROWS {
+        registry.op(row.op).types("T", row.types).types("Tidx", types::INDEX).host(&["axis"]).kernel(move |attrs| {
+            let scan = Scan {
+                row,
+                dtype: attrs.dtype("T")?,
+                exclusive: attrs.bool("exclusive")?,
+                reverse: attrs.bool("reverse")?,
+            };
+            Ok(move |ctx: &mut dyn OpContext| {
+                let style = style(&capabilities, ctx.device());
+                scan.run(ctx, style)
+            })
+        });
+    }
+}
+
+/// The shader variants.
+pub fn shaders() -> Vec<Shader> {
+    let mut shaders: Vec<_> = [F16, BF16].map(round_shader).into();
+    for row in ROWS {
+        for &dtype in row.types {
+            let computed = computed(dtype);
+            for (pass, exclusive) in
+                [(Pass::Totals, false), (Pass::Apply, false), (Pass::Apply, true), (Pass::Whole, true)]
+            {
+                let of = |y: DType, fours: Fours| Variant {
+                    row,
+                    dtype,
+                    loaded: dtype,
+                    stored: y,
+                    pass,
+                    exclusive,
+                    fours,
+                    workgroup: WORKGROUP,
+                };
+                shaders.push(of(computed, Fours::None).shader());
+                if wide::supports(dtype) {
+                    let stored = if pass == Pass::Totals { computed } else { dtype };
+                    let fours = [Fours::Lines(1), Fours::Lines(4), Fours::Elements];
+                    shaders.extend(fours.map(|fours| of(stored, fours).shader()));
+                }
+            }
+        }
+    }
+    shaders
+}
+
+struct Scan {
+    row: &'static Row,
+    dtype: DType,
+    exclusive: bool,
+    reverse: bool,
+}
+
+/// The type in which elements of `dtype` are scanned.
+const fn computed(dtype: DType) -> DType {
+    if dtype.lanes() == 1 { dtype } else { F32 }
+}
+
+impl Scan {
+    fn run(&self, ctx: &mut dyn OpContext, style: Style) -> Result<()> {
+        let axis = ctx.host_i64(1, &format!("{}: axis", self.row.op))?;
+        let x = ctx.input(0)?;
+        let rank = x.rank() as i64;
+        require!((-rank..rank).contains(&axis), "Expected scan axis in the range [{}, {rank}), but got {axis}", -rank);
+        let axis = axis.rem_euclid(rank) as usize;
+        let y = ctx.output(0, x.dtype, &x.dims)?;
+        if x.is_empty() {
+            return Ok(());
+        }
+        ctx.device().check_extent(x.len())?;
+        let lines = Lines {
+            outer: x.dims[..axis].iter().product(),
+            n: x.dims[axis],
+            inner: x.dims[axis + 1..].iter().product(),
+        };
+        if self.dtype.lanes() == 1 || Fours::of(style, &[&x, &y], lines) != Fours::None {
+            return self.scan(ctx, style, &x, &y, lines, self.exclusive, self.reverse);
+        }
+        // Neighbouring lines share words of the output: scan into float32, then round.
+        let wide = ctx.temp(F32, &x.dims)?;
+        self.scan(ctx, style, &x, &wide, lines, self.exclusive, self.reverse)?;
+        ctx.device().enqueue(&Program {
+            key: Key::new("scan round").dtype(self.dtype),
+            shader: &|| round_shader(self.dtype),
+            bindings: smallvec![Binding::from(&wide), Binding::from(&y)],
+            params: Params::new().u32(x.len()),
+            grid: Grid::map(x.len(), self.dtype),
+        })
+    }
+}
+
+/// A dense tensor seen as [outer, n, inner], scanned along n.
+#[derive(Debug, Clone, Copy)]
+struct Lines {
+    outer: usize,
+    n: usize,
+    inner: usize,
+}
+
+/// What a program does with a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Combines it to one value.
+    Totals,
+    /// Scans it from a given start.
+    Apply,
+    /// Scans it from the identity: the chunk is a whole line.
+    Whole,
+}
+
+/// What an invocation reads and writes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fours {
+    /// Single elements.
+    None,
+    /// Elements of four lines side by side, of so many fours [`SPREAD`] apart.
+    Lines(u32),
+    /// Four elements of a line.
+    Elements,
+}
+
+impl Fours {
+    /// What fits the lines of `tensors`.
+    fn of(style: Style, tensors: &[&Tensor], lines: Lines) -> Self {
+        match lines {
+            _ if !wide::aligned(tensors) => Self::None,
+            Lines { inner: 1, n, .. } if n.is_multiple_of(4) => Self::Elements,
+            Lines { outer, inner, .. } if inner.is_multiple_of(4) => {
+                let fits = |quads: &u32| {
+                    let each = inner / 4 / *quads as usize;
+                    (inner / 4).is_multiple_of((SPREAD * quads) as usize) && outer * each >= many(style)
+                };
+                Self::Lines([4, 2].into_iter().find(|q| style == Style::Narrow && fits(q)).unwrap_or(1))
+            }
+            _ => Self::None,
+        }
+    }
+
+    /// Fours of an invocation.
+    const fn quads(self) -> u32 {
+        match self {
+            Self::Lines(quads) => quads,
+            _ => 1,
+        }
+    }
+}
+
+impl Scan {
+    /// Scans `x` into `y`, which has the type in which `x` is computed, or the op's where fours fit.
+    #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
+    fn scan(
+        &self,
+        ctx: &mut dyn OpContext,
+        style: Style,
+        x: &Tensor,
+        y: &Tensor,
+        lines: Lines,
+        exclusive: bool,
+        reverse: bool,
+    ) -> Result<()> {
+        let Lines { outer, n, inner } = lines;
+        let fours = Fours::of(style, &[x, y], lines);
+        let invocations = match fours {
+            Fours::Lines(quads) => outer * inner / 4 / quads as usize,
+            _ => outer * inner,
+        };
+        if invocations >= many(style) && n < MAX_ITERATIONS || n <= CHUNK {
+            let step = Step { style, pass: Pass::Whole, lines, chunk: n, exclusive, reverse, fours };
+            return self.enqueue(ctx, &step, &[x, y]);
+        }
+        let chunks = n.div_ceil(CHUNK);
+        let computed = computed(self.dtype);
+        let totals = ctx.temp(computed, &[outer, chunks, inner])?;
+        let starts = ctx.temp(computed, &[outer, chunks, inner])?;
+        let apply = Step { style, pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, fours };
+        self.enqueue(ctx, &Step { pass: Pass::Totals, exclusive: false, ..apply }, &[x, &totals])?;
+        self.scan(ctx, style, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
+        self.enqueue(ctx, &apply, &[x, y, &starts])
+    }
+
+    fn enqueue(&self, ctx: &mut dyn OpContext, step: &Step, tensors: &[&Tensor]) -> Result<()> {
+        let Step { style, pass, lines: Lines { outer, mut n, mut inner }, mut chunk, exclusive, reverse, fours } =
+            *step;
+        let chunks = n.div_ceil(chunk);
+        match fours {
+            Fours::None => {}
+            Fours::Lines(_) => inner /= 4,
+            Fours::Elements => (n, chunk) = (n / 4, chunk / 4),
+        }
+        let count = outer * chunks * inner / fours.quads() as usize;
+        // A processor's cores share the workgroups.
+        let workgroup = if style == Style::Narrow && count < 1 << 13 { 8 } else { WORKGROUP };
+        let variant = Variant {
+            row: self.row,
+            dtype: self.dtype,
+            loaded: tensors[0].dtype,
+            stored: tensors[1].dtype,
+            pass,
+            exclusive,
+            fours,
+            workgroup,
+        };
+        let binding = |(k, t): (usize, &&Tensor)| {
+            let in_fours = variant.in_fours()[k];
+            if in_fours { Binding::raw(t, wide::unit(t.dtype)) } else { Binding::from(*t) }
+        };
+        ctx.device().enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings: tensors.iter().enumerate().map(binding).collect(),
+            params: Params::new()
+                .u32(count)
+                .u32(n)
+                .u32(inner)
+                .u32(chunks)
+                .u32(chunk)
+                .u32(u32::from(reverse))
+                .u32(f32::NEG_INFINITY.to_bits()),
+            grid: Grid::linear(count, workgroup),
+        })
+    }
+}
+
+/// One dispatch.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    style: Style,
+    pass: Pass,
+    lines: Lines,
+    /// Elements of a chunk.
+    chunk: usize,
+    exclusive: bool,
+    reverse: bool,
+    fours: Fours,
+}
+
+/// Rounds float32 to a half type.
+fn round_shader(dtype: DType) -> Shader {
+    Shader::new(format!("round to {dtype}"))
+        .bind("x", F32)
+        .bind("y", dtype)
+        .param("count", Field::U32)
+        .body("fn value(i: u32) -> f32 {\n    return load_x(i);\n}")
+        .map("y")
+}

@@ -1,0 +1,117 @@
+//! The shader of scans.
+
+use super::{Fours, Pass, Row, SPREAD, computed};
+use crate::device::Key;
+use crate::dtype::DType;
+use crate::shader::{Shader, library, wide};
+
+/// What a program's text depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Variant {
+    pub row: &'static Row,
+    /// The op's type, which decides the identity.
+    pub dtype: DType,
+    pub loaded: DType,
+    pub stored: DType,
+    pub pass: Pass,
+    pub exclusive: bool,
+    pub fours: Fours,
+    pub workgroup: u32,
+}
+
+impl Variant {
+    pub fn key(&self) -> Key {
+        Key::new("scan")
+            .name(self.row.op)
+            .dtype(self.dtype)
+            .dtype(self.loaded)
+            .dtype(self.stored)
+            .number(self.pass as u32)
+            .number(u32::from(self.exclusive))
+            .number(match self.fours {
+                Fours::None => 0,
+                Fours::Elements => 1,
+                Fours::Lines(quads) => 1 + quads,
+            })
+            .number(self.workgroup)
+    }
+
+    /// Whether x, y and the starts are accessed in fours.
+    pub fn in_fours(&self) -> [bool; 3] {
+        match self.fours {
+            Fours::None => [false; 3],
+            Fours::Lines(_) => [true; 3],
+            Fours::Elements => [true, self.pass != Pass::Totals, false],
+        }
+    }
+
+    pub fn shader(&self) -> Shader {
+        let Self { row, loaded, stored, pass, exclusive, fours, .. } = *self;
+        let computed = computed(self.dtype);
+        let [x, y, starts] = self.in_fours();
+        let read = |shader: Shader, name, dtype, in_fours| {
+            if in_fours { wide::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
+        };
+        let shader = Shader::new(format!("{} {loaded} {pass:?} {fours:?}", row.op)).workgroup([self.workgroup, 1, 1]);
+        let shader = read(shader, "x", loaded, x);
+        let mut shader = if y { wide::bind_write(shader, "y", stored) } else { shader.bind("y", stored) };
+        let quads = fours.quads();
+        let start = |j: u32| match (pass, starts) {
+            (Pass::Apply, true) => format!("read_starts(place + {}u)", j * SPREAD),
+            (Pass::Apply, false) => "load_starts(place)".to_owned(),
+            _ => "State(identity())".to_owned(),
+        };
+        if pass == Pass::Apply {
+            shader = read(shader, "starts", computed, starts);
+        }
+        if let Some(library) = row.library {
+            shader = shader.library(library::of_type(library, computed));
+        }
+        let each_quad = |text: &dyn Fn(u32) -> String| (0..quads).map(text).collect::<Vec<_>>().join("\n");
+        let store = |at: &str, value: &str| {
+            if y { format!("write_y({at}, {value}, 4u);") } else { format!("store_y({at}, {value});") }
+        };
+        let keeps = pass != Pass::Totals;
+        let keep = |at: &str, value: &str| if keeps { store(at, value) } else { String::new() };
+        let step = match fours {
+            Fours::Elements => {
+                let results = if exclusive { "vec4(state0, s0, s1, s2)" } else { "vec4(s0, s1, s2, s3)" };
+                let keep = keep("at", &format!("select({results}, ({results}).wzyx, p.reverse != 0u)"));
+                format!(
+                    "        let four = read_x(at);\n        let v = select(four, four.wzyx, p.reverse != 0u);\n        \
+                 let s0 = combine(state0, v.x);\n        let s1 = combine(s0, v.y);\n        let s2 = combine(s1, v.z);\n        \
+                 let s3 = combine(s2, v.w);\n        {keep}\n        state0 = s3;"
+                )
+            }
+            _ => each_quad(&|j| {
+                let (at, kept) = (format!("at + {}u", j * SPREAD), if exclusive { "state" } else { "next" });
+                format!(
+                    "        let next{j} = combine(state{j}, {}_x({at}));\n        {}\n        state{j} = next{j};",
+                    if x { "read" } else { "load" },
+                    keep(&at, &format!("{kept}{j}"))
+                )
+            }),
+        };
+        let finish = |j| store(&format!("place + {}u", j * SPREAD), &format!("state{j}"));
+        let each = |c| format!("combine_values(a.{c}, b.{c})");
+        let (state, combine) = match fours {
+            Fours::Lines(_) => {
+                (format!("vec4<{}>", computed.value()), format!("State({})", ["x", "y", "z", "w"].map(each).join(", ")))
+            }
+            _ => (computed.value().to_owned(), "combine_values(a, b)".to_owned()),
+        };
+        shader
+            .u32s(&["count", "n", "inner", "chunks", "chunk", "reverse", "minus_infinity"])
+            .define("VALUE", computed.value())
+            .define("STATE", state)
+            .define("IDENTITY", (row.identity)(self.dtype))
+            .define("COMBINE", row.combine.replace("{T}", computed.value()))
+            .define("COMBINE_STATES", combine)
+            .define("QUADS", quads.to_string())
+            .define("SPREAD", SPREAD.to_string())
+            .define("START", each_quad(&|j| format!("    var state{j} = {};", start(j))))
+            .define("STEP", step)
+            .define("FINISH", if keeps { String::new() } else { each_quad(&|j| format!("    {}", finish(j))) })
+            .body(include_str!("../../../shaders/scan.wgsl"))
+    }
+}

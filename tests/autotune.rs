@@ -70,6 +70,22 @@ impl Case {
         }
     }
 
+    /// `relu(a[m][k] * b[k][n] + bias[n])` as one op.
+    fn fused(shape: [usize; 3]) -> Self {
+        let Self { inputs, mut want, scale, .. } = Self::matmul(DType::F32, shape);
+        let (bias, values) = Random::new(7).tensor(DType::F32, &shape[2..]);
+        want.iter_mut().enumerate().for_each(|(i, w)| *w = (*w + values[i % shape[2]]).max(0.0));
+        let text = "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Relu<float32>(s0); return s1";
+        let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+        let node = node.attr("T", DType::F32).attr("T_out", DType::F32).attr("T_extra", &[DType::F32][..]);
+        Self {
+            node: node.attr("expression", text).attr("constants", &[][..] as &[f32]),
+            inputs: inputs.into_iter().chain([bias.into()]).collect(),
+            want,
+            scale: scale + 1.0,
+        }
+    }
+
     /// A convolution of 3 by 3 in a plane of `edge` by `edge`, or one of its gradients.
     fn conv(suffix: &str, edge: usize, channels: usize, filters: usize) -> Self {
         let (out, batch) = (edge - 2, 2);
@@ -153,6 +169,8 @@ fn contractions_of_all_kinds_are_tuned_and_stay_right() {
         Case::matmul(DType::F16, [3, 700, 20]),
         Case::matmul(DType::F32, [5, 3000, 6]),
         Case::batched(3, [20, 40, 24]),
+        Case::fused([40, 96, 72]),
+        Case::fused([5, 3000, 6]),
         Case::conv("", 12, 8, 16),
         Case::conv("BackpropInput", 12, 8, 16),
         Case::conv("BackpropFilter", 12, 8, 16),
@@ -166,7 +184,7 @@ fn contractions_of_all_kinds_are_tuned_and_stay_right() {
         }
         assert_eq!(timings(&session.device), needed, "nothing is timed once there is an answer");
     }
-    assert_eq!(answers(&session.device), 7, "each has a question of its own");
+    assert_eq!(answers(&session.device), 9, "each has a question of its own");
 }
 
 #[test]

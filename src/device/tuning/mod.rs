@@ -188,22 +188,25 @@ impl Tuner {
         self.table.write().insert(question.clone(), State::Answered(name));
     }
 
-    fn update(&self, question: &Key, change: impl FnOnce(&mut Search)) {
+    /// Changes a search. Its answer, if that is it, with the percentage of the estimate's time.
+    fn update(&self, question: &Key, change: impl FnOnce(&mut Search)) -> Option<(Name, u64)> {
         let mut table = self.table.write();
-        let Some(state) = table.get_mut(question) else { return };
-        let State::Searching(search) = state else { return };
+        let state = table.get_mut(question)?;
+        let State::Searching(search) = state else { return None };
         change(search);
-        match search.outcome() {
-            Some(Outcome::Winner(name, percent)) => {
-                log::debug!("{name:#x} takes {percent} % of the estimate's time for {question:?}");
+        match search.outcome()? {
+            Outcome::Winner(name, percent) => {
                 *state = State::Answered(name);
                 drop(table);
                 if let Some(saver) = &self.saver {
                     saver.changed();
                 }
+                Some((name, percent))
             }
-            Some(Outcome::None) => *state = State::Unanswered,
-            None => {}
+            Outcome::None => {
+                *state = State::Unanswered;
+                None
+            }
         }
     }
 }
@@ -236,11 +239,12 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Takes the time, if there is one.
-    pub fn end(mut self, nanoseconds: Option<u64>) {
-        let Some(nanoseconds) = nanoseconds else { return };
+    /// Takes the time, if there is one. Returns the answer, if that was all it took, and how many percent of the time of the estimate's
+    /// choice it needs.
+    pub fn end(mut self, nanoseconds: Option<u64>) -> Option<(Name, u64)> {
+        let nanoseconds = nanoseconds?;
         self.ended = true;
-        self.tuner.update(&self.question, |search| search.end(self.shape, self.name, nanoseconds));
+        self.tuner.update(&self.question, |search| search.end(self.shape, self.name, nanoseconds))
     }
 }
 

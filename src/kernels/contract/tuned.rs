@@ -94,7 +94,13 @@ impl Call<'_> {
         timer.start(ctx.device());
         let done = self.execute(ctx, choice, work);
         if done.is_ok() {
-            timer.stop_with(ctx.device(), move |nanoseconds| timing.end(nanoseconds));
+            let (demand, types) = (*self.demand, [self.c.a.dtype, self.c.c.dtype]);
+            timer.stop_with(ctx.device(), move |nanoseconds| {
+                if let Some((name, percent)) = timing.end(nanoseconds) {
+                    let choice = Choice::named(name, &demand);
+                    log::debug!("{percent} % of the estimated choice's time: {choice:?} for {types:?}, {demand:?}");
+                }
+            });
         }
         Some(done)
     }

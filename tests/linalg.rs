@@ -1,6 +1,7 @@
 //! Linear algebra in float32 and float64: residuals and orthogonality in float64, and a plain LU for determinants.
 
 use tensorflow_wgpu::DType::{self, F32, F64, I32, I64};
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -214,7 +215,7 @@ fn triangular_solve() {
         // Batch of the matrices, of the right-hand sides, and of the result.
         let batches: &[(&[usize], &[usize], &[usize])] =
             &[(&[], &[], &[]), (&[3], &[3], &[3]), (&[], &[2], &[2]), (&[2, 1], &[3], &[2, 3]), (&[2], &[1], &[2])];
-        for &n in &[1, 5, 64, 70] {
+        for &n in &[1, 5, 64, 70, 530] {
             for (lower, adjoint) in [(true, false), (true, true), (false, false), (false, true)] {
                 for &(batch_a, batch_b, batch) in batches {
                     let cols = 3;
@@ -250,6 +251,35 @@ fn triangular_solve() {
                         assert_small(distance(&got, &b[pick(batch_b) * n * cols..][..n * cols]), unit * 2e-5, &what);
                     }
                 }
+            }
+        }
+    });
+}
+
+/// Programs of GPUs and of software adapters differ in who loads what.
+#[test]
+fn cholesky_and_inverse_by_the_programs_of_gpus() {
+    with_class(Class::Discrete, || {
+        let mut session = Session::shared().unwrap();
+        for n in [7, 68, 136] {
+            let x = conditioned(2, n);
+            let mut a = Vec::new();
+            for x in x.chunks(n * n) {
+                a.extend(matmul(x, &transpose(x, n, n), n, n, n).into_iter().map(|v| f64::from(v as f32)));
+            }
+            let l = run(&mut session, &node("Cholesky", F32), &[tensor(F32, &[2, n, n], &a)]).remove(0).to_f64();
+            for (l, a) in l.chunks(n * n).zip(a.chunks(n * n)) {
+                let error = distance(&matmul(l, &transpose(l, n, n), n, n, n), a);
+                assert_small(error, 1e-6 * n as f64 * 10.0, &format!("cholesky {n}"));
+            }
+            let invert = node("MatrixInverse", F32).attr("adjoint", false);
+            let inverse = run(&mut session, &invert, &[tensor(F32, &[2, n, n], &x)]).remove(0).to_f64();
+            for (inverse, x) in inverse.chunks(n * n).zip(x.chunks(n * n)) {
+                assert_small(
+                    distance(&matmul(inverse, x, n, n, n), &identity(n)),
+                    4e-6 * n as f64,
+                    &format!("inverse {n}"),
+                );
             }
         }
     });

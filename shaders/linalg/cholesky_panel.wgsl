@@ -1,20 +1,31 @@
-// Columns p.first .. p.end of Cholesky decompositions, in place in the lower triangles, of p.batch square matrices of p.n rows.
+// Columns p.first .. p.end of Cholesky decompositions, in place in the lower triangles, of p.batch square matrices of p.n rows, from which the
+// products with columns before p.first are subtracted already. p.n, p.first and p.end are multiples of 8.
 // Grid: one workgroup for each matrix; an invocation owns every WORKGROUP-th row.
 //
-// state[matrix] becomes 1 at the first pivot that is not positive; from there on the matrix holds nothing of use.
+// Eight columns at a time: an invocation subtracts from eight elements of its row, which stay in registers, what the panel's columns before them
+// give. The first eight rows' go through workgroup memory to all invocations, each of which decomposes that block by itself and then solves
+// for its rows. So eight columns take two barriers. (Golub and Van Loan, Matrix Computations, 4.2, in the order of gaxpy.)
 //
-// Where fours of a row are read and written at once (ACCESS, ELIMINATE), what lies above the diagonal changes too.
+// state[matrix] becomes 1 at the first pivot that is not positive; from there on the matrix holds nothing of use. What lies above the
+// diagonal changes too.
+
+alias real = {{REAL}};
+alias four = vec4<{{REAL}}>;
 
 {{ACCESS}}
-// The panel's part of a column, which all rows use.
-var<workgroup> column: array<{{REAL}}, 64>;
+// Columns of the block on the diagonal.
+var<workgroup> diagonal: array<real, 64>;
+
+fn product(x: four, y: four) -> real {
+    return x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+}
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(
     @builtin(workgroup_id) workgroup_id: vec3<u32>,
     @builtin(num_workgroups) num_workgroups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
-) {
+{{BUILTINS}}) {
     let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if matrix >= p.batch {
         return;
@@ -24,31 +35,34 @@ fn main(
     if p.first == 0u && local == 0u {
         store_state(matrix, 0);
     }
-    for (var k = p.first; k < p.end; k += 1u) {
-        let pivot = load_a(base + k * n + k);
-        let root = sqrt(pivot);
-        // Everyone has read the pivot before its owner replaces it.
-        workgroupBarrier();
-        if local == 0u {
-            if pivot <= 0.0 {
-                store_state(matrix, 1);
+    for (var j = p.first; j < p.end; j += 8u) {
+{{DECLARE}}
+        for (var row = j; row < n; row += WORKGROUP) {
+            // Rows past the last one repeat it and store the same values.
+            let i = min(row + local, n - 1u);
+            let own = base + i * n;
+            let left = load_four(own + j);
+            let right = load_four(own + j + 4u);
+{{SUMS}}
+            for (var k = p.first; k < j; k += 4u) {
+                let x = load_four(own + k);
+{{STEP}}
             }
-            store_a(base + k * n + k, root);
-        }
-        for (var i = k + 1u + local; i < n; i += WORKGROUP) {
-            let factor = load_a(base + i * n + k) / root;
-            store_a(base + i * n + k, factor);
-            if i < p.end {
-                column[i - p.first] = factor;
+            if row == j {
+                if local < 8u {
+{{PUT}}
+                }
+                workgroupBarrier();
+                var is_positive = true;
+{{FACTOR}}
+                if local == 0u && !is_positive {
+                    store_state(matrix, 1);
+                }
             }
+{{SOLVE}}
+            store_four(own + j, four(s0, s1, s2, s3));
+            store_four(own + j + 4u, four(s4, s5, s6, s7));
         }
         storageBarrier();
-        workgroupBarrier();
-        for (var i = k + 1u + local; i < n; i += WORKGROUP) {
-            let factor = load_a(base + i * n + k);
-            {{ELIMINATE}}
-        }
-        storageBarrier();
-        workgroupBarrier();
     }
 }

@@ -4,6 +4,7 @@
 // A step rotates p.pairs disjoint pairs of rows and columns, those of one round of a round-robin tournament; 2 p.pairs - 1 rounds meet every
 // pair. (Golub and Van Loan, Matrix Computations, 8.5.) An element below NEGLIGIBLE times the larger of its diagonal ones is taken for zero; once
 // all of a round are, it rotates nothing. table[2 * (matrix * p.pairs + i)] holds cosine and sine of pair i.
+// Indices come without divisions, which take longer than all else where integers are divided one by one.
 
 alias real = {{REAL}};
 // Unsigned, as wide as `real`.
@@ -16,11 +17,20 @@ const INFINITE = {{INFINITE}};
 // Whether any pair of an even and of an odd step rotates: one is read while the other is cleared.
 var<workgroup> rotating: array<atomic<u32>, 2>;
 
+// Invocations side by side in what has two dimensions, and those on top of each other.
+const ACROSS = {{ACROSS}};
+const DOWN = WORKGROUP / ACROSS;
+
+// a modulo b for a < 2 b.
+fn wrapped(a: u32, b: u32) -> u32 {
+    return select(a, a - b, a >= b);
+}
+
 // The i-th pair of a round, the smaller index first; an index of p.n is the bye of an odd number of rows.
 fn pair(round: u32, i: u32) -> vec2<u32> {
     let others = 2u * p.pairs - 1u;
-    let a = select((round + i) % others, others, i == 0u);
-    let b = (round + others - i) % others;
+    let a = select(wrapped(round + i, others), others, i == 0u);
+    let b = wrapped(round + others - i, others);
     return vec2<u32>(min(a, b), max(a, b));
 }
 
@@ -90,47 +100,49 @@ fn main(
         }
         let is_rotating = atomicLoad(&rotating[s & 1u]) != 0u;
         // A block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and p.pairs - 1 - i have p.pairs + 1 blocks together.
-        let blocks = select(0u, p.pairs * (p.pairs + 1u) / 2u, is_rotating);
-        for (var t = local; t < blocks; t += WORKGROUP) {
-            let folded = t / (p.pairs + 1u);
-            let place = t % (p.pairs + 1u);
-            let is_first = place < p.pairs - folded;
-            let i = select(p.pairs - 1u - folded, folded, is_first);
-            let j = select(place - 1u, place + folded, is_first);
-            let rows = pair(round, i);
-            let columns = pair(round, j);
-            let row_cosine = load_table(rotations + 2u * i);
-            let row_sine = load_table(rotations + 2u * i + 1u);
-            let cosine = load_table(rotations + 2u * j);
-            let sine = load_table(rotations + 2u * j + 1u);
-            let pp = element(base, rows.x, columns.x);
-            let pq = element(base, rows.x, columns.y);
-            let qp = element(base, rows.y, columns.x);
-            let qq = element(base, rows.y, columns.y);
-            let top = row_cosine * pp - row_sine * qp;
-            let top_right = row_cosine * pq - row_sine * qq;
-            let bottom = row_sine * pp + row_cosine * qp;
-            let bottom_right = row_sine * pq + row_cosine * qq;
-            put(base, rows.x, columns.x, cosine * top - sine * top_right);
-            put(base, rows.y, columns.y, sine * bottom + cosine * bottom_right);
-            if i == j {
-                put(base, rows.x, columns.y, real(0.0));
-            } else {
-                put(base, rows.x, columns.y, sine * top + cosine * top_right);
-                put(base, rows.y, columns.x, cosine * bottom - sine * bottom_right);
-            }
-        }
-        for (var t = local; t < select(0u, p.n * p.pairs, is_rotating); t += WORKGROUP) {
-            let row = base + t / p.pairs * p.n;
-            let j = t % p.pairs;
-            let columns = pair(round, j);
-            if columns.y < p.n {
+        for (var folded = local / ACROSS; folded < select(0u, (p.pairs + 1u) / 2u, is_rotating); folded += DOWN) {
+            // The middle one of an odd number of rows is alone.
+            let places = select(p.pairs + 1u, folded + 1u, 2u * folded + 1u == p.pairs);
+            for (var place = local % ACROSS; place < places; place += ACROSS) {
+                let is_first = place < p.pairs - folded;
+                let i = select(p.pairs - 1u - folded, folded, is_first);
+                let j = select(place - 1u, place + folded, is_first);
+                let rows = pair(round, i);
+                let columns = pair(round, j);
+                let row_cosine = load_table(rotations + 2u * i);
+                let row_sine = load_table(rotations + 2u * i + 1u);
                 let cosine = load_table(rotations + 2u * j);
                 let sine = load_table(rotations + 2u * j + 1u);
-                let left = load_basis(row + columns.x);
-                let right = load_basis(row + columns.y);
-                store_basis(row + columns.x, cosine * left - sine * right);
-                store_basis(row + columns.y, sine * left + cosine * right);
+                let pp = element(base, rows.x, columns.x);
+                let pq = element(base, rows.x, columns.y);
+                let qp = element(base, rows.y, columns.x);
+                let qq = element(base, rows.y, columns.y);
+                let top = row_cosine * pp - row_sine * qp;
+                let top_right = row_cosine * pq - row_sine * qq;
+                let bottom = row_sine * pp + row_cosine * qp;
+                let bottom_right = row_sine * pq + row_cosine * qq;
+                put(base, rows.x, columns.x, cosine * top - sine * top_right);
+                put(base, rows.y, columns.y, sine * bottom + cosine * bottom_right);
+                if i == j {
+                    put(base, rows.x, columns.y, real(0.0));
+                } else {
+                    put(base, rows.x, columns.y, sine * top + cosine * top_right);
+                    put(base, rows.y, columns.x, cosine * bottom - sine * bottom_right);
+                }
+            }
+        }
+        for (var i = local / ACROSS; i < select(0u, p.n, is_rotating); i += DOWN) {
+            let row = base + i * p.n;
+            for (var j = local % ACROSS; j < p.pairs; j += ACROSS) {
+                let columns = pair(round, j);
+                if columns.y < p.n {
+                    let cosine = load_table(rotations + 2u * j);
+                    let sine = load_table(rotations + 2u * j + 1u);
+                    let left = load_basis(row + columns.x);
+                    let right = load_basis(row + columns.y);
+                    store_basis(row + columns.x, cosine * left - sine * right);
+                    store_basis(row + columns.y, sine * left + cosine * right);
+                }
             }
         }
         storageBarrier();

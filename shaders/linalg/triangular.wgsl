@@ -1,33 +1,32 @@
-// Solves triangular systems of p.width equations, in place, for p.cols right-hand sides of each matrix:
-// t = matrix * p.cols + column. Grid: one invocation for each t below p.count.
+// Solves lower triangular systems of p.width equations, in place, for p.cols right-hand sides (or fours of them: `value`) of each matrix.
+// Grid: one invocation for each right-hand side of each matrix, p.count in all; with shared loads whole workgroups for each matrix.
 //
+// Eight equations at a time: their right-hand sides are in registers while the unknowns before them are gone over.
 // Element (i, k) of a triangle is a[p.a_at + matrix * p.a_matrix + i * p.a_row + k * p.a_col], element (i, j) of a right-hand side is
-// x[p.x_at + matrix * p.x_matrix + i * p.x_row + j]. p.backward is 1 for upper triangles, p.unit is 1 when the diagonal counts as ones.
+// x[p.x_at + matrix * p.x_matrix + i * p.x_row + j]. Upper triangles come with negative strides. p.unit is 1 when the diagonal counts as
+// ones. Rows past the last one repeat it and are not stored.
 
+alias real = {{REAL}};
+alias value = {{VALUE}};
+
+{{ACCESS}}
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(
     @builtin(workgroup_id) workgroup_id: vec3<u32>,
     @builtin(num_workgroups) num_workgroups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
-) {
-    let t = linear_id(workgroup_id, num_workgroups, local_index);
-    if t >= p.count {
-        return;
-    }
-    let matrix = t / p.cols;
-    let a_base = p.a_at + matrix * p.a_matrix;
-    let x_base = p.x_at + matrix * p.x_matrix + t % p.cols;
+{{BUILTINS}}) {
+{{PLACE}}
+    let is_mine = column < p.cols;
     let last = p.width - 1u;
-    for (var s = 0u; s < p.width; s += 1u) {
-        let i = select(s, last - s, p.backward != 0u);
-        var value = load_x(x_base + i * p.x_row);
-        for (var r = 0u; r < s; r += 1u) {
-            let k = select(r, last - r, p.backward != 0u);
-            value -= load_a(a_base + i * p.a_row + k * p.a_col) * load_x(x_base + k * p.x_row);
+    let a_base = p.a_at + matrix * p.a_matrix;
+    let x_base = p.x_at + matrix * p.x_matrix + min(column, p.cols - 1u);
+    for (var j = 0u; j < p.width; j += 8u) {
+{{BEGIN}}
+        for (var k = 0u; k < j; k += 1u) {
+            let x = load_value(x_base + k * p.x_row);
+{{STEP}}
         }
-        if p.unit == 0u {
-            value /= load_a(a_base + i * (p.a_row + p.a_col));
-        }
-        store_x(x_base + i * p.x_row, value);
+{{FINISH}}
     }
 }

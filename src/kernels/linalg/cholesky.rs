@@ -1,18 +1,29 @@
 //! Cholesky, blocked. A matrix that is not positive definite becomes NaN in its lower triangle, as on TensorFlow's own devices; nothing waits for
 //! the result.
 
+use std::fmt::Write;
+
 use smallvec::smallvec;
 
 use super::batch::Batch;
-use super::lu::{access, fours, matrices, workgroup};
+use super::lu::workgroup;
 use super::order::{REALS, real};
-use super::program::{Extents, Map, Part, block, map, update};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use super::program::{Extents, Map, Part, map, update};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32, I32};
 use crate::error::Result;
+use crate::kernels::contract::tile::Class;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
+use crate::tensor::Tensor;
+
+/// Columns that are decomposed at a time in registers.
+const EDGE: usize = 8;
+/// Matrices up to this size are decomposed in one dispatch.
+const WHOLE: usize = 128;
+/// Width of a panel of larger ones.
+const PANEL: usize = 64;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
@@ -21,9 +32,12 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let each =
-        |t: &DType| [16, 64, 256].map(|w| [false, true].map(|fours| panel_shader(*t, w, fours && *t == F32))).concat();
-    REALS.iter().flat_map(each).collect()
+    let each = |t: &DType| {
+        let plain = [16, 64, 256].map(|workgroup| Panel { dtype: *t, workgroup, shared: false });
+        let shared = [16, 64, 256].map(|workgroup| Panel { dtype: *t, workgroup, shared: true });
+        if *t == F32 { [plain, shared].concat() } else { plain.to_vec() }
+    };
+    REALS.iter().flat_map(each).map(Panel::shader).collect()
 }
 
 fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
@@ -34,48 +48,124 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     if x.is_empty() {
         return Ok(());
     }
+    // With ones on the diagonal behind the last row, every matrix has whole blocks.
+    let padded = n.next_multiple_of(EDGE);
     let state = ctx.temp(I32, &[count])?;
-    let work = ctx.temp(dtype, &x.dims)?;
+    let work = ctx.temp(dtype, &[count, padded, padded])?;
     let device = ctx.device();
-    map(device, Map::Lower, Part::dense(&x, n, n), &state, 0, &work, n, n)?;
-    let workgroup = workgroup(n);
-    let whole = Part::dense(&work, n, n);
-    let fours = fours(&work, n);
-    for first in (0..n).step_by(block(n)) {
-        let width = block(n).min(n - first);
-        let end = first + width;
+    device.check_extent(work.len())?;
+    map(device, Map::LowerPadded, Part::dense(&x, n, n), &state, n, &work, padded, padded)?;
+    let panel = Panel::of(device, dtype, padded);
+    let whole = Part::dense(&work, padded, padded);
+    let width = if padded <= WHOLE { padded } else { PANEL };
+    for first in (0..padded).step_by(width) {
+        let end = padded.min(first + width);
         device.enqueue(&Program {
-            key: Key::new("linalg cholesky").dtype(dtype).number(workgroup).number(u32::from(fours)),
-            shader: &|| panel_shader(dtype, workgroup, fours),
-            bindings: smallvec![matrices(&work, fours), Binding::from(&state)],
-            params: Params::new().u32(count).u32(n).u32(first).u32(end),
+            key: panel.key(),
+            shader: &|| panel.shader(),
+            bindings: smallvec![panel.matrices(&work), Binding::from(&state)],
+            params: Params::new().u32(count).u32(padded).u32(first).u32(end),
             grid: Grid::groups(count),
         })?;
         let below = whole.from(end, first);
-        let extents = Extents { batch: count, m: n - end, n: n - end, k: width };
+        let extents = Extents { batch: count, m: padded - end, n: padded - end, k: end - first };
         update(device, whole.from(end, end), below, below.transposed(true), extents, true)?;
     }
     map(device, Map::LowerIfOk, whole, &state, 0, &y, n, n)
 }
 
-fn panel_shader(dtype: DType, workgroup: u32, fours: bool) -> Shader {
-    let eliminate = if fours {
-        "for (var j = (k + 1u) / 4u; j < (min(p.end, i + 1u) + 3u) / 4u; j += 1u) {
-                let at = p.off_a + (base + i * n) / 4u + j;
-                let c = 4u * j - p.first;
-                let others = vec4(column[c], column[c + 1u], column[c + 2u], column[c + 3u]);
-                a[at] = select(a[at], a[at] - factor * others, 4u * j + vec4<u32>(0u, 1u, 2u, 3u) > vec4<u32>(k));
-            }"
-    } else {
-        "for (var j = k + 1u; j < min(p.end, i + 1u); j += 1u) {
-                store_a(base + i * n + j, load_a(base + i * n + j) - factor * column[j - p.first]);
-            }"
-    };
-    access(Shader::new("linalg cholesky"), dtype, fours)
-        .bind("state", I32)
-        .u32s(&["batch", "n", "first", "end"])
-        .define("REAL", real(dtype))
-        .define("ELIMINATE", eliminate)
-        .workgroup([workgroup, 1, 1])
-        .body(include_str!("../../../shaders/linalg/cholesky_panel.wgsl"))
+/// All that the panels' text depends on.
+#[derive(Debug, Clone, Copy)]
+struct Panel {
+    dtype: DType,
+    workgroup: u32,
+    /// Whether eight lanes load an element each of eight rows and broadcast it: software adapters load lane by lane.
+    shared: bool,
+}
+
+impl Panel {
+    fn of(device: &Device, dtype: DType, n: usize) -> Self {
+        let shared = dtype == F32 && Class::of(device) == Class::CpuSubgroup;
+        Self { dtype, workgroup: workgroup(device, n), shared }
+    }
+
+    fn key(self) -> Key {
+        Key::new("linalg cholesky").dtype(self.dtype).number(self.workgroup).number(u32::from(self.shared))
+    }
+
+    fn matrices(self, a: &Tensor) -> Binding {
+        if self.dtype == F32 { Binding::raw(a, 16) } else { a.into() }
+    }
+
+    fn shader(self) -> Shader {
+        let Self { dtype, workgroup, shared } = self;
+        let shader = Shader::new(if shared { "linalg cholesky, shared loads" } else { "linalg cholesky" });
+        let (shader, access) = if dtype == F32 {
+            (shader.bind_raw("a", "vec4<f32>", 16), IN_FOURS)
+        } else {
+            (shader.bind("a", dtype), BY_ELEMENTS)
+        };
+        let [sums, step, put, declare, factor, solve] = texts(shared);
+        shader
+            .bind("state", I32)
+            .u32s(&["batch", "n", "first", "end"])
+            .define("REAL", real(dtype))
+            .define("ACCESS", access)
+            .define("BUILTINS", if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" })
+            .define("SUMS", sums)
+            .define("STEP", step)
+            .define("PUT", put)
+            .define("DECLARE", declare)
+            .define("FACTOR", factor)
+            .define("SOLVE", solve)
+            .workgroup([workgroup, 1, 1])
+            .body(include_str!("../../../shaders/linalg/cholesky_panel.wgsl"))
+    }
+}
+
+const IN_FOURS: &str = "fn load_four(i: u32) -> four {\n    return a[p.off_a + i / 4u];\n}\n\n\
+                        fn store_four(i: u32, v: four) {\n    a[p.off_a + i / 4u] = v;\n}\n";
+const BY_ELEMENTS: &str = "fn load_four(i: u32) -> four {\n    return four(load_a(i), load_a(i + 1u), load_a(i + 2u), load_a(i + 3u));\n}\n\n\
+     fn store_four(i: u32, v: four) {\n    store_a(i, v.x);\n    store_a(i + 1u, v.y);\n    \
+     store_a(i + 2u, v.z);\n    store_a(i + 3u, v.w);\n}\n";
+
+/// The arithmetic on blocks of eight columns, unrolled: the sums' start, a step, what goes to workgroup memory, the block's declaration,
+/// its decomposition, and the solution for a row.
+fn texts(shared: bool) -> [String; 6] {
+    let [mut sums, mut step, mut put, mut declare, mut factor, mut solve] = [const { String::new() }; 6];
+    if shared {
+        step.push_str("                let others = load_four(base + (j + lane % 8u) * n + k);\n");
+    }
+    for w in 0..EDGE {
+        let (side, part) = (["left", "right"][w / 4], ["x", "y", "z", "w"][w % 4]);
+        let _ = writeln!(sums, "            var s{w} = {side}.{part};");
+        let other = if shared {
+            format!("subgroupBroadcast(others, {w}u)")
+        } else {
+            format!("load_four(base + (j + {w}u) * n + k)")
+        };
+        let _ = writeln!(step, "                s{w} -= product(x, {other});");
+        let _ = writeln!(put, "                    diagonal[{}u + local] = s{w};", w * EDGE);
+        for v in 0..w {
+            let _ = writeln!(solve, "            s{w} -= s{v} * d{w}_{v};");
+        }
+        let _ = writeln!(solve, "            s{w} /= d{w}_{w};");
+        for r in w..EDGE {
+            let _ = writeln!(declare, "        var d{r}_{w} = real(0.0);");
+            let _ = writeln!(factor, "                d{r}_{w} = diagonal[{}u];", w * EDGE + r);
+        }
+    }
+    for c in 0..EDGE {
+        let _ = writeln!(factor, "                is_positive = is_positive && !(d{c}_{c} <= real(0.0));");
+        let _ = writeln!(factor, "                d{c}_{c} = sqrt(d{c}_{c});");
+        for r in c + 1..EDGE {
+            let _ = writeln!(factor, "                d{r}_{c} /= d{c}_{c};");
+        }
+        for v in c + 1..EDGE {
+            for r in v..EDGE {
+                let _ = writeln!(factor, "                d{r}_{v} -= d{r}_{c} * d{v}_{c};");
+            }
+        }
+    }
+    [sums, step, put, declare, factor, solve].map(|text| text.trim_end().to_owned())
 }

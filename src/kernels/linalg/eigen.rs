@@ -102,9 +102,10 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
         return Ok(());
     }
     let (dtype, pairs) = (a.dtype, n.div_ceil(2));
-    let workgroup = workgroup(n);
-    let lanes = workgroup as usize;
-    let work = (pairs * pairs).div_ceil(lanes) + pairs.div_ceil(lanes) + (n * pairs).div_ceil(lanes) + 1;
+    let workgroup = workgroup(device, n);
+    let (lanes, across) = (workgroup as usize, across(workgroup) as usize);
+    let wide = |rows: usize, cols: usize| rows.div_ceil(lanes / across) * (cols.div_ceil(across) + 1);
+    let work = wide(pairs.div_ceil(2), pairs + 1) + pairs.div_ceil(lanes) + wide(n, pairs) + 1;
     let rounds = sweeps(dtype, n) * (2 * pairs - 1);
     let steps = (ITERATIONS / work).max(1);
     for first in (0..rounds).step_by(steps) {
@@ -119,6 +120,11 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
     Ok(())
 }
 
+/// Invocations side by side along a row.
+const fn across(workgroup: u32) -> u32 {
+    if workgroup < 256 { 8 } else { 32 }
+}
+
 fn step_shader(dtype: DType, workgroup: u32) -> Shader {
     let (word, magnitude) = bits(dtype);
     Shader::new("linalg eigen step")
@@ -129,6 +135,7 @@ fn step_shader(dtype: DType, workgroup: u32) -> Shader {
         .workgroup([workgroup, 1, 1])
         .define("REAL", real(dtype))
         .define("NEGLIGIBLE", literal(dtype, (if dtype == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0))
+        .define("ACROSS", format!("{}u", across(workgroup)))
         .define("WORD", word)
         .define("MAGNITUDE", magnitude)
         .define("INFINITE", if dtype == F64 { "0x7ff0000000000000lu" } else { "0x7f800000u" })

@@ -7,7 +7,8 @@ use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
 use super::order::{REALS, real};
-use super::program::{Extents, Map, Part, Triangle, block, map, solve, update};
+use super::program::{Extents, Map, Part, block, map, update};
+use super::solve::{Triangle, solve};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32, F64, I32, I64};
 use crate::dtype::types::INDEX;
@@ -71,7 +72,7 @@ impl Decomposition {
         let device = ctx.device();
         device.check_extent(x.len().max(2 * batch.count))?;
         map(device, Map::Copy, Part::dense(x, n, n).transposed(transpose), &state, 0, &lu, n, n)?;
-        let workgroup = workgroup(n);
+        let workgroup = workgroup(device, n);
         let whole = Part::dense(&lu, n, n);
         let fours = fours(&lu, n);
         for first in (0..n).step_by(block(n)) {
@@ -118,11 +119,14 @@ impl Decomposition {
     }
 }
 
-/// Invocations that factor a panel of a matrix of `n` rows.
-pub const fn workgroup(n: usize) -> u32 {
+/// Invocations that decompose a matrix of `n` rows together. Software adapters run them one after the other, and each barrier costs them
+/// as much as several products: few, as long as none of them iterates too often.
+pub fn workgroup(device: &Device, n: usize) -> u32 {
     match n {
         0..=16 => 16,
+        17..=256 if device.capabilities().cpu => 16,
         17..=64 => 64,
+        65..=1024 if device.capabilities().cpu => 64,
         _ => 256,
     }
 }

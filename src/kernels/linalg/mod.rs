@@ -2,8 +2,10 @@
 //! tridiagonal systems, in float32 and float64.
 //!
 //! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of the matrix, where the work is, follows in
-//! dispatches that fill the device. `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows
-//! times the type's precision.
+//! dispatches that fill the device. Within a panel of Cholesky and within a triangle that is solved, eight columns or equations at a time stay in
+//! registers, and software adapters, which load lane by lane, share loads among lanes.
+//!
+//! `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows times the type's precision.
 
 mod batch;
 mod cholesky;
@@ -12,6 +14,7 @@ mod lu;
 mod order;
 mod program;
 mod qr;
+mod solve;
 mod svd;
 mod triangular;
 mod tridiagonal;
@@ -32,6 +35,6 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let dense = [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders()];
+    let dense = [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders(), solve::shaders()];
     [dense.concat(), order::shaders(), eigen::shaders(), svd::shaders(), tridiagonal::shaders()].concat()
 }

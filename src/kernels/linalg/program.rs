@@ -1,4 +1,4 @@
-//! The programs that the decompositions share: element-wise matrix maps, triangular solves, `C -= A B`.
+//! The programs that the decompositions share: element-wise matrix maps and `C -= A B`.
 
 use smallvec::smallvec;
 
@@ -26,11 +26,16 @@ pub const fn block(n: usize) -> usize {
 /// A batch of matrices inside a tensor: where element (0, 0) of the first one lies, and the steps to the next matrix, row and column.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'t> {
-    tensor: &'t Tensor,
-    at: usize,
-    matrix: usize,
-    row: usize,
-    col: usize,
+    /// Where they lie.
+    pub tensor: &'t Tensor,
+    /// Elements before the first one.
+    pub at: usize,
+    /// Elements from a matrix to the next.
+    pub matrix: usize,
+    /// Elements from a row to the next.
+    pub row: usize,
+    /// Elements from a column to the next.
+    pub col: usize,
 }
 
 impl<'t> Part<'t> {
@@ -50,7 +55,7 @@ impl<'t> Part<'t> {
     }
 
     /// Whether four neighbours in each row can be read at once, and lie in one matrix.
-    fn is_in_fours(&self) -> bool {
+    pub fn is_in_fours(&self) -> bool {
         let whole = [self.at, self.matrix, self.row].iter().all(|n| n.is_multiple_of(4));
         self.col == 1 && whole && self.tensor.dtype == F32 && self.tensor.address.is_multiple_of(16)
     }
@@ -154,82 +159,14 @@ fn update_shader(dtype: DType) -> Shader {
         .body(include_str!("../../../shaders/linalg/update.wgsl"))
 }
 
-/// What a triangle is.
-#[derive(Debug, Clone, Copy)]
-pub struct Triangle {
-    /// Upper, so solved from the last row on.
-    pub upper: bool,
-    /// Its diagonal counts as ones.
-    pub unit: bool,
-}
-
-/// Invocations in a workgroup of a triangular solve; each walks down a column.
-const SOLVERS: u32 = 64;
-
-/// Solves `A X = B` in place in `x`, for triangles `a` of `n` rows and `cols` right-hand sides.
-pub fn solve(
-    device: &Device,
-    a: Part<'_>,
-    triangle: Triangle,
-    x: Part<'_>,
-    batch: usize,
-    n: usize,
-    cols: usize,
-) -> Result<()> {
-    let (width, dtype) = (block(n), x.tensor.dtype);
-    if batch * n * cols == 0 {
-        return Ok(());
-    }
-    let mut firsts: Vec<_> = (0..n).step_by(width).collect();
-    if triangle.upper {
-        firsts.reverse();
-    }
-    for first in firsts {
-        let width = width.min(n - first);
-        let own = a.from(first, first);
-        let own_x = x.from(first, 0);
-        let fours = cols.is_multiple_of(4) && own_x.is_in_fours();
-        let unit = if fours { 4 } else { 1 };
-        let count = batch * cols / unit;
-        let params = Params::new().u32(device.check_extent(count)?).u32(cols / unit).u32(width);
-        let params = params.u32(own.at).u32(own.matrix).u32(own.row).u32(own.col);
-        let params = params.u32(own_x.at / unit).u32(own_x.matrix / unit).u32(own_x.row / unit);
-        device.enqueue(&Program {
-            key: Key::new("linalg triangular").dtype(dtype).number(u32::from(fours)),
-            shader: &|| solve_shader(dtype, fours),
-            bindings: smallvec![a.tensor.into(), if fours { Binding::raw(x.tensor, 16) } else { x.tensor.into() }],
-            params: params.u32(u32::from(triangle.upper)).u32(u32::from(triangle.unit)),
-            grid: Grid::linear(count, SOLVERS),
-        })?;
-        let (from, rows) = if triangle.upper { (0, first) } else { (first + width, n - first - width) };
-        let extents = Extents { batch, m: rows, n: cols, k: width };
-        update(device, x.from(from, 0), a.from(from, first), own_x, extents, false)?;
-    }
-    Ok(())
-}
-
-fn solve_shader(dtype: DType, fours: bool) -> Shader {
-    let shader = Shader::new("linalg triangular").bind("a", dtype);
-    let shader = if fours { shader.bind_raw("x", "vec4<f32>", 16) } else { shader.bind("x", dtype) };
-    shader
-        .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
-        .u32s(&["x_at", "x_matrix", "x_row", "backward", "unit"])
-        .workgroup([SOLVERS, 1, 1])
-        .body(if fours {
-            include_str!("../../../shaders/linalg/triangular_fours.wgsl")
-        } else {
-            include_str!("../../../shaders/linalg/triangular.wgsl")
-        })
-}
-
 /// How [`map`] makes an element of its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Map {
     /// The source's element.
     Copy,
-    /// The source's element on and below the diagonal, else zero.
-    Lower,
-    /// Like `Lower`, but NaN where the int32 `other[matrix]` is not zero.
+    /// The source's element on and below the diagonal, else zero, of matrices of `others` rows; the identity behind them.
+    LowerPadded,
+    /// The source's element on and below the diagonal, else zero, but NaN there where the int32 `other[matrix]` is not zero.
     LowerIfOk,
     /// The source's matrix `other[matrix]`.
     Pick,
@@ -246,7 +183,7 @@ pub enum Map {
 impl Map {
     const ALL: [Self; 8] = [
         Self::Copy,
-        Self::Lower,
+        Self::LowerPadded,
         Self::LowerIfOk,
         Self::Pick,
         Self::Permuted,
@@ -258,7 +195,10 @@ impl Map {
     const fn element(self) -> &'static str {
         match self {
             Self::Copy => "    return source(matrix, i, j);",
-            Self::Lower => "    return select(real(0.0), source(matrix, i, j), j <= i);",
+            Self::LowerPadded => {
+                "    if max(i, j) >= p.others {\n        return select(real(0.0), real(1.0), i == j);\n    }\n    \
+                 return select(real(0.0), source(matrix, i, j), j <= i);"
+            }
             Self::LowerIfOk => {
                 "    return select(real(0.0), select(source(matrix, i, j), real(p.nan), load_other(matrix) != 0), j <= i);"
             }
@@ -319,9 +259,7 @@ pub fn map(
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let each = |t: &DType| {
-        [vec![update_shader(*t), solve_shader(*t, false)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat()
-    };
-    let fours = [update_fours_shader(false), update_fours_shader(true), solve_shader(F32, true)];
+    let each = |t: &DType| [vec![update_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
+    let fours = [update_fours_shader(false), update_fours_shader(true)];
     REALS.iter().flat_map(each).chain(fours).collect()
 }

@@ -3,7 +3,8 @@
 
 use super::batch::batch_dims;
 use super::order::REALS;
-use super::program::{Map, Part, Triangle, map, solve};
+use super::program::{Map, Part, map};
+use super::solve::{Triangle, solve};
 use crate::dtype::DType::I32;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};

@@ -1,0 +1,185 @@
+//! Triangular solves: blocks of equations in registers, the other equations by `C -= A B`.
+
+use std::fmt::Write;
+
+use smallvec::smallvec;
+
+use super::order::{REALS, real};
+use super::program::{Extents, Part, block, update};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, F32};
+use crate::error::Result;
+use crate::kernels::contract::tile::Class;
+use crate::shader::Shader;
+
+/// What a triangle is.
+#[derive(Debug, Clone, Copy)]
+pub struct Triangle {
+    /// Upper, so solved from the last row on.
+    pub upper: bool,
+    /// Its diagonal counts as ones.
+    pub unit: bool,
+}
+
+/// Equations whose unknowns an invocation has in registers.
+const EDGE: usize = 8;
+/// Invocations in a workgroup; each walks down a column, or four.
+const SOLVERS: u32 = 64;
+/// The same where lanes share loads of the triangle, and so belong to one matrix.
+const SHARERS: u32 = 16;
+/// Equations that software adapters solve in one dispatch: a step for every eight of them and each before, far below
+/// [`crate::shader::MAX_ITERATIONS`].
+const WHOLE: usize = 512;
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    let fours = [false, true].map(|shared| Solve { dtype: F32, fours: true, shared });
+    let shared = Solve { dtype: F32, fours: false, shared: true };
+    let plain = REALS.iter().map(|t| Solve { dtype: *t, fours: false, shared: false });
+    plain.chain(fours).chain([shared]).map(Solve::shader).collect()
+}
+
+/// Solves `A X = B` in place in `x`, for triangles `a` of `n` rows and `cols` right-hand sides.
+pub fn solve(
+    device: &Device,
+    a: Part<'_>,
+    triangle: Triangle,
+    x: Part<'_>,
+    batch: usize,
+    n: usize,
+    cols: usize,
+) -> Result<()> {
+    let dtype = x.tensor.dtype;
+    if batch * n * cols == 0 {
+        return Ok(());
+    }
+    let width = if device.capabilities().cpu { n.min(WHOLE) } else { block(n) };
+    let mut firsts: Vec<_> = (0..n).step_by(width).collect();
+    if triangle.upper {
+        firsts.reverse();
+    }
+    for first in firsts {
+        let width = width.min(n - first);
+        let (own, own_x) = (a.from(first, first), x.from(first, 0));
+        let fours = cols.is_multiple_of(4) && own_x.is_in_fours();
+        let unit = if fours { 4 } else { 1 };
+        let units = cols / unit;
+        // Fewer columns would leave most lanes of a matrix without one.
+        let shared = dtype == F32 && units >= EDGE / 2 && Class::of(device) == Class::CpuSubgroup;
+        let program = Solve { dtype, fours, shared };
+        // Upper triangles are lower ones, seen from their last element: strides are negative, in u32's arithmetic.
+        let turned = |at: usize, steps: &[usize]| {
+            at + if triangle.upper { (width - 1) * steps.iter().sum::<usize>() } else { 0 }
+        };
+        let step = |stride: usize| if triangle.upper { (stride as u32).wrapping_neg() } else { stride as u32 } as usize;
+        let params = Params::new().u32(device.check_extent(batch * units)?).u32(units).u32(width);
+        let params =
+            params.u32(turned(own.at, &[own.row, own.col])).u32(own.matrix).u32(step(own.row)).u32(step(own.col));
+        let params = params.u32(turned(own_x.at, &[own_x.row]) / unit).u32(own_x.matrix / unit);
+        device.enqueue(&Program {
+            key: Key::new("linalg triangular").dtype(dtype).number(u32::from(fours)).number(u32::from(shared)),
+            shader: &|| program.shader(),
+            bindings: smallvec![a.tensor.into(), if fours { Binding::raw(x.tensor, 16) } else { x.tensor.into() }],
+            params: params.u32(step(own_x.row / unit)).u32(u32::from(triangle.unit)),
+            grid: if shared {
+                Grid::groups(batch * units.div_ceil(SHARERS as usize))
+            } else {
+                Grid::linear(batch * units, SOLVERS)
+            },
+        })?;
+        let (from, rows) = if triangle.upper { (0, first) } else { (first + width, n - first - width) };
+        let extents = Extents { batch, m: rows, n: cols, k: width };
+        update(device, x.from(from, 0), a.from(from, first), own_x, extents, false)?;
+    }
+    Ok(())
+}
+
+/// All that the text depends on.
+#[derive(Debug, Clone, Copy)]
+struct Solve {
+    dtype: DType,
+    /// Whether an invocation has four neighbouring right-hand sides.
+    fours: bool,
+    /// Whether eight lanes load the triangle's elements of a row each and broadcast them: software adapters load lane by lane.
+    shared: bool,
+}
+
+impl Solve {
+    fn shader(self) -> Shader {
+        let Self { dtype, fours, shared } = self;
+        let name = match (fours, shared) {
+            (false, false) => "linalg triangular",
+            (true, false) => "linalg triangular, fours",
+            (false, true) => "linalg triangular, shared loads",
+            (true, true) => "linalg triangular, fours, shared loads",
+        };
+        let real = real(dtype);
+        let shader = Shader::new(name).bind("a", dtype);
+        let (shader, value) = if fours {
+            (shader.bind_raw("x", "vec4<f32>", 16), "vec4<f32>".to_owned())
+        } else {
+            (shader.bind("x", dtype), real.to_owned())
+        };
+        let access = if fours {
+            "fn load_value(i: u32) -> value {\n    return x[p.off_x + i];\n}\n\nfn store_value(i: u32, v: value) {\n    x[p.off_x + i] = v;\n}\n"
+        } else {
+            "fn load_value(i: u32) -> value {\n    return load_x(i);\n}\n\nfn store_value(i: u32, v: value) {\n    store_x(i, v);\n}\n"
+        };
+        let place = if shared {
+            "    let tiles = (p.cols + WORKGROUP - 1u) / WORKGROUP;\n    \
+             let group = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.count / p.cols * tiles - 1u);\n    \
+             let matrix = group / tiles;\n    let column = group % tiles * WORKGROUP + local_index;"
+        } else {
+            "    let t = linear_id(workgroup_id, num_workgroups, local_index);\n    if t >= p.count {\n        \
+             return;\n    }\n    let matrix = t / p.cols;\n    let column = t % p.cols;"
+        };
+        let [begin, step, finish] = texts(shared);
+        shader
+            .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
+            .u32s(&["x_at", "x_matrix", "x_row", "unit"])
+            .define("REAL", real)
+            .define("VALUE", value)
+            .define("ACCESS", access)
+            .define("PLACE", place)
+            .define("BUILTINS", if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" })
+            .define("BEGIN", begin)
+            .define("STEP", step)
+            .define("FINISH", finish)
+            .workgroup([if shared { SHARERS } else { SOLVERS }, 1, 1])
+            .body(include_str!("../../../shaders/linalg/triangular.wgsl"))
+    }
+}
+
+/// The arithmetic on eight equations, unrolled: their start, what an unknown before them takes from them, and their solution.
+fn texts(shared: bool) -> [String; 3] {
+    let [mut begin, mut step, mut finish] = [const { String::new() }; 3];
+    if shared {
+        let _ = writeln!(begin, "        let own_row = a_base + min(j + lane % {EDGE}u, last) * p.a_row;");
+        let _ = writeln!(step, "            let own = load_a(own_row + k * p.a_col);");
+        for c in 0..EDGE {
+            let _ = writeln!(finish, "        let own{c} = load_a(own_row + min(j + {c}u, last) * p.a_col);");
+        }
+    }
+    for w in 0..EDGE {
+        let _ = writeln!(begin, "        let row{w} = min(j + {w}u, last);");
+        let _ = writeln!(begin, "        var s{w} = load_value(x_base + row{w} * p.x_row);");
+        let of_row = |column: &str, own: &str| {
+            if shared {
+                format!("subgroupBroadcast({own}, {w}u)")
+            } else {
+                format!("load_a(a_base + row{w} * p.a_row + {column} * p.a_col)")
+            }
+        };
+        let _ = writeln!(step, "            s{w} -= {} * x;", of_row("k", "own"));
+        for c in 0..w {
+            let _ = writeln!(finish, "        s{w} -= {} * s{c};", of_row(&format!("row{c}"), &format!("own{c}")));
+        }
+        let diagonal = of_row(&format!("row{w}"), &format!("own{w}"));
+        let _ = writeln!(finish, "        s{w} /= select({diagonal}, real(1.0), p.unit != 0u);");
+        let _ = writeln!(
+            finish,
+            "        if is_mine && j + {w}u < p.width {{\n            store_value(x_base + row{w} * p.x_row, s{w});\n        }}"
+        );
+    }
+    [begin, step, finish].map(|text| text.trim_end().to_owned())
+}

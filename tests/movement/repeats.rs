@@ -9,6 +9,8 @@ fn broadcast_and_tile() {
             (&[][..], &[3][..]),
             (&[1, 3], &[2, 3]),
             (&[2, 1, 4], &[3, 2, 5, 4]),
+            (&[3, 1], &[3, 8]),
+            (&[2, 1, 3, 1], &[2, 2, 3, 12]),
             (&[4], &[4]),
             (&[1], &[0]),
             (&[], &[]),
@@ -41,9 +43,14 @@ fn broadcast_and_tile() {
 #[test]
 fn reverse_and_roll() {
     for dtype in SIZES {
-        for (dims, axes) in
-            [(&[5][..], &[0][..]), (&[3, 4], &[1]), (&[3, 4, 2], &[0, -1]), (&[0, 4], &[0]), (&[3, 2], &[])]
-        {
+        for (dims, axes) in [
+            (&[5][..], &[0][..]),
+            (&[3, 4], &[1]),
+            (&[3, 4, 2], &[0, -1]),
+            (&[0, 4], &[0]),
+            (&[3, 2], &[]),
+            (&[6, 8], &[0, 1]),
+        ] {
             let x = data(dtype, dims, 7);
             let reversed = |d: usize| axes.contains(&(d as i64)) || axes.contains(&(d as i64 - dims.len() as i64));
             let want = reference(&x, dims, |c| {

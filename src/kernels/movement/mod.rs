@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod diag;
+pub mod fours;
 pub mod join;
 pub mod mirror_grad;
 pub mod pad;
@@ -333,6 +334,11 @@ pub fn shaders() -> Vec<Shader> {
             all.push(walk::strided_shader(unit, &walk(&splat, &dense)));
             if blocks::Blocks::side(unit) > 1 && rank > 1 {
                 all.push(blocks::shader(unit, &walk(&strided, &strided)));
+            }
+            if unit.bytes() == 4 {
+                let kinds = [fours::Four::Repeated, fours::Four::Turned, fours::Four::Apart(2)];
+                all.extend(kinds.map(|four| four.shader(&walk(&strided, &dense))));
+                all.push(kinds[0].shader(&walk(&splat, &dense)));
             }
             if !unit.is_packed() {
                 all.push(walk::strided_shader(unit, &walk(&dense, &strided)));

@@ -7,6 +7,7 @@
 use smallvec::smallvec;
 
 use super::blocks::Blocks;
+use super::fours::Four;
 use super::unit::Unit;
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::error::{Error, Result};
@@ -105,9 +106,11 @@ impl Walk {
         if let Some(matrices) = walk.matrices().filter(|_| tiles) {
             return walk.dispatch_tiled(device, &matrices);
         }
-        match walk.blocks().filter(|_| blocks) {
+        // What repeats elements along rows has nothing to gain from reading several rows.
+        let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
+        match walk.blocks().filter(|_| blocks && !repeats) {
             Some(blocks) => blocks.enqueue(device),
-            None => walk.dispatch(device),
+            None => walk.dispatch(device, blocks),
         }
     }
 
@@ -183,7 +186,8 @@ impl Walk {
         device.check_extent(self.dims.iter().product())
     }
 
-    fn dispatch(&self, device: &Device) -> Result<()> {
+    /// Element by element, or by fours where these are asked for and fit.
+    fn dispatch(&self, device: &Device, fours: bool) -> Result<()> {
         let count = self.count(device)?;
         let (src_before, src_span) = self.src.span(&self.dims);
         let (dst_before, dst_span) = self.dst.span(&self.dims);
@@ -196,13 +200,16 @@ impl Walk {
             return Err(Error::Internal(format!("a packed destination must be dense and start at a word: {self:?}")));
         }
         let bytes = unit.bytes();
+        let src = unit.binding(self.src.address - src_before * bytes, src_span);
+        let dst = unit.binding(self.dst.address - dst_before * bytes, dst_span);
+        let four = Four::of(unit, &walk, src.address).filter(|_| fours && dst.address.is_multiple_of(16));
+        if let Some(four) = four {
+            return four.enqueue(device, &walk, count, src, dst);
+        }
         device.enqueue(&Program {
             key: class.key(Key::new("strided").number(unit.key())),
             shader: &|| strided_shader(unit, &class),
-            bindings: smallvec![
-                unit.binding(self.src.address - src_before * bytes, src_span),
-                unit.binding(self.dst.address - dst_before * bytes, dst_span),
-            ],
+            bindings: smallvec![src, dst],
             params: walk.params(Params::new().u32(count)),
             grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
         })

@@ -133,6 +133,40 @@ fn outputs_of_every_width() {
     );
 }
 
+/// So many elements that a software adapter takes eight at once, in every width and access; then four, for want of alignment or for odd
+/// extents.
+#[test]
+fn large_tensors() {
+    let mut session = session();
+    let mut numbers = Random::new(11);
+    let n = tensorflow_wgpu::shader::eight::LEAST;
+    let texts = [
+        "x: float32, bfloat16, bool; c: 1; s0 = Cast<bfloat16, float32>(x1); s1 = AddV2<float32>(x0, s0); s2 = Mul<float32>(s1, c0); \
+         s3 = Cast<float32, float16>(s2); s4 = Greater<float32>(s2, x0); s5 = LogicalOr<bool>(s4, x2); return s2, s3, s5, x1",
+        "x: int16, uint16, int8; c: 0; s0 = AddV2<int16>(x0, x0); s1 = AddV2<uint16>(x1, x1); s2 = AddV2<int8>(x2, x2); \
+         s3 = Cast<int16, int32>(s0); return s0, s1, s2, s3",
+        "x: uint8, float16, uint32; c: 0; s0 = AddV2<uint8>(x0, x0); s1 = Mul<float16>(x1, x1); s2 = AddV2<uint32>(x2, x2); \
+         return s0, s1, s2",
+    ];
+    let shapes: [(usize, [&[usize]; 3]); 5] = [
+        (0, [&[n / 512, 512], &[512], &[n / 512, 1]]),
+        (0, [&[n], &[n], &[n]]),
+        (4, [&[n], &[], &[n]]),
+        (0, [&[n + 5], &[n + 5], &[]]),
+        (0, [&[n / 512, 516], &[n / 512, 1], &[516]]),
+    ];
+    for (text, shapes) in texts.into_iter().zip([&shapes[..], &shapes[..1], &shapes[..1]]) {
+        let expression: Expression = text.parse().unwrap();
+        let constants = vec![0.75; expression.constants()];
+        for (misalign, shapes) in shapes {
+            session.misalign = *misalign;
+            let types = expression.inputs().iter();
+            let inputs: Vec<_> = types.zip(shapes).map(|(t, dims)| random(&mut numbers, *t, dims)).collect();
+            check(&mut session, text, &constants, &inputs);
+        }
+    }
+}
+
 #[test]
 fn inputs_and_parameters_may_be_outputs() {
     everywhere("x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); return s0, c0, x1", &[3.0]);

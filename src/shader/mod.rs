@@ -11,6 +11,7 @@
 //! - `p.off_x`: the tensor's element offset in the raw array `x`;
 //! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`.
 
+pub mod eight;
 pub mod library;
 pub mod wide;
 

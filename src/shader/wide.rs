@@ -31,34 +31,57 @@ const fn storage(dtype: DType) -> &'static str {
     }
 }
 
+/// Four values of `dtype` of their words `w`: a `vec4<u32>` of 32-bit types (here in the type itself), a `vec2<u32>` of 16-bit ones, else a `u32`.
+pub(super) const fn unpack(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "vec4(unpack2x16float(w.x), unpack2x16float(w.y))",
+        DType::BF16 => "bitcast<vec4<f32>>(vec4(w.x << 16u, w.x & 0xffff0000u, w.y << 16u, w.y & 0xffff0000u))",
+        DType::U16 => "vec4(w.x & 0xffffu, w.x >> 16u, w.y & 0xffffu, w.y >> 16u)",
+        DType::I16 => "bitcast<vec4<i32>>(vec4(w.x << 16u, w.x, w.y << 16u, w.y)) >> vec4(16u)",
+        DType::U8 => "(vec4(w) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu)",
+        DType::I8 => "(vec4(bitcast<i32>(w)) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u)",
+        DType::Bool => "(vec4(w) & vec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u)) != vec4(0u)",
+        _ => "w",
+    }
+}
+
+/// What precedes the words of four values `v` of `dtype`, and these words.
+pub(super) fn pack(dtype: DType) -> (&'static str, String) {
+    match dtype {
+        DType::F16 => ("", pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)")),
+        DType::BF16 => ("", pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)")),
+        DType::U16 | DType::I16 => {
+            ("    let b = bitcast<vec4<u32>>(v) & vec4(0xffffu);\n", pairs("b.x", "b.y", "b.z", "b.w"))
+        }
+        DType::U8 | DType::I8 => (
+            "    let b = (bitcast<vec4<u32>>(v) & vec4(0xffu)) << vec4(0u, 8u, 16u, 24u);\n",
+            "b.x | b.y | b.z | b.w".to_owned(),
+        ),
+        DType::Bool => (
+            "    let b = select(vec4(0u), vec4(1u, 0x100u, 0x10000u, 0x1000000u), v);\n",
+            "b.x | b.y | b.z | b.w".to_owned(),
+        ),
+        _ => ("", "v".to_owned()),
+    }
+}
+
+/// The shader with the library that [`pack`] takes.
+pub(super) fn packing(shader: Shader, dtype: DType) -> Shader {
+    match dtype {
+        DType::F16 => shader.library("f16_bits"),
+        DType::BF16 => shader.library("bf16_bits"),
+        _ => shader,
+    }
+}
+
 /// Declares the next binding with `fn read_NAME(t: u32) -> vec4<T>`: elements 4t to 4t+3.
 #[must_use]
 pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     assert!(supports(dtype), "{dtype} is wider than 32 bits");
-    let value = dtype.value();
-    let at = format!("{name}[p.off_{name} + t]");
-    let text = match dtype {
-        DType::F32 | DType::I32 | DType::U32 => format!("return {at};"),
-        DType::F16 => format!("let w = {at};\n    return vec4(unpack2x16float(w.x), unpack2x16float(w.y));"),
-        DType::BF16 => format!(
-            "let w = {at};\n    return bitcast<vec4<f32>>(vec4(w.x << 16u, w.x & 0xffff0000u, w.y << 16u, w.y & 0xffff0000u));"
-        ),
-        DType::U16 => format!("let w = {at};\n    return vec4(w.x & 0xffffu, w.x >> 16u, w.y & 0xffffu, w.y >> 16u);"),
-        DType::I16 => format!(
-            "let w = bitcast<vec2<i32>>({at});\n    return vec4((w.x << 16u) >> 16u, w.x >> 16u, (w.y << 16u) >> 16u, w.y >> 16u);"
-        ),
-        DType::U8 => format!("return (vec4({at}) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu);"),
-        DType::I8 => {
-            format!("return (vec4(bitcast<i32>({at})) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u);")
-        }
-        DType::Bool => {
-            format!("return (vec4({at}) & vec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u)) != vec4(0u);")
-        }
-        _ => unreachable!("checked above"),
-    };
-    shader
-        .bind_raw(name, storage(dtype), unit(dtype))
-        .body(&format!("fn read_{name}(t: u32) -> vec4<{value}> {{\n    {text}\n}}\n"))
+    let (value, four) = (dtype.value(), unpack(dtype));
+    shader.bind_raw(name, storage(dtype), unit(dtype)).body(&format!(
+        "fn read_{name}(t: u32) -> vec4<{value}> {{\n    let w = {name}[p.off_{name} + t];\n    return {four};\n}}\n"
+    ))
 }
 
 /// Declares the next binding with `fn write_NAME(t: u32, v: vec4<T>, n: u32)`, which stores the first `n` elements (at most 4) and leaves
@@ -68,29 +91,8 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     assert!(supports(dtype), "{dtype} is wider than 32 bits");
     let value = dtype.value();
     let at = format!("{name}[p.off_{name} + t]");
-    let mut text = String::new();
-    let (shader, words) = match dtype {
-        DType::F32 | DType::I32 | DType::U32 => (shader, "v".to_owned()),
-        DType::F16 => {
-            (shader.library("f16_bits"), pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)"))
-        }
-        DType::BF16 => {
-            (shader.library("bf16_bits"), pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)"))
-        }
-        DType::U16 | DType::I16 => {
-            text.push_str("    let b = bitcast<vec4<u32>>(v) & vec4(0xffffu);\n");
-            (shader, pairs("b.x", "b.y", "b.z", "b.w"))
-        }
-        DType::U8 | DType::I8 => {
-            text.push_str("    let b = (bitcast<vec4<u32>>(v) & vec4(0xffu)) << vec4(0u, 8u, 16u, 24u);\n");
-            (shader, "b.x | b.y | b.z | b.w".to_owned())
-        }
-        DType::Bool => {
-            text.push_str("    let b = select(vec4(0u), vec4(1u, 0x100u, 0x10000u, 0x1000000u), v);\n");
-            (shader, "b.x | b.y | b.z | b.w".to_owned())
-        }
-        _ => unreachable!("checked above"),
-    };
+    let (before, words) = pack(dtype);
+    let mut text = before.to_owned();
     let _ = match dtype.size() {
         1 => writeln!(text, "    {at} = {words};"),
         2 => writeln!(
@@ -103,7 +105,7 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
              {at}.y = v.y;\n    }}\n    if n > 2u {{\n        {at}.z = v.z;\n    }}"
         ),
     };
-    shader
+    packing(shader, dtype)
         .bind_raw(name, storage(dtype), unit(dtype))
         .body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
 }

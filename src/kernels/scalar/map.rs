@@ -3,7 +3,7 @@
 //! Three access classes, each its own pipeline:
 //! - wide: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and every input is linear, a splat, or
 //!   read by strides that keep four elements together ([`Iteration::wide_class`]); a pipeline of its own
-//!   where the last unit is cut;
+//!   where the last unit is cut, and one of eight elements per invocation for large tensors of software adapters ([`eight`]);
 //! - flat: every input is linear or a splat: one stored unit per invocation;
 //! - strided: some input is read by strides: one stored unit per invocation.
 //!
@@ -18,7 +18,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::{Access, AccessClass, Iteration};
-use crate::shader::{Field, Shader, WORKGROUP, wide};
+use crate::shader::{Field, Shader, WORKGROUP, eight, wide};
 use crate::tensor::Tensor;
 
 /// Names of the inputs' bindings.
@@ -54,14 +54,26 @@ struct Variant {
     class: AccessClass,
 }
 
-/// Which of the last unit's elements a wide program writes. llvmpipe carries out every store of every unit, with no lane to store, where
-/// some unit may need it: a sixth of an addition's time.
+/// Units of a wide program. llvmpipe carries out every store of every unit, with no lane to store, where some unit may need it: a sixth
+/// of an addition's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wide {
-    /// All four.
+    /// Four elements, all of which are there.
     Whole,
-    /// Those that there are.
+    /// Four elements, of the last unit those that there are.
     Cut,
+    /// Eight elements, all of which are there.
+    Eight,
+}
+
+impl Wide {
+    const fn width(self) -> u32 {
+        if matches!(self, Self::Eight) { eight::WIDTH } else { wide::WIDTH }
+    }
+
+    const fn unit(self, dtype: DType) -> u32 {
+        self.width() * dtype.size() as u32
+    }
 }
 
 impl Signature<'_> {
@@ -79,6 +91,7 @@ impl Signature<'_> {
         let access = match variant.wide {
             Some(Wide::Whole) => "wide ",
             Some(Wide::Cut) => "wide cut ",
+            Some(Wide::Eight) => "eight ",
             None => "",
         };
         let types = self.inputs.iter().chain(self.outputs).map(|t| t.name()).collect::<Vec<_>>().join(" ");
@@ -152,33 +165,57 @@ impl Signature<'_> {
         variant: &Variant,
         names: &[&'static str],
     ) -> Shader {
-        let written = if wide == Wide::Whole { "4u" } else { "p.count - first" };
-        let mut body = String::new();
+        let width = wide.width();
+        let (mut body, mut sources) = (String::new(), Vec::new());
         for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
             let access = variant.class.access(k);
-            shader = if is_wide(access) { wide::bind_read(shader, name, *dtype) } else { shader.bind(name, *dtype) };
+            shader = match (is_wide(access), wide) {
+                (true, Wide::Eight) => eight::bind_read(shader, name, *dtype),
+                (true, _) => wide::bind_read(shader, name, *dtype),
+                (false, _) => shader.bind(name, *dtype),
+            };
             let value = match access {
                 Access::Linear => format!("read_{name}(t)"),
-                Access::Rows => format!("read_{name}(index_{name}(first) / {}u)", wide::WIDTH),
-                Access::Splat => format!("vec4(load_{name}(0u))"),
-                Access::Columns => format!("vec4(load_{name}(index_{name}(first)))"),
+                Access::Rows => format!("read_{name}(index_{name}(first) / {width}u)"),
+                Access::Splat => format!("load_{name}(0u)"),
+                Access::Columns => format!("load_{name}(index_{name}(first))"),
                 Access::Strided => unreachable!("no class of wide walks has it"),
             };
             let _ = writeln!(body, "    let {name}_v = {value};");
+            sources.push((name, is_wide(access)));
         }
         if !variant.class.is_flat() {
             shader = variant.class.declare(shader, names);
         }
-        for lane in LANES {
-            let call = self.call(function, names.iter().map(|n| format!("{n}_v.{lane}")));
-            let _ = writeln!(body, "    let {lane} = {call};");
+        // The names of four values and where they are in what was read.
+        let fours: &[(&str, &str)] = if wide == Wide::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
+        for (four, part) in fours {
+            for lane in LANES {
+                let argument = |(name, four): &(&&str, bool)| {
+                    if *four { format!("{name}_v{part}.{lane}") } else { format!("{name}_v") }
+                };
+                let call = self.call(function, sources.iter().map(argument));
+                let _ = writeln!(body, "    let {four}{lane} = {call};");
+            }
         }
         for (k, (name, dtype)) in RESULTS.iter().zip(self.outputs).enumerate() {
-            shader = wide::bind_write(shader, name, *dtype);
-            let lanes = LANES.map(|lane| format!("{lane}{}", self.member(k))).join(", ");
-            let _ = writeln!(body, "    write_{name}(t, vec4<{}>({lanes}), {written});", dtype.value());
+            let values = fours.iter().map(|(four, _)| {
+                let lanes = LANES.map(|lane| format!("{four}{lane}{}", self.member(k))).join(", ");
+                format!("vec4<{}>({lanes})", dtype.value())
+            });
+            let values = values.collect::<Vec<_>>().join(", ");
+            let written = match wide {
+                Wide::Whole => ", 4u",
+                Wide::Cut => ", p.count - first",
+                Wide::Eight => "",
+            };
+            shader = match wide {
+                Wide::Eight => eight::bind_write(shader, name, *dtype),
+                _ => wide::bind_write(shader, name, *dtype),
+            };
+            let _ = writeln!(body, "    write_{name}(t, {values}{written});");
         }
-        shader.body(&function.text).body(&entry(wide::WIDTH, &body))
+        shader.body(&function.text).body(&entry(width, &body))
     }
 
     /// Elements that one invocation of the plain program computes: whole words of every output.
@@ -231,8 +268,9 @@ impl Signature<'_> {
         shaders
     }
 
-    fn wide_shaders(&self, class: &AccessClass) -> [Shader; 2] {
-        [Wide::Whole, Wide::Cut].map(|wide| self.shader(&Variant { wide: Some(wide), class: class.clone() }))
+    fn wide_shaders(&self, class: &AccessClass) -> [Shader; 3] {
+        [Wide::Whole, Wide::Cut, Wide::Eight]
+            .map(|wide| self.shader(&Variant { wide: Some(wide), class: class.clone() }))
     }
 
     fn can_be_wide(&self) -> bool {
@@ -327,33 +365,38 @@ impl Signature<'_> {
     /// One dispatch.
     fn launch(&self, device: &Device, walk: &Iteration, bases: &Bases, attrs: &[f32]) -> Result<()> {
         let n = self.inputs.len();
-        let aligned = |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(wide::unit(dtype)));
-        let fits = |class: &AccessClass| {
+        let fits = |wide: Wide, class: &AccessClass| {
+            let aligned = |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(wide.unit(dtype)));
             self.can_be_wide()
                 && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
                 && self.inputs.iter().enumerate().all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
         };
-        let whole = if walk.len().is_multiple_of(wide::WIDTH as usize) { Wide::Whole } else { Wide::Cut };
-        let (wide, class) = match walk.wide_class(wide::WIDTH as usize).filter(fits) {
-            Some(class) => (Some(whole), class),
+        let units = |width: u32| walk.len().is_multiple_of(width as usize);
+        let is_large = walk.len() >= eight::LEAST && eight::pays(device.capabilities());
+        let four = if units(wide::WIDTH) { Wide::Whole } else { Wide::Cut };
+        let candidates = (is_large && units(eight::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);
+        let found = candidates
+            .filter_map(|wide| Some((wide, walk.wide_class(wide.width() as usize)?)))
+            .find(|(wide, class)| fits(*wide, class));
+        let (wide, class) = match found {
+            Some((wide, class)) => (Some(wide), class),
             None => (None, walk.class()),
         };
         let count = device.check_extent(walk.len())?;
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         for (k, dtype) in self.inputs.iter().enumerate() {
             let span: u64 = walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
-            let unit =
-                if wide.is_some() && is_wide(class.access(k)) { wide::unit(*dtype) } else { dtype.size() as u32 };
+            let unit = wide.filter(|_| is_wide(class.access(k))).map_or(dtype.size() as u32, |w| w.unit(*dtype));
             bindings.push(Binding { address: bases[k], bytes: (span + 1) * dtype.size() as u64, unit });
         }
         for (k, dtype) in self.outputs.iter().enumerate() {
-            let unit = if wide.is_some() { wide::unit(*dtype) } else { dtype.size() as u32 };
+            let unit = wide.map_or(dtype.size() as u32, |w| w.unit(*dtype));
             let bytes = u64::from(count) * dtype.size() as u64;
             bindings.push(Binding { address: bases[n + k], bytes, unit });
         }
         let variant = Variant { wide, class };
         let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
-        let elements = if wide.is_some() { wide::WIDTH } else { self.lanes() };
+        let elements = wide.map_or(self.lanes(), Wide::width);
         let grid = Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP);
         device.enqueue(&Program {
             key: self.key(&variant),

@@ -20,6 +20,8 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     dense(&mut cases, "Conv2D", &[n, 56, 56, 24], 1, 144, 1, false);
     depthwise(&mut cases, &[n, 112, 112, 32], 3, 1);
     depthwise(&mut cases, &[n, 28, 28, 240], 5, 2);
+    // ConvNeXt.
+    depthwise(&mut cases, &[n, 28, 28, 192], 7, 1);
     // U-Net.
     dense(&mut cases, "Conv2D", &[n.div_ceil(4), 128, 128, 128], 3, 64, 1, true);
     dense(&mut cases, "Conv2D", &[n.div_ceil(4), 128, 128, 64], 2, 128, 2, true);

@@ -28,5 +28,8 @@ fn main(
             let dy_at = ((image * p.out1 + row) * p.out2 + column) * p.units + unit;
 {{LOADS}}{{ROWS}}{{MOVES}}        }
     }
-    let at = part * {{KERNEL}} * {{KERNEL}} * p.units + unit;
-{{STORES}}}
+    // A row at a time, with the next one moved into its place.
+    for (var k1 = 0u; k1 < p.kernel; k1 += 1u) {
+        let at = (part * p.kernel + k1) * {{KERNEL}} * p.units + unit;
+{{STORES}}    }
+}

@@ -21,7 +21,9 @@ use crate::tensor::Tensor;
 /// Invocations of a workgroup: few, since there are few invocations.
 const WORKGROUP: u32 = 64;
 /// Edges of windows.
-const KERNELS: [u32; 2] = [3, 5];
+const KERNELS: [u32; 3] = [3, 5, 7];
+/// The largest one whose filters fit the registers of a GPU.
+const GPU_KERNEL: u32 = 5;
 /// Strides.
 const STRIDES: [u32; 2] = [1, 2];
 /// Fewest rows of a run; the first outputs of each take as many steps more as windows overlap.
@@ -53,7 +55,7 @@ impl Tile {
             && STRIDES.contains(&stride)
             && operands.iter().all(|t| !t.is_empty());
         let tile = Self { kernel, stride, width: width(class, kernel, stride) };
-        fits.then_some(tile)
+        (fits && (!class.is_gpu() || kernel <= GPU_KERNEL)).then_some(tile)
     }
 
     /// Every tile.
@@ -128,7 +130,7 @@ fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&Form>) -> Sh
     };
     let mut shader = Shader::new(format!("depthwise rolling {which:?} {dtype} {tile:?} {epilogue:?}"));
     shader = super::wide::bind(shader.workgroup([WORKGROUP, 1, 1]), which.operands(), dtype, result);
-    shader = shader.u32s(&["count", "units", "blocks", "segments", "run"]);
+    shader = shader.u32s(&["count", "units", "blocks", "segments", "run", "kernel"]);
     for name in ["in", "out", "pad"] {
         shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
     }
@@ -142,6 +144,7 @@ fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&Form>) -> Sh
 
 fn params(g: &Geometry, count: usize, runs: &Runs) -> Params {
     let mut params = Params::new().u32(count).u32(g.channels / 4).u32(runs.blocks).u32(runs.segments).u32(runs.run);
+    params = params.u32(g.kernel[1]);
     for list in [&g.input, &g.output, &g.pad] {
         params = params.u32(list[1]).u32(list[2]);
     }

@@ -30,13 +30,24 @@ fn tap(tile: Tile, m: u32, q: u32) -> Option<u32> {
     Some(m * tile.stride + q).filter(|k| *k < tile.kernel)
 }
 
+/// Loads the window's filters. A row at a time moves in behind the others, in a loop that compilers do not unroll: software adapters take long
+/// to compile loads.
 fn filters(tile: Tile) -> String {
-    let mut text = String::new();
-    for k in 0..tile.kernel * tile.kernel {
-        let (k1, k2) = (k / tile.kernel, k % tile.kernel);
-        let _ = writeln!(text, "    let w{k1}_{k2} = read_weight({k}u * p.units + unit);");
+    let last = tile.kernel - 1;
+    let (mut variables, mut moves, mut loads) = (String::new(), String::new(), String::new());
+    for (k1, k2) in (0..=last).flat_map(|k1| (0..=last).map(move |k2| (k1, k2))) {
+        let _ = writeln!(variables, "    var w{k1}_{k2} = vec4<f32>();");
+        if k1 < last {
+            let _ = writeln!(moves, "        w{k1}_{k2} = w{}_{k2};", k1 + 1);
+        } else {
+            let _ = writeln!(loads, "        w{k1}_{k2} = read_weight(w_at + {k2}u * p.units);");
+        }
     }
-    text
+    let k = tile.kernel;
+    format!(
+        "{variables}    for (var k1 = 0u; k1 < p.kernel; k1 += 1u) {{\n        \
+         let w_at = k1 * {k}u * p.units + unit;\n{moves}{loads}    }}\n"
+    )
 }
 
 /// Columns of the input that the columns of a tile read.
@@ -170,11 +181,14 @@ fn input(shader: Shader, tile: Tile) -> Shader {
 
 fn filter(shader: Shader, tile: Tile) -> Shader {
     let last = tile.overlap() - 1;
-    let (mut sums, mut stores) = (String::new(), String::new());
-    for k in 0..tile.kernel * tile.kernel {
-        let (k1, k2) = (k / tile.kernel, k % tile.kernel);
+    let (mut sums, mut stores, mut next) = (String::new(), String::new(), String::new());
+    for (k1, k2) in (0..tile.kernel).flat_map(|k1| (0..tile.kernel).map(move |k2| (k1, k2))) {
         let _ = writeln!(sums, "    var sum{k1}_{k2} = vec4<f32>();");
-        let _ = writeln!(stores, "    write_result(at + {k}u * p.units, sum{k1}_{k2}, 4u);");
+        if k1 > 0 {
+            let _ = writeln!(next, "        sum{}_{k2} = sum{k1}_{k2};", k1 - 1);
+        } else {
+            let _ = writeln!(stores, "        write_result(at + {k2}u * p.units, sum0_{k2}, 4u);");
+        }
     }
     let (mut gradients, mut loads, mut moves) = (String::new(), String::new(), String::new());
     for w in 0..tile.width {
@@ -205,6 +219,6 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
         .define("LOADS", loads)
         .define("ROWS", rows(tile, "            ", products))
         .define("MOVES", moves)
-        .define("STORES", stores)
+        .define("STORES", stores + &next)
         .body(FILTER)
 }

@@ -121,7 +121,10 @@ fn sparse_updates_take_duplicates_in_order_and_ignore_invalid_indices() {
     for rule in RULES {
         let Some(op) = rule.sparse_op else { continue };
         for dtype in real(rule.sparse_types, &session) {
-            for (rows, inner, count) in [(5, 3, 9), (6, 1, 4), (3, 7, 40), (4, 2, 0)] {
+            for (rows, inner, count, misalign) in
+                [(5, 3, 9, 0), (6, 1, 4, 0), (3, 7, 40, 0), (4, 2, 0, 0), (5, 8, 12, 0), (6, 4, 9, 1)]
+            {
+                session.misalign = misalign;
                 for (flag, index) in [(false, DType::I32), (true, DType::I64)] {
                     let what = format!("{op} {dtype} {index} {rows} x {inner}, {count} indices, {flag}");
                     let before = variables(rule, &mut random, dtype, &[rows, inner]);

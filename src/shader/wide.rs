@@ -88,6 +88,16 @@ pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
 /// other words untouched.
 #[must_use]
 pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
+    writer(shader.bind_raw(name, storage(dtype), unit(dtype)), name, dtype)
+}
+
+/// Declares the next binding with the functions of [`bind_read`] and [`bind_write`].
+#[must_use]
+pub fn bind_update(shader: Shader, name: &'static str, dtype: DType) -> Shader {
+    writer(bind_read(shader, name, dtype), name, dtype)
+}
+
+fn writer(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     assert!(supports(dtype), "{dtype} is wider than 32 bits");
     let value = dtype.value();
     let at = format!("{name}[p.off_{name} + t]");
@@ -105,9 +115,7 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
              {at}.y = v.y;\n    }}\n    if n > 2u {{\n        {at}.z = v.z;\n    }}"
         ),
     };
-    packing(shader, dtype)
-        .bind_raw(name, storage(dtype), unit(dtype))
-        .body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
+    packing(shader, dtype).body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
 }
 
 /// Appends the entry point of a program whose body defines `fn value(t: u32) -> vec4<T>`, four elements of `output`, for each of

@@ -47,8 +47,8 @@ pub fn shaders() -> Vec<Shader> {
     for rule in RULES {
         let flags: &[bool] = if rule.flag.is_some() { &[false, true] } else { &[false] };
         for &flag in flags {
-            all.extend(rule.types.iter().map(|t| dense::shader(Step { rule, dtype: *t, flag })));
-            all.extend(rule.sparse_types.iter().map(|t| sparse::shader(Step { rule, dtype: *t, flag })));
+            all.extend(rule.types.iter().flat_map(|t| dense::shaders(Step { rule, dtype: *t, flag })));
+            all.extend(rule.sparse_types.iter().flat_map(|t| sparse::shaders(Step { rule, dtype: *t, flag })));
         }
     }
     all.extend(scalars::shaders());

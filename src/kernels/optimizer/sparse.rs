@@ -15,7 +15,7 @@ use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::scatter::chains;
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
 
 /// The variables, then the inputs that the rule names.
@@ -149,24 +149,46 @@ impl Update<'_> {
         bindings.push(slice(self.gradient, first, count));
         bindings.extend([&self.scalars, &self.firsts, &self.next].map(Binding::from));
         let elements = rows * self.inner;
-        let lanes = step.dtype.lanes() as usize;
-        let invocations = if lanes > 1 { elements.div_ceil(lanes) } else { count * self.inner };
+        let packed = step.dtype.lanes() > 1;
+        let in_units =
+            self.inner.is_multiple_of(wide::WIDTH as usize) && step.in_units(&bindings[..bindings.len() - 3]);
+        let (form, inner, invocations) = if in_units {
+            let inner = self.inner / wide::WIDTH as usize;
+            bindings[..self.variables.len() + 1].iter_mut().for_each(|b| b.unit = wide::unit(step.dtype));
+            (Form::Units, inner, count * inner)
+        } else if packed {
+            (Form::Words, self.inner, elements.div_ceil(step.dtype.lanes() as usize))
+        } else {
+            (Form::Elements, self.inner, count * self.inner)
+        };
         ctx.device().check_extent(invocations.max(elements))?;
-        let params = Params::new().u32(elements).u32(count).u32(self.inner).u32(first_row).u32(rows);
-        let params = if lanes > 1 {
+        let params = Params::new().u32(elements).u32(count).u32(inner).u32(first_row).u32(rows);
+        let params = if form == Form::Words {
             params
         } else {
             bindings.push(self.indices.binding(first, count));
             self.indices.params(params)
         };
+        let key = Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag));
         ctx.device().enqueue(&Program {
-            key: Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag)),
-            shader: &|| shader(step),
+            key: key.number(form as u32),
+            shader: &|| shader(step, form),
             bindings,
             params,
             grid: Grid::linear(invocations, WORKGROUP),
         })
     }
+}
+
+/// What an invocation of the steps does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A column of a row that an index names.
+    Elements,
+    /// Four columns, where rows and tensors begin at whole units of four elements.
+    Units,
+    /// A word of packed elements of any rows.
+    Words,
 }
 
 /// The shader that puts chains in order.
@@ -179,9 +201,10 @@ pub fn order_shader() -> Shader {
 }
 
 /// The shader of the steps of named rows.
-pub fn shader(step: Step) -> Shader {
+pub fn shader(step: Step, form: Form) -> Shader {
     let op = step.rule.sparse_op.unwrap_or_default();
-    let shader = step.bind(Shader::new(format!("{op} {}, {}", step.dtype, step.flag)));
+    let shader = Shader::new(format!("{op} {}, {}, {form:?}", step.dtype, step.flag));
+    let shader = if form == Form::Units { step.bind_units(shader) } else { step.bind(shader) };
     let shader = step.bind_scalars(shader, true).bind_raw("firsts", "u32", 4).bind_raw("next", "u32", 4).u32s(&[
         "count",
         "indexed",
@@ -189,10 +212,13 @@ pub fn shader(step: Step) -> Shader {
         "first_row",
         "rows",
     ]);
-    let packed = step.dtype.lanes() > 1;
-    let shader = if packed { shader.body("const NONE = 0xffffffffu;\n") } else { index::declare(shader) };
-    let shader = step.functions(shader, true).body(include_str!("../../../shaders/optimizer/sparse_steps.wgsl"));
-    if packed {
+    let shader = if form == Form::Words { shader.body("const NONE = 0xffffffffu;\n") } else { index::declare(shader) };
+    let shader = step.functions(shader, true);
+    if form == Form::Units {
+        return step.units(shader).body(include_str!("../../../shaders/optimizer/sparse_units.wgsl"));
+    }
+    let shader = shader.body(&step.load_state()).body(include_str!("../../../shaders/optimizer/sparse_steps.wgsl"));
+    if form == Form::Words {
         shader
             .body(include_str!("../../../shaders/optimizer/sparse_packed.wgsl"))
             .define("LANES", step.dtype.lanes().to_string())
@@ -201,4 +227,11 @@ pub fn shader(step: Step) -> Shader {
     } else {
         shader.define("STORE", step.store("at")).body(include_str!("../../../shaders/optimizer/sparse.wgsl"))
     }
+}
+
+/// Every variant.
+pub fn shaders(step: Step) -> impl Iterator<Item = Shader> {
+    let plain = if step.dtype.lanes() > 1 { Form::Words } else { Form::Elements };
+    let units = wide::supports(step.dtype).then_some(Form::Units);
+    units.into_iter().chain([plain]).map(move |form| shader(step, form))
 }

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::table::Rule;
+use crate::device::Binding;
 use crate::dtype::DType;
-use crate::shader::Shader;
+use crate::shader::{Shader, wide};
 
 /// One rule for one type.
 #[derive(Clone, Copy)]
@@ -18,7 +19,7 @@ pub struct Step {
 }
 
 /// The type in which a value of `dtype` is kept between programs.
-pub const fn wide(dtype: DType) -> DType {
+pub const fn kept(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
         _ => dtype,
@@ -27,6 +28,9 @@ pub const fn wide(dtype: DType) -> DType {
 
 /// The variables' bindings; a binding named `v` would be hidden by its own accessors' parameters.
 const BINDINGS: [&str; 4] = ["x0", "x1", "x2", "x3"];
+
+/// The lanes of a unit of four elements.
+const LANES: [&str; 4] = ["x", "y", "z", "w"];
 
 /// Name of variable `name` in WGSL, where `var` is a keyword.
 fn wgsl(name: &'static str) -> &'static str {
@@ -54,7 +58,7 @@ impl Step {
     /// Declares one binding for each scalar, or one for all, packed by [`super::scalars`].
     pub fn bind_scalars(&self, mut shader: Shader, packed: bool) -> Shader {
         if packed {
-            return shader.bind("packed", wide(self.dtype));
+            return shader.bind("packed", kept(self.dtype));
         }
         for name in self.rule.scalars() {
             shader = shader.bind(name, self.dtype);
@@ -62,7 +66,21 @@ impl Step {
         shader
     }
 
-    /// Appends `State`, `Scalars`, `load_state`, `scalars` and `step`.
+    /// Declares the variables and the gradient in units of four elements.
+    pub fn bind_units(&self, mut shader: Shader) -> Shader {
+        for (binding, _) in self.bindings() {
+            shader = wide::bind_update(shader, binding, self.dtype);
+        }
+        wide::bind_read(shader, "g", self.dtype)
+    }
+
+    /// Whether `bindings`, the variables and the gradient, begin at whole units of four elements.
+    pub fn in_units(&self, bindings: &[Binding]) -> bool {
+        let unit = u64::from(wide::unit(self.dtype));
+        wide::supports(self.dtype) && bindings.iter().all(|b| b.address.is_multiple_of(unit))
+    }
+
+    /// Appends `State`, `Scalars`, `scalars` and `step`.
     pub fn functions(&self, shader: Shader, packed: bool) -> Shader {
         let (value, part) = match self.dtype {
             DType::C64 => ("vec2<f32>", "f32"),
@@ -82,8 +100,6 @@ impl Step {
         };
         let _ = writeln!(text, "\nstruct State {{\n{}}}", fields(&mut self.variables()));
         let _ = writeln!(text, "\nstruct Scalars {{\n{}}}", fields(&mut self.rule.scalars()));
-        let loads: Vec<_> = self.bindings().map(|(x, _)| format!("load_{x}(i)")).collect();
-        let _ = writeln!(text, "\nfn load_state(i: u32) -> State {{\n    return State({});\n}}", loads.join(", "));
         let scalars: Vec<_> = self
             .rule
             .scalars()
@@ -117,6 +133,31 @@ impl Step {
             })
         });
         shader.define("SUFFIX", part).body(&text)
+    }
+
+    /// `load_state` of an element.
+    pub fn load_state(&self) -> String {
+        let loads: Vec<_> = self.bindings().map(|(x, _)| format!("load_{x}(i)")).collect();
+        format!("fn load_state(i: u32) -> State {{\n    return State({});\n}}\n", loads.join(", "))
+    }
+
+    /// Defines `LOAD`, `STEP` and `STORE`: statements that read the states of unit `at`, carry out the steps by the gradient's unit
+    /// `g_v`, and store them.
+    pub fn units(&self, shader: Shader) -> Shader {
+        let (mut load, mut step, mut store) = (String::new(), String::new(), String::new());
+        for (x, _) in self.bindings() {
+            let _ = writeln!(load, "    let {x}_v = read_{x}(at);");
+        }
+        for lane in LANES {
+            let state: Vec<_> = self.bindings().map(|(x, _)| format!("{x}_v.{lane}")).collect();
+            let _ = writeln!(load, "    var s_{lane} = State({});", state.join(", "));
+            let _ = writeln!(step, "    s_{lane} = step(s_{lane}, g_v.{lane}, c);");
+        }
+        for (x, n) in self.bindings() {
+            let lanes = LANES.map(|lane| format!("s_{lane}.{n}")).join(", ");
+            let _ = writeln!(store, "    write_{x}(at, vec4({lanes}), 4u);");
+        }
+        shader.define("LOAD", load).define("STEP", step).define("STORE", store)
     }
 
     /// Statements that compute and store the unit that begins at element `first`; `element` gives the state of element `i`.

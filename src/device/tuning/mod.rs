@@ -33,7 +33,7 @@ pub(crate) fn is_wanted(lookup: &dyn Fn(&str) -> Option<String>, software: bool)
 
 /// What is known of a question.
 enum State {
-    Searching(Search),
+    Searching(Box<Search>),
     Answered(Name),
     /// Timing came to nothing.
     Unanswered,
@@ -123,14 +123,14 @@ impl Tuner {
                     return Pick::Time(search.wanted());
                 }
                 if search.is_abandoned() {
-                    *search = Search::new(shape, &candidates());
+                    **search = Search::new(shape, &candidates());
                 }
             }
             None if room => {
                 let names = candidates();
                 // Where there is nothing to choose here, a neighbour of the same question may still have to.
                 if names.len() > 1 {
-                    table.insert(question.clone(), State::Searching(Search::new(shape, &names)));
+                    table.insert(question.clone(), State::Searching(Box::new(Search::new(shape, &names))));
                 }
             }
             _ => {}

@@ -148,11 +148,11 @@ mod tests {
         let names: Vec<Name> = (0..times.len() as u64).collect();
         let mut search = Search::new(SHAPE, &names);
         for round in 0..3 {
-            for (index, name) in names.iter().enumerate() {
+            for (name, times) in names.iter().zip(times) {
                 assert_eq!(search.outcome(), None);
                 assert_eq!(search.wanted()[0], *name, "in turn");
                 assert!(search.meet(SHAPE) && search.begin(SHAPE, *name));
-                search.end(SHAPE, *name, times[index][round]);
+                search.end(SHAPE, *name, times[round]);
             }
         }
         assert!(search.wanted().is_empty() && !search.begin(SHAPE, 0));

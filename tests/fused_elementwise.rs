@@ -181,6 +181,16 @@ fn selections_by_fused_conditions() {
 }
 
 /// The rounding of a Cast is kept, though both its sides are f32 in the shader.
+/// A step of an LSTM whose masked sequences keep their state.
+#[test]
+fn a_masked_step_of_an_lstm() {
+    everywhere(
+        "x: float32, float32, bool; c: 0; s0 = Sigmoid<float32>(x0); s1 = Mul<float32>(x1, s0); s2 = AddV2<float32>(s1, x1); \
+         s3 = Tanh<float32>(s2); s4 = SelectV2<float32>(x2, s2, x1); return s0, s3, s4",
+        &[],
+    );
+}
+
 #[test]
 fn a_cast_to_a_narrow_type_and_back_rounds() {
     let mut session = session();

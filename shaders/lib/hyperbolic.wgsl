@@ -28,16 +28,21 @@ fn cosh_f32(x: f32) -> f32 {
     return (0.5 * root) * root;
 }
 
-// t / (t + 2) of t = exp(2|x|) - 1, within 2.5 ulp. exp(2 (k ln 2 / 2 + r)) - 1 = 2^k (exp(2r) - 1) + (2^k - 1) cancels nowhere, so
-// one formula serves all arguments, and k ln 2 / 2 need not be exact: where k is large, the quotient is near 1 whatever t is.
 fn tanh_f32(x: f32) -> f32 {
-    let a = min(abs(x), 9.02);
-    let k = round(a * 2.88539008);
-    let r = a - k * 0.34657359;
-    let q = (((8.884804e-2 * r + 2.6773107e-1) * r + 6.666752e-1) * r + 1.3333235) * r + 1.9999999;
-    let power = whole_power_of_two_f32(k);
-    let t = power * ((r + r) + (r * r) * q) + (power - 1.0);
-    return select(copy_sign_f32(t / (t + 2.0), x), x, is_nan_f32(x));
+    let a = abs(x);
+    if is_nan_f32(x) {
+        return x;
+    }
+    if a < 0.625 {
+        let z = x * x;
+        let p = (((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z
+            - 3.33332819422e-1;
+        return x + x * z * p;
+    }
+    if a > 9.02 {
+        return copy_sign_f32(1.0, x);
+    }
+    return copy_sign_f32(1.0 - 2.0 / (exp_f32(2.0 * a) + 1.0), x);
 }
 
 fn asinh_f32(x: f32) -> f32 {

@@ -33,12 +33,18 @@ fn copy_sign_f32(magnitude: f32, sign: f32) -> f32 {
 
 // The larger value; NaN when either is NaN.
 fn max_f32(x: f32, y: f32) -> f32 {
-    return select(select(max(x, y), y, is_nan_f32(y)), x, is_nan_f32(x));
+    if is_nan_f32(x) {
+        return x;
+    }
+    return select(max(x, y), y, is_nan_f32(y));
 }
 
 // The smaller value; NaN when either is NaN.
 fn min_f32(x: f32, y: f32) -> f32 {
-    return select(select(min(x, y), y, is_nan_f32(y)), x, is_nan_f32(x));
+    if is_nan_f32(x) {
+        return x;
+    }
+    return select(min(x, y), y, is_nan_f32(y));
 }
 
 fn sign_f32(x: f32) -> f32 {

@@ -20,17 +20,18 @@ def read_backs(call):
     return tensorflow_wgpu.statistics()["WGPU:0"]["downloads"] - before
 
 
-def test_a_recurrent_layer_waits_for_no_step(rng):
+@pytest.mark.parametrize("kind", [keras.layers.LSTM, keras.layers.GRU])
+def test_a_recurrent_layer_waits_for_no_step(rng, kind):
     steps = 20
     x = rng.normal(size=(3, steps, 5)).astype("float32")
     with tf.device(WGPU):
-        layer = keras.layers.LSTM(7)
+        layer = kind(7)
         call, given = tf.function(layer), tf.constant(x)
         got, nodes = graphs.optimized(call, given)
         assert HOST & graphs.ops(nodes).keys()
         assert read_backs(lambda: call(given)) == 0
     with tf.device(CPU):
-        other = keras.layers.LSTM(7)
+        other = kind(7)
         other.build(x.shape)
         other.set_weights(layer.get_weights())
         assert_close(got.numpy(), other(tf.constant(x)).numpy())

@@ -24,6 +24,7 @@ pub(crate) mod text;
 pub mod tile;
 pub mod trust;
 mod tuned;
+mod unfold;
 mod variants;
 mod workgroup;
 

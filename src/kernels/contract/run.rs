@@ -9,8 +9,8 @@ use super::choice::{self, Choice, Demand};
 use super::cooperative::Cooperative;
 use super::epilogue::Bound;
 use super::tile::{Class, Memory};
-use super::{Contraction, Lanes, Lines, LinesKind, Rows, Store, StoreKind, Variant};
-use super::{element, finish, narrow, panels, trust, tuned};
+use super::{Contraction, Lanes, Lines, LinesKind, Rows, RowsKind, Store, StoreKind, Variant};
+use super::{element, finish, narrow, panels, trust, tuned, unfold};
 use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -148,6 +148,17 @@ impl Contraction<'_> {
             variant.a = (dtype, Lanes::Depth);
             let mut dense: Contraction<'_> = self.clone();
             (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
+            return dense.run(ctx, variant, chunk, epilogue, work);
+        }
+        if unfold::worthwhile(self, &variant) {
+            let dtype = element::computed(self.a.dtype);
+            let copy = work.temp(ctx, dtype, &[depth, self.m])?;
+            unfold::enqueue(work, ctx.device(), self, &copy)?;
+            (variant.a, variant.rows, variant.spatial) = ((dtype, Lanes::Edge), RowsKind::Dense, 0);
+            let mut dense: Contraction<'_> = self.clone();
+            (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: 1 }, self.m);
+            (dense.outer, dense.inner) = (1, depth);
+            let chunk = dense.chunk(splits);
             return dense.run(ctx, variant, chunk, epilogue, work);
         }
         self.run(ctx, variant, chunk, epilogue, work)

@@ -13,9 +13,9 @@ const PLACE: &str = include_str!("../../../shaders/contract/place.wgsl");
 const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
 const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
 const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
-const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
+pub(super) const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
 /// What happens to four sums on their way to the result without an epilogue: nothing.
-pub(super) const FINISH: &str =
+pub(crate) const FINISH: &str =
     "alias Stored = Quad;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
 
 pub(super) fn shader(v: &Variant) -> Shader {
@@ -174,7 +174,7 @@ fn store_text(v: &Variant) -> String {
 }
 
 /// What differs between two and three spatial dimensions.
-fn spatial_defines(shader: Shader, spatial: usize) -> Shader {
+pub(super) fn spatial_defines(shader: Shader, spatial: usize) -> Shader {
     let three = spatial == 3;
     let pick = |text: &str| if three { text.to_owned() } else { String::new() };
     shader

@@ -125,6 +125,7 @@ fn paneled() -> Vec<Shader> {
     }
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
         out.push(super::narrow::shader(dtype));
+        out.extend([2, 3].map(|spatial| super::unfold::shader(dtype, spatial)));
     }
     for tile in tile::CPU.iter().chain(tile::CPU_SUBGROUP) {
         let (a, b, c) = ((DType::F32, Lanes::Depth), (DType::F32, Lanes::One), (DType::F32, StoreKind::Columns));
@@ -180,15 +181,17 @@ fn paneled() -> Vec<Shader> {
 /// Results whose rows have others in between, and operands whose lines lie on planes, with each tile.
 fn places() -> Vec<Shader> {
     let mut out = Vec::new();
+    let rows = Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]).class();
     for (i, tile) in tile::all().enumerate() {
         let dtype = [DType::F32, DType::F16][i % 2];
         for (b, store) in [(Lanes::Depth, StoreKind::Quads), (Lanes::One, StoreKind::Elements)] {
             let c = (if store == StoreKind::Quads { dtype } else { DType::F32 }, store);
-            for lines in [LinesKind::Strided, LinesKind::Planar] {
+            for lines in [LinesKind::Strided, LinesKind::Planar, LinesKind::Dense] {
+                let dense = lines == LinesKind::Dense;
                 out.push(shader(&Variant {
                     tile,
-                    rows: RowsKind::Spread,
-                    spatial: 2,
+                    rows: if dense { RowsKind::Dense } else { RowsKind::Spread },
+                    spatial: if dense { 0 } else { 2 },
                     lines,
                     a: (dtype, b),
                     b: (dtype, b),
@@ -196,7 +199,7 @@ fn places() -> Vec<Shader> {
                     c,
                     places: true,
                     cooperative: None,
-                    batch: None,
+                    batch: dense.then(|| rows.clone()),
                     conjugated: [false; 2],
                     epilogue: None,
                 }));

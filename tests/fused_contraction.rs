@@ -263,6 +263,17 @@ fn convolutions() {
     }
 }
 
+/// Few channels have a program of their own where subgroups share loads. Turns whose first sample is for that class: a bias and an
+/// activation, no epilogue, and operands of every kind.
+#[test]
+fn convolutions_of_few_channels() {
+    let few = Conv { channels: 3, depth: 3, filters: 32, input: [1, 6, 31], stride: [1, 2, 2], ..Conv::default() };
+    for mut turn in [0, 20, 32] {
+        assert_eq!(Class::ALL[(turn + 1) % Class::ALL.len()], Class::CpuSubgroup);
+        check_conv(&mut turn, &few, DType::F32);
+    }
+}
+
 #[test]
 fn convolutions_in_three_dimensions() {
     let mut turn = 0;

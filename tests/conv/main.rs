@@ -222,6 +222,82 @@ fn strides_in_all_phases() {
     assert!(check(&dilated, DType::F32, 24, 0));
 }
 
+/// Gradients of inputs whose positions are in one window each: a product for each row of the window.
+#[test]
+fn windows_side_by_side() {
+    let of = |rows: usize, columns: usize, case: Case| Case {
+        input: [1, 3 * rows, 5 * columns],
+        kernel: [1, rows, columns],
+        stride: [1, rows, columns],
+        ..case
+    };
+    for (i, padding) in ["SAME", "VALID"].into_iter().enumerate() {
+        let case = |channels, filters| Case { padding, ..plain(1, 1, channels, filters) };
+        assert!(check(&of(2, 2, case(8, 12)), DType::F32, 31, i));
+        assert!(check(&of(2, 3, case(3, 5)), DType::F32, 32, i));
+        assert!(check(&of(4, 2, case(6, 8)), DType::F16, 33, i));
+        assert!(check(&of(1, 2, case(1, 4)), DType::BF16, 34, i));
+        assert!(check(&of(3, 1, case(4, 4)), DType::F64, 35, i));
+    }
+}
+
+/// Gradients of inputs of few channels: windows of all phases, some without a kernel position, with rows and columns that differ.
+#[test]
+fn inputs_of_few_channels() {
+    let mut random = Random::new(8);
+    for i in 0..14 {
+        let (kernel, stride) = (random.between(1, 7), random.between(1, 4));
+        let padding = random.pick(&["SAME", "VALID", "EXPLICIT"]);
+        let pads = [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
+        let case = Case {
+            batch: 1 + i % 3,
+            input: [1, random.between(7, 24), random.between(7, 50)],
+            kernel: [1, random.between(1, 7), kernel],
+            stride: [1, random.between(1, 4), stride],
+            padding,
+            explicit: if padding == "EXPLICIT" { pads } else { [[0; 2]; 3] },
+            ..plain(1, 1, random.between(1, 4), random.pick(&[4, 8, 12]))
+        };
+        assert!(check(&case, DType::F32, 80 + i as u64, usize::from(i % 7 == 6)), "{case:?}");
+    }
+}
+
+/// Lanes along filters, with whole and partial runs of columns and groups of filters.
+#[test]
+fn outputs_of_few_channels() {
+    let mut random = Random::new(9);
+    for i in 0..10 {
+        let (kernel, stride, columns) = (random.between(1, 7), random.between(1, 4), random.pick(&[14, 16, 30, 48]));
+        let pads = [[0; 2], [random.below(4), random.below(4)], [random.below(4), 0]];
+        let width = (columns - 1) * stride + kernel;
+        let padding = random.pick(&["VALID", "EXPLICIT"]);
+        let case = Case {
+            batch: 1 + i % 2,
+            input: [
+                1,
+                random.between(7, 12),
+                width - if padding == "EXPLICIT" { pads[2][0].min(width - 1) } else { 0 },
+            ],
+            kernel: [1, random.between(1, 7), kernel],
+            stride: [1, random.between(1, 4), stride],
+            padding,
+            explicit: if padding == "EXPLICIT" { pads } else { [[0; 2]; 3] },
+            ..plain(1, 1, random.between(1, 3), random.pick(&[28, 32, 60]))
+        };
+        assert!(check(&case, DType::F32, 100 + i as u64, usize::from(i % 5 == 4)), "{case:?}");
+    }
+}
+
+/// Gradients of filters whose lines of output are too short to be looked up one by one.
+#[test]
+fn short_lines() {
+    let wide = plain(7, 3, 16, 128);
+    assert!(check(&wide, DType::F32, 41, 0));
+    assert!(check(&Case { stride: [1, 2, 2], padding: "VALID", input: [1, 9, 11], ..wide.clone() }, DType::F16, 42, 0));
+    let volume = Case { op: "Conv3D", spatial: 3, input: [3, 4, 5], kernel: [2, 3, 3], batch: 1, ..wide };
+    assert!(check(&volume, DType::F32, 43, 0));
+}
+
 #[test]
 fn long_lines_and_many_positions() {
     // More steps than llvmpipe runs in one invocation: 70,000 positions on a line, and 300 lines of 300.

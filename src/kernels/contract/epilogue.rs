@@ -254,7 +254,7 @@ impl Form {
 
     /// `fn finish(v, line, n)`: the epilogue of four columns from n on of the row that starts at `line`. What it reads beyond the
     /// last column is not stored. `single` is for results without a batch, whose columns are the channels.
-    pub(super) fn finish(&self, column: &str, single: bool) -> String {
+    pub(crate) fn finish(&self, column: &str, single: bool) -> String {
         let at = |k: u32| format!("line + (n + {k}u){column}");
         let channel = |k: u32| if single { format!("n + {k}u") } else { channel_of(&at(k)) };
         let call = |k: u32| self.call(&format!("v.{}", lane(k)), &at(k), &channel(k), lane(k));

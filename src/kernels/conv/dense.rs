@@ -1,6 +1,6 @@
 //! Convolutions with groups of channels as contractions: implicit matrix products, nothing is unfolded in memory.
 
-use super::phases;
+use super::{few, phases};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
@@ -37,6 +37,9 @@ pub fn forward(
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
+    if few::forward(ctx.device(), g, [x, filter, y], epilogue)? {
+        return Ok(());
+    }
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
     Contraction {
@@ -64,6 +67,12 @@ pub fn forward(
 
 /// Rows are input positions, columns the channels of a group, the sum runs over kernel positions and filters.
 pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    if few::backprop_input(ctx.device(), g, [filter, dy, dx])? {
+        return Ok(());
+    }
+    if is_disjoint(g, dx) {
+        return disjoint(ctx, g, [filter, dy, dx]);
+    }
     if phases::apply(g, dx) {
         return phases::backprop_input(ctx, g, &groups(g), [filter, dy, dx]);
     }
@@ -87,6 +96,52 @@ pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy
         c: dx,
         store: store(g, g.channels, to),
         c_matrix: channels * if g.channels_last { 1 } else { to },
+        conjugated: [false; 2],
+    }
+    .enqueue(ctx)
+}
+
+/// Whether windows lie next to each other and cover the input.
+fn is_disjoint(g: &Geometry, dx: &Tensor) -> bool {
+    let covered = |d: usize| g.input[d] == g.output[d] * g.stride[d];
+    g.kernel == g.stride
+        && g.taps() > 1
+        && (0..3).all(covered)
+        && g.pad == [0; 3]
+        && g.dilation == [1; 3]
+        && g.channels_last
+        && g.groups == 1
+        && g.spatial_class() == 2
+        && g.filters <= Contraction::LONGEST_WHOLE
+        && phases::stores_at_once(dx, g.kernel[2] * g.channels)
+}
+
+/// The gradient of the input where each of its positions is in one window: a matrix product for each row of the window, whose columns are a
+/// window's columns and channels. They follow each other in the input as they do in the filter.
+fn disjoint(ctx: &mut dyn OpContext, g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Result<()> {
+    let (columns, line) = (g.kernel[2] * g.channels, g.input[2] * g.channels);
+    let rows = [g.kernel[1]];
+    Contraction {
+        m: g.batch * g.output_positions(),
+        n: columns,
+        outer: 1,
+        inner: g.filters,
+        batch: Iteration::over(&rows).broadcast(&[1]).broadcast(&rows).broadcast(&rows).collapse(),
+        a: dy,
+        rows: Rows::Dense { stride: g.filters },
+        a_step: 1,
+        a_matrix: 0,
+        b: filter,
+        lines: Lines::Dense,
+        b_step: 1,
+        b_column: g.filters,
+        b_matrix: columns * g.filters,
+        c: dx,
+        store: Store::Places {
+            extents: [g.output[1], g.output[2]],
+            strides: [g.input[1] * line, g.stride[1] * line, columns],
+        },
+        c_matrix: line,
         conjugated: [false; 2],
     }
     .enqueue(ctx)

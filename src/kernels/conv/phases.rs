@@ -54,15 +54,17 @@ fn phases(g: &Geometry, d: usize) -> impl Iterator<Item = Phase> {
     })
 }
 
+/// Whether contractions can store `columns` columns of a result at places of an image.
+pub(super) fn stores_at_once(dx: &Tensor, columns: usize) -> bool {
+    dx.dtype.lanes() == 1 || columns.is_multiple_of(4) && dx.address.is_multiple_of(4 * dx.dtype.size() as u64)
+}
+
 /// Whether [`backprop_input`] takes this case: two spatial dimensions with channels last, and results that are stored at once.
 pub(super) fn apply(g: &Geometry, dx: &Tensor) -> bool {
-    let channels = g.channels / g.groups;
-    let whole =
-        dx.dtype.lanes() == 1 || channels.is_multiple_of(4) && dx.address.is_multiple_of(4 * dx.dtype.size() as u64);
     g.channels_last
         && g.spatial_class() == 2
         && g.stride[1] * g.stride[2] > 1
-        && whole
+        && stores_at_once(dx, g.channels / g.groups)
         && g.taps() * (g.filters / g.groups) <= Contraction::LONGEST_WHOLE
 }
 

@@ -114,7 +114,7 @@ pub fn register(r: &mut Registry) {
 /// Shader variants of sample epilogues.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders = crate::kernels::contract::fused_variants();
-    shaders.extend(crate::kernels::conv::depthwise::fused_shaders());
+    shaders.extend(crate::kernels::conv::fused_shaders());
     shaders
 }
 

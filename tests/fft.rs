@@ -3,6 +3,7 @@
 use std::f64::consts::TAU;
 
 use tensorflow_wgpu::dtype::DType::{self, *};
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
 use tensorflow_wgpu::kernels::fft::{ROWS, Real};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
@@ -164,6 +165,39 @@ fn every_short_length() {
             }
         }
     }
+}
+
+/// Software adapters take two numbers at a time, by larger radices: the programs of GPUs are others.
+#[test]
+fn the_programs_of_gpus() {
+    with_class(Class::Discrete, || {
+        let mut session = session();
+        for n in [2, 6, 32, 100, 1024] {
+            check(&mut session, "FFT", F32, &[3, n], &[n]);
+            check(&mut session, "IFFT", F32, &[2, n], &[n]);
+            check(&mut session, "RFFT", F32, &[2, n], &[n]);
+        }
+        check(&mut session, "FFT2D", F32, &[2, 32, 10], &[32, 10]);
+        check(&mut session, "RFFT2D", F32, &[2, 6, 12], &[6, 12]);
+    });
+}
+
+/// Pairs of butterflies in first and later passes, of lines, and what cannot be paired.
+#[test]
+fn pairs_of_numbers() {
+    let mut session = session();
+    for n in [2, 4, 60, 64, 96, 480, 2048] {
+        check(&mut session, "FFT", F32, &[3, n], &[n]);
+        check(&mut session, "IFFT", F32, &[3, n], &[n]);
+        check(&mut session, "RFFT", F32, &[3, n], &[n]);
+    }
+    for dims in [[1, 64, 6], [2, 34, 4], [2, 60, 3], [1, 1024, 2]] {
+        check(&mut session, "FFT2D", F32, &dims, &dims[1..]);
+        check(&mut session, "IFFT2D", F32, &dims, &dims[1..]);
+    }
+    session.misalign = 1;
+    check(&mut session, "FFT", F32, &[3, 128], &[128]);
+    check(&mut session, "RFFT", F32, &[3, 128], &[128]);
 }
 
 #[test]

@@ -2,6 +2,25 @@
 // Grid: one invocation for each butterfly, p.count = outer * (p.n / RADIX) * p.inner in one dimension spread over x and y. Offsets count elements.
 // Numerics: one root of unity from exact integers for each butterfly, its powers by products.
 
+const RADIX = {{RADIX}}u;
+
+fn turned(z: Complex, c: Real, s: Real) -> Complex {
+    return Complex(z.x * c - z.y * s, z.x * s + z.y * c);
+}
+
+// Times exp(-2 pi i / 4), and below / 8 and 3 / 8 of a turn.
+fn quarter(z: Complex) -> Complex {
+    return Complex(z.y, -z.x);
+}
+
+fn eighth(z: Complex) -> Complex {
+    return Complex(z.x + z.y, z.y - z.x) * Real(0.7071067811865476);
+}
+
+fn three_eighths(z: Complex) -> Complex {
+    return Complex(z.y - z.x, -z.x - z.y) * Real(0.7071067811865476);
+}
+
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(
     @builtin(workgroup_id) workgroup_id: vec3<u32>,
@@ -12,10 +31,10 @@ fn main(
     if t >= p.count {
         return;
     }
-    let step = p.n / {{RADIX}}u;
+    let step = p.n / RADIX;
     let c = t % p.inner;
     let j = (t / p.inner) % step;
     let o = t / (p.inner * step);
     let phase = j % p.span;
-    let at = (j / p.span) * p.span * {{RADIX}}u + phase;
+    let at = (j / p.span) * p.span * RADIX + phase;
 {{BUTTERFLY}}}

@@ -5,6 +5,7 @@ mod conv;
 mod elementwise;
 mod fused;
 mod indexing;
+mod linalg;
 mod matmul;
 mod movement;
 mod normalize;

@@ -1,8 +1,9 @@
-//! Random numbers, sorting, Fourier transforms, recurrent cells, linear algebra.
+//! Random numbers, sorting, Fourier transforms, recurrent cells; linear algebra from a file of its own.
 
 use tensorflow_wgpu::local::{Attr, Node};
 use tensorflow_wgpu::{DType, HostTensor};
 
+use super::linalg;
 use crate::case::{Case, Fill, Sizes, Source, by, f32s, host, index, tensor};
 
 /// The rows.
@@ -42,22 +43,8 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     );
     cases.push(lstm(32, 32, 256));
 
-    for (op, dims) in
-        [("Cholesky", [16, 128, 128]), ("MatrixInverse", [16, 128, 128]), ("SelfAdjointEigV2", [1, 64, 64])]
-    {
-        let node = Node::new(op).attr("T", DType::F32).attr("adjoint", false).attr("compute_v", true);
-        let matrix = Source::Value(definite(dims));
-        let flops = (dims[0] * dims[1].pow(3)) as f64 * if op == "Cholesky" { 1.0 / 3.0 } else { 2.0 };
-        cases.push(Case::new("linalg", format!("{op} {}", by(&dims)), node, [matrix]).flops(flops));
-    }
+    cases.extend(linalg::cases());
     cases
-}
-
-/// Symmetric matrices with a heavy diagonal.
-fn definite([batch, n, _]: [usize; 3]) -> HostTensor {
-    let element = |i: usize, j: usize| if i == j { n as f32 } else { 1.0 / (1.0 + i.abs_diff(j) as f32) };
-    let values: Vec<f32> = (0..batch * n * n).map(|k| element(k / n % n, k % n)).collect();
-    HostTensor::f32(&[batch, n, n], &values)
 }
 
 fn lstm(steps: usize, batch: usize, width: usize) -> Case {

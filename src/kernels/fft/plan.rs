@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Lengths that one pass transforms; 1 only copies.
-pub const RADICES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16];
+/// Lengths that one pass transforms; 1 only copies. Those above 16 are for adapters that spill registers cheaply.
+pub const RADICES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 32];
 
 /// The longest line, so that index arithmetic stays within 32 bits.
 pub const MAX_LENGTH: usize = (1 << 28) - 1;
@@ -18,9 +18,9 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// The plan of a length, which is not zero.
-    pub fn of(n: usize) -> Self {
-        factor(n).map_or_else(|| Self::Convolution(convolution(n)), Self::Passes)
+    /// The plan of a length, which is not zero, by radices up to `most`.
+    pub fn of(n: usize, most: usize) -> Self {
+        factor(n, most).map_or_else(|| Self::Convolution(convolution(n)), Self::Passes)
     }
 
     /// The length of the lines that are held in between.
@@ -32,16 +32,16 @@ impl Plan {
     }
 }
 
-/// The fewest radices with the product `n`, and among those the ones of the least sum; `None` where there is a large prime factor.
-pub fn factor(n: usize) -> Option<Vec<usize>> {
+/// The fewest radices up to `most` with the product `n`, and among those the ones of the least sum; `None` where there is a large prime factor.
+pub fn factor(n: usize, most: usize) -> Option<Vec<usize>> {
     if n == 1 {
         return Some(vec![1]);
     }
     let mut known = HashMap::new();
-    search(n, &mut known)
+    search(n, most, &mut known)
 }
 
-fn search(n: usize, known: &mut HashMap<usize, Option<Vec<usize>>>) -> Option<Vec<usize>> {
+fn search(n: usize, most: usize, known: &mut HashMap<usize, Option<Vec<usize>>>) -> Option<Vec<usize>> {
     if n == 1 {
         return Some(Vec::new());
     }
@@ -49,8 +49,8 @@ fn search(n: usize, known: &mut HashMap<usize, Option<Vec<usize>>>) -> Option<Ve
         return found.clone();
     }
     let mut best: Option<Vec<usize>> = None;
-    for &radix in RADICES.iter().rev().filter(|r| **r > 1 && n.is_multiple_of(**r)) {
-        if let Some(mut rest) = search(n / radix, known) {
+    for &radix in RADICES.iter().rev().filter(|r| (2..=most).contains(*r) && n.is_multiple_of(**r)) {
+        if let Some(mut rest) = search(n / radix, most, known) {
             rest.push(radix);
             let cost = |list: &[usize]| (list.len(), list.iter().sum::<usize>());
             if best.as_ref().is_none_or(|b| cost(&rest) < cost(b)) {
@@ -75,11 +75,16 @@ mod tests {
     #[test]
     fn radices_multiply_to_the_length() {
         for n in (1..3000).chain([1 << 20, 1_000_000, 3 * (1 << 18), 13 * 11 * 7 * 1024]) {
-            match Plan::of(n) {
-                Plan::Passes(radices) => assert_eq!(radices.iter().product::<usize>(), n),
-                Plan::Convolution(size) => {
-                    assert!(size >= 2 * n - 1 && size < 4 * n);
-                    assert!(factor(size).is_some());
+            for most in [16, 32] {
+                match Plan::of(n, most) {
+                    Plan::Passes(radices) => {
+                        assert_eq!(radices.iter().product::<usize>(), n);
+                        assert!(radices.iter().all(|r| *r <= most));
+                    }
+                    Plan::Convolution(size) => {
+                        assert!(size >= 2 * n - 1 && size < 4 * n);
+                        assert!(factor(size, most).is_some());
+                    }
                 }
             }
         }
@@ -87,11 +92,12 @@ mod tests {
 
     #[test]
     fn passes_are_few() {
-        assert_eq!(factor(1 << 20).unwrap(), [16; 5]);
-        assert_eq!(factor(1000).unwrap(), [10; 3]);
-        let mut two = factor(32).unwrap();
+        assert_eq!(factor(1 << 20, 16).unwrap(), [16; 5]);
+        assert_eq!(factor(1 << 20, 32).unwrap(), [32; 4]);
+        assert_eq!(factor(1000, 16).unwrap(), [10; 3]);
+        let mut two = factor(32, 16).unwrap();
         two.sort_unstable();
         assert_eq!(two, [4, 8]);
-        assert_eq!(factor(17), None);
+        assert_eq!(factor(17, 32), None);
     }
 }

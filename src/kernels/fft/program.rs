@@ -1,6 +1,6 @@
 //! The programs of transforms: one pass, and the steps of Bluestein's algorithm.
 
-use super::butterfly;
+use super::butterfly::{self, Pairs};
 use super::plan::RADICES;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
@@ -32,6 +32,10 @@ pub enum Keep {
 pub enum Step {
     /// A pass of this radix from x to y.
     Pass(usize),
+    /// A pass of this radix, which is even, over pairs.
+    Pairs(usize, Pairs),
+    /// From the transforms of lines' halves in x to the spectra in y.
+    Halves,
     /// The filter into y.
     Chirp,
     /// Lines of x times the filter into y.
@@ -84,6 +88,8 @@ impl Variant {
     fn key(&self) -> Key {
         let (name, radix) = match self.step {
             Step::Pass(radix) => ("pass", radix),
+            Step::Pairs(radix, pairs) => (["pairs first", "pairs later", "pairs across"][pairs as usize], radix),
+            Step::Halves => ("halves", 0),
             Step::Chirp => ("chirp", 0),
             Step::ChirpIn => ("chirp in", 0),
             Step::ChirpMul => ("chirp mul", 0),
@@ -99,21 +105,21 @@ impl Variant {
 
     /// The program's text.
     pub fn shader(&self) -> Shader {
+        if let Step::Pairs(radix, pairs) = self.step {
+            return pairs_shader(radix, pairs);
+        }
         let complex = self.part.complex();
         let input = if self.load == Load::Real { self.part } else { complex };
         let output = if self.keep == Keep::Real { self.part } else { complex };
         let label = format!("fft {:?} {} {:?} to {:?}", self.step, self.part, self.load, self.keep);
         let mut shader = Shader::new(label);
-        if matches!(self.step, Step::Pass(_) | Step::ChirpIn | Step::ChirpOut) {
+        if matches!(self.step, Step::Pass(_) | Step::Halves | Step::ChirpIn | Step::ChirpOut) {
             shader = shader.bind("x", input);
         }
         if matches!(self.step, Step::ChirpIn | Step::ChirpMul | Step::ChirpOut) {
             shader = shader.bind("chirp", complex);
         }
-        shader = shader
-            .bind("y", output)
-            .u32s(&["count", "inner", "n", "span", "stride", "available", "kept", "divisor", "size"])
-            .param("sign", Field::I32)
+        shader = declared(shader.bind("y", output))
             .define("ELEMENT", element(self.load))
             .define("KEEP", keep(self.keep))
             .define("TURN", turn(self.part));
@@ -125,6 +131,8 @@ impl Variant {
                 .body(include_str!("../../../shaders/fft/pass.wgsl"))
                 .define("BUTTERFLY", butterfly::body(radix))
                 .define("RADIX", radix.to_string()),
+            Step::Pairs(..) => unreachable!("made above"),
+            Step::Halves => shader.body(include_str!("../../../shaders/fft/halves.wgsl")).body(turn(self.part)),
             Step::Chirp => shader.body(include_str!("../../../shaders/fft/chirp.wgsl")).map("y"),
             Step::ChirpIn => shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_in.wgsl")).map("y"),
             Step::ChirpMul => shader.body(include_str!("../../../shaders/fft/chirp_mul.wgsl")).map("y"),
@@ -153,6 +161,23 @@ impl Variant {
             grid: Grid::linear(count, WORKGROUP),
         })
     }
+}
+
+/// The parameters of all programs.
+fn declared(shader: Shader) -> Shader {
+    shader
+        .u32s(&["count", "inner", "n", "span", "stride", "available", "kept", "divisor", "size"])
+        .param("sign", Field::I32)
+}
+
+fn pairs_shader(radix: usize, pairs: Pairs) -> Shader {
+    let shader = Shader::new(format!("fft pass of {radix} over pairs, {pairs:?}"));
+    declared(shader.bind_raw("x", "vec4<f32>", 16).bind_raw("y", "vec4<f32>", 16))
+        .body(include_str!("../../../shaders/fft/pass_pairs.wgsl"))
+        .body(turn(F32))
+        .define("PLACES", pairs.places())
+        .define("BUTTERFLY", butterfly::body_of_pairs(radix, pairs))
+        .define("RADIX", radix.to_string())
 }
 
 const fn turn(part: DType) -> &'static str {
@@ -198,12 +223,14 @@ pub fn shaders() -> Vec<Shader> {
         (Load::Half, Keep::Complex),
         (Load::Half, Keep::Real),
     ];
-    let mut out = Vec::new();
+    let even = RADICES.iter().filter(|r| r.is_multiple_of(2));
+    let mut out: Vec<Shader> = even.flat_map(|r| Pairs::ALL.map(|pairs| pairs_shader(*r, pairs))).collect();
     for part in [F32, F64] {
         let variant = |step, (load, keep)| Variant { step, part, load, keep }.shader();
         for radix in RADICES {
             out.extend(ends.map(|e| variant(Step::Pass(*radix), e)));
         }
+        out.push(variant(Step::Halves, ends[0]));
         out.extend(
             [(Step::Chirp, ends[0]), (Step::ChirpMul, ends[0]), (Step::ChirpOut, ends[0]), (Step::ChirpOut, ends[1])]
                 .map(|(s, e)| variant(s, e)),

@@ -1,10 +1,12 @@
 //! A transform along one axis on the device: passes between temporary tensors, or Bluestein's algorithm around them.
 
+use super::butterfly::Pairs;
 use super::plan::{MAX_LENGTH, Plan, factor};
 use super::program::{Keep, Lines, Load, Step, Variant};
 use crate::device::{Binding, Device};
-use crate::dtype::DType;
+use crate::dtype::DType::{self, F32};
 use crate::error::{Error, Result};
+use crate::kernels::contract::tile::Class;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::require;
@@ -56,7 +58,10 @@ impl Axis<'_> {
             self.n,
             MAX_LENGTH / 4
         );
-        let plan = Plan::of(self.n);
+        if let Some((view, half)) = self.halves(ctx)? {
+            return self.enqueue_halves(ctx, &view, &half);
+        }
+        let plan = Plan::of(self.n, most(ctx.device(), self.part()));
         let working = plan.working_length(self.n);
         let complex = self.part().complex();
         let line = |extent: usize, dtype: DType| (extent * self.inner * dtype.size()) as u64;
@@ -98,6 +103,31 @@ impl Axis<'_> {
         Ok(())
     }
 
+    /// A real input taken for half as many complex numbers, and memory for their transforms; `None` where that is not possible.
+    fn halves(&self, ctx: &mut dyn OpContext) -> Result<Option<(Tensor, Tensor)>> {
+        let complex = self.part().complex();
+        let is_whole = self.extent == self.n && self.kept == self.n / 2 + 1 && self.n.is_multiple_of(2);
+        let window = window_bytes(ctx.device());
+        if self.load != Load::Real
+            || self.inner != 1
+            || !is_whole
+            || !self.x.address.is_multiple_of(complex.size() as u64)
+            || self.x.bytes().max(self.y.bytes()) > window
+        {
+            return Ok(None);
+        }
+        let dims = [self.outer, self.n / 2];
+        Ok(Some((Tensor::new(complex, &dims, self.x.address), ctx.temp(complex, &dims)?)))
+    }
+
+    /// The spectra of real lines from the transforms of `view`, which go to `half`.
+    fn enqueue_halves(&self, ctx: &mut dyn OpContext, view: &Tensor, half: &Tensor) -> Result<()> {
+        let h = self.n / 2;
+        Axis { x: view, y: half, n: h, extent: h, kept: h, load: Load::Complex, ..*self }.enqueue(ctx)?;
+        let count = self.outer * (h / 2 + 1);
+        self.step(Step::Halves).enqueue(ctx.device(), &self.lines(self.outer), count, &[half.into(), self.y.into()])
+    }
+
     /// What every program of the transform is told.
     fn lines(&self, rows: usize) -> Lines {
         Lines {
@@ -133,7 +163,7 @@ impl Axis<'_> {
             } else {
                 End { binding: part(&temps[i % 2], 0, lines.outer * lines.n * lines.inner), extent: lines.n }
             };
-            let variant = Variant {
+            let mut variant = Variant {
                 step: Step::Pass(radix),
                 part: self.part(),
                 load: if i == 0 { load } else { Load::Complex },
@@ -148,11 +178,22 @@ impl Axis<'_> {
                 ..lines
             };
             let count = lines.outer * (lines.n / radix) * lines.inner;
-            variant.enqueue(device, &told, count, &[source.binding, target.binding])?;
+            if let Some(pairs) = variant.pairs(device, radix, &told, &[source.binding, target.binding]) {
+                variant.step = Step::Pairs(radix, pairs);
+                let bindings = [source.binding, target.binding].map(|b| Binding { unit: 16, ..b });
+                variant.enqueue(device, &told, count / 2, &bindings)?;
+            } else {
+                variant.enqueue(device, &told, count, &[source.binding, target.binding])?;
+            }
             span *= radix;
             source = target;
         }
         Ok(())
+    }
+
+    /// The radices of a convolution's size, which was chosen to have some.
+    fn radices(&self, device: &Device, size: usize) -> Vec<usize> {
+        factor(size, most(device, self.part())).expect("a size of small factors")
     }
 
     /// The filter of Bluestein's algorithm, and its transform.
@@ -161,11 +202,12 @@ impl Axis<'_> {
         let [chirp, transformed, a, b] = [(); 4].map(|()| ctx.temp(complex, &[size]));
         let (chirp, transformed, temps) = (chirp?, transformed?, [a?, b?]);
         let lines = Lines { size, divisor: 1, inverse: false, ..self.lines(1) };
+        let list = self.radices(ctx.device(), size);
         self.step(Step::Chirp).enqueue(ctx.device(), &lines, size, &[Binding::from(&chirp)])?;
         let whole = Lines { n: size, inner: 1, available: size, ..lines };
         let end = |t: &Tensor| End { binding: Binding::from(t), extent: size };
         let ends = ((end(&chirp), Load::Complex), (end(&transformed), Keep::Complex));
-        self.passes(ctx.device(), &radices(size), whole, ends.0, ends.1, &temps)?;
+        self.passes(ctx.device(), &list, whole, ends.0, ends.1, &temps)?;
         Ok((chirp, transformed))
     }
 
@@ -190,7 +232,7 @@ impl Axis<'_> {
         let lines = Lines { size, available: self.extent.min(self.n), ..self.lines(rows) };
         let load = Variant { load: self.load, ..self.step(Step::ChirpIn) };
         load.enqueue(device, &lines, count, &[x.binding, chirp, a.binding])?;
-        let list = radices(size);
+        let list = self.radices(device, size);
         let whole = Lines { n: size, available: size, divisor: 1, inverse: false, ..lines };
         let complex = |end: End| (end, Load::Complex);
         let kept = |end: End| (end, Keep::Complex);
@@ -206,7 +248,30 @@ impl Axis<'_> {
     }
 }
 
-/// The radices of a convolution's size, which was chosen to have some.
-fn radices(size: usize) -> Vec<usize> {
-    factor(size).expect("a size of small factors")
+/// The largest radix. Software adapters spill registers to memory that is as near as any other: for them fewer passes are better.
+fn most(device: &Device, part: DType) -> usize {
+    if part == F32 && is_software(device) { 32 } else { 16 }
+}
+
+fn is_software(device: &Device) -> bool {
+    matches!(Class::of(device), Class::Cpu | Class::CpuSubgroup)
+}
+
+impl Variant {
+    /// How a pass of an even radix takes two complex numbers at a time, which costs a software adapter no more accesses than one; `None` where it
+    /// cannot.
+    fn pairs(&self, device: &Device, radix: usize, lines: &Lines, bindings: &[Binding]) -> Option<Pairs> {
+        let is_plain = self.part == F32 && self.load == Load::Complex && self.keep == Keep::Complex;
+        let is_whole = [lines.stride, lines.available, lines.kept].iter().all(|n| *n == lines.n);
+        let is_aligned = bindings.iter().all(|b| b.address.is_multiple_of(16));
+        if !is_plain || !is_whole || !is_aligned || !radix.is_multiple_of(2) || !is_software(device) {
+            return None;
+        }
+        if lines.inner.is_multiple_of(2) {
+            return Some(Pairs::Across);
+        }
+        let is_even = lines.inner == 1 && (lines.n / radix).is_multiple_of(2);
+        let pairs = if lines.span == 1 { Pairs::First } else { Pairs::Later };
+        (is_even && (lines.span == 1 || lines.span.is_multiple_of(2))).then_some(pairs)
+    }
 }

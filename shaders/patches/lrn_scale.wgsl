@@ -1,12 +1,11 @@
 // scale = bias + alpha * the sum of the squares of the neighbours.
-// Grid: one invocation per element. Bindings: x, scale.
+// Grid: one invocation per four channels. Bindings: x, scale.
 
-fn value(i: u32) -> f32 {
-    let window = neighbours(i);
-    var sum = 0.0;
-    for (var j = window.x; j < window.y; j += 1u) {
-        let v = load_x(j);
-        sum += v * v;
-    }
-    return p.bias + p.alpha * sum;
+fn term(i: u32) -> f32 {
+    let v = load_x(i);
+    return v * v;
+}
+
+fn results(start: u32, c: u32) -> vec4<f32> {
+    return p.bias + p.alpha * windows(start, c);
 }

@@ -9,7 +9,7 @@ use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Registers the ops.
@@ -26,7 +26,11 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    [Step::Scale, Step::Forward, Step::Gradient].map(shader).into()
+    let powers = [Power::Half, Power::ThreeQuarters, Power::One, Power::Any];
+    let steps = [Step::Forward, Step::Gradient].into_iter();
+    let mut all: Vec<_> = steps.flat_map(|step| powers.map(|power| shader(step, power))).collect();
+    all.push(shader(Step::Scale, Power::Any));
+    all
 }
 
 /// The programs.
@@ -34,10 +38,46 @@ pub fn shaders() -> Vec<Shader> {
 enum Step {
     /// `bias + alpha * sum of squares`.
     Scale,
-    /// The result from x and scale.
+    /// The result from x.
     Forward,
     /// The gradient from x, scale, y and dy.
     Gradient,
+}
+
+/// How `scale ^ -beta` is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Power {
+    /// `beta` is 0.5.
+    Half,
+    /// `beta` is 0.75.
+    ThreeQuarters,
+    /// `beta` is 1.
+    One,
+    /// Any other.
+    Any,
+}
+
+impl Power {
+    /// For a `beta`. Roots and a division are exact to a few units in the last place.
+    const fn of(beta: f32) -> Self {
+        match beta {
+            0.5 => Self::Half,
+            0.75 => Self::ThreeQuarters,
+            1.0 => Self::One,
+            _ => Self::Any,
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Half => "1.0 / sqrt(s)",
+            Self::ThreeQuarters => "1.0 / (sqrt(s) * sqrt(sqrt(s)))",
+            Self::One => "1.0 / s",
+            Self::Any => {
+                "vec4(pow_f32(s.x, -p.beta), pow_f32(s.y, -p.beta), pow_f32(s.z, -p.beta), pow_f32(s.w, -p.beta))"
+            }
+        }
+    }
 }
 
 struct Lrn {
@@ -67,9 +107,7 @@ impl Lrn {
         if y.is_empty() {
             return Ok(());
         }
-        let scale = ctx.temp(F32, &x.dims)?;
-        self.enqueue(ctx, Step::Scale, &[&x, &scale])?;
-        self.enqueue(ctx, Step::Forward, &[&x, &scale, &y])
+        self.enqueue(ctx, Step::Forward, &[&x, &y])
     }
 
     /// Inputs: input_grads, input_image, output_image.
@@ -95,36 +133,46 @@ impl Lrn {
         let depth = x.dims[3];
         let radius = self.radius.min(depth);
         check_iterations(device, depth.min(2 * radius + 1))?;
+        let runs = depth.div_ceil(RUN);
+        let count = x.len() / depth * runs;
+        // The scale's program has no power.
+        let power = if step == Step::Scale { Power::Any } else { Power::of(self.beta) };
+        let params = Params::new().u32(count).u32(runs).u32(depth).u32(radius);
         device.enqueue(&Program {
-            key: Key::new("lrn").number(step as u32),
-            shader: &|| shader(step),
+            key: Key::new("lrn").number(step as u32).number(power as u32),
+            shader: &|| shader(step, power),
             bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
-            params: Params::new().u32(x.len()).u32(depth).u32(radius).f32(self.bias).f32(self.alpha).f32(self.beta),
-            grid: Grid::map(x.len(), F32),
+            params: params.f32(self.bias).f32(self.alpha).f32(self.beta),
+            grid: Grid::linear(count, WORKGROUP),
         })
     }
 }
 
-fn shader(step: Step) -> Shader {
-    let (names, output): (&[&'static str], _) = match step {
-        Step::Scale => (&["x"], "scale"),
-        Step::Forward => (&["x", "scale"], "y"),
-        Step::Gradient => (&["x", "scale", "y", "dy"], "dx"),
+/// Channels of an invocation.
+const RUN: usize = 4;
+
+fn shader(step: Step, power: Power) -> Shader {
+    let (names, output, text): (&[&'static str], _, _) = match step {
+        Step::Scale => (&["x"], "scale", include_str!("../../../shaders/patches/lrn_scale.wgsl")),
+        Step::Forward => (&["x"], "y", include_str!("../../../shaders/patches/lrn_forward.wgsl")),
+        Step::Gradient => {
+            (&["x", "scale", "y", "dy"], "dx", include_str!("../../../shaders/patches/lrn_gradient.wgsl"))
+        }
     };
-    let text = match step {
-        Step::Scale => include_str!("../../../shaders/patches/lrn_scale.wgsl"),
-        Step::Forward => include_str!("../../../shaders/patches/lrn_forward.wgsl"),
-        Step::Gradient => include_str!("../../../shaders/patches/lrn_gradient.wgsl"),
-    };
-    let shader = names.iter().fold(Shader::new(format!("lrn {step:?}")), |shader, name| shader.bind(name, F32));
-    shader
-        .bind(output, F32)
-        .u32s(&["count", "depth", "radius"])
+    let names = names.iter().chain([&output]);
+    let shader = names.fold(Shader::new(format!("lrn {step:?} {power:?}")), |shader, name| shader.bind(name, F32));
+    let shader = shader
+        .u32s(&["count", "runs", "depth", "radius"])
         .param("bias", Field::F32)
         .param("alpha", Field::F32)
         .param("beta", Field::F32)
-        .library("pow")
-        .body(include_str!("../../../shaders/patches/lrn_common.wgsl"))
-        .body(text)
-        .map(output)
+        .define("OUTPUT", output);
+    let shader = match (step, power) {
+        (Step::Scale, _) => shader,
+        (_, Power::Any) => shader.library("pow").define("POWER", power.text()).body(POWER),
+        _ => shader.define("POWER", power.text()).body(POWER),
+    };
+    shader.body(text).body(include_str!("../../../shaders/patches/lrn_common.wgsl"))
 }
+
+const POWER: &str = "fn power(s: vec4<f32>) -> vec4<f32> {\n    return {{POWER}};\n}\n";

@@ -3,11 +3,11 @@
 // other rows stay, so that a table larger than a binding is gathered in several passes.
 
 fn value(i: u32) -> {{ELEMENT}} {
-    let place = i / p.inner;
+    let place = quotient(i, p.inner);
     let k = i - place * p.inner;
-    let slice = place / p.count_indices;
+    let slice = quotient(place, p.count_indices);
     let n = place - slice * p.count_indices;
-    let row = row_of((slice / p.outer) * p.count_indices + n);
+    let row = row_of(quotient(slice, p.outer) * p.count_indices + n);
     if row == NONE {
         return {{ELEMENT}}();
     }

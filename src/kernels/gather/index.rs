@@ -70,12 +70,12 @@ impl Indices {
 /// Declares the binding `indices`, its parameters and `row_of`.
 #[must_use]
 pub fn declare(shader: Shader) -> Shader {
-    parameters(shader).body(include_str!("../../../shaders/gather/index.wgsl"))
+    parameters(shader, "u32", 1).body(include_str!("../../../shaders/gather/index.wgsl"))
 }
 
-fn parameters(shader: Shader) -> Shader {
+fn parameters(shader: Shader, words: &'static str, unit: u32) -> Shader {
     shader
-        .bind_raw("indices", "u32", 1)
+        .bind_raw("indices", words, unit)
         .u32s(&["index_bytes", "index_signed", "depth"])
         .param("extents", Field::Vec4s(MAX_DEPTH / 4))
 }
@@ -127,6 +127,43 @@ impl Form {
             );
         }
         text.push_str("    return select(NONE, row, good);\n}\n");
-        parameters(shader).body(&text)
+        parameters(shader, "u32", 1).body(&text)
+    }
+
+    /// Whether [`Form::declare_runs`] knows it.
+    pub const fn has_runs(self) -> bool {
+        self.bytes >= 4
+    }
+
+    /// Declares the binding `indices` in units of 16 bytes, its parameters and `rows_of(q)`, what `row_of` gives for indices 4q to 4q + 3.
+    #[must_use]
+    pub fn declare_runs(self, shader: Shader) -> Shader {
+        let (words, units) = (self.bytes / 4, self.depth * self.bytes / 4);
+        let mut text = String::from("const NONE = 0xffffffffu;\n\nfn rows_of(q: u32) -> vec4<u32> {\n");
+        for u in 0..units {
+            let _ = writeln!(text, "    let w{u} = indices[p.off_indices + q * {units}u + {u}u];");
+        }
+        text.push_str("    var rows = vec4(0u);\n    var good = vec4(true);\n");
+        for d in 0..self.depth {
+            // Word `high` of component d of the four indices.
+            let four = |high: u32| {
+                let word = |n: u32| {
+                    let at = (n * self.depth + d) * words + high;
+                    format!("w{}.{}", at / 4, ["x", "y", "z", "w"][at as usize % 4])
+                };
+                format!("vec4({})", (0..4).map(word).collect::<Vec<_>>().join(", "))
+            };
+            let _ = writeln!(
+                text,
+                "    let c{d} = {};\n    rows = rows * p.extents[0][{d}] + c{d};\n    \
+                 good = good & (c{d} < vec4(p.extents[0][{d}]));",
+                four(0)
+            );
+            if words == 2 {
+                let _ = writeln!(text, "    good = good & ({} == vec4(0u));", four(1));
+            }
+        }
+        text.push_str("    return select(vec4(NONE), rows, good);\n}\n");
+        parameters(shader, "vec4<u32>", 16).body(&text)
     }
 }

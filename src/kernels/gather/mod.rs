@@ -60,5 +60,6 @@ pub fn shaders() -> Vec<Shader> {
         }
         all.extend(Form::scalars().flat_map(|form| [one_hot::shader(unit, form), one_hot::runs_shader(unit, form)]));
     }
+    all.extend(Form::all().filter(|form| form.has_runs()).map(rows::runs_shader));
     all
 }

@@ -4,6 +4,7 @@ use smallvec::smallvec;
 
 use super::index::{self, Form, Indices};
 use crate::device::{Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::movement::shape;
 use crate::kernels::movement::unit::Unit;
@@ -101,24 +102,31 @@ impl Gather {
             inner /= 2;
         }
         let slices = self.batch * self.outer;
-        let count = device.check_extent(slices * pass.count * inner)?;
+        let mut count = device.check_extent(slices * pass.count * inner)?;
         let (form, windowed) = (indices.form(), pass.rows != indices.rows());
+        let mut named = indices.binding(pass.first_index, self.batch * pass.count);
+        let whole = [dst, named.address, (pass.count * 4) as u64].iter().all(|n| n.is_multiple_of(16));
+        let runs = form.filter(|f| f.has_runs() && (unit.bytes(), inner, windowed, whole) == (4, 1, false, true));
+        let (mut count_indices, mut target) = (pass.count, unit.binding(dst, u64::from(count)));
+        if runs.is_some() {
+            (count, count_indices) = (count / 4, count_indices / 4);
+            (named.unit, target.unit) = (16, 16);
+        }
         let params = Params::new()
             .u32(count)
             .u32(inner)
-            .u32(pass.count)
+            .u32(count_indices)
             .u32(self.outer)
             .u32(pass.first_row)
             .u32(pass.rows)
             .u32(indices.rows());
         device.enqueue(&Program {
-            key: Key::new("gather").number(unit.key()).number(form.map_or(0, Form::key)).number(u32::from(windowed)),
-            shader: &|| shader(unit, form, windowed),
-            bindings: smallvec![
-                unit.binding(src, (slices * pass.rows * inner) as u64),
-                unit.binding(dst, u64::from(count)),
-                indices.binding(pass.first_index, self.batch * pass.count),
-            ],
+            key: Key::new(if runs.is_some() { "gather runs" } else { "gather" })
+                .number(unit.key())
+                .number(form.map_or(0, Form::key))
+                .number(u32::from(windowed)),
+            shader: &|| runs.map_or_else(|| shader(unit, form, windowed), runs_shader),
+            bindings: smallvec![unit.binding(src, (slices * pass.rows * inner) as u64), target, named,],
             params: indices.params(params),
             grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
         })
@@ -133,17 +141,21 @@ struct Pass {
     rows: usize,
 }
 
+/// What the texts of all gathers begin with.
+fn begin(label: String) -> Shader {
+    let params = ["count", "inner", "count_indices", "outer", "first_row", "rows", "all_rows"];
+    Shader::new(label).u32s(&params).library("quotient")
+}
+
+/// The shader of gathers of single 32-bit elements, four by four.
+pub fn runs_shader(form: Form) -> Shader {
+    let shader = begin(format!("gather runs {form:?}")).bind("src", DType::U32).bind_raw("dst", "vec4<u32>", 16);
+    form.declare_runs(shader).body(include_str!("../../../shaders/gather/runs.wgsl"))
+}
+
 /// The shader of gathers of elements of `unit` by indices of `form`, or of any. A window of a table leaves what lies outside as it is.
 pub fn shader(unit: Unit, form: Option<Form>, windowed: bool) -> Shader {
-    let shader = Shader::new(format!("gather {} {form:?} {windowed}", unit.bytes())).u32s(&[
-        "count",
-        "inner",
-        "count_indices",
-        "outer",
-        "first_row",
-        "rows",
-        "all_rows",
-    ]);
+    let shader = begin(format!("gather {} {form:?} {windowed}", unit.bytes()));
     let shader = unit.bind(unit.bind(shader, "src"), "dst");
     let shader = match form {
         Some(form) => form.declare(shader),

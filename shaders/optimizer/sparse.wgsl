@@ -1,5 +1,5 @@
-// Grid: one invocation per index and column; the first index that names a row does all of the row's steps. The variables hold
-// the rows from p.first_row on, p.rows of them.
+// Grid: one invocation per index and column, or unit of four columns, which p.inner counts then; the first index that names a row does
+// all of the row's steps, by `apply`. The variables hold the rows from p.first_row on, p.rows of them.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(
@@ -8,7 +8,7 @@ fn main(
     @builtin(local_invocation_index) local_index: u32,
 ) {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
-    let n = t / p.inner;
+    let n = quotient(t, p.inner);
     if n >= p.indexed {
         return;
     }
@@ -19,7 +19,6 @@ fn main(
     if firsts[p.off_firsts + row] != n {
         return;
     }
-    let k = t % p.inner;
-    let at = (row - p.first_row) * p.inner + k;
-    let s = steps(at, n, k, scalars());
-{{STORE}}}
+    let k = t - n * p.inner;
+    apply((row - p.first_row) * p.inner + k, n, k);
+}

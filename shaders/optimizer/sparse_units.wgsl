@@ -1,27 +1,6 @@
-// Grid: one invocation per index and unit of four columns; the first index that names a row does all of the row's steps. The variables
-// hold the rows from p.first_row on, p.rows of them, of p.inner units each.
+// The steps of unit `at` of the variables: unit k of the columns of the rows of the gradient from index `n` on that name its row.
 // A chain visits no index twice, so it ends within p.indexed steps; the bound says so to the compiler.
-
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
-    let t = linear_id(workgroup_id, num_workgroups, local_index);
-    let n = t / p.inner;
-    if n >= p.indexed {
-        return;
-    }
-    let row = row_of(n);
-    if row == NONE || row - p.first_row >= p.rows {
-        return;
-    }
-    if firsts[p.off_firsts + row] != n {
-        return;
-    }
-    let k = t % p.inner;
-    let at = (row - p.first_row) * p.inner + k;
+fn apply(at: u32, n: u32, k: u32) {
     let c = scalars();
 {{LOAD}}
     var m = n;

@@ -8,7 +8,7 @@ fn main(
     @builtin(local_invocation_index) local_index: u32,
 ) {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
-    let n = t / p.inner;
+    let n = quotient(t, p.inner);
     if n >= p.count {
         return;
     }
@@ -19,6 +19,7 @@ fn main(
     if heads[p.off_heads + row] != n {
         return;
     }
-    let at = (row - p.first_row) * p.inner + t % p.inner;
-    store_dst(at, fold(at, n, t % p.inner));
+    let k = t - n * p.inner;
+    let at = (row - p.first_row) * p.inner + k;
+    store_dst(at, fold(at, n, k));
 }

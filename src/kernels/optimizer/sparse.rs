@@ -214,8 +214,10 @@ pub fn shader(step: Step, form: Form) -> Shader {
     ]);
     let shader = if form == Form::Words { shader.body("const NONE = 0xffffffffu;\n") } else { index::declare(shader) };
     let shader = step.functions(shader, true);
+    let main = include_str!("../../../shaders/optimizer/sparse.wgsl");
     if form == Form::Units {
-        return step.units(shader).body(include_str!("../../../shaders/optimizer/sparse_units.wgsl"));
+        let units = include_str!("../../../shaders/optimizer/sparse_units.wgsl");
+        return step.units(shader.library("quotient")).body(units).body(main);
     }
     let shader = shader.body(&step.load_state()).body(include_str!("../../../shaders/optimizer/sparse_steps.wgsl"));
     if form == Form::Words {
@@ -225,7 +227,11 @@ pub fn shader(step: Step, form: Form) -> Shader {
             .define("STEPS", step.store_unit("element(i, c)"))
             .body(include_str!("../../../shaders/optimizer/dense.wgsl"))
     } else {
-        shader.define("STORE", step.store("at")).body(include_str!("../../../shaders/optimizer/sparse.wgsl"))
+        let apply = format!(
+            "fn apply(at: u32, n: u32, k: u32) {{\n    let s = steps(at, n, k, scalars());\n{}}}\n",
+            step.store("at")
+        );
+        shader.library("quotient").body(&apply).body(main)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::gather::index::{self, Indices};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
 
 /// What an update does to an element.
@@ -97,27 +97,40 @@ impl Scatter<'_> {
             bytes: (n * self.inner) as u64 * size,
             unit: size as u32,
         };
-        let updates = if scalar { self.updates.into() } else { slice(self.updates, part.first, part.count) };
+        let mut updates = if scalar { self.updates.into() } else { slice(self.updates, part.first, part.count) };
+        let mut target = slice(dst, part.first_row, part.rows);
         let elements = part.rows * self.inner;
-        let invocations =
-            if dtype.lanes() > 1 { elements.div_ceil(dtype.lanes() as usize) } else { part.count * self.inner };
+        let unit = wide::unit(dtype);
+        let in_units = !scalar
+            && wide::supports(dtype)
+            && self.inner.is_multiple_of(wide::WIDTH as usize)
+            && [updates.address, target.address].iter().all(|a| a.is_multiple_of(u64::from(unit)));
+        let (form, inner, invocations) = if in_units {
+            (updates.unit, target.unit) = (unit, unit);
+            let inner = self.inner / wide::WIDTH as usize;
+            (Form::Units, inner, part.count * inner)
+        } else if dtype.lanes() > 1 {
+            (Form::Words, self.inner, elements.div_ceil(dtype.lanes() as usize))
+        } else {
+            (Form::Elements, self.inner, part.count * self.inner)
+        };
         ctx.device().check_extent(invocations.max(elements))?;
         // The dense program counts elements, the sparse one indices; both bound chains by the number of indices.
         let params = Params::new()
-            .u32(if dtype.lanes() > 1 { elements } else { part.count })
+            .u32(if form == Form::Words { elements } else { part.count })
             .u32(part.count)
-            .u32(self.inner)
+            .u32(inner)
             .u32(part.first_row)
             .u32(part.rows)
             .u32(u32::from(!scalar));
         ctx.device().enqueue(&Program {
-            key: Key::new("scatter fold").number(fold as u32).dtype(dtype),
-            shader: &|| fold_shader(fold, dtype),
+            key: Key::new("scatter fold").number(fold as u32).dtype(dtype).number(form as u32),
+            shader: &|| fold_shader(fold, dtype, form),
             bindings: smallvec![
                 heads.into(),
                 links.into(),
                 updates,
-                slice(dst, part.first_row, part.rows),
+                target,
                 self.indices.binding(part.first, part.count),
             ],
             params: self.indices.params(params),
@@ -160,23 +173,43 @@ pub fn link_shader() -> Shader {
     index::declare(shader).body(include_str!("../../../shaders/scatter/link.wgsl"))
 }
 
+/// What an invocation folds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A column of a row that an index names.
+    Elements,
+    /// Four columns, where rows and tensors begin at whole units of four elements.
+    Units,
+    /// A word of packed elements of any rows.
+    Words,
+}
+
 /// The shader that folds chains of updates of `dtype`.
-pub fn fold_shader(fold: Fold, dtype: DType) -> Shader {
+fn fold_shader(fold: Fold, dtype: DType, form: Form) -> Shader {
     let (step, finish) = fold.text();
-    let shader = Shader::new(format!("scatter {fold:?} {dtype}"))
+    let shader = Shader::new(format!("scatter {fold:?} {dtype} {form:?}"))
         .bind_raw("heads", "u32", 4)
-        .bind_raw("links", "u32", 4)
-        .bind("updates", dtype)
-        .bind("dst", dtype)
-        .u32s(&["count", "chain", "inner", "first_row", "rows", "update_stride"]);
-    let shader = index::declare(shader)
-        .define("VALUE", dtype.value())
+        .bind_raw("links", "u32", 4);
+    let shader = match form {
+        Form::Units => wide::bind_update(wide::bind_read(shader, "updates", dtype), "dst", dtype)
+            .body(include_str!("../../../shaders/scatter/units.wgsl"))
+            .define("VALUE", format!("vec4<{}>", dtype.value())),
+        _ => shader.bind("updates", dtype).bind("dst", dtype).define("VALUE", dtype.value()),
+    };
+    let shader = index::declare(shader.u32s(&["count", "chain", "inner", "first_row", "rows", "update_stride"]))
+        .library("quotient")
         .define("STEP", step)
         .define("FINISH", finish)
         .body(include_str!("../../../shaders/scatter/fold.wgsl"));
-    if dtype.lanes() > 1 {
-        shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst")
-    } else {
-        shader.body(include_str!("../../../shaders/scatter/sparse.wgsl"))
+    match form {
+        Form::Words => shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst"),
+        _ => shader.body(include_str!("../../../shaders/scatter/sparse.wgsl")),
     }
+}
+
+/// Every shader that folds chains of updates of `dtype`.
+pub fn fold_shaders(fold: Fold, dtype: DType) -> impl Iterator<Item = Shader> {
+    let plain = if dtype.lanes() > 1 { Form::Words } else { Form::Elements };
+    let units = wide::supports(dtype).then_some(Form::Units);
+    units.into_iter().chain([plain]).map(move |form| fold_shader(fold, dtype, form))
 }

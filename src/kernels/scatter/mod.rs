@@ -90,7 +90,7 @@ pub fn shaders() -> Vec<Shader> {
             Fold::Add | Fold::Sub => ADDED_I32,
             _ => NUMBERS_I32,
         };
-        all.extend(types.iter().map(|t| chains::fold_shader(fold, *t)));
+        all.extend(types.iter().flat_map(|t| chains::fold_shaders(fold, *t)));
     }
     all
 }

@@ -1,0 +1,13 @@
+// The tensors in units of four elements, which is what rows, columns and offsets count then.
+
+fn load_updates(t: u32) -> {{VALUE}} {
+    return read_updates(t);
+}
+
+fn load_dst(t: u32) -> {{VALUE}} {
+    return read_dst(t);
+}
+
+fn store_dst(t: u32, v: {{VALUE}}) {
+    write_dst(t, v, 4u);
+}

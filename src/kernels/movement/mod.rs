@@ -347,9 +347,10 @@ pub fn shaders() -> Vec<Shader> {
                 all.push(walk::transpose_shader(unit));
             }
             for rule in [Rule::Place, Rule::Roll, Rule::Symmetric, Rule::Reflect] {
-                all.push(remap::remap_shader(unit, rule, rank, false));
+                all.push(remap::remap_shader(unit, rule, rank, false, false));
             }
-            all.push(remap::remap_shader(unit, Rule::Place, rank, true));
+            all.push(remap::remap_shader(unit, Rule::Place, rank, false, true));
+            all.extend([false, true].map(|steps| remap::remap_shader(unit, Rule::Place, rank, true, steps)));
         }
     }
     all

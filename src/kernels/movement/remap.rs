@@ -216,6 +216,7 @@ impl Mapped {
         let Self { unit, remap, .. } = self;
         let count = device.check_extent(remap.axes.iter().map(|a| a.out).product())?;
         let (rank, keep) = (remap.axes.len(), remap.background == Background::Keep);
+        let steps = remap.axes.iter().any(|a| a.step != 1);
         let list = |f: fn(&Axis) -> u32| -> SmallVec<[u32; 8]> { remap.axes.iter().map(f).collect() };
         let background: [u32; 4] = match remap.background {
             Background::Element(bytes) => bytemuck::pod_read_unaligned(&bytes),
@@ -223,8 +224,8 @@ impl Mapped {
         };
         let bytes = unit.bytes();
         device.enqueue(&Program {
-            key: remap_key(*unit, remap.rule, rank, keep),
-            shader: &|| remap_shader(*unit, remap.rule, rank, keep),
+            key: remap_key(*unit, remap.rule, rank, keep).number(u32::from(steps)),
+            shader: &|| remap_shader(*unit, remap.rule, rank, keep, steps),
             bindings: smallvec![
                 unit.binding(src.address, src.bytes() / bytes),
                 unit.binding(dst.address, dst.bytes() / bytes)
@@ -247,10 +248,11 @@ fn remap_key(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Key {
     Key::new("remap").number(unit.key()).number(rule as u32).number(rank as u32).number(u32::from(keep))
 }
 
-/// The shader of a map of `rank` dimensions.
-pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Shader {
+/// The shader of a map of `rank` dimensions, any of which may have a step above 1 where there are `steps`.
+pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool) -> Shader {
     let vec4s = rank.div_ceil(4);
-    let mut shader = Shader::new(format!("remap {rule:?} {} rank {rank}", unit.bytes()))
+    let mut shader = Shader::new(format!("remap {rule:?} {} rank {rank} {steps}", unit.bytes()))
+        .library("quotient")
         .u32s(&["count", "offset"])
         .param("background", Field::Vec4s(1));
     for list in ["out_dims", "extents", "begins", "steps", "strides"] {
@@ -263,20 +265,34 @@ pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Shader {
         (_, 16) => "p.background[0]",
         _ => "p.background[0].x",
     };
-    let mut text = format!("fn value(i: u32) -> {} {{\n    var rest = i;\n    var at = p.offset;\n", unit.wgsl());
+    let mut text = format!(
+        "fn value(i: u32) -> {} {{\n    var rest = i;\n    var at = p.offset;\n    var inside = true;\n",
+        unit.wgsl()
+    );
     for d in (0..rank).rev() {
         let lane = |list: &str| format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4]);
         let (out, extent, begin) = (lane("out_dims"), lane("extents"), lane("begins"));
-        let _ = writeln!(text, "    let c{d} = rest % {out};\n    rest = rest / {out};");
+        let _ = writeln!(
+            text,
+            "    let q{d} = quotient(rest, {out});\n    let c{d} = rest - q{d} * {out};\n    rest = q{d};"
+        );
         let _ = match rule {
+            // Coordinates before the first become large.
+            Rule::Place if !steps => {
+                writeln!(text, "    let k{d} = c{d} - {begin};\n    inside &= k{d} < {extent};")
+            }
             Rule::Place => writeln!(
                 text,
-                "    let k{d} = (c{d} - {begin}) / {step};\n    \
-                 if c{d} < {begin} || (c{d} - {begin}) % {step} != 0u || k{d} >= {extent} {{\n        \
-                 return {background};\n    }}",
+                "    let s{d} = c{d} - {begin};\n    let k{d} = quotient(s{d}, {step});\n    \
+                 inside &= (c{d} >= {begin}) & (s{d} == k{d} * {step}) & (k{d} < {extent});",
                 step = lane("steps")
             ),
-            Rule::Roll => writeln!(text, "    let k{d} = (c{d} + {begin}) % {out};"),
+            Rule::Roll => {
+                writeln!(
+                    text,
+                    "    let s{d} = c{d} + {begin};\n    let k{d} = select(s{d}, s{d} - {out}, s{d} >= {out});"
+                )
+            }
             Rule::Symmetric | Rule::Reflect => {
                 // Distances from the edge start at 1 outside; the edge element itself is skipped by Reflect.
                 let (low, high) = if rule == Rule::Symmetric { (1, 1) } else { (0, 2) };
@@ -288,6 +304,9 @@ pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Shader {
             }
         };
         let _ = writeln!(text, "    at += k{d} * {};", lane("strides"));
+    }
+    if rule == Rule::Place {
+        let _ = writeln!(text, "    if !inside {{\n        return {background};\n    }}");
     }
     text.push_str("    return load_src(at);\n}\n");
     unit.map(shader.body(&text))

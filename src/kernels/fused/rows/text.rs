@@ -183,6 +183,7 @@ impl Variant<'_> {
         }
         for (reduction, t) in wanted {
             let op = reduction.op();
+            // Without short circuits, which are branches.
             let is_nan = match t {
                 "f32" => "(bitcast<u32>(b) & 0x7fffffffu) > 0x7f800000u",
                 _ => "b != b",
@@ -190,8 +191,8 @@ impl Variant<'_> {
             let (identity, combine) = match reduction {
                 Reduction::Sum | Reduction::Mean => ("0.0", "a + b".to_owned()),
                 Reduction::Prod => ("1.0", "a * b".to_owned()),
-                Reduction::Max => ("p.lowest", format!("select(a, b, b > a || {is_nan})")),
-                Reduction::Min => ("-p.lowest", format!("select(a, b, b < a || {is_nan})")),
+                Reduction::Max => ("p.lowest", format!("select(a, b, (b > a) | ({is_nan}))")),
+                Reduction::Min => ("-p.lowest", format!("select(a, b, (b < a) | ({is_nan}))")),
             };
             let _ = write!(
                 text,

@@ -3,13 +3,16 @@
 //! Which candidate wins is noise here; that somebody wins, and what follows from it, is not.
 
 mod numeric;
+#[path = "numeric/scratch.rs"]
+mod scratch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use numeric::{Random, assert_close};
+use scratch::Scratch;
 use tensorflow_wgpu::device::{Capabilities, Device, Selection};
 use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
 use tensorflow_wgpu::local::{Input, Node, Session};
@@ -142,23 +145,6 @@ fn answers(device: &Device) -> usize {
 
 fn timings(device: &Device) -> u64 {
     device.tuner().unwrap().timings()
-}
-
-/// A directory of one test, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tensorflow-wgpu-autotune-{}-{name}", std::process::id()));
-        drop(std::fs::remove_dir_all(&path));
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
 }
 
 #[test]

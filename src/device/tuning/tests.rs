@@ -1,7 +1,10 @@
-use std::path::PathBuf;
+#[path = "../../../tests/numeric/scratch.rs"]
+mod scratch;
+
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use scratch::Scratch;
 
 const SHAPE: Shape = [64, 64, 1, 64, 1];
 
@@ -32,23 +35,6 @@ fn answer(tuner: &Arc<Tuner>, question: &Key, names: &[Name], time: impl Fn(Name
         }
     }
     panic!("no end of timings");
-}
-
-/// A directory of one test, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tensorflow-wgpu-tuning-{}-{name}", std::process::id()));
-        drop(std::fs::remove_dir_all(&path));
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Convolutions and their gradients against direct f64 sums, with both tile tables.
 
 mod case;
+mod depthwise;
 #[path = "../numeric/mod.rs"]
 mod numeric;
 
@@ -124,59 +125,6 @@ fn conv2d_of_random_shapes() {
 #[test]
 fn conv3d_of_random_shapes() {
     random_cases("Conv3D", 6, 2);
-}
-
-#[test]
-fn depthwise_of_random_shapes() {
-    random_cases("DepthwiseConv2dNative", 12, 3);
-}
-
-/// Common windows have programs that go down columns: in one run and in several, with few columns and with more, all of them outside or none.
-#[test]
-fn depthwise_of_common_windows() {
-    let mut random = Random::new(7);
-    let mut ran = 0;
-    for (i, (kernel, stride)) in [3, 5, 7].into_iter().flat_map(|k| [(k, 1), (k, 2), (k, 1), (k, 2)]).enumerate() {
-        let channels = random.pick(&[4, 12]);
-        let padding = random.pick(&["SAME", "VALID", "EXPLICIT"]);
-        let mut pads = || [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
-        let case = Case {
-            op: "DepthwiseConv2dNative",
-            spatial: 2,
-            last: true,
-            batch: 1 + i % 3,
-            channels,
-            depth: channels,
-            filters: 1,
-            explicit: if padding == "EXPLICIT" { pads() } else { [[0; 2]; 3] },
-            input: [1, random.between(1, 24), random.between(1, 19)],
-            kernel: [1, kernel, kernel],
-            stride: [1, stride, stride],
-            dilation: [1; 3],
-            padding,
-        };
-        let dtype = random.pick(&[DType::F32, DType::F32, DType::F16, DType::BF16]);
-        ran += usize::from(check(&case, dtype, 70 + i as u64, 0));
-    }
-    assert!(ran > 8, "only {ran} have an output");
-}
-
-/// Channels that lie together in fours have programs of their own.
-#[test]
-fn depthwise_of_four_channels_at_once() {
-    let mut random = Random::new(4);
-    let mut ran = 0;
-    for i in 0..16 {
-        let channels = random.pick(&[4, 8, 12]);
-        let dtype = random.pick(&[DType::F32, DType::F32, DType::F16, DType::BF16]);
-        let case = random_case(&mut random, "DepthwiseConv2dNative");
-        let case = Case { last: true, channels, depth: channels, filters: 1, ..case };
-        ran += usize::from(check(&case, dtype, i, usize::from(i % 5 == 4)));
-    }
-    assert!(ran > 6, "only {ran} cases have an output");
-    let wide = Case { op: "DepthwiseConv2dNative", filters: 1, stride: [1, 2, 2], ..plain(11, 5, 8, 1) };
-    assert!(check(&wide, DType::F32, 16, 0));
-    assert!(check(&Case { stride: [1, 3, 3], ..wide }, DType::BF16, 17, 0));
 }
 
 fn plain(input: usize, kernel: usize, channels: usize, filters: usize) -> Case {

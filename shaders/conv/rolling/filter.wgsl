@@ -1,6 +1,6 @@
 // Parts of the gradient of the filter, (part, k1, k2, channel): the sums over p.chunk of p.runs runs. A run is {{WIDTH}} neighbouring columns
-// of p.run output rows. A step takes the input's rows of one stride; `dy`m is the output row of m steps ago. What lies outside counts as
-// zero; positions before the input are large unsigned numbers. Grid: one invocation for each of p.count parts of four channels; all indices
+// of p.run output rows. A step takes the input's rows of one stride; `dy`m is the output row of m steps ago. Products of what lies outside
+// are not added; positions before the input are large unsigned numbers. Grid: one invocation for each of p.count parts of four channels; all indices
 // are in units of four channels. Bindings: x, dy, result.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
@@ -24,7 +24,6 @@ fn main(
         let end = min(first + p.run, p.out1);
         let left = column * {{STRIDE}} - p.pad2;
 {{INSIDE}}{{GRADIENTS}}        for (var row = first; row < end + {{AHEAD}}; row += 1u) {
-            let in_row = row < end;
             let dy_at = ((image * p.out1 + row) * p.out2 + column) * p.units + unit;
 {{LOADS}}{{ROWS}}{{MOVES}}        }
     }

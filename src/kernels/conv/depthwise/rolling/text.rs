@@ -64,18 +64,18 @@ fn inside(tile: Tile, indent: &str) -> String {
     text
 }
 
-/// For each row of a stride: loads what the tile's columns read of it, and does what `products(q)` says.
-fn rows(tile: Tile, indent: &str, products: impl Fn(u32) -> String) -> String {
+/// For each row of a stride: loads what the tile's columns read of it, as zero outside the input where that is wanted, and does what
+/// `products(q)` says.
+fn rows(tile: Tile, indent: &str, zeros: bool, products: impl Fn(u32) -> String) -> String {
     let mut text = String::new();
     for q in 0..tile.stride {
         let _ = writeln!(text, "{indent}let y{q} = row * {}u + {q}u - p.pad1;", tile.stride);
         let _ = writeln!(text, "{indent}let in_y{q} = y{q} < p.in1;");
         let _ = writeln!(text, "{indent}let x_at{q} = ((image * p.in1 + y{q}) * p.in2 + left) * p.units + unit;");
         for j in 0..columns(tile) {
-            let _ = writeln!(
-                text,
-                "{indent}let x{q}_{j} = select(vec4<f32>(), read_x(x_at{q} + {j}u * p.units), in_y{q} && in{j});"
-            );
+            let load = format!("read_x(x_at{q} + {j}u * p.units)");
+            let value = if zeros { format!("select(vec4<f32>(), {load}, in_y{q} && in{j})") } else { load };
+            let _ = writeln!(text, "{indent}let x{q}_{j} = {value};");
         }
         text += &products(q);
     }
@@ -130,7 +130,7 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
         .define("INSIDE", inside(tile, "    "))
         .define("READS", invariant)
         .define("SUMS", sums)
-        .define("ROWS", rows(tile, "        ", products))
+        .define("ROWS", rows(tile, "        ", true, products))
         .define("STORES", stores)
         .define("MOVES", moves)
         .body(FORWARD)
@@ -191,14 +191,19 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
         }
     }
     let (mut gradients, mut loads, mut moves) = (String::new(), String::new(), String::new());
+    // Products of what lies outside are left out, not multiplied by zero: an infinity or a NaN beside it belongs to other taps alone.
+    let mut pairs = inside(tile, "        ");
+    for m in 0..=last {
+        let _ = writeln!(loads, "            let in_dy{m} = row - first - {m}u < end - first;");
+    }
     for w in 0..tile.width {
         for m in 0..=last {
             let _ = writeln!(gradients, "        var dy{m}_{w} = vec4<f32>();");
         }
-        let _ = writeln!(
-            loads,
-            "            dy0_{w} = select(vec4<f32>(), read_dy(dy_at + {w}u * p.units), in_row && column + {w}u < p.out2);"
-        );
+        for k2 in 0..tile.kernel {
+            let _ = writeln!(pairs, "        let in{w}_{k2} = in{} && column + {w}u < p.out2;", w * tile.stride + k2);
+        }
+        let _ = writeln!(loads, "            dy0_{w} = read_dy(dy_at + {w}u * p.units);");
         for m in (1..=last).rev() {
             let _ = writeln!(moves, "            dy{m}_{w} = dy{}_{w};", m - 1);
         }
@@ -206,18 +211,23 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
     let products = |q: u32| {
         let mut text = String::new();
         for (m, k1) in (0..=last).filter_map(|m| Some((m, tap(tile, m, q)?))) {
+            let _ = writeln!(text, "            let in_rows{q}_{m} = in_y{q} && in_dy{m};");
             for (w, k2) in (0..tile.width).flat_map(|w| (0..tile.kernel).map(move |k2| (w, k2))) {
-                let _ = writeln!(text, "            sum{k1}_{k2} += x{q}_{} * dy{m}_{w};", w * tile.stride + k2);
+                let _ = writeln!(
+                    text,
+                    "            sum{k1}_{k2} += select(vec4<f32>(), x{q}_{} * dy{m}_{w}, in_rows{q}_{m} && in{w}_{k2});",
+                    w * tile.stride + k2
+                );
             }
         }
         text
     };
     shader
         .define("SUMS", sums)
-        .define("INSIDE", inside(tile, "        "))
+        .define("INSIDE", pairs)
         .define("GRADIENTS", gradients)
         .define("LOADS", loads)
-        .define("ROWS", rows(tile, "            ", products))
+        .define("ROWS", rows(tile, "            ", false, products))
         .define("MOVES", moves)
         .define("STORES", stores + &next)
         .body(FILTER)

@@ -1,0 +1,104 @@
+//! Filters of single channels.
+
+use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::{DType, HostTensor};
+
+use crate::case::Case;
+use crate::numeric::{Random, session};
+use crate::{check, plain, random_case, random_cases, sizes};
+
+#[test]
+fn random_shapes() {
+    random_cases("DepthwiseConv2dNative", 12, 3);
+}
+
+/// Common windows have programs that go down columns: in one run and in several, with few columns and with more, all of them outside or none.
+#[test]
+fn common_windows() {
+    let mut random = Random::new(7);
+    let mut ran = 0;
+    for (i, (kernel, stride)) in [3, 5, 7].into_iter().flat_map(|k| [(k, 1), (k, 2), (k, 1), (k, 2)]).enumerate() {
+        let channels = random.pick(&[4, 12]);
+        let padding = random.pick(&["SAME", "VALID", "EXPLICIT"]);
+        let mut pads = || [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
+        let case = Case {
+            op: "DepthwiseConv2dNative",
+            spatial: 2,
+            last: true,
+            batch: 1 + i % 3,
+            channels,
+            depth: channels,
+            filters: 1,
+            explicit: if padding == "EXPLICIT" { pads() } else { [[0; 2]; 3] },
+            input: [1, random.between(1, 24), random.between(1, 19)],
+            kernel: [1, kernel, kernel],
+            stride: [1, stride, stride],
+            dilation: [1; 3],
+            padding,
+        };
+        let dtype = random.pick(&[DType::F32, DType::F32, DType::F16, DType::BF16]);
+        ran += usize::from(check(&case, dtype, 70 + i as u64, 0));
+    }
+    assert!(ran > 8, "only {ran} have an output");
+}
+
+/// A NaN or an infinity at the edges belongs to the taps that meet it, and to no other.
+#[test]
+fn filters_of_what_is_no_number() {
+    for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (7, 1)] {
+        let case = Case {
+            op: "DepthwiseConv2dNative",
+            filters: 1,
+            batch: 1,
+            stride: [1, stride, stride],
+            ..plain(10, kernel, 8, 1)
+        };
+        let (out, _) = case.windows().expect("an output");
+        let (x_dims, y_dims) = (case.shape(8, case.input), case.shape(8, out));
+        let mut random = Random::new(kernel as u64);
+        let mut values = |dims: &[usize]| random.tensor(DType::F32, dims).1;
+        let (mut x, mut dy) = (values(&x_dims), values(&y_dims));
+        // In channels of their own: corners and edges of the input, then of the output.
+        let last = [(case.input[1] - 1), (out[1] - 1)];
+        let places = |last: usize| [(0, 0), (last, last), (last / 2, last), (last, 0)];
+        for (c, (i, j)) in places(last[0]).into_iter().enumerate() {
+            x[(i * case.input[2] + j) * 8 + c] = if c % 2 == 0 { f64::NAN } else { f64::INFINITY };
+        }
+        for (c, (i, j)) in places(last[1]).into_iter().enumerate() {
+            dy[(i * out[2] + j) * 8 + 4 + c] = if c % 2 == 0 { f64::INFINITY } else { f64::NAN };
+        }
+        let mut dw = vec![0.0; kernel * kernel * 8];
+        case.products(|i, k, o| dw[k] += x[i] * dy[o]);
+        let inputs = [
+            HostTensor::floats(DType::F32, &x_dims, &x).into(),
+            sizes(&case.filter_shape()),
+            HostTensor::floats(DType::F32, &y_dims, &dy).into(),
+        ];
+        for class in Class::ALL {
+            let node = case.node("BackpropFilter", DType::F32);
+            let got = with_class(class, || session().run(&node, &inputs)).expect("a gradient").remove(0).to_f64();
+            for (i, (got, want)) in got.iter().zip(&dw).enumerate() {
+                let same = got == want || got.is_nan() && want.is_nan() || (got - want).abs() < 1e-3;
+                assert!(same, "{class:?} {kernel} {stride}: tap {}, channel {}: {got}, not {want}", i / 8, i % 8);
+            }
+        }
+    }
+}
+
+/// Channels that lie together in fours have programs of their own.
+#[test]
+fn four_channels_at_once() {
+    let mut random = Random::new(4);
+    let mut ran = 0;
+    for i in 0..16 {
+        let channels = random.pick(&[4, 8, 12]);
+        let dtype = random.pick(&[DType::F32, DType::F32, DType::F16, DType::BF16]);
+        let case = random_case(&mut random, "DepthwiseConv2dNative");
+        let case = Case { last: true, channels, depth: channels, filters: 1, ..case };
+        ran += usize::from(check(&case, dtype, i, usize::from(i % 5 == 4)));
+    }
+    assert!(ran > 6, "only {ran} cases have an output");
+    let wide = Case { op: "DepthwiseConv2dNative", filters: 1, stride: [1, 2, 2], ..plain(11, 5, 8, 1) };
+    assert!(check(&wide, DType::F32, 16, 0));
+    assert!(check(&Case { stride: [1, 3, 3], ..wide }, DType::BF16, 17, 0));
+}

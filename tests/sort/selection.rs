@@ -52,7 +52,7 @@ fn top(v: &[f64], n: usize, k: usize, sign: f64) -> Vec<usize> {
 #[test]
 fn top_k() {
     // rows' dims, k: a workgroup for each row, with fewer elements than invocations too, rounds of selections in every workgroup size, of sorts, the
-    // radix sort
+    // radix sort, and many rows
     let cases: &[(&[usize], usize)] = &[
         (&[1], 1),
         (&[3, 5], 2),
@@ -65,6 +65,8 @@ fn top_k() {
         (&[2, 5000], 200),
         (&[2, 3001], 1500),
         (&[4, 0], 0),
+        (&[33, 150], 150),
+        (&[4, 9, 1024], 700),
     ];
     for dtype in offered("TopKV2") {
         for (dims, k) in cases {
@@ -91,6 +93,32 @@ fn top_k() {
     fails(&node, &[x.clone(), HostTensor::i32(&[], &[-1])], "Need k >= 0, got -1");
     fails(&node, &[x, HostTensor::i32(&[1], &[1])], "k must be scalar, got shape [1]");
     fails(&node, &[HostTensor::f32(&[], &[1.0]), HostTensor::i32(&[], &[0])], "input must be >= 1-D, got shape []");
+}
+
+/// Software adapters sort many rows by a program of their own.
+#[test]
+fn top_k_of_many_rows() {
+    let node = Node::new("TopKV2").attr("T", DType::F32).attr("index_type", DType::I32);
+    // Longer than a tournament's segment, of a length that no run divides, and as long as it gets.
+    for (rows, n, k) in [(40, 2100, 300), (32, 8192, 8192), (2500, 131, 131)] {
+        let v = values(DType::F32, rows * n, 9);
+        let positions: Vec<i32> = top(&v, n, k, 1.0).iter().map(|j| *j as i32).collect();
+        let picked: Vec<f64> = positions.iter().enumerate().map(|(i, j)| v[i / k * n + *j as usize]).collect();
+        let want = [of_f64(DType::F32, &[rows, k], &picked), HostTensor::i32(&[rows, k], &positions)];
+        check(&node, &[of_f64(DType::F32, &[rows, n], &v), HostTensor::i32(&[], &[k as i32])], &want);
+    }
+    // NaN, infinities, both zeros: the order of each row of six is as in a row of its own.
+    let six = [0.0, f32::NEG_INFINITY, -0.0, f32::INFINITY, f32::NAN, 0.0];
+    let (rows, n) = (35, 150);
+    let x: Vec<f32> = six.iter().copied().cycle().take(rows * n).collect();
+    let ranked: [&[usize]; 4] = [&[4], &[3], &[0, 2, 5], &[1]];
+    let want: Vec<i32> =
+        ranked.iter().flat_map(|same| (0..n).filter(|j| same.contains(&(j % 6))).map(|j| j as i32)).collect();
+    let got = run(&node, &[HostTensor::f32(&[rows, n], &x), HostTensor::i32(&[], &[n as i32])], 0).expect("runs");
+    assert!(got[1].values::<i32>().chunks(n).all(|row| row == want));
+    let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    let picked: Vec<f32> = want.iter().map(|j| x[*j as usize]).collect();
+    assert!(got[0].values::<f32>().chunks(n).all(|row| bits(row)[25..] == bits(&picked)[25..]));
 }
 
 /// Rows in which whole stretches are equal, ascend or descend, so that what a workgroup's invocations find first crowds in few of them.

@@ -7,6 +7,7 @@ pub mod buckets;
 mod count;
 mod in_top_k;
 pub mod keys;
+mod merge;
 mod nonzero;
 mod partition;
 pub mod radix;
@@ -41,13 +42,14 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let files: [fn() -> Vec<Shader>; 14] = [
+    let files: [fn() -> Vec<Shader>; 15] = [
         scan::shaders,
         radix::shaders,
         keys::shaders,
         buckets::shaders,
         count::shaders,
         in_top_k::shaders,
+        merge::shaders,
         nonzero::shaders,
         ragged::shaders,
         search::shaders,

@@ -77,6 +77,47 @@ fn causal_rows_see_no_later_key() {
     }
 }
 
+/// Enough rows for blocks that leave out later keys, and for an invocation for each row.
+#[test]
+fn blocks_of_causal_rows_leave_out_later_keys() {
+    let mut session = session();
+    let mut random = Random::new(11);
+    for (dtype, layout, sizes) in [
+        (F32, "BTNH", [1, 4, 260, 260, 16, 64]),
+        (F32, "BNTH", [2, 2, 256, 400, 8, 64]),
+        (F16, "BTNH", [1, 4, 300, 100, 8, 64]),
+        (F32, "BTNH", [1, 4, 263, 271, 7, 66]),
+    ] {
+        let case = Case { causal: true, ..Case::plain(dtype, layout, sizes) };
+        case.check(&mut session, &case.inputs(&mut random));
+        let low = Case { fill: -1.0, ..case };
+        low.check(&mut session, &low.inputs(&mut random));
+    }
+}
+
+#[test]
+fn masks_are_read_in_fours() {
+    let mut session = session();
+    let mut random = Random::new(12);
+    let shapes: [&[usize]; 5] = [&[2, 3, 9, 24], &[2, 1, 1, 24], &[24], &[9, 24], &[9, 1]];
+    for sizes in [[2, 3, 9, 24, 8, 12], [2, 3, 170, 24, 8, 12]] {
+        for shape in shapes.iter().filter(|s| s.len() == 1 || s.contains(&sizes[2]) || s[s.len() - 2] == 1) {
+            let plain = Case::plain(F32, "BTNH", sizes);
+            let choice = plain.clone().masked("choice", Bool, shape);
+            let cases = [
+                plain.clone().masked("bias", F32, shape),
+                plain.clone().masked("bias", F16, shape),
+                Case { zero_masked: true, ..choice.clone() },
+                Case { keep: false, causal: true, ..choice },
+                Case { fill: -3.0, ..plain.masked("penalty", Bool, shape) },
+            ];
+            for case in cases {
+                case.check(&mut session, &case.inputs(&mut random));
+            }
+        }
+    }
+}
+
 #[test]
 fn long_keys_are_split_and_merged() {
     let mut session = session();

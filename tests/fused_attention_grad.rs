@@ -206,6 +206,16 @@ fn causal_rows_see_no_later_key() {
     }
 }
 
+/// Enough rows for blocks of the forward pass, whose weights are all stored.
+#[test]
+fn blocks_of_causal_rows() {
+    let mut session = session();
+    let mut random = Random::new(15);
+    let case = Case { causal: true, ..Case::plain(F32, "BTNH", [1, 2, 260, 260, 8, 128]) };
+    let inputs = case.inputs(&mut random);
+    check(&mut session, &case, &inputs, &mut random);
+}
+
 #[test]
 fn rows_that_are_masked_altogether() {
     let mut session = session();

@@ -1,21 +1,26 @@
 // Scores of a row, in place, to its weights: scale, mask, softmax. LANES neighbouring invocations share a row; all in f32.
-// Grid: one workgroup of LANES invocations for each row. Bindings: scores (rows x keys), extra (a mask).
+// Grid: LANES invocations for each row. Bindings: scores (rows x keys), extra (a mask). Keys and strides count elements, or
+// fours of them: `Scores`.
+// Where causal rules hide keys altogether, scores beyond the last key of a row's block of p.block rows are neither read nor written.
 
-const LANES = WORKGROUP;
+const LANES = {{LANES}}u;
 
-var<workgroup> partials: array<f32, LANES>;
+var<workgroup> partials: array<f32, WORKGROUP>;
 
-fn of_lanes(own: f32, lane: u32, is_sum: bool) -> f32 {
-    partials[lane] = own;
+fn of_lanes(own: f32, lane: u32, local_index: u32, is_sum: bool) -> f32 {
+    if LANES == 1u {
+        return own;
+    }
+    partials[local_index] = own;
     workgroupBarrier();
     for (var step = LANES / 2u; step > 0u; step = step / 2u) {
         if lane < step {
-            let other = partials[lane + step];
-            partials[lane] = select(max(partials[lane], other), partials[lane] + other, is_sum);
+            let other = partials[local_index + step];
+            partials[local_index] = select(max(partials[local_index], other), partials[local_index] + other, is_sum);
         }
         workgroupBarrier();
     }
-    let all = partials[0];
+    let all = partials[local_index - lane];
     workgroupBarrier();
     return all;
 }
@@ -24,33 +29,39 @@ fn of_lanes(own: f32, lane: u32, is_sum: bool) -> f32 {
 fn main(
     @builtin(workgroup_id) workgroup_id: vec3<u32>,
     @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    // Workgroups past the last row have no keys.
-    let row = workgroup_id.y * num_workgroups.x + workgroup_id.x;
-    let keys = select(0u, p.keys, row < p.total);
+    // Lanes past the last row have no keys.
+    let row = linear_id(workgroup_id, num_workgroups, local_index) / LANES;
+    let lane = local_index % LANES;
     let t = row % p.queries;
     let matrix = row / p.queries;
     let mask_at = matrix / p.heads * p.m_b + matrix % p.heads * p.m_h + t * p.m_t;
-    var own = p.lowest;
-    for (var s = lane; s < keys; s += LANES) {
-        let x = score(load_scores(row * keys + s), is_kept(t, s, mask_at), s, mask_at);
-        store_scores(row * keys + s, x);
-        own = max(own, x);
+    let scores_at = row * p.keys;
+    let hides = (p.flags & SKIP) != 0u;
+    let all = select(0u, p.keys, row < p.total);
+    let keys = select(all, min(all, t / UNIT + 1u), hides);
+    let past = select(all, min(all, (t / p.block + 1u) * p.block / UNIT), hides);
+    var own = Scores(p.lowest);
+    for (var c = lane; c < keys; c += LANES) {
+        own = max(own, score_at(scores_at, t, c, mask_at));
     }
-    let largest = of_lanes(own, lane, false);
+    let largest = of_lanes(largest_of(own), lane, local_index, false);
     let none = largest < LOWEST_FINITE;
     let base = select(largest, 0.0, none);
-    var sum = 0.0;
-    for (var s = lane; s < keys; s += LANES) {
-        let weight = exp(load_scores(row * keys + s) - base);
-        store_scores(row * keys + s, weight);
+    var sum = Scores();
+    for (var c = lane; c < keys; c += LANES) {
+        let weight = exp(score_at(scores_at, t, c, mask_at) - base);
+        scores[p.off_scores + scores_at + c] = weight;
         sum += weight;
     }
-    let total = of_lanes(sum, lane, true);
-    for (var s = lane; s < keys; s += LANES) {
-        let is_zero = ((p.flags & ZERO_MASKED) != 0u) & !is_kept(t, s, mask_at);
-        let weight = select(load_scores(row * keys + s) / total, not_a_number(), none);
-        store_scores(row * keys + s, select(weight, 0.0, is_zero));
+    let total = of_lanes(sum_of(sum), lane, local_index, true);
+    for (var c = lane; c < keys; c += LANES) {
+        let weight = select(scores[p.off_scores + scores_at + c] / total, Scores(not_a_number()), Kept(none));
+        let is_zero = Kept((p.flags & ZERO_MASKED) != 0u) & !kept_at(t, c, mask_at);
+        scores[p.off_scores + scores_at + c] = select(weight, Scores(), is_zero);
+    }
+    for (var c = keys + lane; c < past; c += LANES) {
+        scores[p.off_scores + scores_at + c] = Scores();
     }
 }

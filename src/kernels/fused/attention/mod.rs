@@ -89,7 +89,9 @@ pub fn shaders() -> Vec<Shader> {
     out.push(text::merge_stats());
     out.extend(TYPES.iter().flat_map(|t| [text::merge(*t), text::pad(*t, F32)]));
     for mask in std::iter::once(None).chain(MASKS.iter().copied().map(Some)) {
-        out.extend([8, 256].map(|lanes| text::weights(mask, lanes)));
+        for lanes in [1, 8, 256] {
+            out.extend([true, false].map(|fours| text::weights(mask, lanes, fours)));
+        }
     }
     for tile in tile::TILES {
         for loads in [Loads::Exact, Loads::Padded] {

@@ -80,13 +80,16 @@ impl Rule {
         Ok(())
     }
 
-    /// The flags of `attention_score.wgsl`.
+    /// Whether keys beyond a row's own position weigh nothing: only where every row sees a key whose score no mask lowers.
+    pub fn hides(&self) -> bool {
+        self.causal && self.mask == Mask::None && self.fill <= HIDDEN
+    }
+
+    /// The flags of `attention_flags.wgsl`.
     pub fn flags(&self) -> u32 {
-        // Hidden keys weigh nothing only where every row sees a key whose score no mask lowers.
-        let skip = self.causal && self.mask == Mask::None && self.fill <= HIDDEN;
         let flags = [
             self.causal,
-            skip,
+            self.hides(),
             self.keep,
             self.mask == Mask::Penalty,
             self.zero_masked,
@@ -95,7 +98,7 @@ impl Rule {
         flags.iter().enumerate().map(|(bit, flag)| u32::from(*flag) << bit).sum()
     }
 
-    /// The parameters of `attention_score.wgsl`.
+    /// The parameters of `attention_flags.wgsl` from `flags` on.
     pub fn params(&self, params: Params) -> Params {
         params.u32(self.flags()).f32(self.scale).f32(self.fill).f32(f32::NEG_INFINITY)
     }

@@ -3,20 +3,30 @@
 //!
 //! The layout of the operands is a matter of strides, so nothing is transposed. As many batches go at once as their scores fit a binding.
 
+use std::ops::Range;
+
 use super::rule::Rule;
 use super::shape::Geometry;
 use super::text;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
 use crate::error::{Error, Result};
+use crate::kernels::contract::tile::Class;
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
-use crate::shader::MAX_ITERATIONS;
+use crate::shader::{MAX_ITERATIONS, wide};
 use crate::tensor::Tensor;
 
 /// Keys from which on a workgroup of 256 invocations shares a row, so that none runs too many iterations.
 pub const LONG: usize = MAX_ITERATIONS / 4 * 8;
+
+/// Rows of which a software adapter's invocations take one each.
+const MANY: usize = 1000;
+/// Fewest rows of a block.
+const BLOCK: usize = 128;
+/// Results that every software adapter's tile leaves in so many workgroups that no contraction is cut.
+const UNCUT: usize = 1 << 14;
 
 /// The operands and how the softmax sees scores.
 pub struct Staged<'a> {
@@ -68,54 +78,84 @@ impl Staged<'_> {
         let of = |i: usize, row: usize| (strides[i][0], strides[i][1], row);
         let matrix = g.queries * g.keys;
         let of_scores = (g.heads * matrix, matrix, matrix);
-        Contraction {
-            m: g.queries,
-            n: g.keys,
-            outer: 1,
-            inner: g.depth,
-            batch: walk([of(0, g.depth), of(1, g.depth), of_scores]),
-            a: &query,
-            rows: Rows::Dense { stride: strides[0][2] },
-            a_step: 1,
-            a_matrix: g.depth,
-            b: &key,
-            lines: Lines::Dense,
-            b_step: 1,
-            b_column: strides[1][2],
-            b_matrix: g.depth,
-            c: scores,
-            store: Store::Rows(g.keys),
-            c_matrix: matrix,
-            conjugated: [false; 2],
+        let block = self.block(ctx.device(), batch);
+        let blocks = (0..g.queries).step_by(block).map(|first| first..g.queries.min(first + block));
+        let product = walk([of(0, g.depth), of(1, g.depth), of_scores]);
+        for rows in blocks.clone() {
+            Contraction {
+                m: rows.len(),
+                n: self.keys(&rows),
+                outer: 1,
+                inner: g.depth,
+                batch: product.clone(),
+                a: &tail(&query, rows.start * strides[0][2]),
+                rows: Rows::Dense { stride: strides[0][2] },
+                a_step: 1,
+                a_matrix: g.depth,
+                b: &key,
+                lines: Lines::Dense,
+                b_step: 1,
+                b_column: strides[1][2],
+                b_matrix: g.depth,
+                c: &tail(scores, rows.start * g.keys),
+                store: Store::Rows(g.keys),
+                c_matrix: matrix,
+                conjugated: [false; 2],
+            }
+            .enqueue(ctx)?;
         }
-        .enqueue(ctx)?;
-        self.weights(ctx.device(), scores, first)?;
-        Contraction {
-            m: g.queries,
-            n: g.width,
-            outer: 1,
-            inner: g.keys,
-            batch: walk([of_scores, of(2, g.width), of(3, g.width)]),
-            a: scores,
-            rows: Rows::Dense { stride: g.keys },
-            a_step: 1,
-            a_matrix: matrix,
-            b: &value,
-            lines: Lines::Dense,
-            b_step: strides[2][2],
-            b_column: 1,
-            b_matrix: g.width,
-            c: &result,
-            store: Store::Rows(strides[3][2]),
-            c_matrix: g.width,
-            conjugated: [false; 2],
+        self.weights(ctx.device(), scores, first, block)?;
+        let product = walk([of_scores, of(2, g.width), of(3, g.width)]);
+        for rows in blocks {
+            Contraction {
+                m: rows.len(),
+                n: g.width,
+                outer: 1,
+                inner: self.keys(&rows),
+                batch: product.clone(),
+                a: &tail(scores, rows.start * g.keys),
+                rows: Rows::Dense { stride: g.keys },
+                a_step: 1,
+                a_matrix: matrix,
+                b: &value,
+                lines: Lines::Dense,
+                b_step: strides[2][2],
+                b_column: 1,
+                b_matrix: g.width,
+                c: &tail(&result, rows.start * strides[3][2]),
+                store: Store::Rows(strides[3][2]),
+                c_matrix: g.width,
+                conjugated: [false; 2],
+            }
+            .enqueue(ctx)?;
         }
-        .enqueue(ctx)
+        Ok(())
     }
 
-    fn weights(&self, device: &Device, scores: &Tensor, first: usize) -> Result<()> {
+    /// How many rows a contraction takes: all of them, or, where later keys are hidden, so many that leaving out what none of them sees is
+    /// worth further contractions. One that is cut along its depth would write what lies between its rows as well, so there must be
+    /// work enough without.
+    fn block(&self, device: &Device, batch: usize) -> usize {
         let g = self.geometry;
-        let lanes = if g.keys < LONG { 8 } else { 256 };
+        let count = (g.queries / BLOCK).max(1);
+        let block = g.queries.div_ceil(count).next_multiple_of(4);
+        let least = match g.queries % block {
+            0 => block,
+            rest => rest,
+        };
+        let whole = g.keys.max(g.depth) <= Contraction::LONGEST_WHOLE;
+        let uncut = least * g.width.min(g.keys.min(block)) * batch * g.heads >= UNCUT;
+        let pays = self.rule.hides() && whole && uncut && !Class::of(device).is_gpu();
+        if pays { block } else { g.queries }
+    }
+
+    /// How many keys a block of rows sees.
+    fn keys(&self, rows: &Range<usize>) -> usize {
+        if rows.len() < self.geometry.queries { self.geometry.keys.min(rows.end) } else { self.geometry.keys }
+    }
+
+    fn weights(&self, device: &Device, scores: &Tensor, first: usize, block: usize) -> Result<()> {
+        let g = self.geometry;
         if g.keys >= LONG * 32 {
             return Err(Error::Unimplemented(format!("{} keys exceed this kernel's limit", g.keys)));
         }
@@ -123,18 +163,36 @@ impl Staged<'_> {
             0 => t.clone(),
             step => slice(t, first * step, t.len() - first * step),
         });
-        let dtype = mask.as_ref().map(|t| t.dtype);
-        let key = Key::new("attention_weights").number(lanes);
+        let in_fours =
+            |t: &Tensor| g.mask[3] == 1 && g.mask[..3].iter().all(|n| n.is_multiple_of(4)) && wide::aligned(&[t]);
+        let fours = g.keys.is_multiple_of(4) && wide::aligned(&[scores]) && mask.as_ref().is_none_or(in_fours);
+        let unit = if fours { 4 } else { 1 };
         let rows = scores.len() / g.keys;
-        let params = [rows, g.heads, g.queries, g.keys].iter().chain(&g.mask).fold(Params::new(), |p, n| p.u32(*n));
+        let lanes = match g.keys {
+            LONG.. => 256,
+            // Barriers cost a software adapter more than reading rows apart from each other.
+            n if n < LONG / 8 && rows >= MANY && device.capabilities().cpu => 1,
+            _ => 8,
+        };
+        let dtype = mask.as_ref().map(|t| t.dtype);
+        let key = Key::new("attention_weights").number(lanes).number(u32::from(fours));
+        // What the products leave out is nobody's, but for the gradient, which reads all weights.
+        let block = if block < g.queries && self.saved.is_none() { block } else { g.keys.next_multiple_of(4) };
+        let params = [rows, g.heads, g.queries, g.keys / unit, block].into_iter().chain(g.mask.map(|n| n / unit));
+        let binding = |t: &Tensor| Binding::raw(t, (t.dtype.size() * unit) as u32);
         device.enqueue(&Program {
             key: dtype.map_or(key.clone(), |t| key.dtype(t)),
-            shader: &|| text::weights(dtype, lanes),
-            bindings: std::iter::once(Binding::from(scores)).chain(mask.as_ref().map(Binding::from)).collect(),
-            params: self.rule.params(params),
-            grid: Grid::groups(rows),
+            shader: &|| text::weights(dtype, lanes, fours),
+            bindings: std::iter::once(binding(scores)).chain(mask.as_ref().map(binding)).collect(),
+            params: self.rule.params(params.fold(Params::new(), |p, n| p.u32(n))),
+            grid: Grid::linear(rows * lanes as usize, text::weights_workgroup(lanes)),
         })
     }
+}
+
+/// A dense tensor from element `first` on.
+fn tail(t: &Tensor, first: usize) -> Tensor {
+    slice(t, first, t.len() - first)
 }
 
 /// `count` elements of a dense tensor, from `first` on.

@@ -5,9 +5,11 @@ use std::fmt::Write;
 use super::tile::Tile;
 use crate::device::Key;
 use crate::dtype::DType;
-use crate::shader::{Field, Shader};
+use crate::shader::{Field, Shader, wide};
 
+const FLAGS: &str = include_str!("../../../../shaders/fused/attention_flags.wgsl");
 const SCORE: &str = include_str!("../../../../shaders/fused/attention_score.wgsl");
+const SCORE_FOURS: &str = include_str!("../../../../shaders/fused/attention_score_fours.wgsl");
 const WEIGHTS: &str = include_str!("../../../../shaders/fused/attention_weights.wgsl");
 const WORKGROUP: &str = include_str!("../../../../shaders/fused/attention_workgroup.wgsl");
 const PAD: &str = include_str!("../../../../shaders/fused/attention_pad.wgsl");
@@ -67,18 +69,91 @@ pub fn score(shader: Shader, mask: Option<DType>) -> Shader {
         Some(DType::Bool) => (" & (load_extra(mask_at + s * p.m_s) == ((p.flags & KEEP) != 0u))", ""),
         Some(_) => ("", " + load_extra(mask_at + s * p.m_s)"),
     };
-    let names = ["scale", "fill", "lowest"];
-    let shader = names.into_iter().fold(shader, |shader, name| shader.param(name, Field::F32));
-    shader.define("KEPT", kept).define("BIAS", bias).body(SCORE)
+    flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE)
 }
 
-/// The shader that turns scores into weights, for a mask of type `mask`, with `lanes` invocations for each row.
-pub fn weights(mask: Option<DType>, lanes: u32) -> Shader {
-    let shader = Shader::new(format!("attention weights, mask {mask:?}, {lanes} lanes")).bind("scores", DType::F32);
-    let shader = mask.into_iter().fold(shader, |shader, mask| shader.bind("extra", mask));
-    let shader = shader.u32s(&["total", "heads", "queries", "keys", "m_b", "m_h", "m_t", "m_s", "flags"]);
-    score(shader, mask).workgroup([lanes, 1, 1]).body(WEIGHTS)
+/// The same for four keys at once: `are_kept` and `scores_of`.
+fn score_fours(shader: Shader, mask: Option<DType>) -> Shader {
+    let (kept, bias) = match mask {
+        None => ("", ""),
+        Some(DType::Bool) => (" & (read_extra(mask_at + c) == vec4<bool>((p.flags & KEEP) != 0u))", ""),
+        Some(_) => ("", " + read_extra(mask_at + c)"),
+    };
+    flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE_FOURS)
 }
+
+fn flags(shader: Shader) -> Shader {
+    let names = ["scale", "fill", "lowest"];
+    names.into_iter().fold(shader, |shader, name| shader.param(name, Field::F32)).body(FLAGS)
+}
+
+/// The shader that turns scores into weights, for a mask of type `mask`, with `lanes` invocations for each row; with `fours` they take four
+/// keys at once, which parameters then count in fours.
+pub fn weights(mask: Option<DType>, lanes: u32, fours: bool) -> Shader {
+    let label = format!("attention weights, mask {mask:?}, {lanes} lanes, fours: {fours}");
+    let names = ["total", "heads", "queries", "keys", "block", "m_b", "m_h", "m_t", "m_s", "flags"];
+    let (unit, size) = if fours { ("vec4<f32>", 16) } else { ("f32", 4) };
+    let shader = Shader::new(label).bind_raw("scores", unit, size);
+    let shader = match mask {
+        Some(mask) if fours => wide::bind_read(shader, "extra", mask),
+        Some(mask) => shader.bind("extra", mask),
+        None => shader,
+    };
+    let shader = shader.u32s(&names);
+    let shader = if fours { score_fours(shader, mask).body(FOURS) } else { score(shader, mask).body(SINGLES) };
+    shader.workgroup([weights_workgroup(lanes), 1, 1]).define("LANES", lanes.to_string()).body(WEIGHTS)
+}
+
+/// Invocations of a workgroup in which each row has `lanes`.
+pub const fn weights_workgroup(lanes: u32) -> u32 {
+    if lanes == 1 { 64 } else { lanes }
+}
+
+/// What the weights' shader says of single keys.
+const SINGLES: &str = "\
+const UNIT = 1u;
+alias Scores = f32;
+alias Kept = bool;
+
+fn kept_at(t: u32, c: u32, mask_at: u32) -> Kept {
+    return is_kept(t, c, mask_at);
+}
+
+fn score_at(at: u32, t: u32, c: u32, mask_at: u32) -> Scores {
+    return score(scores[p.off_scores + at + c], is_kept(t, c, mask_at), c, mask_at);
+}
+
+fn largest_of(v: Scores) -> f32 {
+    return v;
+}
+
+fn sum_of(v: Scores) -> f32 {
+    return v;
+}
+";
+
+/// The same of four keys.
+const FOURS: &str = "\
+const UNIT = 4u;
+alias Scores = vec4<f32>;
+alias Kept = vec4<bool>;
+
+fn kept_at(t: u32, c: u32, mask_at: u32) -> Kept {
+    return are_kept(t, c, mask_at);
+}
+
+fn score_at(at: u32, t: u32, c: u32, mask_at: u32) -> Scores {
+    return scores_of(scores[p.off_scores + at + c], are_kept(t, c, mask_at), c, mask_at);
+}
+
+fn largest_of(v: Scores) -> f32 {
+    return max(max(v.x, v.y), max(v.z, v.w));
+}
+
+fn sum_of(v: Scores) -> f32 {
+    return (v.x + v.y) + (v.z + v.w);
+}
+";
 
 impl Variant {
     /// The key of its pipeline.

@@ -220,7 +220,8 @@ fn random_shapes() {
                 explicit[d] = [random.below(kernel[d]), random.below(kernel[d])];
             }
         }
-        let (last, batch, channels) = (random.below(3) > 0, random.between(1, 3), random.pick(&[1, 2, 3, 4, 4, 5, 8]));
+        let (last, batch, channels) =
+            (random.below(3) > 0, random.between(1, 3), random.pick(&[1, 2, 3, 4, 4, 5, 8, 16]));
         let case = Case { spatial, last, batch, channels, input, kernel, stride, padding, explicit };
         let dtype = random.pick(if spatial == 2 {
             &[DType::F32, DType::F64, DType::F16, DType::BF16][..]
@@ -265,7 +266,7 @@ fn infinities_and_nan() {
         ([nan, nan, nan, nan], nan, 0),
     ] {
         // One channel, and four that are computed together.
-        for channels in [1, 4] {
+        for channels in [1, 4, 8, 16] {
             let case = plain(2, channels);
             let each = |v: &[f32]| v.iter().flat_map(|v| vec![*v; channels]).collect::<Vec<_>>();
             let x = HostTensor::f32(&[1, 2, 2, channels], &each(&x));

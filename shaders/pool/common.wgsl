@@ -42,6 +42,6 @@ fn elements_of(o: vec3<u32>) -> Range {
 fn windows_of(x: vec3<u32>) -> Range {
     let at = x + pad();
     // A window starts at most kernel - 1 before.
-    let first = quotients(max(at + 1u, kernel()) - kernel() + stride() - 1u, stride());
-    return Range(first, min(quotients(at, stride()) + 1u, out_extent()));
+    let first = {{QUOTIENTS}}(max(at + 1u, kernel()) - kernel() + stride() - 1u, stride());
+    return Range(first, min({{QUOTIENTS}}(at, stride()) + 1u, out_extent()));
 }

@@ -4,16 +4,19 @@
 fn unit(t: u32) {
     let at = place_of(t, out_extent());
     let window = elements_of(at.x);
-    var sum = vec4<f32>();
+    var sum{{Q}} = vec4<f32>();
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
             var i = element_at(at.image, at.channel, vec3<u32>(x0, x1, window.first.z), in_extent());
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
-                sum += read_x(i);
+                let of_x{{E}} = read_x(i + {{E}}u * p.part);
+                sum{{Q}} += of_x{{HALF}};
                 i += p.channels;
             }
         }
     }
     let extent = window.end - window.first;
-    write_result(t, sum / f32(extent.x * extent.y * extent.z), 4u);
+    let count = f32(extent.x * extent.y * extent.z);
+    let i = element_at(at.image, at.channel, at.x, out_extent());
+    store_result(i + {{E}}u * p.part, sum{{FIRST}} / count, sum{{SECOND}} / count);
 }

@@ -1,23 +1,34 @@
 // Which element each window took: the number, in row-major order of the window with its padding, of the first element that equals the
-// output; 255 where none does. A byte for each of four channels.
-// Units: the output's. Bindings: x, y, result (u32).
+// output; 255 where none does.
+// Units: the output's. Bindings: x, y, result.
 
 fn unit(t: u32) {
     let at = place_of(t, out_extent());
     let window = elements_of(at.x);
     let start = at.x * stride();
-    let best = read_y(t);
-    var taken = vec4(255u);
+    let unit_at = element_at(at.image, at.channel, at.x, out_extent());
+    let best{{E}} = read_y(unit_at + {{E}}u * p.part);
+    var taken{{Q}} = vec4(255u);
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
             var i = element_at(at.image, at.channel, vec3<u32>(x0, x1, window.first.z), in_extent());
             var tap = ((x0 + p.pad0 - start.x) * p.kernel1 + x1 + p.pad1 - start.y) * p.kernel2 + window.first.z + p.pad2 - start.z;
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
-                taken = select(taken, vec4(tap), matches(read_x(i), best) & (taken == vec4(255u)));
+                let of_x{{E}} = read_x(i + {{E}}u * p.part);
+                taken{{Q}} = first_of(taken{{Q}}, tap, matches(of_x{{HALF}}, best{{HALF}}));
                 tap += 1u;
                 i += p.channels;
             }
         }
     }
-    result[p.off_result + t] = taken.x | (taken.y << 8u) | (taken.z << 16u) | (taken.w << 24u);
+    result[p.off_result + unit_at + {{E}}u * p.part] = {{JOINED}};
+}
+
+fn first_of(taken: vec4<u32>, tap: u32, fits: vec4<bool>) -> vec4<u32> {
+    return select(taken, vec4(tap), fits & (taken == vec4(255u)));
+}
+
+// A byte for each of four channels.
+fn word_of(taken: vec4<u32>) -> u32 {
+    return taken.x | (taken.y << 8u) | (taken.z << 16u) | (taken.w << 24u);
 }

@@ -11,7 +11,7 @@ use crate::shader::{Shader, library};
 use crate::tensor::Tensor;
 
 pub(super) const COMMON: &str = include_str!("../../../shaders/pool/common.wgsl");
-pub(super) const CHANNELS_LAST: &str = include_str!("../../../shaders/pool/channels_last.wgsl");
+const CHANNELS_LAST: &str = include_str!("../../../shaders/pool/channels_last.wgsl");
 const CHANNELS_FIRST: &str = include_str!("../../../shaders/pool/channels_first.wgsl");
 const FIRST_MATCH: &str = include_str!("../../../shaders/pool/first_match.wgsl");
 
@@ -84,6 +84,7 @@ impl Pool {
             .library("quotient")
             .library(library::of_type("special", dtype))
             .define("VALUE", dtype.value())
+            .define("QUOTIENTS", "quotients")
             .body("alias Value = {{VALUE}};\n")
             .body(COMMON)
             .body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST });

@@ -1,9 +1,5 @@
 // Uniform in [low, low + range) in 64 bits: each pair of words modulo the range, as TensorFlow does it. The sum wraps.
 
-fn join(low: u32, high: u32) -> u64 {
-    return (u64(high) << 32u) | u64(low);
-}
-
 fn bounded(bits: vec2<u32>) -> vec2<u32> {
     let v = join(p.low, p.low_high) + join(bits.x, bits.y) % join(p.range, p.range_high);
     return vec2<u32>(u32(v & 0xfffffffflu), u32(v >> 32u));

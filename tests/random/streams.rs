@@ -131,6 +131,25 @@ fn streams_of_any_length_follow_the_counter() {
     }
 }
 
+/// Numbers depend on their index alone: not on where a tensor lies, nor on how many groups an invocation has.
+#[test]
+fn every_way_to_draw_gives_the_same_bits() {
+    let mut s = session();
+    let generator = Generator { counter: [u32::MAX - 300, u32::MAX, 1, 2], key: [3, 4] };
+    for op in ["StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"] {
+        for dtype in [F32, F16, BF16, DType::F64] {
+            let mut draw = |misalign, n| {
+                s.misalign = misalign;
+                keyed(&mut s, op, dtype, n, &generator).bytes
+            };
+            let whole = draw(0, 20_000);
+            assert_eq!(draw(1, 20_000), whole, "{op} {dtype}, misaligned");
+            let more = draw(0, 20_003);
+            assert_eq!(more[..whole.len()], whole, "{op} {dtype}, with a cut group");
+        }
+    }
+}
+
 /// More groups than one dimension of the grid has workgroups for, and more bytes than lavapipe binds at once.
 #[test]
 fn large_tensors() {

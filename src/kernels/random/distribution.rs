@@ -8,7 +8,7 @@ use super::philox::Generator;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP, eight};
 use crate::tensor::Tensor;
 
 /// What to draw.
@@ -89,6 +89,80 @@ impl Distribution {
     }
 }
 
+/// How invocations share the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One group each, word by word.
+    Words,
+    /// One group each, bound as a whole.
+    Groups,
+    /// Two groups each, in words of 64 bits; for software adapters.
+    Pairs,
+    /// Many groups each, for software adapters, where some numbers are rejected.
+    Queue,
+}
+
+/// Groups of an invocation of [`Form::Queue`], as its shader has it.
+const QUEUED: usize = 16;
+
+impl Form {
+    fn of(device: &Device, distribution: Distribution, output: &Tensor) -> Self {
+        let capabilities = device.capabilities();
+        let words = words(output.dtype);
+        let total = (output.bytes() as usize).div_ceil(4);
+        let aligned = |groups: usize| output.address.is_multiple_of(4 * (groups * words) as u64);
+        let pairs = eight::pays(capabilities) && aligned(2) && total.is_multiple_of(2 * words);
+        match distribution {
+            _ if !aligned(1) => Self::Words,
+            Distribution::TruncatedNormal if capabilities.cpu && output.dtype != DType::F64 => Self::Queue,
+            Distribution::TruncatedNormal => Self::Groups,
+            _ if pairs => Self::Pairs,
+            _ => Self::Groups,
+        }
+    }
+
+    /// The forms of a distribution's shaders.
+    pub fn all(distribution: Distribution, dtype: DType) -> &'static [Self] {
+        match distribution {
+            Distribution::TruncatedNormal if dtype == DType::F64 => &[Self::Words, Self::Groups],
+            Distribution::TruncatedNormal => &[Self::Words, Self::Groups, Self::Queue],
+            _ => &[Self::Words, Self::Groups, Self::Pairs],
+        }
+    }
+
+    /// Groups of an invocation.
+    const fn groups(self) -> usize {
+        match self {
+            Self::Words | Self::Groups => 1,
+            Self::Pairs => 2,
+            Self::Queue => QUEUED,
+        }
+    }
+
+    /// Words that are bound together.
+    const fn bound(self, words: usize) -> usize {
+        match self {
+            Self::Words => 1,
+            Self::Groups | Self::Queue => words,
+            Self::Pairs => 2 * words,
+        }
+    }
+}
+
+/// Declares the output and `fn store_pair`.
+fn output_pairs(s: Shader, words: usize) -> Shader {
+    let (s, pair) = match words {
+        2 => (s.bind_raw("y", "vec4<u32>", 16), "vec4(first.xy, second.xy)"),
+        _ => (
+            s.bind_raw("y", "vec4<u64>", 32),
+            "vec4(join(first.x, first.y), join(first.z, first.w), join(second.x, second.y), join(second.z, second.w))",
+        ),
+    };
+    s.body(&format!(
+        "fn store_pair(pair: u32, first: vec4<u32>, second: vec4<u32>) {{\n    y[p.off_y + pair] = {pair};\n}}\n"
+    ))
+}
+
 /// Words of 32 bits that one sample fills: 128 random bits make four numbers of up to 32 bits, or two of 64.
 const fn words(dtype: DType) -> usize {
     if dtype.size() == 2 { 2 } else { 4 }
@@ -119,15 +193,16 @@ fn output(s: Shader, words: usize, aligned: bool) -> Shader {
     s.body(&(text + "}\n"))
 }
 
-/// The shader that draws `distribution` in `dtype` with a generator `on_device` or in the parameters, into an output that is
-/// `aligned` to whole groups or not, on an adapter with 64-bit integers or without.
-pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, aligned: bool, int64: bool) -> Shader {
+/// The shader that draws `distribution` in `dtype` in one of its forms, with a generator `on_device` or in the parameters, on an adapter
+/// with 64-bit integers or without.
+pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, form: Form, int64: bool) -> Shader {
     let samples_log2 = distribution.samples_log2(dtype);
-    let s = Shader::new(format!(
-        "random {} {dtype} on_device={on_device} aligned={aligned} int64={int64}",
-        distribution.name()
-    ));
-    let mut s = output(s, words(dtype), aligned)
+    let s = Shader::new(format!("random {} {dtype} on_device={on_device} {form:?} int64={int64}", distribution.name()));
+    let s = match form {
+        Form::Pairs => output_pairs(s, words(dtype)).body(JOIN),
+        _ => output(s, words(dtype), form != Form::Words),
+    };
+    let mut s = s
         .u32s(&["words", "first_low", "first_high"])
         .library(if int64 { "mul_wide_u64" } else { "mul_wide" })
         .library("philox")
@@ -142,7 +217,12 @@ pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, aligned
         (Distribution::UniformInt, _) => s.u32s(&["low", "range"]),
         _ => s,
     };
-    s = generator(s, on_device).body(include_str!("../../../shaders/random/fill.wgsl"));
+    s = generator(s, on_device);
+    s = match form {
+        Form::Words | Form::Groups => s.body(include_str!("../../../shaders/random/fill.wgsl")),
+        Form::Pairs => s.body(include_str!("../../../shaders/random/fill_pairs.wgsl")),
+        Form::Queue => s,
+    };
     match distribution {
         Distribution::Uniform if dtype == DType::F64 => {
             encoder(s, dtype).body(include_str!("../../../shaders/random/uniform_f64.wgsl"))
@@ -167,15 +247,24 @@ pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, aligned
             encoder(s, dtype).library("box_muller").body(include_str!("../../../shaders/random/normal.wgsl"))
         }
         Distribution::TruncatedNormal => {
-            encoder(s, dtype).library("box_muller").body(include_str!("../../../shaders/random/truncated_normal.wgsl"))
+            let s = encoder(s, dtype).library("box_muller");
+            let s = s.body(include_str!("../../../shaders/random/truncated_keep.wgsl"));
+            s.body(match form {
+                Form::Queue => include_str!("../../../shaders/random/truncated_normal_queue.wgsl"),
+                _ => include_str!("../../../shaders/random/truncated_normal.wgsl"),
+            })
         }
         Distribution::UniformInt if dtype.size() == 8 => {
+            let s = if form == Form::Pairs { s } else { s.body(JOIN) };
             s.body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
         }
         Distribution::UniformInt => s.body(include_str!("../../../shaders/random/uniform_int32.wgsl")),
         Distribution::UniformFullInt => s.body(include_str!("../../../shaders/random/uniform_full_int.wgsl")),
     }
 }
+
+/// A word of 64 bits of its halves.
+const JOIN: &str = "fn join(low: u32, high: u32) -> u64 {\n    return (u64(high) << 32u) | u64(low);\n}\n";
 
 /// Declares the generator's state and `fn generator`, which reads it.
 pub fn generator(s: Shader, on_device: bool) -> Shader {
@@ -250,15 +339,14 @@ pub fn fill(
     let dtype = output.dtype;
     let on_device = source.on_device();
     let int64 = device.capabilities().int64;
-    let group = 4 * words(dtype) as u32;
-    let aligned = output.address.is_multiple_of(group.into());
+    let form = Form::of(device, distribution, output);
     let key = Key::new("random")
         .name(distribution.name())
         .dtype(dtype)
         .number(on_device.into())
-        .number(u32::from(aligned) + 2 * u32::from(int64));
+        .number(form as u32 + 4 * u32::from(int64));
     // Word indices stay far below 2^32, whatever the adapter can bind.
-    let window = (device.capabilities().max_binding.min(1 << 30) / 16 * 4) as usize;
+    let window = (device.capabilities().max_binding.min(1 << 30) / 32 * 8) as usize;
     let total = (output.bytes() as usize).div_ceil(4);
     for first in (0..total).step_by(window) {
         let count = window.min(total - first);
@@ -274,16 +362,16 @@ pub fn fill(
         let y = Binding {
             address: output.address + 4 * first as u64,
             bytes: 4 * count as u64,
-            unit: if aligned { group } else { 4 },
+            unit: 4 * form.bound(words(dtype)) as u32,
         };
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![y];
         params = source.add(params, &mut bindings);
         device.enqueue(&Program {
             key: key.clone(),
-            shader: &|| shader(distribution, dtype, on_device, aligned, int64),
+            shader: &|| shader(distribution, dtype, on_device, form, int64),
             bindings,
             params,
-            grid: Grid::linear(count.div_ceil(words(dtype)), WORKGROUP),
+            grid: Grid::linear(count.div_ceil(words(dtype) * form.groups()), WORKGROUP),
         })?;
     }
     Ok(())

@@ -16,7 +16,7 @@ mod variable;
 
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
-use distribution::Distribution;
+use distribution::{Distribution, Form};
 
 /// What a stateful op takes off its stream for each output, however many samples the distribution needs.
 const SAMPLES_PER_OUTPUT: u64 = 256;
@@ -40,11 +40,10 @@ pub fn shaders() -> Vec<Shader> {
     shaders.extend(stochastic_cast::shaders());
     for (distribution, types) in Distribution::ALL {
         for &dtype in types {
-            // Each pair of choices once.
-            for [on_device, aligned, int64] in
-                [[false; 3], [false, true, true], [true, true, false], [true, false, true]]
-            {
-                shaders.push(distribution::shader(distribution, dtype, on_device, aligned, int64));
+            for form in Form::all(distribution, dtype) {
+                for [on_device, int64] in [[false, *form == Form::Pairs], [true; 2]] {
+                    shaders.push(distribution::shader(distribution, dtype, on_device, *form, int64));
+                }
             }
         }
     }

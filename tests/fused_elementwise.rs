@@ -191,6 +191,27 @@ fn a_masked_step_of_an_lstm() {
     );
 }
 
+/// Bits of three operands, selected against one of them: a compiler of a software adapter took the wrong truth table for such.
+#[test]
+fn bits_selected_against_an_operand() {
+    for dtype in ["uint32", "int64", "uint8"] {
+        for kept in ["x0", "x1", "s0"] {
+            everywhere(
+                &format!(
+                    "x: {dtype}, {dtype}, bool; c: 0; s0 = AddV2<{dtype}>(x0, x1); s1 = BitwiseAnd<{dtype}>(s0, x1); \
+                     s2 = BitwiseOr<{dtype}>(s1, x0); s3 = SelectV2<{dtype}>(x2, s2, {kept}); return s3, s2"
+                ),
+                &[],
+            );
+        }
+    }
+    everywhere(
+        "x: float32, bool; c: 0; s0 = Tanh<float32>(x0); s1 = SelectV2<float32>(x1, s0, x0); s2 = Erf<float32>(x0); \
+         s3 = SelectV2<float32>(x1, x0, s2); return s1, s3",
+        &[],
+    );
+}
+
 #[test]
 fn a_cast_to_a_narrow_type_and_back_rounds() {
     let mut session = session();

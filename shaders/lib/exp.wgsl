@@ -30,18 +30,17 @@ fn scale_f32(y: f32, k: i32) -> f32 {
     return y * power_of_two_f32(half) * power_of_two_f32(k - half);
 }
 
+// 2^k for whole k, -126 <= k <= 127: k is what the last bits of 1.5 * 2^23 + k are. Cheaper than a conversion, which WGSL saturates.
+fn whole_power_of_two_f32(k: f32) -> f32 {
+    return bitcast<f32>((bitcast<u32>(k + 12582912.0) << 23u) + 0x3f800000u);
+}
+
+// Without branches, for software adapters carry out all sides of one, and those of four elements one after the other.
 fn exp_f32(x: f32) -> f32 {
-    if is_nan_f32(x) {
-        return x;
-    }
-    if x > 88.7228394 {
-        return infinity_like_f32(1.0);
-    }
-    if x < -104.0 {
-        return 0.0;
-    }
-    let e = exp_reduce_f32(x);
-    return scale_f32(1.0 + expm1_small_f32(e.r), i32(e.k));
+    let e = exp_reduce_f32(clamp(x, -104.0, 89.0));
+    let half = floor(0.5 * e.k);
+    let y = (1.0 + expm1_small_f32(e.r)) * whole_power_of_two_f32(half) * whole_power_of_two_f32(e.k - half);
+    return select(select(y, infinity_like_f32(1.0), x > 88.7228394), x, is_nan_f32(x));
 }
 
 fn expm1_f32(x: f32) -> f32 {

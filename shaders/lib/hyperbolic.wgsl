@@ -28,21 +28,20 @@ fn cosh_f32(x: f32) -> f32 {
     return (0.5 * root) * root;
 }
 
+// (T + s) / (1 + T s) with s = tanh(r) and T = tanh(k ln 2 / 2) = (2^k - 1) / (2^k + 1), within 2.6 ulp. |x| = k ln 2 / 2 + r with
+// |r| <= ln 2 / 4; the product need not be exact, for where k is large, the quotient is near 1 whatever r is. No branches, for software adapters
+// carry out all sides of one. From 9.02 on, tanh is 1.
 fn tanh_f32(x: f32) -> f32 {
-    let a = abs(x);
-    if is_nan_f32(x) {
-        return x;
-    }
-    if a < 0.625 {
-        let z = x * x;
-        let p = (((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z
-            - 3.33332819422e-1;
-        return x + x * z * p;
-    }
-    if a > 9.02 {
-        return copy_sign_f32(1.0, x);
-    }
-    return copy_sign_f32(1.0 - 2.0 / (exp_f32(2.0 * a) + 1.0), x);
+    let bits = bitcast<u32>(x) & 0x7fffffffu;
+    let a = bitcast<f32>(min(bits, 0x411051ecu));
+    let k = round(a * 2.88539008);
+    let r = a - k * 0.34657359;
+    let z = r * r;
+    let s = r + r * (z * (1.31102336e-1 * z - 3.33312648e-1));
+    let power = whole_power_of_two_f32(k);
+    let less = power - 1.0;
+    let more = power + 1.0;
+    return select(copy_sign_f32((less + more * s) / (more + less * s), x), x, bits > 0x7f800000u);
 }
 
 fn asinh_f32(x: f32) -> f32 {

@@ -14,14 +14,7 @@ fn combine(a: Value, b: Value) -> Value {
 }
 
 fn element(i: u32, column: u32) -> Value {
-    var row = i;
-    if p.permuted != 0u {
-        row = load_rows(i);
-        if row >= p.data_rows {
-            return Value();
-        }
-    }
-    return load_data(row * p.inner + column);
+{{ELEMENT}}
 }
 
 // Ids past the last segment name no row.
@@ -53,36 +46,31 @@ fn main(
     let first = chunk * p.chunk;
     let end = min(first + p.chunk, p.n);
     let last_level = p.chunk >= p.n;
+    var i = first;
     // The first row of a chunk always has an id: chunks are even, and of each pair of partial results the first is there.
-    var id = load_ids(first);
-    var total = element(first, column);
-    var from_before = true;
-    for (var i = first + 1u; i < end; i += 1u) {
-        let next = load_ids(i);
-        if next == NONE {
-            continue;
+    var next = load_ids(first);
+    // Each turn is a run of equal ids; nothing is stored while one goes on.
+    for (var turn = first; turn < end && i < end; turn += 1u) {
+        let id = next;
+        var total = element(i, column);
+        i += 1u;
+        for (; i < end; i += 1u) {
+            next = load_ids(i);
+            if next == id {
+                total = combine(total, element(i, column));
+            } else if next != NONE {
+                break;
+            }
         }
-        let v = element(i, column);
-        if next == id {
-            total = combine(total, v);
-            continue;
-        }
-        if from_before && !last_level {
-            leave(2u * chunk, id, column, total);
-        } else {
+        if last_level || (turn != first && i < end) {
             keep(id, column, total);
+            continue;
         }
-        from_before = false;
-        id = next;
-        total = v;
+        if turn == first {
+            leave(2u * chunk, id, column, total);
+        }
+        if i >= end {
+            leave(2u * chunk + 1u, select(id, NONE, turn == first), column, total);
+        }
     }
-    if last_level {
-        keep(id, column, total);
-        return;
-    }
-    if from_before {
-        leave(2u * chunk, id, column, total);
-        id = NONE;
-    }
-    leave(2u * chunk + 1u, id, column, total);
 }

@@ -88,8 +88,12 @@ impl Segments<'_> {
         let count = chunks * columns;
         let binding = |t: &Tensor| if wide { Binding::raw(t, 4 * QUAD as u32) } else { t.into() };
         ctx.device().enqueue(&Program {
-            key: Key::new("segment reduce").number(fold as u32).dtype(loaded).number(u32::from(wide)),
-            shader: &|| shader(fold, loaded, wide),
+            key: Key::new("segment reduce")
+                .number(fold as u32)
+                .dtype(loaded)
+                .number(u32::from(wide))
+                .number(u32::from(permuted)),
+            shader: &|| shader(fold, loaded, wide, permuted),
             bindings: smallvec![
                 self.ids.into(),
                 self.rows.unwrap_or(self.ids).into(),
@@ -104,7 +108,6 @@ impl Segments<'_> {
                 .u32(columns)
                 .u32(CHUNK)
                 .u32(out.len() / self.inner)
-                .u32(u32::from(permuted))
                 .u32(self.data.len() / self.inner),
             grid: Grid::linear(count, WORKGROUP),
         })?;
@@ -117,18 +120,19 @@ impl Segments<'_> {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = [I32, U32, I64, U64].map(|t| shader(Fold::Sum, t, false)).into();
+    let both = |fold, t, wide| [false, true].map(|permuted| shader(fold, t, wide, permuted));
+    let mut all: Vec<_> = [I32, U32, I64, U64].into_iter().flat_map(|t| both(Fold::Sum, t, false)).collect();
     for fold in Fold::ALL {
-        all.extend([F32, F16, BF16, F64].map(|t| shader(fold, t, false)));
-        all.push(shader(fold, F32, true));
+        all.extend([F32, F16, BF16, F64].into_iter().flat_map(|t| both(fold, t, false)));
+        all.extend(both(fold, F32, true));
     }
     all
 }
 
-/// The shader of rows of `loaded`; `wide` is for four columns of float32 at once.
-fn shader(fold: Fold, loaded: DType, wide: bool) -> Shader {
+/// The shader of rows of `loaded`; `wide` is for four columns of float32 at once, `permuted` for rows in another order.
+fn shader(fold: Fold, loaded: DType, wide: bool, permuted: bool) -> Shader {
     let computed = Segments::accumulator(loaded);
-    let shader = Shader::new(format!("segment {fold:?} {loaded} {wide}")).bind("ids", U32).bind("rows", U32);
+    let shader = Shader::new(format!("segment {fold:?} {loaded} {wide} {permuted}")).bind("ids", U32).bind("rows", U32);
     let shader = if wide {
         let accessors = |name: &str| {
             format!(
@@ -145,9 +149,16 @@ fn shader(fold: Fold, loaded: DType, wide: bool) -> Shader {
     } else {
         shader.bind("data", loaded).bind("out", computed).bind("partial_ids", U32).bind("partials", computed)
     };
+    let element = if permuted {
+        "    let row = load_rows(i);\n    let v = load_data(min(row, p.data_rows - 1u) * p.inner + column);\n    \
+         return select(Value(), v, row < p.data_rows);"
+    } else {
+        "    return load_data(i * p.inner + column);"
+    };
     shader
-        .u32s(&["count", "n", "inner", "chunk", "segments", "permuted", "data_rows"])
+        .u32s(&["count", "n", "inner", "chunk", "segments", "data_rows"])
         .define("VALUE", if wide { "vec4<f32>" } else { computed.value() })
         .define("COMBINE", fold.text())
+        .define("ELEMENT", element)
         .body(include_str!("../../../shaders/segment/reduce.wgsl"))
 }

@@ -144,6 +144,11 @@ fn qr() {
 }
 
 #[test]
+fn qr_by_the_programs_of_gpus() {
+    with_class(Class::Discrete, qr);
+}
+
+#[test]
 fn qr_of_columns_that_are_already_zero_or_huge() {
     for_each_type(|session, dtype| {
         let unit = unit(dtype);

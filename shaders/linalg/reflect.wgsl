@@ -1,5 +1,5 @@
 // Householder reflections p.first .. p.first + p.steps of p.m x p.n matrices, applied to the columns of `q`.
-// Grid: p.groups workgroups for each of p.batch matrices; each handles every p.groups-th tile of 16 columns with 16 invocations for a
+// Grid: p.groups workgroups for each of p.batch matrices; each handles every p.groups-th tile of 16 columns with LANES invocations for a
 // column, which sum rows in a fixed order. More than one step in a dispatch needs p.groups = 1.
 //
 // FACTOR is true: q is `a` itself, the step's reflection is computed first. It annihilates column k below the diagonal, but
@@ -13,13 +13,13 @@ alias real = {{REAL}};
 alias word = {{WORD}};
 
 const COLUMNS = 16u;
-const LANES = 16u;
+const LANES = WORKGROUP / COLUMNS;
 
-var<workgroup> partial: array<real, 256>;
-var<workgroup> partial_bits: array<word, 256>;
+var<workgroup> partial: array<real, WORKGROUP>;
+var<workgroup> partial_bits: array<word, WORKGROUP>;
 
 fn total(local: u32) -> real {
-    for (var step = 128u; step > 0u; step /= 2u) {
+    for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
         if local < step {
             partial[local] += partial[local + step];
@@ -40,7 +40,7 @@ fn larger(a: word, b: word) -> word {
 
 // Of sizes without sign, as bits: a NaN is the largest.
 fn largest(local: u32) -> word {
-    for (var step = 128u; step > 0u; step /= 2u) {
+    for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
         if local < step {
             partial_bits[local] = larger(partial_bits[local], partial_bits[local + step]);

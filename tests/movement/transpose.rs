@@ -53,7 +53,9 @@ fn download(device: &Device, t: &Tensor) -> Vec<u8> {
 fn tiled_transposes_equal_plain_ones() {
     let device = session().device;
     for dtype in [DType::F32, DType::I64, DType::C128, DType::F16, DType::U8] {
-        for dims in [[1, 32, 32], [1, 33, 70], [3, 64, 47], [2, 100, 33], [3, 36, 48], [1, 4, 20]] {
+        for dims in
+            [[1, 32, 32], [1, 33, 70], [3, 64, 47], [2, 100, 33], [3, 36, 48], [1, 4, 20], [1, 256, 260], [2, 304, 132]]
+        {
             let [b, m, n] = dims;
             let x = data(dtype, &dims, 2);
             let want = reference(&x, &[b, n, m], |c| Some(vec![c[0], c[2], c[1]]));

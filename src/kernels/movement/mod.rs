@@ -333,7 +333,7 @@ pub fn shaders() -> Vec<Shader> {
             all.push(walk::strided_shader(unit, &walk(&strided, &dense)));
             all.push(walk::strided_shader(unit, &walk(&splat, &dense)));
             if blocks::Blocks::side(unit) > 1 && rank > 1 {
-                all.push(blocks::shader(unit, &walk(&strided, &strided)));
+                all.extend([1, blocks::RUN].map(|run| blocks::shader(unit, run, &walk(&strided, &strided))));
             }
             if unit.bytes() == 4 {
                 let kinds = [fours::Four::Repeated, fours::Four::Turned, fours::Four::Apart(2)];

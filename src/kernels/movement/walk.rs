@@ -108,15 +108,15 @@ impl Walk {
         }
         // What repeats elements along rows has nothing to gain from reading several rows.
         let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
-        match walk.blocks().filter(|_| blocks && !repeats) {
+        match walk.blocks(device.capabilities().cpu).filter(|_| blocks && !repeats) {
             Some(blocks) => blocks.enqueue(device),
             None => walk.dispatch(device, blocks),
         }
     }
 
-    fn blocks(&self) -> Option<Blocks> {
+    fn blocks(&self, cpu: bool) -> Option<Blocks> {
         let (src, dst) = (&self.src, &self.dst);
-        Blocks::of(self.unit, &self.dims, [&src.strides, &dst.strides], [src.address, dst.address])
+        Blocks::of(self.unit, &self.dims, [&src.strides, &dst.strides], [src.address, dst.address], cpu)
     }
 
     fn collapsed(self) -> Self {

@@ -1,5 +1,7 @@
 //! Concatenations, splits, packs.
 
+use tensorflow_wgpu::device::Selection;
+
 use super::*;
 
 #[test]
@@ -14,6 +16,8 @@ fn concat_and_split() {
             (&[3, 2], 1, &[1, 1]),
             (&[0, 4], 1, &[2, 2]),
             (&[2, 16, 4], 1, &[4, 8, 4]),
+            // More parts than one dispatch takes, with empty ones among them.
+            (&[3, 40], 1, &[4, 8, 0, 4, 4, 8, 0, 4, 4, 2, 2]),
         ] {
             let a = axis.rem_euclid(dims.len() as i64) as usize;
             let whole = data(dtype, dims, 13);
@@ -69,6 +73,31 @@ fn concat_and_split() {
     fails(&split_v, &[a, i32s(&[-1, -1]), axis(1)], "There can only be one -1 in the input.");
 }
 
+/// Small parts are moved together; on software adapters, large ones one by one.
+#[test]
+fn dispatches() {
+    // Others must not dispatch on the device where these are counted.
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let mut session = Session::new(Device::open(&selection.adapters[0]).unwrap());
+    let cpu = session.device.capabilities().cpu;
+    for (columns, parts, want) in [(512, 4, [1; 2]), (520, 8, [2; 2]), (1 << 15, 4, if cpu { [4; 2] } else { [1; 2] })]
+    {
+        let whole = data(DType::F32, &[4, columns], 40);
+        let axis = HostTensor::i32(&[], &[1]);
+        let count = |session: &mut Session, node: Node, inputs: &[HostTensor]| {
+            let before = session.device.statistics().dispatches;
+            let outputs = run(session, &node, inputs).unwrap();
+            (outputs, session.device.statistics().dispatches - before)
+        };
+        let split = typed("Split", DType::F32).attr("num_split", parts);
+        let (mut outputs, split) = count(&mut session, split, &[axis.clone(), whole.clone()]);
+        outputs.push(axis);
+        let concat = typed("ConcatV2", DType::F32).attr("N", parts);
+        let (joined, concat) = count(&mut session, concat, &outputs);
+        assert_eq!((joined[0].bytes == whole.bytes, [split, concat]), (true, want), "{columns} in {parts}");
+    }
+}
+
 #[test]
 fn pack_and_unpack() {
     for dtype in SIZES.into_iter().chain([DType::I32]) {
@@ -80,6 +109,8 @@ fn pack_and_unpack() {
             (&[3, 4], 1, 5),
             (&[0], 0, 2),
             (&[2], 0, 1),
+            (&[4], 0, 16),
+            (&[2, 4], 1, 9),
         ] {
             let a = axis.rem_euclid(dims.len() as i64 + 1) as usize;
             let parts: Vec<HostTensor> = (0..n).map(|i| data(dtype, dims, 20 + i)).collect();

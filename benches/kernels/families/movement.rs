@@ -22,6 +22,12 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     cases.push(concat(DType::F16, &skip, 3));
     let node = typed("Split").attr("num_split", 4);
     cases.push(Case::new("movement", "Split 1024×4096 in 4 over 1", node, [index(1), f32s(&[1024, 4096])]));
+    // The gates of an LSTM.
+    let node = typed("Split").attr("num_split", 4);
+    cases.push(Case::new("movement", "Split 4×512 in 4 over 1", node, [index(1), f32s(&[4, 512])]));
+    let node = typed("ConcatV2").attr("N", 4).attr("Tidx", DType::I32);
+    let gates: Vec<_> = (0..4).map(|_| f32s(&[4, 128])).chain([index(1)]).collect();
+    cases.push(Case::new("movement", "ConcatV2 of four 4×128 over 1", node, gates));
     let node = typed("Pack").attr("N", 2).attr("axis", 1);
     cases.push(Case::new("movement", "Pack of 2, 1024×2048", node, [f32s(&[1024, 2048]), f32s(&[1024, 2048])]));
 

@@ -5,6 +5,7 @@
 use super::plan::Memory;
 use super::remap::{Axis, Background, Remap, Rule};
 use super::shape;
+use super::together::{self, Direction, Section};
 use super::unit::Unit;
 use super::walk::copy_strided;
 use crate::device::Device;
@@ -78,6 +79,27 @@ impl Part {
     }
 }
 
+/// Moves `sections` to or from `whole`, which has `outer` rows of `total` elements: together where that pays, else one by one.
+fn move_all(
+    device: &Device,
+    direction: Direction,
+    whole: &Tensor,
+    (outer, total): (usize, usize),
+    sections: &[Section],
+) -> Result<()> {
+    if together::enqueue(device, direction, whole, (outer, total), sections)? {
+        return Ok(());
+    }
+    for Section { tensor, begin, row } in sections {
+        let part = Part { outer, total, begin: *begin, row: *row };
+        match direction {
+            Direction::Split => part.read(device, whole, tensor)?,
+            Direction::Join => part.write(device, tensor, whole)?,
+        }
+    }
+    Ok(())
+}
+
 /// The products of the extents before and after `axis`.
 fn around(dims: &[usize], axis: usize) -> (usize, usize) {
     (dims[..axis].iter().product(), dims[axis + 1..].iter().product())
@@ -131,13 +153,14 @@ impl Kernel for Concat {
         let dst = ctx.output(0, inputs[0].dtype, &out)?;
         let (outer, inner) = around(&out, axis);
         let total = out[axis] * inner;
-        let mut begin = 0;
-        for t in &inputs {
-            let row = t.dims[axis] * inner;
-            Part { outer, total, begin, row }.write(ctx.device(), t, &dst)?;
-            begin += row;
-        }
-        Ok(())
+        let mut end = 0;
+        let sections = inputs.into_iter().map(|tensor| {
+            let row = tensor.dims[axis] * inner;
+            end += row;
+            Section { tensor, begin: end - row, row }
+        });
+        let sections: Vec<_> = sections.collect();
+        move_all(ctx.device(), Direction::Join, &dst, (outer, total), &sections)
     }
 }
 
@@ -181,10 +204,9 @@ impl Kernel for Pack {
                 }
                 let dst = ctx.output(0, inputs[0].dtype, &out)?;
                 let (outer, row) = around(&out, axis);
-                for (i, t) in inputs.iter().enumerate() {
-                    Part { outer, total: n * row, begin: i * row, row }.write(ctx.device(), t, &dst)?;
-                }
-                Ok(())
+                let inputs = inputs.into_iter().enumerate();
+                let sections: Vec<_> = inputs.map(|(i, tensor)| Section { tensor, begin: i * row, row }).collect();
+                move_all(ctx.device(), Direction::Join, &dst, (outer, n * row), &sections)
             }
             Memory::Host => {
                 let inputs = (0..n).map(|i| ctx.host_input(i)).collect::<Result<Vec<_>>>()?;
@@ -234,23 +256,25 @@ impl Pieces {
         if let ([(out, ..)], Memory::Device) = (&self.pieces[..], memory) {
             return ctx.forward_input(input, 0, out);
         }
-        let part = |begin: usize, row: usize| Part { outer: self.outer, total: self.total, begin, row };
+        let (outer, total) = (self.outer, self.total);
         match memory {
             Memory::Device => {
                 let src = ctx.input(input)?;
-                for (o, (out, begin, row)) in self.pieces.iter().enumerate() {
-                    let dst = ctx.output(o, src.dtype, out)?;
-                    part(*begin, *row).read(ctx.device(), &src, &dst)?;
-                }
+                let outputs = self.pieces.iter().enumerate().map(|(o, (out, begin, row))| {
+                    Ok(Section { tensor: ctx.output(o, src.dtype, out)?, begin: *begin, row: *row })
+                });
+                let sections = outputs.collect::<Result<Vec<_>>>()?;
+                move_all(ctx.device(), Direction::Split, &src, (outer, total), &sections)
             }
             Memory::Host => {
                 let src = ctx.host_input(input)?;
                 for (o, (out, begin, row)) in self.pieces.iter().enumerate() {
-                    ctx.host_output(o, &part(*begin, *row).read_host(&src, out))?;
+                    let part = Part { outer, total, begin: *begin, row: *row };
+                    ctx.host_output(o, &part.read_host(&src, out))?;
                 }
+                Ok(())
             }
         }
-        Ok(())
     }
 }
 

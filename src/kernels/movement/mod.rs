@@ -15,6 +15,7 @@ pub mod reverse_sequence;
 pub mod slice;
 pub mod slice_assign;
 pub mod space;
+pub mod together;
 pub mod unit;
 pub mod walk;
 
@@ -339,6 +340,12 @@ pub fn shaders() -> Vec<Shader> {
                 let kinds = [fours::Four::Repeated, fours::Four::Turned, fours::Four::Apart(2)];
                 all.extend(kinds.map(|four| four.shader(&walk(&strided, &dense))));
                 all.push(kinds[0].shader(&walk(&splat, &dense)));
+            }
+            if !unit.is_packed() && rank == 1 {
+                let directions = [together::Direction::Split, together::Direction::Join];
+                all.extend(
+                    [2, 5, together::MOST].iter().flat_map(|n| directions.map(|d| together::shader(unit, *n, d))),
+                );
             }
             if !unit.is_packed() {
                 all.push(walk::strided_shader(unit, &walk(&dense, &strided)));

@@ -1,0 +1,110 @@
+//! Several parts of a tensor in one dispatch: what Split and Unpack read, what Concat and Pack write. A dispatch for each part costs more than
+//! the bytes of a small one, and a GPU waits at the barrier between any two that write to one buffer.
+
+use smallvec::smallvec;
+
+use super::unit::Unit;
+use super::walk::window_limit;
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::error::Result;
+use crate::shader::{Field, Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+/// Most parts of one dispatch: eight bindings, of which one is the whole.
+pub const MOST: usize = 7;
+
+/// The widest tensor, in bytes, that a software adapter takes together: it executes every part's branch for every element.
+const LARGEST_ON_CPU: u64 = 1 << 18;
+
+/// Which way elements go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the whole into parts.
+    Split,
+    /// From parts into the whole.
+    Join,
+}
+
+/// One part: a dense tensor of rows of `row` elements, which lie in the whole's rows from element `begin` on.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// The dense tensor.
+    pub tensor: Tensor,
+    /// Its first element in a row of the whole.
+    pub begin: usize,
+    /// Elements of one of its rows.
+    pub row: usize,
+}
+
+/// Enqueues the moves between `whole`, which has `outer` rows of `total` elements, and `sections`, which follow one another in a row.
+/// Returns false, with nothing enqueued, where these are better moved one by one, or can only be so.
+pub fn enqueue(
+    device: &Device,
+    direction: Direction,
+    whole: &Tensor,
+    (outer, total): (usize, usize),
+    sections: &[Section],
+) -> Result<bool> {
+    let sections: Vec<&Section> = sections.iter().filter(|s| s.row > 0).collect();
+    let size = whole.dtype.size() as u64;
+    let bytes = outer as u64 * total as u64 * size;
+    let limit = if device.capabilities().cpu { LARGEST_ON_CPU } else { window_limit(device) };
+    if sections.len() < 2 || bytes == 0 || bytes > limit {
+        return Ok(false);
+    }
+    // Whatever is a multiple of it: addresses, and in bytes the rows and where they begin.
+    let common = sections.iter().fold(whole.address | (total as u64 * size), |all, s| {
+        all | s.tensor.address | (s.begin as u64 * size) | (s.row as u64 * size)
+    });
+    let Some(unit) = Unit::ALL.into_iter().rev().find(|u| !u.is_packed() && common.is_multiple_of(u.bytes())) else {
+        return Ok(false);
+    };
+    let units = |n: usize| n as u64 * size / unit.bytes();
+    for sections in sections.chunks(MOST) {
+        let begin = sections[0].begin;
+        let ends: Vec<u64> = sections.iter().map(|s| units(s.begin + s.row - begin)).collect();
+        let columns = ends[ends.len() - 1];
+        let count = device.check_extent((outer as u64 * columns) as usize)?;
+        let parts = sections.iter().map(|s| unit.binding(s.tensor.address, outer as u64 * units(s.row)));
+        let mut bindings = smallvec![unit.binding(whole.address, outer as u64 * units(total))];
+        bindings.extend(parts);
+        device.enqueue(&Program {
+            key: Key::new("together").number(unit.key()).number(sections.len() as u32).number(direction as u32),
+            shader: &|| shader(unit, sections.len(), direction),
+            bindings,
+            params: Params::new().u32(count).u32(columns).u32(units(total)).u32(units(begin)).list(&ends),
+            grid: Grid::linear(count as usize, WORKGROUP),
+        })?;
+    }
+    Ok(true)
+}
+
+/// The shader of `n` parts in elements of `unit`, which are not packed.
+pub fn shader(unit: Unit, n: usize, direction: Direction) -> Shader {
+    const NAMES: [&str; MOST] = ["part_0", "part_1", "part_2", "part_3", "part_4", "part_5", "part_6"];
+    let names = &NAMES[..n];
+    let end = |k: usize| format!("p.ends[{}].{}", k / 4, ["x", "y", "z", "w"][k % 4]);
+    let moves: Vec<String> = names
+        .iter()
+        .enumerate()
+        .map(|(k, name)| {
+            let at = match k {
+                0 => format!("row * {} + column", end(0)),
+                _ => format!("row * ({} - {}) + column - {}", end(k), end(k - 1), end(k - 1)),
+            };
+            let line = match direction {
+                Direction::Split => format!("store_{name}({at}, load_whole(at));"),
+                Direction::Join => format!("store_whole(at, load_{name}({at}));"),
+            };
+            let condition = if k + 1 < n { format!("if column < {} ", end(k)) } else { String::new() };
+            format!("{condition}{{\n        {line}\n    }}")
+        })
+        .collect();
+    let shader = Shader::new(format!("together {direction:?} {n} of {}", unit.bytes()));
+    let shader = names.iter().fold(unit.bind(shader, "whole"), |shader, name| unit.bind(shader, name));
+    shader
+        .u32s(&["count", "columns", "total", "begin"])
+        .param("ends", Field::Vec4s(n.div_ceil(4)))
+        .define("MOVES", moves.join(" else "))
+        .body(include_str!("../../../shaders/movement/together.wgsl"))
+}

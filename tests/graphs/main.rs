@@ -6,6 +6,7 @@ mod cleanup;
 mod contraction;
 mod elementwise;
 mod folding;
+mod lists;
 mod predicates;
 mod reduce;
 mod reduce_sequence;

@@ -10,6 +10,7 @@ mod cleanup;
 mod contraction;
 mod elementwise;
 mod folding;
+mod lists;
 mod predicates;
 mod reads;
 mod reduce;
@@ -26,6 +27,7 @@ pub struct Pass {
 
 /// Every pass.
 pub const PASSES: &[Pass] = &[
+    Pass { name: "lists", run: lists::run },
     Pass { name: "cleanup", run: cleanup::run },
     Pass { name: "predicates", run: predicates::run },
     Pass { name: "reads", run: reads::run },

@@ -11,6 +11,7 @@ mod predicates;
 mod reduce;
 mod reduce_sequence;
 mod reduce_tail;
+mod stacks;
 mod variables;
 mod views;
 

@@ -1,4 +1,4 @@
-"""Gradients of loops: what comes out of lists has a shape again, so that it is fused."""
+"""Gradients of loops: what comes out of lists has a shape and is fused; shapes and counters stay on the host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_wgpu
 from support import CPU, WGPU, assert_close
 
 #: What a gradient of a recurrent layer consists of besides products.
@@ -100,3 +101,69 @@ def test_branches_within_a_loop(rng):
                 results.append(tf.function(call)(tf.constant(x), tf.constant(steps)).numpy())
         assert np.isfinite(results[0]).all()
         assert_close(*results)
+
+
+def read_backs(call):
+    """How often the device was read while `call` ran, which reads nothing itself."""
+    before = tensorflow_wgpu.statistics()["WGPU:0"]["downloads"]
+    call()
+    return tensorflow_wgpu.statistics()["WGPU:0"]["downloads"] - before
+
+
+@pytest.mark.parametrize("batch", [3, None])
+@pytest.mark.parametrize("kind", [keras.layers.LSTM, keras.layers.GRU])
+def test_the_gradient_of_a_recurrent_layer_waits_for_no_step(rng, kind, batch):
+    steps = 20
+    with tf.device(WGPU):
+        layer = kind(7, return_sequences=True)
+        layer.build((batch, steps, 5))
+        call = gradients(layer, [tf.TensorSpec([batch, steps, 5])])
+        x = tf.constant(rng.normal(size=(3, steps, 5)).astype("float32"))
+        _, nodes = graphs.optimized(call, x)
+        assert {"_WgpuHostStack", "_WgpuHostStackPush", "_WgpuHostStackPop"} <= graphs.ops(nodes).keys()
+        assert read_backs(lambda: call(x)) == 0
+
+
+def pushed_and_popped(pushes, pops, most=-1, element_shape=-1):
+    """A function that pushes the shapes of growing tensors in one loop and sums what another loop pops."""
+
+    def call(x):
+        raw = tf.raw_ops
+        stack = raw.EmptyTensorList(element_shape=element_shape, max_num_elements=most, element_dtype=tf.int32)
+
+        def push(i, stack):
+            value = tf.shape(tf.zeros([i + 1, 3]))
+            return i + 1, raw.TensorListPushBack(input_handle=stack, tensor=value)
+
+        def pop(i, total, stack):
+            stack, value = raw.TensorListPopBack(
+                input_handle=stack, element_shape=element_shape, element_dtype=tf.int32
+            )
+            return i + 1, total * 2 + tf.ensure_shape(value, [2]), stack
+
+        stack = tf.while_loop(lambda i, _: i < pushes, push, [0, stack])[1]
+        total = tf.while_loop(lambda i, *_: i < pops, pop, [0, tf.zeros([2], tf.int32), stack])[1]
+        return x + tf.cast(total, tf.float32)
+
+    return tf.function(call)
+
+
+@pytest.mark.parametrize(("pushes", "pops"), [(0, 0), (1, 1), (5, 3), (7, 7)])
+def test_a_stack_is_last_in_first_out(pushes, pops):
+    results = []
+    for device in (WGPU, CPU):
+        with tf.device(device):
+            result, nodes = graphs.optimized(pushed_and_popped(pushes, pops, 7), tf.zeros([2]))
+            results.append(result.numpy())
+            if device == WGPU:
+                assert "_WgpuHostStackPop" in graphs.ops(nodes)
+    np.testing.assert_array_equal(*results)
+
+
+def test_errors_of_stacks_are_those_of_lists():
+    for pushes, pops, most, message in ((3, 4, -1, "pop from an empty list"), (3, 1, 2, "push item into a full list")):
+        for device in (WGPU, CPU):
+            with tf.device(device), pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                pushed_and_popped(pushes, pops, most)(tf.zeros([2]))
+    with tf.device(WGPU):
+        np.testing.assert_array_equal(pushed_and_popped(2, 2)(tf.zeros([2])).numpy(), [5.0, 9.0])

@@ -8,6 +8,7 @@ pub mod expression;
 pub mod predicate;
 pub mod reduce;
 pub mod rows;
+pub mod stack;
 pub mod update;
 
 use crate::kernels::definition::OpDefinition;
@@ -23,6 +24,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     predicate::DEFINITIONS,
     reduce::DEFINITIONS,
     rows::DEFINITIONS,
+    stack::DEFINITIONS,
     update::DEFINITIONS,
 ];
 
@@ -34,6 +36,7 @@ pub fn register(registry: &mut Registry) {
     predicate::register(registry);
     reduce::register(registry);
     rows::register(registry);
+    stack::register(registry);
     update::register(registry);
 }
 

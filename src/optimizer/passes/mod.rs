@@ -15,6 +15,7 @@ mod predicates;
 mod reads;
 mod reduce;
 mod rows;
+mod stacks;
 mod update;
 
 /// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
@@ -30,6 +31,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "lists", run: lists::run },
     Pass { name: "cleanup", run: cleanup::run },
     Pass { name: "predicates", run: predicates::run },
+    Pass { name: "stacks", run: stacks::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
     Pass { name: "attention", run: attention::run },

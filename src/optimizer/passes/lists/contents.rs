@@ -21,6 +21,8 @@ struct Kind {
     elements: Vec<Element>,
     /// Whether something may be in them that the graph does not show.
     open: bool,
+    /// The lists themselves.
+    members: Vec<Output>,
 }
 
 /// The lists of a graph.
@@ -61,12 +63,18 @@ impl Lists {
             lists.kinds.entry(kind).or_default().elements.push(element);
         }
         for output in lists.numbers.keys().copied().collect::<Vec<_>>() {
-            if !is_shown(graph, output) {
-                let kind = lists.kind(output);
-                lists.kinds.entry(kind).or_default().open = true;
+            let kind = lists.kind(output);
+            if let Some(kind) = lists.kinds.get_mut(&kind) {
+                kind.open |= !is_shown(graph, output);
+                kind.members.push(output);
             }
         }
         lists
+    }
+
+    /// All lists of each kind that gets its elements from nodes of the graph alone, in no order.
+    pub fn closed(&self) -> impl Iterator<Item = &[Output]> {
+        self.kinds.values().filter(|kind| !kind.open).map(|kind| &kind.members[..])
     }
 
     fn number(&mut self, list: Output) -> usize {
@@ -96,7 +104,7 @@ impl Lists {
     }
 
     /// The shape of every element of a list, if they have one.
-    pub fn element(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
+    pub(super) fn element(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
         let kind = self.kinds.get(&self.root(*self.numbers.get(&list)?))?;
         let shape = |element: &Element| match element {
             Element::Whole(item) => shapes.of(*item),

@@ -10,7 +10,7 @@
 //!
 //! The pass adds knowledge and changes no node.
 
-mod contents;
+pub mod contents;
 mod rules;
 
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,0 +1,81 @@
+//! int32 values that a loop keeps for its gradient stay in host memory, where shapes and counters are made and needed.
+//!
+//! TensorFlow keeps them in lists, whose elements are on the device: each would be sent there, and each step of the gradient would wait until
+//! its elements are back. Lists that nodes of this graph alone make, fill and empty become stacks in host memory
+//! ([`crate::kernels::fused::stack`]).
+
+use super::lists::contents::Lists;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::fused::stack;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::shape::{Dim, TensorInfo};
+
+/// Ops that hand lists on, by input 0 or, `Merge`, by all inputs.
+const CARRIERS: &[&str] = &["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"];
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let pops = |id: &NodeId| graph.node(*id).op() == "TensorListPopBack" && is_int32(graph, *id);
+    if !order.iter().any(pops) {
+        return Ok(());
+    }
+    let lists = Lists::of(graph, &order);
+    let kinds: Vec<_> = lists.closed().filter_map(|members| replaceable(graph, members)).collect();
+    for id in kinds.into_iter().flatten() {
+        replace(graph, id);
+    }
+    Ok(())
+}
+
+fn is_int32(graph: &Graph, id: NodeId) -> bool {
+    graph.node(id).dtype("element_dtype") == Some(DType::I32)
+}
+
+/// The nodes by which all lists of one kind are made and handed on, if stacks can take their place.
+fn replaceable(graph: &Graph, members: &[Output]) -> Option<Vec<NodeId>> {
+    let mut nodes: Vec<NodeId> = members.iter().map(|list| list.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let device = graph.node(*nodes.first()?).device();
+    let fits = |id: &NodeId| {
+        let node = graph.node(*id);
+        let known = match node.op() {
+            "EmptyTensorList" => is_int32(graph, *id) && node.dtype("shape_type") == Some(DType::I32),
+            "TensorListPopBack" | "TensorListPushBack" => is_int32(graph, *id),
+            op => CARRIERS.contains(&op),
+        };
+        known && node.on_wgpu() && node.device() == device && !graph.is_preserved(*id)
+    };
+    let takes_it = |(reader, index): (NodeId, usize)| {
+        let op = graph.node(reader).op();
+        let takes = CARRIERS.contains(&op) || matches!(op, "TensorListPopBack" | "TensorListPushBack");
+        takes && (index == 0 || op == "Merge")
+    };
+    let popped = nodes.iter().any(|id| graph.node(*id).op() == "TensorListPopBack");
+    let all = popped && nodes.iter().all(fits) && members.iter().all(|list| graph.readers(*list).all(takes_it));
+    all.then_some(nodes)
+}
+
+fn replace(graph: &mut Graph, id: NodeId) {
+    let stack = TensorInfo { dtype: Some(DType::I32), shape: Some([Dim::Unknown].into_iter().collect()) };
+    let mut infos = graph.node(id).infos.clone();
+    let op = graph.node(id).op().to_owned();
+    let ours = match &*op {
+        "EmptyTensorList" => stack::NEW,
+        "TensorListPushBack" => stack::PUSH,
+        "TensorListPopBack" => stack::POP,
+        _ => {
+            graph.set_attr(id, "T", DType::I32);
+            &op
+        }
+    };
+    if ours != op {
+        graph.set_op(id, ours);
+        ["element_dtype", "shape_type"].into_iter().for_each(|name| graph.remove_attr(id, name));
+    }
+    let lists = if op == "Switch" { 2 } else { 1 };
+    infos.iter_mut().take(lists).for_each(|info| info.clone_from(&stack));
+    graph.set_infos(id, infos);
+}

@@ -1,0 +1,70 @@
+//! Lists of what a loop's gradient needs on the host.
+
+use expect_test::expect;
+
+use super::{check, refuse};
+
+/// A loop that pushes `x` in each step, and its gradient, which pops.
+fn loops(x: &str) -> String {
+    format!(
+        "preserve y\n\
+         c = Placeholder -> bool[]\n\
+         n = Placeholder -> int32[]\n\
+         any = Const {{dtype: int32, value: tensor int32[] [-1]}} -> int32[]\n\
+         e = EmptyTensorList(any, n) {{element_dtype: int32, shape_type: int32}} -> variant[]\n\
+         enter = Enter(e) {{T: variant}} -> variant[]\n\
+         merge = Merge(enter, step) {{T: variant}} -> variant[], int32[]\n\
+         switch = Switch(merge, c) {{T: variant}} -> variant[], variant[]\n\
+         {x}\n\
+         push = TensorListPushBack(switch:1, x) {{element_dtype: int32}} -> variant[]\n\
+         step = NextIteration(push) {{T: variant}} -> variant[]\n\
+         exit = Exit(switch) {{T: variant}} -> variant[]\n\
+         pop = TensorListPopBack(exit, any) {{element_dtype: int32}} -> variant[], int32\n\
+         y = Identity(pop:1) {{T: int32}} -> int32"
+    )
+}
+
+const X: &str = "x = Placeholder -> int32[2]";
+
+#[test]
+fn what_only_loops_see_becomes_a_stack() {
+    check(
+        "stacks",
+        &loops(X),
+        &expect![[r#"
+            preserve y
+            c = Placeholder -> bool[]
+            n = Placeholder -> int32[]
+            any = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
+            e = _WgpuHostStack(any, n) -> int32[?]
+            enter = Enter(e) {T: int32} -> int32[?]
+            merge = Merge(enter, step) {T: int32} -> int32[?], int32[]
+            switch = Switch(merge, c) {T: int32} -> int32[?], int32[?]
+            x = Placeholder -> int32[2]
+            push = _WgpuHostStackPush(switch:1, x) -> int32[?]
+            step = NextIteration(push) {T: int32} -> int32[?]
+            exit = Exit(switch) {T: int32} -> int32[?]
+            pop = _WgpuHostStackPop(exit, any) -> int32[?], int32
+            y = Identity(pop:1) {T: int32} -> int32
+        "#]],
+    );
+}
+
+#[test]
+fn what_others_see_stays_a_list() {
+    let text = loops(X);
+    // Somebody else reads it, or makes it, or it is handed over, or may be fetched or fed.
+    refuse("stacks", &format!("{text}\nl = TensorListLength(exit) -> int32[]"));
+    refuse("stacks", &format!("{text}\nf = PartitionedCall(push) -> int32[]"));
+    refuse("stacks", &text.replace("EmptyTensorList(any, n)", "TensorListReserve(any, n)"));
+    refuse("stacks", &text.replace("exit = Exit(switch)", "exit = PartitionedCall(switch)"));
+    refuse("stacks", &text.replace("preserve y", "preserve y, exit"));
+    refuse("stacks", &text.replace("preserve y", "preserve y, e"));
+    // Elements of another type, shapes of another type, a list from elsewhere.
+    refuse("stacks", &text.replace("element_dtype: int32", "element_dtype: float32"));
+    refuse("stacks", &text.replace("shape_type: int32", "shape_type: int64"));
+    refuse(
+        "stacks",
+        &format!("{X}\nz = Placeholder -> variant[]\n{}", "p = TensorListPopBack(z, x) {element_dtype: int32}"),
+    );
+}

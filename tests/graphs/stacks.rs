@@ -24,7 +24,7 @@ fn loops(x: &str) -> String {
     )
 }
 
-const X: &str = "x = Placeholder -> int32[2]";
+const X: &str = "t = Placeholder -> float32[3, ?]\nx = Shape(t) -> int32[2]";
 
 #[test]
 fn what_only_loops_see_becomes_a_stack() {
@@ -40,7 +40,8 @@ fn what_only_loops_see_becomes_a_stack() {
             enter = Enter(e) {T: int32} -> int32[?]
             merge = Merge(enter, step) {T: int32} -> int32[?], int32[]
             switch = Switch(merge, c) {T: int32} -> int32[?], int32[?]
-            x = Placeholder -> int32[2]
+            t = Placeholder -> float32[3, ?]
+            x = Shape(t) -> int32[2]
             push = _WgpuHostStackPush(switch:1, x) -> int32[?]
             step = NextIteration(push) {T: int32} -> int32[?]
             exit = Exit(switch) {T: int32} -> int32[?]
@@ -60,6 +61,8 @@ fn what_others_see_stays_a_list() {
     refuse("stacks", &text.replace("exit = Exit(switch)", "exit = PartitionedCall(switch)"));
     refuse("stacks", &text.replace("preserve y", "preserve y, exit"));
     refuse("stacks", &text.replace("preserve y", "preserve y, e"));
+    // An element that is on the device.
+    refuse("stacks", &loops("x = TensorListGetItem(c, n, n) {element_dtype: int32} -> int32[2]"));
     // Elements of another type, shapes of another type, a list from elsewhere.
     refuse("stacks", &text.replace("element_dtype: int32", "element_dtype: float32"));
     refuse("stacks", &text.replace("shape_type: int32", "shape_type: int64"));

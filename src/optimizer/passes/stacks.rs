@@ -2,7 +2,7 @@
 //!
 //! TensorFlow keeps them in lists, whose elements are on the device: each would be sent there, and each step of the gradient would wait until
 //! its elements are back. Lists that nodes of this graph alone make, fill and empty become stacks in host memory
-//! ([`crate::kernels::fused::stack`]).
+//! ([`crate::kernels::fused::stack`]), unless an element may be made on the device, as indices are that come out of another list.
 
 use super::lists::contents::Lists;
 use crate::dtype::DType;
@@ -14,6 +14,10 @@ use crate::optimizer::shape::{Dim, TensorInfo};
 /// Ops that hand lists on, by input 0 or, `Merge`, by all inputs.
 const CARRIERS: &[&str] = &["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"];
 
+/// Ops whose int32 outputs are in host memory on every device, besides those that hand a tensor on: TensorFlow keeps int32 tensors there that
+/// control flow carries.
+const HOST: &[&str] = &["Const", "Rank", "Shape", "ShapeN", "Size", "TensorListElementShape", "TensorListLength"];
+
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
@@ -22,7 +26,12 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         return Ok(());
     }
     let lists = Lists::of(graph, &order);
-    let kinds: Vec<_> = lists.closed().filter_map(|members| replaceable(graph, members)).collect();
+    let on_host = |item: &Output| {
+        let op = graph.node(item.node).op();
+        HOST.contains(&op) || CARRIERS.contains(&op)
+    };
+    let kinds = lists.closed().filter(|(_, items)| items.iter().all(on_host));
+    let kinds: Vec<_> = kinds.filter_map(|(members, _)| replaceable(graph, members)).collect();
     for id in kinds.into_iter().flatten() {
         replace(graph, id);
     }

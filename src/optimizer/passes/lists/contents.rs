@@ -72,9 +72,15 @@ impl Lists {
         lists
     }
 
-    /// All lists of each kind that gets its elements from nodes of the graph alone, in no order.
-    pub fn closed(&self) -> impl Iterator<Item = &[Output]> {
-        self.kinds.values().filter(|kind| !kind.open).map(|kind| &kind.members[..])
+    /// All lists of each kind that gets its elements from nodes of the graph alone, one by one, with these, in no order.
+    pub fn closed(&self) -> impl Iterator<Item = (&[Output], Vec<Output>)> {
+        self.kinds.values().filter(|kind| !kind.open).filter_map(|kind| {
+            let item = |element: &Element| match element {
+                Element::Whole(item) => Some(*item),
+                Element::Rows(_) => None,
+            };
+            Some((&kind.members[..], kind.elements.iter().map(item).collect::<Option<_>>()?))
+        })
     }
 
     fn number(&mut self, list: Output) -> usize {

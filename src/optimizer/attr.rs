@@ -103,6 +103,15 @@ impl Attr {
         self.list()?.r#type.iter().map(|t| DType::from_tf(*t)).collect()
     }
 
+    /// A `list(shape)`: the extents of each, where all of them are known.
+    pub fn shapes(&self) -> Option<Vec<Option<Vec<usize>>>> {
+        let extents = |shape: &TensorShapeProto| {
+            let dims = shape.dim.iter().map(|d| usize::try_from(d.size).ok());
+            if shape.unknown_rank { None } else { dims.collect() }
+        };
+        Some(self.list()?.shape.iter().map(extents).collect())
+    }
+
     /// A `tensor`.
     pub fn tensor(&self) -> Option<&TensorProto> {
         match self.value() {

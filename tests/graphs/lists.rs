@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, refuse};
+use super::{after, check, refuse};
 
 /// A loop that pushes `x` into a list in each step, and another one that takes elements out again; what `BODY` computes from the `popped` one
 /// as `next` is carried to the next step.
@@ -216,4 +216,204 @@ fn rows_of_a_tensor_are_elements() {
             y = TensorListGetItem(m, i, i) {element_dtype: float32} -> float32[?3, 8]
         "#]],
     );
+}
+
+/// A gradient that sums `g` to the shape of the `popped` element, of which the other operand's shape is `other`.
+fn summed(other: &str) -> String {
+    format!(
+        "shape = Shape(popped:1) {{T: float32, out_type: int32}} -> int32[2]\n{other}\n\
+         args = BroadcastGradientArgs(shape, other) {{T: int32}} -> int32[?], int32[?]\n\
+         g = Mul(popped:1, sum) {{T: float32}} -> float32\n\
+         s = Sum(g, args) {{T: float32, Tidx: int32, keep_dims: true}} -> float32\n\
+         next = Reshape(s, shape) {{T: float32, Tshape: int32}} -> float32"
+    )
+}
+
+/// A loop over a batch of unknown size: `BODY` with `x` of that batch, and zeros made for it.
+fn batch(body: &str) -> String {
+    let x = "a = Placeholder -> float32[?2, 8]\ninside = Enter(a) {T: float32} -> float32[?2, 8]\n\
+             x = Relu(inside) {T: float32} -> float32[?2, 8]";
+    let zeros = "as = Shape(a) {T: float32, out_type: int32} -> int32[2]\n\
+                 k0 = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]\n\
+                 k1 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]\n\
+                 rows = StridedSlice(as, k0, k1, k1) {Index: int32, T: int32, begin_mask: 0, ellipsis_mask: 0, end_mask: 0, new_axis_mask: 0, shrink_axis_mask: 1} -> int32[]\n\
+                 eight = Const {dtype: int32, value: tensor int32[] [8]} -> int32[]\n\
+                 zs = Pack(rows, eight) {N: 2, T: int32, axis: 0} -> int32[2]\n\
+                 f = Placeholder -> float32[]\n\
+                 z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?3, 8]";
+    loops(x, body)
+        .replace("z = Placeholder -> float32[4, 8]", zeros)
+        .replace("zero = Enter(z) {T: float32} -> float32[4, 8]", "zero = Enter(z) {T: float32} -> float32[?3, 8]")
+}
+
+/// What the pass leaves of the body of the second loop.
+fn body_of(text: &str) -> String {
+    let lines = after("lists", text);
+    let begin = lines.find("popped = ").expect("the loop is there");
+    lines[begin..].to_owned()
+}
+
+#[test]
+fn sums_over_what_is_no_broadcast_vanish() {
+    let same = "other = Shape(sum) {T: float32, out_type: int32} -> int32[2]";
+    expect![[r#"
+        popped = TensorListPopBack(list, c) {element_dtype: float32} -> variant[], float32[?2, 8]
+        left = NextIteration(popped) {T: variant} -> variant[]
+        g = Mul(popped:1, sum) {T: float32} -> float32[?2, 8]
+        after = NextIteration(g) {T: float32} -> float32[?2, 8]
+        y = Exit(sum) {T: float32} -> float32[?2, 8]
+    "#]]
+    .assert_eq(&body_of(&batch(&summed(same))));
+    // A row is broadcast, the batch is not.
+    let row = "r = Placeholder -> float32[1, 8]\nother = Shape(r) {T: float32, out_type: int32} -> int32[2]";
+    assert!(!body_of(&batch(&summed(row))).contains("Sum("));
+    let swapped = summed(row).replace("(shape, other)", "(other, shape)");
+    assert!(body_of(&batch(&swapped)).contains("Sum("));
+    // Somebody waits for the sum.
+    let awaited = format!("{}\nw = NoOp(^s)", batch(&summed(same))).replace("preserve y", "preserve y, w");
+    assert!(body_of(&awaited).contains("Sum("));
+    // Another batch, which may be of one.
+    let another = "r = Placeholder -> float32[?9, 8]\nother = Shape(r) {T: float32, out_type: int32} -> int32[2]";
+    assert!(body_of(&batch(&summed(another))).contains("Sum("));
+}
+
+#[test]
+fn one_extent_of_two_numbers_has_one_number() {
+    let next = "next = AddN(sum, popped:1) {N: 2, T: float32} -> float32";
+    let lines = after("lists", &batch(next));
+    assert!(lines.contains("z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?2, 8]"), "{lines}");
+    assert!(lines.contains("y = Exit(sum) {T: float32} -> float32[?2, 8]"), "{lines}");
+    // In a branch that may not run, nothing follows for the rest of the graph.
+    let branch =
+        batch(next).replace("zs = Pack(rows", "zw = Switch(rows, c) {T: int32} -> int32[], int32[]\nzs = Pack(zw:1");
+    assert!(after("lists", &branch).contains("z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?3, 8]"));
+}
+
+#[test]
+fn what_a_loop_makes_has_no_extent_for_all_steps_even_if_it_comes_out() {
+    // The number is also that of the last step's tensor, behind the loop.
+    let x = "x = Where(merge:1) -> float32[?7, 8]\nout = Exit(x) {T: float32} -> float32[?7, 8]";
+    let next = "next = Mul(popped:1, popped:1) {T: float32} -> float32";
+    refuse("lists", &loops(x, next).replace("preserve y", "preserve y, out"));
+}
+
+#[test]
+fn elements_given_to_a_reserved_list_are_stacked() {
+    let text = "preserve y\nx = Placeholder -> float32[?2, 8]\ni = Placeholder -> int32[]\n\
+                e = Const {dtype: int32, value: tensor int32[2] [-1, 8]} -> int32[2]\n\
+                l = TensorListReserve(e, i) {element_dtype: float32} -> variant[]\n\
+                m = TensorListSetItem(l, i, x) {element_dtype: float32} -> variant[]\n\
+                g = TensorListGetItem(m, i, e) {element_dtype: float32} -> float32[?4, 8]\n\
+                s = TensorListStack(m, e) {element_dtype: float32, num_elements: 3} -> float32[3, ?5, 8]\n\
+                y = Mul(s, g) {T: float32} -> float32";
+    let lines = after("lists", text);
+    assert!(lines.contains("num_elements: 3} -> float32[3, ?2, 8]"), "{lines}");
+    // One that nobody gave may be another one.
+    assert!(lines.contains("g = TensorListGetItem(m, i, e) {element_dtype: float32} -> float32[?4, 8]"), "{lines}");
+    // A shape that is said is that of elements that are not there.
+    let said = text.replace("e = Const {dtype: int32, value: tensor int32[2] [-1, 8]}", "e = Placeholder");
+    assert!(after("lists", &said).contains("num_elements: 3} -> float32[3, ?5, 8]"));
+    let whole = text.replace("[-1, 8]", "[4, 8]");
+    assert!(after("lists", &whole).contains("num_elements: 3} -> float32[3, ?5, 8]"));
+}
+
+#[test]
+fn lists_that_nobody_reads_stay_empty() {
+    let next = "next = Mul(sum, sum) {T: float32} -> float32";
+    let text = loops(X, next);
+    expect![[r#"
+        preserve y
+        c = Placeholder -> bool[]
+        z = Placeholder -> float32[4, 8]
+        e = EmptyTensorList(c) {element_dtype: float32} -> variant[]
+        enter = Enter(e) {T: variant} -> variant[]
+        merge = Merge(enter, step) {T: variant} -> variant[], int32[]
+        switch = Switch(merge, c) {T: variant} -> variant[], variant[]
+        x = Placeholder -> float32[4, 8]
+        step = NextIteration(switch:1) {T: variant} -> variant[]
+        exit = Exit(switch) {T: variant} -> variant[]
+        lists = Enter(exit) {T: variant} -> variant[]
+        list = Merge(lists, left) {T: variant} -> variant[], int32[]
+        zero = Enter(z) {T: float32} -> float32[4, 8]
+        sum = Merge(zero, after) {T: float32} -> float32[4, 8], int32[]
+        left = NextIteration(list) {T: variant} -> variant[]
+        next = Mul(sum, sum) {T: float32} -> float32[4, 8]
+        after = NextIteration(next) {T: float32} -> float32[4, 8]
+        y = Exit(sum) {T: float32} -> float32[4, 8]
+    "#]]
+    .assert_eq(&after("lists", &text));
+    let kept = |text: &str| {
+        let lines = after("lists", text);
+        assert!(lines.contains("TensorListPushBack") && lines.contains("TensorListPopBack"), "{lines}");
+    };
+    // Somebody asks how long it is, gets it, or waits for an element.
+    kept(&format!("{text}\nn = TensorListLength(exit) -> int32[]").replace("preserve y", "preserve y, n"));
+    kept(&text.replace("preserve y", "preserve y, exit"));
+    kept(&text.replace("preserve y", "preserve y, popped"));
+    kept(
+        &text
+            .replace("c = Placeholder -> bool[]", "c = Placeholder -> bool[]\nw = NoOp(^popped)")
+            .replace("preserve y", "preserve y, w"),
+    );
+}
+
+#[test]
+fn lists_from_one_empty_list_are_each_their_own() {
+    let second = "push2 = TensorListPushBack(enter2, z2) {element_dtype: float32} -> variant[]\n\
+                  z2 = Placeholder -> float32[5]\nenter2 = Identity(e) {T: variant} -> variant[]\n\
+                  p2 = TensorListPopBack(push2, c) {element_dtype: float32} -> variant[], float32";
+    let text = loops(&format!("{X}\n{second}"), "next = Mul(popped:1, sum) {T: float32} -> float32");
+    let lines = after("lists", &text.replace("preserve y", "preserve y, p2"));
+    assert!(
+        lines.contains("popped = TensorListPopBack(list, c) {element_dtype: float32} -> variant[], float32[4, 8]"),
+        "{lines}"
+    );
+}
+
+#[test]
+fn parts_of_a_batch_have_its_size() {
+    let part = |attrs: &str| {
+        let body = format!(
+            "b = Const {{dtype: int32, value: tensor int32[2] [0, 2]}} -> int32[2]\n\
+             last = Const {{dtype: int32, value: tensor int32[2] [3, 5]}} -> int32[2]\n\
+             k = Const {{dtype: int32, value: tensor int32[2] [1, 1]}} -> int32[2]\n\
+             part = StridedSlice(popped:1, b, last, k) {{Index: int32, T: float32, {attrs}, new_axis_mask: 0}} -> float32\n\
+             next = Mul(sum, popped:1) {{T: float32}} -> float32"
+        );
+        let lines = after("lists", &batch(&body));
+        lines.lines().find(|l| l.starts_with("part = ")).and_then(|l| l.split("-> ").nth(1)).map(str::to_owned).unwrap()
+    };
+    let masks = |begin: u8, end: u8, ellipsis: u8, shrink: u8| {
+        part(&format!("begin_mask: {begin}, end_mask: {end}, ellipsis_mask: {ellipsis}, shrink_axis_mask: {shrink}"))
+    };
+    assert_eq!(masks(1, 1, 0, 0), "float32[?2, 3]");
+    assert_eq!(masks(1, 3, 0, 0), "float32[?2, 6]");
+    assert_eq!(masks(1, 1, 0, 2), "float32[?2]");
+    // The first three of a batch, which may have fewer; one of them; something else.
+    for [begin, end, ellipsis, shrink] in [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 1], [1, 1, 1, 0]] {
+        assert!(!masks(begin, end, ellipsis, shrink).contains("?2, 3]"));
+    }
+    assert_eq!(masks(1, 0, 0, 0), "float32");
+    assert_eq!(masks(1, 0, 0, 1), "float32[3]");
+}
+
+#[test]
+fn gradients_begin_with_the_shapes_of_variables() {
+    let argument = |shapes: &str| {
+        let variable = format!(
+            "v = _Arg {{T: resource, _handle_dtypes: [float32], _handle_shapes: [{shapes}], index: 0}} -> resource\n\
+             vs = VariableShape(v) {{out_type: int32}} -> int32[2]\nf = Placeholder -> float32[]\n\
+             z = Fill(vs, f) {{T: float32, index_type: int32}} -> float32[?5, ?6]"
+        );
+        let next = "next = AddN(sum, popped:1) {N: 2, T: float32} -> float32";
+        let text = loops(X, next).replace("z = Placeholder -> float32[4, 8]", &variable).replace(
+            "zero = Enter(z) {T: float32} -> float32[4, 8]",
+            "zero = Enter(z) {T: float32} -> float32[?5, ?6]",
+        );
+        after("lists", &text)
+    };
+    assert!(argument("shape [4, 8]").ends_with("y = Exit(sum) {T: float32} -> float32[4, 8]\n"));
+    for unknown in ["shape [?, 8]", "shape ?", "shape [4, 8], shape [4, 8]"] {
+        assert!(argument(unknown).ends_with("y = Exit(sum) {T: float32} -> float32\n"), "{unknown}");
+    }
 }

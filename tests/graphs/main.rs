@@ -20,19 +20,25 @@ use expect_test::Expect;
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes;
 
-/// Runs the pass `name` on a graph in text, compares the result, and checks what holds for every pass: run again it changes
-/// nothing, and the graph is still one that TensorFlow can read.
+/// Runs the pass `name` on a graph in text and compares the result ([`after`]).
 fn check(name: &str, text: &str, expected: &Expect) {
+    expected.assert_eq(&after(name, text));
+}
+
+/// What the pass `name` makes of a graph. Checks what holds for every pass: run again it changes nothing, and the graph is still one
+/// that TensorFlow can read.
+#[track_caller]
+fn after(name: &str, text: &str) -> String {
     let pass = passes::find(name).expect("the pass exists");
     let mut graph = Graph::from_text(text).unwrap();
     (pass.run)(&mut graph).unwrap();
     let once = graph.to_text();
-    expected.assert_eq(&once);
     (pass.run)(&mut graph).unwrap();
     assert_eq!(graph.to_text(), once, "{name} run twice differs from once");
     let read = Graph::parse(&Bytes::from(graph.to_bytes())).unwrap();
     assert_eq!(read.len(), graph.len());
     assert!(read.order().is_some(), "{name} made a cycle");
+    once
 }
 
 /// Checks that the pass `name` leaves a graph alone.

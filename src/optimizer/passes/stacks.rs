@@ -4,15 +4,12 @@
 //! its elements are back. Lists that nodes of this graph alone make, fill and empty become stacks in host memory
 //! ([`crate::kernels::fused::stack`]), unless an element may be made on the device, as indices are that come out of another list.
 
-use super::lists::contents::Lists;
+use super::lists::contents::{CARRIERS, Lists, are_stacks};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::fused::stack;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, TensorInfo};
-
-/// Ops that hand lists on, by input 0 or, `Merge`, by all inputs.
-const CARRIERS: &[&str] = &["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"];
 
 /// Ops whose int32 outputs are in host memory on every device, besides those that hand a tensor on: TensorFlow keeps int32 tensors there that
 /// control flow carries.
@@ -25,7 +22,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     if !order.iter().any(pops) {
         return Ok(());
     }
-    let lists = Lists::of(graph, &order);
+    let lists = Lists::with_origins(graph, &order);
     let on_host = |item: &Output| {
         let op = graph.node(item.node).op();
         HOST.contains(&op) || CARRIERS.contains(&op)
@@ -57,13 +54,8 @@ fn replaceable(graph: &Graph, members: &[Output]) -> Option<Vec<NodeId>> {
         };
         known && node.on_wgpu() && node.device() == device && !graph.is_preserved(*id)
     };
-    let takes_it = |(reader, index): (NodeId, usize)| {
-        let op = graph.node(reader).op();
-        let takes = CARRIERS.contains(&op) || matches!(op, "TensorListPopBack" | "TensorListPushBack");
-        takes && (index == 0 || op == "Merge")
-    };
     let popped = nodes.iter().any(|id| graph.node(*id).op() == "TensorListPopBack");
-    let all = popped && nodes.iter().all(fits) && members.iter().all(|list| graph.readers(*list).all(takes_it));
+    let all = popped && nodes.iter().all(fits) && are_stacks(graph, members);
     all.then_some(nodes)
 }
 

@@ -6,6 +6,19 @@ use super::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::Shape;
 
+/// Ops that hand lists on, by input 0 or, `Merge`, by all inputs.
+pub const CARRIERS: &[&str] = &["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"];
+
+/// Whether all that is done with lists is to hand them on, and to add and remove their last elements.
+pub fn are_stacks(graph: &Graph, members: &[Output]) -> bool {
+    let takes_it = |(reader, index): (NodeId, usize)| {
+        let op = graph.node(reader).op();
+        let takes = CARRIERS.contains(&op) || matches!(op, "TensorListPopBack" | "TensorListPushBack");
+        takes && (index == 0 || op == "Merge")
+    };
+    members.iter().all(|list| graph.readers(*list).all(takes_it))
+}
+
 /// An element, or several.
 #[derive(Debug, Clone, Copy)]
 enum Element {
@@ -21,6 +34,8 @@ struct Kind {
     elements: Vec<Element>,
     /// Whether something may be in them that the graph does not show.
     open: bool,
+    /// Whether elements may be in them that nobody gave them, of shapes of their own.
+    reserved: bool,
     /// The lists themselves.
     members: Vec<Output>,
 }
@@ -35,8 +50,17 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Of a graph whose nodes come in this order.
+    /// Of a graph whose nodes come in this order. An empty list from which several begin makes them no lists of one kind.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
+        Self::joined(graph, order, |list| graph.node(list.node).op() != "EmptyTensorList")
+    }
+
+    /// The same, but those that begin from one empty list are of one kind, with that list.
+    pub fn with_origins(graph: &Graph, order: &[NodeId]) -> Self {
+        Self::joined(graph, order, |_| true)
+    }
+
+    fn joined(graph: &Graph, order: &[NodeId], joins: impl Fn(Output) -> bool) -> Self {
         let mut lists = Self::default();
         let mut elements: Vec<(Output, Element)> = Vec::new();
         for id in order.iter().copied() {
@@ -49,13 +73,17 @@ impl Lists {
                 ("TensorListPushBack", [_, item]) | ("TensorListSetItem", [_, _, item]) => holds(Element::Whole(*item)),
                 _ => {}
             }
-            match node.op() {
-                // Loops carry tensors too; of them nothing is asked.
+            // Loops carry tensors too; of them nothing is asked.
+            let (outputs, sources) = match node.op() {
                 "Enter" | "Exit" | "Identity" | "NextIteration" | "TensorListPopBack" | "TensorListPushBack"
-                | "TensorListSetItem" => lists.join(output(0), inputs[0]),
-                "Merge" => inputs.iter().for_each(|input| lists.join(output(0), *input)),
-                "Switch" => [0, 1].into_iter().for_each(|port| lists.join(output(port), inputs[0])),
-                _ => {}
+                | "TensorListSetItem" => (1, &inputs[..1]),
+                "Merge" => (1, inputs),
+                "Switch" => (2, &inputs[..1]),
+                _ => (0, &inputs[..0]),
+            };
+            for port in 0..outputs {
+                lists.number(output(port));
+                sources.iter().filter(|source| joins(**source)).for_each(|source| lists.join(output(port), *source));
             }
         }
         for (list, element) in elements {
@@ -65,7 +93,9 @@ impl Lists {
         for output in lists.numbers.keys().copied().collect::<Vec<_>>() {
             let kind = lists.kind(output);
             if let Some(kind) = lists.kinds.get_mut(&kind) {
-                kind.open |= !is_shown(graph, output);
+                let reserves = is_reserved(graph, output);
+                kind.reserved |= reserves;
+                kind.open |= !reserves && !is_shown(graph, output);
                 kind.members.push(output);
             }
         }
@@ -74,13 +104,16 @@ impl Lists {
 
     /// All lists of each kind that gets its elements from nodes of the graph alone, one by one, with these, in no order.
     pub fn closed(&self) -> impl Iterator<Item = (&[Output], Vec<Output>)> {
-        self.kinds.values().filter(|kind| !kind.open).filter_map(|kind| {
-            let item = |element: &Element| match element {
-                Element::Whole(item) => Some(*item),
-                Element::Rows(_) => None,
-            };
-            Some((&kind.members[..], kind.elements.iter().map(item).collect::<Option<_>>()?))
-        })
+        self.kinds.values().filter_map(|kind| Some((&kind.members[..], kind.items()?)))
+    }
+
+    /// The elements of a list, if it gets them from nodes of the graph alone, one by one.
+    pub fn items(&self, list: Output) -> Option<Vec<Output>> {
+        self.kind_of(list)?.items()
+    }
+
+    fn kind_of(&self, list: Output) -> Option<&Kind> {
+        self.kinds.get(&self.root(*self.numbers.get(&list)?))
     }
 
     fn number(&mut self, list: Output) -> usize {
@@ -111,19 +144,41 @@ impl Lists {
 
     /// The shape of every element of a list, if they have one.
     pub(super) fn element(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
-        let kind = self.kinds.get(&self.root(*self.numbers.get(&list)?))?;
+        self.kind_of(list).filter(|kind| !kind.open && !kind.reserved)?.element(shapes)
+    }
+
+    /// The shape of every element that somebody gave to a list, if they have one.
+    pub(super) fn given(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
+        self.kind_of(list).filter(|kind| !kind.open)?.element(shapes)
+    }
+}
+
+impl Kind {
+    fn items(&self) -> Option<Vec<Output>> {
+        let item = |element: &Element| match element {
+            Element::Whole(item) => Some(*item),
+            Element::Rows(_) => None,
+        };
+        if self.open || self.reserved { None } else { self.elements.iter().map(item).collect() }
+    }
+
+    fn element(&self, shapes: &Shapes<'_>) -> Option<Shape> {
         let shape = |element: &Element| match element {
             Element::Whole(item) => shapes.of(*item),
             Element::Rows(rows) => shapes.of(*rows).filter(|s| !s.is_empty()).map(|s| Shape::from_slice(&s[1..])),
         };
-        let (first, others) = kind.elements.split_first().filter(|_| !kind.open)?;
+        let (first, others) = self.elements.split_first()?;
         let first = shape(first)?;
         others.iter().all(|other| shape(other).as_ref() == Some(&first)).then_some(first)
     }
 }
 
-/// Whether the node that makes a list shows all that it adds to those that it is made from. Elements that a list has without having got them,
-/// as `TensorListReserve` and `TensorListResize` make them, have shapes of their own.
+/// Whether the node makes elements that nobody gave to the list.
+fn is_reserved(graph: &Graph, list: Output) -> bool {
+    graph.node(list.node).op() == "TensorListReserve" && !graph.is_preserved(list.node)
+}
+
+/// Whether the node that makes a list shows all that it adds to those that it is made from.
 fn is_shown(graph: &Graph, list: Output) -> bool {
     let node = graph.node(list.node);
     let shown = match node.op() {

@@ -8,30 +8,39 @@
 //! the step then gives another one, or one that is not known, it is not, and all is inferred anew. What is left holds in the first
 //! step, and in each step that follows one in which it holds.
 //!
-//! The pass adds knowledge and changes no node.
+//! Unknown extents, as the size of a batch is one, have a number each time that TensorFlow finds one. Where a tensor has one extent by what
+//! TensorFlow inferred and another one by these rules, both are the same, and so they are in the whole graph.
+//!
+//! With what is known then, sums of gradients over what might have been broadcast, but was not, vanish ([`sums`]), and lists out of which nobody
+//! takes an element are no longer filled ([`unread`]).
 
 pub mod contents;
+mod extents;
+mod places;
 mod rules;
+mod sums;
+mod unread;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::shape::{Dim, Shape};
+use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use contents::Lists;
+use places::Places;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let unknown = |output: &Output| graph.info(*output).dims().is_none();
-    if !order.iter().filter_map(|id| element_of(graph, *id)).any(|element| unknown(&element)) {
+    let is_list = |id: &NodeId| matches!(graph.node(*id).op(), "TensorListGetItem" | "TensorListPopBack");
+    if !order.iter().any(is_list) {
         return Ok(());
     }
     let lists = Lists::of(graph, &order);
-    let fixed = fixed_symbols(graph, &order);
+    let places = Places::of(graph, &order);
     let mut refuted: FxHashSet<NodeId> = FxHashSet::default();
-    let found = loop {
-        let mut shapes = Shapes { graph, lists: &lists, fixed: &fixed, found: FxHashMap::default() };
+    let shapes = loop {
+        let mut shapes = Shapes::new(graph, &lists, &places);
         let carried = shapes.infer(&order, &refuted);
         let wrong = |id: &NodeId| {
             let begun = shapes.of(Output { node: *id, port: 0 });
@@ -39,69 +48,80 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         };
         let wrong: Vec<NodeId> = carried.into_iter().filter(wrong).collect();
         if wrong.is_empty() {
-            break shapes.found;
+            break shapes;
         }
         refuted.extend(wrong);
     };
-    for (output, shape) in found {
-        let mut infos = graph.node(output.node).infos.clone();
-        if let Some(info) = infos.get_mut(output.port as usize) {
-            info.shape = Some(shape);
-            graph.set_infos(output.node, infos);
-        }
+    let superfluous = sums::superfluous(&shapes, &order);
+    for (id, infos) in shapes.news(&order) {
+        graph.set_infos(id, infos);
     }
-    Ok(())
-}
-
-/// The tensor that a node takes out of a list.
-fn element_of(graph: &Graph, id: NodeId) -> Option<Output> {
-    let port = match graph.node(id).op() {
-        "TensorListGetItem" => 0,
-        "TensorListPopBack" => 1,
-        _ => return None,
-    };
-    Some(Output { node: id, port })
-}
-
-/// The unknown extents that are the same in every step of every loop: those of tensors outside of loops.
-fn fixed_symbols(graph: &Graph, order: &[NodeId]) -> FxHashSet<u32> {
-    let mut inside = vec![false; graph.capacity()];
-    let mut fixed = FxHashSet::default();
-    for id in order {
-        let leaves = |used: NodeId| matches!(graph.node(used).op(), "Exit" | "RefExit");
-        let enters = matches!(graph.node(*id).op(), "Enter" | "RefEnter");
-        inside[id.index()] = enters || graph.used(*id).any(|used| inside[used.index()] && !leaves(used));
-        if !inside[id.index()] {
-            let shapes = graph.node(*id).infos.iter().flat_map(|info| &info.shape);
-            fixed.extend(shapes.flatten().filter_map(|d| if let Dim::Symbol(s) = d { Some(*s) } else { None }));
-        }
-    }
-    fixed
+    sums::remove(graph, &superfluous);
+    unread::run(graph)
 }
 
 /// Shapes that are the same each time that a node runs.
 struct Shapes<'g> {
     graph: &'g Graph,
     lists: &'g Lists,
-    fixed: &'g FxHashSet<u32>,
+    places: &'g Places,
     /// Those of tensors of which TensorFlow did not know them.
     found: FxHashMap<Output, Shape>,
+    /// For an unknown extent, the one that it is equal to.
+    equal: FxHashMap<u32, Dim>,
 }
 
-impl Shapes<'_> {
+impl<'g> Shapes<'g> {
+    fn new(graph: &'g Graph, lists: &'g Lists, places: &'g Places) -> Self {
+        Self { graph, lists, places, found: FxHashMap::default(), equal: FxHashMap::default() }
+    }
+
     /// The shape of a tensor.
     fn of(&self, output: Output) -> Option<Shape> {
         let is_fixed = |d: &Dim| match d {
             Dim::Known(_) => true,
-            Dim::Symbol(s) => self.fixed.contains(s),
+            Dim::Symbol(s) => self.places.is_fixed(*s),
             Dim::Unknown => false,
         };
         let known = self.graph.info(output).shape.filter(|shape| shape.iter().all(is_fixed));
-        known.or_else(|| self.found.get(&output).cloned())
+        let shape = known.or_else(|| self.found.get(&output).cloned())?;
+        Some(shape.into_iter().map(|d| self.representative(d)).collect())
+    }
+
+    /// The extent that stands for all that are equal to this one.
+    fn representative(&self, mut extent: Dim) -> Dim {
+        while let Dim::Symbol(s) = extent
+            && let Some(other) = self.equal.get(&s)
+        {
+            extent = *other;
+        }
+        extent
+    }
+
+    /// Makes equal extents one: a known one, or that of the least number.
+    fn equate(&mut self, a: Dim, b: Dim) {
+        match (self.representative(a), self.representative(b)) {
+            (Dim::Symbol(a), Dim::Symbol(b)) if a != b => drop(self.equal.insert(a.max(b), Dim::Symbol(a.min(b)))),
+            (Dim::Symbol(s), known @ Dim::Known(_)) | (known @ Dim::Known(_), Dim::Symbol(s)) => {
+                self.equal.insert(s, known);
+            }
+            _ => {}
+        }
     }
 
     /// Finds what follows from the lists, and returns where it was taken that a step leaves a shape as it was.
     fn infer(&mut self, order: &[NodeId], refuted: &FxHashSet<NodeId>) -> Vec<NodeId> {
+        loop {
+            let before = (self.found.len(), self.equal.len());
+            let carried = self.sweep(order, refuted);
+            // What comes out of a list may come before what is put into it.
+            if (self.found.len(), self.equal.len()) == before {
+                return carried;
+            }
+        }
+    }
+
+    fn sweep(&mut self, order: &[NodeId], refuted: &FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut carried = Vec::new();
         for id in order.iter().copied() {
             let node = self.graph.node(id);
@@ -118,8 +138,13 @@ impl Shapes<'_> {
             };
             for (shape, port) in results.into_iter().zip(0..) {
                 let output = Output { node: id, port };
-                if let Some(shape) = shape.filter(|shape| self.of(output).is_none() && self.agrees(output, shape)) {
-                    self.found.insert(output, shape);
+                let Some(shape) = shape.filter(|shape| self.agrees(output, shape)) else { continue };
+                match self.of(output) {
+                    None => drop(self.found.insert(output, shape)),
+                    Some(known) if self.places.always_runs(id) => {
+                        known.into_iter().zip(shape).for_each(|(a, b)| self.equate(a, b));
+                    }
+                    Some(_) => {}
                 }
             }
         }
@@ -137,5 +162,24 @@ impl Shapes<'_> {
     fn common(&self, tensors: &[Output]) -> Option<Shape> {
         let first = self.of(*tensors.first()?)?;
         tensors[1..].iter().all(|t| self.of(*t).as_ref() == Some(&first)).then_some(first)
+    }
+
+    /// What is known now of nodes of which less was known before.
+    fn news(&self, order: &[NodeId]) -> Vec<(NodeId, Vec<TensorInfo>)> {
+        let of_node = |id: &NodeId| {
+            let infos = &self.graph.node(*id).infos;
+            let renewed: Vec<TensorInfo> = infos
+                .iter()
+                .zip(0..)
+                .map(|(info, port)| {
+                    let found = self.found.get(&Output { node: *id, port });
+                    let shape =
+                        found.or(info.shape.as_ref()).map(|s| s.iter().map(|d| self.representative(*d)).collect());
+                    TensorInfo { dtype: info.dtype, shape }
+                })
+                .collect();
+            (renewed != *infos).then_some((*id, renewed))
+        };
+        order.iter().filter_map(of_node).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Shapes of outputs from those of inputs, for the ops that loops of recurrent layers and their gradients are made of.
 
-use super::Shapes;
+use super::{Shapes, extents, sums};
 use crate::kernels::scalar;
 use crate::kernels::scalar::row;
 use crate::optimizer::graph::{NodeId, Output};
@@ -17,6 +17,14 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
         "Switch" => vec![first(), first()],
         "TensorListGetItem" => vec![shapes.lists.element(shapes, inputs[0])],
         "TensorListPopBack" => vec![None, shapes.lists.element(shapes, inputs[0])],
+        "TensorListStack" => vec![stack(shapes, id)],
+        "Fill" => vec![inputs.first().and_then(|dims| extents::of(shapes, *dims))],
+        "Reshape" => vec![inputs.get(1).and_then(|shape| extents::of(shapes, *shape))],
+        "Split" => parts(shapes, id),
+        "StridedSlice" => vec![slice(shapes, id)],
+        "StridedSliceGrad" => vec![inputs.first().and_then(|shape| extents::of(shapes, *shape))],
+        "Sum" => vec![first().filter(|_| sums::keeps_all(shapes, id))],
+        "Transpose" => vec![transpose(shapes, inputs)],
         "AddN" => vec![shapes.common(inputs)],
         "ConcatV2" => vec![concatenation(shapes, inputs)],
         "MatMul" => {
@@ -65,4 +73,58 @@ fn product(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Opt
     let (a, b) = (shapes.of(*a)?, shapes.of(*b)?);
     let matrices = a.len() == 2 && b.len() == 2;
     matrices.then(|| [a[usize::from(transposed[0])], b[usize::from(!transposed[1])]].into_iter().collect())
+}
+
+/// The axis, then the value, in parts of one size.
+fn parts(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
+    let node = shapes.graph.node(id);
+    let count = node.infos.len();
+    let part = || {
+        let [axis, value] = node.inputs() else { return None };
+        let mut shape = shapes.of(*value)?;
+        let axis = *shapes.graph.constant(*axis)?.to_i64().ok()?.first()?;
+        let axis = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
+        let extent = shape.get_mut(axis)?;
+        *extent = Dim::Known(extent.known().filter(|n| n.is_multiple_of(count))? / count);
+        Some(shape)
+    };
+    vec![part(); count]
+}
+
+/// A part of a tensor that has all of its unknown extents.
+fn slice(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
+    let inputs = shapes.graph.node(id).inputs();
+    let whole = shapes.of(*inputs.first()?)?;
+    let entries = shapes.graph.constant(*inputs.get(3)?)?.dims.iter().product();
+    // Dimensions are cut one by one: those that stay whole may have any extent.
+    let dims: Vec<usize> = whole.iter().map(|d| d.known().unwrap_or(1)).collect();
+    let (spec, masks) = extents::slice(shapes, id, &dims)?;
+    let bit = |mask: i64, d: usize| d < entries && mask & (1 << d) != 0;
+    let is_whole = |d: usize| d >= entries || (bit(masks.begin & masks.end, d) && spec.stride[d] == 1);
+    let kept = (0..whole.len()).filter(|d| !bit(masks.shrink_axis, *d));
+    let extent = |d: usize| match whole[d] {
+        Dim::Known(_) => Some(Dim::Known(spec.count[d])),
+        unknown => is_whole(d).then_some(unknown),
+    };
+    if masks.ellipsis != 0 || masks.new_axis != 0 { None } else { kept.map(extent).collect() }
+}
+
+/// All elements of a list. Those that nobody gave it get the shape of the others, if the node does not say a whole shape.
+fn stack(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
+    let [list, said] = shapes.graph.node(id).inputs() else { return None };
+    let count = *shapes.graph.info(Output { node: id, port: 0 }).shape?.first()?;
+    let element = shapes.lists.element(shapes, *list).or_else(|| {
+        let said = shapes.graph.constant(*said)?.to_i64().ok()?;
+        said.iter().any(|n| *n < 0).then(|| shapes.lists.given(shapes, *list))?
+    })?;
+    (count != Dim::Unknown).then(|| std::iter::once(count).chain(element).collect())
+}
+
+/// A permutation of the dimensions.
+fn transpose(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
+    let [value, permutation] = inputs else { return None };
+    let value = shapes.of(*value)?;
+    let permutation = shapes.graph.constant(*permutation)?.to_i64().ok().filter(|p| p.len() == value.len())?;
+    let extent = |p: i64| value.get(usize::try_from(if p < 0 { p + value.len() as i64 } else { p }).ok()?).copied();
+    permutation.into_iter().map(extent).collect()
 }

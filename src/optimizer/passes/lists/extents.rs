@@ -1,0 +1,95 @@
+//! Integers that say how large tensors are, where the graph computes them from shapes.
+
+use super::Shapes;
+use crate::dtype::DType;
+use crate::kernels::movement::slice::{Masks, StridedSpec};
+use crate::optimizer::graph::{NodeId, Output};
+use crate::optimizer::shape::{Dim, Shape};
+
+/// Most nodes between a value and the shapes that it comes from.
+const MAX_DEPTH: u32 = 16;
+
+/// The elements of a vector, or the scalar, each time that its node runs. They are extents: a scalar is as a vector of one.
+pub fn of(shapes: &Shapes<'_>, output: Output) -> Option<Shape> {
+    search(shapes, output, MAX_DEPTH)
+}
+
+fn search(shapes: &Shapes<'_>, output: Output, depth: u32) -> Option<Shape> {
+    let depth = depth.checked_sub(1)?;
+    let node = shapes.graph.node(output.node);
+    let inputs = node.inputs();
+    let input = |index: usize| search(shapes, *inputs.get(index)?, depth);
+    let is_from_list = matches!(node.op(), "TensorListGetItem" | "TensorListPopBack");
+    if !is_from_list && shapes.graph.info(output).rank().is_none_or(|rank| rank > 1) {
+        return None;
+    }
+    match node.op() {
+        "Const" => constant(shapes, output)?.into_iter().map(|n| Some(Dim::Known(usize::try_from(n).ok()?))).collect(),
+        "Shape" => shapes.of(*inputs.first()?),
+        // TensorFlow keeps the shapes of the variables that a function captures with its arguments.
+        "VariableShape" => {
+            let handle = shapes.graph.node(inputs.first()?.node);
+            let of_variables = (handle.op() == "_Arg").then(|| handle.attr("_handle_shapes")?.shapes())??;
+            let [Some(extents)] = &of_variables[..] else { return None };
+            Some(extents.iter().map(|n| Dim::Known(*n)).collect())
+        }
+        "ShapeN" => shapes.of(*inputs.get(output.port as usize)?),
+        "Enter" | "Exit" | "ExpandDims" | "Identity" | "Switch" => input(0),
+        "Cast" if node.dtype("SrcT").is_some_and(DType::is_integer) => input(0),
+        "Pack" => inputs.iter().map(|scalar| single(search(shapes, *scalar, depth)?)).collect(),
+        "ConcatV2" => {
+            let vectors = inputs.len().checked_sub(1)?;
+            let parts: Vec<Shape> = (0..vectors).map(input).collect::<Option<_>>()?;
+            Some(parts.into_iter().flatten().collect())
+        }
+        "Slice" => {
+            let (vector, begin, size) =
+                (input(0)?, single_number(shapes, inputs[1])?, single_number(shapes, inputs[2])?);
+            let begin = usize::try_from(begin).ok()?;
+            let end = if size < 0 { vector.len() } else { begin.checked_add(usize::try_from(size).ok()?)? };
+            vector.get(begin..end).map(Shape::from_slice)
+        }
+        "StridedSlice" => {
+            let vector = input(0)?;
+            let (spec, _) = slice(shapes, output.node, &[vector.len()])?;
+            let at = |i: usize| vector.get(usize::try_from(spec.begin[0] + i as i64 * spec.stride[0]).ok()?).copied();
+            (0..spec.count[0]).map(at).collect()
+        }
+        _ if is_from_list => {
+            let items = shapes.lists.items(*inputs.first()?)?;
+            let (first, others) = items.split_first()?;
+            let first = search(shapes, *first, depth)?;
+            others.iter().all(|other| search(shapes, *other, depth).as_ref() == Some(&first)).then_some(first)
+        }
+        _ => None,
+    }
+}
+
+/// What a `StridedSlice` takes of a tensor of these extents, if that is constant.
+pub fn slice(shapes: &Shapes<'_>, id: NodeId, dims: &[usize]) -> Option<(StridedSpec, Masks)> {
+    let node = shapes.graph.node(id);
+    let mask = |name: &str| node.attr(name).and_then(|a| a.int()).unwrap_or(0);
+    let masks = Masks {
+        begin: mask("begin_mask"),
+        end: mask("end_mask"),
+        ellipsis: mask("ellipsis_mask"),
+        new_axis: mask("new_axis_mask"),
+        shrink_axis: mask("shrink_axis_mask"),
+    };
+    let [_, begin, end, strides] = node.inputs() else { return None };
+    let [begin, end, strides] = [begin, end, strides].map(|vector| constant(shapes, *vector));
+    Some((StridedSpec::resolve(&begin?, &end?, &strides?, &masks, dims).ok()?, masks))
+}
+
+/// The one element.
+fn single(extents: Shape) -> Option<Dim> {
+    if let [extent] = extents[..] { Some(extent) } else { None }
+}
+
+fn constant(shapes: &Shapes<'_>, output: Output) -> Option<Vec<i64>> {
+    shapes.graph.constant(output)?.to_i64().ok()
+}
+
+fn single_number(shapes: &Shapes<'_>, output: Output) -> Option<i64> {
+    if let [n] = constant(shapes, output)?[..] { Some(n) } else { None }
+}

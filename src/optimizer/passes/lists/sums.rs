@@ -1,0 +1,74 @@
+//! Sums of gradients over dimensions that might have been broadcast.
+//!
+//! TensorFlow's gradient of an op that broadcasts sums over the dimensions that `BroadcastGradientArgs` finds, and gives the sum the shape of the
+//! input. Where the input already had the result's shape, both leave the gradient as it is.
+
+use super::{Shapes, extents};
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::shape::{Dim, Shape};
+
+/// Whether a `Sum` adds nothing up.
+pub fn keeps_all(shapes: &Shapes<'_>, id: NodeId) -> bool {
+    let node = shapes.graph.node(id);
+    let [_, axes] = node.inputs() else { return false };
+    let args = shapes.graph.node(axes.node);
+    if node.op() != "Sum" || args.op() != "BroadcastGradientArgs" {
+        return false;
+    }
+    let [a, b] = args.inputs() else { return false };
+    let (Some(a), Some(b)) = (extents::of(shapes, *a), extents::of(shapes, *b)) else { return false };
+    let (own, other) = if axes.port == 0 { (a, b) } else { (b, a) };
+    covers(&own, &other)
+}
+
+/// Whether broadcasting the one shape with the other surely gives the one.
+fn covers(own: &Shape, other: &Shape) -> bool {
+    other.len() <= own.len() && own.iter().rev().zip(other.iter().rev()).all(|(a, b)| *b == Dim::Known(1) || a.same(*b))
+}
+
+/// The nodes that surely give what they are given: such sums, and changes of shape to the shape that was.
+pub fn superfluous(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<NodeId> {
+    let is_superfluous = |id: &NodeId| {
+        let node = shapes.graph.node(*id);
+        // Who waits for such a node may not wait for a Switch in its place, which runs for both branches.
+        let waits = !node.controls().is_empty() || shapes.graph.waiters(*id).next().is_some();
+        if !node.on_wgpu() || shapes.graph.is_preserved(*id) || waits {
+            return false;
+        }
+        match node.op() {
+            "Sum" => keeps_all(shapes, *id),
+            // Known extents are the business of `cleanup`.
+            "Reshape" => {
+                let shape = shapes.of(node.inputs()[0]);
+                let changes = shape.is_none() || extents::of(shapes, node.inputs()[1]) != shape;
+                !changes && shape.is_some_and(|s| s.iter().any(|d| d.known().is_none()))
+            }
+            _ => false,
+        }
+    };
+    order.iter().copied().filter(is_superfluous).collect()
+}
+
+/// Lets who reads such nodes read what they are given. What found out the dimensions goes with them.
+pub fn remove(graph: &mut Graph, superfluous: &[NodeId]) {
+    let mut left: Vec<NodeId> = Vec::new();
+    for id in superfluous {
+        let source = graph.node(*id).inputs()[0];
+        left.extend(graph.node(*id).inputs()[1..].iter().map(|input| input.node));
+        graph.replace_readers(Output { node: *id, port: 0 }, source);
+        graph.remove(*id);
+    }
+    while let Some(id) = left.pop() {
+        if graph.contains(id) && is_left_over(graph, id) {
+            left.extend(graph.used(id));
+            graph.remove(id);
+        }
+    }
+}
+
+/// Whether nobody needs a node that computes with shapes.
+fn is_left_over(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let is_shape = matches!(node.op(), "BroadcastGradientArgs" | "Shape" | "ShapeN");
+    is_shape && node.on_wgpu() && node.controls().is_empty() && graph.users(id).is_empty() && !graph.is_preserved(id)
+}

@@ -85,7 +85,8 @@ fn parts(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
         let axis = *shapes.graph.constant(*axis)?.to_i64().ok()?.first()?;
         let axis = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
         let extent = shape.get_mut(axis)?;
-        *extent = Dim::Known(extent.known().filter(|n| n.is_multiple_of(count))? / count);
+        let whole = extent.known().filter(|n| n.is_multiple_of(count))?;
+        *extent = Dim::Known(whole.checked_div(count)?);
         Some(shape)
     };
     vec![part(); count]

@@ -29,6 +29,7 @@ use node::{Texts, parse_node};
 
 /// Ops without state that are known without TensorFlow, besides the elementwise ones.
 const PURE: &[&str] = &[
+    "BroadcastGradientArgs",
     "BroadcastTo",
     "Cast",
     "Const",

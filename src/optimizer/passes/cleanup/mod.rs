@@ -33,7 +33,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// Whether nobody would miss the node.
-fn is_dead(graph: &Graph, id: NodeId) -> bool {
+pub fn is_dead(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let unused = graph.users(id).is_empty() && node.controls().is_empty();
     node.on_wgpu() && unused && !graph.is_preserved(id) && graph.is_pure(id)

@@ -7,7 +7,7 @@ use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape};
 
 /// Most nodes between a value and the shapes that it comes from.
-const MAX_DEPTH: u32 = 16;
+const MAX_DEPTH: u32 = 8;
 
 /// The elements of a vector, or the scalar, each time that its node runs. They are extents: a scalar is as a vector of one.
 pub fn of(shapes: &Shapes<'_>, output: Output) -> Option<Shape> {
@@ -35,7 +35,7 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32) -> Option<Shape> {
         }
         "ShapeN" => shapes.of(*inputs.get(output.port as usize)?),
         "Enter" | "Exit" | "ExpandDims" | "Identity" | "Switch" => input(0),
-        "Cast" if node.dtype("SrcT").is_some_and(DType::is_integer) => input(0),
+        "Cast" if ["SrcT", "DstT"].map(|name| node.dtype(name)).iter().all(is_extent) => input(0),
         "Pack" => inputs.iter().map(|scalar| single(search(shapes, *scalar, depth)?)).collect(),
         "ConcatV2" => {
             let vectors = inputs.len().checked_sub(1)?;
@@ -79,6 +79,11 @@ pub fn slice(shapes: &Shapes<'_>, id: NodeId, dims: &[usize]) -> Option<(Strided
     let [_, begin, end, strides] = node.inputs() else { return None };
     let [begin, end, strides] = [begin, end, strides].map(|vector| constant(shapes, *vector));
     Some((StridedSpec::resolve(&begin?, &end?, &strides?, &masks, dims).ok()?, masks))
+}
+
+/// Whether values of a type hold every extent.
+fn is_extent(dtype: &Option<DType>) -> bool {
+    matches!(dtype, Some(DType::I32 | DType::I64))
 }
 
 /// The one element.

@@ -5,6 +5,7 @@
 
 use super::{Shapes, extents};
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::passes::cleanup;
 use crate::optimizer::shape::{Dim, Shape};
 
 /// Whether a `Sum` adds nothing up.
@@ -59,16 +60,9 @@ pub fn remove(graph: &mut Graph, superfluous: &[NodeId]) {
         graph.remove(*id);
     }
     while let Some(id) = left.pop() {
-        if graph.contains(id) && is_left_over(graph, id) {
+        if graph.contains(id) && cleanup::is_dead(graph, id) {
             left.extend(graph.used(id));
             graph.remove(id);
         }
     }
-}
-
-/// Whether nobody needs a node that computes with shapes.
-fn is_left_over(graph: &Graph, id: NodeId) -> bool {
-    let node = graph.node(id);
-    let is_shape = matches!(node.op(), "BroadcastGradientArgs" | "Shape" | "ShapeN");
-    is_shape && node.on_wgpu() && node.controls().is_empty() && graph.users(id).is_empty() && !graph.is_preserved(id)
 }

@@ -190,6 +190,7 @@ fn statistics_count_work_when_it_is_recorded() {
         copies: 1,
         pipelines: 2,
         bind_groups: 2,
+        bind_groups_held: 2,
         ..Statistics::default()
     };
     assert_eq!(device.statistics(), recorded);
@@ -203,6 +204,7 @@ fn statistics_count_work_when_it_is_recorded() {
         downloaded: 6,
         copies: 2,
         bind_groups: 3,
+        bind_groups_held: 3,
         ..recorded
     };
     assert_eq!(device.statistics(), done);
@@ -259,7 +261,7 @@ fn a_panic_on_the_completion_thread_is_the_devices_error_and_nobody_waits_foreve
         let a = device.allocate(1024).unwrap();
         device.fill(a, 1024, 7).unwrap();
         if in_read_back {
-            device.download_with(a, 4, |_| panic!("of a test")).unwrap();
+            device.download_with(a, 4, |_, _| panic!("of a test")).unwrap();
         } else {
             device.host_callback(|| panic!("of a test"));
         }

@@ -1,6 +1,7 @@
 //! Which adapters become WGPU:0, WGPU:1, …: enumeration, order, and the environment's say in it.
 
 use crate::error::{Error, Result};
+use crate::ffi::guard::caught_as;
 
 /// An adapter that was found, and why it is not used if it is not.
 #[derive(Debug, Clone)]
@@ -35,7 +36,13 @@ impl Selection {
     /// `TF_WGPU_VISIBLE_DEVICES` as `lookup` gives them. Never fails: trouble is a `problem` and no adapter.
     pub fn enumerate(lookup: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut selection = Self::default();
-        if let Err(e) = selection.fill(lookup) {
+        let filled = caught_as(
+            || selection.fill(lookup),
+            |panic| {
+                Error::Unavailable(format!("no usable GPU: a driver failed while it was asked what it has: {panic}"))
+            },
+        );
+        if let Err(e) = filled {
             selection.adapters.clear();
             selection.found.iter_mut().for_each(|f| f.device = None);
             selection.problem = Some(e.to_string());
@@ -52,7 +59,8 @@ impl Selection {
         }
         let backends = backends(lookup("WGPU_BACKEND").as_deref())?;
         let low_power = low_power(lookup("WGPU_POWER_PREF").as_deref())?;
-        crate::ffi::vulkan_driver::preload();
+        crate::ffi::address_range::check_room()?;
+        crate::ffi::vulkan_driver::preload()?;
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
         descriptor.backends = backends;
         let instance = wgpu::Instance::new(descriptor);

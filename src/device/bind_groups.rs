@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::memory::Block;
+use crate::error::Result;
 
 /// Groups of a generation: at most twice as many are kept.
 const GENERATION: usize = 1 << 13;
@@ -49,17 +50,17 @@ impl<G> Default for BindGroups<G> {
 }
 
 impl<G: Clone> BindGroups<G> {
-    /// The group of `ranges`, made at the first call.
-    pub fn get(&mut self, ranges: &Ranges, make: impl FnOnce() -> G) -> G {
+    /// The group of `ranges`, made at the first call. One that cannot be made is not kept.
+    pub fn get(&mut self, ranges: &Ranges, make: impl FnOnce() -> Result<G>) -> Result<G> {
         if let Some(group) = self.young.get(ranges) {
-            return group.clone();
+            return Ok(group.clone());
         }
-        let group = self.old.remove(ranges).unwrap_or_else(make);
+        let group = self.old.remove(ranges).map_or_else(make, Ok)?;
         if self.young.len() >= self.generation {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(ranges.clone(), group.clone());
-        group
+        Ok(group)
     }
 
     /// Notes that a block was freed. Its groups, which keep its memory from the driver, go when it is worth a walk over all.
@@ -74,6 +75,11 @@ impl<G: Clone> BindGroups<G> {
         if self.dead.len() >= MAX_DEAD || self.dead_bytes >= MAX_DEAD_BYTES {
             self.sweep();
         }
+    }
+
+    /// Groups kept.
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
     }
 
     /// Drops the groups of freed blocks. Whether there were any such blocks.
@@ -95,6 +101,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
+    use crate::error::Error;
 
     fn ranges(block: u32, offset: u64) -> Ranges {
         smallvec![Range { block, offset, size: 256 }, Range { block: 0, offset: 0, size: 256 }]
@@ -107,29 +114,36 @@ mod tests {
     #[test]
     fn a_group_is_made_once() {
         let mut groups = groups(10);
-        assert_eq!(groups.get(&ranges(1, 0), || 7), 7);
-        assert_eq!(groups.get(&ranges(1, 0), || unreachable!("it is there")), 7);
-        assert_eq!(groups.get(&ranges(1, 256), || 8), 8);
+        assert_eq!(groups.get(&ranges(1, 0), || Ok(7)), Ok(7));
+        assert_eq!(groups.get(&ranges(1, 0), || unreachable!("it is there")), Ok(7));
+        assert_eq!(groups.get(&ranges(1, 256), || Ok(8)), Ok(8));
+    }
+
+    #[test]
+    fn one_that_cannot_be_made_is_tried_again() {
+        let (mut groups, error) = (groups(10), Error::ResourceExhausted("no memory".into()));
+        assert_eq!(groups.get(&ranges(1, 0), || Err(error.clone())), Err(error));
+        assert_eq!(groups.get(&ranges(1, 0), || Ok(7)), Ok(7));
     }
 
     #[test]
     fn what_is_in_use_outlives_a_generation() {
         let mut groups = groups(10);
-        groups.get(&ranges(1, 0), || 7);
-        groups.get(&ranges(2, 0), || 9);
+        groups.get(&ranges(1, 0), || Ok(7)).unwrap();
+        groups.get(&ranges(2, 0), || Ok(9)).unwrap();
         for k in 1..50 {
-            groups.get(&ranges(1, k * 256), || k);
-            assert_eq!(groups.get(&ranges(1, 0), || unreachable!("it was used a moment ago")), 7);
-            assert!(groups.young.len() + groups.old.len() <= 20);
+            groups.get(&ranges(1, k * 256), || Ok(k)).unwrap();
+            assert_eq!(groups.get(&ranges(1, 0), || unreachable!("it was used a moment ago")), Ok(7));
+            assert!(groups.len() <= 20);
         }
-        assert_eq!(groups.get(&ranges(2, 0), || 10), 10, "it was not used for two generations");
+        assert_eq!(groups.get(&ranges(2, 0), || Ok(10)), Ok(10), "it was not used for two generations");
     }
 
     #[test]
     fn groups_of_freed_blocks_go() {
         let mut groups = groups(1000);
         for block in 1..=100 {
-            groups.get(&ranges(block, 0), || 1);
+            groups.get(&ranges(block, 0), || Ok(1)).unwrap();
         }
         groups.forget(1, 256);
         assert_eq!(groups.young.len(), 100, "one small block is worth no walk");

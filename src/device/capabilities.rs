@@ -69,7 +69,10 @@ impl Capabilities {
 
     /// Reads them off an adapter.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
-        let capabilities = Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
+        let mut capabilities = Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
+        if let Some(most) = binding_limit(&|name| std::env::var(name).ok()) {
+            capabilities.max_binding = capabilities.max_binding.min(most);
+        }
         if capabilities.cpu || !adapter.features().contains(Self::COOPERATIVE) {
             return capabilities;
         }
@@ -144,6 +147,15 @@ fn cooperative_edge(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
     [16, 8].into_iter().find(has).unwrap_or(0)
 }
 
+/// The fewest bytes that a device may be told to bind at once.
+const LEAST_BINDING: u64 = 1024;
+
+/// How many bytes `TF_WGPU_MAX_BINDING`, as `lookup` gives it, lets programs bind at once: for tests, which see small tensors computed in
+/// windows.
+fn binding_limit(lookup: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
+    lookup("TF_WGPU_MAX_BINDING")?.trim().parse().ok().map(|bytes: u64| bytes.max(LEAST_BINDING))
+}
+
 /// Whether `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, asks for cooperative matrices. They are off until their programs, which no
 /// software adapter runs, have been seen on drivers.
 pub(crate) fn cooperative_allowed(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
@@ -172,6 +184,14 @@ mod tests {
         assert_eq!(cooperative_edge(&[listed(16, 16, 16, [F16, F16]), listed(16, 8, 16, [F16, F32])]), 0);
         assert_eq!(cooperative_edge(&[listed(8, 8, 8, [F32, F32]), listed(8, 8, 8, [F16, F32])]), 8);
         assert_eq!(cooperative_edge(&[listed(8, 8, 8, [F16, F32]), listed(16, 16, 16, [F16, F32])]), 16);
+    }
+
+    #[test]
+    fn a_variable_limits_bindings() {
+        let with = |value: Option<&'static str>| binding_limit(&move |_| value.map(ToOwned::to_owned));
+        assert_eq!(with(Some(" 65536 ")), Some(65_536));
+        assert_eq!(with(Some("1")), Some(LEAST_BINDING));
+        assert_eq!((with(None), with(Some("much"))), (None, None));
     }
 
     #[test]

@@ -1,81 +1,89 @@
 //! The completion thread: waits for submissions in order, hands read-backs to their sinks, runs host callbacks and
 //! publishes the serial up to which everything is done.
+//!
+//! It also counts what is on its way, so that who records can be held up before the host runs out of memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crossbeam_channel::{Receiver, Sender};
-use parking_lot::{Condvar, Mutex};
+use std::cell::Cell;
 
 use super::failures::Failures;
+use super::queue::Queue;
+use super::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering, Receiver, Sender, Weak, spawn, thread_local, unbounded};
 use crate::error::{Error, Result};
 use crate::ffi::guard::caught;
 
 /// Number of a submission. Serials grow by one; serial 0 is complete from the start.
 pub type Serial = u64;
 
-/// Receives the bytes of a read-back, or why there are none.
-pub(crate) type Sink = Box<dyn FnOnce(Result<&[u8]>) + Send>;
-
-/// A copy to host memory under way.
-pub(crate) struct Readback {
-    pub buffer: wgpu::Buffer,
-    /// The wanted bytes within `buffer`.
-    pub range: std::ops::Range<usize>,
-    pub sink: Sink,
-}
-
 /// What follows the GPU work of one submission, in order.
-pub(crate) enum AfterWork {
-    Readback(Readback),
+pub(crate) enum AfterWork<R> {
+    Readback(R),
     Callback(Box<dyn FnOnce() + Send>),
 }
 
 /// One submission on its way through the GPU.
-pub(crate) struct Submission {
+pub(crate) struct Submission<Q: Queue> {
     pub serial: Serial,
     /// None when there was no GPU work.
-    pub index: Option<wgpu::SubmissionIndex>,
-    pub after: Vec<AfterWork>,
+    pub index: Option<Q::Index>,
+    pub after: Vec<AfterWork<Q::Readback>>,
+    /// Host bytes that it holds until it is done.
+    pub staged: u64,
 }
 
-/// Shared state: what is complete, and idle read-back buffers.
-pub(crate) struct Completion {
+/// Submissions that may be on their way. Each holds its commands and parameters, up to a few MB.
+const MAX_SERIALS: u64 = 64;
+/// Bytes of uploads and read-backs that may be on their way.
+const MAX_STAGED: u64 = 512 << 20;
+
+/// Shared state: what is complete, and what is on its way.
+pub(crate) struct Completion<Q: Queue> {
     done: AtomicU64,
+    /// The last serial that was handed over for submission.
+    handed: AtomicU64,
+    /// Bytes that submissions which are not done hold.
+    staged: AtomicU64,
     mutex: Mutex<()>,
     changed: Condvar,
-    sender: Sender<Submission>,
-    pub readback_pool: Mutex<Vec<wgpu::Buffer>>,
+    sender: Sender<Submission<Q>>,
     failures: Arc<Failures>,
 }
 
-/// Read-back buffers larger than this are not kept.
-const POOLED_READBACK: u64 = 64 << 20;
-/// Idle read-back buffers kept.
-const POOL_LEN: usize = 16;
+thread_local! {
+    /// The completion whose thread this is, by its address; 0 elsewhere.
+    static HERE: Cell<usize> = const { Cell::new(0) };
+}
 
-impl Completion {
+/// Whether this is the completion thread of any device.
+pub(crate) fn on_any_completion_thread() -> bool {
+    HERE.with(Cell::get) != 0
+}
+
+impl<Q: Queue> Completion<Q> {
     /// Starts the thread, which lives as long as the process or until the device is dropped.
-    pub fn start(device: wgpu::Device, failures: Arc<Failures>) -> Arc<Self> {
-        let (sender, receiver) = crossbeam_channel::unbounded();
+    pub fn start(queue: Arc<Q>, failures: Arc<Failures>) -> Arc<Self> {
+        let (sender, receiver) = unbounded();
         let completion = Arc::new(Self {
             done: AtomicU64::new(0),
+            handed: AtomicU64::new(0),
+            staged: AtomicU64::new(0),
             mutex: Mutex::new(()),
             changed: Condvar::new(),
             sender,
-            readback_pool: Mutex::default(),
             failures,
         });
         let weak = Arc::downgrade(&completion);
-        std::thread::Builder::new()
-            .name("wgpu-completion".into())
-            .spawn(move || run(&device, &receiver, &weak))
-            .expect("the system can start a thread");
+        spawn("wgpu-completion", move || run(&*queue, &receiver, &weak)).expect("the system can start a thread");
         completion
     }
 
+    /// Counts a submission that is on its way from now on. Before [`Self::push`], in order.
+    pub fn expect(&self, serial: Serial, staged: u64) {
+        self.staged.fetch_add(staged, Ordering::Relaxed);
+        self.handed.store(serial, Ordering::Release);
+    }
+
     /// Queues a submission; serials must arrive in order.
-    pub fn push(&self, submission: Submission) {
+    pub fn push(&self, submission: Submission<Q>) {
         // The thread ends only after the sender is gone.
         let _ = self.sender.send(submission);
     }
@@ -85,19 +93,52 @@ impl Completion {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Blocks until `serial` is done.
-    pub fn wait(&self, serial: Serial) {
+    /// Blocks until `serial` is done. On the thread itself, which would wait for ever, an error.
+    pub fn wait(&self, serial: Serial) -> Result<()> {
         if self.done() >= serial {
-            return;
+            return Ok(());
         }
+        self.may_wait()?;
+        self.block_while(|| self.done() < serial);
+        Ok(())
+    }
+
+    /// Fails on the completion thread itself.
+    pub fn may_wait(&self) -> Result<()> {
+        if HERE.with(Cell::get) != std::ptr::from_ref(self).addr() {
+            return Ok(());
+        }
+        Err(Error::FailedPrecondition(
+            "a host callback waits for the device that runs it, which could never end: wait in another thread".into(),
+        ))
+    }
+
+    /// Whether so much is on its way that who records should wait, by a part of the limits.
+    pub fn is_crowded(&self, part: Part) -> bool {
+        let divisor = part as u64;
+        self.handed.load(Ordering::Acquire).saturating_sub(self.done()) > MAX_SERIALS / divisor
+            || self.staged.load(Ordering::Relaxed) > MAX_STAGED / divisor
+    }
+
+    /// Blocks while [`Self::is_crowded`] by half, until all that is on its way now is done. Never on a completion thread, which
+    /// others wait for. All that was handed over must be submitted.
+    pub fn wait_for_room(&self) {
+        if !on_any_completion_thread() {
+            let handed = self.handed.load(Ordering::Acquire);
+            self.block_while(|| self.is_crowded(Part::Half) && self.done() < handed);
+        }
+    }
+
+    fn block_while(&self, is_waiting: impl Fn() -> bool) {
         let mut guard = self.mutex.lock();
-        while self.done() < serial {
+        while is_waiting() {
             self.changed.wait(&mut guard);
         }
     }
 
-    fn publish(&self, serial: Serial) {
+    fn publish(&self, serial: Serial, staged: u64) {
         let _guard = self.mutex.lock();
+        self.staged.fetch_sub(staged, Ordering::Relaxed);
         self.done.store(serial, Ordering::Release);
         self.changed.notify_all();
     }
@@ -108,59 +149,31 @@ impl Completion {
             self.failures.lose(e);
         }
     }
-
-    fn recycle(&self, buffer: wgpu::Buffer) {
-        let mut pool = self.readback_pool.lock();
-        if buffer.size() <= POOLED_READBACK && pool.len() < POOL_LEN {
-            pool.push(buffer);
-        }
-    }
 }
 
-fn run(device: &wgpu::Device, receiver: &Receiver<Submission>, completion: &std::sync::Weak<Completion>) {
-    while let Ok(Submission { serial, index, after }) = receiver.recv() {
+/// A part of the limits of what may be on its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part {
+    Whole = 1,
+    Half = 2,
+}
+
+fn run<Q: Queue>(queue: &Q, receiver: &Receiver<Submission<Q>>, completion: &Weak<Completion<Q>>) {
+    while let Ok(Submission { serial, index, after, staged }) = receiver.recv() {
         let Some(completion) = completion.upgrade() else { return };
+        HERE.with(|here| here.set(std::ptr::from_ref(&*completion).addr()));
         if let Some(index) = index {
-            let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
-            completion.guarded("a wait for the GPU", || {
-                device.poll(wait).map_err(|e| Error::Unavailable(format!("the GPU stopped answering: {e}")))?;
-                Ok(())
-            });
+            completion.guarded("a wait for the GPU", || queue.wait(index));
         }
         for work in after {
             completion.guarded("what follows a submission", || {
                 match work {
-                    AfterWork::Readback(r) => finish_readback(device, &completion, r),
+                    AfterWork::Readback(readback) => queue.read(readback, completion.failures.lost()),
                     AfterWork::Callback(f) => f(),
                 }
                 Ok(())
             });
         }
-        completion.publish(serial);
-    }
-}
-
-fn finish_readback(device: &wgpu::Device, completion: &Completion, readback: Readback) {
-    let Readback { buffer, range, sink } = readback;
-    if let Some(e) = completion.failures.lost() {
-        return sink(Err(e));
-    }
-    let (sender, receiver) = crossbeam_channel::bounded(1);
-    buffer.map_async(wgpu::MapMode::Read, .., move |result| {
-        let _ = sender.send(result);
-    });
-    // The submission is complete, so a poll runs the callback.
-    let mapped = match device.poll(wgpu::PollType::Poll) {
-        Ok(_) => receiver.recv().map_err(|e| e.to_string()).and_then(|r| r.map_err(|e| e.to_string())),
-        Err(e) => Err(e.to_string()),
-    };
-    match mapped.and_then(|()| buffer.get_mapped_range(..).map_err(|e| e.to_string())) {
-        Ok(view) => {
-            sink(Ok(&view[range]));
-            drop(view);
-            buffer.unmap();
-            completion.recycle(buffer);
-        }
-        Err(e) => sink(Err(Error::Unavailable(format!("cannot read device memory: {e}")))),
+        completion.publish(serial, staged);
     }
 }

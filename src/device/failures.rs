@@ -2,11 +2,11 @@
 //!
 //! Every op asks for them twice, so that asking costs one load while there are none.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::Mutex;
-
+use super::sync::{AtomicBool, Mutex, Ordering};
 use crate::error::{Error, Result};
+
+/// What to do about a device that is lost.
+const ADVICE: &str = "The device cannot be used any more and its tensors are lost: restart the process, from a checkpoint if there is one";
 
 /// The errors of a device that wait for somebody to return them.
 #[derive(Debug, Default)]
@@ -32,11 +32,18 @@ impl Failures {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Records the loss of the GPU; the first reason stays.
-    pub fn lose(&self, error: Error) {
+    /// Records that the device cannot be used any more; the first reason stays. Every later call returns it, for nobody can tell
+    /// which memory holds what it should. Whether this is news.
+    pub fn lose(&self, error: Error) -> bool {
         let mut held = self.held.lock();
-        held.lost.get_or_insert(error);
+        let news = held.lost.is_none();
+        held.lost.get_or_insert_with(|| match error {
+            // A bug is told as one.
+            Error::Internal(reason) => Error::Internal(format!("{reason}. {ADVICE}")),
+            other => Error::Unavailable(format!("{other}. {ADVICE}")),
+        });
         self.any.store(true, Ordering::Release);
+        news
     }
 
     /// The error that ended the device, if it is lost.
@@ -80,11 +87,18 @@ mod tests {
     fn a_loss_stays_and_goes_first() {
         let failures = Failures::default();
         failures.raise(error("before"));
-        failures.lose(error("gone"));
-        failures.lose(error("gone again"));
+        assert!(failures.lose(error("gone")) && !failures.lose(error("gone again")));
+        let told = |e: Option<Error>| matches!(e, Some(Error::Internal(m)) if m.starts_with("gone. ") && m.contains("restart"));
         for _ in 0..2 {
-            assert_eq!(failures.check(), Err(error("gone")));
+            assert!(told(failures.check().err()));
         }
-        assert_eq!(failures.lost(), Some(error("gone")));
+        assert!(told(failures.lost()));
+    }
+
+    #[test]
+    fn a_loss_is_unavailable_whatever_its_reason() {
+        let failures = Failures::default();
+        failures.lose(Error::ResourceExhausted("no memory".into()));
+        assert!(matches!(failures.check(), Err(Error::Unavailable(m)) if m.starts_with("no memory. ")));
     }
 }

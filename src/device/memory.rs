@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use super::checked::checked;
 use crate::error::{Error, Result};
 use crate::ffi::address_range::AddressRange;
 
@@ -58,16 +59,22 @@ struct Book {
 }
 
 impl Memory {
-    pub fn new(device: wgpu::Device, max_buffer: u64) -> Result<Self> {
+    /// For a device that has `total` bytes.
+    pub fn new(device: wgpu::Device, max_buffer: u64, total: u64) -> Result<Self> {
         Ok(Self {
             device,
-            range: AddressRange::reserve()?,
+            range: AddressRange::reserve(total)?,
             max_buffer,
             next_id: AtomicU32::new(0),
             blocks: RwLock::default(),
             spare: Mutex::default(),
             book: Mutex::default(),
         })
+    }
+
+    /// Whether a buffer may have `bytes` at all.
+    pub const fn is_possible(&self, bytes: u64) -> bool {
+        bytes <= self.max_buffer
     }
 
     /// Allocates `bytes` of uninitialized memory and returns its address.
@@ -78,18 +85,20 @@ impl Memory {
             Some(size) if size <= self.max_buffer => size,
             _ => return exhausted(&format!("the adapter's largest buffer has {} bytes", self.max_buffer)),
         };
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let validation = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size,
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        let validation = pollster::block_on(validation.pop());
-        if let Some(e) = pollster::block_on(scope.pop()).or(validation) {
-            return exhausted(&e.to_string());
-        }
+        let label = format!("cannot allocate {bytes} bytes of device memory");
+        let buffer = checked(&self.device, &label, || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size,
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })
+        .map_err(|e| match e {
+            Error::Unavailable(_) => e,
+            // Whatever the driver says of it, TensorFlow is to try less.
+            _ => Error::ResourceExhausted(e.to_string()),
+        })?;
         let slot = size_class(size);
         let mut book = self.book.lock();
         let offset = match book.free.get_mut(&slot).and_then(Vec::pop) {
@@ -149,6 +158,11 @@ impl Memory {
     /// Whether `address` lies in this device's reserved range.
     pub fn contains(&self, address: u64) -> bool {
         (self.range.start()..self.range.start() + self.range.len()).contains(&address)
+    }
+
+    /// Bytes for which there are addresses.
+    pub const fn room(&self) -> u64 {
+        self.range.len()
     }
 
     /// Statistics so far.

@@ -3,20 +3,27 @@
 
 pub mod adapters;
 mod batch;
+mod belt;
 mod bind_groups;
 mod budget;
 pub mod cache;
 mod capabilities;
+mod checked;
 mod completion;
 mod failures;
 mod gate;
+mod gpu;
 mod memory;
 mod pipelines;
+mod poison;
+pub(crate) mod process;
 mod program;
+mod queue;
 mod recorder;
 mod staging;
 mod statistics;
 mod submitter;
+mod sync;
 mod transfer;
 mod trust;
 pub mod tuning;
@@ -41,6 +48,7 @@ use cache::DiskCache;
 use completion::Completion;
 use failures::Failures;
 use gate::{Gate, Waiting};
+use gpu::Gpu;
 use memory::{Blocks, Memory};
 use pipelines::Pipelines;
 use recorder::{Bound, Dispatch, Recorder};
@@ -49,6 +57,7 @@ use submitter::Submitter;
 use tuning::Tuner;
 
 use crate::error::{Error, Result};
+use crate::ffi::guard::caught_as;
 
 /// One GPU (or software adapter) with its memory and its in-order queue. All methods may be called from any thread.
 pub struct Device {
@@ -57,15 +66,16 @@ pub struct Device {
     capabilities: Capabilities,
     memory: Memory,
     pipelines: Pipelines,
-    recorder: Gate,
-    completion: Arc<Completion>,
-    submitter: Arc<Submitter>,
+    recorder: Gate<Recorder>,
+    completion: Arc<Completion<Gpu>>,
+    submitter: Arc<Submitter<Gpu>>,
     failures: Arc<Failures>,
     staging: Staging,
     cooperative_matrices: Trust,
     tuner: Option<Arc<Tuner>>,
-    raw: wgpu::Device,
-    queue: wgpu::Queue,
+    gpu: Arc<Gpu>,
+    /// Workgroups in one dimension.
+    max_groups: u32,
 }
 
 impl std::fmt::Debug for Device {
@@ -79,19 +89,67 @@ fn request(
     adapter: &wgpu::Adapter,
     features: wgpu::Features,
     cooperative: bool,
-) -> std::result::Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
+) -> Result<(wgpu::Device, wgpu::Queue)> {
     let wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
-    pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-        label: Some("tensorflow-wgpu"),
-        required_features: features | wanted,
-        required_limits: adapter.limits(),
-        experimental_features: if cooperative {
-            crate::ffi::experimental::cooperative_matrices()
-        } else {
-            wgpu::ExperimentalFeatures::disabled()
-        },
-        ..Default::default()
-    }))
+    let failed = |why: &str| Error::Unavailable(format!("cannot open {}: {why}", adapter.get_info().name));
+    let request = || {
+        let requested = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            label: Some("tensorflow-wgpu"),
+            required_features: features | wanted,
+            required_limits: adapter.limits(),
+            experimental_features: if cooperative {
+                crate::ffi::experimental::cooperative_matrices()
+            } else {
+                wgpu::ExperimentalFeatures::disabled()
+            },
+            ..Default::default()
+        }));
+        requested.map_err(|e| failed(&e.to_string()))
+    };
+    // wgpu uses what it has just made: a driver without memory for that ends in a panic there.
+    caught_as(request, failed)
+}
+
+/// Has the device lost when wgpu says that it is, and when it reports what no call asked about: nobody can tell then what did not
+/// happen.
+fn watch(raw: &wgpu::Device, failures: &Arc<Failures>) {
+    let reported = Arc::downgrade(failures);
+    raw.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
+        if let Some(failures) = reported.upgrade() {
+            lose(&failures, checked::explain("work for the GPU", &e));
+        }
+    }));
+    let lost = Arc::downgrade(failures);
+    raw.set_device_lost_callback(move |reason, message| {
+        // Who drops a device has no failures any more.
+        match (lost.upgrade(), reason) {
+            (Some(failures), wgpu::DeviceLostReason::Unknown) => {
+                lose(&failures, Error::Unavailable(format!("the GPU was lost ({})", message.trim_end_matches('.'))));
+            }
+            (Some(failures), wgpu::DeviceLostReason::Destroyed) => {
+                failures.lose(Error::Unavailable("the GPU was lost (it was destroyed)".into()));
+            }
+            (None, _) => {}
+        }
+    });
+}
+
+fn lose(failures: &Failures, error: Error) {
+    if failures.lose(error)
+        && let Some(e) = failures.lost()
+    {
+        log::error!("{e}");
+    }
+}
+
+impl Drop for Device {
+    /// A lost device stays with wgpu, whose code for the end of a device relies on what failed: it destroys a semaphore twice, and
+    /// asserts that everything else went well.
+    fn drop(&mut self) {
+        if self.failures.lost().is_some() {
+            std::mem::forget(self.gpu.clone());
+        }
+    }
 }
 
 impl Device {
@@ -134,6 +192,8 @@ impl Device {
         directory: Option<&Path>,
         tuner: Option<Tuner>,
     ) -> Result<Arc<Self>> {
+        process::check()?;
+        crate::ffi::process::watch_forks();
         if !capabilities::cooperative_allowed(&|name| std::env::var(name).ok()) {
             capabilities.cooperative_matrix = 0;
         }
@@ -150,41 +210,31 @@ impl Device {
                 request(adapter, features, false)
             }
             opened => opened,
-        }
-        .map_err(|e| Error::Unavailable(format!("cannot open {}: {e}", adapter.get_info().name)))?;
+        }?;
         let failures = Arc::new(Failures::default());
-        let reported = failures.clone();
-        raw.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
-            log::error!("GPU error: {e}");
-            let error = match &e {
-                wgpu::Error::OutOfMemory { .. } => Error::ResourceExhausted(e.to_string()),
-                _ => Error::Internal(e.to_string()),
-            };
-            reported.raise(error);
-        }));
-        let completion = Completion::start(raw.clone(), failures.clone());
-        let lost = Arc::downgrade(&failures);
-        raw.set_device_lost_callback(move |reason, message| {
-            // Dropping the device reports `Destroyed`, which is no loss.
-            if let (Some(failures), wgpu::DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
-                failures.lose(Error::Unavailable(format!("the GPU was lost: {message}")));
-            }
-        });
-        let submitter = Submitter::start(queue.clone(), completion.clone(), failures.clone());
+        watch(&raw, &failures);
+        let gpu = Arc::new(Gpu::new(raw.clone(), queue));
+        let completion = Completion::start(gpu.clone(), failures.clone());
+        let submitter = Submitter::start(gpu.clone(), completion.clone(), failures.clone());
         let recorder =
-            Recorder::new(raw.clone(), capabilities.storage_alignment, completion.clone(), submitter.clone());
+            Recorder::new(gpu.clone(), capabilities.storage_alignment, completion.clone(), submitter.clone());
         let failed = failures.clone();
         let failed = move |e| {
+            // As in `settled`, for calls that have returned.
+            if matches!(e, Error::Unavailable(_)) {
+                return lose(&failed, e);
+            }
             log::error!("{e}");
             failed.raise(e);
         };
         let info = adapter.get_info();
+        let total = budget::of(adapter, &info, capabilities.max_buffer, 0).total;
         let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
-        Ok(Arc::new(Self {
+        let device = Arc::new(Self {
             adapter: adapter.clone(),
             info,
             capabilities,
-            memory: Memory::new(raw.clone(), capabilities.max_buffer)?,
+            memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
             pipelines: Pipelines::new(raw.clone(), capabilities, cache),
             recorder: Gate::new(recorder, failed),
             completion,
@@ -193,9 +243,12 @@ impl Device {
             staging: Staging::default(),
             cooperative_matrices: Trust::new(),
             tuner: tuner.map(Arc::new),
-            raw,
-            queue,
-        }))
+            max_groups: raw.limits().max_compute_workgroups_per_dimension,
+            gpu,
+        });
+        // The driver and what it has made for the device are older than this, so they are destroyed later.
+        crate::ffi::process::watch_exit();
+        Ok(device)
     }
 
     /// Name, vendor, driver and backend.
@@ -213,12 +266,27 @@ impl Device {
         &self.capabilities
     }
 
-    /// Allocates uninitialized device memory and returns its address, a multiple of 65,536.
+    /// Allocates uninitialized device memory and returns its address, a multiple of 65,536. On a lost device it may succeed, with
+    /// memory whose every use returns the loss: TensorFlow takes any failure here for exhausted memory and says so.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        self.memory.allocate(bytes).or_else(|e| {
-            // Cached bind groups may keep some that was freed.
-            if self.recorder.lock().sweep() { self.memory.allocate(bytes) } else { Err(e) }
-        })
+        let address = match self.memory.allocate(bytes) {
+            Err(_) if self.memory.is_possible(bytes) && self.reclaim() => self.memory.allocate(bytes),
+            allocated => allocated,
+        };
+        let address = self.settled(address)?;
+        self.refresh(address, bytes);
+        Ok(address)
+    }
+
+    /// Returns to the driver what is not in use: work on its way keeps memory that was freed since, bind groups keep some, and
+    /// buffers for copies are kept for later ones. Waits for the device, unless that is impossible here. Whether it did.
+    fn reclaim(&self) -> bool {
+        self.recorder.lock().sweep();
+        self.staging.release_idle();
+        self.gpu.release_idle();
+        let is_done = !completion::on_any_completion_thread() && self.completion.wait(self.flush()).is_ok();
+        // Buffers of submissions that are done go when somebody polls.
+        is_done && self.gpu.poll(&wgpu::PollType::Poll).is_ok()
     }
 
     /// Frees memory at an address that [`Device::allocate`] returned. Enqueued work may still use it.
@@ -235,7 +303,9 @@ impl Device {
 
     /// How much memory the device has and how much of it is free.
     pub fn memory_budget(&self) -> MemoryBudget {
-        budget::of(&self.adapter, &self.info, self.capabilities.max_buffer, self.memory.stats().in_use)
+        let budget = budget::of(&self.adapter, &self.info, self.capabilities.max_buffer, self.memory.stats().in_use);
+        let room = self.memory.room();
+        MemoryBudget { total: budget.total.min(room), free: budget.free.min(room), ..budget }
     }
 
     /// Addresses of the block that holds `address`. Programs may bind any part of it.
@@ -251,8 +321,9 @@ impl Device {
 
     /// What it has done so far.
     pub fn statistics(&self) -> Statistics {
-        let pipelines = self.pipelines.len() as u64;
-        Statistics { pipelines, ..self.recorder.lock().statistics }
+        let pipelines = self.pipelines.made();
+        let recorder = self.recorder.lock();
+        Statistics { pipelines, bind_groups_held: recorder.bind_groups_held(), ..recorder.statistics }
     }
 
     /// Fails when `n` elements cannot be indexed with 32 bits by a kernel that has no windows.
@@ -303,6 +374,7 @@ impl Device {
     /// the submission, so that tables that differ from step to step cost neither memory of their own nor bind groups.
     pub fn enqueue_table(&self, program: &Program<'_>, table: Vec<u32>, bytes: u64) -> Result<()> {
         self.check()?;
+        self.submitter.throttle();
         let pipeline = self.pipelines.get(program)?;
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
         let mut block: SmallVec<[u32; 32]> = SmallVec::new();
@@ -344,9 +416,35 @@ impl Device {
                 pipeline.entries
             )));
         }
+        if program.grid.0.iter().any(|groups| *groups > self.max_groups) {
+            return Err(Error::ResourceExhausted(format!(
+                "program {:?}: a grid of {:?} workgroups exceeds this adapter's {}",
+                program.key, program.grid.0, self.max_groups
+            )));
+        }
         let bytes = table_bytes + bytes;
         let dispatch = Dispatch { table, bound, params: block, grid: program.grid, bytes };
-        self.recorder.dispatch(Waiting { pipeline, dispatch })
+        let waiting = Waiting { pipeline, dispatch };
+        if table_bytes == 0 {
+            return self.settled(self.recorder.dispatch(waiting, &program.bindings));
+        }
+        // Bindings are counted as the shader does.
+        let table = Binding { address: 0, bytes: 0, unit: 4 };
+        let bindings: SmallVec<[Binding; 9]> = std::iter::once(table).chain(program.bindings.iter().copied()).collect();
+        self.settled(self.recorder.dispatch(waiting, &bindings))
+    }
+
+    /// The result of a call that used wgpu. The loss of the device goes before whatever the call says of it; a failure inside wgpu
+    /// is one, for nobody knows what it left behind.
+    fn settled<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| {
+            match &e {
+                Error::Unavailable(_) => self.lose(e.clone()),
+                Error::Internal(_) if self.failures.lost().is_none() => self.gpu.ask_for_loss(),
+                _ => {}
+            }
+            self.failures.lost().unwrap_or(e)
+        })
     }
 
     /// Resolves a binding to an aligned range of a block and the remaining offset in elements.
@@ -398,15 +496,21 @@ impl Device {
     /// Blocks until everything up to `serial` is done.
     pub fn wait(&self, serial: Serial) -> Result<()> {
         if self.completion.done() < serial {
+            self.completion.may_wait()?;
             let mut recorder = self.recorder.lock();
             if recorder.submitted() < serial {
                 recorder.hand_over();
             }
             drop(recorder);
             self.submitter.submit();
-            self.completion.wait(serial);
+            self.completion.wait(serial)?;
         }
         self.check()
+    }
+
+    /// Fails on the completion thread, whose work would wait for itself.
+    pub fn may_wait(&self) -> Result<()> {
+        self.completion.may_wait()
     }
 
     /// Blocks until everything enqueued so far is done.
@@ -415,7 +519,7 @@ impl Device {
         self.wait(serial)
     }
 
-    /// Runs `f` on the completion thread once everything enqueued so far is done. It must not wait for the device.
+    /// Runs `f` on the completion thread once everything enqueued so far is done. It cannot wait for the device.
     pub fn host_callback(&self, f: impl FnOnce() + Send + 'static) {
         let mut recorder = self.recorder.lock();
         recorder.callback(Box::new(f));
@@ -430,8 +534,32 @@ impl Device {
         self.failures.raise(error);
     }
 
-    /// The pending error of the GPU, if any: a lost device stays lost, other errors are reported once.
+    /// Notes that memory begins a new life, as an output or a temporary of an op: nobody will read what was there before.
+    pub fn refresh(&self, address: u64, bytes: u64) {
+        self.recorder.refresh(address..address.saturating_add(bytes));
+    }
+
+    /// Notes that work failed which was to write `bytes` at `address`, though its call could not say so: who reads there gets
+    /// the error, and so does the next call that can return one.
+    pub fn spoil(&self, address: u64, bytes: u64, error: Error) {
+        self.recorder.spoil(address..address.saturating_add(bytes), &error);
+        self.raise(error);
+    }
+
+    /// Ends the device: every later call returns `error` with the advice to restart the process.
+    pub fn lose(&self, error: Error) {
+        lose(&self.failures, error);
+    }
+
+    /// Destroys the device below, as a driver does that loses its GPU: for tests.
+    #[doc(hidden)]
+    pub fn destroy(&self) {
+        self.gpu.device.destroy();
+    }
+
+    /// The pending error of the GPU or of the process, if any: a lost device stays lost, other errors are reported once.
     pub fn check(&self) -> Result<()> {
+        process::check()?;
         self.failures.check()
     }
 }

@@ -1,6 +1,7 @@
 //! Pipelines by key. They are compiled by threads of their own, several at once, while recording goes on; who needs one at
 //! once compiles it where no thread has begun. No lock is held meanwhile.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -10,12 +11,18 @@ use rustc_hash::FxHashMap;
 
 use super::Capabilities;
 use super::cache::DiskCache;
+use super::checked::checked;
+use super::gate::{Plan, Uses};
+use super::process;
 use super::program::{Key, Program};
 use crate::error::{Error, Result};
+use crate::ffi::guard::caught;
 use crate::shader::Shader;
 
 /// More threads would fight for the driver's own locks.
 const MAX_WORKERS: usize = 8;
+/// Pipelines of a generation: at most twice as many are kept.
+const GENERATION: usize = 4096;
 
 /// A compiled shader and what recording must know of it.
 #[derive(Debug)]
@@ -39,6 +46,7 @@ pub(crate) struct Planned {
     pub params_buffer: bool,
     compiler: Arc<Compiler>,
     compiled: OnceLock<Result<Pipeline>>,
+    uses: OnceLock<Uses>,
 }
 
 impl Planned {
@@ -47,42 +55,120 @@ impl Planned {
         self.compiled.get()
     }
 
-    /// The pipeline. Compiles it or waits for who does.
+    /// The pipeline. Compiles it or waits for who does. A panic meanwhile is its error, so that nobody compiles it over and over.
     pub fn wait(&self) -> &Result<Pipeline> {
-        self.compiled.get_or_init(|| self.compiler.compile(self))
+        self.compiled.get_or_init(|| {
+            caught("a shader's compilation", || self.compiler.compile(self)).map_err(|e| {
+                e.map_message(|m| format!("shader {} does not compile on this adapter: {m}", self.shader.label()))
+            })
+        })
+    }
+
+    /// Whether it failed for a reason that may have gone since.
+    fn may_be_tried_again(&self) -> bool {
+        matches!(self.get(), Some(Err(Error::ResourceExhausted(_))))
+    }
+}
+
+impl Plan for Planned {
+    fn outcome(&self) -> Option<Result<()>> {
+        self.get().map(|compiled| compiled.as_ref().map(drop).map_err(Clone::clone))
+    }
+
+    fn wait_for_it(&self) -> Result<()> {
+        self.wait().as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    /// As naga finds them in the text, which is asked only when something has failed. All of them if the text makes no sense.
+    fn uses(&self) -> Uses {
+        let all = Uses { read: u64::MAX, written: u64::MAX };
+        *self.uses.get_or_init(|| {
+            let text = self.shader.render(self.compiler.capabilities.immediates);
+            caught("a shader's analysis", || Ok(uses_of(&text))).ok().flatten().unwrap_or(all)
+        })
+    }
+}
+
+/// The bindings that a shader's entry point reads and writes.
+fn uses_of(text: &str) -> Option<Uses> {
+    use naga::valid::{Capabilities, GlobalUse, ValidationFlags, Validator};
+    let module = naga::front::wgsl::parse_str(text).ok()?;
+    let info = Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module).ok()?;
+    let entry = info.get_entry_point(0);
+    let mut uses = Uses { read: 0, written: 0 };
+    for (handle, variable) in module.global_variables.iter() {
+        let Some(binding) = variable.binding else { continue };
+        let bit = 1_u64.checked_shl(binding.binding)?;
+        uses.read |= if entry[handle].contains(GlobalUse::READ) { bit } else { 0 };
+        uses.written |= if entry[handle].contains(GlobalUse::WRITE) { bit } else { 0 };
+    }
+    Some(uses)
+}
+
+/// All pipelines of a device by key: two generations, of which the older one goes when the younger is full, so that what is in
+/// use stays.
+#[derive(Default)]
+struct Generations {
+    young: FxHashMap<Key, Arc<Planned>>,
+    old: FxHashMap<Key, Arc<Planned>>,
+    /// Pipelines made so far.
+    made: u64,
+}
+
+impl Generations {
+    /// One that can be used, if it is in the younger generation.
+    fn find(&self, key: &Key) -> Option<Arc<Planned>> {
+        self.young.get(key).filter(|planned| !planned.may_be_tried_again()).cloned()
+    }
+
+    /// The same from any generation, or `made`, which is kept then. Whether it was.
+    fn find_or_insert(&mut self, key: &Key, made: impl FnOnce() -> Result<Planned>) -> Result<(Arc<Planned>, bool)> {
+        if let Some(planned) = self.find(key) {
+            return Ok((planned, false));
+        }
+        let kept = self.old.remove(key).filter(|planned| !planned.may_be_tried_again());
+        let is_new = kept.is_none();
+        let planned = kept.map_or_else(|| made().map(Arc::new), Ok)?;
+        self.made += u64::from(is_new);
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key.clone(), planned.clone());
+        Ok((planned, is_new))
     }
 }
 
 /// All pipelines of a device.
 pub(crate) struct Pipelines {
     compiler: Arc<Compiler>,
-    planned: RwLock<FxHashMap<Key, Arc<Planned>>>,
+    planned: RwLock<Generations>,
     /// Started with the first pipeline.
     workers: OnceLock<Workers>,
 }
 
 impl Pipelines {
     pub fn new(device: wgpu::Device, capabilities: Capabilities, cache: Option<DiskCache>) -> Self {
-        let compiler = Compiler { device, capabilities, cache, layouts: Mutex::default() };
+        let (layouts, compiled) = (Mutex::default(), AtomicU32::new(1));
+        let compiler = Compiler { device, capabilities, cache, layouts, compiled };
         Self { compiler: Arc::new(compiler), planned: RwLock::default(), workers: OnceLock::new() }
     }
 
     /// The pipeline of `program`, which begins to be compiled at the first call with its key.
     pub fn get(&self, program: &Program<'_>) -> Result<Arc<Planned>> {
-        if let Some(planned) = self.planned.read().get(&program.key) {
-            return Ok(planned.clone());
+        if let Some(planned) = self.planned.read().find(&program.key) {
+            return Ok(planned);
         }
-        let made = Arc::new(self.plan((program.shader)())?);
-        let planned = self.planned.write().entry(program.key.clone()).or_insert_with(|| made.clone()).clone();
-        if Arc::ptr_eq(&planned, &made) {
-            self.workers.get_or_init(Workers::start).send(made);
+        let made = self.plan((program.shader)())?;
+        let (planned, is_new) = self.planned.write().find_or_insert(&program.key, || Ok(made))?;
+        if is_new {
+            self.workers.get_or_init(Workers::start).send(planned.clone());
         }
         Ok(planned)
     }
 
-    /// Number of pipelines so far.
-    pub fn len(&self) -> usize {
-        self.planned.read().len()
+    /// Number of pipelines made so far.
+    pub fn made(&self) -> u64 {
+        self.planned.read().made
     }
 
     /// The cache on disk.
@@ -102,7 +188,8 @@ impl Pipelines {
             )));
         }
         let compiler = self.compiler.clone();
-        Ok(Planned { shader, entries, params_size, params_buffer, compiler, compiled: OnceLock::new() })
+        let (compiled, uses) = (OnceLock::new(), OnceLock::new());
+        Ok(Planned { shader, entries, params_size, params_buffer, compiler, compiled, uses })
     }
 }
 
@@ -112,46 +199,49 @@ struct Compiler {
     capabilities: Capabilities,
     cache: Option<DiskCache>,
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
+    /// How many pipelines it has compiled, plus one.
+    compiled: AtomicU32,
 }
 
 impl Compiler {
     fn compile(&self, planned: &Planned) -> Result<Pipeline> {
+        let _inside = process::enter()?;
         let Planned { shader, entries, params_size, params_buffer, .. } = planned;
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
         let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
-        let layout = self.layout(*entries, *params_buffer, dynamic);
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
-        let module = crate::ffi::trusted_shader::create(&self.device, shader.label(), wgsl);
-        let pipeline_layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: Some(shader.label()),
-            bind_group_layouts: &[Some(&layout)],
-            immediate_size: if *params_buffer { 0 } else { *params_size },
-        });
-        let raw = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(shader.label()),
-            layout: Some(&pipeline_layout),
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                zero_initialize_workgroup_memory: false,
-                ..Default::default()
-            },
-            cache: self.cache.as_ref().map(DiskCache::raw),
-        });
-        let internal = pollster::block_on(internal.pop());
-        if let Some(e) = pollster::block_on(scope.pop()).or(internal) {
-            return Err(Error::Internal(format!("shader {} does not compile on this adapter: {e}", shader.label())));
-        }
+        let layout = self.layout(*entries, *params_buffer, dynamic)?;
+        let raw = checked(&self.device, "its pipeline", || {
+            let module = crate::ffi::trusted_shader::create(&self.device, shader.label(), wgsl);
+            let pipeline_layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: Some(shader.label()),
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: if *params_buffer { 0 } else { *params_size },
+            });
+            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(shader.label()),
+                layout: Some(&pipeline_layout),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: self.cache.as_ref().map(DiskCache::raw),
+            })
+        })?;
         if let Some(cache) = &self.cache {
             cache.changed();
+        }
+        // A driver makes more of what its end destroys while it compiles the first ones.
+        if self.compiled.fetch_add(1, Ordering::Relaxed).is_power_of_two() {
+            crate::ffi::process::watch_exit();
         }
         Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
     }
 
     /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie elsewhere in each dispatch.
-    fn layout(&self, n: u32, params_buffer: bool, dynamic: bool) -> wgpu::BindGroupLayout {
+    fn layout(&self, n: u32, params_buffer: bool, dynamic: bool) -> Result<wgpu::BindGroupLayout> {
         let make = || {
             let entries: Vec<_> = (0..n)
                 .map(|binding| wgpu::BindGroupLayoutEntry {
@@ -167,7 +257,13 @@ impl Compiler {
                 .collect();
             self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
         };
-        self.layouts.lock().entry((n, params_buffer)).or_insert_with(make).clone()
+        let mut layouts = self.layouts.lock();
+        if let Some(layout) = layouts.get(&(n, params_buffer)) {
+            return Ok(layout.clone());
+        }
+        let layout = checked(&self.device, "its layout", make)?;
+        layouts.insert((n, params_buffer), layout.clone());
+        Ok(layout)
     }
 }
 
@@ -184,6 +280,9 @@ impl Workers {
         let spawn = |received: Receiver<Arc<Planned>>| {
             let work = move || {
                 for planned in received {
+                    if process::check().is_err() {
+                        return;
+                    }
                     let _ = planned.wait();
                 }
             };
@@ -192,7 +291,7 @@ impl Workers {
         Self { queue: Some(queue), threads: (0..count).filter_map(|_| spawn(received.clone())).collect() }
     }
 
-    /// Without any thread, and after one has panicked, who waits for a pipeline compiles it.
+    /// Without any thread, who waits for a pipeline compiles it.
     fn send(&self, planned: Arc<Planned>) {
         let _ = self.queue.as_ref().map(|queue| queue.send(planned));
     }

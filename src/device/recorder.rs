@@ -8,17 +8,21 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::batch::Batch;
+use super::belt::Belt;
 use super::bind_groups::{BindGroups, Range, Ranges};
-use super::completion::{AfterWork, Completion, Readback, Serial, Sink};
+use super::checked::checked;
+use super::completion::{AfterWork, Completion, Serial};
+use super::gate::Record;
+use super::gpu::{self, Gpu, Readback, Sink};
 use super::memory::Block;
-use super::pipelines::Pipeline;
+use super::pipelines::{Pipeline, Planned};
 use super::program::Grid;
 use super::staging::Staging;
 use super::statistics::Statistics;
 use super::submitter::{Recorded, Submitter};
+use crate::error::Result;
+use crate::ffi::guard::caught;
 
-/// Size of the belt's staging chunks; larger uploads get a buffer of their own.
-const STAGING_CHUNK: u64 = 1 << 20;
 /// Bytes of parameter blocks and tables in one submission, unless one alone is larger.
 const PARAMS_BUFFER: u64 = 1 << 20;
 
@@ -38,15 +42,17 @@ pub(crate) struct Dispatch {
 }
 
 pub(crate) struct Recorder {
-    device: wgpu::Device,
+    gpu: Arc<Gpu>,
     storage_alignment: usize,
-    completion: Arc<Completion>,
-    submitter: Arc<Submitter>,
+    completion: Arc<Completion<Gpu>>,
+    submitter: Arc<Submitter<Gpu>>,
     // The pass must end before the encoder is touched: see `encoder`.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
-    after: Vec<AfterWork>,
-    staging: wgpu::util::StagingBelt,
+    after: Vec<AfterWork<Readback>>,
+    belt: Belt,
+    /// Host bytes that the open batch holds: uploads and read-backs.
+    staged: u64,
     params: Option<wgpu::Buffer>,
     /// What stands for `params` in place of a block's number. Blocks count from 0, these from the other end.
     params_id: u32,
@@ -61,20 +67,21 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub fn new(
-        device: wgpu::Device,
+        gpu: Arc<Gpu>,
         storage_alignment: u32,
-        completion: Arc<Completion>,
-        submitter: Arc<Submitter>,
+        completion: Arc<Completion<Gpu>>,
+        submitter: Arc<Submitter<Gpu>>,
     ) -> Self {
         Self {
-            staging: wgpu::util::StagingBelt::new(device.clone(), STAGING_CHUNK),
-            device,
+            gpu,
             storage_alignment: storage_alignment as usize,
             completion,
             submitter,
             pass: None,
             encoder: None,
             after: Vec::new(),
+            belt: Belt::default(),
+            staged: 0,
             params: None,
             params_id: u32::MAX,
             params_bytes: Vec::new(),
@@ -85,11 +92,11 @@ impl Recorder {
         }
     }
 
-    /// Records one dispatch.
-    pub fn dispatch(&mut self, pipeline: &Pipeline, dispatch: &Dispatch) {
+    /// Records one dispatch. What fails leaves nothing of it in the batch.
+    fn dispatch(&mut self, pipeline: &Pipeline, dispatch: &Dispatch) -> Result<()> {
         let Dispatch { table, bound, params, grid, bytes } = dispatch;
         let (table, params): (&[u8], &[u8]) = (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
-        let (table_at, params_at) = self.place(table, if pipeline.params_buffer { params } else { &[] });
+        let (table_at, params_at) = self.place(table, if pipeline.params_buffer { params } else { &[] })?;
         let mut offsets: SmallVec<[u32; 8]> = SmallVec::new();
         let mut ranges = Ranges::new();
         let mut bind = |block: u32, offset: u64, size: u64| {
@@ -109,13 +116,13 @@ impl Recorder {
             ranges.push(Range { block: self.params_id, offset: 0, size: params.len() as u64 });
             offsets.push(params_at as u32);
         }
-        let (device, own, made) = (&self.device, self.params.as_ref(), &mut self.statistics.bind_groups);
+        let (device, own, made) = (&self.gpu.device, self.params.as_ref(), &mut self.statistics.bind_groups);
         let group = self.bind_groups.get(&ranges, || {
             *made += 1;
             let table = own.filter(|_| !table.is_empty());
             let buffers = table.into_iter().chain(bound.iter().map(|(b, ..)| &b.buffer)).chain(own);
-            bind_group(device, &pipeline.layout, buffers, &ranges)
-        });
+            checked(device, "cannot bind tensors", || bind_group(device, &pipeline.layout, buffers, &ranges))
+        })?;
         let pass = self.pass();
         pass.set_pipeline(&pipeline.raw);
         pass.set_bind_group(0, &group, &offsets);
@@ -128,20 +135,17 @@ impl Recorder {
         self.statistics.bytes += bytes;
         self.batch.dispatch(*bytes);
         self.submit_if_due();
+        Ok(())
     }
 
-    /// Records a copy of `bytes` (at most [`Self::staging_limit`]) to the device. Offset and length are multiples of 4.
-    pub fn upload(&mut self, block: &Block, offset: u64, bytes: &[u8]) {
-        let Some(size) = wgpu::BufferSize::new(bytes.len() as u64) else { return };
+    /// Records a copy of `bytes` (at most [`Belt::LIMIT`]) to the device. Offset and length are multiples of 4.
+    pub fn upload(&mut self, block: &Block, offset: u64, bytes: &[u8]) -> Result<()> {
+        let (staging, at) = self.belt.write(&self.gpu.device, bytes)?;
         self.pass = None;
-        let encoder = open(&mut self.encoder, &self.device);
-        self.staging.write_buffer(encoder, &block.buffer, offset, size).copy_from_slice(bytes);
-        self.count_upload(size.get());
-    }
-
-    /// Uploads up to this size go through [`Self::upload`], larger ones through [`Self::upload_from`].
-    pub const fn staging_limit() -> usize {
-        STAGING_CHUNK as usize / 4
+        let encoder = open(&mut self.encoder, &self.gpu.device);
+        encoder.copy_buffer_to_buffer(staging, at, &block.buffer, offset, bytes.len() as u64);
+        self.count_upload(bytes.len() as u64);
+        Ok(())
     }
 
     /// Records a copy of the first `len` bytes of a buffer from `pool`, which goes back there.
@@ -152,17 +156,19 @@ impl Recorder {
         self.count_upload(len);
     }
 
-    /// Records a read-back of `[offset, offset + len)` of a block; the sink runs after the next submission.
-    pub fn readback(&mut self, block: &Block, offset: u64, len: u64, sink: Sink) {
+    /// Records a read-back of `[offset, offset + len)` of a block; the sink that `sink` makes runs after the next submission.
+    pub fn readback(&mut self, block: &Block, offset: u64, len: u64, sink: impl FnOnce() -> Sink) -> Result<()> {
         let start = offset & !3;
         let copied = (offset + len).next_multiple_of(4) - start;
-        let buffer = self.readback_buffer(copied);
+        let buffer = self.gpu.readback_buffer(copied)?;
         self.encoder().copy_buffer_to_buffer(&block.buffer, start, &buffer, 0, copied);
         let first = (offset - start) as usize;
         let range = first..first + len as usize;
         self.statistics.downloads += 1;
         self.statistics.downloaded += len;
-        self.after.push(AfterWork::Readback(Readback { buffer, range, sink }));
+        self.staged += copied;
+        self.after.push(AfterWork::Readback(Readback { buffer, range, sink: sink() }));
+        Ok(())
     }
 
     /// Runs `f` on the completion thread after everything recorded so far. The next submission carries it.
@@ -177,17 +183,27 @@ impl Recorder {
 
     /// Resolves two timestamps and hands them to `sink` as 16 bytes.
     pub fn resolve_timestamps(&mut self, queries: &wgpu::QuerySet, sink: Sink) {
-        let resolved = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("timestamps"),
-            size: 256,
-            usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
-            mapped_at_creation: false,
+        let device = &self.gpu.device;
+        let buffers = self.gpu.readback_buffer(16).and_then(|buffer| {
+            let resolved = checked(device, "cannot read timestamps", || {
+                device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("timestamps"),
+                    size: 256,
+                    usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+                    mapped_at_creation: false,
+                })
+            })?;
+            Ok((buffer, resolved))
         });
-        let buffer = self.readback_buffer(16);
-        let encoder = self.encoder();
-        encoder.resolve_query_set(queries, 0..2, &resolved, 0);
-        encoder.copy_buffer_to_buffer(&resolved, 0, &buffer, 0, 16);
-        self.after.push(AfterWork::Readback(Readback { buffer, range: 0..16, sink }));
+        match buffers {
+            Ok((buffer, resolved)) => {
+                let encoder = self.encoder();
+                encoder.resolve_query_set(queries, 0..2, &resolved, 0);
+                encoder.copy_buffer_to_buffer(&resolved, 0, &buffer, 0, 16);
+                self.after.push(AfterWork::Readback(Readback { buffer, range: 0..16, sink }));
+            }
+            Err(e) => self.callback(Box::new(move || sink(Err(e)))),
+        }
     }
 
     /// The serial that will be complete when everything recorded so far is.
@@ -207,18 +223,20 @@ impl Recorder {
         if self.is_empty() {
             return self.submitted;
         }
-        self.pass = None;
-        let encoder = self.encoder.take();
-        if let Some(encoder) = &encoder {
-            self.staging.finish_and_recall_on_submit(encoder);
+        // Whatever happens, the serial is one that somebody may wait for.
+        let batch = caught("the end of a batch", || {
+            self.pass = None;
+            let Some(encoder) = self.encoder.take() else { return Ok(None) };
+            self.belt.hand_over(&encoder);
             self.statistics.submissions += 1;
-        }
-        let params = self.params.as_ref().filter(|_| !self.params_bytes.is_empty());
-        let params = params.map(|buffer| (buffer.clone(), std::mem::take(&mut self.params_bytes)));
+            let params = self.params.as_ref().filter(|_| !self.params_bytes.is_empty());
+            let params = params.map(|buffer| (buffer.clone(), std::mem::take(&mut self.params_bytes)));
+            Ok(Some(gpu::Batch { encoder, params }))
+        });
         self.submitted += 1;
         self.batch = Batch::default();
-        let after = std::mem::take(&mut self.after);
-        self.submitter.push(Recorded { serial: self.submitted, encoder, params, after });
+        let (after, staged) = (std::mem::take(&mut self.after), std::mem::take(&mut self.staged));
+        self.submitter.push(Recorded { serial: self.submitted, batch, after, staged });
         self.submitted
     }
 
@@ -237,6 +255,11 @@ impl Recorder {
         self.bind_groups.sweep()
     }
 
+    /// Bind groups kept at the moment.
+    pub fn bind_groups_held(&self) -> u64 {
+        self.bind_groups.len() as u64
+    }
+
     fn is_empty(&self) -> bool {
         self.encoder.is_none() && self.after.is_empty()
     }
@@ -245,6 +268,7 @@ impl Recorder {
         self.statistics.uploads += 1;
         self.statistics.uploaded += bytes;
         self.batch.uploaded += bytes;
+        self.staged += bytes;
         self.submit_if_due();
     }
 
@@ -257,26 +281,26 @@ impl Recorder {
     /// The open encoder, with no pass open in it.
     fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
         self.pass = None;
-        open(&mut self.encoder, &self.device)
+        open(&mut self.encoder, &self.gpu.device)
     }
 
     fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
-        let encoder = open(&mut self.encoder, &self.device);
+        let encoder = open(&mut self.encoder, &self.gpu.device);
         self.pass.get_or_insert_with(|| {
             encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
         })
     }
 
     /// Keeps a table and a parameter block for the parameter buffer and returns their offsets there.
-    fn place(&mut self, table: &[u8], params: &[u8]) -> (u64, u64) {
+    fn place(&mut self, table: &[u8], params: &[u8]) -> Result<(u64, u64)> {
         let more = [table, params].map(|b| b.len().next_multiple_of(self.storage_alignment)).iter().sum::<usize>();
         if more == 0 {
-            return (0, 0);
+            return Ok((0, 0));
         }
         let room = self.params.as_ref().map_or(0, wgpu::Buffer::size);
         if (self.params_bytes.len() + more) as u64 > room {
             self.submit();
-            self.grow_params(more as u64);
+            self.grow_params(more as u64)?;
         }
         let at = [table, params].map(|bytes| {
             let at = self.params_bytes.len();
@@ -284,41 +308,39 @@ impl Recorder {
             self.params_bytes.resize(self.params_bytes.len().next_multiple_of(self.storage_alignment), 0);
             at as u64
         });
-        at.into()
+        Ok(at.into())
     }
 
     /// Makes a parameter buffer of at least `bytes`, if there is none. Nothing that is recorded may use it.
-    fn grow_params(&mut self, bytes: u64) {
+    fn grow_params(&mut self, bytes: u64) -> Result<()> {
         let room = self.params.as_ref().map_or(0, wgpu::Buffer::size);
         if room >= bytes {
-            return;
+            return Ok(());
         }
+        let device = &self.gpu.device;
+        let grown = checked(device, "cannot hold the parameters of programs", || {
+            device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("parameters"),
+                size: bytes.next_power_of_two().max(PARAMS_BUFFER),
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })?;
+        self.params = Some(grown);
         if room > 0 {
             self.bind_groups.forget(self.params_id, room);
             self.params_id -= 1;
         }
-        self.params = Some(self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("parameters"),
-            size: bytes.next_power_of_two().max(PARAMS_BUFFER),
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        }));
+        Ok(())
     }
+}
 
-    /// An idle or new buffer of at least `bytes` for the host to read.
-    fn readback_buffer(&self, bytes: u64) -> wgpu::Buffer {
-        let size = bytes.next_power_of_two().max(4096);
-        let mut pool = self.completion.readback_pool.lock();
-        if let Some(i) = pool.iter().position(|b| b.size() == size) {
-            return pool.swap_remove(i);
-        }
-        drop(pool);
-        self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("read-back"),
-            size,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
+impl Record for Recorder {
+    type Plan = Planned;
+    type Dispatch = Dispatch;
+
+    fn record(&mut self, plan: &Planned, dispatch: &Dispatch) -> Result<()> {
+        self.dispatch(plan.wait().as_ref().map_err(Clone::clone)?, dispatch)
     }
 }
 

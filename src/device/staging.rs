@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::checked::checked;
 use crate::error::{Error, Result};
 
 /// Buffers that are kept.
@@ -22,16 +23,26 @@ impl Staging {
     /// A buffer that begins with `bytes`, whose number is a multiple of 4. To be given back by [`Self::recall`].
     pub fn stage(&self, device: &wgpu::Device, bytes: &[u8]) -> Result<wgpu::Buffer> {
         let len = bytes.len() as u64;
-        let idle = {
-            let mut idle = self.idle.lock();
-            best(idle.iter().map(wgpu::Buffer::size), len).map(|i| idle.swap_remove(i))
-        };
-        let buffer = idle.map_or_else(|| create(device, len), Ok)?;
+        let buffer = self.take(device, len)?;
         let mut view = buffer.get_mapped_range_mut(..len).map_err(|e| Error::Internal(e.to_string()))?;
         view.copy_from_slice(bytes);
         drop(view);
         buffer.unmap();
         Ok(buffer)
+    }
+
+    /// A mapped buffer of at least `len` bytes, a multiple of 4. To be given back, unmapped, by [`Self::recall`].
+    pub fn take(&self, device: &wgpu::Device, len: u64) -> Result<wgpu::Buffer> {
+        let idle = {
+            let mut idle = self.idle.lock();
+            best(idle.iter().map(wgpu::Buffer::size), len).map(|i| idle.swap_remove(i))
+        };
+        idle.map_or_else(|| create(device, len), Ok)
+    }
+
+    /// Drops what is kept for later.
+    pub fn release_idle(&self) {
+        self.idle.lock().clear();
     }
 
     /// Takes a buffer back when what is recorded in `encoder` is done.
@@ -54,17 +65,14 @@ fn best(sizes: impl Iterator<Item = u64>, len: u64) -> Option<usize> {
 }
 
 fn create(device: &wgpu::Device, len: u64) -> Result<wgpu::Buffer> {
-    let out_of_memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-    let buffer = device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("upload"),
-        size: len,
-        usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
-        mapped_at_creation: true,
-    });
-    match pollster::block_on(out_of_memory.pop()) {
-        Some(e) => Err(Error::ResourceExhausted(format!("cannot stage {len} bytes: {e}"))),
-        None => Ok(buffer),
-    }
+    checked(device, &format!("cannot stage {len} bytes"), || {
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("upload"),
+            size: len,
+            usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        })
+    })
 }
 
 #[cfg(test)]

@@ -25,11 +25,13 @@ pub struct Statistics {
     pub pipelines: u64,
     /// Bind groups made. A step that binds what the steps before it did makes none.
     pub bind_groups: u64,
+    /// Bind groups kept at the moment: the one number that may fall.
+    pub bind_groups_held: u64,
 }
 
 impl Statistics {
     /// Names and values, in the order of declaration.
-    pub const fn rows(&self) -> [(&'static str, u64); 10] {
+    pub const fn rows(&self) -> [(&'static str, u64); 11] {
         [
             ("dispatches", self.dispatches),
             ("bytes", self.bytes),
@@ -41,6 +43,7 @@ impl Statistics {
             ("copies", self.copies),
             ("pipelines", self.pipelines),
             ("bind_groups", self.bind_groups),
+            ("bind_groups_held", self.bind_groups_held),
         ]
     }
 }

@@ -5,54 +5,54 @@
 //! him the time until a thread wakes up.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
 
-use crossbeam_channel::{Receiver, Sender};
-use parking_lot::Mutex;
-
-use super::completion::{AfterWork, Completion, Serial, Submission};
+use super::completion::{AfterWork, Completion, Part, Serial, Submission};
 use super::failures::Failures;
+use super::queue::Queue;
+use super::sync::{Arc, Mutex, Receiver, Sender, Weak, bounded, spawn};
+use crate::error::Result;
 use crate::ffi::guard::caught;
 
 /// Batches that may wait. Beyond that the recording thread submits, so that it cannot run away from the thread.
 const MAX_WAITING: usize = 8;
 
 /// One submission.
-pub(crate) struct Recorded {
+pub(crate) struct Recorded<Q: Queue> {
     pub serial: Serial,
-    /// None when there is no GPU work.
-    pub encoder: Option<wgpu::CommandEncoder>,
-    /// What the parameter buffer holds during the submission.
-    pub params: Option<(wgpu::Buffer, Vec<u8>)>,
+    /// None when there is no GPU work; an error when it could not be recorded to its end.
+    pub batch: Result<Option<Q::Batch>>,
     /// What follows the GPU work.
-    pub after: Vec<AfterWork>,
+    pub after: Vec<AfterWork<Q::Readback>>,
+    /// Host bytes that it holds until it is done.
+    pub staged: u64,
 }
 
-pub(crate) struct Submitter {
-    queue: wgpu::Queue,
-    completion: Arc<Completion>,
+pub(crate) struct Submitter<Q: Queue> {
+    queue: Arc<Q>,
+    completion: Arc<Completion<Q>>,
     failures: Arc<Failures>,
-    waiting: Mutex<VecDeque<Recorded>>,
+    waiting: Mutex<VecDeque<Recorded<Q>>>,
     /// Held from taking a batch until it is submitted, which keeps the order.
     submitting: Mutex<()>,
     wake: Sender<()>,
 }
 
-impl Submitter {
+impl<Q: Queue> Submitter<Q> {
     /// Starts the thread, which ends with the value.
-    pub fn start(queue: wgpu::Queue, completion: Arc<Completion>, failures: Arc<Failures>) -> Arc<Self> {
+    pub fn start(queue: Arc<Q>, completion: Arc<Completion<Q>>, failures: Arc<Failures>) -> Arc<Self> {
         // One token suffices: the thread takes it before it looks for batches.
-        let (wake, woken) = crossbeam_channel::bounded(1);
+        let (wake, woken) = bounded(1);
         let submitter =
             Arc::new(Self { queue, completion, failures, waiting: Mutex::default(), submitting: Mutex::new(()), wake });
         let weak = Arc::downgrade(&submitter);
         // Without a thread, batches wait for somebody who waits for them, or until there are too many.
-        let _ = std::thread::Builder::new().name("wgpu-submit".into()).spawn(move || run(&woken, &weak));
+        let _ = spawn("wgpu-submit", move || run(&woken, &weak));
         submitter
     }
 
     /// Queues a batch; serials must arrive in order. [`Self::wake`] or [`Self::submit`] is to follow.
-    pub fn push(&self, recorded: Recorded) {
+    pub fn push(&self, recorded: Recorded<Q>) {
+        self.completion.expect(recorded.serial, recorded.staged);
         let mut waiting = self.waiting.lock();
         waiting.push_back(recorded);
         let full = waiting.len() > MAX_WAITING;
@@ -71,25 +71,32 @@ impl Submitter {
     pub fn submit(&self) {
         let _order = self.submitting.lock();
         loop {
-            let Some(Recorded { serial, encoder, params, after }) = self.waiting.lock().pop_front() else { return };
-            // A batch that is dropped is an error of all that follows, not a serial that nobody reaches.
-            let index = caught("a submission", || {
-                if let Some((buffer, bytes)) = params {
-                    // It takes effect before the whole submission, and each block of parameters has a place of its own in it.
-                    self.queue.write_buffer(&buffer, 0, &bytes);
-                }
-                Ok(encoder.map(|encoder| self.queue.submit([encoder.finish()])))
+            let Some(Recorded { serial, batch, after, staged }) = self.waiting.lock().pop_front() else { return };
+            // Nobody knows who depends on a batch that does not run as it was recorded: it ends the device, and its read-backs
+            // and those of all later ones get the error.
+            let index = caught("a submission", || match (batch?, self.failures.lost()) {
+                (Some(batch), None) => self.queue.submit(batch).map(Some),
+                _ => Ok(None),
             });
             let index = index.unwrap_or_else(|e| {
                 self.failures.lose(e);
                 None
             });
-            self.completion.push(Submission { serial, index, after });
+            self.completion.push(Submission { serial, index, after, staged });
+        }
+    }
+
+    /// Waits while too much is on its way. A loop that reads nothing back would else run ahead of the GPU until the host is out of
+    /// memory. Not to be called with the recorder's lock.
+    pub fn throttle(&self) {
+        if self.completion.is_crowded(Part::Whole) {
+            self.submit();
+            self.completion.wait_for_room();
         }
     }
 }
 
-fn run(woken: &Receiver<()>, submitter: &Weak<Submitter>) {
+fn run<Q: Queue>(woken: &Receiver<()>, submitter: &Weak<Submitter<Q>>) {
     while woken.recv().is_ok() {
         let Some(submitter) = submitter.upgrade() else { return };
         submitter.submit();

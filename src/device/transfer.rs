@@ -6,11 +6,20 @@ use parking_lot::Mutex;
 use smallvec::smallvec;
 
 use super::Device;
-use super::completion::Sink;
+use super::belt::Belt;
+use super::checked::checked;
+use super::gpu::Sink;
 use super::program::{Binding, Grid, Key, Params, Program};
-use super::recorder::Recorder;
 use crate::error::{Error, Result};
 use crate::shader::{Field, Shader, WORKGROUP};
+
+/// Bytes of the largest part of a copy between host and device: what is on its way takes host memory a second time.
+const PART: u64 = 64 << 20;
+
+/// Offsets and lengths of the parts of a copy.
+fn parts(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..bytes.div_ceil(PART)).map(move |k| (k * PART, PART.min(bytes - k * PART)))
+}
 
 impl Device {
     /// Copies `bytes` to device memory at `address`. The bytes are staged before this returns; the copy is ordered
@@ -22,12 +31,19 @@ impl Device {
         }
         let block = self.memory.resolve(address, bytes.len() as u64)?;
         let offset = address - block.address;
+        self.refresh(address, bytes.len() as u64);
         if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
-            if bytes.len() <= Recorder::staging_limit() {
-                self.recorder.lock().upload(&block, offset, bytes);
-            } else {
-                let staging = self.staging.stage(&self.raw, bytes)?;
-                self.recorder.lock().upload_from(&block, offset, &staging, bytes.len() as u64, &self.staging);
+            for (at, len) in parts(bytes.len() as u64) {
+                let part = &bytes[at as usize..(at + len) as usize];
+                self.submitter.throttle();
+                if part.len() <= Belt::LIMIT {
+                    self.settled(self.recorder.lock().upload(&block, offset + at, part))?;
+                } else {
+                    let stage = || self.staging.stage(&self.gpu.device, part);
+                    let staging = stage().or_else(|e| if self.reclaim() { stage() } else { Err(e) });
+                    let staging = self.settled(staging)?;
+                    self.recorder.lock().upload_from(&block, offset + at, &staging, len, &self.staging);
+                }
             }
             return Ok(());
         }
@@ -39,42 +55,73 @@ impl Device {
         copied
     }
 
-    /// Copies `len` bytes at `address` to the host; `sink` runs on the completion thread when they have arrived.
+    /// Copies `len` bytes at `address` to the host, in parts. `sink` receives each part and its offset on the completion thread, or
+    /// why there is none. An error that is returned says that `sink` was not called and never will be.
     pub fn download_with(
         &self,
         address: u64,
         len: u64,
-        sink: impl FnOnce(Result<&[u8]>) + Send + 'static,
+        sink: impl FnMut(u64, Result<&[u8]>) + Send + 'static,
     ) -> Result<()> {
-        self.check()?;
-        let sink: Sink = Box::new(sink);
+        if let Some(e) = self.failures.lost() {
+            return Err(e);
+        }
+        let sink = Arc::new(Mutex::new(sink));
         if len == 0 {
-            self.host_callback(move || sink(Ok(&[])));
+            self.host_callback(move || sink.lock()(0, Ok(&[])));
             return Ok(());
         }
         let block = self.memory.resolve(address, len)?;
-        let mut recorder = self.recorder.lock();
-        recorder.readback(&block, address - block.address, len, sink);
-        recorder.hand_over();
-        drop(recorder);
-        self.submitter.submit();
+        for (at, len) in parts(len) {
+            self.submitter.throttle();
+            let read = || {
+                let sink = || -> Sink {
+                    let (sink, failures) = (sink.clone(), self.failures.clone());
+                    Box::new(move |part| sink.lock()(at, part.map_err(|e| failures.lost().unwrap_or(e))))
+                };
+                let from = address + at;
+                let mut recorder = self.recorder.lock_to_read(&(from..from + len))?;
+                recorder.readback(&block, from - block.address, len, sink)?;
+                recorder.hand_over();
+                Ok(())
+            };
+            let recorded = match read() {
+                Err(Error::ResourceExhausted(_)) if self.reclaim() => read(),
+                recorded => recorded,
+            };
+            match self.settled(recorded) {
+                Ok(()) => self.submitter.submit(),
+                Err(e) if at == 0 => return Err(e),
+                // Behind the parts that are on their way.
+                Err(e) => {
+                    let sink = sink.clone();
+                    self.host_callback(move || sink.lock()(at, Err(e)));
+                }
+            }
+        }
         Ok(())
     }
 
     /// Copies device memory at `address` into `bytes` and waits for it.
     pub fn download(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
-        let (sender, receiver) = crossbeam_channel::bounded(1);
-        self.download_with(address, bytes.len() as u64, move |result| {
-            let _ = sender.send(result.map(<[u8]>::to_vec));
-        })?;
-        let received = receiver.recv().map_err(|e| Error::Internal(format!("the completion thread is gone: {e}")))?;
-        bytes.copy_from_slice(&received?);
+        self.check()?;
+        self.completion.may_wait()?;
+        for (at, len) in parts(bytes.len() as u64) {
+            let (sender, receiver) = crossbeam_channel::bounded(1);
+            self.download_with(address + at, len, move |_, part| {
+                let _ = sender.send(part.map(<[u8]>::to_vec));
+            })?;
+            let received =
+                receiver.recv().map_err(|e| Error::Internal(format!("the completion thread is gone: {e}")))?;
+            bytes[at as usize..(at + len) as usize].copy_from_slice(&received?);
+        }
         self.check()
     }
 
     /// Copies `bytes` bytes within the device. The ranges must not overlap.
     pub fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<()> {
         self.recorder.lock().statistics.copies += 1;
+        self.refresh(to, bytes);
         self.windows(bytes, |at, count| {
             let fits = |unit: u64| [from + at, to + at, count].iter().all(|n| n.is_multiple_of(unit));
             if let Some((storage, unit)) = [("vec4<u32>", 16), ("u32", 4)].into_iter().find(|(_, unit)| fits(*unit)) {
@@ -121,6 +168,7 @@ impl Device {
     /// Fills `bytes` bytes at `address` with repetitions of the 4-byte `pattern`, which starts at `address`.
     pub fn fill(&self, address: u64, bytes: u64, pattern: u32) -> Result<()> {
         let pattern = pattern.rotate_left((address % 4) as u32 * 8);
+        self.refresh(address, bytes);
         self.windows(bytes, |at, count| {
             if (address + at).is_multiple_of(16) && count.is_multiple_of(16) {
                 return self.enqueue(&Program {
@@ -166,13 +214,18 @@ impl Device {
 
     /// A timer for work on this device.
     pub fn timer(&self) -> Timer {
-        let queries = self.capabilities.timestamps.then(|| {
-            self.raw.create_query_set(&wgpu::QuerySetDescriptor {
-                label: Some("timer"),
-                ty: wgpu::QueryType::Timestamp,
-                count: 2,
+        let device = &self.gpu.device;
+        let make = || {
+            checked(device, "a timer", || {
+                device.create_query_set(&wgpu::QuerySetDescriptor {
+                    label: Some("timer"),
+                    ty: wgpu::QueryType::Timestamp,
+                    count: 2,
+                })
             })
-        });
+        };
+        // Without queries the host's clock serves.
+        let queries = if self.capabilities.timestamps { make().ok() } else { None };
         Timer { queries, elapsed: Arc::default(), started: Mutex::default() }
     }
 }
@@ -215,7 +268,7 @@ impl Timer {
     pub fn stop_with(&self, device: &Device, sink: impl FnOnce(Option<u64>) + Send + 'static) {
         match &self.queries {
             Some(q) => {
-                let period = f64::from(device.queue.get_timestamp_period());
+                let period = f64::from(device.gpu.queue.get_timestamp_period());
                 let mut recorder = device.recorder.lock();
                 recorder.timestamp(q, 1);
                 recorder.resolve_timestamps(

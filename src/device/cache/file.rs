@@ -1,12 +1,12 @@
 //! A file of a cache: a header that proves that the bytes behind it are what was written, for this key.
 //!
 //! A driver may crash on bytes that it did not make, so nothing reaches it unchecked. Files are replaced as a whole, by
-//! renaming: a reader sees an old one or a new one, whoever else writes.
+//! renaming: a reader sees an old one or a new one, whoever else writes. Files and directories that other users may write are left alone,
+//! and nothing but a plain file is opened for more than to find that out.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Larger ones are not kept. Drivers only ever add to their caches, so one that is too large starts anew.
@@ -28,6 +28,8 @@ pub(super) enum Found {
     Foreign,
     /// Not what any process wrote, and why.
     Corrupt(String),
+    /// In a directory that others may write, and how.
+    Untrusted(String),
 }
 
 /// Reads what was stored for `key`.
@@ -41,10 +43,16 @@ pub(super) fn read(path: &Path, key: &[u8]) -> Found {
 
 fn read_checked(path: &Path, key: &[u8]) -> std::io::Result<Found> {
     let corrupt = |why: &str| Ok(Found::Corrupt(why.to_owned()));
-    let file = File::open(path)?;
+    if let Some(why) = untrusted(&std::fs::metadata(parent(path))?) {
+        return Ok(Found::Untrusted(format!("{} {why}", parent(path).display())));
+    }
+    let file = open_plain(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() || others_may_write(&metadata) {
-        return corrupt("it is no file that only its owner writes");
+    if !metadata.is_file() {
+        return corrupt("it is no plain file");
+    }
+    if let Some(why) = untrusted(&metadata) {
+        return Ok(Found::Corrupt(format!("it {why}")));
     }
     if metadata.len() > MAX_BYTES + (64 << 10) {
         return corrupt("it is too large");
@@ -70,23 +78,46 @@ fn read_checked(path: &Path, key: &[u8]) -> std::io::Result<Found> {
 
 /// Stores `data` for `key` in the place of whatever is there. Makes the directory.
 pub(super) fn write(path: &Path, key: &[u8], data: &[u8]) -> std::io::Result<()> {
-    static WRITES: AtomicU32 = AtomicU32::new(0);
-    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    write_by(path, key, data, &mut temporary_name)
+}
+
+/// The same by way of a file of a name from `names`, the first that nobody has.
+fn write_by(path: &Path, key: &[u8], data: &[u8], names: &mut dyn FnMut() -> String) -> std::io::Result<()> {
+    let directory = parent(path);
     make_directory(directory)?;
+    if let Some(why) = untrusted(&std::fs::metadata(directory)?) {
+        return Err(std::io::Error::new(ErrorKind::PermissionDenied, format!("{} {why}", directory.display())));
+    }
     remove_abandoned(directory);
     let lengths = [(key.len() as u64).to_le_bytes(), (data.len() as u64).to_le_bytes()].concat();
     let sum = checksum(&[&lengths, key, data]);
-    let name = format!("{}-{}.tmp", std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
-    let temporary = directory.join(name);
-    let write = || {
-        let mut file = create_private(&temporary)?;
+    let (temporary, mut file) = loop {
+        let temporary = directory.join(names());
+        match create_private(&temporary) {
+            Ok(file) => break (temporary, file),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    };
+    let mut write = || {
         for part in [&MAGIC[..], &sum.to_le_bytes(), &lengths, key, data] {
             file.write_all(part)?;
         }
-        drop(file);
-        std::fs::rename(&temporary, path)
+        Ok(())
     };
-    write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+    let written: std::io::Result<()> = write();
+    drop(file);
+    written.and_then(|()| std::fs::rename(&temporary, path)).inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+/// Processes of the same number write into a directory that containers or computers share, so the number alone is no name.
+fn temporary_name() -> String {
+    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::time::SystemTime::now());
+    format!("{}-{random:016x}.tmp", std::process::id())
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("."))
 }
 
 /// FNV-1a of 64 bits. It finds damage, not malice: who may write the file may run programs as its owner.
@@ -114,19 +145,39 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
+/// Opens a file for reading, without waiting for whoever holds the other end of a pipe, and without following a link.
+fn open_plain(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options.open(path)
+}
+
+/// Why somebody else may have written a file or may put files into a directory, if so.
 #[cfg(unix)]
-fn others_may_write(metadata: &std::fs::Metadata) -> bool {
-    std::os::unix::fs::MetadataExt::mode(metadata) & 0o022 != 0
+fn untrusted(metadata: &std::fs::Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::MetadataExt;
+
+    // In a directory as /tmp is, others cannot replace what is ours, and what is theirs has its owner.
+    let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
+    if ![0, crate::ffi::process::user()].contains(&metadata.uid()) {
+        Some("belongs to another user")
+    } else if metadata.mode() & 0o022 != 0 && !sticky {
+        Some("may be written by other users; `chmod go-w` forbids it")
+    } else {
+        None
+    }
 }
 
 #[cfg(not(unix))]
-const fn others_may_write(_: &std::fs::Metadata) -> bool {
-    false
+const fn untrusted(_: &std::fs::Metadata) -> Option<&'static str> {
+    None
 }
 
 fn remove_abandoned(directory: &Path) {
     let old = |path: &Path| {
-        let modified = std::fs::metadata(path).and_then(|m| m.modified()).ok()?;
+        let modified = std::fs::symlink_metadata(path).and_then(|m| m.modified()).ok()?;
         Some(modified.elapsed().ok()? > ABANDONED)
     };
     for path in std::fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path()) {
@@ -228,6 +279,78 @@ mod tests {
         std::fs::write(scratch.0.join("below"), b"").unwrap();
         assert!(write(&scratch.file(), KEY, &data(4)).is_err());
         assert!(!matches!(read(&scratch.file(), KEY), Found::Data(_) | Found::Foreign));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_but_a_plain_file_is_read() {
+        let scratch = Scratch::new("kinds");
+        write(&scratch.file(), KEY, &data(40)).unwrap();
+        let elsewhere = scratch.0.join("elsewhere.bin");
+        std::fs::rename(scratch.file(), &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, scratch.file()).unwrap();
+        assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(_)), "a link to a sound file");
+        write(&scratch.file(), KEY, &data(4)).unwrap();
+        assert_eq!(read(&elsewhere, KEY), Found::Data(data(40)), "writing replaces the link, not what it leads to");
+        std::fs::remove_file(scratch.file()).unwrap();
+        // Opening a pipe to read waits for a writer, unless asked not to.
+        let made = std::process::Command::new("mkfifo").arg(scratch.file()).status().unwrap();
+        assert!(made.success());
+        assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(_)), "a pipe");
+        std::fs::remove_file(scratch.file()).unwrap();
+        std::fs::create_dir(scratch.file()).unwrap();
+        assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(_)), "a directory");
+        assert!(write(&scratch.file(), KEY, &data(4)).is_err());
+        let names: Vec<_> = std::fs::read_dir(scratch.file().parent().unwrap()).unwrap().collect();
+        assert_eq!(names.len(), 1, "no temporary file stays: {names:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_that_others_may_write_is_left_alone() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let scratch = Scratch::new("open");
+        write(&scratch.file(), KEY, &data(40)).unwrap();
+        let mode = |mode| {
+            std::fs::set_permissions(scratch.file().parent().unwrap(), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for open in [0o777, 0o770, 0o702] {
+            mode(open);
+            assert!(matches!(read(&scratch.file(), KEY), Found::Untrusted(why) if why.contains("chmod")), "{open:o}");
+            assert_eq!(write(&scratch.file(), KEY, &data(4)).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        }
+        for closed in [0o755, 0o1777] {
+            mode(closed);
+            assert_eq!(read(&scratch.file(), KEY), Found::Data(data(40)), "{closed:o}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_belongs_to_others_is_refused() {
+        let scratch = Scratch::new("owner");
+        write(&scratch.file(), KEY, &data(40)).unwrap();
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(scratch.file(), Some(12_345), None).is_ok() {
+            assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(why) if why.contains("another user")));
+            write(&scratch.file(), KEY, &data(40)).unwrap();
+            std::os::unix::fs::chown(scratch.file().parent().unwrap(), Some(12_345), None).unwrap();
+            assert!(matches!(read(&scratch.file(), KEY), Found::Untrusted(why) if why.contains("another user")));
+        }
+    }
+
+    #[test]
+    fn a_temporary_name_that_is_taken_is_left_to_its_owner() {
+        let scratch = Scratch::new("taken");
+        write(&scratch.file(), KEY, &data(1)).unwrap();
+        let taken = scratch.file().with_file_name("7-0.tmp");
+        std::fs::write(&taken, b"another container's").unwrap();
+        let mut names = ["7-0.tmp", "7-0.tmp", "7-1.tmp"].iter().map(|name| (*name).to_owned());
+        write_by(&scratch.file(), KEY, &data(40), &mut || names.next().unwrap()).unwrap();
+        assert_eq!(read(&scratch.file(), KEY), Found::Data(data(40)));
+        assert_eq!(std::fs::read(&taken).unwrap(), b"another container's");
+        assert_ne!(temporary_name(), temporary_name());
     }
 
     /// Set in the child processes of the next test: the file to write.

@@ -2,12 +2,14 @@
 //! when what it holds has changed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
 use super::file::{self, Found};
+use crate::device::process::{self, Save};
 
 /// The file is written when nothing has changed for this long, or after `LATEST` in any case.
 const QUIET: Duration = Duration::from_millis(500);
@@ -37,6 +39,10 @@ impl Store {
         let data = match file::read(&self.path, &self.key) {
             Found::Data(data) => Some(data),
             Found::Nothing | Found::Foreign => None,
+            Found::Untrusted(why) => {
+                log::warn!("the {} {} is not used: {why}", self.what, self.path.display());
+                None
+            }
             Found::Corrupt(why) => {
                 self.discard(&why);
                 None
@@ -55,9 +61,12 @@ impl Store {
     /// Starts a thread that stores what `data` gives, if anything, after changes.
     pub fn keep(self, mut data: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> Saver {
         let (changes, received) = crossbeam_channel::bounded(1);
+        let (hurry, hurried) = crossbeam_channel::unbounded();
         let stored = data().map(|d| file::checksum(&[&d]));
-        let run = move || run(&self, stored, &received, data);
-        Saver { changes: Some(changes), thread: std::thread::Builder::new().name("wgpu-cache".into()).spawn(run).ok() }
+        let run = move || run(&self, stored, &received, &hurried, data);
+        let orders = Arc::new(Orders { changes, hurry });
+        process::save_at_end(&orders);
+        Saver { orders: Some(orders), thread: std::thread::Builder::new().name("wgpu-cache".into()).spawn(run).ok() }
     }
 
     #[cfg(test)]
@@ -66,18 +75,34 @@ impl Store {
     }
 }
 
+/// What the thread is told. It ends when nobody is left to tell it anything.
+struct Orders {
+    changes: Sender<()>,
+    /// Asks for what has changed to be stored at once; the answer follows.
+    hurry: Sender<Sender<()>>,
+}
+
+impl Save for Orders {
+    fn save(&self, deadline: Instant) {
+        let (done, stored) = crossbeam_channel::bounded(1);
+        // An error means that there is no thread, or that it takes too long.
+        let _ = self.hurry.send(done);
+        let _ = stored.recv_deadline(deadline);
+    }
+}
+
 /// The thread that stores, which the value ends.
 pub(crate) struct Saver {
-    changes: Option<Sender<()>>,
+    orders: Option<Arc<Orders>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Saver {
     /// Says that there is something new to store.
     pub fn changed(&self) {
-        if let Some(changes) = &self.changes {
+        if let Some(orders) = &self.orders {
             // Full means that the thread knows already.
-            let _ = changes.try_send(());
+            let _ = orders.changes.try_send(());
         }
     }
 }
@@ -85,7 +110,7 @@ impl Saver {
 impl Drop for Saver {
     /// Stores what was not stored yet.
     fn drop(&mut self) {
-        self.changes = None;
+        self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -93,14 +118,18 @@ impl Drop for Saver {
 }
 
 /// Stores until nobody can report changes any more. `stored` is the checksum of what the file holds.
-fn run(store: &Store, mut stored: Option<u64>, changes: &Receiver<()>, mut data: impl FnMut() -> Option<Vec<u8>>) {
-    while changes.recv().is_ok() {
-        let latest = Instant::now() + LATEST;
-        while changes.recv_timeout(QUIET).is_ok() && Instant::now() < latest {}
-        let Some(data) = data() else { continue };
+fn run(
+    store: &Store,
+    mut stored: Option<u64>,
+    changes: &Receiver<()>,
+    hurried: &Receiver<Sender<()>>,
+    mut data: impl FnMut() -> Option<Vec<u8>>,
+) {
+    let mut save = || {
+        let Some(data) = data() else { return };
         let sum = Some(file::checksum(&[&data]));
         if stored == sum {
-            continue;
+            return;
         }
         stored = sum;
         let saved = if data.len() as u64 > file::MAX_BYTES {
@@ -111,6 +140,32 @@ fn run(store: &Store, mut stored: Option<u64>, changes: &Receiver<()>, mut data:
         match saved {
             Ok(()) => log::debug!("{} {}: {} bytes stored", store.what, store.path.display(), data.len()),
             Err(e) => log::info!("the {} {} cannot be stored: {e}", store.what, store.path.display()),
+        }
+    };
+    // When to store what has changed, and the latest time for it.
+    let mut due: Option<(Instant, Instant)> = None;
+    loop {
+        let until =
+            due.map_or_else(crossbeam_channel::never, |(quiet, latest)| crossbeam_channel::at(quiet.min(latest)));
+        crossbeam_channel::select_biased! {
+            recv(hurried) -> done => {
+                // Also what nobody has reported yet.
+                save();
+                due = None;
+                let Ok(done) = done else { return };
+                let _ = done.send(());
+            }
+            recv(changes) -> change => {
+                if change.is_err() {
+                    return save();
+                }
+                let now = Instant::now();
+                due = Some((now + QUIET, due.map_or(now + LATEST, |(_, latest)| latest)));
+            }
+            recv(until) -> _ => {
+                save();
+                due = None;
+            }
         }
     }
 }
@@ -127,4 +182,76 @@ fn key(info: &wgpu::AdapterInfo) -> Vec<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let target = (std::env::consts::OS, std::env::consts::ARCH);
     format!("{version} {target:?} {backend:?} {vendor:#x} {device:#x} {name:?} {driver:?} {driver_info:?}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Set in the child process of a test: the directory to store in.
+    const CHILD: &str = "TF_WGPU_TEST_STORE";
+
+    fn store(directory: &Path) -> Store {
+        Store { what: "test", path: directory.join("kept.bin"), key: b"key".to_vec() }
+    }
+
+    /// A directory of one test, removed at its end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("tensorflow-wgpu-store-{}-{name}", std::process::id())))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    #[test]
+    fn a_process_that_ends_at_once_keeps_what_changed() {
+        let test = "device::cache::store::tests::a_process_that_ends_at_once_keeps_what_changed";
+        if let Some(directory) = std::env::var_os(CHILD) {
+            let kept = Arc::new(parking_lot::Mutex::new(b"before".to_vec()));
+            let data = kept.clone();
+            let saver = store(Path::new(&directory)).keep(move || Some(data.lock().clone()));
+            crate::ffi::process::watch_exit();
+            *kept.lock() = b"after".to_vec();
+            saver.changed();
+            // As TensorFlow does with a device: it is never dropped.
+            std::mem::forget(saver);
+            std::process::exit(0);
+        }
+        let scratch = Scratch::new("exit");
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact"])
+            .env(CHILD, &scratch.0)
+            .stdout(std::process::Stdio::null())
+            .status();
+        assert!(child.unwrap().success());
+        assert_eq!(store(&scratch.0).read().as_deref(), Some(&b"after"[..]));
+    }
+
+    #[test]
+    fn changes_are_stored_after_a_moment_and_when_the_value_ends() {
+        let scratch = Scratch::new("changes");
+        let kept = Arc::new(parking_lot::Mutex::new(b"before".to_vec()));
+        let data = kept.clone();
+        let saver = store(&scratch.0).keep(move || Some(data.lock().clone()));
+        let change = |to: &[u8]| {
+            *kept.lock() = to.to_vec();
+            saver.changed();
+        };
+        change(b"first");
+        let start = Instant::now();
+        while store(&scratch.0).read().as_deref() != Some(b"first") {
+            assert!(start.elapsed() < Duration::from_secs(60), "it is not stored");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        change(b"second");
+        drop(saver);
+        assert_eq!(store(&scratch.0).read().as_deref(), Some(&b"second"[..]));
+    }
 }

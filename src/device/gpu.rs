@@ -1,0 +1,209 @@
+//! The queue of a wgpu device, and the buffers that the host reads.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use parking_lot::Mutex;
+
+use super::checked::checked;
+use super::process::{self, Inside};
+use super::queue::Queue;
+use crate::error::{Error, Result};
+use crate::ffi::guard::panic_message;
+
+/// Receives the bytes of a read-back, or why there are none.
+pub(crate) type Sink = Box<dyn FnOnce(Result<&[u8]>) + Send>;
+
+/// A copy to host memory under way.
+pub(crate) struct Readback {
+    pub buffer: wgpu::Buffer,
+    /// The wanted bytes within `buffer`.
+    pub range: Range<usize>,
+    pub sink: Sink,
+}
+
+/// Recorded work, ready for the queue.
+pub(crate) struct Batch {
+    pub encoder: wgpu::CommandEncoder,
+    /// What the parameter buffer holds during the submission.
+    pub params: Option<(wgpu::Buffer, Vec<u8>)>,
+}
+
+/// A device with its queue.
+pub(crate) struct Gpu {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    idle: Mutex<Vec<wgpu::Buffer>>,
+}
+
+/// Bytes of idle read-back buffers that are kept.
+const MAX_IDLE_BYTES: u64 = 128 << 20;
+/// Idle read-back buffers that are kept.
+const MAX_IDLE: usize = 16;
+/// Waits without a limit that may time out all the same.
+const MAX_TIMEOUTS: u32 = 10_000;
+/// How long a buffer whose work is done may take to be mapped.
+const MAP_PATIENCE: Duration = Duration::from_secs(60);
+/// The smallest read-back buffer.
+const SMALLEST: u64 = 4096;
+
+impl Gpu {
+    pub fn new(device: wgpu::Device, queue: wgpu::Queue) -> Self {
+        Self { device, queue, idle: Mutex::default() }
+    }
+
+    /// An idle or new buffer of at least `bytes` for the host to read.
+    pub fn readback_buffer(&self, bytes: u64) -> Result<wgpu::Buffer> {
+        let size = size_class(bytes);
+        let mut idle = self.idle.lock();
+        if let Some(i) = idle.iter().position(|b| b.size() == size) {
+            return Ok(idle.remove(i));
+        }
+        drop(idle);
+        checked(&self.device, &format!("cannot read back {bytes} bytes"), || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("read-back"),
+                size,
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })
+    }
+
+    /// Drops what is kept for later.
+    pub fn release_idle(&self) {
+        self.idle.lock().clear();
+    }
+
+    /// Keeps a buffer, in the place of those that waited longest.
+    fn recycle(&self, buffer: wgpu::Buffer) {
+        let mut idle = self.idle.lock();
+        idle.push(buffer);
+        let surplus = surplus(idle.iter().map(wgpu::Buffer::size));
+        idle.drain(..surplus);
+    }
+
+    /// Polls the device, of which wgpu makes a panic when the driver fails.
+    pub fn poll(&self, how: &wgpu::PollType) -> Result<()> {
+        let failed = |why: &str| Err(Error::Unavailable(format!("the GPU was lost: it stopped answering ({why})")));
+        for _ in 0..MAX_TIMEOUTS {
+            match panic_message(|| self.device.poll(how.clone())) {
+                Ok(Ok(_)) => return Ok(()),
+                // No time was given, but drivers have limits of their own.
+                Ok(Err(wgpu::PollError::Timeout)) => std::thread::sleep(Duration::from_millis(1)),
+                Ok(Err(wgpu::PollError::WrongSubmissionIndex(..))) => {
+                    return failed("it did not take what was submitted");
+                }
+                Err(panic) => return failed(&panic),
+            }
+        }
+        failed("its waits time out")
+    }
+
+    /// Has the device say whether it was destroyed, which it does when it is polled and has nothing to do. That is a better reason
+    /// for what fails then than what wgpu makes of it.
+    pub fn ask_for_loss(&self) {
+        let _ = self.poll(&wgpu::PollType::Wait { submission_index: None, timeout: None });
+    }
+
+    fn map(&self, buffer: &wgpu::Buffer) -> Result<wgpu::BufferView> {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        checked(&self.device, "cannot map a read-back", || {
+            buffer.map_async(wgpu::MapMode::Read, .., move |result| {
+                let _ = sender.send(result);
+            });
+        })?;
+        // The submission is done, so the first poll runs the callback, unless another thread's poll is about to.
+        let unmapped = |e: String| Error::Unavailable(format!("cannot read device memory: {e}"));
+        let end = Instant::now() + MAP_PATIENCE;
+        loop {
+            self.poll(&wgpu::PollType::Poll)?;
+            match receiver.recv_timeout(Duration::from_millis(1)) {
+                Ok(mapped) => break mapped.map_err(|e| unmapped(e.to_string()))?,
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end => {}
+                Err(e) => return Err(unmapped(e.to_string())),
+            }
+        }
+        buffer.get_mapped_range(..).map_err(|e| unmapped(e.to_string()))
+    }
+}
+
+impl Queue for Gpu {
+    type Batch = Batch;
+    /// The driver is at work until it is waited for.
+    type Index = (wgpu::SubmissionIndex, Inside);
+    type Readback = Readback;
+
+    fn submit(&self, batch: Batch) -> Result<Self::Index> {
+        let inside = process::enter()?;
+        let Batch { encoder, params } = batch;
+        checked(&self.device, "a batch of GPU work could not be submitted", || {
+            if let Some((buffer, bytes)) = params {
+                // It takes effect before the whole submission, and each block of parameters has a place of its own in it.
+                self.queue.write_buffer(&buffer, 0, &bytes);
+            }
+            self.queue.submit([encoder.finish()])
+        })
+        .map(|index| (index, inside))
+        .inspect_err(|_| self.ask_for_loss())
+    }
+
+    fn wait(&self, (index, _inside): Self::Index) -> Result<()> {
+        self.poll(&wgpu::PollType::Wait { submission_index: Some(index), timeout: None })
+    }
+
+    fn read(&self, readback: Readback, lost: Option<Error>) {
+        let Readback { buffer, range, sink } = readback;
+        match lost.map_or_else(|| self.map(&buffer), Err) {
+            Ok(view) => {
+                sink(Ok(&view[range]));
+                drop(view);
+                buffer.unmap();
+                self.recycle(buffer);
+            }
+            Err(e) => sink(Err(e)),
+        }
+    }
+}
+
+/// The size of the buffer for a read-back of `bytes`: at most an eighth more than that, so that later ones of about the length
+/// find it.
+fn size_class(bytes: u64) -> u64 {
+    let step = (bytes.next_power_of_two() / 16).max(SMALLEST);
+    bytes.max(1).next_multiple_of(step)
+}
+
+/// How many of the idle buffers, the oldest first, are too many.
+fn surplus(sizes: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator) -> usize {
+    let count = sizes.len();
+    let mut bytes = 0;
+    let kept = sizes.rev().take(MAX_IDLE).take_while(|size| {
+        bytes += size;
+        bytes <= MAX_IDLE_BYTES
+    });
+    count - kept.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_back_buffers_waste_at_most_an_eighth() {
+        for bytes in [1, 4096, 4100, 65_536, 1_000_000, 16 << 20, (16 << 20) + 4] {
+            let size = size_class(bytes);
+            assert!(size >= bytes && size <= bytes + (bytes / 8).max(SMALLEST), "{bytes} -> {size}");
+            assert_eq!((size % SMALLEST, size_class(size)), (0, size), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn idle_buffers_are_bounded_in_number_and_bytes_and_the_oldest_go() {
+        assert_eq!(surplus([4096; MAX_IDLE].into_iter()), 0);
+        assert_eq!(surplus([4096; MAX_IDLE + 3].into_iter()), 3);
+        assert_eq!(surplus([MAX_IDLE_BYTES, 4096].into_iter()), 1);
+        assert_eq!(surplus([4096, MAX_IDLE_BYTES].into_iter()), 1);
+        assert_eq!(surplus([4096, MAX_IDLE_BYTES + 1].into_iter()), 2, "one that exceeds all is not kept");
+    }
+}

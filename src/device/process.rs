@@ -1,0 +1,113 @@
+//! The life of the process, as far as devices care: forked, or ending.
+//!
+//! A child of fork has this process's memory and none of its threads, so that every wait for a device would be for ever. And at the end of a
+//! process, destructors of drivers and of the LLVM inside them run while other threads may still compile or submit. So whoever is about to
+//! stay in a driver for long enters here first; the end of the process waits for them, for a while, and lets nobody in any more.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+/// How long the end of the process waits for threads to leave the drivers.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits besides for files to be written.
+const SAVING: Duration = Duration::from_secs(2);
+
+const RUNNING: u8 = 0;
+const FORKED: u8 = 1;
+const ENDING: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(RUNNING);
+/// Threads inside drivers, and submissions that they work on.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// What is to be saved at the end.
+static SAVERS: Mutex<Vec<Weak<dyn Save>>> = Mutex::new(Vec::new());
+
+/// Something to be saved before the process ends.
+pub(crate) trait Save: Send + Sync {
+    /// Saves what has changed. Returns by `deadline`.
+    fn save(&self, deadline: Instant);
+}
+
+/// Why no device can be used, if so.
+pub(crate) fn check() -> Result<()> {
+    match STATE.load(Ordering::Relaxed) {
+        RUNNING => Ok(()),
+        FORKED => Err(Error::Unavailable(
+            "forked process: this process was forked from one that uses WGPU devices, and cannot use them; start processes with \
+             multiprocessing's \"spawn\" or \"forkserver\" method, or fork before TensorFlow is imported"
+                .into(),
+        )),
+        _ => Err(Error::Unavailable("the process is ending".into())),
+    }
+}
+
+/// Whether this is a forked child of a process that uses devices.
+pub(crate) fn is_forked() -> bool {
+    STATE.load(Ordering::Relaxed) == FORKED
+}
+
+/// Why no device can be used in such a child. What is on its way in any other process may still arrive.
+pub(crate) fn check_forked() -> Result<()> {
+    if is_forked() { check() } else { Ok(()) }
+}
+
+/// Says that this process is such a child. Safe to call between fork and the child's first step.
+pub(crate) fn forked() {
+    STATE.store(FORKED, Ordering::SeqCst);
+}
+
+/// A thread, or work of the GPU, inside a driver, as long as the value lives.
+pub(crate) struct Inside(());
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Enters a driver for a time that may be long, unless the process is forked or ending.
+pub(crate) fn enter() -> Result<Inside> {
+    // Before the state is read: so either this thread sees the end, or the end sees this thread.
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    let inside = Inside(());
+    match STATE.load(Ordering::SeqCst) {
+        RUNNING => Ok(inside),
+        _ => check().map(|()| inside),
+    }
+}
+
+/// Has `saver` save at the end of the process, if it still lives.
+pub(crate) fn save_at_end(saver: &Arc<impl Save + 'static>) {
+    let mut savers = SAVERS.lock();
+    savers.retain(|saver| saver.strong_count() > 0);
+    let saver: Weak<dyn Save> = Arc::<_>::downgrade(saver) as Weak<dyn Save>;
+    savers.push(saver);
+}
+
+/// Ends the use of drivers: nobody enters any more, who is inside is waited for, and what is to be saved is saved. Whether all threads have
+/// left. Does nothing in a forked child, and when called again.
+pub(crate) fn end() -> bool {
+    if STATE.compare_exchange(RUNNING, ENDING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        return is_forked() || INSIDE.load(Ordering::SeqCst) == 0;
+    }
+    let left = wait_until_left(Instant::now() + PATIENCE);
+    let savers: Vec<_> = SAVERS.lock().iter().filter_map(Weak::upgrade).collect();
+    let deadline = Instant::now() + SAVING;
+    savers.iter().for_each(|saver| saver.save(deadline));
+    left
+}
+
+fn wait_until_left(deadline: Instant) -> bool {
+    while INSIDE.load(Ordering::SeqCst) > 0 {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}

@@ -1,0 +1,25 @@
+//! The modules under test, as they are, over the names that they expect around them.
+
+#[path = "../../../src/device/completion.rs"]
+pub mod completion;
+#[path = "../../../src/device/failures.rs"]
+pub mod failures;
+#[path = "../../../src/device/gate.rs"]
+pub mod gate;
+#[path = "../../../src/device/poison.rs"]
+pub mod poison;
+#[path = "../../../src/device/queue.rs"]
+pub mod queue;
+#[path = "../../../src/device/submitter.rs"]
+pub mod submitter;
+#[path = "sync.rs"]
+pub mod sync;
+
+/// What the gate takes of `src/device/program.rs`.
+pub mod program {
+    #[derive(Debug, Clone, Copy)]
+    pub struct Binding {
+        pub address: u64,
+        pub bytes: u64,
+    }
+}

@@ -2,23 +2,51 @@
 
 use crate::error::{Error, Result};
 
-/// Bytes reserved for each device. Only address space, no memory: more than any GPU has.
-const RESERVED: usize = 1 << 40;
+/// Bytes reserved for each device where the system sets no limit. Only address space, no memory: more than any GPU has.
+const RESERVED: u64 = 1 << 40;
+/// Under a limit, this many times the device's memory suffice for blocks that come and go.
+const TIMES_MEMORY: u64 = 4;
+/// And this part of what is left at most, for the rest of the process needs addresses too: stacks, drivers, the memory of software adapters.
+const LARGEST_PART: u64 = 4;
+/// What drivers and their compilers take, and what the stacks and heaps of TensorFlow's and the drivers' threads take for each processor: as
+/// measured, with as much to spare. With less, they end the process when they find none.
+const DRIVERS: u64 = 2 << 30;
+const THREADS: u64 = 128 << 20;
+
+/// Ranges begin at multiples of this, so that multiples of less within them are multiples as addresses, which small reservations are not by
+/// nature.
+const ALIGNMENT: u64 = 1 << 21;
+
+/// Fails where the system's limit (`ulimit -v`) leaves too few addresses for drivers and devices to work.
+pub(crate) fn check_room() -> Result<()> {
+    let needed = DRIVERS + THREADS * std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    match sys::left() {
+        Some(left) if left < needed => Err(Error::ResourceExhausted(format!(
+            "`ulimit -v` leaves {} MiB of address space, and devices with their drivers need {}; raise it, or unset it",
+            left >> 20,
+            needed >> 20
+        ))),
+        _ => Ok(()),
+    }
+}
 
 /// An inaccessible range of virtual addresses, reserved for the life of the value.
 #[derive(Debug)]
 pub(crate) struct AddressRange {
     start: u64,
     len: u64,
+    /// Where the reservation itself begins, which has `ALIGNMENT` bytes more.
+    reserved: u64,
 }
 
 impl AddressRange {
-    /// Reserves a range; smaller ones are tried where the system limits address space (`ulimit -v`, containers).
-    pub fn reserve() -> Result<Self> {
-        let mut len = RESERVED;
-        while len >= 1 << 32 {
-            if let Some(start) = sys::reserve(len) {
-                return Ok(Self { start, len: len as u64 });
+    /// Reserves a range for a device with this much memory, smaller where the system limits address space (`ulimit -v`, containers).
+    pub fn reserve(memory: u64) -> Result<Self> {
+        check_room()?;
+        let mut len = sys::left().map_or(RESERVED, |left| limited(memory, left));
+        while len >= 1 << 28 {
+            if let Some(reserved) = sys::reserve((len + ALIGNMENT) as usize) {
+                return Ok(Self { start: reserved.next_multiple_of(ALIGNMENT), len, reserved });
             }
             len /= 4;
         }
@@ -36,12 +64,39 @@ impl AddressRange {
 
 impl Drop for AddressRange {
     fn drop(&mut self) {
-        sys::release(self.start, self.len as usize);
+        sys::release(self.reserved, (self.len + ALIGNMENT) as usize);
     }
+}
+
+/// What a device with this much memory takes of the addresses that are left.
+fn limited(memory: u64, left: u64) -> u64 {
+    memory.saturating_mul(TIMES_MEMORY).max(1 << 28).min(left / LARGEST_PART).min(RESERVED) & !0xffff
 }
 
 #[cfg(unix)]
 mod sys {
+    /// Bytes of address space that the process may still take; None without a limit.
+    #[cfg(target_os = "linux")]
+    pub fn left() -> Option<u64> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` has room for what is asked.
+        if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+            return None;
+        }
+        // In pages, the first number is the size of the address space.
+        let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+        let pages: u64 = text.split_whitespace().next()?.parse().ok()?;
+        // SAFETY: it only asks for a number, which is positive.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as u64;
+        Some(limit.rlim_cur.saturating_sub(pages * page))
+    }
+
+    /// Elsewhere the limit does not count reservations, or there is none.
+    #[cfg(not(target_os = "linux"))]
+    pub const fn left() -> Option<u64> {
+        None
+    }
+
     pub fn reserve(len: usize) -> Option<u64> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
         // SAFETY: an anonymous PROT_NONE mapping at an address of the kernel's choice touches no existing memory.
@@ -57,6 +112,11 @@ mod sys {
 
 #[cfg(windows)]
 mod sys {
+    /// Windows limits memory, not addresses.
+    pub const fn left() -> Option<u64> {
+        None
+    }
+
     use windows_sys::Win32::System::Memory::{MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, VirtualAlloc, VirtualFree};
 
     pub fn reserve(len: usize) -> Option<u64> {
@@ -68,5 +128,35 @@ mod sys {
     pub fn release(start: u64, _len: usize) {
         // SAFETY: `start` is what `reserve` returned; MEM_RELEASE takes the whole reservation with length 0.
         unsafe { VirtualFree(start as *mut core::ffi::c_void, 0, MEM_RELEASE) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_leaves_most_addresses_to_others() {
+        assert_eq!(limited(8 << 30, 1 << 50), 32 << 30);
+        assert_eq!(limited(8 << 30, 16 << 30), 4 << 30);
+        assert_eq!(limited(u64::MAX, 1 << 50), RESERVED);
+        assert_eq!(limited(0, 16 << 30), 1 << 28);
+        assert_eq!(limited(8 << 30, 100_003) % 65_536, 0);
+    }
+
+    #[test]
+    fn a_range_begins_at_a_multiple() {
+        // A page more moves what the system gives next.
+        let _page = sys::reserve(4096).unwrap();
+        for _ in 0..4 {
+            assert_eq!(AddressRange::reserve(1 << 28).unwrap().start() % ALIGNMENT, 0);
+        }
+    }
+
+    #[test]
+    fn without_a_limit_a_range_is_larger_than_any_memory() {
+        if sys::left().is_none() {
+            assert_eq!(AddressRange::reserve(1 << 30).unwrap().len(), RESERVED);
+        }
     }
 }

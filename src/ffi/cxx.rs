@@ -64,8 +64,40 @@ impl ReturnedString {
     }
 }
 
+/// A `std::string` of libstdc++ of at most fifteen bytes. It points to itself: it may not move once it is in use.
+#[repr(C)]
+pub(crate) struct ShortString {
+    data: *mut u8,
+    len: usize,
+    local: [u8; 16],
+}
+
+impl ShortString {
+    /// The empty string, not in use yet.
+    pub const fn empty() -> Self {
+        Self { data: std::ptr::null_mut(), len: 0, local: [0; 16] }
+    }
+
+    /// Fills in place.
+    pub fn set(&mut self, text: &[u8]) {
+        self.local[..text.len()].copy_from_slice(text);
+        self.len = text.len();
+        self.data = self.local.as_mut_ptr();
+    }
+}
+
 /// `operator delete(void*)`.
 const OPERATOR_DELETE: &CStr = c"_ZdlPv";
+
+/// Whether a version is a release, or a release candidate, of the series `major.minor.`: nightly and vendors' builds, whose
+/// classes may be laid out in another way, are not.
+pub(crate) fn is_release(version: &str, series: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    version.strip_prefix(series).is_some_and(|patch| match patch.split_once("-rc") {
+        Some((patch, candidate)) => number(patch) && number(candidate),
+        None => number(patch),
+    })
+}
 
 /// `TF_TensorFromTensor`: a new TF_Tensor for a `tensorflow::Tensor`.
 pub(crate) type TensorToC = unsafe extern "C" fn(*const u8, *mut TF_Status) -> *mut TF_Tensor;
@@ -82,6 +114,18 @@ mod tests {
         assert_eq!(std::mem::offset_of!(ReturnedStatus, word), 0);
         assert!(size_of::<ReturnedString>() > 4 * size_of::<usize>());
         assert_eq!(std::mem::offset_of!(ReturnedString, local), 2 * size_of::<usize>());
+    }
+
+    #[test]
+    fn releases_are_told_from_other_builds() {
+        for version in ["2.21.0", "2.21.10", "2.21.0-rc1"] {
+            assert!(is_release(version, "2.21."), "{version}");
+        }
+        for version in
+            ["2.21.0-dev20260101", "2.21.0+nv1", "2.21.", "2.21.0-rc", "2.2.1", "12.21.0", "2.21.0.post1", ""]
+        {
+            assert!(!is_release(version, "2.21."), "{version}");
+        }
     }
 
     #[test]

@@ -23,8 +23,18 @@ pub(crate) fn guard_or<T>(default: T, label: &str, body: impl FnOnce() -> Result
 
 /// Runs `body` with a panic turned into an error.
 pub(crate) fn caught<T>(label: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught_as(body, |message| Error::Internal(format!("bug in tensorflow-wgpu, {label} panicked: {message}")))
+}
+
+/// The same for work of wgpu and drivers, which panic where `error` is the better word for it.
+pub(crate) fn caught_as<T>(body: impl FnOnce() -> Result<T>, error: impl FnOnce(&str) -> Error) -> Result<T> {
+    panic_message(body).unwrap_or_else(|message| Err(error(&message)))
+}
+
+/// Runs `body`; the error is the message of its panic.
+pub(crate) fn panic_message<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     // A panic leaves no lock poisoned (parking_lot), and what it interrupted reports its own inconsistency.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let message = payload
             .downcast_ref::<&str>()
             .map(|m| (*m).to_owned())
@@ -32,7 +42,7 @@ pub(crate) fn caught<T>(label: &str, body: impl FnOnce() -> Result<T>) -> Result
             .unwrap_or_else(|| "a panic without a message".to_owned());
         // Dropping a payload may panic in turn; leaking it may not.
         std::mem::forget(payload);
-        Err(Error::Internal(format!("bug in tensorflow-wgpu, {label} panicked: {message}")))
+        message
     })
 }
 

@@ -1,15 +1,18 @@
 //! The C boundary and every other unsafe call: the only module with `unsafe` code.
 
 pub(crate) mod address_range;
+pub(crate) mod copy_function;
 pub(crate) mod cxx;
 pub(crate) mod determinism;
 pub(crate) mod experimental;
 mod graph;
 pub(crate) mod guard;
+pub(crate) mod handle;
 pub(crate) mod kernel;
 pub(crate) mod memory_budget;
 pub(crate) mod pipeline_cache;
 pub(crate) mod plugin;
+pub(crate) mod process;
 pub(crate) mod python;
 mod report;
 pub(crate) mod status;

@@ -12,6 +12,7 @@ use std::time::Instant;
 use crate::device::{Capabilities, Device, Selection, adapters, cache};
 use crate::error::{Error, Result};
 use crate::ffi::guard::caught;
+use crate::ffi::handle::{Handle, Held};
 use crate::ffi::sys::stream_executor::SP_Stream;
 use crate::ffi::{stream_executor, symbols, variables};
 
@@ -30,11 +31,15 @@ pub(crate) struct PluginDevice {
     pub numa_node: i32,
 }
 
+impl Held for PluginDevice {
+    const NAME: &'static str = "device";
+}
+
 /// The state.
 #[derive(Debug, Default)]
 pub(crate) struct Plugin {
     adapters: Vec<wgpu::Adapter>,
-    opened: OnceLock<Vec<PluginDevice>>,
+    opened: OnceLock<Vec<Handle<PluginDevice>>>,
     /// Why there is no device.
     problem: Option<String>,
 }
@@ -82,19 +87,22 @@ impl Plugin {
     }
 
     /// The devices that are open already.
-    pub fn opened(&self) -> &[PluginDevice] {
+    pub fn opened(&self) -> &[Handle<PluginDevice>] {
         self.opened.get().map_or(&[], Vec::as_slice)
     }
 
     /// The devices, opened at the first call. An adapter that does not open is left out.
-    pub fn devices(&self) -> &[PluginDevice] {
+    pub fn devices(&self) -> &[Handle<PluginDevice>] {
         self.opened.get_or_init(|| {
             let caches = cache::directory(&environment);
             self.adapters
                 .iter()
                 .filter_map(|adapter| {
                     let opened = caught("opening a device", || PluginDevice::open(adapter, caches.as_deref()));
-                    opened.inspect_err(|e| log::warn!("a WGPU device is left out: {}", one_line(&e.to_string()))).ok()
+                    opened
+                        .inspect_err(|e| log::warn!("a WGPU device is left out: {}", one_line(&e.to_string())))
+                        .map(Handle::new)
+                        .ok()
                 })
                 .collect()
         })

@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char};
 use serde_json::Value;
 
 use crate::ffi::guard::guard_or;
+use crate::ffi::handle;
 use crate::ffi::plugin::{self, init_logging};
 use crate::ffi::{determinism, symbols, variables};
 use crate::report::{TensorFlow, report, statistics};
@@ -39,13 +40,11 @@ extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
 /// `text` must be null or come from one of them, once.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tensorflow_wgpu_free(text: *mut c_char) {
-    if !text.is_null() {
-        // SAFETY: the caller's contract: it is a CString that `into_raw` gave away.
-        drop(unsafe { CString::from_raw(text) });
-    }
+    // SAFETY: the caller's contract.
+    unsafe { handle::free_text(text) };
 }
 
 fn c_json(value: &Value) -> *mut c_char {
     // JSON escapes NUL.
-    CString::new(value.to_string()).unwrap_or_default().into_raw()
+    handle::give_text(CString::new(value.to_string()).unwrap_or_default())
 }

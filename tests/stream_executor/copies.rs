@@ -193,5 +193,19 @@ fn between_devices() {
     // SAFETY: both are alive.
     let (code, _) = a.plugin.status(|s| unsafe { a.se().record_event.unwrap()(a.raw, stream_a.raw, b.event().raw, s) });
     assert_eq!(code, INVALID_ARGUMENT as c_int);
+    // TensorFlow ignores that and asks the event, which may have been done when it was recorded before.
+    let event = b.event();
+    stream_b.record(&event);
+    event.block();
+    stream_b.memset(on_b.address, 3, n);
+    let mut got = vec![0; n as usize];
+    stream_b.read_into(&mut got, on_b.address);
+    // SAFETY: both are alive.
+    let (code, _) = a.plugin.status(|s| unsafe { a.se().record_event.unwrap()(a.raw, stream_a.raw, event.raw, s) });
+    assert_eq!(code, INVALID_ARGUMENT as c_int);
+    while !event.is_complete() {
+        std::thread::yield_now();
+    }
+    assert!(got.iter().all(|byte| *byte == 3), "complete means that the copy before is done");
     println!("two devices exchanged data");
 }

@@ -1,4 +1,4 @@
-//! Every callback of the StreamExecutor C API, through the tables of the built library, with threads.
+//! Every callback of the StreamExecutor C API and of the graph C API, through the tables of the built library, with threads.
 
 #![cfg(unix)]
 
@@ -6,6 +6,7 @@
 mod abi;
 mod copies;
 mod events;
+mod optimizer;
 mod support;
 
 use std::ffi::{CStr, c_int, c_void};
@@ -110,7 +111,7 @@ fn devices_describe_themselves() {
 }
 
 #[test]
-fn null_handles_are_errors() {
+fn null_and_wrong_handles_are_errors() {
     let (d, _guard) = shared();
     let (se, p) = (d.se(), d.plugin);
     let memory = d.allocate(16).unwrap();
@@ -130,6 +131,18 @@ fn null_handles_are_errors() {
             assert_eq!(code, INTERNAL, "{message}");
             assert!(message.contains("TensorFlow passed"), "{message}");
         }
+        // A handle of another kind, which would be read as what it is not.
+        let (stream, event) = (d.stream(), d.event());
+        for (code, message) in [
+            p.status(|s| se.get_stream_status.unwrap()(d.raw, event.raw.cast(), s)),
+            p.status(|s| se.record_event.unwrap()(d.raw, stream.raw, stream.raw.cast(), s)),
+            p.status(|s| se.start_timer.unwrap()(d.raw, stream.raw, event.raw.cast(), s)),
+        ] {
+            assert_eq!(code, INTERNAL, "{message}");
+            assert!(message.contains("TensorFlow passed something else as the"), "{message}");
+        }
+        se.destroy_event.unwrap()(d.raw, stream.raw.cast());
+        p.ok(|s| se.record_event.unwrap()(d.raw, stream.raw, event.raw, s));
         let (code, _) = p.status(|s| se.sync_memcpy_htod.unwrap()(d.raw, r, std::ptr::null(), 16, s));
         assert_eq!(code, INVALID_ARGUMENT);
         let (code, _) = p.status(|s| se.sync_memcpy_dtoh.unwrap()(d.raw, null_mut(), r, 16, s));

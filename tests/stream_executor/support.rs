@@ -39,6 +39,8 @@ pub struct Plugin {
     pub device_fns: SP_DeviceFns,
     pub timer_fns: SP_TimerFns,
     pub devices: Vec<SP_Device>,
+    pub library: libloading::Library,
+    pub framework: libloading::Library,
     status: StatusApi,
 }
 // SAFETY: TensorFlow calls all of it from any thread; that is what is tested.
@@ -72,7 +74,7 @@ fn load() -> Plugin {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let file = format!("{}tensorflow_wgpu{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     // SAFETY: both libraries are ours, stay loaded, and export these functions with these types.
-    let (status, init): (StatusApi, Init) = unsafe {
+    let (library, framework, status, init): (_, _, StatusApi, Init) = unsafe {
         let framework_path = framework();
         let framework = libloading::Library::new(&framework_path).unwrap();
         std::fs::remove_dir_all(framework_path.parent().unwrap()).unwrap();
@@ -85,8 +87,7 @@ fn load() -> Plugin {
             set: *framework.get(b"TF_SetStatus\0").unwrap(),
         };
         let init = *library.get(b"SE_InitPlugin\0").unwrap();
-        std::mem::forget((framework, library));
-        (status, init)
+        (library, framework, status, init)
     };
     // SAFETY: all-zero is a valid value of these C structs: null pointers and null functions.
     let mut p: Plugin = unsafe {
@@ -98,6 +99,8 @@ fn load() -> Plugin {
             device_fns: std::mem::zeroed(),
             timer_fns: std::mem::zeroed(),
             devices: Vec::new(),
+            library,
+            framework,
             status,
         }
     };

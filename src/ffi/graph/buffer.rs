@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use prost::Message;
 
 use crate::error::{Error, Result};
+use crate::ffi::handle;
 use crate::ffi::sys::graph::GraphApi;
 use crate::ffi::sys::kernel::TF_Buffer;
 
@@ -29,9 +30,8 @@ pub(super) unsafe fn contents<'a>(buffer: *const TF_Buffer) -> &'a [u8] {
 pub(super) unsafe fn fill(buffer: *mut TF_Buffer, bytes: Vec<u8>) -> Result<()> {
     // SAFETY: the caller's contract.
     let buffer = unsafe { buffer.as_mut() }.ok_or_else(|| Error::InvalidArgument("no buffer to fill".into()))?;
-    let bytes = bytes.into_boxed_slice();
     buffer.length = bytes.len();
-    buffer.data = Box::into_raw(bytes).cast_const().cast();
+    buffer.data = handle::give_bytes(bytes);
     buffer.data_deallocator = Some(free);
     Ok(())
 }
@@ -39,8 +39,8 @@ pub(super) unsafe fn fill(buffer: *mut TF_Buffer, bytes: Vec<u8>) -> Result<()> 
 /// # Safety
 /// TensorFlow passes data and length of a buffer that [`fill`] filled, once.
 unsafe extern "C" fn free(data: *mut c_void, length: usize) {
-    // SAFETY: `fill` made them from a boxed slice of this length.
-    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(data.cast::<u8>(), length)) });
+    // SAFETY: `fill` gave them, with this length.
+    unsafe { handle::free_bytes(data, length) };
 }
 
 /// A buffer that TensorFlow fills.

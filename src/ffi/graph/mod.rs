@@ -4,11 +4,13 @@ mod buffer;
 mod item;
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::{caught, guard_or, guard_status};
+use crate::ffi::handle::{Handle, Held};
 use crate::ffi::kernel::definitions;
 use crate::ffi::plugin;
 use crate::ffi::status::TF_Status;
@@ -35,43 +37,67 @@ const DEVICE_TYPE: &std::ffi::CStr = c"WGPU";
 pub unsafe extern "C" fn TF_InitGraph(params: *mut TP_OptimizerRegistrationParams, status: *mut TF_Status) {
     let _ = status;
     // SAFETY: TensorFlow's pointer, or null.
-    let params = unsafe { params.as_mut() };
-    guard_or((), "TF_InitGraph", || register(params));
+    guard_or((), "TF_InitGraph", || unsafe { register(params) });
 }
 
-fn register(params: Option<&mut TP_OptimizerRegistrationParams>) -> Result<()> {
-    let params = params.ok_or_else(|| Error::InvalidArgument("no registration parameters".into()))?;
-    // SAFETY: the structs are TensorFlow's, valid for the call; null is refused.
-    let (optimizer, configs) = unsafe { (params.optimizer.as_mut(), params.optimizer_configs.as_mut()) };
-    let optimizer = optimizer.ok_or_else(|| Error::InvalidArgument("no TP_Optimizer to fill".into()))?;
-    let configs = configs.ok_or_else(|| Error::InvalidArgument("no TP_OptimizerConfigs to fill".into()))?;
-    let fits = params.struct_size >= TP_OptimizerRegistrationParams::STRUCT_SIZE
-        && optimizer.struct_size >= TP_Optimizer::STRUCT_SIZE
-        && configs.struct_size >= TP_OptimizerConfigs::STRUCT_SIZE
-        && params.major_version == GO_MAJOR;
-    if !fits {
-        log::warn!(
-            "graphs are not optimized: TensorFlow's graph C API is {}.{}.{}, this plugin knows {GO_MAJOR}",
-            params.major_version,
-            params.minor_version,
-            params.patch_version
-        );
+/// Writes members of a C struct that lie within the first `struct_size` bytes. An older TensorFlow has shorter structs, and
+/// does not ask for the rest.
+macro_rules! put {
+    ($target:ident: $type:ident { $($field:ident: $value:expr),* $(,)? }) => {{
+        let size = (*$target).struct_size;
+        $(if offset_of!($type, $field) + member_size(|s: &$type| &s.$field) <= size {
+            (&raw mut (*$target).$field).write($value);
+        })*
+    }};
+}
+
+const fn member_size<S, T>(_: fn(&S) -> &T) -> usize {
+    size_of::<T>()
+}
+
+/// # Safety
+/// `params` is null or points to TensorFlow's parameters, which have `struct_size` bytes, as have the structs behind them.
+unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
+    if params.is_null() {
+        return Err(Error::InvalidArgument("no registration parameters".into()));
     }
-    let fits = fits && definitions::are_complete();
-    params.device_type = DEVICE_TYPE.as_ptr();
-    optimizer.struct_size = TP_Optimizer::STRUCT_SIZE.min(optimizer.struct_size);
-    optimizer.create_func = Some(create);
-    optimizer.optimize_func = Some(if fits { optimize } else { keep });
-    optimizer.destroy_func = Some(destroy);
-    if fits && plugin::common_capabilities().is_some() {
+    // SAFETY: the caller's contract: every struct begins with its size, and what is read or written lies within.
+    unsafe {
+        let size = (*params).struct_size;
+        if size < TP_OptimizerRegistrationParams::STRUCT_SIZE {
+            return Err(Error::FailedPrecondition(format!(
+                "TensorFlow's registration parameters have {size} bytes only"
+            )));
+        }
+        let (optimizer, configs) = ((*params).optimizer, (*params).optimizer_configs);
+        if optimizer.is_null() || configs.is_null() {
+            return Err(Error::InvalidArgument("no TP_Optimizer or no TP_OptimizerConfigs to fill".into()));
+        }
+        let fits = (*optimizer).struct_size >= TP_Optimizer::STRUCT_SIZE
+            && (*configs).struct_size >= TP_OptimizerConfigs::STRUCT_SIZE
+            && (*params).major_version == GO_MAJOR;
+        if !fits {
+            log::warn!(
+                "graphs are not optimized: TensorFlow's graph C API is {}.{}.{}, this plugin knows {GO_MAJOR}",
+                (*params).major_version,
+                (*params).minor_version,
+                (*params).patch_version
+            );
+        }
+        let fits = fits && definitions::are_complete();
         // Kernels are written for channels last, which is what Keras makes; the layout optimizer would turn convolutions to
-        // channels first for every device that is not the CPU.
-        configs.layout_optimizer = TF_TRI_STATE_OFF;
-        // Its fused ops exist for the CPU and CUDA alone; ours do the same for these devices.
-        configs.remapping = TF_TRI_STATE_OFF;
-    } else {
-        configs.layout_optimizer = TF_TRI_STATE_DEFAULT;
-        configs.remapping = TF_TRI_STATE_DEFAULT;
+        // channels first for every device that is not the CPU. The fused ops of remapping exist for the CPU and CUDA alone;
+        // ours do the same for these devices.
+        let off = fits && plugin::common_capabilities().is_some();
+        let ours = if off { TF_TRI_STATE_OFF } else { TF_TRI_STATE_DEFAULT };
+        (*params).device_type = DEVICE_TYPE.as_ptr();
+        put!(optimizer: TP_Optimizer {
+            create_func: Some(create),
+            optimize_func: Some(if fits { optimize } else { keep }),
+            destroy_func: Some(destroy),
+        });
+        put!(optimizer: TP_Optimizer { struct_size: TP_Optimizer::STRUCT_SIZE.min((*optimizer).struct_size) });
+        put!(configs: TP_OptimizerConfigs { layout_optimizer: ours, remapping: ours });
     }
     Ok(())
 }
@@ -82,6 +108,10 @@ struct Optimizer {
     memory: Memory,
 }
 
+impl Held for Optimizer {
+    const NAME: &'static str = "graph optimizer";
+}
+
 extern "C" fn create() -> *mut c_void {
     guard_or(std::ptr::null_mut(), "creating the graph optimizer", || {
         let text = std::env::var_os(VARIABLE).map(|v| v.to_string_lossy().into_owned()).unwrap_or_default();
@@ -89,17 +119,15 @@ extern "C" fn create() -> *mut c_void {
         // TensorFlow makes an optimizer for every graph; once is enough.
         static TOLD: std::sync::Once = std::sync::Once::new();
         TOLD.call_once(|| problems.iter().for_each(|p| log::warn!("{p}")));
-        Ok(Box::into_raw(Box::new(Optimizer { settings, memory: Memory::default() })).cast())
+        Ok(Handle::give(Optimizer { settings, memory: Memory::default() }))
     })
 }
 
 /// # Safety
 /// TensorFlow passes what [`create`] returned, once.
 unsafe extern "C" fn destroy(optimizer: *mut c_void) {
-    if !optimizer.is_null() {
-        // SAFETY: `create` made it by Box::into_raw, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(optimizer.cast::<Settings>()) });
-    }
+    // SAFETY: `create` gave it, and nobody uses it any more.
+    guard_or((), "destroying the graph optimizer", || unsafe { Handle::<Optimizer>::destroy(optimizer) });
 }
 
 /// # Safety
@@ -112,18 +140,15 @@ unsafe extern "C" fn optimize(
     status: *mut TF_Status,
 ) {
     guard_status(status, "the graph optimizer", || {
-        // SAFETY: the pointer is what `create` returned, or null where that failed.
-        let optimizer = unsafe { optimizer.cast::<Optimizer>().as_ref() };
         // SAFETY: TensorFlow's buffers are valid for the call.
         let bytes = unsafe { buffer::contents(graph) };
         // A trouble of ours must not cost the user a graph that runs well without us.
-        let optimized = caught("optimizing a graph", || match optimizer {
-            Some(Optimizer { settings, memory }) => {
-                // SAFETY: graph and item are valid for the call, which outlives the value.
-                let item = unsafe { item::GrapplerItem::new(GraphApi::get()?, graph, item) }?;
-                optimizer::optimize(&Bytes::copy_from_slice(bytes), &item, settings, memory)
-            }
-            None => Ok(None),
+        let optimized = caught("optimizing a graph", || {
+            // SAFETY: the pointer is what `create` returned, null where that failed.
+            let Optimizer { settings, memory } = unsafe { Handle::borrow(optimizer) }?;
+            // SAFETY: graph and item are valid for the call, which outlives the value.
+            let item = unsafe { item::GrapplerItem::new(GraphApi::get()?, graph, item) }?;
+            optimizer::optimize(&Bytes::copy_from_slice(bytes), &item, settings, memory)
         });
         let optimized = optimized.unwrap_or_else(|e| {
             log::warn!("a graph is left as it is: {e}");

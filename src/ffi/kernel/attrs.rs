@@ -2,12 +2,16 @@
 
 use std::ffi::{CString, c_int};
 
+use prost::Message;
+
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::status::{Status, TF_Status};
+use crate::ffi::symbols::missing;
 use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelConstruction};
 use crate::ffi::variants;
 use crate::kernels::op::{Attrs, Kernel};
+use crate::optimizer::proto::{NodeDef, attr_value};
 
 /// [`Attrs`] on TF_OpKernelConstruction.
 pub(crate) struct Construction<'c> {
@@ -69,6 +73,27 @@ impl<'c> Construction<'c> {
         unsafe { get(self.raw, name.as_ptr(), values.as_mut_ptr(), len, self.status.as_ptr()) };
         self.status.take()?;
         Ok(values)
+    }
+
+    /// The node.
+    fn node_def(&self) -> Result<NodeDef> {
+        let get = self.api.TF_OpKernelConstruction_GetNodeDef;
+        let get = get.ok_or_else(|| missing("TF_OpKernelConstruction_GetNodeDef"))?;
+        let delete = self.api.TF_DeleteBuffer.ok_or_else(|| missing("TF_DeleteBuffer"))?;
+        // SAFETY: construction and status are valid for the call. The buffer is ours then, null after an error; its data has
+        // `length` bytes.
+        unsafe {
+            let buffer = get(self.raw, self.status.as_ptr());
+            self.status.take()?;
+            let contents = buffer.as_ref().ok_or_else(|| Error::Internal("TensorFlow returned no NodeDef".into()))?;
+            let bytes = match contents.data.is_null() {
+                true => &[],
+                false => std::slice::from_raw_parts(contents.data.cast(), contents.length),
+            };
+            let node = NodeDef::decode(bytes);
+            delete(buffer);
+            node.map_err(|e| Error::Internal(format!("TensorFlow's NodeDef cannot be read: {e}")))
+        }
     }
 
     /// Elements of a list (-1 when it is none) and bytes of a string.
@@ -141,6 +166,19 @@ impl Attrs for Construction<'_> {
     fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
         let numbers = self.list(name, self.api.TF_OpKernelConstruction_GetAttrTypeList)?;
         numbers.into_iter().map(|n| dtype(n, name)).collect()
+    }
+
+    fn shape(&self, name: &str) -> Result<Vec<i64>> {
+        // Some releases export a function for shapes, some do not; all export the node.
+        let node = self.node_def()?;
+        match node.attr.get(name).and_then(|v| v.value.as_ref()) {
+            Some(attr_value::Value::Shape(shape)) if !shape.unknown_rank => {
+                Ok(shape.dim.iter().map(|d| d.size).collect())
+            }
+            other => {
+                Err(Error::InvalidArgument(format!("attribute {name} should be a shape of known rank, is {other:?}")))
+            }
+        }
     }
 
     fn tensorflow_kernel(&self) -> Result<Box<dyn Kernel>> {

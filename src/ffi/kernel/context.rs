@@ -71,8 +71,8 @@ impl Context {
     }
 
     /// A temporary that the caller owns.
-    pub fn allocate_temp(&self, dtype: DType, dims: &[usize]) -> Result<OwnedTensor> {
-        let dims = c_dims(dims);
+    pub fn allocate_temp(&self, dtype: DType, extents: &[usize]) -> Result<OwnedTensor> {
+        let (dims, _) = c_dims(dtype, extents)?;
         // SAFETY: context, dims and status are valid for the call; null attributes mean device memory.
         let raw = unsafe {
             (self.api.TF_AllocateTemp)(
@@ -85,7 +85,14 @@ impl Context {
             )
         };
         // SAFETY: TF_AllocateTemp returns an owned tensor or null.
-        unsafe { OwnedTensor::new(self.api, raw, &self.status) }
+        let tensor = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?;
+        self.refresh(tensor.address(), dtype, extents);
+        Ok(tensor)
+    }
+
+    /// Tells the device that a tensor begins where others were.
+    fn refresh(&self, address: u64, dtype: DType, dims: &[usize]) {
+        self.device.refresh(address, dims.iter().fold(dtype.size() as u64, |bytes, d| bytes.saturating_mul(*d as u64)));
     }
 
     /// A new scalar of type variant, which is always in host memory: an empty variant.
@@ -154,7 +161,8 @@ impl Context {
 
     /// The buffer of `from` seen with another type and other dims.
     fn bitcast(&self, from: &OwnedTensor, dtype: c_int, dims: &[usize]) -> Result<OwnedTensor> {
-        let dims = c_dims(dims);
+        // Of a type that is none of ours, TensorFlow counts the bytes.
+        let (dims, _) = c_dims(DType::from_tf(dtype).unwrap_or(DType::U8), dims)?;
         // SAFETY: an empty vector needs no memory; the tensor only holds the place of the result.
         let raw = unsafe { (self.api.TF_AllocateTensor)(dtype, [0].as_ptr(), 1, 0) };
         // SAFETY: TF_AllocateTensor returns an owned tensor or null.
@@ -192,8 +200,8 @@ impl Context {
 
     fn allocate_output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<OwnedTensor> {
         self.check_output(i, dtype)?;
-        let bytes = dims.iter().product::<usize>() * dtype.size();
-        let dims = c_dims(dims);
+        let extents = dims;
+        let (dims, bytes) = c_dims(dtype, dims)?;
         // SAFETY: context, dims and status are valid for the call, and the index is checked.
         let raw = unsafe {
             (self.api.TF_AllocateOutput)(
@@ -207,7 +215,9 @@ impl Context {
             )
         };
         // SAFETY: TF_AllocateOutput returns an owned tensor or null.
-        unsafe { OwnedTensor::new(self.api, raw, &self.status) }
+        let tensor = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?;
+        self.refresh(tensor.address(), dtype, extents);
+        Ok(tensor)
     }
 
     /// The inputs as `float32[2,3], host int32[2]`, for error messages.
@@ -294,7 +304,7 @@ impl OpContext for Context {
                 usable.push(candidate as c_int);
             }
         }
-        let c_dims = c_dims(dims);
+        let (c_dims, _) = c_dims(dtype, dims)?;
         let mut forwarded = -1;
         // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the candidates are inputs, for
         // they were read, and the output's index is checked. TensorFlow compares type, size and the number of references.
@@ -312,6 +322,9 @@ impl OpContext for Context {
         };
         // SAFETY: TF_ForwardInputOrAllocateOutput returns an owned tensor or null.
         let address = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?.address();
+        if forwarded < 0 {
+            self.refresh(address, dtype, dims);
+        }
         Ok(Tensor::new(dtype, dims, address))
     }
 
@@ -336,6 +349,16 @@ impl OpContext for Context {
         }
         // SAFETY: the address is not the device's, so the output was registered as host memory, and it is fresh.
         unsafe { output.write_host(&value.bytes) }
+    }
+
+    fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {
+        let input = self.get_input(i)?;
+        if self.device.owns(input.address()) {
+            return Err(Error::Internal(format!("input {i} is on the device, the kernel writes it on the host")));
+        }
+        // SAFETY: the address is not the device's, so TensorFlow keeps the input on the host. Who calls this vouches that its
+        // op may change the input; others that do so write other bytes.
+        unsafe { input.write_host_at(at, bytes) }
     }
 
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {

@@ -9,15 +9,36 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::status::Status;
 use crate::ffi::sys::kernel::{KernelApi, TF_Tensor};
-use crate::tensor::{Dims, HostTensor, Tensor};
+use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
+use crate::{invalid, require};
 
 /// Extents as the C API takes them.
 pub(crate) type CDims = SmallVec<[i64; 8]>;
 
-/// `dims` as the C API takes them.
-pub(crate) fn c_dims(dims: &[usize]) -> CDims {
-    // No tensor has 2^63 elements along a dimension.
-    dims.iter().map(|d| *d as i64).collect()
+/// More dimensions than this, or as many elements as an i64 cannot count, end the process in TensorFlow's shape.
+const MAX_RANK: usize = 254;
+
+/// `dims` as the C API takes them, and the bytes of all elements.
+///
+/// # Errors
+/// `InvalidArgument` for what TensorFlow calls no shape, `ResourceExhausted` for a shape whose bytes cannot be counted.
+pub(crate) fn c_dims(dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
+    let shape = || shape_text(dims);
+    require!(dims.len() <= MAX_RANK, "a tensor of {} dimensions; TensorFlow allows {MAX_RANK}", dims.len());
+    let mut c_dims = CDims::new();
+    let mut elements = 1_i64;
+    for dim in dims {
+        // In TensorFlow's order: an overflow counts even where a later extent is 0.
+        let Some((dim, product)) = i64::try_from(*dim).ok().and_then(|d| Some((d, elements.checked_mul(d)?))) else {
+            invalid!("Shape {} would have more than 2**63 - 1 elements", shape());
+        };
+        c_dims.push(dim);
+        elements = product;
+    }
+    match usize::try_from(elements).ok().and_then(|n| n.checked_mul(dtype.size())) {
+        Some(bytes) if i64::try_from(bytes).is_ok() => Ok((c_dims, bytes)),
+        _ => Err(Error::ResourceExhausted(format!("out of memory for a {dtype} tensor of shape {}", shape()))),
+    }
 }
 
 /// An owned reference to a tensor's buffer.
@@ -100,20 +121,37 @@ impl OwnedTensor {
         Ok(HostTensor { dtype, dims, bytes })
     }
 
-    /// Writes `bytes` into a tensor in host memory.
+    /// Writes all bytes of a tensor in host memory.
     ///
     /// # Safety
     /// The tensor must be in host memory and nobody else may use it yet.
     pub unsafe fn write_host(&self, bytes: &[u8]) -> Result<()> {
-        // SAFETY: the caller vouches for host memory and exclusive use; the length is checked.
+        // SAFETY: the tensor is ours and alive.
+        let len = unsafe { (self.api.TF_TensorByteSize)(self.as_ptr()) };
+        if len != bytes.len() {
+            return Err(Error::Internal(format!("a host tensor of {len} bytes cannot take {}", bytes.len())));
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.write_host_at(0, bytes) }
+    }
+
+    /// Writes `bytes` into a tensor in host memory, `at` bytes behind its start.
+    ///
+    /// # Safety
+    /// The tensor must be in host memory and nobody else may use these bytes now.
+    pub unsafe fn write_host_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the caller vouches for host memory and exclusive use; the range is checked.
         unsafe {
             let len = (self.api.TF_TensorByteSize)(self.as_ptr());
-            if len != bytes.len() {
-                return Err(Error::Internal(format!("a host tensor of {len} bytes cannot take {}", bytes.len())));
+            if at.checked_add(bytes.len()).is_none_or(|end| end > len) {
+                return Err(Error::Internal(format!(
+                    "a host tensor of {len} bytes cannot take {} at {at}",
+                    bytes.len()
+                )));
             }
-            if len > 0 {
-                let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>();
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, len);
+            if !bytes.is_empty() {
+                let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>().add(at);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
             }
         }
         Ok(())
@@ -124,5 +162,27 @@ impl Drop for OwnedTensor {
     fn drop(&mut self) {
         // SAFETY: the tensor is ours, and nobody deletes it but us.
         unsafe { (self.api.TF_DeleteTensor)(self.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_that_tensorflow_would_die_of_are_errors() {
+        let bytes = |dims: &[usize]| c_dims(DType::F32, dims).map(|(_, bytes)| bytes);
+        assert_eq!(bytes(&[]), Ok(4));
+        assert_eq!(bytes(&[2, 0, 3]), Ok(0));
+        assert_eq!(bytes(&[0, 1 << 62, 1 << 62]), Ok(0));
+        let largest = (1 << 61) - 1;
+        assert_eq!(bytes(&[largest]), Ok(4 * largest));
+        let invalid = [vec![1 << 32, 1 << 31], vec![1 << 62, 4, 0], vec![1 << 63], vec![usize::MAX], vec![1; 255]];
+        for dims in invalid {
+            assert!(matches!(bytes(&dims), Err(Error::InvalidArgument(_))), "{dims:?}");
+        }
+        for dims in [[1 << 61, 1], [1 << 31, (1 << 32) - 1]] {
+            assert!(matches!(bytes(&dims), Err(Error::ResourceExhausted(_))), "{dims:?}");
+        }
     }
 }

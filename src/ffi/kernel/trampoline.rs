@@ -7,7 +7,8 @@ use super::attrs::Construction;
 use super::context::{self, Context};
 use super::{OPS, Op};
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught;
+use crate::ffi::guard::{caught, guard_or};
+use crate::ffi::handle::{Handle, Held};
 use crate::ffi::status::{self, Status};
 use crate::ffi::sys::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_OpKernelContext};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -19,6 +20,10 @@ struct Node {
     op: &'static str,
     name: String,
     kernel: Box<dyn Kernel>,
+}
+
+impl Held for Node {
+    const NAME: &'static str = "kernel";
 }
 
 /// Number of create functions: more than TensorFlow has GPU ops.
@@ -97,10 +102,10 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
         let construction = unsafe { Construction::new(api, raw, op.name) }?;
         let row = find_row(op, &construction)?;
         let kernel = caught(op.name, || (row.create)(&construction)).map_err(|e| e.context(op.name))?;
-        Ok(Box::new(Node { api, op: op.name, name: construction.node(), kernel }))
+        Ok(Node { api, op: op.name, name: construction.node(), kernel })
     });
     match made {
-        Ok(node) => Box::into_raw(node).cast(),
+        Ok(node) => Handle::give(node),
         Err(e) => {
             if let (Ok(status), Ok(api)) = (Status::new(), KernelApi::get()) {
                 status::set(status.as_ptr(), &e);
@@ -128,7 +133,15 @@ fn find_row<'o>(op: &'o Op, attrs: &dyn Attrs) -> Result<&'o Registration> {
 /// `kernel` is what [`create`] returned, `raw` the context of this execution.
 pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKernelContext) {
     // SAFETY: TensorFlow never runs a node whose construction failed, so this is a Node; several threads may share it.
-    let Some(node) = (unsafe { kernel.cast::<Node>().as_ref() }) else { return };
+    let node = match unsafe { Handle::<Node>::borrow(kernel) } {
+        Ok(node) => node,
+        Err(e) => {
+            return match KernelApi::get() {
+                Ok(api) => context::fail(api, raw, &e),
+                Err(missing) => log::error!("{e} ({missing})"),
+            };
+        }
+    };
     // SAFETY: the value ends with this function, within TensorFlow's call.
     let mut ctx = match unsafe { Context::new(node.api, raw) } {
         Ok(ctx) => ctx,
@@ -154,14 +167,8 @@ pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKern
 /// # Safety
 /// `kernel` is what [`create`] returned, and not used any more.
 pub(super) unsafe extern "C" fn delete(kernel: *mut c_void) {
-    if !kernel.is_null() {
-        // SAFETY: `create_node` made it with Box::into_raw, and TensorFlow deletes a kernel once.
-        let node = unsafe { Box::from_raw(kernel.cast::<Node>()) };
-        let _ = caught("the delete function", || {
-            drop(node);
-            Ok(())
-        });
-    }
+    // SAFETY: `create_node` gave it, and TensorFlow deletes a kernel once.
+    guard_or((), "the delete function", || unsafe { Handle::<Node>::destroy(kernel) });
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::stream::{device_of, upload_device_of};
 use super::{address, opened};
-use crate::device::Device;
+use crate::device::{Device, process};
 use crate::error::{Error, Result};
 use crate::ffi::guard::guard_status;
 use crate::ffi::plugin;
@@ -32,15 +32,43 @@ impl HostDestination {
         Ok(Self { start: start.cast(), len: length(size)? })
     }
 
-    /// Writes the copied bytes.
-    fn fill(&self, bytes: &[u8]) {
-        assert_eq!(bytes.len(), self.len, "a read-back has the length that was asked for");
-        if self.len > 0 {
-            // SAFETY: TensorFlow promised `len` writable bytes until the copy's event is done; `bytes` is a mapping of ours.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start, self.len) };
+    /// Writes the bytes copied to `at`, or a pattern that is no value of anybody's in their place: TensorFlow takes the copy for
+    /// done whatever happens to it, and memory that nobody wrote may hold a plausible value.
+    fn fill(&self, at: u64, len: u64, bytes: Option<&[u8]>) {
+        let in_range = at.checked_add(len).is_some_and(|end| end <= self.len as u64);
+        assert!(
+            in_range && bytes.is_none_or(|b| b.len() as u64 == len),
+            "a read-back has the length that was asked for"
+        );
+        if len == 0 {
+            return;
+        }
+        // SAFETY: TensorFlow promised `self.len` writable bytes until the copy's event is done, of which these are a part;
+        // `bytes` is a mapping of ours.
+        unsafe {
+            let start = self.start.add(at as usize);
+            match bytes {
+                Some(bytes) => std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, len as usize),
+                None => std::ptr::write_bytes(start, MISSING, len as usize),
+            }
         }
     }
+
+    /// Writes the part at `at` and passes its error on. A part that is missing ends with its destination.
+    fn receive(&self, at: u64, part: Result<&[u8]>) -> Result<()> {
+        match part {
+            Ok(bytes) => self.fill(at, bytes.len() as u64, Some(bytes)),
+            Err(e) => {
+                self.fill(at, self.len as u64 - at, None);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
 }
+
+/// What stands in the place of bytes that could not be copied: NaN in every floating-point type, -1 as an integer.
+const MISSING: u8 = 0xff;
 
 fn length(size: u64) -> Result<usize> {
     usize::try_from(size).map_err(|_| Error::InvalidArgument(format!("a copy of {size} bytes exceeds host memory")))
@@ -69,6 +97,12 @@ fn owner(address: u64, default: &Arc<Device>) -> &Arc<Device> {
     plugin::get().devices().iter().map(|d| &d.device).find(|d| d.owns(address)).unwrap_or(default)
 }
 
+/// [`copy`], after whose failure nobody reads the destination: TensorFlow takes the copy for done.
+fn copy_or_spoil(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
+    let spoil = |e: &Error| owner(to, device).spoil(to, size, e.clone().context("copy within devices"));
+    copy(device, to, from, size).inspect_err(spoil)
+}
+
 /// Copies between the memory of any devices. The work ends up behind `device`'s queue and in front of later work of the
 /// destination's device that waits for `device`.
 fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
@@ -81,13 +115,14 @@ fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
         return if Arc::ptr_eq(source, device) { Ok(()) } else { source.synchronize() };
     }
     if Arc::ptr_eq(source, device) {
-        let destination = destination.clone();
-        return source.download_with(from, size, move |bytes| {
+        let receiver = destination.clone();
+        let sink = move |at, part: Result<&[u8]>| {
             // The upload is recorded before the source's serial counts as done, so whoever waits for that comes behind it.
-            if let Err(e) = bytes.and_then(|bytes| destination.upload(to, bytes)) {
-                destination.raise(e.context("copy between devices"));
+            if let Err(e) = part.and_then(|part| receiver.upload(to + at, part)) {
+                receiver.spoil(to + at, size - at, e.context("copy between devices"));
             }
-        });
+        };
+        return source.download_with(from, size, sink);
     }
     // The source's queue is not the caller's: nothing orders later work behind it, so the copy happens now.
     let mut bytes = vec![0; length(size)?];
@@ -109,10 +144,16 @@ pub(super) unsafe extern "C" fn memcpy_dtoh(
         if size == 0 {
             return Ok(());
         }
-        let host = HostDestination::new(host, size)?;
-        device.download_with(from, size, move |bytes| match bytes {
-            Ok(bytes) => host.fill(bytes),
-            Err(e) => device.raise(e.context("copy to the host")),
+        let (receiver, unused) = (HostDestination::new(host, size)?, HostDestination::new(host, size)?);
+        let sink = move |at, part: Result<&[u8]>| {
+            if let Err(e) = receiver.receive(at, part) {
+                device.raise(e.context("copy to the host"));
+            }
+        };
+        device.download_with(from, size, sink).inspect_err(|e| {
+            // The sink is gone. TensorFlow ignores the status, so the next call is to fail too.
+            unused.fill(0, size, None);
+            device.raise(e.clone().context("copy to the host"));
         })
     });
 }
@@ -125,11 +166,17 @@ pub(super) unsafe extern "C" fn memcpy_htod(
     size: u64,
     status: *mut TF_Status,
 ) {
+    // TensorFlow does not look at the status. It waits for an event by means of a thread that a forked child lacks.
+    if process::is_forked() {
+        crate::ffi::process::end_child();
+    }
     guard_status(status, "memcpy_htod", || {
         // SAFETY: the stream is alive, the struct is TensorFlow's, the source holds `size` bytes.
         unsafe {
             let (device, to) = (upload_device_of(stream)?, address(destination)?);
-            device.upload(to, host_source(host, size)?)
+            // TensorFlow ignores the status.
+            let spoil = |e: &Error| device.spoil(to, size, e.clone().context("copy from the host"));
+            host_source(host, size).and_then(|bytes| device.upload(to, bytes)).inspect_err(spoil)
         }
     });
 }
@@ -144,7 +191,7 @@ pub(super) unsafe extern "C" fn memcpy_dtod(
 ) {
     guard_status(status, "memcpy_dtod", || {
         // SAFETY: the stream is alive, the structs are TensorFlow's.
-        unsafe { copy(device_of(stream)?, address(destination)?, address(source)?, size) }
+        unsafe { copy_or_spoil(device_of(stream)?, address(destination)?, address(source)?, size) }
     });
 }
 
@@ -161,12 +208,17 @@ pub(super) unsafe extern "C" fn sync_memcpy_dtoh(
         if size == 0 {
             return Ok(());
         }
+        device.check()?;
+        device.may_wait()?;
         let host = HostDestination::new(host, size)?;
-        let (sender, receiver) = crossbeam_channel::bounded(1);
-        device.download_with(from, size, move |bytes| {
-            let _ = sender.send(bytes.map(|bytes| host.fill(bytes)));
-        })?;
-        receiver.recv().map_err(|e| Error::Internal(format!("the completion thread is gone: {e}")))??;
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        let sink = move |at, part: Result<&[u8]>| {
+            let _ = sender.send(host.receive(at, part));
+        };
+        device.download_with(from, size, sink)?;
+        // The sink is gone behind the last part; until then the destination is written to.
+        let parts: Vec<Result<()>> = receiver.iter().collect();
+        parts.into_iter().collect::<Result<()>>()?;
         device.check()
     });
 }
@@ -246,5 +298,23 @@ pub(super) unsafe extern "C" fn memset32(
 unsafe fn fill(stream: SP_Stream, location: *mut SP_DeviceMemoryBase, pattern: u32, size: u64) -> Result<()> {
     // SAFETY: the caller's contract.
     let (device, at) = unsafe { (device_of(stream)?, address(location)?) };
-    device.fill(at, size, pattern)
+    // TensorFlow ignores the status.
+    device.fill(at, size, pattern).inspect_err(|e| device.spoil(at, size, e.clone().context("fill")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_copied_is_no_value_and_an_error() {
+        let mut host = [7_u8; 12];
+        let destination = HostDestination::new(host.as_mut_ptr().cast(), 12).unwrap();
+        assert_eq!(destination.receive(0, Ok(&[1, 2, 3, 4])), Ok(()));
+        let lost = Error::Unavailable("the GPU was lost".into());
+        assert_eq!(destination.receive(4, Err(lost.clone())), Err(lost));
+        assert_eq!(host, [1, 2, 3, 4, 255, 255, 255, 255, 255, 255, 255, 255]);
+        assert!(f32::from_le_bytes([MISSING; 4]).is_nan());
+        assert!(HostDestination::new(std::ptr::null_mut(), 4).is_err());
+    }
 }

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use super::opened;
 use crate::ffi::guard::guard_or;
+use crate::ffi::handle::Handle;
 use crate::ffi::plugin::PluginDevice;
 use crate::ffi::sys::stream_executor::{SP_Device, SP_DeviceFns};
 
@@ -17,12 +18,12 @@ pub(super) const FNS: SP_DeviceFns = SP_DeviceFns {
 };
 
 /// The C struct of a device. Its strings live as long as the device, for ever.
-pub(super) fn describe(device: &'static PluginDevice, ordinal: i32) -> SP_Device {
+pub(super) fn describe(device: &'static Handle<PluginDevice>, ordinal: i32) -> SP_Device {
     SP_Device {
         struct_size: SP_Device::STRUCT_SIZE,
         ext: std::ptr::null_mut(),
         ordinal,
-        device_handle: std::ptr::from_ref(device).cast_mut().cast(),
+        device_handle: device.lend(),
         hardware_name: device.hardware_name.as_ptr(),
         device_vendor: device.vendor.as_ptr(),
         pci_bus_id: device.pci_bus_id.as_deref().map_or(std::ptr::null::<c_char>(), CStr::as_ptr),

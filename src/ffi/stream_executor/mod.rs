@@ -3,7 +3,7 @@
 //! Owns the translation between C structs and [`crate::device`]; knows no kernels. Every callback goes through a guard.
 //! All pointers come from TensorFlow and are valid during the call, as stream_executor.h promises; that is the contract
 //! behind the `SAFETY` comments of this module. What TensorFlow holds for longer (`device_handle`, `SP_Stream`, `SP_Event`,
-//! `SP_Timer`) are our own objects: devices live for ever, the rest is boxed until its destroy function.
+//! `SP_Timer`) are our own objects: devices live for ever, the rest until its destroy function, all behind [`Handle`].
 
 mod copies;
 mod device;
@@ -16,7 +16,9 @@ pub(crate) use stream::device_of as stream_device;
 
 use std::mem::offset_of;
 
+use crate::device::process;
 use crate::error::{Error, Result};
+use crate::ffi::handle::Handle;
 use crate::ffi::plugin::PluginDevice;
 use crate::ffi::sys::stream_executor::{SP_Device, SP_DeviceMemoryBase, SP_StreamExecutor};
 
@@ -60,15 +62,16 @@ const EXECUTOR: SP_StreamExecutor = SP_StreamExecutor {
     host_callback: Some(stream::host_callback),
 };
 
-/// The device behind a C device.
+/// The device behind a C device, while this process may use it.
 ///
 /// # Safety
 /// `device` must be null or an SP_Device that [`platform`] filled.
 unsafe fn opened(device: *const SP_Device) -> Result<&'static PluginDevice> {
+    process::check_forked()?;
     // SAFETY: TensorFlow passes the SP_Device of create_device, whose handle points to a device that lives for ever.
-    let handle = unsafe { device.as_ref() }.map_or(std::ptr::null(), |d| d.device_handle.cast::<PluginDevice>());
+    let handle = unsafe { device.as_ref() }.map_or(std::ptr::null_mut(), |d| d.device_handle);
     // SAFETY: as above; null is refused.
-    unsafe { handle.as_ref() }.ok_or_else(|| Error::Internal("TensorFlow passed a device without a handle".into()))
+    unsafe { Handle::borrow(handle) }
 }
 
 /// The address that a C memory struct stands for.

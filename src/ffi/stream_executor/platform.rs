@@ -10,7 +10,7 @@ use crate::ffi::sys::stream_executor::{
     SE_CreateDeviceFnsParams, SE_CreateDeviceParams, SE_CreateStreamExecutorParams, SE_MAJOR, SE_MINOR, SE_PATCH,
     SE_PlatformRegistrationParams, SP_Device, SP_DeviceFns, SP_Platform, SP_PlatformFns, SP_StreamExecutor,
 };
-use crate::ffi::{plugin, python};
+use crate::ffi::{copy_function, plugin, python};
 
 /// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is not an error here, which
 /// would abort `import tensorflow`: it means 0 devices and a line in the log.
@@ -52,6 +52,7 @@ pub unsafe extern "C" fn SE_InitPlugin(params: *mut SE_PlatformRegistrationParam
         params.destroy_platform_fns = Some(destroy_platform_fns);
         if plugin::common_capabilities().is_some() {
             python::install_hooks();
+            copy_function::register();
         }
         Ok(())
     });

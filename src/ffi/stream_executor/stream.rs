@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::opened;
-use crate::device::{Device, Serial};
+use crate::device::{Device, Serial, process};
 use crate::error::{Error, Result};
 use crate::ffi::guard::{caught, guard_or, guard_status};
+use crate::ffi::handle::{Handle, Held};
 use crate::ffi::plugin::PluginDevice;
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::sys::stream_executor::{
@@ -25,6 +26,10 @@ struct Stream {
 }
 
 const NOT_ONLY_UPLOADS: u64 = u64::MAX;
+
+impl Held for Stream {
+    const NAME: &'static str = "stream";
+}
 
 impl Stream {
     /// Notes work other than a copy from the host.
@@ -46,22 +51,45 @@ struct Event {
     observable: AtomicU64,
 }
 
-/// The stream behind `stream`.
+/// In place of a serial: what was to be recorded could not be. TensorFlow ignores that, and takes the event for that of its last
+/// use if it is done. So it is recorded, later than it should, when somebody asks for it.
+const UNRECORDED: Serial = Serial::MAX;
+
+impl Event {
+    /// The serial in `place`, which is recorded now if that has failed before.
+    fn settle(&self, place: &AtomicU64) -> Serial {
+        let serial = place.load(Ordering::Acquire);
+        if serial != UNRECORDED {
+            return serial;
+        }
+        let now = self.device.device.serial();
+        // Lost against a concurrent one, this one's is as good.
+        place.compare_exchange(UNRECORDED, now, Ordering::AcqRel, Ordering::Acquire).map_or_else(|found| found, |_| now)
+    }
+}
+
+impl Held for Event {
+    const NAME: &'static str = "event";
+}
+
+/// The stream behind `stream`, while this process may use its device.
 ///
 /// # Safety
 /// `stream` must be null or come from create_stream, and live through the borrow.
 unsafe fn stream_ref<'a>(stream: SP_Stream) -> Result<&'a Stream> {
+    process::check_forked()?;
     // SAFETY: the caller's contract.
-    unsafe { stream.cast::<Stream>().as_ref() }.ok_or_else(|| Error::Internal("TensorFlow passed a null stream".into()))
+    unsafe { Handle::borrow(stream.cast()) }
 }
 
-/// The event behind `event`.
+/// The event behind `event`, while this process may use its device.
 ///
 /// # Safety
 /// `event` must be null or come from create_event, and live through the borrow.
 unsafe fn event_ref<'a>(event: SP_Event) -> Result<&'a Event> {
+    process::check_forked()?;
     // SAFETY: the caller's contract.
-    unsafe { event.cast::<Event>().as_ref() }.ok_or_else(|| Error::Internal("TensorFlow passed a null event".into()))
+    unsafe { Handle::borrow(event.cast()) }
 }
 
 /// The device that runs `stream`, for work that is about to be enqueued there.
@@ -104,20 +132,15 @@ pub(super) unsafe extern "C" fn create_stream(
         // SAFETY: TensorFlow passes its SP_Device and a place for the stream.
         unsafe {
             let new = Stream { device: opened(device)?, uploads: AtomicU64::new(0) };
-            stream.write(Box::into_raw(Box::new(new)).cast());
+            stream.write(Handle::give(new).cast());
         }
         Ok(())
     });
 }
 
 pub(super) unsafe extern "C" fn destroy_stream(_: *const SP_Device, stream: SP_Stream) {
-    guard_or((), "destroy_stream", || {
-        if !stream.is_null() {
-            // SAFETY: create_stream boxed it, and TensorFlow destroys a stream once.
-            drop(unsafe { Box::from_raw(stream.cast::<Stream>()) });
-        }
-        Ok(())
-    });
+    // SAFETY: create_stream gave it, and TensorFlow destroys a stream once.
+    guard_or((), "destroy_stream", || unsafe { Handle::<Stream>::destroy(stream.cast()) });
 }
 
 pub(super) unsafe extern "C" fn create_stream_dependency(
@@ -143,29 +166,27 @@ pub(super) unsafe extern "C" fn create_event(device: *const SP_Device, event: *m
         // SAFETY: TensorFlow passes its SP_Device and a place for the event. An event that was never recorded is complete.
         unsafe {
             let new = Event { device: opened(device)?, serial: AtomicU64::new(0), observable: AtomicU64::new(0) };
-            event.write(Box::into_raw(Box::new(new)).cast());
+            event.write(Handle::give(new).cast());
         }
         Ok(())
     });
 }
 
 pub(super) unsafe extern "C" fn destroy_event(_: *const SP_Device, event: SP_Event) {
-    guard_or((), "destroy_event", || {
-        if !event.is_null() {
-            // SAFETY: create_event boxed it, and TensorFlow destroys an event once.
-            drop(unsafe { Box::from_raw(event.cast::<Event>()) });
-        }
-        Ok(())
-    });
+    // SAFETY: create_event gave it, and TensorFlow destroys an event once.
+    guard_or((), "destroy_event", || unsafe { Handle::<Event>::destroy(event.cast()) });
 }
 
 /// TensorFlow polls this while it holds a lock, and ends the process on any answer but pending and complete. A lost device
-/// completes everything; the error reaches the user through the next op or copy.
+/// completes everything, in its order; the error reaches the user through the next op or copy. Complete must be true, for
+/// TensorFlow frees then what a copy writes to. So trouble is pending; it ends the device, which completes what is on its way.
 pub(super) unsafe extern "C" fn get_event_status(_: *const SP_Device, event: SP_Event) -> SE_EventStatus {
-    guard_or(SE_EVENT_COMPLETE, "get_event_status", || {
-        // SAFETY: the event is alive.
-        let event = unsafe { event_ref(event) }?;
-        let done = event.device.device.is_done(event.observable.load(Ordering::Acquire));
+    // SAFETY: the event is alive. There is nothing behind a null one.
+    let Ok(event) = (unsafe { event_ref(event) }) else { return SE_EVENT_COMPLETE };
+    let device = &event.device.device;
+    guard_or(SE_EVENT_PENDING, "get_event_status", || {
+        let done = caught("a poll", || Ok(device.is_done(event.settle(&event.observable))));
+        let done = done.inspect_err(|e| device.lose(e.clone()))?;
         Ok(if done { SE_EVENT_COMPLETE } else { SE_EVENT_PENDING })
     })
 }
@@ -179,6 +200,8 @@ pub(super) unsafe extern "C" fn record_event(
     guard_status(status, "record_event", || {
         // SAFETY: both are alive.
         let (stream, event) = unsafe { (stream_ref(stream)?, event_ref(event)?) };
+        event.serial.store(UNRECORDED, Ordering::Release);
+        event.observable.store(UNRECORDED, Ordering::Release);
         if !Arc::ptr_eq(&stream.device.device, &event.device.device) {
             return Err(Error::InvalidArgument("an event can be recorded on a stream of its own device only".into()));
         }
@@ -199,7 +222,7 @@ pub(super) unsafe extern "C" fn wait_for_event(
     guard_status(status, "wait_for_event", || {
         // SAFETY: both are alive.
         let (stream, event) = unsafe { (stream_ref(stream)?, event_ref(event)?) };
-        order_after(stream.device, event.device, event.serial.load(Ordering::Acquire))
+        order_after(stream.device, event.device, event.settle(&event.serial))
     });
 }
 
@@ -207,7 +230,7 @@ pub(super) unsafe extern "C" fn block_host_for_event(_: *const SP_Device, event:
     guard_status(status, "block_host_for_event", || {
         // SAFETY: the event is alive.
         let event = unsafe { event_ref(event) }?;
-        event.device.device.wait(event.serial.load(Ordering::Acquire))
+        event.device.device.wait(event.settle(&event.serial))
     });
 }
 

@@ -4,8 +4,9 @@ use super::opened;
 use super::platform::fill;
 use super::stream::device_of;
 use crate::device::Timer;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ffi::guard::{guard_or, guard_status};
+use crate::ffi::handle::{Handle, Held};
 use crate::ffi::plugin::PluginDevice;
 use crate::ffi::status::TF_Status;
 use crate::ffi::sys::stream_executor::{SP_Device, SP_Platform, SP_Stream, SP_Timer, SP_TimerFns};
@@ -16,14 +17,17 @@ struct DeviceTimer {
     timer: Timer,
 }
 
+impl Held for DeviceTimer {
+    const NAME: &'static str = "timer";
+}
+
 /// The timer behind `timer`.
 ///
 /// # Safety
 /// `timer` must be null or come from create_timer, and live through the borrow.
 unsafe fn timer_ref<'a>(timer: SP_Timer) -> Result<&'a DeviceTimer> {
     // SAFETY: the caller's contract.
-    unsafe { timer.cast::<DeviceTimer>().as_ref() }
-        .ok_or_else(|| Error::Internal("TensorFlow passed a null timer".into()))
+    unsafe { Handle::borrow(timer.cast()) }
 }
 
 pub(super) unsafe extern "C" fn create_timer_fns(_: *const SP_Platform, fns: *mut SP_TimerFns, status: *mut TF_Status) {
@@ -47,20 +51,15 @@ pub(super) unsafe extern "C" fn create_timer(device: *const SP_Device, timer: *m
         unsafe {
             let device = opened(device)?;
             let new = DeviceTimer { device, timer: device.device.timer() };
-            timer.write(Box::into_raw(Box::new(new)).cast());
+            timer.write(Handle::give(new).cast());
         }
         Ok(())
     });
 }
 
 pub(super) unsafe extern "C" fn destroy_timer(_: *const SP_Device, timer: SP_Timer) {
-    guard_or((), "destroy_timer", || {
-        if !timer.is_null() {
-            // SAFETY: create_timer boxed it, and TensorFlow destroys a timer once.
-            drop(unsafe { Box::from_raw(timer.cast::<DeviceTimer>()) });
-        }
-        Ok(())
-    });
+    // SAFETY: create_timer gave it, and TensorFlow destroys a timer once.
+    guard_or((), "destroy_timer", || unsafe { Handle::<DeviceTimer>::destroy(timer.cast()) });
 }
 
 pub(super) unsafe extern "C" fn start_timer(

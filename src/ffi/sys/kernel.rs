@@ -138,6 +138,7 @@ symbol_table! {
             ),
         }
         optional {
+            TF_OpKernelConstruction_GetNodeDef: unsafe extern "C" fn(Construction, *mut TF_Status) -> *mut TF_Buffer,
             TF_GetAllOpList: unsafe extern "C" fn() -> *mut TF_Buffer,
             TF_DeleteBuffer: unsafe extern "C" fn(*mut TF_Buffer),
         }

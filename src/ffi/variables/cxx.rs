@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32 as RefCount;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicI64 as RefCount;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
-use crate::ffi::cxx::{ReturnedStatus, TensorFromC, TensorToC};
+use crate::ffi::cxx::{ReturnedStatus, TensorFromC, TensorToC, is_release};
 use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::symbols;
@@ -62,10 +62,24 @@ const RELEASES: &[Release] = &[
         unlock: c"_ZN4absl12lts_202501275Mutex6UnlockEv",
         layout: Layout { references: 8, is_initialized: 24, mutex: 32, tensor: 40 },
     },
+    // tensorflow exports the official functions; tensorflow-cpu of the same release does not.
+    Release {
+        version: "2.19.",
+        description: "C++ symbols of 2.19",
+        lookup: c"_ZN10tensorflow14LookupResourceINS_3VarELb0EEEN4absl12lts_202308026StatusEPNS_15OpKernelContextERKNS_14ResourceHandleEPPT_",
+        to_c: c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202308026StatusE",
+        lock: c"_ZN4absl12lts_202308025Mutex4LockEv",
+        unlock: c"_ZN4absl12lts_202308025Mutex6UnlockEv",
+        layout: Layout { references: 8, is_initialized: 24, mutex: 32, tensor: 40 },
+    },
 ];
 
 const HANDLE: &CStr = c"_ZN10tensorflow15HandleFromInputEPNS_15OpKernelContextEi";
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
+/// Virtual table of `Var`: what a variable starts with.
+const VAR: &CStr = c"_ZTVN10tensorflow3VarE";
+/// From a virtual table's symbol to where objects point: past the offset to top and the type information.
+const ADDRESS_POINT: usize = 16;
 const UNIQUE: &CStr = c"_ZNK10tensorflow6Tensor13RefCountIsOneEv";
 
 type HandleFromInput = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int) -> *const c_void;
@@ -77,6 +91,8 @@ type RefCountIsOne = unsafe extern "C" fn(*const u8) -> bool;
 pub(super) struct CxxApi {
     description: &'static str,
     layout: Layout,
+    /// What the first word of a variable holds.
+    table: usize,
     handle: HandleFromInput,
     lookup: LookupResource,
     to_c: TensorToC,
@@ -102,14 +118,15 @@ fn load() -> Result<CxxApi> {
     let version = symbols::tensorflow_version().unwrap_or("of unknown version");
     let unsupported = |why: &str| {
         Error::Unimplemented(format!(
-            "TensorFlow {version} has no interface to variables that this plugin knows ({why}); it works with 2.16 to 2.21"
+            "TensorFlow {version} has no interface to variables that this plugin knows ({why}); it works with the releases 2.16 to \
+             2.22"
         ))
     };
     if cfg!(any(windows, not(target_pointer_width = "64"))) {
         return Err(unsupported("the C API's functions for variables are not exported"));
     }
-    let release = RELEASES.iter().find(|r| version.starts_with(r.version)).ok_or_else(|| {
-        unsupported("the release is neither 2.20 nor 2.21, and its C API's functions are not exported")
+    let release = RELEASES.iter().find(|r| is_release(version, r.version)).ok_or_else(|| {
+        unsupported("it is no release of 2.19, 2.20 or 2.21, and its C API's functions are not exported")
     })?;
     let find = |name: &CStr| {
         symbols::find(name).ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
@@ -120,6 +137,7 @@ fn load() -> Result<CxxApi> {
         Ok(CxxApi {
             description: release.description,
             layout: release.layout,
+            table: find(VAR)? as usize + ADDRESS_POINT,
             handle: std::mem::transmute::<*const c_void, HandleFromInput>(find(HANDLE)?),
             lookup: std::mem::transmute::<*const c_void, LookupResource>(find(release.lookup)?),
             to_c: std::mem::transmute::<*const c_void, TensorToC>(find(release.to_c)?),
@@ -149,7 +167,42 @@ impl Variable {
                 other => other,
             });
         }
-        Ok(Self { api, var })
+        let variable = Self { api, var };
+        if let Err(e) = variable.check_layout() {
+            // Giving the reference back would write to what may be no count.
+            std::mem::forget(variable);
+            return Err(e);
+        }
+        Ok(variable)
+    }
+
+    /// Compares the first variable of the process with what the table says of its release: nothing is written to one that
+    /// is laid out in another way.
+    fn check_layout(&self) -> Result<()> {
+        static CHECKED: AtomicBool = AtomicBool::new(false);
+        if CHECKED.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let layout = self.api.layout;
+        // SAFETY: a Var reaches beyond its tensor in every release; words and bytes are read alone, and no pointer is followed.
+        let fits = unsafe {
+            let references = self.var.add(layout.references).cast::<RefCount>();
+            is_variable(
+                self.var.cast::<usize>().read() == self.api.table,
+                (*references).load(Ordering::Relaxed),
+                self.var.add(layout.is_initialized).read(),
+                std::slice::from_raw_parts(self.tensor(), SHAPE_SIZE),
+            )
+        };
+        if !fits {
+            let version = symbols::tensorflow_version().unwrap_or("of unknown version");
+            return Err(Error::Internal(format!(
+                "variables of TensorFlow {version} are not laid out as in the releases this plugin knows; set \
+                 TF_WGPU_VISIBLE_DEVICES= (empty) to go without WGPU, and please report this build of TensorFlow"
+            )));
+        }
+        CHECKED.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The lock, an `absl::Mutex`.
@@ -201,6 +254,23 @@ impl Variable {
         let status = unsafe { (self.api.from_c)(new.as_ptr(), self.tensor()) };
         status.take(ctx.status())
     }
+}
+
+/// The size of a `TensorShape`, with which a `Tensor` starts: sixteen bytes, of which the last three are the type, the rank
+/// and how the extents are kept, then the number of elements.
+const SHAPE_SIZE: usize = 24;
+
+/// Whether these members look like a variable's.
+fn is_variable(has_table: bool, references: impl Into<i64>, is_initialized: u8, shape: &[u8]) -> bool {
+    let (dtype, representation) = (shape[13], shape[15]);
+    let elements = i64::from_ne_bytes(shape[16..24].try_into().unwrap_or([0xff; 8]));
+    has_table
+        // The variable's owner holds one, and we hold one.
+        && (1..1 << 31).contains(&references.into())
+        && is_initialized <= 1
+        && (1..64).contains(&dtype)
+        && representation <= 2
+        && elements >= 0
 }
 
 /// A lock that is held until drop.
@@ -314,7 +384,24 @@ mod tests {
         for (i, r) in RELEASES.iter().enumerate() {
             assert!(r.version.ends_with('.') && r.description.contains(r.version.trim_end_matches('.')));
             assert!(RELEASES[..i].iter().all(|other| other.version != r.version));
+            assert!(is_release(&format!("{}0", r.version), r.version));
             assert!(r.layout.mutex > r.layout.is_initialized && r.layout.tensor > r.layout.mutex);
+        }
+    }
+
+    #[test]
+    fn a_variable_is_told_from_other_objects() {
+        let mut shape = [0; SHAPE_SIZE];
+        (shape[13], shape[14]) = (1, 1);
+        shape[16] = 12;
+        assert!(is_variable(true, 2, 1, &shape) && is_variable(true, 1, 0, &shape));
+        assert!(!is_variable(false, 2, 1, &shape), "another class");
+        assert!(!is_variable(true, 0, 1, &shape) && !is_variable(true, 1_i64 << 40, 1, &shape), "no count");
+        assert!(!is_variable(true, 2, 7, &shape), "no bool");
+        for (place, value) in [(13, 0), (13, 200), (15, 9), (23, 0x80)] {
+            let mut other = shape;
+            other[place] = value;
+            assert!(!is_variable(true, 2, 1, &other), "byte {place}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A variant is a C++ object in host memory; those that reach a device are TensorLists and the optionals of conditionals, whose
 //! tensors live on the device. The
 //! C API of TensorFlow 2.18 and older exports a sum and a zero of variants that call back for each tensor ([`official`]).
-//! Later releases declare but do not export them, so there we read and build the values in memory ([`list`], [`optional`],
+//! Later releases do not export them, or not in working order, so there we read and build the values in memory ([`list`], [`optional`],
 //! [`cxx`]), by a table of releases whose every symbol is checked. A value is taken for a list only if its virtual table is the
 //! one that TensorFlow exports for lists, and nothing is taken for granted of any other.
 //!
@@ -39,8 +39,8 @@ enum Api {
 
 fn api() -> Result<Api> {
     match official::OfficialApi::get() {
-        Ok(api) => Ok(Api::Official(api)),
-        Err(_) => release::lists().map(Api::Cxx),
+        Ok(api) if release::official_serve() => Ok(Api::Official(api)),
+        _ => release::lists().map(Api::Cxx),
     }
 }
 

@@ -11,30 +11,10 @@ use std::ptr::NonNull;
 use super::release::layout::{construction as members, kernel as slots};
 use super::release::{Compute, CreateOpKernel};
 use crate::error::{Error, Result};
+use crate::ffi::cxx::ShortString;
 use crate::ffi::status::Status;
 use crate::ffi::sys::kernel::TF_OpKernelConstruction;
 use crate::kernels::op::{Kernel, OpContext};
-
-/// A `std::string` of libstdc++ of at most fifteen bytes. It points to itself: it may not move once it is in use.
-#[repr(C)]
-struct ShortString {
-    data: *mut u8,
-    len: usize,
-    local: [u8; 16],
-}
-
-impl ShortString {
-    const fn empty() -> Self {
-        Self { data: std::ptr::null_mut(), len: 0, local: [0; 16] }
-    }
-
-    /// Fills in place.
-    fn set(&mut self, text: &[u8]) {
-        self.local[..text.len()].copy_from_slice(text);
-        self.len = text.len();
-        self.data = self.local.as_mut_ptr();
-    }
-}
 
 /// An `OpKernel` of TensorFlow's.
 pub(super) struct Native {
@@ -157,10 +137,10 @@ mod tests {
         let base = words.as_mut_ptr().cast::<u8>();
         // SAFETY: seventeen words reach beyond the last member.
         assert!(unsafe { check(base) }.is_err());
-        let name = ShortString { data: base.wrapping_add(16), len: 4, local: *b"WGPU\0\0\0\0\0\0\0\0\0\0\0\0" };
         // SAFETY: as above; the string fits in front of the first pointer.
         unsafe {
-            base.cast::<ShortString>().write(name);
+            base.cast::<ShortString>().write(ShortString::empty());
+            (*base.cast::<ShortString>()).set(b"WGPU");
             for member in [members::DEVICE, members::PROPERTIES, members::STATUS] {
                 base.add(member).cast::<usize>().write(1);
             }

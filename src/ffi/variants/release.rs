@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
-use crate::ffi::cxx::{ReturnedStatus, ReturnedString, TensorFromC, TensorToC};
+use crate::ffi::cxx::{ReturnedStatus, ReturnedString, TensorFromC, TensorToC, is_release};
 use crate::ffi::symbols;
 use crate::ffi::sys::kernel::TF_OpKernelContext;
 
@@ -15,8 +15,7 @@ use crate::ffi::sys::kernel::TF_OpKernelContext;
 struct Release {
     /// `major.minor.`
     version: &'static str,
-    /// `TF_TensorFromTensor`, whose mangled name holds absl's version; None where the C API's functions for variants are
-    /// exported.
+    /// `TF_TensorFromTensor`, whose mangled name holds absl's version; None where the C API's functions for variants serve.
     to_c: Option<&'static CStr>,
 }
 
@@ -29,7 +28,18 @@ const RELEASES: &[Release] = &[
         version: "2.20.",
         to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202501276StatusE"),
     },
+    // tensorflow exports the official functions; tensorflow-cpu of the same release does not.
+    Release {
+        version: "2.19.",
+        to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202308026StatusE"),
+    },
+    Release {
+        version: "2.22.",
+        to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202605266StatusE"),
+    },
     Release { version: "2.18.", to_c: None },
+    Release { version: "2.17.", to_c: None },
+    Release { version: "2.16.", to_c: None },
 ];
 
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
@@ -161,12 +171,18 @@ fn find(name: &CStr) -> Result<*const c_void> {
     symbols::find(name).ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
 }
 
+/// Whether the C API's functions for variants serve where they are exported: 2.22.0rc0 exports a TF_ZerosLikeVariant that
+/// ends the process.
+pub(super) fn official_serve() -> bool {
+    !is_release(symbols::tensorflow_version().unwrap_or_default(), "2.22.")
+}
+
 fn release() -> Result<&'static Release> {
     if cfg!(not(all(target_os = "linux", target_pointer_width = "64"))) {
         return Err(unsupported("its layout is known for 64-bit Linux"));
     }
     let version = symbols::tensorflow_version().unwrap_or_default();
-    let known = RELEASES.iter().find(|r| version.starts_with(r.version));
+    let known = RELEASES.iter().find(|r| is_release(version, r.version));
     known.ok_or_else(|| unsupported("the release is not one that it was checked with"))
 }
 
@@ -209,7 +225,7 @@ mod tests {
     fn releases_are_distinct() {
         for (i, r) in RELEASES.iter().enumerate() {
             assert!(r.version.ends_with('.'));
-            assert!(RELEASES[..i].iter().all(|other| other.version != r.version && other.to_c != r.to_c));
+            assert!(RELEASES[..i].iter().all(|o| o.version != r.version && (o.to_c != r.to_c || r.to_c.is_none())));
         }
     }
 }

@@ -13,13 +13,14 @@ use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 9] = [
+pub const VARIABLES: [&str; 10] = [
     "TF_WGPU_VISIBLE_DEVICES",
     "TF_WGPU_LOG",
     "TF_WGPU_FALLBACK",
     "TF_WGPU_CACHE",
     "TF_WGPU_COOPERATIVE_MATRIX",
     "TF_WGPU_AUTOTUNE",
+    "TF_WGPU_DRIVER_SHIELD",
     "WGPU_BACKEND",
     "WGPU_ADAPTER_NAME",
     "WGPU_POWER_PREF",

@@ -219,3 +219,21 @@ fn errors_are_tensorflows() {
         }
     }
 }
+
+#[test]
+fn operands_beyond_one_binding() {
+    let refused = numeric::bindings::within(4096, || {
+        for (equation, shapes) in [
+            ("ab,bc->ac", [&[60, 70][..], &[70, 33]]),
+            ("ab,bc->ca", [&[60, 8], &[8, 90]]),
+            ("azb,zbc->azc", [&[20, 6, 16], &[6, 16, 24]]),
+            ("aecd,abcd->acbe", [&[3, 20, 4, 12], &[3, 16, 4, 12]]),
+            ("a,b->ab", [&[90], &[70]]),
+        ] {
+            for dtype in [DType::F32, DType::F16, DType::C64] {
+                check(dtype, equation, equation, &shapes);
+            }
+        }
+    });
+    assert_eq!(refused, 0);
+}

@@ -363,3 +363,14 @@ fn errors_name_op_and_shapes() {
         assert!(matches!(got, Err(Error::InvalidArgument(_))), "{value}: {got:?}");
     }
 }
+
+/// Operands that are read at the result's index, and by channels, in windows of rows, of columns, of images and of slabs.
+#[test]
+fn results_beyond_one_binding() {
+    let refused = numeric::bindings::within(2048, || {
+        matrix_products();
+        a_long_contraction_has_one_epilogue();
+        batches_broadcast();
+    });
+    assert_eq!(refused + numeric::bindings::within(4096, convolutions), 0);
+}

@@ -1,6 +1,9 @@
 //! Gathers, scatters and segment reductions against plain loops: all element sizes for moves, all number types for arithmetic,
 //! duplicates, out-of-range indices, long chains, tables beyond one binding.
 
+#[path = "numeric/bindings.rs"]
+mod bindings;
+
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -439,6 +442,36 @@ fn very_long_chains() {
         let node = Node::new("UnsortedSegmentSum").attr("T", dtype).attr("Tindices", DType::I32);
         let got = run(&node, &[ones, ids, HostTensor::i32(&[], &[3])], 0).unwrap();
         assert_eq!(got.to_f64(), [0.0, n as f64, 0.0], "{dtype}");
+    }
+}
+
+/// One-hot rows in windows, rows of which one exceeds a binding, and classes of which one does.
+#[test]
+fn one_hot_beyond_one_binding() {
+    let mut session = bindings::session_of(2048);
+    for dtype in [DType::U8, DType::F16, DType::F32, DType::C128] {
+        for (dims, axis, depth) in
+            [(&[300][..], -1i64, 32usize), (&[9], -1, 1501), (&[601], 0, 7), (&[5, 90], 1, 21), (&[2, 2501], 1, 3)]
+        {
+            let n: usize = dims.iter().product();
+            let values: Vec<i64> = (0..n).map(|i| (i * 7 % (depth + 2)) as i64 - 1).collect();
+            let (on, off) = (data(dtype, &[], 3), data(dtype, &[], 4));
+            let a = if axis < 0 { dims.len() } else { axis as usize };
+            let inner: usize = dims[a..].iter().product();
+            let mut bytes = Vec::new();
+            for i in 0..n * depth {
+                let (outer, d, k) = (i / (depth * inner), i / inner % depth, i % inner);
+                bytes.extend_from_slice(if values[outer * inner + k] == d as i64 { &on.bytes } else { &off.bytes });
+            }
+            for index in INDEX {
+                let node = Node::new("OneHot").attr("T", dtype).attr("TI", index).attr("axis", axis);
+                let depth = HostTensor::i32(&[], &[depth as i32]);
+                let inputs =
+                    [indices(index, dims, &values).into(), depth.into(), on.clone().into(), off.clone().into()];
+                let got = session.run(&node, &inputs).unwrap().remove(0);
+                assert!(got.bytes == bytes, "{dtype} {index} {dims:?} {axis}");
+            }
+        }
     }
 }
 

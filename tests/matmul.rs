@@ -3,6 +3,9 @@
 #[path = "numeric/complex.rs"]
 mod complex;
 mod numeric;
+#[path = "numeric/products.rs"]
+#[allow(dead_code, reason = "convolutions have tests of their own")]
+mod products;
 
 use numeric::{Random, assert_close, session};
 use tensorflow_wgpu::kernels::contract::choice::with_tile;
@@ -384,4 +387,65 @@ fn errors_are_tensorflows() {
             other => panic!("{message}: {other:?}"),
         }
     }
+}
+
+/// Operands and results that exceed a binding by far, by little, or one of them alone; rows that exceed it by themselves.
+#[test]
+fn tensors_beyond_one_binding() {
+    let refused = numeric::bindings::within(2048, || {
+        for shape in [[65, 33, 67], [130, 36, 132], [3, 700, 5], [700, 6, 3], [2, 5, 900], [64, 64, 64], [1, 900, 1]] {
+            for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
+                check_class(Class::CpuSubgroup, DType::F32, shape, ta, tb, 0);
+            }
+        }
+        for shape in [[65, 33, 67], [700, 7, 3], [3, 1300, 5], [1, 5, 1900], [40, 36, 72]] {
+            for (dtype, ta, tb) in [
+                (DType::F16, false, false),
+                (DType::BF16, true, false),
+                (DType::F16, false, true),
+                (DType::BF16, true, true),
+                (DType::F64, false, true),
+            ] {
+                check_class(Class::Discrete, dtype, shape, ta, tb, usize::from(ta));
+            }
+        }
+        // Chunks of a long contraction, whose sums are bound together.
+        check_class(Class::CpuSubgroup, DType::F32, [3, 40_000, 8], true, false, 0);
+    });
+    assert_eq!(refused, 0);
+}
+
+#[test]
+fn batches_beyond_one_binding() {
+    let refused = numeric::bindings::within(4096, || {
+        let mut random = Random::new(21);
+        for (x, y, [m, k, n]) in [
+            (&[40][..], &[40][..], [5, 7, 9]),
+            (&[3, 1], &[1, 4], [40, 20, 24]),
+            (&[6], &[1], [30, 40, 33]),
+            (&[1, 2], &[3, 1], [8, 300, 12]),
+        ] {
+            for dtype in [DType::F32, DType::F16] {
+                for (ta, tb) in [(false, false), (true, true)] {
+                    let dims_x = [x, &swapped(m, k, ta)[..]].concat();
+                    let dims_y = [y, &swapped(k, n, tb)[..]].concat();
+                    let (a, av) = random.tensor(dtype, &dims_x);
+                    let (b, bv) = random.tensor(dtype, &dims_y);
+                    let batch = tensorflow_wgpu::layout::broadcast_dims(x, y).unwrap();
+                    let want: Vec<f64> = (0..batch.iter().product())
+                        .flat_map(|z| {
+                            let (i, j) = (products::permuted(z, &batch, x), products::permuted(z, &batch, y));
+                            let (a, b) = (&av[i * m * k..][..m * k], &bv[j * k * n..][..k * n]);
+                            product(a, b, [m, k, n], ta, tb)
+                        })
+                        .collect();
+                    let what = format!("{dtype} {x:?} {y:?} {m}x{k}x{n} {ta} {tb}");
+                    let node = batched("BatchMatMulV2", dtype, ta, tb);
+                    let got = session().run(&node, &[a.into(), b.into()]).expect(&what);
+                    assert_close(&got[0], &want, k as f64, &what);
+                }
+            }
+        }
+    });
+    assert_eq!(refused, 0);
 }

@@ -80,8 +80,18 @@ const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
 
 #[test]
 fn patches_of_every_size_of_element() {
+    patches(60);
+}
+
+/// Images in windows, and slabs of their rows.
+#[test]
+fn patches_beyond_one_binding() {
+    assert_eq!(numeric::bindings::within(8192, || patches(60)), 0);
+}
+
+fn patches(count: usize) {
     let mut random = Random::new(5);
-    for i in 0..60 {
+    for i in 0..count {
         let Some(w) = Windows::random(&mut random) else { continue };
         let dtype = [DType::Bool, DType::F16, DType::F32, DType::C64, DType::C128][i % 5];
         let bytes: Vec<u8> =

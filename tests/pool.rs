@@ -247,6 +247,30 @@ fn plain(input: usize, channels: usize) -> Case {
     }
 }
 
+/// Whole images, planes of an image, and slabs with the rows around them, whose windows overlap or do not.
+#[test]
+fn tensors_beyond_one_binding() {
+    let refused = numeric::bindings::within(4096, || {
+        let base = Case { batch: 5, channels: 4, input: [1, 9, 7], ..plain(1, 1) };
+        let large = Case { batch: 2, channels: 4, input: [1, 31, 15], ..base.clone() };
+        let overlapping = Case { kernel: [1, 3, 3], padding: "SAME", ..large.clone() };
+        let sparse = Case { stride: [1, 3, 3], ..large.clone() };
+        let dense = Case { kernel: [1, 5, 4], stride: [1; 3], padding: "SAME", ..large.clone() };
+        let padded =
+            Case { kernel: [1, 3, 3], padding: "EXPLICIT", explicit: [[0; 2], [2, 1], [1, 2]], ..large.clone() };
+        let odd = Case { channels: 3, input: [1, 33, 13], ..overlapping.clone() };
+        let volume = Case { spatial: 3, input: [11, 7, 5], kernel: [3, 2, 2], stride: [2, 2, 2], ..large.clone() };
+        let mut random = Random::new(12);
+        for case in [base, large, overlapping, sparse, dense, padded, odd, volume] {
+            for last in [true, false] {
+                let dtype = random.pick(&[DType::F32, DType::F16, DType::BF16]);
+                assert!(check(&Case { last, ..case.clone() }, dtype, 7), "{case:?}");
+            }
+        }
+    });
+    assert_eq!(refused, 0);
+}
+
 #[test]
 fn more_workgroups_than_one_dimension_has() {
     // 4100 x 4100 outputs in workgroups of 256 are 65,665 of them.

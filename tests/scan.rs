@@ -1,5 +1,8 @@
 //! Scans against plain Rust.
 
+#[path = "numeric/bindings.rs"]
+mod bindings;
+
 use tensorflow_wgpu::DType::{self, *};
 use tensorflow_wgpu::device::Capabilities;
 use tensorflow_wgpu::kernels::scan::{ROWS, Row};
@@ -100,6 +103,16 @@ fn check(session: &mut Session, row: &Row, types: &[DType], shapes: &[&[usize]])
                 }
             }
         }
+    }
+}
+
+/// Whole lines in windows, lines cut into windows of chunks, and chunks of few rows of many lines.
+#[test]
+fn tensors_beyond_one_binding() {
+    let mut session = bindings::session_of(1024);
+    let shapes: &[&[usize]] = &[&[601], &[90, 33], &[2, 140, 4], &[5, 130, 3], &[9, 100], &[40, 2, 8]];
+    for row in ROWS {
+        check(&mut session, row, row.types, shapes);
     }
 }
 

@@ -3,7 +3,7 @@
 
 fn value(i: u32) -> Value {
     let at = place_of(i, in_extent());
-    let index = i64(i - at.image * p.per_image);
+    let index = i64(i - at.image * p.per_image) + i64(p.base);
     let windows = windows_of(at.x);
     var sum = Value(0.0);
     for (var o0 = windows.first.x; o0 < windows.end.x; o0 += 1u) {

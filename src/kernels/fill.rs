@@ -155,13 +155,26 @@ fn range_len(scalars: &[HostTensor]) -> Result<usize> {
             crate::Error::InvalidArgument(format!("Requires ((limit - start) / delta) <= 2^63 - 1, got {n}"))
         });
     }
+    let dtype = scalars[0].dtype;
     let [start, limit, delta] = [0, 1, 2].map(|i: usize| scalars[i].to_f64()[0]);
     require!(delta != 0.0, "Requires delta != 0: {delta}");
     let (sign, relation, ordered) = if delta > 0.0 { ('>', "<=", start <= limit) } else { ('<', ">=", start >= limit) };
     require!(ordered, "Requires start {relation} limit when delta {sign} 0: {start}/{limit}");
-    let n = ((limit - start) / delta).abs().ceil();
+    // Each step is rounded to the operands' type, as in TensorFlow: (1.1 - 0.1) / 0.1 is 10 in float32, and 11 when it is
+    // rounded up from a finer result.
+    let n = rounded(rounded(limit - start, dtype) / delta, dtype).abs().ceil();
     require!(n.is_finite() && n < i64::MAX as f64, "Requires ((limit - start) / delta) <= 2^63 - 1, got {n}");
     Ok(n as usize)
+}
+
+/// The nearest number of a type.
+fn rounded(value: f64, dtype: DType) -> f64 {
+    match dtype {
+        F32 => f64::from(value as f32),
+        F16 => half::f16::from_f64(value).to_f64(),
+        BF16 => half::bf16::from_f64(value).to_f64(),
+        _ => value,
+    }
 }
 
 /// The shader of Range.

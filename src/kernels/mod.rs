@@ -15,12 +15,14 @@ pub mod fill;
 pub mod fused;
 pub mod gather;
 pub mod image;
+pub(crate) mod items;
 pub mod linalg;
 pub mod matmul;
 pub mod movement;
 pub mod norm;
 pub mod op;
 pub mod optimizer;
+pub mod parallel_concat;
 pub mod patches;
 pub mod pool;
 pub mod quantize;
@@ -37,6 +39,7 @@ pub mod sort;
 pub mod sparse;
 pub mod variable;
 pub mod variant;
+pub(crate) mod windows;
 
 use crate::shader::Shader;
 use registry::Registry;
@@ -71,6 +74,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "movement", register: movement::register, shaders: movement::shaders },
     Family { name: "norm", register: norm::register, shaders: norm::shaders },
     Family { name: "optimizer", register: optimizer::register, shaders: optimizer::shaders },
+    Family { name: "parallel_concat", register: parallel_concat::register, shaders: parallel_concat::shaders },
     Family { name: "patches", register: patches::register, shaders: patches::shaders },
     Family { name: "pool", register: pool::register, shaders: pool::shaders },
     Family { name: "quantize", register: quantize::register, shaders: quantize::shaders },

@@ -31,6 +31,11 @@ pub trait Attrs {
     /// `list(type)` attribute.
     fn dtypes(&self, name: &str) -> Result<Vec<DType>>;
 
+    /// `shape` attribute of known rank; −1 for an unknown extent.
+    fn shape(&self, name: &str) -> Result<Vec<i64>> {
+        self.ints(name)
+    }
+
     /// The kernel that TensorFlow itself has for this node, for the few of its kernels that leave what they do with tensors
     /// to the device they run on. An op that uses it says so ([`crate::kernels::registry::Need`]).
     fn tensorflow_kernel(&self) -> Result<Box<dyn Kernel>> {
@@ -81,6 +86,13 @@ pub trait OpContext {
 
     /// Sets output `i`, which was registered as host memory.
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()>;
+
+    /// Writes `bytes` into input `i`, which was registered as host memory, `at` bytes behind its start. For the few ops whose
+    /// meaning it is to change an input that others see.
+    fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {
+        let _ = (at, bytes);
+        Err(Error::Unimplemented(format!("input {i} is TensorFlow's to change, which does not run here")))
+    }
 
     /// Device memory for the time of this kernel (reused only by work enqueued later).
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::device::Capabilities;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::items::{Held, Items};
 use crate::kernels::op::{Attrs, Kernel};
 
 /// Note of a kernel whose output's size depends on values.
@@ -79,6 +80,7 @@ impl Registry {
             need: None,
             note: "",
             unsupported_too: false,
+            items: &[],
         }
     }
 
@@ -107,6 +109,7 @@ pub struct OpBuilder<'r> {
     need: Option<Need>,
     note: &'static str,
     unsupported_too: bool,
+    items: Held,
 }
 
 impl OpBuilder<'_> {
@@ -138,6 +141,14 @@ impl OpBuilder<'_> {
         self
     }
 
+    /// The inputs that hold items which do not see each other, with an item's rank in each: where tensors exceed a binding, the kernel
+    /// runs for some of them at a time (see [`super::items`]).
+    #[must_use]
+    pub const fn items(mut self, held: Held) -> Self {
+        self.items = held;
+        self
+    }
+
     /// Registers types that the adapter lacks as well. For the few ops where TensorFlow would otherwise run a kernel that
     /// crashes; this one must refuse such types with an error.
     #[must_use]
@@ -152,7 +163,11 @@ impl OpBuilder<'_> {
         K: Kernel + 'static,
         F: Fn(&dyn Attrs) -> Result<K> + Send + Sync + 'static,
     {
-        let create: CreateKernel = Arc::new(move |attrs| Ok(Box::new(create(attrs)?)));
+        let held = self.items;
+        let create: CreateKernel = Arc::new(move |attrs| {
+            let kernel = create(attrs)?;
+            Ok(if held.is_empty() { Box::new(kernel) } else { Box::new(Items { kernel, held }) })
+        });
         let mut rows = vec![Vec::new()];
         for (attr, types) in self.types {
             rows = rows

@@ -144,6 +144,10 @@ fn fills_and_ranges() {
             matches!(range(dtype, [2.0, 1.0, 0.0]), Err(Error::InvalidArgument(m)) if m.contains("Requires delta != 0"))
         );
     }
+    // As many as each step of the count gives in the operands' type: a count in float64 would have 11 of them in float32.
+    for (dtype, n) in [(DType::F32, 10), (DType::F64, 10), (DType::F16, 10), (DType::BF16, 10)] {
+        assert_eq!(range(dtype, [0.1, 1.1, 0.1]).unwrap().len(), n, "{dtype}");
+    }
     let fill = typed("Fill", DType::F32).attr("index_type", DType::I32);
     fails(&fill, &[i32s(&[2]), data(DType::F32, &[2], 0)], "value must be a scalar, got shape [2]");
     fails(&fill, &[i32s(&[-2]), data(DType::F32, &[], 0)], "must be >= 0");

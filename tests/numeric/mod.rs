@@ -1,11 +1,13 @@
 //! Shared by the tests of contractions and pooling: pseudo-random values, comparison, and a session with the driver.
 
+pub mod bindings;
+
 use tensorflow_wgpu::local::Session;
 use tensorflow_wgpu::{DType, HostTensor};
 
 #[allow(dead_code, reason = "not every test needs it")]
 pub fn session() -> Session {
-    Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
+    bindings::session()
 }
 
 /// A linear congruential generator: the same numbers on every machine.

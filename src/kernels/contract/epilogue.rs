@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::kernels::fused::expression::Expression;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::scalar::map::Signature;
+use crate::kernels::windows;
 use crate::require;
 use crate::shader::{Field, Shader};
 use crate::tensor::{Dims, Tensor};
@@ -137,13 +138,7 @@ impl Epilogue {
 
     /// The epilogue with its operands for a result of shape `dims` whose channels are dimension `axis`; `None` where the contraction
     /// cannot apply it.
-    pub fn bind(&self, device: &Device, dims: &[usize], axis: usize, extras: &[Tensor]) -> Option<Bound<'_>> {
-        let limit = device.capabilities().max_binding - u64::from(device.capabilities().storage_alignment) - 16;
-        let result = Tensor::new(self.output(), dims, 0);
-        let fits = |t: &Tensor| t.bytes() <= limit && device.check_extent(t.len()).is_ok();
-        if !fits(&result) || !extras.iter().all(fits) {
-            return None;
-        }
+    pub fn bind(&self, dims: &[usize], axis: usize, extras: &[Tensor]) -> Option<Bound<'_>> {
         let classified = extras.iter().map(|t| Some((class(dims, axis, &t.dims)?, t.clone())));
         Some(Bound {
             epilogue: self,
@@ -183,6 +178,28 @@ fn class(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Class> {
 }
 
 impl Bound<'_> {
+    /// Bytes of the widest element that is read or written for an element of the result.
+    pub(crate) fn widest(&self) -> usize {
+        let full = self.extras.iter().filter(|(class, _)| *class == Class::Full).map(|(_, t)| t.dtype.size());
+        full.chain([self.epilogue.output().size()]).max().unwrap_or(1)
+    }
+
+    /// The same for elements `first` to `first + len` of the result: whole rows of channels, or some channels of one position, or a
+    /// part of one channel.
+    pub(crate) fn window(&self, first: usize, len: usize) -> Self {
+        let channel = first / self.inner % self.channels;
+        let seen = (first % self.inner + len).div_ceil(self.inner).min(self.channels - channel);
+        let moved = |(class, t): &(Class, Tensor)| {
+            let t = match class {
+                Class::Scalar => t.clone(),
+                Class::Channel => windows::part(t, channel, seen),
+                Class::Full => windows::part(t, first, len),
+            };
+            (*class, t)
+        };
+        Self { extras: self.extras.iter().map(moved).collect(), ..*self }
+    }
+
     /// What shader text depends on; with `quads` four neighbouring elements of the result are stored at once.
     pub(crate) fn form(&self, quads: bool) -> Form {
         let four = |class: Class, t: &Tensor| {

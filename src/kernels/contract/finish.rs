@@ -52,6 +52,17 @@ pub fn enqueue(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     enqueue_with(Work::Enqueue, device, partial, y, None, true)
 }
 
+/// The same with an epilogue on the sums, enqueued at once.
+pub fn enqueue_epilogue(
+    device: &Device,
+    partial: &Tensor,
+    y: &Tensor,
+    epilogue: Option<&Bound<'_>>,
+    rows: bool,
+) -> Result<()> {
+    enqueue_with(Work::Enqueue, device, partial, y, epilogue, rows)
+}
+
 /// The same with an epilogue on the sums. `rows` tells whether fours of the result lie within a row of columns, as an epilogue in fours needs.
 pub(super) fn enqueue_with(
     work: Work<'_>,

@@ -52,6 +52,65 @@ impl Geometry {
         if trivial { 2 } else { 3 }
     }
 
+    /// Padding in front; what crops an image or a kernel may leave it negative, which shaders' sums of u32 wrap as they need.
+    const fn padding(&self, d: usize) -> i64 {
+        self.pad[d] as u32 as i32 as i64
+    }
+
+    const fn set_padding(&mut self, d: usize, pad: i64) {
+        self.pad[d] = pad as i32 as u32 as usize;
+    }
+
+    /// Leaves `count` kernel positions from `first` on along dimension `d`.
+    pub fn crop_kernel(&mut self, d: usize, first: usize, count: usize) {
+        let pad = self.padding(d) - (first * self.dilation[d]) as i64;
+        self.kernel[d] = count;
+        self.set_padding(d, pad);
+    }
+
+    /// How far a window's last position lies behind its first one.
+    const fn reach(&self, d: usize) -> i64 {
+        ((self.kernel[d] - 1) * self.dilation[d]) as i64
+    }
+
+    /// Leaves `count` output positions from `first` on along dimension `d`, and the input positions that they see, whose first is
+    /// returned.
+    pub fn crop_output(&mut self, d: usize, first: usize, count: usize) -> usize {
+        let start = (first * self.stride[d]) as i64 - self.padding(d);
+        let end = start + ((count - 1) * self.stride[d]) as i64 + self.reach(d) + 1;
+        let low = start.clamp(0, self.input[d] as i64 - 1);
+        let high = end.clamp(low + 1, self.input[d] as i64);
+        (self.input[d], self.output[d]) = ((high - low) as usize, count);
+        self.set_padding(d, low - start);
+        low as usize
+    }
+
+    /// Leaves `count` input positions from `first` on along dimension `d`, and the output positions that see them, whose first is
+    /// returned.
+    pub fn crop_input(&mut self, d: usize, first: usize, count: usize) -> usize {
+        let (start, stride) = (first as i64 + self.padding(d), self.stride[d] as i64);
+        let low = (start - self.reach(d)).div_euclid(stride).clamp(0, self.output[d] as i64 - 1);
+        let high = (start + count as i64 - 1).div_euclid(stride) + 1;
+        let high = high.clamp(low + 1, self.output[d] as i64);
+        (self.input[d], self.output[d]) = (count, (high - low) as usize);
+        self.set_padding(d, start - low * stride);
+        low as usize
+    }
+
+    /// [`Geometry::crop_input`] with all input positions that the remaining output positions see; returns the first ones of both.
+    pub fn crop_surrounded(&mut self, d: usize, first: usize, count: usize) -> (usize, usize) {
+        let (pad, end) = (self.padding(d), self.input[d]);
+        let whole_reach = self.reach(d);
+        let low = self.crop_input(d, first, count);
+        let start = (low * self.stride[d]) as i64 - pad;
+        let last = start + ((self.output[d] - 1) * self.stride[d]) as i64 + whole_reach;
+        let from = (start.max(0) as usize).min(first);
+        let behind = (first + count).max(end.min((last + 1).max(0) as usize));
+        self.input[d] = behind - from;
+        self.set_padding(d, from as i64 - start);
+        (from, low)
+    }
+
     /// Declares the parameters of [`Geometry::patch_params`] and its two siblings.
     pub(super) fn declare(mut shader: Shader, spatial: usize, window: bool) -> Shader {
         for d in 3 - spatial..3 {

@@ -7,7 +7,7 @@
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial sums go to a
 //! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
-//! is small. An [`epilogue`] (bias, activation, residual) is applied once, to whole sums: where they are stored, or in [`finish`]. Cooperative
+//! is small. An [`epilogue`] (bias, activation, residual) is applied once, to whole sums: where they are stored, or in [`finish`]. Tensors beyond one binding are cut by `windows`. Cooperative
 //! matrices are on [`trust`].
 
 pub mod choice;
@@ -16,6 +16,7 @@ pub mod element;
 pub mod epilogue;
 pub mod finish;
 pub mod geometry;
+pub mod images;
 mod narrow;
 mod panels;
 mod registers;
@@ -26,6 +27,7 @@ pub mod trust;
 mod tuned;
 mod unfold;
 mod variants;
+mod windows;
 mod workgroup;
 
 use crate::device::Key;

@@ -43,8 +43,8 @@ pub(super) fn transposed<'a>(c: &Contraction<'a>, class: Class) -> Option<Contra
     Some(turned)
 }
 
-/// Whether a contraction should read a copy of `a` whose rows are dense.
-pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant) -> bool {
+/// Whether a contraction should read a copy of `a`, of at most `most` elements, whose rows are dense.
+pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant, most: usize) -> bool {
     v.tile.memory == Memory::Subgroup
         && matches!(c.rows, Rows::Dense { .. })
         && v.a.1 == Lanes::One
@@ -53,6 +53,7 @@ pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant) -> bool {
         && c.inner.is_multiple_of(4)
         && c.m <= WIDE
         && c.n >= LEAST
+        && c.m * c.inner <= most
 }
 
 /// The text.

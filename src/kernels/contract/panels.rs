@@ -29,8 +29,8 @@ pub(super) fn elements(c: &Contraction<'_>) -> usize {
     c.outer * c.inner * c.n.next_multiple_of(COLUMNS)
 }
 
-/// Whether a contraction should read panels instead of its operand.
-pub(super) fn worthwhile(c: &Contraction<'_>, tile: &Tile, lanes: Lanes) -> bool {
+/// Whether a contraction should read panels, of at most `most` elements, instead of its operand.
+pub(super) fn worthwhile(c: &Contraction<'_>, tile: &Tile, lanes: Lanes, most: usize) -> bool {
     let stride = match lanes {
         Lanes::Edge => c.b_step,
         Lanes::Depth => c.b_column,
@@ -43,6 +43,7 @@ pub(super) fn worthwhile(c: &Contraction<'_>, tile: &Tile, lanes: Lanes) -> bool
         && (stride * c.b.dtype.size()).is_multiple_of(PAGE)
         && c.m >= LEAST
         && c.outer * c.inner >= LEAST
+        && elements(c) <= most
 }
 
 /// The text: operands by columns are copied four elements at a time, those by depth in squares of four by four.

@@ -15,6 +15,7 @@ use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
+use crate::kernels::windows::limit;
 use crate::tensor::Tensor;
 
 /// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which bounds the rounding error of
@@ -75,10 +76,18 @@ impl Contraction<'_> {
             debug_assert!(epilogue.is_none(), "no epilogue without products");
             return ctx.device().fill(self.c.address, self.c.bytes(), 0);
         }
-        for extent in [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * depth] {
-            ctx.device().check_extent(extent)?;
+        if !self.fits(ctx.device(), epilogue) {
+            return self.enqueue_windows(ctx, epilogue);
         }
         let class = Class::of(ctx.device());
+        self.whole(ctx, class, epilogue)
+    }
+
+    /// Enqueues a contraction that fits the bindings.
+    pub(super) fn whole(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
+        for extent in [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * self.outer * self.inner] {
+            ctx.device().check_extent(extent)?;
+        }
         match narrow::transposed(self, class) {
             Some(turned) => turned.plan(ctx, class, epilogue),
             None => self.plan(ctx, class, epilogue),
@@ -124,13 +133,15 @@ impl Contraction<'_> {
     ) -> Result<()> {
         let Choice { tile, splits } = choice;
         let depth = self.outer * self.inner;
-        let chunk = self.chunk(splits);
+        let chunk = self.chunk(ctx.device(), splits);
         let mut variant = self.variant(tile);
         if matches!(tile.memory, Memory::Cooperative(_)) {
             variant.cooperative = cooperative;
         }
         variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
-        if panels::worthwhile(self, tile, variant.b.1) {
+        // Most elements of a copy.
+        let copied = limit(ctx.device()) as usize / element::computed(self.a.dtype).size();
+        if panels::worthwhile(self, tile, variant.b.1, copied) {
             let dtype = element::computed(self.b.dtype);
             let copy = work.temp(ctx, dtype, &[panels::elements(self)])?;
             ctx.device().check_extent(copy.len())?;
@@ -141,7 +152,7 @@ impl Contraction<'_> {
             (paneled.b_step, paneled.b_column) = (panels::COLUMNS, depth * panels::COLUMNS);
             return paneled.run(ctx, variant, chunk, epilogue, work);
         }
-        if narrow::worthwhile(self, &variant) {
+        if narrow::worthwhile(self, &variant, copied) {
             let dtype = element::computed(self.a.dtype);
             let copy = work.temp(ctx, dtype, &[self.m, depth])?;
             narrow::enqueue(work, ctx.device(), self, &copy)?;
@@ -150,7 +161,7 @@ impl Contraction<'_> {
             (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
             return dense.run(ctx, variant, chunk, epilogue, work);
         }
-        if unfold::worthwhile(self, &variant) {
+        if unfold::worthwhile(self, &variant, copied) {
             let dtype = element::computed(self.a.dtype);
             let copy = work.temp(ctx, dtype, &[depth, self.m])?;
             unfold::enqueue(work, ctx.device(), self, &copy)?;
@@ -158,7 +169,7 @@ impl Contraction<'_> {
             let mut dense: Contraction<'_> = self.clone();
             (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: 1 }, self.m);
             (dense.outer, dense.inner) = (1, depth);
-            let chunk = dense.chunk(splits);
+            let chunk = dense.chunk(ctx.device(), splits);
             return dense.run(ctx, variant, chunk, epilogue, work);
         }
         self.run(ctx, variant, chunk, epilogue, work)
@@ -191,12 +202,13 @@ impl Contraction<'_> {
 
     /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted` parts: whole outer steps, or a multiple of 4 where an outer step is
     /// too long or the only one. Both respect loads in fours, which need `inner` to be a multiple of 4.
-    pub(super) fn chunk(&self, wanted: usize) -> usize {
+    pub(super) fn chunk(&self, device: &Device, wanted: usize) -> usize {
         let depth = self.outer * self.inner;
         if matches!(self.store, Store::Places { .. }) {
             return depth;
         }
-        let by_work = wanted.min(MAX_PARTIAL / self.c.len().max(1)).max(1);
+        let most = (limit(device) as usize / element::computed(self.a.dtype).size()).min(MAX_PARTIAL);
+        let by_work = wanted.min(most / self.c.len().max(1)).max(1);
         let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
         if self.outer > 1 && self.inner <= MAX_CHUNK {
             self.outer.div_ceil(splits) * self.inner

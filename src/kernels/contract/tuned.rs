@@ -12,8 +12,8 @@ use super::cooperative::Cooperative;
 use super::epilogue::Bound;
 use super::run::Work;
 use super::{Contraction, StoreKind};
-use crate::device::Key;
 use crate::device::tuning::{Name, Names, Pick, Shape, Tuner};
+use crate::device::{Device, Key};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 
@@ -29,7 +29,8 @@ pub(super) fn enqueue(
     let question = question(c, demand, cooperative, epilogue);
     let short = Cell::new(false);
     let call = Call { c, tuner, question: &question, demand, cooperative, epilogue };
-    let done = match tuner.pick(&question, shape(c, demand), &|| names(c, demand)) {
+    let pick = tuner.pick(&question, shape(c, demand), &|| names(ctx.device(), c, demand));
+    let done = match pick {
         Pick::Estimate => None,
         Pick::Answer(name) => match Choice::named(name, demand) {
             Some(choice) => Some(call.execute(ctx, choice, Work::Attempt(&short))),
@@ -107,11 +108,11 @@ impl Call<'_> {
 }
 
 /// Names of the candidates, those that come to the same left out.
-fn names(c: &Contraction<'_>, demand: &Demand) -> Names {
+fn names(device: &Device, c: &Contraction<'_>, demand: &Demand) -> Names {
     let mut names = Names::new();
     let mut seen = Names::new();
     for choice in choice::candidates(demand) {
-        let what = Choice { splits: c.chunk(choice.splits), ..choice }.name();
+        let what = Choice { splits: c.chunk(device, choice.splits), ..choice }.name();
         if !seen.contains(&what) {
             seen.push(what);
             names.push(choice.name());

@@ -22,8 +22,8 @@ const LEAST: usize = 128;
 /// Most elements of the copy.
 const MOST: usize = 1 << 23;
 
-/// Whether a contraction should read a copy of `a` whose rows are dense.
-pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant) -> bool {
+/// Whether a contraction should read a copy of `a`, of at most `most` elements, whose rows are dense.
+pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant, most: usize) -> bool {
     v.tile.memory == Memory::Subgroup
         && matches!(c.rows, Rows::Window(_))
         && c.lines == Lines::Dense
@@ -32,7 +32,7 @@ pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant) -> bool {
         && c.inner < LONGEST
         && !c.inner.is_multiple_of(4)
         && c.n >= LEAST
-        && c.m * c.outer * c.inner <= MOST
+        && c.m * c.outer * c.inner <= MOST.min(most)
 }
 
 /// The text.

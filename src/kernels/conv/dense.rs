@@ -1,11 +1,16 @@
-//! Convolutions with groups of channels as contractions: implicit matrix products, nothing is unfolded in memory.
+//! Convolutions with groups of channels as contractions: implicit matrix products, nothing is unfolded in memory. Images beyond one
+//! binding are cut in here, filters beyond one are cut by the contraction.
 
 use super::{few, phases};
+use crate::device::Device;
 use crate::error::Result;
+use crate::kernels::contract::element::computed;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::images::{Side, Window};
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
+use crate::kernels::windows::{Scratch, Sums, limit, part, too_large, write};
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
@@ -29,9 +34,47 @@ fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
     }
 }
 
-/// Rows are output positions, columns the filters of a group, the sum runs over kernel positions and channels.
-/// With an epilogue `y` is its result.
+/// Bytes that are bound for an element of a result: those of its partial sums, if they are more.
+fn sum_bytes(device: &Device, filter: &Tensor, depth: usize, result: usize) -> usize {
+    let slices = depth.div_ceil(Contraction::LONGEST_WHOLE).max(if filter.bytes() > limit(device) { 2 } else { 1 });
+    (slices * computed(filter.dtype).size()).max(result)
+}
+
+/// Windows of images of which elements of the input and of the output take so many bytes; none where all fit at once. What is too large
+/// with channels first is left to the contraction, image by image.
+fn windows(device: &Device, g: &Geometry, side: Side, [input, output]: [usize; 2]) -> Option<Vec<Window>> {
+    let limit = limit(device);
+    let fits = |g: &Geometry| (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit;
+    if fits(g) || g.batch == 0 {
+        return None;
+    }
+    let windows = g.windows(side, false, &fits);
+    if windows.is_none() && g.batch > 1 { Some(g.image_windows(1)) } else { windows }
+}
+
+/// The convolution. With an epilogue `y` is its result.
 pub fn forward(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    [x, filter, y]: [&Tensor; 3],
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
+    let result = epilogue.map_or(y.dtype.size(), Bound::widest);
+    let y_bytes = sum_bytes(ctx.device(), filter, g.taps() * (g.channels / g.groups), result);
+    let Some(windows) = windows(ctx.device(), g, Side::Output, [x.dtype.size(), y_bytes]) else {
+        return forward_part(ctx, g, [x, filter, y], epilogue);
+    };
+    let mut scratch = Scratch::new(ctx);
+    for Window { geometry: g, input, output, .. } in windows {
+        let bound = epilogue.map(|e| e.window(output, g.outputs()));
+        let (x, y) = (part(x, input, g.inputs()), part(y, output, g.outputs()));
+        write(scratch.window(), &y, |ctx, y| forward_part(ctx, &g, [&x, filter, y], bound.as_ref()))?;
+    }
+    Ok(())
+}
+
+/// Rows are output positions, columns the filters of a group, the sum runs over kernel positions and channels.
+fn forward_part(
     ctx: &mut dyn OpContext,
     g: &Geometry,
     [x, filter, y]: [&Tensor; 3],
@@ -65,15 +108,30 @@ pub fn forward(
     .enqueue_with(ctx, epilogue)
 }
 
-/// Rows are input positions, columns the channels of a group, the sum runs over kernel positions and filters.
+/// The gradient of the input.
 pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    let dx_bytes = sum_bytes(ctx.device(), filter, g.taps() * (g.filters / g.groups), dx.dtype.size());
+    let Some(windows) = windows(ctx.device(), g, Side::Input, [dx_bytes, dy.dtype.size()]) else {
+        return backprop_input_part(ctx, g, filter, dy, dx);
+    };
+    let mut scratch = Scratch::new(ctx);
+    for Window { geometry: g, input, output, .. } in windows {
+        let (dy, dx) = (part(dy, output, g.outputs()), part(dx, input, g.inputs()));
+        write(scratch.window(), &dx, |ctx, dx| backprop_input_part(ctx, &g, filter, &dy, dx))?;
+    }
+    Ok(())
+}
+
+/// Rows are input positions, columns the channels of a group, the sum runs over kernel positions and filters.
+fn backprop_input_part(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    let bound = filter.bytes() <= limit(ctx.device());
     if few::backprop_input(ctx.device(), g, [filter, dy, dx])? {
         return Ok(());
     }
-    if is_disjoint(g, dx) {
+    if bound && is_disjoint(g, dx) {
         return disjoint(ctx, g, [filter, dy, dx]);
     }
-    if phases::apply(g, dx) {
+    if bound && phases::apply(g, dx) {
         return phases::backprop_input(ctx, g, &groups(g), [filter, dy, dx]);
     }
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
@@ -147,8 +205,28 @@ fn disjoint(ctx: &mut dyn OpContext, g: &Geometry, [filter, dy, dx]: [&Tensor; 3
     .enqueue(ctx)
 }
 
-/// Rows are kernel positions and channels of a group, columns its filters, the sum runs over all output positions.
+/// The gradient of the filter.
 pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+    let size = x.dtype.size();
+    let windows = match windows(ctx.device(), g, Side::Output, [size, size]) {
+        Some(windows) if windows.len() > 1 => windows,
+        _ => return backprop_filter_part(ctx, g, x, dy, dw),
+    };
+    if Sums::bytes(dw.dtype, dw.len()) > limit(ctx.device()) {
+        return Err(too_large(ctx.device(), "a filter's gradient, summed over images that do not fit either,"));
+    }
+    let mut sums = Sums::new(ctx, dw.dtype, dw.len())?;
+    let mut scratch = Scratch::new(ctx);
+    for Window { geometry: g, input, output, .. } in windows {
+        let (x, dy) = (part(x, input, g.inputs()), part(dy, output, g.outputs()));
+        let slice = sums.next(scratch.device())?;
+        backprop_filter_part(scratch.window(), &g, &x, &dy, &slice)?;
+    }
+    sums.finish(scratch.device(), dw, None, true)
+}
+
+/// Rows are kernel positions and channels of a group, columns its filters, the sum runs over all output positions.
+fn backprop_filter_part(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
     let line = g.output[2];

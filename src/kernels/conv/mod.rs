@@ -102,7 +102,7 @@ impl Product for ConvAttributes {
         let [x, filter, _] = operands;
         let (g, _) = self.forward(&x.dims, &filter.dims)?;
         match self.family.depth {
-            Depth::Wise => depthwise::forward(ctx.device(), &g, operands, epilogue),
+            Depth::Wise => depthwise::forward(ctx, &g, operands, epilogue),
             Depth::Grouped => dense::forward(ctx, &g, operands, epilogue),
         }
     }
@@ -127,7 +127,7 @@ fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: b
         return ctx.device().fill(dx.address, dx.bytes(), 0);
     }
     match attributes.family.depth {
-        Depth::Wise => depthwise::backprop_input(ctx.device(), &g, &filter, &dy, &dx),
+        Depth::Wise => depthwise::backprop_input(ctx, &g, &filter, &dy, &dx),
         Depth::Grouped => dense::backprop_input(ctx, &g, &filter, &dy, &dx),
     }
 }

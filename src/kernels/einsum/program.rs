@@ -6,6 +6,7 @@ use super::TYPES;
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::windows::{largest, limit, part, ranges, too_large};
 use crate::layout::{AccessClass, Iteration, Strides, dense_strides};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
@@ -32,6 +33,10 @@ fn product_shader(dtype: DType, result: DType, class: &AccessClass) -> Shader {
 /// Enqueues `y[i] = a * b`, where `walk` has the operands `a` and `b`. `y` is dense, of the operands' type or the one that they are
 /// computed in.
 pub(super) fn product(device: &Device, walk: &Iteration, a: &Tensor, b: &Tensor, y: &Tensor) -> Result<()> {
+    let limit = limit(device);
+    if [a, b, y].iter().any(|t| t.bytes() > limit) && !walk.dims().is_empty() {
+        return product_windows(device, walk, [a, b], y, limit);
+    }
     for t in [a, b, y] {
         device.check_extent(t.len())?;
     }
@@ -43,6 +48,33 @@ pub(super) fn product(device: &Device, walk: &Iteration, a: &Tensor, b: &Tensor,
         params: walk.params(Params::new().u32(y.len())),
         grid: Grid::map(y.len(), result),
     })
+}
+
+/// The same in windows of the outermost dimension.
+fn product_windows(device: &Device, walk: &Iteration, operands: [&Tensor; 2], y: &Tensor, limit: u64) -> Result<()> {
+    let (extent, inner) = (walk.dims()[0], &walk.dims()[1..]);
+    let row: usize = inner.iter().product();
+    // Elements from the first to the last one that so many rows read.
+    let span = |k: usize, rows: usize| {
+        let strides = walk.strides(k);
+        let within = inner.iter().zip(&strides[1..]).map(|(n, s)| (n - 1) * *s as usize);
+        1 + (rows - 1) * strides[0] as usize + within.sum::<usize>()
+    };
+    let fits = |rows: usize| {
+        let read = [0, 1].map(|k| span(k, rows.max(1)) * operands[k].dtype.size());
+        read.into_iter().chain([rows * row * y.dtype.size()]).all(|bytes| bytes as u64 <= limit)
+    };
+    for (first, rows) in ranges(extent, largest(extent, fits).max(1)) {
+        let dims = [&[rows], inner].concat();
+        let walk_part = [0, 1].into_iter().fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0));
+        let [a, b] = [0, 1].map(|k| part(operands[k], first * walk.strides(k)[0] as usize, span(k, rows)));
+        let y = part(y, first * row, rows * row);
+        if !y.address.is_multiple_of(4) {
+            return Err(too_large(device, "a product's odd row of 16-bit floats"));
+        }
+        product(device, &walk_part.collapse(), &a, &b, &y)?;
+    }
+    Ok(())
 }
 
 fn diagonal_shader(dtype: DType, class: &AccessClass) -> Shader {

@@ -143,7 +143,7 @@ impl Kernel for Fused {
             return Ok(());
         }
         let products = !a.is_empty() && !b.is_empty() && dims == result;
-        let bound = if products { self.epilogue.bind(ctx.device(), &dims, axis, &extras) } else { None };
+        let bound = if products { self.epilogue.bind(&dims, axis, &extras) } else { None };
         if bound.is_some() {
             return self.base.enqueue(ctx, [&a, &b, &output], bound.as_ref());
         }

@@ -81,7 +81,8 @@ impl Call {
         matches!(self, Self::Row(Row { attr: Some(_), .. }, _))
     }
 
-    fn wgsl(self) -> Function {
+    /// Its function.
+    pub fn wgsl(self) -> Function {
         match self {
             Self::Row(row, dtype) => scalar_wgsl(row, dtype).expect("a call exists only for a row's own types"),
             Self::Cast(from, to) => cast_wgsl(from, to),

@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod contraction;
+pub mod cost;
 pub mod elementwise;
 pub mod eval;
 pub mod expression;

@@ -1,4 +1,4 @@
-//! OneHot.
+//! OneHot. Results beyond one binding are written in windows.
 
 use smallvec::smallvec;
 
@@ -8,8 +8,10 @@ use crate::error::Result;
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::movement::{checked_product, shape};
 use crate::kernels::op::{OpContext, OpContextExt};
+use crate::kernels::windows::{Scratch, largest, limit, part, ranges, write};
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
+use crate::tensor::Tensor;
 
 /// OneHot: inputs indices (0), depth (1, host), on_value (2) and off_value (3).
 pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
@@ -33,46 +35,97 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
     }
-    let count = ctx.device().check_extent(dst.len())?;
     let inner: usize = indices.dims[axis..].iter().product();
-    let unit = Unit::of(on.dtype);
-    let len = indices.len();
-    let indices = Indices::new(&indices, &[depth as usize])?;
-    let Some(form) = indices.form() else { unreachable!("scalar indices") };
-    // Whole units of 16 bytes where none reaches from one vector into the next.
-    let per_run = 16 / unit.bytes() as usize;
-    if inner == 1 && (depth as usize).is_multiple_of(per_run) && dst.address.is_multiple_of(16) {
-        let runs = depth as usize / per_run;
-        return ctx.device().enqueue(&Program {
-            key: Key::new("one_hot runs").number(unit.key()).number(form.key()),
-            shader: &|| runs_shader(unit, form),
+    let depth = depth as usize;
+    let form = Indices::new(&indices, &[depth])?.form();
+    let Some(form) = form else { unreachable!("scalar indices") };
+    let hot = OneHot { indices, on, off, depth, inner, form };
+    let limit = limit(ctx.device());
+    let each = dst.dtype.size() as u64;
+    let fits = |rows: usize, classes: usize, columns: usize| {
+        let indices = (rows * columns * hot.indices.dtype.size()) as u64;
+        (rows * classes * columns) as u64 * each <= limit && indices <= limit
+    };
+    let rows = hot.indices.len() / inner;
+    if fits(rows, depth, inner) {
+        return hot.enqueue(ctx, [(0, rows), (0, depth), (0, inner)], &dst);
+    }
+    // Whole rows, or classes of one row, or columns of one class: ranges of the result, upwards.
+    let count = largest(rows, |n| fits(n, depth, inner)).max(1);
+    let classes = largest(depth, |n| fits(count, n, inner)).max(1);
+    let columns = largest(inner, |n| fits(count, classes, n)).max(1);
+    let mut scratch = Scratch::new(ctx);
+    for row in ranges(rows, count) {
+        for class in ranges(depth, classes) {
+            for column in ranges(inner, columns) {
+                let first = (row.0 * depth + class.0) * inner + column.0;
+                let part = part(&dst, first, row.1 * class.1 * column.1);
+                write(scratch.window(), &part, |ctx, dst| hot.enqueue(ctx, [row, class, column], dst))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The operands, for results of `[rows, depth, inner]`.
+struct OneHot {
+    indices: Tensor,
+    on: Tensor,
+    off: Tensor,
+    depth: usize,
+    inner: usize,
+    form: Form,
+}
+
+impl OneHot {
+    /// The part that begins at the first numbers of rows, classes and columns and has as many as the second ones say.
+    fn enqueue(
+        &self,
+        ctx: &dyn OpContext,
+        [(row, rows), (class, classes), (column, columns)]: [(usize, usize); 3],
+        dst: &Tensor,
+    ) -> Result<()> {
+        let count = ctx.device().check_extent(dst.len())?;
+        let (unit, form) = (Unit::of(self.on.dtype), self.form);
+        let len = rows * columns;
+        let indices = Indices::new(&part(&self.indices, row * self.inner + column, len), &[self.depth])?;
+        // Whole units of 16 bytes where none reaches from one vector into the next.
+        let per_run = 16 / unit.bytes() as usize;
+        if self.inner == 1 && classes == self.depth && classes.is_multiple_of(per_run) && dst.address.is_multiple_of(16)
+        {
+            let runs = classes / per_run;
+            return ctx.device().enqueue(&Program {
+                key: Key::new("one_hot runs").number(unit.key()).number(form.key()),
+                shader: &|| runs_shader(unit, form),
+                bindings: smallvec![
+                    unit.binding(self.on.address, 1),
+                    unit.binding(self.off.address, 1),
+                    Binding { address: dst.address, bytes: dst.bytes(), unit: 16 },
+                    indices.binding(0, len),
+                ],
+                params: indices.params(Params::new().u32(len * runs).u32(runs).u32(per_run)),
+                grid: Grid::linear(len * runs, WORKGROUP),
+            });
+        }
+        ctx.device().enqueue(&Program {
+            key: Key::new("one_hot").number(unit.key()).number(form.key()),
+            shader: &|| shader(unit, form),
             bindings: smallvec![
-                unit.binding(on.address, 1),
-                unit.binding(off.address, 1),
-                Binding { address: dst.address, bytes: dst.bytes(), unit: 16 },
+                unit.binding(self.on.address, 1),
+                unit.binding(self.off.address, 1),
+                unit.binding(dst.address, u64::from(count)),
                 indices.binding(0, len),
             ],
-            params: indices.params(Params::new().u32(len * runs).u32(runs).u32(per_run)),
-            grid: Grid::linear(len * runs, WORKGROUP),
-        });
+            params: indices.params(Params::new().u32(count).u32(columns).u32(classes).u32(class)),
+            grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
+        })
     }
-    ctx.device().enqueue(&Program {
-        key: Key::new("one_hot").number(unit.key()).number(form.key()),
-        shader: &|| shader(unit, form),
-        bindings: smallvec![
-            unit.binding(on.address, 1),
-            unit.binding(off.address, 1),
-            unit.binding(dst.address, u64::from(count)),
-            indices.binding(0, len),
-        ],
-        params: indices.params(Params::new().u32(count).u32(inner).u32(depth as usize)),
-        grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
-    })
 }
 
 /// The shader of OneHot with values of `unit` and indices of `form`.
 pub fn shader(unit: Unit, form: Form) -> Shader {
-    let shader = Shader::new(format!("one_hot {} {form:?}", unit.bytes())).u32s(&["count", "inner", "classes"]);
+    let shader =
+        Shader::new(format!("one_hot {} {form:?}", unit.bytes())).u32s(&["count", "inner", "classes", "first"]);
     let shader = form
         .declare(unit.bind(unit.bind(unit.bind(shader, "on"), "off"), "dst"))
         .define("ELEMENT", unit.wgsl())

@@ -250,6 +250,12 @@ fn nd(ctx: &mut dyn OpContext, params: &Tensor) -> Result<()> {
     );
     let mut out = Dims::from_slice(lead);
     out.extend_from_slice(&params.dims[depth..]);
+    // TensorFlow asks for entries, not for elements: it is an error too where an entry is empty.
+    require!(
+        lead.contains(&0) || !params.is_empty(),
+        "Requested more than 0 entries, but params is empty.  Params shape: {}",
+        shape(&params.dims)
+    );
     let dst = ctx.output(0, params.dtype, &out)?;
     Gather { batch: 1, outer: 1, count: lead.iter().product(), inner: params.dims[depth..].iter().product() }.enqueue(
         ctx.device(),

@@ -16,8 +16,7 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let data = (n..2 * n).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
     let indices = (0..n).map(|i| ctx.host_input(i)).collect::<Result<Vec<_>>>()?;
     let slice = data[0].dims.get(indices[0].dims.len()..).unwrap_or_default().to_vec();
-    let mut sources: Vec<i32> = Vec::new();
-    let mut first = 0;
+    let mut rows = 0;
     for (i, (t, x)) in indices.iter().zip(&data).enumerate() {
         require!(
             x.dims.starts_with(&t.dims),
@@ -36,23 +35,25 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
             shape(&indices[0].dims),
             shape(&t.dims)
         );
-        let list = t.values::<i32>();
-        for (row, at) in list.iter().enumerate() {
-            require!(*at >= 0, "indices[{i}] contains {at}, which is negative");
-            let at = *at as usize;
-            if sources.len() <= at {
-                sources.resize(at + 1, -1);
-            }
-            // Later pairs win, and later rows of a pair. Rows that nobody names are zero: -1 is out of range.
-            sources[at] = (first + row) as i32;
+        for at in t.values::<i32>() {
+            require!(at >= 0, "indices[{i}] contains {at}, which is negative");
+            rows = rows.max(at as usize + 1);
         }
-        first += list.len();
     }
-    let mut out = Dims::from_slice(&[sources.len()]);
+    let mut out = Dims::from_slice(&[rows]);
     out.extend_from_slice(&slice);
+    // First the device's memory, which may lack room for an index, then the host's.
     let dst = ctx.output(0, data[0].dtype, &out)?;
     if dst.is_empty() {
         return Ok(());
+    }
+    // Later pairs win, and later rows of a pair. Rows that nobody names are zero: -1 is out of range.
+    let (mut sources, mut first) = (vec![-1_i32; rows], 0);
+    for t in &indices {
+        for (row, at) in t.values::<i32>().into_iter().enumerate() {
+            sources[at as usize] = (first + row) as i32;
+        }
+        first += t.dims.iter().product::<usize>();
     }
     let inner: usize = slice.iter().product();
     let rows = ctx.temp(data[0].dtype, &[first, inner])?;

@@ -25,6 +25,7 @@ pub fn register(r: &mut Registry) {
     for (op, types, bounded) in [("AdjustContrast", V1, true), ("AdjustContrastv2", V2, false)] {
         r.op(op)
             .types("T", types)
+            .items(&[(0, 3)])
             .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| adjust_contrast(ctx, capabilities, bounded)));
     }
 }

@@ -20,11 +20,13 @@ pub(super) const BOXES: &str = include_str!("../../../shaders/image/crop_boxes.w
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("CropAndResize").types("T", TYPES).host(&["crop_size"]).note(WAITS_TO_CHECK).kernel(|attrs| {
-        let bilinear = method(attrs)?;
-        let outside = attrs.float("extrapolation_value")?;
-        Ok(move |ctx: &mut dyn OpContext| crop_and_resize(ctx, bilinear, outside))
-    });
+    r.op("CropAndResize").types("T", TYPES).host(&["crop_size"]).items(&[(1, 1), (2, 0)]).note(WAITS_TO_CHECK).kernel(
+        |attrs| {
+            let bilinear = method(attrs)?;
+            let outside = attrs.float("extrapolation_value")?;
+            Ok(move |ctx: &mut dyn OpContext| crop_and_resize(ctx, bilinear, outside))
+        },
+    );
 }
 
 /// Every shader variant of this file.

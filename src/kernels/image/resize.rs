@@ -10,6 +10,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::items::Held;
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
@@ -33,7 +34,8 @@ pub fn register(r: &mut Registry) {
         ("ResizeNearestNeighborGrad", false, &["size"], Resize::nearest_grad),
     ];
     for (op, bilinear, host, run) in OPS {
-        r.op(op).types("T", TYPES).host(host).kernel(move |attrs| {
+        let held: Held = if op == "ResizeBilinearGrad" { &[(0, 3), (1, 3)] } else { &[(0, 3)] };
+        r.op(op).types("T", TYPES).host(host).items(held).kernel(move |attrs| {
             let resize = Resize::of(attrs, bilinear)?;
             Ok(move |ctx: &mut dyn OpContext| run(&resize, ctx))
         });

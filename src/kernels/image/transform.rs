@@ -25,8 +25,16 @@ pub fn register(r: &mut Registry) {
             Ok(move |ctx: &mut dyn OpContext| transform.compute(ctx))
         }
     };
-    r.op("ImageProjectiveTransformV2").types("dtype", TYPES).host(&["output_shape"]).kernel(create(false));
-    r.op("ImageProjectiveTransformV3").types("dtype", TYPES).host(&["output_shape", "fill_value"]).kernel(create(true));
+    r.op("ImageProjectiveTransformV2")
+        .types("dtype", TYPES)
+        .host(&["output_shape"])
+        .items(&[(0, 3), (1, 1)])
+        .kernel(create(false));
+    r.op("ImageProjectiveTransformV3")
+        .types("dtype", TYPES)
+        .host(&["output_shape", "fill_value"])
+        .items(&[(0, 3), (1, 1)])
+        .kernel(create(true));
 }
 
 /// Every shader variant.

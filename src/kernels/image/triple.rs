@@ -6,6 +6,7 @@ use super::check_extents;
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
+use crate::kernels::items::Held;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -46,7 +47,12 @@ const ROWS: &[Row] = &[
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     for row in ROWS {
-        r.op(row.0).types("T", row.1).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| compute(ctx, row)));
+        let held: Held = match row.2 {
+            Second::None => &[(0, 1)],
+            Second::Scalar(_) => &[(0, 2)],
+            Second::Tensor => &[(0, 1), (1, 1)],
+        };
+        r.op(row.0).types("T", row.1).items(held).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| compute(ctx, row)));
     }
 }
 

@@ -27,7 +27,7 @@ const PANEL: usize = 64;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Cholesky").types("T", REALS).kernel(|_| Ok(cholesky));
+    r.op("Cholesky").types("T", REALS).items(&[(0, 2)]).kernel(|_| Ok(cholesky));
 }
 
 /// Every shader variant of this file.

@@ -21,7 +21,7 @@ const ITERATIONS: usize = 30_000;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("SelfAdjointEigV2").types("T", REALS).kernel(|attrs| {
+    r.op("SelfAdjointEigV2").types("T", REALS).items(&[(0, 2)]).kernel(|attrs| {
         let vectors = attrs.bool("compute_v")?;
         Ok(move |ctx: &mut dyn OpContext| eigen(ctx, vectors))
     });

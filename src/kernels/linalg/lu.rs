@@ -24,20 +24,28 @@ const UPPER: Triangle = Triangle { upper: true, unit: false };
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("Lu").types("T", REALS).types("output_idx_type", INDEX).note(WAITS_TO_CHECK).kernel(|attrs| {
-        let index = attrs.dtype("output_idx_type")?;
-        Ok(move |ctx: &mut dyn OpContext| lu(ctx, index))
-    });
-    r.op("MatrixSolve").types("T", REALS).note(WAITS_TO_CHECK).kernel(|attrs| {
+    r.op("Lu").types("T", REALS).types("output_idx_type", INDEX).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(
+        |attrs| {
+            let index = attrs.dtype("output_idx_type")?;
+            Ok(move |ctx: &mut dyn OpContext| lu(ctx, index))
+        },
+    );
+    r.op("MatrixSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).note(WAITS_TO_CHECK).kernel(|attrs| {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_solve(ctx, adjoint))
     });
-    r.op("MatrixInverse").types("T", REALS).note(WAITS_TO_CHECK).kernel(|attrs| {
+    r.op("MatrixInverse").types("T", REALS).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(|attrs| {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
     });
-    r.op("MatrixDeterminant").types("T", REALS).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, false)));
-    r.op("LogMatrixDeterminant").types("T", REALS).kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, true)));
+    r.op("MatrixDeterminant")
+        .types("T", REALS)
+        .items(&[(0, 2)])
+        .kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, false)));
+    r.op("LogMatrixDeterminant")
+        .types("T", REALS)
+        .items(&[(0, 2)])
+        .kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, true)));
 }
 
 /// Every shader variant of this file.

@@ -27,7 +27,7 @@ const ITERATIONS: usize = 30_000;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Qr").types("T", REALS).kernel(|attrs| {
+    r.op("Qr").types("T", REALS).items(&[(0, 2)]).kernel(|attrs| {
         let full = attrs.bool("full_matrices")?;
         Ok(move |ctx: &mut dyn OpContext| qr(ctx, full))
     });

@@ -26,7 +26,7 @@ const COMPLETERS: u32 = 256;
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     for op in ["BatchSvd", "Svd"] {
-        r.op(op).types("T", REALS).kernel(Svd::new);
+        r.op(op).types("T", REALS).items(&[(0, 2)]).kernel(Svd::new);
     }
 }
 

@@ -15,8 +15,8 @@ use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("BatchMatrixTriangularSolve").types("T", REALS).kernel(TriangularSolve::new);
-    r.op("MatrixTriangularSolve").types("T", REALS).kernel(TriangularSolve::new);
+    r.op("BatchMatrixTriangularSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).kernel(TriangularSolve::new);
+    r.op("MatrixTriangularSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).kernel(TriangularSolve::new);
 }
 
 struct TriangularSolve {

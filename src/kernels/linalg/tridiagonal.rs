@@ -17,7 +17,7 @@ const EQUATIONS: usize = 32_768;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("TridiagonalSolve").types("T", REALS).kernel(|attrs| {
+    r.op("TridiagonalSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).kernel(|attrs| {
         let pivot = attrs.bool("partial_pivoting")?;
         let perturb = attrs.bool("perturb_singular")?;
         require!(pivot || !perturb, "Setting perturb_singular requires also setting partial_pivoting.");
@@ -29,7 +29,7 @@ pub fn register(r: &mut Registry) {
         }
         Ok(move |ctx: &mut dyn OpContext| solve(ctx, pivot))
     });
-    r.op("TridiagonalMatMul").types("T", REALS).kernel(|_| Ok(multiply));
+    r.op("TridiagonalMatMul").types("T", REALS).items(&[(0, 2), (1, 2), (2, 2), (3, 2)]).kernel(|_| Ok(multiply));
 }
 
 /// Every shader variant of this file.

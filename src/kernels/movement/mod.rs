@@ -49,15 +49,13 @@ pub fn shape(dims: &[usize]) -> String {
     format!("[{}]", list.join(","))
 }
 
-/// The product of extents, or an error where TensorFlow's 63 bits do not hold it.
+/// The product of extents, or an error where TensorFlow's 63 bits do not hold it. They are multiplied in their order, as
+/// TensorFlow does: an overflow counts even where a later extent is 0.
 pub fn checked_product(dims: &[usize]) -> Result<usize> {
-    if dims.contains(&0) {
-        return Ok(0);
-    }
+    let fits = |n: &usize| i64::try_from(*n).is_ok();
     dims.iter()
-        .try_fold(1usize, |n, d| n.checked_mul(*d))
-        .filter(|n| i64::try_from(*n).is_ok())
-        .ok_or_else(|| Error::InvalidArgument(format!("a shape of {dims:?} has more than 2^63 elements")))
+        .try_fold(1usize, |n, d| n.checked_mul(*d).filter(fits).filter(|_| fits(d)))
+        .ok_or_else(|| Error::InvalidArgument(format!("Shape {} would have more than 2**63 - 1 elements", shape(dims))))
 }
 
 /// The host input `i`, a vector of extents, as dims; `name` is its name in messages.

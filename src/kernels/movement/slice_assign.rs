@@ -8,9 +8,13 @@ use crate::error::{Error, Result};
 use crate::kernels::op::{OpContext, VariableUpdate};
 use crate::tensor::HostTensor;
 
-fn check_value(spec: &StridedSpec, value: &[usize]) -> Result<()> {
+/// Whether there is anything to write. Into an empty slice any value goes, of whatever shape.
+fn writes(spec: &StridedSpec, value: &[usize]) -> Result<bool> {
+    if spec.shape.contains(&0) {
+        return Ok(false);
+    }
     if value == &spec.shape[..] {
-        return Ok(());
+        return Ok(true);
     }
     Err(Error::Unimplemented(format!(
         "sliced l-value shape {} does not match r-value shape {}. Automatic broadcasting not yet implemented.",
@@ -24,7 +28,9 @@ pub fn resource_strided_slice_assign(ctx: &mut dyn OpContext, masks: &Masks) -> 
     let value = ctx.input(4)?;
     ctx.update_variable(0, VariableUpdate::Sparse, &mut |ctx, _, variable| {
         let spec = StridedSpec::read(ctx, 1, masks, &variable.dims)?;
-        check_value(&spec, &value.dims)?;
+        if !writes(&spec, &value.dims)? {
+            return Ok(());
+        }
         spec.write_into(&variable.dims, Background::Keep).enqueue(ctx.device(), &value, variable)
     })
 }
@@ -35,7 +41,9 @@ pub fn tensor_strided_slice_update(ctx: &mut dyn OpContext, masks: &Masks, memor
         Memory::Device => {
             let (x, value) = (ctx.input(0)?, ctx.input(4)?);
             let spec = StridedSpec::read(ctx, 1, masks, &x.dims)?;
-            check_value(&spec, &value.dims)?;
+            if !writes(&spec, &value.dims)? {
+                return ctx.forward_input(0, 0, &x.dims);
+            }
             let dst = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
             if dst.address != x.address {
                 ctx.device().copy(dst.address, x.address, x.bytes())?;
@@ -45,7 +53,9 @@ pub fn tensor_strided_slice_update(ctx: &mut dyn OpContext, masks: &Masks, memor
         Memory::Host => {
             let (x, value) = (ctx.host_input(0)?, ctx.host_input(4)?);
             let spec = StridedSpec::read(ctx, 1, masks, &x.dims)?;
-            check_value(&spec, &value.dims)?;
+            if !writes(&spec, &value.dims)? {
+                return ctx.host_output(0, &x);
+            }
             // Which element of the value, counted from 1, each element takes; 0 keeps it.
             let numbers: Vec<i32> = (1..=value.dims.iter().product::<usize>() as i32).collect();
             let numbers = HostTensor::i32(&value.dims, &numbers);

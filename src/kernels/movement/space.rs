@@ -4,7 +4,7 @@ use super::pad::paddings;
 use super::rearrange::permuted;
 use super::remap::{Background, Remap, Rule};
 use super::walk::copy_strided;
-use super::{index_values, shape};
+use super::{checked_product, index_values, shape};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::layout::{Iteration, dense_strides};
@@ -125,7 +125,7 @@ pub fn space_to_batch(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
     }
     let rest = product(&x.dims[m + 1..]);
     let mut out = padded.clone();
-    out[0] *= product(&blocks);
+    out[0] = checked_product(&[&[out[0]], &blocks[..]].concat())?;
     (0..m).for_each(|d| out[d + 1] /= blocks[d]);
     let dst = ctx.output(0, x.dtype, &out)?;
     let src = if padded == x.dims {
@@ -150,7 +150,7 @@ pub fn batch_to_space(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
     let blocks = blocks(ctx, block)?;
     let m = blocks.len();
     require!(x.rank() > m, "input rank should be >= {} instead of {}", m + 1, x.rank());
-    let all = product(&blocks);
+    let all = checked_product(&blocks)?;
     require!(
         x.dims[0] % all == 0,
         "Input batch dimension ({}) is not divisible by product of block sizes ({all})",
@@ -162,12 +162,12 @@ pub fn batch_to_space(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
     whole[0] = batch;
     let mut out = whole.clone();
     for d in 0..m {
-        whole[d + 1] *= blocks[d];
+        whole[d + 1] = checked_product(&[whole[d + 1], blocks[d]])?;
         let cropped = crops[d][0] + crops[d][1];
         require!(
             cropped <= whole[d + 1],
             "cropped_shape[{d}]={} must be non-negative",
-            whole[d + 1] as i64 - cropped as i64
+            whole[d + 1] as i128 - cropped as i128
         );
         out[d + 1] = whole[d + 1] - cropped;
     }

@@ -17,7 +17,7 @@ const WINDOW: &str = include_str!("../../../shaders/patches/dilation_window.wgsl
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Dilation2D").types("T", TYPES).kernel(|attrs| {
+    r.op("Dilation2D").types("T", TYPES).items(&[(0, 3)]).kernel(|attrs| {
         let attributes = Attributes::of(attrs)?;
         Ok(move |ctx: &mut dyn OpContext| dilation(ctx, &attributes))
     });

@@ -5,6 +5,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::items::Held;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -14,7 +15,9 @@ use crate::tensor::{Tensor, shape_text};
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     for (op, wants_filter) in [("Dilation2DBackpropFilter", true), ("Dilation2DBackpropInput", false)] {
-        r.op(op).types("T", TYPES).kernel(move |attrs| {
+        // The filter's gradient sums over all images.
+        let held: Held = if wants_filter { &[] } else { &[(0, 3), (2, 3)] };
+        r.op(op).types("T", TYPES).items(held).kernel(move |attrs| {
             let attributes = Attributes::of(attrs)?;
             Ok(move |ctx: &mut dyn OpContext| gradient(ctx, &attributes, wants_filter))
         });

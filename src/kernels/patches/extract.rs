@@ -1,14 +1,18 @@
-//! ExtractImagePatches and ExtractVolumePatches: every window as one vector, with zeros beyond the image. Elements move as bytes.
+//! ExtractImagePatches and ExtractVolumePatches: every window as one vector, with zeros beyond the image. Elements move as bytes. Tensors
+//! beyond one binding are cut into images or slabs.
 
 use smallvec::smallvec;
 
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::*;
 use crate::error::{Error, Result};
+use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::images::{Side, Window};
 use crate::kernels::conv::window::{Format, Padding};
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
+use crate::kernels::windows::{Scratch, limit, part, too_large, write};
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor, shape_text};
@@ -77,43 +81,64 @@ impl Windows {
         if y.is_empty() {
             return Ok(());
         }
-        self.enqueue(ctx, &x, &y, [input, output, pad])
+        let g = Geometry {
+            batch: x.dims[0],
+            channels: x.dims[rank - 1],
+            filters: depth,
+            groups: 1,
+            input,
+            output,
+            kernel: self.kernel,
+            stride: self.stride,
+            dilation: self.rate,
+            pad,
+            channels_last: true,
+        };
+        let limit = limit(ctx.device());
+        let size = x.dtype.size();
+        let fits = |g: &Geometry| (g.inputs().max(g.outputs()) * size) as u64 <= limit;
+        if fits(&g) {
+            return enqueue(ctx, &g, &x, &y);
+        }
+        let Some(windows) = g.windows(Side::Output, false, &fits) else {
+            return Err(too_large(ctx.device(), "the patches of one row of an image"));
+        };
+        let mut scratch = Scratch::new(ctx);
+        for Window { geometry: g, input, output, .. } in windows {
+            let (x, y) = (part(&x, input, g.inputs()), part(&y, output, g.outputs()));
+            write(scratch.window(), &y, |ctx, y| enqueue(ctx, &g, &x, y))?;
+        }
+        Ok(())
     }
+}
 
-    fn enqueue(
-        &self,
-        ctx: &dyn OpContext,
-        x: &Tensor,
-        y: &Tensor,
-        [input, output, pad]: [[usize; 3]; 3],
-    ) -> Result<()> {
-        let device = ctx.device();
-        let (mut unit, mut channels) = (Unit::of(x.dtype), *x.dims.last().unwrap_or(&1));
-        let all = channels;
-        while let Some(wide) = unit.doubled() {
-            if !channels.is_multiple_of(2) || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes())) {
-                break;
-            }
-            unit = wide;
-            channels /= 2;
+fn enqueue(ctx: &dyn OpContext, g: &Geometry, x: &Tensor, y: &Tensor) -> Result<()> {
+    let device = ctx.device();
+    let (mut unit, mut channels) = (Unit::of(x.dtype), g.channels);
+    let all = channels;
+    while let Some(wide) = unit.doubled() {
+        if !channels.is_multiple_of(2) || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes())) {
+            break;
         }
-        let units = |t: &Tensor| t.len() / all * channels;
-        device.check_extent(units(x))?;
-        let count = device.check_extent(units(y))? as usize;
-        let mut params = Params::new().u32(count).u32(channels);
-        for list in [&input, &output, &self.kernel, &self.stride, &self.rate, &pad] {
-            for v in list {
-                params = params.u32(*v);
-            }
-        }
-        device.enqueue(&Program {
-            key: Key::new("extract patches").number(unit.key()),
-            shader: &|| shader(unit),
-            bindings: smallvec![unit.binding(x.address, units(x) as u64), unit.binding(y.address, count as u64)],
-            params,
-            grid: Grid::linear(unit.invocations(count), WORKGROUP),
-        })
+        unit = wide;
+        channels /= 2;
     }
+    let units = |t: &Tensor| t.len() / all * channels;
+    device.check_extent(units(x))?;
+    let count = device.check_extent(units(y))? as usize;
+    let mut params = Params::new().u32(count).u32(channels);
+    for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.dilation, &g.pad] {
+        for v in list {
+            params = params.u32(*v);
+        }
+    }
+    device.enqueue(&Program {
+        key: Key::new("extract patches").number(unit.key()),
+        shader: &|| shader(unit),
+        bindings: smallvec![unit.binding(x.address, units(x) as u64), unit.binding(y.address, count as u64)],
+        params,
+        grid: Grid::linear(unit.invocations(count), WORKGROUP),
+    })
 }
 
 fn shader(unit: Unit) -> Shader {

@@ -14,11 +14,11 @@ use crate::tensor::Tensor;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("LRN").types("T", &[F32]).kernel(|attrs| {
+    r.op("LRN").types("T", &[F32]).items(&[(0, 3)]).kernel(|attrs| {
         let lrn = Lrn::of(attrs)?;
         Ok(move |ctx: &mut dyn OpContext| lrn.forward(ctx))
     });
-    r.op("LRNGrad").types("T", &[F32]).kernel(|attrs| {
+    r.op("LRNGrad").types("T", &[F32]).items(&[(0, 3), (1, 3), (2, 3)]).kernel(|attrs| {
         let lrn = Lrn::of(attrs)?;
         Ok(move |ctx: &mut dyn OpContext| lrn.gradient(ctx))
     });

@@ -3,11 +3,13 @@
 //! Gradients gather: each element of the input sums over the windows that contain it, in order, without atomics.
 //! A tie goes to the first element of a window in row-major order, as with TensorFlow's CPU kernels. NaN: a maximum ignores it
 //! unless the window has nothing else, where TensorFlow's CPU kernels may answer otherwise. The gradients by argmax take the indices that
-//! MaxPoolWithArgmax gives for the same attributes; indices outside an element's windows are ignored.
+//! MaxPoolWithArgmax gives for the same attributes; indices outside an element's windows are ignored. Tensors beyond one binding are cut
+//! into images, planes or slabs (`windows`).
 
 mod attributes;
 mod program;
 mod wide;
+mod windows;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -140,8 +142,8 @@ fn run(
     if !result.is_empty() {
         if inputs.iter().any(|t| t.is_empty()) {
             ctx.device().fill(result.address, result.bytes(), 0)?;
-        } else if !wide::enqueue(ctx, pool, g, inputs, &result)? {
-            pool.enqueue(ctx.device(), g, inputs, &result, per_image)?;
+        } else {
+            windows::enqueue(ctx, pool, g, inputs, &result, per_image)?;
         }
     }
     Ok(result)

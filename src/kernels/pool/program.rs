@@ -79,7 +79,7 @@ impl Pool {
             shader = shader.bind(input, if input == "argmax" { DType::I64 } else { dtype });
         }
         shader = shader.bind("result", if *self == ARGMAX { DType::I64 } else { dtype });
-        shader = shader.u32s(&["count", "channels", "per_image", "elements"]);
+        shader = shader.u32s(&["count", "channels", "per_image", "elements", "base"]);
         shader = declare_windows(shader)
             .library("quotient")
             .library(library::of_type("special", dtype))
@@ -110,23 +110,39 @@ impl Pool {
         element * result.lanes() as usize
     }
 
-    /// Enqueues the program. `per_image` is the number of elements of an image where indices count within images, else 0.
+    /// Whether `input` has the shape of what is pooled.
+    pub(super) fn is_pooled(input: &str) -> bool {
+        matches!(input, "x" | "g")
+    }
+
+    /// Names of the operands.
+    pub(super) const fn inputs(&self) -> &'static [&'static str] {
+        self.inputs
+    }
+
+    /// Whether the result has the shape of what is pooled.
+    pub(super) fn is_gradient(&self) -> bool {
+        matches!(self.name, "max_grad" | "argmax_grad" | "average_grad")
+    }
+
+    /// Enqueues the program. The first number is that of the elements of an image where indices count within images, else 0; the second
+    /// one is the index of the first element.
     pub fn enqueue(
         &'static self,
         device: &Device,
         g: &Geometry,
         inputs: &[&Tensor],
         result: &Tensor,
-        per_image: usize,
+        (per_image, base): (usize, usize),
     ) -> Result<()> {
         let elements = g.batch * g.channels * g.input_positions();
-        for n in [elements, result.len(), g.batch * g.channels * g.output_positions()] {
+        for n in [base, elements, result.len(), g.batch * g.channels * g.output_positions()] {
             device.check_extent(n)?;
         }
         check_iterations(device, self.iterations(g, result.dtype))?;
         let dtype = if *self == ARGMAX { inputs[0].dtype } else { result.dtype };
         let last = g.channels_last;
-        let params = Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements);
+        let params = Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements).u32(base);
         device.enqueue(&Program {
             key: Key::new("pool").name(self.name).dtype(dtype).number(u32::from(last)),
             shader: &|| self.shader(dtype, last),

@@ -2,6 +2,7 @@
 
 use super::distribution::Bounds;
 use crate::error::{Error, Result};
+use crate::kernels::movement::checked_product;
 use crate::kernels::op::OpContext;
 use crate::tensor::Dims;
 use crate::{invalid, require};
@@ -17,19 +18,11 @@ pub fn shape(ctx: &mut dyn OpContext, i: usize) -> Result<Dims> {
     require!(t.dims.len() == 1, "shape must be a vector of {{int32,int64}}, got shape {}", text(&t.dims));
     let extents = t.to_i64()?;
     let mut dims = Dims::new();
-    let mut elements = 1i64;
     for &extent in &extents {
         let Ok(dim) = usize::try_from(extent) else { invalid!("Dimension {extent} must be >= 0") };
         dims.push(dim);
-        // An extent of 0 makes the tensor empty, however large the others are.
-        elements = match elements.checked_mul(extent) {
-            Some(n) => n,
-            None if extents.contains(&0) => 0,
-            None => {
-                invalid!("Shape {} would have more than 2**63 - 1 elements", format!("{extents:?}").replace(' ', ""))
-            }
-        };
     }
+    checked_product(&dims)?;
     Ok(dims)
 }
 

@@ -4,7 +4,9 @@
 //! (recursively) and start the second pass. Half types are scanned in float32 and rounded once at the end. The order of
 //! operations depends on the shape and the adapter's class only, so results are reproducible.
 //!
-//! Where extents allow it an invocation takes four lines side by side, or four elements of a line, at once ([`Fours`]).
+//! Where extents allow it an invocation takes four lines side by side, or four elements of a line, at once ([`Fours`]). Of tensors beyond
+//! one binding, whole lines are scanned one window after the other; a line that does not fit by itself is cut into chunks in any case, whose
+//! totals are taken, and from whose starts it is scanned, in windows of whole chunks.
 
 mod text;
 
@@ -18,6 +20,7 @@ use crate::dtype::types;
 use crate::error::Result;
 use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
+use crate::kernels::windows::{Scratch, largest, limit, part, ranges, write};
 use crate::require;
 use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
@@ -154,7 +157,6 @@ impl Scan {
         if x.is_empty() {
             return Ok(());
         }
-        ctx.device().check_extent(x.len())?;
         let lines = Lines {
             outer: x.dims[..axis].iter().product(),
             n: x.dims[axis],
@@ -166,13 +168,17 @@ impl Scan {
         // Neighbouring lines share words of the output: scan into float32, then round.
         let wide = ctx.temp(F32, &x.dims)?;
         self.scan(ctx, style, &x, &wide, lines, self.exclusive, self.reverse)?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("scan round").dtype(self.dtype),
-            shader: &|| round_shader(self.dtype),
-            bindings: smallvec![Binding::from(&wide), Binding::from(&y)],
-            params: Params::new().u32(x.len()),
-            grid: Grid::map(x.len(), self.dtype),
-        })
+        let most = (limit(ctx.device()) as usize / F32.size()) & !63;
+        for (first, len) in ranges(x.len(), most) {
+            ctx.device().enqueue(&Program {
+                key: Key::new("scan round").dtype(self.dtype),
+                shader: &|| round_shader(self.dtype),
+                bindings: smallvec![Binding::from(&part(&wide, first, len)), Binding::from(&part(&y, first, len))],
+                params: Params::new().u32(len),
+                grid: Grid::map(len, self.dtype),
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -246,6 +252,11 @@ impl Scan {
         reverse: bool,
     ) -> Result<()> {
         let Lines { outer, n, inner } = lines;
+        let limit = limit(ctx.device());
+        if x.bytes().max(y.bytes()) > limit {
+            return self.scan_windows(ctx, style, [x, y], lines, exclusive, reverse, limit);
+        }
+        ctx.device().check_extent(x.len())?;
         let fours = Fours::of(style, &[x, y], lines);
         let invocations = match fours {
             Fours::Lines(quads) => outer * inner / 4 / quads as usize,
@@ -263,6 +274,102 @@ impl Scan {
         self.enqueue(ctx, &Step { pass: Pass::Totals, exclusive: false, ..apply }, &[x, &totals])?;
         self.scan(ctx, style, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
         self.enqueue(ctx, &apply, &[x, y, &starts])
+    }
+
+    /// The same for tensors of which one binding holds `limit` bytes.
+    #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
+    fn scan_windows(
+        &self,
+        ctx: &mut dyn OpContext,
+        style: Style,
+        [x, y]: [&Tensor; 2],
+        lines: Lines,
+        exclusive: bool,
+        reverse: bool,
+        limit: u64,
+    ) -> Result<()> {
+        let Lines { outer, n, inner } = lines;
+        let computed = computed(self.dtype);
+        let widest = [x.dtype, y.dtype, computed].into_iter().map(DType::size).max().unwrap_or(1);
+        let fits = |elements: usize| (elements * widest) as u64 <= limit;
+        let count = largest(outer, |count| fits(count * n * inner));
+        if count > 0 {
+            let mut scratch = Scratch::new(ctx);
+            for (first, outer) in ranges(outer, count) {
+                let [x, y] = [x, y].map(|t| part(t, first * n * inner, outer * n * inner));
+                let lines = Lines { outer, ..lines };
+                write(scratch.window(), &y, |ctx, y| self.scan(ctx, style, &x, y, lines, exclusive, reverse))?;
+            }
+            return Ok(());
+        }
+        let chunk = largest(n, |rows| fits(rows * inner)).min(CHUNK);
+        if chunk < 2 {
+            let columns = largest(inner, fits);
+            return self.scan_rows(ctx, style, [x, y], lines, exclusive, reverse, columns);
+        }
+        let rows = largest(n, |rows| fits(rows * inner)) / chunk * chunk;
+        let chunks = n.div_ceil(chunk);
+        let totals = ctx.temp(computed, &[1, chunks, inner])?;
+        let starts = ctx.temp(computed, &[1, chunks, inner])?;
+        // Lines one after the other, each in windows of whole chunks in the order of the scan.
+        let window = |t: &Tensor, line: usize, (first, count): (usize, usize)| {
+            let at = if reverse { n - first - count } else { first };
+            part(t, (line * n + at) * inner, count * inner)
+        };
+        let in_chunks =
+            |t: &Tensor, (first, count): (usize, usize)| part(t, first / chunk * inner, count.div_ceil(chunk) * inner);
+        let step = |x: &Tensor, y: &Tensor, pass, n| {
+            let lines = Lines { outer: 1, n, inner };
+            Step { style, pass, lines, chunk, exclusive, reverse, fours: Fours::of(style, &[x, y], lines) }
+        };
+        let mut scratch = Scratch::new(ctx);
+        for line in 0..outer {
+            for at in ranges(n, rows) {
+                let (x, y, totals) = (window(x, line, at), window(y, line, at), in_chunks(&totals, at));
+                let step = Step { exclusive: false, ..step(&x, &y, Pass::Totals, at.1) };
+                self.enqueue(scratch.window(), &step, &[&x, &totals])?;
+            }
+            let of_chunks = Lines { outer: 1, n: chunks, inner };
+            self.scan(scratch.window(), style, &totals, &starts, of_chunks, true, false)?;
+            for at in ranges(n, rows) {
+                let (x, y, starts) = (window(x, line, at), window(y, line, at), in_chunks(&starts, at));
+                self.enqueue(scratch.window(), &step(&x, &y, Pass::Apply, at.1), &[&x, &y, &starts])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for so many lines side by side that not even two elements of each fit: some columns at a time, element after element.
+    #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
+    fn scan_rows(
+        &self,
+        ctx: &mut dyn OpContext,
+        style: Style,
+        [x, y]: [&Tensor; 2],
+        Lines { outer, n, inner }: Lines,
+        exclusive: bool,
+        reverse: bool,
+        columns: usize,
+    ) -> Result<()> {
+        let computed = computed(self.dtype);
+        let mut states = [ctx.temp(computed, &[columns])?, ctx.temp(computed, &[columns])?];
+        for (line, (first, count)) in (0..outer).flat_map(|line| ranges(inner, columns).map(move |at| (line, at))) {
+            let lines = Lines { outer: 1, n: 1, inner: count };
+            for k in 0..n {
+                let row = line * n + if reverse { n - 1 - k } else { k };
+                let [x, y] = [x, y].map(|t| part(t, row * inner + first, count));
+                let [old, new] = [0, 1].map(|i| part(&states[i], 0, count));
+                let pass = if k == 0 { Pass::Whole } else { Pass::Apply };
+                for (to, exclusive) in [(&y, exclusive), (&new, false)] {
+                    let fours = Fours::of(style, &[&x, to], lines);
+                    let step = Step { style, pass, lines, chunk: 1, exclusive, reverse: false, fours };
+                    let tensors = [&x, to, &old];
+                    self.enqueue(ctx, &step, &tensors[..if k == 0 { 2 } else { 3 }])?;
+                }
+                states.swap(0, 1);
+            }
+        }
+        Ok(())
     }
 
     fn enqueue(&self, ctx: &mut dyn OpContext, step: &Step, tensors: &[&Tensor]) -> Result<()> {

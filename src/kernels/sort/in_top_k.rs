@@ -19,7 +19,7 @@ const WORKGROUP: u32 = 64;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("InTopKV2").types("T", INDEX).kernel(|_| Ok(in_top_k as super::Compute));
+    r.op("InTopKV2").types("T", INDEX).items(&[(0, 1), (1, 0)]).kernel(|_| Ok(in_top_k as super::Compute));
 }
 
 /// Inputs: predictions (0, float32), targets (1) and k (2), all on the device.

@@ -17,13 +17,13 @@ const BUCKETED: &[DType] = &[F32, F64, I32, I64];
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("Bucketize").types("T", BUCKETED).kernel(|attrs| {
+    r.op("Bucketize").types("T", BUCKETED).items(&[(0, 0)]).kernel(|attrs| {
         let boundaries = attrs.floats("boundaries")?;
         require!(boundaries.is_sorted(), "Expected sorted boundaries");
         Ok(move |ctx: &mut dyn OpContext| bucketize(ctx, &boundaries))
     });
     for (op, upper) in [("LowerBound", false), ("UpperBound", true)] {
-        r.op(op).types("T", TYPES).types("out_type", INDEX).kernel(move |attrs| {
+        r.op(op).types("T", TYPES).types("out_type", INDEX).items(&[(0, 1), (1, 1)]).kernel(move |attrs| {
             let index = attrs.dtype("out_type")?;
             Ok(move |ctx: &mut dyn OpContext| bound(ctx, index, upper))
         });

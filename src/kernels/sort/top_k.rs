@@ -24,11 +24,14 @@ const TYPES: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     // TensorFlow's own kernels of TopK ask for an attribute that the op lacks, so that no node ever finds them; this one works.
-    r.op("TopK").types("T", TYPES).kernel(|attrs| Ok(TopK { k: Some(attrs.int("k")?), descending: true }));
-    r.op("TopKV2").types("T", TYPES).types("index_type", &[I32]).host(&["k"]).kernel(|_| {
+    r.op("TopK")
+        .types("T", TYPES)
+        .items(&[(0, 1)])
+        .kernel(|attrs| Ok(TopK { k: Some(attrs.int("k")?), descending: true }));
+    r.op("TopKV2").types("T", TYPES).types("index_type", &[I32]).host(&["k"]).items(&[(0, 1)]).kernel(|_| {
         Ok(TopK { k: None, descending: true }) // `sorted` = false allows any order
     });
-    r.op("ApproxTopK").types("T", &[F32, F16, BF16, F64]).kernel(approx);
+    r.op("ApproxTopK").types("T", &[F32, F16, BF16, F64]).items(&[(0, 1)]).kernel(approx);
 }
 
 fn approx(attrs: &dyn Attrs) -> Result<TopK> {

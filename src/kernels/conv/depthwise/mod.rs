@@ -12,9 +12,11 @@ use crate::error::{Error, Result};
 use crate::kernels::contract::element::computed;
 use crate::kernels::contract::epilogue::{Bound, Form, channel_of};
 use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::images::{Side, Window};
 use crate::kernels::contract::tile::Class;
 use crate::kernels::contract::{finish, samples};
 use crate::kernels::op::OpContext;
+use crate::kernels::windows::{Scratch, Sums, limit, part, too_large, write};
 use crate::shader::{MAX_ITERATIONS, Shader};
 use crate::tensor::Tensor;
 use rolling::{Parts, Tile};
@@ -138,17 +140,48 @@ pub fn check_iterations(device: &Device, iterations: usize) -> Result<()> {
     Ok(())
 }
 
+/// Windows of images of which elements of the input and of the output take so many bytes; none where all fit at once.
+fn windows(device: &Device, g: &Geometry, side: Side, [input, output]: [usize; 2]) -> Result<Option<Vec<Window>>> {
+    let limit = limit(device);
+    let fits = |g: &Geometry| (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit;
+    if fits(g) {
+        return Ok(None);
+    }
+    let what = "an image, with its channels first, or a row of one";
+    g.windows(side, false, &fits).map(Some).ok_or_else(|| too_large(device, what))
+}
+
 /// The output; with an epilogue, its result. An epilogue needs a filter that is not empty.
 pub fn forward(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    [x, filter, y]: [&Tensor; 3],
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
+    let device = ctx.device();
+    if filter.is_empty() {
+        debug_assert!(epilogue.is_none(), "no epilogue without products");
+        return device.fill(y.address, y.bytes(), 0);
+    }
+    let widest = epilogue.map_or(y.dtype.size(), Bound::widest);
+    let Some(windows) = windows(device, g, Side::Output, [x.dtype.size(), widest])? else {
+        return forward_part(device, g, [x, filter, y], epilogue);
+    };
+    let mut scratch = Scratch::new(ctx);
+    for Window { geometry: g, input, output, .. } in windows {
+        let bound = epilogue.map(|e| e.window(output, g.outputs()));
+        let (x, y) = (part(x, input, g.inputs()), part(y, output, g.outputs()));
+        write(scratch.window(), &y, |ctx, y| forward_part(ctx.device(), &g, [&x, filter, y], bound.as_ref()))?;
+    }
+    Ok(())
+}
+
+fn forward_part(
     device: &Device,
     g: &Geometry,
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
-    if filter.is_empty() {
-        debug_assert!(epilogue.is_none(), "no epilogue without products");
-        return device.fill(y.address, y.bytes(), 0);
-    }
     if let Some(tile) = Tile::of(Which::Forward, g, Class::of(device), [x, filter, y]) {
         return rolling::forward(device, g, tile, [x, filter, y], epilogue);
     }
@@ -157,7 +190,20 @@ pub fn forward(
 }
 
 /// The gradient of the input: each element gathers from the windows that contain it.
-pub fn backprop_input(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+    let (device, size) = (ctx.device(), dx.dtype.size());
+    let Some(windows) = windows(device, g, Side::Input, [size, size])? else {
+        return backprop_input_part(device, g, filter, dy, dx);
+    };
+    let mut scratch = Scratch::new(ctx);
+    for Window { geometry: g, input, output, .. } in windows {
+        let (dy, dx) = (part(dy, output, g.outputs()), part(dx, input, g.inputs()));
+        write(scratch.window(), &dx, |ctx, dx| backprop_input_part(ctx.device(), &g, filter, &dy, dx))?;
+    }
+    Ok(())
+}
+
+fn backprop_input_part(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
     if let Some(tile) = Tile::of(Which::Input, g, Class::of(device), [filter, dy, dx]) {
         return rolling::backprop_input(device, g, tile, [filter, dy, dx]);
     }
@@ -167,14 +213,31 @@ pub fn backprop_input(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tenso
 
 /// The gradient of the filter: parts of the output's lines are summed side by side, then the parts in order.
 pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+    let size = x.dtype.size();
+    let Some(windows) = windows(ctx.device(), g, Side::Output, [size, size])? else {
+        return backprop_filter_part(ctx, g, x, dy, dw);
+    };
+    let mut sums = Sums::new(ctx, dw.dtype, dw.len())?;
+    let mut scratch = Scratch::new(ctx);
+    for Window { geometry: g, input, output, .. } in windows {
+        let (x, dy) = (part(x, input, g.inputs()), part(dy, output, g.outputs()));
+        let slice = sums.next(scratch.device())?;
+        backprop_filter_part(scratch.window(), &g, &x, &dy, &slice)?;
+    }
+    sums.finish(scratch.device(), dw, None, true)
+}
+
+fn backprop_filter_part(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
     let class = Class::of(ctx.device());
+    // Most sums that are bound at once.
+    let most = limit(ctx.device()) as usize / computed(dw.dtype).size();
     if let Some(tile) = Tile::of(Which::Filter, g, class, [x, dy, dw]) {
-        let parts = Parts::of(class, g, tile);
+        let parts = Parts::of(class, g, tile, most);
         let partial = ctx.temp(computed(dw.dtype), &[parts.parts, dw.len()])?;
         rolling::backprop_filter(ctx.device(), g, tile, &parts, [x, dy, &partial])?;
         return finish::enqueue(ctx.device(), &partial, dw);
     }
-    let wanted = if class.is_gpu() { 1 << 16 } else { 1 << 12 };
+    let wanted = most.min(if class.is_gpu() { 1 << 16 } else { 1 << 12 });
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
     // Four elements each, perhaps: then there are as many invocations with four times the parts.

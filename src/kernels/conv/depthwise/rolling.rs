@@ -51,6 +51,8 @@ impl Tile {
         let (kernel, stride) = (same(&g.kernel)?, same(&g.stride)?);
         let fits = super::wide::fits(which, g, operands)
             && g.dilation == [1; 3]
+            // A slab behind all that it sees has none in front.
+            && g.pad.iter().all(|p| *p < 1 << 31)
             && KERNELS.contains(&kernel)
             && STRIDES.contains(&stride)
             && operands.iter().all(|t| !t.is_empty());
@@ -217,9 +219,9 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The cut for an adapter.
-    pub fn of(class: Class, g: &Geometry, tile: Tile) -> Self {
-        let wanted = (wanted(class) / (g.channels / 4)).max(1);
+    /// The cut for an adapter that binds at most `most` sums at once.
+    pub fn of(class: Class, g: &Geometry, tile: Tile, most: usize) -> Self {
+        let wanted = (wanted(class) / (g.channels / 4)).min(most / (g.taps() * g.channels)).max(1);
         let runs = Runs::new(g.output[1], g.output[2], tile, wanted.div_ceil(g.batch), 2 * LEAST_RUN);
         let all = g.batch * runs.of_image();
         let steps = runs.run + tile.overlap() as usize;

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, Form};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::text::{FINISH, quads_of};
-use crate::kernels::contract::tile::{Class, SUBGROUP};
+use crate::kernels::contract::tile::SUBGROUP;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
@@ -39,7 +39,7 @@ pub(in super::super) fn forward(
         && covers(g.filters, FILTERS)
         && fours(filter)
         && fours(y);
-    let window = Window::of(g, Class::of(device), [x, filter, y]).filter(|_| worthwhile);
+    let window = Window::of(device, g, [x, filter, y]).filter(|_| worthwhile);
     let Some(window) = window else { return Ok(false) };
     for t in [x, filter, y] {
         device.check_extent(t.len())?;

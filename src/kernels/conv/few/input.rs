@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::text::quads_of;
-use crate::kernels::contract::tile::{Class, SUBGROUP};
+use crate::kernels::contract::tile::SUBGROUP;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
@@ -32,7 +32,7 @@ impl Window {
 
 /// Enqueues the program where it is the better one; every element of `dx` is written.
 pub(in super::super) fn backprop_input(device: &Device, g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Result<bool> {
-    let window = Window::of(g, Class::of(device), [filter, dy, dx]).filter(|_| fours(filter) && fours(dy));
+    let window = Window::of(device, g, [filter, dy, dx]).filter(|_| fours(filter) && fours(dy));
     let Some(window) = window else { return Ok(false) };
     for t in [filter, dy, dx] {
         device.check_extent(t.len())?;

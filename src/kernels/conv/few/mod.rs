@@ -7,10 +7,12 @@
 mod forward;
 mod input;
 
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::kernels::contract::Contraction;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::tile::Class;
+use crate::kernels::windows::limit;
 use crate::shader::{MAX_ITERATIONS, Shader};
 use crate::tensor::Tensor;
 pub(super) use forward::{forward, fused};
@@ -33,8 +35,9 @@ struct Window {
 
 impl Window {
     /// The text for a convolution, if it is one of those that there are texts for.
-    fn of(g: &Geometry, class: Class, operands: [&Tensor; 3]) -> Option<Self> {
-        let fits = class == Class::CpuSubgroup
+    fn of(device: &Device, g: &Geometry, operands: [&Tensor; 3]) -> Option<Self> {
+        let limit = limit(device);
+        let fits = Class::of(device) == Class::CpuSubgroup
             && g.channels_last
             && g.groups == 1
             && g.spatial_class() == 2
@@ -44,7 +47,7 @@ impl Window {
             && g.kernel[2] * g.channels <= ELEMENTS
             && g.stride[2] <= CHANNELS
             && g.taps() * g.filters.max(g.channels) <= Contraction::LONGEST_WHOLE.min(MAX_ITERATIONS)
-            && operands.iter().all(|t| t.dtype == DType::F32);
+            && operands.iter().all(|t| t.dtype == DType::F32 && t.bytes() <= limit);
         let window = Self { kernel: g.kernel[2] as u32, stride: g.stride[2] as u32, channels: g.channels as u32 };
         fits.then_some(window)
     }

@@ -1,0 +1,438 @@
+//! Contractions of tensors beyond one binding: parts of the contracted index, the rows, the columns and the batch whose operands and
+//! results fit.
+//!
+//! Results are cut first, along the axis that is outermost in them, so that each window of the result is one range. Where its operands
+//! still do not fit, they are cut along whatever axis makes them longest: a part of the contracted index is added to the others as
+//! [`Sums`]; a part of columns, which lies apart from its neighbours in the window, is stored at its places. Rows that are positions of
+//! images are not cut in here: convolutions cut images themselves.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::element::computed;
+use super::epilogue::Bound;
+use super::geometry::Geometry;
+use super::tile::Class;
+use super::{Contraction, Lines, Rows, Store, StoreKind};
+use crate::device::Device;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::windows::{Scratch, Sums, largest, limit, part, ranges, too_large, write};
+use crate::layout::Iteration;
+use crate::tensor::Tensor;
+
+/// The operands, as indices.
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+
+/// What may be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Axis {
+    /// A dimension of the batch.
+    Batch(usize),
+    /// Dense rows.
+    Row,
+    /// Rows that stay together.
+    Positions,
+    /// Columns.
+    Column,
+    /// A dimension of a convolution's kernel.
+    Kernel(usize),
+    /// Inner steps of the contracted index.
+    Step,
+}
+
+/// An axis with the distances, in elements of each tensor, from one of its steps to the next.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    axis: Axis,
+    size: usize,
+    strides: [usize; 3],
+    /// The same, but 0 where a part of the axis reaches as far as the whole.
+    reaches: [usize; 3],
+    /// Whether it is summed over.
+    summed: bool,
+}
+
+type Sizes = SmallVec<[usize; 12]>;
+/// First step and number of steps of each axis.
+type Cut = SmallVec<[(usize, usize); 12]>;
+
+/// A contraction's axes, and how much of each fits.
+struct Plan {
+    axes: SmallVec<[Extent; 12]>,
+    /// Elements that a tensor has beyond its first one whatever is cut.
+    base: [usize; 3],
+    /// Bytes of an element; of the result those of its sums, if they are more.
+    bytes: [u64; 3],
+    limit: u64,
+}
+
+impl Contraction<'_> {
+    /// Whether all tensors fit a binding each, with partial sums.
+    pub(super) fn fits(&self, device: &Device, epilogue: Option<&Bound<'_>>) -> bool {
+        let limit = limit(device);
+        let slices = match self.store {
+            Store::Places { .. } => 1,
+            _ => (self.outer * self.inner).div_ceil(Self::LONGEST_WHOLE),
+        };
+        let direct = slices == 1 && (self.c.dtype.lanes() == 1 || self.store_kind(self.c) == StoreKind::Quads);
+        let sums = if direct { 0 } else { slices * computed(self.a.dtype).size() };
+        let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
+        self.a.bytes() <= limit && self.b.bytes() <= limit && (self.c.len() * widest) as u64 <= limit
+    }
+
+    /// Enqueues the contraction in windows.
+    pub(super) fn enqueue_windows(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
+        let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest);
+        let plan = Plan {
+            axes: self.axes(),
+            base: self.base(),
+            bytes: [
+                self.a.dtype.size() as u64,
+                self.b.dtype.size() as u64,
+                (2 * computed(self.a.dtype).size()).max(widest) as u64,
+            ],
+            limit: limit(ctx.device()),
+        };
+        // What is stored at places is cut by convolutions alone.
+        let sizes = if matches!(self.store, Store::Places { .. }) { None } else { plan.sizes() };
+        let Some((outer, inner)) = sizes else {
+            let (m, n, depth) = (self.m, self.n, self.outer * self.inner);
+            return Err(too_large(
+                ctx.device(),
+                &format!("an image or row of a product of {m}x{depth} by {depth}x{n}"),
+            ));
+        };
+        let whole: Cut = plan.axes.iter().map(|e| (0, e.size)).collect();
+        let mut scratch = Scratch::new(ctx);
+        let mut windows = plan.cuts(&whole, &outer, |e| !e.summed);
+        windows.sort_by_key(|window| plan.offsets(window)[C]);
+        for window in windows {
+            let start = plan.offsets(&window)[C];
+            let len = plan.span(C, &counts(&window));
+            let bound = epilogue.map(|e| e.window(start, len));
+            write(scratch.window(), &part(self.c, start, len), |ctx, result| {
+                self.window(ctx, &plan, &window, &inner, result, bound.as_ref())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues one window of the result, in parts of at most `sizes`.
+    fn window(
+        &self,
+        ctx: &mut dyn OpContext,
+        plan: &Plan,
+        window: &Cut,
+        sizes: &Sizes,
+        result: &Tensor,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
+        let start = plan.offsets(window)[C];
+        let is_cut = |summed: bool| {
+            let cut = |((e, (_, n)), size): ((&Extent, &(usize, usize)), &usize)| e.summed == summed && n > size;
+            plan.axes.iter().zip(window).zip(sizes).any(cut)
+        };
+        let (steps, apart) = (is_cut(true), is_cut(false));
+        if !steps && !apart {
+            return self.part(ctx, plan, window, result, 0, false, epilogue);
+        }
+        let kind = Contraction { c: result, ..self.clone() }.store_kind(result);
+        let quads = sizes.iter().zip(&plan.axes).all(|(n, e)| e.axis != Axis::Column || n.is_multiple_of(4));
+        let at_once = self.c.dtype.lanes() == 1 || kind == StoreKind::Quads && quads;
+        let mut scratch = Scratch::new(ctx);
+        if !steps && at_once {
+            for columns in plan.cuts(window, sizes, |e| !e.summed) {
+                let at = plan.offsets(&columns)[C] - start;
+                let bound = epilogue.map(|e| e.window(at, plan.span(C, &counts(&columns))));
+                self.part(scratch.window(), plan, &columns, result, at, true, bound.as_ref())?;
+            }
+            return Ok(());
+        }
+        let mut sums = Sums::new(&mut scratch, self.a.dtype, result.len())?;
+        let mut scratch = Scratch::new(&mut scratch);
+        for depth in plan.cuts(window, sizes, |e| e.summed) {
+            let slice = sums.next(scratch.device())?;
+            for columns in plan.cuts(&depth, sizes, |e| !e.summed) {
+                let at = plan.offsets(&columns)[C] - start;
+                self.part(scratch.window(), plan, &columns, &slice, at, apart, None)?;
+            }
+        }
+        sums.finish(scratch.device(), result, epilogue, kind == StoreKind::Quads)
+    }
+
+    /// Enqueues the part that `cut` says into `c` from element `at` on; `apart` says that what lies between its rows is not its own.
+    #[expect(clippy::too_many_arguments, reason = "a part and where it goes")]
+    fn part(
+        &self,
+        ctx: &mut dyn OpContext,
+        plan: &Plan,
+        cut: &Cut,
+        c: &Tensor,
+        at: usize,
+        apart: bool,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
+        let [a_at, b_at, _] = plan.offsets(cut);
+        let at = [a_at, b_at, at];
+        let counts = counts(cut);
+        let view = |k: usize, t: &Tensor| part(t, at[k], plan.span(k, &counts).min(t.len() - at[k]));
+        let (a, b, c) = (view(A, self.a), view(B, self.b), view(C, c));
+        let mut part = self.clone();
+        (part.a, part.b, part.c) = (&a, &b, &c);
+        let mut geometry = match self.rows {
+            Rows::Dense { .. } => None,
+            Rows::Patch(g) | Rows::Spread(g) | Rows::Window(g) => Some(g.clone()),
+        };
+        let mut dims: SmallVec<[usize; 6]> = SmallVec::from_slice(self.batch.dims());
+        for (extent, &(first, count)) in plan.axes.iter().zip(cut) {
+            match extent.axis {
+                Axis::Positions => {}
+                Axis::Batch(d) => dims[d] = count,
+                Axis::Row => part.m = count,
+                Axis::Column => part.n = count,
+                Axis::Step => {
+                    if self.outer > 1 && part.lines == Lines::Dense && count < self.inner {
+                        part.lines = Lines::Strided(self.inner * self.b_step);
+                    }
+                    part.inner = count;
+                }
+                Axis::Kernel(d) => {
+                    if let Some(g) = &mut geometry {
+                        g.crop_kernel(d, first, count);
+                    }
+                }
+            }
+        }
+        if let Some(g) = &geometry {
+            match self.rows {
+                Rows::Window(_) => part.m = g.taps() * (g.channels / g.groups),
+                _ => part.outer = g.taps(),
+            }
+            if let (Lines::Planar { count, .. }, Rows::Spread(_)) = (&mut part.lines, self.rows) {
+                *count = g.kernel[2];
+            }
+            part.rows = match self.rows {
+                Rows::Patch(_) => Rows::Patch(g),
+                Rows::Spread(_) => Rows::Spread(g),
+                Rows::Window(_) => Rows::Window(g),
+                dense @ Rows::Dense { .. } => dense,
+            };
+        }
+        if dims[..] != *self.batch.dims() {
+            let walk = (0..3).fold(Iteration::over(&dims), |w, k| w.operand(self.batch.strides(k), 0));
+            part.batch = walk.collapse();
+        }
+        if apart {
+            let Store::Rows(stride) = self.store else {
+                return Err(too_large(ctx.device(), "a filter of images whose channels come first"));
+            };
+            part.store = Store::Places { extents: [1, 1], strides: [stride, 0, 0] };
+        }
+        let class = Class::of(ctx.device());
+        part.whole(ctx, class, epilogue)
+    }
+
+    fn axes(&self) -> SmallVec<[Extent; 12]> {
+        // With channels last, an image holds all groups and channels.
+        let inside = match self.rows {
+            Rows::Patch(g) | Rows::Spread(g) => [g.channels_last, false, false],
+            Rows::Window(g) => [g.channels_last, g.channels_last, false],
+            Rows::Dense { .. } => [false; 3],
+        };
+        let mut axes = SmallVec::new();
+        let mut push = |axis, size, strides: [usize; 3], summed| {
+            let reaches = [A, B, C].map(|k| if inside[k] { 0 } else { strides[k] });
+            axes.push(Extent { axis, size, strides, reaches, summed });
+        };
+        let matrices = [self.a_matrix, self.b_matrix, self.c_matrix];
+        for (d, size) in self.batch.dims().iter().enumerate() {
+            let strides = [A, B, C].map(|k| self.batch.strides(k)[d].unsigned_abs() as usize * matrices[k]);
+            push(Axis::Batch(d), *size, strides, false);
+        }
+        let (row, column) = match self.store {
+            Store::Rows(stride) => (stride, 1),
+            Store::Planes { plane, .. } => (1, plane),
+            Store::Columns(stride) => (1, stride),
+            Store::Places { .. } => (1, 1),
+        };
+        push(Axis::Column, self.n, [0, self.b_column, column], false);
+        match (self.rows, self.store) {
+            (Rows::Dense { stride }, Store::Rows(_) | Store::Columns(_)) => {
+                push(Axis::Row, self.m, [stride, 0, row], false);
+            }
+            (Rows::Window(g), _) => push(Axis::Positions, g.channels / g.groups, [0, 0, row], false),
+            (_, Store::Planes { plane, image }) => push(Axis::Positions, self.m / plane, [0, 0, image], false),
+            _ => push(Axis::Positions, self.m, [0, 0, row], false),
+        }
+        let kernel = |g: &Geometry, d: usize| g.kernel[d + 1..].iter().product::<usize>();
+        match self.rows {
+            Rows::Dense { .. } => push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true),
+            Rows::Patch(g) | Rows::Spread(g) => {
+                for d in 0..3 {
+                    let line = match self.lines {
+                        Lines::Dense => kernel(g, d) * self.inner * self.b_step,
+                        Lines::Strided(stride) => kernel(g, d) * stride,
+                        Lines::Planar { stride, .. } if d == 2 => stride,
+                        Lines::Planar { image, .. } => image * if d == 0 { g.kernel[1] } else { 1 },
+                    };
+                    push(Axis::Kernel(d), g.kernel[d], [0, line, 0], true);
+                }
+                push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true);
+            }
+            Rows::Window(g) => {
+                for d in 0..3 {
+                    let rows = kernel(g, d) * (g.channels / g.groups);
+                    push(Axis::Kernel(d), g.kernel[d], [0, 0, rows * row], false);
+                }
+            }
+        }
+        axes
+    }
+
+    /// Elements beyond the first one of what no axis cuts.
+    fn base(&self) -> [usize; 3] {
+        let images = |g: &Geometry, channels: usize, positions: usize, planes: usize| {
+            (g.batch - 1) * channels * positions + planes * positions - 1
+        };
+        let stored = match self.store {
+            Store::Planes { plane, .. } => plane - 1,
+            _ => 0,
+        };
+        let all = |t: &Tensor| t.len() - 1;
+        match self.rows {
+            Rows::Dense { .. } => [0, 0, stored],
+            Rows::Patch(g) if g.channels_last => [all(self.a), 0, stored],
+            Rows::Spread(g) if g.channels_last => [all(self.a), 0, stored],
+            Rows::Patch(g) => [images(g, g.channels, g.input_positions(), 1), 0, stored],
+            Rows::Spread(g) => [images(g, g.filters, g.output_positions(), 1), 0, stored],
+            Rows::Window(g) => {
+                if g.channels_last {
+                    return [all(self.a), all(self.b), 0];
+                }
+                let planes = g.channels / g.groups;
+                [images(g, g.channels, g.input_positions(), planes), images(g, g.filters, g.output_positions(), 1), 0]
+            }
+        }
+    }
+}
+
+/// How many steps of each axis a part has.
+fn counts(cut: &Cut) -> Sizes {
+    cut.iter().map(|(_, n)| *n).collect()
+}
+
+impl Plan {
+    fn full(&self) -> Sizes {
+        self.axes.iter().map(|e| e.size).collect()
+    }
+
+    /// Elements from the first to the last one of tensor `k` that a part of `sizes` touches, both included.
+    fn span(&self, k: usize, sizes: &Sizes) -> usize {
+        let reach = self.axes.iter().zip(sizes).map(|(e, size)| (size - 1) * e.reaches[k]);
+        self.base[k] + 1 + reach.sum::<usize>()
+    }
+
+    fn fits(&self, k: usize, sizes: &Sizes) -> bool {
+        self.span(k, sizes) as u64 * self.bytes[k] <= self.limit
+    }
+
+    /// The axis among `of` along which tensor `k` is longest. Dimensions of a kernel are cut from the outermost one on.
+    fn longest(&self, k: usize, sizes: &Sizes, of: impl Fn(&Extent) -> bool) -> Option<usize> {
+        let open = |i: &usize| sizes[*i] > 1 && self.axes[*i].reaches[k] > 0 && of(&self.axes[*i]);
+        let found = (0..self.axes.len()).filter(open).max_by_key(|i| (sizes[*i] - 1) * self.axes[*i].reaches[k])?;
+        let is_kernel = |i: usize| matches!(self.axes[i].axis, Axis::Kernel(_));
+        if is_kernel(found) { (0..=found).find(|i| is_kernel(*i) && sizes[*i] > 1) } else { Some(found) }
+    }
+
+    /// Makes `axis` as small as tensor `k` needs. False where it cannot be cut.
+    fn shrink(&self, k: usize, sizes: &mut Sizes, axis: usize) -> bool {
+        if self.axes[axis].axis == Axis::Positions {
+            return false;
+        }
+        let fits = |size: usize| {
+            let mut part = sizes.clone();
+            part[axis] = size;
+            self.fits(k, &part)
+        };
+        sizes[axis] = largest(sizes[axis] - 1, fits).max(1);
+        true
+    }
+
+    /// The sizes of windows of the result and of the parts that sums are made of, if there are any that fit.
+    fn sizes(&self) -> Option<(Sizes, Sizes)> {
+        let mut sizes = self.full();
+        // The axis of the largest stride cuts the result into ranges.
+        let outermost = |sizes: &Sizes| {
+            let open = |i: &usize| sizes[*i] > 1 && self.axes[*i].strides[C] > 0;
+            (0..self.axes.len()).filter(open).max_by_key(|i| self.axes[*i].strides[C])
+        };
+        loop {
+            let first = outermost(&sizes);
+            if !self.fits(C, &sizes) {
+                if !self.shrink(C, &mut sizes, first?) {
+                    return None;
+                }
+                continue;
+            }
+            let tight = [A, B]
+                .into_iter()
+                .find(|k| !self.fits(*k, &sizes) && first.is_some() && self.longest(*k, &sizes, |_| true) == first);
+            match (tight, first) {
+                (Some(k), Some(first)) if self.shrink(k, &mut sizes, first) => {}
+                _ => break,
+            }
+        }
+        let windows = sizes.clone();
+        for k in [A, B] {
+            while !self.fits(k, &sizes) {
+                let axis = self.longest(k, &sizes, |e| e.axis != Axis::Positions)?;
+                self.shrink(k, &mut sizes, axis);
+            }
+        }
+        // Partial sums of all chunks are bound at once; parts whose rows lie apart are not cut into chunks.
+        let apart = self.axes.iter().zip(windows.iter().zip(&sizes)).any(|(e, (w, s))| !e.summed && w > s);
+        let depth = |sizes: &Sizes| {
+            let summed = self.axes.iter().zip(sizes).filter(|(e, _)| e.summed);
+            summed.map(|(_, size)| *size).product::<usize>()
+        };
+        let most =
+            if apart { 1 } else { (self.limit / (self.span(C, &windows) as u64 * self.bytes[C])).max(1) as usize };
+        while depth(&sizes) > most.saturating_mul(Contraction::LONGEST_WHOLE) {
+            let summed = |i: &usize| self.axes[*i].summed && sizes[*i] > 1;
+            let kernel = |i: &usize| matches!(self.axes[*i].axis, Axis::Kernel(_));
+            let all = || (0..self.axes.len()).filter(summed);
+            let axis = all().find(kernel).or_else(|| all().next())?;
+            let others = depth(&sizes) / sizes[axis];
+            let most =
+                largest(sizes[axis] - 1, |size| size * others <= most.saturating_mul(Contraction::LONGEST_WHOLE));
+            sizes[axis] = most.max(1);
+        }
+        Some((windows, sizes))
+    }
+
+    fn offsets(&self, cut: &Cut) -> [usize; 3] {
+        [A, B, C].map(|k| self.axes.iter().zip(cut).map(|(e, (first, _))| first * e.strides[k]).sum())
+    }
+
+    /// The parts of `sizes` of a part, of the axes for which `of` holds; the last axis runs fastest.
+    fn cuts(&self, cut: &Cut, sizes: &Sizes, of: impl Fn(&Extent) -> bool) -> Vec<Cut> {
+        let mut parts: Vec<Cut> = vec![smallvec![]];
+        for ((extent, &(first, count)), size) in self.axes.iter().zip(cut).zip(sizes) {
+            let size = if of(extent) { *size } else { count };
+            let each = ranges(count, size).map(|(at, n)| (first + at, n));
+            parts = parts
+                .into_iter()
+                .flat_map(|head| {
+                    each.clone().map(move |range| {
+                        let mut part = head.clone();
+                        part.push(range);
+                        part
+                    })
+                })
+                .collect();
+        }
+        parts
+    }
+}

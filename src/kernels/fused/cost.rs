@@ -1,0 +1,283 @@
+//! What a fused kernel costs to compile: the one estimate by which every pass of the optimizer bounds what an op may hold.
+//!
+//! Drivers inline all functions. So the time in which they compile a shader goes with the number of operations in its text once
+//! every call is written out: the weights of the functions that an expression calls, times how often the kernel's text has the
+//! expression. Weights are counted in the text of the functions themselves, so that a new row of the tables needs no number
+//! of its own. Who calls must not know how the kernels are written; how often each has its expressions is said here.
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use super::expression::{Call, Expression};
+use super::rows::program::{Action, RowProgram, Stage};
+use crate::dtype::DType;
+use crate::kernels::scalar;
+use crate::shader::library::LIBRARIES;
+
+/// The most that the optimizer puts into one op. Software adapters compile it in one to two seconds, GPUs' drivers sooner.
+pub const BOUND: u32 = 12_000;
+
+/// Elements whose expression the text of an elementwise kernel has, of the widest access.
+const ELEMENTWISE: u32 = 8;
+/// Elements of the text of a reduction: four at once, then one at a time.
+const REDUCE: u32 = 5;
+/// Columns at a time of a row program.
+const ROWS: u32 = 4;
+/// What a row program spends to bring the values of its lanes together, for each reduction.
+pub const REDUCTION: u32 = 40;
+/// Elements of the result that one invocation of a contraction stores, of the tiles that are usual.
+const CONTRACTION: u32 = 32;
+/// What a branch costs, with the masks and blocks that come with it.
+const BRANCH: u32 = 4;
+/// What a step costs beside its function: a call, and a value that is kept.
+const STEP: u32 = 2;
+/// The most that may be computed again in place of a value that could be read.
+pub const READ: u32 = 32;
+
+/// The weight of one call within an expression: its operations, with everything that it calls written out.
+pub fn weight(call: Call) -> u32 {
+    // The optimizer asks for every elementwise node of a graph, many times.
+    static ROWS: LazyLock<FxHashMap<(&str, DType), u32>> = LazyLock::new(|| {
+        let types = scalar::rows().flat_map(|row| row.types().map(move |dtype| (row, dtype)));
+        types.map(|(row, dtype)| ((row.op, dtype), counted(Call::Row(row, dtype)))).collect()
+    });
+    match call {
+        Call::Row(row, dtype) => ROWS.get(&(row.op, dtype)).copied().unwrap_or_else(|| counted(call)),
+        Call::Cast(..) => counted(call),
+    }
+}
+
+fn counted(call: Call) -> u32 {
+    let function = call.wgsl();
+    let own = functions(&function.text);
+    let mut weights = Weights { functions: &own, others: &LIBRARY, known: FxHashMap::default() };
+    let operations = weights.of(&function.name);
+    // Values of 64 bits take two registers, and two instructions, for each of 32 bits.
+    let wide = call.inputs().into_iter().chain([call.output()]).any(|t| t.size() > 4);
+    STEP + operations * if wide { 2 } else { 1 }
+}
+
+/// The weight of an expression for one element.
+pub fn expression(expression: &Expression) -> u32 {
+    expression.steps().iter().map(|step| weight(step.call)).fold(0, u32::saturating_add)
+}
+
+/// The cost of an elementwise kernel whose steps have this weight for one element.
+pub const fn elementwise(weight: u32) -> u32 {
+    ELEMENTWISE.saturating_mul(weight)
+}
+
+/// The cost of a reduction whose values have this weight for one element, and what follows from its results another.
+pub const fn reduce(values: u32, epilogue: u32) -> u32 {
+    REDUCE.saturating_mul(values).saturating_add(epilogue)
+}
+
+/// The cost of a contraction whose epilogue has this weight.
+pub const fn contraction(epilogue: u32) -> u32 {
+    CONTRACTION.saturating_mul(epilogue)
+}
+
+/// The cost of steps of a row program that have this weight, in a stage that computes them for elements (`full`) or once for a row.
+pub const fn row_stage(weight: u32, full: bool) -> u32 {
+    if full { ROWS.saturating_mul(weight) } else { weight }
+}
+
+/// The cost of a row program: each stage computes again what it uses.
+pub fn rows(program: &RowProgram) -> u32 {
+    let cost = |stage: &Stage| {
+        let values = row_stage(expression(&stage.expression), stage.action != Action::Row);
+        match &stage.action {
+            Action::Reduce(reductions) => values.saturating_add(REDUCTION * reductions.len() as u32),
+            Action::Row | Action::Full => values,
+        }
+    };
+    program.stages().iter().map(cost).fold(0, u32::saturating_add)
+}
+
+/// A function's own operations, and what it calls.
+#[derive(Debug, Default)]
+struct Body<'t> {
+    operations: u32,
+    calls: Vec<&'t str>,
+}
+
+type Bodies<'t> = FxHashMap<&'t str, Body<'t>>;
+
+/// The weights of the functions of all libraries.
+static LIBRARY: LazyLock<FxHashMap<&'static str, u32>> = LazyLock::new(|| {
+    let functions: Bodies<'static> = LIBRARIES.iter().flat_map(|(_, text)| functions(text)).collect();
+    let none = FxHashMap::default();
+    let mut weights = Weights { functions: &functions, others: &none, known: FxHashMap::default() };
+    functions.keys().map(|name| (*name, weights.of(name))).collect()
+});
+
+/// Weights of functions, each found once.
+struct Weights<'b, 't> {
+    functions: &'b Bodies<'t>,
+    /// What these call beside each other.
+    others: &'b FxHashMap<&'static str, u32>,
+    known: FxHashMap<&'b str, u32>,
+}
+
+impl<'b> Weights<'b, '_> {
+    /// The weight of the function `name`; 1 for one of WGSL's own.
+    fn of(&mut self, name: &'b str) -> u32 {
+        if let Some(weight) = self.known.get(name) {
+            return *weight;
+        }
+        let Some(body) = self.functions.get(name) else { return self.others.get(name).copied().unwrap_or(1) };
+        // WGSL has no recursion; a text that has it counts once.
+        self.known.insert(name, 1);
+        let weight = body.calls.iter().fold(body.operations, |sum, called| sum.saturating_add(self.of(called)));
+        self.known.insert(name, weight);
+        weight
+    }
+}
+
+/// The functions that a text defines.
+fn functions(text: &str) -> Bodies<'_> {
+    let mut bodies = Bodies::default();
+    let mut tokens = Tokens(text);
+    while let Some(token) = tokens.next() {
+        if token == "fn"
+            && let Some(name) = tokens.next()
+        {
+            bodies.insert(name, body(&mut tokens));
+        }
+    }
+    bodies
+}
+
+/// Reads a function from its parameters to its end.
+fn body<'t>(tokens: &mut Tokens<'t>) -> Body<'t> {
+    let mut body = Body::default();
+    let (mut depth, mut last, mut begun) = (0, "", false);
+    for token in tokens.by_ref() {
+        match token {
+            "{" => {
+                depth += 1;
+                begun = true;
+            }
+            "}" => {
+                depth -= 1;
+                if depth == 0 {
+                    break;
+                }
+            }
+            _ if !begun => {}
+            "if" | "case" | "for" | "while" | "loop" => body.operations += BRANCH,
+            "(" if is_name(last) && !matches!(last, "if" | "switch" | "while" | "for" | "return") => {
+                body.calls.push(last);
+            }
+            "[" => body.operations += 1,
+            _ if !matches!(token, "=" | "->") && token.starts_with(is_operator) => body.operations += 1,
+            _ => {}
+        }
+        last = token;
+    }
+    body
+}
+
+fn is_name(token: &str) -> bool {
+    token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+}
+
+fn is_operator(c: char) -> bool {
+    "+-*/%&|^~!<>=".contains(c)
+}
+
+/// Names, numbers, runs of operators and other characters of a text, without comments, and without the types in angle brackets behind
+/// WGSL's generic names.
+struct Tokens<'t>(&'t str);
+
+impl<'t> Iterator for Tokens<'t> {
+    type Item = &'t str;
+
+    fn next(&mut self) -> Option<&'t str> {
+        let mut text = self.0.trim_start();
+        while let Some(comment) = text.strip_prefix("//") {
+            text = comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+        }
+        let first = text.chars().next()?;
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let end = match first {
+            c if is_word(c) => text.find(|c| !is_word(c)).unwrap_or(text.len()),
+            c if is_operator(c) => text.find(|c| !is_operator(c)).unwrap_or(text.len()),
+            c => c.len_utf8(),
+        };
+        let (token, rest) = text.split_at(end);
+        let is_generic = matches!(token, "array" | "bitcast" | "ptr" | "vec2" | "vec3" | "vec4");
+        self.0 = if is_generic && rest.starts_with('<') { behind_types(rest) } else { rest };
+        Some(token)
+    }
+}
+
+/// What follows a list in angle brackets, with which the text begins.
+fn behind_types(text: &str) -> &str {
+    let mut depth = 0;
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[at + 1..];
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType::*;
+
+    #[test]
+    fn calls_are_written_out() {
+        let text = "// a comment with f(x) + 1\nfn f(x: f32) -> f32 {\n    return x * x + 1.0;\n}\n\
+                    fn g(x: vec4<f32>) -> f32 {\n    if x.y > 0.0 {\n        return f(x.x) - f(x.y);\n    }\n    \
+                    return bitcast<f32>(1u) << 2u;\n}\n\
+                    fn h(x: f32) -> vec2<f32> {\n    return vec2<f32>(x + x);\n}\nfn i() -> f32 {\n    return h(1.0).x;\n}\n";
+        let own = functions(text);
+        let mut weights = Weights { functions: &own, others: &LIBRARY, known: FxHashMap::default() };
+        assert_eq!(weights.of("f"), 2);
+        assert_eq!(weights.of("g"), BRANCH + 1 + 2 + 1 + 2 + 1 + 1);
+        // A type in front of a body is no part of it.
+        assert_eq!((weights.of("h"), weights.of("i")), (2, 2));
+        assert_eq!(weights.of("exp_f32"), LIBRARY["exp_f32"]);
+        assert_eq!(weights.of("sqrt"), 1);
+    }
+
+    #[test]
+    fn dear_functions_weigh_more_than_cheap_ones() {
+        let of = |op: &str, t| weight(Call::row(op, t).unwrap());
+        assert!(of("AddV2", F32) < 2 * STEP);
+        let [exp, sin] = ["Exp", "Sin"].map(|op| of(op, F32));
+        assert!(10 * of("Mul", F32) < exp && 2 * exp < sin, "{exp}, {sin}");
+        assert!(of("Exp", F64) > of("Exp", F32));
+        assert!(weight(Call::Cast(F32, BF16)) > weight(Call::Cast(F32, F64)));
+    }
+
+    #[test]
+    fn every_row_has_a_weight() {
+        for row in crate::kernels::scalar::rows() {
+            for dtype in row.types() {
+                let weight = weight(Call::Row(row, dtype));
+                assert!((STEP..100_000).contains(&weight), "{} of {dtype}: {weight}", row.op);
+            }
+        }
+    }
+
+    #[test]
+    fn each_stage_counts() {
+        let program: RowProgram = "Max: x: float32; c: 0; s0 = Neg<float32>(x0); return s0 | \
+            row: x: float32, float32; c: 0; s0 = Neg<float32>(x1); return s0 | \
+            full: x: float32, float32, float32; c: 0; s0 = Neg<float32>(x0); s1 = Neg<float32>(x2); return s0, s1 | return y0, y1"
+            .parse()
+            .unwrap();
+        let neg = weight(Call::row("Neg", F32).unwrap());
+        assert_eq!(rows(&program), REDUCTION + (ROWS + 1 + 2 * ROWS) * neg);
+    }
+}

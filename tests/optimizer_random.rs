@@ -9,14 +9,16 @@ mod random_graphs;
 
 use numeric::Random;
 use random_graphs::generate::{Case, Profile, case};
-use random_graphs::run::{OnDevice, assert_same, on_host, run};
+use random_graphs::run::{OnDevice, assert_same, on_host, run, run_with_effects};
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
 
 /// Scalar functions alone, which the host evaluates.
-const SCALAR: Profile = Profile { device: false, nodes: 24 };
-const EVERYTHING: Profile = Profile { device: true, nodes: 24 };
+const SCALAR: Profile = Profile { device: false, branches: false, nodes: 24 };
+const EVERYTHING: Profile = Profile { device: true, branches: false, nodes: 24 };
+/// Of scalar functions, some run under conditions, and some nodes have effects.
+const BRANCHES: Profile = Profile { branches: true, ..SCALAR };
 
 fn parsed(case: &Case) -> Graph {
     Graph::from_text(&case.text).unwrap_or_else(|e| panic!("{e}\n{}", case.text))
@@ -78,10 +80,12 @@ fn the_optimizer_keeps_its_rules() {
             assert!(after.find(before.node(id).name()).is_some(), "{} is lost, {}", before.node(id).name(), what());
         }
         // TensorFlow runs it twice.
+        let bytes = after.to_bytes();
         optimize(&mut after);
         let twice = after.to_text();
         let new: Vec<&str> = twice.lines().filter(|line| !text.lines().any(|l| l == *line)).collect();
         assert!(text == twice, "the second time it changes more: {new:#?}\n{}", what());
+        assert_eq!(after.to_bytes(), bytes, "the same text in other bytes, {}", what());
     }
 }
 
@@ -115,6 +119,29 @@ fn scalar_graphs_give_the_same_numbers_by_the_references() {
         compare(seed, &case, [&before, &after], |graph| (run(graph, &case, &mut random, &mut on_host), Vec::new()));
     }
     assert!(made > 500, "only {made} fused nodes");
+}
+
+#[test]
+fn branches_and_effects_stay_what_they_are() {
+    let (mut made, mut effects) = (0, 0);
+    for seed in 0..400 {
+        let case = case(seed, BRANCHES);
+        let (before, mut after) = (parsed(&case), optimized(&case));
+        made += fused(&after);
+        let mut random = Random::new(seed);
+        let mut did = Vec::new();
+        compare(seed, &case, [&before, &after], |graph| {
+            let (fetched, effects) = run_with_effects(graph, &case, &mut random, &mut on_host);
+            did.push(effects);
+            (fetched, Vec::new())
+        });
+        assert_eq!(did[0], did[1], "seed {seed}\n{}\n\n{}", case.text, after.to_text());
+        effects += did[0].len();
+        let text = after.to_text();
+        optimize(&mut after);
+        assert_eq!(after.to_text(), text, "the second time it changes more, seed {seed}\n{}", case.text);
+    }
+    assert!(made > 200 && effects > 50, "only {made} fused nodes, {effects} effects");
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub struct Clusters {
     used: Vec<Edges>,
 }
 
+/// Most groups that a search for a path looks at. Two groups between which more would have to be searched stay apart, so that time is linear.
+const MAX_SEARCHED: usize = 1 << 11;
+
 /// The other ends of a group's edges.
 type Edges = SmallVec<[u32; 4]>;
 
@@ -74,47 +77,41 @@ impl Clusters {
     /// Merges the groups of two nodes and says whether it did: not where the graph would get a cycle.
     pub fn merge(&mut self, a: NodeId, b: NodeId) -> bool {
         let Some(between) = self.between(a, b) else { return false };
-        if let Some((first, second, after)) = between {
-            self.join(first, second, &after);
+        if let Some((first, second, between)) = between {
+            self.join(first, second, between);
         }
         true
     }
 
-    /// For two groups that can merge, the earlier, the later, and what between them in the order follows the earlier one;
+    /// For two groups that can merge, the earlier, the later, and what between them in the order follows the earlier one and precedes the later;
     /// `Some(None)` for one and the same group.
-    #[expect(clippy::option_option, reason = "two different ways of having nothing to do")]
-    fn between(&self, a: NodeId, b: NodeId) -> Option<Option<(u32, u32, Vec<u32>)>> {
+    #[expect(clippy::type_complexity, reason = "the parts have no name of their own")]
+    fn between(&self, a: NodeId, b: NodeId) -> Option<Option<(u32, u32, [Vec<u32>; 2])>> {
         let (a, b) = (self.group(a).0, self.group(b).0);
         if a == b {
             return Some(None);
         }
         let (first, second) = if self.rank[a as usize] < self.rank[b as usize] { (a, b) } else { (b, a) };
-        let last = self.rank[second as usize];
-        let mut seen = FxHashSet::default();
-        let mut stack: Vec<u32> = self.users[first as usize].iter().copied().filter(|u| *u != second).collect();
-        while let Some(at) = stack.pop() {
-            if at == second {
-                return None;
-            }
-            if self.rank[at as usize] < last && seen.insert(at) {
-                stack.extend(&self.users[at as usize]);
+        let (floor, last) = (self.rank[first as usize], self.rank[second as usize]);
+        let within = |group: &u32| (floor + 1..last).contains(&self.rank[*group as usize]);
+        let mut between: [FxHashSet<u32>; 2] = Default::default();
+        let ways = [(&self.users, first, second), (&self.used, second, first)];
+        for (seen, (edges, start, end)) in between.iter_mut().zip(ways) {
+            // Only what lies behind another group is a path through a third one.
+            let mut stack: Vec<u32> = edges[start as usize].iter().copied().filter(within).collect();
+            stack.retain(|group| seen.insert(*group));
+            while let Some(at) = stack.pop() {
+                if seen.len() > MAX_SEARCHED || edges[at as usize].contains(&end) {
+                    return None;
+                }
+                stack.extend(edges[at as usize].iter().copied().filter(|group| within(group) && seen.insert(*group)));
             }
         }
-        Some(Some((first, second, seen.into_iter().collect())))
+        Some(Some((first, second, between.map(|seen| seen.into_iter().collect()))))
     }
 
-    /// Merges `first` and `second`; `after` are the groups between them that follow `first`.
-    fn join(&mut self, first: u32, second: u32, after: &[u32]) {
-        let floor = self.rank[first as usize];
-        let mut before = FxHashSet::default();
-        let mut stack: Vec<u32> = self.used[second as usize].iter().copied().filter(|u| *u != first).collect();
-        while let Some(at) = stack.pop() {
-            if self.rank[at as usize] > floor && before.insert(at) {
-                stack.extend(&self.used[at as usize]);
-            }
-        }
-        let mut before: Vec<u32> = before.into_iter().collect();
-        let mut after = after.to_vec();
+    /// Merges `first` and `second`; `after` are the groups between them that follow `first`, `before` those that precede `second`.
+    fn join(&mut self, first: u32, second: u32, [mut after, mut before]: [Vec<u32>; 2]) {
         before.sort_unstable_by_key(|g| self.rank[*g as usize]);
         after.sort_unstable_by_key(|g| self.rank[*g as usize]);
         let moved: Vec<u32> = before.into_iter().chain([first]).chain(after).collect();

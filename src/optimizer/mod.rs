@@ -3,16 +3,19 @@
 //! TensorFlow runs it within grappler on every graph with nodes placed on our devices, twice. [`passes`] rewrite a [`graph::Graph`]; what they
 //! emit are the ops of [`crate::kernels::fused`]. A graph that cannot be handled stays as it is.
 
+mod arity;
 pub mod attr;
+pub mod branches;
 pub mod clusters;
 pub mod dump;
 pub mod graph;
+pub mod history;
 pub mod memory;
 pub mod order;
 pub mod passes;
+pub mod paths;
 pub mod picture;
 pub mod proto;
-pub mod reach;
 pub mod scalars;
 pub mod settings;
 pub mod shape;
@@ -58,6 +61,7 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings, memory: &Me
     if !graph.ids().any(|id| graph.node(id).on_wgpu()) {
         return Ok(None);
     }
+    arity::check(&graph)?;
     graph.preserve(item.preserved()?);
     log::debug!("optimizer: reading {} nodes took {:.1?}", graph.len(), start.elapsed());
     let start = Instant::now();
@@ -91,11 +95,10 @@ fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
             graph.add_op_def(def);
         }
         let known = graph.constant_info(id).map(|info| vec![info]);
-        let read = graph.users(id).iter().any(|user| graph.node(*user).inputs().iter().any(|input| input.node == id));
         // Asking takes longer than looking; nobody looks at what nobody reads.
         let infos = match known {
             Some(infos) => infos,
-            None if read => item.infos(graph.node(id).name())?,
+            None if graph.is_read(id) => item.infos(graph.node(id).name())?,
             None => continue,
         };
         graph.set_infos(id, infos);

@@ -11,6 +11,8 @@ use super::graph::{Graph, NodeId};
 
 /// Ranks from one node that the graph began with to the next; few in tests, where they are to run out.
 const GAP: u64 = if cfg!(test) { 4 } else { 1 << 32 };
+/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that is there, so that time is linear.
+const MAX_SEARCHED: usize = 1 << 12;
 /// The rank of a node that is not in the order.
 const NONE: u64 = u64::MAX;
 
@@ -114,45 +116,39 @@ impl Order {
         (ranks[before.len() - 1], ranks[before.len()])
     }
 
-    /// Whether a path leads from `a` to `b`.
-    pub fn precedes(&self, graph: &Graph, a: NodeId, b: NodeId) -> bool {
-        self.rank(a) < self.rank(b) && self.meet(graph, &FxHashSet::from_iter([a, b]), &[a], &[b])
-    }
-
-    /// Whether no path leaves the region and comes back: only then can one node take its place.
+    /// Whether surely no path leaves the region and comes back: only then can one node take its place.
     pub fn is_convex(&self, graph: &Graph, region: &[NodeId]) -> bool {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
-        let outside = |down: bool| -> Vec<NodeId> {
+        let outside = |down: bool| -> FxHashSet<NodeId> {
             let next = region.iter().flat_map(|id| self.next(graph, *id, down));
-            next.filter(|id| !inside.contains(id)).collect::<FxHashSet<_>>().into_iter().collect()
+            next.filter(|id| !inside.contains(id)).collect()
         };
         let (below, above) = (outside(true), outside(false));
-        !below.iter().any(|id| above.contains(id)) && !self.meet(graph, &inside, &below, &above)
+        !below.iter().any(|id| above.contains(id)) && !self.meet(graph, &inside, [below, above])
     }
 
-    /// Whether a search down from `below` or one up from `above` comes to a node of `ends`, between whose ranks they stay. They go on in turn: whichever
-    /// ends first has seen enough.
-    fn meet(&self, graph: &Graph, ends: &FxHashSet<NodeId>, below: &[NodeId], above: &[NodeId]) -> bool {
+    /// Whether a search down from the one set of nodes, or one up from the other, comes to a node of `ends`, between whose ranks they stay. They go on
+    /// in turn: whichever ends first has seen enough.
+    fn meet(&self, graph: &Graph, ends: &FxHashSet<NodeId>, starts: [FxHashSet<NodeId>; 2]) -> bool {
         let ranks = ends.iter().filter_map(|n| self.rank(*n));
         let (Some(first), Some(last)) = (ranks.clone().min(), ranks.max()) else { return false };
-        let search = |down: bool, start: &[NodeId]| (down, start.to_vec(), FxHashSet::from_iter(start.iter().copied()));
-        let mut searches: [(bool, Vec<NodeId>, FxHashSet<NodeId>); 2] = [search(true, below), search(false, above)];
-        loop {
-            for (down, stack, seen) in &mut searches {
+        let within = |id: &NodeId| self.rank(*id).is_some_and(|rank| (first..=last).contains(&rank));
+        let mut stacks = starts.each_ref().map(|start| start.iter().copied().filter(within).collect::<Vec<_>>());
+        let mut seen = starts;
+        for _ in 0..MAX_SEARCHED {
+            for (way, stack) in stacks.iter_mut().enumerate() {
                 let Some(id) = stack.pop() else { return false };
-                if self.rank(id).is_none_or(|rank| rank < first || rank > last) {
-                    continue;
-                }
-                for next in self.next(graph, id, *down) {
+                for next in self.next(graph, id, way == 0) {
                     if ends.contains(&next) {
                         return true;
                     }
-                    if seen.insert(next) {
+                    if within(&next) && seen[way].insert(next) {
                         stack.push(next);
                     }
                 }
             }
         }
+        true
     }
 }
 

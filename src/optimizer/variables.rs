@@ -1,6 +1,6 @@
-//! Who reads and who writes each variable of a graph, and under which conditions nodes run.
+//! Who reads and who writes each variable of a graph.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::graph::{Graph, NodeId, Output};
 
@@ -35,29 +35,50 @@ pub struct Variables {
     of: FxHashMap<NodeId, Variable>,
 }
 
-/// The tensor behind identities.
-pub fn behind_identities(graph: &Graph, mut handle: Output) -> Output {
-    while graph.node(handle.node).op() == "Identity" && handle.port == 0 {
-        let Some(input) = graph.node(handle.node).inputs().first() else { break };
-        handle = *input;
-    }
-    handle
+/// Where handles come from, as far as somebody has asked.
+#[derive(Default)]
+pub struct Handles {
+    behind_identities: FxHashMap<Output, Output>,
+    origins: FxHashMap<Output, Output>,
 }
 
-/// Where a handle comes from, through identities and branches.
-fn origin(graph: &Graph, mut handle: Output) -> Output {
-    loop {
-        handle = behind_identities(graph, handle);
-        let node = graph.node(handle.node);
-        match (node.op(), node.inputs().first()) {
-            ("Switch", Some(input)) => handle = *input,
-            _ => return handle,
+impl Handles {
+    /// The tensor behind identities.
+    pub fn behind_identities(&mut self, graph: &Graph, handle: Output) -> Output {
+        climb(graph, handle, &mut self.behind_identities, |op, port| op == "Identity" && port == 0)
+    }
+
+    /// The tensor behind identities and branches.
+    fn origin(&mut self, graph: &Graph, handle: Output) -> Output {
+        climb(graph, handle, &mut self.origins, |op, port| op == "Switch" || op == "Identity" && port == 0)
+    }
+}
+
+/// The first input of a first input, and so on, behind all nodes that pass it on by this output.
+fn climb(
+    graph: &Graph,
+    mut at: Output,
+    known: &mut FxHashMap<Output, Output>,
+    passes: impl Fn(&str, u32) -> bool,
+) -> Output {
+    let mut passed = Vec::new();
+    let end = loop {
+        if let Some(end) = known.get(&at) {
+            break *end;
         }
-    }
+        passed.push(at);
+        let node = graph.node(at.node);
+        match node.inputs().first() {
+            Some(input) if passes(node.op(), at.port) => at = *input,
+            _ => break at,
+        }
+    };
+    known.extend(passed.into_iter().map(|at| (at, end)));
+    end
 }
 
-fn variable(graph: &Graph, handle: Output) -> Variable {
-    let origin = origin(graph, handle);
+/// The variable that handles from `origin` are those of.
+fn variable(graph: &Graph, origin: Output) -> Variable {
     let node = graph.node(origin.node);
     let text = |name: &str| node.attr(name).and_then(|a| a.string()).unwrap_or_default().to_owned();
     if node.op() == "VarHandleOp" {
@@ -71,16 +92,20 @@ impl Variables {
     /// Finds them in a graph.
     pub fn of(graph: &Graph) -> Self {
         let mut variables = Self::default();
-        let mut origins: FxHashSet<Output> = FxHashSet::default();
+        let mut handles = Handles::default();
+        let mut origins: Vec<Output> = Vec::new();
         for id in graph.ids() {
             let node = graph.node(id);
             if let Some(handle) = node.inputs().first()
                 && (node.op() == "ReadVariableOp" || ASSIGNS.contains(&node.op()))
             {
-                variables.of.insert(id, variable(graph, *handle));
-                origins.insert(origin(graph, *handle));
+                let origin = handles.origin(graph, *handle);
+                variables.of.insert(id, variable(graph, origin));
+                origins.push(origin);
             }
         }
+        origins.sort_unstable();
+        origins.dedup();
         for origin in origins {
             let key = variable(graph, origin);
             let uses = variables.uses.entry(key).or_default();
@@ -113,87 +138,5 @@ impl Variables {
     /// Who uses a variable.
     pub fn uses(&self, variable: &Variable) -> &Uses {
         &self.uses[variable]
-    }
-}
-
-/// The conditions under which a node runs: the branches of `Switch`es and the loops of TensorFlow 1 that it is in.
-pub type Conditions = u32;
-
-/// The conditions of all nodes.
-pub struct Branches {
-    sets: Vec<Vec<Condition>>,
-    of: Vec<Conditions>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Condition {
-    Branch(Output, u32),
-    Loop(String),
-}
-
-impl Branches {
-    /// Finds them in a graph whose nodes have this order.
-    pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
-        let mut known: FxHashMap<Vec<Condition>, Conditions> = FxHashMap::default();
-        let mut branches = Self { sets: vec![Vec::new()], of: vec![0; graph.capacity()] };
-        known.insert(Vec::new(), 0);
-        // The conditions outside of each loop.
-        let mut around: FxHashMap<String, Vec<Condition>> = FxHashMap::default();
-        for id in order {
-            let node = graph.node(*id);
-            let mut sets: Vec<Vec<Condition>> = Vec::new();
-            for input in node.inputs() {
-                let mut set = branches.sets[branches.of[input.node.index()] as usize].clone();
-                let from = graph.node(input.node);
-                if from.op() == "Switch" {
-                    // A loop's Switch leaves the loop or stays in it.
-                    set.push(Condition::Branch(from.inputs()[1], input.port));
-                }
-                sets.push(set);
-            }
-            sets.extend(node.controls().iter().map(|c| branches.sets[branches.of[c.index()] as usize].clone()));
-            let mut set = match node.op() {
-                "Merge" if !sets.is_empty() => {
-                    let (first, others) = sets.split_first().expect("it is not empty");
-                    first.iter().filter(|c| others.iter().all(|s| s.contains(c))).cloned().collect()
-                }
-                _ => sets.concat(),
-            };
-            if node.op() == "Enter" {
-                let frame = node.attr("frame_name").and_then(|a| a.string()).unwrap_or_default().to_owned();
-                let outside = around.entry(frame.clone()).or_default();
-                outside.extend(set.iter().cloned());
-                outside.sort_unstable();
-                outside.dedup();
-                set.push(Condition::Loop(frame));
-            }
-            if node.op() == "Exit" {
-                let loops = set.iter().filter_map(|c| match c {
-                    Condition::Loop(frame) => around.get(frame),
-                    Condition::Branch(..) => None,
-                });
-                // The innermost loop has the most around it.
-                set = loops.max_by_key(|a| a.len()).cloned().unwrap_or_default();
-            }
-            set.sort_unstable();
-            set.dedup();
-            let next = branches.sets.len() as u32;
-            let number = *known.entry(set.clone()).or_insert_with(|| {
-                branches.sets.push(set);
-                next
-            });
-            branches.of[id.index()] = number;
-        }
-        branches
-    }
-
-    /// The conditions of a node: equal numbers are equal conditions.
-    pub fn conditions(&self, id: NodeId) -> Conditions {
-        self.of[id.index()]
-    }
-
-    /// Whether a node is part of a loop.
-    pub fn in_loop(&self, id: NodeId) -> bool {
-        self.sets[self.conditions(id) as usize].iter().any(|c| matches!(c, Condition::Loop(_)))
     }
 }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod attention_gradient;
+mod branches;
 mod cleanup;
 mod contraction;
 mod elementwise;

@@ -16,6 +16,8 @@ use crate::numeric::Random;
 pub struct Profile {
     /// Reductions, normalizations, products, attention, variables: what only a device evaluates here.
     pub device: bool,
+    /// Branches, of which one runs, and nodes that have effects.
+    pub branches: bool,
     /// Most random nodes, patterns counted as one.
     pub nodes: usize,
 }
@@ -57,6 +59,10 @@ pub struct Generator {
     names: usize,
     pub values: Vec<Value>,
     pub variables: Vec<Variable>,
+    /// The nodes of branches, by number: of those, nobody outside may use any but the `Merge`s.
+    conditional: Vec<std::ops::Range<usize>>,
+    /// Nodes that the end of the graph waits for, as it does for the last writes.
+    statements: Vec<String>,
     case: Case,
 }
 
@@ -83,8 +89,17 @@ pub fn case(seed: u64, profile: Profile) -> Case {
         (_, Shapes::Symbolic) => base[0] = SYMBOL,
         _ => {}
     }
-    let mut g =
-        Generator { random, base, shapes, names: 0, values: Vec::new(), variables: Vec::new(), case: Case::default() };
+    let mut g = Generator {
+        random,
+        base,
+        shapes,
+        names: 0,
+        values: Vec::new(),
+        variables: Vec::new(),
+        conditional: Vec::new(),
+        statements: Vec::new(),
+        case: Case::default(),
+    };
     for _ in 0..g.random.between(1, 4) {
         let dtype = g.random.pick(&[F32, F32, F32, F32, F32, F16, BF16]);
         let dims = g.dims();
@@ -101,6 +116,13 @@ pub fn case(seed: u64, profile: Profile) -> Case {
 impl Generator {
     /// A random node, or nothing where the choice does not fit.
     fn any(&mut self, profile: Profile) {
+        if profile.branches && self.random.below(4) == 0 {
+            match self.random.below(3) {
+                0 | 1 => drop(patterns::branch(self)),
+                _ => drop(patterns::effect(self)),
+            }
+            return;
+        }
         match self.random.below(if profile.device { 34 } else { 21 }) {
             0..=6 => self.unary(),
             7..=13 => self.binary(),
@@ -345,6 +367,9 @@ impl Generator {
         if first > second {
             std::mem::swap(&mut first, &mut second);
         }
+        if self.conditional.iter().any(|nodes| nodes.contains(&first)) {
+            return;
+        }
         let start = format!("n{second} = ");
         let Some(at) = self.case.text.find(&format!("\n{start}")) else { return };
         let line_start = at + 1 + start.len();
@@ -428,6 +453,54 @@ impl Generator {
         Some(())
     }
 
+    /// A boolean that the graph is fed with.
+    pub fn condition(&mut self) -> String {
+        let name = self.emit("Placeholder", &[], "dtype: bool", Bool, &[]);
+        let value = HostTensor { dtype: Bool, dims: [].as_slice().into(), bytes: vec![self.random.below(2) as u8] };
+        self.case.feeds.push((name.clone(), value));
+        name
+    }
+
+    /// What `nodes` makes of one output of a `Switch` of `x`. Only the last value comes out of the branch, with the nodes that make it.
+    pub fn in_branch(&mut self, x: &Value, switch: &str, port: usize) -> Value {
+        let (values, names) = (self.values.len(), self.names);
+        let name = if port == 0 { switch.to_owned() } else { format!("{switch}:{port}") };
+        let mut last = self.value(name, x.dtype, &x.dims, x.range);
+        for _ in 0..self.random.between(1, 4) {
+            let op = self.random.pick(UNARY);
+            let outside = self.values[self.random.below(values)].clone();
+            let next = match self.random.below(5) {
+                0 | 1 => self.apply(op, &last),
+                2 => self.node("CheckNumerics", &[&last], "T: float32, message: \"m\"", F32, &last.dims, last.range),
+                _ if outside.dtype == last.dtype => self.combine("Mul", &outside, &last),
+                _ => None,
+            };
+            last = next.filter(|next| next.dims == x.dims).unwrap_or(last);
+        }
+        self.values.truncate(values);
+        self.conditional.push(names..self.names);
+        last
+    }
+
+    /// A node without outputs that runs though nobody reads anything of it.
+    pub fn effect(&mut self, op: &str, inputs: &[&str], attrs: &str) {
+        let name = self.statement(op, inputs, attrs);
+        self.statements.push(name);
+    }
+
+    /// The `Switch` of a value.
+    pub fn switch(&mut self, x: &Value, condition: &str) -> String {
+        let name = self.emit("Switch", &[&x.name, condition], &format!("T: {}", x.dtype), x.dtype, &x.dims);
+        if let Some(shape) = self.case.text.trim_end().rsplit_once(" -> ").map(|(_, shape)| shape.to_owned())
+            && self.shapes != Shapes::Unknown
+        {
+            self.case.text.truncate(self.case.text.trim_end().len());
+            let _ = writeln!(self.case.text, ", {shape}");
+        }
+        self.conditional.push(self.names - 1..self.names);
+        name
+    }
+
     /// A node without outputs.
     fn statement(&mut self, op: &str, inputs: &[&str], attrs: &str) -> String {
         let shapes = std::mem::replace(&mut self.shapes, Shapes::Unknown);
@@ -460,6 +533,8 @@ impl Generator {
         // As in a function, the last writes run because its end waits for them.
         let written: Vec<String> =
             self.variables.iter().filter_map(|v| Some(format!("^{}", v.written.as_ref()?))).collect();
+        let written: Vec<String> =
+            written.into_iter().chain(self.statements.iter().map(|name| format!("^{name}"))).collect();
         if !written.is_empty() {
             let written: Vec<&str> = written.iter().map(String::as_str).collect();
             preserved.push(self.statement("NoOp", &written, ""));
@@ -476,7 +551,9 @@ fn inputs(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let (name, rest) = line.split_once(" = ").unwrap();
         let end = rest.find([' ', '(']).unwrap_or(rest.len());
         let list = rest[end..].strip_prefix('(').map_or("", |list| &list[..list.find(')').unwrap()]);
-        list.split(", ").filter(|i| !i.is_empty()).map(move |i| (name, i.trim_start_matches('^')))
+        list.split(", ")
+            .filter(|i| !i.is_empty())
+            .map(move |i| (name, i.trim_start_matches('^').split(':').next().unwrap()))
     })
 }
 

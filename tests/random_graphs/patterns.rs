@@ -167,3 +167,37 @@ pub fn repeat(g: &mut Generator) -> Option<Value> {
     let scaled = g.combine("Mul", &tile, &part)?;
     if full.dtype == x.dtype { g.combine("AddV2", &full, &scaled) } else { Some(scaled) }
 }
+
+/// A condition, two branches of one value, and what comes out of the one that runs.
+pub fn branch(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    if x.dtype != F32 {
+        return None;
+    }
+    let condition = g.condition();
+    let switch = g.switch(&x, &condition);
+    let [a, b] = [0, 1].map(|port| g.in_branch(&x, &switch, port));
+    let range = Range {
+        low: a.range.low.min(b.range.low),
+        high: a.range.high.max(b.range.high),
+        error: a.range.error.max(b.range.error),
+    };
+    g.node("Merge", &[&a, &b], "N: 2, T: float32", F32, &x.dims, range)
+}
+
+/// A check or a message.
+pub fn effect(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    if x.dtype != F32 {
+        return None;
+    }
+    match g.random.below(3) {
+        0 => {
+            let condition = g.condition();
+            g.effect("Assert", &[&condition, &x.name], "T: [float32], summarize: 3");
+            None
+        }
+        1 => g.node("Print", &[&x, &x], "T: float32, U: [float32], message: \"m\"", F32, &x.dims, x.range),
+        _ => g.node("CheckNumerics", &[&x], "T: float32, message: \"m\"", F32, &x.dims, x.range),
+    }
+}

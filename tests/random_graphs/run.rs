@@ -1,12 +1,12 @@
 //! Interprets a graph node by node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tensorflow_wgpu::kernels::fused::elementwise;
 use tensorflow_wgpu::kernels::fused::expression::{Call, Expression};
 use tensorflow_wgpu::kernels::op::Attrs;
 use tensorflow_wgpu::local::{self, Input, Session};
-use tensorflow_wgpu::optimizer::graph::{Graph, NodeId};
+use tensorflow_wgpu::optimizer::graph::{Graph, NodeId, Output};
 use tensorflow_wgpu::optimizer::{attr, graph, proto::attr_value::Value};
 use tensorflow_wgpu::{DType, HostTensor};
 
@@ -18,19 +18,54 @@ pub type Engine<'e> = dyn FnMut(&local::Node, &[Input]) -> Vec<Input> + 'e;
 
 /// The values of the fetches. Nodes run in a random order that data and control edges allow. Handles of variables are their numbers.
 pub fn run(graph: &Graph, case: &Case, random: &mut Random, engine: &mut Engine<'_>) -> Vec<HostTensor> {
-    let mut values: BTreeMap<NodeId, Vec<Input>> = BTreeMap::new();
+    run_with_effects(graph, case, random, engine).0
+}
+
+/// The same, with the names of the nodes that did something besides giving a value, in the order of the names.
+pub fn run_with_effects(
+    graph: &Graph,
+    case: &Case,
+    random: &mut Random,
+    engine: &mut Engine<'_>,
+) -> (Vec<HostTensor>, BTreeSet<String>) {
+    // What does not run has no values, and so does what uses that, but a Merge.
+    let mut values: BTreeMap<NodeId, Option<Vec<Option<Input>>>> = BTreeMap::new();
+    let mut effects = BTreeSet::new();
     for id in order(graph, random) {
         let node = graph.node(id);
         let named = |list: &[(String, HostTensor)]| list.iter().position(|(name, _)| name == node.name());
-        let inputs: Vec<Input> = node.inputs().iter().map(|i| values[&i.node][i.port as usize].clone()).collect();
+        let read = |i: &Output| values[&i.node].as_ref().and_then(|outputs| outputs[i.port as usize].clone());
+        let mut inputs: Vec<Option<Input>> = node.inputs().iter().map(read).collect();
+        if node.op() == "Merge" {
+            inputs.retain(Option::is_some);
+            assert!(inputs.len() < 2, "two branches run");
+        }
+        let runs = node.controls().iter().all(|control| values[control].is_some());
+        let Some(inputs) = inputs.into_iter().collect::<Option<Vec<Input>>>().filter(|_| runs) else {
+            values.insert(id, None);
+            continue;
+        };
+        if inputs.is_empty() && node.op() == "Merge" {
+            values.insert(id, None);
+            continue;
+        }
+        if node.op() == "Switch" {
+            let chosen = usize::from(tensor(&inputs[1]).bytes[0] != 0);
+            let output = |port| (port == chosen).then(|| inputs[0].clone());
+            values.insert(id, Some(vec![output(0), output(1)]));
+            continue;
+        }
+        if matches!(node.op(), "Assert" | "Print") {
+            effects.insert(node.name().to_owned());
+        }
         let outputs = match node.op() {
             "Placeholder" => vec![case.feeds[named(&case.feeds).expect("a feed")].1.clone().into()],
             "VarHandleOp" => vec![Input::Variable(named(&case.variables).expect("a variable"))],
             "Const" => {
-                vec![graph.constant(graph::Output { node: id, port: 0 }).expect("a small constant").into()]
+                vec![graph.constant(Output { node: id, port: 0 }).expect("a small constant").into()]
             }
-            "Identity" | "StopGradient" => inputs,
-            "NoOp" => Vec::new(),
+            "CheckNumerics" | "Identity" | "Merge" | "Print" | "StopGradient" => inputs,
+            "Assert" | "NoOp" => Vec::new(),
             "Reshape" => {
                 let mut value = tensor(&inputs[0]).clone();
                 let dims = tensor(&inputs[1]).to_i64().unwrap();
@@ -40,10 +75,14 @@ pub fn run(graph: &Graph, case: &Case, random: &mut Random, engine: &mut Engine<
             }
             op => engine(&local_node(op, node), &inputs),
         };
-        values.insert(id, outputs);
+        values.insert(id, Some(outputs.into_iter().map(Some).collect()));
     }
     let find = |name: &String| graph.find(name).unwrap_or_else(|| panic!("the fetch {name} is gone"));
-    case.fetches.iter().map(|(name, _)| tensor(&values[&find(name)][0]).clone()).collect()
+    let fetched = |name: &String| match &values[&find(name)].as_ref().map(|outputs| &outputs[0]) {
+        Some(Some(value)) => tensor(value).clone(),
+        _ => panic!("the fetch {name} does not run:\n{}", graph.to_text()),
+    };
+    (case.fetches.iter().map(|(name, _)| fetched(name)).collect(), effects)
 }
 
 fn tensor(input: &Input) -> &HostTensor {

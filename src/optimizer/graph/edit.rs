@@ -46,25 +46,36 @@ impl Graph {
         self.edit(id).op = op.into();
     }
 
-    /// `wish`, or `wish_1`, `wish_2` …, whatever is free.
-    pub fn unique_name(&self, wish: &str) -> String {
-        if !self.index.contains_key(wish) && !self.preserved.contains(wish) {
-            return wish.to_owned();
+    /// `wish`, or `wish_1`, `wish_2` …, whatever was not taken yet.
+    fn unique_name(&mut self, wish: String) -> String {
+        let taken = |name: &str| self.index.contains_key(name) || self.preserved.contains(name);
+        if !taken(&wish) {
+            return wish;
         }
-        let free = |name: &String| !self.index.contains_key(name.as_str()) && !self.preserved.contains(name);
-        (1..).map(|n| format!("{wish}_{n}")).find(free).expect("there are more numbers than nodes")
+        let mut suffix = self.suffixes.get(&wish).copied().unwrap_or(0);
+        let name = loop {
+            suffix += 1;
+            let name = format!("{wish}_{suffix}");
+            if !taken(&name) {
+                break name;
+            }
+        };
+        self.suffixes.insert(wish, suffix);
+        name
     }
 
     /// Adds a node.
     pub fn add(&mut self, new: NewNode) -> NodeId {
         self.edits += 1;
         let node = Node {
-            name: self.unique_name(&new.name).into(),
+            name: self.unique_name(new.name).into(),
             op: new.op.into(),
             on_wgpu: is_wgpu(&new.device),
             device: new.device.into(),
             inputs: Vec::new(),
             controls: Vec::new(),
+            input_places: Vec::new(),
+            control_places: Vec::new(),
             attrs: OnceCell::from(BTreeMap::from_iter(new.attrs.into_iter().map(|(k, v)| (k.to_owned(), v)))),
             infos: new.infos,
             original: None,
@@ -80,43 +91,29 @@ impl Graph {
 
     /// Replaces all data inputs.
     pub fn set_inputs(&mut self, id: NodeId, inputs: Vec<Output>) {
-        for old in std::mem::take(&mut self.edit(id).inputs) {
-            self.forget(old.node, id);
-        }
-        for input in &inputs {
-            self.users[input.node.index()].push(id);
-        }
-        self.edit(id).inputs = inputs;
+        self.edit(id);
+        self.clear_inputs(id);
+        inputs.into_iter().for_each(|input| self.push_input(id, input));
     }
 
     /// Replaces one data input.
     pub fn set_input(&mut self, id: NodeId, index: usize, input: Output) {
-        let old = std::mem::replace(&mut self.edit(id).inputs[index], input);
-        self.forget(old.node, id);
-        self.users[input.node.index()].push(id);
+        self.edit(id);
+        self.move_input(id, index, input);
     }
 
     /// Makes `id` wait for `control`, unless it does or is that node itself.
     pub fn add_control(&mut self, id: NodeId, control: NodeId) {
-        if id != control && !self.node(id).controls.contains(&control) {
-            self.edit(id).controls.push(control);
-            self.users[control.index()].push(id);
+        if id != control && self.control_index(id, control).is_none() {
+            self.edit(id);
+            self.push_control(id, control);
         }
     }
 
     /// Makes `id` no longer wait for `control`.
     pub fn remove_control(&mut self, id: NodeId, control: NodeId) {
-        if let Some(at) = self.node(id).controls.iter().position(|c| *c == control) {
-            self.edit(id).controls.remove(at);
-            self.forget(control, id);
-        }
-    }
-
-    /// Drops one edge from the users of `used`.
-    fn forget(&mut self, used: NodeId, user: NodeId) {
-        let users = &mut self.users[used.index()];
-        if let Some(at) = users.iter().position(|u| *u == user) {
-            users.swap_remove(at);
+        if self.drop_controls(id, control) {
+            self.edit(id);
         }
     }
 
@@ -142,11 +139,9 @@ impl Graph {
         assert!(self.users(id).is_empty(), "{} is in use", self.node(id).name);
         assert!(!self.is_preserved(id), "{} is preserved", self.node(id).name);
         self.edits += 1;
+        self.clear_edges(id);
         let node = self.nodes[id.index()].take().expect("the node was removed");
         self.index.remove(&node.name);
-        for used in node.inputs.iter().map(|i| i.node).chain(node.controls) {
-            self.forget(used, id);
-        }
     }
 
     /// Puts one node in place of a region. `outputs` pairs each tensor of the region that is used outside with the new node's
@@ -182,13 +177,17 @@ impl Graph {
 
     /// Removes nodes that only nodes among them use.
     pub fn remove_all(&mut self, region: &[NodeId]) {
-        let mut left: Vec<NodeId> = region.to_vec();
-        while !left.is_empty() {
-            let before = left.len();
-            let (free, used): (Vec<_>, Vec<_>) = left.into_iter().partition(|id| self.users(*id).is_empty());
-            free.into_iter().for_each(|id| self.remove(id));
-            left = used;
-            assert!(left.len() < before, "{} is in use outside of its region", self.node(left[0]).name);
+        let mut left: FxHashSet<NodeId> = region.iter().copied().collect();
+        let mut free: Vec<NodeId> = region.iter().copied().filter(|id| self.users(*id).is_empty()).collect();
+        while let Some(id) = free.pop() {
+            if left.remove(&id) {
+                let used: Vec<NodeId> = self.used(id).collect();
+                self.remove(id);
+                free.extend(used.into_iter().filter(|id| left.contains(id) && self.users(*id).is_empty()));
+            }
+        }
+        if let Some(id) = left.iter().next() {
+            panic!("{} is in use outside of its region", self.node(*id).name);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! directions. What a pass does not touch is written back byte for byte; of a node that changes, the attributes and
 //! fields that stay keep their bytes.
 
+mod edges;
 mod edit;
 mod node;
 mod walk;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -24,6 +24,7 @@ use crate::optimizer::proto::OpDef;
 use crate::optimizer::shape::{Dim, TensorInfo};
 use crate::optimizer::wire;
 use crate::tensor::HostTensor;
+use edges::Users;
 pub use node::{NewNode, Node, NodeId, Output, device_type};
 use node::{Texts, parse_node};
 
@@ -67,13 +68,15 @@ const CONTROL_FLOW: &[&str] = &[
 pub struct Graph {
     nodes: Vec<Option<Node>>,
     index: FxHashMap<Arc<str>, NodeId>,
-    /// For each node, the nodes that use it, once for each edge.
-    users: Vec<Vec<NodeId>>,
+    /// For each node, the edges to those that use it.
+    users: Vec<Users>,
     /// Fields of the GraphDef beyond nodes.
     rest: Vec<Bytes>,
     preserved: FxHashSet<String>,
     op_defs: FxHashMap<String, OpDef>,
     edits: u64,
+    /// For names that were wished several times, the last suffix.
+    suffixes: FxHashMap<String, u32>,
     /// An order of the nodes, with the edits that it follows.
     order: RefCell<Option<(u64, Arc<[NodeId]>)>>,
     /// Whether there was a loop of TensorFlow 1.
@@ -113,7 +116,7 @@ impl Graph {
         }
         self.has_loops |= matches!(node.op(), "NextIteration" | "RefNextIteration");
         self.nodes.push(Some(node));
-        self.users.push(Vec::new());
+        self.users.push(Users::default());
         Ok(id)
     }
 
@@ -129,12 +132,10 @@ impl Graph {
         let Some(&from) = self.index.get(name) else {
             invalid!("input {input} of {} is not in the graph", self.node(to).name);
         };
-        let node = self.nodes[to.index()].as_mut().expect("just inserted");
         match port {
-            Some(port) => node.inputs.push(Output { node: from, port }),
-            None => node.controls.push(from),
+            Some(port) => self.push_input(to, Output { node: from, port }),
+            None => self.push_control(to, from),
         }
-        self.users[from.index()].push(to);
         Ok(())
     }
 
@@ -209,32 +210,6 @@ impl Graph {
     /// The node of this name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         self.index.get(name).copied()
-    }
-
-    /// The nodes that use this one, by data or control, once for each edge.
-    pub fn users(&self, id: NodeId) -> &[NodeId] {
-        &self.users[id.index()]
-    }
-
-    /// The data inputs that read a tensor: consumer and index.
-    pub fn readers(&self, output: Output) -> impl Iterator<Item = (NodeId, usize)> + '_ {
-        self.distinct_users(output.node).into_iter().flat_map(move |user| {
-            let inputs = self.node(user).inputs.iter().enumerate();
-            inputs.filter(move |(_, i)| **i == output).map(move |(k, _)| (user, k))
-        })
-    }
-
-    /// The nodes that wait for this one without reading it.
-    pub fn waiters(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        self.distinct_users(id).into_iter().filter(move |user| self.node(*user).controls.contains(&id))
-    }
-
-    /// The nodes that use this one, once each, by number.
-    fn distinct_users(&self, id: NodeId) -> SmallVec<[NodeId; 8]> {
-        let mut users = SmallVec::from_slice(self.users(id));
-        users.sort_unstable();
-        users.dedup();
-        users
     }
 
     /// Says what an op of the graph is.

@@ -41,8 +41,11 @@ pub struct Node {
     pub(super) device: Arc<str>,
     /// Whether that is one of ours.
     pub(super) on_wgpu: bool,
-    pub(in crate::optimizer) inputs: Vec<Output>,
-    pub(in crate::optimizer) controls: Vec<NodeId>,
+    pub(super) inputs: Vec<Output>,
+    pub(super) controls: Vec<NodeId>,
+    /// Where each of these edges is among the users of its other end.
+    pub(super) input_places: Vec<u32>,
+    pub(super) control_places: Vec<u32>,
     /// Read from `original` when somebody asks: nobody does for most nodes.
     pub(super) attrs: OnceCell<BTreeMap<String, Attr>>,
     /// Types and shapes of the outputs, as far as they are known.
@@ -241,6 +244,8 @@ pub(super) fn parse_node<'g>(
         on_wgpu: is_wgpu(device),
         inputs: Vec::new(),
         controls: Vec::new(),
+        input_places: Vec::new(),
+        control_places: Vec::new(),
         attrs: OnceCell::new(),
         infos: Vec::new(),
         rest,

@@ -7,6 +7,9 @@ use rustc_hash::FxHashSet;
 use super::Graph;
 use super::node::NodeId;
 
+/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that is there, so that time is linear.
+const MAX_SEARCHED: usize = 1 << 14;
+
 impl Graph {
     /// The nodes with every node after those that it uses. Edges back into loops of TensorFlow 1 (`NextIteration` to `Merge`) don't
     /// count. `None` for another cycle.
@@ -58,11 +61,13 @@ impl Graph {
             && matches!(self.node(from).op(), "NextIteration" | "RefNextIteration")
     }
 
-    /// Whether some path leads from `start` to a node of `targets` by at least one edge; nodes in `avoid` are not passed through.
+    /// Whether some path leads from `start` to a node of `targets` by at least one edge; nodes in `avoid` are not passed
+    /// through. So it is also answered where that would take too long to find out.
     pub fn reaches(&self, start: &[NodeId], targets: &FxHashSet<NodeId>, avoid: &FxHashSet<NodeId>) -> bool {
         let mut seen: FxHashSet<NodeId> = FxHashSet::default();
         let mut stack: Vec<NodeId> = start.to_vec();
-        while let Some(id) = stack.pop() {
+        for _ in 0..MAX_SEARCHED {
+            let Some(id) = stack.pop() else { return false };
             for user in self.users(id) {
                 if targets.contains(user) {
                     return true;
@@ -72,10 +77,10 @@ impl Graph {
                 }
             }
         }
-        false
+        true
     }
 
-    /// Whether no path leaves the region and comes back: only then can one node take its place.
+    /// Whether surely no path leaves the region and comes back: only then can one node take its place.
     pub fn is_convex(&self, region: &[NodeId]) -> bool {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let is_end = |id: &&NodeId| {
@@ -90,7 +95,7 @@ impl Graph {
         let outside = |ids: Vec<NodeId>| ids.into_iter().filter(|id| !inside.contains(id)).collect::<Vec<_>>();
         let mut below = Search::from(outside(region.iter().flat_map(|id| self.users(*id)).copied().collect()));
         let mut above = Search::from(outside(region.iter().flat_map(|id| self.used(*id)).collect()));
-        loop {
+        for _ in 0..MAX_SEARCHED {
             for (search, down) in [(&mut below, true), (&mut above, false)] {
                 let Some(id) = search.stack.pop() else { return true };
                 let next: Vec<NodeId> = if down { self.users(id).to_vec() } else { self.used(id).collect() };
@@ -100,6 +105,7 @@ impl Graph {
                 search.stack.extend(next.into_iter().filter(|n| search.seen.insert(*n)));
             }
         }
+        false
     }
 
     /// The nodes that a node reads or waits for, once for each edge.

@@ -28,17 +28,18 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             chosen.insert(id);
         }
     }
-    // What nobody wants there stays on the device, and so does what is computed from it.
-    loop {
-        let stay = |id: &NodeId| {
-            let node = graph.node(*id);
-            node.inputs().iter().all(|input| is_there(graph, *input, &chosen)) && is_wanted_there(graph, *id, &chosen)
+    // What nobody wants there stays on the device, and so does what is computed from it. Either may end what kept another node there.
+    let mut doubtful: Vec<NodeId> = chosen.iter().copied().collect();
+    while let Some(id) = doubtful.pop() {
+        let node = graph.node(id);
+        let stays = || {
+            node.inputs().iter().all(|input| is_there(graph, *input, &chosen)) && is_wanted_there(graph, id, &chosen)
         };
-        let kept: FxHashSet<NodeId> = chosen.iter().copied().filter(stay).collect();
-        if kept.len() == chosen.len() {
-            break;
+        if chosen.contains(&id) && !stays() {
+            chosen.remove(&id);
+            let readers = graph.readers(Output { node: id, port: 0 }).map(|(reader, _)| reader);
+            doubtful.extend(readers.chain(node.inputs().iter().map(|input| input.node)).filter(|n| chosen.contains(n)));
         }
-        chosen = kept;
     }
     for id in order.iter().copied().filter(|id| chosen.contains(id)) {
         if let Some(op) = predicate::on_host(graph.node(id).op()) {
@@ -61,7 +62,7 @@ fn is_there(graph: &Graph, output: Output, chosen: &FxHashSet<NodeId>) -> bool {
 
 /// Whether somebody reads in host memory what the node makes. Others get a copy, for which nobody waits.
 fn is_wanted_there(graph: &Graph, id: NodeId, chosen: &FxHashSet<NodeId>) -> bool {
-    graph.readers(Output { node: id, port: 0 }).any(|(reader, index)| {
+    graph.readers_in_any_order(Output { node: id, port: 0 }).any(|(reader, index)| {
         let op = graph.node(reader).op();
         DECISIONS.contains(&(op, index))
             || chosen.contains(&reader)

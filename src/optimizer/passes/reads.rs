@@ -3,16 +3,20 @@
 //! Keras reads the rate and the step counter anew for each variable that it trains, and raises the betas to a power each time. TensorFlow's own
 //! deduplication stops at reads, for they have state; here it is known who writes the variable.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::kernels::scalar;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::order::Order;
-use crate::optimizer::variables::{Branches, Variables, behind_identities};
+use crate::optimizer::history::History;
+use crate::optimizer::paths::Places;
+use crate::optimizer::variables::{Handles, Variables};
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -23,6 +27,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
+/// Rounds of comparing reads that see the same with the first of them: those that wait for something else are compared among themselves next.
+const ROUNDS: usize = 4;
+
 /// Merges reads; tells whether there is any read.
 fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
     let variables = Variables::of(graph);
@@ -30,46 +37,76 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
         return false;
     }
     // A read that is kept for its name alone has been merged before.
-    let is_read = |graph: &Graph, id: &NodeId| graph.node(*id).on_wgpu() && !graph.users(*id).is_empty();
-    if variables.all().all(|uses| uses.reads.iter().filter(|id| is_read(graph, id)).count() < 2) {
+    let is_read = |id: &NodeId| graph.node(*id).on_wgpu() && !graph.users(*id).is_empty();
+    if variables.all().all(|uses| uses.reads.iter().filter(|id| is_read(id)).nth(1).is_none()) {
         return true;
     }
-    let ranks = Order::of(graph, order);
-    let branches = Branches::of(graph, order);
-    for uses in variables.all() {
-        let mut reads: Vec<NodeId> = uses.reads.iter().copied().filter(|id| is_read(graph, id)).collect();
-        reads.sort_by_key(|r| ranks.rank(*r));
-        let mut first: Vec<NodeId> = Vec::new();
-        for read in reads {
-            let same = first
-                .iter()
-                .copied()
-                .find(|other| sees_the_same(graph, &ranks, &branches, &uses.writers, *other, read));
-            match same {
-                // Its name must stay, and a read costs nothing: only nobody reads it any more.
-                Some(other) if graph.is_preserved(read) => {
-                    graph.replace_readers(Output { node: read, port: 0 }, Output { node: other, port: 0 });
-                }
-                Some(other) => replace(graph, read, other),
-                None => first.push(read),
-            }
+    let places = Places::new(graph, order);
+    let mut reads: Vec<NodeId> =
+        variables.all().flat_map(|uses| &uses.reads).copied().filter(|id| is_read(id)).collect();
+    reads.sort_unstable_by_key(|read| places.of(*read));
+    let same = same_reads(graph, order, &places, &variables, &reads);
+    for (read, first) in same {
+        // Its name must stay, and a read costs nothing: only nobody reads it any more.
+        if graph.is_preserved(read) {
+            graph.replace_readers(Output { node: read, port: 0 }, Output { node: first, port: 0 });
+        } else {
+            replace(graph, read, first);
         }
     }
     true
 }
 
-/// Whether `b`, which comes no earlier than `a`, must see what `a` sees, and runs whenever that does.
-fn sees_the_same(graph: &Graph, order: &Order, branches: &Branches, writers: &[NodeId], a: NodeId, b: NodeId) -> bool {
-    let (x, y) = (graph.node(a), graph.node(b));
-    let alike = x.device() == y.device()
-        && x.dtype("dtype") == y.dtype("dtype")
-        && behind_identities(graph, x.inputs()[0]) == behind_identities(graph, y.inputs()[0])
-        && branches.conditions(a) == branches.conditions(b)
-        && !branches.in_loop(a);
-    let precedes = |a: NodeId, b: NodeId| order.precedes(graph, a, b);
-    alike
-        && y.controls().iter().all(|c| *c == a || precedes(*c, a))
-        && writers.iter().all(|w| precedes(*w, a) && precedes(*w, b) || precedes(a, *w) && precedes(b, *w))
+/// The reads that must see what an earlier one sees, and run whenever that does, with that one.
+fn same_reads(
+    graph: &Graph,
+    order: &[NodeId],
+    places: &Places<'_>,
+    variables: &Variables,
+    reads: &[NodeId],
+) -> Vec<(NodeId, NodeId)> {
+    let branches = Branches::of(graph, order);
+    let history = History::of(graph, places, variables);
+    let mut handles = Handles::default();
+    let mut alike: FxHashMap<_, Vec<NodeId>> = FxHashMap::default();
+    let mut keys = Vec::new();
+    for read in reads.iter().copied() {
+        let (Some(place), false) = (history.place(read), branches.in_loop(read)) else { continue };
+        let node = graph.node(read);
+        let handle = handles.behind_identities(graph, node.inputs()[0]);
+        let key = (handle, place, branches.conditions(read), node.dtype("dtype"), node.device());
+        let group = alike.entry(key).or_default();
+        if group.is_empty() {
+            keys.push(key);
+        }
+        group.push(read);
+    }
+    let mut groups: Vec<Vec<NodeId>> = keys.iter().filter_map(|key| alike.remove(key)).collect();
+    let mut same = Vec::new();
+    for _ in 0..ROUNDS {
+        groups.retain(|group| group.len() > 1);
+        // What a read waits for must come before the first one.
+        let waits = |first: NodeId, read: NodeId| {
+            graph.node(read).controls().iter().filter(move |c| **c != first).map(move |c| (*c, first))
+        };
+        let others = || groups.iter().flat_map(|group| group[1..].iter().map(|read| (group[0], *read)));
+        let pairs: Vec<_> = others().flat_map(|(first, read)| waits(first, read)).collect();
+        let mut answers = places.connected(&pairs).into_iter();
+        let mut left: Vec<Vec<NodeId>> = Vec::new();
+        for group in &groups {
+            let (first, mut rest) = (group[0], Vec::new());
+            for read in group[1..].iter().copied() {
+                if answers.by_ref().take(waits(first, read).count()).fold(true, |all, answer| all & answer) {
+                    same.push((read, first));
+                } else {
+                    rest.push(read);
+                }
+            }
+            left.push(rest);
+        }
+        groups = left;
+    }
+    same
 }
 
 /// Ops whose equal nodes are merged, besides the elementwise ones.
@@ -77,7 +114,7 @@ const MERGED: &[&str] = &["Cast", "Const", "Identity", "Reshape"];
 
 /// Merges nodes that compute the same of the same.
 fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
-    type Key = ((Arc<str>, Arc<str>), SmallVec<[Output; 4]>, SmallVec<[NodeId; 4]>);
+    type Key = ((Arc<str>, Arc<str>), SmallVec<[Output; 4]>, SmallVec<[NodeId; 4]>, u64);
     let mut known: FxHashMap<Key, SmallVec<[NodeId; 1]>> = FxHashMap::default();
     for id in order.iter().copied() {
         if !graph.contains(id) || graph.is_preserved(id) {
@@ -90,17 +127,21 @@ fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
         }
         let mut controls = SmallVec::from_slice(node.controls());
         controls.sort_unstable();
-        let key = (node.shared_texts(), SmallVec::from_slice(node.inputs()), controls);
+        // Constants differ in nothing but their attributes.
+        let mut hasher = FxHasher::default();
+        visible(graph, id).for_each(|(name, value)| (name, value.raw()).hash(&mut hasher));
+        let key = (node.shared_texts(), SmallVec::from_slice(node.inputs()), controls, hasher.finish());
         let same = known.entry(key).or_default();
-        let equal = same.iter().copied().find(|other| {
-            let visible = |n: NodeId| graph.node(n).attrs().iter().filter(|(name, _)| !name.starts_with('_'));
-            visible(*other).eq(visible(id))
-        });
-        match equal {
+        match same.iter().copied().find(|other| visible(graph, *other).eq(visible(graph, id))) {
             Some(other) => replace(graph, id, other),
             None => same.push(id),
         }
     }
+}
+
+/// The attributes that say what a node computes.
+fn visible(graph: &Graph, id: NodeId) -> impl Iterator<Item = (&String, &Attr)> {
+    graph.node(id).attrs().iter().filter(|(name, _)| !name.starts_with('_'))
 }
 
 /// Lets everybody use `new` instead of `old`.

@@ -5,16 +5,20 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 /// Ops that give their first input another shape.
 const RESHAPES: &[&str] = &["ExpandDims", "Reshape", "Squeeze"];
 
+/// Most changes of shape in a row that are looked at.
+const MAX_ROW: usize = 64;
+
 /// The tensor further up that has the shape of the node's output, and its elements.
 pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let mut tensor = before(graph, id)?;
     let dims = graph.info(Output { node: id, port: 0 }).dims()?;
-    loop {
+    for _ in 0..MAX_ROW {
         if graph.info(tensor).dims().as_ref() == Some(&dims) {
             return Some(tensor);
         }
         tensor = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor))?;
     }
+    None
 }
 
 /// Lets a `Reshape`, which says all of its shape, read the tensor at the start of a row of such nodes.
@@ -25,7 +29,8 @@ pub fn shorten(graph: &mut Graph, id: NodeId) {
     }
     let first = node.inputs()[0];
     let mut tensor = first;
-    while let Some(further) = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor)) {
+    for _ in 0..MAX_ROW {
+        let Some(further) = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor)) else { break };
         tensor = further;
     }
     if tensor != first {

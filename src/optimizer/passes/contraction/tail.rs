@@ -8,6 +8,7 @@ use super::{Root, norm};
 use crate::dtype::DType;
 use crate::kernels::bias::ChannelAxis;
 use crate::kernels::contract::epilogue::{MAX_CONSTANTS, MAX_EXTRAS};
+use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::fused::expression::{Call, Expression, Value};
 use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::attr::Attr;
@@ -154,7 +155,9 @@ impl<'g> Builder<'g> {
         let exit = *nodes.last()?;
         let (value, behind) = self.values[&exit];
         self.expression.output(value);
-        let fits = self.extras.len() <= MAX_EXTRAS && self.constants.len() <= MAX_CONSTANTS;
+        let fits = self.extras.len() <= MAX_EXTRAS
+            && self.constants.len() <= MAX_CONSTANTS
+            && cost::contraction(cost::expression(&self.expression)) <= BOUND;
         let output = self.expression.output_types()[0];
         let typed = output.is_float() && !matches!(value, Value::Constant(_));
         (fits && typed).then(|| Tail {

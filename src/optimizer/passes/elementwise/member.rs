@@ -4,6 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
+use crate::kernels::fused::cost;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::scalars::{SameShapes, Scalar, is_fusible};
 
@@ -56,6 +57,17 @@ impl Member {
         }
     }
 
+    /// The weight of what a node of so many inputs computes.
+    pub fn weight(self, inputs: usize) -> u32 {
+        match self {
+            Self::Call(scalar) => {
+                let further = inputs.saturating_sub(scalar.call.inputs().len()) as u32;
+                cost::weight(scalar.call).saturating_mul(1 + further)
+            }
+            Self::Repeat(_) | Self::View(_) => 0,
+        }
+    }
+
     /// The type of input number `index`.
     pub fn input_type(self, index: usize) -> DType {
         match self {
@@ -69,8 +81,8 @@ impl Member {
 }
 
 /// The nodes whose value costs no more to compute than to read, and that several groups may want: each of them computes it
-/// again, and nobody stores it.
-pub fn recomputed(graph: &Graph, members: &FxHashMap<NodeId, Member>) -> FxHashSet<NodeId> {
+/// again, and nobody stores it. Where they follow each other, all that lead to one of them count.
+pub fn recomputed(graph: &Graph, order: &[NodeId], members: &FxHashMap<NodeId, Member>) -> FxHashSet<NodeId> {
     let is_recomputed = |id: NodeId, member: Member| -> Option<bool> {
         let Member::Call(scalar) = member else { return None };
         let node = graph.node(id);
@@ -88,7 +100,18 @@ pub fn recomputed(graph: &Graph, members: &FxHashMap<NodeId, Member>) -> FxHashS
         let alone = node.controls().is_empty() && uniform(graph, input).is_none();
         Some(scalar.is_cheap() && narrow && shared && alone && users.iter().all(fits))
     };
-    members.iter().filter(|(id, member)| is_recomputed(**id, **member) == Some(true)).map(|(id, _)| *id).collect()
+    let mut weights: FxHashMap<NodeId, u32> = FxHashMap::default();
+    for id in order {
+        let Some(member) = members.get(id) else { continue };
+        let inputs = graph.node(*id).inputs();
+        let above = inputs.first().and_then(|input| weights.get(&input.node)).copied().unwrap_or(0);
+        let weight = member.weight(inputs.len()).saturating_add(above);
+        let is_view = matches!(member, Member::View(_)) && above > 0;
+        if is_view || (weight <= cost::READ && is_recomputed(*id, *member) == Some(true)) {
+            weights.insert(*id, weight);
+        }
+    }
+    weights.into_keys().filter(|id| !matches!(members[id], Member::View(_))).collect()
 }
 
 /// The nodes that may read what is behind a [`Member::View`] instead of it, for something else gives their value its shape.

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
+use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::fused::elementwise::fits;
 use crate::layout::broadcast_dims;
+use crate::optimizer::branches::Branches;
 use crate::optimizer::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::scalars::SameShapes;
 use member::{Member, looking_through, recomputed, uniform};
 use region::Region;
 
-/// Most nodes of a group.
-const MAX_NODES: usize = 64;
 /// Most nodes of a group whose values are smaller than its iteration.
 const MAX_SMALL: usize = 2;
 /// Rounds of growing; a merge may make room for another.
@@ -54,8 +54,8 @@ struct Groups<'g> {
     /// Members that read what is behind a view.
     through: FxHashSet<NodeId>,
     clusters: Clusters,
-    /// Whether some nodes may not run where others do.
-    conditional: bool,
+    /// Under which conditions nodes run, where not all of them do.
+    branches: Option<Branches>,
     /// By [`Clusters::group`].
     regions: FxHashMap<NodeId, Region>,
     /// Pairs of groups that did not merge, each with its size: as long as neither grows, they never will.
@@ -73,12 +73,12 @@ impl<'g> Groups<'g> {
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
             .filter_map(|id| Some((*id, Member::of(graph, &shapes, *id)?)))
             .collect();
-        let mut bypassed = recomputed(graph, &members);
+        let mut bypassed = recomputed(graph, &order, &members);
         let through = looking_through(graph, &shapes, &members, &bypassed);
         bypassed.extend(order.iter().filter(|id| matches!(members.get(id), Some(Member::View(_)))));
         let mut groups = Self {
             clusters: Clusters::bypassing(graph, &bypassed)?,
-            conditional: graph.has_control_flow(),
+            branches: graph.has_control_flow().then(|| Branches::of(graph, &order)),
             regions: FxHashMap::default(),
             refused: FxHashSet::default(),
             graph,
@@ -169,8 +169,9 @@ impl<'g> Groups<'g> {
         for id in self.order.iter().filter(|id| self.is_member(**id)) {
             readers.extend(self.reads(*id).map(|tensor| (self.position[tensor.node.index()], tensor, *id)));
         }
-        // In the order of tensors, then of readers.
-        readers.sort_by_key(|(position, tensor, _)| (*position, tensor.port));
+        // In the order of tensors, then of readers; those next to each other run under the same conditions, if any two do.
+        let conditions = |id: NodeId| self.branches.as_ref().map(|branches| branches.conditions(id));
+        readers.sort_by_key(|(position, tensor, id)| (*position, tensor.port, conditions(*id)));
         readers.dedup();
         for pair in readers.windows(2).filter(|w| w[0].1 == w[1].1) {
             let (tensor, a, b) = (pair[0].1, pair[0].2, pair[1].2);
@@ -191,13 +192,19 @@ impl<'g> Groups<'g> {
     fn try_merge(&mut self, a: NodeId, b: NodeId, same: bool) -> bool {
         let (first, second) = (self.clusters.group(a), self.clusters.group(b));
         let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else { return false };
-        if first == second || x.members.len() + y.members.len() > MAX_NODES {
+        // What is computed again may count in both.
+        if first == second || cost::elementwise(x.own + y.own) > BOUND {
             return false;
         }
         if self.graph.node(a).device() != self.graph.node(b).device() {
             return false;
         }
         if same && !self.shapes.same(x.shape, y.shape) {
+            return false;
+        }
+        // A node runs when all that it reads is there: one that is always needed may not get an input that is there in one branch alone.
+        let conditions = |branches: &Branches| [a, b].map(|id| branches.conditions(id));
+        if self.branches.as_ref().map(conditions).is_some_and(|[a, b]| a != b) {
             return false;
         }
         let pair = (same, [(first, x.members.len()), (second, y.members.len())]);
@@ -242,7 +249,7 @@ impl<'g> Groups<'g> {
                 }
             }
             // What waits for something else may not run at all where the others do.
-            if self.conditional && outer_controls(graph, *id, &inside) != controls {
+            if self.branches.is_some() && outer_controls(graph, *id, &inside) != controls {
                 return None;
             }
             repeats |= repeats_here;
@@ -259,9 +266,15 @@ impl<'g> Groups<'g> {
         let (constants, inputs) = self.split(&read, shape);
         let covered = !repeats || self.covers(&inputs, shape);
         let steps = self.steps(&members);
-        fits(inputs.len(), outputs.len()).then_some(Region {
+        let weight = |id: &NodeId| self.members[id].weight(graph.node(*id).inputs().len());
+        let own = members.iter().map(weight).fold(0, u32::saturating_add);
+        let all = steps.iter().map(|(id, _)| weight(id)).fold(0, u32::saturating_add);
+        // What one node does cannot be divided.
+        let small = members.len() == 1 || cost::elementwise(all) <= BOUND;
+        (small && fits(inputs.len(), outputs.len())).then_some(Region {
             members,
             steps,
+            own,
             shape,
             inputs,
             constants,
@@ -273,10 +286,11 @@ impl<'g> Groups<'g> {
     /// What a group computes, with what is computed again and views, in topological order.
     fn steps(&self, members: &[NodeId]) -> Vec<(NodeId, Member)> {
         let mut ids = members.to_vec();
+        let mut seen: FxHashSet<NodeId> = members.iter().copied().collect();
         for id in members {
             let mut above = self.graph.node(*id).inputs().to_vec();
             while let Some(input) = above.pop() {
-                if self.does_without(*id, input.node) && !ids.contains(&input.node) {
+                if self.does_without(*id, input.node) && seen.insert(input.node) {
                     ids.push(input.node);
                     above.extend(self.graph.node(input.node).inputs());
                 }

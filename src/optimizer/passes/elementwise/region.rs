@@ -16,6 +16,8 @@ pub struct Region {
     pub members: Vec<NodeId>,
     /// What is computed, by members, by others whose value is computed again, and by views, in topological order.
     pub steps: Vec<(NodeId, Member)>,
+    /// The members' weight.
+    pub own: u32,
     /// A tensor of the iteration's shape.
     pub shape: Output,
     /// Tensors from outside, without those of [`Region::constants`].

@@ -32,6 +32,8 @@ enum Element {
 #[derive(Debug, Default)]
 struct Kind {
     elements: Vec<Element>,
+    /// Those of them that are tensors themselves.
+    items: Vec<Output>,
     /// Whether something may be in them that the graph does not show.
     open: bool,
     /// Whether elements may be in them that nobody gave them, of shapes of their own.
@@ -46,6 +48,8 @@ pub struct Lists {
     numbers: FxHashMap<Output, usize>,
     /// Towards the number that stands for all of a kind.
     parent: Vec<usize>,
+    /// How many lists each number stands for.
+    size: Vec<usize>,
     kinds: FxHashMap<usize, Kind>,
 }
 
@@ -86,9 +90,12 @@ impl Lists {
                 sources.iter().filter(|source| joins(**source)).for_each(|source| lists.join(output(port), *source));
             }
         }
+        lists.flatten();
         for (list, element) in elements {
             let kind = lists.kind(list);
-            lists.kinds.entry(kind).or_default().elements.push(element);
+            let kind = lists.kinds.entry(kind).or_default();
+            kind.elements.push(element);
+            kind.items.extend(if let Element::Whole(item) = element { Some(item) } else { None });
         }
         for output in lists.numbers.keys().copied().collect::<Vec<_>>() {
             let kind = lists.kind(output);
@@ -103,12 +110,12 @@ impl Lists {
     }
 
     /// All lists of each kind that gets its elements from nodes of the graph alone, one by one, with these, in no order.
-    pub fn closed(&self) -> impl Iterator<Item = (&[Output], Vec<Output>)> {
+    pub fn closed(&self) -> impl Iterator<Item = (&[Output], &[Output])> {
         self.kinds.values().filter_map(|kind| Some((&kind.members[..], kind.items()?)))
     }
 
     /// The elements of a list, if it gets them from nodes of the graph alone, one by one.
-    pub fn items(&self, list: Output) -> Option<Vec<Output>> {
+    pub fn items(&self, list: Output) -> Option<&[Output]> {
         self.kind_of(list)?.items()
     }
 
@@ -121,6 +128,7 @@ impl Lists {
         let number = *self.numbers.entry(list).or_insert(next);
         if number == next {
             self.parent.push(next);
+            self.size.push(1);
         }
         number
     }
@@ -132,6 +140,17 @@ impl Lists {
         number
     }
 
+    /// Lets every list know its kind at once: no path is longer than one step then.
+    fn flatten(&mut self) {
+        for number in 0..self.parent.len() {
+            let root = self.root(number);
+            let mut at = number;
+            while self.parent[at] != root {
+                at = std::mem::replace(&mut self.parent[at], root);
+            }
+        }
+    }
+
     fn kind(&mut self, list: Output) -> usize {
         let number = self.number(list);
         self.root(number)
@@ -139,27 +158,32 @@ impl Lists {
 
     fn join(&mut self, a: Output, b: Output) {
         let (a, b) = (self.kind(a), self.kind(b));
-        self.parent[a] = b;
+        if a == b {
+            return;
+        }
+        // The smaller part joins the larger one, so that no path grows long.
+        let (small, large) = if self.size[a] < self.size[b] { (a, b) } else { (b, a) };
+        self.parent[small] = large;
+        self.size[large] += self.size[small];
     }
 
     /// The shape of every element of a list, if they have one.
     pub(super) fn element(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
-        self.kind_of(list).filter(|kind| !kind.open && !kind.reserved)?.element(shapes)
+        self.kind_of(list).filter(|kind| !kind.reserved).and_then(|_| self.given(shapes, list))
     }
 
     /// The shape of every element that somebody gave to a list, if they have one.
     pub(super) fn given(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
-        self.kind_of(list).filter(|kind| !kind.open)?.element(shapes)
+        let number = self.root(*self.numbers.get(&list)?);
+        let kind = self.kinds.get(&number).filter(|kind| !kind.open)?;
+        shapes.of_elements(number, || kind.element(shapes))
     }
 }
 
 impl Kind {
-    fn items(&self) -> Option<Vec<Output>> {
-        let item = |element: &Element| match element {
-            Element::Whole(item) => Some(*item),
-            Element::Rows(_) => None,
-        };
-        if self.open || self.reserved { None } else { self.elements.iter().map(item).collect() }
+    fn items(&self) -> Option<&[Output]> {
+        let complete = !self.open && !self.reserved && self.items.len() == self.elements.len();
+        complete.then_some(&self.items)
     }
 
     fn element(&self, shapes: &Shapes<'_>) -> Option<Shape> {

@@ -1,5 +1,7 @@
 //! Integers that say how large tensors are, where the graph computes them from shapes.
 
+use std::cell::Cell;
+
 use super::Shapes;
 use crate::dtype::DType;
 use crate::kernels::movement::slice::{Masks, StridedSpec};
@@ -8,17 +10,21 @@ use crate::optimizer::shape::{Dim, Shape};
 
 /// Most nodes between a value and the shapes that it comes from.
 const MAX_DEPTH: u32 = 8;
+/// Most nodes that are looked at for one value.
+const MAX_NODES: u32 = 512;
 
 /// The elements of a vector, or the scalar, each time that its node runs. They are extents: a scalar is as a vector of one.
 pub fn of(shapes: &Shapes<'_>, output: Output) -> Option<Shape> {
-    search(shapes, output, MAX_DEPTH)
+    search(shapes, output, MAX_DEPTH, &Cell::new(MAX_NODES))
 }
 
-fn search(shapes: &Shapes<'_>, output: Output, depth: u32) -> Option<Shape> {
+/// `left` is how many nodes may still be looked at.
+fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> Option<Shape> {
     let depth = depth.checked_sub(1)?;
+    left.set(left.get().checked_sub(1)?);
     let node = shapes.graph.node(output.node);
     let inputs = node.inputs();
-    let input = |index: usize| search(shapes, *inputs.get(index)?, depth);
+    let input = |index: usize| search(shapes, *inputs.get(index)?, depth, left);
     let is_from_list = matches!(node.op(), "TensorListGetItem" | "TensorListPopBack");
     if !is_from_list && shapes.graph.info(output).rank().is_none_or(|rank| rank > 1) {
         return None;
@@ -36,7 +42,7 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32) -> Option<Shape> {
         "ShapeN" => shapes.of(*inputs.get(output.port as usize)?),
         "Enter" | "Exit" | "ExpandDims" | "Identity" | "Switch" => input(0),
         "Cast" if ["SrcT", "DstT"].map(|name| node.dtype(name)).iter().all(is_extent) => input(0),
-        "Pack" => inputs.iter().map(|scalar| single(search(shapes, *scalar, depth)?)).collect(),
+        "Pack" => inputs.iter().map(|scalar| single(search(shapes, *scalar, depth, left)?)).collect(),
         "ConcatV2" => {
             let vectors = inputs.len().checked_sub(1)?;
             let parts: Vec<Shape> = (0..vectors).map(input).collect::<Option<_>>()?;
@@ -44,7 +50,7 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32) -> Option<Shape> {
         }
         "Slice" => {
             let (vector, begin, size) =
-                (input(0)?, single_number(shapes, inputs[1])?, single_number(shapes, inputs[2])?);
+                (input(0)?, single_number(shapes, *inputs.get(1)?)?, single_number(shapes, *inputs.get(2)?)?);
             let begin = usize::try_from(begin).ok()?;
             let end = if size < 0 { vector.len() } else { begin.checked_add(usize::try_from(size).ok()?)? };
             vector.get(begin..end).map(Shape::from_slice)
@@ -58,8 +64,8 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32) -> Option<Shape> {
         _ if is_from_list => {
             let items = shapes.lists.items(*inputs.first()?)?;
             let (first, others) = items.split_first()?;
-            let first = search(shapes, *first, depth)?;
-            others.iter().all(|other| search(shapes, *other, depth).as_ref() == Some(&first)).then_some(first)
+            let first = search(shapes, *first, depth, left)?;
+            others.iter().all(|other| search(shapes, *other, depth, left).as_ref() == Some(&first)).then_some(first)
         }
         _ => None,
     }

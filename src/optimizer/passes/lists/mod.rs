@@ -21,6 +21,8 @@ mod rules;
 mod sums;
 mod unread;
 
+use std::cell::RefCell;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
@@ -39,18 +41,19 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let lists = Lists::of(graph, &order);
     let places = Places::of(graph, &order);
     let mut refuted: FxHashSet<NodeId> = FxHashSet::default();
+    let mut rounds = 0;
     let shapes = loop {
+        rounds += 1;
         let mut shapes = Shapes::new(graph, &lists, &places);
         let carried = shapes.infer(&order, &refuted);
         let wrong = |id: &NodeId| {
             let begun = shapes.of(Output { node: *id, port: 0 });
             graph.node(*id).inputs().iter().any(|input| shapes.of(*input) != begun)
         };
-        let wrong: Vec<NodeId> = carried.into_iter().filter(wrong).collect();
-        if wrong.is_empty() {
+        if !carried.iter().any(wrong) {
             break shapes;
         }
-        refuted.extend(wrong);
+        refuted.extend(carried.iter().copied().filter(|id| rounds >= MAX_REFUTATIONS || wrong(id)));
     };
     let superfluous = sums::superfluous(&shapes, &order);
     for (id, infos) in shapes.news(&order) {
@@ -69,11 +72,35 @@ struct Shapes<'g> {
     found: FxHashMap<Output, Shape>,
     /// For an unknown extent, the one that it is equal to.
     equal: FxHashMap<u32, Dim>,
+    /// The shapes of the elements of lists by kind, as far as somebody has asked in this sweep.
+    elements: RefCell<FxHashMap<usize, Asked>>,
 }
+
+/// What somebody who asked for the shape of a list's elements was told.
+#[derive(Default)]
+struct Asked {
+    shape: Option<Shape>,
+    /// How often nothing was known.
+    vain: usize,
+}
+
+/// Most sweeps over the graph: what they have found holds, whether more could be found or not.
+const MAX_SWEEPS: usize = 32;
+/// Most times that wrong assumptions are given up one by one, before all of them are.
+const MAX_REFUTATIONS: usize = 16;
+/// Times that it is looked anew, in one sweep, whether the shape of a list's elements is known.
+const MAX_VAIN: usize = 8;
 
 impl<'g> Shapes<'g> {
     fn new(graph: &'g Graph, lists: &'g Lists, places: &'g Places) -> Self {
-        Self { graph, lists, places, found: FxHashMap::default(), equal: FxHashMap::default() }
+        Self {
+            graph,
+            lists,
+            places,
+            found: FxHashMap::default(),
+            equal: FxHashMap::default(),
+            elements: RefCell::default(),
+        }
     }
 
     /// The shape of a tensor.
@@ -111,14 +138,28 @@ impl<'g> Shapes<'g> {
 
     /// Finds what follows from the lists, and returns where it was taken that a step leaves a shape as it was.
     fn infer(&mut self, order: &[NodeId], refuted: &FxHashSet<NodeId>) -> Vec<NodeId> {
-        loop {
+        let mut carried = Vec::new();
+        for _ in 0..MAX_SWEEPS {
             let before = (self.found.len(), self.equal.len());
-            let carried = self.sweep(order, refuted);
+            self.elements.get_mut().clear();
+            carried = self.sweep(order, refuted);
             // What comes out of a list may come before what is put into it.
             if (self.found.len(), self.equal.len()) == before {
-                return carried;
+                break;
             }
         }
+        carried
+    }
+
+    /// The shape of the elements of lists of a kind, which `find` finds: once in a sweep, unless nothing was known yet.
+    fn of_elements(&self, kind: usize, find: impl FnOnce() -> Option<Shape>) -> Option<Shape> {
+        let mut elements = self.elements.borrow_mut();
+        let asked = elements.entry(kind).or_default();
+        if asked.shape.is_none() && asked.vain < MAX_VAIN {
+            asked.shape = find();
+            asked.vain += 1;
+        }
+        asked.shape.clone()
     }
 
     fn sweep(&mut self, order: &[NodeId], refuted: &FxHashSet<NodeId>) -> Vec<NodeId> {

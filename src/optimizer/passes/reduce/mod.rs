@@ -14,6 +14,7 @@ mod values;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::{Error, Result};
+use crate::kernels::fused::cost;
 use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS, OP, States};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::order::Order;
@@ -165,7 +166,8 @@ impl Region {
     fn tail(&self, graph: &Graph, plan: &Plan, updates: &FxHashSet<NodeId>, order: &Order) -> Option<Tail> {
         let results: Vec<_> = self.results().into_iter().zip(plan.states.finish()).map(|(r, f)| (r, f.dtype)).collect();
         let kept = graph.info(results[results.len() - 1].0);
-        Search { graph, order, updates, results: &results, region: &plan.members, kept: &kept }.find()
+        let reduced = cost::expression(&plan.values.expression);
+        Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept: &kept }.find()
     }
 
     /// The tensors that the reductions give.

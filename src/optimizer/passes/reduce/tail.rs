@@ -37,6 +37,8 @@ pub struct Search<'g> {
     pub order: &'g Order,
     /// Nodes that only steps of variables read.
     pub updates: &'g FxHashSet<NodeId>,
+    /// The weight of the values that are reduced.
+    pub reduced: u32,
     /// The reductions' results with their types.
     pub results: &'g [(Output, DType)],
     /// The nodes that become the fused node's main part.
@@ -207,11 +209,11 @@ impl Search<'_> {
         let reshapes = outputs.iter().map(|output| self.reshape(*output, nodes)).collect::<Option<Vec<_>>>()?;
         let types = outputs.iter().map(|o| Some((*o, self.dtype(*o)?))).collect::<Option<Vec<_>>>()?;
         let mut inside: FxHashSet<NodeId> = nodes.iter().copied().collect();
-        let mut values = Values::behind(graph, self.results, &inside, &types)?;
+        let mut values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
         // A tensor that follows from others that are read is computed again.
         while let Some(id) = values.inputs.iter().map(|i| i.node).find(|id| self.follows_from(*id, &values)) {
             inside.insert(id);
-            values = Values::behind(graph, self.results, &inside, &types)?;
+            values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
         }
         let members = nodes.iter().copied().filter(|id| !staying.contains(id)).collect();
         Some(Tail { members, values, outputs, reshapes })

@@ -4,13 +4,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::tail::follower;
 use crate::dtype::DType;
+use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::fused::expression::{Call, Expression, Value};
 use crate::kernels::scalar::row::{Row, Shapes};
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
-/// The most scalar functions, and the most constants, in one node.
-const MAX_STEPS: usize = 64;
+/// The most constants in one node.
 const MAX_CONSTANTS: usize = 16;
 
 /// What a node does to each element.
@@ -111,13 +111,15 @@ impl<'g> Values<'g> {
         if expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))) {
             return None;
         }
-        let small = expression.steps().len() <= MAX_STEPS && constants.len() <= MAX_CONSTANTS;
+        let small = cost::reduce(cost::expression(&expression), 0) <= BOUND && constants.len() <= MAX_CONSTANTS;
         small.then_some(Translation { expression, inputs, constants })
     }
 
-    /// The values `wanted` of nodes behind reductions: the expression's first inputs are the reductions' results.
+    /// The values `wanted` of nodes behind reductions of values of the weight `reduced`: the expression's first inputs are the
+    /// reductions' results.
     pub fn behind(
         graph: &'g Graph,
+        reduced: u32,
         results: &[(Output, DType)],
         inside: &'g FxHashSet<NodeId>,
         wanted: &[(Output, DType)],
@@ -128,7 +130,8 @@ impl<'g> Values<'g> {
             values.known.insert(*tensor, value);
         }
         let (expression, inputs, constants) = values.all(wanted)?;
-        (expression.steps().len() <= MAX_STEPS).then_some(Translation { expression, inputs, constants })
+        let small = cost::reduce(reduced, cost::expression(&expression)) <= BOUND;
+        small.then_some(Translation { expression, inputs, constants })
     }
 
     fn new(graph: &'g Graph, space: Option<&'g TensorInfo>, inside: &'g FxHashSet<NodeId>) -> Self {

@@ -1,18 +1,20 @@
 //! Which nodes one row program takes over: grown from a reduction, with copies of nodes that are cheaper computed than read.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::grow::grow;
 use super::member::{Extent, Role, Space, parameter};
+use crate::kernels::fused::cost::BOUND;
 use crate::kernels::fused::rows::program::Reduction;
 use crate::kernels::fused::rows::text::MAX_TENSORS;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::order::Order;
 
-type Nodes = FxHashSet<NodeId>;
-
-/// Most nodes in one program, which bounds the time in which drivers compile it.
-const MAX_NODES: usize = 200;
+/// A set of nodes.
+pub type Nodes = FxHashSet<NodeId>;
 
 /// The nodes of a program.
 #[derive(Debug, Clone, Default)]
@@ -29,10 +31,8 @@ pub struct Scene<'g> {
     pub graph: &'g Graph,
     /// The rows.
     pub space: &'g Space,
-    /// The nodes, each after those that it uses.
-    order: &'g [NodeId],
-    /// Each node's place in the order.
-    places: Vec<usize>,
+    /// An order in which nodes follow what they use.
+    pub order: &'g Order,
     /// What was asked before.
     roles: RefCell<FxHashMap<NodeId, Option<(Role, Extent)>>>,
     tensors: RefCell<FxHashMap<NodeId, Vec<Output>>>,
@@ -40,10 +40,8 @@ pub struct Scene<'g> {
 
 impl<'g> Scene<'g> {
     /// A graph whose nodes have this order, and rows.
-    pub fn new(graph: &'g Graph, order: &'g [NodeId], space: &'g Space) -> Self {
-        let mut places = vec![0; graph.capacity()];
-        order.iter().enumerate().for_each(|(place, id)| places[id.index()] = place);
-        Self { graph, space, order, places, roles: RefCell::default(), tensors: RefCell::default() }
+    pub fn new(graph: &'g Graph, order: &'g Order, space: &'g Space) -> Self {
+        Self { graph, space, order, roles: RefCell::default(), tensors: RefCell::default() }
     }
 
     /// What a node does in a program.
@@ -53,99 +51,22 @@ impl<'g> Scene<'g> {
 
     /// The region around `seed`, if a program over it is worth while.
     pub fn region(&self, seed: NodeId) -> Option<Region> {
-        let mut region = Region { members: self.grow(seed), copies: Nodes::default() };
+        let mut region = grow(self, seed);
         self.leave(&mut region);
         self.copy(&mut region);
         self.shrink(&mut region)?;
         self.is_useful(&region).then_some(region)
     }
 
-    fn output(id: NodeId) -> Output {
+    /// The value of a node.
+    pub const fn output(id: NodeId) -> Output {
         Output { node: id, port: 0 }
-    }
-
-    /// All nodes that can join without a path that leaves the region and comes back.
-    fn grow(&self, seed: NodeId) -> Nodes {
-        let graph = self.graph;
-        let derived = self.derived();
-        let mut region = Nodes::from_iter([seed]);
-        loop {
-            let before = region.len();
-            // Nodes outside that depend on the region; what depends on them must stay outside.
-            let mut after = vec![false; graph.capacity()];
-            for id in self.order.iter().filter(|id| !region.contains(id)).copied().collect::<Vec<_>>() {
-                let node = graph.node(id);
-                let reads = node.inputs().iter().any(|i| region.contains(&i.node));
-                let waits = node.controls().iter().any(|c| region.contains(c));
-                // What a parameter waits for does not matter to who takes its value.
-                let needs = |i: &&Output| after[i.node.index()] && parameter(graph, id, **i).is_none();
-                let late = node.controls().iter().any(|c| after[c.index()]) || node.inputs().iter().any(|i| needs(&i));
-                // What only waits for the region, as TensorFlow's constants make it, may be in the way of what reads both.
-                if (reads || waits) && !late && region.len() < MAX_NODES && self.can_join(&region, id) {
-                    region.insert(id);
-                } else {
-                    after[id.index()] = reads || waits || late;
-                }
-            }
-            let mut ahead = vec![false; graph.capacity()];
-            for id in self.order.iter().rev().filter(|id| !region.contains(id)).copied().collect::<Vec<_>>() {
-                let output = Self::output(id);
-                let is_read = graph.readers(output).any(|(user, _)| region.contains(&user));
-                let early = graph.users(id).iter().any(|user| ahead[user.index()]);
-                let joins = is_read && !early && region.len() < MAX_NODES;
-                if joins && self.may_precede(&derived, id) && self.can_join(&region, id) {
-                    region.insert(id);
-                } else {
-                    let mut readers = graph.readers(output).map(|(user, _)| user);
-                    let needed = |user: NodeId| region.contains(&user) && parameter(graph, user, output).is_none();
-                    let awaited = graph.waiters(id).any(|user| region.contains(&user));
-                    ahead[id.index()] = early || awaited || readers.any(needed);
-                }
-            }
-            if region.len() == before {
-                return region;
-            }
-        }
-    }
-
-    /// Nodes whose values come from reductions of these rows.
-    fn derived(&self) -> Nodes {
-        let mut derived = Nodes::default();
-        for id in self.order {
-            let comes = |i: &Output| derived.contains(&i.node);
-            match self.role(*id) {
-                Some((Role::Reduce(_), _)) => drop(derived.insert(*id)),
-                Some(_) if self.graph.node(*id).inputs().iter().any(comes) => drop(derived.insert(*id)),
-                _ => {}
-            }
-        }
-        derived
-    }
-
-    /// Whether a node ahead of the region may be computed in every stage that needs it. What is dear is only taken in where it is
-    /// needed once, or where it comes from reductions itself, as the exponentials of softmax.
-    fn may_precede(&self, derived: &Nodes, id: NodeId) -> bool {
-        let is_row = matches!(self.role(id), Some((Role::Reduce(_), _) | (_, Extent::Row)));
-        is_row || Space::is_cheap(self.graph, id) || derived.contains(&id) || self.graph.users(id).len() == 1
-    }
-
-    fn can_join(&self, region: &Nodes, id: NodeId) -> bool {
-        match self.role(id) {
-            // A tensor without the reduced axes has no place among the inputs.
-            Some((role, Extent::Flat)) if !matches!(role, Role::Reduce(_)) => {
-                let node = self.graph.node(id);
-                let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
-                inputs.iter().all(|i| region.contains(&i.node) || parameter(self.graph, id, *i).is_some())
-            }
-            Some((Role::Copy, Extent::Row)) => region.contains(&self.graph.node(id).inputs()[0].node),
-            role => role.is_some(),
-        }
     }
 
     /// The members and copies in order.
     pub fn nodes(&self, region: &Region) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = region.members.iter().chain(&region.copies).copied().collect();
-        nodes.sort_unstable_by_key(|id| self.places[id.index()]);
+        nodes.sort_unstable_by_key(|id| self.order.rank(*id));
         nodes
     }
 
@@ -176,22 +97,26 @@ impl<'g> Scene<'g> {
         tensors
     }
 
-    /// Whether a member's value is read by a node that stays.
-    pub fn is_read_outside(&self, region: &Region, id: NodeId) -> bool {
-        let stays = |user: NodeId| !region.members.contains(&user) && !self.is_dead(region, user);
-        self.graph.readers(Self::output(id)).any(|(user, _)| stays(user))
-    }
-
-    /// Whether a copied node has no user of its own left.
-    fn is_dead(&self, region: &Region, id: NodeId) -> bool {
-        let mut users = self.graph.users(id).iter();
-        region.copies.contains(&id) && users.all(|u| region.members.contains(u) || self.is_dead(region, *u))
-    }
-
     /// The members whose values others read.
     pub fn exports(&self, region: &Region) -> Vec<NodeId> {
+        let dead = self.dead(region);
+        let stays = |user: NodeId| !region.members.contains(&user) && !dead.contains(&user);
+        let is_read = |id: &NodeId| self.graph.readers(Self::output(*id)).any(|(user, _)| stays(user));
         let nodes = self.nodes(region);
-        nodes.into_iter().filter(|id| region.members.contains(id) && self.is_read_outside(region, *id)).collect()
+        nodes.into_iter().filter(|id| region.members.contains(id) && is_read(id)).collect()
+    }
+
+    /// The copied nodes that have no user of their own left.
+    fn dead(&self, region: &Region) -> Nodes {
+        let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
+        copies.sort_unstable_by_key(|id| Reverse(self.order.rank(*id)));
+        let mut dead = Nodes::default();
+        for id in copies {
+            if self.graph.users(id).iter().all(|user| region.members.contains(user) || dead.contains(user)) {
+                dead.insert(id);
+            }
+        }
+        dead
     }
 
     /// The nodes of the region whose values come from its reductions.
@@ -212,7 +137,7 @@ impl<'g> Scene<'g> {
         for id in self.nodes(region).into_iter().rev() {
             let is_full = matches!(self.role(id), Some((_, Extent::Full)));
             let is_free = is_full && !behind.contains(&id) && self.graph.waiters(id).next().is_none();
-            if is_free && self.feeds_reductions(region, id, 4) {
+            if is_free && self.feeds_reductions(region, id, 4, &mut FxHashMap::default()) {
                 region.members.remove(&id);
                 region.copies.insert(id);
             }
@@ -220,17 +145,29 @@ impl<'g> Scene<'g> {
         self.drop_idle(region);
     }
 
-    /// Whether readers outside exist, and all lead to reductions by elementwise nodes.
-    fn feeds_reductions(&self, region: &Region, id: NodeId, depth: usize) -> bool {
-        let outside: Vec<NodeId> =
-            self.graph.readers(Self::output(id)).map(|(u, _)| u).filter(|u| !region.members.contains(u)).collect();
-        let leads = |user: &NodeId| {
-            let is_reduction = Reduction::of(self.graph.node(*user).op()).is_some();
-            let is_elementwise = matches!(self.role(*user), Some((_, Extent::Full)));
-            let known = region.copies.contains(user);
-            is_reduction || known || (is_elementwise && depth > 0 && self.feeds_reductions(region, *user, depth - 1))
-        };
-        !outside.is_empty() && outside.iter().all(leads)
+    /// Whether readers outside exist, and all lead to reductions by elementwise nodes. `known` is what was found out on the way.
+    fn feeds_reductions(
+        &self,
+        region: &Region,
+        id: NodeId,
+        depth: usize,
+        known: &mut FxHashMap<(NodeId, usize), bool>,
+    ) -> bool {
+        if let Some(feeds) = known.get(&(id, depth)) {
+            return *feeds;
+        }
+        let readers = self.graph.readers(Self::output(id)).map(|(user, _)| user);
+        let outside: Vec<NodeId> = readers.filter(|u| !region.members.contains(u)).collect();
+        let feeds = !outside.is_empty()
+            && outside.iter().all(|user| {
+                let is_reduction = Reduction::of(self.graph.node(*user).op()).is_some();
+                let is_elementwise = || matches!(self.role(*user), Some((_, Extent::Full)));
+                is_reduction
+                    || region.copies.contains(user)
+                    || (depth > 0 && is_elementwise() && self.feeds_reductions(region, *user, depth - 1, known))
+            });
+        known.insert((id, depth), feeds);
+        feeds
     }
 
     /// Takes in copies of the nodes whose values are cheaper computed than read.
@@ -238,8 +175,12 @@ impl<'g> Scene<'g> {
         loop {
             let known: FxHashSet<Output> = self.nodes(region).iter().flat_map(|id| self.inputs(*id)).collect();
             let next = self.tensors(region).into_iter().find(|t| self.is_cheaper_copied(&known, region, *t));
-            let Some(next) = next.filter(|_| region.copies.len() < MAX_NODES) else { return };
+            let Some(next) = next else { return };
             region.copies.insert(next.node);
+            if self.cost(region) > BOUND {
+                region.copies.remove(&next.node);
+                return;
+            }
         }
     }
 
@@ -271,7 +212,7 @@ impl<'g> Scene<'g> {
         loop {
             let exports = self.exports(region).len();
             let count = self.tensors(region).len() + exports;
-            if count <= MAX_TENSORS && exports > 0 {
+            if count <= MAX_TENSORS && exports > 0 && self.cost(region) <= BOUND {
                 return Some(());
             }
             let users_inside = |id: NodeId| {

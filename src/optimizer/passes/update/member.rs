@@ -2,15 +2,20 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::view::{View, Writer, on_device};
+use super::view::{View, on_device};
 use crate::kernels::fused::expression::{Call, Expression, Value};
 use crate::kernels::fused::update;
 use crate::optimizer::graph::{NodeId, Output};
+use crate::optimizer::history::Writer;
 use crate::optimizer::variables::Variable;
 
 /// What replaces some nodes.
 #[derive(Debug, Clone)]
 pub struct Member {
+    /// The assignments, in their order.
+    pub assigns: Vec<NodeId>,
+    /// The place of the last one among the graph's nodes.
+    pub place: u32,
     /// The nodes that go: assignments, and calls and reads that only they need.
     pub nodes: Vec<NodeId>,
     /// Reads that stay, of what the member overwrites.
@@ -52,6 +57,8 @@ pub struct Builder<'v, 'g> {
     /// The assignments, in their order.
     assigns: &'v [NodeId],
     dims: Vec<usize>,
+    /// Those that give another one something.
+    linked: FxHashSet<NodeId>,
     /// Calls that others need too: they stay, and the member reads them.
     outside: FxHashSet<NodeId>,
     /// Scalars count as tensors.
@@ -77,6 +84,7 @@ impl<'v, 'g> Builder<'v, 'g> {
         alike.then_some(Self {
             view,
             assigns,
+            linked: linked(view, assigns, &dims),
             dims,
             outside: FxHashSet::default(),
             own_scalars,
@@ -110,6 +118,8 @@ impl<'v, 'g> Builder<'v, 'g> {
         let (own, shared) = others.split_at(self.roles.tensors.len());
         let takes = |n: &&NodeId| !matches!(self.view.graph.node(**n).op(), "ReadVariableOp" | "AssignVariableOp");
         let member = Member {
+            assigns: self.assigns.to_vec(),
+            place: self.assigns.last().map_or(0, |last| self.view.places.of(*last)),
             dispatches: nodes.iter().filter(takes).count(),
             nodes,
             after,
@@ -130,7 +140,7 @@ impl<'v, 'g> Builder<'v, 'g> {
     /// Whether a node that is no part of the member reads this one.
     fn is_needed_outside(&self, id: NodeId) -> bool {
         let inside = |n: NodeId| self.assigns.contains(&n) || self.roles.seen.contains(&n);
-        self.view.graph.readers(Output { node: id, port: 0 }).any(|(reader, _)| !inside(reader))
+        self.view.graph.readers_in_any_order(Output { node: id, port: 0 }).any(|(reader, _)| !inside(reader))
     }
 
     /// Whether a read of a new value sees what the member leaves behind, not what it overwrites once more.
@@ -146,21 +156,11 @@ impl<'v, 'g> Builder<'v, 'g> {
         let assigns = self.assigns;
         let mut done = FxHashSet::default();
         for assign in assigns.iter().rev() {
-            if !self.is_linked(*assign) {
+            if !self.linked.contains(assign) {
                 self.visit_assign(*assign, &mut done)?;
             }
         }
         (done.len() == assigns.len() && self.roles.inside.len() <= MAX_STEPS).then_some(())
-    }
-
-    /// Whether another assignment of the member uses what this one gives.
-    fn is_linked(&self, assign: NodeId) -> bool {
-        let view = self.view;
-        self.assigns.iter().any(|other| {
-            *other != assign
-                && (view.last_writer(*other) == Writer::Node(assign)
-                    || view.reads_of(*other, &self.dims).iter().any(|r| view.last_writer(*r) == Writer::Node(assign)))
-        })
     }
 
     fn visit_assign(&mut self, assign: NodeId, done: &mut FxHashSet<NodeId>) -> Option<()> {
@@ -246,7 +246,10 @@ impl<'v, 'g> Builder<'v, 'g> {
         match (writer, first) {
             (Writer::Unknown, _) | (_, None) => tensor,
             (Writer::Node(w), _) if self.assigns.contains(&w) => Source::New(w),
-            (w, Some(first)) if view.last_writer(first) == w && view.reach.precedes(read, first) => {
+            // As many writers come before both, and all others surely behind the read: the assignment is the next of them.
+            (w, Some(first))
+                if view.last_writer(first) == w && view.history.place(first) == view.history.place(read) =>
+            {
                 Source::Old(variable.clone())
             }
             _ => tensor,
@@ -343,6 +346,21 @@ impl<'v, 'g> Builder<'v, 'g> {
             }
         }
     }
+}
+
+/// The assignments of a member that another one builds on.
+fn linked(view: &View<'_>, assigns: &[NodeId], dims: &[usize]) -> FxHashSet<NodeId> {
+    let mut linked = FxHashSet::default();
+    for assign in assigns.iter().copied() {
+        for user in view.reads_of(assign, dims).into_iter().chain([assign]) {
+            if let Writer::Node(writer) = view.last_writer(user)
+                && writer != assign
+            {
+                linked.insert(writer);
+            }
+        }
+    }
+    linked
 }
 
 struct Draft {

@@ -6,6 +6,7 @@
 //! Automatic control dependencies order reads and writes of each variable. That order is all that this pass relies on, and a variable that
 //! is read or written by something unordered is left alone. Variables in loops of TensorFlow 1 are, too.
 
+mod levels;
 mod member;
 mod view;
 
@@ -14,14 +15,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::error::Result;
 use crate::kernels::fused::update;
 use crate::optimizer::attr::Attr;
+use crate::optimizer::branches::{Branches, Conditions};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
-use crate::optimizer::reach::Reach;
-use crate::optimizer::variables::{ASSIGNS, Branches, Conditions, Variables};
+use crate::optimizer::history::{History, Writer};
+use crate::optimizer::paths::Places;
+use crate::optimizer::variables::{ASSIGNS, Variables};
 use member::{Builder, Member};
-use view::{View, Writer};
+use view::View;
 
 /// Most members of one node.
 const MAX_MEMBERS: usize = 1024;
+
+/// Most assignments of one member: what build on each other for longer become several.
+const MAX_ASSIGNS: usize = 32;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -29,36 +35,54 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         return Ok(());
     }
     let Some(order) = graph.order() else { return Ok(()) };
-    let mut reach = Reach::new(graph, &order);
-    let branches = Branches::of(graph, &order);
-    let variables = Variables::of(graph);
-    let view = View { graph, reach: &reach, branches: &branches, variables: &variables };
-    let members = find(&view);
-    for group in groups(graph, &branches, members) {
-        let mut left = group;
-        while !left.is_empty() {
-            let (batch, rest) = independent(graph, &reach, left);
-            if batch.is_empty() {
-                break;
-            }
-            if batch.len() > 1 || is_worth_it(&batch[0]) {
-                replace(graph, &mut reach, &batch);
-            }
-            left = rest;
+    for batch in batches(graph, &order) {
+        if batch.len() > 1 || is_worth_it(&batch[0]) {
+            replace(graph, &batch);
         }
     }
     Ok(())
 }
 
+/// The members of a graph, those together that one node can replace.
+fn batches(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
+    let places = Places::new(graph, order);
+    let branches = Branches::of(graph, order);
+    let variables = Variables::of(graph);
+    let history = History::of(graph, &places, &variables);
+    let view = View { graph, places: &places, history: &history, branches: &branches, variables: &variables };
+    let alone = |member: &Member| {
+        let assigns = member.assigns.iter().filter(|_| member.assigns.len() > 1);
+        assigns.filter_map(|assign| build(&view, std::slice::from_ref(assign))).collect()
+    };
+    let members = levels::legal(graph, order, find(&view), alone);
+    let mut batches: Vec<Vec<Member>> = Vec::new();
+    for group in groups(graph, &branches, members) {
+        let mut used: FxHashSet<Output> = FxHashSet::default();
+        let mut batch: Vec<Member> = Vec::new();
+        for member in group {
+            let apart = !member.handles.iter().any(|handle| used.contains(handle));
+            if !(apart && batch.len() < MAX_MEMBERS) {
+                batches.push(std::mem::take(&mut batch));
+                used.clear();
+            }
+            used.extend(&member.handles);
+            batch.push(member);
+        }
+        batches.push(batch);
+    }
+    batches
+}
+
 /// The members of a graph: assignments that use each other's values together, or each alone.
 fn find(view: &View<'_>) -> Vec<Member> {
     let mut assigns: Vec<NodeId> = view.graph.ids().filter(|id| view.is_candidate(*id)).collect();
-    assigns.sort_by_key(|id| view.reach.rank(*id));
+    assigns.sort_by_key(|id| view.places.of(*id));
     let place: FxHashMap<NodeId, usize> = assigns.iter().enumerate().map(|(k, id)| (*id, k)).collect();
     // Each assignment's group, by its first member.
     let mut first: Vec<usize> = (0..assigns.len()).collect();
-    fn root(first: &[usize], mut k: usize) -> usize {
+    fn root(first: &mut [usize], mut k: usize) -> usize {
         while first[k] != k {
+            first[k] = first[first[k]];
             k = first[k];
         }
         k
@@ -72,17 +96,17 @@ fn find(view: &View<'_>) -> Vec<Member> {
                 && view.dims(w).as_ref() == Some(&dims)
                 && view.together(w, *assign)
             {
-                let (a, b) = (root(&first, k), root(&first, *other));
+                let (a, b) = (root(&mut first, k), root(&mut first, *other));
                 first[a.max(b)] = a.min(b);
             }
         }
     }
     let mut components: Vec<Vec<NodeId>> = vec![Vec::new(); assigns.len()];
     for (k, assign) in assigns.iter().enumerate() {
-        components[root(&first, k)].push(*assign);
+        components[root(&mut first, k)].push(*assign);
     }
     let mut members = Vec::new();
-    for component in components.iter().filter(|c| !c.is_empty()) {
+    for component in components.iter().flat_map(|c| c.chunks(MAX_ASSIGNS)) {
         match build(view, component) {
             Some(member) => members.push(member),
             None if component.len() > 1 => {
@@ -94,38 +118,24 @@ fn find(view: &View<'_>) -> Vec<Member> {
     members
 }
 
-/// The member of some assignments if it is legal.
+/// The member of some assignments, if there is one.
 fn build(view: &View<'_>, assigns: &[NodeId]) -> Option<Member> {
-    let member = [false, true].into_iter().find_map(|own| Builder::new(view, assigns, own)?.build())?;
-    is_convex(view.graph, view.reach, &member).then_some(member)
+    [false, true].into_iter().find_map(|own| Builder::new(view, assigns, own)?.build())
 }
 
-/// Whether no path leaves a member and comes back, but through the reads that it makes superfluous for itself.
-fn is_convex(graph: &Graph, reach: &Reach, member: &Member) -> bool {
-    let inside = |n: &NodeId| member.nodes.contains(n) || member.before.contains(n);
-    // What comes before its nodes, apart from what comes before them through those reads alone.
-    let used = member.nodes.iter().flat_map(|n| {
-        let node = graph.node(*n);
-        node.inputs().iter().map(|i| i.node).chain(node.controls().iter().copied())
-    });
-    let sources: Vec<NodeId> = used.filter(|n| !inside(n)).chain(member.after.iter().copied()).collect();
-    let before = reach.ancestors(&sources);
-    let users = member.nodes.iter().chain(&member.before).flat_map(|n| graph.users(*n));
-    users.filter(|u| !inside(u)).all(|u| !reach.holds(&before, *u) && !sources.contains(u))
-}
-
-/// Members that one node may serve, in groups, the largest first.
-fn groups(graph: &Graph, branches: &Branches, members: Vec<Member>) -> Vec<Vec<Member>> {
-    type Key = (String, Vec<u32>, Vec<Output>, String, Conditions);
+/// Members that one node may serve, in groups, the largest first: alike, and of one level, so that no path leads between them.
+fn groups(graph: &Graph, branches: &Branches, members: Vec<(Member, u32)>) -> Vec<Vec<Member>> {
+    type Key = (String, Vec<u32>, Vec<Output>, String, Conditions, u32);
     let mut keys: FxHashMap<Key, usize> = FxHashMap::default();
     let mut groups: Vec<Vec<Member>> = Vec::new();
-    for member in members {
+    for (member, level) in members {
         let key = (
             member.expression.to_string(),
             member.constants.iter().map(|c| c.to_bits()).collect(),
             member.scalars.clone(),
             graph.node(member.nodes[0]).device().to_owned(),
             branches.conditions(member.nodes[0]),
+            level,
         );
         let at = *keys.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
@@ -137,46 +147,21 @@ fn groups(graph: &Graph, branches: &Branches, members: Vec<Member>) -> Vec<Vec<M
     groups
 }
 
-/// Members no path leads between, each still convex, and the others.
-fn independent(graph: &Graph, reach: &Reach, members: Vec<Member>) -> (Vec<Member>, Vec<Member>) {
-    let (mut batch, mut rest) = (Vec::<Member>::new(), Vec::new());
-    let mut before = Vec::new();
-    for member in members {
-        if batch.is_empty() {
-            if is_convex(graph, reach, &member) {
-                before = reach.ancestors(&member.nodes);
-                batch.push(member);
-            }
-            continue;
-        }
-        let own = reach.ancestors(&member.nodes);
-        let apart = !member.nodes.iter().any(|n| reach.holds(&before, *n))
-            && !batch.iter().flat_map(|m| &m.nodes).any(|n| reach.holds(&own, *n))
-            && !batch.iter().any(|m| m.handles.iter().any(|h| member.handles.contains(h)));
-        if apart && batch.len() < MAX_MEMBERS && is_convex(graph, reach, &member) {
-            before.iter_mut().zip(&own).for_each(|(b, o)| *b |= o);
-            batch.push(member);
-        } else {
-            rest.push(member);
-        }
-    }
-    (batch, rest)
-}
-
 /// Whether a member alone is better off in a node of ours, which brings a table to the device.
 const fn is_worth_it(member: &Member) -> bool {
     member.dispatches > 1
 }
 
 /// Puts one node in place of the members.
-fn replace(graph: &mut Graph, reach: &mut Reach, members: &[Member]) {
+fn replace(graph: &mut Graph, members: &[Member]) {
     let nodes: Vec<NodeId> = members.iter().flat_map(|m| m.nodes.iter().copied()).collect();
     let expression = &members[0].expression;
     let (_, others) = expression.inputs().split_at(members[0].handles.len());
     let (own, shared) = others.split_at(members[0].tensors.len());
     let types = vec![own; members.len()].concat();
     let handles: Vec<Output> = members.iter().flat_map(|m| m.handles.iter().copied()).collect();
-    let last = *nodes.iter().max_by_key(|n| reach.rank(**n)).expect("a member has nodes");
+    let last = members.iter().max_by_key(|m| m.place).and_then(|m| m.assigns.last()).copied();
+    let last = last.expect("a member has assignments");
     let (kept, gone): (Vec<NodeId>, Vec<NodeId>) = nodes.iter().partition(|n| graph.is_preserved(**n));
     let waited = detach(graph, &kept, &nodes);
     let new = NewNode {
@@ -203,7 +188,6 @@ fn replace(graph: &mut Graph, reach: &mut Reach, members: &[Member]) {
     for name in kept {
         graph.add_control(name, id);
     }
-    reach.contract(graph, &nodes, id);
 }
 
 /// Makes assignments whose names must stay no more than names, which nothing inside waits for. Returns what they waited for.

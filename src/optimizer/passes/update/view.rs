@@ -3,48 +3,26 @@
 use crate::dtype::DType;
 use crate::kernels::fused::expression::Call;
 use crate::kernels::scalar::row::{Output as RowOutput, Row};
+use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
-use crate::optimizer::reach::Reach;
+use crate::optimizer::history::{History, Writer};
+use crate::optimizer::paths::Places;
 use crate::optimizer::shape::TensorInfo;
-use crate::optimizer::variables::{ASSIGNS, Branches, Variable, Variables};
+use crate::optimizer::variables::{ASSIGNS, Variable, Variables};
 
-/// A graph with its paths, variables and branches.
+/// A graph with its variables, what becomes of them, and branches.
 pub struct View<'g> {
     pub graph: &'g Graph,
-    pub reach: &'g Reach,
+    pub places: &'g Places<'g>,
+    pub history: &'g History,
     pub branches: &'g Branches,
     pub variables: &'g Variables,
-}
-
-/// Who wrote last before a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Writer {
-    /// Nobody in this graph.
-    Nobody,
-    /// This node.
-    Node(NodeId),
-    /// Some writer may come before or after.
-    Unknown,
 }
 
 impl View<'_> {
     /// The last node that writes the variable that `id` uses, before `id` does.
     pub fn last_writer(&self, id: NodeId) -> Writer {
-        let Some(variable) = self.variable(id) else { return Writer::Unknown };
-        let mut last = None;
-        for w in self.variables.uses(variable).writers.iter().copied().filter(|w| *w != id) {
-            if self.reach.precedes(w, id) {
-                last = match last {
-                    None => Some(w),
-                    Some(l) if self.reach.precedes(l, w) => Some(w),
-                    Some(l) if self.reach.precedes(w, l) => Some(l),
-                    Some(_) => return Writer::Unknown,
-                };
-            } else if !self.reach.precedes(id, w) {
-                return Writer::Unknown;
-            }
-        }
-        last.map_or(Writer::Nobody, Writer::Node)
+        self.history.last_writer(id)
     }
 
     /// The variable that a read or an assignment uses.

@@ -1,0 +1,62 @@
+//! The optimizer on large graphs: time that grows as the graph does, and no recursion as deep as the graph.
+
+#[path = "optimizer_scale/families.rs"]
+mod families;
+
+use std::time::{Duration, Instant};
+
+use families::FAMILIES;
+use tensorflow_wgpu::optimizer::graph::Graph;
+use tensorflow_wgpu::optimizer::passes::{PASSES, Pass};
+
+/// Nodes of a graph; the variable `SCALE_NODES` asks for others, as 100000 with a build in release mode.
+const NODES: usize = 1000;
+/// No graph takes longer, by far.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs passes on a graph, twice, on a stack that is smaller than TensorFlow's threads have.
+fn run(name: &str, passes: &[&Pass], text: &str) {
+    let run = || {
+        let mut graph = Graph::from_text(text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let nodes = graph.len();
+        let (start, mut slowest) = (Instant::now(), (Duration::ZERO, ""));
+        for pass in [passes, passes].concat() {
+            let start = Instant::now();
+            (pass.run)(&mut graph).unwrap_or_else(|e| panic!("{name}: {}: {e}", pass.name));
+            slowest = slowest.max((start.elapsed(), pass.name));
+        }
+        let took = start.elapsed();
+        println!("{name}: {nodes} nodes became {} in {took:.1?}, {} took {:.1?}", graph.len(), slowest.1, slowest.0);
+        assert!(graph.order().is_some(), "{name}: a cycle");
+        assert!(took < LIMIT, "{name}: {took:.1?}");
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn_scoped(scope, run).unwrap();
+        thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
+    });
+}
+
+fn nodes() -> usize {
+    std::env::var("SCALE_NODES").ok().and_then(|n| n.parse().ok()).unwrap_or(NODES)
+}
+
+/// Passes whose time is linear in every family.
+#[test]
+fn large_graphs_take_little_time() {
+    let linear = ["lists", "cleanup", "predicates", "stacks", "reads", "folding", "attention", "update", "elementwise"];
+    let passes: Vec<&Pass> = PASSES.iter().filter(|pass| linear.contains(&pass.name)).collect();
+    for (name, family) in FAMILIES {
+        run(name, &passes, &family(nodes()));
+    }
+}
+
+/// Hundreds of assignments to one variable took minutes, and 100,000 nodes more than a gigabyte.
+#[test]
+fn many_assignments_take_little_time() {
+    let passes: Vec<&Pass> = PASSES.iter().collect();
+    for (name, family) in
+        FAMILIES.iter().filter(|(name, _)| name.contains("assignments to one") || name.contains("reads of one"))
+    {
+        run(name, &passes, &family(4 * nodes()));
+    }
+}

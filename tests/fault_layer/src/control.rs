@@ -1,0 +1,61 @@
+//! The control of the layer from inside the process, by C functions of the library.
+
+use std::ffi::{CStr, c_char};
+
+use crate::faults;
+use crate::functions::{COUNT, FUNCTIONS};
+use crate::vulkan::VkResult;
+
+/// The place of a function in the table; `COUNT` if it has none.
+unsafe fn place(name: *const c_char) -> usize {
+    // SAFETY: the caller passes a string.
+    let name = unsafe { CStr::from_ptr(name) };
+    FUNCTIONS.iter().position(|row| row.name == name).unwrap_or(COUNT)
+}
+
+/// Counts from 0 and has the calls `first` to `last` (from 1) of function `name` return `result`. With `first` 0 none fails. A
+/// `VK_ERROR_DEVICE_LOST` without end makes every function that can return it do so. Returns 0, or -1 for an unknown function.
+///
+/// # Safety
+/// `name` must be a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fault_layer_arm(name: *const c_char, first: u64, last: u64, result: VkResult) -> i32 {
+    // SAFETY: the caller's contract.
+    let target = unsafe { place(name) };
+    if target == COUNT {
+        return -1;
+    }
+    faults::arm(if first == 0 { COUNT } else { target }, first, last, result);
+    0
+}
+
+/// Lets all calls through again.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_disarm() {
+    faults::disarm();
+}
+
+/// How often function `name` was called since the last `fault_layer_arm`; -1 for an unknown one.
+///
+/// # Safety
+/// `name` must be a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fault_layer_calls(name: *const c_char) -> i64 {
+    // SAFETY: the caller's contract.
+    match unsafe { place(name) } {
+        COUNT => -1,
+        function => faults::calls(function) as i64,
+    }
+}
+
+/// The name of the function at a place of the table; null behind its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_name(place: usize) -> *const c_char {
+    FUNCTIONS.get(place).map_or(std::ptr::null(), |row| row.name.as_ptr())
+}
+
+/// How many calls failed since the last `fault_layer_arm`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_injected() -> u64 {
+    faults::injected()
+}

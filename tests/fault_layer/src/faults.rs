@@ -1,0 +1,63 @@
+//! Which call fails. One fault is armed at a time; calls are counted from then on.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::functions::{COUNT, FUNCTIONS, Id};
+use crate::vulkan::{VK_ERROR_DEVICE_LOST, VkResult};
+
+static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+static INJECTED: AtomicU64 = AtomicU64::new(0);
+
+/// Place of the function that fails in [`FUNCTIONS`], or `COUNT`.
+static TARGET: AtomicUsize = AtomicUsize::new(COUNT);
+/// The first call that fails, from 1.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+/// The last one.
+static LAST: AtomicU64 = AtomicU64::new(0);
+static RESULT: AtomicI32 = AtomicI32::new(0);
+/// Whether the device was lost for good: every function that can say so does.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Forgets all counts and has calls `first` to `last` of a function return `result`.
+pub fn arm(target: usize, first: u64, last: u64, result: VkResult) {
+    disarm();
+    CALLS.iter().for_each(|calls| calls.store(0, Ordering::SeqCst));
+    INJECTED.store(0, Ordering::SeqCst);
+    FIRST.store(first, Ordering::SeqCst);
+    LAST.store(last, Ordering::SeqCst);
+    RESULT.store(result, Ordering::SeqCst);
+    TARGET.store(target, Ordering::SeqCst);
+}
+
+/// Lets all calls through. Counts stay.
+pub fn disarm() {
+    TARGET.store(COUNT, Ordering::SeqCst);
+    LOST.store(false, Ordering::SeqCst);
+}
+
+/// Calls of a function since the last [`arm`].
+pub fn calls(function: usize) -> u64 {
+    CALLS[function].load(Ordering::SeqCst)
+}
+
+/// Calls that failed since the last [`arm`].
+pub fn injected() -> u64 {
+    INJECTED.load(Ordering::SeqCst)
+}
+
+/// Counts a call and says with what it fails, if it does.
+pub fn strike(id: Id) -> Option<VkResult> {
+    let call = CALLS[id as usize].fetch_add(1, Ordering::SeqCst) + 1;
+    let chosen = TARGET.load(Ordering::SeqCst) == id as usize
+        && (FIRST.load(Ordering::SeqCst)..=LAST.load(Ordering::SeqCst)).contains(&call);
+    let result = RESULT.load(Ordering::SeqCst);
+    if chosen && result == VK_ERROR_DEVICE_LOST && LAST.load(Ordering::SeqCst) == u64::MAX {
+        LOST.store(true, Ordering::SeqCst);
+    }
+    let lost = LOST.load(Ordering::SeqCst) && FUNCTIONS[id as usize].results.contains(&VK_ERROR_DEVICE_LOST);
+    let failure = if chosen { Some(result) } else { lost.then_some(VK_ERROR_DEVICE_LOST) };
+    if failure.is_some() {
+        INJECTED.fetch_add(1, Ordering::SeqCst);
+    }
+    failure
+}

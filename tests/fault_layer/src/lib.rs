@@ -1,0 +1,38 @@
+//! A Vulkan layer that fails a chosen call of a chosen function with a chosen result, and counts calls.
+//!
+//! It sits between the Vulkan loader and the driver, below wgpu, so that a test sees what a program makes of an exhausted, lost or
+//! broken GPU. The loader finds it by `VK_LAYER_PATH`, a directory with [`manifest`]'s text in a file that ends in `.json`, and
+//! `VK_INSTANCE_LAYERS`, which is [`NAME`]. A process that loads the same file itself controls it by four functions:
+//! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see [`control`]).
+//!
+//! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is the protocol of layers.
+//! It depends on nothing, so that it builds in a second.
+
+mod chain;
+pub mod control;
+mod faults;
+mod functions;
+mod vulkan;
+
+pub use functions::{FUNCTIONS, Row};
+
+/// The layer's name.
+pub const NAME: &str = "VK_LAYER_TENSORFLOW_WGPU_faults";
+
+/// The manifest by which the Vulkan loader finds the layer in `library`.
+pub fn manifest(library: &str) -> String {
+    format!(
+        r#"{{
+  "file_format_version": "1.2.0",
+  "layer": {{
+    "name": "{NAME}",
+    "type": "GLOBAL",
+    "library_path": "{library}",
+    "api_version": "1.3.0",
+    "implementation_version": "1",
+    "description": "fails chosen calls"
+  }}
+}}
+"#
+    )
+}

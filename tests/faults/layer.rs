@@ -1,0 +1,65 @@
+//! The fault layer: how the Vulkan loader finds it, and its control from inside the process.
+
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+
+use libloading::Library;
+
+/// The layer in this process, loaded before the Vulkan loader loads the same file.
+pub struct Layer {
+    arm: unsafe extern "C" fn(*const std::ffi::c_char, u64, u64, i32) -> i32,
+    disarm: extern "C" fn(),
+    calls: unsafe extern "C" fn(*const std::ffi::c_char) -> i64,
+    injected: extern "C" fn() -> u64,
+}
+
+/// The library that cargo built with this test.
+fn library() -> PathBuf {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    deps.join(format!("{}fault_layer{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX))
+}
+
+/// Variables for a process whose Vulkan calls are to go through the layer, found by a manifest that is written to `directory`.
+pub fn environment(directory: &Path) -> [(&'static str, String); 2] {
+    let library = library();
+    std::fs::write(directory.join("faults.json"), fault_layer::manifest(library.to_str().unwrap())).unwrap();
+    [("VK_LAYER_PATH", directory.to_str().unwrap().to_owned()), ("VK_INSTANCE_LAYERS", fault_layer::NAME.to_owned())]
+}
+
+impl Layer {
+    pub fn load() -> Self {
+        // SAFETY: the library is ours, stays loaded, and exports these functions with these types.
+        unsafe {
+            let library = Library::new(library()).expect("cargo builds the layer, a dev-dependency");
+            let layer = Self {
+                arm: *library.get(b"fault_layer_arm\0").unwrap(),
+                disarm: *library.get(b"fault_layer_disarm\0").unwrap(),
+                calls: *library.get(b"fault_layer_calls\0").unwrap(),
+                injected: *library.get(b"fault_layer_injected\0").unwrap(),
+            };
+            std::mem::forget(library);
+            layer
+        }
+    }
+
+    /// Has calls `first` to `last` of `function` return `result`; none if `first` is 0. Counts begin again.
+    pub fn arm(&self, function: &CStr, first: u64, last: u64, result: i32) {
+        // SAFETY: the name is a string.
+        assert_eq!(unsafe { (self.arm)(function.as_ptr(), first, last, result) }, 0, "{function:?}");
+    }
+
+    pub fn disarm(&self) {
+        (self.disarm)();
+    }
+
+    /// Calls of `function` since it was armed.
+    pub fn calls(&self, function: &CStr) -> u64 {
+        // SAFETY: the name is a string.
+        unsafe { (self.calls)(function.as_ptr()) }.try_into().expect("a function of the table")
+    }
+
+    /// Calls that failed since it was armed.
+    pub fn injected(&self) -> u64 {
+        (self.injected)()
+    }
+}

@@ -1,0 +1,98 @@
+//! The faults that are tried for each function.
+
+use fault_layer::{FUNCTIONS, Row};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::serve;
+use crate::server::{Answer, Server};
+
+/// The process is one in which calls fail.
+pub const SERVER: &str = "TF_WGPU_FAULT_SERVER";
+/// Calls of a function that are tried for each result in a sample.
+const SAMPLES: u64 = 3;
+/// More calls than any training makes: from here on none fails.
+const ENDLESS: u64 = u64::MAX;
+/// A wait without end that ends by a timeout at each call would be no fault but a hang.
+const TIMEOUT: i32 = 2;
+/// Functions that wgpu has no use for on this system, or that are called at random times.
+const MAY_BE_UNUSED: &[&str] = &[
+    "vkQueueSubmit2",
+    "vkWaitForFences",
+    "vkGetFenceStatus",
+    "vkCreateFence",
+    "vkGetQueryPoolResults",
+    "vkFlushMappedMemoryRanges",
+    "vkInvalidateMappedMemoryRanges",
+    "vkDeviceWaitIdle",
+    "vkQueueWaitIdle",
+    "vkGetPipelineCacheData",
+    "vkResetCommandPool",
+];
+
+/// The walk, or the process in which calls fail.
+pub fn main() {
+    if let Ok(directory) = std::env::var(SERVER) {
+        return serve::serve(directory.as_ref());
+    }
+    let trials = FUNCTIONS.iter().map(|row| Trial::test(row.name.to_str().unwrap(), || walk(row))).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// What is tried: calls `first` to `last` return `result`.
+#[derive(Debug, Clone, Copy)]
+struct Fault {
+    first: u64,
+    last: u64,
+    result: i32,
+}
+
+/// The faults of a function that is called `calls` times.
+fn faults(row: &Row, calls: u64) -> Vec<Fault> {
+    let all = std::env::var("TF_WGPU_FAULTS").is_ok_and(|v| v == "all");
+    // Other threads call too, so that the number differs from time to time.
+    let firsts: Vec<u64> =
+        if all { (1..=calls).collect() } else { (0..SAMPLES).map(|k| 1 + k * calls / SAMPLES).collect() };
+    let mut faults = Vec::new();
+    for &result in row.results {
+        for (k, &first) in firsts.iter().enumerate() {
+            faults.push(Fault { first, last: first, result });
+            if result != TIMEOUT && (all || k == 1) {
+                faults.push(Fault { first, last: ENDLESS, result });
+            }
+        }
+    }
+    faults.dedup_by_key(|f| (f.first, f.last, f.result));
+    faults
+}
+
+/// Tries all faults of a function.
+fn walk(row: &'static Row) -> Result<(), Failed> {
+    let name = row.name.to_str().unwrap();
+    let mut server = Server::start()?;
+    let calls = match server.ask(name, 0, 0, 0)? {
+        Answer { word, calls, .. } if word == "none" => calls,
+        answer => return Err(format!("without a fault: {answer:?}").into()),
+    };
+    if calls == 0 && !MAY_BE_UNUSED.contains(&name) {
+        return Err("the function is never called".into());
+    }
+    let (mut bad, mut words) = (Vec::new(), std::collections::BTreeMap::<String, u64>::new());
+    for fault in faults(row, calls) {
+        let Fault { first, last, result } = fault;
+        let word = match server.ask(name, first, last, result) {
+            Ok(Answer { word, .. }) if word != "bad" => word,
+            Ok(answer) => {
+                bad.push(format!("{fault:?}: {}", answer.text));
+                answer.word
+            }
+            Err(why) => {
+                bad.push(format!("{fault:?}: {why}"));
+                server = Server::start()?;
+                "dead".to_owned()
+            }
+        };
+        *words.entry(word).or_default() += 1;
+    }
+    println!("{name}: {calls} calls, {words:?}");
+    if bad.is_empty() { Ok(()) } else { Err(bad.join("\n").into()) }
+}

@@ -13,15 +13,15 @@ from typing import Any
 
 from tensorflow_wgpu import _library, _probe
 
-SUPPORTED = ((2, 16), (2, 21))
-RANGE = "2.16 to 2.21"
+SUPPORTED = ((2, 16), (2, 22))
+RANGE = "2.16 to 2.22"
 KINDS = {
     "DiscreteGpu": "discrete GPU",
     "IntegratedGpu": "integrated GPU",
     "VirtualGpu": "virtual GPU",
     "Cpu": "software adapter",
 }
-INSTALL_TENSORFLOW = "pip install 'tensorflow>=2.16,<2.22'"
+INSTALL_TENSORFLOW = "pip install 'tensorflow>=2.16,<2.23'"
 
 
 def examine() -> dict[str, Any]:
@@ -180,7 +180,7 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
         )
     for device, failure in seen["failures"].items():
         yield "error", f"A computation on {device} failed: {failure}", "Update the driver; TF_WGPU_LOG=debug says more."
-    if seen["devices"] and not seen["keras_hook"]:
+    if seen["devices"] and not seen["hooks"]:
         yield (
             "warning",
             "The library could not install its Keras hooks, so that Keras asks for XLA, which fails.",

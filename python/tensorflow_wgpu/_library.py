@@ -40,8 +40,8 @@ def statistics() -> dict[str, dict[str, int]]:
 
     `dispatches` and `bytes` (the lengths of all that dispatches bind), `submissions`, `uploads` and `downloads` with
     the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines` compiled, `bind_groups` made. They
-    only grow, so subtract readings. Kernels run asynchronously: read a result (`.numpy()`) first, so that all of its
-    work is counted.
+    only grow, so subtract readings; `bind_groups_held` alone tells how many are kept now. Kernels run asynchronously:
+    read a result (`.numpy()`) first, so that all of its work is counted.
     """
     return _read("tensorflow_wgpu_statistics")
 

@@ -42,7 +42,7 @@ def tensorflow() -> dict[str, Any]:
         "devices": devices,
         "failures": failures,
         "variables": report()["variables"],
-        "keras_hook": "tensorflow_wgpu._keras_hook" in sys.modules,
+        "hooks": "tensorflow_wgpu._hooks" in sys.modules,
     }
 
 

@@ -8,6 +8,8 @@ import os
 import zlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+# The CPU's channels-first convolutions are oneDNN's, which TensorFlow switches on by itself on some processors alone.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import numpy as np
 import pytest

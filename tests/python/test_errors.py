@@ -50,6 +50,11 @@ ROWS: dict[str, tuple[str, Callable]] = {
     "mean_axis_twice": ("Mean", lambda: ops.Mean(input=f(2, 3), axis=i(0, 0))),
     "argmax_axis": ("ArgMax", lambda: ops.ArgMax(input=f(2, 3), dimension=tf.constant(2))),
     "argmax_empty": ("ArgMax", lambda: ops.ArgMax(input=f(2, 0), dimension=tf.constant(1))),
+    "gather_nd_of_nothing": ("GatherNd", lambda: ops.GatherNd(params=f(3, 0), indices=tf.constant([[0], [2]]))),
+    "gather_nd_whole_of_nothing": (
+        "GatherNd",
+        lambda: ops.GatherNd(params=f(0, 3), indices=tf.zeros((2, 0), tf.int32)),
+    ),
     "conv_depth": ("Conv2D", conv((1, 5, 5, 3), (2, 2, 2, 4))),
     "conv_rank": ("Conv2D", conv((1, 5, 5), (2, 2, 3, 4))),
     "conv_filter_rank": ("Conv2D", conv((1, 5, 5, 3), (2, 2, 3))),

@@ -108,6 +108,11 @@ def test_slices_are_assigned(rng, dtype):
             variable = tf.Variable(x)
             variable[where].assign(value)
             np.testing.assert_array_equal(variable.numpy(), want)
+    with tf.device(WGPU):
+        for shape in ((1, 0), (5, 0), ()):
+            # Nothing is written, so the shape of what is written does not matter.
+            variable[1:1, 1:1].assign(values(rng, dtype, *shape))
+        np.testing.assert_array_equal(variable.numpy(), want)
     spec = {"begin": [1, 0], "end": [5, 7], "strides": [2, 3]}
     for whole in (x, np.arange(35, dtype="int32").reshape(5, 7)):
         value = values(rng, dtype, 2, 3).astype(whole.dtype)
@@ -116,6 +121,10 @@ def test_slices_are_assigned(rng, dtype):
 
 def test_ranges_and_shapes():
     on_both(lambda: tf.range(0.5, 4.0, 0.75))
+    for start, limit, delta in ((0.1, 1.1, 0.1), (0.0, 1.0, 0.1), (1.0, 0.1, -0.3), (0.7, 2.1, 0.2)):
+        for dtype in (tf.float32, tf.float64):
+            # How many there are is counted in the operands' type.
+            on_both(lambda: tf.range(*(tf.constant(v, dtype) for v in (start, limit, delta))))  # noqa: B023
     on_both(lambda: tf.range(tf.constant(10, tf.int64), tf.constant(-3, tf.int64), tf.constant(-4, tf.int64)))
     # int32 lives in host memory; the same ops serve it there.
     on_both(lambda x: tf.stack([tf.shape(x)[0], tf.shape(x)[1] * 2]), np.zeros((3, 4), "float32"))
@@ -191,3 +200,39 @@ def test_loops_over_tensor_lists(rng):
         return array.stack()
 
     on_both(loop, x, graph=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool", "int32", "int64", "complex64"])
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+def test_parallel_stack_in_a_function(rng, dtype, soft):
+    """TensorFlow takes it apart before it places a function; a part that runs elsewhere leaves zeros here."""
+    parts = [(rng.normal(size=(3, 5)) * 9).astype(dtype) for _ in range(7)]
+    tf.config.set_soft_device_placement(soft)
+    try:
+        with tf.device(WGPU):
+
+            @tf.function
+            def whole(*parts):
+                return tf.parallel_stack(parts)
+
+            @tf.function
+            def between(*parts):
+                # Work before every row, and readers behind the stack.
+                if parts[0].dtype.is_bool:
+                    parts = [tf.logical_not(p) for p in parts]
+                    return tf.reverse(tf.parallel_stack(parts), [0])
+                stacked = tf.parallel_stack([p + p for p in parts])
+                return tf.reverse(stacked, [0]) + stacked[:1]
+
+            constants = [tf.constant(p) for p in parts]
+            for _ in range(3):
+                np.testing.assert_array_equal(whole(*constants).numpy(), np.stack(parts))
+                got = between(*constants).numpy()
+        if dtype == "bool":
+            want = ~np.stack(parts)[::-1]
+        else:
+            doubled = np.stack([p + p for p in parts])
+            want = doubled[::-1] + doubled[:1]
+        np.testing.assert_array_equal(got, want)
+    finally:
+        tf.config.set_soft_device_placement(False)

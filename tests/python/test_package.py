@@ -105,7 +105,7 @@ def test_the_doctor_finds_nothing_wrong_here():
     assert seen["version"] == tf.__version__
     assert seen["devices"] == [d.name.replace("/physical_device:", "") for d in tf.config.list_physical_devices("WGPU")]
     assert seen["variables"]["api"]
-    assert seen["keras_hook"]
+    assert seen["hooks"]
     used = [a for a in library["adapters"] if a["device"]]
     assert len(used) == len(seen["devices"])
     for adapter in used:
@@ -197,7 +197,7 @@ def test_the_doctor_misses_a_library(tmp_path):
 def facts(**changes: object) -> dict:
     """Facts of a healthy machine, with changes."""
     library = {"problem": None, "environment": {}, "adapters": [], "types": {"int64": 1}, "ops": []}
-    seen = {"version": "2.21.0", "devices": ["WGPU:0"], "failures": {}, "variables": None, "keras_hook": True}
+    seen = {"version": "2.21.0", "devices": ["WGPU:0"], "failures": {}, "variables": None, "hooks": True}
     return {
         "library_path": "x",
         "library": {"result": library, "error": None, "log": []},
@@ -230,7 +230,7 @@ def test_crashes_and_old_versions_are_named():
 
 @pytest.mark.parametrize(
     ("version", "supported"),
-    [("2.15.1", False), ("2.16.0", True), ("2.21.0", True), ("2.22.0", False), ("2.21.0rc1", True), ("3.0", False)],
+    [("2.15.1", False), ("2.16.0", True), ("2.21.0", True), ("2.22.0rc0", True), ("2.23.0", False), ("3.0", False)],
 )
 def test_supported_versions(version, supported):
     assert _doctor.is_supported(version) is supported

@@ -1,8 +1,11 @@
-"""The shortest way through everything, for every supported TensorFlow: variables, gradients, Keras training."""
+"""The shortest way through everything. `make versions` runs it on every supported TensorFlow with its Keras."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
-from support import CPU, WGPU, python
+import tensorflow_wgpu
+from graphs import ops, optimized
+from support import CPU, WGPU, on_both, python
 
 
 def train_by_hand(device: str, steps: int) -> tuple[list[float], np.ndarray]:
@@ -64,3 +67,105 @@ def test_keras_fits_with_the_default_compile():
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert ran.stdout.strip() == f"trained on {tf.__version__}"
+
+
+def test_the_device_computes_what_the_cpu_does(rng):
+    a, b = rng.normal(size=(33, 20)).astype("float32"), rng.normal(size=(20, 17)).astype("float32")
+    on_both(lambda a, b: tf.nn.softmax(tf.matmul(a, b) + 1.0), a, b)
+    on_both(lambda: tf.range(0.1, 1.1, 0.1))
+
+
+@pytest.mark.parametrize("cell", ["LSTM", "GRU", "SimpleRNN"])
+def test_gradients_of_a_recurrent_layer(rng, cell):
+    """Its loops and lists, under a tape, as a function and eagerly: the CPU's gradients."""
+    x = rng.normal(size=(3, 5, 2)).astype("float32")
+    gradients = {}
+    tf.config.set_soft_device_placement(True)
+    try:
+        for device in (CPU, WGPU):
+            with tf.device(device):
+                layer = getattr(tf.keras.layers, cell)(4)
+                layer.build((None, 5, 2))
+                generator = np.random.default_rng(1)
+                layer.set_weights([generator.normal(size=w.shape).astype("float32") for w in layer.get_weights()])
+                for name, call in (("function", tf.function(layer)), ("eager", layer)):
+                    with tf.GradientTape() as tape:
+                        loss = tf.reduce_sum(tf.square(call(tf.constant(x))))
+                    gradients[device, name] = [g.numpy() for g in tape.gradient(loss, layer.trainable_variables)]
+    finally:
+        tf.config.set_soft_device_placement(False)
+    for name in ("function", "eager"):
+        for got, want in zip(gradients[WGPU, name], gradients[CPU, name], strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_a_list_that_a_loop_fills_and_a_tape_reads(dtype):
+    """Of types that TensorFlow's own kernels for pluggable devices leave out, too."""
+
+    @tf.function
+    def collect(x: tf.Tensor) -> tf.Tensor:
+        values = tf.TensorArray(x.dtype, size=0, dynamic_size=True, element_shape=[2])
+        i = tf.constant(0)
+        while tf.reduce_sum(i) < tf.shape(x)[0]:
+            values = values.write(i, x[i] * x[i])
+            i += 1
+        return values.stack()
+
+    x = tf.cast(tf.reshape(tf.range(6), (3, 2)), dtype)
+    tf.config.set_soft_device_placement(True)
+    try:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = collect(x)
+        assert y.numpy().tolist() == [[0, 1], [4, 9], [16, 25]]
+        if dtype == "float32":
+            assert tape.gradient(y, x).numpy().tolist() == [[0, 2], [4, 6], [8, 10]]
+    finally:
+        tf.config.set_soft_device_placement(False)
+
+
+def test_the_graph_optimizer_is_at_work(rng):
+    x = rng.normal(size=(40, 30)).astype("float32")
+    chain = tf.function(lambda x: tf.exp(-tf.abs(tf.tanh(x) * 2.0 + 1.0)))
+    with tf.device(WGPU):
+        result, nodes = optimized(chain, tf.constant(x))
+    np.testing.assert_allclose(result, np.exp(-np.abs(np.tanh(x) * 2 + 1)), rtol=1e-5, atol=1e-6)
+    assert sum(n for op, n in ops(nodes).items() if op.startswith("_WgpuFused")) == 1, ops(nodes)
+
+
+def test_fallbacks_are_reported():
+    found = tensorflow_wgpu.fallbacks(lambda x: tf.strings.length(tf.strings.as_string(x)), tf.ones(3))
+    assert "AsString" in {f.op for f in found}
+    assert not tensorflow_wgpu.fallbacks(tf.function(tf.nn.relu), tf.ones(3))
+
+
+def test_an_explicit_jit_runs_without_xla():
+    double = tf.function(lambda x: x * 2, jit_compile=True)
+    assert double(tf.ones(2)).numpy().tolist() == [2, 2]
+    with tf.device(CPU):
+        assert double(tf.ones(2)).numpy().tolist() == [2, 2]
+
+
+def test_legacy_keras_trains():
+    """tf_keras, which `TF_USE_LEGACY_KERAS=1` puts in the place of Keras 3."""
+    ran = python(
+        """
+        import numpy as np, tensorflow as tf
+        assert tf.keras.layers.Dense.__module__.startswith("tf_keras."), tf.keras.layers.Dense.__module__
+        tf.keras.utils.set_random_seed(0)
+        x = np.random.default_rng(0).normal(size=(64, 4, 4)).astype("float32")
+        y = (x.mean(axis=(1, 2)) > 0).astype("int64")
+        model = tf.keras.Sequential([
+            tf.keras.layers.Conv1D(8, 3, groups=2), tf.keras.layers.SimpleRNN(8, unroll=True),
+            tf.keras.layers.Dense(2)])
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(tf.keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
+        history = model.fit(x, y, batch_size=32, epochs=8, verbose=0).history["loss"]
+        assert history[-1] < 0.8 * history[0], history
+        assert all("WGPU:0" in v.device for v in model.trainable_variables)
+        print("trained")
+        """,
+        TF_USE_LEGACY_KERAS="1",
+    )
+    assert ran.stdout.strip() == "trained", ran.stderr[-4000:]

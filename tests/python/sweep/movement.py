@@ -137,6 +137,9 @@ def strided_slice_updates(t):
         spec = specification(*bounds)
         value = t.values("T", sliced_shape(shape, spec, masks))
         yield dict(input=t.values("T", shape), value=value, **spec, **masks)
+    # Into nothing anything goes.
+    for shape in ((), (1, 0), (5, 0)):
+        yield dict(input=t.values("T", (3, 4)), value=t.values("T", shape), **specification((1, 1), (1, 1), (1, 1)))
 
 
 @case("ResourceStridedSliceAssign")

@@ -1,0 +1,60 @@
+"""Makes eager ops errors in a forked child of a process that uses WGPU devices.
+
+A child of fork has none of the parent's threads. The library refuses every call then, but TensorFlow waits for some
+copies by a thread of its own, which the child lacks as well: it would wait for ever. So the child's ops are refused
+before they get there, unless they are placed on the CPU. Nothing here imports TensorFlow by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+MESSAGE = (
+    "forked process: this process was forked from one that uses WGPU devices, and cannot use them; start processes "
+    "with multiprocessing's 'spawn' or 'forkserver' method, fork before TensorFlow is imported, or run this under "
+    "tf.device('CPU:0')"
+)
+
+
+def install() -> None:
+    """Watches for forks from now on. To be called once."""
+    os.register_at_fork(after_in_child=refuse)
+
+
+def refuse() -> None:
+    """Replaces the ways into eager execution by ones that refuse what would run on a WGPU device."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    if context is None or not uses_devices(context):
+        return
+    for module, name in (
+        ("tensorflow.python.pywrap_tfe", "TFE_Py_FastPathExecute"),
+        ("tensorflow.python.pywrap_tfe", "TFE_Py_Execute"),
+        ("tensorflow.python.framework.constant_op", "convert_to_eager_tensor"),
+    ):
+        original = getattr(sys.modules.get(module), name, None)
+        if original is not None and not hasattr(original, "__wrapped__"):
+            setattr(sys.modules[module], name, refusing(context, original))
+
+
+def uses_devices(context: Any) -> bool:
+    """Whether TensorFlow has opened its devices, and a WGPU device is one of them."""
+    current = getattr(context, "_context", None)
+    names = getattr(current, "_logical_devices", None) or ()
+    return any(device.device_type == "WGPU" for device in names)
+
+
+def refusing(context: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`, but for calls outside of a `tf.device` of another type."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        name = context.context().device_name or ""
+        if not name or "WGPU" in name.upper():
+            raise sys.modules["tensorflow.python.framework.errors_impl"].UnavailableError(None, None, MESSAGE)
+        return original(*args, **kwargs)
+
+    return call

@@ -1,0 +1,116 @@
+"""Patches modules of TensorFlow and Keras when they are imported. The library imports this when it finds a device.
+
+Keras compiles models with XLA as soon as a device other than the CPU is present, and TensorFlow then fails with "No JIT
+device registered for WGPU", for XLA has no compiler for WGPU devices. TensorFlow offers no place to say so, hence this.
+The table says which module is patched by what. A module that is not as a patch expects stays as it is, with a warning.
+Nothing here imports TensorFlow or Keras by itself.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import logging
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow_wgpu import _fork_hook, _jit, _keras
+
+log = logging.getLogger("tensorflow_wgpu")
+
+
+def watch_fallbacks(module: types.ModuleType) -> None:
+    """`TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused, in this whole process."""
+    del module
+    from tensorflow_wgpu import _fallbacks
+
+    if mode := _fallbacks.mode():
+        _fallbacks.install(mode)
+
+
+PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
+    "tensorflow.python.eager.context": watch_fallbacks,
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function": _jit.patch_function,
+    "tensorflow.python.eager.polymorphic_function.function_context": _jit.patch_function_context,
+    "tensorflow.python.eager.polymorphic_function.atomic_function": _jit.patch_atomic_function,
+    "tensorflow.python.saved_model.function_deserialization": _jit.patch_deserialization,
+    "keras.src.trainers.trainer": _keras.patch_trainer,
+    "keras.src.backend.tensorflow.nn": _keras.patch_nn,
+    "tf_keras.src.layers.convolutional.base_conv": _keras.patch_legacy_conv,
+}
+
+
+def install() -> None:
+    """Patches the modules that are imported already, and arranges for the others. May be called again."""
+    if not any(isinstance(finder, PostImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, PostImport(dict(PATCHES)))
+        _fork_hook.install()
+
+
+class PostImport(importlib.abc.MetaPathFinder):
+    """Runs a patch right after its module was imported."""
+
+    def __init__(self, pending: dict[str, Callable[[types.ModuleType], None]]) -> None:
+        self.pending = pending
+        self.patch_imported()
+
+    def patch_imported(self) -> None:
+        """Patches modules whose import began before this finder was there, once it is finished."""
+        for name in list(self.pending):
+            module = sys.modules.get(name)
+            spec = getattr(module, "__spec__", None)
+            if module is not None and not getattr(spec, "_initializing", False):
+                self.patch(name, module)
+
+    def patch(self, name: str, module: types.ModuleType) -> None:
+        """Patches a module, once. An unknown version of it is no reason to fail."""
+        patch = self.pending.pop(name, None)
+        if patch is None:
+            return
+        # A patch that fails half-way leaves nothing of it behind.
+        before = dict(vars(module))
+        try:
+            patch(module)
+        except Exception as e:
+            for key in set(vars(module)) - set(before):
+                delattr(module, key)
+            vars(module).update(before)
+            log.warning(
+                "%s is not as tensorflow-wgpu expects (%s: %s) and stays as it is; %s",
+                name,
+                type(e).__name__,
+                e,
+                _jit.ADVICE,
+            )
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Lets the other finders find the module, and hooks into its loader."""
+        if not self.pending:
+            return None
+        self.patch_imported()
+        if fullname not in self.pending or fullname in sys.modules:
+            return None
+        for finder in sys.meta_path:
+            find_spec = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find_spec(fullname, path, target) if find_spec else None
+            if spec is not None:
+                break
+        else:
+            return None
+        execute = getattr(spec.loader, "exec_module", None)
+        if execute is None:
+            return spec
+
+        def exec_module(module: types.ModuleType) -> None:
+            execute(module)
+            self.patch(fullname, module)
+
+        try:
+            spec.loader.exec_module = exec_module
+        except (AttributeError, TypeError) as e:
+            log.warning("the loader of %s cannot be hooked into (%s); %s", fullname, e, _jit.ADVICE)
+        return spec
+
+
+install()

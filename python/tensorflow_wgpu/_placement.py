@@ -1,0 +1,68 @@
+"""Where TensorFlow will run what is built or called now. Asks TensorFlow's modules, which must be imported already.
+
+These are internals of TensorFlow: where they have changed, the answer is "not on WGPU", with one warning, so that
+whoever asks leaves things as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+
+log = logging.getLogger("tensorflow_wgpu")
+
+
+def has_wgpu() -> bool:
+    """Whether TensorFlow sees a WGPU device."""
+    try:
+        return bool(_context().list_physical_devices("WGPU"))
+    except Exception as e:
+        _warn(f"{type(e).__name__}: {e}")
+        return False
+
+
+def scope_device_type() -> str | None:
+    """The device type that the innermost `tf.device` asks for, None if there is none."""
+    context = _context()
+    if context.executing_eagerly():
+        names = [context.device_name]
+    else:
+        graph = sys.modules["tensorflow.python.framework.ops"].get_default_graph()
+        # A function's graph does not show the scope around its call, which decides when it is silent.
+        names = [str(spec.display_name) for spec in graph._device_function_stack.peek_objs()] + [context.device_name]
+    for name in names:
+        _, found, rest = (name or "").lower().rpartition("device:")
+        if found:
+            return rest.split(":")[0].upper()
+    return None
+
+
+def runs_on(*device_types: str) -> bool:
+    """Whether there is a WGPU device, and what is built or called now will run on it or on one of these types.
+
+    TensorFlow prefers WGPU where no `tf.device` says otherwise.
+    """
+    if not has_wgpu():
+        return False
+    try:
+        return scope_device_type() in (None, "WGPU", *device_types)
+    except Exception as e:
+        _warn(f"{type(e).__name__}: {e}")
+        return False
+
+
+@functools.cache
+def kernel_devices(op: str) -> frozenset[str]:
+    """The device types that have kernels for the op."""
+    kernels = sys.modules["tensorflow.python.framework.kernels"].get_registered_kernels_for_op(op)
+    return frozenset(kernel.device_type for kernel in kernels.kernel)
+
+
+def _context():
+    return sys.modules["tensorflow.python.eager.context"].context()
+
+
+@functools.cache
+def _warn(why: str) -> None:
+    log.warning("this TensorFlow does not tell tensorflow-wgpu where it runs (%s); XLA is left as it is", why)

@@ -1,0 +1,196 @@
+"""Vulkan calls that fail during a training: an error that says what to do or the right numbers, no hang, no crash.
+
+The fault layer (tests/fault_layer) makes them fail, in processes of their own (fault_server.py). A sample runs by
+default; `TF_WGPU_FAULTS=all`, which `make faults` sets, runs many more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SERVER = Path(__file__).with_name("fault_server.py")
+# The layer's own table: `vkName(parameters) [RESULTS]`.
+TABLE = (ROOT / "tests/fault_layer/src/functions.rs").read_text()
+CODES = {name: int(n.replace("_", "")) for name, n in re.findall(r"const (\w+): VkResult = (-?[\d_]+);", TABLE)}
+FUNCTIONS = {
+    name: [CODES[r] for r in results.split(", ")]
+    for name, results in re.findall(r"^    (vk\w+)(?:\(.*?\))? \[([\w, ]*)\]$", TABLE, re.MULTILINE)
+}
+# Nothing of a training calls them on this system, or not at a time that a test can tell.
+UNUSED = {
+    "vkQueueSubmit2",
+    "vkWaitForFences",
+    "vkGetFenceStatus",
+    "vkCreateFence",
+    "vkCreateQueryPool",
+    "vkGetQueryPoolResults",
+    "vkFlushMappedMemoryRanges",
+    "vkInvalidateMappedMemoryRanges",
+    "vkDeviceWaitIdle",
+    "vkQueueWaitIdle",
+    "vkGetPipelineCacheData",
+}
+# What a training calls again and again gets more faults than what it calls while it starts.
+FREQUENT = {"vkQueueSubmit", "vkWaitSemaphores", "vkAllocateMemory", "vkMapMemory", "vkCreateComputePipelines"}
+ALL = os.environ.get("TF_WGPU_FAULTS") == "all"
+TIMEOUT, LOST = CODES["TIMEOUT"], CODES["LOST"]
+ENDLESS = 2**64 - 1
+# A training takes a second or two.
+HANG = 180.0
+
+
+class Answer(NamedTuple):
+    """What became of a training."""
+
+    word: str
+    calls: int
+    text: str
+
+
+class Server:
+    """A process in which calls fail."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, str(SERVER)],
+                # Pipelines that were stored before would hide failures to compile them.
+                env={**environment, "TF_WGPU_CACHE": str(log.with_suffix(".cache"))},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            if line.startswith("= "):
+                self.lines.put(line[2:])
+        self.lines.put(None)
+
+    def ask(self, function: str, first: int, last: int, result: int) -> Answer:
+        """Has calls `first` to `last` return `result` in a training."""
+        try:
+            self.process.stdin.write(f"{function} {first} {last} {result}\n")
+            self.process.stdin.flush()
+            line = self.lines.get(timeout=HANG)
+        except BrokenPipeError:
+            line = None
+        except queue.Empty:
+            return Answer("bad", 0, f"it hangs\n{self.tail()}")
+        if line is None:
+            return Answer("bad", 0, f"the process died of {self._how()}\n{self.tail()}")
+        word, calls, text = line.split(" ", 2)
+        return Answer(word, int(calls), text.strip())
+
+    def _how(self) -> str:
+        code = self.process.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+    def end(self) -> str:
+        """Ends the process as a program ends; what was wrong with that."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            code = self.process.wait(timeout=HANG)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return f"the process does not end\n{self.tail()}"
+        return "" if code == 0 else f"at its end the process died of {self._how()}\n{self.tail()}"
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables for a process behind the layer, which is built first."""
+    built = subprocess.run(
+        ["cargo", "build", "--locked", "--package", "fault_layer", "--message-format", "json"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    files = [f for line in built.stdout.splitlines() for f in json.loads(line).get("filenames", [])]
+    library = next(f for f in files if "fault_layer" in f and f.endswith(".so"))
+    directory = tmp_path_factory.mktemp("layer")
+    name = re.search(r'NAME: &str = "(\w+)"', (ROOT / "tests/fault_layer/src/lib.rs").read_text()).group(1)
+    layer = {
+        "name": name,
+        "type": "GLOBAL",
+        "library_path": library,
+        "api_version": "1.3.0",
+        "implementation_version": "1",
+        "description": "fails chosen calls",
+    }
+    (directory / "faults.json").write_text(json.dumps({"file_format_version": "1.2.0", "layer": layer}))
+    return {
+        **os.environ,
+        "VK_LAYER_PATH": str(directory),
+        "VK_INSTANCE_LAYERS": name,
+        "TF_WGPU_FAULT_LAYER": library,
+    }
+
+
+@pytest.fixture(scope="module")
+def calls(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """How often a process calls each function until its first training is done."""
+    server = Server(environment, tmp_path_factory.mktemp("count") / "log")
+    answer = server.ask("vkQueueSubmit", 0, 0, 0)
+    assert answer.word == "none", answer
+    assert server.end() == ""
+    return json.loads(answer.text)
+
+
+def faults(function: str, calls: int) -> Iterator[tuple[int, int, int]]:
+    """What is tried: first and last call that fails, and the result."""
+    results = FUNCTIONS[function]
+    samples = min(calls, 12) if ALL else 2 if function in FREQUENT else 1
+    # Not the first and last call alone: positions are spread over the training, a different one for each function.
+    shift = sum(function.encode()) % calls
+    firsts = [1 + (shift + k * calls // samples) % calls for k in range(samples)]
+    for k, first in enumerate(firsts):
+        for result in results if ALL else [results[k % len(results)]]:
+            yield first, first, result
+            if result != TIMEOUT and ((ALL and k % 4 == 0) or result == LOST):
+                yield first, ENDLESS, result
+    if not ALL and function in FREQUENT and LOST in results:
+        yield firsts[0], ENDLESS, LOST
+
+
+@pytest.mark.parametrize("function", [f for f in FUNCTIONS if f not in UNUSED])
+def test_a_training_survives(function: str, environment: dict[str, str], calls: dict[str, int], tmp_path: Path) -> None:
+    assert calls[function] > 0, "a training calls it"
+    bad, server = [], None
+    for number, (first, last, result) in enumerate(faults(function, calls[function])):
+        fault = f"{function} {first} to {last} returns {result}"
+        # Calls are counted from the start of the process, so that what opens the device fails too.
+        server = Server(environment, tmp_path / f"log-{number}")
+        answer = server.ask(function, first, last, result)
+        print(f"{fault}: {answer}")
+        if answer.word == "bad":
+            bad.append(f"{fault}: {answer.text}")
+            server.process.kill()
+        elif wrong := server.end():
+            bad.append(f"{fault}: {wrong}")
+    assert not bad, "\n\n".join(bad)

@@ -1,0 +1,185 @@
+"""What the package patches in TensorFlow and Keras: unknown versions of them stay as they are, other backends too."""
+
+import importlib.abc
+import importlib.machinery
+import logging
+import sys
+import types
+
+import pytest
+import tensorflow as tf
+from support import python
+from tensorflow_wgpu import _hooks, _jit, _keras, _placement
+
+
+def module_of(**members) -> types.ModuleType:
+    module = types.ModuleType("made_up")
+    vars(module).update(members)
+    return module
+
+
+# `watch_fallbacks` looks at nothing of its module.
+PATCHES = {name: patch for name, patch in _hooks.PATCHES.items() if patch is not _hooks.watch_fallbacks}
+
+
+@pytest.mark.parametrize("patch", PATCHES.values(), ids=PATCHES)
+def test_a_module_without_what_a_patch_expects_stays_as_it_is(patch, caplog):
+    module = module_of(kept=1)
+    before = dict(vars(module))
+    _hooks.PostImport({"made_up": patch}).patch("made_up", module)
+    assert vars(module) == before
+    assert "made_up is not as tensorflow-wgpu expects" in caplog.text
+
+
+def test_a_patch_that_fails_half_way_leaves_nothing_behind(caplog):
+    def patch(module):
+        module.kept = 2
+        module.added = 3
+        raise AttributeError("renamed")
+
+    module = module_of(kept=1)
+    _hooks.PostImport({"made_up": patch}).patch("made_up", module)
+    assert module.kept == 1
+    assert not hasattr(module, "added")
+    assert "AttributeError: renamed" in caplog.text
+
+
+def test_a_function_without_the_attribute_is_called():
+    """A rename in TensorFlow must not break every tf.function."""
+
+    class Function:
+        def _call(self, x):
+            return x + 1
+
+        def _get_concrete_function_garbage_collected(self):
+            return "concrete"
+
+    class OptionalXlaContext:
+        def __init__(self, is_compiled):
+            self.is_compiled = is_compiled
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+    module = module_of(Function=Function, OptionalXlaContext=OptionalXlaContext)
+    _jit.patch_function(module)
+    assert module.Function()._call(1) == 2
+    assert module.Function()._get_concrete_function_garbage_collected() == "concrete"
+    assert module.OptionalXlaContext(False).is_compiled is False
+    assert not module.OptionalXlaContext(True).is_compiled, "this process runs on WGPU"
+
+
+def test_without_an_answer_from_tensorflow_nothing_runs_on_wgpu(monkeypatch, caplog):
+    assert _placement.runs_on()
+    with tf.device("CPU:0"):
+        assert not _placement.runs_on()
+        assert _placement.runs_on("CPU")
+    _placement._warn.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "tensorflow.python.eager.context", types.ModuleType("renamed"))
+        assert not _placement.runs_on()
+        assert not _placement.has_wgpu()
+    assert caplog.text.count("does not tell tensorflow-wgpu where it runs") == 1
+    assert _placement.runs_on()
+
+
+class Loader(importlib.abc.Loader):
+    """A loader as importlib documents it."""
+
+    def create_module(self, spec):
+        """The usual module."""
+
+    def exec_module(self, module):
+        """Leaves a mark."""
+        module.executed = True
+
+
+class SlottedLoader(Loader):
+    """One that takes no attributes."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize("loader", [Loader(), SlottedLoader(), None])
+def test_any_finder_and_loader(monkeypatch, caplog, loader):
+    """Finders without find_spec, loaders that cannot be hooked into, and namespace packages without any."""
+
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, fullname, path, target=None):
+            if fullname == "wgpu_made_up":
+                return importlib.machinery.ModuleSpec(fullname, loader, is_package=loader is None)
+            return None
+
+    seen = []
+    ours = _hooks.PostImport({"wgpu_made_up": seen.append})
+    monkeypatch.setattr(sys, "meta_path", [ours, object(), Finder()])
+    module = importlib.import_module("wgpu_made_up")
+    del sys.modules["wgpu_made_up"]
+    assert [module] == seen if type(loader) is Loader else not seen
+    assert getattr(module, "executed", False) == (loader is not None)
+    assert ("cannot be hooked into" in caplog.text) == isinstance(loader, SlottedLoader)
+
+
+@pytest.mark.parametrize("name", ["Trainer", "BaseTrainer"])
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_keras_is_left_alone_on_other_backends(monkeypatch, name, backend):
+    """Keras's module in small; Keras 3.16 renamed the class."""
+    monkeypatch.setenv("TF_WGPU_JIT", "error")
+
+    class Trainer:
+        @property
+        def jit_compile(self):
+            return self._jit
+
+        @jit_compile.setter
+        def jit_compile(self, value):
+            self._jit = value
+
+        def compile_from_config(self, config):
+            self.config = config
+
+    module = module_of(model_supports_jit=lambda model: True)
+    vars(module)[name] = Trainer
+    module.backend = module_of(backend=lambda: backend)
+    _keras.patch_trainer(module)
+    model = Trainer()
+    ours = backend == "tensorflow"
+    assert module.model_supports_jit(model) != ours
+    model.compile_from_config({"jit_compile": True})
+    assert model.config["jit_compile"] == ("auto" if ours else True)
+    if ours:
+        with pytest.raises(ValueError, match="cannot be used with a WGPU device"):
+            model.jit_compile = True
+    else:
+        model.jit_compile = True
+        assert model.jit_compile
+
+
+def test_a_package_that_cannot_be_imported_is_named(tmp_path):
+    """The library says so and goes on."""
+    (tmp_path / "tensorflow_wgpu").mkdir()
+    (tmp_path / "tensorflow_wgpu" / "__init__.py").write_text("raise ImportError('broken on purpose')\n")
+    ran = python(
+        f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import tensorflow as tf
+        print(tf.config.list_physical_devices("WGPU"))
+        with tf.device("WGPU:0"):
+            print(tf.reduce_sum(tf.ones(4)).numpy())
+        """
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert "broken on purpose" in ran.stderr
+    assert "the Python package tensorflow_wgpu cannot be imported" in ran.stderr
+    assert ran.stdout.split()[-1] == "4.0"
+
+
+def test_the_log_is_one_that_can_be_silenced():
+    assert _jit.log is _hooks.log is _placement.log is logging.getLogger("tensorflow_wgpu")

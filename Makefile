@@ -4,6 +4,11 @@ PYTHON ?= python3
 VENV ?= .venv
 # The cargo profile of the installed library. Tests use `dev`, so that one set of dependencies is compiled.
 PROFILE ?= release
+# How long `make soak` takes.
+SOAK_MINUTES ?= 60
+# What `make versions` tests, and what `make test` does besides the newest release: the oldest, a middle one and the candidate.
+VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0 2.22.0rc0
+TEST_VERSIONS := 2.16.2 2.19.1 2.22.0rc0
 SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') $(wildcard build.rs proto/*) \
 	Cargo.toml Cargo.lock pyproject.toml hatch_build.py README.md
 BIN := $(VENV)/bin
@@ -20,15 +25,21 @@ demo: install ## Train a CNN on handwritten digits on WGPU and on the CPU, and c
 	$(BIN)/python demo/demo.py
 
 .PHONY: test
-test: ## Every check: format, lints, Rust tests, Python tests on TensorFlow 2.21, smoke test on 2.18.
+test: ## Every check: format, lints, Rust tests, Python tests on TensorFlow 2.21, smoke test on others.
 	$(MAKE) setup
-	cargo fmt --check
+	$(PYTHON) tools/smoke $(TEST_VERSIONS) --install >$(VENV)/versions.log 2>&1 & # Downloads while cargo compiles; its errors come again below.
+	cargo fmt --all --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cargo clippy --locked --all-targets -- -D warnings
 	TENSORFLOW_INCLUDE_DIR="$$(echo $(abspath $(VENV))/lib/python3*/site-packages/tensorflow/include)" cargo test --locked
+	$(MAKE) models
 	$(MAKE) test-python PROFILE=dev
-	$(MAKE) test-2.18 PROFILE=dev
+	$(MAKE) versions PROFILE=dev VERSIONS="$(TEST_VERSIONS)"
+
+.PHONY: models
+models: ## The device runtime's threads, under schedulers that try their interleavings. Part of `test`.
+	cargo run --locked --quiet --manifest-path tests/concurrency/Cargo.toml --target-dir target/concurrency
 
 .PHONY: test-python
 test-python: install ## The Python tests on TensorFlow 2.21, in two processes; the sweep over all kernels first.
@@ -39,9 +50,22 @@ test-python: install ## The Python tests on TensorFlow 2.21, in two processes; t
 sweep: install ## The longer sweep: every kernel in large shapes too, and all of Keras's application families.
 	TF_WGPU_SWEEP=long $(BIN)/python -m pytest --numprocesses 2 tests/python/test_sweep.py tests/python/test_models.py
 
-.PHONY: test-2.18
-test-2.18: wheel ## The smoke test on TensorFlow 2.18, which has another variable API.
-	tools/smoke-2.18 "$(PYTHON)" dist/$(PROFILE)/*.whl
+.PHONY: soak
+soak: install ## Train in two processes for SOAK_MINUTES (60); what they hold must not grow.
+	$(BIN)/python tests/soak --minutes $(SOAK_MINUTES)
+
+.PHONY: versions
+versions: wheel ## The smoke test on each TensorFlow that is supported, or on those of VERSIONS="2.19.1 2.22.0rc0".
+	$(PYTHON) tools/smoke $(VERSIONS) --wheel dist/$(PROFILE)/*.whl
+
+.PHONY: keras-tests
+keras-tests: install ## Keras's own tests on WGPU and on the CPU: none may fail on WGPU alone. Takes hours; goes on where it stopped.
+	$(BIN)/python tools/keras-tests
+
+.PHONY: faults
+faults: install ## The longer walk over injected Vulkan faults: every call in Rust, many of a TensorFlow training.
+	TF_WGPU_FAULTS=all cargo test --locked --test faults
+	TF_WGPU_FAULTS=all $(BIN)/python -m pytest --numprocesses 2 tests/python/test_faults.py
 
 .PHONY: doctor
 doctor: install ## What works on this machine, and what to do about the rest.
@@ -59,13 +83,13 @@ setup: $(VENV)/.setup ## Make .venv with TensorFlow and the tools; check for a V
 
 .PHONY: fmt
 fmt: setup ## Format Rust and Python.
-	cargo fmt
+	cargo fmt --all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 .PHONY: lint
 lint: setup ## Lints and formatting, without tests.
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-// requires: log_f64 trig_f64
+// requires: log_f64 round_f64 trig_f64
 // log|gamma(x)| of float64 and its derivative, within 4 ulp for x > 0 and, near the zeros, an absolute error of some 1e-15.
 // After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
 // distribute this software is freely granted, provided that this notice is preserved.
@@ -146,7 +146,7 @@ fn lgamma_f64(x: f64) -> f64 {
         return lgamma_positive_f64(x);
     }
     let a = -x;
-    let f = abs(a - round(a));
+    let f = abs(a - round_f64(a));
     if f == 0.0 {
         return infinity_like_f64(1.0lf);
     }
@@ -178,7 +178,7 @@ fn digamma_f64(x: f64) -> f64 {
     if x > 0.0 {
         return digamma_positive_f64(x);
     }
-    let f = x - round(x);
+    let f = x - round_f64(x);
     if is_inf_f64(x) || f == 0.0 {
         return nan_like_f64(x);
     }

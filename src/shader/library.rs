@@ -50,6 +50,7 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("pow_int", include_str!("../../shaders/lib/pow_int.wgsl")),
     ("pow_int64", include_str!("../../shaders/lib/pow_int64.wgsl")),
     ("quotient", include_str!("../../shaders/lib/quotient.wgsl")),
+    ("round_f64", include_str!("../../shaders/lib/round_f64.wgsl")),
     ("softplus", include_str!("../../shaders/lib/softplus.wgsl")),
     ("softplus_f64", include_str!("../../shaders/lib/softplus_f64.wgsl")),
     ("special", include_str!("../../shaders/lib/special.wgsl")),

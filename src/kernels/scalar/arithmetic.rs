@@ -32,9 +32,6 @@ const F16_TRUNC: &str = "trunc(unpack2x16float(f16_bits(div_f32(x, y))).x)";
 const BF16_FLOOR: &str = "floor(bitcast<f32>(bf16_bits(div_f32(x, y)) << 16u))";
 const BF16_TRUNC: &str = "trunc(bitcast<f32>(bf16_bits(div_f32(x, y)) << 16u))";
 
-/// Without WGSL's `trunc`: llvmpipe on CPUs without AVX-512 leaves float64 values beyond 2^24 as they are.
-const F64_TRUNC: &str = "select(floor(x / y), ceil(x / y), (x < {T}(0)) != (y < {T}(0)))";
-
 fn quotient(x: i128, y: i128) -> i128 {
     if y == 0 { -1 } else { x / y }
 }
@@ -311,8 +308,21 @@ pub(super) const ROWS: &[Row] = &[
             case(UNSIGNED, "x >> u32(min(y, {T}({BITS} - 1)))", Typed2(|t, x, y| x >> shift(t, y))),
         ],
     ),
-    unary("Rint", &[case(&[F16, F32, F64], "round(x)", Float1(f64::round_ties_even))]),
-    unary("Round", &[case(ALL_FLOATS, "round(x)", Float1(f64::round_ties_even)), case(&[I32, I64], "x", Int1(|x| x))]),
+    unary(
+        "Rint",
+        &[
+            case(&[F16, F32], "round(x)", Float1(f64::round_ties_even)),
+            case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)).lib(&["round"]),
+        ],
+    ),
+    unary(
+        "Round",
+        &[
+            case(&[F16, BF16, F32], "round(x)", Float1(f64::round_ties_even)),
+            case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)).lib(&["round"]),
+            case(&[I32, I64], "x", Int1(|x| x)),
+        ],
+    ),
     unary(
         "Sign",
         &[
@@ -333,7 +343,7 @@ pub(super) const ROWS: &[Row] = &[
         "TruncateDiv",
         &[
             case(&[F32], "trunc(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).trunc())).lib(&["div"]),
-            case(&[F64], F64_TRUNC, Float2(|x, y| (x / y).trunc())),
+            case(&[F64], "trunc_f64(x / y)", Float2(|x, y| (x / y).trunc())).lib(&["round"]),
             case(&[F16], F16_TRUNC, Float2(|x, y| f16_quotient(x, y).trunc())).lib(&["div", "f16_bits"]),
             case(&[BF16], BF16_TRUNC, Float2(|x, y| bf16_quotient(x, y).trunc())).lib(&["div", "bf16_bits"]),
             case(SIGNED, TRUNCATED_QUOTIENT, Int2(quotient)),

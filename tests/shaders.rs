@@ -28,8 +28,8 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// Families whose kernels are TensorFlow's own, on tensors of this device.
-const WITHOUT_SHADERS: &[&str] = &["variant"];
+/// Families that only copy, and families whose kernels are TensorFlow's own, on tensors of this device.
+const WITHOUT_SHADERS: &[&str] = &["parallel_concat", "variant"];
 
 fn check_family(family: &Family) -> Result<(), Failed> {
     let shaders = (family.shaders)();

@@ -79,7 +79,17 @@ fn specials(dtype: DType, case: &Case) -> Vec<Value> {
         let mut list = vec![0.0, 1.0, 2.0, 0.5, 3.0, 2.5, 0.1, 7.0, 100.0, 1e-4, 6.0, 1e4, f64::INFINITY];
         match dtype {
             DType::F16 => list.extend([65504.0, 6.2e-5]),
-            DType::F64 => list.extend([1e300, 1e-300, 1e30, f64::MAX, 2.5e-308, 9_007_199_254_740_992.0, 709.7, 1e10, 4_294_967_295.5]),
+            DType::F64 => list.extend([
+                1e300,
+                1e-300,
+                1e30,
+                f64::MAX,
+                2.5e-308,
+                9_007_199_254_740_992.0,
+                709.7,
+                1e10,
+                4_294_967_295.5,
+            ]),
             _ => list.extend([1e30, 1e-30, 3.4028234e38, 1.3e-38, 16_777_216.0, 88.8, 1e10]),
         }
         if case.narrow {

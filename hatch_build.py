@@ -18,6 +18,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+#: The name of the crate's library target.
+LIBRARY = "tensorflow_wgpu"
+
 
 class CargoBuildHook(BuildHookInterface):
     """The library of this crate in a platform wheel that serves every Python version."""
@@ -52,7 +55,8 @@ class CargoBuildHook(BuildHookInterface):
             raise RuntimeError(f"`{' '.join(command)}` failed with exit code {build.returncode}, see above")
         for line in build.stdout.splitlines():
             message = json.loads(line)
-            if message["reason"] == "compiler-artifact" and "cdylib" in message["target"]["crate_types"]:
+            # Other shared libraries are the tests'.
+            if message["reason"] == "compiler-artifact" and message["target"]["name"] == LIBRARY:
                 libraries = [Path(f) for f in message["filenames"] if f.endswith((".so", ".dylib", ".dll"))]
                 if libraries:
                     return libraries[0]

@@ -76,7 +76,7 @@ pub fn shapes(row: &Row) -> Vec<Vec<Vec<usize>>> {
 
 fn specials(dtype: DType, case: &Case) -> Vec<Value> {
     if dtype.is_float() {
-        let mut list = vec![0.0, 1.0, 2.0, 0.5, 3.0, 2.5, 0.1, 7.0, 100.0, 1e-4, 6.0, 1e4, f64::INFINITY];
+        let mut list = vec![0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 2.5, 0.1, 7.0, 100.0, 1e-4, 6.0, 1e4, f64::INFINITY];
         match dtype {
             DType::F16 => list.extend([65504.0, 6.2e-5]),
             DType::F64 => list.extend([

@@ -313,15 +313,19 @@ fn range_shader(dtype: DType) -> Shader {
 fn value_shader(dtype: DType, clamped: bool, half_up: bool) -> Shader {
     let x = if clamped { "max(min(x, load_ranges(r + 1u)), load_ranges(r))" } else { "x" };
     let scaled = format!("{x} * load_ranges(r + 2u)");
-    let rounded =
-        if half_up { format!("floor({scaled} + {}(0.5))", dtype.value()) } else { format!("round({scaled})") };
-    Shader::new(format!("quantize {dtype}, clamped {clamped}, half up {half_up}"))
+    let rounded = match dtype {
+        _ if half_up => format!("floor({scaled} + {}(0.5))", dtype.value()),
+        DType::F64 => format!("round_f64({scaled})"),
+        _ => format!("round({scaled})"),
+    };
+    let shader = Shader::new(format!("quantize {dtype}, clamped {clamped}, half up {half_up}"))
         .bind("x", dtype)
         .bind("y", dtype)
         .bind("ranges", dtype)
         .u32s(&["count", "first", "channels", "inner"])
         .define("STATEMENTS", format!("let r = channel * 4u;\n    store_y(t, {rounded} * load_ranges(r + 3u));"))
-        .body(include_str!("../../../shaders/quantize/channels.wgsl"))
+        .body(include_str!("../../../shaders/quantize/channels.wgsl"));
+    if dtype == DType::F64 { shader.library("round_f64") } else { shader }
 }
 
 fn gradient_shader(dtype: DType) -> Shader {

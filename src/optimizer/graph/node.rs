@@ -67,6 +67,11 @@ impl Node {
         &self.op
     }
 
+    /// Types and shapes of its outputs, as far as they are known.
+    pub fn infos(&self) -> &[TensorInfo] {
+        &self.infos
+    }
+
     /// The device that it was placed on, as in `/job:localhost/replica:0/task:0/device:WGPU:0`.
     pub fn device(&self) -> &str {
         &self.device

@@ -6,6 +6,8 @@ VENV ?= .venv
 PROFILE ?= release
 # How long `make soak` takes.
 SOAK_MINUTES ?= 60
+# How long `make fuzz` takes for each target.
+FUZZ_SECONDS ?= 600
 # What `make versions` tests, and what `make test` does besides the newest release: the oldest, a middle one and the candidate.
 VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0 2.22.0rc0
 TEST_VERSIONS := 2.16.2 2.19.1 2.22.0rc0
@@ -66,6 +68,14 @@ keras-tests: install ## Keras's own tests on WGPU and on the CPU: none may fail 
 faults: install ## The longer walk over injected Vulkan faults: every call in Rust, many of a TensorFlow training.
 	TF_WGPU_FAULTS=all cargo test --locked --test faults
 	TF_WGPU_FAULTS=all $(BIN)/python -m pytest --numprocesses 2 tests/python/test_faults.py
+
+.PHONY: fuzz
+fuzz: install ## Fuzz the graph optimizer, FUZZ_SECONDS (600) a target, from graphs of real models. Needs nightly and cargo-fuzz.
+	test -d fuzz/corpus || $(BIN)/python fuzz/corpus.py
+	for target in graph_def graph_text; do \
+		cargo +nightly fuzz run --sanitizer none $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=200000 -timeout=20 -print_final_stats=1 || exit 1; \
+	done
 
 .PHONY: doctor
 doctor: install ## What works on this machine, and what to do about the rest.

@@ -540,10 +540,11 @@ impl Device {
     }
 
     /// Notes that work failed which was to write `bytes` at `address`, though its call could not say so: who reads there gets
-    /// the error, and so does the next call that can return one.
-    pub fn spoil(&self, address: u64, bytes: u64, error: Error) {
-        self.recorder.spoil(address..address.saturating_add(bytes), &error);
-        self.raise(error);
+    /// the error, until somebody writes there. Other calls do not: the next copy would fail of it, spoil its own destination, and so on
+    /// for ever.
+    pub fn spoil(&self, address: u64, bytes: u64, error: &Error) {
+        log::error!("{error}");
+        self.recorder.spoil(address..address.saturating_add(bytes), error);
     }
 
     /// Ends the device: every later call returns `error` with the advice to restart the process.

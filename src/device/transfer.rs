@@ -9,6 +9,7 @@ use super::Device;
 use super::belt::Belt;
 use super::checked::checked;
 use super::gpu::Sink;
+use super::process;
 use super::program::{Binding, Grid, Key, Params, Program};
 use crate::error::{Error, Result};
 use crate::shader::{Field, Shader, WORKGROUP};
@@ -25,7 +26,11 @@ impl Device {
     /// Copies `bytes` to device memory at `address`. The bytes are staged before this returns; the copy is ordered
     /// like every other enqueued work.
     pub fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
-        self.check()?;
+        process::check()?;
+        // Errors that wait to be told are for calls whose status somebody looks at.
+        if let Some(e) = self.failures.lost() {
+            return Err(e);
+        }
         if bytes.is_empty() {
             return Ok(());
         }

@@ -11,7 +11,7 @@
 //! A node without `@` is on `WGPU:0`; `@` alone is no device, `@CPU:0` is short for `/job:localhost/replica:0/task:0/device:CPU:0`.
 //! Behind `->` stands what is known of the outputs: `?` is an unknown extent, `?2` an unknown extent equal to every other `?2`, `float32` without
 //! extents an unknown rank, `?` an unknown type. Values that the format has no syntax for, such as long tensors, are abbreviated
-//! with `…`; such a text can be read by people only.
+//! with `…`; such a text can be read by people only. Strings are JSON's.
 
 use std::fmt::Write;
 
@@ -134,7 +134,10 @@ fn dtype_text(number: i32) -> String {
 
 fn value_text(value: &Value) -> String {
     match value {
-        Value::S(s) => std::str::from_utf8(s).map_or_else(|_| format!("…{} bytes", s.len()), |s| format!("{s:?}")),
+        Value::S(s) => match std::str::from_utf8(s) {
+            Ok(s) => serde_json::Value::from(s).to_string(),
+            Err(_) => format!("…{} bytes", s.len()),
+        },
         Value::I(v) => v.to_string(),
         Value::F(v) => format!("{v:?}"),
         Value::B(v) => v.to_string(),
@@ -361,16 +364,12 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A string with the escapes that `{:?}` writes.
+    /// A string in JSON's syntax.
     fn quoted(&mut self) -> Result<String> {
-        let mut end = 1;
-        let bytes = self.rest.as_bytes();
-        while end < bytes.len() && bytes[end] != b'"' {
-            end += if bytes[end] == b'\\' { 2 } else { 1 };
-        }
-        let inner = self.rest.get(1..end).ok_or_else(|| self.error("no end of the string"))?;
-        self.rest = &self.rest[(end + 1).min(self.rest.len())..];
-        Ok(inner.replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\"))
+        let mut strings = serde_json::Deserializer::from_str(self.rest).into_iter();
+        let text = strings.next().and_then(std::result::Result::ok).ok_or_else(|| self.error("a bad string"))?;
+        self.rest = &self.rest[strings.byte_offset()..];
+        Ok(text)
     }
 
     fn shape(&mut self) -> Result<TensorShapeProto> {

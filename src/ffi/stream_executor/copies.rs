@@ -99,7 +99,7 @@ fn owner(address: u64, default: &Arc<Device>) -> &Arc<Device> {
 
 /// [`copy`], after whose failure nobody reads the destination: TensorFlow takes the copy for done.
 fn copy_or_spoil(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
-    let spoil = |e: &Error| owner(to, device).spoil(to, size, e.clone().context("copy within devices"));
+    let spoil = |e: &Error| owner(to, device).spoil(to, size, &e.clone().context("copy within devices"));
     copy(device, to, from, size).inspect_err(spoil)
 }
 
@@ -119,7 +119,7 @@ fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
         let sink = move |at, part: Result<&[u8]>| {
             // The upload is recorded before the source's serial counts as done, so whoever waits for that comes behind it.
             if let Err(e) = part.and_then(|part| receiver.upload(to + at, part)) {
-                receiver.spoil(to + at, size - at, e.context("copy between devices"));
+                receiver.spoil(to + at, size - at, &e.context("copy between devices"));
             }
         };
         return source.download_with(from, size, sink);
@@ -175,7 +175,7 @@ pub(super) unsafe extern "C" fn memcpy_htod(
         unsafe {
             let (device, to) = (upload_device_of(stream)?, address(destination)?);
             // TensorFlow ignores the status.
-            let spoil = |e: &Error| device.spoil(to, size, e.clone().context("copy from the host"));
+            let spoil = |e: &Error| device.spoil(to, size, &e.clone().context("copy from the host"));
             host_source(host, size).and_then(|bytes| device.upload(to, bytes)).inspect_err(spoil)
         }
     });
@@ -299,7 +299,7 @@ unsafe fn fill(stream: SP_Stream, location: *mut SP_DeviceMemoryBase, pattern: u
     // SAFETY: the caller's contract.
     let (device, at) = unsafe { (device_of(stream)?, address(location)?) };
     // TensorFlow ignores the status.
-    device.fill(at, size, pattern).inspect_err(|e| device.spoil(at, size, e.clone().context("fill")))
+    device.fill(at, size, pattern).inspect_err(|e| device.spoil(at, size, &e.clone().context("fill")))
 }
 
 #[cfg(test)]

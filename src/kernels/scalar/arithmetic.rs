@@ -318,7 +318,7 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "Round",
         &[
-            case(&[F16, BF16, F32], "round(x)", Float1(f64::round_ties_even)),
+            case(&[BF16, F16, F32], "round(x)", Float1(f64::round_ties_even)),
             case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)).lib(&["round"]),
             case(&[I32, I64], "x", Int1(|x| x)),
         ],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def start(seconds: float, device: str, seed: int, rounds: int, log: Path) -> sub
     """A worker whose figures go to `log`."""
     arguments = ["--seconds", seconds, "--device", device, "--seed", seed, "--rounds", rounds]
     program = [sys.executable, Path(worker.__file__), *map(str, arguments)]
-    return subprocess.Popen(program, stdout=log.open("w"), stderr=log.with_suffix(".err").open("w"))
+    env = {**os.environ, **({"TF_WGPU_VISIBLE_DEVICES": ""} if device == "CPU:0" else {})}
+    return subprocess.Popen(program, env=env, stdout=log.open("w"), stderr=log.with_suffix(".err").open("w"))
 
 
 def figures(log: Path) -> list[dict[str, float]]:

@@ -21,9 +21,11 @@ from pathlib import Path
 import worker
 
 # Counts that may not be larger in the last quarter than they have been in the quarters before.
-COUNTS = ["descriptors", "threads", "device bytes", "pipelines", "bind groups"]
+COUNTS = ["descriptors", "threads", "pipelines", "bind groups"]
 # Bytes of resident memory by which a round may outgrow the CPU's.
 GROWTH = 32 << 10
+# Bytes of the device that a round may keep: constants of the graphs that TensorFlow never frees, 256 for each scalar.
+DEVICE_GROWTH = 4 << 10
 # Bind groups follow TensorFlow's choice of places; a few more are no growth.
 SLACK = {"bind groups": 1.1}
 
@@ -41,9 +43,9 @@ def figures(log: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
 
 
-def slope(rounds: list[dict[str, float]]) -> float:
-    """Bytes by which resident memory grows in a round: the median over pairs of rounds (Theil and Sen)."""
-    points = [(r["round"], r["resident"]) for r in rounds]
+def slope(rounds: list[dict[str, float]], key: str = "resident") -> float:
+    """Bytes by which memory grows in a round: the median over pairs of rounds (Theil and Sen)."""
+    points = [(r["round"], r[key]) for r in rounds]
     half = len(points) // 2
     # Pairs that are half the run apart tell growth from noise.
     return statistics.median((y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in zip(points, points[half:]))
@@ -69,6 +71,10 @@ def judge(name: str, rounds: list[dict[str, float]], baseline: float) -> list[st
     print(f"  resident by round {growth:,.0f} bytes, on the CPU {baseline:,.0f}")
     if growth > baseline + GROWTH:
         grown.append(f"{name}: memory grows by {growth:,.0f} bytes a round, on the CPU by {baseline:,.0f}")
+    device = slope(rounds, "device bytes")
+    print(f"  device bytes by round {device:,.0f}")
+    if device > DEVICE_GROWTH:
+        grown.append(f"{name}: device memory grows by {device:,.0f} bytes a round")
     losses = [(r["first"], r["last"]) for r in rounds]
     if not statistics.mean(b for _, b in losses) < statistics.mean(a for a, _ in losses):
         grown.append(f"{name}: the models do not learn")
@@ -82,7 +88,7 @@ def draw(runs: dict[str, list[dict[str, float]]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    keys = ["resident", *COUNTS]
+    keys = ["resident", "device bytes", *COUNTS]
     fig, axes = plt.subplots(len(keys), 1, figsize=(9, 2 * len(keys)), sharex=False, layout="constrained")
     for ax, key in zip(axes, keys):
         for name, rounds in runs.items():

@@ -116,6 +116,23 @@ def play(number: int, seed: int, directory: Path, device: str) -> dict[str, floa
     return {"first": history.history["loss"][0], "last": history.history["loss"][-1]}
 
 
+def captured() -> int:
+    """Bytes on the device of variables that TensorFlow's graphs hold.
+
+    TensorFlow never frees the graph of a function that applies a Keras optimizer, nor what it captured. Without the
+    plug-in it does not either.
+    """
+    graphs = (o for o in gc.get_objects() if isinstance(o, tf.__internal__.FuncGraph))
+    handles = {id(t): t for graph in graphs for t, _ in graph.captures if t.dtype == tf.resource}
+    total = 0
+    for handle in handles.values():
+        for value in handle._handle_data.shape_and_type if "WGPU" in handle.device else ():
+            size = tf.TensorShape(value.shape).num_elements() * tf.as_dtype(value.dtype).size
+            # The allocator's unit.
+            total += -(-size // 256) * 256
+    return total
+
+
 def held() -> dict[str, float]:
     """What the process holds. Memory that malloc keeps for itself is given back first."""
     gc.collect()
@@ -128,7 +145,7 @@ def held() -> dict[str, float]:
         "threads": len(os.listdir("/proc/self/task")),
     }
     for counts in tensorflow_wgpu.statistics().values() if tf.config.list_logical_devices("WGPU") else ():
-        figures["device bytes"] = tf.config.experimental.get_memory_info("WGPU:0")["current"]
+        figures["device bytes"] = tf.config.experimental.get_memory_info("WGPU:0")["current"] - captured()
         figures |= {"pipelines": counts["pipelines"], "bind groups": counts["bind_groups_held"]}
     return figures
 

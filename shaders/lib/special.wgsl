@@ -44,6 +44,13 @@ fn min_f32(x: f32, y: f32) -> f32 {
     return select(select(min(x, y), y, is_nan_f32(y)), x, is_nan_f32(x));
 }
 
+// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not count.
+fn clip_f32(t: f32, low: f32, high: f32) -> f32 {
+    let below = select(min(t, high), t, is_nan_f32(high));
+    let clipped = select(max(below, low), below, is_nan_f32(low));
+    return select(clipped, t, is_nan_f32(t));
+}
+
 fn sign_f32(x: f32) -> f32 {
     return select(select(0.0, 1.0, x > 0.0) - select(0.0, 1.0, x < 0.0), x, is_nan_f32(x));
 }

@@ -47,6 +47,13 @@ fn min_f64(x: f64, y: f64) -> f64 {
     return select(min(x, y), y, is_nan_f64(y));
 }
 
+// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not count.
+fn clip_f64(t: f64, low: f64, high: f64) -> f64 {
+    let below = select(min(t, high), t, is_nan_f64(high));
+    let clipped = select(max(below, low), below, is_nan_f64(low));
+    return select(clipped, t, is_nan_f64(t));
+}
+
 fn sign_f64(x: f64) -> f64 {
     return select(select(0.0lf, 1.0lf, x > 0.0lf) - select(0.0lf, 1.0lf, x < 0.0lf), x, is_nan_f64(x));
 }

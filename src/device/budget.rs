@@ -21,7 +21,14 @@ pub struct MemoryBudget {
 /// The budget of an adapter of which this process uses `in_use` bytes.
 pub(super) fn of(adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, max_buffer: u64, in_use: u64) -> MemoryBudget {
     let system = memory_budget::system_memory();
-    rule(info.device_type, memory_budget::reported(adapter), system, max_buffer, in_use)
+    let budget = rule(info.device_type, memory_budget::reported(adapter), system, max_buffer, in_use);
+    let most = most(&|name| std::env::var(name).ok());
+    MemoryBudget { total: budget.total.min(most), free: budget.free.min(most.saturating_sub(in_use)), ..budget }
+}
+
+/// How many bytes `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have: for tests, which see it run out.
+fn most(lookup: &dyn Fn(&str) -> Option<String>) -> u64 {
+    lookup("TF_WGPU_MAX_MEMORY").and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX)
 }
 
 fn rule(
@@ -57,6 +64,12 @@ mod tests {
     use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu};
 
     const SYSTEM: Option<SystemMemory> = Some(SystemMemory { total: 16 << 30, available: 6 << 30 });
+
+    #[test]
+    fn a_device_may_be_told_to_have_less() {
+        assert_eq!(most(&|_| Some(" 1048576 ".into())), 1 << 20);
+        assert_eq!([most(&|_| None), most(&|_| Some("much".into()))], [u64::MAX; 2]);
+    }
 
     #[test]
     fn hardware_says_it_itself() {

@@ -42,6 +42,8 @@ pub struct MemoryStats {
 pub(crate) struct Memory {
     device: wgpu::Device,
     range: AddressRange,
+    /// Bytes that the device has.
+    total: u64,
     max_buffer: u64,
     next_id: AtomicU32,
     blocks: RwLock<BTreeMap<u64, Arc<Block>>>,
@@ -64,12 +66,18 @@ impl Memory {
         Ok(Self {
             device,
             range: AddressRange::reserve(total)?,
+            total,
             max_buffer,
             next_id: AtomicU32::new(0),
             blocks: RwLock::default(),
             spare: Mutex::default(),
             book: Mutex::default(),
         })
+    }
+
+    /// Bytes that the device has, used ones included.
+    pub const fn total(&self) -> u64 {
+        self.total
     }
 
     /// Whether a buffer may have `bytes` at all.

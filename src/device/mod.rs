@@ -301,6 +301,11 @@ impl Device {
         self.memory.stats()
     }
 
+    /// Bytes that the device had when it was opened: more than any tensor can have.
+    pub const fn total_memory(&self) -> u64 {
+        self.memory.total()
+    }
+
     /// How much memory the device has and how much of it is free.
     pub fn memory_budget(&self) -> MemoryBudget {
         let budget = budget::of(&self.adapter, &self.info, self.capabilities.max_buffer, self.memory.stats().in_use);

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use smallvec::SmallVec;
 
-use super::tensor::{OwnedTensor, c_dims};
+use super::tensor::{CDims, OwnedTensor, c_dims};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -70,9 +70,23 @@ impl Context {
         self.held.push(tensor);
     }
 
+    /// The dims of a new tensor on the device as the C API takes them, and its bytes. What the device can never hold is refused at
+    /// once: TensorFlow would wait ten seconds for somebody to free memory.
+    fn new_dims(&self, dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
+        let (c_dims, bytes) = c_dims(dtype, dims)?;
+        let total = self.device.total_memory();
+        if bytes as u64 > total {
+            let shape = shape_text(dims);
+            let message =
+                format!("out of memory for a {dtype} tensor of shape {shape}: {bytes} bytes of the device's {total}");
+            return Err(Error::ResourceExhausted(message));
+        }
+        Ok((c_dims, bytes))
+    }
+
     /// A temporary that the caller owns.
     pub fn allocate_temp(&self, dtype: DType, extents: &[usize]) -> Result<OwnedTensor> {
-        let (dims, _) = c_dims(dtype, extents)?;
+        let (dims, _) = self.new_dims(dtype, extents)?;
         // SAFETY: context, dims and status are valid for the call; null attributes mean device memory.
         let raw = unsafe {
             (self.api.TF_AllocateTemp)(
@@ -201,7 +215,7 @@ impl Context {
     fn allocate_output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<OwnedTensor> {
         self.check_output(i, dtype)?;
         let extents = dims;
-        let (dims, bytes) = c_dims(dtype, dims)?;
+        let (dims, bytes) = self.new_dims(dtype, dims)?;
         // SAFETY: context, dims and status are valid for the call, and the index is checked.
         let raw = unsafe {
             (self.api.TF_AllocateOutput)(
@@ -304,7 +318,7 @@ impl OpContext for Context {
                 usable.push(candidate as c_int);
             }
         }
-        let (c_dims, _) = c_dims(dtype, dims)?;
+        let (c_dims, _) = self.new_dims(dtype, dims)?;
         let mut forwarded = -1;
         // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the candidates are inputs, for
         // they were read, and the output's index is checked. TensorFlow compares type, size and the number of references.

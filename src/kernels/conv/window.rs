@@ -118,8 +118,9 @@ impl Padding {
     ) -> Result<([usize; 3], [usize; 3])> {
         let (mut outputs, mut pads) = ([1; 3], [0; 3]);
         for d in 0..3 {
-            let effective = (kernel[d] as i64 - 1) * dilation[d] as i64 + 1;
-            let (input, stride) = (input[d] as i64, stride[d] as i64);
+            // Extents are the caller's: their sums and products may exceed 64 bits.
+            let effective = (kernel[d] as i128 - 1) * dilation[d] as i128 + 1;
+            let (input, stride) = (input[d] as i128, stride[d] as i128);
             require!(stride > 0, "Stride must be > 0, but got {stride}");
             let (output, pad) = match self {
                 Self::Same => {
@@ -128,7 +129,7 @@ impl Padding {
                 }
                 Self::Valid => ((input - effective + stride) / stride, 0),
                 Self::Explicit(pairs) => {
-                    let (before, after) = (pairs[d].0 as i64, pairs[d].1 as i64);
+                    let (before, after) = (pairs[d].0 as i128, pairs[d].1 as i128);
                     ((input + before + after - effective + stride) / stride, before)
                 }
             };

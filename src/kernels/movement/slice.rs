@@ -23,7 +23,8 @@ pub fn slice(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     let mut out = Dims::new();
     for (i, &n) in dims.iter().enumerate() {
         let (n, b) = (n as i64, begin[i]);
-        let s = if size[i] == -1 { n - b } else { size[i] };
+        let rest = n.saturating_sub(b);
+        let s = if size[i] == -1 { rest } else { size[i] };
         if n == 0 {
             require!(
                 b == 0 && s == 0,
@@ -31,7 +32,7 @@ pub fn slice(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
             );
         } else {
             require!((0..=n).contains(&b), "Expected begin[{i}] in [0, {n}], but got {b}");
-            require!(s >= 0 && s <= n - b, "Expected size[{i}] in [0, {}], but got {s}", n - b);
+            require!(s >= 0 && s <= rest, "Expected size[{i}] in [0, {rest}], but got {s}");
         }
         out.push(s as usize);
     }

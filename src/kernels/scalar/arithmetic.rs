@@ -78,6 +78,12 @@ fn min(x: f64, y: f64) -> f64 {
     if x.is_nan() || y.is_nan() { f64::NAN } else { x.min(y) }
 }
 
+/// The lower bound goes first, and bounds that are NaN do not count.
+fn clip(t: f64, low: f64, high: f64) -> f64 {
+    let below = if high < t { high } else { t };
+    if below < low { low } else { below }
+}
+
 fn sign(x: f64) -> f64 {
     if x == 0.0 || x.is_nan() { x.abs() } else { x.signum() }
 }
@@ -365,9 +371,8 @@ pub(super) const CHOICES: &[Row] = &[
     binary(
         "ClipByValue",
         &[
-            case(ALL_FLOATS, "min_{T}(max_{T}(t, low), high)", Float3(|t, low, high| min(max(t, low), high)))
-                .lib(&["special"]),
-            case(&[I8, I16, I64, U8, U16], "min(max(t, low), high)", Int3(|t, low, high| t.max(low).min(high))),
+            case(ALL_FLOATS, "clip_{T}(t, low, high)", Float3(clip)).lib(&["special"]),
+            case(&[I8, I16, I64, U8, U16], "max(min(t, high), low)", Int3(|t, low, high| t.min(high).max(low))),
         ],
     )
     .of(&[input("t"), input("low"), input("high")])

@@ -14,7 +14,7 @@ fn clip(ctx: &mut dyn OpContext, row: &'static Row) -> Result<()> {
     let dims = output_dims(row, &inputs.each_ref().map(|t| Tensor::new(t.dtype, &t.dims, 0)))?;
     let [x, low, high] = inputs.each_ref().map(HostTensor::values::<i32>);
     let bound = |b: &[i32], i: usize| if b.len() == 1 { b[0] } else { b[i] };
-    let clipped = x.iter().enumerate().map(|(i, v)| (*v).max(bound(&low, i)).min(bound(&high, i)));
+    let clipped = x.iter().enumerate().map(|(i, v)| (*v).min(bound(&high, i)).max(bound(&low, i)));
     ctx.host_output(0, &HostTensor::i32(&dims, &clipped.collect::<Vec<_>>()))
 }
 

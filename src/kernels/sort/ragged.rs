@@ -84,7 +84,7 @@ pub fn fill_rows(
     output: bool,
 ) -> Result<Filled> {
     let n = rowids.len();
-    ctx.device().check_extent(2 * (n + rows))?;
+    ctx.device().check_extent(n.saturating_add(rows).saturating_mul(2))?;
     let empty = ctx.temp(U32, &[rows])?;
     let filled = ctx.temp(U32, &[rows + 1])?;
     let buckets = if n > 0 { Some(Buckets::of(ctx, rowids, rows)?) } else { None };

@@ -241,6 +241,15 @@ def clip(t):
     for shape in [*SHAPES, *t.large()]:
         bound = t.integers("T", (), low, low + 1)
         yield dict(t=t.values("T", shape), clip_value_min=bound, clip_value_max=t.integers("T", shape, high, high + 3))
+    # The lower bound goes first.
+    yield dict(
+        t=t.values("T", (3, 5)), clip_value_min=t.integers("T", (), 5, 6), clip_value_max=t.integers("T", (), 2, 3)
+    )
+    if t["T"].is_floating:
+        nan, some = t.integers("T", (), 1, 2) * np.nan, t.values("T", (7,))
+        some[3] = np.nan
+        yield dict(t=some, clip_value_min=nan.astype(some.dtype), clip_value_max=t.integers("T", (), 0, 1))
+        yield dict(t=some, clip_value_min=t.integers("T", (), 0, 1), clip_value_max=nan.astype(some.dtype))
 
 
 @case("AddN", tol=HALF)

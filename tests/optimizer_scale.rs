@@ -11,8 +11,8 @@ use tensorflow_wgpu::optimizer::passes::{PASSES, Pass};
 
 /// Nodes of a graph; the variable `SCALE_NODES` asks for others, as 100000 with a build in release mode.
 const NODES: usize = 1000;
-/// No graph takes longer, by far.
-const LIMIT: Duration = Duration::from_secs(120);
+/// No graph takes longer, by far: most take milliseconds.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs passes on a graph, twice, on a stack that is smaller than TensorFlow's threads have.
 fn run(name: &str, passes: &[&Pass], text: &str) {
@@ -40,11 +40,9 @@ fn nodes() -> usize {
     std::env::var("SCALE_NODES").ok().and_then(|n| n.parse().ok()).unwrap_or(NODES)
 }
 
-/// Passes whose time is linear in every family.
 #[test]
 fn large_graphs_take_little_time() {
-    let linear = ["lists", "cleanup", "predicates", "stacks", "reads", "folding", "attention", "update", "elementwise"];
-    let passes: Vec<&Pass> = PASSES.iter().filter(|pass| linear.contains(&pass.name)).collect();
+    let passes: Vec<&Pass> = PASSES.iter().collect();
     for (name, family) in FAMILIES {
         run(name, &passes, &family(nodes()));
     }

@@ -84,38 +84,53 @@ impl Plan {
     const fn is_worth_it(&self) -> bool {
         self.members.len() > 1 || self.computes || self.tail.is_some()
     }
+
+    /// Whether no other reduction can share the pass.
+    fn is_full(&self) -> bool {
+        self.states.planes() >= MAX_PLANES || self.states.finish().len() >= MAX_OUTPUTS
+    }
 }
+
+/// The latest regions that read a tensor, with which a region that reads it too is tried.
+const MAX_TRIES: usize = 64;
 
 /// Joins regions that can share a pass and read a common tensor.
 fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
-    let mut all: Vec<(Region, Vec<Output>)> = Vec::new();
+    let mut all: Vec<Region> = Vec::new();
+    // Those that still have room, by what they read.
     let mut by_input: FxHashMap<Output, Vec<usize>> = FxHashMap::default();
     for region in regions {
         let Some(plan) = region.plan(graph, order) else { continue };
-        let inputs = plan.values.inputs;
-        let mut near: Vec<usize> = inputs.iter().filter_map(|i| by_input.get(i)).flatten().copied().collect();
+        let readers = plan.values.inputs.iter().filter_map(|i| by_input.get(i));
+        let mut near: Vec<usize> = readers.flat_map(|at| at.iter().rev().take(MAX_TRIES)).copied().collect();
         near.sort_unstable();
         near.dedup();
         let joined = near.into_iter().find_map(|at| {
-            let other = &all[at].0;
+            let other = &all[at];
             if other.manner != region.manner || !other.space.same_shape(&region.space) {
                 return None;
             }
             let both = Region { roots: [&other.roots[..], &region.roots].concat(), ..other.clone() };
-            let inputs = both.plan(graph, order)?.values.inputs;
-            Some((at, both, inputs))
+            let plan = both.plan(graph, order)?;
+            Some((at, both, plan))
         });
-        let (at, region, inputs) = joined.unwrap_or((all.len(), region, inputs));
-        for input in &inputs {
-            by_input.entry(*input).or_default().push(at);
+        let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
+        for input in &plan.values.inputs {
+            let readers = by_input.entry(*input).or_default();
+            let place = readers.iter().rev().take(MAX_TRIES).position(|r| *r == at);
+            match (place, plan.is_full()) {
+                (Some(place), true) => drop(readers.remove(readers.len() - 1 - place)),
+                (None, false) => readers.push(at),
+                _ => {}
+            }
         }
         if at == all.len() {
-            all.push((region, inputs));
+            all.push(region);
         } else {
-            all[at] = (region, inputs);
+            all[at] = region;
         }
     }
-    all.into_iter().map(|(region, _)| region).collect()
+    all
 }
 
 impl Region {

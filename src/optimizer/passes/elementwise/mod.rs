@@ -68,8 +68,9 @@ impl<'g> Groups<'g> {
         let mut position = vec![0; graph.capacity()];
         order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at as u32);
         let shapes = SameShapes::new(graph, &order);
-        let eligible =
-            |id: &NodeId| !graph.is_preserved(*id) && graph.readers(Output { node: *id, port: 0 }).next().is_some();
+        let eligible = |id: &NodeId| {
+            !graph.is_preserved(*id) && graph.readers_in_any_order(Output { node: *id, port: 0 }).next().is_some()
+        };
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
             .filter_map(|id| Some((*id, Member::of(graph, &shapes, *id)?)))
             .collect();
@@ -139,7 +140,7 @@ impl<'g> Groups<'g> {
 
     /// Whether somebody outside of a group needs the value stored; `viewed` where it is what is behind a view.
     fn leaves(&self, value: Output, viewed: bool, inside: &FxHashSet<NodeId>) -> bool {
-        self.graph.readers(value).any(|(reader, _)| {
+        self.graph.readers_in_any_order(value).any(|(reader, _)| {
             if self.bypassed.contains(&reader) {
                 self.leaves(Output { node: reader, port: 0 }, viewed || self.is_view(reader), inside)
             } else {

@@ -16,7 +16,7 @@ pub fn are_stacks(graph: &Graph, members: &[Output]) -> bool {
         let takes = CARRIERS.contains(&op) || matches!(op, "TensorListPopBack" | "TensorListPushBack");
         takes && (index == 0 || op == "Merge")
     };
-    members.iter().all(|list| graph.readers(*list).all(takes_it))
+    members.iter().all(|list| graph.readers_in_any_order(*list).all(takes_it))
 }
 
 /// An element, or several.

@@ -32,7 +32,7 @@ fn is_unread(graph: &Graph, members: &[Output]) -> bool {
                 "TensorListPopBack" | "TensorListPushBack" => {
                     let item = Output { node: list.node, port: 1 };
                     let alone = node.controls().is_empty() && graph.waiters(list.node).next().is_none();
-                    alone && graph.readers(item).next().is_none()
+                    alone && graph.readers_in_any_order(item).next().is_none()
                 }
                 op => CARRIERS.contains(&op),
             }

@@ -200,7 +200,7 @@ impl Region {
         let Some(kind) = elementwise(graph, id, &self.space) else { return false };
         let gone: FxHashSet<NodeId> = vanishing(graph, roots, inside).into_iter().collect();
         let alone = !graph.is_preserved(id)
-            && graph.readers(output).all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
+            && graph.readers_in_any_order(output).all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
         alone
             || match kind {
                 Elementwise::Call(call) => {
@@ -295,7 +295,7 @@ fn vanishing(graph: &Graph, roots: &FxHashSet<NodeId>, inside: &FxHashSet<NodeId
     loop {
         let read_outside = |id: &NodeId| {
             graph
-                .readers(Output { node: *id, port: 0 })
+                .readers_in_any_order(Output { node: *id, port: 0 })
                 .any(|(user, _)| !roots.contains(&user) && !gone.contains(&user))
         };
         let Some(at) = gone.iter().position(read_outside) else { return gone };

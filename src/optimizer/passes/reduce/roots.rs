@@ -97,7 +97,7 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
         node.on_wgpu() && node.device() == manner.device && !graph.is_preserved(n)
     };
     let only = |n: NodeId, reader: NodeId| {
-        own(n) && graph.readers(Output { node: n, port: 0 }).all(|(user, _)| user == reader)
+        own(n) && graph.readers_in_any_order(Output { node: n, port: 0 }).all(|(user, _)| user == reader)
     };
     if variance.name != "Mean" || !variance.dtype.is_float() {
         return None;

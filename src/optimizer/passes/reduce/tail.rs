@@ -158,7 +158,7 @@ impl Search<'_> {
                 && known(&tensor[0])
                 && sizes.iter().all(|s| graph.node(s.node).op() == "Const");
         }
-        node.inputs().iter().all(known) && graph.readers(Output { node: id, port: 0 }).next().is_some()
+        node.inputs().iter().all(known) && graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some()
     }
 
     fn is_operand(&self, tensor: Output) -> bool {
@@ -190,7 +190,9 @@ impl Search<'_> {
 
     fn draft(&self, nodes: &[NodeId]) -> Option<Tail> {
         let graph = self.graph;
-        let read_by = |output: Output, by: &dyn Fn(NodeId) -> bool| graph.readers(output).any(|(reader, _)| by(reader));
+        let read_by = |output: Output, by: &dyn Fn(NodeId) -> bool| {
+            graph.readers_in_any_order(output).any(|(reader, _)| by(reader))
+        };
         // Nodes of other extents stay where somebody outside reads them.
         let mut staying: FxHashSet<NodeId> = FxHashSet::default();
         let mut outputs = Vec::new();

@@ -116,7 +116,7 @@ impl Growth<'_, '_> {
                 continue;
             }
             let output = Scene::output(id);
-            let is_read = graph.readers(output).any(|(user, _)| self.has(user));
+            let is_read = graph.readers_in_any_order(output).any(|(user, _)| self.has(user));
             let early = graph.users(id).iter().any(|user| before.contains(user));
             let joins = is_read && !early && self.may_precede(id) && self.join(id);
             if !joins {

@@ -101,7 +101,7 @@ impl<'g> Scene<'g> {
     pub fn exports(&self, region: &Region) -> Vec<NodeId> {
         let dead = self.dead(region);
         let stays = |user: NodeId| !region.members.contains(&user) && !dead.contains(&user);
-        let is_read = |id: &NodeId| self.graph.readers(Self::output(*id)).any(|(user, _)| stays(user));
+        let is_read = |id: &NodeId| self.graph.readers_in_any_order(Self::output(*id)).any(|(user, _)| stays(user));
         let nodes = self.nodes(region);
         nodes.into_iter().filter(|id| region.members.contains(id) && is_read(id)).collect()
     }

@@ -25,7 +25,9 @@ LARGEST = 400_000
 def models() -> dict[str, tuple[keras.Model, tuple[int, ...]]]:
     """Small models with every kind of layer that passes look for, and their inputs' shapes."""
     layers = keras.layers
-    dense = keras.Sequential([keras.Input((8,)), layers.Dense(16, "gelu"), layers.LayerNormalization(), layers.Dense(4)])
+    dense = keras.Sequential(
+        [keras.Input((8,)), layers.Dense(16, "gelu"), layers.LayerNormalization(), layers.Dense(4)]
+    )
     convolutions = keras.Sequential(
         [
             keras.Input((12, 12, 3)),

@@ -10,14 +10,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent / "corpus"
-DUMP = tempfile.mkdtemp()
-os.environ["TF_WGPU_OPTIMIZER"] = f"dump={DUMP}"
+os.environ["TF_WGPU_OPTIMIZER"] = f"dump={tempfile.mkdtemp()}"
 
 import keras
 import tensorflow as tf
 import tensorflow_wgpu  # noqa: F401
 
+ROOT = Path(__file__).parent / "corpus"
+DUMP = Path(os.environ["TF_WGPU_OPTIMIZER"].removeprefix("dump="))
 # Larger inputs make the fuzzer slow.
 LARGEST = 400_000
 
@@ -70,7 +70,7 @@ for name, (model, shape) in models().items():
         node.device = "/job:localhost/replica:0/task:0/device:WGPU:0"
     write("graph_def", name, definition.SerializeToString())
 
-for file in Path(DUMP).glob("*_before.txt"):
+for file in DUMP.glob("*_before.txt"):
     write("graph_text", file.name, file.read_bytes())
 shutil.rmtree(DUMP)
 print(*(f"{folder.name}: {len(list(folder.iterdir()))} graphs" for folder in ROOT.iterdir()), sep="\n")

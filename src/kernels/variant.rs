@@ -7,9 +7,10 @@
 //! complex lists need no code of ours. Without TensorFlow there are no variants: [`crate::local`] refuses these ops.
 
 use crate::dtype::DType::{self, *};
-use crate::error::Result;
-use crate::kernels::op::{Attrs, OpContext};
+use crate::error::{Error, Result};
+use crate::kernels::op::{Attrs, Kernel, OpContext, OpContextExt};
 use crate::kernels::registry::{Need, Registry};
+use crate::require;
 use crate::shader::Shader;
 
 const VARIANT: &[DType] = &[Variant];
@@ -33,6 +34,15 @@ const LISTS: &[(&str, &[DType], &[&str])] = &[
     ("TensorListSetItem", ELEMENTS, &["index"]),
     ("TensorListSplit", ELEMENTS, &["element_shape", "lengths"]),
     ("TensorListStack", ELEMENTS, &["element_shape"]),
+];
+
+/// Op, its input of indices that its list is made to hold, and one of the list's length. TensorFlow's kernels end the process at
+/// negative indices, and where there is no memory for the list.
+const LENGTHS: &[(&str, usize, Option<usize>)] = &[
+    ("TensorListScatter", 1, None),
+    ("TensorListScatterIntoExistingList", 2, None),
+    ("TensorListScatterV2", 1, Some(3)),
+    ("TensorListSetItem", 1, None),
 ];
 
 /// Op, arguments in host memory. Optionals hold what the branches of a conditional keep for their gradients.
@@ -62,9 +72,50 @@ pub fn register(registry: &mut Registry) {
     for &(op, types, host) in LISTS {
         // Lists only move their elements: an adapter needs no arithmetic of their type.
         let row = registry.op(op).types("element_dtype", types).host(host).unsupported_too();
-        row.need(Need::TensorFlowKernel).kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
+        let lengths = LENGTHS.iter().find(|(name, ..)| *name == op);
+        let parts = (op == "TensorListSplit").then_some(2);
+        row.need(Need::TensorFlowKernel)
+            .kernel(move |attrs: &dyn Attrs| Ok(List { kernel: attrs.tensorflow_kernel()?, lengths, parts }));
     }
 }
+
+/// TensorFlow's kernel of a list op, behind a check of how long the list becomes.
+struct List {
+    kernel: Box<dyn Kernel>,
+    lengths: Option<&'static (&'static str, usize, Option<usize>)>,
+    /// The input of TensorListSplit that says how long its parts are; TensorFlow's kernel adds them up without a check.
+    parts: Option<usize>,
+}
+
+impl Kernel for List {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        if let Some(&(op, indices, length)) = self.lengths {
+            let mut longest = 0;
+            for index in ctx.host_i64s(indices)? {
+                require!(index >= 0, "Indices in {op} must all be non-negative, got {index}");
+                longest = longest.max(index);
+            }
+            if let Some(length) = length {
+                longest = ctx.host_i64s(length)?.into_iter().fold(longest, i64::max);
+            }
+            let mut room: Vec<[u64; TENSOR_WORDS]> = Vec::new();
+            room.try_reserve_exact(longest as usize)
+                .map_err(|_| Error::ResourceExhausted(format!("out of memory for a list of {longest} tensors")))?;
+        }
+        if let Some(lengths) = self.parts {
+            let lengths = ctx.host_i64s(lengths)?;
+            for n in &lengths {
+                require!(*n >= 0, "Invalid value in lengths: {n}");
+            }
+            let sum = lengths.iter().try_fold(0_i64, |sum, n| sum.checked_add(*n));
+            require!(sum.is_some(), "the sum of lengths exceeds 2^63 - 1");
+        }
+        self.kernel.compute(ctx)
+    }
+}
+
+/// What a tensor in a list takes on the host at least: a shape and a pointer.
+const TENSOR_WORDS: usize = 4;
 
 /// Every variant of a shader: none.
 pub fn shaders() -> Vec<Shader> {

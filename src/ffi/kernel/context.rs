@@ -74,14 +74,17 @@ impl Context {
     /// once: TensorFlow would wait ten seconds for somebody to free memory.
     fn new_dims(&self, dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
         let (c_dims, bytes) = c_dims(dtype, dims)?;
-        let total = self.device.total_memory();
-        if bytes as u64 > total {
+        let refused = |why: &str, most: u64| {
             let shape = shape_text(dims);
-            let message =
-                format!("out of memory for a {dtype} tensor of shape {shape}: {bytes} bytes of the device's {total}");
-            return Err(Error::ResourceExhausted(message));
+            let message = format!("out of memory for a {dtype} tensor of shape {shape}: {bytes} bytes; {why} {most}");
+            Err(Error::ResourceExhausted(message))
+        };
+        let (total, largest) = (self.device.total_memory(), self.device.capabilities().max_buffer);
+        match bytes as u64 {
+            bytes if bytes > total => refused("the device has", total),
+            bytes if bytes > largest => refused("the adapter's largest buffer has", largest),
+            _ => Ok((c_dims, bytes)),
         }
-        Ok((c_dims, bytes))
     }
 
     /// A temporary that the caller owns.

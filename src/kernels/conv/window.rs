@@ -1,6 +1,6 @@
 //! Formats, paddings and where they place windows: shared by convolutions and pooling.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::op::Attrs;
 use crate::tensor::Dims;
 use crate::{invalid, require};
@@ -118,9 +118,9 @@ impl Padding {
     ) -> Result<([usize; 3], [usize; 3])> {
         let (mut outputs, mut pads) = ([1; 3], [0; 3]);
         for d in 0..3 {
-            // Extents are the caller's: their sums and products may exceed 64 bits.
-            let effective = (kernel[d] as i128 - 1) * dilation[d] as i128 + 1;
-            let (input, stride) = (input[d] as i128, stride[d] as i128);
+            // A gradient's extents are whatever its shape argument says, up to 2^63 - 1.
+            let [input, kernel, stride, dilation] = [input[d], kernel[d], stride[d], dilation[d]].map(|n| n as i128);
+            let effective = (kernel - 1) * dilation + 1;
             require!(stride > 0, "Stride must be > 0, but got {stride}");
             let (output, pad) = match self {
                 Self::Same => {
@@ -138,11 +138,15 @@ impl Padding {
                 "Computed output size would be negative: {output} [input_size: {input}, effective_filter_size: {effective}, \
                  stride: {stride}]"
             );
-            outputs[d] = output as usize;
-            pads[d] = pad as usize;
+            let of = |n: i128| usize::try_from(n).map_err(|_| too_large(input, effective));
+            (outputs[d], pads[d]) = (of(output)?, of(pad)?);
         }
         Ok((outputs, pads))
     }
+}
+
+fn too_large(input: i128, effective: i128) -> Error {
+    Error::InvalidArgument(format!("an input of extent {input} is too large for a filter of extent {effective}"))
 }
 
 /// An attribute of positive values for the spatial dimensions, if it is one.
@@ -161,6 +165,15 @@ mod tests {
         assert_eq!((out, pad), ([1, 5, 3], [0, 0, 0]));
         let (out, pad) = Padding::Same.windows([1, 5, 5], [1, 4, 3], [1, 1, 1], [1, 1, 2]).unwrap();
         assert_eq!((out, pad), ([1, 5, 5], [0, 1, 2]));
+    }
+
+    #[test]
+    fn extents_of_any_size_are_counted() {
+        let largest = i64::MAX as usize;
+        let windows = |padding: &Padding| padding.windows([1, 1, largest], [1, 1, 3], [1, 1, 2], [1; 3]);
+        assert_eq!(windows(&Padding::Same).unwrap(), ([1, 1, 1 << 62], [0, 0, 1]));
+        assert_eq!(windows(&Padding::Valid).unwrap().0, [1, 1, (1 << 62) - 1]);
+        assert!(windows(&Padding::Explicit([(0, 0), (0, 0), (largest, largest)])).is_ok());
     }
 
     #[test]

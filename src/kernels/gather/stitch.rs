@@ -47,6 +47,7 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
     }
+    let order = ctx.temp(DType::I32, &[rows])?;
     // Later pairs win, and later rows of a pair. Rows that nobody names are zero: -1 is out of range.
     let (mut sources, mut first) = (vec![-1_i32; rows], 0);
     for t in &indices {
@@ -62,7 +63,6 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
         ctx.device().copy(at, x.address, x.bytes())?;
         at += x.bytes();
     }
-    let order = ctx.temp(DType::I32, &[sources.len()])?;
     ctx.device().upload(order.address, bytemuck::cast_slice(&sources))?;
     let indices = Indices::new(&order, &[first])?;
     Gather { batch: 1, outer: 1, count: sources.len(), inner }.enqueue(ctx.device(), &rows, &indices, &dst)

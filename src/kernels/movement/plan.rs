@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 use super::remap::{Axis, Background, Remap, Rule};
 use super::walk::copy_strided;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::op::{Kernel, OpContext};
 use crate::layout::{Access, Iteration, dense_strides};
-use crate::tensor::{Dims, HostTensor};
+use crate::tensor::{Dims, HostTensor, shape_text};
 
 /// How an output comes from an input.
 #[derive(Debug, Clone)]
@@ -84,9 +84,9 @@ impl Move {
     }
 
     /// The move of a host tensor.
-    pub fn of_host(&self, src: &HostTensor) -> HostTensor {
-        let mut bytes = Vec::with_capacity(self.dims.iter().product::<usize>() * src.dtype.size());
+    pub fn of_host(&self, src: &HostTensor) -> Result<HostTensor> {
         let size = src.dtype.size();
+        let mut bytes = host_bytes(src.dtype, &self.dims)?;
         let mut push = |at: Option<i64>, background: &Background| match (at, background) {
             (Some(at), _) => bytes.extend_from_slice(&src.bytes[at as usize * size..][..size]),
             (None, Background::Element(e)) => bytes.extend_from_slice(&e[..size]),
@@ -99,7 +99,20 @@ impl Move {
             }),
             Source::Remap(remap) => each_coordinate(&remap.dims(), |c| push(remap.element(c), &remap.background)),
         }
-        HostTensor { dtype: src.dtype, dims: self.dims.clone(), bytes }
+        Ok(HostTensor { dtype: src.dtype, dims: self.dims.clone(), bytes })
+    }
+}
+
+/// Room for a host tensor of any extents, for a Vec that cannot grow ends the process.
+fn host_bytes(dtype: DType, dims: &[usize]) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let size = dims.iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d));
+    match size.map(|n| bytes.try_reserve_exact(n)) {
+        Some(Ok(())) => Ok(bytes),
+        _ => Err(Error::ResourceExhausted(format!(
+            "out of memory for a {dtype} tensor of shape {} on the host",
+            shape_text(dims)
+        ))),
     }
 }
 
@@ -180,7 +193,7 @@ where
             Memory::Host => {
                 let src = ctx.host_input(self.input)?;
                 let plan = (self.plan)(ctx, &src.dims, src.dtype)?;
-                ctx.host_output(0, &plan.of_host(&src))
+                ctx.host_output(0, &plan.of_host(&src)?)
             }
         }
     }

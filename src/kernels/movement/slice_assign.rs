@@ -59,7 +59,7 @@ pub fn tensor_strided_slice_update(ctx: &mut dyn OpContext, masks: &Masks, memor
             // Which element of the value, counted from 1, each element takes; 0 keeps it.
             let numbers: Vec<i32> = (1..=value.dims.iter().product::<usize>() as i32).collect();
             let numbers = HostTensor::i32(&value.dims, &numbers);
-            let taken = Move::remap(spec.write_into(&x.dims, Background::ZERO)).of_host(&numbers);
+            let taken = Move::remap(spec.write_into(&x.dims, Background::ZERO)).of_host(&numbers)?;
             let mut out = x.clone();
             for (i, n) in taken.values::<i32>().into_iter().enumerate() {
                 if n > 0 {

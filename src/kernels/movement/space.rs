@@ -114,7 +114,7 @@ pub fn space_to_batch(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
     let mut padded = x.dims.clone();
     let mut begin: Dims = x.dims.iter().map(|_| 0).collect();
     for d in 0..m {
-        padded[d + 1] += pads[d][0] + pads[d][1];
+        padded[d + 1] = pads[d].iter().fold(padded[d + 1], |n, p| n.saturating_add(*p));
         begin[d + 1] = pads[d][0];
         require!(
             padded[d + 1] % blocks[d] == 0,
@@ -123,6 +123,7 @@ pub fn space_to_batch(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
             blocks[d]
         );
     }
+    checked_product(&padded)?;
     let rest = product(&x.dims[m + 1..]);
     let mut out = padded.clone();
     out[0] = checked_product(&[&[out[0]], &blocks[..]].concat())?;

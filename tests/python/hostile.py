@@ -107,6 +107,8 @@ def registered() -> list[Kernel]:
             continue
         inputs = {arg.name: arg for arg in op_def_registry.get(kernel.op).input_arg}
         types = {c.name: tf.as_dtype(c.allowed_values.list.type[0]) for c in kernel.constraint}
+        if not callable_with(kernel.op, types):
+            continue
         on_host = [name for name in kernel.host_memory_arg if name in inputs]
         sizes, chosen = [], []
         for name in on_host:
@@ -121,6 +123,12 @@ def registered() -> list[Kernel]:
             if key not in found or rank(row) < rank(found[key]):
                 found[key] = row
     return sorted(found.values(), key=str)
+
+
+def callable_with(op: str, types: dict[str, tf.DType]) -> bool:
+    """Whether the op's definition takes the types: TensorFlow has a Prod of uint64 axes, which nobody can call."""
+    allowed = {attr.name: attr.allowed_values.list.type for attr in op_def_registry.get(op).attr}
+    return all(not allowed.get(name) or t.as_datatype_enum in allowed[name] for name, t in types.items())
 
 
 def rank(kernel: Kernel) -> int:

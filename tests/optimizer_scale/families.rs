@@ -32,6 +32,17 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("branches within branches", branches),
     ("logical conditions", predicates),
     ("forwards and backwards", gradient),
+    ("reads and assignments of several variables", interleaved_variables),
+    ("reductions of one computed tensor", computed_reductions),
+    ("different reductions of one computed tensor", different_reductions),
+    ("products that one node adds", added_products),
+    ("a product with many readers", read_product),
+    ("shapes of scores", score_shapes),
+    ("a chain of views", view_chain),
+    ("a chain of repetitions", repetitions),
+    ("one constant with many readers", shared_constant),
+    ("a node with many constants", many_constants),
+    ("rows with many readers", wide_rows),
 ];
 
 const AXIS: &str = "axis = Const {dtype: int32, value: tensor int32[1] [-1]} -> int32[1]\n";
@@ -358,5 +369,145 @@ fn gradient(n: usize) -> String {
     for i in (1..=n).rev() {
         add!(text, "t{i} = TanhGrad(y{i}, g{i}) {T}\ng{} = AddV2(t{i}, x) {T}", i - 1);
     }
+    text
+}
+
+/// Steps that read one variable, change another, and read that again.
+fn interleaved_variables(n: usize) -> String {
+    let n = n / 5;
+    let mut text = format!("preserve a{n}\n{X}");
+    for k in 0..4 {
+        add!(text, "h{k} = VarHandleOp {{dtype: float32, shared_name: \"v{k}\"}} -> ?[]");
+    }
+    for i in 1..=n {
+        let (from, to) = (i % 4, (i * 3 + 1) % 4);
+        let order = if i == 1 { String::new() } else { format!(", ^a{}", i - 1) };
+        add!(text, "r{i} = ReadVariableOp(h{from}{order}) {{dtype: float32}} -> float32[8, 16]");
+        add!(text, "s{i} = ReadVariableOp(h{to}{order}) {{dtype: float32}} -> float32[8, 16]");
+        add!(text, "m{i} = Mul(r{i}, s{i}) {T}\nn{i} = AddV2(m{i}, x) {T}");
+        add!(text, "a{i} = AssignVariableOp(h{to}, n{i}, ^r{i}, ^s{i}) {{dtype: float32}}");
+    }
+    text
+}
+
+/// Rows that one node computes and many reductions read, each with an elementwise node behind it.
+fn computed_reductions(n: usize) -> String {
+    let n = n / 2;
+    let mut text = format!("preserve done\n{X}{AXIS}y = Exp(x) {T}\n");
+    for i in 0..n {
+        add!(text, "m{i} = Mean(y, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+        add!(text, "z{i} = Sub(y, m{i}) {T}");
+    }
+    let all: Vec<String> = (0..n).map(|i| format!("^z{i}")).collect();
+    add!(text, "done = NoOp({})", all.join(", "));
+    text
+}
+
+/// Reductions of one tensor that read something of their own as well.
+fn different_reductions(n: usize) -> String {
+    let n = n / 3;
+    let mut text = format!("preserve done\n{X}{AXIS}y = Exp(x) {T}\n");
+    for i in 0..n {
+        let op = ["Mean", "Sum", "Max"][i % 3];
+        add!(text, "w{i} = Placeholder {{dtype: float32}} -> float32[8, 16]\nz{i} = Mul(y, w{i}) {T}");
+        add!(text, "m{i} = {op}(z{i}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+    }
+    let all: Vec<String> = (0..n).map(|i| format!("^m{i}")).collect();
+    add!(text, "done = NoOp({})", all.join(", "));
+    text
+}
+
+const PRODUCT: &str = "{T: float32, transpose_a: false, transpose_b: false} -> float32[8, 16]";
+
+fn added_products(n: usize) -> String {
+    let mut text = format!("preserve s\n{X}w = Placeholder {{dtype: float32}} -> float32[16, 16]\n");
+    (0..n).for_each(|i| add!(text, "p{i} = MatMul(x, w) {PRODUCT}"));
+    let all: Vec<String> = (0..n).map(|i| format!("p{i}")).collect();
+    add!(text, "a = AddN({}) {{N: {n}, T: float32}} -> float32[8, 16]\ns = Exp(a) {T}", all.join(", "));
+    text
+}
+
+fn read_product(n: usize) -> String {
+    let mut text = format!("preserve done\n{X}w = Placeholder {{dtype: float32}} -> float32[16, 16]\n");
+    add!(text, "p = MatMul(x, w) {PRODUCT}");
+    (0..n).for_each(|i| add!(text, "y{i} = Tanh(p) {T}"));
+    let all: Vec<String> = (0..n).map(|i| format!("^y{i}")).collect();
+    add!(text, "done = NoOp({})", all.join(", "));
+    text
+}
+
+/// Attention whose scores' shapes somebody asks for.
+fn score_shapes(n: usize) -> String {
+    let n = n / 6;
+    let mut text = String::from("x = Placeholder {dtype: float32} -> float32[2, 2, 8, 16]\n");
+    text += "y0 = Neg(x) {T: float32} -> float32[2, 2, 8, 16]\n";
+    let einsum = |equation: &str| format!("{{T: float32, N: 2, equation: \"{equation}\"}} -> float32[2, 2, 8");
+    let (scores, products) = (einsum("bnth,bnsh->bnts"), einsum("bnts,bnsh->bnth"));
+    for i in 1..=n {
+        let y = i - 1;
+        add!(text, "s{i} = Einsum(y{y}, y{y}) {scores}, 8]");
+        add!(text, "z{i} = Shape(s{i}) {{T: float32, out_type: int32}} -> int32[4]");
+        add!(text, "w{i} = Softmax(s{i}) {{T: float32}} -> float32[2, 2, 8, 8]");
+        add!(text, "p{i} = Einsum(w{i}, y{y}) {products}, 16]");
+        add!(text, "y{i} = AddV2(p{i}, y{y}) {{T: float32}} -> float32[2, 2, 8, 16]");
+        add!(text, "u{i} = Fill(z{i}, x) {{T: int32}} -> float32");
+    }
+    let all: Vec<String> = (1..=n).map(|i| format!("^u{i}")).collect();
+    add!(text, "done = NoOp({})", all.join(", "));
+    format!("preserve y{n}, done\n{text}")
+}
+
+/// Views of views, of a shape that no constant says.
+fn view_chain(n: usize) -> String {
+    let mut text = format!("preserve done\n{X}v0 = Neg(x) {T}\n");
+    text += "n = Placeholder {dtype: int32} -> int32[2]\n";
+    (1..n).for_each(|i| {
+        add!(text, "v{i} = Reshape(v{}, n) {{T: float32, Tshape: int32}} -> float32[8, 16]", i - 1);
+    });
+    add!(text, "y = Exp(v{}) {T}\ndone = Neg(y) {T}", n - 1);
+    text
+}
+
+fn repetitions(n: usize) -> String {
+    let mut text = format!("preserve done\n{X}n = Placeholder {{dtype: int32}} -> int32[2]\n");
+    text += "v0 = Const {dtype: float32, value: tensor float32[] [2.0]} -> float32[]\n";
+    (1..n).for_each(|i| {
+        add!(text, "v{i} = BroadcastTo(v{}, n) {{T: float32, Tidx: int32}} -> float32[8, 16]", i - 1);
+    });
+    add!(text, "y = Mul(x, v{}) {T}\nz = Exp(y) {T}\ndone = Neg(z) {T}", n - 1);
+    text
+}
+
+fn shared_constant(n: usize) -> String {
+    let mut text = format!("preserve y{n}\n{X}y0 = Neg(x) {T}\n");
+    let values = (0..128).map(|_| "2.0").collect::<Vec<_>>().join(", ");
+    add!(text, "c = Const {{dtype: float32, value: tensor float32[8, 16] [{values}]}} -> float32[8, 16]");
+    (1..=n).for_each(|i| add!(text, "y{i} = Mul(y{}, c) {T}", i - 1));
+    text
+}
+
+fn many_constants(n: usize) -> String {
+    let n = n / 2;
+    let mut text = format!("preserve done\n{X}");
+    for i in 0..n {
+        add!(text, "c{i} = Const {{dtype: float32, value: tensor float32[1] [{i}.0]}} -> float32[8, 16]");
+        add!(text, "y{i} = Exp(x) {T}");
+    }
+    let all: Vec<String> = (0..n).map(|i| format!("c{i}, y{i}")).collect();
+    add!(text, "s = AddN({}) {{N: {}, T: float32}} -> float32[8, 16]\ndone = Neg(s) {T}", all.join(", "), 2 * n);
+    text
+}
+
+/// A normalization that many read, and that reads what many read.
+fn wide_rows(n: usize) -> String {
+    let n = n / 3;
+    let mut text = format!("preserve done\n{X}{AXIS}y = Exp(x) {T}\n");
+    text += "m = Mean(y, axis) {T: float32, Tidx: int32, keep_dims: true} -> float32[8, 1]\n";
+    for i in 0..n {
+        add!(text, "a{i} = Sub(y, m) {T}\nb{i} = Placeholder {{dtype: float32}} -> float32[8, 16]");
+        add!(text, "c{i} = Mul(a{i}, b{i}) {T}");
+    }
+    let all: Vec<String> = (0..n).map(|i| format!("^c{i}")).collect();
+    add!(text, "done = NoOp({})", all.join(", "));
     text
 }

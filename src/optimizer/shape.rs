@@ -54,6 +54,11 @@ impl TensorInfo {
         self.shape.as_ref()?.iter().map(|d| d.known()).collect()
     }
 
+    /// Whether all extents are known, and are these.
+    pub fn has_dims(&self, dims: &[usize]) -> bool {
+        self.shape.as_ref().is_some_and(|s| s.iter().copied().eq(dims.iter().map(|d| Dim::Known(*d))))
+    }
+
     /// The rank, if it is known.
     pub fn rank(&self) -> Option<usize> {
         self.shape.as_ref().map(SmallVec::len)
@@ -61,7 +66,7 @@ impl TensorInfo {
 
     /// Number of elements, if it is known.
     pub fn len(&self) -> Option<usize> {
-        self.dims().map(|d| d.iter().product())
+        self.shape.as_ref()?.iter().map(|d| d.known()).product()
     }
 
     /// Whether it surely has no element.

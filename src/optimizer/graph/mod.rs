@@ -237,8 +237,9 @@ impl Graph {
     }
 
     /// What is known of a tensor.
-    pub fn info(&self, output: Output) -> TensorInfo {
-        self.node(output.node).infos.get(output.port as usize).cloned().unwrap_or_default()
+    pub fn info(&self, output: Output) -> &TensorInfo {
+        const UNKNOWN: &TensorInfo = &TensorInfo { dtype: None, shape: None };
+        self.node(output.node).infos.get(output.port as usize).unwrap_or(UNKNOWN)
     }
 
     /// The elements of a Const, if they are few.

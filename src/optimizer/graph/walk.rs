@@ -82,17 +82,24 @@ impl Graph {
 
     /// Whether surely no path leaves the region and comes back: only then can one node take its place.
     pub fn is_convex(&self, region: &[NodeId]) -> bool {
+        self.is_convex_without(region, &FxHashSet::default())
+    }
+
+    /// The same in a graph without the nodes `left_out`, none of which is in the region.
+    pub fn is_convex_without(&self, region: &[NodeId], left_out: &FxHashSet<NodeId>) -> bool {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let is_end = |id: &&NodeId| {
             let users = self.users(**id);
-            users.is_empty() || users.iter().any(|user| !inside.contains(user))
+            users.is_empty() || users.iter().any(|user| !inside.contains(user) && !left_out.contains(user))
         };
         // All others lead to the only end, so that a path from there to any of them would be a cycle.
         if region.iter().filter(is_end).count() <= 1 {
             return true;
         }
         // Down from what uses the region and up from what it uses, in turn: whichever way ends first has seen enough.
-        let outside = |ids: Vec<NodeId>| ids.into_iter().filter(|id| !inside.contains(id)).collect::<Vec<_>>();
+        let outside = |ids: Vec<NodeId>| {
+            ids.into_iter().filter(|id| !inside.contains(id) && !left_out.contains(id)).collect::<Vec<_>>()
+        };
         let mut below = Search::from(outside(region.iter().flat_map(|id| self.users(*id)).copied().collect()));
         let mut above = Search::from(outside(region.iter().flat_map(|id| self.used(*id)).collect()));
         for _ in 0..MAX_SEARCHED {
@@ -102,7 +109,7 @@ impl Graph {
                 if next.iter().any(|n| inside.contains(n)) {
                     return false;
                 }
-                search.stack.extend(next.into_iter().filter(|n| search.seen.insert(*n)));
+                search.stack.extend(next.into_iter().filter(|n| !left_out.contains(n) && search.seen.insert(*n)));
             }
         }
         false

@@ -160,7 +160,7 @@ pub fn stops(graph: &Graph, at: Output, labels: &[Label], may_scale: bool) -> Ve
 pub fn results(graph: &Graph, id: NodeId, labels: &[Label]) -> Vec<(Output, Vec<Label>)> {
     let own = Output { node: id, port: 0 };
     let mut out = vec![(own, labels.to_vec())];
-    let mut readers = graph.readers(own);
+    let mut readers = graph.readers_in_any_order(own);
     if let (Some((reader, 0)), None) = (readers.next(), readers.next()) {
         let node = graph.node(reader);
         if node.op() == "Transpose"

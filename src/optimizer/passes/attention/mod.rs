@@ -36,14 +36,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
                 found.replace(graph);
                 continue;
             }
-            // Whether the nodes are ours to replace shows when nobody needs the scores for their shape.
-            let mut trial = graph.clone();
-            if shapes::detach(&mut trial, &found.shapes, &found.products).is_some()
-                && let Some(found) = Found::at(&trial, id)
-                && found.shapes.is_empty()
+            let wanted: FxHashSet<NodeId> = found.shapes.iter().map(|(id, _)| *id).collect();
+            if shapes::can_detach(graph, &found.shapes, &found.products)
+                && found.is_legal(graph, &wanted)
+                && shapes::detach(graph, &found.shapes, &found.products).is_some()
+                && let Some(found) = Found::at(graph, id)
             {
-                found.replace(&mut trial);
-                *graph = trial;
+                found.replace(graph);
             }
         }
     }
@@ -146,19 +145,19 @@ impl Found {
         let (shapes, products) = (scores.shapes, [source(&forward_tensors[0])?, source(&forward_tensors[1])?]);
         let result = arranged.results[0];
         let found = Self { region, passed, result, inputs, attrs, gradient, shapes, products };
-        (!found.shapes.is_empty() || found.is_legal(graph)).then_some(found)
+        (!found.shapes.is_empty() || found.is_legal(graph, &FxHashSet::default())).then_some(found)
     }
 
-    /// Whether the nodes are ours to replace, and nothing leads out of them and back.
-    fn is_legal(&self, graph: &Graph) -> bool {
+    /// Whether the nodes are ours to replace, and nothing leads out of them and back, but over nodes of `shapes`: these are to read something else.
+    fn is_legal(&self, graph: &Graph, shapes: &FxHashSet<NodeId>) -> bool {
         let device = graph.node(self.result.node).device();
         let ours = |region: &[NodeId]| {
             region.iter().all(|id| graph.node(*id).device() == device && !graph.is_preserved(*id))
-                && graph.is_convex(region)
+                && graph.is_convex_without(region, shapes)
         };
         let after = |gradient: &FoundGradient| {
             let forward: FxHashSet<NodeId> = self.region.iter().copied().collect();
-            ours(&gradient.region) && !graph.reaches(&gradient.region, &forward, &FxHashSet::default())
+            ours(&gradient.region) && !graph.reaches(&gradient.region, &forward, shapes)
         };
         ours(&self.region) && self.gradient.as_ref().is_none_or(after)
     }
@@ -166,7 +165,7 @@ impl Found {
     fn replace(self, graph: &mut Graph) {
         let last = graph.node(self.result.node);
         let (name, device) = (format!("{}/attention", last.name()), last.device().to_owned());
-        let mut infos = vec![graph.info(self.result)];
+        let mut infos = vec![graph.info(self.result).clone()];
         let mut attrs = self.attrs.clone();
         let saved: &[DType] = if self.gradient.is_some() { &[DType::F32] } else { &[] };
         attrs.push(("Tsaved", saved.into()));
@@ -182,7 +181,7 @@ impl Found {
                 inputs,
                 controls: Vec::new(),
                 attrs: self.attrs.iter().filter(|(name, _)| *name != "broadcast").cloned().collect(),
-                infos: found.results.iter().map(|r| graph.info(*r)).collect(),
+                infos: found.results.iter().map(|r| graph.info(*r).clone()).collect(),
             };
             let ports = [0, 1, 2].map(|i| (found.results[i as usize], i));
             graph.replace_region(&found.region, new, &ports)
@@ -243,10 +242,10 @@ impl Arranged {
     /// Whether query, key, value and the result's gradient surely have the extents that the weights have, so that nothing
     /// broadcasts.
     fn is_even(&self, graph: &Graph, f: &Forward<'_>) -> bool {
-        let Some(weights) = graph.info(f.weights.softmax).shape else { return false };
+        let Some(weights) = &graph.info(f.weights.softmax).shape else { return false };
         self.stops.iter().all(|stop| {
-            let Some(shape) = graph.info(stop.at).shape else { return false };
-            let extents = stop.labels.iter().zip(&shape);
+            let Some(shape) = &graph.info(stop.at).shape else { return false };
+            let extents = stop.labels.iter().zip(shape);
             shape.len() == stop.labels.len()
                 && extents.into_iter().all(|(label, extent)| match f.operand.1.iter().position(|l| l == label) {
                     Some(at) => weights.get(at).is_some_and(|w| w.same(*extent)),

@@ -35,7 +35,12 @@ pub struct Mask {
 
 /// A node's first output, when one input alone reads it.
 pub fn is_single_use(graph: &Graph, output: Output) -> bool {
-    output.port == 0 && graph.node(output.node).on_wgpu() && graph.readers(output).count() == 1
+    output.port == 0 && graph.node(output.node).on_wgpu() && is_read_once(graph, output)
+}
+
+/// Whether one input alone reads a tensor.
+fn is_read_once(graph: &Graph, tensor: Output) -> bool {
+    graph.readers_in_any_order(tensor).take(2).count() == 1
 }
 
 /// The only element of a constant.
@@ -62,7 +67,7 @@ pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Sc
     loop {
         let node = graph.node(at.node);
         let own = at.port == 0 && node.on_wgpu();
-        let is_single_use = graph.readers(at).count() == 1;
+        let is_single_use = is_read_once(graph, at);
         // Only what the product reads and the softmax itself have other readers in gradients.
         if !own || (!is_single_use && at != last && node.op() != "Softmax") {
             return None;

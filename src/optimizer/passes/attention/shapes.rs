@@ -8,8 +8,25 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 use crate::tensor::HostTensor;
 
+/// Whether [`detach`] works.
+pub fn can_detach(graph: &Graph, shapes: &[(NodeId, Vec<Label>)], operands: &[Labelled; 2]) -> bool {
+    let has_extent = |label: &Label| {
+        let found = operands.iter().find_map(|(at, labels)| Some((*at, labels.iter().position(|l| l == label)?)));
+        found.is_some_and(|(operand, axis)| {
+            let info = graph.info(operand);
+            let extent = info.shape.as_ref().and_then(|shape| shape.get(axis));
+            extent.is_some_and(|d| d.known().map_or(info.dtype.is_some(), |known| i32::try_from(known).is_ok()))
+        })
+    };
+    shapes.iter().all(|(id, labels)| {
+        let node = graph.node(*id);
+        let plain = node.on_wgpu() && !graph.is_preserved(*id) && node.controls().is_empty();
+        plain && node.dtype("out_type") == Some(DType::I32) && labels.iter().all(has_extent)
+    })
+}
+
 /// Puts in the place of `Shape` nodes, whose inputs have the axes given, what the operands of the product say. `None` where that is not
-/// possible, and the graph is of no use any more.
+/// possible; [`can_detach`] tells so beforehand.
 pub fn detach(graph: &mut Graph, shapes: &[(NodeId, Vec<Label>)], operands: &[Labelled; 2]) -> Option<()> {
     shapes.iter().try_for_each(|(id, labels)| {
         let node = graph.node(*id);
@@ -73,7 +90,7 @@ impl Build<'_> {
         let found = operands.iter().find_map(|(at, labels)| Some((*at, labels.iter().position(|l| *l == label)?)));
         let (operand, axis) = found?;
         let info = self.graph.info(operand);
-        let shape = info.shape?;
+        let shape = info.shape.clone()?;
         if let Some(known) = shape.get(axis)?.known() {
             return self.constant(&[], known);
         }

@@ -122,7 +122,7 @@ fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
         inputs: node.inputs()[..2].iter().chain(&tail.extras).copied().collect(),
         controls: Vec::new(),
         attrs: attributes(node, root.fused, epilogue),
-        infos: vec![TensorInfo { dtype: Some(output), ..graph.info(shape) }],
+        infos: vec![TensorInfo { dtype: Some(output), ..graph.info(shape).clone() }],
     };
     let Some(reshape) = tail.reshape else {
         graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
@@ -151,7 +151,7 @@ fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
         inputs,
         controls: Vec::new(),
         attrs: attrs.collect(),
-        infos: vec![graph.info(exit)],
+        infos: vec![graph.info(exit).clone()],
     };
     graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
 }

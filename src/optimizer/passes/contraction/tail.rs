@@ -17,6 +17,10 @@ use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// Most nodes behind a contraction that are looked at.
 const MAX_NODES: usize = 64;
+/// Most terms of a sum: more cost more than any epilogue may.
+const MAX_TERMS: usize = 256;
+/// Most uses of a value within a tail: of one that has more, some are surely outside.
+const MAX_USES: usize = 4 * MAX_NODES;
 
 /// What one epilogue computes.
 pub(super) struct Tail {
@@ -35,6 +39,9 @@ pub(super) struct Tail {
 impl Tail {
     /// The largest tail of `root`. `positions` has each node's place in an order in which nodes follow what they use.
     pub fn find(graph: &Graph, root: &Root, positions: &[usize]) -> Option<Self> {
+        if graph.users(root.id).len() > MAX_USES {
+            return None;
+        }
         let followers = followers(graph, root, positions);
         (0..followers.len()).rev().find_map(|at| {
             let exit = followers[at];
@@ -83,13 +90,18 @@ fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
         let node = graph.node(id);
         let same_device = node.device() == graph.node(root.id).device();
         let known = reshapes(node)
-            || matches!(node.op(), "AddN" | "BiasAdd" | "Cast")
+            || matches!(node.op(), "BiasAdd" | "Cast")
+            || (node.op() == "AddN" && node.inputs().len() <= MAX_TERMS)
             || norm::is_inference(node)
             || row(node).is_some();
         if !same_device || !known || graph.is_preserved(id) || found.len() == MAX_NODES {
             continue;
         }
         found.push(id);
+        // What many others read too can only be the end of a tail.
+        if graph.users(id).len() > MAX_USES {
+            continue;
+        }
         ahead.extend(graph.readers(Output { node: id, port: 0 }).filter_map(|(id, _)| place(id)));
     }
     found
@@ -151,6 +163,9 @@ impl<'g> Builder<'g> {
         for id in nodes {
             let value = self.node(*id)?;
             self.values.insert(*id, value);
+            if self.extras.len() > MAX_EXTRAS || self.constants.len() > MAX_CONSTANTS {
+                return None;
+            }
         }
         let exit = *nodes.last()?;
         let (value, behind) = self.values[&exit];
@@ -242,6 +257,9 @@ impl<'g> Builder<'g> {
                 Some(_) => return None,
                 None => self.operand(*input, dtype, behind)?,
             };
+            if self.extras.len() > MAX_EXTRAS {
+                return None;
+            }
             sum = Some(match sum {
                 Some(sum) => self.row("AddV2", dtype, &[sum, value])?,
                 None => value,
@@ -316,7 +334,7 @@ impl<'g> Builder<'g> {
 
     /// The extent of the channels, where it is known.
     fn channels(&self) -> Option<Dim> {
-        let shape = self.graph.info(self.root.output()).shape?;
+        let shape = self.graph.info(self.root.output()).shape.as_ref()?;
         (shape.len() >= 2).then(|| shape[self.root.channels.axis(shape.len())])
     }
 
@@ -329,7 +347,7 @@ impl<'g> Builder<'g> {
 
     /// Whether a node of the tail that gives other extents keeps the channels last.
     fn keeps_channels(&self, id: NodeId) -> bool {
-        let last = |output: Output| self.graph.info(output).shape.and_then(|s| s.last().copied());
+        let last = |output: Output| self.graph.info(output).shape.as_ref().and_then(|s| s.last().copied());
         let (from, to) = (last(self.graph.node(id).inputs()[0]), last(Output { node: id, port: 0 }));
         let known = |d: Option<Dim>| d.and_then(Dim::known).filter(|n| *n > 1);
         self.root.channels == ChannelAxis::Last && known(from).is_some() && known(from) == known(to)
@@ -361,13 +379,13 @@ impl<'g> Builder<'g> {
         if second && extra.len() == 1 {
             return false;
         }
-        let Some(result) = self.graph.info(self.root.output()).shape else { return true };
+        let Some(result) = &self.graph.info(self.root.output()).shape else { return true };
         let Some(lead) = result.len().checked_sub(extra.len()) else { return false };
         let axis = self.root.channels.axis(result.len());
         let may_be = |a: Dim, b: Dim| a.known().is_none() || b.known().is_none() || a == b;
         let all = |f: &dyn Fn(usize, Dim) -> bool| extra.iter().enumerate().all(|(d, extent)| f(lead + d, *extent));
         let full = |shape: &Shape| shape[..lead].iter().all(|d| may_be(*d, Dim::Known(1)));
         all(&|d, extent| may_be(extent, if d == axis { result[d] } else { Dim::Known(1) }))
-            || (full(&result) && all(&|d, extent| may_be(extent, result[d])))
+            || (full(result) && all(&|d, extent| may_be(extent, result[d])))
     }
 }

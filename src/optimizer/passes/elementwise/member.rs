@@ -24,7 +24,7 @@ pub enum Member {
 
 impl Member {
     /// What `id` computes; `None` for what has no place in a group.
-    pub fn of(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<Self> {
+    pub fn of(graph: &Graph, shapes: &SameShapes<'_>, uniforms: &Uniforms, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
         let is_view = match node.op() {
             "BroadcastTo" | "Tile" => false,
@@ -34,7 +34,7 @@ impl Member {
         let output = Output { node: id, port: 0 };
         let dtype = node.dtype("T").filter(|t| node.on_wgpu() && is_fusible(*t))?;
         let repeats = graph.info(*node.inputs().first()?).broadcasts_to(&graph.info(output));
-        if !repeats || uniform(graph, output).is_some() {
+        if !repeats || uniforms.value(output).is_some() {
             return None;
         }
         let waits = !node.controls().is_empty() || graph.waiters(id).next().is_some();
@@ -82,14 +82,25 @@ impl Member {
 
 /// The nodes whose value costs no more to compute than to read, and that several groups may want: each of them computes it
 /// again, and nobody stores it. Where they follow each other, all that lead to one of them count.
-pub fn recomputed(graph: &Graph, order: &[NodeId], members: &FxHashMap<NodeId, Member>) -> FxHashSet<NodeId> {
+pub fn recomputed(
+    graph: &Graph,
+    order: &[NodeId],
+    uniforms: &Uniforms,
+    members: &FxHashMap<NodeId, Member>,
+) -> FxHashSet<NodeId> {
     let is_recomputed = |id: NodeId, member: Member| -> Option<bool> {
         let Member::Call(scalar) = member else { return None };
         let node = graph.node(id);
         let [input] = *node.inputs() else { return None };
-        let mut users = graph.users(id).to_vec();
-        users.sort_unstable();
-        users.dedup();
+        let mut users: Vec<NodeId> = Vec::new();
+        for user in graph.users(id) {
+            if !users.contains(user) {
+                users.push(*user);
+            }
+            if users.len() > MAX_READERS {
+                return None;
+            }
+        }
         let fits = |user: &NodeId| {
             matches!(members.get(user), Some(Member::Call(_)))
                 && graph.node(*user).device() == node.device()
@@ -97,7 +108,7 @@ pub fn recomputed(graph: &Graph, order: &[NodeId], members: &FxHashMap<NodeId, M
         };
         let narrow = scalar.call.inputs()[0].size() <= scalar.call.output().size();
         let shared = (2..=MAX_READERS).contains(&users.len());
-        let alone = node.controls().is_empty() && uniform(graph, input).is_none();
+        let alone = node.controls().is_empty() && uniforms.value(input).is_none();
         Some(scalar.is_cheap() && narrow && shared && alone && users.iter().all(fits))
     };
     let mut weights: FxHashMap<NodeId, u32> = FxHashMap::default();
@@ -118,6 +129,7 @@ pub fn recomputed(graph: &Graph, order: &[NodeId], members: &FxHashMap<NodeId, M
 pub fn looking_through(
     graph: &Graph,
     shapes: &SameShapes<'_>,
+    uniforms: &Uniforms,
     members: &FxHashMap<NodeId, Member>,
     recomputed: &FxHashSet<NodeId>,
 ) -> FxHashSet<NodeId> {
@@ -126,7 +138,7 @@ pub fn looking_through(
         let value = Output { node: id, port: 0 };
         let gives = |input: &Output| {
             let stored = !is_view(input.node) && !recomputed.contains(&input.node);
-            stored && shapes.same(*input, value) && uniform(graph, *input).is_none()
+            stored && shapes.same(*input, value) && uniforms.value(*input).is_none()
         };
         match member {
             Member::Call(_) => graph.node(id).inputs().iter().any(gives),
@@ -138,20 +150,41 @@ pub fn looking_through(
     members.iter().filter(|(id, member)| looks(**id, **member)).map(|(id, _)| *id).collect()
 }
 
-/// The value of all elements of a tensor that is constant but perhaps for its shape, of a type that a parameter can stand for.
-pub fn uniform(graph: &Graph, output: Output) -> Option<f32> {
-    let is_float = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16);
-    let node = graph.node(output.node);
-    let of_type = |value| node.dtype("T").filter(|t| is_float(*t)).and(value);
-    match node.op() {
-        "ZerosLike" => return of_type(Some(0.0)),
-        "OnesLike" => return of_type(Some(1.0)),
-        "Fill" => return of_type(uniform(graph, *node.inputs().get(1)?)),
-        "BroadcastTo" => return of_type(uniform(graph, *node.inputs().first()?)),
-        _ => {}
+/// The tensors that are constant but perhaps for their shape, with one value of a type that a parameter can stand for.
+pub struct Uniforms(Vec<Option<f32>>);
+
+impl Uniforms {
+    /// Those of a graph whose nodes have this order.
+    pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
+        let mut uniforms = Self(vec![None; graph.capacity()]);
+        for id in order {
+            uniforms.0[id.index()] = uniforms.find(graph, *id);
+        }
+        uniforms
     }
-    let value = graph.constant(output).filter(|v| is_float(v.dtype))?;
-    let first = value.bytes.get(..value.dtype.size())?;
-    let same = value.bytes.chunks_exact(value.dtype.size()).all(|element| element == first);
-    same.then(|| value.to_f64()[0] as f32)
+
+    /// The value of all elements of a tensor.
+    pub fn value(&self, tensor: Output) -> Option<f32> {
+        self.0[tensor.node.index()]
+    }
+
+    /// That of a node's output, where what it uses is known.
+    fn find(&self, graph: &Graph, id: NodeId) -> Option<f32> {
+        let is_float = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16);
+        let node = graph.node(id);
+        let value = match node.op() {
+            "ZerosLike" => 0.0,
+            "OnesLike" => 1.0,
+            "Fill" => self.value(*node.inputs().get(1)?)?,
+            "BroadcastTo" => self.value(*node.inputs().first()?)?,
+            "Const" => {
+                let value = graph.constant(Output { node: id, port: 0 }).filter(|v| is_float(v.dtype))?;
+                let first = value.bytes.get(..value.dtype.size())?;
+                let same = value.bytes.chunks_exact(value.dtype.size()).all(|element| element == first);
+                return same.then(|| value.to_f64()[0] as f32);
+            }
+            _ => return None,
+        };
+        node.dtype("T").filter(|t| is_float(*t)).map(|_| value)
+    }
 }

@@ -20,7 +20,7 @@ use crate::optimizer::branches::Branches;
 use crate::optimizer::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::scalars::SameShapes;
-use member::{Member, looking_through, recomputed, uniform};
+use member::{Member, Uniforms, looking_through, recomputed};
 use region::Region;
 
 /// Most nodes of a group whose values are smaller than its iteration.
@@ -48,6 +48,7 @@ struct Groups<'g> {
     order: Arc<[NodeId]>,
     position: Vec<u32>,
     shapes: SameShapes<'g>,
+    uniforms: Uniforms,
     members: FxHashMap<NodeId, Member>,
     /// Nodes without a group: views, and those that every reader computes again, see [`recomputed`].
     bypassed: FxHashSet<NodeId>,
@@ -68,14 +69,14 @@ impl<'g> Groups<'g> {
         let mut position = vec![0; graph.capacity()];
         order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at as u32);
         let shapes = SameShapes::new(graph, &order);
-        let eligible = |id: &NodeId| {
-            !graph.is_preserved(*id) && graph.readers_in_any_order(Output { node: *id, port: 0 }).next().is_some()
-        };
+        let uniforms = Uniforms::of(graph, &order);
+        let is_read = |id: NodeId| graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some();
+        let eligible = |id: &NodeId| !graph.is_preserved(*id) && is_read(*id);
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
-            .filter_map(|id| Some((*id, Member::of(graph, &shapes, *id)?)))
+            .filter_map(|id| Some((*id, Member::of(graph, &shapes, &uniforms, *id)?)))
             .collect();
-        let mut bypassed = recomputed(graph, &order, &members);
-        let through = looking_through(graph, &shapes, &members, &bypassed);
+        let mut bypassed = recomputed(graph, &order, &uniforms, &members);
+        let through = looking_through(graph, &shapes, &uniforms, &members, &bypassed);
         bypassed.extend(order.iter().filter(|id| matches!(members.get(id), Some(Member::View(_)))));
         let mut groups = Self {
             clusters: Clusters::bypassing(graph, &bypassed)?,
@@ -86,6 +87,7 @@ impl<'g> Groups<'g> {
             order,
             position,
             shapes,
+            uniforms,
             members,
             bypassed,
             through,
@@ -138,15 +140,19 @@ impl<'g> Groups<'g> {
         tensor
     }
 
-    /// Whether somebody outside of a group needs the value stored; `viewed` where it is what is behind a view.
-    fn leaves(&self, value: Output, viewed: bool, inside: &FxHashSet<NodeId>) -> bool {
-        self.graph.readers_in_any_order(value).any(|(reader, _)| {
-            if self.bypassed.contains(&reader) {
-                self.leaves(Output { node: reader, port: 0 }, viewed || self.is_view(reader), inside)
-            } else {
-                !inside.contains(&reader) || viewed && !self.through.contains(&reader)
+    /// Whether somebody outside of a group needs the value stored, itself or what is behind a view of it.
+    fn leaves(&self, value: Output, inside: &FxHashSet<NodeId>) -> bool {
+        let mut open = vec![(value, false)];
+        while let Some((value, viewed)) = open.pop() {
+            for (reader, _) in self.graph.readers_in_any_order(value) {
+                if self.bypassed.contains(&reader) {
+                    open.push((Output { node: reader, port: 0 }, viewed || self.is_view(reader)));
+                } else if !inside.contains(&reader) || viewed && !self.through.contains(&reader) {
+                    return true;
+                }
             }
-        })
+        }
+        false
     }
 
     /// Merges producers into consumers, of the same shape alone if `same`; returns how often.
@@ -231,10 +237,11 @@ impl<'g> Groups<'g> {
         let inside: FxHashSet<NodeId> = members.iter().copied().collect();
         let mut small = 0;
         let (mut read, mut outputs, mut repeats) = (Vec::new(), Vec::new(), false);
+        let mut seen: FxHashSet<Output> = FxHashSet::default();
         let controls = outer_controls(graph, members[0], &inside);
         for id in &members {
             let value = Output { node: *id, port: 0 };
-            let leaves = self.leaves(value, false, &inside);
+            let leaves = self.leaves(value, &inside);
             if leaves {
                 outputs.push(value);
             }
@@ -259,7 +266,7 @@ impl<'g> Groups<'g> {
                 if self.bypassed.contains(&input.node) && inside.contains(&self.behind(input).node) {
                     return None;
                 }
-                if !inside.contains(&input.node) && !read.contains(&input) {
+                if !inside.contains(&input.node) && seen.insert(input) {
                     read.push(input);
                 }
             }
@@ -304,7 +311,7 @@ impl<'g> Groups<'g> {
     /// Constants that can become parameters, and all other inputs: a constant may have a shape when the others give the
     /// iteration its shape without it.
     fn split(&self, read: &[Output], shape: Output) -> (Vec<(Output, f32)>, Vec<Output>) {
-        let values: Vec<Option<f32>> = read.iter().map(|o| uniform(self.graph, *o)).collect();
+        let values: Vec<Option<f32>> = read.iter().map(|o| self.uniforms.value(*o)).collect();
         let rank = |o: Output| self.graph.info(o).rank();
         let tensors: Vec<Output> = read.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(o, _)| *o).collect();
         let covered = self.covers(&tensors, shape);

@@ -47,7 +47,7 @@ impl Region {
                 ("constants", constants[..].into()),
                 ("expression", expression.to_string().into()),
             ],
-            infos: self.outputs.iter().map(|o| graph.info(*o)).collect(),
+            infos: self.outputs.iter().map(|o| graph.info(*o).clone()).collect(),
         };
         let outputs: Vec<(Output, u32)> = self.outputs.iter().zip(0..).map(|(o, port)| (*o, port)).collect();
         let fused = graph.replace_region(&self.replaced(graph), new, &outputs);

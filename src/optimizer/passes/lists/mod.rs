@@ -110,7 +110,7 @@ impl<'g> Shapes<'g> {
             Dim::Symbol(s) => self.places.is_fixed(*s),
             Dim::Unknown => false,
         };
-        let known = self.graph.info(output).shape.filter(|shape| shape.iter().all(is_fixed));
+        let known = self.graph.info(output).shape.clone().filter(|shape| shape.iter().all(is_fixed));
         let shape = known.or_else(|| self.found.get(&output).cloned())?;
         Some(shape.into_iter().map(|d| self.representative(d)).collect())
     }
@@ -195,7 +195,7 @@ impl<'g> Shapes<'g> {
     /// Whether a shape contradicts nothing that TensorFlow knows.
     fn agrees(&self, output: Output, shape: &Shape) -> bool {
         let same = |(a, b): (&Dim, &Dim)| a.known().is_none() || b.known().is_none() || a == b;
-        let known = self.graph.info(output).shape;
+        let known = self.graph.info(output).shape.as_ref();
         known.is_none_or(|known| known.len() == shape.len() && known.iter().zip(shape).all(same))
     }
 

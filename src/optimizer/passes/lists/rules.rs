@@ -113,7 +113,7 @@ fn slice(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
 /// All elements of a list. Those that nobody gave it get the shape of the others, if the node does not say a whole shape.
 fn stack(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     let [list, said] = shapes.graph.node(id).inputs() else { return None };
-    let count = *shapes.graph.info(Output { node: id, port: 0 }).shape?.first()?;
+    let count = *shapes.graph.info(Output { node: id, port: 0 }).shape.as_ref()?.first()?;
     let element = shapes.lists.element(shapes, *list).or_else(|| {
         let said = shapes.graph.constant(*said)?.to_i64().ok()?;
         said.iter().any(|n| *n < 0).then(|| shapes.lists.given(shapes, *list))?

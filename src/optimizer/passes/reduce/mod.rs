@@ -24,6 +24,9 @@ use roots::{Manner, Root, moments, reduction};
 use tail::{Search, Tail};
 use values::{Elementwise, Translation, Values, elementwise};
 
+/// Most regions of one tensor to which a reduction is tried to be added: the last ones. So time is linear.
+const MAX_OPEN: usize = 32;
+
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
@@ -38,7 +41,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
                 && root.nodes.iter().all(|n| !taken.contains(n))
             {
                 taken.extend(&root.nodes);
-                let space = graph.info(root.tensor(graph));
+                let space = graph.info(root.tensor(graph)).clone();
                 regions.push(Region { roots: vec![root], manner, space });
             }
         }
@@ -84,30 +87,31 @@ impl Plan {
     const fn is_worth_it(&self) -> bool {
         self.members.len() > 1 || self.computes || self.tail.is_some()
     }
-
-    /// Whether no other reduction can share the pass.
-    fn is_full(&self) -> bool {
-        self.states.planes() >= MAX_PLANES || self.states.finish().len() >= MAX_OUTPUTS
-    }
 }
-
-/// The latest regions that read a tensor, with which a region that reads it too is tried.
-const MAX_TRIES: usize = 64;
 
 /// Joins regions that can share a pass and read a common tensor.
 fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
     let mut all: Vec<Region> = Vec::new();
-    // Those that still have room, by what they read.
-    let mut by_input: FxHashMap<Output, Vec<usize>> = FxHashMap::default();
+    let mut full: Vec<bool> = Vec::new();
+    let mut manners: FxHashMap<Manner, usize> = FxHashMap::default();
+    // Regions that may get further reductions, by what they read and how.
+    let mut open: FxHashMap<(usize, Output), Vec<usize>> = FxHashMap::default();
     for region in regions {
         let Some(plan) = region.plan(graph, order) else { continue };
-        let readers = plan.values.inputs.iter().filter_map(|i| by_input.get(i));
-        let mut near: Vec<usize> = readers.flat_map(|at| at.iter().rev().take(MAX_TRIES)).copied().collect();
+        let count = manners.len();
+        let manner = *manners.entry(region.manner.clone()).or_insert(count);
+        let mut near: Vec<usize> = Vec::new();
+        for input in &plan.values.inputs {
+            if let Some(regions) = open.get_mut(&(manner, *input)) {
+                regions.retain(|at| !full[*at]);
+                near.extend(&*regions);
+            }
+        }
         near.sort_unstable();
         near.dedup();
         let joined = near.into_iter().find_map(|at| {
-            let other = &all[at];
-            if other.manner != region.manner || !other.space.same_shape(&region.space) {
+            let other: &Region = &all[at];
+            if !other.space.same_shape(&region.space) {
                 return None;
             }
             let both = Region { roots: [&other.roots[..], &region.roots].concat(), ..other.clone() };
@@ -115,19 +119,21 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
             Some((at, both, plan))
         });
         let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
-        for input in &plan.values.inputs {
-            let readers = by_input.entry(*input).or_default();
-            let place = readers.iter().rev().take(MAX_TRIES).position(|r| *r == at);
-            match (place, plan.is_full()) {
-                (Some(place), true) => drop(readers.remove(readers.len() - 1 - place)),
-                (None, false) => readers.push(at),
-                _ => {}
+        for input in plan.values.inputs {
+            let regions = open.entry((manner, input)).or_default();
+            if !regions.contains(&at) {
+                regions.push(at);
+            }
+            if regions.len() > MAX_OPEN {
+                regions.remove(0);
             }
         }
+        let is_full = plan.states.planes() >= MAX_PLANES || plan.states.finish().len() >= MAX_OUTPUTS;
         if at == all.len() {
             all.push(region);
+            full.push(is_full);
         } else {
-            all[at] = region;
+            (all[at], full[at]) = (region, is_full);
         }
     }
     all
@@ -182,7 +188,7 @@ impl Region {
         let results: Vec<_> = self.results().into_iter().zip(plan.states.finish()).map(|(r, f)| (r, f.dtype)).collect();
         let kept = graph.info(results[results.len() - 1].0);
         let reduced = cost::expression(&plan.values.expression);
-        Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept: &kept }.find()
+        Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept }.find()
     }
 
     /// The tensors that the reductions give.
@@ -197,10 +203,14 @@ impl Region {
         if !node.on_wgpu() || node.device() != self.manner.device || !graph.info(output).same_shape(&self.space) {
             return false;
         }
-        let Some(kind) = elementwise(graph, id, &self.space) else { return false };
         let gone: FxHashSet<NodeId> = vanishing(graph, roots, inside).into_iter().collect();
         let alone = !graph.is_preserved(id)
             && graph.readers_in_any_order(output).all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
+        // Beyond one tensor, and perhaps its new shape, there is nothing that is computed again.
+        if !alone && node.inputs().len() > 2 {
+            return false;
+        }
+        let Some(kind) = elementwise(graph, id, &self.space) else { return false };
         alone
             || match kind {
                 Elementwise::Call(call) => {
@@ -227,7 +237,7 @@ impl Region {
         let mut infos: Vec<TensorInfo> = (self.roots.iter())
             .flat_map(|r| {
                 let last = Output { node: r.outputs[r.outputs.len() - 1], port: 0 };
-                vec![graph.info(last); r.outputs.len()]
+                vec![graph.info(last).clone(); r.outputs.len()]
             })
             .collect();
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();

@@ -1,7 +1,5 @@
 //! Reductions as a graph has them: which node, which axes, and the pairs of means that are mean and variance.
 
-use rustc_hash::FxHashSet;
-
 use crate::dtype::DType;
 use crate::kernels::fused::reduce::MOMENTS;
 use crate::kernels::reduce::table::REDUCTIONS;
@@ -31,7 +29,7 @@ impl Root {
 }
 
 /// How reductions run over a tensor; those that can share a pass have the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Manner {
     /// The axes, sorted, counted from the front where the rank is known.
     pub axes: Vec<i64>,
@@ -127,8 +125,8 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
             mean = graph.node(mean).inputs()[0].node;
         }
         let (root, of_mean) = reduction(graph, mean)?;
-        let read: FxHashSet<NodeId> = graph.readers(Output { node: mean, port: 0 }).map(|(user, _)| user).collect();
-        let unread = read.iter().all(|user| nodes.contains(user));
+        let mut readers = graph.readers_in_any_order(Output { node: mean, port: 0 });
+        let unread = readers.all(|(user, _)| nodes.contains(&user));
         // The mean must keep its axes to be subtracted, and the two outputs are alike unless one is not used.
         let alike = of_mean.keep_dims && (manner.keep_dims || unread);
         let same = root.name == "Mean" && root.dtype == variance.dtype && root.tensor(graph) == x;

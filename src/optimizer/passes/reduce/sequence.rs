@@ -94,7 +94,7 @@ impl Joined {
             inputs: vec![output, factor],
             controls: Vec::new(),
             attrs: vec![("T", dtype.into())],
-            infos: vec![graph.info(output)],
+            infos: vec![graph.info(output).clone()],
         });
         for (reader, index) in readers {
             graph.set_input(reader, index, Output { node: scaled, port: 0 });

@@ -53,7 +53,7 @@ pub fn updates(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
     for id in order.iter().rev() {
         let op = graph.node(*id).op();
         let computes = || matches!(op, "AddN" | "Cast") || scalar::find(op).is_some();
-        let mut readers = graph.readers(Output { node: *id, port: 0 }).peekable();
+        let mut readers = graph.readers_in_any_order(Output { node: *id, port: 0 }).peekable();
         let assigns = op.starts_with("Assign") && op.ends_with("VariableOp");
         if assigns || (computes() && readers.peek().is_some() && readers.all(|(reader, _)| found.contains(&reader))) {
             found.insert(*id);
@@ -288,7 +288,7 @@ impl Tail {
                 inputs: [&[*output], &node.inputs()[1..]].concat(),
                 controls: Vec::new(),
                 attrs: attrs.collect(),
-                infos: vec![graph.info(*output)],
+                infos: vec![graph.info(*output).clone()],
             };
             let readers: Vec<_> = graph.readers(*output).filter(|(id, _)| !self.members.contains(id)).collect();
             let shaped = graph.add(new);

@@ -31,7 +31,7 @@ pub fn build(scene: &Scene<'_>, region: &Region) -> Option<Replacement> {
     }
     let graph = scene.graph;
     let last = graph.node(*exports.last()?);
-    let infos: Vec<TensorInfo> = exports.iter().map(|id| graph.info(output(*id))).collect();
+    let infos: Vec<TensorInfo> = exports.iter().map(|id| graph.info(output(*id)).clone()).collect();
     let node = NewNode {
         name: format!("{}/fused_rows", last.name()),
         op: OP.to_owned(),
@@ -65,7 +65,7 @@ fn means_the_same(scene: &Scene<'_>, program: &RowProgram, inputs: &[Output], ex
             Dim::Symbol(s) => Some(SYMBOLS + *s as usize),
             Dim::Unknown => None,
         };
-        scene.graph.info(t).shape?.iter().map(of).collect()
+        scene.graph.info(t).shape.as_ref()?.iter().map(of).collect()
     };
     let Some(dims) = inputs.iter().map(|t| sample(*t)).collect::<Option<Vec<_>>>() else { return false };
     let wanted: Option<Vec<Dims>> = exports.iter().map(|id| sample(output(*id))).collect();

@@ -42,6 +42,11 @@ impl Ahead {
     }
 }
 
+/// Whether so many nodes use this one that a search for paths does not look at them all.
+fn is_wide(scene: &Scene<'_>, id: NodeId) -> bool {
+    scene.graph.users(id).len() > MAX_VISITS
+}
+
 struct Growth<'s, 'g> {
     scene: &'s Scene<'g>,
     region: Region,
@@ -67,6 +72,9 @@ impl Growth<'_, '_> {
         // Nodes outside that depend on the region; what depends on them must stay outside.
         let mut after = Nodes::default();
         let mut ahead = Ahead::default();
+        if self.region.members.iter().any(|id| is_wide(scene, *id)) {
+            return;
+        }
         self.region.members.iter().flat_map(|id| users(*id)).for_each(|user| ahead.add(scene, user, true));
         for _ in 0..MAX_VISITS {
             if ahead.open.is_empty() || self.is_full {
@@ -89,6 +97,9 @@ impl Growth<'_, '_> {
                 after.insert(id);
             }
             if joins || reads || waits || late {
+                if is_wide(scene, id) {
+                    return;
+                }
                 users(id).for_each(|user| ahead.add(scene, user, joins));
             }
         }
@@ -115,14 +126,20 @@ impl Growth<'_, '_> {
             if self.has(id) {
                 continue;
             }
+            if is_wide(scene, id) {
+                before.insert(id);
+                used(id).for_each(|used| ahead.add(scene, used, false));
+                continue;
+            }
             let output = Scene::output(id);
             let is_read = graph.readers_in_any_order(output).any(|(user, _)| self.has(user));
             let early = graph.users(id).iter().any(|user| before.contains(user));
             let joins = is_read && !early && self.may_precede(id) && self.join(id);
             if !joins {
-                let mut readers = graph.readers(output).map(|(user, _)| user);
+                let mut readers = graph.readers_in_any_order(output).map(|(user, _)| user);
                 let needed = |user: NodeId| self.has(user) && parameter(graph, user, output).is_none();
-                let awaited = graph.waiters(id).any(|user| self.has(user));
+                let awaited =
+                    graph.users(id).iter().any(|user| self.has(*user) && graph.node(*user).controls().contains(&id));
                 if !(early || awaited || readers.any(needed)) {
                     continue;
                 }

@@ -25,6 +25,13 @@ pub struct Region {
     pub copies: Nodes,
 }
 
+impl Region {
+    /// Whether its program computes a node.
+    fn has(&self, id: NodeId) -> bool {
+        self.members.contains(&id) || self.copies.contains(&id)
+    }
+}
+
 /// A graph with its nodes in order, and rows.
 pub struct Scene<'g> {
     /// The graph.
@@ -215,24 +222,11 @@ impl<'g> Scene<'g> {
             if count <= MAX_TENSORS && exports > 0 && self.cost(region) <= BOUND {
                 return Some(());
             }
-            let users_inside = |id: NodeId| {
-                self.graph.users(id).iter().any(|u| region.members.contains(u) || region.copies.contains(u))
-            };
-            let fed_inside = |id: NodeId| {
-                let is_in = |i: &Output| region.members.contains(&i.node) || region.copies.contains(&i.node);
-                self.graph.node(id).inputs().iter().any(is_in)
-            };
-            let cost = |id: NodeId| {
-                let mut rest = region.clone();
-                rest.members.remove(&id);
-                self.drop_idle(&mut rest);
-                self.tensors(&rest).len() + self.exports(&rest).len()
-            };
-            let edge: Vec<NodeId> = self.nodes(region).into_iter().filter(|id| region.members.contains(id)).collect();
-            let is_edge = |id: &NodeId| !users_inside(*id) || !fed_inside(*id);
-            let given_up = edge.into_iter().filter(is_edge).min_by_key(|id| {
+            let edge = Edge::of(self, region);
+            let nodes = self.nodes(region).into_iter().filter(|id| region.members.contains(id));
+            let given_up = nodes.filter(|id| edge.holds(*id)).min_by_key(|id| {
                 let is_reduced = matches!(self.role(*id), Some((Role::Reduce(_), _)));
-                (cost(*id), is_reduced)
+                (edge.tensors_without(*id), is_reduced)
             })?;
             region.members.remove(&given_up);
             self.drop_idle(region);
@@ -254,5 +248,63 @@ impl<'g> Scene<'g> {
         let behind = self.behind(region);
         let is_full = |id: &&NodeId| matches!(self.role(**id), Some((_, Extent::Full)));
         region.members.iter().filter(|id| behind.contains(id)).any(|id| is_full(&id))
+    }
+}
+
+/// The edge of a region, and what it reads and writes without some node there.
+struct Edge<'s, 'g> {
+    scene: &'s Scene<'g>,
+    region: &'s Region,
+    /// What nodes of the region read or wait for.
+    used: Nodes,
+    /// How many nodes of the region read each tensor.
+    readers: FxHashMap<Output, usize>,
+    exports: Nodes,
+    tensors: usize,
+}
+
+impl<'s, 'g> Edge<'s, 'g> {
+    fn of(scene: &'s Scene<'g>, region: &'s Region) -> Self {
+        let (mut used, mut readers) = (Nodes::default(), FxHashMap::default());
+        for id in region.members.iter().chain(&region.copies) {
+            used.extend(scene.graph.used(*id));
+            for tensor in Self::read(scene, *id) {
+                *readers.entry(tensor).or_insert(0) += 1;
+            }
+        }
+        let exports: Nodes = scene.exports(region).into_iter().collect();
+        let tensors = readers.keys().filter(|tensor| !region.has(tensor.node)).count() + exports.len();
+        Self { scene, region, used, readers, exports, tensors }
+    }
+
+    /// The tensors that a node reads, once each.
+    fn read(scene: &Scene<'_>, id: NodeId) -> Vec<Output> {
+        let mut tensors = scene.inputs(id);
+        tensors.sort_unstable();
+        tensors.dedup();
+        tensors
+    }
+
+    /// Whether no node of the region uses a node of it, or it reads none.
+    fn holds(&self, id: NodeId) -> bool {
+        !self.used.contains(&id) || !self.scene.graph.node(id).inputs().iter().any(|i| self.region.has(i.node))
+    }
+
+    /// How many tensors the region reads and writes without the member `id`.
+    fn tensors_without(&self, id: NodeId) -> usize {
+        let (scene, region) = (self.scene, self.region);
+        // Copies may go with it, and others may have to be stored for them.
+        if scene.graph.used(id).any(|used| region.copies.contains(&used)) {
+            let mut rest = region.clone();
+            rest.members.remove(&id);
+            scene.drop_idle(&mut rest);
+            return scene.tensors(&rest).len() + scene.exports(&rest).len();
+        }
+        let is_last = |tensor: &&Output| !region.has(tensor.node) && self.readers[tensor] == 1;
+        let unread = Self::read(scene, id).iter().filter(is_last).count();
+        let own = usize::from(self.readers.contains_key(&Scene::output(id)));
+        let inputs = scene.graph.node(id).inputs().iter().filter(|i| i.port == 0).map(|i| i.node);
+        let stored: Nodes = inputs.filter(|n| region.members.contains(n) && !self.exports.contains(n)).collect();
+        self.tensors + own + stored.len() - unread - usize::from(self.exports.contains(&id))
     }
 }

@@ -221,7 +221,7 @@ impl<'v, 'g> Builder<'v, 'g> {
             return Some(Source::Constant(value));
         }
         let info = view.graph.info(tensor);
-        let full = info.dims().as_ref() == Some(&self.dims);
+        let full = info.has_dims(&self.dims);
         let together = view.together(tensor.node, self.assigns[0]);
         if full && together && tensor.port == 0 && !self.outside.contains(&tensor.node) {
             if view.graph.node(tensor.node).op() == "ReadVariableOp" {
@@ -397,7 +397,7 @@ impl View<'_> {
                 continue;
             }
             if self.graph.node(tensor.node).op() == "ReadVariableOp" {
-                if self.graph.info(tensor).dims().as_deref() == Some(dims) {
+                if self.graph.info(tensor).has_dims(dims) {
                     reads.push(tensor.node);
                 }
             } else if seen.len() <= 2 * MAX_STEPS && self.call(tensor.node, dims).is_some() {

@@ -61,7 +61,7 @@ impl View<'_> {
     pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Call> {
         let node = self.graph.node(id);
         let output = self.graph.info(Output { node: id, port: 0 });
-        if output.dims().as_deref() != Some(dims) || self.graph.is_preserved(id) || !node.on_wgpu() {
+        if !output.has_dims(dims) || self.graph.is_preserved(id) || !node.on_wgpu() {
             return None;
         }
         let call = if node.op() == "Cast" {
@@ -79,13 +79,13 @@ impl View<'_> {
 
     /// Whether a tensor has these extents, or one element that broadcasts to them.
     pub fn fits(&self, info: &TensorInfo, dims: &[usize]) -> bool {
-        info.dims().is_some_and(|d| d == dims || d.iter().all(|n| *n == 1) && d.len() <= dims.len())
+        info.has_dims(dims) || info.is_single() && info.rank().is_some_and(|rank| rank <= dims.len())
     }
 
     /// The value of a constant of one element that an expression can take as a parameter.
     pub fn constant(&self, tensor: Output) -> Option<f32> {
         let info = self.graph.info(tensor);
-        if info.dims().is_some_and(|d| d.iter().product::<usize>() != 1) {
+        if info.len().is_some_and(|len| len != 1) {
             return None;
         }
         let value = self.graph.constant(tensor).filter(|v| v.bytes.len() == v.dtype.size())?;

@@ -114,7 +114,7 @@ impl<'g> SameShapes<'g> {
     /// Whether two tensors surely have the same shape: by what TensorFlow inferred, or because one is computed from the other by
     /// nodes that keep the shape, whatever it is.
     pub fn same(&self, a: Output, b: Output) -> bool {
-        let inferred = |a: Output, b: Output| self.graph.info(a).same_shape(&self.graph.info(b));
+        let inferred = |a: Output, b: Output| self.graph.info(a).same_shape(self.graph.info(b));
         if a == b || inferred(a, b) {
             return true;
         }

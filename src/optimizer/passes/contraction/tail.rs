@@ -247,7 +247,7 @@ impl<'g> Builder<'g> {
         let dtype = node.dtype("T").filter(|t| t.is_float())?;
         let (first, others) = node.inputs().split_first()?;
         let infos = others.iter().map(|i| self.graph.info(*i));
-        if behind || !infos.into_iter().all(|info| info.same_shape(&self.graph.info(*first))) {
+        if behind || !infos.into_iter().all(|info| info.same_shape(self.graph.info(*first))) {
             return None;
         }
         let mut sum: Option<Value> = None;
@@ -300,10 +300,10 @@ impl<'g> Builder<'g> {
         }
         let info = self.graph.info(from);
         let fits = if behind {
-            self.is_vector(&info) && info.rank().is_some_and(|r| r <= self.behind_rank().unwrap_or(0))
+            self.is_vector(info) && info.rank().is_some_and(|r| r <= self.behind_rank().unwrap_or(0))
                 || info.rank() == Some(0)
         } else {
-            self.may_be_read(&info)
+            self.may_be_read(info)
         };
         fits.then(|| self.extra(from, dtype))
     }
@@ -326,7 +326,7 @@ impl<'g> Builder<'g> {
         let [extent] = info.shape.as_deref()? else { return None };
         let channels = self.channels();
         let sure = extent.known().is_some_and(|n| n != 1) || channels.is_some_and(|c| c.same(*extent));
-        if !sure || (behind && !self.is_vector(&info)) {
+        if !sure || (behind && !self.is_vector(info)) {
             return None;
         }
         Some(self.extra(from, info.dtype?))

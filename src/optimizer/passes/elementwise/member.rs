@@ -33,7 +33,7 @@ impl Member {
         };
         let output = Output { node: id, port: 0 };
         let dtype = node.dtype("T").filter(|t| node.on_wgpu() && is_fusible(*t))?;
-        let repeats = graph.info(*node.inputs().first()?).broadcasts_to(&graph.info(output));
+        let repeats = graph.info(*node.inputs().first()?).broadcasts_to(graph.info(output));
         if !repeats || uniforms.value(output).is_some() {
             return None;
         }

@@ -52,11 +52,11 @@ impl Joined {
         let wide = || matches!(dtype, Some(DType::F32 | DType::F64));
         let (op, factor) = match (outer, name) {
             (outer, inner) if outer == inner => (outer, None),
-            ("Sum", "Mean") if wide() => ("Sum", Some(1.0 / extent(&info, &of_inner.axes)?)),
+            ("Sum", "Mean") if wide() => ("Sum", Some(1.0 / extent(info, &of_inner.axes)?)),
             ("Mean", "Sum") if wide() => {
                 let inner: Vec<i64> = of_inner.axes;
                 let rest: Vec<i64> = axes.iter().copied().filter(|a| !inner.contains(a)).collect();
-                ("Sum", Some(1.0 / extent(&info, &rest)?))
+                ("Sum", Some(1.0 / extent(info, &rest)?))
             }
             _ => return None,
         };

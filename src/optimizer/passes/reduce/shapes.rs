@@ -30,7 +30,7 @@ fn above(graph: &Graph, tensor: Output) -> Option<Output> {
     let info = graph.info(tensor);
     let same = |input: &&Output| {
         let above = graph.info(**input);
-        above.dtype.is_some() && above.dtype == info.dtype && above.same_shape(&info)
+        above.dtype.is_some() && above.dtype == info.dtype && above.same_shape(info)
     };
     node.inputs().iter().find(same).copied()
 }

@@ -78,7 +78,7 @@ pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
             (plain && is_ours(from) && is_ours(to)).then_some(Elementwise::Call(Call::Cast(from, to)))
         }
         _ if reshapes(node) => Some(Elementwise::Repeat),
-        _ => elementwise(graph, id, &graph.info(Output { node: id, port: 0 })),
+        _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
     }
 }
 
@@ -143,7 +143,7 @@ impl Search<'_> {
         let node = graph.node(id);
         let info = graph.info(Output { node: id, port: 0 });
         let own = node.on_wgpu() && node.device() == graph.node(self.region[0]).device() && !graph.is_preserved(id);
-        if !own || self.updates.contains(&id) || !same_elements(&info, self.kept) || follower(graph, id).is_none() {
+        if !own || self.updates.contains(&id) || !same_elements(info, self.kept) || follower(graph, id).is_none() {
             return false;
         }
         let known = |input: &Output| {
@@ -163,7 +163,7 @@ impl Search<'_> {
 
     fn is_operand(&self, tensor: Output) -> bool {
         let info = self.graph.info(tensor);
-        info.is_single() || same_elements(&info, self.kept)
+        info.is_single() || same_elements(info, self.kept)
     }
 
     /// Whether what a node uses from outside depends on what is inside. `free` are nodes that surely do not.
@@ -236,7 +236,7 @@ impl Search<'_> {
         let inputs = graph.node(id).inputs();
         let small = |input: &Output| graph.constant(*input).is_some_and(|c| c.dims.iter().all(|d| *d == 1));
         let called = matches!(follower(graph, id), Some(Elementwise::Call(_)));
-        let whole = same_elements(&graph.info(Output { node: id, port: 0 }), self.kept);
+        let whole = same_elements(graph.info(Output { node: id, port: 0 }), self.kept);
         called && whole && graph.node(id).on_wgpu() && inputs.iter().all(|i| values.inputs.contains(i) || small(i))
     }
 
@@ -251,7 +251,7 @@ impl Search<'_> {
         let gives = |id: &&NodeId| {
             let node = graph.node(**id);
             let from_kept = node.op() == "Reshape" || graph.info(node.inputs()[0]).same_shape(self.kept);
-            reshapes(node) && from_kept && graph.info(Output { node: **id, port: 0 }).same_shape(&wanted)
+            reshapes(node) && from_kept && graph.info(Output { node: **id, port: 0 }).same_shape(wanted)
         };
         nodes.iter().find(gives).map(|id| Some(*id))
     }

@@ -56,7 +56,7 @@ impl Scene<'_> {
 
     /// How many tensors with an element for each element of the rows the region's program reads and writes.
     pub fn traffic(&self, region: &Region) -> usize {
-        let is_full = |tensor: Output| self.space.extent(&self.graph.info(tensor)) == Some(Extent::Full);
+        let is_full = |tensor: Output| self.space.extent(self.graph.info(tensor)) == Some(Extent::Full);
         let read = self.tensors(region).into_iter().filter(|t| is_full(*t)).count();
         let written = self.exports(region).into_iter().filter(|id| is_full(Self::output(*id))).count();
         read + written

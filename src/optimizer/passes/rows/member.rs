@@ -136,11 +136,11 @@ impl Space {
             return None;
         }
         let info = graph.info(Output { node: id, port: 0 });
-        let extent = self.extent(&info)?;
+        let extent = self.extent(info)?;
         if !TYPES.contains(&info.dtype?) {
             return None;
         }
-        let given = |k: usize| node.inputs().get(k).and_then(|i| self.extent(&graph.info(*i)));
+        let given = |k: usize| node.inputs().get(k).and_then(|i| self.extent(graph.info(*i)));
         if let Some(reduction) = Reduction::of(node.op()) {
             let fits = given(0) == Some(Extent::Full)
                 && Reduction::TYPES.contains(&node.dtype("T")?)
@@ -176,7 +176,7 @@ impl Space {
         let is_member = Reduction::of(op).is_some()
             || matches!(op, "ExpandDims" | "Identity" | "Reshape" | "Squeeze")
             || elementwise(graph, tensor.node).is_some();
-        is_member && self.extent(&graph.info(tensor)) == Some(Extent::Flat)
+        is_member && self.extent(graph.info(tensor)) == Some(Extent::Flat)
     }
 
     /// Whether each stage may compute the node's value again.
@@ -230,7 +230,7 @@ pub fn parameter(graph: &Graph, reader: NodeId, input: Output) -> Option<f32> {
     }
     let shape = graph.info(Output { node: reader, port: 0 });
     let node = graph.node(reader);
-    let shown = |other: &Output| graph.node(other.node).op() != "Const" && graph.info(*other).same_shape(&shape);
+    let shown = |other: &Output| graph.node(other.node).op() != "Const" && graph.info(*other).same_shape(shape);
     if value.bytes.len() != value.dtype.size() && !node.inputs().iter().any(shown) {
         return None;
     }

@@ -200,7 +200,7 @@ impl<'g> Scene<'g> {
         let inputs = self.inputs(tensor.node);
         let is_inside = |i: &Output| region.members.contains(&i.node) || region.copies.contains(&i.node);
         let is_known = |i: &Output| known.contains(i) || is_inside(i);
-        let is_small = |i: &Output| self.space.extent(&self.graph.info(*i)) != Some(Extent::Full);
+        let is_small = |i: &Output| self.space.extent(self.graph.info(*i)) != Some(Extent::Full);
         let narrows = |i: &Output| {
             let size = |o: &Output| self.graph.info(*o).dtype.map_or(usize::MAX, crate::dtype::DType::size);
             node.op() == "Cast" && size(i) < size(&tensor)

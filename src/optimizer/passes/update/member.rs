@@ -231,7 +231,7 @@ impl<'v, 'g> Builder<'v, 'g> {
                 return Some(Source::Call(tensor.node, call));
             }
         }
-        if !view.fits(&info, &self.dims) {
+        if !view.fits(info, &self.dims) {
             return None;
         }
         Some(if full || self.own_scalars { Source::Tensor(tensor) } else { Source::Scalar(tensor) })

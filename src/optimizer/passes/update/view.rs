@@ -72,7 +72,7 @@ impl View<'_> {
         };
         let types = call.inputs();
         let fits = node.inputs().len() == types.len()
-            && node.inputs().iter().all(|input| self.fits(&self.graph.info(*input), dims))
+            && node.inputs().iter().all(|input| self.fits(self.graph.info(*input), dims))
             && types.iter().chain([&call.output()]).all(|t| on_device(*t));
         fits.then_some(call)
     }

@@ -158,9 +158,6 @@ def main() -> None:
     parser.add_argument("--device", default="WGPU:0")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    # One region of TensorFlow's allocator for all rounds: several buffers ask for more pipelines and bind groups.
-    region = tf.zeros([16 << 20])
-    del region
     end = time.monotonic() + options.seconds
     number = 0
     # No device is named: WGPU wins placement by itself, and datasets have kernels for the CPU alone.

@@ -207,15 +207,7 @@ impl FusedUpdate {
     /// One dispatch for pieces whose inputs lie in the same windows.
     fn enqueue(&self, device: &Device, part: &Part, homes: &[usize], pieces: &[&Piece]) -> Result<()> {
         let expression = &self.expression;
-        // Windows in the order of their first use: few orders, each a pipeline, occur.
-        let mut used: SmallVec<[usize; 6]> = SmallVec::new();
-        for home in homes {
-            if !used.contains(home) {
-                used.push(*home);
-            }
-        }
-        let place = |home: &usize| used.iter().position(|u| u == home).expect("just entered");
-        let homes: SmallVec<[usize; 8]> = homes.iter().map(place).collect();
+        let (used, homes) = plan::bindings(homes, self.variables + self.tensors, &part.windows);
         let windows: SmallVec<[&plan::Window; 6]> = used.iter().map(|w| &part.windows[*w]).collect();
         let access = access(expression, part, pieces);
         let group = access.elements_of_group(expression);

@@ -53,6 +53,9 @@ pub struct Window {
     block: Range<u64>,
 }
 
+/// Windows by their index in [`Part::windows`], in the order of a dispatch's bindings.
+pub type Bound = SmallVec<[usize; MAX_WINDOWS]>;
+
 /// One dispatch.
 #[derive(Debug, Clone, Default)]
 pub struct Part {
@@ -124,6 +127,36 @@ pub fn plan(
         part.windows.sort_by_key(|w| w.class);
     }
     Ok((parts, scattered))
+}
+
+/// The windows that a dispatch binds, and the binding of each input, from the window of each input in `homes`. The first
+/// `own` inputs are a member's variables and tensors; scalars follow.
+///
+/// Each result is a pipeline, so few may occur. While all inputs of a class share a window, it is bound once. As soon as
+/// they lie in several blocks, each of the first `own` inputs gets a binding of its own, whatever window it shares:
+/// else every distribution of k inputs over two blocks were a pipeline, 2^(k-1) of them.
+pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, SmallVec<[usize; 8]>) {
+    let first_uses = |homes: &[usize]| {
+        let mut used = Bound::new();
+        homes.iter().for_each(|home| {
+            if !used.contains(home) {
+                used.push(*home);
+            }
+        });
+        used
+    };
+    let index = |used: &Bound, home: &usize| used.iter().position(|u| u == home).expect("a window that is used");
+    let used = first_uses(homes);
+    let is_split =
+        used.iter().enumerate().any(|(k, w)| used[..k].iter().any(|v| windows[*v].class == windows[*w].class));
+    let (tensors, scalars) = homes.split_at(own);
+    let shared = first_uses(scalars);
+    if !is_split || own + shared.len() > MAX_WINDOWS {
+        let places = homes.iter().map(|home| index(&used, home)).collect();
+        return (used, places);
+    }
+    let places = (0..own).chain(scalars.iter().map(|home| own + index(&shared, home))).collect();
+    (tensors.iter().copied().chain(shared).collect(), places)
 }
 
 /// `windows`, grown so that they cover `needs` too.
@@ -210,6 +243,34 @@ mod tests {
         let (parts, scattered) = plan(pieces, 1 << 27, &block).unwrap();
         check(&parts, 1 << 27);
         assert_eq!((parts.len(), scattered.len()), (4, 0));
+    }
+
+    #[test]
+    fn blocks_make_few_pipelines() {
+        let window =
+            |k: u64, class| Window { class, range: k * BLOCK..k * BLOCK + 1024, block: k * BLOCK..(k + 1) * BLOCK };
+        let windows = [window(0, Class::Word), window(1, Class::Word), window(1, Class::Double(DType::I64))];
+        let of = |homes: &[usize]| {
+            let (used, places) = bindings(homes, 4, &windows);
+            let bound: Vec<usize> = places.iter().map(|k| used[*k]).collect();
+            assert_eq!(bound, homes, "each input is bound to its window");
+            let classes: Vec<Class> = used.iter().map(|w| windows[*w].class).collect();
+            (classes, places)
+        };
+        let one_block = of(&[0, 0, 0, 0, 0]);
+        assert_eq!((&one_block.0[..], &one_block.1[..]), (&[Class::Word][..], &[0, 0, 0, 0, 0][..]));
+        assert_eq!(of(&[1, 1, 1, 1, 1]), one_block);
+        // Several classes are no reason to bind a window twice.
+        assert_eq!(&of(&[2, 0, 0, 0, 0]).1[..], &[0, 1, 1, 1, 1]);
+        let mut pipelines = std::collections::HashSet::new();
+        for homes in 0..1_usize << 5 {
+            let homes: Vec<usize> = (0..5).map(|k| homes >> k & 1).collect();
+            pipelines.insert(of(&homes));
+        }
+        assert_eq!(pipelines.len(), 2, "{pipelines:?}");
+        // Five tensors and scalars in two blocks would take more bindings than a dispatch has.
+        let (used, places) = bindings(&[0, 0, 1, 0, 1, 0, 1], 5, &windows);
+        assert_eq!((&used[..], &places[..]), (&[0, 1][..], &[0, 0, 1, 0, 1, 0, 1][..]));
     }
 
     #[test]

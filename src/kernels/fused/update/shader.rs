@@ -20,7 +20,7 @@ const UNITS_OF_FOURS: u32 = 8;
 const NAMES: [&str; MAX_WINDOWS] = ["w0", "w1", "w2", "w3", "w4", "w5"];
 
 /// How a window's memory is declared. The same memory may be seen through windows of several classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Words that hold types of at most 32 bits.
     Word,

@@ -25,6 +25,10 @@ import tensorflow_wgpu
 
 # Rounds after which everything has been seen once: kinds of models times shapes.
 SIZES = [(8, 16), (12, 9), (5, 24)]
+# Enough that a round is mostly training: TensorFlow keeps 17 MB for each round, whatever it trains.
+EPOCHS = 60
+# Bytes, a power of two.
+REGION = 64 << 20
 
 
 def convolutional() -> keras.Model:
@@ -84,7 +88,7 @@ def play(number: int, seed: int, directory: Path, device: str) -> dict[str, floa
     model.compile("adam", loss_of)
     # The last batch is a partial one.
     x, y = data(shape_of(6 * batch + 3, size), number)
-    history = model.fit(x, y, batch_size=batch, epochs=2, verbose=0)
+    history = model.fit(x, y, batch_size=batch, epochs=EPOCHS, verbose=0)
 
     places = {v.value.device for v in model.trainable_variables}
     assert all(p.endswith(device) for p in places), f"variables are on {places}"
@@ -160,6 +164,9 @@ def main() -> None:
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     number = 0
+    # The first allocation, and a region of TensorFlow's allocator for itself: all rounds share the next region, which is
+    # as large. What they bind would else have new combinations whenever the graphs that TensorFlow never frees fill one.
+    region = tf.raw_ops.Empty(shape=[REGION // 4], dtype=tf.float32) if options.device != "CPU:0" else None
     # No device is named: WGPU wins placement by itself, and datasets have kernels for the CPU alone.
     while time.monotonic() < end or number < options.rounds:
         with tempfile.TemporaryDirectory() as directory:
@@ -167,6 +174,7 @@ def main() -> None:
         keras.backend.clear_session()
         print(json.dumps({"round": number, "time": time.time(), **losses, **held()}), flush=True)
         number += 1
+    del region
 
 
 if __name__ == "__main__":

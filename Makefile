@@ -14,6 +14,7 @@ TEST_VERSIONS := 2.16.2 2.19.1 2.22.0rc0
 SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') $(wildcard build.rs proto/*) \
 	Cargo.toml Cargo.lock pyproject.toml hatch_build.py README.md
 BIN := $(VENV)/bin
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 INSTALLED := $(VENV)/.installed-$(PROFILE)
 
 .DEFAULT_GOAL := help
@@ -68,6 +69,15 @@ keras-tests: install ## Keras's own tests on WGPU and on the CPU: none may fail 
 faults: install ## The longer walk over injected Vulkan faults: every call in Rust, many of a TensorFlow training.
 	TF_WGPU_FAULTS=all cargo test --locked --test faults
 	TF_WGPU_FAULTS=all $(BIN)/python -m pytest --numprocesses 2 tests/python/test_faults.py
+
+# Failing allocations are tested, and resident memory.
+ASAN := ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.txt
+
+.PHONY: asan
+asan: ## The unit tests and those of the C boundary under the address and leak sanitizers. Part of CI; Linux.
+	@# The stable compiler has the sanitizers behind a switch. The driver's shield opens libraries as they do not allow.
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(ASAN) cargo test --locked --profile asan \
+		--target $(HOST) --target-dir target/asan --lib --test stream_executor -- --skip vulkan_driver::shield
 
 .PHONY: fuzz
 fuzz: install ## Fuzz the graph optimizer, FUZZ_SECONDS (600) a target, from graphs of real models. Needs nightly and cargo-fuzz.

@@ -35,14 +35,18 @@ pub(crate) fn caught_as<T>(body: impl FnOnce() -> Result<T>, error: impl FnOnce(
 pub(crate) fn panic_message<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     // A panic leaves no lock poisoned (parking_lot), and what it interrupted reports its own inconsistency.
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|m| (*m).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "a panic without a message".to_owned());
-        // Dropping a payload may panic in turn; leaking it may not.
-        std::mem::forget(payload);
-        message
+        let payload = match payload.downcast::<&str>() {
+            Ok(message) => return (*message).to_owned(),
+            Err(payload) => payload,
+        };
+        payload.downcast::<String>().map_or_else(
+            |payload| {
+                // Dropping a value of an unknown type may panic in turn; leaking it may not.
+                std::mem::forget(payload);
+                "a panic without a message".to_owned()
+            },
+            |message| *message,
+        )
     })
 }
 

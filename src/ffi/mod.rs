@@ -9,12 +9,15 @@ mod graph;
 pub(crate) mod guard;
 pub(crate) mod handle;
 pub(crate) mod kernel;
+#[cfg(target_os = "linux")]
+mod loaded;
 pub(crate) mod memory_budget;
 pub(crate) mod pipeline_cache;
 pub(crate) mod plugin;
 pub(crate) mod process;
 pub(crate) mod python;
 mod report;
+mod second_copy;
 pub(crate) mod status;
 mod stream_executor;
 pub(crate) mod symbols;

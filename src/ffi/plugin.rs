@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ffi::guard::caught;
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::sys::stream_executor::SP_Stream;
-use crate::ffi::{stream_executor, symbols, variables};
+use crate::ffi::{second_copy, stream_executor, symbols, variables};
 
 /// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the libraries below, without the
 /// Vulkan loader's own messages, which take several lines to say what our line about it says.
@@ -73,7 +73,7 @@ pub(crate) unsafe fn stream_device(stream: SP_Stream) -> Result<&'static Arc<Dev
 
 impl Plugin {
     fn new() -> Self {
-        if let Err(e) = supported() {
+        if let Err(e) = second_copy::check().and_then(|()| supported()) {
             return Self { problem: Some(e.to_string()), ..Self::default() };
         }
         let start = Instant::now();

@@ -6,6 +6,7 @@ Each case is a process of its own, with a limit of time, for what goes wrong her
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tensorflow_wgpu
 from support import python
 
 pytestmark = pytest.mark.skipif(
@@ -93,6 +95,23 @@ def test_the_shield_of_drivers_may_be_switched_off() -> None:
     # Without any driver: whether one works that is bound to TensorFlow's symbols is up to both.
     env = {"TF_WGPU_DRIVER_SHIELD": "off", "TF_WGPU_LOG": "info", "VK_DRIVER_FILES": "/dev/null"}
     assert "without a shield" in passed("", **env).stderr
+
+
+def test_a_second_copy_offers_nothing(tmp_path: Path) -> None:
+    copy = shutil.copy(tensorflow_wgpu.library_path(), tmp_path)
+    done = passed(
+        """
+        assert len(tf.config.list_physical_devices("WGPU")) == 1
+        compute()
+        compute = tf.function(lambda x: tf.nn.relu(x * 2.0 + 1.0))
+        with tf.device("WGPU:0"):
+            np.testing.assert_array_equal(compute(tf.constant([-1.0, 1.0])), [0.0, 3.0])
+        """,
+        TF_PLUGGABLE_DEVICE_LIBRARY_PATH=copy,
+    )
+    assert "tensorflow-wgpu is loaded twice" in done.stderr
+    assert copy in done.stderr
+    assert "unset TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in done.stderr
 
 
 # Trains a little in as many bytes of address space as are given.

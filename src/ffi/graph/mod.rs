@@ -12,19 +12,16 @@ use crate::error::{Error, Result};
 use crate::ffi::guard::{caught, guard_or, guard_status};
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::kernel::definitions;
-use crate::ffi::plugin;
 use crate::ffi::status::TF_Status;
 use crate::ffi::sys::graph::{
     GO_MAJOR, GraphApi, TF_GrapplerItem, TF_TRI_STATE_DEFAULT, TF_TRI_STATE_OFF, TP_Optimizer, TP_OptimizerConfigs,
     TP_OptimizerRegistrationParams,
 };
 use crate::ffi::sys::kernel::TF_Buffer;
+use crate::ffi::{plugin, second_copy};
 use crate::optimizer;
 use crate::optimizer::memory::Memory;
 use crate::optimizer::settings::{Settings, VARIABLE};
-
-/// The device type whose graphs we optimize.
-const DEVICE_TYPE: &std::ffi::CStr = c"WGPU";
 
 /// Entry point of the graph C API.
 ///
@@ -90,7 +87,7 @@ unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
         // ours do the same for these devices.
         let off = fits && plugin::common_capabilities().is_some();
         let ours = if off { TF_TRI_STATE_OFF } else { TF_TRI_STATE_DEFAULT };
-        (*params).device_type = DEVICE_TYPE.as_ptr();
+        (*params).device_type = second_copy::device_type().as_ptr();
         put!(optimizer: TP_Optimizer {
             create_func: Some(create),
             optimize_func: Some(if fits { optimize } else { keep }),

@@ -10,7 +10,7 @@ use crate::ffi::sys::stream_executor::{
     SE_CreateDeviceFnsParams, SE_CreateDeviceParams, SE_CreateStreamExecutorParams, SE_MAJOR, SE_MINOR, SE_PATCH,
     SE_PlatformRegistrationParams, SP_Device, SP_DeviceFns, SP_Platform, SP_PlatformFns, SP_StreamExecutor,
 };
-use crate::ffi::{copy_function, plugin, python};
+use crate::ffi::{copy_function, plugin, python, second_copy};
 
 /// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is not an error here, which
 /// would abort `import tensorflow`: it means 0 devices and a line in the log.
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn SE_InitPlugin(params: *mut SE_PlatformRegistrationParam
         let platform = SP_Platform {
             struct_size: SP_Platform::STRUCT_SIZE,
             ext: std::ptr::null_mut(),
-            name: c"WGPU".as_ptr(),
-            type_: c"WGPU".as_ptr(),
+            name: second_copy::device_type().as_ptr(),
+            type_: second_copy::device_type().as_ptr(),
             supports_unified_memory: 0,
             // TensorFlow's own sub-allocator: statistics, a memory limit, few and large buffers.
             use_bfc_allocator: 1,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::elf;
 use super::manifests::{self, Lookup};
 use crate::error::{Error, Result};
+use crate::ffi::loaded::object;
 
 /// The switch.
 pub(super) const SWITCH: &str = "TF_WGPU_DRIVER_SHIELD";
@@ -201,20 +202,6 @@ fn open(name: &[u8], driver: &Path) {
 fn symbol(name: &CStr) -> *const c_void {
     // SAFETY: the name is NUL-terminated; the result is only looked at.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
-}
-
-/// Base and path of the library or program that holds an address.
-fn object(address: *const c_void) -> Option<(usize, PathBuf)> {
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked for; `info` has room, and zeros are valid in it.
-    let info = unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }?;
-    let name = if info.dli_fname.is_null() {
-        Path::new("").to_owned()
-    } else {
-        // SAFETY: dladdr gives the NUL-terminated name of a loaded object, and libc's and an allocator's stay loaded.
-        std::ffi::OsStr::from_bytes(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes()).into()
-    };
-    Some((info.dli_fbase as usize, name))
 }
 
 #[cfg(test)]

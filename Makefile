@@ -2,13 +2,15 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# The cargo profile of the installed library. Tests use `dev`, so that one set of dependencies is compiled.
+# The cargo profile of the installed library. Tests use `dev`, so that one set of dependencies is
+# compiled.
 PROFILE ?= release
 # How long `make soak` takes.
 SOAK_MINUTES ?= 60
 # How long `make fuzz` takes for each target.
 FUZZ_SECONDS ?= 600
-# What `make versions` tests, and what `make test` does besides the newest release: the oldest, a middle one and the candidate.
+# What `make versions` tests, and what `make test` does besides the newest release: the oldest, a
+# middle one and the candidate.
 VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0 2.22.0rc0
 TEST_VERSIONS := 2.16.2 2.19.1 2.22.0rc0
 SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') $(wildcard build.rs proto/*) \

@@ -4,7 +4,8 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let mut files = std::fs::read_dir("proto")?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let mut files =
+        std::fs::read_dir("proto")?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
     files.retain(|f| f.extension().is_some_and(|e| e == "proto"));
     files.sort();
     let descriptors = protox::compile(files, ["proto"])?;

@@ -3,8 +3,8 @@
     python benches/compare.py before.json after.json
     python benches/compare.py lavapipe.json h200.json --by ratio --plot compared.png
 
-Reads what `kernels --json` or `python -m tensorflow_wgpu.bench --json` wrote. A ratio above 1 means that the second run
-is faster. Needs nothing but Python; pictures need matplotlib.
+Reads what `kernels --json` or `python -m tensorflow_wgpu.bench --json` wrote. A ratio above 1 means
+that the second run is faster. Needs nothing but Python; pictures need matplotlib.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ KINDS = {
         ("family", "name"),
         ("ms", "ratio", "ratio_cpu", "cpu_s", "first_ms", "host_us", "dispatches", "bytes"),
     ),
-    "models": (("model", "phase", "device"), ("step_s", "host_s", "cpu_s", "first_s", "dispatches", "bytes")),
+    "models": (
+        ("model", "phase", "device"),
+        ("step_s", "host_s", "cpu_s", "first_s", "dispatches", "bytes"),
+    ),
 }
 
 
@@ -37,16 +40,23 @@ def read(path: str) -> dict[str, Any]:
     except (OSError, json.JSONDecodeError) as error:
         raise UnreadableError(f"{path}: {error}") from error
     if not isinstance(run, dict) or run.get("kind") not in KINDS or run.get("schema") != 1:
-        raise UnreadableError(f"{path} was written by neither kernels --json nor tensorflow_wgpu.bench --json")
+        raise UnreadableError(
+            f"{path} was written by neither kernels --json nor tensorflow_wgpu.bench --json"
+        )
     return run
 
 
-def compared(before: dict[str, Any], after: dict[str, Any], by: str) -> list[tuple[str, float, float]]:
+def compared(
+    before: dict[str, Any], after: dict[str, Any], by: str
+) -> list[tuple[str, float, float]]:
     """The rows that both have, with the figure of each, in the first run's order."""
     names, _ = KINDS[before["kind"]]
 
     def rows(run: dict[str, Any]) -> dict[str, float]:
-        named = {" ".join(str(row[n]).removeprefix("/device:") for n in names): row.get(by) for row in run["rows"]}
+        named = {
+            " ".join(str(row[n]).removeprefix("/device:") for n in names): row.get(by)
+            for row in run["rows"]
+        }
         return {name: float(value) for name, value in named.items() if value}
 
     first, second = rows(before), rows(after)
@@ -91,7 +101,10 @@ def plot(rows: list[tuple[str, float, float]], titles: list[str], by: str, path:
     axes.set_yticks(places, [name for name, _, _ in rows], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel(f"{by}, first / second")
-    axes.set_title("\n".join(f"{place}: {text}" for place, text in zip(("first", "second"), titles)), fontsize=8)
+    axes.set_title(
+        "\n".join(f"{place}: {text}" for place, text in zip(("first", "second"), titles)),
+        fontsize=8,
+    )
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 
@@ -101,7 +114,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", help="JSON of the first run")
     parser.add_argument("after", help="JSON of the second run")
-    parser.add_argument("--by", help="the figure, such as ms, ratio, step_s, dispatches; time without it")
+    parser.add_argument(
+        "--by", help="the figure, such as ms, ratio, step_s, dispatches; time without it"
+    )
     parser.add_argument("--plot", help="PNG of the ratios, which needs matplotlib")
     options = parser.parse_args()
     try:
@@ -110,7 +125,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     if runs[0]["kind"] != runs[1]["kind"]:
-        print(f"the files are of two kinds, {runs[0]['kind']} and {runs[1]['kind']}", file=sys.stderr)
+        print(
+            f"the files are of two kinds, {runs[0]['kind']} and {runs[1]['kind']}", file=sys.stderr
+        )
         return 2
     figures = KINDS[runs[0]["kind"]][1]
     by = options.by or figures[0]

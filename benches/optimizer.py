@@ -1,12 +1,14 @@
-"""What the graph optimizer saves: dispatches, bytes and time of a step with and without it, on one adapter in one run.
+"""What the graph optimizer saves: dispatches, bytes and time of a step with and without it, on one
+adapter in one run.
 
     python benches/optimizer.py                      # all workloads, a table
     python benches/optimizer.py --only gelu,adam --json results.json
-    python benches/optimizer.py --passes             # how long grappler's passes take, with ours and without
+    python benches/optimizer.py --passes             # how long grappler's passes take, with ours
+    and without
 
-Both versions of a step are the same Python function, traced twice; TensorFlow runs one of them without plug-in
-optimizers. Timed calls alternate between the two. Bytes are those of all tensors that dispatches bind: see
-`tensorflow_wgpu.statistics`.
+Both versions of a step are the same Python function, traced twice; TensorFlow runs one of them
+without plug-in optimizers. Timed calls alternate between the two. Bytes are those of all tensors
+that dispatches bind: see `tensorflow_wgpu.statistics`.
 """
 
 from __future__ import annotations
@@ -51,12 +53,16 @@ TRANSFORMER = workloads.Sizes(batch=16)
 
 def transformer() -> Step:
     """A training step of an encoder of 2 blocks, width 128, 4 heads, 16 sequences of 64."""
-    return workloads.training(workloads.transformer_model(), *workloads.MODELS["transformer"].data(TRANSFORMER))
+    return workloads.training(
+        workloads.transformer_model(), *workloads.MODELS["transformer"].data(TRANSFORMER)
+    )
 
 
 def transformer_inference() -> Step:
     """The same model's forward pass."""
-    return workloads.inference(workloads.transformer_model(), *workloads.MODELS["transformer"].data(TRANSFORMER))
+    return workloads.inference(
+        workloads.transformer_model(), *workloads.MODELS["transformer"].data(TRANSFORMER)
+    )
 
 
 WORKLOADS: dict[str, Callable[[], Step]] = {
@@ -144,7 +150,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         for what, scale in (("dispatches", 1), ("bytes", 1e6), ("step_s", 1e-3)):
             for side in ("without", "with"):
                 value = row[side][what]
-                cells.append("-" if value is None else f"{value / scale:.{0 if scale == 1 else 1}f}")
+                cells.append(
+                    "-" if value is None else f"{value / scale:.{0 if scale == 1 else 1}f}"
+                )
             cells.append("-" if row["with"][what] is None else ratio(row, what))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -156,10 +164,12 @@ OURS = "PluggableGraphOptimizer"
 
 
 def passes(name: str, plugin: bool) -> dict[str, Any]:
-    """Milliseconds of each grappler pass, by name, for the training graph of one of Keras's applications.
+    """Milliseconds of each grappler pass, by name, for the training graph of one of Keras's
+    applications.
 
-    TensorFlow logs them, so that a process of its own runs the step once, on one small image, and its log is read.
-    Without `plugin`, TensorFlow optimizes for itself, with the passes that the plug-in turns off.
+    TensorFlow logs them, so that a process of its own runs the step once, on one small image, and
+    its log is read. Without `plugin`, TensorFlow optimizes for itself, with the passes that the
+    plug-in turns off.
     """
     code = f"""
         import sys
@@ -173,10 +183,17 @@ def passes(name: str, plugin: bool) -> dict[str, Any]:
     """
     env = {**os.environ, "TF_CPP_VMODULE": "meta_optimizer=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
     lines = [line[8:] for line in code.splitlines()]
-    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=env, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if ran.returncode:
         raise RuntimeError(ran.stderr[-2000:])
-    # Small functions, such as initializers, have graphs of their own; the step's is the one that takes longest.
+    # Small functions, such as initializers, have graphs of their own; the step's is the one that
+    # takes longest.
     graphs: list[dict[str, float]] = [{}]
     for line in ran.stderr.splitlines():
         if "Starting optimization for grappler item" in line:
@@ -189,7 +206,9 @@ def passes(name: str, plugin: bool) -> dict[str, Any]:
 
 
 def compare_passes(name: str) -> dict[str, Any]:
-    """Prints and returns what grappler takes for a training graph with the plug-in's optimizer and without it."""
+    """Prints and returns what grappler takes for a training graph with the plug-in's optimizer and
+    without it.
+    """
     with_ours, alone = passes(name, True), passes(name, False)
     print(
         f"{name}: {alone['operations']} operations; milliseconds of all runs of a pass, with the plug-in's and without"
@@ -200,7 +219,9 @@ def compare_passes(name: str) -> dict[str, Any]:
     ours, total = with_ours[OURS], sum(alone.values())
     rest = sum(with_ours.values()) - ours
     print(f"{rest + ours:10.1f} {total:10.1f}  all")
-    print(f"{OURS}: {ours / total:.1%} of TensorFlow's own time, {ours / rest:.1%} of what TensorFlow takes beside it")
+    print(
+        f"{OURS}: {ours / total:.1%} of TensorFlow's own time, {ours / rest:.1%} of what TensorFlow takes beside it"
+    )
     return {"model": name, "milliseconds": {"with": with_ours, "without": alone}}
 
 
@@ -210,7 +231,9 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(WORKLOADS), help="comma-separated workloads")
     parser.add_argument("--repeat", type=int, default=5, help="timed calls of each; 0 only counts")
     parser.add_argument("--json", help="file for the figures")
-    parser.add_argument("--passes", nargs="?", const="EfficientNetV2L", help="time grappler's passes on this model")
+    parser.add_argument(
+        "--passes", nargs="?", const="EfficientNetV2L", help="time grappler's passes on this model"
+    )
     arguments = parser.parse_args()
     if arguments.passes:
         results: Any = compare_passes(arguments.passes)
@@ -225,7 +248,12 @@ def main() -> None:
             gc.collect()
         print(table(rows))
         adapters = [a for a in tensorflow_wgpu.report()["adapters"] if a["device"] == "WGPU:0"]
-        results = {"adapter": adapters[0]["name"], "tensorflow": tf.__version__, "load": os.getloadavg(), "rows": rows}
+        results = {
+            "adapter": adapters[0]["name"],
+            "tensorflow": tf.__version__,
+            "load": os.getloadavg(),
+            "rows": rows,
+        }
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

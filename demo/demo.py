@@ -1,7 +1,8 @@
-"""Trains a small CNN on handwritten digits, on WGPU and on the CPU, and says what ran where and how fast.
+"""Trains a small CNN on handwritten digits, on WGPU and on the CPU, and says what ran where and how
+fast.
 
-The model is compiled and fitted as on any other device: no `tf.device`, no environment variables. The CPU's run is a
-second process in which the plug-in is hidden.
+The model is compiled and fitted as on any other device: no `tf.device`, no environment variables.
+The CPU's run is a second process in which the plug-in is hidden.
 """
 
 from __future__ import annotations
@@ -88,7 +89,12 @@ def train(epochs: int) -> tuple[keras.Model, dict[str, Any]]:
     model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     timer = StepTimer()
     history = model.fit(
-        train_x, train_y, batch_size=BATCH, epochs=epochs, validation_data=(test_x, test_y), callbacks=[timer]
+        train_x,
+        train_y,
+        batch_size=BATCH,
+        epochs=epochs,
+        validation_data=(test_x, test_y),
+        callbacks=[timer],
     )
     _, accuracy = model.evaluate(test_x, test_y, batch_size=BATCH, verbose=0)
     # The first epoch traces, optimizes and compiles.
@@ -106,7 +112,9 @@ def train_on_cpu(epochs: int) -> dict[str, Any]:
 
 
 def nodes_of_a_step(model: keras.Model) -> list[Any]:
-    """The nodes that one training step executes, from TensorFlow's own record of each device's graph."""
+    """The nodes that one training step executes, from TensorFlow's own record of each device's
+    graph.
+    """
     from tensorflow.python.eager import context
 
     train_x, _, train_y, _ = digits()
@@ -118,7 +126,9 @@ def nodes_of_a_step(model: keras.Model) -> list[Any]:
         metadata = context.export_run_metadata()
     finally:
         context.disable_graph_collection()
-    graphs = (graph for functions in metadata.function_graphs for graph in functions.partition_graphs)
+    graphs = (
+        graph for functions in metadata.function_graphs for graph in functions.partition_graphs
+    )
     return [node for graph in graphs for node in graph.node]
 
 
@@ -139,14 +149,26 @@ def plot(results: dict[str, dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(len(results), 1, figsize=(8, 7), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        len(results), 1, figsize=(8, 7), sharex=True, sharey=True, layout="constrained"
+    )
     figure.suptitle("Handwritten digits: accuracy by epoch", fontsize=14)
     for axis, (name, result) in zip(axes, results.items()):
         history = result["history"]
         epochs = range(1, len(history["accuracy"]) + 1)
-        axis.plot(epochs, history["accuracy"], marker="o", markersize=4, color="#1f77b4", label="training")
-        axis.plot(epochs, history["val_accuracy"], marker="s", markersize=4, color="#d95f02", label="test")
-        axis.axhline(REQUIRED_ACCURACY, color="#777777", linestyle=":", linewidth=1, label=f"{REQUIRED_ACCURACY:.0%}")
+        axis.plot(
+            epochs, history["accuracy"], marker="o", markersize=4, color="#1f77b4", label="training"
+        )
+        axis.plot(
+            epochs, history["val_accuracy"], marker="s", markersize=4, color="#d95f02", label="test"
+        )
+        axis.axhline(
+            REQUIRED_ACCURACY,
+            color="#777777",
+            linestyle=":",
+            linewidth=1,
+            label=f"{REQUIRED_ACCURACY:.0%}",
+        )
         summary = f"test accuracy {result['accuracy']:.3f}, {result['step_ms']:.1f} ms per step of {BATCH} images"
         axis.set_title(f"{name}\n{summary}", fontsize=10, loc="left")
         axis.set_ylabel("accuracy")
@@ -171,7 +193,9 @@ def main() -> int:
     """Trains on both devices, reports, and fails unless the model learned on WGPU."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder of the picture")
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), help="folder of the picture"
+    )
     parser.add_argument("--cpu-result", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
 
@@ -181,7 +205,9 @@ def main() -> int:
         return 0
 
     if not tf.config.list_physical_devices("WGPU"):
-        print("TensorFlow sees no WGPU device; `python -m tensorflow_wgpu` says why.", file=sys.stderr)
+        print(
+            "TensorFlow sees no WGPU device; `python -m tensorflow_wgpu` says why.", file=sys.stderr
+        )
         return 1
     wgpu_name = device_name()
     print(f"Training on {wgpu_name}", flush=True)
@@ -191,7 +217,9 @@ def main() -> int:
     cpu = train_on_cpu(arguments.epochs)
 
     print(f"\nTest accuracy   WGPU {wgpu['accuracy']:.4f}   CPU {cpu['accuracy']:.4f}")
-    print(f"Time per step   WGPU {wgpu['step_ms']:.1f} ms   CPU {cpu['step_ms']:.1f} ms   ({BATCH} images)")
+    print(
+        f"Time per step   WGPU {wgpu['step_ms']:.1f} ms   CPU {cpu['step_ms']:.1f} ms   ({BATCH} images)"
+    )
     print("One training step ran")
     for device, ops in sorted(ran.items(), reverse=True):
         listing = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.most_common())

@@ -1,4 +1,5 @@
-"""Draws what the graph optimizer makes of a transformer block and of a block of EfficientNet: docs/pictures/*.svg.
+"""Draws what the graph optimizer makes of a transformer block and of a block of EfficientNet:
+docs/pictures/*.svg.
 
 python docs/make_optimizer_pictures.py
 
@@ -26,7 +27,9 @@ BLOCKS = {
 
 
 def transformer_block(training: bool = False) -> None:
-    """Attention and a feed-forward layer with a GELU, both with a residual and a layer normalization."""
+    """Attention and a feed-forward layer with a GELU, both with a residual and a layer
+    normalization.
+    """
     import keras
     import tensorflow as tf
 
@@ -59,7 +62,9 @@ def transformer_block_training() -> None:
 
 
 def efficientnet_block() -> None:
-    """An inverted residual with squeeze and excitation, as `keras.applications` builds it, in inference."""
+    """An inverted residual with squeeze and excitation, as `keras.applications` builds it, in
+    inference.
+    """
     import keras
     import tensorflow as tf
 
@@ -73,8 +78,12 @@ def efficientnet_block() -> None:
         x = layers.Activation("swish")(layers.BatchNormalization()(x))
         squeezed = layers.Reshape((1, 1, expanded))(layers.GlobalAveragePooling2D()(x))
         squeezed = layers.Conv2D(6, 1, padding="same", activation="swish")(squeezed)
-        x = layers.multiply([x, layers.Conv2D(expanded, 1, padding="same", activation="sigmoid")(squeezed)])
-        x = layers.BatchNormalization()(layers.Conv2D(channels, 1, padding="same", use_bias=False)(x))
+        x = layers.multiply(
+            [x, layers.Conv2D(expanded, 1, padding="same", activation="sigmoid")(squeezed)]
+        )
+        x = layers.BatchNormalization()(
+            layers.Conv2D(channels, 1, padding="same", use_bias=False)(x)
+        )
         model = keras.Model(inputs, layers.add([x, inputs]))
         batch = tf.random.normal([8, 28, 28, channels])
         tf.function(lambda batch: model(batch, training=False))(batch)
@@ -86,10 +95,14 @@ def nodes(picture: str) -> int:
 
 
 def draw(block: str, title: str) -> None:
-    """Writes a block's pictures: the largest graph as TensorFlow gave it first, and as the optimizer left it last."""
+    """Writes a block's pictures: the largest graph as TensorFlow gave it first, and as the
+    optimizer left it last.
+    """
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [sys.executable, __file__, block], env={**os.environ, "TF_WGPU_OPTIMIZER": f"dump={folder}"}, check=True
+            [sys.executable, __file__, block],
+            env={**os.environ, "TF_WGPU_OPTIMIZER": f"dump={folder}"},
+            check=True,
         )
         dumps = sorted(Path(folder).glob("*_before.svg"))
         sizes = {dump: nodes(dump.read_text(encoding="utf-8")) for dump in dumps}
@@ -98,8 +111,13 @@ def draw(block: str, title: str) -> None:
         index = dumps.index(first)
         last = dumps[min(index + 1, len(dumps) - 1)]
         PICTURES.mkdir(exist_ok=True)
-        for source, when in ((first, "before"), (Path(str(last).replace("_before", "_after")), "after")):
-            picture = source.read_text(encoding="utf-8").replace(source.stem + ":", f"{title}, {when} optimization:")
+        for source, when in (
+            (first, "before"),
+            (Path(str(last).replace("_before", "_after")), "after"),
+        ):
+            picture = source.read_text(encoding="utf-8").replace(
+                source.stem + ":", f"{title}, {when} optimization:"
+            )
             (PICTURES / f"{block}_{when}.svg").write_text(picture, encoding="utf-8")
             print(f"{block}, {when}: {nodes(picture)} nodes")
 

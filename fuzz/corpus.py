@@ -1,6 +1,8 @@
-"""Graphs of real models for the fuzz targets: `python fuzz/corpus.py` writes them below fuzz/corpus.
+"""Graphs of real models for the fuzz targets: `python fuzz/corpus.py` writes them below
+fuzz/corpus.
 
-For `graph_text` what the optimizer gets in training, for `graph_def` the functions' GraphDefs with shapes.
+For `graph_text` what the optimizer gets in training, for `graph_def` the functions' GraphDefs with
+shapes.
 """
 
 from __future__ import annotations
@@ -73,4 +75,6 @@ for name, (model, shape) in models().items():
 for file in DUMP.glob("*_before.txt"):
     write("graph_text", file.name, file.read_bytes())
 shutil.rmtree(DUMP)
-print(*(f"{folder.name}: {len(list(folder.iterdir()))} graphs" for folder in ROOT.iterdir()), sep="\n")
+print(
+    *(f"{folder.name}: {len(list(folder.iterdir()))} graphs" for folder in ROOT.iterdir()), sep="\n"
+)

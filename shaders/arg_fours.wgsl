@@ -1,7 +1,8 @@
-// Index of the best value along the middle of x[outer, p.extent, p.inner], of which four neighbours are read at once, to
-// y[outer, p.segments, p.inner]. Segment s looks at the elements, or fours of a row, s, s + segments, …. The smallest index of equal values
-// wins; NaN never does; without any winner the index is 0. p.worst is what any number beats or equals.
-// Extent and inner count fours where they are innermost. Offsets of x count fours, others elements.
+// Index of the best value along the middle of x[outer, p.extent, p.inner], of which four neighbours
+// are read at once, to y[outer, p.segments, p.inner]. Segment s looks at the elements, or fours of
+// a row, s, s + segments, …. The smallest index of equal values wins; NaN never does; without any
+// winner the index is 0. p.worst is what any number beats or equals. Extent and inner count fours
+// where they are innermost. Offsets of x count fours, others elements.
 
 const NONE = 0xffffffffu;
 

@@ -1,5 +1,6 @@
-// y[i] = x[i] + bias[channel of i], where a channel takes p.inner neighbouring elements and channels repeat.
-// The window's first element is p.rest elements into channel p.phase. Grid: Grid::map over p.count elements of y.
+// y[i] = x[i] + bias[channel of i], where a channel takes p.inner neighbouring elements and
+// channels repeat. The window's first element is p.rest elements into channel p.phase. Grid:
+// Grid::map over p.count elements of y.
 
 fn value(i: u32) -> {{VALUE}} {
     let channel = quotient(i + p.rest, p.inner) + p.phase;

@@ -1,5 +1,5 @@
-// Fills `p.count` bytes of `dst` with the word `p.pattern`, whose byte 0 falls on addresses that are multiples of 4.
-// Grid: one invocation per destination word. p.off_dst is in bytes.
+// Fills `p.count` bytes of `dst` with the word `p.pattern`, whose byte 0 falls on addresses that
+// are multiples of 4. Grid: one invocation per destination word. p.off_dst is in bytes.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

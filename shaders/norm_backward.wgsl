@@ -1,6 +1,6 @@
-// dx = a * dy - b * (x - mean) - c with the channel's values a, b, c and mean from coefficients[4, p.channels].
-// A channel takes p.inner neighbouring elements; the window's first element is p.rest elements into channel p.phase.
-// Grid: Grid::map over p.count elements of dx.
+// dx = a * dy - b * (x - mean) - c with the channel's values a, b, c and mean from coefficients[4,
+// p.channels]. A channel takes p.inner neighbouring elements; the window's first element is p.rest
+// elements into channel p.phase. Grid: Grid::map over p.count elements of dx.
 
 fn value(i: u32) -> f32 {
     let line = quotient(i + p.rest, p.inner) + p.phase;

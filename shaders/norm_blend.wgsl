@@ -1,4 +1,5 @@
-// y = keep * old + take * new; `old` is not looked at where keep is 0. Grid: Grid::map over p.count elements of y.
+// y = keep * old + take * new; `old` is not looked at where keep is 0. Grid: Grid::map over p.count
+// elements of y.
 
 fn value(i: u32) -> f32 {
     if p.keep == 0.0 {

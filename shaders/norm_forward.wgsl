@@ -1,5 +1,6 @@
-// y = (x - mean) * scale / sqrt(variance + epsilon) + offset, each channel with its own four values. A channel takes p.inner
-// neighbouring elements; the window's first element is p.rest elements into channel p.phase. Grid: Grid::map over p.count of y.
+// y = (x - mean) * scale / sqrt(variance + epsilon) + offset, each channel with its own four
+// values. A channel takes p.inner neighbouring elements; the window's first element is p.rest
+// elements into channel p.phase. Grid: Grid::map over p.count of y.
 
 fn value(i: u32) -> f32 {
     let line = quotient(i + p.rest, p.inner) + p.phase;

@@ -1,5 +1,5 @@
-// One expression for each element of [.., channel], in f32: c is its channel, j its place in a tensor of p.elements.
-// Grid: one invocation per stored unit of result.
+// One expression for each element of [.., channel], in f32: c is its channel, j its place in a
+// tensor of p.elements. Grid: one invocation per stored unit of result.
 
 fn value(i: u32) -> f32 {
     let c = i % p.channels;

@@ -1,7 +1,7 @@
-// Two sums for each channel and segment over x[p.images, p.channels, p.inner]; MODE decides of what:
-// moments   of d and d * d, where d is the distance from the channel's first element (which keeps the variance accurate);
-// gradient  of dy and dy * (x - mean).
-// Segment s takes the channel's elements s, s + segments, …. The sums go to sums[plane, p.first_segment + s, channel] of
+// Two sums for each channel and segment over x[p.images, p.channels, p.inner]; MODE decides of
+// what: moments   of d and d * d, where d is the distance from the channel's first element (which
+// keeps the variance accurate); gradient  of dy and dy * (x - mean). Segment s takes the channel's
+// elements s, s + segments, …. The sums go to sums[plane, p.first_segment + s, channel] of
 // p.all_segments segments. Grid: one invocation for each of p.count (segment, channel) pairs.
 
 // Elements added before they are added to the total: two levels keep the sums accurate.
@@ -22,7 +22,8 @@ fn main(
     if t >= p.count {
         return;
     }
-    // Neighbouring invocations read neighbouring elements: channels if they are innermost, else positions.
+    // Neighbouring invocations read neighbouring elements: channels if they are innermost, else
+    // positions.
     var c = t % p.channels;
     var s = t / p.channels;
     if p.inner > 1u {

@@ -1,7 +1,9 @@
-// Reduces the middle of x[outer, p.extent, p.inner] to y[outer, p.segments, p.inner], where p.inner counts fours of neighbours: an
-// invocation for QUADS fours of a segment, SPREAD apart, so that neighbouring invocations read neighbouring fours, and those of a
-// subgroup a long stretch of each row. Segment s combines the s-th of p.segments runs of neighbouring rows.
-// Grid: SPREAD invocations for each SPREAD * QUADS fours of each of p.count (outer, segment) pairs. Offsets count fours.
+// Reduces the middle of x[outer, p.extent, p.inner] to y[outer, p.segments, p.inner], where p.inner
+// counts fours of neighbours: an invocation for QUADS fours of a segment, SPREAD apart, so that
+// neighbouring invocations read neighbouring fours, and those of a subgroup a long stretch of each
+// row. Segment s combines the s-th of p.segments runs of neighbouring rows. Grid: SPREAD
+// invocations for each SPREAD * QUADS fours of each of p.count (outer, segment) pairs. Offsets
+// count fours.
 
 const SPREAD = {{SPREAD}}u;
 const QUADS = {{QUADS}}u;

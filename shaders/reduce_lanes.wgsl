@@ -1,8 +1,10 @@
-// Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner]: LANES invocations of a workgroup share a segment
-// and merge their states through workgroup memory, as a tree. They compute one stored unit: one state, or a word of packed outputs.
-// Neighbouring invocations read neighbouring elements: those of a segment where p.inner is 1, else those of neighbouring segments.
-// RUN is the state of a lane's elements, MERGE that of two.
-// Grid: LANES invocations for each UNIT of p.count, in one dimension spread over x and y. Offsets count elements.
+// Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner]: LANES
+// invocations of a workgroup share a segment and merge their states through workgroup memory, as a
+// tree. They compute one stored unit: one state, or a word of packed outputs. Neighbouring
+// invocations read neighbouring elements: those of a segment where p.inner is 1, else those of
+// neighbouring segments. RUN is the state of a lane's elements, MERGE that of two. Grid: LANES
+// invocations for each UNIT of p.count, in one dimension spread over x and y. Offsets count
+// elements.
 
 const LANES = {{LANES}}u;
 // From one lane of a segment to the next.

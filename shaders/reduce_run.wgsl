@@ -3,7 +3,8 @@
 // Elements accumulated before they are added to the total: two levels keep float sums accurate.
 const BLOCK = 256u;
 
-// Combines `n` elements, `stride` apart, from element `start` on. Four accumulators hide the latency of loads.
+// Combines `n` elements, `stride` apart, from element `start` on. Four accumulators hide the
+// latency of loads.
 fn reduce_run(start: u32, stride: u32, n: u32) -> Accumulator {
     var total = identity();
     var at = start;

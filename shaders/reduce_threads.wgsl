@@ -1,6 +1,7 @@
-// Reduces the middle of x[outer, p.extent, p.inner] to y[outer, p.segments, p.inner], one invocation for each output element
-// (for each word of outputs where they are packed). Segment s combines the s-th of p.segments runs of neighbours.
-// Grid: Grid::map over p.count outputs. Offsets count elements.
+// Reduces the middle of x[outer, p.extent, p.inner] to y[outer, p.segments, p.inner], one
+// invocation for each output element (for each word of outputs where they are packed). Segment s
+// combines the s-th of p.segments runs of neighbours. Grid: Grid::map over p.count outputs. Offsets
+// count elements.
 
 fn value(i: u32) -> {{OUTPUT}} {
     let k = i % p.inner;

@@ -1,11 +1,13 @@
-// Scans (prefix sums, products, log-sum-exps) along the middle axis of a dense [outer, n, inner] tensor.
-// Grid: one invocation for each chunk of p.chunk elements of each line. Four lines side by side, or four elements of a line, may be read
-// and written at once: inner indices, or elements, then count fours. An invocation may have QUADS of the former, SPREAD apart, so that a
-// subgroup reads a long stretch at once.
+// Scans (prefix sums, products, log-sum-exps) along the middle axis of a dense [outer, n, inner]
+// tensor. Grid: one invocation for each chunk of p.chunk elements of each line. Four lines side by
+// side, or four elements of a line, may be read and written at once: inner indices, or elements,
+// then count fours. An invocation may have QUADS of the former, SPREAD apart, so that a subgroup
+// reads a long stretch at once.
 //
-// With place = (outer index * p.chunks + chunk) * p.inner + inner index:
-// TOTALS: y[place] is the combination of a chunk. APPLY: y holds the scan of every chunk, started with starts[place] (the scan of the totals)
-// or with the identity when a line is one chunk. Position k of the scan is element k of the axis, or n - 1 - k when p.reverse is 1.
+// With place = (outer index * p.chunks + chunk) * p.inner + inner index: TOTALS: y[place] is the
+// combination of a chunk. APPLY: y holds the scan of every chunk, started with starts[place] (the
+// scan of the totals) or with the identity when a line is one chunk. Position k of the scan is
+// element k of the axis, or n - 1 - k when p.reverse is 1.
 
 const QUADS = {{QUADS}}u;
 const SPREAD = {{SPREAD}}u;

@@ -1,11 +1,13 @@
-// Largest value and sum of exponentials of a row that LANES neighbouring invocations share, which take one or four columns at once:
-// `Logits`. The body that includes this defines `fn logit(row: u32, c: u32) -> Logits`. p.lowest is minus infinity, which cannot be a constant of WGSL.
+// Largest value and sum of exponentials of a row that LANES neighbouring invocations share, which
+// take one or four columns at once: `Logits`. The body that includes this defines `fn logit(row:
+// u32, c: u32) -> Logits`. p.lowest is minus infinity, which cannot be a constant of WGSL.
 
 alias Value = {{VALUE}};
 alias Logits = {{LOGITS}};
 
 const LANES = {{LANES}}u;
-// Exponentials that a lane adds before it adds their sum to its total: two levels keep long rows accurate.
+// Exponentials that a lane adds before it adds their sum to its total: two levels keep long rows
+// accurate.
 const BLOCK = 256u;
 
 fn sum_of(v: Logits) -> Value {

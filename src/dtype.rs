@@ -1,7 +1,8 @@
 //! TensorFlow's element types and how WGSL stores and computes them.
 //!
-//! A type narrower than 32 bits lives in packed `u32` words: a shader loads single lanes and stores whole words.
-//! It is computed in a 32-bit type (`f32` for half and bfloat16), which is also how TensorFlow's GPU kernels accumulate.
+//! A type narrower than 32 bits lives in packed `u32` words: a shader loads single lanes and stores
+//! whole words. It is computed in a 32-bit type (`f32` for half and bfloat16), which is also how
+//! TensorFlow's GPU kernels accumulate.
 
 /// An element type. The discriminants are those of TensorFlow's `DataType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,8 +34,10 @@ use DType::*;
 
 impl DType {
     /// Every type, in the order of TensorFlow's numbers.
-    pub const ALL: [Self; 17] =
-        [F32, F64, I32, U8, I16, I8, C64, I64, Bool, BF16, U16, C128, F16, Resource, Variant, U32, U64];
+    pub const ALL: [Self; 17] = [
+        F32, F64, I32, U8, I16, I8, C64, I64, Bool, BF16, U16, C128, F16, Resource, Variant, U32,
+        U64,
+    ];
 
     /// The type with TensorFlow's number `n`; reference types (100 + n) are not ours.
     pub fn from_tf(n: i32) -> Option<Self> {

@@ -1,5 +1,5 @@
-//! The one error type. Its variants are TensorFlow's canonical codes, so that an error crosses the C boundary
-//! without losing its class; its message names what was expected and what came.
+//! The one error type. Its variants are TensorFlow's canonical codes, so that an error crosses the
+//! C boundary without losing its class; its message names what was expected and what came.
 
 /// Result with the crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -7,16 +7,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What went wrong, in TensorFlow's error classes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The caller's shapes, types, attributes or values do not fit the op (`tf.errors.InvalidArgumentError`).
+    /// The caller's shapes, types, attributes or values do not fit the op
+    /// (`tf.errors.InvalidArgumentError`).
     #[error("{0}")]
     InvalidArgument(String),
-    /// Device or host memory is exhausted, or a tensor exceeds a limit of the adapter (`ResourceExhaustedError`).
+    /// Device or host memory is exhausted, or a tensor exceeds a limit of the adapter
+    /// (`ResourceExhaustedError`).
     #[error("{0}")]
     ResourceExhausted(String),
     /// Valid for TensorFlow, but not supported by this device (`UnimplementedError`).
     #[error("{0}")]
     Unimplemented(String),
-    /// The state does not allow the operation, such as an uninitialized variable (`FailedPreconditionError`).
+    /// The state does not allow the operation, such as an uninitialized variable
+    /// (`FailedPreconditionError`).
     #[error("{0}")]
     FailedPrecondition(String),
     /// An index or iterator past its end (`OutOfRangeError`).

@@ -1,8 +1,10 @@
-//! Strided iteration: how one dense walk over an output reads operands that are broadcast, transposed, sliced or reversed.
+//! Strided iteration: how one dense walk over an output reads operands that are broadcast,
+//! transposed, sliced or reversed.
 //!
-//! An [`Iteration`] has the extents of the walk and, for each operand, a stride per dimension (0 where it is broadcast, negative
-//! where it is reversed) and an offset, all in elements. [`Iteration::collapse`] merges dimensions that every operand walks
-//! evenly, so most programs end with rank 1 or 2 whatever the tensor's rank. The [`AccessClass`] that remains is all that shader
+//! An [`Iteration`] has the extents of the walk and, for each operand, a stride per dimension (0
+//! where it is broadcast, negative where it is reversed) and an offset, all in elements.
+//! [`Iteration::collapse`] merges dimensions that every operand walks evenly, so most programs end
+//! with rank 1 or 2 whatever the tensor's rank. The [`AccessClass`] that remains is all that shader
 //! text depends on; extents, strides and offsets are parameters.
 
 use std::fmt::Write;
@@ -104,27 +106,30 @@ impl Iteration {
     pub fn broadcast(self, dims: &[usize]) -> Self {
         let lead = self.dims.len() - dims.len();
         let dense = dense_strides(dims);
-        let strides: Strides =
-            (0..self.dims.len()).map(|d| if d < lead || dims[d - lead] == 1 { 0 } else { dense[d - lead] }).collect();
+        let strides: Strides = (0..self.dims.len())
+            .map(|d| if d < lead || dims[d - lead] == 1 { 0 } else { dense[d - lead] })
+            .collect();
         self.operand(&strides, 0)
     }
 
-    /// The same walk with as few dimensions as possible: extents of 1 vanish, and neighbours merge where every operand
-    /// walks them as one.
+    /// The same walk with as few dimensions as possible: extents of 1 vanish, and neighbours merge
+    /// where every operand walks them as one.
     #[must_use]
     pub fn collapse(self) -> Self {
         let mut dims = Dims::new();
-        let mut operands: SmallVec<[Operand; 3]> =
-            self.operands.iter().map(|o| Operand { strides: Strides::new(), offset: o.offset }).collect();
+        let mut operands: SmallVec<[Operand; 3]> = self
+            .operands
+            .iter()
+            .map(|o| Operand { strides: Strides::new(), offset: o.offset })
+            .collect();
         for (d, &extent) in self.dims.iter().enumerate() {
             if extent == 1 {
                 continue;
             }
             let merges = !dims.is_empty()
-                && operands
-                    .iter()
-                    .zip(&self.operands)
-                    .all(|(kept, all)| kept.strides[kept.strides.len() - 1] == all.strides[d] * extent as i64);
+                && operands.iter().zip(&self.operands).all(|(kept, all)| {
+                    kept.strides[kept.strides.len() - 1] == all.strides[d] * extent as i64
+                });
             if merges {
                 *dims.last_mut().expect("not empty") *= extent;
             } else {
@@ -189,9 +194,11 @@ impl Iteration {
         AccessClass { rank: if strided { self.dims.len() } else { 1 }, operands }
     }
 
-    /// The class of a walk in units of `width` elements side by side, none of which crosses the end of an innermost run: each strided
-    /// operand has a unit's elements side by side too, from a multiple of `width` on ([`Access::Rows`]), or one element for all
-    /// of them ([`Access::Columns`]). `None` where units don't fit. A flat walk's last unit may be a part of one.
+    /// The class of a walk in units of `width` elements side by side, none of which crosses the end
+    /// of an innermost run: each strided operand has a unit's elements side by side too, from a
+    /// multiple of `width` on ([`Access::Rows`]), or one element for all of them
+    /// ([`Access::Columns`]). `None` where units don't fit. A flat walk's last unit may be a part
+    /// of one.
     pub fn wide_class(&self, width: usize) -> Option<AccessClass> {
         let mut class = self.class();
         if class.is_flat() {
@@ -224,8 +231,10 @@ impl Iteration {
         params = params.list(&self.dims);
         for (operand, access) in self.operands.iter().zip(&class.operands) {
             if *access == Access::Strided {
-                // Negative strides and offsets wrap: index arithmetic modulo 2^32 gives the right sum.
-                let strides: SmallVec<[u32; 8]> = operand.strides.iter().map(|s| *s as u32).collect();
+                // Negative strides and offsets wrap: index arithmetic modulo 2^32 gives the right
+                // sum.
+                let strides: SmallVec<[u32; 8]> =
+                    operand.strides.iter().map(|s| *s as u32).collect();
                 params = params.u32(operand.offset as u32).list(&strides);
             }
         }
@@ -258,8 +267,8 @@ impl AccessClass {
         key
     }
 
-    /// Declares the parameters and, for each operand, `fn index_NAME(i: u32) -> u32`: the operand's element for element `i` of
-    /// the walk.
+    /// Declares the parameters and, for each operand, `fn index_NAME(i: u32) -> u32`: the operand's
+    /// element for element `i` of the walk.
     #[must_use]
     pub fn declare(&self, mut shader: Shader, names: &[&str]) -> Shader {
         assert_eq!(names.len(), self.operands.len(), "one name for each operand");
@@ -277,15 +286,23 @@ impl AccessClass {
                     shader = shader
                         .param(format!("{name}_offset"), Field::U32)
                         .param(format!("{name}_strides"), Field::Vec4s(vec4s));
-                    let lane = |list: &str, d: usize| format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4]);
+                    let lane = |list: &str, d: usize| {
+                        format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4])
+                    };
                     let strides = format!("{name}_strides");
                     let _ = writeln!(text, "    var rest = i;\n    var at = p.{name}_offset;");
                     for d in (1..self.rank).rev() {
                         let (extent, stride) = (lane("dims", d), lane(&strides, d));
-                        let _ = writeln!(text, "    at += (rest % {extent}) * {stride};\n    rest = rest / {extent};");
+                        let _ = writeln!(
+                            text,
+                            "    at += (rest % {extent}) * {stride};\n    rest = rest / {extent};"
+                        );
                     }
-                    let outermost =
-                        if self.rank == 0 { String::new() } else { format!(" + rest * {}", lane(&strides, 0)) };
+                    let outermost = if self.rank == 0 {
+                        String::new()
+                    } else {
+                        format!(" + rest * {}", lane(&strides, 0))
+                    };
                     let _ = writeln!(text, "    return at{outermost};");
                 }
             }
@@ -309,22 +326,36 @@ mod tests {
 
     #[test]
     fn collapsing_keeps_the_walk() {
-        let walk = Iteration::over(&[2, 3, 1, 4]).broadcast(&[2, 3, 1, 4]).broadcast(&[4]).broadcast(&[]);
+        let walk =
+            Iteration::over(&[2, 3, 1, 4]).broadcast(&[2, 3, 1, 4]).broadcast(&[4]).broadcast(&[]);
         let flat = walk.collapse();
         assert_eq!(flat.dims(), [6, 4]);
         assert_eq!(flat.strides(0), [4, 1]);
         assert_eq!(flat.strides(1), [0, 1]);
-        assert_eq!((flat.access(0), flat.access(1), flat.access(2)), (Access::Linear, Access::Strided, Access::Splat));
+        assert_eq!(
+            (flat.access(0), flat.access(1), flat.access(2)),
+            (Access::Linear, Access::Strided, Access::Splat)
+        );
     }
 
     #[test]
     fn units_of_four_fit_rows_of_whole_units() {
-        let walk =
-            |c: usize| Iteration::over(&[6, c]).broadcast(&[6, c]).broadcast(&[c]).broadcast(&[6, 1]).broadcast(&[]);
+        let walk = |c: usize| {
+            Iteration::over(&[6, c])
+                .broadcast(&[6, c])
+                .broadcast(&[c])
+                .broadcast(&[6, 1])
+                .broadcast(&[])
+        };
         let class = walk(8).wide_class(4).unwrap();
-        assert_eq!(class.operands[..], [Access::Linear, Access::Rows, Access::Columns, Access::Splat]);
+        assert_eq!(
+            class.operands[..],
+            [Access::Linear, Access::Rows, Access::Columns, Access::Splat]
+        );
         assert_eq!(walk(6).wide_class(4), None, "a unit would cross the end of a row");
-        let of = |strides: &[i64], offset| Iteration::over(&[6, 8]).operand(strides, offset).wide_class(4);
+        let of = |strides: &[i64], offset| {
+            Iteration::over(&[6, 8]).operand(strides, offset).wide_class(4)
+        };
         assert_eq!(of(&[10, 1], 0), None, "the second row starts within a unit");
         assert_eq!(of(&[16, 1], 2), None, "so does the first");
         assert_eq!(of(&[1, 6], 0), None, "a unit's elements are not side by side");

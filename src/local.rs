@@ -1,4 +1,5 @@
-//! Kernels without TensorFlow: runs a registered op on host values, for tests, benches and bare GPU machines.
+//! Kernels without TensorFlow: runs a registered op on host values, for tests, benches and bare GPU
+//! machines.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -131,7 +132,8 @@ impl From<HostTensor> for Input {
     }
 }
 
-/// A device with a registry and variables. Device memory of inputs and outputs is freed after each run.
+/// A device with a registry and variables. Device memory of inputs and outputs is freed after each
+/// run.
 pub struct Session {
     /// The device.
     pub device: Arc<Device>,
@@ -156,10 +158,16 @@ impl Session {
         Self::with_capabilities(device, capabilities)
     }
 
-    /// A session whose kernels are registered as for an adapter with other capabilities: how a software adapter runs the
-    /// variants of a GPU.
+    /// A session whose kernels are registered as for an adapter with other capabilities: how a
+    /// software adapter runs the variants of a GPU.
     pub fn with_capabilities(device: Arc<Device>, capabilities: Capabilities) -> Self {
-        Self { device, registry: Registry::new(capabilities), variables: Vec::new(), misalign: 0, arena: None }
+        Self {
+            device,
+            registry: Registry::new(capabilities),
+            variables: Vec::new(),
+            misalign: 0,
+            arena: None,
+        }
     }
 
     /// A session on the first adapter of this machine, one device for the whole process.
@@ -175,7 +183,8 @@ impl Session {
         Ok(Self::new(DEVICE.get_or_init(open).clone()?))
     }
 
-    /// From now on, cuts all tensors out of one block of `bytes`, as TensorFlow's allocator does; none of it is freed.
+    /// From now on, cuts all tensors out of one block of `bytes`, as TensorFlow's allocator does;
+    /// none of it is freed.
     pub fn use_arena(&mut self, bytes: u64) -> Result<()> {
         let start = self.device.allocate(bytes)?;
         self.arena = Some(Arena { block: start..start + bytes, next: start });
@@ -187,7 +196,9 @@ impl Session {
         let address = arena.next;
         let next = (address + bytes.max(1)).next_multiple_of(256);
         if next > arena.block.end {
-            return Err(Error::ResourceExhausted(format!("the arena has no room for {bytes} bytes")));
+            return Err(Error::ResourceExhausted(format!(
+                "the arena has no room for {bytes} bytes"
+            )));
         }
         arena.next = next;
         Ok(address)
@@ -242,10 +253,9 @@ impl Session {
     /// Runs one op and returns its outputs.
     pub fn run(&mut self, node: &Node, inputs: &[Input]) -> Result<Vec<HostTensor>> {
         let dtype_of = |name: &str| node.dtype(name).ok();
-        let registration = self
-            .registry
-            .find(&node.op, dtype_of)
-            .ok_or_else(|| Error::NotFound(format!("no kernel for {} with {:?}", node.op, node.attrs)))?;
+        let registration = self.registry.find(&node.op, dtype_of).ok_or_else(|| {
+            Error::NotFound(format!("no kernel for {} with {:?}", node.op, node.attrs))
+        })?;
         let kernel = (registration.create)(node)?;
         self.run_kernel(&*kernel, inputs).map_err(|e| e.context(&node.op))
     }
@@ -353,11 +363,20 @@ impl OpContext for LocalContext<'_> {
         Ok(tensor)
     }
 
-    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+    fn forward_or_output(
+        &mut self,
+        candidates: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
         // Inputs belong to this run alone, so forwarding is always legal and gets tested.
         for &c in candidates {
             let t = self.input(c)?;
-            if t.dtype == dtype && t.len() == dims.iter().product::<usize>() && t.address.is_multiple_of(16) {
+            if t.dtype == dtype
+                && t.len() == dims.iter().product::<usize>()
+                && t.address.is_multiple_of(16)
+            {
                 let t = t.reshaped(dims);
                 self.set(i, Output::Device(t.clone()));
                 return Ok(t);
@@ -397,7 +416,10 @@ impl OpContext for LocalContext<'_> {
         let variable = self.variable(i)?;
         let old = self.session.variables[variable].clone();
         let address = self.session.allocate(old.tensor.bytes())?;
-        let new = Variable { tensor: Tensor::new(old.tensor.dtype, &old.tensor.dims, address), block: address };
+        let new = Variable {
+            tensor: Tensor::new(old.tensor.dtype, &old.tensor.dims, address),
+            block: address,
+        };
         if mode == VariableUpdate::Sparse {
             self.session.device.copy(address, old.tensor.address, old.tensor.bytes())?;
         }
@@ -420,8 +442,11 @@ impl OpContext for LocalContext<'_> {
         let updated = update(self, &fresh);
         for (variable, tensor) in variables.into_iter().zip(fresh) {
             let new = Variable { block: tensor.address, tensor };
-            let freed =
-                if updated.is_ok() { std::mem::replace(&mut self.session.variables[variable], new) } else { new };
+            let freed = if updated.is_ok() {
+                std::mem::replace(&mut self.session.variables[variable], new)
+            } else {
+                new
+            };
             self.allocated.push(freed.block);
         }
         updated

@@ -1,5 +1,5 @@
-//! What the doctor and the docs tell: adapters, devices, ops and types, as JSON or Markdown. Reads, changes nothing; the
-//! Python package gives the advice.
+//! What the doctor and the docs tell: adapters, devices, ops and types, as JSON or Markdown. Reads,
+//! changes nothing; the Python package gives the advice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -40,9 +40,11 @@ pub struct TensorFlow {
 /// The whole report. Enumerates the adapters and tries each device out.
 pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) -> Value {
     let selection = Selection::enumerate(lookup);
-    let environment: BTreeMap<_, _> = VARIABLES.into_iter().filter_map(|v| Some((v, lookup(v)?))).collect();
+    let environment: BTreeMap<_, _> =
+        VARIABLES.into_iter().filter_map(|v| Some((v, lookup(v)?))).collect();
     let opened: Vec<_> = selection.adapters.iter().map(try_out).collect();
-    let capabilities = opened.iter().flatten().map(|(d, _)| *d.capabilities()).reduce(Capabilities::common);
+    let capabilities =
+        opened.iter().flatten().map(|(d, _)| *d.capabilities()).reduce(Capabilities::common);
     let rows = capabilities.map(Registry::new);
     let rows = rows.as_ref().map_or(&[][..], Registry::rows);
     let variables = tensorflow.variables.as_ref().map(|v| match v {
@@ -53,7 +55,8 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
         "version": env!("CARGO_PKG_VERSION"),
         "problem": selection.problem,
         "environment": environment,
-        "adapters": selection.found.iter().map(|a| adapter(a, a.device.and_then(|d| opened.get(d)))).collect::<Vec<_>>(),
+        "adapters": selection.found.iter().map(|a| adapter(a,
+            a.device.and_then(|d| opened.get(d)))).collect::<Vec<_>>(),
         "tensorflow": tensorflow.version,
         "variables": variables,
         "deterministic": tensorflow.deterministic,
@@ -64,27 +67,38 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
 
 /// What each device has done so far, by name; the first is WGPU:0.
 pub fn statistics(devices: impl IntoIterator<Item = Statistics>) -> Value {
-    let counts = |s: Statistics| s.rows().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
-    devices.into_iter().enumerate().map(|(i, s)| (format!("WGPU:{i}"), Value::Object(counts(s)))).collect()
+    let counts =
+        |s: Statistics| s.rows().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
+    devices
+        .into_iter()
+        .enumerate()
+        .map(|(i, s)| (format!("WGPU:{i}"), Value::Object(counts(s))))
+        .collect()
 }
 
 /// Opens a device, writes to its memory in a shader and reads it back.
 fn try_out(adapter: &wgpu::Adapter) -> Result<(std::sync::Arc<Device>, Value)> {
     let device = Device::open(adapter)?;
     let budget = device.memory_budget();
-    let memory = json!({ "total": budget.total, "free": budget.free, "reported_by_driver": budget.reported });
+    let memory = json!({ "total": budget.total, "free": budget.free,
+        "reported_by_driver": budget.reported });
     let address = device.allocate(256)?;
     device.fill(address, 256, 0xa5a5_a5a5)?;
     let mut bytes = [0; 256];
     device.download(address, &mut bytes)?;
     device.deallocate(address)?;
     if bytes != [0xa5; 256] {
-        return Err(Error::Internal("memory that was filled with a pattern holds something else".into()));
+        return Err(Error::Internal(
+            "memory that was filled with a pattern holds something else".into(),
+        ));
     }
     Ok((device, memory))
 }
 
-fn adapter(found: &AdapterReport, opened: Option<&Result<(std::sync::Arc<Device>, Value)>>) -> Value {
+fn adapter(
+    found: &AdapterReport,
+    opened: Option<&Result<(std::sync::Arc<Device>, Value)>>,
+) -> Value {
     let info = &found.info;
     let capabilities = Capabilities::from_parts(info, found.features, &found.limits);
     let known = |s: &str| (!s.is_empty()).then(|| s.to_owned());
@@ -128,9 +142,12 @@ fn ops(rows: &[Registration]) -> Value {
         .map(|(op, rows)| {
             let kernels: Vec<_> = rows
                 .iter()
-                .map(|r| r.types.iter().map(|(attr, t)| (*attr, t.name())).collect::<BTreeMap<_, _>>())
+                .map(|r| {
+                    r.types.iter().map(|(attr, t)| (*attr, t.name())).collect::<BTreeMap<_, _>>()
+                })
                 .collect();
-            json!({ "op": op, "family": rows[0].family, "host_memory": rows[0].host_memory, "note": notes(&rows), "types": kernels })
+            json!({ "op": op, "family": rows[0].family, "host_memory": rows[0].host_memory,
+                "note": notes(&rows), "types": kernels })
         })
         .collect()
 }
@@ -139,7 +156,9 @@ fn ops(rows: &[Registration]) -> Value {
 fn kernels_by_type(rows: &[Registration]) -> BTreeMap<&'static str, usize> {
     DType::ALL
         .into_iter()
-        .map(|t| (t.name(), by_op(rows).values().filter(|rows| main_types(rows).contains(&t)).count()))
+        .map(|t| {
+            (t.name(), by_op(rows).values().filter(|rows| main_types(rows).contains(&t)).count())
+        })
         .filter(|(_, ops)| *ops > 0)
         .collect()
 }
@@ -154,14 +173,16 @@ fn notes(rows: &[&Registration]) -> String {
 
 fn by_op(rows: &[Registration]) -> BTreeMap<&'static str, Vec<&Registration>> {
     let mut by_op = BTreeMap::<_, Vec<_>>::new();
-    // What the graph optimizer alone emits is none of the users' ops; docs/OPTIMIZER.md tells of it.
+    // What the graph optimizer alone emits is none of the users' ops; docs/OPTIMIZER.md tells of
+    // it.
     for row in rows.iter().filter(|r| !r.op.starts_with("_Wgpu")) {
         by_op.entry(row.op).or_default().push(row);
     }
     by_op
 }
 
-/// The types of an op's data, which is its first type attribute; the others are index and output types.
+/// The types of an op's data, which is its first type attribute; the others are index and output
+/// types.
 fn main_types(rows: &[&Registration]) -> Vec<DType> {
     let mut types: Vec<_> = rows.iter().filter_map(|r| r.types.first()).map(|(_, t)| *t).collect();
     types.sort_unstable();
@@ -169,8 +190,9 @@ fn main_types(rows: &[&Registration]) -> Vec<DType> {
     types
 }
 
-/// The table of supported ops, for an adapter with every feature. `sweep` is the folder `tests/python/sweep`, whose files
-/// hold a case for each op; they are named in the table. Fails when the folder cannot be read.
+/// The table of supported ops, for an adapter with every feature. `sweep` is the folder
+/// `tests/python/sweep`, whose files hold a case for each op; they are named in the table. Fails
+/// when the folder cannot be read.
 pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
     let mut cases = BTreeMap::new();
     for entry in sweep.read_dir()? {
@@ -185,14 +207,15 @@ pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
     let registry = Registry::new(Capabilities::FULL);
     let by_op = by_op(registry.rows());
     let mut table = format!(
-        "# Ops\n\n\
-         Written by `make docs` from the registry; a test compares them. {} ops have kernels for WGPU. TensorFlow adds those that\n\
-         it offers every device (constants, reshapes, variable handles, control flow, function calls); all others run on the CPU.\n\n\
-         64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m tensorflow_wgpu` lists what yours offers.\n\n\
-         Every op with every type is run against TensorFlow's CPU kernel by the case in `tests/python/sweep/` that the last column\n\
-         names. Arguments in host memory are those that TensorFlow's own GPU kernels have there, but for \
-         `StatelessRandomGetKeyCounter`, which makes its keys on the device.\n\n\
-         | Op | Types | In host memory | Notes | Family | Sweep |\n|---|---|---|---|---|---|\n",
+        "# Ops\n\nWritten by `make docs` from the registry; a test compares them. {} ops have \
+         kernels for WGPU. TensorFlow adds those that\nit offers every device (constants, \
+         reshapes, variable handles, control flow, function calls); all others run on the \
+         CPU.\n\n64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m \
+         tensorflow_wgpu` lists what yours offers.\n\nEvery op with every type is run against \
+         TensorFlow's CPU kernel by the case in `tests/python/sweep/` that the last \
+         column\nnames. Arguments in host memory are those that TensorFlow's own GPU kernels have \
+         there, but for `StatelessRandomGetKeyCounter`, which makes its keys on the device.\n\n| \
+         Op | Types | In host memory | Notes | Family | Sweep |\n|---|---|---|---|---|---|\n",
         by_op.len()
     );
     for (op, rows) in by_op {
@@ -205,14 +228,17 @@ pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
         }
         let types: Vec<String> = attributes
             .iter()
-            .map(|(attr, types)| format!("{attr}: {}", types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ")))
+            .map(|(attr, types)| {
+                format!("{attr}: {}", types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", "))
+            })
             .collect();
         let host = rows[0].host_memory.join(", ");
         let quoted = format!("\"{op}\"");
         // Some files make the names of their ops; they have the name of the family.
         let case = cases.iter().find(|(_, text)| text.contains(&quoted)).map(|(name, _)| name);
-        let case =
-            case.or_else(|| cases.get_key_value(rows[0].family).map(|(name, _)| name)).map_or("", String::as_str);
+        let case = case
+            .or_else(|| cases.get_key_value(rows[0].family).map(|(name, _)| name))
+            .map_or("", String::as_str);
         // Writing to a String cannot fail.
         let _ = writeln!(
             table,
@@ -252,8 +278,11 @@ mod tests {
     #[test]
     fn variables_are_an_api_or_a_problem() {
         let lookup = |name: &str| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new);
-        let with =
-            |variables| TensorFlow { version: Some("2.21.0".into()), variables: Some(variables), deterministic: false };
+        let with = |variables| TensorFlow {
+            version: Some("2.21.0".into()),
+            variables: Some(variables),
+            deterministic: false,
+        };
         let official = report(&lookup, &with(Ok("official".into())));
         assert_eq!(official["variables"], json!({ "api": "official", "problem": null }));
         let none = report(&lookup, &with(Err("none fits".into())));

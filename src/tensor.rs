@@ -1,4 +1,5 @@
-//! A tensor as kernels see it: type, dims and a device address. No TensorFlow handle and no ownership in here.
+//! A tensor as kernels see it: type, dims and a device address. No TensorFlow handle and no
+//! ownership in here.
 
 use smallvec::SmallVec;
 
@@ -108,9 +109,19 @@ impl HostTensor {
     /// A float tensor of `dtype` (float16, bfloat16, float32 or float64) rounded from f64 values.
     pub fn floats(dtype: DType, dims: &[usize], values: &[f64]) -> Self {
         match dtype {
-            DType::F16 => Self::of(dtype, dims, &values.iter().map(|v| half::f16::from_f64(*v)).collect::<Vec<_>>()),
-            DType::BF16 => Self::of(dtype, dims, &values.iter().map(|v| half::bf16::from_f64(*v)).collect::<Vec<_>>()),
-            DType::F32 => Self::of(dtype, dims, &values.iter().map(|v| *v as f32).collect::<Vec<_>>()),
+            DType::F16 => Self::of(
+                dtype,
+                dims,
+                &values.iter().map(|v| half::f16::from_f64(*v)).collect::<Vec<_>>(),
+            ),
+            DType::BF16 => Self::of(
+                dtype,
+                dims,
+                &values.iter().map(|v| half::bf16::from_f64(*v)).collect::<Vec<_>>(),
+            ),
+            DType::F32 => {
+                Self::of(dtype, dims, &values.iter().map(|v| *v as f32).collect::<Vec<_>>())
+            }
             DType::F64 => Self::of(dtype, dims, values),
             _ => panic!("{dtype} is not a float"),
         }
@@ -122,7 +133,8 @@ impl HostTensor {
         self.bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
     }
 
-    /// The elements converted to f64 (bool as 0 and 1); exact for all but 64-bit integers beyond 2^53.
+    /// The elements converted to f64 (bool as 0 and 1); exact for all but 64-bit integers beyond
+    /// 2^53.
     pub fn to_f64(&self) -> Vec<f64> {
         match self.dtype {
             DType::F32 => self.values::<f32>().into_iter().map(f64::from).collect(),
@@ -137,7 +149,9 @@ impl HostTensor {
             DType::U32 => self.values::<u32>().into_iter().map(f64::from).collect(),
             DType::I64 => self.values::<i64>().into_iter().map(|v| v as f64).collect(),
             DType::U64 => self.values::<u64>().into_iter().map(|v| v as f64).collect(),
-            DType::C64 | DType::C128 | DType::Resource | DType::Variant => panic!("{} has no f64 value", self.dtype),
+            DType::C64 | DType::C128 | DType::Resource | DType::Variant => {
+                panic!("{} has no f64 value", self.dtype)
+            }
         }
     }
 
@@ -146,7 +160,11 @@ impl HostTensor {
         match self.dtype {
             DType::I32 => Ok(self.values::<i32>().into_iter().map(i64::from).collect()),
             DType::I64 => Ok(self.values::<i64>()),
-            DType::U64 => Ok(self.values::<u64>().into_iter().map(|v| i64::try_from(v).unwrap_or(i64::MAX)).collect()),
+            DType::U64 => Ok(self
+                .values::<u64>()
+                .into_iter()
+                .map(|v| i64::try_from(v).unwrap_or(i64::MAX))
+                .collect()),
             t => crate::invalid!("expected an int32 or int64 tensor, got {t}"),
         }
     }

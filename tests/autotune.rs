@@ -1,4 +1,5 @@
-//! Tuning of contractions on a real queue: while candidates are timed and after, in this device and the next, results are right.
+//! Tuning of contractions on a real queue: while candidates are timed and after, in this device and
+//! the next, results are right.
 //!
 //! Which candidate wins is noise here; that somebody wins, and what follows from it, is not.
 
@@ -23,7 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(240);
 
 fn adapter() -> wgpu::Adapter {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-    selection.adapters.into_iter().next().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
+    selection
+        .adapters
+        .into_iter()
+        .next()
+        .expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
 }
 
 fn untuned() -> Arc<Device> {
@@ -49,7 +54,10 @@ impl Case {
         let ((a, av), (b, bv)) = (random.tensor(dtype, &[m, k]), random.tensor(dtype, &[k, n]));
         let element = |i: usize| (0..k).map(|l| av[i / n * k + l] * bv[l * n + i % n]).sum();
         Self {
-            node: Node::new("MatMul").attr("T", dtype).attr("transpose_a", false).attr("transpose_b", false),
+            node: Node::new("MatMul")
+                .attr("T", dtype)
+                .attr("transpose_a", false)
+                .attr("transpose_b", false),
             inputs: vec![a.into(), b.into()],
             want: (0..m * n).map(element).collect(),
             scale: k as f64,
@@ -66,7 +74,10 @@ impl Case {
             (0..k).map(|l| av[(z * m + row) * k + l] * bv[(z * k + l) * n + column]).sum()
         };
         Self {
-            node: Node::new("BatchMatMulV2").attr("T", DType::F32).attr("adj_x", false).attr("adj_y", false),
+            node: Node::new("BatchMatMulV2")
+                .attr("T", DType::F32)
+                .attr("adj_x", false)
+                .attr("adj_y", false),
             inputs: vec![a.into(), b.into()],
             want: (0..batch * m * n).map(element).collect(),
             scale: k as f64,
@@ -78,9 +89,12 @@ impl Case {
         let Self { inputs, mut want, scale, .. } = Self::matmul(DType::F32, shape);
         let (bias, values) = Random::new(7).tensor(DType::F32, &shape[2..]);
         want.iter_mut().enumerate().for_each(|(i, w)| *w = (*w + values[i % shape[2]]).max(0.0));
-        let text = "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Relu<float32>(s0); return s1";
-        let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
-        let node = node.attr("T", DType::F32).attr("T_out", DType::F32).attr("T_extra", &[DType::F32][..]);
+        let text = "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = \
+                    Relu<float32>(s0); return s1";
+        let node =
+            Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+        let node =
+            node.attr("T", DType::F32).attr("T_out", DType::F32).attr("T_extra", &[DType::F32][..]);
         Self {
             node: node.attr("expression", text).attr("constants", &[][..] as &[f32]),
             inputs: inputs.into_iter().chain([bias.into()]).collect(),
@@ -92,7 +106,8 @@ impl Case {
     /// A convolution of 3 by 3 in a plane of `edge` by `edge`, or one of its gradients.
     fn conv(suffix: &str, edge: usize, channels: usize, filters: usize) -> Self {
         let (out, batch) = (edge - 2, 2);
-        let dims = [[batch, edge, edge, channels], [3, 3, channels, filters], [batch, out, out, filters]];
+        let dims =
+            [[batch, edge, edge, channels], [3, 3, channels, filters], [batch, out, out, filters]];
         let mut random = Random::new(edge as u64);
         let [x, w, y] = dims.map(|dims| random.tensor(DType::F32, &dims));
         let mut sums = dims.map(|dims| vec![0.0; dims.iter().product()]);
@@ -112,8 +127,13 @@ impl Case {
             "BackpropFilter" => (vec![x.0, sizes(1), y.0], 1),
             _ => (vec![x.0, w.0], 2),
         };
-        let node = Node::new(&format!("Conv2D{suffix}")).attr("T", DType::F32).attr("strides", &[1, 1, 1, 1][..]);
-        let node = node.attr("dilations", &[1, 1, 1, 1][..]).attr("padding", "VALID").attr("data_format", "NHWC");
+        let node = Node::new(&format!("Conv2D{suffix}"))
+            .attr("T", DType::F32)
+            .attr("strides", &[1, 1, 1, 1][..]);
+        let node = node
+            .attr("dilations", &[1, 1, 1, 1][..])
+            .attr("padding", "VALID")
+            .attr("data_format", "NHWC");
         Self {
             node: node.attr("explicit_paddings", &[][..] as &[i64]),
             inputs: inputs.into_iter().map(Input::from).collect(),
@@ -134,7 +154,12 @@ impl Case {
         let (start, before) = (Instant::now(), answers(&session.device));
         while answers(&session.device) == before {
             self.run(session);
-            assert!(start.elapsed() < PATIENCE, "{:?}: {} timings", self.node, timings(&session.device));
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{:?}: {} timings",
+                self.node,
+                timings(&session.device)
+            );
         }
     }
 }
@@ -218,7 +243,9 @@ fn garbage_in_the_file_is_discarded_and_replaced() {
     case.tune(&mut session);
     drop(session);
     let files = || std::fs::read_dir(&scratch.0).unwrap().map(|e| e.unwrap().path());
-    let path = files().find(|p| p.extension().is_some_and(|e| e == "tuning")).expect("a file beside the pipelines");
+    let path = files()
+        .find(|p| p.extension().is_some_and(|e| e == "tuning"))
+        .expect("a file beside the pipelines");
     let mut bytes = std::fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&path, &bytes).unwrap();
@@ -235,7 +262,9 @@ fn determinism_keeps_to_the_estimate() {
     let on = Arc::new(AtomicBool::new(true));
     let asked = on.clone();
     let capabilities = *untuned().capabilities();
-    let device = Device::open_tuning(&adapter(), capabilities, None, move || asked.load(Ordering::Relaxed)).unwrap();
+    let device =
+        Device::open_tuning(&adapter(), capabilities, None, move || asked.load(Ordering::Relaxed))
+            .unwrap();
     let mut session = Session::new(device);
     // Long sums, whose last bits tell their order.
     let case = Case::matmul(DType::F32, [5, 3000, 6]);
@@ -253,7 +282,8 @@ fn determinism_keeps_to_the_estimate() {
 #[test]
 fn threads_may_tune_at_once() {
     let device = device(None);
-    let cases = [[40, 96, 72], [40, 100, 72], [20, 50, 200]].map(|shape| Case::matmul(DType::F32, shape));
+    let cases =
+        [[40, 96, 72], [40, 100, 72], [20, 50, 200]].map(|shape| Case::matmul(DType::F32, shape));
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (device, cases) = (&device, &cases);

@@ -22,9 +22,17 @@ fn pattern(n: usize) -> Vec<u8> {
 fn copies_of_any_offset_and_length() {
     let device = device();
     let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
-    for (to, from, n) in
-        [(0, 0, 1024), (1, 0, 1), (3, 1, 2), (5, 2, 4), (2, 7, 3), (0, 3, 61), (9, 4, 100), (4, 8, 12), (32, 16, 48)]
-    {
+    for (to, from, n) in [
+        (0, 0, 1024),
+        (1, 0, 1),
+        (3, 1, 2),
+        (5, 2, 4),
+        (2, 7, 3),
+        (0, 3, 61),
+        (9, 4, 100),
+        (4, 8, 12),
+        (32, 16, 48),
+    ] {
         device.fill(a, 4096, 0xaaaa_aaaa).unwrap();
         device.upload(b + from, &pattern(n)).unwrap();
         device.copy(a + to, b + from, n as u64).unwrap();
@@ -85,7 +93,8 @@ fn large_uploads_share_staging_memory_and_keep_their_contents() {
     let device = device();
     let n = 4 << 20;
     let a = device.allocate(n).unwrap();
-    let data = |k: u64, len: u64| (0..len).map(|i| (i * 5 + i / 256 + k * 11) as u8).collect::<Vec<_>>();
+    let data =
+        |k: u64, len: u64| (0..len).map(|i| (i * 5 + i / 256 + k * 11) as u8).collect::<Vec<_>>();
     for round in 0..6 {
         // All of them are under way at once, of other lengths in each round.
         let part = n / 8;
@@ -99,7 +108,10 @@ fn large_uploads_share_staging_memory_and_keep_their_contents() {
         for (k, got) in (0..8).zip(got.chunks_exact(part as usize)) {
             let (head, tail) = got.split_at(len(k) as usize);
             assert!(head == data(k * 3 + round, len(k)), "part {k} of round {round}");
-            assert!(*tail == data(k + round, part)[head.len()..], "end of part {k} of round {round}");
+            assert!(
+                *tail == data(k + round, part)[head.len()..],
+                "end of part {k} of round {round}"
+            );
         }
     }
     device.deallocate(a).unwrap();
@@ -215,7 +227,8 @@ fn others_record_and_submit_while_a_read_back_waits() {
     let device = own_device();
     let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
     device.fill(a, 4096, 5).unwrap();
-    // The thread that hands out read-backs stands still, so that the one below waits until it is let go.
+    // The thread that hands out read-backs stands still, so that the one below waits until it is
+    // let go.
     let (go, gone) = std::sync::mpsc::channel::<()>();
     device.host_callback(move || gone.recv().unwrap());
     let before = device.statistics();
@@ -272,9 +285,11 @@ fn a_panic_on_the_completion_thread_is_the_devices_error_and_nobody_waits_foreve
             let answers = [waiting.synchronize(), waiting.download(a, &mut [0; 4])];
             sender.send((answers, waiting.check())).unwrap();
         });
-        let (answers, check) = receiver.recv_timeout(Duration::from_secs(60)).expect("the waits end");
+        let (answers, check) =
+            receiver.recv_timeout(Duration::from_secs(60)).expect("the waits end");
         for answer in answers.into_iter().chain([check]) {
-            let is_told = matches!(&answer, Err(Error::Internal(m)) if m.contains("panicked: of a test"));
+            let is_told =
+                matches!(&answer, Err(Error::Internal(m)) if m.contains("panicked: of a test"));
             assert!(is_told, "in a read-back: {in_read_back}: {answer:?}");
         }
     }
@@ -332,8 +347,9 @@ fn sum_of_parameters(device: &Device, to: u64, numbers: &[u32]) {
             key: Key::new("test sum of parameters").number(count as u32),
             shader: &|| {
                 let text = format!(
-                    "@compute @workgroup_size(1)\nfn main() {{\n    var sum = 0u;\n    for (var k = 0u; k < {count}u; k += 1u) {{\n        \
-                     sum += p.numbers[k / 4u][k % 4u];\n    }}\n    dst[p.off_dst] = sum + p.extra;\n}}\n"
+                    "@compute @workgroup_size(1)\nfn main() {{\n    var sum = 0u;\n    for \
+                         (var k = 0u; k < {count}u; k += 1u) {{\n        sum += p.numbers[k / \
+                         4u][k % 4u];\n    }}\n    dst[p.off_dst] = sum + p.extra;\n}}\n"
                 );
                 Shader::new("sum of parameters")
                     .bind_raw("dst", "u32", 4)
@@ -364,9 +380,16 @@ fn parameters_beyond_the_immediates_arrive_in_every_dispatch_of_every_submission
         device.download(out, &mut got).unwrap();
         for (round, got) in (0..rounds).zip(got.chunks_exact(4)) {
             let want = 7 + numbers(round).iter().sum::<u32>();
-            assert_eq!(u32::from_le_bytes(got.try_into().unwrap()), want, "{words} words, round {round}");
+            assert_eq!(
+                u32::from_le_bytes(got.try_into().unwrap()),
+                want,
+                "{words} words, round {round}"
+            );
         }
-        assert!(device.statistics().submissions - before < rounds / 10, "parameters alone submit nothing");
+        assert!(
+            device.statistics().submissions - before < rounds / 10,
+            "parameters alone submit nothing"
+        );
         device.deallocate(out).unwrap();
     }
 }
@@ -376,8 +399,9 @@ fn sum_of_table(device: &Device, to: u64, table: Vec<u32>, stride: u32) {
     let program = Program {
         key: Key::new("test sum of a table"),
         shader: &|| {
-            let text = "@compute @workgroup_size(1)\nfn main() {\n    var sum = 0u;\n    for (var k = 0u; k < p.count; k += 1u) {\n        \
-                 sum += table[p.off_table + k * p.stride];\n    }\n    dst[p.off_dst] = sum;\n}\n";
+            let text = "@compute @workgroup_size(1)\nfn main() {\n    var sum = 0u;\n    for (var \
+                        k = 0u; k < p.count; k += 1u) {\n        sum += table[p.off_table + k * \
+                        p.stride];\n    }\n    dst[p.off_dst] = sum;\n}\n";
             Shader::new("sum of a table")
                 .bind_raw("table", "u32", 4)
                 .bind_raw("dst", "u32", 4)
@@ -392,7 +416,8 @@ fn sum_of_table(device: &Device, to: u64, table: Vec<u32>, stride: u32) {
     device.enqueue_table(&program, table, 4).unwrap();
 }
 
-/// A device that gives no offsets with its dispatches, and no parameters as immediates either if `buffers`.
+/// A device that gives no offsets with its dispatches, and no parameters as immediates either if
+/// `buffers`.
 fn plain_device(buffers: bool) -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let mut capabilities = *own_device().capabilities();
@@ -405,9 +430,13 @@ fn plain_device(buffers: bool) -> Arc<Device> {
 fn tables_arrive_in_every_dispatch_of_every_submission() {
     for device in [own_device(), plain_device(false), plain_device(true)] {
         // Those of the last kind exceed the buffer that the others share.
-        for (words, stride, rounds) in [(100, 1, 1000), (40_000, 40, 50), (400_000, 400, 3), (100, 1, 10)] {
+        for (words, stride, rounds) in
+            [(100, 1, 1000), (40_000, 40, 50), (400_000, 400, 3), (100, 1, 10)]
+        {
             let out = device.allocate(256 * rounds).unwrap();
-            let table = |round: u64| (0..words).map(|k: u32| k.wrapping_mul(3) + round as u32).collect::<Vec<_>>();
+            let table = |round: u64| {
+                (0..words).map(|k: u32| k.wrapping_mul(3) + round as u32).collect::<Vec<_>>()
+            };
             let before = device.statistics();
             for round in 0..rounds {
                 sum_of_table(&device, out + 256 * round, table(round), stride);
@@ -416,8 +445,15 @@ fn tables_arrive_in_every_dispatch_of_every_submission() {
             let mut got = vec![0; 256 * rounds as usize];
             device.download(out, &mut got).unwrap();
             for (round, got) in (0..rounds).zip(got.chunks_exact(256)) {
-                let want = table(round).iter().step_by(stride as usize).fold(0_u32, |sum, v| sum.wrapping_add(*v));
-                assert_eq!(u32::from_le_bytes(got[..4].try_into().unwrap()), want, "{words} words, round {round}");
+                let want = table(round)
+                    .iter()
+                    .step_by(stride as usize)
+                    .fold(0_u32, |sum, v| sum.wrapping_add(*v));
+                assert_eq!(
+                    u32::from_le_bytes(got[..4].try_into().unwrap()),
+                    want,
+                    "{words} words, round {round}"
+                );
             }
             assert_eq!(after.bytes - before.bytes, rounds * (4 * u64::from(words) + 4));
             assert_eq!(after.uploads, 0, "they travel with the submissions");

@@ -20,7 +20,8 @@ fn einsum(dtype: DType, equation: &str) -> Node {
     Node::new("Einsum").attr("T", dtype).attr("equation", equation)
 }
 
-/// The sum for each place of the output, for an equation without ellipses; an operand with one element along a label repeats it.
+/// The sum for each place of the output, for an equation without ellipses; an operand with one
+/// element along a label repeats it.
 fn reference(operands: &[Operand<'_>], output: &str) -> (Vec<usize>, Vec<Complex>) {
     let mut labels: Vec<char> = Vec::new();
     let mut extents: HashMap<char, usize> = HashMap::new();
@@ -43,7 +44,10 @@ fn reference(operands: &[Operand<'_>], output: &str) -> (Vec<usize>, Vec<Complex
             rest /= extents[label];
         }
         let place = |subscript: &str, shape: &[usize]| {
-            subscript.chars().zip(shape).fold(0, |place, (l, n)| place * n + if *n == 1 { 0 } else { at[&l] })
+            subscript
+                .chars()
+                .zip(shape)
+                .fold(0, |place, (l, n)| place * n + if *n == 1 { 0 } else { at[&l] })
         };
         let term = operands.iter().fold((1.0, 0.0), |t: Complex, (subscript, shape, values)| {
             let v = values[place(subscript, shape)];
@@ -57,18 +61,25 @@ fn reference(operands: &[Operand<'_>], output: &str) -> (Vec<usize>, Vec<Complex
 
 /// Runs `equation`, which says the same as `plain` without ellipses.
 fn check(dtype: DType, equation: &str, plain: &str, shapes: &[&[usize]]) {
-    let mut random =
-        Random::new(equation.len() as u64 * 31 + shapes.iter().flat_map(|s| s.iter()).sum::<usize>() as u64);
+    let mut random = Random::new(
+        equation.len() as u64 * 31 + shapes.iter().flat_map(|s| s.iter()).sum::<usize>() as u64,
+    );
     let (inputs, output) = plain.split_once("->").expect("an output");
-    let tensors: Vec<_> = shapes.iter().map(|s| complex::complex_or_real(&mut random, dtype, s)).collect();
-    let operands: Vec<Operand<'_>> =
-        inputs.split(',').zip(shapes).zip(&tensors).map(|((l, s), (_, values))| (l, *s, &values[..])).collect();
+    let tensors: Vec<_> =
+        shapes.iter().map(|s| complex::complex_or_real(&mut random, dtype, s)).collect();
+    let operands: Vec<Operand<'_>> = inputs
+        .split(',')
+        .zip(shapes)
+        .zip(&tensors)
+        .map(|((l, s), (_, values))| (l, *s, &values[..]))
+        .collect();
     let (shape, want) = reference(&operands, output);
     let terms = shapes.iter().flat_map(|s| s.iter()).product::<usize>().min(4096) as f64;
     for class in Class::ALL {
         let what = format!("{dtype} {equation} {shapes:?} {class:?}");
         let inputs: Vec<Input> = tensors.iter().map(|(t, _)| t.clone().into()).collect();
-        let got = with_class(class, || session().run(&einsum(dtype, equation), &inputs)).expect(&what);
+        let got =
+            with_class(class, || session().run(&einsum(dtype, equation), &inputs)).expect(&what);
         assert_eq!(got[0].dims[..], shape[..], "{what}");
         complex::assert_complex_close(&got[0], &want, terms.min(64.0), &what);
     }
@@ -178,7 +189,8 @@ fn ellipses_broadcast() {
 
 #[test]
 fn empty_operands_give_empty_results_or_zeros() {
-    let zeros = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+    let zeros =
+        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
     for (equation, shapes, want) in [
         ("ij,jk->ik", &[&[2, 0][..], &[0, 3]][..], &[2, 3][..]),
         ("ij,jk->ik", &[&[0, 2], &[2, 3]], &[0, 3]),
@@ -195,19 +207,33 @@ fn empty_operands_give_empty_results_or_zeros() {
 
 #[test]
 fn errors_are_tensorflows() {
-    let zeros = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]);
+    let zeros =
+        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]);
     let cases: &[(&str, &[&[usize]], &str)] = &[
         ("ij", &[&[2, 3]], "Expecting exactly one '->' in einsum equation: ij"),
-        ("i,j,k->ijk", &[&[1]], "Expecting 1 or 2 input subscripts in equation 'i,j,k->ijk' but got: 3"),
+        (
+            "i,j,k->ijk",
+            &[&[1]],
+            "Expecting 1 or 2 input subscripts in equation 'i,j,k->ijk' but got: 3",
+        ),
         ("i,j->ij", &[&[2]], "Expected 2 inputs but got: 1"),
         ("ij->ji", &[&[3]], "Expected input 0 to have rank 2 but got: 1"),
         ("...ij->...", &[&[3]], "Expected input 0 to have rank at least 2 but got: 1"),
-        ("ii->i", &[&[3, 2]], "Expected dimension 3 at axis 1 of the input shaped [3,2] but got dimension 2"),
-        ("i,i->i", &[&[3], &[1]], "Expected dimension 3 at axis 0 of the input shaped [1] but got dimension 1"),
+        (
+            "ii->i",
+            &[&[3, 2]],
+            "Expected dimension 3 at axis 1 of the input shaped [3,2] but got dimension 2",
+        ),
+        (
+            "i,i->i",
+            &[&[3], &[1]],
+            "Expected dimension 3 at axis 0 of the input shaped [1] but got dimension 1",
+        ),
         (
             "...i->i",
             &[&[2, 3]],
-            "Output contains 1 broadcasting dimension(s) but no ellipsis (...) was found in the output subscripts.",
+            "Output contains 1 broadcasting dimension(s) but no ellipsis (...) was found in the \
+             output subscripts.",
         ),
         ("...i,...->...i", &[&[2, 3], &[4]], "Invalid broadcasting dimensions: [2,3] vs. [4]"),
     ];

@@ -1,5 +1,6 @@
-//! What fails in the device runtime is an error of every value that depends on it; nothing else changes, nobody waits for ever.
-//! What drivers do wrong is made by `Device::destroy`, by shaders that no adapter takes and by limits of the process.
+//! What fails in the device runtime is an error of every value that depends on it; nothing else
+//! changes, nobody waits for ever. What drivers do wrong is made by `Device::destroy`, by shaders
+//! that no adapter takes and by limits of the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 fn own_device() -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-    Device::open(&selection.adapters[0]).expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
+    Device::open(&selection.adapters[0])
+        .expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
 }
 
 /// Runs `f` in a thread of its own and fails instead of waiting for ever.
@@ -39,7 +41,8 @@ const TOO_LARGE: u32 = 1 << 14;
 /// `dst[0] = src[0] + 1`, by a shader of its own for every `key` and number of invocations.
 fn add_one(device: &Device, key: u32, dst: u64, src: u64, invocations: u32) -> Result<(), Error> {
     let text = format!(
-        "// {key}\n@compute @workgroup_size({invocations})\nfn main() {{\n    dst[p.off_dst] = src[p.off_src] + 1u;\n}}\n"
+        "// {key}\n@compute @workgroup_size({invocations})\nfn main() {{\n    dst[p.off_dst] = \
+         src[p.off_src] + 1u;\n}}\n"
     );
     device.enqueue(&Program {
         key: Key::new("test add one").number(key),
@@ -47,14 +50,18 @@ fn add_one(device: &Device, key: u32, dst: u64, src: u64, invocations: u32) -> R
             let shader = Shader::new("add one").bind_raw("src", "u32", 4).bind_raw("dst", "u32", 4);
             shader.workgroup([1, 1, 1]).body(&text)
         },
-        bindings: smallvec![Binding { address: src, bytes: 4, unit: 4 }, Binding { address: dst, bytes: 4, unit: 4 }],
+        bindings: smallvec![
+            Binding { address: src, bytes: 4, unit: 4 },
+            Binding { address: dst, bytes: 4, unit: 4 }
+        ],
         params: Params::new(),
         grid: Grid([1, 1, 1]),
     })
 }
 
 fn is_loss(error: &Error) -> bool {
-    matches!(error, Error::Unavailable(m) if m.contains("lost") && m.contains("restart the process"))
+    matches!(error, Error::Unavailable(m) if m.contains("lost")
+        && m.contains("restart the process"))
 }
 
 #[test]
@@ -76,7 +83,9 @@ fn a_device_that_is_lost_in_mid_batch_answers_every_call_with_what_to_do() {
         let (sender, receiver) = channel();
         device.destroy();
         // Whether this one is refused at once or in the end: it is not data.
-        match device.download_with(a, 4096, move |_, part| sender.send(part.map(<[u8]>::to_vec)).unwrap()) {
+        match device
+            .download_with(a, 4096, move |_, part| sender.send(part.map(<[u8]>::to_vec)).unwrap())
+        {
             Ok(()) => {
                 let error = receiver.recv().unwrap().unwrap_err();
                 assert!(is_loss(&error), "{error}");
@@ -171,12 +180,16 @@ fn exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_w
     if std::env::var_os(CHILD).is_some() {
         return exhaust();
     }
-    let name = "exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_was_using_it";
+    let name =
+        "exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_was_using_it";
     let test = std::env::current_exe().unwrap();
     // Kilobytes: the reserved addresses, the driver, and some 2 GB for tensors.
-    let script = format!("ulimit -v 22000000 && exec {} --exact {name} --nocapture", test.display());
-    let child = std::process::Command::new("sh").args(["-c", &script]).env(CHILD, "1").output().unwrap();
-    let output = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+    let script =
+        format!("ulimit -v 22000000 && exec {} --exact {name} --nocapture", test.display());
+    let child =
+        std::process::Command::new("sh").args(["-c", &script]).env(CHILD, "1").output().unwrap();
+    let output = String::from_utf8_lossy(&child.stdout).into_owned()
+        + &String::from_utf8_lossy(&child.stderr);
     assert!(child.status.success() && output.contains("memory was found again"), "{output}");
 }
 
@@ -195,7 +208,10 @@ fn exhaust() {
         }
         assert!(blocks.len() < 1000, "the limit holds");
     };
-    assert!(matches!(&refused, Error::ResourceExhausted(m) if m.contains("134217728 bytes")), "{refused}");
+    assert!(
+        matches!(&refused, Error::ResourceExhausted(m) if m.contains("134217728 bytes")),
+        "{refused}"
+    );
     assert!(blocks.len() >= 4, "{} blocks, then {refused}", blocks.len());
     // In use until the moment before they are asked for again.
     for round in 0..3 {
@@ -222,7 +238,8 @@ fn a_shader_that_fails_late_spoils_what_depends_on_it_and_nothing_else() {
         let at = |k: u64| a + 256 * k;
         device.fill(a, 1 << 16, 10).unwrap();
         device.synchronize().unwrap();
-        // The dispatch of the broken one returns before it is compiled, or fails at once; then nothing of it happens.
+        // The dispatch of the broken one returns before it is compiled, or fails at once; then
+        // nothing of it happens.
         let broken = add_one(&device, 1, at(1), at(0), TOO_LARGE);
         let dependent = add_one(&device, 2, at(2), at(1), 1);
         let second = add_one(&device, 3, at(3), at(2), 1);
@@ -232,19 +249,34 @@ fn a_shader_that_fails_late_spoils_what_depends_on_it_and_nothing_else() {
             continue;
         }
         let (sender, receiver) = channel();
-        let _ = device.download_with(at(1), 4, move |_, part| sender.send(part.map(<[u8]>::to_vec)).unwrap());
-        assert!(receiver.recv().map_or(true, |part| part.is_err()), "round {round}: what was never written is no data");
+        let _ = device
+            .download_with(at(1), 4, move |_, part| sender.send(part.map(<[u8]>::to_vec)).unwrap());
+        assert!(
+            receiver.recv().map_or(true, |part| part.is_err()),
+            "round {round}: what was never written is no data"
+        );
         // A call that was refused has changed nothing.
         let missing = [true, dependent.is_ok(), dependent.is_ok() && second.is_ok()];
-        let told = [dependent, second, independent, device.check()].into_iter().filter_map(Result::err);
-        assert!(told.into_iter().next().is_some_and(|e| e.to_string().contains("add one")), "somebody is told");
+        let told =
+            [dependent, second, independent, device.check()].into_iter().filter_map(Result::err);
+        assert!(
+            told.into_iter().next().is_some_and(|e| e.to_string().contains("add one")),
+            "somebody is told"
+        );
         let _ = device.check();
         for k in (1..=3).filter(|k| missing[*k as usize - 1]) {
             for _ in 0..2 {
                 let error = read(&device, at(k), 1).expect_err("it is missing for ever");
-                assert!(error.to_string().contains("value is missing"), "round {round}, {k}: {error}");
+                assert!(
+                    error.to_string().contains("value is missing"),
+                    "round {round}, {k}: {error}"
+                );
             }
-            assert!(add_one(&device, 5, at(6), at(k), 1).and_then(|()| read(&device, at(6), 1).map(drop)).is_err());
+            assert!(
+                add_one(&device, 5, at(6), at(k), 1)
+                    .and_then(|()| read(&device, at(6), 1).map(drop))
+                    .is_err()
+            );
             let _ = device.check();
             device.fill(at(6), 4, 0).unwrap();
         }
@@ -254,7 +286,10 @@ fn a_shader_that_fails_late_spoils_what_depends_on_it_and_nothing_else() {
         device.refresh(at(2), 4);
         add_one(&device, 2, at(2), at(1), 1).unwrap();
         device.upload(at(3), &[7, 0, 0, 0]).unwrap();
-        assert_eq!((read(&device, at(2), 1).unwrap(), read(&device, at(3), 1).unwrap()), (vec![21], vec![7]));
+        assert_eq!(
+            (read(&device, at(2), 1).unwrap(), read(&device, at(3), 1).unwrap()),
+            (vec![21], vec![7])
+        );
         device.copy(at(1), at(2), 4).unwrap();
         assert_eq!(read(&device, at(1), 1).unwrap(), [21]);
         device.check().unwrap();
@@ -289,7 +324,10 @@ fn a_panic_while_a_shader_is_described_leaves_the_device_as_it_was() {
         grid: Grid([1, 1, 1]),
     };
     for _ in 0..2 {
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.enqueue(&program))).is_err());
+        assert!(
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.enqueue(&program)))
+                .is_err()
+        );
     }
     assert_eq!(read(&device, a, 1).unwrap(), [3], "no lock is held, no dispatch waits");
 }
@@ -305,17 +343,26 @@ fn a_host_callback_that_waits_for_its_device_gets_an_error() {
         device.host_callback(move || {
             waiting.fill(a, 4096, 4).unwrap();
             sender
-                .send([waiting.synchronize(), waiting.download(a, &mut [0; 4]), waiting.upload(a, &[5, 0, 0, 0])])
+                .send([
+                    waiting.synchronize(),
+                    waiting.download(a, &mut [0; 4]),
+                    waiting.upload(a, &[5, 0, 0, 0]),
+                ])
                 .unwrap();
         });
         let [synchronized, downloaded, uploaded] = receiver.recv().unwrap();
         for refused in [synchronized, downloaded] {
             assert!(
-                matches!(&refused, Err(Error::FailedPrecondition(m)) if m.contains("host callback")),
+                matches!(&refused, Err(Error::FailedPrecondition(m))
+                    if m.contains("host callback")),
                 "{refused:?}"
             );
         }
-        assert_eq!((uploaded, read(&device, a, 2).unwrap()), (Ok(()), vec![5, 4]), "what does not wait works");
+        assert_eq!(
+            (uploaded, read(&device, a, 2).unwrap()),
+            (Ok(()), vec![5, 4]),
+            "what does not wait works"
+        );
     });
 }
 
@@ -364,11 +411,18 @@ fn a_grid_beyond_the_adapters_is_an_error_of_its_call() {
     device.fill(a, 4096, 1).unwrap();
     let too_large = device.enqueue(&Program {
         key: Key::new("test grid"),
-        shader: &|| Shader::new("grid").bind_raw("dst", "u32", 4).body("@compute @workgroup_size(1)\nfn main() {\n}\n"),
+        shader: &|| {
+            Shader::new("grid")
+                .bind_raw("dst", "u32", 4)
+                .body("@compute @workgroup_size(1)\nfn main() {\n}\n")
+        },
         bindings: smallvec![Binding { address: a, bytes: 4, unit: 4 }],
         params: Params::new(),
         grid: Grid([1, 1 << 20, 1]),
     });
-    assert!(matches!(&too_large, Err(Error::ResourceExhausted(m)) if m.contains("workgroups")), "{too_large:?}");
+    assert!(
+        matches!(&too_large, Err(Error::ResourceExhausted(m)) if m.contains("workgroups")),
+        "{too_large:?}"
+    );
     assert_eq!(read(&device, a, 1).unwrap(), [1]);
 }

@@ -1,4 +1,5 @@
-//! Transforms against the sum that defines them, in f64, and against themselves where that takes too long.
+//! Transforms against the sum that defines them, in f64, and against themselves where that takes
+//! too long.
 
 use std::f64::consts::TAU;
 
@@ -22,7 +23,8 @@ fn mul(a: C, b: C) -> C {
 fn values(n: usize, real: bool) -> Vec<C> {
     let mut state = n as u64 * 2 + 1;
     let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f64::from(((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32)
     };
     (0..n).map(|_| [next(), if real { 0.0 } else { next() }]).collect()
@@ -30,7 +32,11 @@ fn values(n: usize, real: bool) -> Vec<C> {
 
 fn tensor(dtype: DType, dims: &[usize], v: &[C]) -> HostTensor {
     match dtype {
-        C64 => HostTensor::of(C64, dims, &v.iter().map(|z| [z[0] as f32, z[1] as f32]).collect::<Vec<_>>()),
+        C64 => HostTensor::of(
+            C64,
+            dims,
+            &v.iter().map(|z| [z[0] as f32, z[1] as f32]).collect::<Vec<_>>(),
+        ),
         C128 => HostTensor::of(C128, dims, v),
         _ => HostTensor::floats(dtype, dims, &v.iter().map(|z| z[0]).collect::<Vec<_>>()),
     }
@@ -44,10 +50,12 @@ fn elements(t: &HostTensor) -> Vec<C> {
     }
 }
 
-/// The definition along one axis of [outer, extent, inner]: the first n elements, with zeros where there are fewer.
+/// The definition along one axis of [outer, extent, inner]: the first n elements, with zeros where
+/// there are fewer.
 fn along(v: &[C], [outer, extent, inner]: [usize; 3], n: usize, inverse: bool) -> Vec<C> {
     let sign = if inverse { 1.0 } else { -1.0 };
-    let roots: Vec<C> = (0..n).map(|k| (TAU * k as f64 / n as f64).sin_cos()).map(|(s, c)| [c, sign * s]).collect();
+    let roots: Vec<C> =
+        (0..n).map(|k| (TAU * k as f64 / n as f64).sin_cos()).map(|(s, c)| [c, sign * s]).collect();
     let scale = if inverse { n as f64 } else { 1.0 };
     let mut out = Vec::with_capacity(outer * n * inner);
     for o in 0..outer {
@@ -83,7 +91,13 @@ fn resize(v: &[C], dims: &mut [usize], axis: usize, kept: usize, mirror: bool) -
 }
 
 /// What an op gives: dims and elements.
-fn reference(v: &[C], dims: &[usize], lengths: &[usize], real: Real, inverse: bool) -> (Vec<usize>, Vec<C>) {
+fn reference(
+    v: &[C],
+    dims: &[usize],
+    lengths: &[usize],
+    real: Real,
+    inverse: bool,
+) -> (Vec<usize>, Vec<C>) {
     let first = dims.len() - lengths.len();
     let (mut dims, mut v) = (dims.to_vec(), v.to_vec());
     let mut order: Vec<usize> = (0..lengths.len()).collect();
@@ -145,7 +159,9 @@ fn check(session: &mut Session, op: &str, part: DType, dims: &[usize], lengths: 
     if op.ends_with("ND") {
         inputs.push(vector(&(dims.len() - lengths.len()..dims.len()).collect::<Vec<_>>()).into());
     }
-    let y = session.run(&node(op, part), &inputs).unwrap_or_else(|e| panic!("{op} {part} {dims:?}: {e}"));
+    let y = session
+        .run(&node(op, part), &inputs)
+        .unwrap_or_else(|e| panic!("{op} {part} {dims:?}: {e}"));
     let (wanted_dims, wanted) = reference(&v, dims, lengths, row.real, row.inverse);
     assert_eq!(y[0].dims[..], wanted_dims[..], "{op} {dims:?} {lengths:?}");
     let e = error(&elements(&y[0]), &wanted);
@@ -156,7 +172,9 @@ fn check(session: &mut Session, op: &str, part: DType, dims: &[usize], lengths: 
 fn every_short_length() {
     let mut session = session();
     for part in parts(&session) {
-        for n in (1..=34).chain([49, 64, 81, 97, 100, 121, 128, 210, 251, 256, 400, 509, 1000, 1024]) {
+        for n in
+            (1..=34).chain([49, 64, 81, 97, 100, 121, 128, 210, 251, 256, 400, 509, 1000, 1024])
+        {
             check(&mut session, "FFT", part, &[2, n], &[n]);
             if n % 3 == 0 || n > 90 {
                 check(&mut session, "IFFT", part, &[3, n], &[n]);
@@ -167,7 +185,8 @@ fn every_short_length() {
     }
 }
 
-/// Software adapters take two numbers at a time, by larger radices: the programs of GPUs are others.
+/// Software adapters take two numbers at a time, by larger radices: the programs of GPUs are
+/// others.
 #[test]
 fn the_programs_of_gpus() {
     with_class(Class::Discrete, || {
@@ -271,7 +290,9 @@ fn many_lines() {
     let mut session = session();
     let (rows, n) = (70_000, 12);
     let v = values(rows * n, true);
-    let y = session.run(&node("RFFT", F32), &[tensor(F32, &[rows, n], &v).into(), vector(&[n]).into()]).unwrap();
+    let y = session
+        .run(&node("RFFT", F32), &[tensor(F32, &[rows, n], &v).into(), vector(&[n]).into()])
+        .unwrap();
     let (_, wanted) = reference(&v, &[rows, n], &[n], Real::Input, false);
     assert!(error(&elements(&y[0]), &wanted) < 6e-7);
 }
@@ -286,7 +307,9 @@ fn windows() {
     }
     let (n, rows) = (20, limit / (20 * 8) + 77);
     let line = values(n, false);
-    let v: Vec<C> = (0..rows).flat_map(|r| line.iter().map(move |z| z.map(|p| p * (1 + r % 3) as f64))).collect();
+    let v: Vec<C> = (0..rows)
+        .flat_map(|r| line.iter().map(move |z| z.map(|p| p * (1 + r % 3) as f64)))
+        .collect();
     let y = session.run(&node("FFT", F32), &[tensor(C64, &[rows, n], &v).into()]).unwrap();
     let (_, wanted) = reference(&line, &[n], &[n], Real::Neither, false);
     let y = elements(&y[0]);
@@ -316,9 +339,14 @@ fn empty_tensors() {
     let mut session = session();
     let y = session.run(&node("FFT", F32), &[tensor(C64, &[0, 4], &[]).into()]).unwrap();
     assert_eq!(y[0].dims[..], [0, 4]);
-    let y = session.run(&node("RFFT", F32), &[tensor(F32, &[2, 3], &values(6, true)).into(), vector(&[0]).into()]);
+    let y = session.run(
+        &node("RFFT", F32),
+        &[tensor(F32, &[2, 3], &values(6, true)).into(), vector(&[0]).into()],
+    );
     assert_eq!(y.unwrap()[0].dims[..], [2, 0]);
-    let y = session.run(&node("RFFT", F32), &[tensor(F32, &[2, 0], &[]).into(), vector(&[4]).into()]).unwrap();
+    let y = session
+        .run(&node("RFFT", F32), &[tensor(F32, &[2, 0], &[]).into(), vector(&[4]).into()])
+        .unwrap();
     assert_eq!((&y[0].dims[..], elements(&y[0])), (&[2, 3][..], vec![[0.0, 0.0]; 6]));
 }
 
@@ -337,13 +365,28 @@ fn errors() {
     let v = |list: &[i32]| HostTensor::i32(&[list.len()], list);
     for (got, expected) in [
         (message("FFT2D", &[3], &[]), "Input must have rank of at least 2 but got: [3]"),
-        (message("RFFT", &[2, 3], &[v(&[4])]), "Input dimension 1 must have length of at least 4 but got: 3"),
-        (message("IRFFT", &[2, 3], &[v(&[6])]), "Input dimension 1 must have length of at least 4 but got: 3"),
+        (
+            message("RFFT", &[2, 3], &[v(&[4])]),
+            "Input dimension 1 must have length of at least 4 but got: 3",
+        ),
+        (
+            message("IRFFT", &[2, 3], &[v(&[6])]),
+            "Input dimension 1 must have length of at least 4 but got: 3",
+        ),
         (message("RFFT", &[2, 3], &[v(&[-1])]), "fft_length[0] must >= 0, but got: -1"),
         (message("RFFT2D", &[2, 3], &[v(&[2])]), "fft_length must have shape [2]"),
-        (message("FFTND", &[2, 3], &[v(&[2, 3]), v(&[1, 0])]), "axes must be successive and ascending."),
-        (message("FFTND", &[2, 3], &[v(&[2]), v(&[0])]), "The last axis to perform transform on must be -1."),
-        (message("FFTND", &[2, 3], &[v(&[2, 3]), v(&[1])]), "fft_length must have shape [1], but got: 2."),
+        (
+            message("FFTND", &[2, 3], &[v(&[2, 3]), v(&[1, 0])]),
+            "axes must be successive and ascending.",
+        ),
+        (
+            message("FFTND", &[2, 3], &[v(&[2]), v(&[0])]),
+            "The last axis to perform transform on must be -1.",
+        ),
+        (
+            message("FFTND", &[2, 3], &[v(&[2, 3]), v(&[1])]),
+            "fft_length must have shape [1], but got: 2.",
+        ),
     ] {
         assert!(got.contains(expected), "expected {expected:?}, got {got:?}");
     }

@@ -44,8 +44,15 @@ fn every_width_type_and_layout() {
 fn masks_of_every_kind_and_shape() {
     let mut session = session();
     let mut random = Random::new(2);
-    let shapes: [&[usize]; 7] =
-        [&[2, 3, 9, 21], &[2, 1, 9, 21], &[2, 1, 1, 21], &[1, 3, 9, 1], &[9, 21], &[21], &[2, 3, 1, 1]];
+    let shapes: [&[usize]; 7] = [
+        &[2, 3, 9, 21],
+        &[2, 1, 9, 21],
+        &[2, 1, 1, 21],
+        &[1, 3, 9, 1],
+        &[9, 21],
+        &[21],
+        &[2, 3, 1, 1],
+    ];
     for (i, shape) in shapes.into_iter().enumerate() {
         for layout in ["BNTH", "BTNH"] {
             let plain = Case::plain([F32, F16, BF16][i % 3], layout, [2, 3, 9, 21, 16, 12]);
@@ -101,7 +108,9 @@ fn masks_are_read_in_fours() {
     let mut random = Random::new(12);
     let shapes: [&[usize]; 5] = [&[2, 3, 9, 24], &[2, 1, 1, 24], &[24], &[9, 24], &[9, 1]];
     for sizes in [[2, 3, 9, 24, 8, 12], [2, 3, 170, 24, 8, 12]] {
-        for shape in shapes.iter().filter(|s| s.len() == 1 || s.contains(&sizes[2]) || s[s.len() - 2] == 1) {
+        for shape in
+            shapes.iter().filter(|s| s.len() == 1 || s.contains(&sizes[2]) || s[s.len() - 2] == 1)
+        {
             let plain = Case::plain(F32, "BTNH", sizes);
             let choice = plain.clone().masked("choice", Bool, shape);
             let cases = [
@@ -199,7 +208,11 @@ fn misaligned_operands() {
     session.misalign = 1;
     let mut random = Random::new(7);
     for dtype in [F32, F16, BF16] {
-        let case = Case::plain(dtype, "BTNH", [2, 2, 9, 11, 16, 16]).masked("choice", Bool, &[2, 1, 1, 11]);
+        let case = Case::plain(dtype, "BTNH", [2, 2, 9, 11, 16, 16]).masked(
+            "choice",
+            Bool,
+            &[2, 1, 1, 11],
+        );
         case.check(&mut session, &case.inputs(&mut random));
     }
 }
@@ -215,11 +228,13 @@ fn batches_heads_and_rows_broadcast() {
         let n: usize = dims.iter().product();
         HostTensor::floats(F32, dims, &t.to_f64()[..n])
     };
-    let repeated =
-        |t: &HostTensor, times: usize, dims: &[usize]| HostTensor::floats(F32, dims, &t.to_f64().repeat(times));
+    let repeated = |t: &HostTensor, times: usize, dims: &[usize]| {
+        HostTensor::floats(F32, dims, &t.to_f64().repeat(times))
+    };
     let value = part(&inputs[2], &[1, 1, 5, 8]);
     let row = part(&inputs[0], &[1, 1, 1, 8]);
-    let full = [repeated(&row, 24, &[2, 3, 4, 8]), inputs[1].clone(), repeated(&value, 6, &[2, 3, 5, 8])];
+    let full =
+        [repeated(&row, 24, &[2, 3, 4, 8]), inputs[1].clone(), repeated(&value, 6, &[2, 3, 5, 8])];
     let bias = random.tensor(F32, &[2, 1, 4, 5]).0;
     let case = case.masked("bias", F32, &[2, 1, 4, 5]);
     let wanted = case.reference(&[&full[..], std::slice::from_ref(&bias)].concat());
@@ -232,12 +247,17 @@ fn batches_heads_and_rows_broadcast() {
 #[test]
 fn empty_operands_and_lower_ranks() {
     let mut session = session();
-    let zeros = |dims: &[usize]| Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]));
+    let zeros = |dims: &[usize]| {
+        Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]))
+    };
     let node = Case::plain(F32, "BNTH", [1; 6]).node();
     let run = |session: &mut Session, q: &[usize], k: &[usize], v: &[usize]| {
         session.run(&node, &[zeros(q), zeros(k), zeros(v)]).unwrap().remove(0)
     };
-    assert_eq!(run(&mut session, &[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]).dims[..], [0, 2, 3, 4]);
+    assert_eq!(
+        run(&mut session, &[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]).dims[..],
+        [0, 2, 3, 4]
+    );
     assert_eq!(run(&mut session, &[2, 3, 4], &[2, 0, 4], &[2, 0, 6]).to_f64(), [0.0; 36]);
     assert_eq!(run(&mut session, &[2, 3, 0], &[2, 5, 0], &[2, 5, 6]).to_f64(), [1.0; 36]);
     assert_eq!(run(&mut session, &[3, 4], &[5, 4], &[5, 2]).to_f64(), [1.0; 6]);
@@ -246,7 +266,9 @@ fn empty_operands_and_lower_ranks() {
 #[test]
 fn shapes_that_do_not_go_together() {
     let mut session = session();
-    let ones = |dims: &[usize]| Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]));
+    let ones = |dims: &[usize]| {
+        Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]))
+    };
     let node = Case::plain(F32, "BNTH", [1; 6]).node();
     for (q, k, v) in [
         (&[2, 3, 4][..], &[2, 5, 3][..], &[2, 5, 4][..]),
@@ -256,9 +278,14 @@ fn shapes_that_do_not_go_together() {
         (&[4], &[4], &[4]),
     ] {
         let error = session.run(&node, &[ones(q), ones(k), ones(v)]).unwrap_err();
-        assert!(matches!(&error, Error::InvalidArgument(m) if m.contains("_WgpuFusedAttention")), "{error}");
+        assert!(
+            matches!(&error, Error::InvalidArgument(m) if m.contains("_WgpuFusedAttention")),
+            "{error}"
+        );
     }
     let biased = node.clone().attr("mask", "bias");
-    let error = session.run(&biased, &[ones(&[3, 4]), ones(&[5, 4]), ones(&[5, 4]), ones(&[2, 5])]).unwrap_err();
+    let error = session
+        .run(&biased, &[ones(&[3, 4]), ones(&[5, 4]), ones(&[5, 4]), ones(&[2, 5])])
+        .unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
 }

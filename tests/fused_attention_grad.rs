@@ -1,4 +1,5 @@
-//! `_WgpuFusedAttentionGrad` behind `_WgpuFusedAttention`, against plain f64, with the forms of software adapters and of GPUs.
+//! `_WgpuFusedAttentionGrad` behind `_WgpuFusedAttention`, against plain f64, with the forms of
+//! software adapters and of GPUs.
 
 mod attention_case;
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
@@ -26,7 +27,8 @@ fn node(case: &Case) -> Node {
         .attr("zero_masked", case.zero_masked)
 }
 
-/// Gradients of query, key and value, and for each the sums of the absolute values that its elements were added up from.
+/// Gradients of query, key and value, and for each the sums of the absolute values that its
+/// elements were added up from.
 struct Gradients {
     values: [Vec<f64>; 3],
     sizes: [Vec<f64>; 3],
@@ -42,21 +44,28 @@ fn reference(case: &Case, inputs: &[HostTensor], gradient: &HostTensor) -> Gradi
         _ => ((b * heads + h) * positions + t) * width,
     };
     let extra = inputs.get(3).map(|t| {
-        let dims: Vec<usize> = std::iter::repeat_n(1, 4 - t.dims.len()).chain(t.dims.iter().copied()).collect();
-        let values: Vec<f64> =
-            if t.dtype == Bool { t.bytes.iter().map(|b| f64::from(*b)).collect() } else { t.to_f64() };
+        let dims: Vec<usize> =
+            std::iter::repeat_n(1, 4 - t.dims.len()).chain(t.dims.iter().copied()).collect();
+        let values: Vec<f64> = if t.dtype == Bool {
+            t.bytes.iter().map(|b| f64::from(*b)).collect()
+        } else {
+            t.to_f64()
+        };
         (dims, values)
     });
     let zeros = || [q.len(), k.len(), v.len()].map(|n| vec![0.0; n]);
     let (mut values, mut sizes) = (zeros(), zeros());
-    for (b, h, t) in (0..batch * heads * rows).map(|i| (i / rows / heads, i / rows % heads, i % rows)) {
+    for (b, h, t) in
+        (0..batch * heads * rows).map(|i| (i / rows / heads, i / rows % heads, i % rows))
+    {
         let (q_at, g_at) = (at(b, h, t, rows, depth), at(b, h, t, rows, width));
         let of_key = |s: usize| {
             let k_at = at(b, h, s, keys, depth);
-            let product: f64 = (0..depth).map(|i| q[q_at + i] * k[k_at + i]).sum::<f64>() * f64::from(SCALE);
-            let mask = extra
-                .as_ref()
-                .map(|(dims, values)| values[[b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n)]);
+            let product: f64 =
+                (0..depth).map(|i| q[q_at + i] * k[k_at + i]).sum::<f64>() * f64::from(SCALE);
+            let mask = extra.as_ref().map(|(dims, values)| {
+                values[[b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n)]
+            });
             let bias = if case.mask == "bias" { mask.unwrap() } else { 0.0 };
             let chosen = case.mask == "bias" || mask.is_none_or(|m| (m != 0.0) == case.keep);
             let kept = chosen && (!case.causal || s <= t);
@@ -107,11 +116,13 @@ fn run(
     inputs: &[HostTensor],
     gradient: &HostTensor,
 ) -> Result<Vec<HostTensor>, Error> {
-    let given = |inputs: &[HostTensor]| inputs.iter().cloned().map(Input::Value).collect::<Vec<_>>();
+    let given =
+        |inputs: &[HostTensor]| inputs.iter().cloned().map(Input::Value).collect::<Vec<_>>();
     let forward = case.node().attr("Tsaved", &[F32][..]);
     let results = session.run(&forward, &given(inputs))?;
     let extra = &inputs[3..];
-    let all = [&inputs[..3], &[results[0].clone(), gradient.clone(), results[1].clone()], extra].concat();
+    let all =
+        [&inputs[..3], &[results[0].clone(), gradient.clone(), results[1].clone()], extra].concat();
     session.run(&node(case), &given(&all))
 }
 
@@ -126,7 +137,8 @@ fn check(session: &mut Session, case: &Case, inputs: &[HostTensor], random: &mut
         for (which, got) in got.iter().enumerate() {
             assert_eq!((got.dtype, &got.dims), (case.dtype, &inputs[which].dims), "{case:?}");
             let (values, sizes) = (&wanted.values[which], &wanted.sizes[which]);
-            for (i, (g, (w, size))) in got.to_f64().iter().zip(values.iter().zip(sizes)).enumerate() {
+            for (i, (g, (w, size))) in got.to_f64().iter().zip(values.iter().zip(sizes)).enumerate()
+            {
                 // The result that enters is rounded to its type.
                 let tolerance = epsilon(case.dtype) * (w.abs() + size) + 4e-6 * size.max(1.0);
                 assert!(
@@ -138,7 +150,8 @@ fn check(session: &mut Session, case: &Case, inputs: &[HostTensor], random: &mut
     }
 }
 
-/// Odd sizes, single rows and keys, several tiles, every width of a tile, rows that are no whole words.
+/// Odd sizes, single rows and keys, several tiles, every width of a tile, rows that are no whole
+/// words.
 const SIZES: &[[usize; 6]] = &[
     [1, 1, 1, 1, 1, 1],
     [2, 3, 1, 5, 8, 8],
@@ -171,8 +184,15 @@ fn every_width_type_and_layout() {
 fn masks_of_every_kind_and_shape() {
     let mut session = session();
     let mut random = Random::new(12);
-    let shapes: [&[usize]; 7] =
-        [&[2, 3, 9, 21], &[2, 1, 9, 21], &[2, 1, 1, 21], &[1, 3, 9, 1], &[9, 21], &[21], &[2, 3, 1, 1]];
+    let shapes: [&[usize]; 7] = [
+        &[2, 3, 9, 21],
+        &[2, 1, 9, 21],
+        &[2, 1, 1, 21],
+        &[1, 3, 9, 1],
+        &[9, 21],
+        &[21],
+        &[2, 3, 1, 1],
+    ];
     for (i, shape) in shapes.into_iter().enumerate() {
         let dtype = [F32, F16, BF16, F32, F32, F32, F32][i];
         let plain = Case::plain(dtype, ["BNTH", "BTNH"][i % 2], [2, 3, 9, 21, 16, 12]);
@@ -221,12 +241,18 @@ fn rows_that_are_masked_altogether() {
     let mut session = session();
     let mut random = Random::new(14);
     for keys in [7, 1100] {
-        let case = Case::plain(F32, "BNTH", [1, 1, 3, keys, 8, 8]).masked("choice", Bool, &[3, keys]);
+        let case =
+            Case::plain(F32, "BNTH", [1, 1, 3, keys, 8, 8]).masked("choice", Bool, &[3, keys]);
         let mut inputs = case.inputs(&mut random);
         inputs[3].bytes[..keys].fill(0);
         for fill in [-1e9, -2.372_671e38] {
             for zero_masked in [false, true] {
-                check(&mut session, &Case { fill, zero_masked, ..case.clone() }, &inputs, &mut random);
+                check(
+                    &mut session,
+                    &Case { fill, zero_masked, ..case.clone() },
+                    &inputs,
+                    &mut random,
+                );
             }
         }
     }
@@ -237,8 +263,11 @@ fn long_sides_and_large_scores() {
     let mut session = session();
     let mut random = Random::new(15);
     // Keys that the forward pass splits; queries as many.
-    for (dtype, sizes) in [(F32, [1, 1, 3, 2000, 16, 16]), (F16, [1, 2, 3, 1030, 6, 10]), (F32, [1, 1, 1500, 5, 8, 8])]
-    {
+    for (dtype, sizes) in [
+        (F32, [1, 1, 3, 2000, 16, 16]),
+        (F16, [1, 2, 3, 1030, 6, 10]),
+        (F32, [1, 1, 1500, 5, 8, 8]),
+    ] {
         let case = Case::plain(dtype, "BNTH", sizes);
         let inputs = case.inputs(&mut random);
         check(&mut session, &case, &inputs, &mut random);
@@ -262,9 +291,13 @@ fn the_same_operands_give_the_same_bits() {
     let case = Case::plain(F32, "BTNH", [2, 2, 40, 70, 16, 16]);
     let (inputs, gradient) = (case.inputs(&mut random), random.tensor(F32, &case.dims(40, 16)).0);
     for class in Class::ALL {
-        let mut bits = || with_class(class, || run(&mut session, &case, &inputs, &gradient)).unwrap();
+        let mut bits =
+            || with_class(class, || run(&mut session, &case, &inputs, &gradient)).unwrap();
         let first = bits();
-        assert!((0..3).all(|_| bits().iter().zip(&first).all(|(a, b)| a.bytes == b.bytes)), "{class:?}");
+        assert!(
+            (0..3).all(|_| bits().iter().zip(&first).all(|(a, b)| a.bytes == b.bytes)),
+            "{class:?}"
+        );
     }
 }
 
@@ -274,7 +307,11 @@ fn misaligned_operands() {
     session.misalign = 1;
     let mut random = Random::new(16);
     for dtype in [F32, F16, BF16] {
-        let case = Case::plain(dtype, "BTNH", [2, 2, 9, 11, 16, 16]).masked("choice", Bool, &[2, 1, 1, 11]);
+        let case = Case::plain(dtype, "BTNH", [2, 2, 9, 11, 16, 16]).masked(
+            "choice",
+            Bool,
+            &[2, 1, 1, 11],
+        );
         let inputs = case.inputs(&mut random);
         check(&mut session, &case, &inputs, &mut random);
     }
@@ -289,17 +326,24 @@ fn empty_operands_and_lower_ranks() {
         let mut gradients = |q: &[usize], k: &[usize], v: &[usize]| {
             let result: Vec<usize> = q[..q.len() - 1].iter().chain(v.last()).copied().collect();
             let inputs = [ones(q), ones(k), ones(v)];
-            let got = with_class(class, || run(&mut session, &case, &inputs, &ones(&result))).unwrap();
+            let got =
+                with_class(class, || run(&mut session, &case, &inputs, &ones(&result))).unwrap();
             got.iter().zip([q, k, v]).for_each(|(got, dims)| assert_eq!(got.dims[..], *dims));
             got.iter().map(HostTensor::to_f64).collect::<Vec<_>>()
         };
         gradients(&[0, 2, 3, 4], &[0, 2, 5, 4], &[0, 2, 5, 4]);
         assert_eq!(gradients(&[2, 3, 4], &[2, 0, 4], &[2, 0, 6])[0], [0.0; 24]);
-        assert_eq!(gradients(&[2, 0, 4], &[2, 5, 4], &[2, 5, 6])[1..], [vec![0.0; 40], vec![0.0; 60]]);
+        assert_eq!(
+            gradients(&[2, 0, 4], &[2, 5, 4], &[2, 5, 6])[1..],
+            [vec![0.0; 40], vec![0.0; 60]]
+        );
         // Without depth all weights are a fifth; without width nothing depends on anything.
         let even = gradients(&[2, 3, 0], &[2, 5, 0], &[2, 5, 6]).remove(2);
         assert!(even.iter().all(|x| (x - 0.6).abs() < 1e-6), "{even:?}");
-        assert_eq!(gradients(&[2, 3, 4], &[2, 5, 4], &[2, 5, 0])[..2], [vec![0.0; 24], vec![0.0; 40]]);
+        assert_eq!(
+            gradients(&[2, 3, 4], &[2, 5, 4], &[2, 5, 0])[..2],
+            [vec![0.0; 24], vec![0.0; 40]]
+        );
         let flat = gradients(&[3, 4], &[5, 4], &[5, 2]);
         assert!(flat[0].iter().chain(&flat[1]).all(|x| x.abs() < 1e-6), "{flat:?}");
     }
@@ -309,10 +353,15 @@ fn empty_operands_and_lower_ranks() {
 fn shapes_that_do_not_go_together() {
     let mut session = session();
     let case = Case::plain(F32, "BNTH", [1; 6]);
-    let ones = |dims: &[usize]| Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]));
+    let ones = |dims: &[usize]| {
+        Input::Value(HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]))
+    };
     let mut error = |dims: [&[usize]; 6]| {
         let error = session.run(&node(&case), &dims.map(ones)).unwrap_err();
-        assert!(matches!(&error, Error::InvalidArgument(m) if m.contains("_WgpuFusedAttentionGrad")), "{error}");
+        assert!(
+            matches!(&error, Error::InvalidArgument(m) if m.contains("_WgpuFusedAttentionGrad")),
+            "{error}"
+        );
     };
     error([&[2, 3, 4], &[2, 5, 3], &[2, 5, 4], &[2, 3, 4], &[2, 3, 4], &[1]]);
     error([&[2, 3, 4], &[1, 5, 4], &[1, 5, 4], &[2, 3, 4], &[2, 3, 4], &[1]]);

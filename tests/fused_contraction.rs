@@ -1,4 +1,5 @@
-//! Matrix products and convolutions with epilogues against f64 sums and functions, with both tile tables.
+//! Matrix products and convolutions with epilogues against f64 sums and functions, with both tile
+//! tables.
 
 mod numeric;
 #[path = "numeric/products.rs"]
@@ -41,8 +42,8 @@ const SAMPLES: &[Sample] = &[
         reference: |x, e| (x + e[0]).max(0.0),
     },
     Sample {
-        text: "x: T, T, T, T, T; c: 0; s0 = Mul<T>(x0, x1); s1 = AddV2<T>(s0, x2); s2 = AddV2<T>(s1, x3); \
-               s3 = Sub<T>(s2, x4); return s3",
+        text: "x: T, T, T, T, T; c: 0; s0 = Mul<T>(x0, x1); s1 = AddV2<T>(s0, x2); s2 = \
+               AddV2<T>(s1, x3); s3 = Sub<T>(s2, x4); return s3",
         extras: &[Extra::Scalar, Extra::Spread, Extra::Full, Extra::Channel],
         constants: &[],
         reference: |x, e| x * e[0] + e[1] + e[2] - e[3],
@@ -78,7 +79,8 @@ fn other(dtype: DType) -> DType {
     }
 }
 
-/// The result of a contraction: its values, shape and the dimension of its channels, and how many products an element has.
+/// The result of a contraction: its values, shape and the dimension of its channels, and how many
+/// products an element has.
 struct Result {
     values: Vec<f64>,
     dims: Vec<usize>,
@@ -88,7 +90,9 @@ struct Result {
 
 impl Result {
     fn extra_dims(&self, extra: Extra) -> Vec<usize> {
-        let only = |at: usize| (0..self.dims.len()).map(|d| if d == at { self.dims[d] } else { 1 }).collect();
+        let only = |at: usize| {
+            (0..self.dims.len()).map(|d| if d == at { self.dims[d] } else { 1 }).collect()
+        };
         match extra {
             Extra::Scalar => vec![],
             Extra::Channel => vec![self.dims[self.axis]],
@@ -110,23 +114,34 @@ impl Result {
     }
 }
 
-/// Runs the base op of `node`, whose operands are `a` and `b`, with the samples whose turn it is: compiling takes most of the
-/// time, so float32 has two for each shape, one for each tile table, and other types have one.
-fn check(turn: &mut usize, node: &Node, [a, b]: [&HostTensor; 2], result: &Result, misalign: usize, what: &str) {
+/// Runs the base op of `node`, whose operands are `a` and `b`, with the samples whose turn it is:
+/// compiling takes most of the time, so float32 has two for each shape, one for each tile table,
+/// and other types have one.
+fn check(
+    turn: &mut usize,
+    node: &Node,
+    [a, b]: [&HostTensor; 2],
+    result: &Result,
+    misalign: usize,
+    what: &str,
+) {
     let dtype = a.dtype;
     let mut random = Random::new(*turn as u64);
     for _ in 0..if dtype == DType::F32 { 2 } else { 1 } {
         *turn += 1;
-        let (class, sample) =
-            (Class::ALL[*turn % Class::ALL.len()], &SAMPLES[(*turn + *turn / SAMPLES.len()) % SAMPLES.len()]);
+        let (class, sample) = (
+            Class::ALL[*turn % Class::ALL.len()],
+            &SAMPLES[(*turn + *turn / SAMPLES.len()) % SAMPLES.len()],
+        );
         let to = other(dtype);
         let text = sample.text.replace("U>", &format!("{to}>")).replace(", U", &format!(", {to}"));
         let text = text
             .replace("T>", &format!("{dtype}>"))
             .replace(" T", &format!(" {dtype}"))
             .replace("<T", &format!("<{dtype}"));
-        let types: Vec<DType> =
-            (sample.extras.iter()).map(|_| if sample.text.contains("x: T, U") { to } else { dtype }).collect();
+        let types: Vec<DType> = (sample.extras.iter())
+            .map(|_| if sample.text.contains("x: T, U") { to } else { dtype })
+            .collect();
         let output = if sample.text.contains('U') { to } else { dtype };
         let mut inputs: Vec<Input> = vec![a.clone().into(), b.clone().into()];
         let mut extras = Vec::new();
@@ -137,14 +152,16 @@ fn check(turn: &mut usize, node: &Node, [a, b]: [&HostTensor; 2], result: &Resul
         }
         let want: Vec<f64> = (result.values.iter().enumerate())
             .map(|(i, x)| {
-                let e: Vec<f64> = extras.iter().map(|(extra, v)| v[result.element(*extra, i)]).collect();
+                let e: Vec<f64> =
+                    extras.iter().map(|(extra, v)| v[result.element(*extra, i)]).collect();
                 (sample.reference)(*x, &e)
             })
             .collect();
         let node = node.clone().attr("T", dtype).attr("T_out", output).attr("T_extra", &types[..]);
         let node = node.attr("expression", &text[..]).attr("constants", sample.constants);
         // Values that go through memory in between are rounded there.
-        let rounded = if sample.extras.contains(&Extra::Rows) { numeric::epsilon(dtype) / 1e-6 } else { 0.0 };
+        let rounded =
+            if sample.extras.contains(&Extra::Rows) { numeric::epsilon(dtype) / 1e-6 } else { 0.0 };
         let what = format!("{what} {dtype} {class:?} misaligned by {misalign}: {text}");
         let mut session = session();
         session.misalign = misalign;
@@ -165,16 +182,24 @@ fn check(turn: &mut usize, node: &Node, [a, b]: [&HostTensor; 2], result: &Resul
 fn matrix_products() {
     let mut turn = 0;
     for dtype in FLOATS {
-        for [m, k, n] in
-            [[1, 1, 1], [7, 13, 5], [8, 16, 64], [65, 33, 66], [1, 40, 12], [40, 3, 1], [12, 8, 20], [36, 8, 6]]
-        {
+        for [m, k, n] in [
+            [1, 1, 1],
+            [7, 13, 5],
+            [8, 16, 64],
+            [65, 33, 66],
+            [1, 40, 12],
+            [40, 3, 1],
+            [12, 8, 20],
+            [36, 8, 6],
+        ] {
             let (ta, tb) = (m % 2 == 0, n % 3 == 0);
             let mut random = Random::new((m * 100 + k * 10 + n) as u64);
             let (a, av) = random.tensor(dtype, &if ta { [k, m] } else { [m, k] });
             let (b, bv) = random.tensor(dtype, &if tb { [n, k] } else { [k, n] });
             let values = matmul(&av, &bv, [m, k, n], ta, tb);
             let result = Result { values, dims: vec![m, n], axis: 1, depth: k };
-            let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", ta).attr("transpose_b", tb);
+            let node =
+                Node::new("_WgpuFusedMatMul").attr("transpose_a", ta).attr("transpose_b", tb);
             check(&mut turn, &node, [&a, &b], &result, 0, &format!("{m}x{k}x{n} {ta} {tb}"));
         }
     }
@@ -192,7 +217,8 @@ fn a_long_contraction_has_one_epilogue() {
             let (b, bv) = random.tensor(dtype, &[k, n]);
             let values = matmul(&av, &bv, [m, k, n], false, false);
             let result = Result { values, dims: vec![m, n], axis: 1, depth: 200 };
-            let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+            let node =
+                Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
             check(&mut turn, &node, [&a, &b], &result, 0, "long");
         }
     }
@@ -207,7 +233,8 @@ fn operands_at_any_address() {
         let (a, av) = random.tensor(dtype, &[m, k]);
         let (b, bv) = random.tensor(dtype, &[k, n]);
         let values = matmul(&av, &bv, [m, k, n], false, false);
-        let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+        let node =
+            Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
         let result = Result { values, dims: vec![m, n], axis: 1, depth: k };
         check(&mut turn, &node, [&a, &b], &result, 1, "misaligned");
     }
@@ -217,7 +244,9 @@ fn operands_at_any_address() {
 fn batches_broadcast() {
     let mut turn = 0;
     for dtype in FLOATS {
-        for (x, y) in [(&[2usize][..], &[2usize][..]), (&[3], &[]), (&[2, 1, 3], &[4, 1]), (&[1], &[3])] {
+        for (x, y) in
+            [(&[2usize][..], &[2usize][..]), (&[3], &[]), (&[2, 1, 3], &[4, 1]), (&[1], &[3])]
+        {
             for [m, k, n] in [[3, 5, 7], [4, 8, 12]] {
                 let mut random = Random::new((m + n) as u64);
                 let (a, av) = random.tensor(dtype, &[x, &[m, k]].concat());
@@ -226,11 +255,18 @@ fn batches_broadcast() {
                 let mut values = Vec::new();
                 for z in 0..batch.iter().product() {
                     let (i, j) = (permuted(z, &batch, x) * m * k, permuted(z, &batch, y) * k * n);
-                    values.extend(matmul(&av[i..i + m * k], &bv[j..j + k * n], [m, k, n], false, false));
+                    values.extend(matmul(
+                        &av[i..i + m * k],
+                        &bv[j..j + k * n],
+                        [m, k, n],
+                        false,
+                        false,
+                    ));
                 }
                 let dims = [&batch[..], &[m, n]].concat();
                 let result = Result { values, axis: dims.len() - 1, dims, depth: k };
-                let node = Node::new("_WgpuFusedBatchMatMulV2").attr("adj_x", false).attr("adj_y", false);
+                let node =
+                    Node::new("_WgpuFusedBatchMatMulV2").attr("adj_x", false).attr("adj_y", false);
                 check(&mut turn, &node, [&a, &b], &result, 0, &format!("{x:?} {y:?} {m}x{k}x{n}"));
             }
         }
@@ -254,8 +290,15 @@ fn convolutions() {
         for layout in [Layout::Last, Layout::First] {
             let base = Conv { layout, ..Conv::default() };
             let grouped = Conv { channels: 8, depth: 4, filters: 8, ..base.clone() };
-            let pointwise = Conv { kernel: [1; 3], pads: [[0; 2]; 3], stride: [1; 3], filters: 12, ..base.clone() };
-            let uneven = Conv { channels: 3, depth: 3, filters: 5, stride: [1, 2, 2], ..base.clone() };
+            let pointwise = Conv {
+                kernel: [1; 3],
+                pads: [[0; 2]; 3],
+                stride: [1; 3],
+                filters: 12,
+                ..base.clone()
+            };
+            let uneven =
+                Conv { channels: 3, depth: 3, filters: 5, stride: [1, 2, 2], ..base.clone() };
             for conv in [base, grouped, pointwise, uneven] {
                 check_conv(&mut turn, &conv, dtype);
             }
@@ -263,11 +306,18 @@ fn convolutions() {
     }
 }
 
-/// Few channels have a program of their own where subgroups share loads. Turns whose first sample is for that class: a bias and an
-/// activation, no epilogue, and operands of every kind.
+/// Few channels have a program of their own where subgroups share loads. Turns whose first sample
+/// is for that class: a bias and an activation, no epilogue, and operands of every kind.
 #[test]
 fn convolutions_of_few_channels() {
-    let few = Conv { channels: 3, depth: 3, filters: 32, input: [1, 6, 31], stride: [1, 2, 2], ..Conv::default() };
+    let few = Conv {
+        channels: 3,
+        depth: 3,
+        filters: 32,
+        input: [1, 6, 31],
+        stride: [1, 2, 2],
+        ..Conv::default()
+    };
     for mut turn in [0, 20, 32] {
         assert_eq!(Class::ALL[(turn + 1) % Class::ALL.len()], Class::CpuSubgroup);
         check_conv(&mut turn, &few, DType::F32);
@@ -280,8 +330,13 @@ fn convolutions_in_three_dimensions() {
     for dtype in FLOATS {
         for layout in [Layout::Last, Layout::First] {
             let base = Conv { op: "Conv3D", spatial: 3, layout, ..Conv::default() };
-            let volume =
-                Conv { input: [4, 5, 3], kernel: [2, 3, 1], pads: [[1, 0], [1, 1], [0, 2]], stride: [1, 2, 1], ..base };
+            let volume = Conv {
+                input: [4, 5, 3],
+                kernel: [2, 3, 1],
+                pads: [[1, 0], [1, 1], [0, 2]],
+                stride: [1, 2, 1],
+                ..base
+            };
             check_conv(&mut turn, &volume, dtype);
         }
     }
@@ -294,7 +349,15 @@ fn depthwise_convolutions() {
         for layout in [Layout::Last, Layout::First] {
             for filters in [1, 3] {
                 let op = "DepthwiseConv2dNative";
-                let conv = Conv { op, layout, channels: 5, depth: 1, filters, dilation: [1, 1, 2], ..Conv::default() };
+                let conv = Conv {
+                    op,
+                    layout,
+                    channels: 5,
+                    depth: 1,
+                    filters,
+                    dilation: [1, 1, 2],
+                    ..Conv::default()
+                };
                 check_conv(&mut turn, &conv, dtype);
             }
         }
@@ -309,7 +372,10 @@ fn depthwise_convolutions() {
 }
 
 fn biased(dtype: DType) -> Node {
-    let text = format!("x: {dtype}, {dtype}; c: 1; s0 = AddV2<{dtype}>(x0, x1); s1 = Mul<{dtype}>(s0, c0); return s1");
+    let text = format!(
+        "x: {dtype}, {dtype}; c: 1; s0 = AddV2<{dtype}>(x0, x1); s1 = Mul<{dtype}>(s0, c0); \
+         return s1"
+    );
     let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
     let node = node.attr("T", dtype).attr("T_out", dtype).attr("T_extra", &[dtype][..]);
     node.attr("expression", &text[..]).attr("constants", &[0.5f32][..])
@@ -325,7 +391,9 @@ fn parameters_and_empty_operands() {
         let got = session().run(&biased(dtype), &inputs).unwrap();
         assert_eq!(got[0].to_f64(), [0.5, -1.0, 2.0, 0.5, -1.0, 2.0]);
         let full = HostTensor::floats(dtype, &[4, 3], &[1.0; 12]);
-        let got = session().run(&biased(dtype), &[empty(&[0, 4]).into(), full.into(), bias.into()]).unwrap();
+        let got = session()
+            .run(&biased(dtype), &[empty(&[0, 4]).into(), full.into(), bias.into()])
+            .unwrap();
         assert_eq!((&got[0].dims[..], got[0].bytes.len()), (&[0, 3][..], 0));
     }
 }
@@ -337,7 +405,9 @@ fn operands_may_enlarge_the_result() {
     let b = HostTensor::f32(&[2, 1], &[3.0, 4.0]);
     for dims in [&[2, 3][..], &[2, 1, 3], &[6]] {
         let extra = HostTensor::f32(dims, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let got = session().run(&biased(DType::F32), &[a.clone().into(), b.clone().into(), extra.into()]).unwrap();
+        let got = session()
+            .run(&biased(DType::F32), &[a.clone().into(), b.clone().into(), extra.into()])
+            .unwrap();
         let expected = if dims.len() == 1 { &[1, 6] } else { dims };
         assert_eq!(got[0].dims[..], *expected);
         assert_eq!(got[0].to_f64(), [6.0, 6.5, 7.0, 7.5, 8.0, 8.5]);
@@ -346,7 +416,8 @@ fn operands_may_enlarge_the_result() {
 
 #[test]
 fn errors_name_op_and_shapes() {
-    let zeros = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
+    let zeros =
+        |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
     let cases: &[([&[usize]; 3], &str)] = &[
         ([&[2, 3], &[4, 5], &[5]], "Matrix size-incompatible: In[0]: [2,3], In[1]: [4,5]"),
         ([&[2, 3], &[3, 5], &[4]], "_WgpuFusedMatMul: Incompatible shapes: [2,5] vs. [4]"),
@@ -357,14 +428,16 @@ fn errors_name_op_and_shapes() {
             result => panic!("{message}: {result:?}"),
         }
     }
-    for (name, value) in [("expression", "x: float32; c: 0; return x0"), ("expression", "nonsense")] {
+    for (name, value) in [("expression", "x: float32; c: 0; return x0"), ("expression", "nonsense")]
+    {
         let node = biased(DType::F32).attr(name, value);
         let got = session().run(&node, &[&[2, 3][..], &[3, 5], &[5]].map(zeros));
         assert!(matches!(got, Err(Error::InvalidArgument(_))), "{value}: {got:?}");
     }
 }
 
-/// Operands that are read at the result's index, and by channels, in windows of rows, of columns, of images and of slabs.
+/// Operands that are read at the result's index, and by channels, in windows of rows, of columns,
+/// of images and of slabs.
 #[test]
 fn results_beyond_one_binding() {
     let refused = numeric::bindings::within(2048, || {

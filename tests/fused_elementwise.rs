@@ -1,5 +1,5 @@
-//! `_WgpuFusedElementwise` against the references of its expression's rows: every type and access class, several outputs, in place,
-//! windows, errors.
+//! `_WgpuFusedElementwise` against the references of its expression's rows: every type and access
+//! class, several outputs, in place, windows, errors.
 
 mod numeric;
 
@@ -21,18 +21,29 @@ fn node(text: &str, constants: &[f32]) -> Node {
         .attr("constants", constants)
 }
 
-fn run(session: &mut Session, text: &str, constants: &[f32], inputs: &[HostTensor]) -> Result<Vec<HostTensor>, Error> {
-    session.run(&node(text, constants), &inputs.iter().map(|t| Input::from(t.clone())).collect::<Vec<_>>())
+fn run(
+    session: &mut Session,
+    text: &str,
+    constants: &[f32],
+    inputs: &[HostTensor],
+) -> Result<Vec<HostTensor>, Error> {
+    session.run(
+        &node(text, constants),
+        &inputs.iter().map(|t| Input::from(t.clone())).collect::<Vec<_>>(),
+    )
 }
 
 /// Values of any type: small numbers of both signs, floats with fractions.
 fn random(random: &mut Random, dtype: DType, dims: &[usize]) -> HostTensor {
     let n = dims.iter().product::<usize>();
     match dtype {
-        DType::Bool => HostTensor::bool(dims, &(0..n).map(|_| random.below(2) == 1).collect::<Vec<_>>()),
+        DType::Bool => {
+            HostTensor::bool(dims, &(0..n).map(|_| random.below(2) == 1).collect::<Vec<_>>())
+        }
         t if t.is_float() => random.tensor(t, dims).0,
         t => {
-            let values: Vec<Scalar> = (0..n).map(|_| Scalar::Int(random.below(200) as i128 - 100)).collect();
+            let values: Vec<Scalar> =
+                (0..n).map(|_| Scalar::Int(random.below(200) as i128 - 100)).collect();
             tensor(t, dims, &values)
         }
     }
@@ -73,7 +84,12 @@ fn everywhere(text: &str, constants: &[f32]) {
     let mut session = session();
     let expression: Expression = text.parse().unwrap();
     let capabilities = *session.device.capabilities();
-    if !expression.inputs().iter().chain(&expression.output_types()).all(|t| capabilities.supports(*t)) {
+    if !expression
+        .inputs()
+        .iter()
+        .chain(&expression.output_types())
+        .all(|t| capabilities.supports(*t))
+    {
         return;
     }
     let mut numbers = Random::new(7);
@@ -81,7 +97,8 @@ fn everywhere(text: &str, constants: &[f32]) {
         session.misalign = misalign;
         for shapes in SHAPES {
             let types = expression.inputs().iter();
-            let inputs: Vec<_> = types.zip(shapes).map(|(t, dims)| random(&mut numbers, *t, dims)).collect();
+            let inputs: Vec<_> =
+                types.zip(shapes).map(|(t, dims)| random(&mut numbers, *t, dims)).collect();
             check(&mut session, text, constants, &inputs);
         }
     }
@@ -90,22 +107,25 @@ fn everywhere(text: &str, constants: &[f32]) {
 #[test]
 fn a_chain_with_parameters() {
     everywhere(
-        "x: float32, float32; c: 2; s0 = Mul<float32>(x0, c0); s1 = Tanh<float32>(s0); s2 = AddV2<float32>(s1, c1); \
-         s3 = Mul<float32>(s2, x1); return s3",
+        "x: float32, float32; c: 2; s0 = Mul<float32>(x0, c0); s1 = Tanh<float32>(s0); s2 = \
+         AddV2<float32>(s1, c1); s3 = Mul<float32>(s2, x1); return s3",
         &[0.7, 1.5],
     );
 }
 
 #[test]
 fn attributes_are_parameters() {
-    everywhere("x: float32; c: 1; s0 = LeakyRelu<float32>(x0, c0); s1 = Neg<float32>(s0); return s1", &[0.25]);
+    everywhere(
+        "x: float32; c: 1; s0 = LeakyRelu<float32>(x0, c0); s1 = Neg<float32>(s0); return s1",
+        &[0.25],
+    );
 }
 
 #[test]
 fn several_outputs_of_one_type() {
     everywhere(
-        "x: float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(s0, x2); s2 = Maximum<float32>(s0, x2); \
-         return s0, s1, s2",
+        "x: float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(s0, \
+         x2); s2 = Maximum<float32>(s0, x2); return s0, s1, s2",
         &[],
     );
 }
@@ -113,40 +133,44 @@ fn several_outputs_of_one_type() {
 #[test]
 fn outputs_of_every_width() {
     everywhere(
-        "x: float32, float16, bool; c: 0; s0 = Cast<float16, float32>(x1); s1 = AddV2<float32>(x0, s0); \
-         s2 = Greater<float32>(s1, x0); s3 = LogicalAnd<bool>(s2, x2); s4 = Cast<float32, bfloat16>(s1); return s3, s4, s1, x1",
+        "x: float32, float16, bool; c: 0; s0 = Cast<float16, float32>(x1); s1 = \
+         AddV2<float32>(x0, s0); s2 = Greater<float32>(s1, x0); s3 = LogicalAnd<bool>(s2, x2); s4 \
+         = Cast<float32, bfloat16>(s1); return s3, s4, s1, x1",
         &[],
     );
     everywhere(
-        "x: int64, int64; c: 0; s0 = AddV2<int64>(x0, x1); s1 = Less<int64>(s0, x1); s2 = Cast<int64, float32>(s0); \
-         return s2, s1, s0",
+        "x: int64, int64; c: 0; s0 = AddV2<int64>(x0, x1); s1 = Less<int64>(s0, x1); s2 = \
+         Cast<int64, float32>(s0); return s2, s1, s0",
         &[],
     );
     everywhere(
-        "x: float64, float32; c: 0; s0 = Exp<float64>(x0); s1 = Cast<float64, float32>(s0); s2 = Mul<float32>(s1, x1); return s0, s2",
+        "x: float64, float32; c: 0; s0 = Exp<float64>(x0); s1 = Cast<float64, float32>(s0); s2 = \
+         Mul<float32>(s1, x1); return s0, s2",
         &[],
     );
     everywhere(
-        "x: uint8, int8; c: 1; s0 = AddV2<uint8>(x0, x0); s1 = Cast<uint8, float32>(s0); s2 = Cast<int8, float32>(x1); \
-         s3 = Mul<float32>(s2, c0); s4 = AddV2<float32>(s1, s3); return s0, s4",
+        "x: uint8, int8; c: 1; s0 = AddV2<uint8>(x0, x0); s1 = Cast<uint8, float32>(s0); s2 = \
+         Cast<int8, float32>(x1); s3 = Mul<float32>(s2, c0); s4 = AddV2<float32>(s1, s3); return \
+         s0, s4",
         &[0.5],
     );
 }
 
-/// So many elements that a software adapter takes eight at once, in every width and access; then four, for want of alignment or for odd
-/// extents.
+/// So many elements that a software adapter takes eight at once, in every width and access; then
+/// four, for want of alignment or for odd extents.
 #[test]
 fn large_tensors() {
     let mut session = session();
     let mut numbers = Random::new(11);
     let n = tensorflow_wgpu::shader::eight::LEAST;
     let texts = [
-        "x: float32, bfloat16, bool; c: 1; s0 = Cast<bfloat16, float32>(x1); s1 = AddV2<float32>(x0, s0); s2 = Mul<float32>(s1, c0); \
-         s3 = Cast<float32, float16>(s2); s4 = Greater<float32>(s2, x0); s5 = LogicalOr<bool>(s4, x2); return s2, s3, s5, x1",
-        "x: int16, uint16, int8; c: 0; s0 = AddV2<int16>(x0, x0); s1 = AddV2<uint16>(x1, x1); s2 = AddV2<int8>(x2, x2); \
-         s3 = Cast<int16, int32>(s0); return s0, s1, s2, s3",
-        "x: uint8, float16, uint32; c: 0; s0 = AddV2<uint8>(x0, x0); s1 = Mul<float16>(x1, x1); s2 = AddV2<uint32>(x2, x2); \
-         return s0, s1, s2",
+        "x: float32, bfloat16, bool; c: 1; s0 = Cast<bfloat16, float32>(x1); s1 = \
+         AddV2<float32>(x0, s0); s2 = Mul<float32>(s1, c0); s3 = Cast<float32, float16>(s2); s4 = \
+         Greater<float32>(s2, x0); s5 = LogicalOr<bool>(s4, x2); return s2, s3, s5, x1",
+        "x: int16, uint16, int8; c: 0; s0 = AddV2<int16>(x0, x0); s1 = AddV2<uint16>(x1, x1); s2 \
+         = AddV2<int8>(x2, x2); s3 = Cast<int16, int32>(s0); return s0, s1, s2, s3",
+        "x: uint8, float16, uint32; c: 0; s0 = AddV2<uint8>(x0, x0); s1 = Mul<float16>(x1, x1); \
+         s2 = AddV2<uint32>(x2, x2); return s0, s1, s2",
     ];
     let shapes: [(usize, [&[usize]; 3]); 5] = [
         (0, [&[n / 512, 512], &[512], &[n / 512, 1]]),
@@ -161,7 +185,8 @@ fn large_tensors() {
         for (misalign, shapes) in shapes {
             session.misalign = *misalign;
             let types = expression.inputs().iter();
-            let inputs: Vec<_> = types.zip(shapes).map(|(t, dims)| random(&mut numbers, *t, dims)).collect();
+            let inputs: Vec<_> =
+                types.zip(shapes).map(|(t, dims)| random(&mut numbers, *t, dims)).collect();
             check(&mut session, text, &constants, &inputs);
         }
     }
@@ -175,7 +200,8 @@ fn inputs_and_parameters_may_be_outputs() {
 #[test]
 fn selections_by_fused_conditions() {
     everywhere(
-        "x: float32, float32, float32; c: 1; s0 = Less<float32>(x0, c0); s1 = SelectV2<float32>(s0, x1, x2); return s1",
+        "x: float32, float32, float32; c: 1; s0 = Less<float32>(x0, c0); s1 = \
+         SelectV2<float32>(s0, x1, x2); return s1",
         &[0.1],
     );
 }
@@ -185,29 +211,32 @@ fn selections_by_fused_conditions() {
 #[test]
 fn a_masked_step_of_an_lstm() {
     everywhere(
-        "x: float32, float32, bool; c: 0; s0 = Sigmoid<float32>(x0); s1 = Mul<float32>(x1, s0); s2 = AddV2<float32>(s1, x1); \
-         s3 = Tanh<float32>(s2); s4 = SelectV2<float32>(x2, s2, x1); return s0, s3, s4",
+        "x: float32, float32, bool; c: 0; s0 = Sigmoid<float32>(x0); s1 = Mul<float32>(x1, s0); \
+         s2 = AddV2<float32>(s1, x1); s3 = Tanh<float32>(s2); s4 = SelectV2<float32>(x2, s2, x1); \
+         return s0, s3, s4",
         &[],
     );
 }
 
-/// Bits of three operands, selected against one of them: a compiler of a software adapter took the wrong truth table for such.
+/// Bits of three operands, selected against one of them: a compiler of a software adapter took the
+/// wrong truth table for such.
 #[test]
 fn bits_selected_against_an_operand() {
     for dtype in ["uint32", "int64", "uint8"] {
         for kept in ["x0", "x1", "s0"] {
             everywhere(
                 &format!(
-                    "x: {dtype}, {dtype}, bool; c: 0; s0 = AddV2<{dtype}>(x0, x1); s1 = BitwiseAnd<{dtype}>(s0, x1); \
-                     s2 = BitwiseOr<{dtype}>(s1, x0); s3 = SelectV2<{dtype}>(x2, s2, {kept}); return s3, s2"
+                    "x: {dtype}, {dtype}, bool; c: 0; s0 = AddV2<{dtype}>(x0, x1); s1 = \
+                     BitwiseAnd<{dtype}>(s0, x1); s2 = BitwiseOr<{dtype}>(s1, x0); s3 = \
+                     SelectV2<{dtype}>(x2, s2, {kept}); return s3, s2"
                 ),
                 &[],
             );
         }
     }
     everywhere(
-        "x: float32, bool; c: 0; s0 = Tanh<float32>(x0); s1 = SelectV2<float32>(x1, s0, x0); s2 = Erf<float32>(x0); \
-         s3 = SelectV2<float32>(x1, x0, s2); return s1, s3",
+        "x: float32, bool; c: 0; s0 = Tanh<float32>(x0); s1 = SelectV2<float32>(x1, s0, x0); s2 = \
+         Erf<float32>(x0); s3 = SelectV2<float32>(x1, x0, s2); return s1, s3",
         &[],
     );
 }
@@ -220,12 +249,18 @@ fn a_cast_to_a_narrow_type_and_back_rounds() {
         ("float16", (|v: f32| half::f16::from_f32(v).to_f32()) as fn(f32) -> f32),
         ("bfloat16", |v| half::bf16::from_f32(v).to_f32()),
     ] {
-        let text =
-            format!("x: float32; c: 0; s0 = Cast<float32, {narrow}>(x0); s1 = Cast<{narrow}, float32>(s0); return s1");
-        let got = run(&mut session, &text, &[], &[HostTensor::f32(&[values.len()], &values)]).unwrap();
+        let text = format!(
+            "x: float32; c: 0; s0 = Cast<float32, {narrow}>(x0); s1 = Cast<{narrow}, \
+             float32>(s0); return s1"
+        );
+        let got =
+            run(&mut session, &text, &[], &[HostTensor::f32(&[values.len()], &values)]).unwrap();
         for (v, got) in values.iter().zip(got[0].values::<f32>()) {
             let want = round(*v);
-            assert!(got == want || (got.is_nan() && want.is_nan()), "{narrow}({v}) is {got}, want {want}");
+            assert!(
+                got == want || (got.is_nan() && want.is_nan()),
+                "{narrow}({v}) is {got}, want {want}"
+            );
         }
     }
 }
@@ -236,11 +271,13 @@ fn outputs_in_place_of_inputs() {
     let mut session = session();
     let n = 70_001;
     let (x, y): (Vec<f32>, Vec<f32>) = (0..n).map(|i| (i as f32, 0.25 * i as f32)).unzip();
-    let text = "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Sub<float32>(x0, x1); s2 = Less<float32>(x0, x1); \
-                return s0, s1, s2";
+    let text = "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Sub<float32>(x0, \
+                x1); s2 = Less<float32>(x0, x1); return s0, s1, s2";
     for misalign in [0, 1, 4] {
         session.misalign = misalign;
-        let got = run(&mut session, text, &[], &[HostTensor::f32(&[n], &x), HostTensor::f32(&[n], &y)]).unwrap();
+        let got =
+            run(&mut session, text, &[], &[HostTensor::f32(&[n], &x), HostTensor::f32(&[n], &y)])
+                .unwrap();
         let (sums, differences) = (got[0].values::<f32>(), got[1].values::<f32>());
         for i in 0..n {
             assert_eq!((sums[i], differences[i]), (x[i] + y[i], x[i] - y[i]), "element {i}");
@@ -257,7 +294,8 @@ fn windows() {
     if limit > 256 << 20 {
         return;
     }
-    let text = "x: float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = Greater<float32>(s0, c0); return s0, s1";
+    let text = "x: float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = Greater<float32>(s0, \
+                c0); return s0, s1";
     let (rows, columns) = (1003, limit / 4 / 1000);
     let x: Vec<f32> = (0..rows).map(|i| i as f32).collect();
     let y: Vec<f32> = (0..columns).map(|i| (i % 1021) as f32).collect();
@@ -266,7 +304,11 @@ fn windows() {
     let sums = got[0].values::<f32>();
     for i in 0..rows * columns {
         let want = x[i / columns] + y[i % columns];
-        assert!(sums[i] == want && (got[1].bytes[i] == 1) == (want > 900.0), "element {i} is {}", sums[i]);
+        assert!(
+            sums[i] == want && (got[1].bytes[i] == 1) == (want > 900.0),
+            "element {i} is {}",
+            sums[i]
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Fused reductions against references in f64: reductions, axes, types, broadcast inputs, and shapes from empty to beyond one binding.
+//! Fused reductions against references in f64: reductions, axes, types, broadcast inputs, and
+//! shapes from empty to beyond one binding.
 
 use tensorflow_wgpu::device::Capabilities;
 use tensorflow_wgpu::dtype::DType::{self, *};
@@ -10,7 +11,8 @@ use tensorflow_wgpu::{Error, HostTensor};
 
 /// The styles of a software adapter and of a GPU, on whatever adapter there is.
 fn sessions() -> [Session; 2] {
-    let shared = || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let shared =
+        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     let narrow = shared();
     let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
     let wide = Session::with_capabilities(shared().device, capabilities);
@@ -28,7 +30,8 @@ struct Array {
 fn array(dtype: DType, dims: &[usize], seed: u64) -> Array {
     let mut state = seed * 2 + 1;
     let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f64 / (1u64 << 24) as f64
     };
     let n = dims.iter().product();
@@ -64,7 +67,8 @@ fn at(array: &Array, dims: &[usize], index: usize) -> f64 {
 
 /// Groups the elements of the space `dims` by their kept coordinates, in the output's order.
 fn gather(dims: &[usize], axes: &[usize], element: impl Fn(usize) -> f64) -> Vec<Vec<f64>> {
-    let outputs: usize = dims.iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, n)| n).product();
+    let outputs: usize =
+        dims.iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, n)| n).product();
     let mut runs = vec![Vec::new(); outputs];
     for i in 0..dims.iter().product() {
         let (mut rest, mut at, mut scale) = (i, 0, 1);
@@ -80,7 +84,8 @@ fn gather(dims: &[usize], axes: &[usize], element: impl Fn(usize) -> f64) -> Vec
     runs
 }
 
-/// Results of reductions `names` of one run of elements, with the magnitude to which their error is relative.
+/// Results of reductions `names` of one run of elements, with the magnitude to which their error is
+/// relative.
 fn reference(name: &str, run: &[f64]) -> Vec<(f64, f64)> {
     let mean = run.iter().sum::<f64>() / run.len() as f64;
     let share = |f: &dyn Fn(f64) -> f64| run.iter().map(|v| f(*v)).sum::<f64>() / run.len() as f64;
@@ -107,7 +112,8 @@ fn tolerance(dtype: DType) -> f64 {
 fn node(expression: &str, reductions: &str, axes: &[i64]) -> Node {
     let parsed: Expression = expression.parse().expect(expression);
     let names = reductions.split(',').zip(parsed.output_types());
-    let outputs: Vec<DType> = names.flat_map(|(name, t)| vec![t; 1 + usize::from(name == MOMENTS)]).collect();
+    let outputs: Vec<DType> =
+        names.flat_map(|(name, t)| vec![t; 1 + usize::from(name == MOMENTS)]).collect();
     Node::new("_WgpuFusedReduce")
         .attr("T_in", parsed.inputs())
         .attr("T_out", &outputs[..])
@@ -134,16 +140,22 @@ struct Case<'a> {
 #[track_caller]
 fn check(session: &mut Session, case: &Case<'_>, inputs: &[Array], dims: &[usize], axes: &[usize]) {
     let Case { expression, reductions, values } = case;
-    let indices: Vec<i64> = axes.iter().map(|a| *a as i64 - if a % 2 == 1 { dims.len() as i64 } else { 0 }).collect();
+    let indices: Vec<i64> =
+        axes.iter().map(|a| *a as i64 - if a % 2 == 1 { dims.len() as i64 } else { 0 }).collect();
     let tensors: Vec<Input> = inputs.iter().map(|x| x.tensor.clone().into()).collect();
-    let context = format!("{reductions} of {expression} over {axes:?} of {dims:?}, misaligned by {}", session.misalign);
+    let context = format!(
+        "{reductions} of {expression} over {axes:?} of {dims:?}, misaligned by {}",
+        session.misalign
+    );
     let out = session.run(&node(expression, reductions, &indices), &tensors).expect(&context);
     let types: Vec<DType> = expression.parse::<Expression>().unwrap().output_types();
     let kept: Vec<usize> = (0..dims.len()).filter(|d| !axes.contains(d)).map(|d| dims[d]).collect();
     let mut outputs = out.iter();
     for (k, name) in reductions.split(',').enumerate() {
-        let element = |i: usize| values(&inputs.iter().map(|x| at(x, dims, i)).collect::<Vec<_>>())[k];
-        let wanted: Vec<_> = gather(dims, axes, element).iter().map(|run| reference(name, run)).collect();
+        let element =
+            |i: usize| values(&inputs.iter().map(|x| at(x, dims, i)).collect::<Vec<_>>())[k];
+        let wanted: Vec<_> =
+            gather(dims, axes, element).iter().map(|run| reference(name, run)).collect();
         for part in 0..1 + usize::from(*name == *MOMENTS) {
             let y = outputs.next().expect("an output");
             assert_eq!((y.dtype, &y.dims[..]), (types[k], &kept[..]), "{context}");
@@ -171,7 +183,8 @@ const ALL_AXES: [&[usize]; 8] = [&[0], &[1], &[2], &[0, 1], &[1, 2], &[0, 2], &[
 fn every_type_over_all_axes() {
     for mut session in sessions() {
         for dtype in supported(&session, &[F32, F16, BF16, F64, I64]) {
-            let product = format!("x: {dtype}, {dtype}; c: 0; s0 = Mul<{dtype}>(x0, x1); return s0, x0");
+            let product =
+                format!("x: {dtype}, {dtype}; c: 0; s0 = Mul<{dtype}>(x0, x1); return s0, x0");
             let values: Values<'_> = &|x| vec![x[0] * x[1], x[0]];
             let pairs = if dtype == I64 {
                 &["Sum,Max"][..]
@@ -186,7 +199,13 @@ fn every_type_over_all_axes() {
                 }
                 session.misalign = 1;
                 for (dims, axes) in [([9, 131], [1]), ([131, 9], [0])] {
-                    check(&mut session, &case, &[array(dtype, &dims, 3), array(dtype, &dims, 4)], &dims, &axes);
+                    check(
+                        &mut session,
+                        &case,
+                        &[array(dtype, &dims, 3), array(dtype, &dims, 4)],
+                        &dims,
+                        &axes,
+                    );
                 }
                 session.misalign = 0;
             }
@@ -197,7 +216,8 @@ fn every_type_over_all_axes() {
 #[test]
 fn inputs_broadcast_along_any_axes() {
     let case = Case {
-        expression: "x: float32, float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(s0, x2); return x0, s1",
+        expression: "x: float32, float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = \
+                     Mul<float32>(s0, x2); return x0, s1",
         reductions: "Sum,Sum",
         values: &|x| vec![x[0], (x[0] - x[1]) * x[2]],
     };
@@ -217,7 +237,10 @@ fn inputs_broadcast_along_any_axes() {
 fn values_of_other_shapes_are_reduced_over_their_own() {
     let case = "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return x0, s0";
     for mut session in sessions() {
-        let inputs = [HostTensor::f32(&[1, 2], &[1.0, 2.0]).into(), HostTensor::f32(&[3, 2], &[1.0; 6]).into()];
+        let inputs = [
+            HostTensor::f32(&[1, 2], &[1.0, 2.0]).into(),
+            HostTensor::f32(&[3, 2], &[1.0; 6]).into(),
+        ];
         let out = session.run(&node(case, "Sum,Sum", &[0]), &inputs).unwrap();
         assert_eq!((out[0].to_f64(), out[1].to_f64()), (vec![1.0, 2.0], vec![3.0, 6.0]));
     }
@@ -233,7 +256,13 @@ fn rows_and_columns_of_every_length() {
     for mut session in sessions() {
         for n in [1, 2, 15, 16, 17, 63, 65, 255, 257, 1023, 1025, 5000, 70_001] {
             for (dims, axes, shape) in [([3, n], [1], [3, 1]), ([n, 3], [0], [1, 3])] {
-                check(&mut session, &case, &[array(F32, &dims, 5), array(F32, &shape, 6)], &dims, &axes);
+                check(
+                    &mut session,
+                    &case,
+                    &[array(F32, &dims, 5), array(F32, &shape, 6)],
+                    &dims,
+                    &axes,
+                );
             }
         }
     }
@@ -248,7 +277,13 @@ fn empty_inputs() {
     };
     for mut session in sessions() {
         for (dims, axes) in [([3, 0], [0]), ([3, 0], [1]), ([0, 5], [0]), ([0, 5], [1])] {
-            check(&mut session, &case, &[array(F32, &dims, 1), array(F32, &[1, 1], 2)], &dims, &axes);
+            check(
+                &mut session,
+                &case,
+                &[array(F32, &dims, 1), array(F32, &[1, 1], 2)],
+                &dims,
+                &axes,
+            );
         }
     }
 }
@@ -261,7 +296,9 @@ fn bools() {
             let mut x = vec![1.0; 5 * n];
             x[2 * n] = f32::INFINITY;
             x[3 * n..4 * n].fill(f32::NAN);
-            let out = session.run(&node(expression, "All,Any", &[1]), &[HostTensor::f32(&[5, n], &x).into()]).unwrap();
+            let out = session
+                .run(&node(expression, "All,Any", &[1]), &[HostTensor::f32(&[5, n], &x).into()])
+                .unwrap();
             assert_eq!(out[0].to_f64(), [1.0, 1.0, 0.0, 0.0, 1.0]);
             assert_eq!(out[1].to_f64(), [1.0, 1.0, f64::from(u8::from(n > 1)), 0.0, 1.0]);
         }
@@ -270,7 +307,11 @@ fn bools() {
 
 #[test]
 fn moments_far_from_zero() {
-    let case = Case { expression: "x: float32; c: 0; return x0", reductions: MOMENTS, values: &|x| vec![x[0]] };
+    let case = Case {
+        expression: "x: float32; c: 0; return x0",
+        reductions: MOMENTS,
+        values: &|x| vec![x[0]],
+    };
     for mut session in sessions() {
         // The sum of squares would lose the variance, a pivot that is an outlier too.
         let dims = [40_000, 3];
@@ -281,19 +322,28 @@ fn moments_far_from_zero() {
                 x[..3].fill(-3.0e6);
             }
             let a = of(F32, &dims, x.clone());
-            let out = session.run(&node(&expression, MOMENTS, &[0]), &[a.tensor.clone().into()]).unwrap();
+            let out =
+                session.run(&node(&expression, MOMENTS, &[0]), &[a.tensor.clone().into()]).unwrap();
             for (channel, run) in gather(&dims, &[0], |i| a.values[i]).iter().enumerate() {
                 let wanted = reference(MOMENTS, run);
                 for (y, (w, _)) in out.iter().zip(wanted) {
                     let got = y.to_f64()[channel];
-                    assert!((got - w).abs() <= 2e-5 * w.abs(), "{got}, not {w}, outlier: {outlier}");
+                    assert!(
+                        (got - w).abs() <= 2e-5 * w.abs(),
+                        "{got}, not {w}, outlier: {outlier}"
+                    );
                 }
             }
         }
         // Constants have no variance, and infinities make the mean infinite as a plain one.
-        for (value, mean, variance) in [(1e20, 1e20, 0.0), (f32::INFINITY, f64::INFINITY, f64::NAN)] {
-            let out =
-                session.run(&node(&expression, MOMENTS, &[0]), &[HostTensor::f32(&[70], &[value; 70]).into()]).unwrap();
+        for (value, mean, variance) in [(1e20, 1e20, 0.0), (f32::INFINITY, f64::INFINITY, f64::NAN)]
+        {
+            let out = session
+                .run(
+                    &node(&expression, MOMENTS, &[0]),
+                    &[HostTensor::f32(&[70], &[value; 70]).into()],
+                )
+                .unwrap();
             let got: Vec<f64> = out.iter().map(|y| y.to_f64()[0]).collect();
             assert!(got[0] == mean || (got[0] - mean).abs() < 1e14, "{got:?}");
             assert!(got[1] == variance || got[1].is_nan() == variance.is_nan(), "{got:?}");
@@ -304,7 +354,8 @@ fn moments_far_from_zero() {
 #[test]
 fn constants_whole_and_kept_axes() {
     for mut session in sessions() {
-        let expression = "x: float32; c: 2; s0 = Mul<float32>(x0, c1); s1 = AddV2<float32>(s0, c0); return s1";
+        let expression =
+            "x: float32; c: 2; s0 = Mul<float32>(x0, c1); s1 = AddV2<float32>(s0, c0); return s1";
         let x = HostTensor::f32(&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         let base = |axes: &[i64]| node(expression, "Sum", axes).attr("constants", &[1.0, 2.0][..]);
         let whole = session.run(&base(&[]).attr("whole", true), &[x.clone().into()]).unwrap();
@@ -317,7 +368,8 @@ fn constants_whole_and_kept_axes() {
 #[test]
 fn errors_are_those_of_the_plain_ops() {
     let expression = "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return s0";
-    let ones = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![1.0; dims.iter().product()]));
+    let ones =
+        |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![1.0; dims.iter().product()]));
     let [mut session, _] = sessions();
     for (shapes, axes, wanted) in [
         ([&[2, 3][..], &[4][..]], &[0][..], "Incompatible shapes: [2,3] vs. [4]"),
@@ -326,7 +378,9 @@ fn errors_are_those_of_the_plain_ops() {
     ] {
         let inputs = shapes.map(ones);
         match session.run(&node(expression, "Sum", axes), &inputs) {
-            Err(Error::InvalidArgument(m)) => assert!(m.contains(wanted) && m.contains("_WgpuFusedReduce"), "{m}"),
+            Err(Error::InvalidArgument(m)) => {
+                assert!(m.contains(wanted) && m.contains("_WgpuFusedReduce"), "{m}")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -346,7 +400,9 @@ fn tensors_beyond_one_binding_are_reduced_in_windows() {
     let column: Vec<f32> = (0..rows).map(|i| (i % 7) as f32).collect();
     let row = [1.0f32, 2.0, 3.0, 4.0, 5.0];
     let mut run = |axes: &[i64], second: HostTensor| {
-        let out = session.run(&node(expression, "Sum,Moments", axes), &[input.clone().into(), second.into()]).unwrap();
+        let out = session
+            .run(&node(expression, "Sum,Moments", axes), &[input.clone().into(), second.into()])
+            .unwrap();
         out.iter().map(HostTensor::to_f64).collect::<Vec<_>>()
     };
     let close = |got: f64, wanted: f64, what: &str| {
@@ -368,7 +424,10 @@ fn tensors_beyond_one_binding_are_reduced_in_windows() {
     for (i, run) in x.chunks(5).enumerate() {
         let wanted: f32 = run.iter().zip(row).map(|(a, b)| a * b).sum();
         assert_eq!(of_rows[0][i], f64::from(wanted), "sum of row {i}");
-        assert!((of_rows[1][i] - f64::from(run.iter().sum::<f32>() / 5.0)).abs() < 1e-5, "mean of row {i}");
+        assert!(
+            (of_rows[1][i] - f64::from(run.iter().sum::<f32>() / 5.0)).abs() < 1e-5,
+            "mean of row {i}"
+        );
     }
 }
 
@@ -390,7 +449,11 @@ fn states_beyond_one_binding_are_cut_along_kept_axes() {
         let run: [f64; 4] = std::array::from_fn(|r| f64::from(x[r * columns + k]));
         let mean = run.iter().sum::<f64>() / 4.0;
         let variance = run.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / 4.0;
-        assert_eq!(out[0][k], run.iter().zip(1..).map(|(v, w)| v * f64::from(w)).sum::<f64>(), "sum of column {k}");
+        assert_eq!(
+            out[0][k],
+            run.iter().zip(1..).map(|(v, w)| v * f64::from(w)).sum::<f64>(),
+            "sum of column {k}"
+        );
         assert_eq!(out[1][k], mean, "mean of column {k}");
         assert!((out[2][k] - variance).abs() < 1e-5 * variance.max(1.0), "variance of column {k}");
     }

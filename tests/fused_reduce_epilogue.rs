@@ -1,5 +1,6 @@
-//! Epilogues of fused reductions against references in f64, which know nothing of expressions: what becomes of the results, in one
-//! step and in several, with operands of the results' shape and of one element, in as many dispatches as the outputs need.
+//! Epilogues of fused reductions against references in f64, which know nothing of expressions: what
+//! becomes of the results, in one step and in several, with operands of the results' shape and of
+//! one element, in as many dispatches as the outputs need.
 
 use tensorflow_wgpu::device::adapters::Selection;
 use tensorflow_wgpu::device::{Capabilities, Device};
@@ -10,7 +11,8 @@ use tensorflow_wgpu::{Error, HostTensor};
 
 /// The styles of a software adapter and of a GPU, on whatever adapter there is.
 fn sessions() -> [Session; 2] {
-    let shared = || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let shared =
+        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     let narrow = shared();
     let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
     [narrow, Session::with_capabilities(shared().device, capabilities)]
@@ -21,7 +23,9 @@ fn array(dtype: DType, dims: &[usize], seed: u64) -> HostTensor {
     let mut state = seed * 2 + 1;
     let values: Vec<f64> = (0..dims.iter().product())
         .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
         })
         .collect();
@@ -64,7 +68,8 @@ fn assert_close(got: &HostTensor, wanted: &[f64], tolerance: f64, what: &str) {
     let got = got.to_f64();
     assert_eq!(got.len(), wanted.len(), "{what}");
     for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
-        let same = g.is_nan() && w.is_nan() || g == w || (g - w).abs() <= tolerance * w.abs().max(1.0);
+        let same =
+            g.is_nan() && w.is_nan() || g == w || (g - w).abs() <= tolerance * w.abs().max(1.0);
         assert!(same, "{what}: {i}: {g}, not {w}");
     }
 }
@@ -78,11 +83,13 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// Batch normalization: mean, variance, scale and shift of each channel, of moments of 16-bit or wider inputs.
+/// Batch normalization: mean, variance, scale and shift of each channel, of moments of 16-bit or
+/// wider inputs.
 fn normalization(dtype: DType) -> String {
     format!(
-        "x: {dtype}, {dtype}, {dtype}, {dtype}; c: 1; s0 = AddV2<{dtype}>(x1, c0); s1 = Rsqrt<{dtype}>(s0); \
-         s2 = Mul<{dtype}>(x2, s1); s3 = Mul<{dtype}>(x0, s2); s4 = Sub<{dtype}>(x3, s3); return x0, x1, s1, s2, s4"
+        "x: {dtype}, {dtype}, {dtype}, {dtype}; c: 1; s0 = AddV2<{dtype}>(x1, c0); s1 = \
+         Rsqrt<{dtype}>(s0); s2 = Mul<{dtype}>(x2, s1); s3 = Mul<{dtype}>(x0, s2); s4 = \
+         Sub<{dtype}>(x3, s3); return x0, x1, s1, s2, s4"
     )
 }
 
@@ -94,7 +101,8 @@ fn supported(session: &Session, types: &[DType]) -> Vec<DType> {
 fn a_normalization_in_every_type_and_extent() {
     for mut session in sessions() {
         for dtype in supported(&session, &[F32, F16, BF16]) {
-            let (expression, epilogue) = (format!("x: {dtype}; c: 0; return x0"), normalization(dtype));
+            let (expression, epilogue) =
+                (format!("x: {dtype}; c: 0; return x0"), normalization(dtype));
             let case = Case {
                 expression: &expression,
                 reductions: "Moments",
@@ -104,11 +112,15 @@ fn a_normalization_in_every_type_and_extent() {
                 axes: &[0],
                 keep_dims: true,
             };
-            for (n, channels) in [(1, 1), (7, 5), (64, 3), (257, 9), (5000, 2), (31, 129), (70_001, 1)] {
+            for (n, channels) in
+                [(1, 1), (7, 5), (64, 3), (257, 9), (5000, 2), (31, 129), (70_001, 1)]
+            {
                 let x = array(dtype, &[n, channels], 1);
                 // The operands have other extents of 1 than the results.
-                let (gamma, beta) = (array(dtype, &[channels], 2), array(dtype, &[1, 1, channels], 3));
-                let inputs: [Input; 3] = [x.clone().into(), gamma.clone().into(), beta.clone().into()];
+                let (gamma, beta) =
+                    (array(dtype, &[channels], 2), array(dtype, &[1, 1, channels], 3));
+                let inputs: [Input; 3] =
+                    [x.clone().into(), gamma.clone().into(), beta.clone().into()];
                 let what = format!("{dtype} [{n}, {channels}]");
                 session.misalign = usize::from(n == 257);
                 let out = session.run(&case.node(), &inputs).expect(&what);
@@ -118,11 +130,15 @@ fn a_normalization_in_every_type_and_extent() {
                 for c in 0..channels {
                     let column: Vec<f64> = x.iter().skip(c).step_by(channels).copied().collect();
                     let mean = column.iter().sum::<f64>() / n as f64;
-                    let variance = column.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64;
+                    let variance =
+                        column.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64;
                     let inverse = 1.0 / (variance + 0.25).sqrt();
                     let scale = gamma[c] * inverse;
                     let shift = beta[c] - mean * scale;
-                    wanted.iter_mut().zip([mean, variance, inverse, scale, shift]).for_each(|(w, v)| w.push(v));
+                    wanted
+                        .iter_mut()
+                        .zip([mean, variance, inverse, scale, shift])
+                        .for_each(|(w, v)| w.push(v));
                 }
                 for (k, (y, w)) in out.iter().zip(&wanted).enumerate() {
                     assert_eq!((y.dtype, &y.dims[..]), (dtype, &[1, channels][..]), "{what}");
@@ -139,7 +155,8 @@ fn operands_of_one_element_and_scalar_results() {
     let case = Case {
         expression: "x: float32; c: 0; s0 = Square<float32>(x0); return s0",
         reductions: "Mean",
-        epilogue: "x: float32, float32; c: 1; s0 = Sqrt<float32>(x0); s1 = Mul<float32>(s0, x1); s2 = AddV2<float32>(s1, c0); return s2",
+        epilogue: "x: float32, float32; c: 1; s0 = Sqrt<float32>(x0); s1 = Mul<float32>(s0, x1); \
+                   s2 = AddV2<float32>(s1, c0); return s2",
         constants: &[0.5],
         results: 1,
         axes: &[0, 1],
@@ -163,10 +180,10 @@ fn operands_of_one_element_and_scalar_results() {
 #[test]
 fn more_outputs_than_one_dispatch_binds() {
     // Five operands and six outputs, two of them packed differently.
-    let epilogue = "x: float32, float32, float32, float32, float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x2); \
-                    s1 = Mul<float32>(x1, x3); s2 = Mul<float32>(x0, x4); s3 = AddV2<float32>(x1, x5); \
-                    s4 = Sub<float32>(s3, x6); s5 = Cast<float32, float16>(s4); s6 = Greater<float32>(s0, s1); \
-                    return s0, s1, s2, s3, s5, s6";
+    let epilogue = "x: float32, float32, float32, float32, float32, float32, float32; c: 0; s0 = \
+                    Mul<float32>(x0, x2); s1 = Mul<float32>(x1, x3); s2 = Mul<float32>(x0, x4); \
+                    s3 = AddV2<float32>(x1, x5); s4 = Sub<float32>(s3, x6); s5 = Cast<float32, \
+                    float16>(s4); s6 = Greater<float32>(s0, s1); return s0, s1, s2, s3, s5, s6";
     let case = Case {
         expression: "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return x0, s0",
         reductions: "Sum,Sum",
@@ -197,7 +214,12 @@ fn more_outputs_than_one_dispatch_binds() {
             let types: Vec<DType> = out.iter().map(|y| y.dtype).collect();
             assert_eq!(types, [F32, F32, F32, F32, F16, Bool]);
             for (k, (y, w)) in out.iter().zip(&wanted).enumerate() {
-                assert_close(y, w, if k == 4 { 2e-3 } else { 1e-4 }, &format!("[{n}, {m}], output {k}"));
+                assert_close(
+                    y,
+                    w,
+                    if k == 4 { 2e-3 } else { 1e-4 },
+                    &format!("[{n}, {m}], output {k}"),
+                );
             }
         }
     }
@@ -216,10 +238,14 @@ fn nothing_to_reduce_and_no_results() {
     };
     for mut session in sessions() {
         let extra = HostTensor::f32(&[3], &[1.0, 2.0, 3.0]);
-        let out = session.run(&case.node(), &[HostTensor::f32(&[0, 3], &[]).into(), extra.into()]).unwrap();
+        let out = session
+            .run(&case.node(), &[HostTensor::f32(&[0, 3], &[]).into(), extra.into()])
+            .unwrap();
         assert_eq!((out[0].to_f64(), out[1].to_f64()), (vec![1.0, 2.0, 3.0], vec![0.0; 3]));
         let none = || HostTensor::f32(&[0], &[]);
-        let out = session.run(&case.node(), &[HostTensor::f32(&[4, 0], &[]).into(), none().into()]).unwrap();
+        let out = session
+            .run(&case.node(), &[HostTensor::f32(&[4, 0], &[]).into(), none().into()])
+            .unwrap();
         assert_eq!((&out[0].dims[..], out[0].bytes.len()), (&[0][..], 0));
     }
 }
@@ -238,7 +264,9 @@ fn what_does_not_fit_is_refused() {
     let [mut session, _] = sessions();
     let inputs: [Input; 2] = [array(F32, &[2, 3], 1).into(), array(F32, &[2], 2).into()];
     match session.run(&case.node(), &inputs) {
-        Err(Error::InvalidArgument(m)) => assert!(m.contains("Incompatible shapes: [3] vs. [2]"), "{m}"),
+        Err(Error::InvalidArgument(m)) => {
+            assert!(m.contains("Incompatible shapes: [3] vs. [2]"), "{m}")
+        }
         other => panic!("{other:?}"),
     }
     let inputs: [Input; 2] = [array(F32, &[2, 3], 1).into(), array(F32, &[3], 2).into()];
@@ -270,13 +298,22 @@ fn a_reduction_and_its_epilogue_are_one_dispatch() {
         let device = device.clone();
         let capabilities = Capabilities { cpu: !wide, ..*device.capabilities() };
         let mut session = Session::with_capabilities(device, capabilities);
-        for (dims, wanted) in [([4, 8, 8, 128], 1), ([4, 16, 16, 64], 1), ([8, 2, 2, 512], 1), ([16, 56, 56, 8], 2)] {
+        for (dims, wanted) in
+            [([4, 8, 8, 128], 1), ([4, 16, 16, 64], 1), ([8, 2, 2, 512], 1), ([16, 56, 56, 8], 2)]
+        {
             let channels = dims[3];
-            let inputs: [Input; 3] =
-                [array(F32, &dims, 1).into(), array(F32, &[channels], 2).into(), array(F32, &[channels], 3).into()];
+            let inputs: [Input; 3] = [
+                array(F32, &dims, 1).into(),
+                array(F32, &[channels], 2).into(),
+                array(F32, &[channels], 3).into(),
+            ];
             let before = session.device.statistics().dispatches;
             session.run(&case.node(), &inputs).unwrap();
-            assert_eq!(session.device.statistics().dispatches - before, wanted, "{dims:?}, wide: {wide}");
+            assert_eq!(
+                session.device.statistics().dispatches - before,
+                wanted,
+                "{dims:?}, wide: {wide}"
+            );
         }
     }
 }

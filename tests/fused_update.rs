@@ -1,4 +1,5 @@
-//! `_WgpuFusedUpdate` against steps written out in f64: types, shapes, many members in one dispatch and scattered ones, windows, errors.
+//! `_WgpuFusedUpdate` against steps written out in f64: types, shapes, many members in one dispatch
+//! and scattered ones, windows, errors.
 
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
 mod numeric;
@@ -10,17 +11,23 @@ use tensorflow_wgpu::kernels::fused::update;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-/// Adam as Keras writes it: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and epsilon.
-const ADAM: &str = "x: T, T, T, T, T; c: 3; s0 = Sub<T>(x3, x0); s1 = Mul<T>(s0, c0); s2 = AddV2<T>(x0, s1); s3 = Square<T>(x3); \
-     s4 = Sub<T>(s3, x1); s5 = Mul<T>(s4, c1); s6 = AddV2<T>(x1, s5); s7 = Mul<T>(s2, x4); s8 = Sqrt<T>(s6); \
-     s9 = AddV2<T>(s8, c2); s10 = RealDiv<T>(s7, s9); s11 = Sub<T>(x2, s10); return s2, s6, s11";
+/// Adam as Keras writes it: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and
+/// epsilon.
+const ADAM: &str = "x: T, T, T, T, T; c: 3; s0 = Sub<T>(x3, x0); s1 = Mul<T>(s0, c0); s2 = \
+                    AddV2<T>(x0, s1); s3 = Square<T>(x3); s4 = Sub<T>(s3, x1); s5 = Mul<T>(s4, \
+                    c1); s6 = AddV2<T>(x1, s5); s7 = Mul<T>(s2, x4); s8 = Sqrt<T>(s6); s9 = \
+                    AddV2<T>(s8, c2); s10 = RealDiv<T>(s7, s9); s11 = Sub<T>(x2, s10); return s2, \
+                    s6, s11";
 const ADAM_CONSTANTS: [f32; 3] = [0.25, 0.125, 0.5];
 
 /// The same in f64, whose rows take no parameters: the constants are scalars.
-const ADAM64: &str = "x: float64, float64, float64, float64, float64, float64, float64, float64; c: 0; s0 = Sub<float64>(x3, x0); \
-     s1 = Mul<float64>(s0, x5); s2 = AddV2<float64>(x0, s1); s3 = Square<float64>(x3); s4 = Sub<float64>(s3, x1); \
-     s5 = Mul<float64>(s4, x6); s6 = AddV2<float64>(x1, s5); s7 = Mul<float64>(s2, x4); s8 = Sqrt<float64>(s6); \
-     s9 = AddV2<float64>(s8, x7); s10 = RealDiv<float64>(s7, s9); s11 = Sub<float64>(x2, s10); return s2, s6, s11";
+const ADAM64: &str = "x: float64, float64, float64, float64, float64, float64, float64, float64; \
+                      c: 0; s0 = Sub<float64>(x3, x0); s1 = Mul<float64>(s0, x5); s2 = \
+                      AddV2<float64>(x0, s1); s3 = Square<float64>(x3); s4 = Sub<float64>(s3, \
+                      x1); s5 = Mul<float64>(s4, x6); s6 = AddV2<float64>(x1, s5); s7 = \
+                      Mul<float64>(s2, x4); s8 = Sqrt<float64>(s6); s9 = AddV2<float64>(s8, x7); \
+                      s10 = RealDiv<float64>(s7, s9); s11 = Sub<float64>(x2, s10); return s2, s6, \
+                      s11";
 
 /// An update under test: members with their variables and tensors, and scalars.
 struct Case {
@@ -43,17 +50,22 @@ impl Case {
             .attr("constants", &self.constants[..])
     }
 
-    /// The values of all variables afterwards and the number of dispatches, or the error, after which the values must be the old ones.
+    /// The values of all variables afterwards and the number of dispatches, or the error, after
+    /// which the values must be the old ones.
     fn run(&self, session: &mut Session) -> Result<(Vec<Vec<HostTensor>>, u64), Error> {
-        let handles: Vec<usize> = self.variables.iter().flatten().map(|v| session.variable(v).unwrap()).collect();
+        let handles: Vec<usize> =
+            self.variables.iter().flatten().map(|v| session.variable(v).unwrap()).collect();
         let mut inputs: Vec<Input> = handles.iter().map(|h| Input::Variable(*h)).collect();
         inputs.extend(self.tensors.iter().flatten().chain(&self.scalars).cloned().map(Input::from));
         let before = session.device.statistics().dispatches;
         let ran = session.run(&self.node(), &inputs);
         let dispatches = session.device.statistics().dispatches - before;
         let mut values = handles.iter().map(|h| session.variable_value(*h).unwrap());
-        let values: Vec<Vec<HostTensor>> =
-            self.variables.iter().map(|member| values.by_ref().take(member.len()).collect()).collect();
+        let values: Vec<Vec<HostTensor>> = self
+            .variables
+            .iter()
+            .map(|member| values.by_ref().take(member.len()).collect())
+            .collect();
         if ran.is_err() {
             assert_eq!(values, self.variables);
         }
@@ -69,14 +81,16 @@ fn adam(random: &mut Random, dtype: DType, shapes: &[&[usize]]) -> Case {
         let values: Vec<f64> = random.tensor(F64, dims).1.iter().map(|v| v.abs() + 0.5).collect();
         HostTensor::floats(dtype, dims, &values)
     };
-    let variables = shapes.iter().map(|dims| vec![positive(dims), positive(dims), positive(dims)]).collect();
+    let variables =
+        shapes.iter().map(|dims| vec![positive(dims), positive(dims), positive(dims)]).collect();
     let tensors = shapes.iter().map(|dims| vec![random.tensor(dtype, dims).0]).collect();
     let scalar = |v: f32| HostTensor::floats(dtype, &[], &[f64::from(v)]);
     let (expression, constants, extra) = if dtype == F64 {
         (ADAM64.to_owned(), Vec::new(), ADAM_CONSTANTS.map(scalar).to_vec())
     } else {
         (
-            ADAM.replace("<T>", &format!("<{dtype}>")).replace("T, T, T, T, T", &[dtype.name(); 5].join(", ")),
+            ADAM.replace("<T>", &format!("<{dtype}>"))
+                .replace("T, T, T, T, T", &[dtype.name(); 5].join(", ")),
             ADAM_CONSTANTS.to_vec(),
             Vec::new(),
         )
@@ -114,10 +128,14 @@ fn check_adam(case: &Case, got: &[Vec<HostTensor>], what: &str) {
 }
 
 fn floats(session: &Session) -> Vec<DType> {
-    [F32, F16, BF16, F64].into_iter().filter(|t| session.device.capabilities().supports(*t)).collect()
+    [F32, F16, BF16, F64]
+        .into_iter()
+        .filter(|t| session.device.capabilities().supports(*t))
+        .collect()
 }
 
-const SHAPES: &[&[usize]] = &[&[3, 5], &[], &[0, 4], &[1], &[1024], &[1025], &[7, 11, 13], &[70_001], &[2]];
+const SHAPES: &[&[usize]] =
+    &[&[3, 5], &[], &[0, 4], &[1], &[1024], &[1025], &[7, 11, 13], &[70_001], &[2]];
 
 #[test]
 fn members_of_one_block_take_one_dispatch() {
@@ -156,8 +174,8 @@ fn types_mix_by_casts() {
         let (v, old) = random.tensor(variable, &dims);
         let (g, step) = random.tensor(gradient, &dims);
         let expression = format!(
-            "x: {variable}, {gradient}; c: 1; s0 = Mul<{gradient}>(x1, c0); s1 = Cast<{gradient}, {variable}>(s0); \
-             s2 = Sub<{variable}>(x0, s1); return s2"
+            "x: {variable}, {gradient}; c: 1; s0 = Mul<{gradient}>(x1, c0); s1 = Cast<{gradient}, \
+             {variable}>(s0); s2 = Sub<{variable}>(x0, s1); return s2"
         );
         let case = Case {
             expression,
@@ -168,7 +186,10 @@ fn types_mix_by_casts() {
         };
         let (values, _) = case.run(&mut session).unwrap();
         for (got, (old, step)) in values[0][0].to_f64().iter().zip(old.iter().zip(step)) {
-            assert!((got - (old - 0.5 * step)).abs() <= 2.0 * epsilon(BF16), "{variable} {gradient}: {got}");
+            assert!(
+                (got - (old - 0.5 * step)).abs() <= 2.0 * epsilon(BF16),
+                "{variable} {gradient}: {got}"
+            );
         }
     }
 }
@@ -179,14 +200,18 @@ fn counters_masks_and_single_elements() {
     if !session.device.capabilities().int64 {
         return println!("skipped: this adapter has no int64");
     }
-    // A counter of int64 advances, and where a mask says so a float is replaced by a single element.
+    // A counter of int64 advances, and where a mask says so a float is replaced by a single
+    // element.
     let case = Case {
-        expression: "x: int64, float32, bool, float32, int64; c: 0; s0 = AddV2<int64>(x0, x4); \
-                     s1 = SelectV2<float32>(x2, x3, x1); return s0, s1"
+        expression: "x: int64, float32, bool, float32, int64; c: 0; s0 = AddV2<int64>(x0, x4); s1 \
+                     = SelectV2<float32>(x2, x3, x1); return s0, s1"
             .to_owned(),
         constants: vec![],
         variables: vec![
-            vec![HostTensor::i64(&[3], &[1, i64::MAX - 4, -7]), HostTensor::f32(&[3], &[1.0, 2.0, 3.0])],
+            vec![
+                HostTensor::i64(&[3], &[1, i64::MAX - 4, -7]),
+                HostTensor::f32(&[3], &[1.0, 2.0, 3.0]),
+            ],
             vec![HostTensor::i64(&[], &[1 << 40]), HostTensor::f32(&[], &[4.0])],
         ],
         tensors: vec![
@@ -209,8 +234,9 @@ fn counters_masks_and_single_elements() {
 
 /// v - scale · g for each member.
 fn descent(variables: Vec<Vec<HostTensor>>, tensors: Vec<Vec<HostTensor>>, scale: f32) -> Case {
-    let expression =
-        "x: float32, float32; c: 1; s0 = Mul<float32>(x1, c0); s1 = Sub<float32>(x0, s0); return s1".to_owned();
+    let expression = "x: float32, float32; c: 1; s0 = Mul<float32>(x1, c0); s1 = Sub<float32>(x0, \
+                      s0); return s1"
+        .to_owned();
     Case { expression, constants: vec![scale], variables, tensors, scalars: vec![] }
 }
 
@@ -223,8 +249,11 @@ fn variables_larger_than_a_binding_are_updated_in_runs() {
     }
     let n = max as usize / 4 + 1003;
     let gradient: Vec<f32> = (0..n).map(|i| (i % 64) as f32).collect();
-    let case =
-        descent(vec![vec![HostTensor::f32(&[n], &vec![1.5; n])]], vec![vec![HostTensor::f32(&[n], &gradient)]], 0.5);
+    let case = descent(
+        vec![vec![HostTensor::f32(&[n], &vec![1.5; n])]],
+        vec![vec![HostTensor::f32(&[n], &gradient)]],
+        0.5,
+    );
     let (values, _) = case.run(&mut session).unwrap();
     assert!(values[0][0].values::<f32>().iter().zip(&gradient).all(|(g, d)| *g == 1.5 - 0.5 * d));
 }
@@ -249,18 +278,29 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
         Error::InvalidArgument(m) => m,
         other => panic!("{other:?}"),
     };
-    let shapes = descent(vec![vec![two.clone()], vec![three.clone()]], vec![vec![two.clone()], vec![two.clone()]], 1.0);
-    assert!(message(&shapes).contains("Cannot update variable with shape [3] using a Tensor with shape [2]"));
+    let shapes = descent(
+        vec![vec![two.clone()], vec![three.clone()]],
+        vec![vec![two.clone()], vec![two.clone()]],
+        1.0,
+    );
+    assert!(
+        message(&shapes)
+            .contains("Cannot update variable with shape [3] using a Tensor with shape [2]")
+    );
     let mut pair = descent(vec![vec![two.clone(), three.clone()]], vec![vec![]], 1.0);
     pair.expression = "x: float32, float32; c: 1; return x0, x1".to_owned();
-    assert!(message(&pair).contains("variables 0 and 1 of member 0 do not have the same shape: [2] and [3]"));
+    assert!(
+        message(&pair)
+            .contains("variables 0 and 1 of member 0 do not have the same shape: [2] and [3]")
+    );
     let mut scalar = descent(vec![vec![two.clone()]], vec![vec![]], 1.0);
     scalar.scalars = vec![two.clone()];
     assert!(message(&scalar).contains("scalar 0 has the shape [2]"));
     let mut constants = descent(vec![vec![two.clone()]], vec![vec![two.clone()]], 1.0);
     constants.constants.clear();
     assert!(message(&constants).contains("does not fit"));
-    let mut types = descent(vec![vec![two.clone()]], vec![vec![HostTensor::i32(&[2], &[1, 2])]], 1.0);
+    let mut types =
+        descent(vec![vec![two.clone()]], vec![vec![HostTensor::i32(&[2], &[1, 2])]], 1.0);
     types.scalars.clear();
     assert!(message(&types).contains("does not fit"));
 }

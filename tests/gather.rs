@@ -1,5 +1,6 @@
-//! Gathers, scatters and segment reductions against plain loops: all element sizes for moves, all number types for arithmetic,
-//! duplicates, out-of-range indices, long chains, tables beyond one binding.
+//! Gathers, scatters and segment reductions against plain loops: all element sizes for moves, all
+//! number types for arithmetic, duplicates, out-of-range indices, long chains, tables beyond one
+//! binding.
 
 #[path = "numeric/bindings.rs"]
 mod bindings;
@@ -45,7 +46,9 @@ fn check(node: &Node, inputs: &[HostTensor], want: &HostTensor) {
 
 fn fails(node: &Node, inputs: &[HostTensor], message: &str) {
     match run(node, inputs, 0) {
-        Err(Error::InvalidArgument(m)) => assert!(m.contains(message), "{m:?} should say {message:?}"),
+        Err(Error::InvalidArgument(m)) => {
+            assert!(m.contains(message), "{m:?} should say {message:?}")
+        }
         other => panic!("{node:?} should fail with {message:?}, gave {other:?}"),
     }
 }
@@ -83,13 +86,15 @@ fn gather_v2() {
                 let x = data(dtype, dims, 1);
                 let a = axis.rem_euclid(dims.len() as i64) as usize;
                 let b = *batch_dims as usize;
-                let (batch, outer): (usize, usize) = (dims[..b].iter().product(), dims[b..a].iter().product());
+                let (batch, outer): (usize, usize) =
+                    (dims[..b].iter().product(), dims[b..a].iter().product());
                 let row: usize = dims[a + 1..].iter().product();
                 let count: usize = index_dims[b..].iter().product();
                 let mut bytes = Vec::new();
                 for s in 0..batch * outer {
                     for n in 0..count {
-                        let r = in_range(values[(s / outer) * count + n], dims[a]).map(|r| s * dims[a] + r);
+                        let r = in_range(values[(s / outer) * count + n], dims[a])
+                            .map(|r| s * dims[a] + r);
                         bytes.extend(row_or_zeros(&x, row, r));
                     }
                 }
@@ -106,10 +111,17 @@ fn gather_v2() {
             }
         }
     }
-    let node = Node::new("GatherV2").attr("Tparams", DType::F32).attr("Tindices", DType::I32).attr("batch_dims", 1);
+    let node = Node::new("GatherV2")
+        .attr("Tparams", DType::F32)
+        .attr("Tindices", DType::I32)
+        .attr("batch_dims", 1);
     let (x, i) = (data(DType::F32, &[2, 3], 0), indices(DType::I32, &[3, 1], &[0, 0, 0]));
     let axis = |a: i32| HostTensor::i32(&[], &[a]);
-    fails(&node, &[x.clone(), i.clone(), axis(1)], "params.shape[0]: 2 should be equal to indices.shape[0]: 3");
+    fails(
+        &node,
+        &[x.clone(), i.clone(), axis(1)],
+        "params.shape[0]: 2 should be equal to indices.shape[0]: 3",
+    );
     fails(&node, &[x.clone(), i.clone(), axis(0)], "must be less than or equal to axis");
     fails(&node, &[x, i, axis(2)], "Expected axis in the range [-2, 2), but got 2");
 }
@@ -133,15 +145,21 @@ fn gather_nd() {
                     continue;
                 }
                 let x = data(dtype, dims, 2);
-                let (depth, lead) = (index_dims[index_dims.len() - 1], &index_dims[..index_dims.len() - 1]);
+                let (depth, lead) =
+                    (index_dims[index_dims.len() - 1], &index_dims[..index_dims.len() - 1]);
                 let row: usize = dims[depth..].iter().product();
                 let mut bytes = Vec::new();
                 for n in 0..lead.iter().product() {
-                    let at =
-                        (0..depth).try_fold(0, |at, d| Some(at * dims[d] + in_range(values[n * depth + d], dims[d])?));
+                    let at = (0..depth).try_fold(0, |at, d| {
+                        Some(at * dims[d] + in_range(values[n * depth + d], dims[d])?)
+                    });
                     bytes.extend(row_or_zeros(&x, row, at));
                 }
-                let want = HostTensor { dtype, dims: [lead, &dims[depth..]].concat().as_slice().into(), bytes };
+                let want = HostTensor {
+                    dtype,
+                    dims: [lead, &dims[depth..]].concat().as_slice().into(),
+                    bytes,
+                };
                 let node = Node::new("GatherNd").attr("Tparams", dtype).attr("Tindices", index);
                 check(&node, &[x, indices(index, index_dims, values)], &want);
             }
@@ -156,13 +174,19 @@ fn gather_nd() {
 fn one_hot() {
     for dtype in SIZES.into_iter().chain([DType::I32, DType::Bool]) {
         for index in [DType::U8, DType::I8, DType::I32, DType::I64] {
-            for (dims, axis, depth) in
-                [(&[][..], -1i64, 4usize), (&[5], -1, 3), (&[5], 0, 3), (&[2, 3], 1, 4), (&[3], -1, 0), (&[3], -1, 256)]
-            {
+            for (dims, axis, depth) in [
+                (&[][..], -1i64, 4usize),
+                (&[5], -1, 3),
+                (&[5], 0, 3),
+                (&[2, 3], 1, 4),
+                (&[3], -1, 0),
+                (&[3], -1, 256),
+            ] {
                 let n: usize = dims.iter().product();
                 // Out of range for most depths; as an int8 negative, so for all.
                 let large = if index == DType::I8 { -56 } else { 200 };
-                let values: Vec<i64> = (0..n as i64).map(|i| if i == 1 { large } else { i % 4 }).collect();
+                let values: Vec<i64> =
+                    (0..n as i64).map(|i| if i == 1 { large } else { i % 4 }).collect();
                 let (on, off) = (data(dtype, &[], 3), data(dtype, &[], 4));
                 let a = if axis < 0 { dims.len() } else { axis as usize };
                 let inner: usize = dims[a..].iter().product();
@@ -178,7 +202,8 @@ fn one_hot() {
                 let mut out = dims.to_vec();
                 out.insert(a, depth);
                 let want = HostTensor { dtype, dims: out.as_slice().into(), bytes };
-                let node = Node::new("OneHot").attr("T", dtype).attr("TI", index).attr("axis", axis);
+                let node =
+                    Node::new("OneHot").attr("T", dtype).attr("TI", index).attr("axis", axis);
                 let depth = HostTensor::i32(&[], &[depth as i32]);
                 check(&node, &[indices(index, dims, &values), depth, on, off], &want);
             }
@@ -197,8 +222,15 @@ fn dynamic_stitch() {
         let rows = |x: &HostTensor, r: usize| row_or_zeros(x, 3, Some(r));
         // Row 3 stays unnamed; row 1 is named twice, the later pair wins.
         let (i, j) = (HostTensor::i32(&[2], &[1, 0]), HostTensor::i32(&[2, 2], &[5, 2, 1, 4]));
-        let bytes =
-            [rows(&a, 1), rows(&b, 2), rows(&b, 1), row_or_zeros(&a, 3, None), rows(&b, 3), rows(&b, 0)].concat();
+        let bytes = [
+            rows(&a, 1),
+            rows(&b, 2),
+            rows(&b, 1),
+            row_or_zeros(&a, 3, None),
+            rows(&b, 3),
+            rows(&b, 0),
+        ]
+        .concat();
         let want = HostTensor { dtype, dims: [6, 3].as_slice().into(), bytes };
         let node = Node::new("DynamicStitch").attr("T", dtype).attr("N", 2);
         check(&node, &[i, j, a, b], &want);
@@ -208,7 +240,8 @@ fn dynamic_stitch() {
 fn numbers(dtype: DType, dims: &[usize], seed: usize) -> HostTensor {
     let n: usize = dims.iter().product();
     // Small halves for floats, small integers else: sums and products are exact in every type.
-    let value = |i: usize| ((i * 5 + seed * 3) % 7) as f64 - if dtype_unsigned(dtype) { 0.0 } else { 3.0 };
+    let value =
+        |i: usize| ((i * 5 + seed * 3) % 7) as f64 - if dtype_unsigned(dtype) { 0.0 } else { 3.0 };
     of_f64(dtype, dims, &(0..n).map(value).collect::<Vec<_>>())
 }
 
@@ -249,7 +282,13 @@ fn fold(op: &str, acc: f64, v: f64) -> f64 {
 }
 
 /// Folds updates in order into rows of `inner`; indices out of range are dropped.
-fn folded(op: &str, base: &[f64], rows: &[Option<usize>], updates: &[f64], inner: usize) -> Vec<f64> {
+fn folded(
+    op: &str,
+    base: &[f64],
+    rows: &[Option<usize>],
+    updates: &[f64],
+    inner: usize,
+) -> Vec<f64> {
     let mut out = base.to_vec();
     for (n, row) in rows.iter().enumerate() {
         for k in 0..inner {
@@ -292,10 +331,18 @@ fn scatters_into_variables() {
                     let variable = session.variable(&base).unwrap();
                     let mut update_dims = vec![2, 4];
                     update_dims.extend_from_slice(&dims[1..]);
-                    let updates = if scalar { of_f64(dtype, &[], &[2.0]) } else { numbers(dtype, &update_dims, 2) };
-                    let node = Node::new(&format!("ResourceScatter{op}")).attr("dtype", dtype).attr("Tindices", index);
+                    let updates = if scalar {
+                        of_f64(dtype, &[], &[2.0])
+                    } else {
+                        numbers(dtype, &update_dims, 2)
+                    };
+                    let node = Node::new(&format!("ResourceScatter{op}"))
+                        .attr("dtype", dtype)
+                        .attr("Tindices", index);
                     let i = indices(index, &[2, 4], rows);
-                    session.run(&node, &[Input::Variable(variable), i.into(), updates.clone().into()]).unwrap();
+                    session
+                        .run(&node, &[Input::Variable(variable), i.into(), updates.clone().into()])
+                        .unwrap();
                     let valid: Vec<_> = rows.iter().map(|r| in_range(*r, 5)).collect();
                     let want = folded(op, &base.to_f64(), &valid, &updates.to_f64(), inner);
                     let got = session.variable_value(variable).unwrap();
@@ -310,19 +357,27 @@ fn scatters_into_variables() {
     }
     let mut session = session();
     let variable = session.variable(&numbers(DType::F32, &[4, 3], 0)).unwrap();
-    let node = Node::new("ResourceScatterDiv").attr("dtype", DType::F32).attr("Tindices", DType::I32);
+    let node =
+        Node::new("ResourceScatterDiv").attr("dtype", DType::F32).attr("Tindices", DType::I32);
     let updates = HostTensor::f32(&[2, 3], &[2.0; 6]);
     let i = indices(DType::I32, &[2], &[1, 1]);
     session.run(&node, &[Input::Variable(variable), i.clone().into(), updates.into()]).unwrap();
     let base = numbers(DType::F32, &[4, 3], 0).to_f64();
-    let want: Vec<f64> = base.iter().enumerate().map(|(e, v)| if e / 3 == 1 { v / 4.0 } else { *v }).collect();
+    let want: Vec<f64> =
+        base.iter().enumerate().map(|(e, v)| if e / 3 == 1 { v / 4.0 } else { *v }).collect();
     assert_eq!(session.variable_value(variable).unwrap().to_f64(), want);
     let bad = HostTensor::f32(&[2, 2], &[0.0; 4]);
     match session.run(&node, &[Input::Variable(variable), i.into(), bad.into()]) {
-        Err(Error::InvalidArgument(m)) => assert!(m.contains("got updates.shape [2,2], indices.shape [2]"), "{m}"),
+        Err(Error::InvalidArgument(m)) => {
+            assert!(m.contains("got updates.shape [2,2], indices.shape [2]"), "{m}")
+        }
         other => panic!("{other:?}"),
     }
-    assert_eq!(session.variable_value(variable).unwrap().to_f64(), want, "a failed update changes nothing");
+    assert_eq!(
+        session.variable_value(variable).unwrap().to_f64(),
+        want,
+        "a failed update changes nothing"
+    );
 }
 
 #[test]
@@ -339,7 +394,11 @@ fn scatters_by_nd_indices() {
         let inner: usize = dims[depth..].iter().product();
         let count: usize = lead.iter().product();
         let rows: Vec<Option<usize>> = (0..count)
-            .map(|n| (0..depth).try_fold(0, |at, d| Some(at * dims[d] + in_range(values[n * depth + d], dims[d])?)))
+            .map(|n| {
+                (0..depth).try_fold(0, |at, d| {
+                    Some(at * dims[d] + in_range(values[n * depth + d], dims[d])?)
+                })
+            })
             .collect();
         let update_dims = [lead, &dims[depth..]].concat();
         for dtype in NUMBERS.into_iter().filter(|t| !dtype_unsigned(*t)) {
@@ -349,17 +408,27 @@ fn scatters_by_nd_indices() {
                 let base = numbers(dtype, dims, 1);
                 let typed = |op: &str| Node::new(op).attr("T", dtype).attr("Tindices", index);
                 for op in ["Update", "Add", "Sub", "Min", "Max"] {
-                    let want = of_f64(dtype, dims, &folded(op, &base.to_f64(), &rows, &updates.to_f64(), inner));
+                    let want = of_f64(
+                        dtype,
+                        dims,
+                        &folded(op, &base.to_f64(), &rows, &updates.to_f64(), inner),
+                    );
                     let inputs = [base.clone(), i.clone(), updates.clone()];
                     check(&typed(&format!("TensorScatter{op}")), &inputs, &want);
                     let mut session = session();
                     let variable = session.variable(&base).unwrap();
-                    let inputs = [Input::Variable(variable), i.clone().into(), updates.clone().into()];
+                    let inputs =
+                        [Input::Variable(variable), i.clone().into(), updates.clone().into()];
                     session.run(&typed(&format!("ResourceScatterNd{op}")), &inputs).unwrap();
-                    assert_eq!(session.variable_value(variable).unwrap().to_f64(), want.to_f64(), "{op} {dtype}");
+                    assert_eq!(
+                        session.variable_value(variable).unwrap().to_f64(),
+                        want.to_f64(),
+                        "{op} {dtype}"
+                    );
                 }
                 let zeros = vec![0.0; base.to_f64().len()];
-                let want = of_f64(dtype, dims, &folded("Add", &zeros, &rows, &updates.to_f64(), inner));
+                let want =
+                    of_f64(dtype, dims, &folded("Add", &zeros, &rows, &updates.to_f64(), inner));
                 let shape: Vec<i64> = dims.iter().map(|n| *n as i64).collect();
                 let shape = indices(index, &[shape.len()], &shape);
                 check(&typed("ScatterNd"), &[i, updates, shape], &want);
@@ -368,8 +437,16 @@ fn scatters_by_nd_indices() {
     }
     let node = Node::new("TensorScatterAdd").attr("T", DType::F32).attr("Tindices", DType::I32);
     let (x, i) = (data(DType::F32, &[4, 3], 0), indices(DType::I32, &[2, 1], &[0, 1]));
-    fails(&node, &[x.clone(), i.clone(), data(DType::F32, &[3, 3], 0)], "Dimensions [0,1) of indices[shape=[2,1]]");
-    fails(&node, &[x.clone(), i, data(DType::F32, &[2, 2], 0)], "Dimensions [1,2) of input[shape=[4,3]]");
+    fails(
+        &node,
+        &[x.clone(), i.clone(), data(DType::F32, &[3, 3], 0)],
+        "Dimensions [0,1) of indices[shape=[2,1]]",
+    );
+    fails(
+        &node,
+        &[x.clone(), i, data(DType::F32, &[2, 2], 0)],
+        "Dimensions [1,2) of input[shape=[4,3]]",
+    );
     let deep = indices(DType::I32, &[2, 3], &[0; 6]);
     fails(&node, &[x, deep, data(DType::F32, &[2], 0)], "must be at most the rank of the output");
 }
@@ -379,7 +456,9 @@ fn unsorted_segments() {
     let ids: &[i64] = &[2, 0, 2, -1, 6, 4, 2];
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64] {
         for index in INDEX {
-            for (op, identity) in [("Sum", 0.0), ("Prod", 1.0), ("Max", f64::MIN), ("Min", f64::MAX)] {
+            for (op, identity) in
+                [("Sum", 0.0), ("Prod", 1.0), ("Max", f64::MIN), ("Min", f64::MAX)]
+            {
                 for inner in [1usize, 3, 4] {
                     let dims = if inner == 1 { vec![7] } else { vec![7, inner] };
                     let x = numbers(dtype, &dims, 3);
@@ -398,7 +477,9 @@ fn unsorted_segments() {
                     let want = folded(op, &vec![lowest; 6 * inner], &valid, &x.to_f64(), inner);
                     let mut out = dims.clone();
                     out[0] = 6;
-                    let node = Node::new(&format!("UnsortedSegment{op}")).attr("T", dtype).attr("Tindices", index);
+                    let node = Node::new(&format!("UnsortedSegment{op}"))
+                        .attr("T", dtype)
+                        .attr("Tindices", index);
                     let inputs = [x, indices(index, &[7], ids), HostTensor::i32(&[], &[6])];
                     check(&node, &inputs, &of_f64(dtype, &out, &want));
                 }
@@ -411,19 +492,26 @@ fn unsorted_segments() {
     fails(&node, &[x, i, n], "data.shape = [3,2] does not start with segment_ids.shape = [2]");
 }
 
-/// Enough rows for them to be sorted by segment; small whole numbers, so that sums are exact in any order.
+/// Enough rows for them to be sorted by segment; small whole numbers, so that sums are exact in any
+/// order.
 #[test]
 fn unsorted_segments_of_many_rows() {
     let n = 3000;
     let ids: Vec<i64> = (0..n).map(|i| (i * i + i / 7) % 23 - 2).collect();
     let valid: Vec<_> = ids.iter().map(|r| in_range(*r, 19)).collect();
-    for (dtype, index) in [(DType::F32, DType::I32), (DType::F32, DType::I64), (DType::F64, DType::I32)] {
+    for (dtype, index) in
+        [(DType::F32, DType::I32), (DType::F32, DType::I64), (DType::F64, DType::I32)]
+    {
         for (op, identity) in [("Sum", 0.0), ("Max", -1.0), ("Min", 1.0)] {
             for inner in [1usize, 6, 8] {
-                let lowest = identity * if dtype == DType::F32 { f64::from(f32::MAX) } else { f64::MAX };
-                let x: Vec<f64> = (0..n as usize * inner).map(|i| ((i * 7 + i / 11) % 13) as f64 - 6.0).collect();
+                let lowest =
+                    identity * if dtype == DType::F32 { f64::from(f32::MAX) } else { f64::MAX };
+                let x: Vec<f64> =
+                    (0..n as usize * inner).map(|i| ((i * 7 + i / 11) % 13) as f64 - 6.0).collect();
                 let want = folded(op, &vec![lowest; 19 * inner], &valid, &x, inner);
-                let node = Node::new(&format!("UnsortedSegment{op}")).attr("T", dtype).attr("Tindices", index);
+                let node = Node::new(&format!("UnsortedSegment{op}"))
+                    .attr("T", dtype)
+                    .attr("Tindices", index);
                 let (rows, n) = ([n as usize, inner], HostTensor::i32(&[], &[19]));
                 let inputs = [of_f64(dtype, &rows, &x), indices(index, &rows[..1], &ids), n];
                 check(&node, &inputs, &of_f64(dtype, &[19, inner], &want));
@@ -432,7 +520,8 @@ fn unsorted_segments_of_many_rows() {
     }
 }
 
-/// More duplicates of one index than a loop may have iterations on lavapipe: blocks of indices bound the chains, and sorted rows come in chunks.
+/// More duplicates of one index than a loop may have iterations on lavapipe: blocks of indices
+/// bound the chains, and sorted rows come in chunks.
 #[test]
 fn very_long_chains() {
     let n = 150_000;
@@ -450,9 +539,13 @@ fn very_long_chains() {
 fn one_hot_beyond_one_binding() {
     let mut session = bindings::session_of(2048);
     for dtype in [DType::U8, DType::F16, DType::F32, DType::C128] {
-        for (dims, axis, depth) in
-            [(&[300][..], -1i64, 32usize), (&[9], -1, 1501), (&[601], 0, 7), (&[5, 90], 1, 21), (&[2, 2501], 1, 3)]
-        {
+        for (dims, axis, depth) in [
+            (&[300][..], -1i64, 32usize),
+            (&[9], -1, 1501),
+            (&[601], 0, 7),
+            (&[5, 90], 1, 21),
+            (&[2, 2501], 1, 3),
+        ] {
             let n: usize = dims.iter().product();
             let values: Vec<i64> = (0..n).map(|i| (i * 7 % (depth + 2)) as i64 - 1).collect();
             let (on, off) = (data(dtype, &[], 3), data(dtype, &[], 4));
@@ -461,13 +554,22 @@ fn one_hot_beyond_one_binding() {
             let mut bytes = Vec::new();
             for i in 0..n * depth {
                 let (outer, d, k) = (i / (depth * inner), i / inner % depth, i % inner);
-                bytes.extend_from_slice(if values[outer * inner + k] == d as i64 { &on.bytes } else { &off.bytes });
+                bytes.extend_from_slice(if values[outer * inner + k] == d as i64 {
+                    &on.bytes
+                } else {
+                    &off.bytes
+                });
             }
             for index in INDEX {
-                let node = Node::new("OneHot").attr("T", dtype).attr("TI", index).attr("axis", axis);
+                let node =
+                    Node::new("OneHot").attr("T", dtype).attr("TI", index).attr("axis", axis);
                 let depth = HostTensor::i32(&[], &[depth as i32]);
-                let inputs =
-                    [indices(index, dims, &values).into(), depth.into(), on.clone().into(), off.clone().into()];
+                let inputs = [
+                    indices(index, dims, &values).into(),
+                    depth.into(),
+                    on.clone().into(),
+                    off.clone().into(),
+                ];
                 let got = session.run(&node, &inputs).unwrap().remove(0);
                 assert!(got.bytes == bytes, "{dtype} {index} {dims:?} {axis}");
             }
@@ -485,17 +587,22 @@ fn tables_beyond_one_binding() {
     }
     let rows = limit as usize / 64 + 1003;
     let table = data(DType::F32, &[rows, 16], 5);
-    let wanted: Vec<i64> = [0, rows - 1, rows / 2, 7, rows, rows - 1002].iter().map(|r| *r as i64).collect();
+    let wanted: Vec<i64> =
+        [0, rows - 1, rows / 2, 7, rows, rows - 1002].iter().map(|r| *r as i64).collect();
     let variable = session.variable(&table).unwrap();
     let i = HostTensor::i64(&[6], &wanted);
-    let node = Node::new("ResourceGather").attr("dtype", DType::F32).attr("Tindices", DType::I64).attr("batch_dims", 0);
+    let node = Node::new("ResourceGather")
+        .attr("dtype", DType::F32)
+        .attr("Tindices", DType::I64)
+        .attr("batch_dims", 0);
     let got = session.run(&node, &[Input::Variable(variable), i.clone().into()]).unwrap().remove(0);
     for (n, r) in wanted.iter().enumerate() {
         let want = row_or_zeros(&table, 16, in_range(*r, rows));
         assert!(got.bytes[n * 64..][..64] == want[..], "row {r}");
     }
     let updates = data(DType::F32, &[6, 16], 6);
-    let node = Node::new("ResourceScatterUpdate").attr("dtype", DType::F32).attr("Tindices", DType::I64);
+    let node =
+        Node::new("ResourceScatterUpdate").attr("dtype", DType::F32).attr("Tindices", DType::I64);
     session.run(&node, &[Input::Variable(variable), i.into(), updates.clone().into()]).unwrap();
     let got = session.variable_value(variable).unwrap();
     for (n, r) in wanted.iter().enumerate() {

@@ -19,8 +19,11 @@ type Taps = Vec<(usize, f64)>;
 
 /// What each position of a resized axis reads.
 fn taps(extent: usize, resized: usize, bilinear: bool, align: bool, half: bool) -> Vec<Taps> {
-    let scale =
-        if align && resized > 1 { (extent - 1) as f32 / (resized - 1) as f32 } else { extent as f32 / resized as f32 };
+    let scale = if align && resized > 1 {
+        (extent - 1) as f32 / (resized - 1) as f32
+    } else {
+        extent as f32 / resized as f32
+    };
     let shift = if half { 0.5f32 } else { 0.0 };
     let tap = |x: usize| {
         let at = (x as f32 + shift) * scale;
@@ -48,7 +51,10 @@ fn check_resizing(
     [[h, w], [rows, columns]]: [[usize; 2]; 2],
 ) {
     let (ty, tx) = (taps(h, rows, bilinear, align, half), taps(w, columns, bilinear, align, half));
-    let what = format!("{dtype} bilinear={bilinear} align={align} half={half} {h}x{w} to {rows}x{columns}x{channels}");
+    let what = format!(
+        "{dtype} bilinear={bilinear} align={align} half={half} {h}x{w} to \
+         {rows}x{columns}x{channels}"
+    );
     let (x, xv) = random.tensor(dtype, &[batch, h, w, channels]);
     let dy_type = if bilinear { DType::F32 } else { dtype };
     let (dy, dv) = random.tensor(dy_type, &[batch, rows, columns, channels]);
@@ -69,15 +75,20 @@ fn check_resizing(
     } else {
         ("ResizeNearestNeighbor", "ResizeNearestNeighborGrad")
     };
-    let node = |op: &str| Node::new(op).attr("T", dtype).attr("align_corners", align).attr("half_pixel_centers", half);
+    let node = |op: &str| {
+        Node::new(op).attr("T", dtype).attr("align_corners", align).attr("half_pixel_centers", half)
+    };
     let got = run(&node(op), &[x.clone().into(), host(&[rows as i32, columns as i32])]);
     assert_eq!(got.dims[..], [batch, rows, columns, channels], "{what}");
     assert_close(&got, &y, 1.0, &what);
     let original = if bilinear { x.into() } else { host(&[h as i32, w as i32]) };
     let got = run(&node(grad), &[dy.into(), original]);
     // Weights are float32 in every type.
-    let got =
-        if bilinear && dtype == DType::F64 { HostTensor::floats(DType::F32, &got.dims, &got.to_f64()) } else { got };
+    let got = if bilinear && dtype == DType::F64 {
+        HostTensor::floats(DType::F32, &got.dims, &got.to_f64())
+    } else {
+        got
+    };
     assert_close(&got, &dx, 40.0, &what);
 }
 
@@ -96,11 +107,20 @@ fn resizing_and_its_gradients() {
 #[test]
 fn long_axes_lose_no_reader() {
     let mut random = Random::new(12);
-    for (i, extents) in [(641, 1999), (1999, 641), (97, 4000), (3, 1000), (4001, 4000)].into_iter().enumerate() {
+    for (i, extents) in
+        [(641, 1999), (1999, 641), (97, 4000), (3, 1000), (4001, 4000)].into_iter().enumerate()
+    {
         for flags in FLAGS {
             for bilinear in [false, true] {
                 let extents = [[1, extents.0], [2, extents.1]];
-                check_resizing(&mut random, DType::F32, bilinear, flags, (1, [1, 4][i % 2]), extents);
+                check_resizing(
+                    &mut random,
+                    DType::F32,
+                    bilinear,
+                    flags,
+                    (1, [1, 4][i % 2]),
+                    extents,
+                );
             }
         }
     }
@@ -108,7 +128,8 @@ fn long_axes_lose_no_reader() {
 
 #[test]
 fn resizing_one_pixel_to_many_sums_all_of_them() {
-    // 90,000 positions read the one pixel: more than llvmpipe's iterations if they were summed at once.
+    // 90,000 positions read the one pixel: more than llvmpipe's iterations if they were summed at
+    // once.
     let node = Node::new("ResizeBilinearGrad").attr("T", DType::F32).attr("align_corners", false);
     let node = node.attr("half_pixel_centers", true);
     let dy = HostTensor::f32(&[1, 300, 300, 1], &vec![1.0; 90_000]);
@@ -120,11 +141,15 @@ fn crops(node: &str, size: [i32; 2]) -> (Node, Vec<Input>) {
     let mut random = Random::new(3);
     let (image, _) = random.tensor(DType::F32, &[2, 5, 4, 3]);
     let boxes = HostTensor::f32(&[2, 4], &[0.1, 0.03, 0.87, 0.96, 0.8, 0.7, 0.23, 0.3]);
-    let node = Node::new(node).attr("T", DType::F32).attr("method", "bilinear").attr("extrapolation_value", 9.0f32);
+    let node = Node::new(node)
+        .attr("T", DType::F32)
+        .attr("method", "bilinear")
+        .attr("extrapolation_value", 9.0f32);
     (node, vec![image.into(), boxes.into(), host(&[1, 0]), host(&size)])
 }
 
-/// The crop is linear in the image, so one gradient is checked as its transpose; the other by differences between the kinks.
+/// The crop is linear in the image, so one gradient is checked as its transpose; the other by
+/// differences between the kinks.
 #[test]
 fn crop_gradients_belong_to_the_crop() {
     let (node, inputs) = crops("CropAndResize", [3, 6]);
@@ -134,13 +159,17 @@ fn crop_gradients_belong_to_the_crop() {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let mut grad_inputs = vec![dy.clone().into()];
     grad_inputs.extend([inputs[1].clone(), inputs[2].clone(), host(&[2, 5, 4, 3])]);
-    let dx = run(&Node::new("CropAndResizeGradImage").attr("T", DType::F32).attr("method", "bilinear"), &grad_inputs);
+    let dx = run(
+        &Node::new("CropAndResizeGradImage").attr("T", DType::F32).attr("method", "bilinear"),
+        &grad_inputs,
+    );
     let Input::Value(image) = &inputs[0] else { unreachable!() };
     let (left, right) = (dot(&y.to_f64(), &dv), dot(&image.to_f64(), &dx.to_f64()));
     assert!((left - right).abs() < 1e-3, "{left} and {right}");
 
     let grad = Node::new("CropAndResizeGradBoxes").attr("T", DType::F32).attr("method", "bilinear");
-    let db = run(&grad, &[dy.into(), inputs[0].clone(), inputs[1].clone(), inputs[2].clone()]).to_f64();
+    let db =
+        run(&grad, &[dy.into(), inputs[0].clone(), inputs[1].clone(), inputs[2].clone()]).to_f64();
     let Input::Value(boxes) = &inputs[1] else { unreachable!() };
     for (i, want) in db.iter().enumerate() {
         let moved = |by: f32| {
@@ -163,8 +192,12 @@ fn many_boxes_take_several_passes() {
     // 150 x 400 positions of each of 5 boxes: some 60,000 steps a box.
     let boxes: Vec<f32> = [0.0, 0.0, 1.0, 1.0].repeat(5);
     let dy = HostTensor::f32(&[5, 150, 400, 1], &vec![1.0; 300_000]);
-    let inputs = [dy.into(), HostTensor::f32(&[5, 4], &boxes).into(), host(&[0; 5]), host(&[1, 2, 2, 1])];
-    let dx = run(&Node::new("CropAndResizeGradImage").attr("T", DType::F32).attr("method", "bilinear"), &inputs);
+    let inputs =
+        [dy.into(), HostTensor::f32(&[5, 4], &boxes).into(), host(&[0; 5]), host(&[1, 2, 2, 1])];
+    let dx = run(
+        &Node::new("CropAndResizeGradImage").attr("T", DType::F32).attr("method", "bilinear"),
+        &inputs,
+    );
     for got in dx.to_f64() {
         assert!((got / 75_000.0 - 1.0).abs() < 1e-4, "{got}");
     }
@@ -185,7 +218,9 @@ fn projective_transforms_of_every_type() {
     let transform = HostTensor::f32(&[1, 8], &[1.0, 0.0, 0.5, 0.0, 1.0, 1.0, 0.0, 0.0]);
     let values = [10, 20, 30, 40, 51, 60];
     for dtype in [DType::F32, DType::F16, DType::F64, DType::U8, DType::I32, DType::I64] {
-        let node = Node::new("ImageProjectiveTransformV3").attr("dtype", dtype).attr("fill_mode", "CONSTANT");
+        let node = Node::new("ImageProjectiveTransformV3")
+            .attr("dtype", dtype)
+            .attr("fill_mode", "CONSTANT");
         let x = match dtype {
             DType::U8 => HostTensor::of(dtype, &[1, 2, 3, 1], &values.map(|v| v as u8)),
             DType::I32 => HostTensor::i32(&[1, 2, 3, 1], &values),
@@ -196,7 +231,11 @@ fn projective_transforms_of_every_type() {
         let inputs = [x.into(), transform.clone().into(), host(&[2, 3]), fill];
         let bilinear = run(&node.clone().attr("interpolation", "BILINEAR"), &inputs).to_f64();
         let (a, b) = if dtype.is_float() { (45.5, 55.5) } else { (45.0, 55.0) };
-        assert_eq!(bilinear, [a, b, if dtype.is_float() { 33.5 } else { 33.0 }, 7.0, 7.0, 7.0], "{dtype}");
+        assert_eq!(
+            bilinear,
+            [a, b, if dtype.is_float() { 33.5 } else { 33.0 }, 7.0, 7.0, 7.0],
+            "{dtype}"
+        );
         let nearest = run(&node.attr("interpolation", "NEAREST"), &inputs).to_f64();
         assert_eq!(nearest, [51.0, 60.0, 7.0, 7.0, 7.0, 7.0], "{dtype}");
     }
@@ -204,7 +243,8 @@ fn projective_transforms_of_every_type() {
 
 #[test]
 fn errors_are_tensorflows() {
-    let zeros = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
+    let zeros =
+        |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
     let fails = |node: &Node, inputs: &[Input]| match session().run(node, inputs) {
         Err(e) => e,
         got => panic!("{got:?}"),
@@ -221,11 +261,36 @@ fn errors_are_tensorflows() {
             host(&[2, 2]),
             "If half_pixel_centers is True, align_corners must be False.",
         ),
-        (resize(false, false), zeros(&[2, 2, 1]), host(&[2, 2]), "input must be 4-dimensional[2,2,1]"),
-        (resize(false, false), zeros(&[1, 2, 2, 0]), host(&[2, 2]), "image must have at least one channel"),
-        (resize(false, false), zeros(&[1, 0, 2, 1]), host(&[2, 2]), "input image must be of non-zero size"),
-        (resize(false, false), zeros(&[1, 2, 2, 1]), host(&[2]), "shape_t must have two elements[1]"),
-        (resize(false, false), zeros(&[1, 2, 2, 1]), host(&[2, -2]), "output dimensions must be positive"),
+        (
+            resize(false, false),
+            zeros(&[2, 2, 1]),
+            host(&[2, 2]),
+            "input must be 4-dimensional[2,2,1]",
+        ),
+        (
+            resize(false, false),
+            zeros(&[1, 2, 2, 0]),
+            host(&[2, 2]),
+            "image must have at least one channel",
+        ),
+        (
+            resize(false, false),
+            zeros(&[1, 0, 2, 1]),
+            host(&[2, 2]),
+            "input image must be of non-zero size",
+        ),
+        (
+            resize(false, false),
+            zeros(&[1, 2, 2, 1]),
+            host(&[2]),
+            "shape_t must have two elements[1]",
+        ),
+        (
+            resize(false, false),
+            zeros(&[1, 2, 2, 1]),
+            host(&[2, -2]),
+            "output dimensions must be positive",
+        ),
     ] {
         assert_eq!(fails(&node, &[x, size]), invalid(&format!("ResizeBilinear: {want}")));
     }

@@ -10,7 +10,8 @@ use tensorflow_wgpu::{Error, HostTensor};
 /// Numbers in [0, 1) without a short period.
 fn numbers(dtype: DType, dims: &[usize], seed: usize) -> HostTensor {
     let n: usize = dims.iter().product();
-    let values: Vec<f64> = (0..n).map(|i| ((i + 31 * seed) * 7919 % 1009) as f64 / 1009.0).collect();
+    let values: Vec<f64> =
+        (0..n).map(|i| ((i + 31 * seed) * 7919 % 1009) as f64 / 1009.0).collect();
     HostTensor::floats(dtype, dims, &values)
 }
 
@@ -18,22 +19,29 @@ fn numbers(dtype: DType, dims: &[usize], seed: usize) -> HostTensor {
 fn matrices(dtype: DType, batch: &[usize], n: usize) -> HostTensor {
     let count: usize = batch.iter().product();
     let element = |z: usize, i: usize, j: usize| {
-        ((z * 5 + i.min(j) * 3 + i.max(j)) % 11) as f64 / 11.0 + if i == j { (2 * n + i) as f64 } else { 0.0 }
+        ((z * 5 + i.min(j) * 3 + i.max(j)) % 11) as f64 / 11.0
+            + if i == j { (2 * n + i) as f64 } else { 0.0 }
     };
-    let values: Vec<f64> = (0..count * n * n).map(|k| element(k / n / n, k / n % n, k % n)).collect();
+    let values: Vec<f64> =
+        (0..count * n * n).map(|k| element(k / n / n, k / n % n, k % n)).collect();
     HostTensor::floats(dtype, &[batch, &[n, n]].concat(), &values)
 }
 
 /// Runs a node on the adapter and on a device of small bindings.
 fn check(most: u64, node: &Node, inputs: &[HostTensor]) {
     let inputs: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
-    let want = Session::shared().unwrap().run(node, &inputs).unwrap_or_else(|e| panic!("{node:?}: {e}"));
-    let got = bindings::session_of(most).run(node, &inputs).unwrap_or_else(|e| panic!("{node:?}: {e}"));
+    let want =
+        Session::shared().unwrap().run(node, &inputs).unwrap_or_else(|e| panic!("{node:?}: {e}"));
+    let got =
+        bindings::session_of(most).run(node, &inputs).unwrap_or_else(|e| panic!("{node:?}: {e}"));
     assert_eq!(got.len(), want.len());
     for (got, want) in got.iter().zip(&want) {
         assert_eq!((got.dtype, &got.dims), (want.dtype, &want.dims), "{node:?}");
         for (i, (g, w)) in got.to_f64().iter().zip(want.to_f64()).enumerate() {
-            assert!((g - w).abs() <= 1e-5 * w.abs().max(1.0), "{node:?}: element {i} is {g}, want {w}");
+            assert!(
+                (g - w).abs() <= 1e-5 * w.abs().max(1.0),
+                "{node:?}: element {i} is {g}, want {w}"
+            );
         }
     }
 }
@@ -63,8 +71,12 @@ fn images() {
     for dtype in [F32, F16] {
         let x = numbers(dtype, &[7, 9, 11, 3], 1);
         let size = HostTensor::i32(&[2], &[15, 6]);
-        let flags =
-            |op: &str| Node::new(op).attr("T", dtype).attr("align_corners", false).attr("half_pixel_centers", true);
+        let flags = |op: &str| {
+            Node::new(op)
+                .attr("T", dtype)
+                .attr("align_corners", false)
+                .attr("half_pixel_centers", true)
+        };
         for op in ["ResizeBilinear", "ResizeNearestNeighbor"] {
             check(4096, &flags(op), &[x.clone(), size.clone()]);
         }
@@ -80,7 +92,11 @@ fn images() {
     }
     let x = numbers(F32, &[7, 9, 11, 3], 1);
     check(4096, &Node::new("RGBToHSV").attr("T", F32), std::slice::from_ref(&x));
-    let lrn = Node::new("LRN").attr("T", F32).attr("depth_radius", 2).attr("bias", 1.0f32).attr("alpha", 0.5f32);
+    let lrn = Node::new("LRN")
+        .attr("T", F32)
+        .attr("depth_radius", 2)
+        .attr("bias", 1.0f32)
+        .attr("alpha", 0.5f32);
     check(4096, &lrn.attr("beta", 0.5f32), &[x]);
 }
 
@@ -103,6 +119,8 @@ fn rows() {
 #[test]
 fn one_item_that_does_not_fit() {
     let a = matrices(F32, &[2], 40);
-    let error = bindings::session_of(2048).run(&Node::new("Cholesky").attr("T", F32), &[a.into()]).unwrap_err();
+    let error = bindings::session_of(2048)
+        .run(&Node::new("Cholesky").attr("T", F32), &[a.into()])
+        .unwrap_err();
     assert!(matches!(&error, Error::ResourceExhausted(m) if m.contains("binding")), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Linear algebra in float32 and float64: residuals and orthogonality in float64, and a plain LU for determinants.
+//! Linear algebra in float32 and float64: residuals and orthogonality in float64, and a plain LU
+//! for determinants.
 
 use tensorflow_wgpu::DType::{self, F32, F64, I32, I64};
 use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
@@ -59,7 +60,8 @@ fn for_each_type(check: impl Fn(&mut Session, DType)) {
     }
 }
 
-/// What bounds are multiplied by: 1 for float32, for float64 the quotient of the precisions with room for the reference's own rounding.
+/// What bounds are multiplied by: 1 for float32, for float64 the quotient of the precisions with
+/// room for the reference's own rounding.
 fn unit(dtype: DType) -> f64 {
     if dtype == F64 { 1e-8 } else { 1.0 }
 }
@@ -85,7 +87,8 @@ fn tensor(dtype: DType, dims: &[usize], values: &[f64]) -> HostTensor {
     HostTensor::floats(dtype, dims, values)
 }
 
-/// A batch of well conditioned matrices: noise with a heavier diagonal that moves one column to the right, so that pivoting matters.
+/// A batch of well conditioned matrices: noise with a heavier diagonal that moves one column to the
+/// right, so that pivoting matters.
 fn conditioned(count: usize, n: usize) -> Vec<f64> {
     let mut values = noise(count * n * n, (count * 1000 + n) as u64);
     for b in 0..count {
@@ -117,22 +120,39 @@ fn qr() {
         for (case, &(count, m, n)) in cases.iter().enumerate() {
             session.misalign = case % 2;
             for full in [false, true] {
-                let x: Vec<f64> =
-                    noise(count * m * n, (m * 100 + n) as u64).into_iter().map(|v| f64::from(v as f32)).collect();
-                let out =
-                    run(session, &node("Qr", dtype).attr("full_matrices", full), &[tensor(dtype, &[count, m, n], &x)]);
+                let x: Vec<f64> = noise(count * m * n, (m * 100 + n) as u64)
+                    .into_iter()
+                    .map(|v| f64::from(v as f32))
+                    .collect();
+                let out = run(
+                    session,
+                    &node("Qr", dtype).attr("full_matrices", full),
+                    &[tensor(dtype, &[count, m, n], &x)],
+                );
                 let inner = if full { m } else { m.min(n) };
                 assert_eq!(out[0].dims[..], [count, m, inner]);
                 assert_eq!(out[1].dims[..], [count, inner, n]);
                 let (q, r) = (out[0].to_f64(), out[1].to_f64());
                 for b in 0..count {
-                    let (q, r) = (&q[b * m * inner..][..m * inner], &r[b * inner * n..][..inner * n]);
+                    let (q, r) =
+                        (&q[b * m * inner..][..m * inner], &r[b * inner * n..][..inner * n]);
                     let bound = unit * 1e-6 * (m.max(n) as f64).sqrt() * 2.0;
                     let what = format!("{m}x{n} full {full}");
                     let product = matmul(&transpose(q, m, inner), q, inner, m, inner);
-                    assert_small(distance(&product, &identity(inner)), bound, &format!("orthogonality {what}"));
-                    assert_small(distance(&matmul(q, r, m, inner, n), &x[b * m * n..][..m * n]), bound, &what);
-                    assert!((0..inner * n).all(|t| t / n <= t % n || r[t] == 0.0), "{what}: R is not upper triangular");
+                    assert_small(
+                        distance(&product, &identity(inner)),
+                        bound,
+                        &format!("orthogonality {what}"),
+                    );
+                    assert_small(
+                        distance(&matmul(q, r, m, inner, n), &x[b * m * n..][..m * n]),
+                        bound,
+                        &what,
+                    );
+                    assert!(
+                        (0..inner * n).all(|t| t / n <= t % n || r[t] == 0.0),
+                        "{what}: R is not upper triangular"
+                    );
                     // LAPACK's sign: the first diagonal element is opposite to the column's head.
                     if m > 1 {
                         assert!(r[0] * x[b * m * n] <= 0.0, "{what}: sign");
@@ -160,11 +180,19 @@ fn qr_of_columns_that_are_already_zero_or_huge() {
         for power in if dtype == F64 { [300, -300] } else { [30, -30] } {
             let scale = 10f64.powi(power);
             let out = run(session, &n, &[tensor(dtype, &[2, 1], &[3.0 * scale, 4.0 * scale])]);
-            assert_small((out[1].to_f64()[0] / (5.0 * scale) + 1.0).abs(), unit * 1e-6, "squares overflow or vanish");
+            assert_small(
+                (out[1].to_f64()[0] / (5.0 * scale) + 1.0).abs(),
+                unit * 1e-6,
+                "squares overflow or vanish",
+            );
         }
         let out = run(session, &n, &[tensor(dtype, &[2, 1], &[1.0, f64::NAN])]);
         assert!(out[1].to_f64()[0].is_nan(), "a NaN below the diagonal is lost");
-        let out = run(session, &node("Qr", dtype).attr("full_matrices", true), &[tensor(dtype, &[2, 0], &[])]);
+        let out = run(
+            session,
+            &node("Qr", dtype).attr("full_matrices", true),
+            &[tensor(dtype, &[2, 0], &[])],
+        );
         assert_eq!(out[0].to_f64(), identity(2));
         assert_eq!(out[1].dims[..], [2, 0]);
         let out = run(session, &n, &[tensor(dtype, &[0, 3], &[])]);
@@ -183,13 +211,23 @@ fn cholesky() {
             let mut a = Vec::new();
             for b in 0..count {
                 let x = &x[b * n * n..][..n * n];
-                a.extend(matmul(x, &transpose(x, n, n), n, n, n).into_iter().map(|v| f64::from(v as f32)));
+                a.extend(
+                    matmul(x, &transpose(x, n, n), n, n, n)
+                        .into_iter()
+                        .map(|v| f64::from(v as f32)),
+                );
             }
-            let out = run(session, &node("Cholesky", dtype), &[tensor(dtype, &[count, n, n], &a)]).remove(0).to_f64();
+            let out = run(session, &node("Cholesky", dtype), &[tensor(dtype, &[count, n, n], &a)])
+                .remove(0)
+                .to_f64();
             for b in 0..count {
                 let l = &out[b * n * n..][..n * n];
-                assert!((0..n * n).all(|t| t % n <= t / n || l[t] == 0.0), "{n}: not lower triangular");
-                let error = distance(&matmul(l, &transpose(l, n, n), n, n, n), &a[b * n * n..][..n * n]);
+                assert!(
+                    (0..n * n).all(|t| t % n <= t / n || l[t] == 0.0),
+                    "{n}: not lower triangular"
+                );
+                let error =
+                    distance(&matmul(l, &transpose(l, n, n), n, n, n), &a[b * n * n..][..n * n]);
                 assert_small(error, unit * 1e-6 * n as f64 * 10.0, &format!("cholesky {n}"));
             }
         }
@@ -208,7 +246,9 @@ fn cholesky_of_an_indefinite_matrix_is_nan() {
         let n = 100;
         let mut x = identity(n);
         x[n * n - 1] = -1.0;
-        let out = run(session, &node("Cholesky", dtype), &[tensor(dtype, &[n, n], &x)]).remove(0).to_f64();
+        let out = run(session, &node("Cholesky", dtype), &[tensor(dtype, &[n, n], &x)])
+            .remove(0)
+            .to_f64();
         assert!(out[0].is_nan() && out[n * n - 1].is_nan() && out[1] == 0.0);
     });
 }
@@ -218,8 +258,13 @@ fn triangular_solve() {
     for_each_type(|session, dtype| {
         let unit = unit(dtype);
         // Batch of the matrices, of the right-hand sides, and of the result.
-        let batches: &[(&[usize], &[usize], &[usize])] =
-            &[(&[], &[], &[]), (&[3], &[3], &[3]), (&[], &[2], &[2]), (&[2, 1], &[3], &[2, 3]), (&[2], &[1], &[2])];
+        let batches: &[(&[usize], &[usize], &[usize])] = &[
+            (&[], &[], &[]),
+            (&[3], &[3], &[3]),
+            (&[], &[2], &[2]),
+            (&[2, 1], &[3], &[2, 3]),
+            (&[2], &[1], &[2]),
+        ];
         for &n in &[1, 5, 64, 70, 530] {
             for (lower, adjoint) in [(true, false), (true, true), (false, false), (false, true)] {
                 for &(batch_a, batch_b, batch) in batches {
@@ -232,10 +277,18 @@ fn triangular_solve() {
                         }
                     }
                     let a: Vec<_> = a.into_iter().map(|v| f64::from(v as f32)).collect();
-                    let b: Vec<_> = noise(count(batch_b) * n * cols, 7).iter().map(|v| f64::from(*v as f32)).collect();
+                    let b: Vec<_> = noise(count(batch_b) * n * cols, 7)
+                        .iter()
+                        .map(|v| f64::from(*v as f32))
+                        .collect();
                     let dims = |batch: &[usize], m: usize, n: usize| [batch, &[m, n]].concat();
-                    let op = node("MatrixTriangularSolve", dtype).attr("lower", lower).attr("adjoint", adjoint);
-                    let inputs = [tensor(dtype, &dims(batch_a, n, n), &a), tensor(dtype, &dims(batch_b, n, cols), &b)];
+                    let op = node("MatrixTriangularSolve", dtype)
+                        .attr("lower", lower)
+                        .attr("adjoint", adjoint);
+                    let inputs = [
+                        tensor(dtype, &dims(batch_a, n, n), &a),
+                        tensor(dtype, &dims(batch_b, n, cols), &b),
+                    ];
                     let x = run(session, &op, &inputs).remove(0);
                     assert_eq!(x.dims[..], dims(batch, n, cols)[..]);
                     let x = x.to_f64();
@@ -249,11 +302,17 @@ fn triangular_solve() {
                         };
                         let a = &a[pick(batch_a) * n * n..][..n * n];
                         let keep = |t: usize| if lower { t % n <= t / n } else { t / n <= t % n };
-                        let t: Vec<_> = (0..n * n).map(|t| if keep(t) { a[t] } else { 0.0 }).collect();
+                        let t: Vec<_> =
+                            (0..n * n).map(|t| if keep(t) { a[t] } else { 0.0 }).collect();
                         let t = if adjoint { transpose(&t, n, n) } else { t };
                         let got = matmul(&t, &x[k * n * cols..][..n * cols], n, n, cols);
-                        let what = format!("{n} lower {lower} adjoint {adjoint} {batch_a:?} {batch_b:?}");
-                        assert_small(distance(&got, &b[pick(batch_b) * n * cols..][..n * cols]), unit * 2e-5, &what);
+                        let what =
+                            format!("{n} lower {lower} adjoint {adjoint} {batch_a:?} {batch_b:?}");
+                        assert_small(
+                            distance(&got, &b[pick(batch_b) * n * cols..][..n * cols]),
+                            unit * 2e-5,
+                            &what,
+                        );
                     }
                 }
             }
@@ -270,15 +329,22 @@ fn cholesky_and_inverse_by_the_programs_of_gpus() {
             let x = conditioned(2, n);
             let mut a = Vec::new();
             for x in x.chunks(n * n) {
-                a.extend(matmul(x, &transpose(x, n, n), n, n, n).into_iter().map(|v| f64::from(v as f32)));
+                a.extend(
+                    matmul(x, &transpose(x, n, n), n, n, n)
+                        .into_iter()
+                        .map(|v| f64::from(v as f32)),
+                );
             }
-            let l = run(&mut session, &node("Cholesky", F32), &[tensor(F32, &[2, n, n], &a)]).remove(0).to_f64();
+            let l = run(&mut session, &node("Cholesky", F32), &[tensor(F32, &[2, n, n], &a)])
+                .remove(0)
+                .to_f64();
             for (l, a) in l.chunks(n * n).zip(a.chunks(n * n)) {
                 let error = distance(&matmul(l, &transpose(l, n, n), n, n, n), a);
                 assert_small(error, 1e-6 * n as f64 * 10.0, &format!("cholesky {n}"));
             }
             let invert = node("MatrixInverse", F32).attr("adjoint", false);
-            let inverse = run(&mut session, &invert, &[tensor(F32, &[2, n, n], &x)]).remove(0).to_f64();
+            let inverse =
+                run(&mut session, &invert, &[tensor(F32, &[2, n, n], &x)]).remove(0).to_f64();
             for (inverse, x) in inverse.chunks(n * n).zip(x.chunks(n * n)) {
                 assert_small(
                     distance(&matmul(inverse, x, n, n, n), &identity(n)),
@@ -303,8 +369,11 @@ fn lu_solve_inverse_and_determinant() {
 
             let mut last = None;
             for index in [I32, I64] {
-                let out =
-                    run(session, &node("Lu", dtype).attr("output_idx_type", index), std::slice::from_ref(&matrices));
+                let out = run(
+                    session,
+                    &node("Lu", dtype).attr("output_idx_type", index),
+                    std::slice::from_ref(&matrices),
+                );
                 let (lu, p) = (out[0].to_f64(), out[1].to_i64().unwrap());
                 assert_eq!((out[1].dtype, &out[1].dims[..]), (index, &[count, n][..]));
                 for b in 0..count {
@@ -321,21 +390,31 @@ fn lu_solve_inverse_and_determinant() {
                     };
                     let (l, u) = (part(true), part(false));
                     assert!(l.iter().all(|v| v.abs() <= 1.000_001), "no partial pivoting");
-                    let rows: Vec<_> =
-                        (0..n).flat_map(|i| &x[(b * n + p[b * n + i] as usize) * n..][..n]).copied().collect();
-                    assert_small(distance(&matmul(&l, &u, n, n, n), &rows), bound, &format!("lu {n}"));
+                    let rows: Vec<_> = (0..n)
+                        .flat_map(|i| &x[(b * n + p[b * n + i] as usize) * n..][..n])
+                        .copied()
+                        .collect();
+                    assert_small(
+                        distance(&matmul(&l, &u, n, n, n), &rows),
+                        bound,
+                        &format!("lu {n}"),
+                    );
                 }
                 last = Some((lu, p));
             }
 
             for adjoint in [false, true] {
                 let cols = 3;
-                let b: Vec<_> = noise(count * n * cols, 5).iter().map(|v| f64::from(*v as f32)).collect();
+                let b: Vec<_> =
+                    noise(count * n * cols, 5).iter().map(|v| f64::from(*v as f32)).collect();
                 let solve = node("MatrixSolve", dtype).attr("adjoint", adjoint);
                 let solved =
-                    run(session, &solve, &[matrices.clone(), tensor(dtype, &[count, n, cols], &b)]).remove(0).to_f64();
+                    run(session, &solve, &[matrices.clone(), tensor(dtype, &[count, n, cols], &b)])
+                        .remove(0)
+                        .to_f64();
                 let inverse = node("MatrixInverse", dtype).attr("adjoint", adjoint);
-                let inverted = run(session, &inverse, std::slice::from_ref(&matrices)).remove(0).to_f64();
+                let inverted =
+                    run(session, &inverse, std::slice::from_ref(&matrices)).remove(0).to_f64();
                 for k in 0..count {
                     let a = &x[k * n * n..][..n * n];
                     let a = if adjoint { transpose(a, n, n) } else { a.to_vec() };
@@ -346,21 +425,36 @@ fn lu_solve_inverse_and_determinant() {
                         &format!("solve {n} {adjoint}"),
                     );
                     let got = matmul(&a, &inverted[k * n * n..][..n * n], n, n, n);
-                    assert_small(distance(&got, &identity(n)), bound, &format!("inverse {n} {adjoint}"));
+                    assert_small(
+                        distance(&got, &identity(n)),
+                        bound,
+                        &format!("inverse {n} {adjoint}"),
+                    );
                 }
             }
 
             // The determinant's reference: a float64 elimination.
-            let log = run(session, &node("LogMatrixDeterminant", dtype), std::slice::from_ref(&matrices));
+            let log =
+                run(session, &node("LogMatrixDeterminant", dtype), std::slice::from_ref(&matrices));
             let plain =
-                run(session, &node("MatrixDeterminant", dtype), std::slice::from_ref(&matrices)).remove(0).to_f64();
+                run(session, &node("MatrixDeterminant", dtype), std::slice::from_ref(&matrices))
+                    .remove(0)
+                    .to_f64();
             for k in 0..count {
                 let (sign, size) = eliminate(&x[k * n * n..][..n * n], n);
                 assert_eq!(log[0].to_f64()[k], sign, "sign {n}");
-                assert_small((log[1].to_f64()[k] - size).abs(), unit * 1e-5 * (1.0 + size.abs()), &format!("log {n}"));
+                assert_small(
+                    (log[1].to_f64()[k] - size).abs(),
+                    unit * 1e-5 * (1.0 + size.abs()),
+                    &format!("log {n}"),
+                );
                 if size < 80.0 || dtype == F64 {
                     let relative = plain[k] / (sign * size.exp()) - 1.0;
-                    assert_small(relative.abs(), unit * 1e-5 * n as f64, &format!("determinant {n}"));
+                    assert_small(
+                        relative.abs(),
+                        unit * 1e-5 * n as f64,
+                        &format!("determinant {n}"),
+                    );
                 } else if size > 90.0 {
                     assert_eq!(plain[k], sign * f64::INFINITY);
                 }
@@ -440,7 +534,8 @@ fn bad_input() {
         let lu = node("Lu", dtype).attr("output_idx_type", I32);
         let inverse = node("MatrixInverse", dtype).attr("adjoint", false);
         let solve = node("MatrixSolve", dtype).attr("adjoint", false);
-        let triangular = node("MatrixTriangularSolve", dtype).attr("lower", true).attr("adjoint", false);
+        let triangular =
+            node("MatrixTriangularSolve", dtype).attr("lower", true).attr("adjoint", false);
         let qr = node("Qr", dtype).attr("full_matrices", false);
         let cases: &[(&Node, &[HostTensor], &str)] = &[
             (&lu, std::slice::from_ref(&singular), "Input is not invertible."),
@@ -455,14 +550,26 @@ fn bad_input() {
             (&qr, &[ones(&[3])], "Input tensor 0 must have rank >= 2, got 1"),
             (&solve, &[ones(&[2, 2]), ones(&[3, 1])], "Input matrix and rhs are incompatible."),
             (&solve, &[ones(&[2, 3]), ones(&[3, 1])], "First input (lhs) must be a square matrix."),
-            (&solve, &[ones(&[3, 2, 2]), ones(&[2, 2, 1])], "All input tensors must have the same outer dimensions."),
-            (&solve, &[ones(&[1, 2, 2]), ones(&[2, 1])], "All input tensors must have the same rank."),
+            (
+                &solve,
+                &[ones(&[3, 2, 2]), ones(&[2, 2, 1])],
+                "All input tensors must have the same outer dimensions.",
+            ),
+            (
+                &solve,
+                &[ones(&[1, 2, 2]), ones(&[2, 1])],
+                "All input tensors must have the same rank.",
+            ),
             (
                 &triangular,
                 &[ones(&[2, 3]), ones(&[3, 1])],
                 "In[0] matrices in the last dimensions must be square (3 =/= 2)",
             ),
-            (&triangular, &[ones(&[2, 2]), ones(&[3, 1])], "In[0] mismatch In[1] shape: 2 vs. 3: [2,2] [3,1] 1 0"),
+            (
+                &triangular,
+                &[ones(&[2, 2]), ones(&[3, 1])],
+                "In[0] mismatch In[1] shape: 2 vs. 3: [2,2] [3,1] 1 0",
+            ),
             (
                 &triangular,
                 &[ones(&[3, 2, 2]), ones(&[2, 2, 1])],

@@ -53,7 +53,14 @@ fn check(dtype: DType, shape: [usize; 3], ta: bool, tb: bool, misalign: usize) {
     }
 }
 
-fn check_class(class: Class, dtype: DType, [m, k, n]: [usize; 3], ta: bool, tb: bool, misalign: usize) {
+fn check_class(
+    class: Class,
+    dtype: DType,
+    [m, k, n]: [usize; 3],
+    ta: bool,
+    tb: bool,
+    misalign: usize,
+) {
     let mut random = Random::new((m * 31 + k * 7 + n) as u64);
     let (a, av) = random.tensor(dtype, &swapped(m, k, ta));
     let (b, bv) = random.tensor(dtype, &swapped(k, n, tb));
@@ -61,7 +68,8 @@ fn check_class(class: Class, dtype: DType, [m, k, n]: [usize; 3], ta: bool, tb: 
     let mut session = session();
     session.misalign = misalign;
     let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {class:?} misaligned by {misalign}");
-    let got = with_class(class, || session.run(&matmul(dtype, ta, tb), &[a.into(), b.into()])).expect(&what);
+    let got = with_class(class, || session.run(&matmul(dtype, ta, tb), &[a.into(), b.into()]))
+        .expect(&what);
     assert_eq!(got[0].dims[..], [m, n]);
     assert_close(&got[0], &want, k as f64, &what);
 }
@@ -119,8 +127,8 @@ fn narrow_results() {
     check(DType::BF16, [300, 12, 7], false, false, 1);
 }
 
-/// Each tile of GPUs by itself, with edges in both directions and a last step that is not full: the choice prefers some of them for sizes
-/// that tests do not have.
+/// Each tile of GPUs by itself, with edges in both directions and a last step that is not full: the
+/// choice prefers some of them for sizes that tests do not have.
 #[test]
 fn every_tile_of_gpus() {
     let tiles = tile::all().filter(|t| t.memory != Memory::Subgroup && !tile::CPU.contains(t));
@@ -142,8 +150,9 @@ fn every_tile_of_gpus() {
     }
 }
 
-/// Matrices that every invocation computes for itself stand in for those that no software adapter has: with blocks of several matrices,
-/// and more subgroups than blocks. All else is as on an adapter that has them, the test products included.
+/// Matrices that every invocation computes for itself stand in for those that no software adapter
+/// has: with blocks of several matrices, and more subgroups than blocks. All else is as on an
+/// adapter that has them, the test products included.
 #[test]
 fn cooperative_matrices() {
     let cases = [
@@ -154,12 +163,14 @@ fn cooperative_matrices() {
     for (edge, lanes, shape, ta, tb) in cases {
         let tile = tile::cooperative(edge).find(|t| t.m() == 64).expect("a tile of 64 rows");
         let offered = Cooperative { edge, lanes, means: Means::Emulation };
-        let product = || with_tile(tile, || check_class(Class::Discrete, DType::F16, shape, ta, tb, 0));
+        let product =
+            || with_tile(tile, || check_class(Class::Discrete, DType::F16, shape, ta, tb, 0));
         assert_eq!(with_cooperative(offered, product).1, Some(true), "{offered:?}");
     }
 }
 
-/// A driver that multiplies wrongly, and one that does not compile: both are found out, and the product is right.
+/// A driver that multiplies wrongly, and one that does not compile: both are found out, and the
+/// product is right.
 #[test]
 fn cooperative_matrices_that_are_wrong() {
     for means in [Means::WrongEmulation, Means::Nonsense] {
@@ -175,9 +186,15 @@ fn cooperative_matrices_that_are_wrong() {
 #[test]
 fn vectors_and_few_rows() {
     for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
-        for shape in
-            [[1, 516, 260], [4, 300, 68], [3, 517, 33], [1, 2000, 1], [16, 512, 132], [200, 400, 1], [130, 96, 3]]
-        {
+        for shape in [
+            [1, 516, 260],
+            [4, 300, 68],
+            [3, 517, 33],
+            [1, 2000, 1],
+            [16, 512, 132],
+            [200, 400, 1],
+            [130, 96, 3],
+        ] {
             check(DType::F32, shape, ta, tb, 0);
         }
     }
@@ -215,13 +232,15 @@ fn operands_at_any_address() {
 #[test]
 fn empty_operands_give_empty_results_or_zeros() {
     for (dims_a, dims_b) in [([0, 3], [3, 4]), ([2, 3], [3, 0]), ([0, 0], [0, 0])] {
-        let (a, b) = (HostTensor::floats(DType::F32, &dims_a, &vec![1.0; dims_a[0] * dims_a[1]]), dims_b);
+        let (a, b) =
+            (HostTensor::floats(DType::F32, &dims_a, &vec![1.0; dims_a[0] * dims_a[1]]), dims_b);
         let b = HostTensor::floats(DType::F32, &b, &vec![1.0; b[0] * b[1]]);
         let got = session().run(&matmul(DType::F32, false, false), &[a.into(), b.into()]).unwrap();
         assert!(got[0].bytes.is_empty());
     }
     for dtype in [DType::F32, DType::F16] {
-        let (a, b) = (HostTensor::floats(dtype, &[3, 0], &[]), HostTensor::floats(dtype, &[0, 5], &[]));
+        let (a, b) =
+            (HostTensor::floats(dtype, &[3, 0], &[]), HostTensor::floats(dtype, &[0, 5], &[]));
         let got = session().run(&matmul(dtype, false, false), &[a.into(), b.into()]).unwrap();
         assert_eq!((&got[0].dims[..], got[0].to_f64()), (&[3, 5][..], vec![0.0; 15]));
     }
@@ -235,16 +254,23 @@ fn a_long_contraction_stays_precise() {
     let (b, bv) = random.tensor(DType::F32, &[k, n]);
     // Positive values: the sum grows all the way, which is where a single f32 sum loses most.
     let positive = |t: &HostTensor| {
-        HostTensor::floats(DType::F32, &t.dims, &t.to_f64().iter().map(|v| v.abs()).collect::<Vec<_>>())
+        HostTensor::floats(
+            DType::F32,
+            &t.dims,
+            &t.to_f64().iter().map(|v| v.abs()).collect::<Vec<_>>(),
+        )
     };
     let (pa, pb) = (positive(&a), positive(&b));
     for (a, b, av, bv) in [(a, b, av, bv), (pa.clone(), pb.clone(), pa.to_f64(), pb.to_f64())] {
         let want = product(&av, &bv, [m, k, n], false, false);
         for class in Class::ALL {
             let inputs = [a.clone().into(), b.clone().into()];
-            let got = with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs)).unwrap();
+            let got =
+                with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs))
+                    .unwrap();
             let norm = want.iter().map(|w| w * w).sum::<f64>().sqrt();
-            let error = got[0].to_f64().iter().zip(&want).map(|(g, w)| (g - w).powi(2)).sum::<f64>().sqrt();
+            let error =
+                got[0].to_f64().iter().zip(&want).map(|(g, w)| (g - w).powi(2)).sum::<f64>().sqrt();
             assert!(error <= 1e-5 * norm, "{class:?}: {error:e} of {norm:e}");
         }
     }
@@ -277,7 +303,8 @@ fn batches_broadcast() {
                 let (a, av) = random.tensor(dtype, &dims_x);
                 let (b, bv) = random.tensor(dtype, &dims_y);
                 let batch = tensorflow_wgpu::layout::broadcast_dims(x, y).unwrap();
-                let walk = tensorflow_wgpu::layout::Iteration::over(&batch).broadcast(x).broadcast(y);
+                let walk =
+                    tensorflow_wgpu::layout::Iteration::over(&batch).broadcast(x).broadcast(y);
                 let mut want = Vec::new();
                 for z in 0..walk.len() {
                     let at = |operand: usize| {
@@ -295,7 +322,9 @@ fn batches_broadcast() {
                 for class in Class::ALL {
                     let inputs = [a.clone().into(), b.clone().into()];
                     let what = format!("{op} {dtype} {x:?} {y:?} {m}x{k}x{n} {ta} {tb} {class:?}");
-                    let got = with_class(class, || session().run(&batched(op, dtype, ta, tb), &inputs)).expect(&what);
+                    let got =
+                        with_class(class, || session().run(&batched(op, dtype, ta, tb), &inputs))
+                            .expect(&what);
                     assert_eq!(got[0].dims[..], [&batch[..], &[m, n][..]].concat()[..], "{what}");
                     assert_close(&got[0], &want, k as f64, &what);
                 }
@@ -310,19 +339,27 @@ fn complex_numbers() {
     let mut random = Random::new(3);
     for dtype in [DType::C64, DType::C128] {
         for [m, k, n] in [[3, 5, 7], [33, 20, 66], [1, 200, 20]] {
-            for (op, ta, tb) in [("MatMul", true, true), ("BatchMatMulV2", true, false), ("BatchMatMulV3", false, true)]
-            {
+            for (op, ta, tb) in [
+                ("MatMul", true, true),
+                ("BatchMatMulV2", true, false),
+                ("BatchMatMulV3", false, true),
+            ] {
                 let (a, av) = complex::complex_or_real(&mut random, dtype, &swapped(m, k, ta));
                 let (b, bv) = complex::complex_or_real(&mut random, dtype, &swapped(k, n, tb));
                 let sign = |transposed: bool| if transposed && op != "MatMul" { -1.0 } else { 1.0 };
                 let part = |v: &[(f64, f64)], conjugated: bool| -> [Vec<f64>; 2] {
-                    [v.iter().map(|v| v.0).collect(), v.iter().map(|v| v.1 * sign(conjugated)).collect()]
+                    [
+                        v.iter().map(|v| v.0).collect(),
+                        v.iter().map(|v| v.1 * sign(conjugated)).collect(),
+                    ]
                 };
                 let ([ar, ai], [br, bi]) = (part(&av, ta), part(&bv, tb));
                 let times = |x: &[f64], y: &[f64]| product(x, y, [m, k, n], ta, tb);
-                let (rr, ii, ri, ir) = (times(&ar, &br), times(&ai, &bi), times(&ar, &bi), times(&ai, &br));
+                let (rr, ii, ri, ir) =
+                    (times(&ar, &br), times(&ai, &bi), times(&ar, &bi), times(&ai, &br));
                 let want: Vec<_> = (0..m * n).map(|i| (rr[i] - ii[i], ri[i] + ir[i])).collect();
-                let node = if op == "MatMul" { matmul(dtype, ta, tb) } else { batched(op, dtype, ta, tb) };
+                let node =
+                    if op == "MatMul" { matmul(dtype, ta, tb) } else { batched(op, dtype, ta, tb) };
                 for class in Class::ALL {
                     let what = format!("{op} {dtype} {m}x{k}x{n} {ta} {tb} {class:?}");
                     let inputs = [a.clone().into(), b.clone().into()];
@@ -340,11 +377,14 @@ fn more_workgroups_than_one_dimension_has() {
     let n = 70_000;
     let (a, av) = Random::new(1).tensor(DType::F32, &[n, 1, 2]);
     let (b, bv) = Random::new(2).tensor(DType::F32, &[n, 2, 1]);
-    let want: Vec<f64> = (0..n).map(|i| av[2 * i] * bv[2 * i] + av[2 * i + 1] * bv[2 * i + 1]).collect();
+    let want: Vec<f64> =
+        (0..n).map(|i| av[2 * i] * bv[2 * i] + av[2 * i + 1] * bv[2 * i + 1]).collect();
     for class in Class::ALL {
         let inputs = [a.clone().into(), b.clone().into()];
-        let got =
-            with_class(class, || session().run(&batched("BatchMatMulV2", DType::F32, false, false), &inputs)).unwrap();
+        let got = with_class(class, || {
+            session().run(&batched("BatchMatMulV2", DType::F32, false, false), &inputs)
+        })
+        .unwrap();
         assert_close(&got[0], &want, 2.0, &format!("{class:?}"));
     }
 }
@@ -355,19 +395,41 @@ fn infinities_stay_in_their_row_and_column() {
     let b = HostTensor::f32(&[3, 5], &[1.0; 15]);
     for class in Class::ALL {
         let inputs = [a.clone().into(), b.clone().into()];
-        let got = with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs)).unwrap();
+        let got = with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs))
+            .unwrap();
         assert_eq!(got[0].values::<f32>(), [[f32::INFINITY; 5], [3.0; 5]].concat(), "{class:?}");
     }
 }
 
 #[test]
 fn errors_are_tensorflows() {
-    let zeros = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]);
+    let zeros =
+        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]);
     let cases: &[(Node, &[usize], &[usize], &str)] = &[
-        (matmul(DType::F32, false, false), &[2, 3], &[3], "In[0] and In[1] has different ndims: [2,3] vs. [3]"),
-        (matmul(DType::F32, false, false), &[1, 2, 3], &[1, 3, 3], "In[0] and In[1] ndims must be == 2: 3"),
-        (matmul(DType::F32, false, false), &[2, 3], &[4, 5], "Matrix size-incompatible: In[0]: [2,3], In[1]: [4,5]"),
-        (batched("BatchMatMulV2", DType::F32, false, false), &[3], &[3, 3], "In[0] ndims must be >= 2: 1"),
+        (
+            matmul(DType::F32, false, false),
+            &[2, 3],
+            &[3],
+            "In[0] and In[1] has different ndims: [2,3] vs. [3]",
+        ),
+        (
+            matmul(DType::F32, false, false),
+            &[1, 2, 3],
+            &[1, 3, 3],
+            "In[0] and In[1] ndims must be == 2: 3",
+        ),
+        (
+            matmul(DType::F32, false, false),
+            &[2, 3],
+            &[4, 5],
+            "Matrix size-incompatible: In[0]: [2,3], In[1]: [4,5]",
+        ),
+        (
+            batched("BatchMatMulV2", DType::F32, false, false),
+            &[3],
+            &[3, 3],
+            "In[0] ndims must be >= 2: 1",
+        ),
         (
             batched("BatchMatMulV2", DType::F32, false, false),
             &[2, 3, 3],
@@ -389,11 +451,20 @@ fn errors_are_tensorflows() {
     }
 }
 
-/// Operands and results that exceed a binding by far, by little, or one of them alone; rows that exceed it by themselves.
+/// Operands and results that exceed a binding by far, by little, or one of them alone; rows that
+/// exceed it by themselves.
 #[test]
 fn tensors_beyond_one_binding() {
     let refused = numeric::bindings::within(2048, || {
-        for shape in [[65, 33, 67], [130, 36, 132], [3, 700, 5], [700, 6, 3], [2, 5, 900], [64, 64, 64], [1, 900, 1]] {
+        for shape in [
+            [65, 33, 67],
+            [130, 36, 132],
+            [3, 700, 5],
+            [700, 6, 3],
+            [2, 5, 900],
+            [64, 64, 64],
+            [1, 900, 1],
+        ] {
             for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
                 check_class(Class::CpuSubgroup, DType::F32, shape, ta, tb, 0);
             }
@@ -434,7 +505,10 @@ fn batches_beyond_one_binding() {
                     let batch = tensorflow_wgpu::layout::broadcast_dims(x, y).unwrap();
                     let want: Vec<f64> = (0..batch.iter().product())
                         .flat_map(|z| {
-                            let (i, j) = (products::permuted(z, &batch, x), products::permuted(z, &batch, y));
+                            let (i, j) = (
+                                products::permuted(z, &batch, x),
+                                products::permuted(z, &batch, y),
+                            );
                             let (a, b) = (&av[i * m * k..][..m * k], &bv[j * k * n..][..k * n]);
                             product(a, b, [m, k, n], ta, tb)
                         })

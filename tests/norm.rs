@@ -1,4 +1,5 @@
-//! Bias and batch normalization against plain f64, in the styles of a software adapter and of a GPU.
+//! Bias and batch normalization against plain f64, in the styles of a software adapter and of a
+//! GPU.
 
 use tensorflow_wgpu::device::Capabilities;
 use tensorflow_wgpu::dtype::DType::{self, *};
@@ -6,7 +7,8 @@ use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
 fn sessions() -> [Session; 2] {
-    let shared = || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let shared =
+        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     let narrow = shared();
     let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
     [narrow, Session::with_capabilities(shared().device, capabilities)]
@@ -16,7 +18,8 @@ fn sessions() -> [Session; 2] {
 fn values(dtype: DType, dims: &[usize], center: f64, seed: u64) -> HostTensor {
     let mut state = seed * 2 + 1;
     let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f64 / f64::from(1 << 23) - 1.0
     };
     let v: Vec<f64> = (0..dims.iter().product()).map(|_| center + next()).collect();
@@ -80,18 +83,23 @@ fn bias_is_added_and_its_gradient_sums() {
                     let (xs, bs) = (x.to_f64(), b.to_f64());
                     let node = Node::new("BiasAdd").attr("T", dtype).attr("data_format", format);
                     let y = session.run(&node, &[x.clone().into(), b.clone().into()]).unwrap();
-                    let wanted: Vec<f64> = xs.iter().enumerate().map(|(i, v)| v + bs[channel(i)]).collect();
+                    let wanted: Vec<f64> =
+                        xs.iter().enumerate().map(|(i, v)| v + bs[channel(i)]).collect();
                     assert_close(&y[0], &wanted, 1.0, &format!("BiasAdd {format} {dims:?}"));
                     if last {
                         let y = session
-                            .run(&Node::new("BiasAddV1").attr("T", dtype), &[x.clone().into(), b.into()])
+                            .run(
+                                &Node::new("BiasAddV1").attr("T", dtype),
+                                &[x.clone().into(), b.into()],
+                            )
                             .unwrap();
                         assert_close(&y[0], &wanted, 1.0, "BiasAddV1");
                     }
                     if dtype == I32 {
                         continue;
                     }
-                    let node = Node::new("BiasAddGrad").attr("T", dtype).attr("data_format", format);
+                    let node =
+                        Node::new("BiasAddGrad").attr("T", dtype).attr("data_format", format);
                     let db = session.run(&node, &[x.into()]).unwrap();
                     let mut wanted = vec![0.0; channels];
                     xs.iter().enumerate().for_each(|(i, v)| wanted[channel(i)] += v);
@@ -115,10 +123,17 @@ fn bias_beyond_one_binding_is_added_in_windows() {
         let x: Vec<f32> = (0..rows * channels).map(|i| (i % 1024) as f32).collect();
         let bias: Vec<f32> = (0..channels).map(|i| i as f32 * 2048.0).collect();
         let node = Node::new("BiasAdd").attr("T", F32).attr("data_format", format);
-        let inputs = [HostTensor::f32(&[rows, channels], &x).into(), HostTensor::f32(&[channels], &bias).into()];
+        let inputs = [
+            HostTensor::f32(&[rows, channels], &x).into(),
+            HostTensor::f32(&[channels], &bias).into(),
+        ];
         let y = session.run(&node, &inputs).unwrap();
         let got = y[0].values::<f32>();
-        assert!(got.iter().enumerate().all(|(i, v)| *v == (i % 1024) as f32 + (i % channels) as f32 * 2048.0));
+        assert!(
+            got.iter()
+                .enumerate()
+                .all(|(i, v)| *v == (i % 1024) as f32 + (i % channels) as f32 * 2048.0)
+        );
     }
 }
 
@@ -134,7 +149,8 @@ fn bias_arguments_are_checked() {
     };
     assert!(message(&[3], &[3], "NHWC").contains("Input tensor must be at least 2D: [3]"));
     assert!(message(&[2, 3], &[3, 1], "NHWC").contains("Biases must be 1D: [3,1]"));
-    let count = "Must provide as many biases as the last dimension of the input tensor: [2] vs. [2,3]";
+    let count =
+        "Must provide as many biases as the last dimension of the input tensor: [2] vs. [2,3]";
     assert!(message(&[2, 3], &[2], "NHWC").contains(count));
     assert!(message(&[2, 3], &[2], "NCHW").contains(count));
 }
@@ -163,7 +179,9 @@ fn moments(x: &[f64], channels: usize, channel: &dyn Fn(usize) -> usize) -> (Vec
     let per_channel = (x.len() / channels) as f64;
     let (mut mean, mut variance) = (vec![0.0; channels], vec![0.0; channels]);
     x.iter().enumerate().for_each(|(i, v)| mean[channel(i)] += v / per_channel);
-    x.iter().enumerate().for_each(|(i, v)| variance[channel(i)] += (v - mean[channel(i)]).powi(2) / per_channel);
+    x.iter()
+        .enumerate()
+        .for_each(|(i, v)| variance[channel(i)] += (v - mean[channel(i)]).powi(2) / per_channel);
     (mean, variance)
 }
 
@@ -186,8 +204,8 @@ fn batch_norm_forward() {
             let channel = channel_of(case.dims, last);
             for (dtype, version) in [(F32, 1), (F32, 2), (F32, 3), (F16, 3), (BF16, 2)] {
                 let x = values(dtype, case.dims, case.center, 3);
-                let [scale, offset, mean, variance] =
-                    [1.0, 0.0, 0.2, 2.0].map(|center| values(F32, &[channels], center, 4 + version as u64));
+                let [scale, offset, mean, variance] = [1.0, 0.0, 0.2, 2.0]
+                    .map(|center| values(F32, &[channels], center, 4 + version as u64));
                 let xs = x.to_f64();
                 let (batch_mean, batch_variance) = moments(&xs, channels, &channel);
                 let total = (xs.len() / channels) as f64;
@@ -202,7 +220,10 @@ fn batch_norm_forward() {
                     } else {
                         (mean.to_f64(), variance.to_f64())
                     };
-                    let context = format!("{:?} {} training {is_training} factor {factor}", case.dims, case.format);
+                    let context = format!(
+                        "{:?} {} training {is_training} factor {factor}",
+                        case.dims, case.format
+                    );
                     let (s, o) = (scale.to_f64(), offset.to_f64());
                     let y: Vec<f64> = xs
                         .iter()
@@ -223,7 +244,12 @@ fn batch_norm_forward() {
                     };
                     let correction = if is_training { total / (total - 1.0).max(1.0) } else { 1.0 };
                     assert_close(&out[1], &blend(&mean, &m, 1.0), 1.0, &format!("mean {context}"));
-                    assert_close(&out[2], &blend(&variance, &v, correction), 1.0, &format!("variance {context}"));
+                    assert_close(
+                        &out[2],
+                        &blend(&variance, &v, correction),
+                        1.0,
+                        &format!("variance {context}"),
+                    );
                 }
             }
         }
@@ -238,12 +264,15 @@ fn batch_norm_gradient() {
             let channels = case.dims[if last { case.dims.len() - 1 } else { 1 }];
             let channel = channel_of(case.dims, last);
             for (dtype, version) in [(F32, 1), (F32, 2), (F32, 3), (F16, 2), (BF16, 3)] {
-                let (x, dy) = (values(dtype, case.dims, case.center, 3), values(dtype, case.dims, 0.25, 5));
+                let (x, dy) =
+                    (values(dtype, case.dims, case.center, 3), values(dtype, case.dims, 0.25, 5));
                 let (xs, dys) = (x.to_f64(), dy.to_f64());
                 let (mean, variance) = moments(&xs, channels, &channel);
                 let scale = values(F32, &[channels], 1.5, 6);
-                let (mean, variance) =
-                    (HostTensor::floats(F32, &[channels], &mean), HostTensor::floats(F32, &[channels], &variance));
+                let (mean, variance) = (
+                    HostTensor::floats(F32, &[channels], &mean),
+                    HostTensor::floats(F32, &[channels], &variance),
+                );
                 let (m, v, s) = (mean.to_f64(), variance.to_f64(), scale.to_f64());
                 let total = (xs.len() / channels) as f64;
                 let (mut sum, mut product) = (vec![0.0; channels], vec![0.0; channels]);
@@ -253,7 +282,8 @@ fn batch_norm_gradient() {
                 }
                 for is_training in [true, false] {
                     let node = node("FusedBatchNormGrad", version, dtype, case.format, is_training);
-                    let mut inputs = vec![dy.clone(), x.clone(), scale.clone(), mean.clone(), variance.clone()];
+                    let mut inputs =
+                        vec![dy.clone(), x.clone(), scale.clone(), mean.clone(), variance.clone()];
                     if version == 3 {
                         inputs.push(HostTensor::f32(&[0], &[]));
                     }
@@ -265,13 +295,15 @@ fn batch_norm_gradient() {
                         .enumerate()
                         .map(|(i, g)| {
                             let c = channel(i);
-                            let training = (sum[c] + (xs[i] - m[c]) * product[c] * inverse(c).powi(2)) / total;
+                            let training =
+                                (sum[c] + (xs[i] - m[c]) * product[c] * inverse(c).powi(2)) / total;
                             s[c] * inverse(c) * (g - if is_training { training } else { 0.0 })
                         })
                         .collect();
                     let context = format!("{:?} {} training {is_training}", case.dims, case.format);
                     let dscale: Vec<f64> = (0..channels).map(|c| product[c] * inverse(c)).collect();
-                    let magnitude = total.sqrt().max(1.0) * if case.dims[..3] == [1, 1, 1] { 50.0 } else { 2.0 };
+                    let magnitude = total.sqrt().max(1.0)
+                        * if case.dims[..3] == [1, 1, 1] { 50.0 } else { 2.0 };
                     assert_close(
                         &out[0],
                         &dx,
@@ -293,7 +325,9 @@ fn the_variance_survives_a_large_mean() {
         let x = values(F32, &[64, 16, 16, 3], 1000.0, 9);
         let (mean, variance) = moments(&x.to_f64(), 3, &|i| i % 3);
         let empty = HostTensor::f32(&[0], &[]);
-        let inputs = [x, values(F32, &[3], 1.0, 1), values(F32, &[3], 1.0, 1), empty.clone(), empty].map(Into::into);
+        let inputs =
+            [x, values(F32, &[3], 1.0, 1), values(F32, &[3], 1.0, 1), empty.clone(), empty]
+                .map(Into::into);
         let node = node("FusedBatchNorm", 3, F32, "NHWC", true).attr("exponential_avg_factor", 1.0);
         let out = session.run(&node, &inputs).unwrap();
         assert_close(&out[3], &mean, 1.0, "mean");
@@ -307,7 +341,8 @@ fn empty_batches() {
     let ones = || values(F32, &[3], 1.0, 1);
     let x = HostTensor::f32(&[0, 2, 2, 3], &[]);
     for is_training in [true, false] {
-        let forward = node("FusedBatchNorm", 3, F32, "NHWC", is_training).attr("exponential_avg_factor", 1.0);
+        let forward =
+            node("FusedBatchNorm", 3, F32, "NHWC", is_training).attr("exponential_avg_factor", 1.0);
         let inputs = [x.clone(), ones(), ones(), ones(), ones()].map(Into::into);
         let out = session.run(&forward, &inputs).unwrap();
         assert!(out[1].to_f64().iter().chain(&out[2].to_f64()).all(|v| v.is_nan()));
@@ -323,20 +358,32 @@ fn empty_batches() {
 fn batch_norm_arguments_are_checked() {
     let session = &mut sessions()[0];
     let mut message = |x: &[usize], sizes: [&[usize]; 4], training: bool, factor: f32| {
-        let inputs: Vec<_> = [x].into_iter().chain(sizes).map(|dims| values(F32, dims, 1.0, 1).into()).collect();
-        let node = node("FusedBatchNorm", 3, F32, "NHWC", training).attr("exponential_avg_factor", factor);
+        let inputs: Vec<_> =
+            [x].into_iter().chain(sizes).map(|dims| values(F32, dims, 1.0, 1).into()).collect();
+        let node =
+            node("FusedBatchNorm", 3, F32, "NHWC", training).attr("exponential_avg_factor", factor);
         match session.run(&node, &inputs) {
             Err(Error::InvalidArgument(m)) => m,
             other => panic!("{other:?}"),
         }
     };
     let (x, ok): (&[usize], &[usize]) = (&[2, 3, 4, 5], &[5]);
-    assert!(message(&[2, 3, 5], [ok; 4], true, 1.0).contains("input must be 4 or 5-dimensional[2,3,5]"));
-    assert!(message(x, [&[5, 1], ok, ok, ok], true, 1.0).contains("scale must be 1-dimensional[5,1]"));
+    assert!(
+        message(&[2, 3, 5], [ok; 4], true, 1.0).contains("input must be 4 or 5-dimensional[2,3,5]")
+    );
+    assert!(
+        message(x, [&[5, 1], ok, ok, ok], true, 1.0).contains("scale must be 1-dimensional[5,1]")
+    );
     let elements = "offset must have the same number of elements as the channels of x, got 4 and 5";
     assert!(message(x, [ok, &[4], ok, ok], true, 1.0).contains(elements));
-    assert!(message(x, [ok, ok, &[0], ok], true, 0.5).contains("When exponential_avg_factor != 1, mean must have"));
-    assert!(message(x, [ok, ok, ok, &[4]], false, 1.0).contains("When is_training=false, variance must have"));
+    assert!(
+        message(x, [ok, ok, &[0], ok], true, 0.5)
+            .contains("When exponential_avg_factor != 1, mean must have")
+    );
+    assert!(
+        message(x, [ok, ok, ok, &[4]], false, 1.0)
+            .contains("When is_training=false, variance must have")
+    );
 }
 
 #[test]
@@ -344,14 +391,21 @@ fn global_normalization_of_old_graphs() {
     let (dims, channels, epsilon) = ([2, 3, 2, 5], 5, 0.01f32);
     for (dtype, scaled) in [(F32, true), (F32, false), (F16, true)] {
         let [x, dy] = [11, 12].map(|seed| values(dtype, &dims, 0.0, seed));
-        let [mean, variance, beta, gamma] =
-            [(0.5, 1), (4.0, 2), (1.0, 3), (2.0, 4)].map(|(center, seed)| values(dtype, &[channels], center, seed));
-        let [xv, dv, mv, vv, bv, gv] = [&x, &dy, &mean, &variance, &beta, &gamma].map(HostTensor::to_f64);
-        let inverse: Vec<f64> = vv.iter().map(|v| (v + f64::from(epsilon)).sqrt().recip()).collect();
-        let slope: Vec<f64> = (0..channels).map(|c| inverse[c] * if scaled { gv[c] } else { 1.0 }).collect();
-        let each = |f: &dyn Fn(usize, usize) -> f64| (0..xv.len()).map(|i| f(i, i % channels)).collect::<Vec<f64>>();
+        let [mean, variance, beta, gamma] = [(0.5, 1), (4.0, 2), (1.0, 3), (2.0, 4)]
+            .map(|(center, seed)| values(dtype, &[channels], center, seed));
+        let [xv, dv, mv, vv, bv, gv] =
+            [&x, &dy, &mean, &variance, &beta, &gamma].map(HostTensor::to_f64);
+        let inverse: Vec<f64> =
+            vv.iter().map(|v| (v + f64::from(epsilon)).sqrt().recip()).collect();
+        let slope: Vec<f64> =
+            (0..channels).map(|c| inverse[c] * if scaled { gv[c] } else { 1.0 }).collect();
+        let each = |f: &dyn Fn(usize, usize) -> f64| {
+            (0..xv.len()).map(|i| f(i, i % channels)).collect::<Vec<f64>>()
+        };
         let sum = |f: &dyn Fn(usize) -> f64| {
-            (0..channels).map(|c| (c..xv.len()).step_by(channels).map(f).sum()).collect::<Vec<f64>>()
+            (0..channels)
+                .map(|c| (c..xv.len()).step_by(channels).map(f).sum())
+                .collect::<Vec<f64>>()
         };
         let (sums, products) = (sum(&|i| dv[i]), sum(&|i| dv[i] * (xv[i] - mv[i % channels])));
         let channel = |f: &dyn Fn(usize) -> f64| (0..channels).map(f).collect::<Vec<f64>>();
@@ -369,7 +423,12 @@ fn global_normalization_of_old_graphs() {
         for session in &mut sessions() {
             let inputs = [&x, &mean, &variance, &beta, &gamma].map(|t| t.clone().into());
             let y = session.run(&node("BatchNormWithGlobalNormalization"), &inputs).unwrap();
-            assert_close(&y[0], &each(&|i, c| (xv[i] - mv[c]) * slope[c] + bv[c]), 1.0, "global normalization");
+            assert_close(
+                &y[0],
+                &each(&|i, c| (xv[i] - mv[c]) * slope[c] + bv[c]),
+                1.0,
+                "global normalization",
+            );
             let inputs = [&x, &mean, &variance, &gamma, &dy].map(|t| t.clone().into());
             let got = session.run(&node("BatchNormWithGlobalNormalizationGrad"), &inputs).unwrap();
             for (output, (got, wanted)) in got.iter().zip(&wanted).enumerate() {

@@ -1,5 +1,6 @@
-//! ResourceApply* and ResourceSparseApply* against the references of their rows: every type, attributes, odd and empty shapes,
-//! interior addresses, duplicate and invalid indices, windows, errors.
+//! ResourceApply* and ResourceSparseApply* against the references of their rows: every type,
+//! attributes, odd and empty shapes, interior addresses, duplicate and invalid indices, windows,
+//! errors.
 
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
 mod numeric;
@@ -19,7 +20,11 @@ fn tolerance(dtype: DType) -> f64 {
 }
 
 fn real(types: &[DType], session: &Session) -> Vec<DType> {
-    types.iter().copied().filter(|t| t.is_float() && session.device.capabilities().supports(*t)).collect()
+    types
+        .iter()
+        .copied()
+        .filter(|t| t.is_float() && session.device.capabilities().supports(*t))
+        .collect()
 }
 
 /// The value of a scalar input.
@@ -42,7 +47,11 @@ fn variables(rule: &Rule, random: &mut Random, dtype: DType, dims: &[usize]) -> 
         if signed {
             tensor
         } else {
-            HostTensor::floats(dtype, dims, &values.iter().map(|v| v.abs() + 1.0).collect::<Vec<_>>())
+            HostTensor::floats(
+                dtype,
+                dims,
+                &values.iter().map(|v| v.abs() + 1.0).collect::<Vec<_>>(),
+            )
         }
     };
     rule.variables.iter().enumerate().map(slot).collect()
@@ -59,7 +68,12 @@ impl<'s> Run<'s> {
         Self { session, handles }
     }
 
-    fn apply(&mut self, node: &Node, names: &[&str], given: impl Fn(&str) -> HostTensor) -> Result<(), Error> {
+    fn apply(
+        &mut self,
+        node: &Node,
+        names: &[&str],
+        given: impl Fn(&str) -> HostTensor,
+    ) -> Result<(), Error> {
         let mut inputs: Vec<Input> = self.handles.iter().map(|h| Input::Variable(*h)).collect();
         inputs.extend(names.iter().map(|n| Input::from(given(n))));
         self.session.run(node, &inputs).map(drop)
@@ -74,7 +88,10 @@ fn assert_close(got: &[HostTensor], want: &[Vec<f64>], what: &str) {
     for (k, (got, want)) in got.iter().zip(want).enumerate() {
         let bound = tolerance(got.dtype);
         for (i, (g, w)) in got.to_f64().iter().zip(want).enumerate() {
-            assert!((g - w).abs() <= bound * w.abs().max(1.0), "{what}: variable {k}, element {i} is {g}, want {w}");
+            assert!(
+                (g - w).abs() <= bound * w.abs().max(1.0),
+                "{what}: variable {k}, element {i} is {g}, want {w}"
+            );
         }
     }
 }
@@ -121,17 +138,27 @@ fn sparse_updates_take_duplicates_in_order_and_ignore_invalid_indices() {
     for rule in RULES {
         let Some(op) = rule.sparse_op else { continue };
         for dtype in real(rule.sparse_types, &session) {
-            for (rows, inner, count, misalign) in
-                [(5, 3, 9, 0), (6, 1, 4, 0), (3, 7, 40, 0), (4, 2, 0, 0), (5, 8, 12, 0), (6, 4, 9, 1)]
-            {
+            for (rows, inner, count, misalign) in [
+                (5, 3, 9, 0),
+                (6, 1, 4, 0),
+                (3, 7, 40, 0),
+                (4, 2, 0, 0),
+                (5, 8, 12, 0),
+                (6, 4, 9, 1),
+            ] {
                 session.misalign = misalign;
                 for (flag, index) in [(false, DType::I32), (true, DType::I64)] {
-                    let what = format!("{op} {dtype} {index} {rows} x {inner}, {count} indices, {flag}");
+                    let what =
+                        format!("{op} {dtype} {index} {rows} x {inner}, {count} indices, {flag}");
                     let before = variables(rule, &mut random, dtype, &[rows, inner]);
                     let (gradient, g) = random.tensor(dtype, &[count, inner]);
-                    let indices: Vec<i64> = (0..count).map(|_| random.between(0, rows + 1) as i64 - 1).collect();
+                    let indices: Vec<i64> =
+                        (0..count).map(|_| random.between(0, rows + 1) as i64 - 1).collect();
                     let index_tensor = match index {
-                        DType::I32 => HostTensor::i32(&[count], &indices.iter().map(|i| *i as i32).collect::<Vec<_>>()),
+                        DType::I32 => HostTensor::i32(
+                            &[count],
+                            &indices.iter().map(|i| *i as i32).collect::<Vec<_>>(),
+                        ),
                         _ => HostTensor::i64(&[count], &indices),
                     };
                     let mut run = Run::new(&mut session, &before);
@@ -145,9 +172,12 @@ fn sparse_updates_take_duplicates_in_order_and_ignore_invalid_indices() {
                     let mut want: Vec<Vec<f64>> = before.iter().map(HostTensor::to_f64).collect();
                     let scalars: Vec<f64> = rule.scalars().map(scalar).collect();
                     for (n, row) in indices.iter().enumerate() {
-                        let Some(row) = usize::try_from(*row).ok().filter(|r| *r < rows) else { continue };
+                        let Some(row) = usize::try_from(*row).ok().filter(|r| *r < rows) else {
+                            continue;
+                        };
                         for k in 0..inner {
-                            let mut state: Vec<f64> = want.iter().map(|v| v[row * inner + k]).collect();
+                            let mut state: Vec<f64> =
+                                want.iter().map(|v| v[row * inner + k]).collect();
                             (rule.reference)(&mut state, &scalars, g[n * inner + k], flag);
                             want.iter_mut().zip(state).for_each(|(v, s)| v[row * inner + k] = s);
                         }
@@ -168,10 +198,16 @@ fn complex_steps_agree_with_complex_arithmetic() {
         bytes: values.iter().flatten().flat_map(|v| v.to_le_bytes()).collect(),
     };
     let one = |re: f32, im: f32| HostTensor { dims: [].as_slice().into(), ..tensor(&[[re, im]]) };
-    let mut run = Run::new(&mut session, &[tensor(&[[1.0, 2.0], [0.0, 0.0]]), tensor(&[[-3.0, -2.0], [0.0, 0.0]])]);
-    let adagrad = Node::new("ResourceApplyAdagrad").attr("T", DType::C64).attr("update_slots", true);
-    run.apply(&adagrad, &["lr", "g"], |n| if n == "lr" { one(0.0, 1.0) } else { tensor(&[[0.0, 1.0], [0.0, 2.0]]) })
-        .unwrap();
+    let mut run = Run::new(
+        &mut session,
+        &[tensor(&[[1.0, 2.0], [0.0, 0.0]]), tensor(&[[-3.0, -2.0], [0.0, 0.0]])],
+    );
+    let adagrad =
+        Node::new("ResourceApplyAdagrad").attr("T", DType::C64).attr("update_slots", true);
+    run.apply(&adagrad, &["lr", "g"], |n| {
+        if n == "lr" { one(0.0, 1.0) } else { tensor(&[[0.0, 1.0], [0.0, 2.0]]) }
+    })
+    .unwrap();
     let parts = |t: &HostTensor| t.values::<[f32; 2]>().concat();
     let got = run.values();
     // accum: -3-2i + i² = -4-2i, whose root is 0.4858683 - 2.0581710i; -4, whose root is 2i.
@@ -207,7 +243,8 @@ fn errors_use_tensorflows_words_and_keep_the_values() {
     let mut fails = |values: &[&HostTensor], lr: &HostTensor, gradient: &HostTensor| {
         let values: Vec<_> = values.iter().map(|v| (*v).clone()).collect();
         let mut run = Run::new(&mut session, &values);
-        let node = Node::new("ResourceApplyMomentum").attr("T", DType::F32).attr("use_nesterov", false);
+        let node =
+            Node::new("ResourceApplyMomentum").attr("T", DType::F32).attr("use_nesterov", false);
         let given = |n: &str| match n {
             "lr" => lr.clone(),
             "g" => gradient.clone(),
@@ -221,9 +258,15 @@ fn errors_use_tensorflows_words_and_keep_the_values() {
         }
     };
     let rate = HostTensor::f32(&[], &[0.5]);
-    assert!(fails(&[&value, &long], &rate, &value).contains("var and accum do not have the same shape[2] [3]"));
+    assert!(
+        fails(&[&value, &long], &rate, &value)
+            .contains("var and accum do not have the same shape[2] [3]")
+    );
     assert!(fails(&[&value, &value], &value, &value).contains("lr is not a scalar: [2]"));
-    assert!(fails(&[&value, &value], &rate, &long).contains("var and grad do not have the same shape[2] [3]"));
+    assert!(
+        fails(&[&value, &value], &rate, &long)
+            .contains("var and grad do not have the same shape[2] [3]")
+    );
 }
 
 #[test]
@@ -249,7 +292,11 @@ fn variables_larger_than_a_binding_are_updated_in_windows() {
 #[test]
 fn every_rule_is_complete() {
     for rule in RULES {
-        assert!(rule.op.starts_with("ResourceApply") && !rule.step.is_empty() && rule.dense.contains(&"g"));
+        assert!(
+            rule.op.starts_with("ResourceApply")
+                && !rule.step.is_empty()
+                && rule.dense.contains(&"g")
+        );
         assert!(rule.sparse_op.is_none() || rule.sparse.contains(&"indices"), "{}", rule.op);
         let mut sparse: Vec<_> = rule.sparse.iter().filter(|n| **n != "indices").collect();
         let mut dense: Vec<_> = rule.dense.iter().collect();

@@ -1,5 +1,5 @@
-//! Long chains and wide sums: what one fused node holds is bounded, so the text of all grows as the graph does, and the
-//! numbers stay.
+//! Long chains and wide sums: what one fused node holds is bounded, so the text of all grows as the
+//! graph does, and the numbers stay.
 
 #[expect(dead_code, reason = "the products' tests use the rest")]
 mod numeric;
@@ -37,14 +37,20 @@ impl Builder {
         let axes: Vec<String> = (0..rank).map(|axis| axis.to_string()).collect();
         let (last, all) = (rank - 1, axes.join(", "));
         let _ = writeln!(builder.text, "x = Placeholder {{dtype: float32}} -> float32[{shape}]");
-        let _ = writeln!(builder.text, "last = Const {{dtype: int32, value: tensor int32[1] [{last}]}} -> int32[1]");
+        let _ = writeln!(
+            builder.text,
+            "last = Const {{dtype: int32, value: tensor int32[1] [{last}]}} -> int32[1]"
+        );
         let _ = writeln!(
             builder.text,
             "all = Const {{dtype: int32, value: tensor int32[{rank}] [{all}]}} -> int32[{rank}]"
         );
         for (name, value) in [("epsilon", "0.001"), ("half", "0.5"), ("quarter", "0.25")] {
             let value = format!("tensor float32[] [{value}]");
-            let _ = writeln!(builder.text, "{name} = Const {{dtype: float32, value: {value}}} -> float32[]");
+            let _ = writeln!(
+                builder.text,
+                "{name} = Const {{dtype: float32, value: {value}}} -> float32[]"
+            );
         }
         builder
     }
@@ -52,7 +58,10 @@ impl Builder {
     fn add(&mut self, op: &str, inputs: &[&str], attrs: &str, shape: &str) -> String {
         self.nodes += 1;
         let (name, inputs) = (format!("n{}", self.nodes), inputs.join(", "));
-        let _ = writeln!(self.text, "{name} = {op}({inputs}) {{T: float32{attrs}}} -> float32[{shape}]");
+        let _ = writeln!(
+            self.text,
+            "{name} = {op}({inputs}) {{T: float32{attrs}}} -> float32[{shape}]"
+        );
         name
     }
 
@@ -71,7 +80,8 @@ impl Builder {
         self.shape.rsplit_once(',').map_or("1".to_owned(), |(outer, _)| format!("{outer}, 1"))
     }
 
-    /// Half of the input and a quarter of `value`: chains of it come to rest, so that rounding errors do not grow.
+    /// Half of the input and a quarter of `value`: chains of it come to rest, so that rounding
+    /// errors do not grow.
     fn damped(&mut self, value: &str) -> String {
         let rest = self.call("Mul", &["x", "half"]);
         let part = self.call("Mul", &[value, "quarter"]);
@@ -80,12 +90,19 @@ impl Builder {
 
     fn graph(self, last: &str) -> String {
         let shape = self.shape;
-        format!("preserve y\n{}y = Identity({last}) {{T: float32}} -> float32[{shape}]\n", self.text)
+        format!(
+            "preserve y\n{}y = Identity({last}) {{T: float32}} -> float32[{shape}]\n",
+            self.text
+        )
     }
 }
 
 /// A chain of `n` steps.
-fn chain(shape: &'static str, n: usize, step: impl Fn(&mut Builder, usize, &str) -> String) -> String {
+fn chain(
+    shape: &'static str,
+    n: usize,
+    step: impl Fn(&mut Builder, usize, &str) -> String,
+) -> String {
     let mut builder = Builder::new(shape);
     let last = (0..n).fold("x".to_owned(), |x, k| step(&mut builder, k, &x));
     builder.graph(&last)
@@ -132,7 +149,8 @@ fn dear_functions(n: usize) -> String {
     chain("64", n, |b, k, x| {
         let value = b.call(OPS[k % OPS.len()], &[x]);
         let base = b.call("Abs", &[&value]);
-        let power = if k % 3 == 0 { b.call("Pow", &[&base, "half"]) } else { b.call("Tanh", &[&base]) };
+        let power =
+            if k % 3 == 0 { b.call("Pow", &[&base, "half"]) } else { b.call("Tanh", &[&base]) };
         b.damped(&power)
     })
 }
@@ -201,7 +219,8 @@ fn cost(node: &Node) -> u32 {
     }
 }
 
-/// Every node's cost is within the bound, and the text of twice as long a graph is hardly more than twice as long.
+/// Every node's cost is within the bound, and the text of twice as long a graph is hardly more than
+/// twice as long.
 #[track_caller]
 fn check_growth(graph: impl Fn(usize) -> String, least: usize, lengths: &[usize]) {
     let size = |n: usize| {
@@ -225,10 +244,17 @@ fn check_numbers(graph: impl Fn(usize) -> String, lengths: &[usize]) {
         let text = graph(*n);
         let (before, after) = (Graph::from_text(&text).unwrap(), optimized(&text));
         let mut random = Random::new(*n as u64);
-        let placeholders = before.ids().map(|id| before.node(id)).filter(|node| node.op() == "Placeholder");
-        let shape = text.lines().find_map(|l| l.strip_prefix("x = Placeholder {dtype: float32} -> float32[")).unwrap();
-        let dims: Vec<usize> = shape.trim_end_matches(']').split(", ").map(|d| d.parse().unwrap()).collect();
-        let feeds = placeholders.map(|node| (node.name().to_owned(), random.tensor(DType::F32, &dims).0)).collect();
+        let placeholders =
+            before.ids().map(|id| before.node(id)).filter(|node| node.op() == "Placeholder");
+        let shape = text
+            .lines()
+            .find_map(|l| l.strip_prefix("x = Placeholder {dtype: float32} -> float32["))
+            .unwrap();
+        let dims: Vec<usize> =
+            shape.trim_end_matches(']').split(", ").map(|d| d.parse().unwrap()).collect();
+        let feeds = placeholders
+            .map(|node| (node.name().to_owned(), random.tensor(DType::F32, &dims).0))
+            .collect();
         let fetches = vec![("y".to_owned(), 0.0)];
         let case = Case { text, feeds, variables: Vec::new(), fetches, tolerances: Vec::new() };
         let mut values = |graph: &Graph| {

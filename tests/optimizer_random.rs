@@ -1,7 +1,8 @@
-//! Random graphs: what the optimizer makes of them gives the same numbers, and it follows its own rules.
+//! Random graphs: what the optimizer makes of them gives the same numbers, and it follows its own
+//! rules.
 //!
-//! Every graph of a seed is always the same. Tolerances are bounds of rounding errors that the generator carries along; choices
-//! depend on exact values only, so that no rounding can turn them.
+//! Every graph of a seed is always the same. Tolerances are bounds of rounding errors that the
+//! generator carries along; choices depend on exact values only, so that no rounding can turn them.
 
 #[expect(dead_code, reason = "the products' tests use the rest")]
 mod numeric;
@@ -47,7 +48,8 @@ fn a_graph_is_what_its_text_says() {
         let graph = parsed(&case);
         let text = graph.to_text();
         let preserved = |text: &str| {
-            let mut names: Vec<String> = text.lines().next().unwrap()[9..].split(", ").map(str::to_owned).collect();
+            let mut names: Vec<String> =
+                text.lines().next().unwrap()[9..].split(", ").map(str::to_owned).collect();
             names.sort();
             names
         };
@@ -57,7 +59,8 @@ fn a_graph_is_what_its_text_says() {
         assert_eq!(again.to_text(), text, "seed {seed}");
         assert_eq!(nodes(&text).lines().count(), nodes(&case.text).lines().count(), "seed {seed}");
         let changed = optimized(&case).to_text();
-        let read = Graph::from_text(&changed).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{changed}"));
+        let read =
+            Graph::from_text(&changed).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{changed}"));
         assert_eq!(read.to_text(), changed, "seed {seed}");
     }
 }
@@ -77,13 +80,19 @@ fn the_optimizer_keeps_its_rules() {
             assert_eq!((old.op(), old.device()), (new.op(), new.device()), "{name}, {}", what());
         }
         for id in before.ids().filter(|id| !before.node(*id).on_wgpu()) {
-            assert!(after.find(before.node(id).name()).is_some(), "{} is lost, {}", before.node(id).name(), what());
+            assert!(
+                after.find(before.node(id).name()).is_some(),
+                "{} is lost, {}",
+                before.node(id).name(),
+                what()
+            );
         }
         // TensorFlow runs it twice.
         let bytes = after.to_bytes();
         optimize(&mut after);
         let twice = after.to_text();
-        let new: Vec<&str> = twice.lines().filter(|line| !text.lines().any(|l| l == *line)).collect();
+        let new: Vec<&str> =
+            twice.lines().filter(|line| !text.lines().any(|l| l == *line)).collect();
         assert!(text == twice, "the second time it changes more: {new:#?}\n{}", what());
         assert_eq!(after.to_bytes(), bytes, "the same text in other bytes, {}", what());
     }
@@ -97,7 +106,8 @@ fn compare(
     mut engine: impl FnMut(&Graph) -> (Vec<HostTensor>, Vec<HostTensor>),
 ) {
     let [(want, kept), (got, changed)] = graphs.map(&mut engine);
-    let what = |name: &str| format!("{name}, seed {seed}\n{}\n\n{}", case.text, graphs[1].to_text());
+    let what =
+        |name: &str| format!("{name}, seed {seed}\n{}\n\n{}", case.text, graphs[1].to_text());
     for ((got, want), (name, tolerance)) in got.iter().zip(&want).zip(&case.fetches) {
         assert_same(got, want, *tolerance, &|| what(name));
     }
@@ -116,7 +126,9 @@ fn scalar_graphs_give_the_same_numbers_by_the_references() {
         let (before, after) = (parsed(&case), optimized(&case));
         made += fused(&after);
         let mut random = Random::new(seed);
-        compare(seed, &case, [&before, &after], |graph| (run(graph, &case, &mut random, &mut on_host), Vec::new()));
+        compare(seed, &case, [&before, &after], |graph| {
+            (run(graph, &case, &mut random, &mut on_host), Vec::new())
+        });
     }
     assert!(made > 500, "only {made} fused nodes");
 }
@@ -139,7 +151,12 @@ fn branches_and_effects_stay_what_they_are() {
         effects += did[0].len();
         let text = after.to_text();
         optimize(&mut after);
-        assert_eq!(after.to_text(), text, "the second time it changes more, seed {seed}\n{}", case.text);
+        assert_eq!(
+            after.to_text(),
+            text,
+            "the second time it changes more, seed {seed}\n{}",
+            case.text
+        );
     }
     assert!(made > 300 && effects > 100, "only {made} fused nodes, {effects} effects");
 }
@@ -154,7 +171,8 @@ fn graphs_give_the_same_numbers_on_the_device() {
         let mut random = Random::new(seed);
         compare(seed, &case, [&before, &after], |graph| {
             let mut device = OnDevice::new(numeric::session(), &case);
-            let fetched = run(graph, &case, &mut random, &mut |node, inputs| device.node(node, inputs));
+            let fetched =
+                run(graph, &case, &mut random, &mut |node, inputs| device.node(node, inputs));
             (fetched, (0..case.variables.len()).map(|v| device.value(v)).collect())
         });
     }

@@ -13,8 +13,11 @@ fn optimized(text: &str) -> String {
     (pass.run)(&mut graph).unwrap();
     assert_eq!(graph.to_text(), once, "the second run changes the graph");
     assert!(graph.order().is_some(), "a cycle:\n{once}");
-    let keeps =
-        |line: &&str| !line.contains("= Const") && !line.contains("= Placeholder") && !line.starts_with("preserve");
+    let keeps = |line: &&str| {
+        !line.contains("= Const")
+            && !line.contains("= Placeholder")
+            && !line.starts_with("preserve")
+    };
     once.lines().filter(keeps).map(|line| format!("{line}\n")).collect()
 }
 
@@ -34,11 +37,10 @@ fn check_untouched(text: &str) {
 /// `x - mean(x)` of a shape over an axis, with `y` preserved.
 fn centered(x: &str, mean: &str, axis: &str) -> String {
     format!(
-        "preserve y\nx = Placeholder {{dtype: float32}} -> float32[{x}]\n\
-         axis = Const {{dtype: int32, value: tensor int32[1] [{axis}]}} -> int32[1]\n\
-         mean = Mean(x, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[{mean}]\n\
-         centered = Sub(x, mean) {{T: float32}} -> float32[{x}]\n\
-         y = Identity(centered) {{T: float32}} -> float32[{x}]\n"
+        "preserve y\nx = Placeholder {{dtype: float32}} -> float32[{x}]\naxis = Const {{dtype: \
+         int32, value: tensor int32[1] [{axis}]}} -> int32[1]\nmean = Mean(x, axis) {{T: float32, \
+         Tidx: int32, keep_dims: true}} -> float32[{mean}]\ncentered = Sub(x, mean) {{T: \
+         float32}} -> float32[{x}]\ny = Identity(centered) {{T: float32}} -> float32[{x}]\n"
     )
 }
 
@@ -199,8 +201,9 @@ fn other_reductions_are_left_alone() {
         "= Mean(x, axis) {T: float32, Tidx: int32, keep_dims: true}",
         "= Mean(x, axis) {T: float32, Tidx: int32, keep_dims: true} @CPU:0",
     ));
-    check_untouched(
-        &plain.replace("axis = Const {dtype: int32, value: tensor int32[1] [1]}", "axis = Placeholder {dtype: int32}"),
-    );
+    check_untouched(&plain.replace(
+        "axis = Const {dtype: int32, value: tensor int32[1] [1]}",
+        "axis = Placeholder {dtype: int32}",
+    ));
     check_untouched(&plain.replace("centered = Sub(x, mean)", "centered = Conj(mean)"));
 }

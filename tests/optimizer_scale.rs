@@ -1,4 +1,5 @@
-//! The optimizer on large graphs: time that grows as the graph does, and no recursion as deep as the graph.
+//! The optimizer on large graphs: time that grows as the graph does, and no recursion as deep as
+//! the graph.
 
 #[path = "optimizer_scale/families.rs"]
 mod families;
@@ -9,7 +10,8 @@ use families::FAMILIES;
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes::{PASSES, Pass};
 
-/// Nodes of a graph; the variable `SCALE_NODES` asks for others, as 100000 with a build in release mode.
+/// Nodes of a graph; the variable `SCALE_NODES` asks for others, as 100000 with a build in release
+/// mode.
 const NODES: usize = 1000;
 /// No graph takes longer, by far.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -28,15 +30,18 @@ fn run(name: &str, passes: &[&Pass], text: &str) {
             }
         }
         let took: Duration = times.iter().sum();
-        let mut slow: Vec<_> = passes.iter().zip(&times).filter(|(_, time)| **time > took / 20).collect();
+        let mut slow: Vec<_> =
+            passes.iter().zip(&times).filter(|(_, time)| **time > took / 20).collect();
         slow.sort_by_key(|(_, time)| std::cmp::Reverse(**time));
-        let slow: Vec<String> = slow.iter().map(|(pass, time)| format!("{} {time:.1?}", pass.name)).collect();
+        let slow: Vec<String> =
+            slow.iter().map(|(pass, time)| format!("{} {time:.1?}", pass.name)).collect();
         println!("{name}: {nodes} nodes became {} in {took:.1?}: {}", graph.len(), slow.join(", "));
         assert!(graph.order().is_some(), "{name}: a cycle");
         assert!(took < LIMIT, "{name}: {took:.1?}");
     };
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn_scoped(scope, run).unwrap();
+        let thread =
+            std::thread::Builder::new().stack_size(1 << 20).spawn_scoped(scope, run).unwrap();
         thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
     });
 }
@@ -50,7 +55,9 @@ fn nodes() -> usize {
 fn large_graphs_take_little_time() {
     let only = std::env::var("SCALE_FAMILY").ok();
     let passes: Vec<&Pass> = PASSES.iter().collect();
-    for (name, family) in FAMILIES.iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name)) {
+    for (name, family) in
+        FAMILIES.iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name))
+    {
         run(name, &passes, &family(nodes()));
     }
 }

@@ -28,7 +28,8 @@ impl Windows {
     fn random(random: &mut Random) -> Option<Self> {
         let mut pair = |low, high| [random.between(low, high), random.between(low, high)];
         let (input, kernel, stride, rate) = (pair(1, 8), pair(1, 3), pair(1, 3), pair(1, 2));
-        let (batch, depth, same) = (random.between(1, 2), random.between(1, 5), random.below(2) == 0);
+        let (batch, depth, same) =
+            (random.between(1, 2), random.between(1, 5), random.below(2) == 0);
         let (mut output, mut pad) = ([0; 2], [0; 2]);
         for d in 0..2 {
             let effective = (kernel[d] - 1) * rate[d] + 1;
@@ -52,14 +53,17 @@ impl Windows {
             .attr("padding", if self.same { "SAME" } else { "VALID" })
     }
 
-    /// Calls `f` for each window and filter position with the output pixel, the position and the input pixel, if it exists.
+    /// Calls `f` for each window and filter position with the output pixel, the position and the
+    /// input pixel, if it exists.
     fn each(&self, mut f: impl FnMut(usize, usize, Option<usize>)) {
         let [rows, columns] = self.output;
         for pixel in 0..self.batch * rows * columns {
             let at = [pixel / columns % rows, pixel % columns];
             for position in 0..self.kernel[0] * self.kernel[1] {
                 let k = [position / self.kernel[1], position % self.kernel[1]];
-                let x = [0, 1].map(|d| (at[d] * self.stride[d] + k[d] * self.rate[d]).wrapping_sub(self.pad[d]));
+                let x = [0, 1].map(|d| {
+                    (at[d] * self.stride[d] + k[d] * self.rate[d]).wrapping_sub(self.pad[d])
+                });
                 let inside = x[0] < self.input[0] && x[1] < self.input[1];
                 let image = pixel / (rows * columns) * self.input[0];
                 f(pixel, position, inside.then(|| (image + x[0]) * self.input[1] + x[1]));
@@ -94,20 +98,23 @@ fn patches(count: usize) {
     for i in 0..count {
         let Some(w) = Windows::random(&mut random) else { continue };
         let dtype = [DType::Bool, DType::F16, DType::F32, DType::C64, DType::C128][i % 5];
-        let bytes: Vec<u8> =
-            (0..w.input_dims().iter().product::<usize>() * dtype.size()).map(|_| random.below(2) as u8).collect();
+        let bytes: Vec<u8> = (0..w.input_dims().iter().product::<usize>() * dtype.size())
+            .map(|_| random.below(2) as u8)
+            .collect();
         let pixel = w.depth * dtype.size();
         let positions = w.kernel[0] * w.kernel[1];
         let mut want = vec![0; w.batch * w.output[0] * w.output[1] * positions * pixel];
         w.each(|o, k, x| {
             if let Some(x) = x {
-                want[(o * positions + k) * pixel..][..pixel].copy_from_slice(&bytes[x * pixel..][..pixel]);
+                want[(o * positions + k) * pixel..][..pixel]
+                    .copy_from_slice(&bytes[x * pixel..][..pixel]);
             }
         });
         let x = HostTensor { dtype, dims: w.input_dims()[..].into(), bytes };
         let mut session = session();
         session.misalign = i % 2;
-        let got = session.run(&w.node("ExtractImagePatches", dtype), &[x.into()]).unwrap().remove(0);
+        let got =
+            session.run(&w.node("ExtractImagePatches", dtype), &[x.into()]).unwrap().remove(0);
         assert_eq!(got.dims[..], [w.batch, w.output[0], w.output[1], positions * w.depth]);
         assert!(got.bytes == want, "{dtype} {w:?}");
     }
@@ -121,7 +128,8 @@ fn dilation_and_its_gradients() {
         let dtype = FLOATS[i % 4];
         // Small integers: ties are common, and sums exact.
         let mut small = |dims: &[usize]| {
-            let values: Vec<f64> = (0..dims.iter().product()).map(|_| random.below(5) as f64 - 2.0).collect();
+            let values: Vec<f64> =
+                (0..dims.iter().product()).map(|_| random.below(5) as f64 - 2.0).collect();
             (HostTensor::floats(dtype, dims, &values), values)
         };
         let (x, xv) = small(&w.input_dims());
@@ -161,7 +169,15 @@ fn dilation_and_its_gradients() {
 fn local_response_normalization() {
     let (bias, alpha) = (1.5f32, 0.4f32);
     let mut random = Random::new(2);
-    let cases = [(1, 3, 0.6f32), (7, 0, 0.5), (8, 1, 0.75), (9, 2, 0.6), (20, 5, 0.75), (27, 9, 0.5), (6, 1000, 1.0)];
+    let cases = [
+        (1, 3, 0.6f32),
+        (7, 0, 0.5),
+        (8, 1, 0.75),
+        (9, 2, 0.6),
+        (20, 5, 0.75),
+        (27, 9, 0.5),
+        (6, 1000, 1.0),
+    ];
     for (depth, radius, beta) in cases {
         let dims = [2, 3, 2, depth];
         let (x, xv) = random.tensor(DType::F32, &dims);
@@ -175,8 +191,9 @@ fn local_response_normalization() {
             let (c, start) = (i % depth, i - i % depth);
             start + c.saturating_sub(radius)..start + (c + radius + 1).min(depth)
         };
-        let scale: Vec<f64> =
-            (0..xv.len()).map(|i| bias + alpha * window(i).map(|j| xv[j] * xv[j]).sum::<f64>()).collect();
+        let scale: Vec<f64> = (0..xv.len())
+            .map(|i| bias + alpha * window(i).map(|j| xv[j] * xv[j]).sum::<f64>())
+            .collect();
         let y: Vec<f64> = (0..xv.len()).map(|i| xv[i] * scale[i].powf(-beta)).collect();
         let dx: Vec<f64> = (0..xv.len())
             .map(|i| {
@@ -186,7 +203,12 @@ fn local_response_normalization() {
             .collect();
         let got = run(&node("LRN"), &[x.clone().into()]);
         assert_close(&got, &y, 1.0, "LRN");
-        assert_close(&run(&node("LRNGrad"), &[dy.into(), x.into(), got.into()]), &dx, 3.0, "LRNGrad");
+        assert_close(
+            &run(&node("LRNGrad"), &[dy.into(), x.into(), got.into()]),
+            &dx,
+            3.0,
+            "LRNGrad",
+        );
     }
 }
 
@@ -194,7 +216,8 @@ fn local_response_normalization() {
 fn volumes() {
     let x: Vec<f32> = (0..24).map(|i| i as f32).collect();
     let node = Node::new("ExtractVolumePatches").attr("T", DType::F32).attr("padding", "VALID");
-    let node = node.attr("ksizes", &[1i64, 2, 1, 2, 1][..]).attr("strides", &[1i64, 1, 2, 1, 1][..]);
+    let node =
+        node.attr("ksizes", &[1i64, 2, 1, 2, 1][..]).attr("strides", &[1i64, 1, 2, 1, 1][..]);
     let y = run(&node, &[HostTensor::f32(&[1, 2, 3, 4, 1], &x).into()]);
     assert_eq!(y.dims[..], [1, 1, 2, 3, 4]);
     assert_eq!(y.values::<f32>()[..8], [0.0, 1.0, 12.0, 13.0, 1.0, 2.0, 13.0, 14.0]);
@@ -202,32 +225,55 @@ fn volumes() {
 
 #[test]
 fn errors_are_tensorflows() {
-    let zeros = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
+    let zeros =
+        |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
     let fails = |node: &Node, inputs: &[Input]| match session().run(node, inputs) {
         Err(e) => e,
         got => panic!("{got:?}"),
     };
     let ones = &[1i64, 1, 1, 1][..];
-    let patches = Node::new("ExtractImagePatches").attr("T", DType::F32).attr("strides", ones).attr("rates", ones);
+    let patches = Node::new("ExtractImagePatches")
+        .attr("T", DType::F32)
+        .attr("strides", ones)
+        .attr("rates", ones);
     let sized = |k: [i64; 4]| patches.clone().attr("ksizes", &k[..]).attr("padding", "VALID");
     let x = [zeros(&[1, 2, 2, 1])];
-    assert_eq!(fails(&sized([2, 1, 1, 1]), &x), Error::Unimplemented("Only support ksizes across space.".to_owned()));
-    assert_eq!(fails(&sized([1, 0, 1, 1]), &x), Error::OutOfRange("ksizes is out of range.".to_owned()));
+    assert_eq!(
+        fails(&sized([2, 1, 1, 1]), &x),
+        Error::Unimplemented("Only support ksizes across space.".to_owned())
+    );
+    assert_eq!(
+        fails(&sized([1, 0, 1, 1]), &x),
+        Error::OutOfRange("ksizes is out of range.".to_owned())
+    );
     let message = fails(&sized([1, 4, 1, 1]), &x).to_string();
-    assert!(message.contains("Computed output size would be negative: -1 [input_size: 2"), "{message}");
+    assert!(
+        message.contains("Computed output size would be negative: -1 [input_size: 2"),
+        "{message}"
+    );
     let dilation = |op: &str, inputs: &[Input]| {
-        let node =
-            Node::new(op).attr("T", DType::F32).attr("strides", ones).attr("rates", ones).attr("padding", "VALID");
+        let node = Node::new(op)
+            .attr("T", DType::F32)
+            .attr("strides", ones)
+            .attr("rates", ones)
+            .attr("padding", "VALID");
         fails(&node, inputs)
     };
     let error = dilation("Dilation2D", &[zeros(&[1, 2, 2, 1]), zeros(&[1, 1, 2])]);
     assert_eq!(
         error,
-        Error::InvalidArgument("Dilation2D: input and filter must have the same depth: 1 vs 2".to_owned())
+        Error::InvalidArgument(
+            "Dilation2D: input and filter must have the same depth: 1 vs 2".to_owned()
+        )
     );
-    let error = dilation("Dilation2DBackpropInput", &[zeros(&[1, 2, 2, 1]), zeros(&[1, 1, 1]), zeros(&[1, 2, 3, 1])]);
+    let error = dilation(
+        "Dilation2DBackpropInput",
+        &[zeros(&[1, 2, 2, 1]), zeros(&[1, 1, 1]), zeros(&[1, 2, 3, 1])],
+    );
     assert_eq!(
         error,
-        Error::InvalidArgument("Dilation2DBackpropInput: out_backprop has incompatible size.".to_owned())
+        Error::InvalidArgument(
+            "Dilation2DBackpropInput: out_backprop has incompatible size.".to_owned()
+        )
     );
 }

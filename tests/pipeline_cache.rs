@@ -10,7 +10,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tensorflow-wgpu-pipelines-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir()
+            .join(format!("tensorflow-wgpu-pipelines-{}-{name}", std::process::id()));
         drop(std::fs::remove_dir_all(&path));
         Self(path)
     }
@@ -25,7 +26,8 @@ impl Drop for Scratch {
 /// A device that keeps its pipelines below `directory`, and has compiled one.
 fn device(directory: &Path) -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-    let adapter = selection.adapters.first().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let adapter =
+        selection.adapters.first().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     let device = Device::open_cached(adapter, Some(directory)).unwrap();
     let address = device.allocate(1024).unwrap();
     device.fill(address, 1024, 0x1234_5678).unwrap();
@@ -62,7 +64,11 @@ fn garbage_is_discarded() {
     for garbage in [&b""[..], b"TFWGPUC\x01", &[0xff; 5000]] {
         std::fs::write(&path, garbage).unwrap();
         drop(device(&scratch.0));
-        assert!(std::fs::read(&path).map_or(true, |now| now != garbage), "{} bytes of garbage stay", garbage.len());
+        assert!(
+            std::fs::read(&path).map_or(true, |now| now != garbage),
+            "{} bytes of garbage stay",
+            garbage.len()
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Dispatches whose pipelines are still being compiled: their order, and shaders that do not compile.
+//! Dispatches whose pipelines are still being compiled: their order, and shaders that do not
+//! compile.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use tensorflow_wgpu::shader::Shader;
 /// A device that has no pipeline yet.
 fn device() -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-    let adapter = selection.adapters.first().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let adapter =
+        selection.adapters.first().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     Device::open(adapter).unwrap()
 }
 
@@ -39,7 +41,8 @@ fn nothing_overtakes_a_pipeline_that_is_being_compiled() {
     device.upload(address, &1u32.to_le_bytes()).unwrap();
     let mut expected = 1u32;
     for round in 0..3 {
-        // Each statement is a pipeline of its own; those that multiply and those that add do not commute.
+        // Each statement is a pipeline of its own; those that multiply and those that add do not
+        // commute.
         for k in 0..12u32 {
             run(&device, address, &format!("x[0] = x[0] * {}u + {k}u;", k + 2)).unwrap();
             expected = expected.wrapping_mul(k + 2).wrapping_add(k);

@@ -20,7 +20,8 @@ struct Case {
     explicit: [[usize; 2]; 3],
 }
 
-/// The windows of an output element: the input elements of its image and channel, in row-major order.
+/// The windows of an output element: the input elements of its image and channel, in row-major
+/// order.
 struct Windows {
     out: [usize; 3],
     elements: Vec<Vec<usize>>,
@@ -141,7 +142,11 @@ fn check(case: &Case, dtype: DType, seed: u64) -> bool {
     let (mut max, mut max_dx, mut pick) = (Vec::new(), vec![0.0; n], Vec::new());
     let (mut mean, mut mean_dx) = (Vec::new(), vec![0.0; n]);
     for (o, window) in windows.elements.iter().enumerate() {
-        let first = window.iter().copied().reduce(|a, b| if xv[b] > xv[a] { b } else { a }).expect("an element");
+        let first = window
+            .iter()
+            .copied()
+            .reduce(|a, b| if xv[b] > xv[a] { b } else { a })
+            .expect("an element");
         taken.push(first);
         max.push(xv[first]);
         max_dx[first] += dv[o];
@@ -156,12 +161,14 @@ fn check(case: &Case, dtype: DType, seed: u64) -> bool {
     assert_eq!(y.dims[..], y_dims[..], "{what}");
     assert_close(&y, &max, 0.0, &what);
     let grad = |op: &str, g: &HostTensor| {
-        run(&case.node(op, dtype), &[x.clone().into(), y.clone().into(), g.clone().into()]).remove(0)
+        run(&case.node(op, dtype), &[x.clone().into(), y.clone().into(), g.clone().into()])
+            .remove(0)
     };
     assert_close(&grad(&format!("MaxPool{suffix}Grad"), &dy), &max_dx, terms, &what);
     assert_close(&grad(&format!("MaxPool{suffix}GradGrad"), &dd), &pick, 0.0, &what);
     if case.padding != "EXPLICIT" {
-        let got = run(&case.node(&format!("AvgPool{suffix}"), dtype), &[x.clone().into()]).remove(0);
+        let got =
+            run(&case.node(&format!("AvgPool{suffix}"), dtype), &[x.clone().into()]).remove(0);
         assert_close(&got, &mean, terms, &what);
         let shape: Vec<i32> = x_dims.iter().map(|d| *d as i32).collect();
         let inputs = [HostTensor::i32(&[shape.len()], &shape).into(), dy.clone().into()];
@@ -174,20 +181,32 @@ fn check(case: &Case, dtype: DType, seed: u64) -> bool {
             Input::from(HostTensor::i32(&[4], &list))
         };
         if case.padding != "EXPLICIT" {
-            let got = run(&case.node("MaxPoolV2", dtype), &[x.clone().into(), host(case.kernel), host(case.stride)]);
+            let got = run(
+                &case.node("MaxPoolV2", dtype),
+                &[x.clone().into(), host(case.kernel), host(case.stride)],
+            );
             assert_close(&got[0], &max, 0.0, &what);
             let mut inputs = vec![Input::from(x.clone()), y.clone().into(), dy.clone().into()];
             inputs.extend([host(case.kernel), host(case.stride)]);
-            assert_close(&run(&case.node("MaxPoolGradV2", dtype), &inputs)[0], &max_dx, terms, &what);
+            assert_close(
+                &run(&case.node("MaxPoolGradV2", dtype), &inputs)[0],
+                &max_dx,
+                terms,
+                &what,
+            );
         }
     }
     if case.spatial == 2 && case.last && case.padding != "EXPLICIT" {
         let image = case.channels * case.input.iter().product::<usize>();
         for include in [false, true] {
-            let node =
-                |op: &str| case.node(op, dtype).attr("Targmax", DType::I64).attr("include_batch_in_index", include);
+            let node = |op: &str| {
+                case.node(op, dtype)
+                    .attr("Targmax", DType::I64)
+                    .attr("include_batch_in_index", include)
+            };
             let got = run(&node("MaxPoolWithArgmax"), &[x.clone().into()]);
-            let want: Vec<i64> = taken.iter().map(|i| (if include { *i } else { i % image }) as i64).collect();
+            let want: Vec<i64> =
+                taken.iter().map(|i| (if include { *i } else { i % image }) as i64).collect();
             assert_close(&got[0], &max, 0.0, &what);
             assert_eq!(got[1].values::<i64>(), want, "{what}");
             let inputs = [x.clone().into(), dy.clone().into(), got[1].clone().into()];
@@ -213,7 +232,11 @@ fn random_shapes() {
             list
         };
         let (input, kernel, stride) = (extents(1, 7), extents(1, 4), extents(1, 3));
-        let padding = random.pick(if spatial == 2 { &["SAME", "VALID", "EXPLICIT"][..] } else { &["SAME", "VALID"] });
+        let padding = random.pick(if spatial == 2 {
+            &["SAME", "VALID", "EXPLICIT"][..]
+        } else {
+            &["SAME", "VALID"]
+        });
         let mut explicit = [[0; 2]; 3];
         if padding == "EXPLICIT" {
             for d in 3 - spatial..3 {
@@ -222,7 +245,8 @@ fn random_shapes() {
         }
         let (last, batch, channels) =
             (random.below(3) > 0, random.between(1, 3), random.pick(&[1, 2, 3, 4, 4, 5, 8, 16]));
-        let case = Case { spatial, last, batch, channels, input, kernel, stride, padding, explicit };
+        let case =
+            Case { spatial, last, batch, channels, input, kernel, stride, padding, explicit };
         let dtype = random.pick(if spatial == 2 {
             &[DType::F32, DType::F64, DType::F16, DType::BF16][..]
         } else {
@@ -247,7 +271,8 @@ fn plain(input: usize, channels: usize) -> Case {
     }
 }
 
-/// Whole images, planes of an image, and slabs with the rows around them, whose windows overlap or do not.
+/// Whole images, planes of an image, and slabs with the rows around them, whose windows overlap or
+/// do not.
 #[test]
 fn tensors_beyond_one_binding() {
     let refused = numeric::bindings::within(4096, || {
@@ -256,10 +281,20 @@ fn tensors_beyond_one_binding() {
         let overlapping = Case { kernel: [1, 3, 3], padding: "SAME", ..large.clone() };
         let sparse = Case { stride: [1, 3, 3], ..large.clone() };
         let dense = Case { kernel: [1, 5, 4], stride: [1; 3], padding: "SAME", ..large.clone() };
-        let padded =
-            Case { kernel: [1, 3, 3], padding: "EXPLICIT", explicit: [[0; 2], [2, 1], [1, 2]], ..large.clone() };
+        let padded = Case {
+            kernel: [1, 3, 3],
+            padding: "EXPLICIT",
+            explicit: [[0; 2], [2, 1], [1, 2]],
+            ..large.clone()
+        };
         let odd = Case { channels: 3, input: [1, 33, 13], ..overlapping.clone() };
-        let volume = Case { spatial: 3, input: [11, 7, 5], kernel: [3, 2, 2], stride: [2, 2, 2], ..large.clone() };
+        let volume = Case {
+            spatial: 3,
+            input: [11, 7, 5],
+            kernel: [3, 2, 2],
+            stride: [2, 2, 2],
+            ..large.clone()
+        };
         let mut random = Random::new(12);
         for case in [base, large, overlapping, sparse, dense, padded, odd, volume] {
             for last in [true, false] {
@@ -299,7 +334,8 @@ fn infinities_and_nan() {
                 assert!(got == want || (got.is_nan() && want.is_nan()), "{got}, want {want}");
             }
             let dy = HostTensor::f32(&[1, 1, 1, channels], &each(&[5.0]));
-            let dx = run(&case.node("MaxPoolGrad", DType::F32), &[x.into(), y.into(), dy.into()]).remove(0);
+            let dx = run(&case.node("MaxPoolGrad", DType::F32), &[x.into(), y.into(), dy.into()])
+                .remove(0);
             let mut expected = [0.0; 4];
             expected[taken] = 5.0;
             assert_eq!(dx.values::<f32>(), each(&expected));
@@ -330,16 +366,23 @@ fn empty_batches() {
     let case = plain(4, 3);
     let empty = HostTensor::floats(DType::F32, &[0, 4, 4, 3], &[]);
     for op in ["MaxPool", "AvgPool"] {
-        assert_eq!(run(&case.node(op, DType::F32), &[empty.clone().into()])[0].dims[..], [0, 2, 2, 3]);
+        assert_eq!(
+            run(&case.node(op, DType::F32), &[empty.clone().into()])[0].dims[..],
+            [0, 2, 2, 3]
+        );
     }
 }
 
 #[test]
 fn errors_are_tensorflows() {
-    let zeros = |dims: &[usize]| Input::from(HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]));
+    let zeros = |dims: &[usize]| {
+        Input::from(HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]))
+    };
     let case = plain(4, 1);
     let fails = |node: &Node, inputs: &[Input], want: &str| match session().run(node, inputs) {
-        Err(Error::InvalidArgument(m) | Error::Unimplemented(m)) => assert!(m.contains(want), "{m}\nwant: {want}"),
+        Err(Error::InvalidArgument(m) | Error::Unimplemented(m)) => {
+            assert!(m.contains(want), "{m}\nwant: {want}")
+        }
         other => panic!("{want}: {other:?}"),
     };
     let max = case.node("MaxPool", DType::F32);
@@ -351,11 +394,26 @@ fn errors_are_tensorflows() {
         &[zeros(x)],
         "Sliding window ksize must be positive. The specified or inferred ksize is: 1,0,2,1",
     );
-    fails(&ksize([2, 1, 1, 1]), &[zeros(x)], "Pooling is not yet supported on the batch dimension.");
-    fails(&ksize([1, 1, 1, 2]), &[zeros(x)], "Depthwise max pooling is currently only implemented for CPU devices.");
+    fails(
+        &ksize([2, 1, 1, 1]),
+        &[zeros(x)],
+        "Pooling is not yet supported on the batch dimension.",
+    );
+    fails(
+        &ksize([1, 1, 1, 2]),
+        &[zeros(x)],
+        "Depthwise max pooling is currently only implemented for CPU devices.",
+    );
     fails(&ksize([1, 8, 2, 1]), &[zeros(x)], "Computed output size would be negative");
-    fails(&max.clone().attr("strides", &[1i64, 0, 1, 1][..]), &[zeros(x)], "Stride must be > 0, but got 0");
-    let padded = max.clone().attr("padding", "EXPLICIT").attr("explicit_paddings", &[0i64, 0, 2, 1, 1, 1, 0, 0][..]);
+    fails(
+        &max.clone().attr("strides", &[1i64, 0, 1, 1][..]),
+        &[zeros(x)],
+        "Stride must be > 0, but got 0",
+    );
+    let padded = max
+        .clone()
+        .attr("padding", "EXPLICIT")
+        .attr("explicit_paddings", &[0i64, 0, 2, 1, 1, 1, 0, 0][..]);
     fails(&padded, &[zeros(x)], "Top padding 2 needs to be smaller than the window size 2");
     let grad = case.node("MaxPoolGrad", DType::F32);
     let y: &[usize] = &[1, 2, 2, 1];
@@ -365,5 +423,9 @@ fn errors_are_tensorflows() {
         &[zeros(x), zeros(&[1, 3, 2, 1]), zeros(y)],
         "Expected orig_output shape to be [1,2,2,1], but got [1,3,2,1]",
     );
-    fails(&grad, &[zeros(x), zeros(y), zeros(&[1, 2, 3, 1])], "Expected grad shape to be [1,2,2,1], but got [1,2,3,1]");
+    fails(
+        &grad,
+        &[zeros(x), zeros(y), zeros(&[1, 2, 3, 1])],
+        "Expected grad shape to be [1,2,2,1], but got [1,2,3,1]",
+    );
 }

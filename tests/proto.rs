@@ -7,10 +7,12 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::wire;
 
-/// `proto/descriptors.bin` is what tests against the running TensorFlow compare, which cannot read schemas.
+/// `proto/descriptors.bin` is what tests against the running TensorFlow compare, which cannot read
+/// schemas.
 #[test]
 fn the_descriptors_are_those_of_the_schemas() {
-    let mut files: Vec<_> = std::fs::read_dir("proto").unwrap().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir("proto").unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "proto"));
     files.sort();
     assert_eq!(files.len(), 12, "the twelve messages of the graph C API");
@@ -21,12 +23,16 @@ fn the_descriptors_are_those_of_the_schemas() {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(path, &bytes).unwrap();
     }
-    assert!(std::fs::read(path).is_ok_and(|b| b == bytes), "{path} is stale: run the test with UPDATE_EXPECT=1");
+    assert!(
+        std::fs::read(path).is_ok_and(|b| b == bytes),
+        "{path} is stale: run the test with UPDATE_EXPECT=1"
+    );
 }
 
 /// Graphs as TensorFlow serialized them.
 fn real_graphs() -> Vec<(String, Bytes)> {
-    let dir = std::fs::read_dir("tests/data/graphs").expect("the graphs of tests/python/make_graphs.py");
+    let dir =
+        std::fs::read_dir("tests/data/graphs").expect("the graphs of tests/python/make_graphs.py");
     let mut graphs: Vec<_> = dir
         .map(|e| e.unwrap().path())
         .map(|p| (p.display().to_string(), Bytes::from(std::fs::read(p).unwrap())))
@@ -103,7 +109,8 @@ proptest! {
         let mut graph = Graph::parse(&message).unwrap();
         let moved: Vec<u8> = {
             // Fields beyond nodes follow the nodes.
-            let (nodes, rest): (Vec<_>, Vec<_>) = wire::records(&message).map(Result::unwrap).partition(|r| r.field == 1);
+            let (nodes, rest): (Vec<_>,
+                Vec<_>) = wire::records(&message).map(Result::unwrap).partition(|r| r.field == 1);
             nodes.iter().chain(&rest).flat_map(|r| r.bytes.to_vec()).collect()
         };
         prop_assert_eq!(&graph.to_bytes(), &moved);

@@ -1,4 +1,5 @@
-//! Simulated quantization and CheckNumerics against plain Rust: channels, bounds off the steps, rounding, gradients, errors.
+//! Simulated quantization and CheckNumerics against plain Rust: channels, bounds off the steps,
+//! rounding, gradients, errors.
 
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
 mod numeric;
@@ -7,7 +8,11 @@ use numeric::{Random, session};
 use tensorflow_wgpu::local::{Attr, Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-fn run(session: &mut Session, node: &Node, inputs: &[HostTensor]) -> Result<Vec<HostTensor>, Error> {
+fn run(
+    session: &mut Session,
+    node: &Node,
+    inputs: &[HostTensor],
+) -> Result<Vec<HostTensor>, Error> {
     session.run(node, &inputs.iter().cloned().map(Input::from).collect::<Vec<_>>())
 }
 
@@ -33,25 +38,35 @@ fn fake_quantization_by_channel_and_its_gradient() {
         let (x, g) = (values(&mut random, dims, 8.0), values(&mut random, dims, 1.0));
         let attrs = |op: &str| Node::new(op).attr("num_bits", 5_i64).attr("narrow_range", true);
         let node = attrs("FakeQuantWithMinMaxVarsPerChannel");
-        let y = run(&mut session, &node, &[x.clone(), bounds[0].clone(), bounds[1].clone()]).unwrap();
+        let y =
+            run(&mut session, &node, &[x.clone(), bounds[0].clone(), bounds[1].clone()]).unwrap();
         let node = attrs("FakeQuantWithMinMaxVarsPerChannelGradient");
-        let d = run(&mut session, &node, &[g.clone(), x.clone(), bounds[0].clone(), bounds[1].clone()]).unwrap();
+        let d =
+            run(&mut session, &node, &[g.clone(), x.clone(), bounds[0].clone(), bounds[1].clone()])
+                .unwrap();
         let mut sums = [[0.0; 4]; 2];
         for (i, (x, g)) in x.to_f64().into_iter().zip(g.to_f64()).enumerate() {
             let c = i % 4;
             let zero = low[c] == 0.0 && high[c] == 0.0;
             let [min, max, scale] = nudged(f64::from(low[c]), f64::from(high[c]), [1.0, 31.0]);
-            let want = if zero { 0.0 } else { ((x.clamp(min, max) - min) / scale).round() * scale + min };
+            let want =
+                if zero { 0.0 } else { ((x.clamp(min, max) - min) / scale).round() * scale + min };
             let got = y[0].to_f64()[i];
             // A value halfway between two steps may go to either.
-            assert!((got - want).abs() < 1e-4 || (got - want).abs() < 1.001 * scale && (got - x).abs() < 0.501 * scale);
+            assert!(
+                (got - want).abs() < 1e-4
+                    || (got - want).abs() < 1.001 * scale && (got - x).abs() < 0.501 * scale
+            );
             let inside = zero || (min..=max).contains(&x);
             assert!((d[0].to_f64()[i] - if inside { g } else { 0.0 }).abs() < 1e-6);
             sums[0][c] += if inside || x > max { 0.0 } else { g };
             sums[1][c] += if inside || x < min { 0.0 } else { g };
         }
         for (got, want) in d[1..].iter().zip(sums) {
-            assert!(got.to_f64().iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-5), "{dims:?}: {got:?} {want:?}");
+            assert!(
+                got.to_f64().iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-5),
+                "{dims:?}: {got:?} {want:?}"
+            );
         }
     }
 }
@@ -86,8 +101,15 @@ fn quantization_takes_its_range_from_the_values_or_the_inputs() {
             let (min, max) = (-8.0 / scale, 7.0 / scale);
             for (x, y) in x.iter().zip(y[0].to_f64()) {
                 let clamped = if given { x.clamp(min, max) } else { *x };
-                assert!((y - clamped).abs() <= 0.5001 / scale, "{dtype} {given} {half_up}: {x} became {y}");
-                assert!((y * scale - (y * scale).round()).abs() < 1e-4, "{y} is no step of {}", 1.0 / scale);
+                assert!(
+                    (y - clamped).abs() <= 0.5001 / scale,
+                    "{dtype} {given} {half_up}: {x} became {y}"
+                );
+                assert!(
+                    (y * scale - (y * scale).round()).abs() < 1e-4,
+                    "{y} is no step of {}",
+                    1.0 / scale
+                );
             }
         }
     }
@@ -97,9 +119,10 @@ fn quantization_takes_its_range_from_the_values_or_the_inputs() {
 fn halves_round_as_the_attribute_says() {
     let mut session = session();
     let x = HostTensor::f32(&[6], &[-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]);
-    for (mode, want) in
-        [("HALF_TO_EVEN", [-2.0, -2.0, 0.0, 0.0, 2.0, 2.0]), ("HALF_UP", [-2.0, -1.0, 0.0, 1.0, 2.0, 3.0])]
-    {
+    for (mode, want) in [
+        ("HALF_TO_EVEN", [-2.0, -2.0, 0.0, 0.0, 2.0, 2.0]),
+        ("HALF_UP", [-2.0, -1.0, 0.0, 1.0, 2.0, 3.0]),
+    ] {
         let node = Node::new("QuantizeAndDequantizeV2")
             .attr("T", DType::F32)
             .attr("signed_input", true)
@@ -110,7 +133,11 @@ fn halves_round_as_the_attribute_says() {
             .attr("round_mode", mode);
         let bound = |v: f32| HostTensor::f32(&[], &[v]);
         let y = run(&mut session, &node, &[x.clone(), bound(-4.0), bound(3.0)]).unwrap();
-        assert_eq!(y[0].values::<f32>().iter().map(|v| v + 0.0).collect::<Vec<_>>(), want, "{mode}");
+        assert_eq!(
+            y[0].values::<f32>().iter().map(|v| v + 0.0).collect::<Vec<_>>(),
+            want,
+            "{mode}"
+        );
     }
 }
 
@@ -135,7 +162,10 @@ fn numerics_are_checked_in_tensorflows_words() {
                 let node = Node::new(op).attr("T", dtype).attr("message", "step 3");
                 let error = run(&mut session, &node, std::slice::from_ref(&x)).unwrap_err();
                 let want = format!("step 3 : Tensor had {kinds} values");
-                assert!(matches!(&error, Error::InvalidArgument(m) if m.ends_with(&want)), "{error}");
+                assert!(
+                    matches!(&error, Error::InvalidArgument(m) if m.ends_with(&want)),
+                    "{error}"
+                );
             }
         }
         let x = HostTensor::floats(dtype, &[5], &[1.0, -2.0, 0.0, 1e4, -6e-8]);
@@ -155,13 +185,25 @@ fn errors_use_tensorflows_words() {
             .attr("num_bits", bits)
             .attr("narrow_range", false)
     };
-    let mut message = |node: Node, inputs: &[HostTensor]| match run(&mut session, &node, inputs).unwrap_err() {
-        Error::InvalidArgument(m) => m,
-        other => panic!("{other:?}"),
-    };
-    assert!(message(args(1.0, 8), std::slice::from_ref(&x)).contains("min has to be smaller than max, was: 1 >= 0"));
-    assert!(message(args(-1.0, 17), std::slice::from_ref(&x)).contains("num_bits must be between 2 and 16, inclusive"));
-    let channels = Node::new("FakeQuantWithMinMaxVarsPerChannel").attr("num_bits", 8_i64).attr("narrow_range", false);
+    let mut message =
+        |node: Node, inputs: &[HostTensor]| match run(&mut session, &node, inputs).unwrap_err() {
+            Error::InvalidArgument(m) => m,
+            other => panic!("{other:?}"),
+        };
+    assert!(
+        message(args(1.0, 8), std::slice::from_ref(&x))
+            .contains("min has to be smaller than max, was: 1 >= 0")
+    );
+    assert!(
+        message(args(-1.0, 17), std::slice::from_ref(&x))
+            .contains("num_bits must be between 2 and 16, inclusive")
+    );
+    let channels = Node::new("FakeQuantWithMinMaxVarsPerChannel")
+        .attr("num_bits", 8_i64)
+        .attr("narrow_range", false);
     let two = HostTensor::f32(&[2], &[-1.0, -1.0]);
-    assert!(message(channels, &[x, two.clone(), two]).contains("min has incorrect size, expected 3 was 2"));
+    assert!(
+        message(channels, &[x, two.clone(), two])
+            .contains("min has incorrect size, expected 3 was 2")
+    );
 }

@@ -9,7 +9,8 @@ use tensorflow_wgpu::{Error, HostTensor};
 
 /// The styles of a software adapter and of a GPU, on whatever adapter there is.
 fn sessions() -> [Session; 2] {
-    let shared = || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let shared =
+        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     let narrow = shared();
     let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
     let wide = Session::with_capabilities(shared().device, capabilities);
@@ -20,7 +21,8 @@ fn sessions() -> [Session; 2] {
 fn values(dtype: DType, n: usize, seed: u32) -> Vec<f64> {
     let mut state = u64::from(seed) * 2 + 1;
     let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f64 / (1u64 << 24) as f64
     };
     (0..n)
@@ -46,7 +48,8 @@ fn tensor(dtype: DType, dims: &[usize], v: &[f64]) -> HostTensor {
 
 /// Groups the elements by their kept coordinates, in the output's order.
 fn gather(dims: &[usize], axes: &[usize], v: &[f64]) -> Vec<Vec<f64>> {
-    let outputs: usize = dims.iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, n)| n).product();
+    let outputs: usize =
+        dims.iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, n)| n).product();
     let mut runs = vec![Vec::new(); outputs];
     for (i, x) in v.iter().enumerate() {
         let (mut rest, mut at, mut scale) = (i, 0, 1);
@@ -117,19 +120,32 @@ fn check(session: &mut Session, row: &Reduction, dtype: DType, dims: &[usize], a
     check_values(session, row, dtype, dims, axes, &v);
 }
 
-fn check_values(session: &mut Session, row: &Reduction, dtype: DType, dims: &[usize], axes: &[usize], v: &[f64]) {
+fn check_values(
+    session: &mut Session,
+    row: &Reduction,
+    dtype: DType,
+    dims: &[usize],
+    axes: &[usize],
+    v: &[f64],
+) {
     let x = tensor(dtype, dims, v);
-    let indices: Vec<i64> = axes.iter().map(|a| *a as i64 - if a % 2 == 1 { dims.len() as i64 } else { 0 }).collect();
+    let indices: Vec<i64> =
+        axes.iter().map(|a| *a as i64 - if a % 2 == 1 { dims.len() as i64 } else { 0 }).collect();
     let index = HostTensor::i64(&[axes.len()], &indices);
     let context = format!("{} {dims:?} over {axes:?}, misaligned by {}", row.op, session.misalign);
-    let out = session.run(&node(row, dtype, I64, false), &[x.into(), index.into()]).expect(&context).remove(0);
+    let out = session
+        .run(&node(row, dtype, I64, false), &[x.into(), index.into()])
+        .expect(&context)
+        .remove(0);
     let kept: Vec<usize> = (0..dims.len()).filter(|d| !axes.contains(d)).map(|d| dims[d]).collect();
     assert_eq!(out.dims[..], kept, "{context}");
     let runs = gather(dims, axes, v);
     let wanted: Vec<f64> = runs.iter().map(|r| (row.reference)(r)).collect();
     // A sum's error is relative to the sum of magnitudes.
-    let magnitude = |r: &Vec<f64>| (row.reference)(&r.iter().map(|v| v.abs()).collect::<Vec<_>>()).abs();
-    let scale: Vec<f64> = runs.iter().map(magnitude).map(|s| if s.is_finite() { s } else { 0.0 }).collect();
+    let magnitude =
+        |r: &Vec<f64>| (row.reference)(&r.iter().map(|v| v.abs()).collect::<Vec<_>>()).abs();
+    let scale: Vec<f64> =
+        runs.iter().map(magnitude).map(|s| if s.is_finite() { s } else { 0.0 }).collect();
     assert_close(dtype, &out.to_f64(), &wanted, &scale, &context);
 }
 
@@ -223,8 +239,11 @@ fn fours_of_rows_and_columns() {
             for n in [4, 64, 1020, 20_000] {
                 check(&mut session, Reduction::of("Sum"), dtype, &[3, n], &[1]);
             }
-            // Columns of part of a subgroup's stretch, of one and of several; rows of one block, and of segments.
-            for (n, columns) in [(5, 36), (70, 4), (70, 100), (130, 260), (70, 1028), (6000, 36), (20_000, 4)] {
+            // Columns of part of a subgroup's stretch, of one and of several; rows of one block,
+            // and of segments.
+            for (n, columns) in
+                [(5, 36), (70, 4), (70, 100), (130, 260), (70, 1028), (6000, 36), (20_000, 4)]
+            {
                 for (misalign, op) in ["Mean", "Max"].into_iter().enumerate() {
                     session.misalign = misalign;
                     check(&mut session, Reduction::of(op), dtype, &[n, columns], &[0]);
@@ -256,7 +275,8 @@ fn sums_of_ten_million_stay_accurate() {
         for (dims, axes) in [(vec![n], vec![0]), (vec![n / 10, 10], vec![0, 1])] {
             let node = node(Reduction::of("Sum"), F32, I32, true);
             let axis = HostTensor::i32(&[axes.len()], &axes);
-            let out = session.run(&node, &[HostTensor::f32(&dims, &x).into(), axis.into()]).unwrap();
+            let out =
+                session.run(&node, &[HostTensor::f32(&dims, &x).into(), axis.into()]).unwrap();
             assert_eq!(out[0].dims[..], vec![1; dims.len()]);
             let error = (out[0].to_f64()[0] - wanted).abs() / wanted;
             assert!(error < 1e-6, "relative error {error}");
@@ -311,14 +331,19 @@ fn tensors_beyond_one_binding_are_reduced_in_windows() {
     let sum = node(Reduction::of("Sum"), F32, I32, false);
     let axis = |a: &[i32]| HostTensor::i32(&[a.len()], a);
     let total: f64 = x.iter().map(|v| f64::from(*v)).sum();
-    let got = session.run(&sum, &[HostTensor::f32(&[n], &x).into(), axis(&[0]).into()]).unwrap()[0].to_f64()[0];
+    let got = session.run(&sum, &[HostTensor::f32(&[n], &x).into(), axis(&[0]).into()]).unwrap()[0]
+        .to_f64()[0];
     assert!((got - total).abs() <= 1e-6 * total, "{got} {total}");
     let rows = n / 5;
-    let got = session.run(&sum, &[HostTensor::f32(&[rows, 5], &x[..rows * 5]).into(), axis(&[1]).into()]).unwrap();
+    let got = session
+        .run(&sum, &[HostTensor::f32(&[rows, 5], &x[..rows * 5]).into(), axis(&[1]).into()])
+        .unwrap();
     for (i, g) in got[0].values::<f32>().into_iter().enumerate() {
         assert_eq!(g, x[i * 5..i * 5 + 5].iter().sum::<f32>(), "row {i}");
     }
-    let got = session.run(&sum, &[HostTensor::f32(&[rows, 5], &x[..rows * 5]).into(), axis(&[0]).into()]).unwrap();
+    let got = session
+        .run(&sum, &[HostTensor::f32(&[rows, 5], &x[..rows * 5]).into(), axis(&[0]).into()])
+        .unwrap();
     for (k, g) in got[0].values::<f32>().into_iter().enumerate() {
         let wanted: f64 = x[..rows * 5].iter().skip(k).step_by(5).map(|v| f64::from(*v)).sum();
         assert!((f64::from(g) - wanted).abs() <= 1e-6 * wanted, "column {k}: {g} {wanted}");
@@ -336,9 +361,17 @@ fn axes_are_checked() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(message(&[2, 3], &[2]).contains("Invalid reduction dimension (2 for input with 2 dimension(s)"));
-    assert!(message(&[2, 3], &[-3]).contains("Invalid reduction dimension (-3 for input with 2 dimension(s)"));
-    assert!(message(&[], &[0]).contains("Invalid reduction dimension (0 for input with 0 dimension(s)"));
+    assert!(
+        message(&[2, 3], &[2])
+            .contains("Invalid reduction dimension (2 for input with 2 dimension(s)")
+    );
+    assert!(
+        message(&[2, 3], &[-3])
+            .contains("Invalid reduction dimension (-3 for input with 2 dimension(s)")
+    );
+    assert!(
+        message(&[], &[0]).contains("Invalid reduction dimension (0 for input with 0 dimension(s)")
+    );
     let twice = "Invalid reduction arguments: Axes contains duplicate dimension: 1";
     assert!(message(&[2, 3], &[1, -1]).contains(twice));
 }
@@ -362,8 +395,10 @@ fn check_arg(session: &mut Session, dtype: DType, dims: &[usize], axis: usize, v
             })
             .collect();
         for output in [I32, I64] {
-            let inputs =
-                [tensor(dtype, dims, v).into(), HostTensor::i32(&[], &[axis as i32 - dims.len() as i32]).into()];
+            let inputs = [
+                tensor(dtype, dims, v).into(),
+                HostTensor::i32(&[], &[axis as i32 - dims.len() as i32]).into(),
+            ];
             let out = session.run(&arg_node(row.op, dtype, output), &inputs).unwrap().remove(0);
             assert_eq!(out.dtype, output);
             assert_eq!(out.to_f64(), wanted, "{} {dtype} {dims:?} along {axis}", row.op);
@@ -402,7 +437,8 @@ fn arg_reductions() {
 
 #[test]
 fn arg_reductions_in_fours() {
-    // Rows with and without segments; columns of a part, of one and of many fours an invocation, with a rest, and with segments.
+    // Rows with and without segments; columns of a part, of one and of many fours an invocation,
+    // with a rest, and with segments.
     let cases: [(&[usize], usize); 8] = [
         (&[3, 64], 1),
         (&[2, 5000], 1),
@@ -416,11 +452,18 @@ fn arg_reductions_in_fours() {
     for mut session in sessions() {
         for dtype in [F32, F16, BF16] {
             for (dims, axis) in cases {
-                check_arg(&mut session, dtype, dims, axis, &values(dtype, dims.iter().product(), 12));
+                check_arg(
+                    &mut session,
+                    dtype,
+                    dims,
+                    axis,
+                    &values(dtype, dims.iter().product(), 12),
+                );
             }
             // What no number is worse than, after nothing but NaN.
             for value in [f64::NEG_INFINITY, f64::INFINITY, 1.0] {
-                let v: Vec<f64> = (0..800).map(|i| if i % 7 == 3 { value } else { f64::NAN }).collect();
+                let v: Vec<f64> =
+                    (0..800).map(|i| if i % 7 == 3 { value } else { f64::NAN }).collect();
                 check_arg(&mut session, dtype, &[2, 400], 1, &v);
                 check_arg(&mut session, dtype, &[200, 4], 0, &v);
             }
@@ -437,7 +480,8 @@ fn arg_reductions_of_long_columns() {
     let mut x = vec![false; rows * columns];
     (0..columns).for_each(|c| x[at(c) * columns + c] = true);
     for mut session in sessions() {
-        let inputs = [HostTensor::bool(&[rows, columns], &x).into(), HostTensor::i32(&[], &[0]).into()];
+        let inputs =
+            [HostTensor::bool(&[rows, columns], &x).into(), HostTensor::i32(&[], &[0]).into()];
         let out = session.run(&arg_node("ArgMax", Bool, I64), &inputs).unwrap();
         assert_eq!(out[0].to_f64(), (0..columns).map(|c| at(c) as f64).collect::<Vec<_>>());
     }
@@ -454,9 +498,14 @@ fn arg_reductions_check_their_axis() {
         }
     };
     let scalar = |a| HostTensor::i32(&[], &[a]);
-    assert!(message(&[2, 2], scalar(2)).contains("Expected dimension in the range [-2, 2), but got 2"));
+    assert!(
+        message(&[2, 2], scalar(2)).contains("Expected dimension in the range [-2, 2), but got 2")
+    );
     assert!(message(&[], scalar(0)).contains("Expected dimension in the range [0, 0), but got 0"));
     assert!(message(&[2, 0], scalar(1)).contains("Reduction axis 1 is empty in shape [2,0]"));
     let vector = HostTensor::i32(&[1], &[0]);
-    assert!(message(&[2, 2], vector).contains("dim must be a scalar, but received tensor of shape: [1]"));
+    assert!(
+        message(&[2, 2], vector)
+            .contains("dim must be a scalar, but received tensor of shape: [1]")
+    );
 }

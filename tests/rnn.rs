@@ -1,4 +1,5 @@
-//! Recurrent cells against plain Rust in f64: values of all outputs, and gradients against difference quotients of the reference.
+//! Recurrent cells against plain Rust in f64: values of all outputs, and gradients against
+//! difference quotients of the reference.
 
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
 mod numeric;
@@ -59,7 +60,8 @@ impl Case {
                             None => p[0][(t * batch + b) * width + i],
                             Some(i) => before_h[b * cells + i],
                         };
-                        (0..width + cells).map(|i| x(i) * p[3][i * 4 * cells + column]).sum::<f64>() + p[7][column]
+                        (0..width + cells).map(|i| x(i) * p[3][i * 4 * cells + column]).sum::<f64>()
+                            + p[7][column]
                     };
                     let at = b * cells + j;
                     let peep = |k: usize, c: f64| if peephole { c * p[4 + k][j] } else { 0.0 };
@@ -67,7 +69,11 @@ impl Case {
                     let f = sigmoid(gate(order[1]) + self.forget_bias + peep(1, before_cs[at]));
                     let ci = gate(order[0]).tanh();
                     let c = i * ci + f * before_cs[at];
-                    let c = if self.cell_clip > 0.0 { c.clamp(-self.cell_clip, self.cell_clip) } else { c };
+                    let c = if self.cell_clip > 0.0 {
+                        c.clamp(-self.cell_clip, self.cell_clip)
+                    } else {
+                        c
+                    };
                     let o = sigmoid(gate(3) + peep(2, c));
                     (cs[at], h[at]) = (c, o * c.tanh());
                     for (out, v) in out.iter_mut().zip([i, c, f, o, ci, c.tanh(), h[at]]) {
@@ -118,9 +124,36 @@ fn length(steps: usize) -> HostTensor {
 }
 
 const CASES: [Case; 3] = [
-    Case { steps: 3, batch: 3, width: 5, cells: 3, order: [1, 2], peephole: true, forget_bias: 0.5, cell_clip: 0.0 },
-    Case { steps: 2, batch: 2, width: 4, cells: 4, order: [2, 1], peephole: false, forget_bias: 0.0, cell_clip: 0.0 },
-    Case { steps: 1, batch: 1, width: 1, cells: 5, order: [1, 2], peephole: true, forget_bias: 0.0, cell_clip: 0.1 },
+    Case {
+        steps: 3,
+        batch: 3,
+        width: 5,
+        cells: 3,
+        order: [1, 2],
+        peephole: true,
+        forget_bias: 0.5,
+        cell_clip: 0.0,
+    },
+    Case {
+        steps: 2,
+        batch: 2,
+        width: 4,
+        cells: 4,
+        order: [2, 1],
+        peephole: false,
+        forget_bias: 0.0,
+        cell_clip: 0.0,
+    },
+    Case {
+        steps: 1,
+        batch: 1,
+        width: 1,
+        cells: 5,
+        order: [1, 2],
+        peephole: true,
+        forget_bias: 0.0,
+        cell_clip: 0.1,
+    },
 ];
 
 #[test]
@@ -132,9 +165,11 @@ fn sequences_and_their_gradients() {
                 session.misalign = misalign;
                 let bound = if dtype == DType::F32 { 2e-5 } else { 4e-3 };
                 let version = if case.order == [1, 2] { "" } else { "V2" };
-                let common = |op: String| Node::new(&op).attr("T", dtype).attr("use_peephole", case.peephole);
-                let forward =
-                    common(format!("BlockLSTM{version}")).attr("cell_clip", Attr::Float(case.cell_clip as f32));
+                let common = |op: String| {
+                    Node::new(&op).attr("T", dtype).attr("use_peephole", case.peephole)
+                };
+                let forward = common(format!("BlockLSTM{version}"))
+                    .attr("cell_clip", Attr::Float(case.cell_clip as f32));
                 let forward = match version {
                     "" => forward.attr("forget_bias", Attr::Float(case.forget_bias as f32)),
                     _ => forward,
@@ -148,14 +183,16 @@ fn sequences_and_their_gradients() {
                     close(got, want, bound, &format!("{dtype} output {k}"));
                 }
                 if case.cell_clip > 0.0 || dtype != DType::F32 {
-                    // TensorFlow's gradient ignores the clipping; half is too coarse for differences.
+                    // TensorFlow's gradient ignores the clipping; half is too coarse for
+                    // differences.
                     continue;
                 }
                 let state = vec![case.steps, case.batch, case.cells];
                 let (seeds, by) = random(&mut r, dtype, &[state.clone(), state]);
                 given.extend(outputs);
                 given.extend(seeds);
-                let gradients = run(&mut session, &common(format!("BlockLSTMGrad{version}")), given);
+                let gradients =
+                    run(&mut session, &common(format!("BlockLSTMGrad{version}")), given);
                 let slopes = slopes(&values, |p| {
                     let out = case.run(p);
                     dot(&out[1], &by[0]) + dot(&out[6], &by[1])
@@ -176,11 +213,16 @@ fn gru(batch: usize, width: usize, cells: usize, p: &[Vec<f64>]) -> Vec<Vec<f64>
         let h = |j: usize| p[1][b * cells + j];
         let gate = |column: usize| {
             let row = |i: usize| if i < width { x(i) } else { h(i - width) };
-            sigmoid((0..width + cells).map(|i| row(i) * p[2][i * 2 * cells + column]).sum::<f64>() + p[4][column])
+            sigmoid(
+                (0..width + cells).map(|i| row(i) * p[2][i * 2 * cells + column]).sum::<f64>()
+                    + p[4][column],
+            )
         };
         for j in 0..cells {
             let row = |i: usize| if i < width { x(i) } else { h(i - width) * gate(i - width) };
-            let c = ((0..width + cells).map(|i| row(i) * p[3][i * cells + j]).sum::<f64>() + p[5][j]).tanh();
+            let c = ((0..width + cells).map(|i| row(i) * p[3][i * cells + j]).sum::<f64>()
+                + p[5][j])
+                .tanh();
             let (r, u) = (gate(j), gate(cells + j));
             for (out, v) in out.iter_mut().zip([r, u, c, u * h(j) + (1.0 - u) * c]) {
                 out[b * cells + j] = v;
@@ -203,20 +245,24 @@ fn gru_cells_and_their_gradients() {
             vec![cells],
         ];
         let (inputs, values) = random(&mut r, DType::F32, &shapes);
-        let outputs = run(&mut session, &Node::new("GRUBlockCell").attr("T", DType::F32), inputs.clone());
+        let outputs =
+            run(&mut session, &Node::new("GRUBlockCell").attr("T", DType::F32), inputs.clone());
         for (got, want) in outputs.iter().zip(gru(batch, width, cells, &values)) {
             close(got, &want, 1e-5, "output");
         }
         let (seed, by) = r.tensor(DType::F32, &[batch, cells]);
         let given = [inputs, outputs[..3].to_vec(), vec![seed]].concat();
-        let gradients = run(&mut session, &Node::new("GRUBlockCellGrad").attr("T", DType::F32), given);
+        let gradients =
+            run(&mut session, &Node::new("GRUBlockCellGrad").attr("T", DType::F32), given);
         let slopes = slopes(&values, |p| dot(&gru(batch, width, cells, p)[3], &by));
         close(&gradients[0], &slopes[0], 1e-4, "gradient of x");
         close(&gradients[1], &slopes[1], 1e-4, "gradient of h_prev");
-        // What the gates and the candidate are made from, summed over the batch, has the gradient of the biases.
+        // What the gates and the candidate are made from, summed over the batch, has the gradient
+        // of the biases.
         for (gradient, bias) in [(&gradients[3], &slopes[4]), (&gradients[2], &slopes[5])] {
             let values = gradient.to_f64();
-            let sums: Vec<f64> = (0..bias.len()).map(|j| values.iter().skip(j).step_by(bias.len()).sum()).collect();
+            let sums: Vec<f64> =
+                (0..bias.len()).map(|j| values.iter().skip(j).step_by(bias.len()).sum()).collect();
             for (s, b) in sums.iter().zip(bias.iter()) {
                 assert!((s - b).abs() < 1e-4, "{sums:?} {bias:?}");
             }
@@ -227,9 +273,12 @@ fn gru_cells_and_their_gradients() {
 #[test]
 fn errors_use_tensorflows_words() {
     let mut session = session();
-    let ones = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![1.0; dims.iter().product()]));
-    let node =
-        Node::new("BlockLSTMV2").attr("T", DType::F32).attr("use_peephole", false).attr("cell_clip", Attr::Float(0.0));
+    let ones =
+        |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![1.0; dims.iter().product()]));
+    let node = Node::new("BlockLSTMV2")
+        .attr("T", DType::F32)
+        .attr("use_peephole", false)
+        .attr("cell_clip", Attr::Float(0.0));
     let mut fails = |steps: usize, w: &[usize]| {
         let inputs = [
             length(steps).into(),

@@ -1,5 +1,6 @@
-//! Every row of the scalar tables, for every type, against the row's own reference on the device: special values, random values,
-//! all access classes, in place and not. One test for each row and type: `cargo test --test scalar "Exp float32"`.
+//! Every row of the scalar tables, for every type, against the row's own reference on the device:
+//! special values, random values, all access classes, in place and not. One test for each row and
+//! type: `cargo test --test scalar "Exp float32"`.
 
 #[path = "scalar/checks.rs"]
 mod checks;
@@ -20,14 +21,21 @@ fn main() {
     arguments.test_threads = arguments.test_threads.or(Some(2));
     let mut trials: Vec<Trial> = scalar::rows()
         .flat_map(|row| row.types().map(move |dtype| (row, dtype)))
-        .map(|(row, dtype)| Trial::test(format!("{} {dtype}", row.op), move || row_matches_its_reference(row, dtype)))
+        .map(|(row, dtype)| {
+            Trial::test(format!("{} {dtype}", row.op), move || {
+                row_matches_its_reference(row, dtype)
+            })
+        })
         .collect();
     let floats = [DType::F16, DType::BF16];
     for from in scalar::cast::TYPES {
         for to in scalar::cast::TYPES {
             trials.push(Trial::test(format!("Cast {from} to {to}"), || cast(*from, *to, false)));
-            if from.is_float() && (floats.contains(to) || (*from, *to) == (DType::F64, DType::F32)) {
-                trials.push(Trial::test(format!("Cast {from} to {to} truncated"), || cast(*from, *to, true)));
+            if from.is_float() && (floats.contains(to) || (*from, *to) == (DType::F64, DType::F32))
+            {
+                trials.push(Trial::test(format!("Cast {from} to {to} truncated"), || {
+                    cast(*from, *to, true)
+                }));
             }
         }
     }
@@ -52,8 +60,11 @@ fn row_matches_its_reference(row: &'static Row, dtype: DType) -> Result<(), Fail
     let n = columns[0].len();
     checks::compare(&mut session, row, dtype, &vec![vec![n]; columns.len()], &columns)?;
     for shapes in values::shapes(row) {
-        let picked: Vec<_> =
-            shapes.iter().zip(&columns).map(|(dims, column)| values::cycle(column, dims.iter().product())).collect();
+        let picked: Vec<_> = shapes
+            .iter()
+            .zip(&columns)
+            .map(|(dims, column)| values::cycle(column, dims.iter().product()))
+            .collect();
         checks::compare(&mut session, row, dtype, &shapes, &picked)?;
     }
     session.misalign = 1;
@@ -116,8 +127,8 @@ fn errors() -> Result<(), Failed> {
         ),
         (
             message(typed("ClipByValue"), &[f(&[2]), f(&[3]), f(&[])]),
-            "clip_value_min and clip_value_max must be either of the same shape as input, or a scalar. input shape: [2] \
-             clip_value_min shape: [3] clip_value_max shape: []",
+            "clip_value_min and clip_value_max must be either of the same shape as input, or a \
+             scalar. input shape: [2] clip_value_min shape: [3] clip_value_max shape: []",
         ),
     ];
     for (got, expected) in cases {
@@ -135,7 +146,8 @@ fn errors() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tensors larger than one binding: linear with a splat, packed bytes (more than 65,535 workgroups), and a strided broadcast.
+/// Tensors larger than one binding: linear with a splat, packed bytes (more than 65,535
+/// workgroups), and a strided broadcast.
 fn windows() -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
     let limit = session.device.capabilities().max_binding as usize;
@@ -143,17 +155,25 @@ fn windows() -> Result<(), Failed> {
         return Ok(());
     }
     let mut run = |op: &str, dtype, x: HostTensor, y: HostTensor| {
-        session.run(&Node::new(op).attr("T", dtype), &[x.into(), y.into()]).map_err(|e| e.to_string())
+        session
+            .run(&Node::new(op).attr("T", dtype), &[x.into(), y.into()])
+            .map_err(|e| e.to_string())
     };
     let n = limit / 4 + 1001;
     let x: Vec<f32> = (0..n).map(|i| (i % 9973) as f32).collect();
-    let z = run("AddV2", DType::F32, HostTensor::f32(&[n], &x), HostTensor::f32(&[], &[0.5]))?[0].values::<f32>();
+    let z = run("AddV2", DType::F32, HostTensor::f32(&[n], &x), HostTensor::f32(&[], &[0.5]))?[0]
+        .values::<f32>();
     if let Some(i) = (0..n).find(|&i| z[i] != x[i] + 0.5) {
         return Err(format!("float32 element {i}: {} + 0.5 = {}", x[i], z[i]).into());
     }
     let n = limit + 77;
     let x: Vec<u8> = (0..n).map(|i| (i % 251) as u8).collect();
-    let z = run("AddV2", DType::U8, HostTensor::of(DType::U8, &[n], &x), HostTensor::of(DType::U8, &[], &[9u8]))?[0]
+    let z = run(
+        "AddV2",
+        DType::U8,
+        HostTensor::of(DType::U8, &[n], &x),
+        HostTensor::of(DType::U8, &[], &[9u8]),
+    )?[0]
         .values::<u8>();
     if let Some(i) = (0..n).find(|&i| z[i] != x[i].wrapping_add(9)) {
         return Err(format!("uint8 element {i}: {} + 9 = {}", x[i], z[i]).into());
@@ -162,7 +182,9 @@ fn windows() -> Result<(), Failed> {
     let x: Vec<f32> = (0..rows).map(|i| i as f32).collect();
     let y: Vec<f32> = (0..columns).map(|i| (i % 1021) as f32).collect();
     let z =
-        run("Mul", DType::F32, HostTensor::f32(&[rows, 1], &x), HostTensor::f32(&[columns], &y))?[0].values::<f32>();
+        run("Mul", DType::F32, HostTensor::f32(&[rows, 1], &x), HostTensor::f32(&[columns], &y))?
+            [0]
+        .values::<f32>();
     if let Some(i) = (0..rows * columns).find(|&i| z[i] != x[i / columns] * y[i % columns]) {
         return Err(format!("broadcast element {i}: {}", z[i]).into());
     }
@@ -172,7 +194,8 @@ fn windows() -> Result<(), Failed> {
 /// Every pair of types of `Cast`, with and without truncation, against Rust's `as`.
 fn cast(from: DType, to: DType, truncate: bool) -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
-    if !session.device.capabilities().supports(from) || !session.device.capabilities().supports(to) {
+    if !session.device.capabilities().supports(from) || !session.device.capabilities().supports(to)
+    {
         return Ok(());
     }
     let node = Node::new("Cast").attr("SrcT", from).attr("DstT", to).attr("Truncate", truncate);
@@ -190,11 +213,15 @@ fn cast(from: DType, to: DType, truncate: bool) -> Result<(), Failed> {
 fn clip_shapes() -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
     let mut run = |x: HostTensor, low: HostTensor, high: HostTensor| {
-        session.run(&Node::new("ClipByValue").attr("T", DType::I32), &[x.into(), low.into(), high.into()])
+        session.run(
+            &Node::new("ClipByValue").attr("T", DType::I32),
+            &[x.into(), low.into(), high.into()],
+        )
     };
     let x = HostTensor::i32(&[2, 2], &[-5, 1, 7, 3]);
-    let clipped = run(x.clone(), HostTensor::i32(&[], &[0]), HostTensor::i32(&[2, 2], &[1, 0, 6, 9]))
-        .map_err(|e| e.to_string())?;
+    let clipped =
+        run(x.clone(), HostTensor::i32(&[], &[0]), HostTensor::i32(&[2, 2], &[1, 0, 6, 9]))
+            .map_err(|e| e.to_string())?;
     if clipped[0] != HostTensor::i32(&[2, 2], &[0, 0, 6, 3]) {
         return Err(format!("{clipped:?}").into());
     }
@@ -212,13 +239,16 @@ fn pow_near_one() -> Result<(), Failed> {
     }
     let row = scalar::find("Pow").ok_or("no row")?;
     let n = 400;
-    let distance =
-        |i: usize| f64::powf(10.0, -13.0 + 7.3 * i as f64 / n as f64) * if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+    let distance = |i: usize| {
+        f64::powf(10.0, -13.0 + 7.3 * i as f64 / n as f64)
+            * if i.is_multiple_of(2) { 1.0 } else { -1.0 }
+    };
     let columns = [
         (0..n).map(|i| Value::Float(1.0 + distance(i))).collect::<Vec<_>>(),
         (0..n).map(|i| Value::Float((500.0 + 0.3 * i as f64) / distance(n - 1 - i))).collect(),
     ];
-    let paired: Vec<Vec<Value>> = vec![columns[0].iter().rev().copied().collect(), columns[1].clone()];
+    let paired: Vec<Vec<Value>> =
+        vec![columns[0].iter().rev().copied().collect(), columns[1].clone()];
     checks::compare(&mut session, row, DType::F64, &[vec![n], vec![n]], &paired)
 }
 
@@ -227,9 +257,12 @@ fn add_n() -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
     for n in [1usize, 2, 6, 7, 11, 13] {
         for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::U32] {
-            let column = |k: usize| -> Vec<f64> { (0..7).map(|i| ((i + k * k) % 5) as f64).collect() };
+            let column =
+                |k: usize| -> Vec<f64> { (0..7).map(|i| ((i + k * k) % 5) as f64).collect() };
             let tensor = |v: &[f64]| match dtype {
-                DType::U32 => HostTensor::of(dtype, &[7], &v.iter().map(|x| *x as u32).collect::<Vec<_>>()),
+                DType::U32 => {
+                    HostTensor::of(dtype, &[7], &v.iter().map(|x| *x as u32).collect::<Vec<_>>())
+                }
                 _ => HostTensor::floats(dtype, &[7], v),
             };
             let inputs: Vec<_> = (0..n).map(|k| tensor(&column(k)).into()).collect();
@@ -237,7 +270,9 @@ fn add_n() -> Result<(), Failed> {
             let z = session.run(&node, &inputs).map_err(|e| e.to_string())?[0].to_f64();
             let expected: Vec<f64> = (0..7).map(|i| (0..n).map(|k| column(k)[i]).sum()).collect();
             if z != expected {
-                return Err(format!("{n} tensors of {dtype}: expected {expected:?}, got {z:?}").into());
+                return Err(
+                    format!("{n} tensors of {dtype}: expected {expected:?}, got {z:?}").into()
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Segment reductions against plain loops: every type, gaps, one segment, many, and unsorted ids; of rows picked by indices too.
+//! Segment reductions against plain loops: every type, gaps, one segment, many, and unsorted ids;
+//! of rows picked by indices too.
 
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -6,7 +7,8 @@ use tensorflow_wgpu::{DType, Error, HostTensor};
 const OPS: [&str; 5] = ["SegmentSum", "SegmentMean", "SegmentProd", "SegmentMin", "SegmentMax"];
 
 fn run(node: &Node, inputs: &[HostTensor], misalign: usize) -> Result<HostTensor, Error> {
-    let mut session = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let mut session =
+        Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     session.misalign = misalign;
     let inputs: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
     session.run(node, &inputs).map(|mut o| o.remove(0))
@@ -15,14 +17,18 @@ fn run(node: &Node, inputs: &[HostTensor], misalign: usize) -> Result<HostTensor
 fn ids(dtype: DType, values: &[i64]) -> HostTensor {
     match dtype {
         DType::I64 => HostTensor::i64(&[values.len()], values),
-        _ => HostTensor::i32(&[values.len()], &values.iter().map(|v| *v as i32).collect::<Vec<_>>()),
+        _ => {
+            HostTensor::i32(&[values.len()], &values.iter().map(|v| *v as i32).collect::<Vec<_>>())
+        }
     }
 }
 
-/// Small whole numbers, of products mostly 1 and -1, so that every order of operations gives the same.
+/// Small whole numbers, of products mostly 1 and -1, so that every order of operations gives the
+/// same.
 fn value(op: &str, i: usize) -> f64 {
     if op == "SegmentProd" {
-        return [1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0][i % 7] * if i.is_multiple_of(501) { 2.0 } else { 1.0 };
+        return [1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0][i % 7]
+            * if i.is_multiple_of(501) { 2.0 } else { 1.0 };
     }
     ((i * 37) % 11) as f64 - 5.0
 }
@@ -80,9 +86,13 @@ fn segments() {
                     for misalign in [0, 1] {
                         let got = run(&node, &[x.clone(), id.clone()], misalign).expect("runs");
                         assert_eq!(got.dims, want.dims, "{node:?} of {dims:?}");
-                        let epsilon = if dtype == DType::F32 && op == "SegmentMean" { 1e-6 } else { 0.0 };
+                        let epsilon =
+                            if dtype == DType::F32 && op == "SegmentMean" { 1e-6 } else { 0.0 };
                         for (g, w) in got.to_f64().iter().zip(want.to_f64()) {
-                            assert!((g - w).abs() <= epsilon, "{node:?} of {dims:?}: {g} should be {w}");
+                            assert!(
+                                (g - w).abs() <= epsilon,
+                                "{node:?} of {dims:?}: {g} should be {w}"
+                            );
                         }
                     }
                 }
@@ -104,7 +114,9 @@ fn errors() {
         (&HostTensor::f32(&[], &[1.0]), ids(DType::I64, &[0]), "input must be at least rank 1"),
     ] {
         match run(&node, &[x.clone(), id], 0) {
-            Err(Error::InvalidArgument(m)) => assert!(m.contains(message), "{m:?} should say {message:?}"),
+            Err(Error::InvalidArgument(m)) => {
+                assert!(m.contains(message), "{m:?} should say {message:?}")
+            }
             other => panic!("should fail with {message:?}, gave {other:?}"),
         }
     }
@@ -129,7 +141,8 @@ fn node(form: &str, suffix: &str, [dtype, index, id]: [DType; 3]) -> Node {
 }
 
 fn all(node: &Node, inputs: &[HostTensor], misalign: usize) -> Result<Vec<HostTensor>, Error> {
-    let mut session = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let mut session =
+        Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     session.misalign = misalign;
     session.run(node, &inputs.iter().cloned().map(Input::from).collect::<Vec<_>>())
 }
@@ -169,7 +182,8 @@ fn sparse_segments_and_gradients() {
                     "Mean" => sizes[s].max(1.0),
                     _ => sizes[s].max(1.0).sqrt(),
                 };
-                let tensor = |t, v: &[usize]| ids(t, &v.iter().map(|v| *v as i64).collect::<Vec<_>>());
+                let tensor =
+                    |t, v: &[usize]| ids(t, &v.iter().map(|v| *v as i64).collect::<Vec<_>>());
                 let (at, to) = (tensor(index, &indices), tensor(id, &places));
                 let x: Vec<f64> = (0..rows * inner).map(|i| value("", i)).collect();
                 let data = HostTensor::floats(dtype, &[rows, inner], &x);
@@ -178,12 +192,14 @@ fn sparse_segments_and_gradients() {
                     (0..inner).for_each(|k| want[s * inner + k] += x[i * inner + k] / divisor(*s));
                 }
                 let op = node(form, "", types);
-                let got = all(&op, &[data.clone(), at.clone(), to.clone()], misalign).expect("runs");
+                let got =
+                    all(&op, &[data.clone(), at.clone(), to.clone()], misalign).expect("runs");
                 assert_near(&got[0], &[segments, inner], &want, &format!("{op:?}"));
                 for count in [segments + 2, segments / 2] {
                     let op = node(form, "WithNumSegments", types).attr("Tnumsegments", i32s);
                     let count_in = HostTensor::i32(&[], &[count as i32]);
-                    let got = all(&op, &[data.clone(), at.clone(), to.clone(), count_in], misalign).expect("runs");
+                    let got = all(&op, &[data.clone(), at.clone(), to.clone(), count_in], misalign)
+                        .expect("runs");
                     assert_near(&got[0], &[count, inner], &want, &format!("{op:?}, {count}"));
                 }
 
@@ -202,7 +218,8 @@ fn sparse_segments_and_gradients() {
                 let mut used = indices.clone();
                 used.sort_unstable();
                 used.dedup();
-                let want: Vec<f64> = used.iter().flat_map(|r| want[r * inner..][..inner].to_vec()).collect();
+                let want: Vec<f64> =
+                    used.iter().flat_map(|r| want[r * inner..][..inner].to_vec()).collect();
                 assert_near(&got[0], &[used.len(), inner], &want, &format!("{op:?}"));
                 assert_eq!(got[1], tensor(index, &used), "{op:?}");
             }
@@ -218,9 +235,14 @@ fn bad_places() {
     let size = HostTensor::i32(&[], &[3]);
     // Without a wait there is no error: what is out of range is dropped.
     let op = node("Sum", "WithNumSegments", [f, i, i]).attr("Tnumsegments", i);
-    let got = all(&op, &[x.clone(), v(&[0, 4, -1, 1]), v(&[0, 0, 1, 3]), size.clone()], 0).expect("runs");
+    let got =
+        all(&op, &[x.clone(), v(&[0, 4, -1, 1]), v(&[0, 0, 1, 3]), size.clone()], 0).expect("runs");
     assert_eq!(got[0].to_f64(), [1.0, 0.0, 0.0]);
-    let got = all(&node("Sum", "Grad", [f, i, i]), &[x.clone(), v(&[0, 3, -1, 1]), v(&[0, 0, 1, 9]), size.clone()], 0);
+    let got = all(
+        &node("Sum", "Grad", [f, i, i]),
+        &[x.clone(), v(&[0, 3, -1, 1]), v(&[0, 0, 1, 9]), size.clone()],
+        0,
+    );
     assert_eq!(got.expect("runs")[0].to_f64(), [1.0, 0.0, 0.0]);
     for (suffix, at, to, message) in [
         ("", v(&[0, 4]), v(&[0, 1]), "Bad: indices[1] == 4 out of range [0, 4)"),
@@ -235,7 +257,9 @@ fn bad_places() {
             inputs.push(size.clone());
         }
         match all(&node("Mean", suffix, [f, i, i]), &inputs, 0) {
-            Err(Error::InvalidArgument(m)) => assert!(m.contains(message), "{m:?} should say {message:?}"),
+            Err(Error::InvalidArgument(m)) => {
+                assert!(m.contains(message), "{m:?} should say {message:?}")
+            }
             other => panic!("should fail with {message:?}, gave {other:?}"),
         }
     }

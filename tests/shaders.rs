@@ -1,5 +1,6 @@
-//! Every shader variant of every family is valid WGSL and has a translation to SPIR-V (Vulkan), MSL (Metal) and HLSL (DX12),
-//! with parameters in immediates and in a buffer. No device is needed, so Linux checks what the other systems will get.
+//! Every shader variant of every family is valid WGSL and has a translation to SPIR-V (Vulkan), MSL
+//! (Metal) and HLSL (DX12), with parameters in immediates and in a buffer. No device is needed, so
+//! Linux checks what the other systems will get.
 //!
 //! One test for each family: `cargo test --test shaders scalar`.
 
@@ -24,11 +25,13 @@ const WANTED: Capabilities = Capabilities::IMMEDIATES
 const IMMEDIATE_LIMITS: [u32; 2] = [128, 0];
 
 fn main() {
-    let trials = FAMILIES.iter().map(|family| Trial::test(family.name, || check_family(family))).collect();
+    let trials =
+        FAMILIES.iter().map(|family| Trial::test(family.name, || check_family(family))).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// Families that only copy, and families whose kernels are TensorFlow's own, on tensors of this device.
+/// Families that only copy, and families whose kernels are TensorFlow's own, on tensors of this
+/// device.
 const WITHOUT_SHADERS: &[&str] = &["parallel_concat", "variant"];
 
 fn check_family(family: &Family) -> Result<(), Failed> {
@@ -44,7 +47,10 @@ fn check_family(family: &Family) -> Result<(), Failed> {
             if seen.insert(wgsl.clone())
                 && let Err(problem) = check_text(&wgsl)
             {
-                problems.push(format!("{} with {limit} bytes of immediates: {problem}", shader.label()));
+                problems.push(format!(
+                    "{} with {limit} bytes of immediates: {problem}",
+                    shader.label()
+                ));
             }
         }
         problems.extend(undefined(shader));
@@ -57,11 +63,16 @@ fn check_family(family: &Family) -> Result<(), Failed> {
 fn undefined(shader: &Shader) -> Option<String> {
     let wgsl = shader.render(0);
     let at = wgsl.find("{{")?;
-    Some(format!("{}: not defined: {}", shader.label(), &wgsl[at..].lines().next().unwrap_or_default()))
+    Some(format!(
+        "{}: not defined: {}",
+        shader.label(),
+        &wgsl[at..].lines().next().unwrap_or_default()
+    ))
 }
 
 /// What cooperative matrices take, which no other shader has.
-const COOPERATIVE: Capabilities = WANTED.union(Capabilities::COOPERATIVE_MATRIX).union(Capabilities::SHADER_FLOAT16);
+const COOPERATIVE: Capabilities =
+    WANTED.union(Capabilities::COOPERATIVE_MATRIX).union(Capabilities::SHADER_FLOAT16);
 
 fn check_text(wgsl: &str) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
@@ -80,15 +91,21 @@ fn check_text(wgsl: &str) -> Result<(), String> {
     let info = validate(WANTED)?;
     to_spirv(&module, &info)?;
     to_hlsl(&module, &info)?;
-    // Metal has no double, and naga's MSL writer panics on it. The registry offers float64 only where the adapter has it.
+    // Metal has no double, and naga's MSL writer panics on it. The registry offers float64 only
+    // where the adapter has it.
     let needs_f64 = validate(WANTED.difference(Capabilities::FLOAT64)).is_err();
     if needs_f64 { Ok(()) } else { to_msl(&module, &info) }
 }
 
 fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
     let options = spv::Options { lang_version: (1, 3), ..Default::default() };
-    let entry = spv::PipelineOptions { shader_stage: naga::ShaderStage::Compute, entry_point: "main".to_owned() };
-    spv::write_vec(module, info, &options, Some(&entry)).map(drop).map_err(|e| format!("SPIR-V: {e}"))
+    let entry = spv::PipelineOptions {
+        shader_stage: naga::ShaderStage::Compute,
+        entry_point: "main".to_owned(),
+    };
+    spv::write_vec(module, info, &options, Some(&entry))
+        .map(drop)
+        .map_err(|e| format!("SPIR-V: {e}"))
 }
 
 fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
@@ -97,8 +114,14 @@ fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
         entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())),
         ..Default::default()
     };
-    let (_, translation) = msl::write_string(module, info, &options, &entry).map_err(|e| format!("MSL: {e}"))?;
-    translation.entry_point_names.into_iter().collect::<Result<Vec<_>, _>>().map(drop).map_err(|e| format!("MSL: {e}"))
+    let (_, translation) =
+        msl::write_string(module, info, &options, &entry).map_err(|e| format!("MSL: {e}"))?;
+    translation
+        .entry_point_names
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+        .map(drop)
+        .map_err(|e| format!("MSL: {e}"))
 }
 
 fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
@@ -107,9 +130,16 @@ fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
         immediates_target: Some(hlsl::BindTarget { space: 1, ..Default::default() }),
         ..Default::default()
     };
-    let entry = hlsl::PipelineOptions { entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())) };
+    let entry = hlsl::PipelineOptions {
+        entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())),
+    };
     let mut text = String::new();
     let mut writer = hlsl::Writer::new(&mut text, &options, &entry);
     let reflection = writer.write(module, info, None).map_err(|e| format!("HLSL: {e}"))?;
-    reflection.entry_point_names.into_iter().collect::<Result<Vec<_>, _>>().map(drop).map_err(|e| format!("HLSL: {e}"))
+    reflection
+        .entry_point_names
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+        .map(drop)
+        .map_err(|e| format!("HLSL: {e}"))
 }

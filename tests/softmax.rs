@@ -1,4 +1,5 @@
-//! Softmax, LogSoftmax and the cross entropies against plain f64, in the styles of a software adapter and of a GPU.
+//! Softmax, LogSoftmax and the cross entropies against plain f64, in the styles of a software
+//! adapter and of a GPU.
 
 use tensorflow_wgpu::device::Capabilities;
 use tensorflow_wgpu::dtype::DType::{self, *};
@@ -6,7 +7,8 @@ use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
 fn sessions() -> [Session; 2] {
-    let shared = || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    let shared =
+        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     let narrow = shared();
     let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
     [narrow, Session::with_capabilities(shared().device, capabilities)]
@@ -15,7 +17,8 @@ fn sessions() -> [Session; 2] {
 /// Logits in [-8, 8) as the type holds them.
 fn logits(dtype: DType, dims: &[usize]) -> HostTensor {
     let n: usize = dims.iter().product();
-    let values: Vec<f64> = (0..n).map(|i| ((i * 7919 + i / 13) % 1601) as f64 / 100.0 - 8.0).collect();
+    let values: Vec<f64> =
+        (0..n).map(|i| ((i * 7919 + i / 13) % 1601) as f64 / 100.0 - 8.0).collect();
     HostTensor::floats(dtype, dims, &values)
 }
 
@@ -33,7 +36,8 @@ fn assert_close(got: &HostTensor, wanted: &[f64], context: &str) {
     let tolerance = tolerance(got.dtype);
     assert_eq!(got.dims.iter().product::<usize>(), wanted.len(), "{context}");
     for (i, (g, w)) in got.to_f64().iter().zip(wanted).enumerate() {
-        let close = (g - w).abs() <= tolerance * (w.abs() + 0.02) || (g.is_nan() && w.is_nan()) || g == w;
+        let close =
+            (g - w).abs() <= tolerance * (w.abs() + 0.02) || (g.is_nan() && w.is_nan()) || g == w;
         assert!(close, "{context} {}: element {i} is {g}, expected {w}", got.dtype);
     }
 }
@@ -80,7 +84,8 @@ fn softmax_and_its_logarithm() {
                     logs.extend(l);
                 }
                 for (op, wanted) in [("Softmax", soft), ("LogSoftmax", logs)] {
-                    let out = session.run(&Node::new(op).attr("T", dtype), &[x.clone().into()]).unwrap();
+                    let out =
+                        session.run(&Node::new(op).attr("T", dtype), &[x.clone().into()]).unwrap();
                     assert_eq!(out[0].dims, x.dims);
                     assert_close(&out[0], &wanted, &format!("{op} {dims:?}"));
                 }
@@ -94,8 +99,10 @@ fn long_and_many_rows() {
     for mut session in sessions() {
         for dims in [[2, 1_000_000], [70_000, 3], [1000, 16_001]] {
             let x = logits(F32, &dims);
-            let out = session.run(&Node::new("LogSoftmax").attr("T", F32), &[x.clone().into()]).unwrap();
-            let wanted: Vec<f64> = x.to_f64().chunks(dims[1]).flat_map(|row| reference(row).1).collect();
+            let out =
+                session.run(&Node::new("LogSoftmax").attr("T", F32), &[x.clone().into()]).unwrap();
+            let wanted: Vec<f64> =
+                x.to_f64().chunks(dims[1]).flat_map(|row| reference(row).1).collect();
             assert_close(&out[0], &wanted, &format!("{dims:?}"));
         }
     }
@@ -106,9 +113,13 @@ fn large_and_infinite_logits_are_stable() {
     let inf = f32::INFINITY;
     let x = [1e30, -1e30, 0.0, 5000.0, 5001.0, 5002.0, -inf, 0.0, 0.0];
     for mut session in sessions() {
-        let out = session.run(&Node::new("Softmax").attr("T", F32), &[HostTensor::f32(&[3, 3], &x).into()]).unwrap();
-        let wanted: Vec<f64> =
-            x.chunks(3).flat_map(|r| reference(&r.iter().map(|v| f64::from(*v)).collect::<Vec<_>>()).0).collect();
+        let out = session
+            .run(&Node::new("Softmax").attr("T", F32), &[HostTensor::f32(&[3, 3], &x).into()])
+            .unwrap();
+        let wanted: Vec<f64> = x
+            .chunks(3)
+            .flat_map(|r| reference(&r.iter().map(|v| f64::from(*v)).collect::<Vec<_>>()).0)
+            .collect();
         assert_close(&out[0], &wanted, "large logits");
     }
 }
@@ -122,7 +133,9 @@ fn rows_beyond_one_binding_are_processed_in_windows() {
     }
     let rows = limit / 16 + 1001;
     let x: Vec<f32> = (0..rows * 4).map(|i| (i % 7) as f32).collect();
-    let out = session.run(&Node::new("Softmax").attr("T", F32), &[HostTensor::f32(&[rows, 4], &x).into()]).unwrap();
+    let out = session
+        .run(&Node::new("Softmax").attr("T", F32), &[HostTensor::f32(&[rows, 4], &x).into()])
+        .unwrap();
     let got = out[0].values::<f32>();
     for row in (0..rows).step_by(997).chain([rows - 1]) {
         let logits: Vec<f64> = x[row * 4..row * 4 + 4].iter().map(|v| f64::from(*v)).collect();
@@ -155,22 +168,34 @@ fn dense_cross_entropy_broadcasts() {
                 session.misalign = k % 3;
                 let x = logits(dtype, features);
                 let n: usize = labels.iter().product();
-                let t = HostTensor::floats(dtype, labels, &(0..n).map(|i| (i % 5) as f64 / 16.0).collect::<Vec<_>>());
+                let t = HostTensor::floats(
+                    dtype,
+                    labels,
+                    &(0..n).map(|i| (i % 5) as f64 / 16.0).collect::<Vec<_>>(),
+                );
                 let node = Node::new("SoftmaxCrossEntropyWithLogits").attr("T", dtype);
                 let out = session.run(&node, &[x.clone().into(), t.clone().into()]).unwrap();
                 let at = |t: &HostTensor, row: usize, col: usize| {
                     let v = t.to_f64();
-                    let extent = |back: usize| t.dims.len().checked_sub(back).map_or(1, |d| t.dims[d]);
-                    let (r, c) = (if extent(2) == 1 { 0 } else { row }, if extent(1) == 1 { 0 } else { col });
+                    let extent =
+                        |back: usize| t.dims.len().checked_sub(back).map_or(1, |d| t.dims[d]);
+                    let (r, c) = (
+                        if extent(2) == 1 { 0 } else { row },
+                        if extent(1) == 1 { 0 } else { col },
+                    );
                     v[r * extent(1) + c]
                 };
                 let (mut loss, mut gradient) = (Vec::new(), Vec::new());
                 for r in 0..*rows {
-                    let (soft, logs) = reference(&(0..*cols).map(|c| at(&x, r, c)).collect::<Vec<_>>());
+                    let (soft, logs) =
+                        reference(&(0..*cols).map(|c| at(&x, r, c)).collect::<Vec<_>>());
                     loss.push((0..*cols).map(|c| -logs[c] * at(&t, r, c)).sum());
                     gradient.extend((0..*cols).map(|c| soft[c] - at(&t, r, c)));
                 }
-                assert_eq!((&out[0].dims[..], &out[1].dims[..]), (&[*rows][..], &[*rows, *cols][..]));
+                assert_eq!(
+                    (&out[0].dims[..], &out[1].dims[..]),
+                    (&[*rows][..], &[*rows, *cols][..])
+                );
                 assert_close(&out[0], &loss, &format!("loss {features:?} {labels:?}"));
                 assert_close(&out[1], &gradient, &format!("gradient {features:?} {labels:?}"));
             }
@@ -198,7 +223,11 @@ fn sparse_cross_entropy_and_labels_out_of_range() {
                     match usize::try_from(label).ok().filter(|l| *l < cols) {
                         Some(l) => {
                             loss.push(-logs[l]);
-                            gradient.extend(soft.iter().enumerate().map(|(c, s)| s - f64::from(u8::from(c == l))));
+                            gradient.extend(
+                                soft.iter()
+                                    .enumerate()
+                                    .map(|(c, s)| s - f64::from(u8::from(c == l))),
+                            );
                         }
                         None => {
                             loss.push(f64::NAN);
@@ -208,9 +237,17 @@ fn sparse_cross_entropy_and_labels_out_of_range() {
                 }
                 for (index, t) in [
                     (I64, HostTensor::i64(&[rows], &labels)),
-                    (I32, HostTensor::i32(&[rows], &labels.iter().map(|l| *l as i32).collect::<Vec<_>>())),
+                    (
+                        I32,
+                        HostTensor::i32(
+                            &[rows],
+                            &labels.iter().map(|l| *l as i32).collect::<Vec<_>>(),
+                        ),
+                    ),
                 ] {
-                    let node = Node::new("SparseSoftmaxCrossEntropyWithLogits").attr("T", dtype).attr("Tlabels", index);
+                    let node = Node::new("SparseSoftmaxCrossEntropyWithLogits")
+                        .attr("T", dtype)
+                        .attr("Tlabels", index);
                     let out = session.run(&node, &[x.clone().into(), t.into()]).unwrap();
                     assert_close(&out[0], &loss, &format!("loss {rows} x {cols}"));
                     assert_close(&out[1], &gradient, &format!("gradient {rows} x {cols}"));
@@ -233,13 +270,26 @@ fn arguments_are_checked() {
     };
     let dense = || Node::new("SoftmaxCrossEntropyWithLogits");
     let broadcast = message(dense(), vec![ones(&[2, 3]), ones(&[2, 4])]);
-    assert!(broadcast.contains("logits and labels must be broadcastable: logits_size=[2,3] labels_size=[2,4]"));
-    assert!(message(dense(), vec![ones(&[3]), ones(&[3])]).contains("must be either 2-dimensional"));
+    assert!(
+        broadcast.contains(
+            "logits and labels must be broadcastable: logits_size=[2,3] labels_size=[2,4]"
+        )
+    );
+    assert!(
+        message(dense(), vec![ones(&[3]), ones(&[3])]).contains("must be either 2-dimensional")
+    );
     let sparse = || Node::new("SparseSoftmaxCrossEntropyWithLogits").attr("Tlabels", I64);
     let labels = |n: usize| HostTensor::i64(&[n], &vec![0; n]);
     let rows = message(sparse(), vec![ones(&[2, 3]), labels(3)]);
-    assert!(rows.contains("must have the same first dimension, got logits shape [2,3] and labels shape [3]"));
-    assert!(message(sparse(), vec![ones(&[3]), labels(1)]).contains("logits must be 2-D, but got shape [3]"));
-    assert!(message(sparse(), vec![ones(&[2, 0]), labels(2)]).contains("Must have at least one class"));
+    assert!(rows.contains(
+        "must have the same first dimension, got logits shape [2,3] and labels shape [3]"
+    ));
+    assert!(
+        message(sparse(), vec![ones(&[3]), labels(1)])
+            .contains("logits must be 2-D, but got shape [3]")
+    );
+    assert!(
+        message(sparse(), vec![ones(&[2, 0]), labels(2)]).contains("Must have at least one class")
+    );
     assert!(message(Node::new("Softmax"), vec![ones(&[])]).contains("dimension"));
 }

@@ -11,10 +11,16 @@ fn indices(dtype: DType, dims: &[usize], values: &[i64]) -> HostTensor {
     }
 }
 
-fn dense(session: &mut Session, inputs: [HostTensor; 4], index: DType) -> Result<HostTensor, Error> {
+fn dense(
+    session: &mut Session,
+    inputs: [HostTensor; 4],
+    index: DType,
+) -> Result<HostTensor, Error> {
     let [at, dims, values, default] = inputs;
-    let node =
-        Node::new("SparseToDense").attr("T", values.dtype).attr("Tindices", index).attr("validate_indices", true);
+    let node = Node::new("SparseToDense")
+        .attr("T", values.dtype)
+        .attr("Tindices", index)
+        .attr("validate_indices", true);
     let inputs = [Input::from(at), Input::from(dims), Input::from(values), Input::from(default)];
     Ok(session.run(&node, &inputs)?.remove(0))
 }
@@ -55,7 +61,8 @@ fn to_dense() {
     ];
     let got = dense(&mut session, bad, I32);
     assert!(
-        matches!(&got, Err(Error::InvalidArgument(m)) if m.contains("incorrect number of elements: 2 should be: 3")),
+        matches!(&got, Err(Error::InvalidArgument(m))
+            if m.contains("incorrect number of elements: 2 should be: 3")),
         "{got:?}"
     );
 }
@@ -64,12 +71,18 @@ fn to_dense() {
 fn products() {
     let mut session = Session::shared().unwrap();
     let (m, k, n) = (7, 300, 5);
-    for dtype in [F32, F16, F64].into_iter().filter(|t| session.device.capabilities().supports(*t)).collect::<Vec<_>>()
+    for dtype in [F32, F16, F64]
+        .into_iter()
+        .filter(|t| session.device.capabilities().supports(*t))
+        .collect::<Vec<_>>()
     {
         for index in [I32, I64] {
-            for (adjoint_a, adjoint_b) in [(false, false), (true, false), (false, true), (true, true)] {
+            for (adjoint_a, adjoint_b) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
                 // Duplicates, several elements in a row, rows without any.
-                let places: Vec<(usize, usize)> = (0..200).map(|i| (i * 5 % m / 2 * 2, i * 7 % k)).collect();
+                let places: Vec<(usize, usize)> =
+                    (0..200).map(|i| (i * 5 % m / 2 * 2, i * 7 % k)).collect();
                 let a: Vec<f64> = (0..200).map(|i| f64::from(i % 5 - 2)).collect();
                 let b: Vec<f64> = (0..k * n).map(|i| ((i * 3) % 7) as f64 - 3.0).collect();
                 let mut want = vec![0.0; m * n];
@@ -78,17 +91,25 @@ fn products() {
                         want[i * n + j] += v * b[c * n + j];
                     }
                 }
-                let at: Vec<i64> = places
-                    .iter()
-                    .flat_map(|&(i, c)| if adjoint_a { [c as i64, i as i64] } else { [i as i64, c as i64] })
-                    .collect();
+                let at: Vec<i64> =
+                    places
+                        .iter()
+                        .flat_map(|&(i, c)| {
+                            if adjoint_a { [c as i64, i as i64] } else { [i as i64, c as i64] }
+                        })
+                        .collect();
                 let dims = if adjoint_a { [k as i64, m as i64] } else { [m as i64, k as i64] };
                 let b = if adjoint_b {
-                    HostTensor::floats(dtype, &[n, k], &(0..k * n).map(|t| b[t % k * n + t / k]).collect::<Vec<_>>())
+                    HostTensor::floats(
+                        dtype,
+                        &[n, k],
+                        &(0..k * n).map(|t| b[t % k * n + t / k]).collect::<Vec<_>>(),
+                    )
                 } else {
                     HostTensor::floats(dtype, &[k, n], &b)
                 };
-                let node = Node::new("SparseTensorDenseMatMul").attr("T", dtype).attr("Tindices", index);
+                let node =
+                    Node::new("SparseTensorDenseMatMul").attr("T", dtype).attr("Tindices", index);
                 let node = node.attr("adjoint_a", adjoint_a).attr("adjoint_b", adjoint_b);
                 let inputs = [
                     Input::from(indices(index, &[200, 2], &at)),
@@ -96,27 +117,43 @@ fn products() {
                     Input::from(HostTensor::i64(&[2], &dims)),
                     Input::from(b),
                 ];
-                assert_eq!(session.run(&node, &inputs).unwrap()[0].to_f64(), want, "{dtype:?} {adjoint_a} {adjoint_b}");
+                assert_eq!(
+                    session.run(&node, &inputs).unwrap()[0].to_f64(),
+                    want,
+                    "{dtype:?} {adjoint_a} {adjoint_b}"
+                );
             }
         }
     }
 }
 
 /// Runs the node and returns its outputs.
-fn run(session: &mut Session, node: Node, inputs: Vec<HostTensor>) -> Result<Vec<HostTensor>, Error> {
+fn run(
+    session: &mut Session,
+    node: Node,
+    inputs: Vec<HostTensor>,
+) -> Result<Vec<HostTensor>, Error> {
     session.run(&node, &inputs.into_iter().map(Input::from).collect::<Vec<_>>())
 }
 
-/// 700 coordinates of a tensor of `dims`, all different and not in order, with their position in the dense tensor.
+/// 700 coordinates of a tensor of `dims`, all different and not in order, with their position in
+/// the dense tensor.
 fn scattered(dims: [i64; 3]) -> (Vec<i64>, Vec<i64>) {
     let size = dims.iter().product::<i64>();
     let at: Vec<i64> = (0..700).map(|i| (i * 7_919 + 13) % 700 * (size / 700)).collect();
-    let rows = at.iter().flat_map(|p| [p / (dims[1] * dims[2]), p / dims[2] % dims[1], p % dims[2]]).collect();
+    let rows = at
+        .iter()
+        .flat_map(|p| [p / (dims[1] * dims[2]), p / dims[2] % dims[1], p % dims[2]])
+        .collect();
     (rows, at)
 }
 
 fn delinearized(at: &[i64], dims: &[i64]) -> Vec<i64> {
-    at.iter().flat_map(|p| (0..dims.len()).map(move |d| p / dims[d + 1..].iter().product::<i64>() % dims[d])).collect()
+    at.iter()
+        .flat_map(|p| {
+            (0..dims.len()).map(move |d| p / dims[d + 1..].iter().product::<i64>() % dims[d])
+        })
+        .collect()
 }
 
 #[test]
@@ -128,10 +165,15 @@ fn coordinates() {
     for dims in [[10, 14, 6], [1 << 20, 3 << 18, 1 << 21]] {
         let (rows, at) = scattered(dims);
         let values: Vec<f32> = (0..700).map(|i| i as f32).collect();
-        let (matrix, vector) = (HostTensor::i64(&[700, 3], &rows), HostTensor::f32(&[700], &values));
+        let (matrix, vector) =
+            (HostTensor::i64(&[700, 3], &rows), HostTensor::f32(&[700], &values));
         let shape = HostTensor::i64(&[3], &dims);
         let new = [dims[0] / 2, dims[1] * 2, 2, dims[2] / 2];
-        let inputs = vec![matrix.clone(), shape.clone(), HostTensor::i64(&[4], &[new[0], -1, new[2], new[3]])];
+        let inputs = vec![
+            matrix.clone(),
+            shape.clone(),
+            HostTensor::i64(&[4], &[new[0], -1, new[2], new[3]]),
+        ];
         let got = run(&mut session, Node::new("SparseReshape"), inputs).unwrap();
         assert_eq!(got[0].to_i64().unwrap(), delinearized(&at, &new));
         assert_eq!(got[1].to_i64().unwrap(), new);
@@ -139,25 +181,36 @@ fn coordinates() {
         let mut sorted: Vec<usize> = (0..700).collect();
         sorted.sort_by_key(|i| at[*i]);
         let node = Node::new("SparseReorder").attr("T", F32);
-        let got = run(&mut session, node, vec![matrix.clone(), vector.clone(), shape.clone()]).unwrap();
+        let got =
+            run(&mut session, node, vec![matrix.clone(), vector.clone(), shape.clone()]).unwrap();
         let ordered: Vec<i64> = sorted.iter().map(|i| at[*i]).collect();
         assert_eq!(got[0].to_i64().unwrap(), delinearized(&ordered, &dims));
         assert_eq!(got[1].to_f64(), sorted.iter().map(|i| *i as f64).collect::<Vec<_>>());
 
-        // Of a tensor split in parts the rows are those of each part, and concatenating the parts orders them all.
+        // Of a tensor split in parts the rows are those of each part, and concatenating the parts
+        // orders them all.
         let node = Node::new("SparseSplit").attr("T", F32).attr("num_split", 4i64);
-        let inputs = vec![HostTensor::i64(&[], &[1]), got[0].clone(), got[1].clone(), shape.clone()];
+        let inputs =
+            vec![HostTensor::i64(&[], &[1]), got[0].clone(), got[1].clone(), shape.clone()];
         let parts = run(&mut session, node, inputs).unwrap();
         assert_eq!(parts[..4].iter().map(|t| t.dims[0]).sum::<usize>(), 700);
-        let node = Node::new("SparseConcat").attr("T", F32).attr("N", 4i64).attr("concat_dim", -2i64);
+        let node =
+            Node::new("SparseConcat").attr("T", F32).attr("N", 4i64).attr("concat_dim", -2i64);
         let whole = run(&mut session, node, parts).unwrap();
         assert_eq!(whole[0].to_i64().unwrap(), got[0].to_i64().unwrap());
         assert_eq!(whole[1].to_f64(), got[1].to_f64());
         assert_eq!(whole[2].to_i64().unwrap(), dims);
     }
-    let bad = vec![HostTensor::i64(&[1, 2], &[0, 0]), HostTensor::i64(&[2], &[4, 6]), HostTensor::i64(&[1], &[5])];
+    let bad = vec![
+        HostTensor::i64(&[1, 2], &[0, 0]),
+        HostTensor::i64(&[2], &[4, 6]),
+        HostTensor::i64(&[1], &[5]),
+    ];
     let got = run(&mut session, Node::new("SparseReshape"), bad);
-    assert!(matches!(&got, Err(Error::InvalidArgument(m)) if m.contains("the requested shape has 5")), "{got:?}");
+    assert!(
+        matches!(&got, Err(Error::InvalidArgument(m)) if m.contains("the requested shape has 5")),
+        "{got:?}"
+    );
 }
 
 #[test]
@@ -171,7 +224,12 @@ fn slices_and_empty_rows() {
     let dims = HostTensor::i64(&[2], &[7, 5]);
     let (start, size) = (HostTensor::i64(&[2], &[1, 1]), HostTensor::i64(&[2], &[9, 4]));
     let node = Node::new("SparseSlice").attr("T", F32);
-    let got = run(&mut session, node, vec![matrix.clone(), values.clone(), dims.clone(), start.clone(), size]).unwrap();
+    let got = run(
+        &mut session,
+        node,
+        vec![matrix.clone(), values.clone(), dims.clone(), start.clone(), size],
+    )
+    .unwrap();
     assert_eq!(got[0].to_i64().unwrap(), [1, 0, 1, 3]);
     assert_eq!(got[1].to_f64(), [2.0, 3.0]);
     assert_eq!(got[2].to_i64().unwrap(), [6, 4]);
@@ -180,12 +238,14 @@ fn slices_and_empty_rows() {
     assert_eq!(run(&mut session, node, inputs).unwrap()[0].to_f64(), [0.0, 7.0, 8.0, 0.0]);
 
     let node = Node::new("SparseFillEmptyRows").attr("T", F32);
-    let got = run(&mut session, node, vec![matrix, values, dims, HostTensor::f32(&[], &[9.0])]).unwrap();
+    let got =
+        run(&mut session, node, vec![matrix, values, dims, HostTensor::f32(&[], &[9.0])]).unwrap();
     assert_eq!(got[0].to_i64().unwrap(), [0, 3, 1, 0, 2, 1, 2, 4, 3, 0, 4, 0, 5, 0, 6, 0]);
     assert_eq!(got[1].to_f64(), [1.0, 9.0, 2.0, 3.0, 9.0, 9.0, 4.0, 9.0]);
     assert_eq!(got[3].to_i64().unwrap(), [0, 2, 3, 6]);
     let node = Node::new("SparseFillEmptyRowsGrad").attr("T", F32);
-    let inputs = vec![got[3].clone(), HostTensor::f32(&[8], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])];
+    let inputs =
+        vec![got[3].clone(), HostTensor::f32(&[8], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])];
     let got = run(&mut session, node, inputs).unwrap();
     assert_eq!(got[0].to_f64(), [1.0, 3.0, 4.0, 7.0]);
     assert_eq!(got[1].to_f64(), [21.0]);

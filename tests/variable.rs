@@ -1,4 +1,5 @@
-//! AssignAddVariableOp and AssignSubVariableOp against plain Rust: every type, odd lengths, interior addresses, windows, errors.
+//! AssignAddVariableOp and AssignSubVariableOp against plain Rust: every type, odd lengths,
+//! interior addresses, windows, errors.
 
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -11,7 +12,12 @@ fn session() -> Session {
     Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
 }
 
-fn assign(session: &mut Session, op: &str, variable: usize, value: &HostTensor) -> Result<(), Error> {
+fn assign(
+    session: &mut Session,
+    op: &str,
+    variable: usize,
+    value: &HostTensor,
+) -> Result<(), Error> {
     let node = Node::new(op).attr("dtype", value.dtype);
     let outputs = session.run(&node, &[Input::Variable(variable), value.clone().into()])?;
     assert!(outputs.is_empty(), "the op has no output");
@@ -34,20 +40,34 @@ fn floats_round_once() {
         for (dims, misalign) in [(&[][..], 0), (&[0], 0), (&[7], 1), (&[3, 5], 0), (&[1025], 3)] {
             session.misalign = misalign;
             let n: usize = dims.iter().product();
-            let old = HostTensor::floats(dtype, dims, &(0..n).map(|i| i as f64 * 0.37 - 1.0).collect::<Vec<_>>());
-            let delta = HostTensor::floats(dtype, dims, &(0..n).map(|i| 2.5 - i as f64 * 0.11).collect::<Vec<_>>());
+            let old = HostTensor::floats(
+                dtype,
+                dims,
+                &(0..n).map(|i| i as f64 * 0.37 - 1.0).collect::<Vec<_>>(),
+            );
+            let delta = HostTensor::floats(
+                dtype,
+                dims,
+                &(0..n).map(|i| 2.5 - i as f64 * 0.11).collect::<Vec<_>>(),
+            );
             for (op, sign) in [("AssignAddVariableOp", 1.0), ("AssignSubVariableOp", -1.0)] {
                 let variable = session.variable(&old).unwrap();
                 assign(&mut session, op, variable, &delta).unwrap();
-                // Exact in f64 for the narrow types, and f32 sums are exact in f64 before the one rounding.
-                let sums: Vec<f64> = old.to_f64().iter().zip(delta.to_f64()).map(|(a, b)| a + sign * b).collect();
+                // Exact in f64 for the narrow types, and f32 sums are exact in f64 before the one
+                // rounding.
+                let sums: Vec<f64> =
+                    old.to_f64().iter().zip(delta.to_f64()).map(|(a, b)| a + sign * b).collect();
                 let expected = if matches!(dtype, DType::F32 | DType::F64) {
                     HostTensor::floats(dtype, dims, &sums)
                 } else {
                     let sums: Vec<f64> = sums.iter().map(|s| f64::from(*s as f32)).collect();
                     HostTensor::floats(dtype, dims, &sums)
                 };
-                assert_eq!(session.variable_value(variable).unwrap(), expected, "{op} {dtype} {dims:?} +{misalign}");
+                assert_eq!(
+                    session.variable_value(variable).unwrap(),
+                    expected,
+                    "{op} {dtype} {dims:?} +{misalign}"
+                );
             }
         }
     }
@@ -62,17 +82,26 @@ fn integers_wrap_around() {
         }
         for misalign in [0, 1] {
             session.misalign = misalign;
-            let old: Vec<i64> =
-                (0..77_i64).map(|i| (i64::MIN / 3).wrapping_mul(i % 5).wrapping_add(i * 1_000_003)).collect();
-            let delta: Vec<i64> =
-                (0..77_i64).map(|i| (i64::MAX / 2).wrapping_mul(i % 3).wrapping_sub(i * 77_777)).collect();
+            let old: Vec<i64> = (0..77_i64)
+                .map(|i| (i64::MIN / 3).wrapping_mul(i % 5).wrapping_add(i * 1_000_003))
+                .collect();
+            let delta: Vec<i64> = (0..77_i64)
+                .map(|i| (i64::MAX / 2).wrapping_mul(i % 3).wrapping_sub(i * 77_777))
+                .collect();
             for (op, sign) in [("AssignAddVariableOp", 1), ("AssignSubVariableOp", -1)] {
                 let variable = session.variable(&integers(dtype, &[7, 11], &old)).unwrap();
                 assign(&mut session, op, variable, &integers(dtype, &[7, 11], &delta)).unwrap();
-                let sums: Vec<i64> =
-                    old.iter().zip(&delta).map(|(a, b)| a.wrapping_add(b.wrapping_mul(sign))).collect();
+                let sums: Vec<i64> = old
+                    .iter()
+                    .zip(&delta)
+                    .map(|(a, b)| a.wrapping_add(b.wrapping_mul(sign)))
+                    .collect();
                 let expected = integers(dtype, &[7, 11], &sums);
-                assert_eq!(session.variable_value(variable).unwrap(), expected, "{op} {dtype} +{misalign}");
+                assert_eq!(
+                    session.variable_value(variable).unwrap(),
+                    expected,
+                    "{op} {dtype} +{misalign}"
+                );
             }
         }
     }
@@ -114,10 +143,18 @@ fn errors_use_tensorflows_words_and_keep_the_value() {
     let mut session = session();
     let old = HostTensor::f32(&[2], &[1.0, 2.0]);
     let variable = session.variable(&old).unwrap();
-    let shape = assign(&mut session, "AssignAddVariableOp", variable, &HostTensor::f32(&[3], &[0.0; 3])).unwrap_err();
-    let expected = "Cannot update variable with shape [2] using a Tensor with shape [3], shapes must be equal.";
+    let shape =
+        assign(&mut session, "AssignAddVariableOp", variable, &HostTensor::f32(&[3], &[0.0; 3]))
+            .unwrap_err();
+    let expected = "Cannot update variable with shape [2] using a Tensor with shape [3], shapes \
+                    must be equal.";
     assert!(matches!(&shape, Error::InvalidArgument(m) if m.contains(expected)), "{shape}");
-    let dtype = assign(&mut session, "AssignAddVariableOp", variable, &HostTensor::i32(&[2], &[1, 1])).unwrap_err();
-    assert!(matches!(&dtype, Error::InvalidArgument(m) if m.contains("DType of variable handle")), "{dtype}");
+    let dtype =
+        assign(&mut session, "AssignAddVariableOp", variable, &HostTensor::i32(&[2], &[1, 1]))
+            .unwrap_err();
+    assert!(
+        matches!(&dtype, Error::InvalidArgument(m) if m.contains("DType of variable handle")),
+        "{dtype}"
+    );
     assert_eq!(session.variable_value(variable).unwrap(), old);
 }

@@ -1,4 +1,5 @@
-//! What a row of the benchmark runs: a node, where its operands come from, and the work that it cannot avoid.
+//! What a row of the benchmark runs: a node, where its operands come from, and the work that it
+//! cannot avoid.
 //!
 //! Making a case costs nothing: operands get their values when the case runs.
 
@@ -55,7 +56,9 @@ impl Source {
     pub fn value(&self) -> HostTensor {
         match self {
             Self::Value(value) => value.clone(),
-            Self::Tensor(dtype, dims, fill) | Self::Variable(dtype, dims, fill) => fill.tensor(*dtype, dims),
+            Self::Tensor(dtype, dims, fill) | Self::Variable(dtype, dims, fill) => {
+                fill.tensor(*dtype, dims)
+            }
         }
     }
 }
@@ -70,7 +73,9 @@ impl Fill {
         let made = count.min(PERIOD);
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             state >> 33
         };
         let mut unit = || next() as f64 / f64::from(1_u32 << 31);
@@ -79,15 +84,24 @@ impl Fill {
                 let values: Vec<i64> = (0..made).map(|_| (unit() * below as f64) as i64).collect();
                 integers(dtype, &[made], &values)
             }
-            (_, DType::Bool) => HostTensor::bool(&[made], &(0..made).map(|_| unit() < 0.5).collect::<Vec<_>>()),
+            (_, DType::Bool) => {
+                HostTensor::bool(&[made], &(0..made).map(|_| unit() < 0.5).collect::<Vec<_>>())
+            }
             (_, DType::C64) => {
-                let values: Vec<[f32; 2]> = (0..made).map(|_| [unit() as f32 - 0.5, unit() as f32 - 0.5]).collect();
+                let values: Vec<[f32; 2]> =
+                    (0..made).map(|_| [unit() as f32 - 0.5, unit() as f32 - 0.5]).collect();
                 HostTensor::of(dtype, &[made], &values)
             }
-            (Self::Positive, _) => {
-                HostTensor::floats(dtype, &[made], &(0..made).map(|_| unit() + 0.5).collect::<Vec<_>>())
-            }
-            _ => HostTensor::floats(dtype, &[made], &(0..made).map(|_| unit() * 2.0 - 1.0).collect::<Vec<_>>()),
+            (Self::Positive, _) => HostTensor::floats(
+                dtype,
+                &[made],
+                &(0..made).map(|_| unit() + 0.5).collect::<Vec<_>>(),
+            ),
+            _ => HostTensor::floats(
+                dtype,
+                &[made],
+                &(0..made).map(|_| unit() * 2.0 - 1.0).collect::<Vec<_>>(),
+            ),
         };
         let mut bytes = Vec::with_capacity(count * dtype.size());
         while bytes.len() < count * dtype.size() {
@@ -118,7 +132,8 @@ pub struct Case {
     pub inputs: Vec<Source>,
     /// Multiplications, additions and functions of one call, where they may be what limits it.
     pub flops: f64,
-    /// Bytes that a call has to read and write, where that is not each operand and each result once.
+    /// Bytes that a call has to read and write, where that is not each operand and each result
+    /// once.
     pub bytes: Option<f64>,
     /// Calls of a unit of work.
     pub calls: usize,
@@ -126,8 +141,21 @@ pub struct Case {
 
 impl Case {
     /// A row whose work is to read each operand and to write each result once.
-    pub fn new(family: &'static str, name: impl Into<String>, node: Node, inputs: impl Into<Vec<Source>>) -> Self {
-        Self { family, name: name.into(), node, inputs: inputs.into(), flops: 0.0, bytes: None, calls: 1 }
+    pub fn new(
+        family: &'static str,
+        name: impl Into<String>,
+        node: Node,
+        inputs: impl Into<Vec<Source>>,
+    ) -> Self {
+        Self {
+            family,
+            name: name.into(),
+            node,
+            inputs: inputs.into(),
+            flops: 0.0,
+            bytes: None,
+            calls: 1,
+        }
     }
 
     /// Sets the arithmetic of a call.
@@ -174,7 +202,10 @@ pub fn scalar(value: f32) -> Source {
 
 /// A vector of int32, as shapes and paddings are.
 pub fn host(values: &[usize]) -> Source {
-    Source::Value(HostTensor::i32(&[values.len()], &values.iter().map(|v| *v as i32).collect::<Vec<_>>()))
+    Source::Value(HostTensor::i32(
+        &[values.len()],
+        &values.iter().map(|v| *v as i32).collect::<Vec<_>>(),
+    ))
 }
 
 /// One int32, as axes and depths are.

@@ -1,5 +1,5 @@
-//! One execution of a kernel after the other on the same operands, with the memory of the first: what TensorFlow's allocator, which
-//! hands out the same blocks in each step, comes to.
+//! One execution of a kernel after the other on the same operands, with the memory of the first:
+//! what TensorFlow's allocator, which hands out the same blocks in each step, comes to.
 
 use tensorflow_wgpu::device::Device;
 use tensorflow_wgpu::kernels::op::{OpContext, UpdateAll, VariableUpdate};
@@ -14,7 +14,8 @@ pub struct Context<'d> {
     /// Memory in the order in which a call asks for it: addresses and sizes.
     memory: Vec<(u64, u64)>,
     asked: usize,
-    /// Bytes of the operands that were asked for and of the results since the last [`Context::begin`].
+    /// Bytes of the operands that were asked for and of the results since the last
+    /// [`Context::begin`].
     pub necessary: u64,
 }
 
@@ -49,7 +50,9 @@ impl<'d> Context<'d> {
     /// Frees the device's memory.
     pub fn end(self) -> Result<()> {
         let operands = self.operands.iter().filter_map(|o| o.tensor.as_ref().map(|t| t.address));
-        operands.chain(self.memory.iter().map(|(address, _)| *address)).try_for_each(|a| self.device.deallocate(a))
+        operands
+            .chain(self.memory.iter().map(|(address, _)| *address))
+            .try_for_each(|a| self.device.deallocate(a))
     }
 
     fn operand(&self, i: usize) -> Result<&Operand> {
@@ -93,8 +96,15 @@ impl OpContext for Context<'_> {
         Ok(tensor)
     }
 
-    /// Never forwards: a repeated kernel in place would end at infinities or denormal numbers, which take another time.
-    fn forward_or_output(&mut self, _: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+    /// Never forwards: a repeated kernel in place would end at infinities or denormal numbers,
+    /// which take another time.
+    fn forward_or_output(
+        &mut self,
+        _: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
         self.output(i, dtype, dims)
     }
 

@@ -1,5 +1,6 @@
-//! What the adapter can do at best: copies, multiply-adds, and dispatches of a shader that does next to nothing, each by a program
-//! of its own. A kernel's floor is measured against these, in the same run.
+//! What the adapter can do at best: copies, multiply-adds, and dispatches of a shader that does
+//! next to nothing, each by a program of its own. A kernel's floor is measured against these, in
+//! the same run.
 
 use smallvec::smallvec;
 use tensorflow_wgpu::device::{Binding, Device, Grid, Key, Params, Program};
@@ -19,8 +20,8 @@ pub struct Rates {
     pub dispatches: f64,
 }
 
-/// The rates of an adapter by two clocks. On a software adapter the process's CPU time tells more than the wall clock does, for
-/// other processes do not lengthen it.
+/// The rates of an adapter by two clocks. On a software adapter the process's CPU time tells more
+/// than the wall clock does, for other processes do not lengthen it.
 #[derive(Debug, Clone, Copy)]
 pub struct Peaks {
     /// By the wall clock.
@@ -32,10 +33,13 @@ pub struct Peaks {
 impl Peaks {
     /// Measures them.
     pub fn of(device: &Device, budget: &Budget) -> Result<Self> {
-        // All rows are measured against these: a moment in which the machine does something else must not be all there was.
+        // All rows are measured against these: a moment in which the machine does something else
+        // must not be all there was.
         let budget = Budget { total: 3 * budget.total, batches: 3 * budget.batches };
-        let (copy, flops, dispatches) = (copy(device, &budget)?, flops(device, &budget)?, dispatches(device, &budget)?);
-        let [wall, cpu] = [0, 1].map(|k| Rates { copy: copy[k], flops: flops[k], dispatches: dispatches[k] });
+        let (copy, flops, dispatches) =
+            (copy(device, &budget)?, flops(device, &budget)?, dispatches(device, &budget)?);
+        let [wall, cpu] =
+            [0, 1].map(|k| Rates { copy: copy[k], flops: flops[k], dispatches: dispatches[k] });
         Ok(Self { wall, cpu })
     }
 }
@@ -48,7 +52,9 @@ impl Rates {
             (flops / self.flops, "arithmetic"),
             (calls as f64 / self.dispatches, "dispatch"),
         ];
-        floors.into_iter().fold((0.0, "nothing"), |most, floor| if floor.0 > most.0 { floor } else { most })
+        floors
+            .into_iter()
+            .fold((0.0, "nothing"), |most, floor| if floor.0 > most.0 { floor } else { most })
     }
 }
 
@@ -86,7 +92,8 @@ fn copy(device: &Device, budget: &Budget) -> Result<[f64; 2]> {
     let most = if device.capabilities().cpu { 64 << 20 } else { 512 << 20 };
     let bytes = device.capabilities().max_binding.min(most) / 256 * 256;
     let (from, to) = (buffer(device, bytes)?, buffer(device, bytes)?);
-    let timed = repeat(device, budget, &mut || copy_program(device, &from, &to, bytes as usize / 16))?;
+    let timed =
+        repeat(device, budget, &mut || copy_program(device, &from, &to, bytes as usize / 16))?;
     device.deallocate(from.address)?;
     device.deallocate(to.address)?;
     Ok(rate(2.0 * bytes as f64, &timed))
@@ -121,7 +128,8 @@ const FORMS: &[Form] = &[
 const UNROLLED: usize = 8;
 
 fn flops(device: &Device, budget: &Budget) -> Result<[f64; 2]> {
-    let (invocations, count) = if device.capabilities().cpu { (4096_usize, 64_usize) } else { (1 << 20, 64) };
+    let (invocations, count) =
+        if device.capabilities().cpu { (4096_usize, 64_usize) } else { (1 << 20, 64) };
     let to = buffer(device, invocations as u64 * 4)?;
     let mut best = [0.0_f64; 2];
     for (number, form) in FORMS.iter().enumerate() {
@@ -145,9 +153,11 @@ fn flops(device: &Device, budget: &Budget) -> Result<[f64; 2]> {
 impl Form {
     fn shader(&self) -> Shader {
         let Self { ty, step, accumulators, lanes } = *self;
-        let lines = |line: &dyn Fn(usize) -> String| (0..accumulators).map(line).collect::<String>();
+        let lines =
+            |line: &dyn Fn(usize) -> String| (0..accumulators).map(line).collect::<String>();
         let start = lines(&|a| format!("    var acc{a} = {ty}(start + {a}.0);\n"));
-        let steps = lines(&|a| format!("        acc{a} = step(acc{a}, factor, summand);\n")).repeat(UNROLLED);
+        let steps = lines(&|a| format!("        acc{a} = step(acc{a}, factor, summand);\n"))
+            .repeat(UNROLLED);
         let sum = (0..accumulators).map(|a| format!("acc{a}")).collect::<Vec<_>>().join(" + ");
         let sum = if lanes == 1 { sum } else { format!("dot({sum}, {ty}(1.0))") };
         Shader::new(format!("bench multiply-add of {accumulators} {ty}: {step}"))

@@ -1,7 +1,8 @@
-//! What a dispatch costs the host: the CPU time of the thread that enqueues, told apart from what the same calls of wgpu cost
-//! without this crate around them.
+//! What a dispatch costs the host: the CPU time of the thread that enqueues, told apart from what
+//! the same calls of wgpu cost without this crate around them.
 //!
-//! The GPU's time is not in it, on a software adapter neither, whose threads are others. Submissions are, for somebody has to make them.
+//! The GPU's time is not in it, on a software adapter neither, whose threads are others.
+//! Submissions are, for somebody has to make them.
 
 use cpu_time::ThreadTime;
 use smallvec::smallvec;
@@ -27,7 +28,11 @@ struct Rounds(Vec<f64>);
 
 impl Rounds {
     /// Times rounds of `unit`; the first ones, which fill caches, do not count.
-    fn of(count: usize, unit: &mut dyn FnMut() -> Result<()>, idle: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
+    fn of(
+        count: usize,
+        unit: &mut dyn FnMut() -> Result<()>,
+        idle: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
         const WARM: usize = 2;
         let mut times = Vec::new();
         for round in 0..count + WARM {
@@ -55,18 +60,26 @@ impl Rounds {
 }
 
 /// The table.
-pub fn table(adapter: &wgpu::Adapter, device: &Device, registry: &Registry, rounds: usize) -> Result<String> {
+pub fn table(
+    adapter: &wgpu::Adapter,
+    device: &Device,
+    registry: &Registry,
+    rounds: usize,
+) -> Result<String> {
     let mut rows: Vec<(&str, Rounds, f64)> = Vec::new();
     let mut row = |name, unit: &mut dyn FnMut() -> Result<()>| {
         let before = device.statistics();
         let times = Rounds::of(rounds, unit, &mut || device.synchronize())?;
         let after = device.statistics();
-        let batch = (after.dispatches - before.dispatches) as f64 / (after.submissions - before.submissions) as f64;
+        let batch = (after.dispatches - before.dispatches) as f64
+            / (after.submissions - before.submissions) as f64;
         rows.push((name, times, batch));
         Ok::<_, Error>(())
     };
     let node = Node::new("AddV2").attr("T", DType::F32);
-    let registration = registry.find("AddV2", |_| Some(DType::F32)).ok_or_else(|| Error::NotFound("AddV2".into()))?;
+    let registration = registry
+        .find("AddV2", |_| Some(DType::F32))
+        .ok_or_else(|| Error::NotFound("AddV2".into()))?;
     let kernel: Box<dyn Kernel> = (registration.create)(&node)?;
     let mut context = Context::new(device, &[f32s(&[ELEMENTS]), f32s(&[ELEMENTS])]);
     row("AddV2 of 64, as a kernel", &mut || {
@@ -91,9 +104,15 @@ pub fn table(adapter: &wgpu::Adapter, device: &Device, registry: &Registry, roun
     context.end()?;
     broadcast.end()?;
     device.deallocate(memory)?;
-    let mut text = "| Host µs per dispatch | median | least | dispatches per submission | without wgpu's, by the least |\n|---|---|---|---|---|\n".to_owned();
+    let mut text = "| Host µs per dispatch | median | least | dispatches per submission | without \
+                    wgpu's, by the least |\n|---|---|---|---|---|\n"
+        .to_owned();
     let mut line = |name: &str, times: &Rounds, batch: f64, own: String| {
-        text += &format!("| {name} | {:.2} | {:.2} | {batch:.0} | {own} |\n", times.median(), times.least());
+        text += &format!(
+            "| {name} | {:.2} | {:.2} | {batch:.0} | {own} |\n",
+            times.median(),
+            times.least()
+        );
     };
     for (name, times, batch) in &rows {
         line(name, times, *batch, format!("{:.2}", times.least() - raw.least()));
@@ -105,9 +124,18 @@ pub fn table(adapter: &wgpu::Adapter, device: &Device, registry: &Registry, roun
 /// One dispatch that adds two small tensors of `memory`.
 fn enqueue(device: &Device, memory: u64, words: usize, place: u64) -> Result<()> {
     let shader = || {
-        let shader = Shader::new("bench sum").bind("a", DType::F32).bind("b", DType::F32).bind("c", DType::F32);
-        let shader = shader.u32s(&["count"]).body("fn value(i: u32) -> f32 {\n    return load_a(i) + load_b(i);\n}");
-        if words == 1 { shader.map("c") } else { shader.param("more", Field::Vec4s(words / 4)).map("c") }
+        let shader = Shader::new("bench sum")
+            .bind("a", DType::F32)
+            .bind("b", DType::F32)
+            .bind("c", DType::F32);
+        let shader = shader
+            .u32s(&["count"])
+            .body("fn value(i: u32) -> f32 {\n    return load_a(i) + load_b(i);\n}");
+        if words == 1 {
+            shader.map("c")
+        } else {
+            shader.param("more", Field::Vec4s(words / 4)).map("c")
+        }
     };
     let at = memory + place * 3 * 4 * ELEMENTS as u64;
     let tensor = |k: u64| Tensor::new(DType::F32, &[ELEMENTS], at + k * 4 * ELEMENTS as u64);
@@ -115,7 +143,11 @@ fn enqueue(device: &Device, memory: u64, words: usize, place: u64) -> Result<()>
     device.enqueue(&Program {
         key: Key::new("bench sum").number(words as u32),
         shader: &shader,
-        bindings: smallvec![Binding::from(&tensor(0)), Binding::from(&tensor(1)), Binding::from(&tensor(2))],
+        bindings: smallvec![
+            Binding::from(&tensor(0)),
+            Binding::from(&tensor(1)),
+            Binding::from(&tensor(2))
+        ],
         params: if words == 1 { params } else { params.list(&[0_u32; WORDS]) },
         grid: Grid::map(ELEMENTS, DType::F32),
     })
@@ -123,12 +155,12 @@ fn enqueue(device: &Device, memory: u64, words: usize, place: u64) -> Result<()>
 
 /// The same calls of wgpu: one pass of `batch` dispatches in each submission.
 fn raw(adapter: &wgpu::Adapter, batch: usize, rounds: usize) -> Result<Rounds> {
-    const SHADER: &str = "var<immediate> count: vec4<u32>;\n\
-        @group(0) @binding(0) var<storage, read_write> a: array<f32>;\n\
-        @group(0) @binding(1) var<storage, read_write> b: array<f32>;\n\
-        @group(0) @binding(2) var<storage, read_write> c: array<f32>;\n\
-        @compute @workgroup_size(256) fn main(@builtin(global_invocation_id) id: vec3<u32>) {\n    \
-        if id.x < count.w { c[id.x] = a[id.x] + b[id.x]; }\n}\n";
+    const SHADER: &str = "var<immediate> count: vec4<u32>;\n@group(0) @binding(0) var<storage, \
+                          read_write> a: array<f32>;\n@group(0) @binding(1) var<storage, \
+                          read_write> b: array<f32>;\n@group(0) @binding(2) var<storage, \
+                          read_write> c: array<f32>;\n@compute @workgroup_size(256) fn \
+                          main(@builtin(global_invocation_id) id: vec3<u32>) {\n    if id.x < \
+                          count.w { c[id.x] = a[id.x] + b[id.x]; }\n}\n";
     let failed = |e: &dyn std::fmt::Display| Error::Unavailable(format!("wgpu alone: {e}"));
     let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
         required_features: wgpu::Features::IMMEDIATES,
@@ -151,7 +183,10 @@ fn raw(adapter: &wgpu::Adapter, batch: usize, rounds: usize) -> Result<Rounds> {
         count: None,
     };
     let entries = [entry(0), entry(1), entry(2)];
-    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &entries,
+    });
     let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
         label: None,
         bind_group_layouts: &[Some(&layout)],
@@ -175,19 +210,29 @@ fn raw(adapter: &wgpu::Adapter, batch: usize, rounds: usize) -> Result<Rounds> {
         let (offset, size) = (u64::from(binding) * 256, wgpu::BufferSize::new(256));
         wgpu::BindGroupEntry {
             binding,
-            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: &buffer, offset, size }),
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: &buffer,
+                offset,
+                size,
+            }),
         }
     };
     let entries = [part(0), part(1), part(2)];
-    let group =
-        device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries });
+    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &layout,
+        entries: &entries,
+    });
     let immediates: [u32; 4] = [0, 0, 0, ELEMENTS as u32];
     let mut open = None;
     let mut recorded = 0;
     let mut unit = || {
         let (_, pass) = open.get_or_insert_with(|| {
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            let pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime();
+            let mut encoder =
+                device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let pass = encoder
+                .begin_compute_pass(&wgpu::ComputePassDescriptor::default())
+                .forget_lifetime();
             (encoder, pass)
         });
         pass.set_pipeline(&pipeline);
@@ -203,6 +248,7 @@ fn raw(adapter: &wgpu::Adapter, batch: usize, rounds: usize) -> Result<Rounds> {
         }
         Ok(())
     };
-    let mut idle = || device.poll(wgpu::PollType::wait_indefinitely()).map(drop).map_err(|e| failed(&e));
+    let mut idle =
+        || device.poll(wgpu::PollType::wait_indefinitely()).map(drop).map_err(|e| failed(&e));
     Rounds::of(rounds, &mut unit, &mut idle)
 }

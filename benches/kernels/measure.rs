@@ -52,7 +52,11 @@ pub struct Timed {
 }
 
 /// Runs `unit` in batches.
-pub fn repeat(device: &Device, budget: &Budget, unit: &mut dyn FnMut() -> Result<()>) -> Result<Timed> {
+pub fn repeat(
+    device: &Device,
+    budget: &Budget,
+    unit: &mut dyn FnMut() -> Result<()>,
+) -> Result<Timed> {
     let start = Instant::now();
     unit()?;
     device.synchronize()?;
@@ -60,8 +64,10 @@ pub fn repeat(device: &Device, budget: &Budget, unit: &mut dyn FnMut() -> Result
     let before = device.statistics();
     let mut row = batch(device, 1, unit)?;
     let counted = since(&before, &device.statistics());
-    let (total, share) = (budget.total.as_secs_f64(), budget.total.as_secs_f64() / budget.batches as f64);
-    // A batch of one ends with the device's last answer, which longer ones share; what counts is how many fill the time.
+    let (total, share) =
+        (budget.total.as_secs_f64(), budget.total.as_secs_f64() / budget.batches as f64);
+    // A batch of one ends with the device's last answer, which longer ones share; what counts is
+    // how many fill the time.
     let mut calls = 1;
     while calls < MOST_CALLS && row[0] * (calls as f64) < share {
         calls = (calls * 4).min((share / row[0]).ceil() as usize).clamp(calls + 1, MOST_CALLS);
@@ -77,7 +83,8 @@ pub fn repeat(device: &Device, budget: &Budget, unit: &mut dyn FnMut() -> Result
     Ok(Timed { first, seconds, host, cpu, best, best_cpu, units: calls * rows.len(), counted })
 }
 
-/// Seconds of a call: of the wall clock, of this thread's CPU time before the device is waited for, of the process's CPU time.
+/// Seconds of a call: of the wall clock, of this thread's CPU time before the device is waited for,
+/// of the process's CPU time.
 fn batch(device: &Device, calls: usize, unit: &mut dyn FnMut() -> Result<()>) -> Result<[f64; 3]> {
     let (process, start, thread) = (ProcessTime::now(), Instant::now(), ThreadTime::now());
     for _ in 0..calls {
@@ -116,9 +123,16 @@ pub struct Outcome {
 }
 
 /// Runs a case. None where the adapter is not offered its op in its types.
-pub fn run(device: &Device, registry: &Registry, case: &Case, budget: &Budget) -> Result<Option<Outcome>> {
+pub fn run(
+    device: &Device,
+    registry: &Registry,
+    case: &Case,
+    budget: &Budget,
+) -> Result<Option<Outcome>> {
     let node = &case.node;
-    let Some(registration) = registry.find(node.op(), |attr| node.dtype(attr).ok()) else { return Ok(None) };
+    let Some(registration) = registry.find(node.op(), |attr| node.dtype(attr).ok()) else {
+        return Ok(None);
+    };
     let kernel = (registration.create)(node)?;
     let mut context = Context::new(device, &case.inputs);
     let outcome = unit_of(device, &*kernel, case, budget, &mut context);

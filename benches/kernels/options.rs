@@ -7,18 +7,22 @@ use lexopt::{Arg, Parser, ValueExt};
 
 /// The text of `--help`.
 pub const HELP: &str = "\
-Times kernels on one adapter and compares each with the adapter's copy bandwidth and arithmetic, measured in the same run.
+Times kernels on one adapter and compares each with the adapter's copy bandwidth and arithmetic, \
+                        measured in the same run.
 
 Usage: kernels [OPTIONS] [FILTER]...
 
-  FILTER             rows whose family or name contains one of these, in any case; all rows without one
+  FILTER             rows whose family or name contains one of these, in any case; all rows \
+                        without one
   --host             only what a dispatch costs the host, with wgpu's share of it
   --list             name the rows and run nothing
   --adapters         name the adapters and run nothing
   --adapter NAME     the adapter by a part of its name, or by its number in --adapters
   --serve            answers each row's name on standard input with a line of JSON, until it ends
-  --quick            one short batch for each row: shows that everything works, the figures are worth little
-  --batch N          images of a batch (8 on software adapters, 64 on others) and half as many sequences
+  --quick            one short batch for each row: shows that everything works, the figures are \
+                        worth little
+  --batch N          images of a batch (8 on software adapters, 64 on others) and half as many \
+                        sequences
   --worst N          how many rows to list by their distance from the floor (10)
   --json FILE        write everything as JSON
   --markdown FILE    write the tables to a file too
@@ -58,7 +62,9 @@ impl Options {
                 Arg::Long("adapter") => options.adapter = Some(parser.value()?.string()?),
                 Arg::Long("serve") => options.serve = true,
                 Arg::Long("quick") => options.quick = true,
-                Arg::Long("batch") => options.batch = Some(parser.value()?.parse::<usize>()?.max(1)),
+                Arg::Long("batch") => {
+                    options.batch = Some(parser.value()?.parse::<usize>()?.max(1))
+                }
                 Arg::Long("worst") => options.worst = parser.value()?.parse()?,
                 Arg::Long("json") => options.json = Some(parser.value()?.into()),
                 Arg::Long("markdown") => options.markdown = Some(parser.value()?.into()),

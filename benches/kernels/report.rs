@@ -33,14 +33,25 @@ pub struct Row {
 }
 
 impl Row {
-    /// The floors by both clocks, and how many times as long the row took. None for a row without figures.
+    /// The floors by both clocks, and how many times as long the row took. None for a row without
+    /// figures.
     fn floors(&self, peaks: &Peaks) -> Option<Floors> {
         let outcome = self.outcome.as_ref().ok()?.as_ref()?;
-        let floor =
-            |rates: &Rates| rates.floor(outcome.necessary, self.case.flops * self.case.calls as f64, self.case.calls);
+        let floor = |rates: &Rates| {
+            rates.floor(
+                outcome.necessary,
+                self.case.flops * self.case.calls as f64,
+                self.case.calls,
+            )
+        };
         let (floor_cpu, _) = floor(&peaks.cpu);
         let (floor, bound) = floor(&peaks.wall);
-        Some(Floors { floor, bound, ratio: outcome.timed.seconds / floor, ratio_cpu: outcome.timed.cpu / floor_cpu })
+        Some(Floors {
+            floor,
+            bound,
+            ratio: outcome.timed.seconds / floor,
+            ratio_cpu: outcome.timed.cpu / floor_cpu,
+        })
     }
 
     /// The row as JSON.
@@ -50,21 +61,27 @@ impl Row {
             Err(error) => row["error"] = json!(error),
             Ok(None) => row["skipped"] = json!("the adapter is not offered this op in these types"),
             Ok(Some(o)) => {
-                let Floors { floor, bound, ratio, ratio_cpu } = self.floors(peaks).expect("an outcome has a floor");
+                let Floors { floor, bound, ratio, ratio_cpu } =
+                    self.floors(peaks).expect("an outcome has a floor");
                 let calls = self.case.calls as f64;
                 let figures = json!({
                     "ms": o.timed.seconds * 1e3, "first_ms": o.timed.first * 1e3,
                     "floor_ms": floor * 1e3, "bound": bound, "ratio": ratio, "ratio_cpu": ratio_cpu,
                     "gb_s": o.necessary / o.timed.seconds / 1e9,
                     "gflop_s": self.case.flops * calls / o.timed.seconds / 1e9,
-                    "necessary_bytes": o.necessary, "flops": self.case.flops * calls, "calls": self.case.calls,
-                    "dispatches": o.timed.counted.dispatches, "bytes": o.timed.counted.bytes, "uploads": o.timed.counted.uploads,
+                    "necessary_bytes": o.necessary, "flops": self.case.flops * calls,
+                        "calls": self.case.calls,
+                    "dispatches": o.timed.counted.dispatches, "bytes": o.timed.counted.bytes,
+                        "uploads": o.timed.counted.uploads,
                     "downloads": o.timed.counted.downloads, "copies": o.timed.counted.copies,
                     "host_us": o.timed.host * 1e6,
-                    "host_us_per_dispatch": o.timed.host * 1e6 / (o.timed.counted.dispatches.max(1)) as f64,
+                    "host_us_per_dispatch":
+                        o.timed.host * 1e6 / (o.timed.counted.dispatches.max(1)) as f64,
                     "cpu_s": o.timed.cpu, "units": o.timed.units,
                 });
-                row.as_object_mut().expect("an object").extend(figures.as_object().expect("an object").clone());
+                row.as_object_mut()
+                    .expect("an object")
+                    .extend(figures.as_object().expect("an object").clone());
             }
         }
         row
@@ -76,12 +93,15 @@ impl Row {
         let o = match &self.outcome {
             Ok(Some(o)) => o,
             other => {
-                let why =
-                    other.as_ref().err().map_or("not offered on this adapter".to_owned(), |e| format!("error: {e}"));
+                let why = other
+                    .as_ref()
+                    .err()
+                    .map_or("not offered on this adapter".to_owned(), |e| format!("error: {e}"));
                 return format!("| {family} | {name} | {} |\n", why.replace('|', "/"));
             }
         };
-        let Floors { floor, bound, ratio, ratio_cpu } = self.floors(peaks).expect("an outcome has a floor");
+        let Floors { floor, bound, ratio, ratio_cpu } =
+            self.floors(peaks).expect("an outcome has a floor");
         let rate = match bound {
             "arithmetic" => {
                 let flops = self.case.flops * self.case.calls as f64;
@@ -91,7 +111,8 @@ impl Row {
         };
         let counted = &o.timed.counted;
         format!(
-            "| {family} | {name} | {} | {rate} | {} | {bound} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+            "| {family} | {name} | {} | {rate} | {} | {bound} | {} | {} | {} | {} | {} | {} | {} \
+             | {} |\n",
             number(o.timed.seconds * 1e3),
             number(floor * 1e3),
             number(ratio),
@@ -112,13 +133,16 @@ pub fn environment(device: &Device, peaks: &Peaks, note: &str) -> Value {
     json!({
         "kind": "kernels", "schema": SCHEMA,
         "adapter": {
-            "name": info.name, "type": format!("{:?}", info.device_type), "backend": format!("{:?}", info.backend),
+            "name": info.name, "type": format!("{:?}", info.device_type), "backend": format!("{:?}",
+                info.backend),
             "driver": info.driver, "driver_info": info.driver_info,
         },
-        "versions": { "tensorflow-wgpu": env!("CARGO_PKG_VERSION"), "wgpu": locked("wgpu"), "naga": locked("naga") },
+        "versions": { "tensorflow-wgpu": env!("CARGO_PKG_VERSION"), "wgpu": locked("wgpu"),
+            "naga": locked("naga") },
         "optimized": !cfg!(debug_assertions),
         "date": now(),
-        "host": { "cpu": processor(), "threads": std::thread::available_parallelism().map_or(0, usize::from),
+        "host": { "cpu": processor(), "threads": std::thread::available_parallelism().map_or(0,
+            usize::from),
             "load": load(), "os": std::env::consts::OS },
         "command": std::env::args().collect::<Vec<_>>(),
         "note": note,
@@ -128,7 +152,8 @@ pub fn environment(device: &Device, peaks: &Peaks, note: &str) -> Value {
 }
 
 fn rates(rates: &Rates) -> Value {
-    json!({ "copy_gb_s": rates.copy / 1e9, "gflop_s": rates.flops / 1e9, "dispatch_us": 1e6 / rates.dispatches })
+    json!({ "copy_gb_s": rates.copy / 1e9, "gflop_s": rates.flops / 1e9,
+        "dispatch_us": 1e6 / rates.dispatches })
 }
 
 /// Everything.
@@ -143,7 +168,8 @@ pub fn head(environment: &Value, peaks: &Peaks) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (adapter, host) = (&environment["adapter"], &environment["host"]);
     format!(
-        "{} ({} {}, {}), wgpu {}; {}, {} threads; {}{}\n\nBy the wall clock: copy {}. By CPU seconds: copy {}.\n\n{HEAD}",
+        "{} ({} {}, {}), wgpu {}; {}, {} threads; {}{}\n\nBy the wall clock: copy {}. By CPU \
+         seconds: copy {}.\n\n{HEAD}",
         text(&adapter["name"]),
         text(&adapter["driver"]),
         text(&adapter["driver_info"]),
@@ -152,7 +178,11 @@ pub fn head(environment: &Value, peaks: &Peaks) -> String {
         text(&host["cpu"]),
         host["threads"],
         text(&environment["date"]),
-        if cfg!(debug_assertions) { "; built without optimization, so that host times are of no worth" } else { "" },
+        if cfg!(debug_assertions) {
+            "; built without optimization, so that host times are of no worth"
+        } else {
+            ""
+        },
         peaks.wall.text(),
         peaks.cpu.text(),
     )
@@ -160,15 +190,18 @@ pub fn head(environment: &Value, peaks: &Peaks) -> String {
 
 impl Rates {
     fn text(&self) -> String {
-        let [copy, flops, dispatch] = [self.copy / 1e9, self.flops / 1e9, 1e6 / self.dispatches].map(number);
+        let [copy, flops, dispatch] =
+            [self.copy / 1e9, self.flops / 1e9, 1e6 / self.dispatches].map(number);
         format!("{copy} GB/s, multiply-add {flops} GFLOP/s, a dispatch {dispatch} µs")
     }
 }
 
-/// The rows that are farthest from their floors, on a software adapter by CPU time; nothing where there are no two to compare.
+/// The rows that are farthest from their floors, on a software adapter by CPU time; nothing where
+/// there are no two to compare.
 pub fn worst(rows: &[Row], peaks: &Peaks, cpu: bool, count: usize) -> String {
     let far = |floors: Floors| if cpu { floors.ratio_cpu } else { floors.ratio };
-    let mut far: Vec<_> = rows.iter().filter_map(|row| Some((far(row.floors(peaks)?), row))).collect();
+    let mut far: Vec<_> =
+        rows.iter().filter_map(|row| Some((far(row.floors(peaks)?), row))).collect();
     far.sort_by(|a, b| b.0.total_cmp(&a.0));
     if far.len() < 2 || count == 0 {
         return String::new();
@@ -177,8 +210,9 @@ pub fn worst(rows: &[Row], peaks: &Peaks, cpu: bool, count: usize) -> String {
     format!("\nThe farthest from their floors:\n\n{HEAD}{lines}")
 }
 
-const HEAD: &str = "| Family | Row | ms | Rate | Floor ms | Bound | Ratio | by CPU s | Dispatches | MB moved | of | Host µs per dispatch | CPU s | First ms |\n\
-                    |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+const HEAD: &str = "| Family | Row | ms | Rate | Floor ms | Bound | Ratio | by CPU s | Dispatches \
+                    | MB moved | of | Host µs per dispatch | CPU s | First ms \
+                    |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
 /// Three significant digits.
 fn number(value: f64) -> String {
@@ -193,7 +227,10 @@ fn number(value: f64) -> String {
 fn locked(name: &str) -> String {
     let mut lines = include_str!("../../Cargo.lock").lines();
     let found = lines.any(|line| line == format!("name = \"{name}\""));
-    let version = lines.next().and_then(|line| line.strip_prefix("version = \"")).map(|v| v.trim_end_matches('"'));
+    let version = lines
+        .next()
+        .and_then(|line| line.strip_prefix("version = \""))
+        .map(|v| v.trim_end_matches('"'));
     version.filter(|_| found).unwrap_or("unknown").to_owned()
 }
 
@@ -214,7 +251,9 @@ fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
     let mut year = 1970;
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let length = |year: u64| 365 + u64::from(leap(year));
     while days >= length(year) {
         days -= length(year);

@@ -22,7 +22,8 @@ use crate::serve::serve;
 /// Images of a batch for which a software adapter gets the large rows too.
 const LARGE: usize = 32;
 
-/// Runs what the arguments ask for. Fails when a row failed; rows that the adapter is not offered are no failure.
+/// Runs what the arguments ask for. Fails when a row failed; rows that the adapter is not offered
+/// are no failure.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let options = match Options::parse(arguments) {
         Ok(options) if options.help => {
@@ -48,7 +49,8 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Prints. A reader that went away, such as `head`, misses nothing, and the files are still to be written.
+/// Prints. A reader that went away, such as `head`, misses nothing, and the files are still to be
+/// written.
 fn tell(text: fmt::Arguments<'_>) {
     let _ = std::io::stdout().write_fmt(text);
 }
@@ -59,12 +61,18 @@ pub fn run(options: &Options) -> Result<usize> {
         let found = enumerate(None).found;
         for (report, index) in found.iter().filter_map(|r| r.index.map(|i| (r, i))) {
             let info = &report.info;
-            tell(format_args!("{index}: {} ({:?}, {})\n", info.name, info.backend, info.driver_info));
+            tell(format_args!(
+                "{index}: {} ({:?}, {})\n",
+                info.name, info.backend, info.driver_info
+            ));
         }
         return Ok(0);
     }
     if options.list {
-        let sizes = Sizes::new(options.batch.unwrap_or(8), options.batch.is_some_and(|batch| batch >= LARGE));
+        let sizes = Sizes::new(
+            options.batch.unwrap_or(8),
+            options.batch.is_some_and(|batch| batch >= LARGE),
+        );
         for case in families::all(sizes).iter().filter(|c| options.wants(c.family, &c.name)) {
             tell(format_args!("{}: {}\n", case.family, case.name));
         }
@@ -99,7 +107,8 @@ pub fn run(options: &Options) -> Result<usize> {
     tell(format_args!("{tables}"));
     for (number, case) in cases.iter().enumerate() {
         eprintln!("{}/{} {}: {}", number + 1, cases.len(), case.family, case.name);
-        let outcome = measure::run(&device, session.registry(), case, &budget).map_err(|e| e.to_string());
+        let outcome =
+            measure::run(&device, session.registry(), case, &budget).map_err(|e| e.to_string());
         if let Err(e) = &outcome {
             eprintln!("    {e}");
         }
@@ -121,7 +130,8 @@ pub fn run(options: &Options) -> Result<usize> {
 }
 
 fn write(path: &std::path::Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|e| Error::Internal(format!("cannot write {}: {e}", path.display())))
+    std::fs::write(path, text)
+        .map_err(|e| Error::Internal(format!("cannot write {}: {e}", path.display())))
 }
 
 /// The adapters, by `adapter` in place of the environment's choice.
@@ -136,5 +146,9 @@ fn enumerate(adapter: Option<&str>) -> Selection {
 
 fn choose(adapter: Option<&str>) -> Result<wgpu::Adapter> {
     let selection = enumerate(adapter);
-    selection.adapters.into_iter().next().ok_or(Error::Unavailable(selection.problem.unwrap_or_default()))
+    selection
+        .adapters
+        .into_iter()
+        .next()
+        .ok_or(Error::Unavailable(selection.problem.unwrap_or_default()))
 }

@@ -25,7 +25,12 @@ fn rows_have_names_of_their_own() {
     for sizes in [SIZES, Sizes::new(64, true)] {
         let mut seen = HashSet::new();
         for case in families::all(sizes) {
-            assert!(seen.insert((case.family, case.name.clone())), "two rows are {}: {}", case.family, case.name);
+            assert!(
+                seen.insert((case.family, case.name.clone())),
+                "two rows are {}: {}",
+                case.family,
+                case.name
+            );
         }
     }
 }
@@ -42,7 +47,8 @@ fn every_row_is_a_node_that_its_kernel_takes() {
         }
     }
     let known = |op: &str| session.registry().rows().iter().any(|row| row.op == op);
-    let unknown: Vec<_> = families::all(SIZES).into_iter().filter(|c| !known(c.node.op())).map(|c| c.name).collect();
+    let unknown: Vec<_> =
+        families::all(SIZES).into_iter().filter(|c| !known(c.node.op())).map(|c| c.name).collect();
     assert_eq!(unknown, [""; 0]);
 }
 
@@ -69,13 +75,19 @@ fn rows_are_measured_on_demand() {
     let mut answers = Vec::new();
     let questions = &b"MatMul float32 32\xc3\x97256\xc3\x971024\nno such row\n"[..];
     let told = (&Value::from("about"), &peaks);
-    serve(device, session.registry(), &cases, &Budget::QUICK, told, questions, &mut answers).expect("answers");
-    let lines: Vec<Value> =
-        answers.split_inclusive(|b| *b == b'\n').map(|l| serde_json::from_slice(l).expect("JSON")).collect();
+    serve(device, session.registry(), &cases, &Budget::QUICK, told, questions, &mut answers)
+        .expect("answers");
+    let lines: Vec<Value> = answers
+        .split_inclusive(|b| *b == b'\n')
+        .map(|l| serde_json::from_slice(l).expect("JSON"))
+        .collect();
     let [about, product, none] = &lines[..] else { panic!("three lines, not {lines:?}") };
     assert_eq!(about, "about");
     assert_eq!(product["name"], "MatMul float32 32×256×1024");
-    assert!(product["ms"].as_f64().is_some_and(|ms| ms > 0.0) && product["cpu_s"].as_f64().is_some_and(|s| s > 0.0));
+    assert!(
+        product["ms"].as_f64().is_some_and(|ms| ms > 0.0)
+            && product["cpu_s"].as_f64().is_some_and(|s| s > 0.0)
+    );
     assert_eq!(none["error"], "no such row");
 }
 
@@ -92,27 +104,42 @@ fn two_rows_are_measured_and_written() {
     let path = std::env::temp_dir().join(format!("kernels-{}.json", std::process::id()));
     let path = path.to_str().expect("a path");
     let rows = ["addv2 float32 64,", "matmul float32 32×256×1024"];
-    let failed = run(&options(&["--quick", "--note", "a test", "--json", path, rows[0], rows[1]])).expect("an adapter");
+    let failed = run(&options(&["--quick", "--note", "a test", "--json", path, rows[0], rows[1]]))
+        .expect("an adapter");
     assert_eq!(failed, 0);
     let text = std::fs::read_to_string(path).expect("the file");
     std::fs::remove_file(path).expect("the file");
     let all: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!((&all["kind"], &all["schema"], &all["note"]), (&"kernels".into(), &1.into(), &"a test".into()));
+    assert_eq!(
+        (&all["kind"], &all["schema"], &all["note"]),
+        (&"kernels".into(), &1.into(), &"a test".into())
+    );
     assert_eq!(all["versions"]["wgpu"].as_str().map(|v| v.split('.').count()), Some(3));
     assert!(all["date"].as_str().is_some_and(|d| d.starts_with("20") && d.len() == 20));
     for peaks in ["peaks", "peaks_cpu"] {
         for name in ["copy_gb_s", "gflop_s", "dispatch_us"] {
-            assert!(all[peaks][name].as_f64().is_some_and(|v| v > 0.0 && v < 1e6), "{name} is {}", all[peaks][name]);
+            assert!(
+                all[peaks][name].as_f64().is_some_and(|v| v > 0.0 && v < 1e6),
+                "{name} is {}",
+                all[peaks][name]
+            );
         }
     }
-    let [product, sum] = &all["rows"].as_array().expect("rows")[..] else { panic!("two rows, not {}", all["rows"]) };
+    let [product, sum] = &all["rows"].as_array().expect("rows")[..] else {
+        panic!("two rows, not {}", all["rows"])
+    };
     assert_eq!((&product["dispatches"], &sum["dispatches"]), (&1.into(), &1000.into()));
     assert_eq!(product["flops"], 2.0 * 32.0 * 256.0 * 1024.0);
     assert_eq!(product["necessary_bytes"], 4.0 * (32.0 * 256.0 + 256.0 * 1024.0 + 32.0 * 1024.0));
     assert_eq!(sum["necessary_bytes"], 1000.0 * 3.0 * 64.0 * 4.0);
     for row in [product, sum] {
         let figure = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {row}"));
-        assert!(figure("ms") > 0.0 && figure("first_ms") > 0.0 && figure("host_us") > 0.0 && figure("units") >= 1.0);
+        assert!(
+            figure("ms") > 0.0
+                && figure("first_ms") > 0.0
+                && figure("host_us") > 0.0
+                && figure("units") >= 1.0
+        );
         let ratio = figure("ms") / figure("floor_ms");
         assert!((figure("ratio") / ratio - 1.0).abs() < 1e-9 && ratio > 0.0);
     }

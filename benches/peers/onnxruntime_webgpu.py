@@ -26,18 +26,34 @@ KEPT: list[tuple] = []
 
 
 def model(nodes: list[Node], shapes: list[list[int]]) -> bytes:
-    """A model of `nodes` (op, inputs, attributes), each of which makes the tensor that its index names."""
-    made = [helper.make_node(op, inputs, [f"t{i}"], **attributes) for i, (op, inputs, attributes) in enumerate(nodes)]
-    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, s) for i, s in enumerate(shapes)]
+    """A model of `nodes` (op, inputs, attributes), each of which makes the tensor that its index
+    names.
+    """
+    made = [
+        helper.make_node(op, inputs, [f"t{i}"], **attributes)
+        for i, (op, inputs, attributes) in enumerate(nodes)
+    ]
+    inputs = [
+        helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, s) for i, s in enumerate(shapes)
+    ]
     output = helper.make_tensor_value_info(f"t{len(nodes) - 1}", TensorProto.FLOAT, None)
     constants = [
         helper.make_tensor(name, TensorProto.FLOAT, [], [value])
-        for name, value in (("half", 0.5), ("one", 1.0), ("cube", 0.044715), ("scale", 0.7978845608))
+        for name, value in (
+            ("half", 0.5),
+            ("one", 1.0),
+            ("cube", 0.044715),
+            ("scale", 0.7978845608),
+        )
     ]
     constants += [helper.make_tensor(f"axis{a}", TensorProto.INT64, [1], [a]) for a in (0, 1)]
     used = {name for _, names, _ in nodes for name in names}
-    graph = helper.make_graph(made, "row", inputs, [output], [c for c in constants if c.name in used])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    graph = helper.make_graph(
+        made, "row", inputs, [output], [c for c in constants if c.name in used]
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+    ).SerializeToString()
 
 
 def session(nodes: list[Node], *shapes: list[int]) -> ort.InferenceSession:
@@ -45,13 +61,16 @@ def session(nodes: list[Node], *shapes: list[int]) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    return ort.InferenceSession(model(nodes, list(shapes)), options, providers=[PROVIDER], enable_fallback=0)
+    return ort.InferenceSession(
+        model(nodes, list(shapes)), options, providers=[PROVIDER], enable_fallback=0
+    )
 
 
 class Held:
     """Random floats on the device.
 
-    This API cannot allocate there, so they are the result of a session, which has to live as long as they do.
+    This API cannot allocate there, so they are the result of a session, which has to live as long
+    as they do.
     """
 
     def __init__(self, shape: list[int], seed: int) -> None:
@@ -74,7 +93,8 @@ def of(nodes: list[Node], *shapes: list[int], repeat: int = 1) -> Callable[[], R
         for i, operand in enumerate(held):
             binding.bind_ortvalue_input(f"x{i}", operand.value)
         binding.bind_output(f"t{len(nodes) - 1}", "webgpu", 0)
-        # The work of one queue is done in order: a result of four bytes waits for all that was before.
+        # The work of one queue is done in order: a result of four bytes waits for all that was
+        # before.
         probe, seen = Held([1], 0), session([("Add", ["x0", "x0"], {})], [1])
         waiting = seen.io_binding()
         waiting.bind_ortvalue_input("x0", probe.value)
@@ -92,7 +112,9 @@ def of(nodes: list[Node], *shapes: list[int], repeat: int = 1) -> Callable[[], R
 
 
 def convolutions(key: str, x: list[int], w: list[int]) -> dict[str, Callable[[], Run]]:
-    """A convolution, NCHW as ONNX has it, and its input's gradient. There is no op for the filter's."""
+    """A convolution, NCHW as ONNX has it, and its input's gradient. There is no op for the
+    filter's.
+    """
     how = {"kernel_shape": w[2:], "pads": [w[2] // 2] * 4}
     y = [x[0], w[0], *x[2:]]
     return {
@@ -123,8 +145,12 @@ def main() -> None:
         session([("Add", ["x0", "x0"], {})], [4]).run(None, {"x0": np.ones(4, "float32")})
     except Exception as error:  # Whatever Dawn has against the driver; it comes in several classes.
         # ONNX Runtime's own condition stands in front of what Dawn says.
-        reason = str(error).rpartition("was false. ")[2].strip().splitlines()[:1] or [type(error).__name__]
-        tell(refused=f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes ({reason[0]}). {DRIVER}")
+        reason = str(error).rpartition("was false. ")[2].strip().splitlines()[:1] or [
+            type(error).__name__
+        ]
+        tell(
+            refused=f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes ({reason[0]}). {DRIVER}"
+        )
         return
     tell(about=f"onnxruntime-webgpu {ort.__version__}")
     pool = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}
@@ -139,7 +165,10 @@ def main() -> None:
             "sum_last": of([("ReduceSum", ["x0", "axis1"], {"keepdims": 0})], [4096, 4096]),
             "sum_first": of([("ReduceSum", ["x0", "axis0"], {"keepdims": 0})], [4096, 4096]),
             "layer_norm": of(
-                [("LayerNormalization", ["x0", "x1", "x2"], {"epsilon": 1e-3})], [4096, 1024], [1024], [1024]
+                [("LayerNormalization", ["x0", "x1", "x2"], {"epsilon": 1e-3})],
+                [4096, 1024],
+                [1024],
+                [1024],
             ),
             "transpose": of([("Transpose", ["x0"], {"perm": [1, 0]})], [4096, 4096]),
             "max_pool": of([("MaxPool", ["x0"], pool)], [8, 64, 112, 112]),

@@ -17,7 +17,9 @@ from rows import Row
 class Peer:
     """A peer that is asked for its rows, one by one."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], folder: Path | None, patience: float) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str], folder: Path | None, patience: float
+    ) -> None:
         """Starts it and waits until it has told what it is."""
         self.patience = patience
         #: What it is, and why it tells nothing more.
@@ -67,7 +69,8 @@ class Peer:
         if told is not None:
             self.take(row, told)
         elif self.refused == self.slow():
-            # It was too slow for one row: a new process is asked for the others, but not again for what is there.
+            # It was too slow for one row: a new process is asked for the others, but not again for
+            # what is there.
             self.errors[row.key], self.refused = self.refused, None
             self.absent |= self.samples.keys()
             self.start()

@@ -51,8 +51,12 @@ def convolutions(key: str, x: list[int], w: list[int]) -> dict[str, Callable[[],
     view = channels_last
     return {
         key: of(lambda x, w: functional.conv2d(view(x), view(w), padding=pad), x, w),
-        f"{key}_x": of(lambda w, y: gradients.conv2d_input(nchw, view(w), view(y), padding=pad), w, y),
-        f"{key}_w": of(lambda x, y: gradients.conv2d_weight(view(x), oihw, view(y), padding=pad), x, y),
+        f"{key}_x": of(
+            lambda w, y: gradients.conv2d_input(nchw, view(w), view(y), padding=pad), w, y
+        ),
+        f"{key}_w": of(
+            lambda x, y: gradients.conv2d_weight(view(x), oihw, view(y), padding=pad), x, y
+        ),
     }
 
 
@@ -71,10 +75,15 @@ with torch.no_grad():
             "sum_last": of(lambda x: torch.sum(x, 1), [4096, 4096]),
             "sum_first": of(lambda x: torch.sum(x, 0), [4096, 4096]),
             "layer_norm": of(
-                lambda x, w, b: functional.layer_norm(x, [1024], w, b, 1e-3), [4096, 1024], [1024], [1024]
+                lambda x, w, b: functional.layer_norm(x, [1024], w, b, 1e-3),
+                [4096, 1024],
+                [1024],
+                [1024],
             ),
             "transpose": of(lambda x: x.t().contiguous(), [4096, 4096]),
-            "max_pool": of(lambda x: functional.max_pool2d(channels_last(x), 3, 2, 1), [8, 112, 112, 64]),
+            "max_pool": of(
+                lambda x: functional.max_pool2d(channels_last(x), 3, 2, 1), [8, 112, 112, 64]
+            ),
             "small": of(torch.add, [64], [64], repeat=1000),
         }
     )

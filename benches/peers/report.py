@@ -52,7 +52,10 @@ def side_by_side(runs: dict[str, Peers], clock: int) -> str:
     """A row for each work, a column for each peer that ran, in it the figures of each driver."""
     names = dict.fromkeys(name for peers in runs.values() for name in peers)
     # A peer that does not need a driver ran with the first only.
-    drivers = {name: [d for d, peers in runs.items() if peers.get(name, {}).get("samples")] for name in names}
+    drivers = {
+        name: [d for d, peers in runs.items() if peers.get(name, {}).get("samples")]
+        for name in names
+    }
     drivers = {name: found for name, found in drivers.items() if found}
     many = len(runs) > 1
     heads = [
@@ -61,12 +64,16 @@ def side_by_side(runs: dict[str, Peers], clock: int) -> str:
     ]
     out = ["| Work | Unit | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 2)]
     for row in ROWS:
-        if not any(row.key in runs[d][name]["samples"] for name, found in drivers.items() for d in found):
+        if not any(
+            row.key in runs[d][name]["samples"] for name, found in drivers.items() for d in found
+        ):
             continue
         cells = []
         for name, found in drivers.items():
             took = [seconds(runs[driver], name, row.key, clock) for driver in found]
-            cells.append(" / ".join(f"{rate(row, s):.3g}" if s else "–" for s in took) if any(took) else "–")
+            cells.append(
+                " / ".join(f"{rate(row, s):.3g}" if s else "–" for s in took) if any(took) else "–"
+            )
         out.append(f"| {row.title} | {row.unit} | " + " | ".join(cells) + " |")
     return "\n".join(out)
 
@@ -84,15 +91,22 @@ def ratio(peers: Peers, target: Target, against: str, key: str, clock: int) -> f
 
 
 def targets(runs: dict[str, Peers]) -> str:
-    """Each target that the peers of a driver tell something about, then what else burn can be compared in."""
-    head = "| Target | Row | Driver | Against | Times as fast | by processor seconds | Wanted | Met |"
+    """Each target that the peers of a driver tell something about, then what else burn can be
+    compared in.
+    """
+    head = (
+        "| Target | Row | Driver | Against | Times as fast | by processor seconds | Wanted | Met |"
+    )
     out = [head, "|" + "---|" * 8]
     for driver, peers in runs.items():
         adapter = peers.get(OURS, {}).get("told", {}).get("adapter", {})
         software = adapter.get("type", "Cpu") == "Cpu"
         for target in TARGETS:
             wanted = target.software if software else target.discrete
-            others = {**wanted, **({BURN: 0.0} if software and BURN not in wanted and target.ours == OURS else {})}
+            others = {
+                **wanted,
+                **({BURN: 0.0} if software and BURN not in wanted and target.ours == OURS else {}),
+            }
             for key in target.rows:
                 for against, times in others.items():
                     by = [ratio(peers, target, against, key, clock) for clock in (WALL, PROCESSORS)]
@@ -103,9 +117,13 @@ def targets(runs: dict[str, Peers]) -> str:
                     met = ["yes" if value >= times else "no" for value in by]
                     verdict = met[0] if len(set(met)) == 1 else f"{met[0]}, {met[1]} by processors"
                     told = f"≥ {times:.2g} | {verdict}" if times else "– | –"
-                    figures = " | ".join(f"{value:.2f}" for value in by) + (" | –" if len(by) == 1 else "")
+                    figures = " | ".join(f"{value:.2f}" for value in by) + (
+                        " | –" if len(by) == 1 else ""
+                    )
                     title = next(row.title for row in ROWS if row.key == key)
-                    out.append(f"| {target.title} | {title} | {driver} | {against} | {figures} | {told} |")
+                    out.append(
+                        f"| {target.title} | {title} | {driver} | {against} | {figures} | {told} |"
+                    )
     return "\n".join(out)
 
 

@@ -1,15 +1,16 @@
 """What is compared: the same work in the same shapes for every peer. Any Python can import it.
 
-A peer is a program. It first prints a line of JSON with `"about"` and its version, or with `"refused"` and the reason,
-after which it ends. Then it reads the key of a row from each line of standard input and answers with one line: the
-seconds of the wall clock and of all processors that a unit of the row's work takes, or why there are none:
+A peer is a program. It first prints a line of JSON with `"about"` and its version, or with
+`"refused"` and the reason, after which it ends. Then it reads the key of a row from each line of
+standard input and answers with one line: the seconds of the wall clock and of all processors that a
+unit of the row's work takes, or why there are none:
 
     {"row": "add", "seconds": 0.01, "cpu": 0.02}
     {"row": "add", "error": "out of memory"}
     {"row": "add", "absent": true}
 
-Operands are on the device before time is taken. A unit's result stays there; the last of several is waited for. A row
-may be asked for again: what the first time made, such as shaders, is kept.
+Operands are on the device before time is taken. A unit's result stays there; the last of several is
+waited for. A row may be asked for again: what the first time made, such as shaders, is kept.
 """
 
 from __future__ import annotations
@@ -48,24 +49,73 @@ def conv(key: str, title: str, flops: float, ours: str) -> list[Row]:
     """A convolution and its two gradients, which are as much work each."""
     return [
         Row(f"{key}{short}", f"{title}{long}", flops, "GFLOP/s", f"{ours} {what}")
-        for short, long, what in (("", "", "forward"), ("_x", ", input", "input"), ("_w", ", filter", "filter"))
+        for short, long, what in (
+            ("", "", "forward"),
+            ("_x", ", input", "input"),
+            ("_w", ", filter", "filter"),
+        )
     ]
 
 
 POOLED = 8 * 112 * 112 * 64
 ROWS = [
     Row("matmul", "MatMul 1024³", 2.0 * 1024**3, "GFLOP/s", "MatMul float32 1024×1024×1024"),
-    Row("matmul_large", "MatMul 4096³", 2.0 * 4096**3, "GFLOP/s", "MatMul float32 4096×4096×4096", True),
-    Row("matmul_half", "MatMul float16 4096³", 2.0 * 4096**3, "GFLOP/s", "MatMul float16 4096×4096×4096", True),
-    *conv("conv3", "Conv 3×3, 8×56×56×64→64", 18.0 * 8 * 56 * 56 * 64 * 64, "Conv2D 3×3 8×56×56×64→64"),
-    *conv("conv1", "Conv 1×1, 8×14×14 256→1024", 2.0 * 8 * 14 * 14 * 256 * 1024, "Conv2D 1×1 8×14×14×256→1024"),
+    Row(
+        "matmul_large",
+        "MatMul 4096³",
+        2.0 * 4096**3,
+        "GFLOP/s",
+        "MatMul float32 4096×4096×4096",
+        True,
+    ),
+    Row(
+        "matmul_half",
+        "MatMul float16 4096³",
+        2.0 * 4096**3,
+        "GFLOP/s",
+        "MatMul float16 4096×4096×4096",
+        True,
+    ),
+    *conv(
+        "conv3", "Conv 3×3, 8×56×56×64→64", 18.0 * 8 * 56 * 56 * 64 * 64, "Conv2D 3×3 8×56×56×64→64"
+    ),
+    *conv(
+        "conv1",
+        "Conv 1×1, 8×14×14 256→1024",
+        2.0 * 8 * 14 * 14 * 256 * 1024,
+        "Conv2D 1×1 8×14×14×256→1024",
+    ),
     Row("add", "Add 16 M", 12.0 * 16 * MILLION, "GB/s", "AddV2 float32 16 M"),
     Row("gelu", "GELU chain 16 M", 8.0 * 16 * MILLION, "GB/s", "_WgpuFusedElementwise GELU 16 M"),
     Row("softmax", "Softmax 4096×1024", 8.0 * 4 * MILLION, "GB/s", "Softmax float32 4096×1024"),
-    Row("sum_last", "Sum, last axis, 4096²", 4.0 * 16 * MILLION, "GB/s", "Sum float32 4096×4096 over 1"),
-    Row("sum_first", "Sum, first axis, 4096²", 4.0 * 16 * MILLION, "GB/s", "Sum float32 4096×4096 over 0"),
-    Row("layer_norm", "Layer norm 4096×1024", 8.0 * 4 * MILLION, "GB/s", "_WgpuFusedRows layer norm float32 4096×1024"),
-    Row("transpose", "Transpose 4096²", 8.0 * 16 * MILLION, "GB/s", "Transpose float32 4096×4096 to [1, 0]"),
+    Row(
+        "sum_last",
+        "Sum, last axis, 4096²",
+        4.0 * 16 * MILLION,
+        "GB/s",
+        "Sum float32 4096×4096 over 1",
+    ),
+    Row(
+        "sum_first",
+        "Sum, first axis, 4096²",
+        4.0 * 16 * MILLION,
+        "GB/s",
+        "Sum float32 4096×4096 over 0",
+    ),
+    Row(
+        "layer_norm",
+        "Layer norm 4096×1024",
+        8.0 * 4 * MILLION,
+        "GB/s",
+        "_WgpuFusedRows layer norm float32 4096×1024",
+    ),
+    Row(
+        "transpose",
+        "Transpose 4096²",
+        8.0 * 16 * MILLION,
+        "GB/s",
+        "Transpose float32 4096×4096 to [1, 0]",
+    ),
     Row(
         "max_pool",
         "Max pool 3×3 by 2, 8×112×112×64",
@@ -95,7 +145,10 @@ def measure(run: Run) -> dict[str, float]:
     count = max(1, min(1000, round(SECONDS / one)))
     start, cpu = time.perf_counter(), time.process_time()
     run(count)
-    return {"seconds": (time.perf_counter() - start) / count, "cpu": (time.process_time() - cpu) / count}
+    return {
+        "seconds": (time.perf_counter() - start) / count,
+        "cpu": (time.process_time() - cpu) / count,
+    }
 
 
 def serve(makers: dict[str, Callable[[], Run]]) -> None:

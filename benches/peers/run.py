@@ -1,32 +1,40 @@
-"""The same work on every peer that is installed, as tables: rates by both clocks, and what of the targets is met.
+"""The same work on every peer that is installed, as tables: rates by both clocks, and what of the
+targets is met.
 
-Peers are this project's kernels, ONNX Runtime WebGPU, burn, TensorFlow's CPU kernels, TensorFlow on this plug-in (small
-operations only), PyTorch on CUDA.
+Peers are this project's kernels, ONNX Runtime WebGPU, burn, TensorFlow's CPU kernels, TensorFlow on
+this plug-in (small operations only), PyTorch on CUDA.
 
     cargo build --release --example kernels
     python -m venv /tmp/ort && /tmp/ort/bin/pip install onnxruntime-webgpu onnx numpy
     (cd benches/peers/burn && cargo build --release)
-    python benches/peers/run.py --onnxruntime-python /tmp/ort/bin/python --json peers.json --markdown peers.md
+    python benches/peers/run.py --onnxruntime-python /tmp/ort/bin/python --json peers.json
+    --markdown peers.md
 
-The peers are asked for the first row in turn, then for the second, and so on, several times, so that what else the
-machine does meets all of them. A figure is the median. Each has a Python of its own where one is given. What is missing
-or refuses is named below the tables, with what to install; it never ends the run.
+The peers are asked for the first row in turn, then for the second, and so on, several times, so
+that what else the machine does meets all of them. A figure is the median. Each has a Python of its
+own where one is given. What is missing or refuses is named below the tables, with what to install;
+it never ends the run.
 
-ONNX Runtime does not take lavapipe of Mesa 22.3, which Debian 12 has. A newer driver beside the system's, for these
-programs alone, on Debian 12:
+ONNX Runtime does not take lavapipe of Mesa 22.3, which Debian 12 has. A newer driver beside the
+system's, for these programs alone, on Debian 12:
 
-    echo "deb http://deb.debian.org/debian bookworm-backports main" | sudo tee /etc/apt/sources.list.d/backports.list
+    echo "deb http://deb.debian.org/debian bookworm-backports main" | sudo tee
+    /etc/apt/sources.list.d/backports.list
     sudo apt-get update && sudo apt-get install libllvm15 && mkdir /tmp/mesa25 && cd /tmp/mesa25
     apt-get download {mesa-vulkan-drivers,libdrm2,libdrm-amdgpu1}/bookworm-backports
     for package in *.deb; do dpkg -x $package .; done
 
-`--driver system --driver mesa25=/tmp/mesa25` then runs all peers on each of the two drivers in turn.
+`--driver system --driver mesa25=/tmp/mesa25` then runs all peers on each of the two drivers in
+turn.
 
-On a machine with a bare GPU, nothing needs to be built: `kernels`, made elsewhere, and a PyTorch with CUDA do.
+On a machine with a bare GPU, nothing needs to be built: `kernels`, made elsewhere, and a PyTorch
+with CUDA do.
 
-    python3 benches/peers/run.py --kernels ./kernels --only ours,pytorch --json peers.json --markdown peers.md
+    python3 benches/peers/run.py --kernels ./kernels --only ours,pytorch --json peers.json
+    --markdown peers.md
 
-burn tunes itself: `burn/cubecl.toml` keeps that to a minute on a software adapter; `--tune` leaves it out, for GPUs.
+burn tunes itself: `burn/cubecl.toml` keeps that to a minute on a software adapter; `--tune` leaves
+it out, for GPUs.
 """
 
 from __future__ import annotations
@@ -42,7 +50,20 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from peer import Kernels, Peer
-from report import BURN, CPU, CUDA, ORT, OURS, PLUGIN, PROCESSORS, WALL, Peers, notes, side_by_side, targets
+from report import (
+    BURN,
+    CPU,
+    CUDA,
+    ORT,
+    OURS,
+    PLUGIN,
+    PROCESSORS,
+    WALL,
+    Peers,
+    notes,
+    side_by_side,
+    targets,
+)
 from rows import ROWS
 
 HERE = Path(__file__).parent
@@ -68,7 +89,9 @@ def binary(*names: str) -> str:
 
 
 def driver(text: str) -> tuple[str, dict[str, str]]:
-    """A driver's name and the environment that selects it: `system`, or `NAME=FOLDER` with unpacked packages."""
+    """A driver's name and the environment that selects it: `system`, or `NAME=FOLDER` with unpacked
+    packages.
+    """
     name, _, folder = text.partition("=")
     if not folder:
         return name, {}
@@ -76,23 +99,36 @@ def driver(text: str) -> tuple[str, dict[str, str]]:
     libraries = sorted(Path(folder).glob("usr/lib/*-linux-gnu"))
     if not manifests or not libraries:
         raise argparse.ArgumentTypeError(f"{folder} has no usr/share/vulkan/icd.d/lvp_icd.json")
-    path = os.pathsep.join([*map(str, libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+    path = os.pathsep.join(
+        [*map(str, libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    )
     files = os.pathsep.join(map(str, manifests))
     return name, {"VK_DRIVER_FILES": files, "VK_ICD_FILENAMES": files, "LD_LIBRARY_PATH": path}
 
 
 def measure(
-    programs: dict[str, Program], environment: dict[str, str], options: argparse.Namespace, end: float
+    programs: dict[str, Program],
+    environment: dict[str, str],
+    options: argparse.Namespace,
+    end: float,
 ) -> Peers:
-    """Asks all peers for all rows, several times or until it is late; the first round is never cut short.
+    """Asks all peers for all rows, several times or until it is late; the first round is never cut
+    short.
 
-    burn's contractions come last, as long as there is time, each beside ours: it tunes itself for each of them.
+    burn's contractions come last, as long as there is time, each beside ours: it tunes itself for
+    each of them.
     """
     peers: dict[str, Peer] = {}
     for name, program in programs.items():
         print(name, file=sys.stderr, flush=True)
-        own = {k: v for k, v in environment.items() if name != CPU or k != "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"}
-        peers[name] = (Kernels if name == OURS else Peer)(program.command, own, program.folder, options.patience)
+        own = {
+            k: v
+            for k, v in environment.items()
+            if name != CPU or k != "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+        }
+        peers[name] = (Kernels if name == OURS else Peer)(
+            program.command, own, program.folder, options.patience
+        )
     adapter = peers[OURS].told.get("adapter", {}) if OURS in peers else {}
     hardware = adapter.get("type", "Cpu") != "Cpu"
     wanted = options.work.split(",") if options.work else [row.key for row in ROWS]
@@ -122,22 +158,41 @@ def measure(
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kernels", type=os.path.abspath, help="the kernels' benchmark; the one in target/ without it")
+    parser.add_argument(
+        "--kernels",
+        type=os.path.abspath,
+        help="the kernels' benchmark; the one in target/ without it",
+    )
     parser.add_argument("--burn", type=os.path.abspath, help="the program of benches/peers/burn")
     for name in ("onnxruntime", "tensorflow", "pytorch"):
         parser.add_argument(
-            f"--{name}-python", default=sys.executable, help="a Python that has it; this one without it"
+            f"--{name}-python",
+            default=sys.executable,
+            help="a Python that has it; this one without it",
         )
     parser.add_argument("--only", help="comma-separated peers, such as ours,burn")
-    parser.add_argument("--work", help="comma-separated rows by the keys of rows.py, such as add,gelu")
     parser.add_argument(
-        "--driver", type=driver, action="append", help="a name for the system's, or NAME=FOLDER; may be repeated"
+        "--work", help="comma-separated rows by the keys of rows.py, such as add,gelu"
+    )
+    parser.add_argument(
+        "--driver",
+        type=driver,
+        action="append",
+        help="a name for the system's, or NAME=FOLDER; may be repeated",
     )
     parser.add_argument("--rounds", type=int, default=5, help="how often each row is measured")
-    parser.add_argument("--seconds", type=float, default=300, help="when no further round is begun or continued")
-    parser.add_argument("--patience", type=float, default=120, help="seconds for one answer of a peer")
-    parser.add_argument("--tune", action="store_true", help="let burn tune itself as it does by default")
-    parser.add_argument("--quick", action="store_true", help="one round, our own rows in one short batch each")
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="when no further round is begun or continued"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=120, help="seconds for one answer of a peer"
+    )
+    parser.add_argument(
+        "--tune", action="store_true", help="let burn tune itself as it does by default"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one round, our own rows in one short batch each"
+    )
     parser.add_argument("--json", help="file for the figures")
     parser.add_argument("--markdown", help="file for the tables")
     return parser.parse_args()
@@ -146,7 +201,9 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Runs the peers. The exit code is 1 when none ran."""
     options = arguments()
-    ours = options.kernels or binary("target/release/examples/kernels", "target/debug/examples/kernels")
+    ours = options.kernels or binary(
+        "target/release/examples/kernels", "target/debug/examples/kernels"
+    )
     burn = options.burn or binary("benches/peers/burn/target/release/peer-burn")
     tensorflow = [options.tensorflow_python, str(HERE / "tensorflow_ops.py")]
     programs = {
@@ -159,7 +216,9 @@ def main() -> int:
     }
     if options.only:
         wanted = options.only.lower().split(",")
-        programs = {name: p for name, p in programs.items() if any(w in name.lower() for w in wanted)}
+        programs = {
+            name: p for name, p in programs.items() if any(w in name.lower() for w in wanted)
+        }
     drivers = options.driver or [driver("system")]
     start, runs = time.monotonic(), {}
     for number, (name, selection) in enumerate(drivers):
@@ -170,7 +229,10 @@ def main() -> int:
         end = start + options.seconds * (number + 1) / len(drivers)
         runs[name] = measure(chosen, environment, options, end)
     for peers in runs.values():
-        for name, hint in ((BURN, "cargo build --release in benches/peers/burn"), (OURS, "see the head of run.py")):
+        for name, hint in (
+            (BURN, "cargo build --release in benches/peers/burn"),
+            (OURS, "see the head of run.py"),
+        ):
             if name in peers and (peers[name]["refused"] or "").endswith(" is not there"):
                 peers[name]["refused"] += f": {hint}"
     parts = [

@@ -21,7 +21,9 @@ except ImportError:
 
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "CPU:0"
 if not tf.config.list_physical_devices(DEVICE.partition(":")[0]):
-    tell(refused=f"TensorFlow {tf.__version__} has no {DEVICE}: python -m pip install tensorflow-wgpu")
+    tell(
+        refused=f"TensorFlow {tf.__version__} has no {DEVICE}: python -m pip install tensorflow-wgpu"
+    )
     raise SystemExit(0)
 
 
@@ -83,8 +85,16 @@ def convolutions(key: str, x: list[int], w: list[int]) -> dict[str, Callable[[],
     raw = tf.raw_ops
     return {
         key: of(lambda x, w: raw.Conv2D(input=x, filter=w, **how), x, w),
-        f"{key}_x": of(lambda w, y: raw.Conv2DBackpropInput(input_sizes=x, filter=w, out_backprop=y, **how), w, y),
-        f"{key}_w": of(lambda x, y: raw.Conv2DBackpropFilter(input=x, filter_sizes=w, out_backprop=y, **how), x, y),
+        f"{key}_x": of(
+            lambda w, y: raw.Conv2DBackpropInput(input_sizes=x, filter=w, out_backprop=y, **how),
+            w,
+            y,
+        ),
+        f"{key}_w": of(
+            lambda x, y: raw.Conv2DBackpropFilter(input=x, filter_sizes=w, out_backprop=y, **how),
+            x,
+            y,
+        ),
     }
 
 

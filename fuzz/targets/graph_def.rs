@@ -1,4 +1,5 @@
-//! A serialized GraphDef through the whole optimizer, as TensorFlow calls it: twice. Any bytes are an error or a graph.
+//! A serialized GraphDef through the whole optimizer, as TensorFlow calls it: twice. Any bytes are
+//! an error or a graph.
 #![no_main]
 
 use std::collections::HashMap;
@@ -19,7 +20,8 @@ use tensorflow_wgpu::{Error, Result};
 /// Nodes above this count only make the fuzzer slow.
 const MAX_NODES: usize = 2000;
 
-/// What the graph's own attributes say: `_output_shapes`, which TensorFlow adds on request, and the first type.
+/// What the graph's own attributes say: `_output_shapes`, which TensorFlow adds on request, and the
+/// first type.
 struct Attributes {
     infos: HashMap<String, Vec<TensorInfo>>,
     inputs: HashMap<String, Vec<TensorInfo>>,
@@ -28,20 +30,23 @@ struct Attributes {
 
 impl Attributes {
     fn of(def: &GraphDef) -> Self {
-        let infos: HashMap<String, Vec<TensorInfo>> = def.node.iter().map(|n| (n.name.clone(), outputs(n))).collect();
+        let infos: HashMap<String, Vec<TensorInfo>> =
+            def.node.iter().map(|n| (n.name.clone(), outputs(n))).collect();
         let input = |text: &String| {
             let (name, port) = text.rsplit_once(':').unwrap_or((text, "0"));
             let port: usize = port.parse().unwrap_or(0);
             infos.get(name).and_then(|infos| infos.get(port)).cloned().unwrap_or_default()
         };
-        let data = |n: &NodeDef| n.input.iter().filter(|i| !i.starts_with('^')).map(input).collect();
+        let data =
+            |n: &NodeDef| n.input.iter().filter(|i| !i.starts_with('^')).map(input).collect();
         let inputs = def.node.iter().map(|n| (n.name.clone(), data(n))).collect();
         // Nodes that nobody reads are what a caller fetches.
         let read = |name: &str| {
             let names = |i: &String| i.trim_start_matches('^').split(':').next() == Some(name);
             def.node.iter().any(|n| n.input.iter().any(names))
         };
-        let preserved = def.node.iter().filter(|n| !read(&n.name)).map(|n| n.name.clone()).collect();
+        let preserved =
+            def.node.iter().filter(|n| !read(&n.name)).map(|n| n.name.clone()).collect();
         Self { infos, inputs, preserved }
     }
 }
@@ -55,7 +60,10 @@ fn outputs(node: &NodeDef) -> Vec<TensorInfo> {
     });
     let Some(Value::List(list)) = of("_output_shapes") else { return Vec::new() };
     let dim = |size: i64| usize::try_from(size).map_or(Dim::Unknown, Dim::Known);
-    let shapes = list.shape.iter().map(|s| (!s.unknown_rank).then(|| s.dim.iter().map(|d| dim(d.size)).collect()));
+    let shapes = list
+        .shape
+        .iter()
+        .map(|s| (!s.unknown_rank).then(|| s.dim.iter().map(|d| dim(d.size)).collect()));
     shapes.map(|shape| TensorInfo { dtype: dtype.flatten(), shape }).collect()
 }
 
@@ -92,7 +100,8 @@ fuzz_target!(|data: &[u8]| {
         return;
     }
     if let Ok(graph) = &ours {
-        let written = GraphDef::decode(graph.to_bytes().as_slice()).expect("a GraphDef that was only read");
+        let written =
+            GraphDef::decode(graph.to_bytes().as_slice()).expect("a GraphDef that was only read");
         assert_eq!(written.node, def.node, "reading and writing changed the nodes");
     }
     let (settings, memory, item) = (Settings::parse("").0, Memory::default(), Attributes::of(&def));
@@ -102,7 +111,8 @@ fuzz_target!(|data: &[u8]| {
         Err(e) => panic!("an error that says nothing of the graph: {e}"),
     };
     let def = GraphDef::decode(once.as_slice()).expect("what the optimizer writes is a GraphDef");
-    let graph = Graph::parse(&Bytes::from(once.clone())).expect("what the optimizer writes has edges between its nodes");
+    let graph = Graph::parse(&Bytes::from(once.clone()))
+        .expect("what the optimizer writes has edges between its nodes");
     for name in &item.preserved {
         assert!(graph.find(name).is_some(), "{name} is lost");
     }

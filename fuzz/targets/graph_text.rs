@@ -1,5 +1,5 @@
-//! A graph in the optimizer's text format, which says types and shapes, through the whole optimizer: what is fetched stays, and no
-//! cycle comes of a graph that has none.
+//! A graph in the optimizer's text format, which says types and shapes, through the whole
+//! optimizer: what is fetched stays, and no cycle comes of a graph that has none.
 #![no_main]
 
 use bytes::Bytes;
@@ -48,13 +48,19 @@ fuzz_target!(|text: &str| {
     }
     if !text.contains('…') {
         let again = Graph::from_text(&graph.to_text());
-        assert_eq!(again.expect("the text of a graph").to_text(), graph.to_text(), "reading and writing changed it");
+        assert_eq!(
+            again.expect("the text of a graph").to_text(),
+            graph.to_text(),
+            "reading and writing changed it"
+        );
     }
     let had_order = graph.order().is_some();
     let bytes = Bytes::from(graph.to_bytes());
     let item = Text(graph);
     let optimized = match optimize(&bytes, &item, &Settings::parse("").0, &Memory::default()) {
-        Ok(Some(optimized)) => Graph::parse(&Bytes::from(optimized)).expect("a GraphDef whose edges lead to nodes"),
+        Ok(Some(optimized)) => {
+            Graph::parse(&Bytes::from(optimized)).expect("a GraphDef whose edges lead to nodes")
+        }
         Ok(None) | Err(Error::InvalidArgument(_) | Error::Internal(_)) => return,
         Err(e) => panic!("an error that says nothing of the graph: {e}"),
     };

@@ -1,14 +1,25 @@
-"""The Python side of the TensorFlow plug-in `WGPU`: where its library is, a doctor, and what Keras needs.
+"""The Python side of the TensorFlow plug-in `WGPU`: where its library is, a doctor, and what Keras
+needs.
 
-TensorFlow finds and loads the library by itself, so that `import tensorflow` is all a program needs. This package is
-for `python -m tensorflow_wgpu`, which tells whether everything works, and for `tensorflow_wgpu.fallbacks`, which tells
-which ops of a program run on the CPU, and `tensorflow_wgpu.statistics`, which counts what the devices did.
+TensorFlow finds and loads the library by itself, so that `import tensorflow` is all a program
+needs. This package is for `python -m tensorflow_wgpu`, which tells whether everything works, and
+for `tensorflow_wgpu.fallbacks`, which tells which ops of a program run on the CPU, and
+`tensorflow_wgpu.statistics`, which counts what the devices did.
 """
 
 from tensorflow_wgpu._fallbacks import Fallback, FallbackError, Fallbacks, fallbacks
 from tensorflow_wgpu._library import library_path, report, statistics
 
-__all__ = ["Fallback", "FallbackError", "Fallbacks", "__version__", "fallbacks", "library_path", "report", "statistics"]
+__all__ = [
+    "Fallback",
+    "FallbackError",
+    "Fallbacks",
+    "__version__",
+    "fallbacks",
+    "library_path",
+    "report",
+    "statistics",
+]
 
 
 def __getattr__(name: str) -> str:

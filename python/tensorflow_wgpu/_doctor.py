@@ -25,7 +25,9 @@ INSTALL_TENSORFLOW = "pip install 'tensorflow>=2.16,<2.23'"
 
 
 def examine() -> dict[str, Any]:
-    """All facts and all problems, ready for JSON. `ok` is true when TensorFlow can compute on a WGPU device."""
+    """All facts and all problems, ready for JSON. `ok` is true when TensorFlow can compute on a
+    WGPU device.
+    """
     facts: dict[str, Any] = {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -42,13 +44,27 @@ def examine() -> dict[str, Any]:
         facts["tensorflow"] = None
     else:
         facts["tensorflow"] = _probe.run("tensorflow")
-    problems = [{"severity": s, "what": what, "do": do} for s, what, do in sorted(diagnose(facts), key=lambda p: p[0])]
-    return {"ok": not any(p["severity"] == "error" for p in problems), "problems": problems, **facts}
+    problems = [
+        {"severity": s, "what": what, "do": do}
+        for s, what, do in sorted(diagnose(facts), key=lambda p: p[0])
+    ]
+    return {
+        "ok": not any(p["severity"] == "error" for p in problems),
+        "problems": problems,
+        **facts,
+    }
 
 
 def installed_tensorflow() -> dict[str, str]:
     """The installed distributions that hold a module `tensorflow`, with their versions."""
-    names = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly", "tf-nightly-cpu")
+    names = (
+        "tensorflow",
+        "tensorflow-cpu",
+        "tensorflow-intel",
+        "tensorflow-macos",
+        "tf-nightly",
+        "tf-nightly-cpu",
+    )
     versions = {}
     for name in names:
         try:
@@ -61,7 +77,9 @@ def installed_tensorflow() -> dict[str, str]:
 def is_supported(version: str) -> bool:
     """Whether the plug-in supports this version of TensorFlow."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    return numbers is not None and SUPPORTED[0] <= (int(numbers[1]), int(numbers[2])) <= SUPPORTED[1]
+    return (
+        numbers is not None and SUPPORTED[0] <= (int(numbers[1]), int(numbers[2])) <= SUPPORTED[1]
+    )
 
 
 def diagnose(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -73,14 +91,16 @@ def diagnose(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The library, the driver and the adapters."""
     if facts["library_path"] is None:
-        yield "error", facts["library"]["error"], "pip install --force-reinstall the wheel, or unset the variable."
+        yield (
+            "error",
+            facts["library"]["error"],
+            "pip install --force-reinstall the wheel, or unset the variable.",
+        )
         return
     error, library = facts["library"]["error"], facts["library"]["result"]
     if error is not None:
         if "signal" in error or "seconds" in error:
-            do = (
-                "A GPU driver crashed or hangs: update it, or choose another with WGPU_ADAPTER_NAME or VK_DRIVER_FILES."
-            )
+            do = "A GPU driver crashed or hangs: update it, or choose another with WGPU_ADAPTER_NAME or VK_DRIVER_FILES."
         else:
             do = "The library does not load on this system: build the wheel here, with `pip wheel .` in its sources."
         yield "error", f"The library's own report failed: {error}", do
@@ -146,12 +166,20 @@ def readable(node: Path) -> bool:
 def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """TensorFlow, and what it makes of the library."""
     if facts["tensorflow"] is None:
-        yield "error", "TensorFlow is not installed.", f"{INSTALL_TENSORFLOW}, in the Python that runs this."
+        yield (
+            "error",
+            "TensorFlow is not installed.",
+            f"{INSTALL_TENSORFLOW}, in the Python that runs this.",
+        )
         return
     installed = facts["tensorflow_installed"]
     if len(installed) > 1:
         names = ", ".join(f"{n} {v}" for n, v in installed.items())
-        yield "warning", f"Several packages hold TensorFlow: {names}.", "pip uninstall them all, then install one."
+        yield (
+            "warning",
+            f"Several packages hold TensorFlow: {names}.",
+            "pip uninstall them all, then install one.",
+        )
     error, seen = facts["tensorflow"]["error"], facts["tensorflow"]["result"]
     version = seen["version"] if seen else next(iter(installed.values()), None)
     if version and not is_supported(version):
@@ -172,14 +200,20 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
         yield "error", f"Variables cannot be used: {variables['problem']}", INSTALL_TENSORFLOW
     library = facts["library"]["result"]
     if not seen["devices"] and library and not library["problem"]:
-        said = "; ".join(line.removeprefix("tensorflow-wgpu: ") for line in facts["tensorflow"]["log"])
+        said = "; ".join(
+            line.removeprefix("tensorflow-wgpu: ") for line in facts["tensorflow"]["log"]
+        )
         yield (
             "error",
             f"TensorFlow sees no WGPU device, although the library finds one. {said}".strip(),
             "TF_WGPU_LOG=debug shows how it was loaded; is the wheel installed beside this TensorFlow?",
         )
     for device, failure in seen["failures"].items():
-        yield "error", f"A computation on {device} failed: {failure}", "Update the driver; TF_WGPU_LOG=debug says more."
+        yield (
+            "error",
+            f"A computation on {device} failed: {failure}",
+            "Update the driver; TF_WGPU_LOG=debug says more.",
+        )
     if seen["devices"] and not seen["hooks"]:
         yield (
             "warning",
@@ -235,7 +269,11 @@ def describe_adapter(adapter: dict[str, Any]) -> Iterator[str]:
         yield f"    {hidden}" + (f": {adapter['rejected']}" if adapter["rejected"] else "")
     memory = adapter["memory"]
     if memory:
-        source = "as the driver reports" if memory["reported_by_driver"] else "by rule, the driver reports none"
+        source = (
+            "as the driver reports"
+            if memory["reported_by_driver"]
+            else "by rule, the driver reports none"
+        )
         yield f"    memory {size(memory['total'])}, {size(memory['free'])} free, {source}"
     limits = adapter["limits"]
     yield (

@@ -1,12 +1,13 @@
 """Which ops of a program run on the CPU although a WGPU device is there, and why.
 
-TensorFlow moves an op without a kernel to the CPU without a word, with a copy on either side. `fallbacks` tells once,
-for one program; the environment variable `TF_WGPU_FALLBACK` watches all of a process: `log` writes a line for each
-float op that falls back, once, `error` raises `FallbackError` after the function or eager op that held it.
+TensorFlow moves an op without a kernel to the CPU without a word, with a copy on either side.
+`fallbacks` tells once, for one program; the environment variable `TF_WGPU_FALLBACK` watches all of
+a process: `log` writes a line for each float op that falls back, once, `error` raises
+`FallbackError` after the function or eager op that held it.
 
-What is looked at: TensorFlow's own record of the graphs that it prepared for each device, after placement and
-optimization, and the devices of eager results. TF 1 sessions are not watched, nor eager ops of threads other than the
-one that imported TensorFlow.
+What is looked at: TensorFlow's own record of the graphs that it prepared for each device, after
+placement and optimization, and the devices of eager results. TF 1 sessions are not watched, nor
+eager ops of threads other than the one that imported TensorFlow.
 """
 
 from __future__ import annotations
@@ -27,8 +28,16 @@ log = logging.getLogger("tensorflow_wgpu")
 VARIABLE = "TF_WGPU_FALLBACK"
 
 # What computes nothing: arguments, results, handles, and copies between devices.
-COPIES = frozenset(("_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv"))
-PLUMBING = COPIES | {"NoOp", "Placeholder", "VarHandleOp", "PartitionedCall", "StatefulPartitionedCall"}
+COPIES = frozenset(
+    ("_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv")
+)
+PLUMBING = COPIES | {
+    "NoOp",
+    "Placeholder",
+    "VarHandleOp",
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+}
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64", "complex64", "complex128"))
 
 
@@ -76,9 +85,10 @@ class Fallbacks(tuple):  # of Fallback
 def fallbacks(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Fallbacks:
     """Runs a program once and returns the ops of it that ran on the CPU, with the reasons.
 
-    `fn_or_model` is a Keras model, which is called as a `tf.function`; a `tf.function`, of which a fresh trace is run;
-    or any callable, such as `lambda: model.train_on_batch(x, y)`, in which eager ops and the functions that it is the
-    first to run are looked at. `inputs` and `keywords` are its arguments. Variables change as in any other run.
+    `fn_or_model` is a Keras model, which is called as a `tf.function`; a `tf.function`, of which a
+    fresh trace is run; or any callable, such as `lambda: model.train_on_batch(x, y)`, in which
+    eager ops and the functions that it is the first to run are looked at. `inputs` and `keywords`
+    are its arguments. Variables change as in any other run.
 
     Raises what the program raises, and RuntimeError where TensorFlow sees no WGPU device.
     """
@@ -87,7 +97,9 @@ def fallbacks(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Fallbacks
     if not tf.config.list_physical_devices("WGPU"):
         raise RuntimeError("TensorFlow sees no WGPU device; `python -m tensorflow_wgpu` says why")
     if hasattr(fn_or_model, "python_function"):
-        fn_or_model = tf.function(fn_or_model.python_function, autograph=getattr(fn_or_model, "_autograph", True))
+        fn_or_model = tf.function(
+            fn_or_model.python_function, autograph=getattr(fn_or_model, "_autograph", True)
+        )
     elif hasattr(fn_or_model, "trainable_variables"):
         model = fn_or_model
         fn_or_model = tf.function(lambda *a, **k: model(*a, **k))
@@ -134,7 +146,9 @@ class _Watch:
         self.told: set[Any] = set()
 
     def function(self, name: Any, call: Callable[[], Any]) -> Any:
-        """Calls a function; looks at its graphs when it is the first call, for TensorFlow prepares them only then."""
+        """Calls a function; looks at its graphs when it is the first call, for TensorFlow prepares
+        them only then.
+        """
         if name in self.functions:
             result = call()
             if message := self.functions[name]:
@@ -152,7 +166,9 @@ class _Watch:
             raise
         return result
 
-    def eager(self, op: str, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
+    def eager(
+        self, op: str, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+    ) -> None:
         """TensorFlow calls it after each eager op and each op added to a graph."""
         del inputs, op_name
         if graph is None:
@@ -162,7 +178,9 @@ class _Watch:
 
     def tell(self, found: Counter[Any], nodes: dict[Any, str]) -> None:
         """Logs or raises for what is new."""
-        new = _explained(Counter({k: n for k, n in found.items() if k not in self.told}), nodes).floating
+        new = _explained(
+            Counter({k: n for k, n in found.items() if k not in self.told}), nodes
+        ).floating
         self.told.update(found)
         if new and self.mode == "error":
             self.told.difference_update(found)
@@ -173,7 +191,9 @@ class _Watch:
 
 @contextlib.contextmanager
 def collected() -> Iterator[list[Any]]:
-    """A list that, behind the body, holds the placed graphs of the functions that the body was the first to run."""
+    """A list that, behind the body, holds the placed graphs of the functions that the body was the
+    first to run.
+    """
     context = sys.modules["tensorflow.python.eager.context"]
     graphs: list[Any] = []
     context.enable_graph_collection()
@@ -213,7 +233,9 @@ def _eager_ops(found: Counter[Any]) -> Iterator[None]:
     """Counts the eager ops of the body whose results are the CPU's."""
     callbacks = sys.modules["tensorflow.python.framework.op_callbacks"]
 
-    def callback(op: str, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
+    def callback(
+        op: str, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+    ) -> None:
         del inputs, op_name
         if graph is None:
             found.update(_eager_key(op, attrs, outputs))
@@ -229,7 +251,11 @@ def _eager_key(op: str, attrs: Any, outputs: Any) -> list[Any]:
     """The key of an eager op that ran on the CPU, or nothing."""
     dtypes = sys.modules["tensorflow.python.framework.dtypes"]
     op = op.decode() if isinstance(op, bytes) else op
-    if op in PLUMBING or not outputs or not all("CPU:" in getattr(y, "device", "") for y in outputs):
+    if (
+        op in PLUMBING
+        or not outputs
+        or not all("CPU:" in getattr(y, "device", "") for y in outputs)
+    ):
         return []
     pairs = dict(zip(attrs[::2], attrs[1::2])) if attrs else {}
     types = {}
@@ -242,12 +268,16 @@ def _eager_key(op: str, attrs: Any, outputs: Any) -> list[Any]:
 
 def _is_type(op: str, attr: str) -> bool:
     definition = sys.modules["tensorflow.python.framework.op_def_registry"].get(op)
-    return definition is not None and any(a.name == attr and a.type == "type" for a in definition.attr)
+    return definition is not None and any(
+        a.name == attr and a.type == "type" for a in definition.attr
+    )
 
 
 def _types(numbers: dict[str, int]) -> tuple[tuple[str, str], ...]:
     dtypes = sys.modules["tensorflow.python.framework.dtypes"]
-    return tuple(sorted((k, dtypes.as_dtype(n).name) for k, n in numbers.items() if not k.startswith("_")))
+    return tuple(
+        sorted((k, dtypes.as_dtype(n).name) for k, n in numbers.items() if not k.startswith("_"))
+    )
 
 
 def _explained(found: Counter[Any], nodes: dict[Any, str]) -> Fallbacks:
@@ -274,9 +304,12 @@ def _why(op: str, types: dict[str, str]) -> str:
     for kernel in kernels.get_registered_kernels_for_op(op).kernel:
         if kernel.device_type in ("WGPU", "DEFAULT"):
             constraint = {
-                c.name: {dtypes.as_dtype(t).name for t in c.allowed_values.list.type} for c in kernel.constraint
+                c.name: {dtypes.as_dtype(t).name for t in c.allowed_values.list.type}
+                for c in kernel.constraint
             }
-            if all(types.get(name) in allowed for name, allowed in constraint.items() if name in types):
+            if all(
+                types.get(name) in allowed for name, allowed in constraint.items() if name in types
+            ):
                 return (
                     "WGPU has a kernel, but tf.device, a resource or an input that lives on the CPU (a dataset's "
                     "iterator, a variable made there), or its small int32 operands keep it there"
@@ -288,9 +321,7 @@ def _why(op: str, types: dict[str, str]) -> str:
         allowed = set().union(*(c.get(name, {types[name]}) for c in offered))
         if types[name] not in allowed:
             return f"WGPU has kernels for {name} in {', '.join(sorted(allowed))}, not for {types[name]}"
-    return (
-        f"WGPU has no kernel for this combination of types: {', '.join(f'{k}={v}' for k, v in sorted(types.items()))}"
-    )
+    return f"WGPU has no kernel for this combination of types: {', '.join(f'{k}={v}' for k, v in sorted(types.items()))}"
 
 
 def mode() -> str:

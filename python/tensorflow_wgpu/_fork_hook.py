@@ -1,8 +1,9 @@
 """Makes eager ops errors in a forked child of a process that uses WGPU devices.
 
-A child of fork has none of the parent's threads. The library refuses every call then, but TensorFlow waits for some
-copies by a thread of its own, which the child lacks as well: it would wait for ever. So the child's ops are refused
-before they get there, unless they are placed on the CPU. Nothing here imports TensorFlow by itself.
+A child of fork has none of the parent's threads. The library refuses every call then, but
+TensorFlow waits for some copies by a thread of its own, which the child lacks as well: it would
+wait for ever. So the child's ops are refused before they get there, unless they are placed on the
+CPU. Nothing here imports TensorFlow by itself.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def refusing(context: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         name = context.context().device_name or ""
         if not name or "WGPU" in name.upper():
-            raise sys.modules["tensorflow.python.framework.errors_impl"].UnavailableError(None, None, MESSAGE)
+            raise sys.modules["tensorflow.python.framework.errors_impl"].UnavailableError(
+                None, None, MESSAGE
+            )
         return original(*args, **kwargs)
 
     return call

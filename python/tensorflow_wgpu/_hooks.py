@@ -1,9 +1,11 @@
-"""Patches modules of TensorFlow and Keras when they are imported. The library imports this when it finds a device.
+"""Patches modules of TensorFlow and Keras when they are imported. The library imports this when it
+finds a device.
 
-Keras compiles models with XLA as soon as a device other than the CPU is present, and TensorFlow then fails with "No JIT
-device registered for WGPU", for XLA has no compiler for WGPU devices. TensorFlow offers no place to say so, hence this.
-The table says which module is patched by what. A module that is not as a patch expects stays as it is, with a warning.
-Nothing here imports TensorFlow or Keras by itself.
+Keras compiles models with XLA as soon as a device other than the CPU is present, and TensorFlow
+then fails with "No JIT device registered for WGPU", for XLA has no compiler for WGPU devices.
+TensorFlow offers no place to say so, hence this. The table says which module is patched by what. A
+module that is not as a patch expects stays as it is, with a warning. Nothing here imports
+TensorFlow or Keras by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ log = logging.getLogger("tensorflow_wgpu")
 
 
 def watch_fallbacks(module: types.ModuleType) -> None:
-    """`TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused, in this whole process."""
+    """`TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused, in this whole
+    process.
+    """
     del module
     from tensorflow_wgpu import _fallbacks
 
@@ -42,7 +46,9 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
 
 
 def install() -> None:
-    """Patches the modules that are imported already, and arranges for the others. May be called again."""
+    """Patches the modules that are imported already, and arranges for the others. May be called
+    again.
+    """
     if not any(isinstance(finder, PostImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, PostImport(dict(PATCHES)))
         _fork_hook.install()

@@ -1,9 +1,11 @@
-"""`jit_compile=True` on WGPU, for which XLA has no compiler: the function runs without XLA, after one warning.
+"""`jit_compile=True` on WGPU, for which XLA has no compiler: the function runs without XLA, after
+one warning.
 
-A `tf.function(jit_compile=True)` that is traced where it will run on WGPU is traced as if it had not asked for XLA:
-outside of XLA's context, which forbids ops and keeps loops from being lowered, and without the attributes that make
-TensorFlow hand it to XLA. The trace for `tf.device("CPU:0")` is another one, which keeps them. A SavedModel's functions
-lose them when it is loaded. `TF_WGPU_JIT=error` refuses all of it instead.
+A `tf.function(jit_compile=True)` that is traced where it will run on WGPU is traced as if it had
+not asked for XLA: outside of XLA's context, which forbids ops and keeps loops from being lowered,
+and without the attributes that make TensorFlow hand it to XLA. The trace for `tf.device("CPU:0")`
+is another one, which keeps them. A SavedModel's functions lose them when it is loaded.
+`TF_WGPU_JIT=error` refuses all of it instead.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ VARIABLE = "TF_WGPU_JIT"
 ADVICE = "XLA has no compiler for WGPU devices; leave jit_compile out, or run this under tf.device('CPU:0')"
 
 MUST_COMPILE = "_XlaMustCompile"
-# TensorFlow sets it on functions for XLA, so that they stay whole; the optimizer wants them inlined.
+# TensorFlow sets it on functions for XLA, so that they stay whole; the optimizer wants them
+# inlined.
 NO_INLINE = "_noinline"
 
 
@@ -48,12 +51,16 @@ def is_refused() -> bool:
 @functools.cache
 def _mode(value: str) -> str:
     if value not in ("", "error"):
-        log.warning("%s=%s: the only mode is error; XLA is left out with a warning", VARIABLE, value)
+        log.warning(
+            "%s=%s: the only mode is error; XLA is left out with a warning", VARIABLE, value
+        )
     return value
 
 
 def patch_function(module: types.ModuleType) -> None:
-    """`tf.function(jit_compile=True)` that runs on WGPU is traced outside of XLA's context, or refused."""
+    """`tf.function(jit_compile=True)` that runs on WGPU is traced outside of XLA's context, or
+    refused.
+    """
     with_xla = module.OptionalXlaContext
     call = module.Function._call
     get_concrete_function = module.Function._get_concrete_function_garbage_collected
@@ -66,7 +73,9 @@ def patch_function(module: types.ModuleType) -> None:
     def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "_jit_compile", None) and is_refused() and runs_on():
             name = getattr(self, "_name", "")
-            raise _invalid_argument(f"tf.function(jit_compile=True) {name!r} cannot run on WGPU: {ADVICE}.")
+            raise _invalid_argument(
+                f"tf.function(jit_compile=True) {name!r} cannot run on WGPU: {ADVICE}."
+            )
         return call(self, *args, **kwargs)
 
     @functools.wraps(get_concrete_function)
@@ -77,11 +86,15 @@ def patch_function(module: types.ModuleType) -> None:
 
     module.OptionalXlaContext = OptionalXlaContext
     module.Function._call = _call
-    module.Function._get_concrete_function_garbage_collected = _get_concrete_function_garbage_collected
+    module.Function._get_concrete_function_garbage_collected = (
+        _get_concrete_function_garbage_collected
+    )
 
 
 def patch_function_context(module: types.ModuleType) -> None:
-    """A function has one trace within XLA's context, for the CPU, and another one outside of it, for WGPU."""
+    """A function has one trace within XLA's context, for the CPU, and another one outside of it,
+    for WGPU.
+    """
     original = module.make_function_context
     enclosing = module._enclosing_xla_context
 
@@ -96,7 +109,9 @@ def patch_function_context(module: types.ModuleType) -> None:
 
 
 def patch_atomic_function(module: types.ModuleType) -> None:
-    """What is traced for WGPU does not ask for XLA: functions, and the forward and backward functions of tapes."""
+    """What is traced for WGPU does not ask for XLA: functions, and the forward and backward
+    functions of tapes.
+    """
     original = module.from_func_graph
 
     @functools.wraps(original)
@@ -111,13 +126,20 @@ def patch_atomic_function(module: types.ModuleType) -> None:
 
 
 def patch_deserialization(module: types.ModuleType) -> None:
-    """SavedModel: the calls within functions do not ask for XLA. The functions go through `from_func_graph`."""
+    """SavedModel: the calls within functions do not ask for XLA. The functions go through
+    `from_func_graph`.
+    """
     original = module.load_function_def_library
 
     @functools.wraps(original)
     def load_function_def_library(library: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_refused() and runs_on():
-            calls = [node for f in library.function for node in f.node_def if _is_set(node.attr, MUST_COMPILE)]
+            calls = [
+                node
+                for f in library.function
+                for node in f.node_def
+                if _is_set(node.attr, MUST_COMPILE)
+            ]
             if calls:
                 warn()
             for node in calls:
@@ -136,17 +158,21 @@ def _is_set(attrs: Mapping[str, Any] | None, name: str) -> bool:
 def _refuse_ops_of_xla(graph: Any) -> None:
     """Raises where a function, or one that it calls, holds ops of XLA's own, such as XlaDot.
 
-    TensorFlow has kernels of them for the CPU, which compile the op alone. They are not what the function asks for,
-    they would run on the CPU without a word, and some of them end the process.
+    TensorFlow has kernels of them for the CPU, which compile the op alone. They are not what the
+    function asks for, they would run on the CPU without a word, and some of them end the process.
     """
     ops = {op.type for op in graph.get_operations()}
     for function in getattr(graph, "_functions", {}).values():
         ops.update(node.op for node in function.cached_definition.node_def)
-    if alone := sorted(op for op in ops if op.startswith("Xla") and "WGPU" not in kernel_devices(op)):
+    if alone := sorted(
+        op for op in ops if op.startswith("Xla") and "WGPU" not in kernel_devices(op)
+    ):
         raise _invalid_argument(
             f"tf.function(jit_compile=True) {graph.name!r} holds {', '.join(alone)}, which XLA alone can run: {ADVICE}."
         )
 
 
 def _invalid_argument(message: str) -> Exception:
-    return sys.modules["tensorflow.python.framework.errors_impl"].InvalidArgumentError(None, None, message)
+    return sys.modules["tensorflow.python.framework.errors_impl"].InvalidArgumentError(
+        None, None, message
+    )

@@ -1,6 +1,7 @@
 """Keras and tf_keras on WGPU: what they would compile with XLA by themselves runs without it.
 
-Acts on Keras's TensorFlow backend alone: with JAX or PyTorch behind it, Keras compiles by means of those.
+Acts on Keras's TensorFlow backend alone: with JAX or PyTorch behind it, Keras compiles by means of
+those.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from tensorflow_wgpu._placement import kernel_devices, runs_on
 
 
 def patch_trainer(module: types.ModuleType) -> None:
-    """Keras 3: `jit_compile="auto"` means False when there is a WGPU device. An explicit True is `_jit`'s."""
+    """Keras 3: `jit_compile="auto"` means False when there is a WGPU device. An explicit True is
+    `_jit`'s.
+    """
     original = module.model_supports_jit
     # Trainer, or BaseTrainer from Keras 3.16 on.
-    trainer = next(c for c in vars(module).values() if isinstance(vars_of(c).get("jit_compile"), property))
+    trainer = next(
+        c for c in vars(module).values() if isinstance(vars_of(c).get("jit_compile"), property)
+    )
     explicit = threading.local()
 
     def on_wgpu(*others: str) -> bool:
@@ -62,7 +67,9 @@ def vars_of(value: Any) -> dict[str, Any]:
 
 
 class _TensorFlowWithoutXla:
-    """The module `tensorflow`, except that `tf.function(jit_compile=True)` leaves a function as it is."""
+    """The module `tensorflow`, except that `tf.function(jit_compile=True)` leaves a function as it
+    is.
+    """
 
     def __init__(self, tf: types.ModuleType) -> None:
         self._tf = tf
@@ -78,7 +85,9 @@ class _TensorFlowWithoutXla:
 
 
 def patch_nn(module: types.ModuleType) -> None:
-    """Keras 3: grouped and channels-first 3-D convolutions, which Keras compiles with XLA, run as plain ops."""
+    """Keras 3: grouped and channels-first 3-D convolutions, which Keras compiles with XLA, run as
+    plain ops.
+    """
     with_xla = module.conv
     names = {**with_xla.__globals__, "tf": _TensorFlowWithoutXla(module.tf)}
     without_xla = types.FunctionType(
@@ -99,7 +108,9 @@ def patch_nn(module: types.ModuleType) -> None:
 
 
 def patch_legacy_conv(module: types.ModuleType) -> None:
-    """tf_keras: grouped convolutions run as plain ops. The rest of it knows that pluggable devices have no XLA."""
+    """tf_keras: grouped convolutions run as plain ops. The rest of it knows that pluggable devices
+    have no XLA.
+    """
     with_xla = module.Conv._jit_compiled_convolution_op
 
     def convolution_op(self: Any, inputs: Any, kernel: Any) -> Any:

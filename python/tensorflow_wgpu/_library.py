@@ -12,7 +12,8 @@ SUFFIXES = (".so", ".dylib", ".dll")
 
 
 def library_path() -> Path:
-    """Path of the library that TensorFlow loads: the one in `TF_PLUGGABLE_DEVICE_LIBRARY_PATH`, or the installed one.
+    """Path of the library that TensorFlow loads: the one in `TF_PLUGGABLE_DEVICE_LIBRARY_PATH`, or
+    the installed one.
 
     Raises FileNotFoundError when there is none, and says where it was looked for.
     """
@@ -23,12 +24,15 @@ def library_path() -> Path:
         if path.is_file() and path.suffix in SUFFIXES and "tensorflow_wgpu" in path.name:
             return path
     if named:
-        raise FileNotFoundError(f"TF_PLUGGABLE_DEVICE_LIBRARY_PATH={named} holds no tensorflow_wgpu library; unset it")
+        raise FileNotFoundError(
+            f"TF_PLUGGABLE_DEVICE_LIBRARY_PATH={named} holds no tensorflow_wgpu library; unset it"
+        )
     raise FileNotFoundError(f"{folder} holds no tensorflow_wgpu library; install the wheel again")
 
 
 def report() -> dict[str, Any]:
-    """What the library knows: its version, the adapters, the ops and types, the environment, the variable API.
+    """What the library knows: its version, the adapters, the ops and types, the environment, the
+    variable API.
 
     Loads the library when TensorFlow has not done so already, opens each device and tries it out.
     """
@@ -36,12 +40,14 @@ def report() -> dict[str, Any]:
 
 
 def statistics() -> dict[str, dict[str, int]]:
-    """What the devices that TensorFlow opened in this process did so far: `{"WGPU:0": {"dispatches": 12, ...}, ...}`.
+    """What the devices that TensorFlow opened in this process did so far: `{"WGPU:0":
+    {"dispatches": 12, ...}, ...}`.
 
-    `dispatches` and `bytes` (the lengths of all that dispatches bind), `submissions`, `uploads` and `downloads` with
-    the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines` compiled, `bind_groups` made. They
-    only grow, so subtract readings; `bind_groups_held` alone tells how many are kept now. Kernels run asynchronously:
-    read a result (`.numpy()`) first, so that all of its work is counted.
+    `dispatches` and `bytes` (the lengths of all that dispatches bind), `submissions`, `uploads` and
+    `downloads` with the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines`
+    compiled, `bind_groups` made. They only grow, so subtract readings; `bind_groups_held` alone
+    tells how many are kept now. Kernels run asynchronously: read a result (`.numpy()`) first, so
+    that all of its work is counted.
     """
     return _read("tensorflow_wgpu_statistics")
 

@@ -1,7 +1,8 @@
-"""Where TensorFlow will run what is built or called now. Asks TensorFlow's modules, which must be imported already.
+"""Where TensorFlow will run what is built or called now. Asks TensorFlow's modules, which must be
+imported already.
 
-These are internals of TensorFlow: where they have changed, the answer is "not on WGPU", with one warning, so that
-whoever asks leaves things as they are.
+These are internals of TensorFlow: where they have changed, the answer is "not on WGPU", with one
+warning, so that whoever asks leaves things as they are.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ def scope_device_type() -> str | None:
         names = [context.device_name]
     else:
         graph = sys.modules["tensorflow.python.framework.ops"].get_default_graph()
-        # A function's graph does not show the scope around its call, which decides when it is silent.
-        names = [str(spec.display_name) for spec in graph._device_function_stack.peek_objs()] + [context.device_name]
+        # A function's graph does not show the scope around its call, which decides when it is
+        # silent.
+        names = [str(spec.display_name) for spec in graph._device_function_stack.peek_objs()] + [
+            context.device_name
+        ]
     for name in names:
         _, found, rest = (name or "").lower().rpartition("device:")
         if found:
@@ -39,7 +43,8 @@ def scope_device_type() -> str | None:
 
 
 def runs_on(*device_types: str) -> bool:
-    """Whether there is a WGPU device, and what is built or called now will run on it or on one of these types.
+    """Whether there is a WGPU device, and what is built or called now will run on it or on one of
+    these types.
 
     TensorFlow prefers WGPU where no `tf.device` says otherwise.
     """
@@ -65,4 +70,7 @@ def _context():
 
 @functools.cache
 def _warn(why: str) -> None:
-    log.warning("this TensorFlow does not tell tensorflow-wgpu where it runs (%s); XLA is left as it is", why)
+    log.warning(
+        "this TensorFlow does not tell tensorflow-wgpu where it runs (%s); XLA is left as it is",
+        why,
+    )

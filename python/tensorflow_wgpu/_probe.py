@@ -1,6 +1,7 @@
 """What the doctor tries out in processes of their own, because a driver or TensorFlow may crash.
 
-`python -m tensorflow_wgpu._probe library` or `tensorflow`: each prints one line of JSON on the last line of its output.
+`python -m tensorflow_wgpu._probe library` or `tensorflow`: each prints one line of JSON on the last
+line of its output.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def tensorflow() -> dict[str, Any]:
 
     from tensorflow_wgpu._library import report
 
-    devices = [d.name.replace("/physical_device:", "") for d in tf.config.list_physical_devices("WGPU")]
+    devices = [
+        d.name.replace("/physical_device:", "") for d in tf.config.list_physical_devices("WGPU")
+    ]
     failures = {}
     for device in devices:
         try:
@@ -47,11 +50,14 @@ def tensorflow() -> dict[str, Any]:
 
 
 def run(name: str, timeout: float = 300) -> dict[str, Any]:
-    """Runs a probe in a process of its own: its `result` or the `error` that ended it, and the plug-in's `log`."""
+    """Runs a probe in a process of its own: its `result` or the `error` that ended it, and the
+    plug-in's `log`.
+    """
     try:
         process = subprocess.run(
             [sys.executable, "-m", "tensorflow_wgpu._probe", name],
-            # The plug-in's warnings must be seen here, whatever the environment asks for; TensorFlow's are noise.
+            # The plug-in's warnings must be seen here, whatever the environment asks for;
+            # TensorFlow's are noise.
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
             capture_output=True,
             text=True,
@@ -64,9 +70,17 @@ def run(name: str, timeout: float = 300) -> dict[str, Any]:
     if process.returncode == 0:
         return {"result": json.loads(process.stdout.splitlines()[-1]), "error": None, "log": log}
     if process.returncode < 0:
-        return {"result": None, "error": f"the process was killed by signal {-process.returncode}", "log": log}
+        return {
+            "result": None,
+            "error": f"the process was killed by signal {-process.returncode}",
+            "log": log,
+        }
     last = [line for line in process.stderr.splitlines() if line.strip()]
-    return {"result": None, "error": last[-1] if last else f"exit code {process.returncode}", "log": log}
+    return {
+        "result": None,
+        "error": last[-1] if last else f"exit code {process.returncode}",
+        "log": log,
+    }
 
 
 if __name__ == "__main__":

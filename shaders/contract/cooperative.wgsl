@@ -1,11 +1,12 @@
-// c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] by cooperative matrices: subgroups multiply what all invocations have loaded into
-// workgroup memory, {{DEPTH}} steps of k at a time.
-// Grid: one workgroup per tile, split and matrix, see place.wgsl.
-// Bindings: a, b, c. All strides and offsets are in elements. Products are of f16, summed in f32, in an order that the driver chooses.
-// tile_a is [row][k], tile_b is [k][column], with lines that are longer than the tile so that they begin in different banks. Rows and
-// columns beyond the edge repeat the last one and are not stored; k beyond the end is zero.
-// A subgroup computes one block of {{BLOCK_M}} by {{BLOCK_N}}. Where there are more subgroups than blocks, several compute the same one, and
-// store the same values. Sums go through `staged`, a matrix of each block after the other, to where they belong.
+// c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] by cooperative matrices: subgroups multiply
+// what all invocations have loaded into workgroup memory, {{DEPTH}} steps of k at a time. Grid: one
+// workgroup per tile, split and matrix, see place.wgsl. Bindings: a, b, c. All strides and offsets
+// are in elements. Products are of f16, summed in f32, in an order that the driver chooses. tile_a
+// is [row][k], tile_b is [k][column], with lines that are longer than the tile so that they begin
+// in different banks. Rows and columns beyond the edge repeat the last one and are not stored; k
+// beyond the end is zero. A subgroup computes one block of {{BLOCK_M}} by {{BLOCK_N}}. Where there
+// are more subgroups than blocks, several compute the same one, and store the same values. Sums go
+// through `staged`, a matrix of each block after the other, to where they belong.
 
 const A_LINE = {{A_LINE}};
 const B_LINE = {{B_LINE}};

@@ -1,5 +1,5 @@
-// c[m][k] = a[m][k], from any strides to rows that follow each other, four steps at a time. Grid: one invocation for each four.
-// Bindings: a, c.
+// c[m][k] = a[m][k], from any strides to rows that follow each other, four steps at a time. Grid:
+// one invocation for each four. Bindings: a, c.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,6 @@
-// y[i] = epilogue(sum over s of partial[s][i]), in the order of s; without an epilogue the sum itself.
-// Grid: one invocation per stored unit of y. Bindings: partial (splits x count), y (count), the epilogue's operands.
+// y[i] = epilogue(sum over s of partial[s][i]), in the order of s; without an epilogue the sum
+// itself. Grid: one invocation per stored unit of y. Bindings: partial (splits x count), y (count),
+// the epilogue's operands.
 
 fn value(i: u32) -> {{T}} {
     var sum = load_partial(i);

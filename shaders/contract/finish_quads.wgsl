@@ -1,5 +1,6 @@
-// c[i] = finish(sum over s of partial[s][i]), in the order of s, four neighbours at a time. Grid: one invocation for each four.
-// Bindings: partial (splits x count), c (count), the epilogue's operands.
+// c[i] = finish(sum over s of partial[s][i]), in the order of s, four neighbours at a time. Grid:
+// one invocation for each four. Bindings: partial (splits x count), c (count), the epilogue's
+// operands.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

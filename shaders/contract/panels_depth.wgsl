@@ -1,5 +1,5 @@
-// c[n / COLUMNS][k][n % COLUMNS] = b[n][k], four columns of four steps at a time. Grid: one invocation for each square.
-// Bindings: b, c.
+// c[n / COLUMNS][k][n % COLUMNS] = b[n][k], four columns of four steps at a time. Grid: one
+// invocation for each square. Bindings: b, c.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

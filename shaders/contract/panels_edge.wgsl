@@ -1,4 +1,5 @@
-// c[n / COLUMNS][k][n % COLUMNS] = b[k][n], four columns at a time. Grid: one invocation for each four. Bindings: b, c.
+// c[n / COLUMNS][k][n % COLUMNS] = b[k][n], four columns at a time. Grid: one invocation for each
+// four. Bindings: b, c.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,4 +1,5 @@
-// Which part of a contraction a workgroup computes: one tile, split and matrix; m runs fastest, so that neighbours share a panel of b.
+// Which part of a contraction a workgroup computes: one tile, split and matrix; m runs fastest, so
+// that neighbours share a panel of b.
 
 struct Place {
     // The tile's first row and column.
@@ -13,7 +14,8 @@ struct Place {
     c: u32,
 }
 
-// The workgroup's number. One past the last computes that one's sums again and stores the same values.
+// The workgroup's number. One past the last computes that one's sums again and stores the same
+// values.
 fn repeated(workgroup_id: vec3<u32>, num_workgroups: vec3<u32>) -> u32 {
     return min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
 }

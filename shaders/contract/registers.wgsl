@@ -1,9 +1,8 @@
-// c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n], each invocation with a tile of sums in registers. Operands take no workgroup
-// memory; sums do where groups of invocations share them.
-// Grid: one workgroup per tile, split and matrix, see place.wgsl.
-// Bindings: a, b, c. All strides and offsets are in elements. Products and sums are `Scalar`s, in the order of k,
-// or in that of each group's own steps.
-// Rows and columns beyond the edge repeat the last one and are not stored.
+// c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n], each invocation with a tile of sums in
+// registers. Operands take no workgroup memory; sums do where groups of invocations share them.
+// Grid: one workgroup per tile, split and matrix, see place.wgsl. Bindings: a, b, c. All strides
+// and offsets are in elements. Products and sums are `Scalar`s, in the order of k, or in that of
+// each group's own steps. Rows and columns beyond the edge repeat the last one and are not stored.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,6 @@
-// Rows are output positions of a convolution, outer steps are kernel positions, inner ones input channels.
-// `pixel` and `image` are the distances of neighbouring positions and of images in the input.
+// Rows are output positions of a convolution, outer steps are kernel positions, inner ones input
+// channels. `pixel` and `image` are the distances of neighbouring positions and of images in the
+// input.
 
 struct Row {
     image: u32,

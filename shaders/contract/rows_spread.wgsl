@@ -1,6 +1,7 @@
-// Rows are input positions of a convolution, outer steps are kernel positions, inner ones output channels: the gradient of the
-// input gathers from the gradient of the output. `in*` and `out*` are those of the convolution; rows run over `in*`.
-// `pixel` and `image` are the distances of neighbouring positions and of images in the output's gradient.
+// Rows are input positions of a convolution, outer steps are kernel positions, inner ones output
+// channels: the gradient of the input gathers from the gradient of the output. `in*` and `out*` are
+// those of the convolution; rows run over `in*`. `pixel` and `image` are the distances of
+// neighbouring positions and of images in the output's gradient.
 
 struct Row {
     image: u32,
@@ -24,7 +25,8 @@ fn a_row(m: u32) -> Row {
 }
 
 fn a_line(row: Row, o: u32) -> Line {
-    // The kernel position covers the input position when their distance is a multiple of the stride.
+    // The kernel position covers the input position when their distance is a multiple of the
+    // stride.
     let d2 = row.at.z - i32(o % p.kernel2 * p.dilation2);
     let d1 = row.at.y - i32(o / p.kernel2 {{AXIS1}} * p.dilation1);
     let s2 = i32(p.stride2);

@@ -1,6 +1,7 @@
-// Rows are kernel positions and input channels, outer steps are lines of the output, inner ones positions on a line: the gradient
-// of a filter sums over all output positions. `pixel`, `image` and `channel_step` are the distances of neighbouring
-// positions, images and channels in the input; a_step is stride2 * pixel.
+// Rows are kernel positions and input channels, outer steps are lines of the output, inner ones
+// positions on a line: the gradient of a filter sums over all output positions. `pixel`, `image`
+// and `channel_step` are the distances of neighbouring positions, images and channels in the input;
+// a_step is stride2 * pixel.
 
 struct Row {
     // Channel and kernel position on the line, relative to a line of the input; may be negative.

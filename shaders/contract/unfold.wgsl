@@ -1,5 +1,5 @@
-// c[o * inner + i][m] = a[m] at step i of line o, see rows_window.wgsl, four rows at a time; zero outside the input. Grid: one invocation for
-// each four rows of each line. Bindings: a, c.
+// c[o * inner + i][m] = a[m] at step i of line o, see rows_window.wgsl, four rows at a time; zero
+// outside the input. Grid: one invocation for each four rows of each line. Bindings: a, c.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,6 @@
-// Depthwise convolution: output channel c * multiplier + j is input channel c under filter [kernel1][kernel2][c][j].
-// Products and sums are f32, or f64 for float64, in the order of the kernel. All indices are in elements.
+// Depthwise convolution: output channel c * multiplier + j is input channel c under filter
+// [kernel1][kernel2][c][j]. Products and sums are f32, or f64 for float64, in the order of the
+// kernel. All indices are in elements.
 
 struct Place {
     image: u32,

@@ -1,5 +1,6 @@
-// Element i = (part, k1, k2, channel) of the parts of the gradient of the filter: the sum over `chunk` of the `lines` lines of all
-// output images. Grid: one invocation per element. Bindings: x, dy, result.
+// Element i = (part, k1, k2, channel) of the parts of the gradient of the filter: the sum over
+// `chunk` of the `lines` lines of all output images. Grid: one invocation per element. Bindings: x,
+// dy, result.
 
 fn value(i: u32) -> {{T}} {
     let channel = i % p.filters;

@@ -1,5 +1,6 @@
-// Elements 4t to 4t + 3 of the parts of the gradient of the filter, (part, k1, k2, channel): the sums over `chunk` of the `lines` lines of
-// all output images. Grid: one invocation for each t. Bindings: x, dy, result.
+// Elements 4t to 4t + 3 of the parts of the gradient of the filter, (part, k1, k2, channel): the
+// sums over `chunk` of the `lines` lines of all output images. Grid: one invocation for each t.
+// Bindings: x, dy, result.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

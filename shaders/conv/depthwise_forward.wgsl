@@ -1,4 +1,5 @@
-// Element i of the output. Grid: one invocation per stored unit of the output. Bindings: x, weight, result, the epilogue's operands.
+// Element i of the output. Grid: one invocation per stored unit of the output. Bindings: x, weight,
+// result, the epilogue's operands.
 
 fn value(i: u32) -> {{RESULT_T}} {
     let at = place_of(i, p.filters, p.out1, p.out2);

@@ -1,5 +1,5 @@
-// Elements 4t to 4t + 3 of the output: four channels of a position. Grid: one invocation for each t. Bindings: x, weight, result, the
-// epilogue's operands.
+// Elements 4t to 4t + 3 of the output: four channels of a position. Grid: one invocation for each
+// t. Bindings: x, weight, result, the epilogue's operands.
 
 fn finish(i: u32, sum: f32) -> {{RESULT_T}} {
 {{READS}}

@@ -1,8 +1,10 @@
-// A convolution of few channels: {{WIDTH}} neighbouring columns of a row of the output, four filters of each. What a row of the window's
-// columns read of the input follows each other there; lane e % 8 loads its element e for all of them. What lies outside counts as zero;
-// positions before the beginning are large unsigned numbers. Grid: a workgroup of one subgroup for each run of columns and 32 filters; those
-// past the last compute that one's sums again and store the same values. Bindings: x, weight, c, the epilogue's operands. Sums run in the
-// order of rows, columns, channels.
+// A convolution of few channels: {{WIDTH}} neighbouring columns of a row of the output, four
+// filters of each. What a row of the window's columns read of the input follows each other there;
+// lane e % 8 loads its element e for all of them. What lies outside counts as zero; positions
+// before the beginning are large unsigned numbers. Grid: a workgroup of one subgroup for each run
+// of columns and 32 filters; those past the last compute that one's sums again and store the same
+// values. Bindings: x, weight, c, the epilogue's operands. Sums run in the order of rows, columns,
+// channels.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,9 +1,12 @@
-// The gradient of the input of a convolution of few channels: {{WIDTH}} neighbouring columns of strides of one row, counted with the padding,
-// with all their columns and channels. Row r of a stride is covered by every stride-th row of the window from r on, column r alike, so that
-// an element of the output's gradient is loaded once for all columns of the window. A subgroup's lanes share what they load of the filter:
-// element e of a row of the window, which is its column and channel, comes from lane e % 8. What lies outside counts as zero; positions
-// before the beginning are large unsigned numbers. Grid: a workgroup of one subgroup for each eight runs of each row of a stride; those past
-// the last compute that one's sums again and store the same values. Bindings: weight, dy, dx. Sums run in the order of rows, filters, columns.
+// The gradient of the input of a convolution of few channels: {{WIDTH}} neighbouring columns of
+// strides of one row, counted with the padding, with all their columns and channels. Row r of a
+// stride is covered by every stride-th row of the window from r on, column r alike, so that an
+// element of the output's gradient is loaded once for all columns of the window. A subgroup's lanes
+// share what they load of the filter: element e of a row of the window, which is its column and
+// channel, comes from lane e % 8. What lies outside counts as zero; positions before the beginning
+// are large unsigned numbers. Grid: a workgroup of one subgroup for each eight runs of each row of
+// a stride; those past the last compute that one's sums again and store the same values. Bindings:
+// weight, dy, dx. Sums run in the order of rows, filters, columns.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,6 @@
-// Element i of a summary, by its pair in p.slots: 0 a number (p.high times 2^32 more for the first), 1 minus one, 2 a counter,
-// 3 whether a value is infinite or NaN, 4 the infinite or NaN value of a counter that is not zero. Grid: Shader::map.
+// Element i of a summary, by its pair in p.slots: 0 a number (p.high times 2^32 more for the
+// first), 1 minus one, 2 a counter, 3 whether a value is infinite or NaN, 4 the infinite or NaN
+// value of a counter that is not zero. Grid: Shader::map.
 
 fn counter(n: u32) -> u32 {
     return counters[p.off_counters + n];

@@ -1,5 +1,5 @@
-// The filter of Bluestein's algorithm for lines of p.n elements in a cyclic convolution of p.size: exp(pi i k^2 / n) for |k| < n.
-// Grid: Grid::map over p.count = p.size. Offsets count elements.
+// The filter of Bluestein's algorithm for lines of p.n elements in a cyclic convolution of p.size:
+// exp(pi i k^2 / n) for |k| < n. Grid: Grid::map over p.count = p.size. Offsets count elements.
 
 alias Real = {{REAL}};
 alias Complex = vec2<Real>;

@@ -1,5 +1,5 @@
-// The lines of x, each times the conjugate filter, with zeros up to p.size: y[outer, p.size, p.inner].
-// Grid: Grid::map over p.count elements of y. Offsets count elements.
+// The lines of x, each times the conjugate filter, with zeros up to p.size: y[outer, p.size,
+// p.inner]. Grid: Grid::map over p.count elements of y. Offsets count elements.
 
 fn value(i: u32) -> Complex {
     let c = i % p.inner;

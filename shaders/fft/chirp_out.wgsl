@@ -1,5 +1,6 @@
-// The first p.kept elements of the lines of x[outer, p.stride, p.inner], each times the conjugate filter.
-// Grid: one invocation for each kept element, p.count of them, in one dimension spread over x and y. Offsets count elements.
+// The first p.kept elements of the lines of x[outer, p.stride, p.inner], each times the conjugate
+// filter. Grid: one invocation for each kept element, p.count of them, in one dimension spread over
+// x and y. Offsets count elements.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,6 +1,7 @@
-// One pass of a Stockham transform: after it, runs of p.span * RADIX elements are transformed; the last pass leaves them in order.
-// Grid: one invocation for each butterfly, p.count = outer * (p.n / RADIX) * p.inner in one dimension spread over x and y. Offsets count elements.
-// Numerics: one root of unity from exact integers for each butterfly, its powers by products.
+// One pass of a Stockham transform: after it, runs of p.span * RADIX elements are transformed; the
+// last pass leaves them in order. Grid: one invocation for each butterfly, p.count = outer * (p.n /
+// RADIX) * p.inner in one dimension spread over x and y. Offsets count elements. Numerics: one root
+// of unity from exact integers for each butterfly, its powers by products.
 
 const RADIX = {{RADIX}}u;
 

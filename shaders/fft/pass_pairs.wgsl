@@ -1,9 +1,10 @@
-// One pass of a Stockham transform like pass.wgsl, two complex numbers at a time, for whole lines of x[outer, p.n, p.inner].
-// Grid: one invocation for each two butterflies, p.count = outer * (p.n / RADIX) * p.inner / 2 in one dimension spread over x and y. Offsets
-// count pairs.
+// One pass of a Stockham transform like pass.wgsl, two complex numbers at a time, for whole lines
+// of x[outer, p.n, p.inner]. Grid: one invocation for each two butterflies, p.count = outer * (p.n
+// / RADIX) * p.inner / 2 in one dimension spread over x and y. Offsets count pairs.
 //
-// ACROSS: the pair is the same butterfly of two neighbouring lines (p.inner is even). Else p.inner is 1 and the pair is two neighbouring
-// butterflies of a line, which has an even number of them; p.span is even too or, in a first pass, 1: then the results of a butterfly are neighbours.
+// ACROSS: the pair is the same butterfly of two neighbouring lines (p.inner is even). Else p.inner
+// is 1 and the pair is two neighbouring butterflies of a line, which has an even number of them;
+// p.span is even too or, in a first pass, 1: then the results of a butterfly are neighbours.
 
 alias Real = f32;
 alias Complex = vec2<f32>;

@@ -1,4 +1,5 @@
-// exp(-2 pi i k / n) for k <= n < 2^28 in float64: the angle is reduced to an eighth of a turn in integers.
+// exp(-2 pi i k / n) for k <= n < 2^28 in float64: the angle is reduced to an eighth of a turn in
+// integers.
 fn turn(k: u32, n: u32) -> Complex {
     let quarter = (4u * k + n / 2u) / n;
     let x = Real(i32(4u * k) - i32(quarter * n)) / Real(n) * 1.5707963267948966lf;

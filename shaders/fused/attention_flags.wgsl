@@ -1,4 +1,5 @@
-// What the programs of attention share: flags and limits. p.lowest is minus infinity, which cannot be a constant of WGSL.
+// What the programs of attention share: flags and limits. p.lowest is minus infinity, which cannot
+// be a constant of WGSL.
 
 const LOWEST_FINITE = -3.40282346e38;
 

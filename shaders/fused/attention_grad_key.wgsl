@@ -1,10 +1,11 @@
-// The gradients of attention's key and value, for tiles of their rows, in one pass over the queries, POSITIONS of which lie in
-// workgroup memory with the gradients of their results.
-// Grid: one workgroup for each tile of ROWS keys and matrix; tiles run fastest. PARTS neighbouring invocations share a key:
-// invocation i of them has every PARTS-th group of four elements, from the i-th on.
-// Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl), key_gradient, value_gradient, extra (a mask). Strides
-// and offsets count elements; gradients have those of key and value. All in f32. Keys past the last one repeat it; queries past the last
-// one count nothing.
+// The gradients of attention's key and value, for tiles of their rows, in one pass over the
+// queries, POSITIONS of which lie in workgroup memory with the gradients of their results. Grid:
+// one workgroup for each tile of ROWS keys and matrix; tiles run fastest. PARTS neighbouring
+// invocations share a key: invocation i of them has every PARTS-th group of four elements, from the
+// i-th on. Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl),
+// key_gradient, value_gradient, extra (a mask). Strides and offsets count elements; gradients have
+// those of key and value. All in f32. Keys past the last one repeat it; queries past the last one
+// count nothing.
 
 fn of_depth(b: u32, h: u32, t: u32, quad: u32) -> vec4<f32> {
     return quad_query(b * p.q_b + h * p.q_h + t * p.q_t, quad);

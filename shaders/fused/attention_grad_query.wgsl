@@ -1,8 +1,10 @@
-// The gradient of attention's query, for tiles of its rows, in one pass over the keys, POSITIONS of which lie in workgroup memory.
-// Grid: one workgroup for each tile of ROWS rows and matrix; tiles run fastest. PARTS neighbouring invocations share a row:
-// invocation i of them has every PARTS-th group of four elements, from the i-th on.
-// Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl), query_gradient, extra (a mask). Strides and offsets
-// count elements; the gradient has the query's. All in f32. Rows past the last one repeat it; keys past the last one weigh nothing.
+// The gradient of attention's query, for tiles of its rows, in one pass over the keys, POSITIONS of
+// which lie in workgroup memory. Grid: one workgroup for each tile of ROWS rows and matrix; tiles
+// run fastest. PARTS neighbouring invocations share a row: invocation i of them has every PARTS-th
+// group of four elements, from the i-th on. Bindings: query, key, value, gradient, rows (see
+// attention_grad_rows.wgsl), query_gradient, extra (a mask). Strides and offsets count elements;
+// the gradient has the query's. All in f32. Rows past the last one repeat it; keys past the last
+// one weigh nothing.
 
 fn of_depth(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
     return quad_key(b * p.k_b + h * p.k_h + s * p.k_t, quad);

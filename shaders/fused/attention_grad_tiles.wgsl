@@ -1,6 +1,6 @@
-// What the gradients of attention keep in workgroup memory: POSITIONS rows of the other side, which a workgroup goes over, and what its
-// invocations add to the products with them. of_depth and of_width are groups of four elements of those rows, as wide as keys and as wide
-// as values.
+// What the gradients of attention keep in workgroup memory: POSITIONS rows of the other side, which
+// a workgroup goes over, and what its invocations add to the products with them. of_depth and
+// of_width are groups of four elements of those rows, as wide as keys and as wide as values.
 
 const PARTS = {{PARTS}}u;
 const ROWS = WORKGROUP / PARTS;
@@ -10,7 +10,8 @@ const QUADS = {{QUADS}}u;
 // Keys and values, or queries and the gradients of their results.
 var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * QUADS>;
 var<workgroup> width_tile: array<vec4<f32>, POSITIONS * QUADS>;
-// What each invocation adds to the products of its rows with those of both tiles, position by position.
+// What each invocation adds to the products of its rows with those of both tiles, position by
+// position.
 var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
 var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;
 

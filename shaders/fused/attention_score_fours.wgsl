@@ -1,5 +1,5 @@
-// What softmax sees of the products of a row of the query and four keys from 4c on. The row t counts within its head, and mask_at is where
-// the row's mask starts, in fours.
+// What softmax sees of the products of a row of the query and four keys from 4c on. The row t
+// counts within its head, and mask_at is where the row's mask starts, in fours.
 
 // Which of the keys take part in row t: by the causal rule and by the mask.
 fn are_kept(t: u32, c: u32, mask_at: u32) -> vec4<bool> {

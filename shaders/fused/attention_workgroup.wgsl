@@ -1,9 +1,10 @@
-// softmax(query * key^T) * value in one pass over the keys, with tiles of KEYS keys and values in workgroup memory.
-// Grid: one workgroup for each tile of ROWS rows, split of the keys and matrix; tiles run fastest. PARTS neighbouring invocations
-// share a row: invocation i of them has every PARTS-th group of four elements, from the i-th on.
-// Bindings: query, key, value, result (and stats where keys are split), extra (a mask). Strides and offsets count elements.
-// The running maximum and sum are those of the keys seen so far; earlier sums shrink when the maximum grows. All in f32.
-// Rows past the last one repeat it; keys past the last one are zeros whose weight is zero.
+// softmax(query * key^T) * value in one pass over the keys, with tiles of KEYS keys and values in
+// workgroup memory. Grid: one workgroup for each tile of ROWS rows, split of the keys and matrix;
+// tiles run fastest. PARTS neighbouring invocations share a row: invocation i of them has every
+// PARTS-th group of four elements, from the i-th on. Bindings: query, key, value, result (and stats
+// where keys are split), extra (a mask). Strides and offsets count elements. The running maximum
+// and sum are those of the keys seen so far; earlier sums shrink when the maximum grows. All in
+// f32. Rows past the last one repeat it; keys past the last one are zeros whose weight is zero.
 
 const PARTS = {{PARTS}}u;
 const ROWS = WORKGROUP / PARTS;

@@ -1,5 +1,6 @@
-// Accumulates as reduce_run.wgsl does, over runs of fours: four elements side by side, which are read at once. The reduced group is the
-// innermost one, e, n and p.extent count fours of it; inputs without a step along it are read once.
+// Accumulates as reduce_run.wgsl does, over runs of fours: four elements side by side, which are
+// read at once. The reduced group is the innermost one, e, n and p.extent count fours of it; inputs
+// without a step along it are read once.
 
 {{STATE}}
 {{SOURCE}}

@@ -1,6 +1,7 @@
-// Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner], one invocation for each state, or for each word
-// of packed outputs. Segment s merges the s-th of p.segments runs of neighbours.
-// Grid: one invocation for each UNIT of p.count, in one dimension spread over x and y. Offsets count elements.
+// Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner], one invocation
+// for each state, or for each word of packed outputs. Segment s merges the s-th of p.segments runs
+// of neighbours. Grid: one invocation for each UNIT of p.count, in one dimension spread over x and
+// y. Offsets count elements.
 
 const UNIT = {{UNIT}}u;
 

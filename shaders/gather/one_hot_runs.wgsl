@@ -1,5 +1,5 @@
-// dst[a, d] = on where indices[a] is d, else off, 16 bytes at a time: none of these units reaches from one vector into the next.
-// Grid: one invocation per unit.
+// dst[a, d] = on where indices[a] is d, else off, 16 bytes at a time: none of these units reaches
+// from one vector into the next. Grid: one invocation per unit.
 
 const LANES = {{LANES}}u;
 

@@ -41,8 +41,8 @@ fn hsv_to_rgb(c: Triple) -> Triple {
     return (Triple(Number(1.0) - c.y) + c.y * shares(c.x)) * c.z;
 }
 
-// The colour with its hue turned by `delta`. By its range, not by saturation and value, which colours without a positive
-// component lack: TensorFlow's CPU turns those too.
+// The colour with its hue turned by `delta`. By its range, not by saturation and value, which
+// colours without a positive component lack: TensorFlow's CPU turns those too.
 fn turned(c: Triple, delta: f32) -> Triple {
     let low = min(c.x, min(c.y, c.z));
     let range = max(c.x, max(c.y, c.z)) - low;

@@ -1,5 +1,6 @@
-// y = mean + (x - mean) * factor, with the mean of each image and channel, in f32; p.bounded says whether low and high bound it.
-// Grid: one invocation per stored unit of y. Bindings: x, mean, factor, low, high, y.
+// y = mean + (x - mean) * factor, with the mean of each image and channel, in f32; p.bounded says
+// whether low and high bound it. Grid: one invocation per stored unit of y. Bindings: x, mean,
+// factor, low, high, y.
 
 fn value(i: u32) -> f32 {
     let mean = load_mean((i / p.image) * p.channels + i % p.channels);

@@ -5,7 +5,8 @@ struct Box {
     high: vec2<f32>,
 }
 
-// What a position of a crop reads along one axis; inside is false beyond the image and for boxes that are not finite.
+// What a position of a crop reads along one axis; inside is false beyond the image and for boxes
+// that are not finite.
 struct Tap {
     low: u32,
     high: u32,

@@ -1,5 +1,6 @@
-// The gradient of each position of each crop for the four numbers of its box: sums[column, row, box, 4], over the channels in f32.
-// Grid: one invocation per position (p.count of them). Bindings: grads, image, boxes, indices, sums.
+// The gradient of each position of each crop for the four numbers of its box: sums[column, row,
+// box, 4], over the channels in f32. Grid: one invocation per position (p.count of them). Bindings:
+// grads, image, boxes, indices, sums.
 
 // Parts of a position's derivative that go to the low and to the high end of a box.
 fn shares(i: u32, extent: u32, crop: u32) -> vec2<f32> {

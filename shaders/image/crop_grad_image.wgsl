@@ -1,6 +1,6 @@
-// sums[image, y, x, c] adds what the positions of the crops of boxes p.first_box to p.end_box, rows p.first_row to p.end_row, took
-// of that element. The first pass starts at zero.
-// Grid: one invocation per element of sums. Bindings: grads, boxes, indices, sums.
+// sums[image, y, x, c] adds what the positions of the crops of boxes p.first_box to p.end_box, rows
+// p.first_row to p.end_row, took of that element. The first pass starts at zero. Grid: one
+// invocation per element of sums. Bindings: grads, boxes, indices, sums.
 
 // The crop's positions that can read `at`: a range that holds them all, with room for rounding.
 fn candidates(at: u32, low: f32, high: f32, extent: u32, crop: u32) -> vec2<u32> {

@@ -1,5 +1,6 @@
-// The gradient of nearest-neighbor resizing: each position of [image][y][x][channel] sums what all that read it got, line by line.
-// Grid: one invocation per stored unit, or four elements, of dst; p.channels counts what an invocation computes. Bindings: src, dst.
+// The gradient of nearest-neighbor resizing: each position of [image][y][x][channel] sums what all
+// that read it got, line by line. Grid: one invocation per stored unit, or four elements, of dst;
+// p.channels counts what an invocation computes. Bindings: src, dst.
 
 fn value(e: u32) -> {{VALUE}} {
     let pixel = quotient(e, p.channels);

@@ -3,8 +3,8 @@ fn weight(x: u32, i: u32, scale: f32, extent: u32) -> f32 {
     {{WEIGHT}}
 }
 
-// First and end of the resized positions that can read position `i`; the ends of the axis are also read from beyond. Room for rounding is
-// harmless, because weights of other positions are 0.
+// First and end of the resized positions that can read position `i`; the ends of the axis are also
+// read from beyond. Room for rounding is harmless, because weights of other positions are 0.
 fn readers(i: u32, scale: f32, extent: u32, resized: u32) -> vec2<u32> {
     var range = vec2<u32>(0u, resized);
     if scale > 0.0 {

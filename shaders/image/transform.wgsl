@@ -1,6 +1,7 @@
-// result[b, y, x, c] is images[b] at the position to which the transform of image b maps (x, y), in f32 whatever the type.
-// Grid: one invocation per stored unit of result. Bindings: images, transforms (8 numbers each), result.
-// p.mode: 0 constant, 1 nearest, 2 reflect, 3 wrap; p.stride is 0 where all images share one transform.
+// result[b, y, x, c] is images[b] at the position to which the transform of image b maps (x, y), in
+// f32 whatever the type. Grid: one invocation per stored unit of result. Bindings: images,
+// transforms (8 numbers each), result. p.mode: 0 constant, 1 nearest, 2 reflect, 3 wrap; p.stride
+// is 0 where all images share one transform.
 
 fn convert(v: f32) -> {{VALUE}} {
     return {{CONVERT}};
@@ -43,7 +44,8 @@ fn inside(at: f32, extent: u32) -> f32 {
     return clamp(v, 0.0, last);
 }
 
-// The element of image `b` at (y, x), or the fill value beyond the image, also for coordinates that are not numbers.
+// The element of image `b` at (y, x), or the fill value beyond the image, also for coordinates that
+// are not numbers.
 fn read(b: u32, y: f32, x: f32, c: u32) -> {{VALUE}} {
     if !(y >= 0.0 && y < f32(p.height) && x >= 0.0 && x < f32(p.width)) {
         return convert(p.fill);

@@ -1,7 +1,7 @@
 // requires: special_f64
-// asin, acos, atan and atan2 of float64 within 2 ulp.
-// After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
-// distribute this software is freely granted, provided that this notice is preserved.
+// asin, acos, atan and atan2 of float64 within 2 ulp. After FreeBSD's msun: Copyright (C) 1993 by
+// Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and distribute this
+// software is freely granted, provided that this notice is preserved.
 
 fn atan_f64(x: f64) -> f64 {
     if is_nan_f64(x) {
@@ -59,7 +59,8 @@ fn atan2_f64(y: f64, x: f64) -> f64 {
     } else if x == 0.0 || is_inf_f64(y) {
         angle = 1.5707963267948966lf;
     } else {
-        // Scaled, so that the quotient of extreme numbers neither overflows nor loses bits on the way.
+        // Scaled, so that the quotient of extreme numbers neither overflows nor loses bits on the
+        // way.
         let larger = max(abs(x), abs(y));
         let scale = select(select(1.0lf, 1.4916681462400413e-154lf, larger > 1e150), 6.703903964971299e153lf, larger < 1e-150);
         angle = atan_f64(abs(y * scale) / abs(x * scale));

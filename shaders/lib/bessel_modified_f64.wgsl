@@ -1,6 +1,6 @@
 // requires: exp_f64 log_f64
-// The modified Bessel functions I and K of order 0 and 1, plain and scaled by the exponential. The polynomials are fits of our own at Chebyshev
-// nodes, in t from -1 to 1. Errors are relative.
+// The modified Bessel functions I and K of order 0 and 1, plain and scaled by the exponential. The
+// polynomials are fits of our own at Chebyshev nodes, in t from -1 to 1. Errors are relative.
 
 fn i0e_small_f64(v: f64) -> f64 {
     let t = v * 0.5lf - 1.0lf;

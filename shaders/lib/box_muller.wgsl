@@ -1,22 +1,25 @@
 // requires: philox
-// Two independent standard normal numbers from 64 random bits by the Box-Muller transform, as TensorFlow computes them:
-// u = max(m * 2^-23, 1e-7), v = 2 pi * n * 2^-23 rounded to float32, with m and n the lower 23 bits of the words; then
-// sqrt(-2 ln u) * (sin v, cos v).
+// Two independent standard normal numbers from 64 random bits by the Box-Muller transform, as
+// TensorFlow computes them: u = max(m * 2^-23, 1e-7), v = 2 pi * n * 2^-23 rounded to float32, with
+// m and n the lower 23 bits of the words; then sqrt(-2 ln u) * (sin v, cos v).
 //
-// Near a zero of sine or cosine the result hangs on how v was rounded, so v is rounded and reduced in integers: what
-// remains for the driver's floating point are short polynomials, which stay within two ulp whatever it contracts or reorders.
+// Near a zero of sine or cosine the result hangs on how v was rounded, so v is rounded and reduced
+// in integers: what remains for the driver's floating point are short polynomials, which stay
+// within two ulp whatever it contracts or reorders.
 
 // -2 ln(m * 2^-23), or -2 ln(1e-7) for m = 0.
 fn minus_two_log(m: u32) -> f32 {
     if m == 0u {
         return 32.236191f;
     }
-    // m = 2^e * x with x in [sqrt(1/2), sqrt(2)): e = 0 just below 2^23, where the logarithm itself is small.
+    // m = 2^e * x with x in [sqrt(1/2), sqrt(2)): e = 0 just below 2^23, where the logarithm itself
+    // is small.
     let bits = bitcast<u32>(f32(m));
     let upper = (bits & 0x7fffffu) > 0x3504f3u;
     let e = f32(i32(bits >> 23u) - 150 + select(0, 1, upper));
     let x = bitcast<f32>((bits & 0x7fffffu) | select(0x3f800000u, 0x3f000000u, upper));
-    // ln(1 + f) = 2 artanh(s) with s = f / (2 + f), |s| < 0.172, rearranged so that the leading term f is exact.
+    // ln(1 + f) = 2 artanh(s) with s = f / (2 + f), |s| < 0.172, rearranged so that the leading
+    // term f is exact.
     let f = x - 1.0f;
     let s = f / (2.0f + f);
     let z = s * s;
@@ -37,7 +40,8 @@ fn sin_cos_turn(n: u32) -> vec2<f32> {
     let carry_in = mul_wide(n, turn_low).y;
     let middle = n * turn_high + carry_in;
     let high = mul_wide(n, turn_high).y + select(0u, 1u, middle < carry_in);
-    // `high` has at most 23 bits; when it is 0 the leading bit is bit 63. Bits 31..8 of `leading` are the significand, bit 7 rounds it.
+    // `high` has at most 23 bits; when it is 0 the leading bit is bit 63. Bits 31..8 of `leading`
+    // are the significand, bit 7 rounds it.
     let shift = countLeadingZeros(high);
     var leading = middle;
     if shift < 32u {
@@ -51,8 +55,8 @@ fn sin_cos_turn(n: u32) -> vec2<f32> {
     if quadrant == 0u {
         r = f32(significand) * bitcast<f32>((115u - shift) << 23u);
     } else {
-        // The angle is at least pi / 4, so shift is 9 to 12. Difference of 64-bit numbers in units of 2^-60.
-        // Multiples of pi / 2, the lower word first.
+        // The angle is at least pi / 4, so shift is 9 to 12. Difference of 64-bit numbers in units
+        // of 2^-60. Multiples of pi / 2, the lower word first.
         var quarter = vec2<u32>(0x442d1847u, 0x1921fb54u);
         if quadrant == 2u {
             quarter = vec2<u32>(0x885a308du, 0x3243f6a8u);

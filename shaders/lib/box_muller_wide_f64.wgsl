@@ -1,5 +1,6 @@
 // requires: exp_f64 log_f64 trig_f64
-// Numbers of 52 random bits, two words each, and standard normal numbers of four words, as TensorFlow computes them in float64.
+// Numbers of 52 random bits, two words each, and standard normal numbers of four words, as
+// TensorFlow computes them in float64.
 
 // u = m * 2^-52 in [0, 1), m = the lower 20 bits of `words.x` and all of `words.y`.
 fn wide_unit_f64(words: vec2<u32>) -> f64 {

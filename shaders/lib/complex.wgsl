@@ -1,6 +1,7 @@
 // requires: arc exp hyperbolic log special trig
-// Complex arithmetic and functions of parts in float32. Products are the plain formula, as in TensorFlow; quotients and absolute values neither
-// overflow nor underflow on the way. Special values are those of C's Annex G.
+// Complex arithmetic and functions of parts in float32. Products are the plain formula, as in
+// TensorFlow; quotients and absolute values neither overflow nor underflow on the way. Special
+// values are those of C's Annex G.
 
 fn complex_mul_f32(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
     return vec2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x);

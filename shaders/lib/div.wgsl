@@ -1,8 +1,9 @@
 // requires: special
-// Division and remainder that do not depend on the driver's division, which WGSL allows to be off by 2.5 ulp.
+// Division and remainder that do not depend on the driver's division, which WGSL allows to be off
+// by 2.5 ulp.
 
-// The significand of |x| as an integer of 24 bits with its leading bit set, and the exponent e with |x| = significand * 2^e.
-// x is finite and not zero.
+// The significand of |x| as an integer of 24 bits with its leading bit set, and the exponent e with
+// |x| = significand * 2^e. x is finite and not zero.
 struct Significand {
     bits: u32,
     exponent: i32,
@@ -17,7 +18,8 @@ fn significand_f32(x: f32) -> Significand {
     return Significand((bits & 0x7fffffu) | 0x800000u, i32(bits >> 23u) - 150);
 }
 
-// significand * 2^exponent, rounded to nearest even; `significand` has at most 31 bits, its lowest being sticky.
+// significand * 2^exponent, rounded to nearest even; `significand` has at most 31 bits, its lowest
+// being sticky.
 fn compose_f32(significand: u32, exponent: i32) -> f32 {
     if significand == 0u {
         return 0.0;

@@ -1,8 +1,8 @@
 // requires: special_f64
 // The remainder of float64 numbers by long division of their significands.
 
-// The significand of |x| as an integer of 53 bits with its leading bit set, and the exponent e with |x| = significand * 2^e.
-// x is finite and not zero.
+// The significand of |x| as an integer of 53 bits with its leading bit set, and the exponent e with
+// |x| = significand * 2^e. x is finite and not zero.
 struct SignificandF64 {
     bits: u64,
     exponent: i32,

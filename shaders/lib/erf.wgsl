@@ -1,6 +1,7 @@
 // requires: exp log
-// The error function, its complement and their inverses. Polynomials are relative minimax fits of our own, but for erfinv, which is
-// Giles' approximation (2010), good to 6 ulp; erf and erfc are good to 4 ulp.
+// The error function, its complement and their inverses. Polynomials are relative minimax fits of
+// our own, but for erfinv, which is Giles' approximation (2010), good to 6 ulp; erf and erfc are
+// good to 4 ulp.
 
 // erfc(x) for x >= 0.45: exp(-x^2) / (1 + 2x) times a polynomial in (x - 2) / (x + 2).
 fn erfc_tail_f32(x: f32) -> f32 {

@@ -1,7 +1,8 @@
 // requires: exp_f64 log_f64
-// The error function of float64, its complement, and their inverses by Newton's method. erf and erfc are good to 2 ulp.
-// After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
-// distribute this software is freely granted, provided that this notice is preserved.
+// The error function of float64, its complement, and their inverses by Newton's method. erf and
+// erfc are good to 2 ulp. After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All
+// rights reserved. Permission to use, copy, modify, and distribute this software is freely granted,
+// provided that this notice is preserved.
 
 // erf(x) / x - 1 for |x| < 0.84375, z = x^2.
 fn erf_tail_f64(z: f64) -> f64 {

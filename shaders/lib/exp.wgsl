@@ -1,7 +1,8 @@
 // requires: special
 // exp and expm1 within 1 to 2 ulp; WGSL's own exp may be off by 3 + 2|x| ulp.
 
-// x = k ln 2 + r, |r| <= ln 2 / 2. The product k * 0.693359375 is exact, for that factor has 9 bits.
+// x = k ln 2 + r, |r| <= ln 2 / 2. The product k * 0.693359375 is exact, for that factor has 9
+// bits.
 struct ExpReduction {
     k: f32,
     r: f32,
@@ -30,12 +31,14 @@ fn scale_f32(y: f32, k: i32) -> f32 {
     return y * power_of_two_f32(half) * power_of_two_f32(k - half);
 }
 
-// 2^k for whole k, -126 <= k <= 127: k is what the last bits of 1.5 * 2^23 + k are. Cheaper than a conversion, which WGSL saturates.
+// 2^k for whole k, -126 <= k <= 127: k is what the last bits of 1.5 * 2^23 + k are. Cheaper than a
+// conversion, which WGSL saturates.
 fn whole_power_of_two_f32(k: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(k + 12582912.0) << 23u) + 0x3f800000u);
 }
 
-// Without branches, for software adapters carry out all sides of one, and those of four elements one after the other.
+// Without branches, for software adapters carry out all sides of one, and those of four elements
+// one after the other.
 fn exp_f32(x: f32) -> f32 {
     let e = exp_reduce_f32(clamp(x, -104.0, 89.0));
     let half = floor(0.5 * e.k);

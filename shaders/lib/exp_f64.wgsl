@@ -1,7 +1,7 @@
 // requires: special_f64
-// exp and expm1 of float64 within 1 to 2 ulp.
-// After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
-// distribute this software is freely granted, provided that this notice is preserved.
+// exp and expm1 of float64 within 1 to 2 ulp. After FreeBSD's msun: Copyright (C) 1993 by Sun
+// Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and distribute this
+// software is freely granted, provided that this notice is preserved.
 
 // 2^k for -1022 <= k <= 1023.
 fn power_of_two_f64(k: i32) -> f64 {

@@ -1,5 +1,6 @@
 // requires: special_f64
-// Truncation of float64 to integers, by bits: drivers' conversions beyond the range differ. Values beyond it give its end, NaN gives 0.
+// Truncation of float64 to integers, by bits: drivers' conversions beyond the range differ. Values
+// beyond it give its end, NaN gives 0.
 
 fn f64_to_u64(x: f64) -> u64 {
     if is_nan_f64(x) || x < 1.0lf {

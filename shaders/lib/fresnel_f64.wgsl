@@ -1,5 +1,6 @@
 // requires: special_f64
-// Fresnel's integrals. The polynomials are fits of our own at Chebyshev nodes, in t from -1 to 1. Errors are relative.
+// Fresnel's integrals. The polynomials are fits of our own at Chebyshev nodes, in t from -1 to 1.
+// Errors are relative.
 
 fn fresnel_c_f64(v: f64) -> f64 {
     let t = v * 0.30517578125lf - 1.0lf;
@@ -126,7 +127,8 @@ fn fresnel_g_f64(v: f64) -> f64 {
     return s;
 }
 
-// Sine and cosine of pi x^2 / 2 for 0 <= x < 1e15, where every quarter turn counts: x is cut in two, whose squares and product are exact.
+// Sine and cosine of pi x^2 / 2 for 0 <= x < 1e15, where every quarter turn counts: x is cut in
+// two, whose squares and product are exact.
 fn square_turn_f64(x: f64) -> vec2<f64> {
     let high = bitcast<f64>(bitcast<u64>(x) & 0xfffffffff8000000lu);
     let low = x - high;

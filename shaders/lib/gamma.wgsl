@@ -1,7 +1,9 @@
 // requires: log trig
-// log|gamma(x)| and its derivative. Within 4 ulp for x > 0 and, near the zeros, an absolute error of some 1e-6.
+// log|gamma(x)| and its derivative. Within 4 ulp for x > 0 and, near the zeros, an absolute error
+// of some 1e-6.
 
-// lgamma(z) for 1.5 <= z < 3, given `product` = (z - 1)(z - 2), which callers have without loss, and w = z - 2.25.
+// lgamma(z) for 1.5 <= z < 3, given `product` = (z - 1)(z - 2), which callers have without loss,
+// and w = z - 2.25.
 fn lgamma_core_f32(product: f32, w: f32) -> f32 {
     var s = -3.690594216e-05;
     s = s * w + 8.865262629e-05;

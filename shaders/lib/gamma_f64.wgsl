@@ -1,7 +1,8 @@
 // requires: log_f64 round_f64 trig_f64
-// log|gamma(x)| of float64 and its derivative, within 4 ulp for x > 0 and, near the zeros, an absolute error of some 1e-15.
-// After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
-// distribute this software is freely granted, provided that this notice is preserved.
+// log|gamma(x)| of float64 and its derivative, within 4 ulp for x > 0 and, near the zeros, an
+// absolute error of some 1e-15. After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc.
+// All rights reserved. Permission to use, copy, modify, and distribute this software is freely
+// granted, provided that this notice is preserved.
 
 // lgamma(2 - y) for |y| <= 0.27.
 fn lgamma_below_two_f64(y: f64) -> f64 {

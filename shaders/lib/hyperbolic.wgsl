@@ -1,5 +1,6 @@
 // requires: exp log
-// Hyperbolic functions and their inverses within 3 ulp; WGSL's own may cancel near zero and overflow early.
+// Hyperbolic functions and their inverses within 3 ulp; WGSL's own may cancel near zero and
+// overflow early.
 
 fn sinh_f32(x: f32) -> f32 {
     let a = abs(x);
@@ -28,7 +29,8 @@ fn cosh_f32(x: f32) -> f32 {
     return (0.5 * root) * root;
 }
 
-// (T + s) / (1 + T s) with s = tanh(r) and T = tanh(k ln 2 / 2) = (2^k - 1) / (2^k + 1), within 2.6 ulp. |x| = k ln 2 / 2 + r with
+// (T + s) / (1 + T s) with s = tanh(r) and T = tanh(k ln 2 / 2) = (2^k - 1) / (2^k + 1), within 2.6
+// ulp. |x| = k ln 2 / 2 + r with
 // |r| <= ln 2 / 4; the product need not be exact, for where k is large, the quotient is near 1 whatever r is. No branches, for software adapters
 // carry out all sides of one. From 9.02 on, tanh is 1.
 fn tanh_f32(x: f32) -> f32 {

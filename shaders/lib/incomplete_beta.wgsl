@@ -1,7 +1,9 @@
 // requires: incomplete_gamma
-// The regularized incomplete beta function: its continued fraction times the density, by which the beta function is never formed.
+// The regularized incomplete beta function: its continued fraction times the density, by which the
+// beta function is never formed.
 
-// a - (a + b) x, whose leading digits cancel where the density is large; products of upper halves are exact.
+// a - (a + b) x, whose leading digits cancel where the density is large; products of upper halves
+// are exact.
 fn beta_excess_f32(a: f32, b: f32, x: f32) -> f32 {
     let ah = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
     let bh = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);

@@ -1,7 +1,9 @@
 // requires: incomplete_gamma_f64
-// The regularized incomplete beta function: its continued fraction times the density, by which the beta function is never formed.
+// The regularized incomplete beta function: its continued fraction times the density, by which the
+// beta function is never formed.
 
-// a - (a + b) x, whose leading digits cancel where the density is large; products of upper halves are exact.
+// a - (a + b) x, whose leading digits cancel where the density is large; products of upper halves
+// are exact.
 fn beta_excess_f64(a: f64, b: f64, x: f64) -> f64 {
     let ah = bitcast<f64>(bitcast<u64>(a) & 0xfffffffff8000000lu);
     let bh = bitcast<f64>(bitcast<u64>(b) & 0xfffffffff8000000lu);

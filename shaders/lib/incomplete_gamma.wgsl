@@ -1,6 +1,7 @@
 // requires: erf exp gamma log pow
-// The incomplete gamma functions and their derivatives by a: power series, Legendre's continued fraction, and Temme's expansion where both
-// would be long. Loops end when a term no longer counts, or after 2000 terms.
+// The incomplete gamma functions and their derivatives by a: power series, Legendre's continued
+// fraction, and Temme's expansion where both would be long. Loops end when a term no longer counts,
+// or after 2000 terms.
 
 // ln gamma(a + 1) / (a (a - 1)).
 fn lgamma_quotient_f32(a: f32) -> f32 {
@@ -97,8 +98,8 @@ fn gamma_series_f32(a: f32, x: f32) -> vec2<f32> {
     return sum;
 }
 
-// Q(a, x) / (a density) by its continued fraction for x > 1, and the derivative by a. The convergents' numerators and denominators grow
-// together and are scaled down together.
+// Q(a, x) / (a density) by its continued fraction for x > 1, and the derivative by a. The
+// convergents' numerators and denominators grow together and are scaled down together.
 fn gamma_fraction_f32(a: f32, x: f32) -> vec2<f32> {
     if x > 2e4 * (a + 1.0) {
         return vec2<f32>((1.0 + (a - 1.0) / x) / x, 1.0 / x / x);
@@ -270,7 +271,8 @@ fn igammac_f32(a: f32, x: f32) -> f32 {
     return gamma_incomplete_f32(a, x, true);
 }
 
-// The derivative of P(a, x) by a over the density x^a exp(-x) / gamma(a + 1), for finite a > 0 and x > 0.
+// The derivative of P(a, x) by a over the density x^a exp(-x) / gamma(a + 1), for finite a > 0 and
+// x > 0.
 fn gamma_slope_f32(a: f32, x: f32) -> f32 {
     if uses_temme_f32(a, x) {
         let m = (x - a) / a;

@@ -1,6 +1,7 @@
 // requires: erf_f64 exp_f64 gamma_f64 log_f64 pow_f64
-// The incomplete gamma functions and their derivatives by a: power series, Legendre's continued fraction, and Temme's expansion where both
-// would be long. Loops end when a term no longer counts, or after 2000 terms.
+// The incomplete gamma functions and their derivatives by a: power series, Legendre's continued
+// fraction, and Temme's expansion where both would be long. Loops end when a term no longer counts,
+// or after 2000 terms.
 
 // ln gamma(a + 1) / (a (a - 1)).
 fn lgamma_quotient_f64(a: f64) -> f64 {
@@ -122,8 +123,8 @@ fn gamma_series_f64(a: f64, x: f64) -> vec2<f64> {
     return sum;
 }
 
-// Q(a, x) / (a density) by its continued fraction for x > 1, and the derivative by a. The convergents' numerators and denominators grow
-// together and are scaled down together.
+// Q(a, x) / (a density) by its continued fraction for x > 1, and the derivative by a. The
+// convergents' numerators and denominators grow together and are scaled down together.
 fn gamma_fraction_f64(a: f64, x: f64) -> vec2<f64> {
     if x > 2e8lf * (a + 1.0lf) {
         return vec2<f64>((1.0lf + (a - 1.0lf) / x) / x, 1.0lf / x / x);
@@ -426,7 +427,8 @@ fn igammac_f64(a: f64, x: f64) -> f64 {
     return gamma_incomplete_f64(a, x, true);
 }
 
-// The derivative of P(a, x) by a over the density x^a exp(-x) / gamma(a + 1), for finite a > 0 and x > 0.
+// The derivative of P(a, x) by a over the density x^a exp(-x) / gamma(a + 1), for finite a > 0 and
+// x > 0.
 fn gamma_slope_f64(a: f64, x: f64) -> f64 {
     if uses_temme_f64(a, x) {
         let m = (x - a) / a;

@@ -1,6 +1,7 @@
 // requires: exp log
-// Dawson's integral, the exponential integral Ei, Fresnel's integrals and Spence's function. The polynomials are fits of our own at Chebyshev
-// nodes, in t from -1 to 1. Errors are relative, but for Ei near its zero at 0.3725.
+// Dawson's integral, the exponential integral Ei, Fresnel's integrals and Spence's function. The
+// polynomials are fits of our own at Chebyshev nodes, in t from -1 to 1. Errors are relative, but
+// for Ei near its zero at 0.3725.
 
 fn dawsn_small_f32(v: f32) -> f32 {
     let t = v * 0.5 - 1.0;
@@ -282,7 +283,8 @@ fn expint_f32(x: f32) -> f32 {
     return y / x * exp_f32(x);
 }
 
-// Sine and cosine of pi x^2 / 2 for 0 <= x < 1e7, where every quarter turn counts: x is cut in two, whose squares and product are exact.
+// Sine and cosine of pi x^2 / 2 for 0 <= x < 1e7, where every quarter turn counts: x is cut in two,
+// whose squares and product are exact.
 fn square_turn_f32(x: f32) -> vec2<f32> {
     let high = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
     let low = x - high;

@@ -1,6 +1,7 @@
 // requires: exp_f64 log_f64 fresnel_f64
-// Dawson's integral, the exponential integral Ei and Spence's function. The polynomials are fits of our own at Chebyshev
-// nodes, in t from -1 to 1. Errors are relative, but for Ei near its zero at 0.3725.
+// Dawson's integral, the exponential integral Ei and Spence's function. The polynomials are fits of
+// our own at Chebyshev nodes, in t from -1 to 1. Errors are relative, but for Ei near its zero at
+// 0.3725.
 
 fn dawsn_small_f64(v: f64) -> f64 {
     let t = v * 0.5lf - 1.0lf;

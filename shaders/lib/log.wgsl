@@ -1,5 +1,6 @@
 // requires: special
-// log and log1p within 1 to 2 ulp; WGSL bounds its own log near 1 only by an absolute error of 2^-21.
+// log and log1p within 1 to 2 ulp; WGSL bounds its own log near 1 only by an absolute error of
+// 2^-21.
 
 // log(1 + f) - f for sqrt(1/2) <= 1 + f <= sqrt(2).
 fn log_tail_f32(f: f32) -> f32 {

@@ -1,7 +1,7 @@
 // requires: div_f64
-// log and log1p of float64 within 1 to 2 ulp.
-// After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
-// distribute this software is freely granted, provided that this notice is preserved.
+// log and log1p of float64 within 1 to 2 ulp. After FreeBSD's msun: Copyright (C) 1993 by Sun
+// Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and distribute this
+// software is freely granted, provided that this notice is preserved.
 
 // log(1 + f) with 1 + f from sqrt(1/2) to sqrt(2), plus `rest` (a small correction) and k ln 2.
 fn log_sum_f64(f: f64, rest: f64, k: f64) -> f64 {

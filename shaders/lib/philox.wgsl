@@ -1,5 +1,6 @@
 // requires: mul_wide
-// The counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
+// The counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers:
+// as easy as 1, 2, 3", 2011).
 
 fn philox_round(c: vec4<u32>, k: vec2<u32>) -> vec4<u32> {
     let a = mul_wide(0xcd9e8d57u, c.z);
@@ -12,7 +13,8 @@ fn philox_key(key: vec2<u32>, round: u32) -> vec2<u32> {
     return key + round * vec2<u32>(0x9e3779b9u, 0xbb67ae85u);
 }
 
-// 128 random bits for one counter. Without a loop, which costs software adapters half as much again.
+// 128 random bits for one counter. Without a loop, which costs software adapters half as much
+// again.
 fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
     var c = philox_round(counter, key);
     c = philox_round(c, philox_key(key, 1u));

@@ -1,7 +1,8 @@
 // requires: exp_f64 div_f64
-// x to the power y of float64 within 1 ulp: log2(x) as a sum of two floats, the product with y, then exp2.
-// After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
-// distribute this software is freely granted, provided that this notice is preserved.
+// x to the power y of float64 within 1 ulp: log2(x) as a sum of two floats, the product with y,
+// then exp2. After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights
+// reserved. Permission to use, copy, modify, and distribute this software is freely granted,
+// provided that this notice is preserved.
 
 // 0: y is no integer, 1: odd, 2: even.
 fn parity_f64(y: f64) -> u32 {

@@ -1,4 +1,5 @@
-// x to the power y modulo 2^32, by squaring. A negative power gives the truncated quotient: 0, or 1 and -1 for those bases.
+// x to the power y modulo 2^32, by squaring. A negative power gives the truncated quotient: 0, or 1
+// and -1 for those bases.
 fn pow_i32(x: i32, y: i32) -> i32 {
     if y < 0 {
         return select(select(0, 1 - 2 * (y & 1), x == -1), 1, x == 1);

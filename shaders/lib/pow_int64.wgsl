@@ -1,4 +1,5 @@
-// x to the power y modulo 2^64, by squaring. A negative power gives the truncated quotient: 0, or 1 and -1 for those bases.
+// x to the power y modulo 2^64, by squaring. A negative power gives the truncated quotient: 0, or 1
+// and -1 for those bases.
 fn pow_i64(x: i64, y: i64) -> i64 {
     if y < 0li {
         return select(select(0li, 1li - 2li * (y & 1li), x == -1li), 1li, x == 1li);

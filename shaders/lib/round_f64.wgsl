@@ -1,5 +1,5 @@
-// WGSL's trunc and round of float64 by floor and ceil: on CPUs without AVX-512, llvmpipe rounds 1.5 to 1 and returns values beyond 2^24
-// unchanged.
+// WGSL's trunc and round of float64 by floor and ceil: on CPUs without AVX-512, llvmpipe rounds 1.5
+// to 1 and returns values beyond 2^24 unchanged.
 
 // `x` without its fraction; the sign stays, also that of zero.
 fn trunc_f64(x: f64) -> f64 {

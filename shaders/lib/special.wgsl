@@ -1,4 +1,5 @@
-// Values that WGSL has no literals for, and tests for them by bits: drivers may assume that neither NaN nor infinity occurs.
+// Values that WGSL has no literals for, and tests for them by bits: drivers may assume that neither
+// NaN nor infinity occurs.
 
 fn is_nan_f32(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
@@ -27,8 +28,9 @@ fn nan_like_f32(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | 0x7fc00000u);
 }
 
-// `magnitude` with the sign of `sign`. The shorter form, (magnitude & 0x7fffffff) | (sign & 0x80000000), is one instruction of AVX-512, and LLVM
-// up to 22 gives that a wrong truth table where the result is selected against one of its operands (llvm/llvm-project#157929).
+// `magnitude` with the sign of `sign`. The shorter form, (magnitude & 0x7fffffff) | (sign &
+// 0x80000000), is one instruction of AVX-512, and LLVM up to 22 gives that a wrong truth table
+// where the result is selected against one of its operands (llvm/llvm-project#157929).
 fn copy_sign_f32(magnitude: f32, sign: f32) -> f32 {
     let positive = bitcast<u32>(magnitude) & 0x7fffffffu;
     return bitcast<f32>(select(positive, positive | 0x80000000u, bitcast<i32>(sign) < 0));
@@ -44,7 +46,8 @@ fn min_f32(x: f32, y: f32) -> f32 {
     return select(select(min(x, y), y, is_nan_f32(y)), x, is_nan_f32(x));
 }
 
-// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not count.
+// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not
+// count.
 fn clip_f32(t: f32, low: f32, high: f32) -> f32 {
     let below = select(min(t, high), t, is_nan_f32(high));
     let clipped = select(max(below, low), below, is_nan_f32(low));

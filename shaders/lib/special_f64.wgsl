@@ -47,7 +47,8 @@ fn min_f64(x: f64, y: f64) -> f64 {
     return select(min(x, y), y, is_nan_f64(y));
 }
 
-// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not count.
+// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not
+// count.
 fn clip_f64(t: f64, low: f64, high: f64) -> f64 {
     let below = select(min(t, high), t, is_nan_f64(high));
     let clipped = select(max(below, low), below, is_nan_f64(low));
@@ -63,7 +64,8 @@ fn high_bits_f64(x: f64) -> f64 {
     return bitcast<f64>(bitcast<u64>(x) & 0xffffffff00000000lu);
 }
 
-// A sum without its last bit. What the sum lost is computed from it, and a compiler cannot cancel it against its own terms.
+// A sum without its last bit. What the sum lost is computed from it, and a compiler cannot cancel
+// it against its own terms.
 fn trim_f64(x: f64) -> f64 {
     return bitcast<f64>(bitcast<u64>(x) & 0xfffffffffffffffelu);
 }

@@ -1,5 +1,6 @@
 // requires: special
-// sin, cos and tan within 2 ulp for every argument; WGSL's own have an absolute error of 2^-11 and only within [-pi, pi].
+// sin, cos and tan within 2 ulp for every argument; WGSL's own have an absolute error of 2^-11 and
+// only within [-pi, pi].
 
 // x = (quadrant + 4 n) pi/2 + hi + lo with |hi| <= pi/4 and a small lo.
 struct TrigReduction {
@@ -33,7 +34,8 @@ fn two_over_pi_word(k: u32) -> u32 {
     }
 }
 
-// Payne and Hanek, for |x| >= 2^13: multiplies the significand by those bits of 2/pi that matter modulo 4.
+// Payne and Hanek, for |x| >= 2^13: multiplies the significand by those bits of 2/pi that matter
+// modulo 4.
 fn trig_reduce_large_f32(x: f32) -> TrigReduction {
     let bits = bitcast<u32>(x);
     // |x| = s / 2^32 * 2^e
@@ -90,7 +92,8 @@ fn trig_reduce_large_f32(x: f32) -> TrigReduction {
     let scale = bitcast<f32>(u32(127 + exponent - i32(zeros & 31u)) << 23u);
     let a = f32(f0 >> 8u) * 256.0 * scale;
     let b = f32(((f0 & 0xffu) << 16u) | (f1 >> 16u)) * 1.52587890625e-5 * scale;
-    // Times pi/2 = 1.5703125 + 4.8382676e-4 (of 12 and 24 bits): a is split so that the main product is exact.
+    // Times pi/2 = 1.5703125 + 4.8382676e-4 (of 12 and 24 bits): a is split so that the main
+    // product is exact.
     let a_top = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
     let a_rest = a - a_top;
     let main = a_top * 1.5703125;

@@ -1,6 +1,6 @@
 // requires: div_f64
-// sin, cos and tan of float64 within 2 ulp for every argument.
-// After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
+// sin, cos and tan of float64 within 2 ulp for every argument. After FreeBSD's msun: Copyright (C)
+// 1993 by Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and
 // distribute this software is freely granted, provided that this notice is preserved.
 
 // x = (quadrant + 4 n) pi/2 + hi + lo with |hi| <= pi/4 and a small lo.
@@ -48,7 +48,8 @@ fn two_over_pi_word_f64(k: u32) -> u64 {
     }
 }
 
-// Payne and Hanek, for |x| >= 2^20: multiplies the significand by those bits of 2/pi that matter modulo 4.
+// Payne and Hanek, for |x| >= 2^20: multiplies the significand by those bits of 2/pi that matter
+// modulo 4.
 fn trig_reduce_large_f64(x: f64) -> TrigReductionF64 {
     let bits = bitcast<u64>(x);
     // |x| = s / 2^64 * 2^e

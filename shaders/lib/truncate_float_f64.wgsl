@@ -1,5 +1,6 @@
 // requires: special_f64
-// Casts from float64 that drop the low bits of the significand instead of rounding. The result goes through f32, which holds it.
+// Casts from float64 that drop the low bits of the significand instead of rounding. The result goes
+// through f32, which holds it.
 
 fn drop_bits_f64(x: f64, bits: u64) -> f64 {
     return select(bitcast<f64>(bitcast<u64>(x) & ~bits), x, is_nan_f64(x));

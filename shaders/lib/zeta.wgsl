@@ -32,7 +32,8 @@ fn zeta_positive_f32(x: f32, q: f32) -> f32 {
     return sum;
 }
 
-// At the poles infinity where it has one sign, and NaN where not; NaN for x < 1, as TensorFlow has it.
+// At the poles infinity where it has one sign, and NaN where not; NaN for x < 1, as TensorFlow has
+// it.
 fn zeta_f32(x: f32, q: f32) -> f32 {
     if x == 1.0 {
         return infinity_like_f32(1.0);

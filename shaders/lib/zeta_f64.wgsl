@@ -44,7 +44,8 @@ fn zeta_positive_f64(x: f64, q: f64) -> f64 {
     return sum;
 }
 
-// At the poles infinity where it has one sign, and NaN where not; NaN for x < 1, as TensorFlow has it.
+// At the poles infinity where it has one sign, and NaN where not; NaN for x < 1, as TensorFlow has
+// it.
 fn zeta_f64(x: f64, q: f64) -> f64 {
     if x == 1.0lf {
         return infinity_like_f64(1.0lf);

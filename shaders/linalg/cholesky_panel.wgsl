@@ -1,13 +1,16 @@
-// Columns p.first .. p.end of Cholesky decompositions, in place in the lower triangles, of p.batch square matrices of p.n rows, from which the
-// products with columns before p.first are subtracted already. p.n, p.first and p.end are multiples of 8.
-// Grid: one workgroup for each matrix; an invocation owns every WORKGROUP-th row.
+// Columns p.first .. p.end of Cholesky decompositions, in place in the lower triangles, of p.batch
+// square matrices of p.n rows, from which the products with columns before p.first are subtracted
+// already. p.n, p.first and p.end are multiples of 8. Grid: one workgroup for each matrix; an
+// invocation owns every WORKGROUP-th row.
 //
-// Eight columns at a time: an invocation subtracts from eight elements of its row, which stay in registers, what the panel's columns before them
-// give. The first eight rows' go through workgroup memory to all invocations, each of which decomposes that block by itself and then solves
-// for its rows. So eight columns take two barriers. (Golub and Van Loan, Matrix Computations, 4.2, in the order of gaxpy.)
+// Eight columns at a time: an invocation subtracts from eight elements of its row, which stay in
+// registers, what the panel's columns before them give. The first eight rows' go through workgroup
+// memory to all invocations, each of which decomposes that block by itself and then solves for its
+// rows. So eight columns take two barriers. (Golub and Van Loan, Matrix Computations, 4.2, in the
+// order of gaxpy.)
 //
-// state[matrix] becomes 1 at the first pivot that is not positive; from there on the matrix holds nothing of use. What lies above the
-// diagonal changes too.
+// state[matrix] becomes 1 at the first pivot that is not positive; from there on the matrix holds
+// nothing of use. What lies above the diagonal changes too.
 
 alias real = {{REAL}};
 alias four = vec4<{{REAL}}>;

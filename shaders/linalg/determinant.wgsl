@@ -1,6 +1,6 @@
-// Determinants from LU decompositions of p.count matrices of p.n rows: one invocation for each.
-// The product is kept as mantissa (0.5 <= |mantissa| < 1) times a power of two, so no partial product overflows or underflows.
-// state[2 * matrix + 1] is the number of row swaps.
+// Determinants from LU decompositions of p.count matrices of p.n rows: one invocation for each. The
+// product is kept as mantissa (0.5 <= |mantissa| < 1) times a power of two, so no partial product
+// overflows or underflows. state[2 * matrix + 1] is the number of row swaps.
 
 alias real = {{REAL}};
 

@@ -1,10 +1,13 @@
-// Steps p.first .. p.first + p.steps of a cyclic Jacobi eigenvalue iteration, in place, on p.batch symmetric matrices `a` of p.n rows; the
-// rotations gather in `basis`. Grid: one workgroup for each matrix.
+// Steps p.first .. p.first + p.steps of a cyclic Jacobi eigenvalue iteration, in place, on p.batch
+// symmetric matrices `a` of p.n rows; the rotations gather in `basis`. Grid: one workgroup for each
+// matrix.
 //
-// A step rotates p.pairs disjoint pairs of rows and columns, those of one round of a round-robin tournament; 2 p.pairs - 1 rounds meet every
-// pair. (Golub and Van Loan, Matrix Computations, 8.5.) An element below NEGLIGIBLE times the larger of its diagonal ones is taken for zero; once
-// all of a round are, it rotates nothing. table[2 * (matrix * p.pairs + i)] holds cosine and sine of pair i.
-// Indices come without divisions, which take longer than all else where integers are divided one by one.
+// A step rotates p.pairs disjoint pairs of rows and columns, those of one round of a round-robin
+// tournament; 2 p.pairs - 1 rounds meet every pair. (Golub and Van Loan, Matrix Computations, 8.5.)
+// An element below NEGLIGIBLE times the larger of its diagonal ones is taken for zero; once all of
+// a round are, it rotates nothing. table[2 * (matrix * p.pairs + i)] holds cosine and sine of pair
+// i. Indices come without divisions, which take longer than all else where integers are divided one
+// by one.
 
 alias real = {{REAL}};
 // Unsigned, as wide as `real`.
@@ -26,7 +29,8 @@ fn wrapped(a: u32, b: u32) -> u32 {
     return select(a, a - b, a >= b);
 }
 
-// The i-th pair of a round, the smaller index first; an index of p.n is the bye of an odd number of rows.
+// The i-th pair of a round, the smaller index first; an index of p.n is the bye of an odd number of
+// rows.
 fn pair(round: u32, i: u32) -> vec2<u32> {
     let others = 2u * p.pairs - 1u;
     let a = select(wrapped(round + i, others), others, i == 0u);
@@ -99,7 +103,8 @@ fn main(
             atomicStore(&rotating[(s + 1u) & 1u], 0u);
         }
         let is_rotating = atomicLoad(&rotating[s & 1u]) != 0u;
-        // A block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and p.pairs - 1 - i have p.pairs + 1 blocks together.
+        // A block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and p.pairs
+        // - 1 - i have p.pairs + 1 blocks together.
         for (var folded = local / ACROSS; folded < select(0u, (p.pairs + 1u) / 2u, is_rotating); folded += DOWN) {
             // The middle one of an odd number of rows is alone.
             let places = select(p.pairs + 1u, folded + 1u, 2u * folded + 1u == p.pairs);

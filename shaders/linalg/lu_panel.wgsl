@@ -1,8 +1,11 @@
-// Columns p.first .. p.end of LU decompositions with partial pivoting, in place, of p.batch square matrices of p.n rows.
-// Grid: one workgroup for each matrix; an invocation owns every WORKGROUP-th row.
+// Columns p.first .. p.end of LU decompositions with partial pivoting, in place, of p.batch square
+// matrices of p.n rows. Grid: one workgroup for each matrix; an invocation owns every WORKGROUP-th
+// row.
 //
-// Whole rows are swapped, the columns beyond p.end are otherwise left as they are. permutation[i] is the row of the input that became
-// row i. ACCESS are load_a and store_a where fours of a row are read and written at once, SWAP and ELIMINATE go over rows. state[2 * matrix] is 1 once a pivot was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
+// Whole rows are swapped, the columns beyond p.end are otherwise left as they are. permutation[i]
+// is the row of the input that became row i. ACCESS are load_a and store_a where fours of a row are
+// read and written at once, SWAP and ELIMINATE go over rows. state[2 * matrix] is 1 once a pivot
+// was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
 
 alias real = {{REAL}};
 {{ACCESS}}

@@ -1,5 +1,6 @@
-// A matrix from another, element by element: y[matrix, i, j] for t = (matrix * p.rows + i) * p.cols + j.
-// Element (i, j) of the source is x[matrix * p.x_matrix + i * p.x_row + j * p.x_col]. Grid: one invocation for each t below p.count.
+// A matrix from another, element by element: y[matrix, i, j] for t = (matrix * p.rows + i) * p.cols
+// + j. Element (i, j) of the source is x[matrix * p.x_matrix + i * p.x_row + j * p.x_col]. Grid:
+// one invocation for each t below p.count.
 
 alias real = {{REAL}};
 

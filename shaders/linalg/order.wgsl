@@ -1,5 +1,6 @@
-// Sorts p.k values of each matrix by their ranks: y[rank] = x[j], order[rank] = j; ties keep their order, so that every rank is taken, with
-// NaNs too. Grid: one invocation for each t = matrix * p.k + j below p.count.
+// Sorts p.k values of each matrix by their ranks: y[rank] = x[j], order[rank] = j; ties keep their
+// order, so that every rank is taken, with NaNs too. Grid: one invocation for each t = matrix * p.k
+// + j below p.count.
 
 alias real = {{REAL}};
 

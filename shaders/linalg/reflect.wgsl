@@ -1,12 +1,15 @@
-// Householder reflections p.first .. p.first + p.steps of p.m x p.n matrices, applied to the columns of `q`.
-// Grid: p.groups workgroups for each of p.batch matrices; each handles every p.groups-th tile of 16 columns with LANES invocations for a
-// column, which sum rows in a fixed order. More than one step in a dispatch needs p.groups = 1.
+// Householder reflections p.first .. p.first + p.steps of p.m x p.n matrices, applied to the
+// columns of `q`. Grid: p.groups workgroups for each of p.batch matrices; each handles every
+// p.groups-th tile of 16 columns with LANES invocations for a column, which sum rows in a fixed
+// order. More than one step in a dispatch needs p.groups = 1.
 //
-// FACTOR is true: q is `a` itself, the step's reflection is computed first. It annihilates column k below the diagonal, but
-// leaves it there: other workgroups read it. side[3 * (matrix * p.reflections + k)] receives the diagonal element of R, the scale that makes
-// column k the reflection's vector (whose element k is 1), and tau of I - tau v v^T.
-// FACTOR is false: reflections come from `a` and `side`, last one first, and are applied to p.cols columns of another matrix, from column k on:
-// the columns before it are not affected when the matrix started as the identity.
+// FACTOR is true: q is `a` itself, the step's reflection is computed first. It annihilates column k
+// below the diagonal, but leaves it there: other workgroups read it. side[3 * (matrix *
+// p.reflections + k)] receives the diagonal element of R, the scale that makes column k the
+// reflection's vector (whose element k is 1), and tau of I - tau v v^T. FACTOR is false:
+// reflections come from `a` and `side`, last one first, and are applied to p.cols columns of
+// another matrix, from column k on: the columns before it are not affected when the matrix started
+// as the identity.
 
 alias real = {{REAL}};
 // Unsigned, as wide as `real`.

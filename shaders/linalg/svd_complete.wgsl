@@ -1,8 +1,9 @@
-// Columns p.first .. p.end of orthonormal bases `u` (p.r rows, p.cols columns, one base for each of p.batch matrices), where a singular value
-// gives none: beyond the p.k singular values s, and where those vanish against the first. Grid: one workgroup for each matrix.
+// Columns p.first .. p.end of orthonormal bases `u` (p.r rows, p.cols columns, one base for each of
+// p.batch matrices), where a singular value gives none: beyond the p.k singular values s, and where
+// those vanish against the first. Grid: one workgroup for each matrix.
 //
-// A column starts as the unit vector that the columns before it span least, and is made orthogonal to them, twice. An invocation owns every
-// WORKGROUP-th row, so that only sums cross invocations.
+// A column starts as the unit vector that the columns before it span least, and is made orthogonal
+// to them, twice. An invocation owns every WORKGROUP-th row, so that only sums cross invocations.
 
 alias real = {{REAL}};
 

@@ -1,6 +1,7 @@
-// Round p.round of a one-sided Jacobi iteration (Hestenes; Golub and Van Loan, Matrix Computations, 8.6.3): rotates pairs of rows of `w`, p.k
-// rows of p.r elements in each of p.batch matrices, until they are orthogonal, and the rows of `basis` with them.
-// Grid: one workgroup for each of p.pairs pairs of each matrix, a round of a round-robin tournament.
+// Round p.round of a one-sided Jacobi iteration (Hestenes; Golub and Van Loan, Matrix Computations,
+// 8.6.3): rotates pairs of rows of `w`, p.k rows of p.r elements in each of p.batch matrices, until
+// they are orthogonal, and the rows of `basis` with them. Grid: one workgroup for each of p.pairs
+// pairs of each matrix, a round of a round-robin tournament.
 
 alias real = {{REAL}};
 

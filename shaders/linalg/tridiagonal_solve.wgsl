@@ -1,9 +1,11 @@
-// Solves tridiagonal systems of p.n equations by elimination with partial pivoting of neighbours (LAPACK's gtsv): one invocation for each
-// t = matrix * p.cols + column below p.count. p.backward = 0 eliminates rows p.first .. p.end, p.backward = 1 substitutes rows
-// p.end - 1 down to p.first; long systems take several dispatches, with the state in `u` and `y`.
+// Solves tridiagonal systems of p.n equations by elimination with partial pivoting of neighbours
+// (LAPACK's gtsv): one invocation for each t = matrix * p.cols + column below p.count. p.backward =
+// 0 eliminates rows p.first .. p.end, p.backward = 1 substitutes rows p.end - 1 down to p.first;
+// long systems take several dispatches, with the state in `u` and `y`.
 //
-// diagonals[matrix, 0 .. 3, i]: superdiagonal, diagonal, subdiagonal of row i. u[3 * (t * p.n + i)] holds diagonal and both superdiagonals of
-// the eliminated row i; y[matrix, i, column] the right-hand side, then the solution.
+// diagonals[matrix, 0 .. 3, i]: superdiagonal, diagonal, subdiagonal of row i. u[3 * (t * p.n + i)]
+// holds diagonal and both superdiagonals of the eliminated row i; y[matrix, i, column] the
+// right-hand side, then the solution.
 
 alias real = {{REAL}};
 

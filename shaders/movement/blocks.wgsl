@@ -1,5 +1,6 @@
-// Block t of the walk, or run of blocks that are neighbours in dst: columns lie p.src_step vectors apart in src, lines p.dst_step vectors apart
-// in dst. Moves bits, computes nothing. Grid: one invocation per block or run. All indices count vectors of a block's side of elements.
+// Block t of the walk, or run of blocks that are neighbours in dst: columns lie p.src_step vectors
+// apart in src, lines p.dst_step vectors apart in dst. Moves bits, computes nothing. Grid: one
+// invocation per block or run. All indices count vectors of a block's side of elements.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,6 @@
-// Elements 4t to 4t + 3 of the walk, which neighbour each other in dst: p.step apart in src. Moves bits, computes nothing.
-// Grid: one invocation per four. Indices of dst count fours, those of src elements, or fours where it is read so.
+// Elements 4t to 4t + 3 of the walk, which neighbour each other in dst: p.step apart in src. Moves
+// bits, computes nothing. Grid: one invocation per four. Indices of dst count fours, those of src
+// elements, or fours where it is read so.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,5 @@
-// Element i of the walk: dst[index_dst(i)] = src[index_src(i)]. Both indices count elements; no element is written twice.
-// Grid: one invocation per element. Moves bits, computes nothing.
+// Element i of the walk: dst[index_dst(i)] = src[index_src(i)]. Both indices count elements; no
+// element is written twice. Grid: one invocation per element. Moves bits, computes nothing.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

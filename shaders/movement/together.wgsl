@@ -1,5 +1,5 @@
-// Moves rows of a whole to or from parts that lie side by side in them; part k ends before column ends[k] of those moved here.
-// Grid: one invocation per element. Moves bits, computes nothing.
+// Moves rows of a whole to or from parts that lie side by side in them; part k ends before column
+// ends[k] of those moved here. Grid: one invocation per element. Moves bits, computes nothing.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,4 +1,5 @@
-// Arithmetic of complex elements under the names that the steps of optimizers use. T is a vector of two Ps.
+// Arithmetic of complex elements under the names that the steps of optimizers use. T is a vector of
+// two Ps.
 
 const ONE = T(P(1.0), P(0.0));
 
@@ -14,7 +15,8 @@ fn square(a: T) -> T {
     return mul(a, a);
 }
 
-// The root with the positive real part. The larger of its parts comes from a sum of positive numbers, the other by division.
+// The root with the positive real part. The larger of its parts comes from a sum of positive
+// numbers, the other by division.
 fn root(a: T) -> T {
     let big = max(abs(a.x), abs(a.y));
     if big == P(0.0) {

@@ -1,5 +1,5 @@
-// One step of every element of whole variables, in place.
-// Grid: one invocation per stored unit, an element or a word of packed elements; the last word may hold fewer than {{LANES}}.
+// One step of every element of whole variables, in place. Grid: one invocation per stored unit, an
+// element or a word of packed elements; the last word may hold fewer than {{LANES}}.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

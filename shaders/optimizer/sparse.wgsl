@@ -1,5 +1,6 @@
-// Grid: one invocation per index and column, or unit of four columns, which p.inner counts then; the first index that names a row does
-// all of the row's steps, by `apply`. The variables hold the rows from p.first_row on, p.rows of them.
+// Grid: one invocation per index and column, or unit of four columns, which p.inner counts then;
+// the first index that names a row does all of the row's steps, by `apply`. The variables hold the
+// rows from p.first_row on, p.rows of them.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

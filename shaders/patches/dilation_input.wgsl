@@ -1,5 +1,5 @@
-// Each element of the input sums the gradients of the windows that took it.
-// Grid: one invocation per stored unit of dx. Bindings: taken (a filter position for each window), dy, dx.
+// Each element of the input sums the gradients of the windows that took it. Grid: one invocation
+// per stored unit of dx. Bindings: taken (a filter position for each window), dy, dx.
 
 fn value(i: u32) -> {{REAL}} {
     let c = i % p.depth;

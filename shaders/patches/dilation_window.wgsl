@@ -1,5 +1,6 @@
-// The largest of x + weight under each window of [image][row][column][channel], or the first filter position that has it.
-// Grid: one invocation per stored unit of result. Bindings: x, weight [row][column][channel], result.
+// The largest of x + weight under each window of [image][row][column][channel], or the first filter
+// position that has it. Grid: one invocation per stored unit of result. Bindings: x, weight
+// [row][column][channel], result.
 
 fn rounded(v: {{REAL}}) -> {{REAL}} {
     return {{ROUND}};

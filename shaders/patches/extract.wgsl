@@ -1,5 +1,6 @@
-// dst[image, o0, o1, o2, k0, k1, k2, channel] = src[image, o * stride + k * rate - pad, channel], zero beyond src.
-// Grid: one invocation per stored unit of dst. Bindings: src, dst. Missing spatial dimensions have extent 1.
+// dst[image, o0, o1, o2, k0, k1, k2, channel] = src[image, o * stride + k * rate - pad, channel],
+// zero beyond src. Grid: one invocation per stored unit of dst. Bindings: src, dst. Missing spatial
+// dimensions have extent 1.
 
 fn value(i: u32) -> {{ELEMENT}} {
     let channel = i % p.channels;

@@ -1,6 +1,6 @@
-// The index of the element that each window took, counted within its image where `per_image` is not 0 (elements of an image), and from
-// `base` on.
-// Grid: one invocation per element of the result. Bindings: x, y, result (int64).
+// The index of the element that each window took, counted within its image where `per_image` is not
+// 0 (elements of an image), and from `base` on. Grid: one invocation per element of the result.
+// Bindings: x, y, result (int64).
 
 fn value(i: u32) -> i64 {
     let at = place_of(i, out_extent());

@@ -1,4 +1,5 @@
-// Windows of pooling with three spatial dimensions; missing ones have extent 1. All indices are in elements.
+// Windows of pooling with three spatial dimensions; missing ones have extent 1. All indices are in
+// elements.
 
 struct Place {
     image: u32,

@@ -1,4 +1,5 @@
-// The element of the input that window `o` took: the first, in row-major order, that equals the output `best`.
+// The element of the input that window `o` took: the first, in row-major order, that equals the
+// output `best`.
 fn first_match(image: u32, channel: u32, o: vec3<u32>, best: Value) -> u32 {
     let window = elements_of(o);
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {

@@ -1,5 +1,6 @@
-// The largest element of each window. NaN loses against any number, so that a window gives NaN only if it holds nothing else.
-// Grid: one invocation per stored unit of the output. Bindings: x, result.
+// The largest element of each window. NaN loses against any number, so that a window gives NaN only
+// if it holds nothing else. Grid: one invocation per stored unit of the output. Bindings: x,
+// result.
 
 fn value(i: u32) -> Value {
     let at = place_of(i, out_extent());

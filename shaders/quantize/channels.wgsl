@@ -1,5 +1,5 @@
-// Elements of channel (p.first + t) / p.inner % p.channels, where the tensors are bound from element p.first on.
-// Grid: one invocation per element.
+// Elements of channel (p.first + t) / p.inner % p.channels, where the tensors are bound from
+// element p.first on. Grid: one invocation per element.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

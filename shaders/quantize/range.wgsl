@@ -1,6 +1,6 @@
-// The largest scale that keeps the range [low, high] within the integers, zero unchanged. A row of ranges: the range that these
-// integers stand for, the scale, its inverse. p.power is 2^bits, or half of that for signed integers.
-// Grid: one invocation per channel.
+// The largest scale that keeps the range [low, high] within the integers, zero unchanged. A row of
+// ranges: the range that these integers stand for, the scale, its inverse. p.power is 2^bits, or
+// half of that for signed integers. Grid: one invocation per channel.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,7 +1,8 @@
-// Fills y with random numbers, two groups of outputs for each invocation: for software adapters, which wait for one group's products while they
-// compute the other's, and store wider words. Bits are those of `fill.wgsl`.
-// Grid: one invocation per pair of groups. p.words is a multiple of the {{WORDS}} words of a group, twice.
-// Elsewhere: `fn store_pair(pair, first, second)`, and as in `fill.wgsl`.
+// Fills y with random numbers, two groups of outputs for each invocation: for software adapters,
+// which wait for one group's products while they compute the other's, and store wider words. Bits
+// are those of `fill.wgsl`. Grid: one invocation per pair of groups. p.words is a multiple of the
+// {{WORDS}} words of a group, twice. Elsewhere: `fn store_pair(pair, first, second)`, and as in
+// `fill.wgsl`.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

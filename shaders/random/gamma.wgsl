@@ -1,7 +1,8 @@
-// Samples of gamma distributions by Marsaglia and Tsang's method ("A simple method for generating gamma variables", 2000), with the
-// numbers that TensorFlow takes: output i of alpha a has 256 samples of 128 bits of the stream to itself, normal numbers and
-// uniform ones come two of a sample, the second first.
-// Grid: map. Samples of one alpha are p.alphas apart; p.per_alpha of them. Computed in {{F}}.
+// Samples of gamma distributions by Marsaglia and Tsang's method ("A simple method for generating
+// gamma variables", 2000), with the numbers that TensorFlow takes: output i of alpha a has 256
+// samples of 128 bits of the stream to itself, normal numbers and uniform ones come two of a
+// sample, the second first. Grid: map. Samples of one alpha are p.alphas apart; p.per_alpha of
+// them. Computed in {{F}}.
 
 struct Stream {
     start: vec4<u32>,

@@ -1,5 +1,6 @@
-// The key and the counter of a stateless op's two seeds, scrambled by one sample, so that seeds that differ little give unrelated streams.
-// Grid: one invocation. All are bound as words, the least significant first.
+// The key and the counter of a stateless op's two seeds, scrambled by one sample, so that seeds
+// that differ little give unrelated streams. Grid: one invocation. All are bound as words, the
+// least significant first.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main() {

@@ -1,7 +1,8 @@
-// Draws classes with the probabilities softmax(logits) by the Gumbel-max trick, as TensorFlow's GPU kernel does: class c of row r gets
-// the score logits[c] - ln(-ln u) with the uniform number u at index r * classes + c of the stream, and the largest score wins
-// (of equal ones the last class). u = 0 counts as 2e-30.
-// Grid: one workgroup per output. p.rows = batch * samples outputs; p.samples of them share a row of logits.
+// Draws classes with the probabilities softmax(logits) by the Gumbel-max trick, as TensorFlow's GPU
+// kernel does: class c of row r gets the score logits[c] - ln(-ln u) with the uniform number u at
+// index r * classes + c of the stream, and the largest score wins (of equal ones the last class). u
+// = 0 counts as 2e-30. Grid: one workgroup per output. p.rows = batch * samples outputs; p.samples
+// of them share a row of logits.
 
 var<workgroup> scores: array<f32, WORKGROUP>;
 var<workgroup> classes: array<u32, WORKGROUP>;
@@ -36,7 +37,8 @@ fn main(
     let start = vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3);
     let key = vec2<u32>(p.key_0, p.key_1);
 
-    // Each invocation takes whole samples of four numbers; the row's first and last may belong in part to its neighbours.
+    // Each invocation takes whole samples of four numbers; the row's first and last may belong in
+    // part to its neighbours.
     var best_score = 0.0f;
     var best_class = NONE;
     let last_group = (first + p.classes - 1u) / 4u;

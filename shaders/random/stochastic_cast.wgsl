@@ -1,6 +1,7 @@
-// Rounds to one of the two nearest integers, to the farther one with the probability of its nearness; NaN becomes 0, and what is out of range
-// the nearest integer of the type. Element i has its own random bits: word i of the stream, or the words 2 i and 2 i + 1.
-// Grid: map. Computed in {{F}}.
+// Rounds to one of the two nearest integers, to the farther one with the probability of its
+// nearness; NaN becomes 0, and what is out of range the nearest integer of the type. Element i has
+// its own random bits: word i of the stream, or the words 2 i and 2 i + 1. Grid: map. Computed in
+// {{F}}.
 
 fn value(i: u32) -> i32 {
     let x = load_x(i);

@@ -1,5 +1,6 @@
-// Standard normal numbers with those of magnitude 2 and above drawn again: each group takes samples from the 256 that are
-// reserved for it until it has four numbers. 1,024 candidates, of which 95 in 100 fit, always suffice.
+// Standard normal numbers with those of magnitude 2 and above drawn again: each group takes samples
+// from the 256 that are reserved for it until it has four numbers. 1,024 candidates, of which 95 in
+// 100 fit, always suffice.
 
 fn draw(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
     var kept = Kept();

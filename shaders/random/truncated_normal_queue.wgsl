@@ -1,8 +1,10 @@
-// Standard normal numbers with those of magnitude 2 and above drawn again, as `truncated_normal.wgsl` has them, for software adapters: where
-// neighbouring invocations wait for each other, one group each would wait for the one that rejects most. So an invocation has GROUPS groups, and begins the
-// next one as soon as it has four numbers of the last.
-// Grid: one invocation per GROUPS groups, which are a workgroup apart. p.words words are written, and the last group may be cut short.
-// p.first_low and p.first_high: the number of 128-bit samples before the first group, 64 bits.
+// Standard normal numbers with those of magnitude 2 and above drawn again, as
+// `truncated_normal.wgsl` has them, for software adapters: where neighbouring invocations wait for
+// each other, one group each would wait for the one that rejects most. So an invocation has GROUPS
+// groups, and begins the next one as soon as it has four numbers of the last. Grid: one invocation
+// per GROUPS groups, which are a workgroup apart. p.words words are written, and the last group may
+// be cut short. p.first_low and p.first_high: the number of 128-bit samples before the first group,
+// 64 bits.
 
 const GROUPS = 16u;
 

@@ -1,4 +1,5 @@
-// Uniform in [low, low + range) in 64 bits: each pair of words modulo the range, as TensorFlow does it. The sum wraps.
+// Uniform in [low, low + range) in 64 bits: each pair of words modulo the range, as TensorFlow does
+// it. The sum wraps.
 
 fn bounded(bits: vec2<u32>) -> vec2<u32> {
     let v = join(p.low, p.low_high) + join(bits.x, bits.y) % join(p.range, p.range_high);

@@ -1,6 +1,6 @@
-// Chains the indices that name the same row: heads[row] is the last index that came, links[n] the one before n. The order
-// within a chain is the order in which invocations arrive, which is not fixed.
-// Grid: one invocation per index. heads starts as NONE everywhere.
+// Chains the indices that name the same row: heads[row] is the last index that came, links[n] the
+// one before n. The order within a chain is the order in which invocations arrive, which is not
+// fixed. Grid: one invocation per index. heads starts as NONE everywhere.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,5 @@
-// Grid: one invocation per index and column; the index at the head of its row's chain folds the row. dst holds the rows
-// from p.first_row on, p.rows of them.
+// Grid: one invocation per index and column; the index at the head of its row's chain folds the
+// row. dst holds the rows from p.first_row on, p.rows of them.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

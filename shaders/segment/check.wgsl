@@ -1,5 +1,6 @@
-// What the host must know of segment ids: summary[0] is set where an id is less than the one before, summary[1] where one is negative,
-// summary[2] and [3] are the words of the last id. Also narrows the ids to 32 bits. Grid: one invocation per id.
+// What the host must know of segment ids: summary[0] is set where an id is less than the one
+// before, summary[1] where one is negative, summary[2] and [3] are the words of the last id. Also
+// narrows the ids to 32 bits. Grid: one invocation per id.
 
 fn low(i: u32) -> u32 {
     return numbers[p.off_numbers + i * p.words];

@@ -1,9 +1,10 @@
-// One level of a segmented reduction over rows with ascending ids: each chunk of rows is walked by one invocation for each column.
-// Grid: t = chunk * p.inner + column.
+// One level of a segmented reduction over rows with ascending ids: each chunk of rows is walked by
+// one invocation for each column. Grid: t = chunk * p.inner + column.
 //
-// A run of equal ids that begins and ends inside a chunk is stored at once. A chunk's first run may have begun before it and its last may go on
-// after it: both are left as partial results 2 * chunk and 2 * chunk + 1, which are the rows of the next level. A chunk that is one
-// run leaves the first alone; the id of the other is NONE. In the last level, one chunk, every run is stored.
+// A run of equal ids that begins and ends inside a chunk is stored at once. A chunk's first run may
+// have begun before it and its last may go on after it: both are left as partial results 2 * chunk
+// and 2 * chunk + 1, which are the rows of the next level. A chunk that is one run leaves the first
+// alone; the id of the other is NONE. In the last level, one chunk, every run is stored.
 
 const NONE = 0xffffffffu;
 
@@ -47,7 +48,8 @@ fn main(
     let end = min(first + p.chunk, p.n);
     let last_level = p.chunk >= p.n;
     var i = first;
-    // The first row of a chunk always has an id: chunks are even, and of each pair of partial results the first is there.
+    // The first row of a chunk always has an id: chunks are even, and of each pair of partial
+    // results the first is there.
     var next = load_ids(first);
     // Each turn is a run of equal ids; nothing is stored while one goes on.
     for (var turn = first; turn < end && i < end; turn += 1u) {

@@ -1,4 +1,5 @@
-// Finds the first row past the last: summary[4] becomes the number of places from it to the end. Grid: one invocation per place.
+// Finds the first row past the last: summary[4] becomes the number of places from it to the end.
+// Grid: one invocation per place.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

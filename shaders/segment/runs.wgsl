@@ -1,5 +1,5 @@
-// Numbers the runs of equal keys: ranks[i] is the run of key i, unique[r] the key of run r. `starts` counts the runs that begin before
-// each place. Grid: one invocation per key.
+// Numbers the runs of equal keys: ranks[i] is the run of key i, unique[r] the key of run r.
+// `starts` counts the runs that begin before each place. Grid: one invocation per key.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

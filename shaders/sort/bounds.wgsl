@@ -1,5 +1,5 @@
-// Where each key's run starts in sorted keys: bounds[s] is the number of keys below s, for s up to and including p.segments.
-// Grid: one invocation per bound. At most 32 iterations.
+// Where each key's run starts in sorted keys: bounds[s] is the number of keys below s, for s up to
+// and including p.segments. Grid: one invocation per bound. At most 32 iterations.
 
 fn value(s: u32) -> u32 {
     var low = 0u;

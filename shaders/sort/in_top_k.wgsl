@@ -1,6 +1,6 @@
-// Whether a row's wanted element is among its k greatest: fewer than k are greater. A row with a wanted class out of range, or with an
-// infinite or NaN prediction, is not.
-// Grid: one workgroup per row of p.limit classes; hits[row] is 0 or 1.
+// Whether a row's wanted element is among its k greatest: fewer than k are greater. A row with a
+// wanted class out of range, or with an infinite or NaN prediction, is not. Grid: one workgroup per
+// row of p.limit classes; hits[row] is 0 or 1.
 
 // The keys of the infinities of float32.
 const HIGHEST = 0xff800000u;

@@ -1,10 +1,12 @@
-// Sorts p.rows rows of p.n elements, from row p.first on, and keeps the first p.keep of each: kept[row * p.keep + j] is a position in the row.
-// Grid: one invocation for each row, which neither waits for others nor shares its memory with them.
+// Sorts p.rows rows of p.n elements, from row p.first on, and keeps the first p.keep of each:
+// kept[row * p.keep + j] is a position in the row. Grid: one invocation for each row, which neither
+// waits for others nor shares its memory with them.
 //
-// Runs of 16 elements are sorted in registers, then four at a time are merged until one is left, from one half of `scratch` to the other, where
-// a row begins p.stride elements after the one before. p.size is p.n rounded up to a multiple of 16; p.ends tells the length of
-// a run before the last merge. Elements are ordered by keys, lesser first, and then by positions, so no two are equal; NONE comes last. p.mask
-// inverts keys, so that the greatest come first.
+// Runs of 16 elements are sorted in registers, then four at a time are merged until one is left,
+// from one half of `scratch` to the other, where a row begins p.stride elements after the one
+// before. p.size is p.n rounded up to a multiple of 16; p.ends tells the length of a run before the
+// last merge. Elements are ordered by keys, lesser first, and then by positions, so no two are
+// equal; NONE comes last. p.mask inverts keys, so that the greatest come first.
 
 const NONE = 0xffffffffu;
 const RUN = 16u;
@@ -12,7 +14,8 @@ const RUN = 16u;
 // Key and position.
 alias Element = vec2<u32>;
 
-// The first elements of the runs that are merged, their places in `scratch`, and where the runs end.
+// The first elements of the runs that are merged, their places in `scratch`, and where the runs
+// end.
 var<private> heads: array<Element, 4>;
 var<private> at: array<u32, 4>;
 var<private> ends: array<u32, 4>;

@@ -1,8 +1,9 @@
-// Places each pair where the prefix sums of all blocks' digit counts say, in order within its block, so the sort is stable.
-// Grid: one workgroup per block of WORKGROUP * ITEMS keys; each invocation owns ITEMS consecutive pairs.
+// Places each pair where the prefix sums of all blocks' digit counts say, in order within its
+// block, so the sort is stable. Grid: one workgroup per block of WORKGROUP * ITEMS keys; each
+// invocation owns ITEMS consecutive pairs.
 //
-// columns[d * WORKGROUP + t] counts the keys of invocation t whose digit is d (low half) or d + 8 (high half). A block's counts are at most
-// 2,048, so halves never overflow into each other.
+// columns[d * WORKGROUP + t] counts the keys of invocation t whose digit is d (low half) or d + 8
+// (high half). A block's counts are at most 2,048, so halves never overflow into each other.
 
 const ITEMS = 8u;
 

@@ -1,5 +1,6 @@
-// Counts the digits of each run of keys: counts[digit * p.runs + run].
-// Grid: one invocation for each of p.runs runs of p.run keys. An invocation counts in a column of its own, so there are no barriers.
+// Counts the digits of each run of keys: counts[digit * p.runs + run]. Grid: one invocation for
+// each of p.runs runs of p.run keys. An invocation counts in a column of its own, so there are no
+// barriers.
 
 var<workgroup> totals: array<u32, MOST_DIGITS * WORKGROUP>;
 

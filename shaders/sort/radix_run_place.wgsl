@@ -1,5 +1,6 @@
-// Places the pairs of each run where the prefix sums of all runs' digit counts say, in their order, so the sort is stable.
-// Grid: one invocation for each of p.runs runs of p.run pairs. An invocation keeps the next place of each digit in a column of its own.
+// Places the pairs of each run where the prefix sums of all runs' digit counts say, in their order,
+// so the sort is stable. Grid: one invocation for each of p.runs runs of p.run pairs. An invocation
+// keeps the next place of each digit in a column of its own.
 
 var<workgroup> places: array<u32, MOST_DIGITS * WORKGROUP>;
 

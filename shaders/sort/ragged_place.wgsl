@@ -1,6 +1,7 @@
-// Places every value, and a default for every row without one: places[at] is the position of the value, or p.values for the default.
-// filled[r] is the number of empty rows before r; int64 results are written as two words.
-// Grid: t < p.values is a value in the order of rows, the others are rows.
+// Places every value, and a default for every row without one: places[at] is the position of the
+// value, or p.values for the default. filled[r] is the number of empty rows before r; int64 results
+// are written as two words. Grid: t < p.values is a value in the order of rows, the others are
+// rows.
 
 fn store_row(at: u32, row: u32) {
     rowids[p.off_rowids + 2u * at] = row;

@@ -1,4 +1,5 @@
-// Bit k tells whether byte k of the 32 from element `first` on is not 0; `first` is a multiple of 32, but a tensor may begin inside of a word.
+// Bit k tells whether byte k of the 32 from element `first` on is not 0; `first` is a multiple of
+// 32, but a tensor may begin inside of a word.
 fn flags(first: u32) -> u32 {
     let word = (p.off_x + first) >> 2u;
     let shift = p.off_x & 3u;

@@ -1,6 +1,6 @@
-// One block of non-maximum suppression: WORKGROUP candidates in the order of their scores, from p.first on, against the boxes selected
-// before and then against each other.
-// Grid: one workgroup. state[0] is the number of boxes selected so far; selected and corners hold them.
+// One block of non-maximum suppression: WORKGROUP candidates in the order of their scores, from
+// p.first on, against the boxes selected before and then against each other. Grid: one workgroup.
+// state[0] is the number of boxes selected so far; selected and corners hold them.
 
 var<workgroup> boxes_here: array<vec4<f32>, WORKGROUP>;
 var<workgroup> alive_here: array<u32, WORKGROUP>;

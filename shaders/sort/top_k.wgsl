@@ -1,12 +1,15 @@
-// Sorts segments of up to 1,024 elements of each row and keeps the first p.keep of each: a round of a tournament.
-// Grid: one workgroup per 1,024 / p.size segments, where p.size is the power of two that holds a segment.
+// Sorts segments of up to 1,024 elements of each row and keeps the first p.keep of each: a round of
+// a tournament. Grid: one workgroup per 1,024 / p.size segments, where p.size is the power of two
+// that holds a segment.
 //
-// A row's elements are its p.n candidates, positions within the row of p.length elements: candidates[row * p.n + j], or j itself in
-// the first round. NONE is no candidate. Kept positions go to kept[segment * p.keep + j], lesser keys first, lower positions first
-// among equals. p.mask inverts keys, so that the greatest come first.
+// A row's elements are its p.n candidates, positions within the row of p.length elements:
+// candidates[row * p.n + j], or j itself in the first round. NONE is no candidate. Kept positions
+// go to kept[segment * p.keep + j], lesser keys first, lower positions first among equals. p.mask
+// inverts keys, so that the greatest come first.
 //
-// The sort is bitonic. An invocation holds eight elements whose indices differ in three neighbouring bits, and takes the up to three steps
-// that compare along these bits before the elements go back to workgroup memory.
+// The sort is bitonic. An invocation holds eight elements whose indices differ in three
+// neighbouring bits, and takes the up to three steps that compare along these bits before the
+// elements go back to workgroup memory.
 
 const NONE = 0xffffffffu;
 const CAPACITY = 1024u;
@@ -60,8 +63,9 @@ fn main(
         elements[slot] = {{NEW}};
     }
     workgroupBarrier();
-    // Runs of 2 to 8 elements, then longer ones, three steps at a time; p.size and thus the barriers are the same for all. A run of p.size
-    // ascends everywhere, also where several segments share the slots.
+    // Runs of 2 to 8 elements, then longer ones, three steps at a time; p.size and thus the
+    // barriers are the same for all. A run of p.size ascends everywhere, also where several
+    // segments share the slots.
     for (var run = 8u; run <= max(p.size, 8u); run *= 2u) {
         for (var high = run / 2u; high > 0u; high = select(high / 8u, 0u, run == 8u)) {
             // The lowest of the steps.

@@ -1,5 +1,6 @@
-// Numbers the runs in the order of their first positions: ranks[position] is the number of runs that appear before it.
-// Grid: one invocation per element. Indices are written as p.words words (int32 or int64).
+// Numbers the runs in the order of their first positions: ranks[position] is the number of runs
+// that appear before it. Grid: one invocation per element. Indices are written as p.words words
+// (int32 or int64).
 
 fn store_index(at: u32, n: u32) {
     idx[p.off_idx + at * p.words] = n;

@@ -1,5 +1,5 @@
-// firsts[i] is the position of the first element that equals element i, slots[i] before; marks[i] is 1 where that is i itself.
-// Grid: one invocation per element.
+// firsts[i] is the position of the first element that equals element i, slots[i] before; marks[i]
+// is 1 where that is i itself. Grid: one invocation per element.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,9 +1,11 @@
-// Enters each element into a table of positions by the hash of its key: equal elements share a slot, which holds the first of their positions.
-// Grid: one invocation per element. The table has p.mask + 1 slots, a power of two, NONE at first; slots[i] is the slot of element i, NONE for NaN,
+// Enters each element into a table of positions by the hash of its key: equal elements share a
+// slot, which holds the first of their positions. Grid: one invocation per element. The table has
+// p.mask + 1 slots, a power of two, NONE at first; slots[i] is the slot of element i, NONE for NaN,
 // which equals nothing. An element that finds no slot within PROBES steps adds to failed[0].
 //
-// Which slot an element gets depends on who comes first; that equal elements share one, and what it holds at the end, do not. A slot's position only
-// ever gives way to that of an equal element, so a key is compared with any of them.
+// Which slot an element gets depends on who comes first; that equal elements share one, and what it
+// holds at the end, do not. A slot's position only ever gives way to that of an equal element, so a
+// key is compared with any of them.
 
 const NONE = 0xffffffffu;
 const PROBES = {{PROBES}}u;

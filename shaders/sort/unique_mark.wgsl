@@ -1,5 +1,5 @@
-// Writes for each run of equal values where it starts, and marks its first position (the sort is stable).
-// runs[i] is the number of runs that start before i. Grid: one invocation per element.
+// Writes for each run of equal values where it starts, and marks its first position (the sort is
+// stable). runs[i] is the number of runs that start before i. Grid: one invocation per element.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,5 +1,6 @@
-// Numbers the distinct values in the order of their first positions: ranks[position] is the number of those before it.
-// Grid: one invocation per element. Indices are written as p.words words (int32 or int64); sizes start as zeros.
+// Numbers the distinct values in the order of their first positions: ranks[position] is the number
+// of those before it. Grid: one invocation per element. Indices are written as p.words words (int32
+// or int64); sizes start as zeros.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

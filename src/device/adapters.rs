@@ -32,14 +32,17 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Enumerates with wgpu's own variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`, `WGPU_POWER_PREF`) and
-    /// `TF_WGPU_VISIBLE_DEVICES` as `lookup` gives them. Never fails: trouble is a `problem` and no adapter.
+    /// Enumerates with wgpu's own variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`,
+    /// `WGPU_POWER_PREF`) and `TF_WGPU_VISIBLE_DEVICES` as `lookup` gives them. Never fails:
+    /// trouble is a `problem` and no adapter.
     pub fn enumerate(lookup: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut selection = Self::default();
         let filled = caught_as(
             || selection.fill(lookup),
             |panic| {
-                Error::Unavailable(format!("no usable GPU: a driver failed while it was asked what it has: {panic}"))
+                Error::Unavailable(format!(
+                    "no usable GPU: a driver failed while it was asked what it has: {panic}"
+                ))
             },
         );
         if let Err(e) = filled {
@@ -54,7 +57,8 @@ impl Selection {
         let visible = lookup("TF_WGPU_VISIBLE_DEVICES").map(|v| visible_devices(&v)).transpose()?;
         if visible.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::FailedPrecondition(
-                "TF_WGPU_VISIBLE_DEVICES is empty, which hides every device; unset it to use all".into(),
+                "TF_WGPU_VISIBLE_DEVICES is empty, which hides every device; unset it to use all"
+                    .into(),
             ));
         }
         let backends = backends(lookup("WGPU_BACKEND").as_deref())?;
@@ -72,10 +76,12 @@ impl Selection {
             let info = adapter.get_info();
             let rejected = unusable(&adapter)
                 .or_else(|| {
-                    usable
-                        .iter()
-                        .any(|u: &wgpu::Adapter| same_gpu(&u.get_info(), &info))
-                        .then(|| "the same GPU through another backend; choose with WGPU_BACKEND".to_owned())
+                    usable.iter().any(|u: &wgpu::Adapter| same_gpu(&u.get_info(), &info)).then(
+                        || {
+                            "the same GPU through another backend; choose with WGPU_BACKEND"
+                                .to_owned()
+                        },
+                    )
                 })
                 .or_else(|| match &name {
                     Some(n) if !info.name.to_lowercase().contains(n) => {
@@ -98,7 +104,9 @@ impl Selection {
         if usable.is_empty() {
             return Err(Error::Unavailable(self.none_usable()));
         }
-        for (device, i) in visible.unwrap_or_else(|| (0..usable.len()).collect()).into_iter().enumerate() {
+        for (device, i) in
+            visible.unwrap_or_else(|| (0..usable.len()).collect()).into_iter().enumerate()
+        {
             let adapter = usable.get(i).ok_or_else(|| {
                 Error::InvalidArgument(format!(
                     "TF_WGPU_VISIBLE_DEVICES names device {i}, but there are only {} (0 to {})",
@@ -118,11 +126,19 @@ impl Selection {
         let mut reasons: Vec<String> = self
             .found
             .iter()
-            .map(|r| format!("{} ({}): {}", r.info.name, r.info.backend, r.rejected.as_deref().unwrap_or("unknown")))
+            .map(|r| {
+                format!(
+                    "{} ({}): {}",
+                    r.info.name,
+                    r.info.backend,
+                    r.rejected.as_deref().unwrap_or("unknown")
+                )
+            })
             .collect();
         if reasons.is_empty() {
             reasons.push(
-                "no Vulkan, Metal or DX12 driver was found; on Debian or Ubuntu install mesa-vulkan-drivers or your GPU's driver"
+                "no Vulkan, Metal or DX12 driver was found; on Debian or Ubuntu install \
+                 mesa-vulkan-drivers or your GPU's driver"
                     .into(),
             );
         }
@@ -146,7 +162,10 @@ pub fn vendor_name(id: u32) -> String {
         (0x8086, "Intel"),
         (0x10005, "Mesa"),
     ];
-    VENDORS.iter().find(|(v, _)| *v == id).map_or_else(|| format!("vendor {id:#06x}"), |(_, name)| (*name).to_owned())
+    VENDORS
+        .iter()
+        .find(|(v, _)| *v == id)
+        .map_or_else(|| format!("vendor {id:#06x}"), |(_, name)| (*name).to_owned())
 }
 
 /// `"0,2"` as indices. Anything but distinct non-negative numbers is an error.
@@ -158,7 +177,8 @@ fn visible_devices(value: &str) -> Result<Vec<usize>> {
     for part in value.split(',') {
         let index: usize = part.trim().parse().map_err(|_| {
             Error::InvalidArgument(format!(
-                "TF_WGPU_VISIBLE_DEVICES={value:?}: {part:?} is not a device index; give a list such as 0,1"
+                "TF_WGPU_VISIBLE_DEVICES={value:?}: {part:?} is not a device index; give a list \
+                 such as 0,1"
             ))
         })?;
         if indices.contains(&index) {
@@ -196,11 +216,14 @@ fn low_power(value: Option<&str>) -> Result<bool> {
     match value.map(|v| v.trim().to_lowercase()).as_deref() {
         None | Some("" | "none" | "high") => Ok(false),
         Some("low") => Ok(true),
-        Some(v) => Err(Error::InvalidArgument(format!("WGPU_POWER_PREF={v:?} is none of low, high, none"))),
+        Some(v) => {
+            Err(Error::InvalidArgument(format!("WGPU_POWER_PREF={v:?} is none of low, high, none")))
+        }
     }
 }
 
-/// Sort key: hardware before software, discrete before integrated unless power matters, Vulkan before DX12 (64-bit types).
+/// Sort key: hardware before software, discrete before integrated unless power matters, Vulkan
+/// before DX12 (64-bit types).
 fn rank(info: &wgpu::AdapterInfo, low_power: bool) -> (u32, u32) {
     use wgpu::{Backend, DeviceType};
     let kind = match info.device_type {
@@ -237,9 +260,21 @@ fn unusable(adapter: &wgpu::Adapter) -> Option<String> {
     let at_least = [
         ("storage buffers per shader", u64::from(limits.max_storage_buffers_per_shader_stage), 8),
         ("bytes in a storage binding", limits.max_storage_buffer_binding_size, 128 << 20),
-        ("invocations in a workgroup", u64::from(limits.max_compute_invocations_per_workgroup), 256),
-        ("bytes of workgroup memory", u64::from(limits.max_compute_workgroup_storage_size), 16 << 10),
-        ("workgroups in a dimension", u64::from(limits.max_compute_workgroups_per_dimension), 65_535),
+        (
+            "invocations in a workgroup",
+            u64::from(limits.max_compute_invocations_per_workgroup),
+            256,
+        ),
+        (
+            "bytes of workgroup memory",
+            u64::from(limits.max_compute_workgroup_storage_size),
+            16 << 10,
+        ),
+        (
+            "workgroups in a dimension",
+            u64::from(limits.max_compute_workgroups_per_dimension),
+            65_535,
+        ),
     ];
     at_least
         .iter()
@@ -257,7 +292,8 @@ mod tests {
         assert!(visible_devices("").unwrap().is_empty());
         for bad in ["0,0", "-1", "a", "0,,1", "0;1", "1.0"] {
             assert!(
-                matches!(visible_devices(bad), Err(Error::InvalidArgument(m)) if m.contains("TF_WGPU_VISIBLE_DEVICES")),
+                matches!(visible_devices(bad),
+                    Err(Error::InvalidArgument(m)) if m.contains("TF_WGPU_VISIBLE_DEVICES")),
                 "{bad}"
             );
         }
@@ -266,13 +302,17 @@ mod tests {
     #[test]
     fn unknown_values_are_refused() {
         assert!(backends(Some("vulkan,opengl")).is_err());
-        assert_eq!(backends(Some("vk, metal")).unwrap(), wgpu::Backends::VULKAN | wgpu::Backends::METAL);
+        assert_eq!(
+            backends(Some("vk, metal")).unwrap(),
+            wgpu::Backends::VULKAN | wgpu::Backends::METAL
+        );
         assert!(low_power(Some("medium")).is_err());
     }
 
     #[test]
     fn an_empty_list_hides_every_device() {
-        let selection = Selection::enumerate(&|name| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new));
+        let selection =
+            Selection::enumerate(&|name| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new));
         assert!(selection.adapters.is_empty());
         assert!(selection.problem.unwrap().contains("hides every device"));
     }

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-/// Dispatches after which a batch is submitted: a submission costs the host as much as recording dozens of them.
+/// Dispatches after which a batch is submitted: a submission costs the host as much as recording
+/// dozens of them.
 const DISPATCHES: u32 = 64;
 /// Dispatches that are worth a submission while the GPU has nothing to do.
 const IDLE_DISPATCHES: u32 = 16;
 /// How long a GPU that has nothing to do waits for more of them.
 const IDLE_AGE: Duration = Duration::from_millis(1);
-/// Bytes that dispatches touch, which take a GPU that has nothing to do about as long as a submission takes the host.
+/// Bytes that dispatches touch, which take a GPU that has nothing to do about as long as a
+/// submission takes the host.
 const IDLE_BYTES: u64 = 64 << 20;
 /// Bytes that dispatches touch in any batch: drivers end what runs for seconds.
 const BYTES: u64 = 4 << 30;
@@ -35,7 +37,8 @@ impl Batch {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Whether it is to be submitted now. `idle` tells that the GPU has done all that was submitted before.
+    /// Whether it is to be submitted now. `idle` tells that the GPU has done all that was submitted
+    /// before.
     pub fn is_due(&self, idle: bool) -> bool {
         // The clock is asked where it decides.
         let age = || self.since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -43,13 +46,16 @@ impl Batch {
         self.is_due_at(idle, if waits { age() } else { Duration::ZERO })
     }
 
-    /// A batch is submitted when it holds enough dispatches, bytes or uploads. While the GPU is idle, less is enough: it has
-    /// work for longer than the submission takes, or some dispatches wait since [`IDLE_AGE`].
+    /// A batch is submitted when it holds enough dispatches, bytes or uploads. While the GPU is
+    /// idle, less is enough: it has work for longer than the submission takes, or some dispatches
+    /// wait since [`IDLE_AGE`].
     fn is_due_at(&self, idle: bool, age: Duration) -> bool {
         self.dispatches >= DISPATCHES
             || self.bytes >= BYTES
             || self.uploaded >= UPLOADED
-            || idle && (self.bytes >= IDLE_BYTES || self.dispatches >= IDLE_DISPATCHES && age >= IDLE_AGE)
+            || idle
+                && (self.bytes >= IDLE_BYTES
+                    || self.dispatches >= IDLE_DISPATCHES && age >= IDLE_AGE)
     }
 }
 

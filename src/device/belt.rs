@@ -1,4 +1,5 @@
-//! Small uploads on their way: they share chunks of mapped memory, which are copied from when their batch runs.
+//! Small uploads on their way: they share chunks of mapped memory, which are copied from when their
+//! batch runs.
 
 use super::staging::Staging;
 use crate::error::{Error, Result};
@@ -23,7 +24,8 @@ impl Belt {
     /// Uploads up to this size, in bytes, are worth a copy into a chunk.
     pub const LIMIT: usize = CHUNK as usize / 4;
 
-    /// Keeps a copy of at most [`Self::LIMIT`] bytes and returns where: a buffer and an offset in it.
+    /// Keeps a copy of at most [`Self::LIMIT`] bytes and returns where: a buffer and an offset in
+    /// it.
     pub fn write(&mut self, device: &wgpu::Device, bytes: &[u8]) -> Result<(&wgpu::Buffer, u64)> {
         let len = bytes.len() as u64;
         if self.open.as_ref().is_none_or(|chunk| chunk.used + len > chunk.buffer.size()) {
@@ -33,7 +35,8 @@ impl Belt {
         let chunk = self.open.as_mut().expect("there is one now");
         let at = chunk.used;
         let view = chunk.buffer.get_mapped_range_mut(at..at + len);
-        view.map_err(|e| Error::Internal(format!("cannot stage {len} bytes: {e}")))?.copy_from_slice(bytes);
+        view.map_err(|e| Error::Internal(format!("cannot stage {len} bytes: {e}")))?
+            .copy_from_slice(bytes);
         // Mapped ranges begin at multiples of this.
         chunk.used = (at + len).next_multiple_of(wgpu::MAP_ALIGNMENT);
         Ok((&chunk.buffer, at))

@@ -1,7 +1,8 @@
 //! Bind groups by what they bind. Making one costs as much as recording several dispatches.
 //!
-//! TensorFlow's executor gives a step's tensors other places than those of the step before, but they have the same sizes and lie
-//! in the same few blocks. So offsets are no part of a group where the adapter takes them with each dispatch.
+//! TensorFlow's executor gives a step's tensors other places than those of the step before, but
+//! they have the same sizes and lie in the same few blocks. So offsets are no part of a group where
+//! the adapter takes them with each dispatch.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -24,15 +25,18 @@ pub(crate) struct Range {
     pub size: u64,
 }
 
-/// What a group binds, in order. It tells the layout too: all bindings are alike, but for the parameters' own buffer.
+/// What a group binds, in order. It tells the layout too: all bindings are alike, but for the
+/// parameters' own buffer.
 pub(crate) type Ranges = SmallVec<[Range; 8]>;
 
-/// The cache: two generations, of which the older one goes when the younger is full, so that what is in use stays.
+/// The cache: two generations, of which the older one goes when the younger is full, so that what
+/// is in use stays.
 pub(crate) struct BindGroups<G> {
     young: FxHashMap<Ranges, G>,
     old: FxHashMap<Ranges, G>,
     generation: usize,
-    /// Freed blocks whose groups are still here. Numbers are never used again, so nobody will ask for them.
+    /// Freed blocks whose groups are still here. Numbers are never used again, so nobody will ask
+    /// for them.
     dead: FxHashSet<u32>,
     dead_bytes: u64,
 }
@@ -63,7 +67,8 @@ impl<G: Clone> BindGroups<G> {
         Ok(group)
     }
 
-    /// Notes that a block was freed. Its groups, which keep its memory from the driver, go when it is worth a walk over all.
+    /// Notes that a block was freed. Its groups, which keep its memory from the driver, go when it
+    /// is worth a walk over all.
     pub fn free(&mut self, block: &Block) {
         self.forget(block.id, block.bytes);
     }
@@ -87,7 +92,8 @@ impl<G: Clone> BindGroups<G> {
         if self.dead.is_empty() {
             return false;
         }
-        let alive = |ranges: &Ranges, _: &mut G| ranges.iter().all(|r| !self.dead.contains(&r.block));
+        let alive =
+            |ranges: &Ranges, _: &mut G| ranges.iter().all(|r| !self.dead.contains(&r.block));
         self.young.retain(alive);
         self.old.retain(alive);
         self.dead.clear();
@@ -133,10 +139,17 @@ mod tests {
         groups.get(&ranges(2, 0), || Ok(9)).unwrap();
         for k in 1..50 {
             groups.get(&ranges(1, k * 256), || Ok(k)).unwrap();
-            assert_eq!(groups.get(&ranges(1, 0), || unreachable!("it was used a moment ago")), Ok(7));
+            assert_eq!(
+                groups.get(&ranges(1, 0), || unreachable!("it was used a moment ago")),
+                Ok(7)
+            );
             assert!(groups.len() <= 20);
         }
-        assert_eq!(groups.get(&ranges(2, 0), || Ok(10)), Ok(10), "it was not used for two generations");
+        assert_eq!(
+            groups.get(&ranges(2, 0), || Ok(10)),
+            Ok(10),
+            "it was not used for two generations"
+        );
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! How much memory a device has: what its adapter reports, else a rule.
 //!
-//! - Hardware: what the driver reports (Vulkan: the largest device-local heap, and VK_EXT_memory_budget for what is free;
-//!   Metal: `recommendedMaxWorkingSetSize`; DX12: the local segment's budget).
-//! - Software adapters use the computer's own memory: half of it at most, and what the system has available.
-//! - Nothing reported: half of the computer's memory for integrated GPUs, else the size of the largest buffer.
+//! - Hardware: what the driver reports (Vulkan: the largest device-local heap, and
+//!   VK_EXT_memory_budget for what is free; Metal: `recommendedMaxWorkingSetSize`; DX12: the local
+//!   segment's budget).
+//! - Software adapters use the computer's own memory: half of it at most, and what the system has
+//!   available.
+//! - Nothing reported: half of the computer's memory for integrated GPUs, else the size of the
+//!   largest buffer.
 
 use crate::ffi::memory_budget::{self, Reported, SystemMemory};
 
@@ -19,14 +22,25 @@ pub struct MemoryBudget {
 }
 
 /// The budget of an adapter of which this process uses `in_use` bytes.
-pub(super) fn of(adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, max_buffer: u64, in_use: u64) -> MemoryBudget {
+pub(super) fn of(
+    adapter: &wgpu::Adapter,
+    info: &wgpu::AdapterInfo,
+    max_buffer: u64,
+    in_use: u64,
+) -> MemoryBudget {
     let system = memory_budget::system_memory();
-    let budget = rule(info.device_type, memory_budget::reported(adapter), system, max_buffer, in_use);
+    let budget =
+        rule(info.device_type, memory_budget::reported(adapter), system, max_buffer, in_use);
     let most = most(&|name| std::env::var(name).ok());
-    MemoryBudget { total: budget.total.min(most), free: budget.free.min(most.saturating_sub(in_use)), ..budget }
+    MemoryBudget {
+        total: budget.total.min(most),
+        free: budget.free.min(most.saturating_sub(in_use)),
+        ..budget
+    }
 }
 
-/// How many bytes `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have: for tests, which see it run out.
+/// How many bytes `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have: for tests, which
+/// see it run out.
 fn most(lookup: &dyn Fn(&str) -> Option<String>) -> u64 {
     lookup("TF_WGPU_MAX_MEMORY").and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX)
 }
@@ -41,10 +55,15 @@ fn rule(
     let half = system.map(|s| s.total / 2);
     match (kind, reported) {
         (wgpu::DeviceType::Cpu, _) => {
-            // A software adapter's heap is made up (lavapipe says 2 GiB on some versions, all memory on others).
+            // A software adapter's heap is made up (lavapipe says 2 GiB on some versions, all
+            // memory on others).
             let total = half.or(reported.map(|r| r.total)).unwrap_or(max_buffer);
             let available = system.map_or(u64::MAX, |s| s.available);
-            MemoryBudget { total, free: total.saturating_sub(in_use).min(available), reported: false }
+            MemoryBudget {
+                total,
+                free: total.saturating_sub(in_use).min(available),
+                reported: false,
+            }
         }
         (_, Some(r)) => {
             let free = r.free.unwrap_or_else(|| r.total.saturating_sub(in_use));

@@ -13,9 +13,11 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// Timestamps inside encoders.
     pub timestamps: bool,
-    /// A software adapter such as lavapipe, where workgroup memory and barriers cost more than they save.
+    /// A software adapter such as lavapipe, where workgroup memory and barriers cost more than they
+    /// save.
     pub cpu: bool,
-    /// Rows and columns of the cooperative matrices that multiply f16 and sum in f32: 16, 8, or 0 where there are none.
+    /// Rows and columns of the cooperative matrices that multiply f16 and sum in f32: 16, 8, or 0
+    /// where there are none.
     pub cooperative_matrix: u32,
     /// Bytes of immediates (push constants); 0 when there are none.
     pub immediates: u32,
@@ -69,7 +71,8 @@ impl Capabilities {
 
     /// Reads them off an adapter.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
-        let mut capabilities = Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
+        let mut capabilities =
+            Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
         if let Some(most) = binding_limit(&|name| std::env::var(name).ok()) {
             capabilities.max_binding = capabilities.max_binding.min(most);
         }
@@ -81,15 +84,22 @@ impl Capabilities {
     }
 
     /// Reads them off what an adapter says about itself; cooperative matrices it says elsewhere.
-    pub(crate) fn from_parts(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Self {
+    pub(crate) fn from_parts(
+        info: &wgpu::AdapterInfo,
+        features: wgpu::Features,
+        limits: &wgpu::Limits,
+    ) -> Self {
         let has = |f: wgpu::Features| features.contains(f);
         Self {
             int64: has(wgpu::Features::SHADER_INT64),
-            // The bits of a float64 are read as a u64. naga's HLSL writer converts the value where it should reinterpret the bits.
+            // The bits of a float64 are read as a u64. naga's HLSL writer converts the value where
+            // it should reinterpret the bits.
             float64: has(wgpu::Features::SHADER_F64 | wgpu::Features::SHADER_INT64)
                 && info.backend != wgpu::Backend::Dx12,
             subgroups: has(wgpu::Features::SUBGROUP),
-            timestamps: has(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
+            timestamps: has(
+                wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
+            ),
             cpu: info.device_type == wgpu::DeviceType::Cpu,
             cooperative_matrix: 0,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
@@ -103,7 +113,8 @@ impl Capabilities {
         }
     }
 
-    /// Whether tensors of this type can be computed on the device. Handles (resource, variant) are always fine.
+    /// Whether tensors of this type can be computed on the device. Handles (resource, variant) are
+    /// always fine.
     pub const fn supports(&self, dtype: DType) -> bool {
         match dtype {
             DType::I64 | DType::U64 => self.int64,
@@ -112,8 +123,8 @@ impl Capabilities {
         }
     }
 
-    /// What every one of several devices can do. TensorFlow registers kernels for the device type, not for a device, so
-    /// only the common part may be registered.
+    /// What every one of several devices can do. TensorFlow registers kernels for the device type,
+    /// not for a device, so only the common part may be registered.
     #[must_use]
     pub fn common(self, other: Self) -> Self {
         Self {
@@ -139,25 +150,29 @@ impl Capabilities {
     }
 }
 
-/// The largest square matrices of f16 among `properties` whose sums are f32. Saturating is for integers.
+/// The largest square matrices of f16 among `properties` whose sums are f32. Saturating is for
+/// integers.
 fn cooperative_edge(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
     use wgpu::CooperativeScalarType::{F16, F32};
-    let square = |p: &wgpu::CooperativeMatrixProperties, edge| [p.m_size, p.n_size, p.k_size] == [edge; 3];
-    let has = |edge: &u32| properties.iter().any(|p| square(p, *edge) && p.ab_type == F16 && p.cr_type == F32);
+    let square =
+        |p: &wgpu::CooperativeMatrixProperties, edge| [p.m_size, p.n_size, p.k_size] == [edge; 3];
+    let has = |edge: &u32| {
+        properties.iter().any(|p| square(p, *edge) && p.ab_type == F16 && p.cr_type == F32)
+    };
     [16, 8].into_iter().find(has).unwrap_or(0)
 }
 
 /// The fewest bytes that a device may be told to bind at once.
 const LEAST_BINDING: u64 = 1024;
 
-/// How many bytes `TF_WGPU_MAX_BINDING`, as `lookup` gives it, lets programs bind at once: for tests, which see small tensors computed in
-/// windows.
+/// How many bytes `TF_WGPU_MAX_BINDING`, as `lookup` gives it, lets programs bind at once: for
+/// tests, which see small tensors computed in windows.
 fn binding_limit(lookup: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     lookup("TF_WGPU_MAX_BINDING")?.trim().parse().ok().map(|bytes: u64| bytes.max(LEAST_BINDING))
 }
 
-/// Whether `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, asks for cooperative matrices. They are off until their programs, which no
-/// software adapter runs, have been seen on drivers.
+/// Whether `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, asks for cooperative matrices. They
+/// are off until their programs, which no software adapter runs, have been seen on drivers.
 pub(crate) fn cooperative_allowed(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
     let value = lookup("TF_WGPU_COOPERATIVE_MATRIX").map(|v| v.trim().to_lowercase());
     matches!(value.as_deref(), Some("1" | "on" | "true"))
@@ -175,20 +190,37 @@ mod tests {
         types: [CooperativeScalarType; 2],
     ) -> wgpu::CooperativeMatrixProperties {
         let [ab_type, cr_type] = types;
-        wgpu::CooperativeMatrixProperties { m_size, n_size, k_size, ab_type, cr_type, saturating_accumulation: false }
+        wgpu::CooperativeMatrixProperties {
+            m_size,
+            n_size,
+            k_size,
+            ab_type,
+            cr_type,
+            saturating_accumulation: false,
+        }
     }
 
     #[test]
     fn square_matrices_of_f16_summed_in_f32_count() {
         assert_eq!(cooperative_edge(&[]), 0);
-        assert_eq!(cooperative_edge(&[listed(16, 16, 16, [F16, F16]), listed(16, 8, 16, [F16, F32])]), 0);
-        assert_eq!(cooperative_edge(&[listed(8, 8, 8, [F32, F32]), listed(8, 8, 8, [F16, F32])]), 8);
-        assert_eq!(cooperative_edge(&[listed(8, 8, 8, [F16, F32]), listed(16, 16, 16, [F16, F32])]), 16);
+        assert_eq!(
+            cooperative_edge(&[listed(16, 16, 16, [F16, F16]), listed(16, 8, 16, [F16, F32])]),
+            0
+        );
+        assert_eq!(
+            cooperative_edge(&[listed(8, 8, 8, [F32, F32]), listed(8, 8, 8, [F16, F32])]),
+            8
+        );
+        assert_eq!(
+            cooperative_edge(&[listed(8, 8, 8, [F16, F32]), listed(16, 16, 16, [F16, F32])]),
+            16
+        );
     }
 
     #[test]
     fn a_variable_limits_bindings() {
-        let with = |value: Option<&'static str>| binding_limit(&move |_| value.map(ToOwned::to_owned));
+        let with =
+            |value: Option<&'static str>| binding_limit(&move |_| value.map(ToOwned::to_owned));
         assert_eq!(with(Some(" 65536 ")), Some(65_536));
         assert_eq!(with(Some("1")), Some(LEAST_BINDING));
         assert_eq!((with(None), with(Some("much"))), (None, None));

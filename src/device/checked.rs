@@ -1,12 +1,17 @@
-//! Calls to wgpu whose failure belongs to the caller. What wgpu reports outside of such a call has no owner, and costs the
-//! device.
+//! Calls to wgpu whose failure belongs to the caller. What wgpu reports outside of such a call has
+//! no owner, and costs the device.
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::panic_message;
 
-/// Runs `call`; what wgpu reports meanwhile on this thread is the error. `label` says what was tried. wgpu panics where it does
-/// not expect what a driver returned; nobody knows then in which state it is, which is [`Error::Unavailable`].
-pub(crate) fn checked<T>(device: &wgpu::Device, label: &str, call: impl FnOnce() -> T) -> Result<T> {
+/// Runs `call`; what wgpu reports meanwhile on this thread is the error. `label` says what was
+/// tried. wgpu panics where it does not expect what a driver returned; nobody knows then in which
+/// state it is, which is [`Error::Unavailable`].
+pub(crate) fn checked<T>(
+    device: &wgpu::Device,
+    label: &str,
+    call: impl FnOnce() -> T,
+) -> Result<T> {
     use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
     let scopes = [Validation, OutOfMemory, Internal].map(|filter| device.push_error_scope(filter));
     let made = panic_message(call);
@@ -15,7 +20,9 @@ pub(crate) fn checked<T>(device: &wgpu::Device, label: &str, call: impl FnOnce()
     // Exhausted memory may make a call invalid that follows, and is the reason then.
     let found = found.max_by_key(|e| matches!(e, wgpu::Error::OutOfMemory { .. }));
     match (made, found) {
-        (Err(panic), _) => Err(Error::Unavailable(format!("{label}: the GPU's driver failed, or wgpu: {panic}"))),
+        (Err(panic), _) => {
+            Err(Error::Unavailable(format!("{label}: the GPU's driver failed, or wgpu: {panic}")))
+        }
         (Ok(_), Some(e)) => Err(explain(label, &e)),
         (Ok(made), None) => Ok(made),
     }
@@ -25,11 +32,12 @@ pub(crate) fn checked<T>(device: &wgpu::Device, label: &str, call: impl FnOnce()
 pub(crate) fn explain(label: &str, error: &wgpu::Error) -> Error {
     match error {
         wgpu::Error::OutOfMemory { .. } => Error::ResourceExhausted(format!(
-            "{label}: the GPU's memory, or the host's for copies, is exhausted: use smaller batches or free tensors ({error})"
+            "{label}: the GPU's memory, or the host's for copies, is exhausted: use smaller \
+             batches or free tensors ({error})"
         )),
         _ => Error::Internal(format!(
-            "{label}: wgpu refused it, which is a bug in tensorflow-wgpu or in the GPU's driver; please report it with this \
-             message: {error}"
+            "{label}: wgpu refused it, which is a bug in tensorflow-wgpu or in the GPU's driver; \
+             please report it with this message: {error}"
         )),
     }
 }

@@ -1,13 +1,17 @@
-//! The completion thread: waits for submissions in order, hands read-backs to their sinks, runs host callbacks and
-//! publishes the serial up to which everything is done.
+//! The completion thread: waits for submissions in order, hands read-backs to their sinks, runs
+//! host callbacks and publishes the serial up to which everything is done.
 //!
-//! It also counts what is on its way, so that who records can be held up before the host runs out of memory.
+//! It also counts what is on its way, so that who records can be held up before the host runs out
+//! of memory.
 
 use std::cell::Cell;
 
 use super::failures::Failures;
 use super::queue::Queue;
-use super::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering, Receiver, Sender, Weak, spawn, thread_local, unbounded};
+use super::sync::{
+    Arc, AtomicU64, Condvar, Mutex, Ordering, Receiver, Sender, Weak, spawn, thread_local,
+    unbounded,
+};
 use crate::error::{Error, Result};
 use crate::ffi::guard::caught;
 
@@ -72,7 +76,8 @@ impl<Q: Queue> Completion<Q> {
             failures,
         });
         let weak = Arc::downgrade(&completion);
-        spawn("wgpu-completion", move || run(&*queue, &receiver, &weak)).expect("the system can start a thread");
+        spawn("wgpu-completion", move || run(&*queue, &receiver, &weak))
+            .expect("the system can start a thread");
         completion
     }
 
@@ -109,7 +114,9 @@ impl<Q: Queue> Completion<Q> {
             return Ok(());
         }
         Err(Error::FailedPrecondition(
-            "a host callback waits for the device that runs it, which could never end: wait in another thread".into(),
+            "a host callback waits for the device that runs it, which could never end: wait in \
+             another thread"
+                .into(),
         ))
     }
 
@@ -120,8 +127,8 @@ impl<Q: Queue> Completion<Q> {
             || self.staged.load(Ordering::Relaxed) > MAX_STAGED / divisor
     }
 
-    /// Blocks while [`Self::is_crowded`] by half, until all that is on its way now is done. Never on a completion thread, which
-    /// others wait for. All that was handed over must be submitted.
+    /// Blocks while [`Self::is_crowded`] by half, until all that is on its way now is done. Never
+    /// on a completion thread, which others wait for. All that was handed over must be submitted.
     pub fn wait_for_room(&self) {
         if !on_any_completion_thread() {
             let handed = self.handed.load(Ordering::Acquire);
@@ -143,7 +150,8 @@ impl<Q: Queue> Completion<Q> {
         self.changed.notify_all();
     }
 
-    /// Runs a part of the thread's work. An error or a panic ends the device, not the thread, for which others wait.
+    /// Runs a part of the thread's work. An error or a panic ends the device, not the thread, for
+    /// which others wait.
     fn guarded(&self, label: &str, work: impl FnOnce() -> Result<()>) {
         if let Err(e) = caught(label, work) {
             self.failures.lose(e);
@@ -168,7 +176,9 @@ fn run<Q: Queue>(queue: &Q, receiver: &Receiver<Submission<Q>>, completion: &Wea
         for work in after {
             completion.guarded("what follows a submission", || {
                 match work {
-                    AfterWork::Readback(readback) => queue.read(readback, completion.failures.lost()),
+                    AfterWork::Readback(readback) => {
+                        queue.read(readback, completion.failures.lost())
+                    }
                     AfterWork::Callback(f) => f(),
                 }
                 Ok(())

@@ -1,4 +1,5 @@
-//! Errors that no call could return when they happened: what wgpu or deferred work reports, and the loss of the GPU.
+//! Errors that no call could return when they happened: what wgpu or deferred work reports, and the
+//! loss of the GPU.
 //!
 //! Every op asks for them twice, so that asking costs one load while there are none.
 
@@ -6,7 +7,8 @@ use super::sync::{AtomicBool, Mutex, Ordering};
 use crate::error::{Error, Result};
 
 /// What to do about a device that is lost.
-const ADVICE: &str = "The device cannot be used any more and its tensors are lost: restart the process, from a checkpoint if there is one";
+const ADVICE: &str = "The device cannot be used any more and its tensors are lost: restart the \
+                      process, from a checkpoint if there is one";
 
 /// The errors of a device that wait for somebody to return them.
 #[derive(Debug, Default)]
@@ -32,8 +34,8 @@ impl Failures {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Records that the device cannot be used any more; the first reason stays. Every later call returns it, for nobody can tell
-    /// which memory holds what it should. Whether this is news.
+    /// Records that the device cannot be used any more; the first reason stays. Every later call
+    /// returns it, for nobody can tell which memory holds what it should. Whether this is news.
     pub fn lose(&self, error: Error) -> bool {
         let mut held = self.held.lock();
         let news = held.lost.is_none();
@@ -88,7 +90,10 @@ mod tests {
         let failures = Failures::default();
         failures.raise(error("before"));
         assert!(failures.lose(error("gone")) && !failures.lose(error("gone again")));
-        let told = |e: Option<Error>| matches!(e, Some(Error::Internal(m)) if m.starts_with("gone. ") && m.contains("restart"));
+        let told = |e: Option<Error>| {
+            matches!(e,
+            Some(Error::Internal(m)) if m.starts_with("gone. ") && m.contains("restart"))
+        };
         for _ in 0..2 {
             assert!(told(failures.check().err()));
         }
@@ -99,6 +104,8 @@ mod tests {
     fn a_loss_is_unavailable_whatever_its_reason() {
         let failures = Failures::default();
         failures.lose(Error::ResourceExhausted("no memory".into()));
-        assert!(matches!(failures.check(), Err(Error::Unavailable(m)) if m.starts_with("no memory. ")));
+        assert!(
+            matches!(failures.check(), Err(Error::Unavailable(m)) if m.starts_with("no memory. "))
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! The recorder's lock, and the dispatches that wait in front of it for their pipelines.
 //!
-//! A dispatch whose pipeline is still being compiled does not block its caller: it waits here, and so do all that come after
-//! it, until it can be recorded. Whoever takes the lock for something else waits for them first, so that nothing overtakes.
-//! What a dispatch was to write that could not be recorded after its call had returned is poisoned.
+//! A dispatch whose pipeline is still being compiled does not block its caller: it waits here, and
+//! so do all that come after it, until it can be recorded. Whoever takes the lock for something
+//! else waits for them first, so that nothing overtakes. What a dispatch was to write that could
+//! not be recorded after its call had returned is poisoned.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
@@ -93,16 +94,24 @@ impl<R: Record> DerefMut for Locked<'_, R> {
 
 impl<R: Record> Gate<R> {
     pub fn new(recorder: R, failed: impl Fn(Error) + Send + Sync + 'static) -> Self {
-        let inner = Inner { recorder, waiting: VecDeque::new(), poison: Poison::default(), failed: Box::new(failed) };
+        let inner = Inner {
+            recorder,
+            waiting: VecDeque::new(),
+            poison: Poison::default(),
+            failed: Box::new(failed),
+        };
         Self { inner: Mutex::new(inner), attentive: AtomicBool::new(false) }
     }
 
-    /// The recorder, after every dispatch so far is recorded. Waits for their pipelines, without the lock.
+    /// The recorder, after every dispatch so far is recorded. Waits for their pipelines, without
+    /// the lock.
     pub fn lock(&self) -> Locked<'_, R> {
         loop {
             let mut inner = self.inner.lock();
             self.record_ready(&mut inner);
-            let Some(Entry::Dispatch(first, _)) = inner.waiting.front() else { return Locked(inner) };
+            let Some(Entry::Dispatch(first, _)) = inner.waiting.front() else {
+                return Locked(inner);
+            };
             let pipeline = first.pipeline.clone();
             drop(inner);
             // Its error is told when the dispatch leaves the queue.
@@ -132,7 +141,8 @@ impl<R: Record> Gate<R> {
         })
     }
 
-    /// Records a dispatch after all earlier ones, now or as soon as its pipeline and theirs are compiled.
+    /// Records a dispatch after all earlier ones, now or as soon as its pipeline and theirs are
+    /// compiled.
     pub fn dispatch(&self, dispatch: Waiting<R>, bindings: &[Binding]) -> Result<()> {
         if let Some(Err(e)) = dispatch.pipeline.outcome() {
             return Err(e);
@@ -183,7 +193,9 @@ impl<R: Record> Gate<R> {
         }
         while inner.waiting.front().is_some_and(Entry::is_ready) {
             match inner.waiting.pop_front() {
-                Some(Entry::Dispatch(dispatch, bindings)) => inner.record_late(&dispatch, &bindings),
+                Some(Entry::Dispatch(dispatch, bindings)) => {
+                    inner.record_late(&dispatch, &bindings)
+                }
                 Some(Entry::Fresh(range)) => inner.poison.clear(range),
                 None => {}
             }
@@ -192,7 +204,8 @@ impl<R: Record> Gate<R> {
     }
 
     fn note(&self, inner: &Inner<R>) {
-        self.attentive.store(!inner.waiting.is_empty() || !inner.poison.is_empty(), Ordering::Release);
+        self.attentive
+            .store(!inner.waiting.is_empty() || !inner.poison.is_empty(), Ordering::Release);
     }
 }
 
@@ -231,5 +244,9 @@ impl<R: Record> Inner<R> {
 /// The addresses of those bindings whose bit is set.
 fn used(bindings: &[Binding], bits: u64) -> impl Iterator<Item = Range<u64>> {
     let is_used = move |i: usize| bits.checked_shr(i as u32).is_none_or(|rest| rest & 1 == 1);
-    bindings.iter().enumerate().filter(move |(i, _)| is_used(*i)).map(|(_, b)| b.address..b.address + b.bytes)
+    bindings
+        .iter()
+        .enumerate()
+        .filter(move |(i, _)| is_used(*i))
+        .map(|(_, b)| b.address..b.address + b.bytes)
 }

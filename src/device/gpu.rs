@@ -86,7 +86,9 @@ impl Gpu {
 
     /// Polls the device, of which wgpu makes a panic when the driver fails.
     pub fn poll(&self, how: &wgpu::PollType) -> Result<()> {
-        let failed = |why: &str| Err(Error::Unavailable(format!("the GPU was lost: it stopped answering ({why})")));
+        let failed = |why: &str| {
+            Err(Error::Unavailable(format!("the GPU was lost: it stopped answering ({why})")))
+        };
         for _ in 0..MAX_TIMEOUTS {
             match panic_message(|| self.device.poll(how.clone())) {
                 Ok(Ok(_)) => return Ok(()),
@@ -101,8 +103,8 @@ impl Gpu {
         failed("its waits time out")
     }
 
-    /// Has the device say whether it was destroyed, which it does when it is polled and has nothing to do. That is a better reason
-    /// for what fails then than what wgpu makes of it.
+    /// Has the device say whether it was destroyed, which it does when it is polled and has nothing
+    /// to do. That is a better reason for what fails then than what wgpu makes of it.
     pub fn ask_for_loss(&self) {
         let _ = self.poll(&wgpu::PollType::Wait { submission_index: None, timeout: None });
     }
@@ -114,7 +116,8 @@ impl Gpu {
                 let _ = sender.send(result);
             });
         })?;
-        // The submission is done, so the first poll runs the callback, unless another thread's poll is about to.
+        // The submission is done, so the first poll runs the callback, unless another thread's poll
+        // is about to.
         let unmapped = |e: String| Error::Unavailable(format!("cannot read device memory: {e}"));
         let end = Instant::now() + MAP_PATIENCE;
         loop {
@@ -140,7 +143,8 @@ impl Queue for Gpu {
         let Batch { encoder, params } = batch;
         checked(&self.device, "a batch of GPU work could not be submitted", || {
             if let Some((buffer, bytes)) = params {
-                // It takes effect before the whole submission, and each block of parameters has a place of its own in it.
+                // It takes effect before the whole submission, and each block of parameters has a
+                // place of its own in it.
                 self.queue.write_buffer(&buffer, 0, &bytes);
             }
             self.queue.submit([encoder.finish()])
@@ -167,8 +171,8 @@ impl Queue for Gpu {
     }
 }
 
-/// The size of the buffer for a read-back of `bytes`: at most an eighth more than that, so that later ones of about the length
-/// find it.
+/// The size of the buffer for a read-back of `bytes`: at most an eighth more than that, so that
+/// later ones of about the length find it.
 fn size_class(bytes: u64) -> u64 {
     let step = (bytes.next_power_of_two() / 16).max(SMALLEST);
     bytes.max(1).next_multiple_of(step)
@@ -193,7 +197,10 @@ mod tests {
     fn read_back_buffers_waste_at_most_an_eighth() {
         for bytes in [1, 4096, 4100, 65_536, 1_000_000, 16 << 20, (16 << 20) + 4] {
             let size = size_class(bytes);
-            assert!(size >= bytes && size <= bytes + (bytes / 8).max(SMALLEST), "{bytes} -> {size}");
+            assert!(
+                size >= bytes && size <= bytes + (bytes / 8).max(SMALLEST),
+                "{bytes} -> {size}"
+            );
             assert_eq!((size % SMALLEST, size_class(size)), (0, size), "{bytes}");
         }
     }
@@ -204,6 +211,10 @@ mod tests {
         assert_eq!(surplus([4096; MAX_IDLE + 3].into_iter()), 3);
         assert_eq!(surplus([MAX_IDLE_BYTES, 4096].into_iter()), 1);
         assert_eq!(surplus([4096, MAX_IDLE_BYTES].into_iter()), 1);
-        assert_eq!(surplus([4096, MAX_IDLE_BYTES + 1].into_iter()), 2, "one that exceeds all is not kept");
+        assert_eq!(
+            surplus([4096, MAX_IDLE_BYTES + 1].into_iter()),
+            2,
+            "one that exceeds all is not kept"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Device memory: addresses that TensorFlow may do arithmetic on, and the buffers behind them.
 //!
-//! Every block is one wgpu buffer at an address inside the device's reserved range. TensorFlow's BFC allocator asks for few
-//! large blocks and cuts them itself, so an address that reaches a kernel or a copy is usually interior.
+//! Every block is one wgpu buffer at an address inside the device's reserved range. TensorFlow's
+//! BFC allocator asks for few large blocks and cuts them itself, so an address that reaches a
+//! kernel or a copy is usually interior.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use super::checked::checked;
 use crate::error::{Error, Result};
 use crate::ffi::address_range::AddressRange;
 
-/// Blocks start at multiples of this, which exceeds every alignment that TensorFlow or a GPU asks for.
+/// Blocks start at multiples of this, which exceeds every alignment that TensorFlow or a GPU asks
+/// for.
 const BLOCK_ALIGNMENT: u64 = 1 << 16;
 
 /// A buffer and the addresses that it backs.
@@ -87,18 +89,28 @@ impl Memory {
 
     /// Allocates `bytes` of uninitialized memory and returns its address.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        let exhausted =
-            |why: &str| Err(Error::ResourceExhausted(format!("cannot allocate {bytes} bytes of device memory: {why}")));
+        let exhausted = |why: &str| {
+            Err(Error::ResourceExhausted(format!(
+                "cannot allocate {bytes} bytes of device memory: {why}"
+            )))
+        };
         let size = match bytes.max(4).checked_next_multiple_of(256) {
             Some(size) if size <= self.max_buffer => size,
-            _ => return exhausted(&format!("the adapter's largest buffer has {} bytes", self.max_buffer)),
+            _ => {
+                return exhausted(&format!(
+                    "the adapter's largest buffer has {} bytes",
+                    self.max_buffer
+                ));
+            }
         };
         let label = format!("cannot allocate {bytes} bytes of device memory");
         let buffer = checked(&self.device, &label, || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: None,
                 size,
-                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+                usage: wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::COPY_SRC
+                    | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
         })
@@ -130,11 +142,14 @@ impl Memory {
         Ok(address)
     }
 
-    /// Frees the block that starts at `address`. The buffer lives on until the GPU is done with it. Returns the block.
+    /// Frees the block that starts at `address`. The buffer lives on until the GPU is done with it.
+    /// Returns the block.
     pub fn deallocate(&self, address: u64) -> Result<Arc<Block>> {
         let block = self.blocks.write().remove(&address);
         let Some(block) = block else {
-            return Err(Error::Internal(format!("no block of device memory starts at {address:#x}")));
+            return Err(Error::Internal(format!(
+                "no block of device memory starts at {address:#x}"
+            )));
         };
         let mut book = self.book.lock();
         book.stats.in_use -= block.bytes;
@@ -187,14 +202,20 @@ impl Blocks<'_> {
     pub fn resolve(&self, address: u64, bytes: u64) -> Result<&Arc<Block>> {
         match self.0.range(..=address).next_back() {
             // Written without sums that a wild address or length would overflow.
-            Some((_, block)) if bytes <= block.bytes && address - block.address <= block.bytes - bytes => Ok(block),
-            _ => Err(Error::Internal(format!("{bytes} bytes at {address:#x} are not in device memory"))),
+            Some((_, block))
+                if bytes <= block.bytes && address - block.address <= block.bytes - bytes =>
+            {
+                Ok(block)
+            }
+            _ => Err(Error::Internal(format!(
+                "{bytes} bytes at {address:#x} are not in device memory"
+            ))),
         }
     }
 }
 
-/// Address space taken by a block: rounded up so that freed ranges fit later blocks of about the same size, with at
-/// least one unused page behind every block.
+/// Address space taken by a block: rounded up so that freed ranges fit later blocks of about the
+/// same size, with at least one unused page behind every block.
 fn size_class(bytes: u64) -> u64 {
     let step = (bytes.next_power_of_two() / 8).max(BLOCK_ALIGNMENT);
     (bytes + 1).next_multiple_of(step)
@@ -209,7 +230,10 @@ mod tests {
         for bytes in [256, 65_536, 65_792, 1 << 20, (1 << 20) + 256, 3 << 30] {
             let class = size_class(bytes);
             assert_eq!(class % super::BLOCK_ALIGNMENT, 0);
-            assert!(class > bytes && class <= bytes + (bytes / 4).max(super::BLOCK_ALIGNMENT), "{bytes} -> {class}");
+            assert!(
+                class > bytes && class <= bytes + (bytes / 4).max(super::BLOCK_ALIGNMENT),
+                "{bytes} -> {class}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The GPU runtime: adapters, memory, the recorder and its completion thread, pipelines. The only module that talks to
-//! wgpu; it knows nothing of ops or of TensorFlow.
+//! The GPU runtime: adapters, memory, the recorder and its completion thread, pipelines. The only
+//! module that talks to wgpu; it knows nothing of ops or of TensorFlow.
 
 pub mod adapters;
 mod batch;
@@ -59,7 +59,8 @@ use tuning::Tuner;
 use crate::error::{Error, Result};
 use crate::ffi::guard::caught_as;
 
-/// One GPU (or software adapter) with its memory and its in-order queue. All methods may be called from any thread.
+/// One GPU (or software adapter) with its memory and its in-order queue. All methods may be called
+/// from any thread.
 pub struct Device {
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
@@ -91,7 +92,8 @@ fn request(
     cooperative: bool,
 ) -> Result<(wgpu::Device, wgpu::Queue)> {
     let wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
-    let failed = |why: &str| Error::Unavailable(format!("cannot open {}: {why}", adapter.get_info().name));
+    let failed =
+        |why: &str| Error::Unavailable(format!("cannot open {}: {why}", adapter.get_info().name));
     let request = || {
         let requested = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("tensorflow-wgpu"),
@@ -110,8 +112,8 @@ fn request(
     caught_as(request, failed)
 }
 
-/// Has the device lost when wgpu says that it is, and when it reports what no call asked about: nobody can tell then what did not
-/// happen.
+/// Has the device lost when wgpu says that it is, and when it reports what no call asked about:
+/// nobody can tell then what did not happen.
 fn watch(raw: &wgpu::Device, failures: &Arc<Failures>) {
     let reported = Arc::downgrade(failures);
     raw.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
@@ -124,7 +126,13 @@ fn watch(raw: &wgpu::Device, failures: &Arc<Failures>) {
         // Who drops a device has no failures any more.
         match (lost.upgrade(), reason) {
             (Some(failures), wgpu::DeviceLostReason::Unknown) => {
-                lose(&failures, Error::Unavailable(format!("the GPU was lost ({})", message.trim_end_matches('.'))));
+                lose(
+                    &failures,
+                    Error::Unavailable(format!(
+                        "the GPU was lost ({})",
+                        message.trim_end_matches('.')
+                    )),
+                );
             }
             (Some(failures), wgpu::DeviceLostReason::Destroyed) => {
                 failures.lose(Error::Unavailable("the GPU was lost (it was destroyed)".into()));
@@ -143,8 +151,8 @@ fn lose(failures: &Failures, error: Error) {
 }
 
 impl Drop for Device {
-    /// A lost device stays with wgpu, whose code for the end of a device relies on what failed: it destroys a semaphore twice, and
-    /// asserts that everything else went well.
+    /// A lost device stays with wgpu, whose code for the end of a device relies on what failed: it
+    /// destroys a semaphore twice, and asserts that everything else went well.
     fn drop(&mut self) {
         if self.failures.lost().is_some() {
             std::mem::forget(self.gpu.clone());
@@ -158,24 +166,27 @@ impl Device {
         Self::open_cached(adapter, None)
     }
 
-    /// Opens a device on `adapter` that keeps compiled pipelines in a directory, where the backend has a way to.
+    /// Opens a device on `adapter` that keeps compiled pipelines in a directory, where the backend
+    /// has a way to.
     pub fn open_cached(adapter: &wgpu::Adapter, directory: Option<&Path>) -> Result<Arc<Self>> {
         Self::open_with(adapter, Capabilities::of(adapter), directory)
     }
 
-    /// Opens a device on `adapter` that does as if the adapter could do no more than `capabilities`, which it can.
+    /// Opens a device on `adapter` that does as if the adapter could do no more than
+    /// `capabilities`, which it can.
     pub fn open_with(
         adapter: &wgpu::Adapter,
         capabilities: Capabilities,
         directory: Option<&Path>,
     ) -> Result<Arc<Self>> {
         let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), capabilities.cpu);
-        let open = || Tuner::open(&adapter.get_info(), directory, crate::ffi::determinism::is_required);
+        let open =
+            || Tuner::open(&adapter.get_info(), directory, crate::ffi::determinism::is_required);
         Self::open_as(adapter, capabilities, directory, wanted.then(open))
     }
 
-    /// The same for one that tunes, whatever the adapter and the environment are, except while `deterministic` says that it must not: for
-    /// tests on any adapter.
+    /// The same for one that tunes, whatever the adapter and the environment are, except while
+    /// `deterministic` says that it must not: for tests on any adapter.
     pub fn open_tuning(
         adapter: &wgpu::Adapter,
         capabilities: Capabilities,
@@ -198,7 +209,8 @@ impl Device {
             capabilities.cooperative_matrix = 0;
         }
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
-        let cache_feature = if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
+        let cache_feature =
+            if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
         let features = adapter.features() & Capabilities::WANTED | cache_feature;
         let (raw, queue) = match request(adapter, features, capabilities.cooperative_matrix > 0) {
             Err(e) if capabilities.cooperative_matrix > 0 => {
@@ -216,8 +228,12 @@ impl Device {
         let gpu = Arc::new(Gpu::new(raw.clone(), queue));
         let completion = Completion::start(gpu.clone(), failures.clone());
         let submitter = Submitter::start(gpu.clone(), completion.clone(), failures.clone());
-        let recorder =
-            Recorder::new(gpu.clone(), capabilities.storage_alignment, completion.clone(), submitter.clone());
+        let recorder = Recorder::new(
+            gpu.clone(),
+            capabilities.storage_alignment,
+            completion.clone(),
+            submitter.clone(),
+        );
         let failed = failures.clone();
         let failed = move |e| {
             // As in `settled`, for calls that have returned.
@@ -246,7 +262,8 @@ impl Device {
             max_groups: raw.limits().max_compute_workgroups_per_dimension,
             gpu,
         });
-        // The driver and what it has made for the device are older than this, so they are destroyed later.
+        // The driver and what it has made for the device are older than this, so they are destroyed
+        // later.
         crate::ffi::process::watch_exit();
         Ok(device)
     }
@@ -256,7 +273,8 @@ impl Device {
         &self.info
     }
 
-    /// The file that compiled pipelines are kept in, if there is one. The driver decides whether anything is.
+    /// The file that compiled pipelines are kept in, if there is one. The driver decides whether
+    /// anything is.
     pub fn pipeline_cache(&self) -> Option<&Path> {
         self.pipelines.cache().map(DiskCache::path)
     }
@@ -266,11 +284,14 @@ impl Device {
         &self.capabilities
     }
 
-    /// Allocates uninitialized device memory and returns its address, a multiple of 65,536. On a lost device it may succeed, with
-    /// memory whose every use returns the loss: TensorFlow takes any failure here for exhausted memory and says so.
+    /// Allocates uninitialized device memory and returns its address, a multiple of 65,536. On a
+    /// lost device it may succeed, with memory whose every use returns the loss: TensorFlow takes
+    /// any failure here for exhausted memory and says so.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
         let address = match self.memory.allocate(bytes) {
-            Err(_) if self.memory.is_possible(bytes) && self.reclaim() => self.memory.allocate(bytes),
+            Err(_) if self.memory.is_possible(bytes) && self.reclaim() => {
+                self.memory.allocate(bytes)
+            }
             allocated => allocated,
         };
         let address = self.settled(address)?;
@@ -278,18 +299,21 @@ impl Device {
         Ok(address)
     }
 
-    /// Returns to the driver what is not in use: work on its way keeps memory that was freed since, bind groups keep some, and
-    /// buffers for copies are kept for later ones. Waits for the device, unless that is impossible here. Whether it did.
+    /// Returns to the driver what is not in use: work on its way keeps memory that was freed since,
+    /// bind groups keep some, and buffers for copies are kept for later ones. Waits for the device,
+    /// unless that is impossible here. Whether it did.
     fn reclaim(&self) -> bool {
         self.recorder.lock().sweep();
         self.staging.release_idle();
         self.gpu.release_idle();
-        let is_done = !completion::on_any_completion_thread() && self.completion.wait(self.flush()).is_ok();
+        let is_done =
+            !completion::on_any_completion_thread() && self.completion.wait(self.flush()).is_ok();
         // Buffers of submissions that are done go when somebody polls.
         is_done && self.gpu.poll(&wgpu::PollType::Poll).is_ok()
     }
 
-    /// Frees memory at an address that [`Device::allocate`] returned. Enqueued work may still use it.
+    /// Frees memory at an address that [`Device::allocate`] returned. Enqueued work may still use
+    /// it.
     pub fn deallocate(&self, address: u64) -> Result<()> {
         let block = self.memory.deallocate(address)?;
         self.recorder.lock().forget(&block);
@@ -308,7 +332,12 @@ impl Device {
 
     /// How much memory the device has and how much of it is free.
     pub fn memory_budget(&self) -> MemoryBudget {
-        let budget = budget::of(&self.adapter, &self.info, self.capabilities.max_buffer, self.memory.stats().in_use);
+        let budget = budget::of(
+            &self.adapter,
+            &self.info,
+            self.capabilities.max_buffer,
+            self.memory.stats().in_use,
+        );
         let room = self.memory.room();
         MemoryBudget { total: budget.total.min(room), free: budget.free.min(room), ..budget }
     }
@@ -328,13 +357,18 @@ impl Device {
     pub fn statistics(&self) -> Statistics {
         let pipelines = self.pipelines.made();
         let recorder = self.recorder.lock();
-        Statistics { pipelines, bind_groups_held: recorder.bind_groups_held(), ..recorder.statistics }
+        Statistics {
+            pipelines,
+            bind_groups_held: recorder.bind_groups_held(),
+            ..recorder.statistics
+        }
     }
 
     /// Fails when `n` elements cannot be indexed with 32 bits by a kernel that has no windows.
     pub fn check_extent(&self, n: usize) -> Result<u32> {
-        u32::try_from(n)
-            .map_err(|_| Error::ResourceExhausted(format!("a tensor of {n} elements exceeds this kernel's 2^32")))
+        u32::try_from(n).map_err(|_| {
+            Error::ResourceExhausted(format!("a tensor of {n} elements exceeds this kernel's 2^32"))
+        })
     }
 
     /// Whether its cooperative matrices give right results.
@@ -352,7 +386,8 @@ impl Device {
         self.recorder.is_clear()
     }
 
-    /// Whether the shader of `program` is compiled, which begins with the first call. Its error is returned, and raised by nobody else.
+    /// Whether the shader of `program` is compiled, which begins with the first call. Its error is
+    /// returned, and raised by nobody else.
     pub fn is_ready(&self, program: &Program<'_>) -> Result<bool> {
         match self.pipelines.get(program)?.get() {
             Some(compiled) => compiled.as_ref().map(|_| true).map_err(Clone::clone),
@@ -360,7 +395,8 @@ impl Device {
         }
     }
 
-    /// Compiles the shader of `program`, or waits until it is. Its error is returned, and raised by nobody else.
+    /// Compiles the shader of `program`, or waits until it is. Its error is returned, and raised by
+    /// nobody else.
     pub fn prepare(&self, program: &Program<'_>) -> Result<()> {
         self.pipelines.get(program)?.wait().as_ref().map(drop).map_err(Clone::clone)
     }
@@ -375,8 +411,9 @@ impl Device {
         self.enqueue_table(program, Vec::new(), bytes)
     }
 
-    /// The same for a program with a binding more, in front of the others: an array of `u32` that holds `table`. It travels with
-    /// the submission, so that tables that differ from step to step cost neither memory of their own nor bind groups.
+    /// The same for a program with a binding more, in front of the others: an array of `u32` that
+    /// holds `table`. It travels with the submission, so that tables that differ from step to step
+    /// cost neither memory of their own nor bind groups.
     pub fn enqueue_table(&self, program: &Program<'_>, table: Vec<u32>, bytes: u64) -> Result<()> {
         self.check()?;
         self.submitter.throttle();
@@ -411,10 +448,12 @@ impl Device {
             block.resize(block.len().next_multiple_of(4), 0);
             block.extend_from_slice(&program.params.vec4s);
         }
-        let entries = bound.len() as u32 + u32::from(table_bytes > 0) + u32::from(pipeline.params_buffer);
+        let entries =
+            bound.len() as u32 + u32::from(table_bytes > 0) + u32::from(pipeline.params_buffer);
         if (block.len() * 4) as u32 != pipeline.params_size || entries != pipeline.entries {
             return Err(Error::Internal(format!(
-                "program {:?}: {} parameter bytes and {entries} bindings, its shader declares {} and {}",
+                "program {:?}: {} parameter bytes and {entries} bindings, its shader declares {} \
+                 and {}",
                 program.key,
                 block.len() * 4,
                 pipeline.params_size,
@@ -435,12 +474,13 @@ impl Device {
         }
         // Bindings are counted as the shader does.
         let table = Binding { address: 0, bytes: 0, unit: 4 };
-        let bindings: SmallVec<[Binding; 9]> = std::iter::once(table).chain(program.bindings.iter().copied()).collect();
+        let bindings: SmallVec<[Binding; 9]> =
+            std::iter::once(table).chain(program.bindings.iter().copied()).collect();
         self.settled(self.recorder.dispatch(waiting, &bindings))
     }
 
-    /// The result of a call that used wgpu. The loss of the device goes before whatever the call says of it; a failure inside wgpu
-    /// is one, for nobody knows what it left behind.
+    /// The result of a call that used wgpu. The loss of the device goes before whatever the call
+    /// says of it; a failure inside wgpu is one, for nobody knows what it left behind.
     fn settled<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| {
             match &e {
@@ -459,16 +499,20 @@ impl Device {
         let block = blocks.resolve(address, bytes)?;
         let offset = (address - block.address) & !(alignment - 1);
         let rest = address - block.address - offset;
-        // Whole vec4s, so that a packed or vectorized tail stays inside the binding; blocks are multiples of 256 bytes.
+        // Whole vec4s, so that a packed or vectorized tail stays inside the binding; blocks are
+        // multiples of 256 bytes.
         let size = (rest + bytes).next_multiple_of(16).min(block.bytes - offset);
         if size > self.capabilities.max_binding {
             return Err(Error::ResourceExhausted(format!(
-                "a tensor of {bytes} bytes exceeds this adapter's largest storage binding of {} bytes",
+                "a tensor of {bytes} bytes exceeds this adapter's largest storage binding of {} \
+                 bytes",
                 self.capabilities.max_binding
             )));
         }
         if !rest.is_multiple_of(u64::from(unit)) {
-            return Err(Error::Internal(format!("address {address:#x} is not a multiple of the element size {unit}")));
+            return Err(Error::Internal(format!(
+                "address {address:#x} is not a multiple of the element size {unit}"
+            )));
         }
         Ok(((block.clone(), offset, size), (rest / u64::from(unit)) as u32))
     }
@@ -480,12 +524,14 @@ impl Device {
         serial
     }
 
-    /// The serial that completes when everything enqueued so far is done. Not yet submitted, perhaps.
+    /// The serial that completes when everything enqueued so far is done. Not yet submitted,
+    /// perhaps.
     pub fn serial(&self) -> Serial {
         self.recorder.lock().serial()
     }
 
-    /// Whether everything up to `serial` is done. Has it submitted if nobody did yet; never blocks on the GPU.
+    /// Whether everything up to `serial` is done. Has it submitted if nobody did yet; never blocks
+    /// on the GPU.
     pub fn is_done(&self, serial: Serial) -> bool {
         if self.completion.done() >= serial {
             return true;
@@ -524,7 +570,8 @@ impl Device {
         self.wait(serial)
     }
 
-    /// Runs `f` on the completion thread once everything enqueued so far is done. It cannot wait for the device.
+    /// Runs `f` on the completion thread once everything enqueued so far is done. It cannot wait
+    /// for the device.
     pub fn host_callback(&self, f: impl FnOnce() + Send + 'static) {
         let mut recorder = self.recorder.lock();
         recorder.callback(Box::new(f));
@@ -539,14 +586,15 @@ impl Device {
         self.failures.raise(error);
     }
 
-    /// Notes that memory begins a new life, as an output or a temporary of an op: nobody will read what was there before.
+    /// Notes that memory begins a new life, as an output or a temporary of an op: nobody will read
+    /// what was there before.
     pub fn refresh(&self, address: u64, bytes: u64) {
         self.recorder.refresh(address..address.saturating_add(bytes));
     }
 
-    /// Notes that work failed which was to write `bytes` at `address`, though its call could not say so: who reads there gets
-    /// the error, until somebody writes there. Other calls do not: the next copy would fail of it, spoil its own destination, and so on
-    /// for ever.
+    /// Notes that work failed which was to write `bytes` at `address`, though its call could not
+    /// say so: who reads there gets the error, until somebody writes there. Other calls do not: the
+    /// next copy would fail of it, spoil its own destination, and so on for ever.
     pub fn spoil(&self, address: u64, bytes: u64, error: &Error) {
         log::error!("{error}");
         self.recorder.spoil(address..address.saturating_add(bytes), error);
@@ -563,7 +611,8 @@ impl Device {
         self.gpu.device.destroy();
     }
 
-    /// The pending error of the GPU or of the process, if any: a lost device stays lost, other errors are reported once.
+    /// The pending error of the GPU or of the process, if any: a lost device stays lost, other
+    /// errors are reported once.
     pub fn check(&self) -> Result<()> {
         process::check()?;
         self.failures.check()

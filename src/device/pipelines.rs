@@ -1,5 +1,5 @@
-//! Pipelines by key. They are compiled by threads of their own, several at once, while recording goes on; who needs one at
-//! once compiles it where no thread has begun. No lock is held meanwhile.
+//! Pipelines by key. They are compiled by threads of their own, several at once, while recording
+//! goes on; who needs one at once compiles it where no thread has begun. No lock is held meanwhile.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,11 +55,14 @@ impl Planned {
         self.compiled.get()
     }
 
-    /// The pipeline. Compiles it or waits for who does. A panic meanwhile is its error, so that nobody compiles it over and over.
+    /// The pipeline. Compiles it or waits for who does. A panic meanwhile is its error, so that
+    /// nobody compiles it over and over.
     pub fn wait(&self) -> &Result<Pipeline> {
         self.compiled.get_or_init(|| {
             caught("a shader's compilation", || self.compiler.compile(self)).map_err(|e| {
-                e.map_message(|m| format!("shader {} does not compile on this adapter: {m}", self.shader.label()))
+                e.map_message(|m| {
+                    format!("shader {} does not compile on this adapter: {m}", self.shader.label())
+                })
             })
         })
     }
@@ -79,7 +82,8 @@ impl Plan for Planned {
         self.wait().as_ref().map(drop).map_err(Clone::clone)
     }
 
-    /// As naga finds them in the text, which is asked only when something has failed. All of them if the text makes no sense.
+    /// As naga finds them in the text, which is asked only when something has failed. All of them
+    /// if the text makes no sense.
     fn uses(&self) -> Uses {
         let all = Uses { read: u64::MAX, written: u64::MAX };
         *self.uses.get_or_init(|| {
@@ -93,7 +97,8 @@ impl Plan for Planned {
 fn uses_of(text: &str) -> Option<Uses> {
     use naga::valid::{Capabilities, GlobalUse, ValidationFlags, Validator};
     let module = naga::front::wgsl::parse_str(text).ok()?;
-    let info = Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module).ok()?;
+    let info =
+        Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module).ok()?;
     let entry = info.get_entry_point(0);
     let mut uses = Uses { read: 0, written: 0 };
     for (handle, variable) in module.global_variables.iter() {
@@ -105,8 +110,8 @@ fn uses_of(text: &str) -> Option<Uses> {
     Some(uses)
 }
 
-/// All pipelines of a device by key: two generations, of which the older one goes when the younger is full, so that what is in
-/// use stays.
+/// All pipelines of a device by key: two generations, of which the older one goes when the younger
+/// is full, so that what is in use stays.
 #[derive(Default)]
 struct Generations {
     young: FxHashMap<Key, Arc<Planned>>,
@@ -122,7 +127,11 @@ impl Generations {
     }
 
     /// The same from any generation, or `made`, which is kept then. Whether it was.
-    fn find_or_insert(&mut self, key: &Key, made: impl FnOnce() -> Result<Planned>) -> Result<(Arc<Planned>, bool)> {
+    fn find_or_insert(
+        &mut self,
+        key: &Key,
+        made: impl FnOnce() -> Result<Planned>,
+    ) -> Result<(Arc<Planned>, bool)> {
         if let Some(planned) = self.find(key) {
             return Ok((planned, false));
         }
@@ -213,11 +222,12 @@ impl Compiler {
         let layout = self.layout(*entries, *params_buffer, dynamic)?;
         let raw = checked(&self.device, "its pipeline", || {
             let module = crate::ffi::trusted_shader::create(&self.device, shader.label(), wgsl);
-            let pipeline_layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: Some(shader.label()),
-                bind_group_layouts: &[Some(&layout)],
-                immediate_size: if *params_buffer { 0 } else { *params_size },
-            });
+            let pipeline_layout =
+                self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                    label: Some(shader.label()),
+                    bind_group_layouts: &[Some(&layout)],
+                    immediate_size: if *params_buffer { 0 } else { *params_size },
+                });
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(shader.label()),
                 layout: Some(&pipeline_layout),
@@ -240,7 +250,8 @@ impl Compiler {
         Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
     }
 
-    /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie elsewhere in each dispatch.
+    /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie
+    /// elsewhere in each dispatch.
     fn layout(&self, n: u32, params_buffer: bool, dynamic: bool) -> Result<wgpu::BindGroupLayout> {
         let make = || {
             let entries: Vec<_> = (0..n)
@@ -255,7 +266,10 @@ impl Compiler {
                     count: None,
                 })
                 .collect();
-            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
+            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &entries,
+            })
         };
         let mut layouts = self.layouts.lock();
         if let Some(layout) = layouts.get(&(n, params_buffer)) {
@@ -288,7 +302,10 @@ impl Workers {
             };
             std::thread::Builder::new().name("wgpu-compile".into()).spawn(work).ok()
         };
-        Self { queue: Some(queue), threads: (0..count).filter_map(|_| spawn(received.clone())).collect() }
+        Self {
+            queue: Some(queue),
+            threads: (0..count).filter_map(|_| spawn(received.clone())).collect(),
+        }
     }
 
     /// Without any thread, who waits for a pipeline compiles it.

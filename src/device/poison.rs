@@ -1,7 +1,8 @@
-//! Device memory that does not hold what it should, since the work that was to write it failed after its call had returned.
+//! Device memory that does not hold what it should, since the work that was to write it failed
+//! after its call had returned.
 //!
-//! Who reads it gets the error, and what that would have written is poisoned in turn. Memory is sound again once it is
-//! allocated anew or written as a whole.
+//! Who reads it gets the error, and what that would have written is poisoned in turn. Memory is
+//! sound again once it is allocated anew or written as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,7 +31,9 @@ impl Poison {
 
     /// Makes `range` sound.
     pub fn clear(&mut self, range: Range<u64>) {
-        while let Some((start, (end, error))) = self.overlapping(&range).map(|(s, found)| (s, found.clone())) {
+        while let Some((start, (end, error))) =
+            self.overlapping(&range).map(|(s, found)| (s, found.clone()))
+        {
             self.ranges.remove(&start);
             if start < range.start {
                 self.ranges.insert(start, (range.start, error.clone()));
@@ -43,8 +46,11 @@ impl Poison {
 
     /// Fails with the error that spoiled a part of `range`, if there is one.
     pub fn check(&self, range: &Range<u64>) -> Result<()> {
-        let explain =
-            |reason| format!("a tensor's value is missing, for the work that was to write it failed: {reason}");
+        let explain = |reason| {
+            format!(
+                "a tensor's value is missing, for the work that was to write it failed: {reason}"
+            )
+        };
         self.overlapping(range).map_or(Ok(()), |(_, (_, e))| {
             let is_explained = e.to_string().contains("a tensor's value is missing");
             Err(if is_explained { e.clone() } else { e.clone().map_message(explain) })
@@ -73,7 +79,11 @@ mod tests {
         poison.add(10..20, &error);
         poison.add(25..30, &error);
         assert_eq!(poisoned(&poison), (10..20).chain(25..30).collect::<Vec<_>>());
-        assert!(poison.check(&(0..10)).is_ok() && poison.check(&(20..25)).is_ok() && poison.check(&(0..40)).is_err());
+        assert!(
+            poison.check(&(0..10)).is_ok()
+                && poison.check(&(20..25)).is_ok()
+                && poison.check(&(0..40)).is_err()
+        );
         assert!(poison.check(&(15..15)).is_ok(), "nothing is read");
         poison.clear(12..14);
         poison.clear(18..26);

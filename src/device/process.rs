@@ -1,8 +1,10 @@
 //! The life of the process, as far as devices care: forked, or ending.
 //!
-//! A child of fork has this process's memory and none of its threads, so that every wait for a device would be for ever. And at the end of a
-//! process, destructors of drivers and of the LLVM inside them run while other threads may still compile or submit. So whoever is about to
-//! stay in a driver for long enters here first; the end of the process waits for them, for a while, and lets nobody in any more.
+//! A child of fork has this process's memory and none of its threads, so that every wait for a
+//! device would be for ever. And at the end of a process, destructors of drivers and of the LLVM
+//! inside them run while other threads may still compile or submit. So whoever is about to stay in
+//! a driver for long enters here first; the end of the process waits for them, for a while, and
+//! lets nobody in any more.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -38,8 +40,9 @@ pub(crate) fn check() -> Result<()> {
     match STATE.load(Ordering::Relaxed) {
         RUNNING => Ok(()),
         FORKED => Err(Error::Unavailable(
-            "forked process: this process was forked from one that uses WGPU devices, and cannot use them; start processes with \
-             multiprocessing's \"spawn\" or \"forkserver\" method, or fork before TensorFlow is imported"
+            "forked process: this process was forked from one that uses WGPU devices, and cannot \
+             use them; start processes with multiprocessing's \"spawn\" or \"forkserver\" method, \
+             or fork before TensorFlow is imported"
                 .into(),
         )),
         _ => Err(Error::Unavailable("the process is ending".into())),
@@ -51,7 +54,8 @@ pub(crate) fn is_forked() -> bool {
     STATE.load(Ordering::Relaxed) == FORKED
 }
 
-/// Why no device can be used in such a child. What is on its way in any other process may still arrive.
+/// Why no device can be used in such a child. What is on its way in any other process may still
+/// arrive.
 pub(crate) fn check_forked() -> Result<()> {
     if is_forked() { check() } else { Ok(()) }
 }
@@ -89,8 +93,9 @@ pub(crate) fn save_at_end(saver: &Arc<impl Save + 'static>) {
     savers.push(saver);
 }
 
-/// Ends the use of drivers: nobody enters any more, who is inside is waited for, and what is to be saved is saved. Whether all threads have
-/// left. Does nothing in a forked child, and when called again.
+/// Ends the use of drivers: nobody enters any more, who is inside is waited for, and what is to be
+/// saved is saved. Whether all threads have left. Does nothing in a forked child, and when called
+/// again.
 pub(crate) fn end() -> bool {
     if STATE.compare_exchange(RUNNING, ENDING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return is_forked() || INSIDE.load(Ordering::SeqCst) == 0;

@@ -1,4 +1,5 @@
-//! What a kernel asks the GPU to run: a shader by key, the tensors it binds, its parameters and its grid.
+//! What a kernel asks the GPU to run: a shader by key, the tensors it binds, its parameters and its
+//! grid.
 
 use std::hash::{Hash, Hasher};
 
@@ -9,8 +10,8 @@ use crate::dtype::DType;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// Identity of a pipeline: everything that its text depends on, and nothing else. Two programs with equal keys must
-/// have equal shaders. Shapes never belong here; extents are parameters.
+/// Identity of a pipeline: everything that its text depends on, and nothing else. Two programs with
+/// equal keys must have equal shaders. Shapes never belong here; extents are parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     bytes: SmallVec<[u8; 64]>,
@@ -65,8 +66,8 @@ impl Hash for Key {
     }
 }
 
-/// The parameters of a [`Program`], in the order in which its [`Shader`] declares them. Scalars and `vec4` lists may be
-/// mixed freely: lists are laid out after all scalars on both sides.
+/// The parameters of a [`Program`], in the order in which its [`Shader`] declares them. Scalars and
+/// `vec4` lists may be mixed freely: lists are laid out after all scalars on both sides.
 #[derive(Debug, Clone, Default)]
 pub struct Params {
     pub(crate) scalars: SmallVec<[u32; 16]>,
@@ -79,7 +80,8 @@ impl Params {
         Self::default()
     }
 
-    /// Appends a `u32`. Panics beyond 2^32: callers check extents with [`crate::device::Device::check_extent`].
+    /// Appends a `u32`. Panics beyond 2^32: callers check extents with
+    /// [`crate::device::Device::check_extent`].
     #[must_use]
     pub fn u32(mut self, v: impl TryInto<u32>) -> Self {
         self.scalars.push(v.try_into().unwrap_or_else(|_| panic!("parameter beyond 32 bits")));
@@ -117,13 +119,14 @@ impl Params {
 pub struct Grid(pub [u32; 3]);
 
 impl Grid {
-    /// At least `invocations` invocations in workgroups of `workgroup`, spread over x and y: the shader recovers the index
-    /// by `linear_id` and must ignore indices past the end.
+    /// At least `invocations` invocations in workgroups of `workgroup`, spread over x and y: the
+    /// shader recovers the index by `linear_id` and must ignore indices past the end.
     pub fn linear(invocations: usize, workgroup: u32) -> Self {
         Self::groups(invocations.div_ceil(workgroup as usize))
     }
 
-    /// At least `n` workgroups, spread over x and y when one dimension (65,535 by WebGPU's default limit) does not suffice.
+    /// At least `n` workgroups, spread over x and y when one dimension (65,535 by WebGPU's default
+    /// limit) does not suffice.
     pub fn groups(n: usize) -> Self {
         const MAX: usize = 65_535;
         if n <= MAX {
@@ -133,7 +136,8 @@ impl Grid {
         Self([n.div_ceil(y) as u32, y as u32, 1])
     }
 
-    /// The grid of a [`Shader::map`] program with default workgroups over `count` elements of `dtype`.
+    /// The grid of a [`Shader::map`] program with default workgroups over `count` elements of
+    /// `dtype`.
     pub fn map(count: usize, dtype: DType) -> Self {
         Self::linear(count.div_ceil(dtype.lanes() as usize), WORKGROUP)
     }
@@ -157,13 +161,15 @@ impl From<&Tensor> for Binding {
 }
 
 impl Binding {
-    /// The tensor's memory bound as a raw array whose elements have `unit` bytes, such as 16 for `vec4<f32>`.
+    /// The tensor's memory bound as a raw array whose elements have `unit` bytes, such as 16 for
+    /// `vec4<f32>`.
     pub fn raw(t: &Tensor, unit: u32) -> Self {
         Self { unit, ..Self::from(t) }
     }
 }
 
-/// One dispatch. Bindings may overlap: all are bound read_write, and a dispatch sees the effects of all earlier ones.
+/// One dispatch. Bindings may overlap: all are bound read_write, and a dispatch sees the effects of
+/// all earlier ones.
 pub struct Program<'a> {
     /// Identity of the shader.
     pub key: Key,

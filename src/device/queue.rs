@@ -1,5 +1,6 @@
-//! The GPU's queue as the submitter and the completion thread see it: a batch goes in, its end is waited for, bytes come out.
-//! A trait, so that a model can stand for the GPU (`tests/concurrency`).
+//! The GPU's queue as the submitter and the completion thread see it: a batch goes in, its end is
+//! waited for, bytes come out. A trait, so that a model can stand for the GPU
+//! (`tests/concurrency`).
 
 use crate::error::{Error, Result};
 
@@ -18,6 +19,7 @@ pub(crate) trait Queue: Send + Sync + 'static {
     /// Blocks until a submission is done.
     fn wait(&self, index: Self::Index) -> Result<()>;
 
-    /// Hands out the bytes of a copy whose submission is done, or `lost`, the reason why there are none.
+    /// Hands out the bytes of a copy whose submission is done, or `lost`, the reason why there are
+    /// none.
     fn read(&self, readback: Self::Readback, lost: Option<Error>);
 }

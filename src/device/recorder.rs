@@ -1,7 +1,8 @@
 //! The recorder: the one open command encoder of a device and its open compute pass.
 //!
-//! All streams of a device share it, which makes them trivially ordered. A batch goes to the submitter when somebody asks (a
-//! read-back, a wait, a poll of an unfinished event) or when it is due. Uploads are staged at once and recorded as copies.
+//! All streams of a device share it, which makes them trivially ordered. A batch goes to the
+//! submitter when somebody asks (a read-back, a wait, a poll of an unfinished event) or when it is
+//! due. Uploads are staged at once and recorded as copies.
 
 use std::sync::Arc;
 
@@ -54,9 +55,11 @@ pub(crate) struct Recorder {
     /// Host bytes that the open batch holds: uploads and read-backs.
     staged: u64,
     params: Option<wgpu::Buffer>,
-    /// What stands for `params` in place of a block's number. Blocks count from 0, these from the other end.
+    /// What stands for `params` in place of a block's number. Blocks count from 0, these from the
+    /// other end.
     params_id: u32,
-    /// Parameter blocks and tables of what is recorded, copied to `params` as one when it is submitted.
+    /// Parameter blocks and tables of what is recorded, copied to `params` as one when it is
+    /// submitted.
     params_bytes: Vec<u8>,
     batch: Batch,
     bind_groups: BindGroups<wgpu::BindGroup>,
@@ -95,8 +98,10 @@ impl Recorder {
     /// Records one dispatch. What fails leaves nothing of it in the batch.
     fn dispatch(&mut self, pipeline: &Pipeline, dispatch: &Dispatch) -> Result<()> {
         let Dispatch { table, bound, params, grid, bytes } = dispatch;
-        let (table, params): (&[u8], &[u8]) = (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
-        let (table_at, params_at) = self.place(table, if pipeline.params_buffer { params } else { &[] })?;
+        let (table, params): (&[u8], &[u8]) =
+            (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
+        let (table_at, params_at) =
+            self.place(table, if pipeline.params_buffer { params } else { &[] })?;
         let mut offsets: SmallVec<[u32; 8]> = SmallVec::new();
         let mut ranges = Ranges::new();
         let mut bind = |block: u32, offset: u64, size: u64| {
@@ -116,12 +121,15 @@ impl Recorder {
             ranges.push(Range { block: self.params_id, offset: 0, size: params.len() as u64 });
             offsets.push(params_at as u32);
         }
-        let (device, own, made) = (&self.gpu.device, self.params.as_ref(), &mut self.statistics.bind_groups);
+        let (device, own, made) =
+            (&self.gpu.device, self.params.as_ref(), &mut self.statistics.bind_groups);
         let group = self.bind_groups.get(&ranges, || {
             *made += 1;
             let table = own.filter(|_| !table.is_empty());
             let buffers = table.into_iter().chain(bound.iter().map(|(b, ..)| &b.buffer)).chain(own);
-            checked(device, "cannot bind tensors", || bind_group(device, &pipeline.layout, buffers, &ranges))
+            checked(device, "cannot bind tensors", || {
+                bind_group(device, &pipeline.layout, buffers, &ranges)
+            })
         })?;
         let pass = self.pass();
         pass.set_pipeline(&pipeline.raw);
@@ -138,7 +146,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records a copy of `bytes` (at most [`Belt::LIMIT`]) to the device. Offset and length are multiples of 4.
+    /// Records a copy of `bytes` (at most [`Belt::LIMIT`]) to the device. Offset and length are
+    /// multiples of 4.
     pub fn upload(&mut self, block: &Block, offset: u64, bytes: &[u8]) -> Result<()> {
         let (staging, at) = self.belt.write(&self.gpu.device, bytes)?;
         self.pass = None;
@@ -149,15 +158,29 @@ impl Recorder {
     }
 
     /// Records a copy of the first `len` bytes of a buffer from `pool`, which goes back there.
-    pub fn upload_from(&mut self, block: &Block, offset: u64, staging: &wgpu::Buffer, len: u64, pool: &Staging) {
+    pub fn upload_from(
+        &mut self,
+        block: &Block,
+        offset: u64,
+        staging: &wgpu::Buffer,
+        len: u64,
+        pool: &Staging,
+    ) {
         let encoder = self.encoder();
         encoder.copy_buffer_to_buffer(staging, 0, &block.buffer, offset, len);
         pool.recall(encoder, staging);
         self.count_upload(len);
     }
 
-    /// Records a read-back of `[offset, offset + len)` of a block; the sink that `sink` makes runs after the next submission.
-    pub fn readback(&mut self, block: &Block, offset: u64, len: u64, sink: impl FnOnce() -> Sink) -> Result<()> {
+    /// Records a read-back of `[offset, offset + len)` of a block; the sink that `sink` makes runs
+    /// after the next submission.
+    pub fn readback(
+        &mut self,
+        block: &Block,
+        offset: u64,
+        len: u64,
+        sink: impl FnOnce() -> Sink,
+    ) -> Result<()> {
         let start = offset & !3;
         let copied = (offset + len).next_multiple_of(4) - start;
         let buffer = self.gpu.readback_buffer(copied)?;
@@ -171,7 +194,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Runs `f` on the completion thread after everything recorded so far. The next submission carries it.
+    /// Runs `f` on the completion thread after everything recorded so far. The next submission
+    /// carries it.
     pub fn callback(&mut self, f: Box<dyn FnOnce() + Send>) {
         self.after.push(AfterWork::Callback(f));
     }
@@ -217,8 +241,8 @@ impl Recorder {
         self.submitter.wake();
     }
 
-    /// Hands what is recorded, if anything, to the submitter and returns the serial of the last submission. The caller is to see
-    /// to it that it is submitted.
+    /// Hands what is recorded, if anything, to the submitter and returns the serial of the last
+    /// submission. The caller is to see to it that it is submitted.
     pub fn hand_over(&mut self) -> Serial {
         if self.is_empty() {
             return self.submitted;
@@ -230,7 +254,8 @@ impl Recorder {
             self.belt.hand_over(&encoder);
             self.statistics.submissions += 1;
             let params = self.params.as_ref().filter(|_| !self.params_bytes.is_empty());
-            let params = params.map(|buffer| (buffer.clone(), std::mem::take(&mut self.params_bytes)));
+            let params =
+                params.map(|buffer| (buffer.clone(), std::mem::take(&mut self.params_bytes)));
             Ok(Some(gpu::Batch { encoder, params }))
         });
         self.submitted += 1;
@@ -291,9 +316,13 @@ impl Recorder {
         })
     }
 
-    /// Keeps a table and a parameter block for the parameter buffer and returns their offsets there.
+    /// Keeps a table and a parameter block for the parameter buffer and returns their offsets
+    /// there.
     fn place(&mut self, table: &[u8], params: &[u8]) -> Result<(u64, u64)> {
-        let more = [table, params].map(|b| b.len().next_multiple_of(self.storage_alignment)).iter().sum::<usize>();
+        let more = [table, params]
+            .map(|b| b.len().next_multiple_of(self.storage_alignment))
+            .iter()
+            .sum::<usize>();
         if more == 0 {
             return Ok((0, 0));
         }
@@ -305,13 +334,15 @@ impl Recorder {
         let at = [table, params].map(|bytes| {
             let at = self.params_bytes.len();
             self.params_bytes.extend_from_slice(bytes);
-            self.params_bytes.resize(self.params_bytes.len().next_multiple_of(self.storage_alignment), 0);
+            self.params_bytes
+                .resize(self.params_bytes.len().next_multiple_of(self.storage_alignment), 0);
             at as u64
         });
         Ok(at.into())
     }
 
-    /// Makes a parameter buffer of at least `bytes`, if there is none. Nothing that is recorded may use it.
+    /// Makes a parameter buffer of at least `bytes`, if there is none. Nothing that is recorded may
+    /// use it.
     fn grow_params(&mut self, bytes: u64) -> Result<()> {
         let room = self.params.as_ref().map_or(0, wgpu::Buffer::size);
         if room >= bytes {
@@ -344,14 +375,20 @@ impl Record for Recorder {
     }
 }
 
-/// An offset as a part that belongs to a bind group and one that a dispatch gives, which has 32 bits.
+/// An offset as a part that belongs to a bind group and one that a dispatch gives, which has 32
+/// bits.
 const fn split(offset: u64) -> (u64, u32) {
     const DYNAMIC: u64 = (1 << 31) - 1;
     (offset & !DYNAMIC, (offset & DYNAMIC) as u32)
 }
 
-fn open<'a>(encoder: &'a mut Option<wgpu::CommandEncoder>, device: &wgpu::Device) -> &'a mut wgpu::CommandEncoder {
-    encoder.get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()))
+fn open<'a>(
+    encoder: &'a mut Option<wgpu::CommandEncoder>,
+    device: &wgpu::Device,
+) -> &'a mut wgpu::CommandEncoder {
+    encoder.get_or_insert_with(|| {
+        device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+    })
 }
 
 /// The group that binds `ranges` of `buffers`.

@@ -1,5 +1,5 @@
-//! Staging buffers of large uploads. They are kept, mapped, for later ones: memory that is new to the process costs it a page
-//! fault every 4 KiB, which takes longer than copying them.
+//! Staging buffers of large uploads. They are kept, mapped, for later ones: memory that is new to
+//! the process costs it a page fault every 4 KiB, which takes longer than copying them.
 
 use std::sync::Arc;
 
@@ -20,18 +20,21 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// A buffer that begins with `bytes`, whose number is a multiple of 4. To be given back by [`Self::recall`].
+    /// A buffer that begins with `bytes`, whose number is a multiple of 4. To be given back by
+    /// [`Self::recall`].
     pub fn stage(&self, device: &wgpu::Device, bytes: &[u8]) -> Result<wgpu::Buffer> {
         let len = bytes.len() as u64;
         let buffer = self.take(device, len)?;
-        let mut view = buffer.get_mapped_range_mut(..len).map_err(|e| Error::Internal(e.to_string()))?;
+        let mut view =
+            buffer.get_mapped_range_mut(..len).map_err(|e| Error::Internal(e.to_string()))?;
         view.copy_from_slice(bytes);
         drop(view);
         buffer.unmap();
         Ok(buffer)
     }
 
-    /// A mapped buffer of at least `len` bytes, a multiple of 4. To be given back, unmapped, by [`Self::recall`].
+    /// A mapped buffer of at least `len` bytes, a multiple of 4. To be given back, unmapped, by
+    /// [`Self::recall`].
     pub fn take(&self, device: &wgpu::Device, len: u64) -> Result<wgpu::Buffer> {
         let idle = {
             let mut idle = self.idle.lock();
@@ -60,7 +63,8 @@ impl Staging {
 
 /// The smallest of `sizes` that holds `len` bytes without wasting most of it.
 fn best(sizes: impl Iterator<Item = u64>, len: u64) -> Option<usize> {
-    let fitting = sizes.enumerate().filter(|(_, size)| (len..=len.saturating_mul(4)).contains(size));
+    let fitting =
+        sizes.enumerate().filter(|(_, size)| (len..=len.saturating_mul(4)).contains(size));
     fitting.min_by_key(|(_, size)| *size).map(|(i, _)| i)
 }
 

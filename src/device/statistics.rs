@@ -1,13 +1,15 @@
 //! What a device has done so far, for benchmarks and tests.
 
-/// Counts since the device was opened. Work counts when it is recorded, not when the GPU has done it.
+/// Counts since the device was opened. Work counts when it is recorded, not when the GPU has done
+/// it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Dispatches, those of copies and fills included.
     pub dispatches: u64,
-    /// Bytes that dispatches read and write by their programs' descriptions: the sum of their bindings' lengths, or of the tensors
-    /// in them where these are windows of memory. A program that reads part of a tensor counts all of it, one that reads and
-    /// writes the same memory by two bindings counts it twice.
+    /// Bytes that dispatches read and write by their programs' descriptions: the sum of their
+    /// bindings' lengths, or of the tensors in them where these are windows of memory. A program
+    /// that reads part of a tensor counts all of it, one that reads and writes the same memory by
+    /// two bindings counts it twice.
     pub bytes: u64,
     /// Submissions to the queue.
     pub submissions: u64,

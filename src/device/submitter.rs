@@ -1,8 +1,8 @@
 //! Submissions on their way to the queue.
 //!
-//! wgpu encodes a batch's commands when it is submitted, which takes the host as long as recording them, and the driver takes its
-//! time too. A thread of its own does that, so that who records goes on. Who waits for a batch does it himself: that spares
-//! him the time until a thread wakes up.
+//! wgpu encodes a batch's commands when it is submitted, which takes the host as long as recording
+//! them, and the driver takes its time too. A thread of its own does that, so that who records goes
+//! on. Who waits for a batch does it himself: that spares him the time until a thread wakes up.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,8 @@ use super::sync::{Arc, Mutex, Receiver, Sender, Weak, bounded, spawn};
 use crate::error::Result;
 use crate::ffi::guard::caught;
 
-/// Batches that may wait. Beyond that the recording thread submits, so that it cannot run away from the thread.
+/// Batches that may wait. Beyond that the recording thread submits, so that it cannot run away from
+/// the thread.
 const MAX_WAITING: usize = 8;
 
 /// One submission.
@@ -39,18 +40,30 @@ pub(crate) struct Submitter<Q: Queue> {
 
 impl<Q: Queue> Submitter<Q> {
     /// Starts the thread, which ends with the value.
-    pub fn start(queue: Arc<Q>, completion: Arc<Completion<Q>>, failures: Arc<Failures>) -> Arc<Self> {
+    pub fn start(
+        queue: Arc<Q>,
+        completion: Arc<Completion<Q>>,
+        failures: Arc<Failures>,
+    ) -> Arc<Self> {
         // One token suffices: the thread takes it before it looks for batches.
         let (wake, woken) = bounded(1);
-        let submitter =
-            Arc::new(Self { queue, completion, failures, waiting: Mutex::default(), submitting: Mutex::new(()), wake });
+        let submitter = Arc::new(Self {
+            queue,
+            completion,
+            failures,
+            waiting: Mutex::default(),
+            submitting: Mutex::new(()),
+            wake,
+        });
         let weak = Arc::downgrade(&submitter);
-        // Without a thread, batches wait for somebody who waits for them, or until there are too many.
+        // Without a thread, batches wait for somebody who waits for them, or until there are too
+        // many.
         let _ = spawn("wgpu-submit", move || run(&woken, &weak));
         submitter
     }
 
-    /// Queues a batch; serials must arrive in order. [`Self::wake`] or [`Self::submit`] is to follow.
+    /// Queues a batch; serials must arrive in order. [`Self::wake`] or [`Self::submit`] is to
+    /// follow.
     pub fn push(&self, recorded: Recorded<Q>) {
         self.completion.expect(recorded.serial, recorded.staged);
         let mut waiting = self.waiting.lock();
@@ -71,9 +84,12 @@ impl<Q: Queue> Submitter<Q> {
     pub fn submit(&self) {
         let _order = self.submitting.lock();
         loop {
-            let Some(Recorded { serial, batch, after, staged }) = self.waiting.lock().pop_front() else { return };
-            // Nobody knows who depends on a batch that does not run as it was recorded: it ends the device, and its read-backs
-            // and those of all later ones get the error.
+            let Some(Recorded { serial, batch, after, staged }) = self.waiting.lock().pop_front()
+            else {
+                return;
+            };
+            // Nobody knows who depends on a batch that does not run as it was recorded: it ends the
+            // device, and its read-backs and those of all later ones get the error.
             let index = caught("a submission", || match (batch?, self.failures.lost()) {
                 (Some(batch), None) => self.queue.submit(batch).map(Some),
                 _ => Ok(None),
@@ -86,8 +102,8 @@ impl<Q: Queue> Submitter<Q> {
         }
     }
 
-    /// Waits while too much is on its way. A loop that reads nothing back would else run ahead of the GPU until the host is out of
-    /// memory. Not to be called with the recorder's lock.
+    /// Waits while too much is on its way. A loop that reads nothing back would else run ahead of
+    /// the GPU until the host is out of memory. Not to be called with the recorder's lock.
     pub fn throttle(&self) {
         if self.completion.is_crowded(Part::Whole) {
             self.submit();

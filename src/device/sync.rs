@@ -1,5 +1,5 @@
-//! What the runtime's threads share: locks, counters, channels, threads. One place, so that a model of the runtime can put
-//! another scheduler below it (`tests/concurrency`).
+//! What the runtime's threads share: locks, counters, channels, threads. One place, so that a model
+//! of the runtime can put another scheduler below it (`tests/concurrency`).
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use std::sync::{Arc, Weak};

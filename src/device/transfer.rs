@@ -1,4 +1,5 @@
-//! Copies between host and device and within the device, fills, and timers. Any byte offset and length.
+//! Copies between host and device and within the device, fills, and timers. Any byte offset and
+//! length.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use super::program::{Binding, Grid, Key, Params, Program};
 use crate::error::{Error, Result};
 use crate::shader::{Field, Shader, WORKGROUP};
 
-/// Bytes of the largest part of a copy between host and device: what is on its way takes host memory a second time.
+/// Bytes of the largest part of a copy between host and device: what is on its way takes host
+/// memory a second time.
 const PART: u64 = 64 << 20;
 
 /// Offsets and lengths of the parts of a copy.
@@ -23,8 +25,8 @@ fn parts(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
 }
 
 impl Device {
-    /// Copies `bytes` to device memory at `address`. The bytes are staged before this returns; the copy is ordered
-    /// like every other enqueued work.
+    /// Copies `bytes` to device memory at `address`. The bytes are staged before this returns; the
+    /// copy is ordered like every other enqueued work.
     pub fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
         process::check()?;
         // Errors that wait to be told are for calls whose status somebody looks at.
@@ -45,9 +47,16 @@ impl Device {
                     self.settled(self.recorder.lock().upload(&block, offset + at, part))?;
                 } else {
                     let stage = || self.staging.stage(&self.gpu.device, part);
-                    let staging = stage().or_else(|e| if self.reclaim() { stage() } else { Err(e) });
+                    let staging =
+                        stage().or_else(|e| if self.reclaim() { stage() } else { Err(e) });
                     let staging = self.settled(staging)?;
-                    self.recorder.lock().upload_from(&block, offset + at, &staging, len, &self.staging);
+                    self.recorder.lock().upload_from(
+                        &block,
+                        offset + at,
+                        &staging,
+                        len,
+                        &self.staging,
+                    );
                 }
             }
             return Ok(());
@@ -55,13 +64,16 @@ impl Device {
         // wgpu copies whole words only: go through scratch memory and the copy kernel.
         let padded = [bytes, &[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()]].concat();
         let scratch = self.allocate(padded.len() as u64)?;
-        let copied = self.upload(scratch, &padded).and_then(|()| self.copy(address, scratch, bytes.len() as u64));
+        let copied = self
+            .upload(scratch, &padded)
+            .and_then(|()| self.copy(address, scratch, bytes.len() as u64));
         self.deallocate(scratch)?;
         copied
     }
 
-    /// Copies `len` bytes at `address` to the host, in parts. `sink` receives each part and its offset on the completion thread, or
-    /// why there is none. An error that is returned says that `sink` was not called and never will be.
+    /// Copies `len` bytes at `address` to the host, in parts. `sink` receives each part and its
+    /// offset on the completion thread, or why there is none. An error that is returned says that
+    /// `sink` was not called and never will be.
     pub fn download_with(
         &self,
         address: u64,
@@ -82,7 +94,9 @@ impl Device {
             let read = || {
                 let sink = || -> Sink {
                     let (sink, failures) = (sink.clone(), self.failures.clone());
-                    Box::new(move |part| sink.lock()(at, part.map_err(|e| failures.lost().unwrap_or(e))))
+                    Box::new(move |part| {
+                        sink.lock()(at, part.map_err(|e| failures.lost().unwrap_or(e)))
+                    })
                 };
                 let from = address + at;
                 let mut recorder = self.recorder.lock_to_read(&(from..from + len))?;
@@ -116,8 +130,9 @@ impl Device {
             self.download_with(address + at, len, move |_, part| {
                 let _ = sender.send(part.map(<[u8]>::to_vec));
             })?;
-            let received =
-                receiver.recv().map_err(|e| Error::Internal(format!("the completion thread is gone: {e}")))?;
+            let received = receiver
+                .recv()
+                .map_err(|e| Error::Internal(format!("the completion thread is gone: {e}")))?;
             bytes[at as usize..(at + len) as usize].copy_from_slice(&received?);
         }
         self.check()
@@ -128,8 +143,11 @@ impl Device {
         self.recorder.lock().statistics.copies += 1;
         self.refresh(to, bytes);
         self.windows(bytes, |at, count| {
-            let fits = |unit: u64| [from + at, to + at, count].iter().all(|n| n.is_multiple_of(unit));
-            if let Some((storage, unit)) = [("vec4<u32>", 16), ("u32", 4)].into_iter().find(|(_, unit)| fits(*unit)) {
+            let fits =
+                |unit: u64| [from + at, to + at, count].iter().all(|n| n.is_multiple_of(unit));
+            if let Some((storage, unit)) =
+                [("vec4<u32>", 16), ("u32", 4)].into_iter().find(|(_, unit)| fits(*unit))
+            {
                 return self.copy_units(to + at, from + at, count, storage, unit as u32);
             }
             let count32 = count as u32;
@@ -153,7 +171,14 @@ impl Device {
     }
 
     /// Copies a window that begins and ends at units of `unit` bytes in both places.
-    fn copy_units(&self, to: u64, from: u64, bytes: u64, storage: &'static str, unit: u32) -> Result<()> {
+    fn copy_units(
+        &self,
+        to: u64,
+        from: u64,
+        bytes: u64,
+        storage: &'static str,
+        unit: u32,
+    ) -> Result<()> {
         let count = (bytes / u64::from(unit)) as usize;
         self.enqueue(&Program {
             key: Key::new("copy units").number(unit),
@@ -164,13 +189,17 @@ impl Device {
                     .param("count", Field::U32)
                     .body(include_str!("../../shaders/copy_units.wgsl"))
             },
-            bindings: smallvec![Binding { address: from, bytes, unit }, Binding { address: to, bytes, unit },],
+            bindings: smallvec![
+                Binding { address: from, bytes, unit },
+                Binding { address: to, bytes, unit },
+            ],
             params: Params::new().u32(count),
             grid: Grid::linear(count, WORKGROUP),
         })
     }
 
-    /// Fills `bytes` bytes at `address` with repetitions of the 4-byte `pattern`, which starts at `address`.
+    /// Fills `bytes` bytes at `address` with repetitions of the 4-byte `pattern`, which starts at
+    /// `address`.
     pub fn fill(&self, address: u64, bytes: u64, pattern: u32) -> Result<()> {
         let pattern = pattern.rotate_left((address % 4) as u32 * 8);
         self.refresh(address, bytes);
@@ -206,7 +235,8 @@ impl Device {
 
     /// Calls `f` with offset and length of windows that fit a binding.
     fn windows(&self, bytes: u64, mut f: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
-        // Half of the largest binding leaves room for offsets rounded down; both stay below 2^32 bytes.
+        // Half of the largest binding leaves room for offsets rounded down; both stay below 2^32
+        // bytes.
         let window = (self.capabilities.max_binding / 2).min(1 << 30) & !255;
         let mut at = 0;
         while at < bytes {
@@ -240,8 +270,8 @@ fn word_grid(bytes: u64) -> Grid {
     Grid::linear(bytes.div_ceil(4) as usize + 1, WORKGROUP)
 }
 
-/// Measures the time between two points of a device's queue: by GPU timestamps where the adapter has them, else by
-/// the host's clock at the points' completion.
+/// Measures the time between two points of a device's queue: by GPU timestamps where the adapter
+/// has them, else by the host's clock at the points' completion.
 #[derive(Debug)]
 pub struct Timer {
     queries: Option<wgpu::QuerySet>,
@@ -269,7 +299,8 @@ impl Timer {
         self.stop_with(device, move |nanoseconds| *elapsed.lock() = nanoseconds);
     }
 
-    /// Marks the end; `sink` receives the nanoseconds since the start on the completion thread, if there is an answer.
+    /// Marks the end; `sink` receives the nanoseconds since the start on the completion thread, if
+    /// there is an answer.
     pub fn stop_with(&self, device: &Device, sink: impl FnOnce(Option<u64>) + Send + 'static) {
         match &self.queries {
             Some(q) => {

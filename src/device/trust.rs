@@ -1,4 +1,5 @@
-//! Whether something that a driver offers has given right results. Nobody knows before it was tried, and one wrong result is enough.
+//! Whether something that a driver offers has given right results. Nobody knows before it was
+//! tried, and one wrong result is enough.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

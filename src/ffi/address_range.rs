@@ -2,27 +2,33 @@
 
 use crate::error::{Error, Result};
 
-/// Bytes reserved for each device where the system sets no limit. Only address space, no memory: more than any GPU has.
+/// Bytes reserved for each device where the system sets no limit. Only address space, no memory:
+/// more than any GPU has.
 const RESERVED: u64 = 1 << 40;
 /// Under a limit, this many times the device's memory suffice for blocks that come and go.
 const TIMES_MEMORY: u64 = 4;
-/// And this part of what is left at most, for the rest of the process needs addresses too: stacks, drivers, the memory of software adapters.
+/// And this part of what is left at most, for the rest of the process needs addresses too: stacks,
+/// drivers, the memory of software adapters.
 const LARGEST_PART: u64 = 4;
-/// What drivers and their compilers take, and what the stacks and heaps of TensorFlow's and the drivers' threads take for each processor: as
-/// measured, with as much to spare. With less, they end the process when they find none.
+/// What drivers and their compilers take, and what the stacks and heaps of TensorFlow's and the
+/// drivers' threads take for each processor: as measured, with as much to spare. With less, they
+/// end the process when they find none.
 const DRIVERS: u64 = 2 << 30;
 const THREADS: u64 = 128 << 20;
 
-/// Ranges begin at multiples of this, so that multiples of less within them are multiples as addresses, which small reservations are not by
-/// nature.
+/// Ranges begin at multiples of this, so that multiples of less within them are multiples as
+/// addresses, which small reservations are not by nature.
 const ALIGNMENT: u64 = 1 << 21;
 
-/// Fails where the system's limit (`ulimit -v`) leaves too few addresses for drivers and devices to work.
+/// Fails where the system's limit (`ulimit -v`) leaves too few addresses for drivers and devices to
+/// work.
 pub(crate) fn check_room() -> Result<()> {
-    let needed = DRIVERS + THREADS * std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let needed =
+        DRIVERS + THREADS * std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     match sys::left() {
         Some(left) if left < needed => Err(Error::ResourceExhausted(format!(
-            "`ulimit -v` leaves {} MiB of address space, and devices with their drivers need {}; raise it, or unset it",
+            "`ulimit -v` leaves {} MiB of address space, and devices with their drivers need {}; \
+             raise it, or unset it",
             left >> 20,
             needed >> 20
         ))),
@@ -40,7 +46,8 @@ pub(crate) struct AddressRange {
 }
 
 impl AddressRange {
-    /// Reserves a range for a device with this much memory, smaller where the system limits address space (`ulimit -v`, containers).
+    /// Reserves a range for a device with this much memory, smaller where the system limits address
+    /// space (`ulimit -v`, containers).
     pub fn reserve(memory: u64) -> Result<Self> {
         check_room()?;
         let mut len = sys::left().map_or(RESERVED, |left| limited(memory, left));
@@ -50,7 +57,9 @@ impl AddressRange {
             }
             len /= 4;
         }
-        Err(Error::ResourceExhausted("cannot reserve address space for device memory; is `ulimit -v` set?".into()))
+        Err(Error::ResourceExhausted(
+            "cannot reserve address space for device memory; is `ulimit -v` set?".into(),
+        ))
     }
 
     pub const fn start(&self) -> u64 {
@@ -70,7 +79,8 @@ impl Drop for AddressRange {
 
 /// What a device with this much memory takes of the addresses that are left.
 fn limited(memory: u64, left: u64) -> u64 {
-    memory.saturating_mul(TIMES_MEMORY).max(1 << 28).min(left / LARGEST_PART).min(RESERVED) & !0xffff
+    memory.saturating_mul(TIMES_MEMORY).max(1 << 28).min(left / LARGEST_PART).min(RESERVED)
+        & !0xffff
 }
 
 #[cfg(unix)]
@@ -80,7 +90,9 @@ mod sys {
     pub fn left() -> Option<u64> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `limit` has room for what is asked.
-        if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+        if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0
+            || limit.rlim_cur == libc::RLIM_INFINITY
+        {
             return None;
         }
         // In pages, the first number is the size of the address space.
@@ -99,13 +111,15 @@ mod sys {
 
     pub fn reserve(len: usize) -> Option<u64> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
-        // SAFETY: an anonymous PROT_NONE mapping at an address of the kernel's choice touches no existing memory.
+        // SAFETY: an anonymous PROT_NONE mapping at an address of the kernel's choice touches no
+        // existing memory.
         let p = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
         (p != libc::MAP_FAILED).then_some(p as u64)
     }
 
     pub fn release(start: u64, len: usize) {
-        // SAFETY: `start` and `len` are what `reserve` mapped, and nothing in it was ever dereferenced.
+        // SAFETY: `start` and `len` are what `reserve` mapped, and nothing in it was ever
+        // dereferenced.
         unsafe { libc::munmap(start as *mut libc::c_void, len) };
     }
 }
@@ -117,7 +131,9 @@ mod sys {
         None
     }
 
-    use windows_sys::Win32::System::Memory::{MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, VirtualAlloc, VirtualFree};
+    use windows_sys::Win32::System::Memory::{
+        MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, VirtualAlloc, VirtualFree,
+    };
 
     pub fn reserve(len: usize) -> Option<u64> {
         // SAFETY: reserving at an address of the system's choice touches no existing memory.
@@ -126,7 +142,8 @@ mod sys {
     }
 
     pub fn release(start: u64, _len: usize) {
-        // SAFETY: `start` is what `reserve` returned; MEM_RELEASE takes the whole reservation with length 0.
+        // SAFETY: `start` is what `reserve` returned; MEM_RELEASE takes the whole reservation with
+        // length 0.
         unsafe { VirtualFree(start as *mut core::ffi::c_void, 0, MEM_RELEASE) };
     }
 }

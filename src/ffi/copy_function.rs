@@ -1,8 +1,9 @@
 //! Copies within a device on TensorFlow 2.17, which fail there for every pluggable device.
 //!
-//! 2.17 makes its compute stream the stream of such copies, too, and then has that stream wait for itself, which it refuses:
-//! `stream cannot wait for itself`. A loop whose condition ends it copies so in its last turn. TensorFlow takes the first
-//! function that is registered for a pair of device types; ours, registered before TensorFlow's, leaves out the wait.
+//! 2.17 makes its compute stream the stream of such copies, too, and then has that stream wait for
+//! itself, which it refuses: `stream cannot wait for itself`. A loop whose condition ends it copies
+//! so in its last turn. TensorFlow takes the first function that is registered for a pair of device
+//! types; ours, registered before TensorFlow's, leaves out the wait.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -15,19 +16,25 @@ use crate::ffi::symbols;
 /// The series that needs it.
 const SERIES: &str = "2.17.";
 
-/// `CopyTensor::Register(DeviceType sender, DeviceType receiver, CopyFunction, bool is_pluggable_device)`.
+/// `CopyTensor::Register(DeviceType sender, DeviceType receiver, CopyFunction, bool
+/// is_pluggable_device)`.
 const REGISTER: &CStr = c"_ZN10tensorflow10CopyTensor8RegisterEN3tsl10DeviceTypeES2_PFvPNS_13DeviceContextES4_PNS_6DeviceES6_NS1_19AllocatorAttributesES7_PKNS_6TensorEPS8_iSt8functionIFvRKN4absl12lts_202308026StatusEEEEb";
-/// `PluggableDeviceUtil::CopyPluggableDeviceTensorToSameDevice`: enqueues the copy on the compute stream and is done.
+/// `PluggableDeviceUtil::CopyPluggableDeviceTensorToSameDevice`: enqueues the copy on the compute
+/// stream and is done.
 const SAME_DEVICE: &CStr = c"_ZN10tensorflow19PluggableDeviceUtil37CopyPluggableDeviceTensorToSameDeviceEPNS_6DeviceEPKNS_13DeviceContextEPKNS_6TensorEPS6_St8functionIFvRKN4absl12lts_202308026StatusEEE";
 /// `PluggableDeviceUtil::DeviceToDeviceCopy`: TensorFlow's own.
 const BETWEEN_DEVICES: &CStr = c"_ZN10tensorflow19PluggableDeviceUtil18DeviceToDeviceCopyEPNS_13DeviceContextES2_PNS_6DeviceES4_N3tsl19AllocatorAttributesES6_PKNS_6TensorEPS7_iSt8functionIFvRKN4absl12lts_202308026StatusEEE";
 
-/// A `DeviceContext*`, `Device*`, `Tensor*`, or the address of a `std::function`, which C++ passes by address.
+/// A `DeviceContext*`, `Device*`, `Tensor*`, or the address of a `std::function`, which C++ passes
+/// by address.
 type Object = *mut c_void;
 
-/// `CopyTensor::CopyFunction`. An `AllocatorAttributes` is two words of 32 bits, passed in one register.
-type CopyFunction = unsafe extern "C" fn(Object, Object, Object, Object, u64, u64, Object, Object, c_int, Object);
-type Register = unsafe extern "C" fn(*mut ShortString, *mut ShortString, CopyFunction, bool) -> ReturnedStatus;
+/// `CopyTensor::CopyFunction`. An `AllocatorAttributes` is two words of 32 bits, passed in one
+/// register.
+type CopyFunction =
+    unsafe extern "C" fn(Object, Object, Object, Object, u64, u64, Object, Object, c_int, Object);
+type Register =
+    unsafe extern "C" fn(*mut ShortString, *mut ShortString, CopyFunction, bool) -> ReturnedStatus;
 type SameDevice = unsafe extern "C" fn(Object, Object, Object, Object, Object);
 
 struct Functions {
@@ -37,25 +44,33 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// Registers our function where the running TensorFlow needs it. Must be called before TensorFlow registers its own, that is
-/// within `SE_InitPlugin`. Where TensorFlow is not as expected, things stay as they are.
+/// Registers our function where the running TensorFlow needs it. Must be called before TensorFlow
+/// registers its own, that is within `SE_InitPlugin`. Where TensorFlow is not as expected, things
+/// stay as they are.
 pub(crate) fn register() {
     let version = symbols::tensorflow_version().unwrap_or_default();
-    if !is_release(version, SERIES) || cfg!(not(all(target_os = "linux", target_pointer_width = "64"))) {
+    if !is_release(version, SERIES)
+        || cfg!(not(all(target_os = "linux", target_pointer_width = "64")))
+    {
         return;
     }
     if let Err(e) = register_now() {
-        log::warn!("TensorFlow {version} cannot copy within a WGPU device, and that cannot be mended: {e}");
+        log::warn!(
+            "TensorFlow {version} cannot copy within a WGPU device, and that cannot be mended: {e}"
+        );
     }
 }
 
 fn register_now() -> Result<()> {
-    let find = |name: &CStr| symbols::find(name).ok_or_else(|| symbols::missing(&name.to_string_lossy()));
+    let find =
+        |name: &CStr| symbols::find(name).ok_or_else(|| symbols::missing(&name.to_string_lossy()));
     // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters.
     let (register, functions) = unsafe {
         let functions = Functions {
             same_device: std::mem::transmute::<*const c_void, SameDevice>(find(SAME_DEVICE)?),
-            between_devices: std::mem::transmute::<*const c_void, CopyFunction>(find(BETWEEN_DEVICES)?),
+            between_devices: std::mem::transmute::<*const c_void, CopyFunction>(find(
+                BETWEEN_DEVICES,
+            )?),
         };
         (std::mem::transmute::<*const c_void, Register>(find(REGISTER)?), functions)
     };
@@ -65,12 +80,14 @@ fn register_now() -> Result<()> {
     let (mut sender, mut receiver) = (ShortString::empty(), ShortString::empty());
     sender.set(b"WGPU");
     receiver.set(b"WGPU");
-    // SAFETY: a DeviceType is a string, passed by address; both may be moved from, which leaves a short string as it is or
-    // empty. The function may be called at any time, for the library is never unloaded.
+    // SAFETY: a DeviceType is a string, passed by address; both may be moved from, which leaves a
+    // short string as it is or empty. The function may be called at any time, for the library is
+    // never unloaded.
     unsafe { register(&raw mut sender, &raw mut receiver, copy, true) }.take(&Status::new()?)
 }
 
-/// Copies a tensor between devices of ours. Behind the copy, `done` is called by the function that this one ends with.
+/// Copies a tensor between devices of ours. Behind the copy, `done` is called by the function that
+/// this one ends with.
 unsafe extern "C" fn copy(
     sender_context: Object,
     receiver_context: Object,
@@ -85,8 +102,8 @@ unsafe extern "C" fn copy(
 ) {
     // Set before the function was registered.
     let Some(functions) = FUNCTIONS.get() else { std::process::abort() };
-    // SAFETY: TensorFlow's arguments go on as they came. Within a device the compute stream orders the copy behind the work
-    // that makes the input, and in front of whatever reads the output.
+    // SAFETY: TensorFlow's arguments go on as they came. Within a device the compute stream orders
+    // the copy behind the work that makes the input, and in front of whatever reads the output.
     unsafe {
         if sender == receiver {
             (functions.same_device)(sender, sender_context, input, output, done);

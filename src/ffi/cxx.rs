@@ -1,7 +1,9 @@
-//! Values that cross into TensorFlow's C++ functions: returned statuses and strings, and references to tensors.
+//! Values that cross into TensorFlow's C++ functions: returned statuses and strings, and references
+//! to tensors.
 //!
-//! What C++ returns by value and cannot copy bytewise comes through a hidden pointer. Rust uses that pointer for every
-//! aggregate that does not fit into registers, hence the padding of the types here; C++ writes the part in front of it only.
+//! What C++ returns by value and cannot copy bytewise comes through a hidden pointer. Rust uses
+//! that pointer for every aggregate that does not fit into registers, hence the padding of the
+//! types here; C++ writes the part in front of it only.
 
 use std::ffi::{CStr, c_void};
 
@@ -26,15 +28,16 @@ impl ReturnedStatus {
         if self.word == OK_STATUS {
             return Ok(());
         }
-        // SAFETY: a TF_Status is an absl::Status and nothing else; this one is OK, which owns nothing, so overwriting its word
-        // moves the returned one in. The C API frees it with the next assignment.
+        // SAFETY: a TF_Status is an absl::Status and nothing else; this one is OK, which owns
+        // nothing, so overwriting its word moves the returned one in. The C API frees it with the
+        // next assignment.
         unsafe { *scratch.as_ptr().cast::<usize>() = self.word };
         scratch.take()
     }
 }
 
-/// A `std::string` of libstdc++ as C++ returns it. One of at most fifteen bytes holds them itself; its pointer to them is
-/// stale, for the value has moved since.
+/// A `std::string` of libstdc++ as C++ returns it. One of at most fifteen bytes holds them itself;
+/// its pointer to them is stale, for the value has moved since.
 #[repr(C)]
 pub(crate) struct ReturnedString {
     data: *mut u8,
@@ -47,16 +50,20 @@ impl ReturnedString {
     /// The text; frees what the string owns.
     ///
     /// # Safety
-    /// The value must come from a function that returns a `std::string` of libstdc++ which never was longer than it is.
+    /// The value must come from a function that returns a `std::string` of libstdc++ which never
+    /// was longer than it is.
     pub unsafe fn take(self) -> String {
         if self.len < self.local.len() {
             return String::from_utf8_lossy(&self.local[..self.len]).into_owned();
         }
-        // SAFETY: a longer string owns its bytes, which `operator delete` frees; a program of C++ has that function.
+        // SAFETY: a longer string owns its bytes, which `operator delete` frees; a program of C++
+        // has that function.
         unsafe {
-            let text = String::from_utf8_lossy(std::slice::from_raw_parts(self.data, self.len)).into_owned();
+            let text = String::from_utf8_lossy(std::slice::from_raw_parts(self.data, self.len))
+                .into_owned();
             if let Some(delete) = symbols::find(OPERATOR_DELETE) {
-                let delete = std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut u8)>(delete);
+                let delete =
+                    std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut u8)>(delete);
                 delete(self.data);
             }
             text
@@ -64,7 +71,8 @@ impl ReturnedString {
     }
 }
 
-/// A `std::string` of libstdc++ of at most fifteen bytes. It points to itself: it may not move once it is in use.
+/// A `std::string` of libstdc++ of at most fifteen bytes. It points to itself: it may not move once
+/// it is in use.
 #[repr(C)]
 pub(crate) struct ShortString {
     data: *mut u8,
@@ -89,8 +97,8 @@ impl ShortString {
 /// `operator delete(void*)`.
 const OPERATOR_DELETE: &CStr = c"_ZdlPv";
 
-/// Whether a version is a release, or a release candidate, of the series `major.minor.`: nightly and vendors' builds, whose
-/// classes may be laid out in another way, are not.
+/// Whether a version is a release, or a release candidate, of the series `major.minor.`: nightly
+/// and vendors' builds, whose classes may be laid out in another way, are not.
 pub(crate) fn is_release(version: &str, series: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     version.strip_prefix(series).is_some_and(|patch| match patch.split_once("-rc") {
@@ -121,9 +129,16 @@ mod tests {
         for version in ["2.21.0", "2.21.10", "2.21.0-rc1"] {
             assert!(is_release(version, "2.21."), "{version}");
         }
-        for version in
-            ["2.21.0-dev20260101", "2.21.0+nv1", "2.21.", "2.21.0-rc", "2.2.1", "12.21.0", "2.21.0.post1", ""]
-        {
+        for version in [
+            "2.21.0-dev20260101",
+            "2.21.0+nv1",
+            "2.21.",
+            "2.21.0-rc",
+            "2.2.1",
+            "12.21.0",
+            "2.21.0.post1",
+            "",
+        ] {
             assert!(!is_release(version, "2.21."), "{version}");
         }
     }

@@ -1,4 +1,5 @@
-//! Whether the user asks for deterministic ops: `tf.config.experimental.enable_op_determinism`, or the environment variable behind it.
+//! Whether the user asks for deterministic ops: `tf.config.experimental.enable_op_determinism`, or
+//! the environment variable behind it.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -6,7 +7,8 @@ use std::sync::OnceLock;
 use crate::ffi::symbols;
 
 /// `bool tsl::OpDeterminismRequired()`, as the Itanium ABI and Microsoft's call it.
-const NAMES: [&CStr; 2] = [c"_ZN3tsl21OpDeterminismRequiredEv", c"?OpDeterminismRequired@tsl@@YA_NXZ"];
+const NAMES: [&CStr; 2] =
+    [c"_ZN3tsl21OpDeterminismRequiredEv", c"?OpDeterminismRequired@tsl@@YA_NXZ"];
 /// What decides before TensorFlow is told otherwise.
 const VARIABLE: &str = "TF_DETERMINISTIC_OPS";
 
@@ -19,7 +21,8 @@ pub(crate) fn is_required() -> bool {
     // Given a value that it does not understand, the function ends the process.
     let function = FUNCTION.get_or_init(|| parse(value().as_deref()).and_then(|_| find()));
     match function {
-        // SAFETY: the symbol is a function without arguments that returns a bool, which is C's calling convention on all platforms.
+        // SAFETY: the symbol is a function without arguments that returns a bool, which is C's
+        // calling convention on all platforms.
         Some(function) => unsafe { function() },
         None => parse(value().as_deref()).unwrap_or(true),
     }
@@ -27,7 +30,8 @@ pub(crate) fn is_required() -> bool {
 
 fn find() -> Option<Function> {
     let address = NAMES.iter().find_map(|name| symbols::find(name))?;
-    // SAFETY: determinism.h declares `bool OpDeterminismRequired()`; an address and a function pointer have the same representation.
+    // SAFETY: determinism.h declares `bool OpDeterminismRequired()`; an address and a function
+    // pointer have the same representation.
     Some(unsafe { std::mem::transmute::<*const std::ffi::c_void, Function>(address) })
 }
 

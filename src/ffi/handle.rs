@@ -1,9 +1,11 @@
-//! Objects of ours that TensorFlow holds by pointer, and memory of ours that C code frees through us.
+//! Objects of ours that TensorFlow holds by pointer, and memory of ours that C code frees through
+//! us.
 //!
-//! Owns every `into_raw` and `from_raw` of the crate (`clippy.toml` forbids them elsewhere), so that what frees an object
-//! cannot have another type than what made it. In front of each object lies a mark of its type: a pointer to an object of
-//! another type, or to one that was destroyed, is an error and not a crash. That finds mistakes. It is no protection, for C
-//! may pass any pointer.
+//! Owns every `into_raw` and `from_raw` of the crate (`clippy.toml` forbids them elsewhere), so
+//! that what frees an object cannot have another type than what made it. In front of each object
+//! lies a mark of its type: a pointer to an object of another type, or to one that was destroyed,
+//! is an error and not a crash. That finds mistakes. It is no protection, for C may pass any
+//! pointer.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place for them")]
 
@@ -18,7 +20,8 @@ pub(crate) trait Held: 'static {
     const NAME: &'static str;
 }
 
-/// An object with the mark of its type. The mark comes first, so that it is found without knowing the type.
+/// An object with the mark of its type. The mark comes first, so that it is found without knowing
+/// the type.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Handle<T> {
@@ -60,24 +63,28 @@ impl<T: Held> Handle<T> {
     /// The object behind a pointer from [`Handle::give`] or [`Handle::lend`].
     ///
     /// # Safety
-    /// `raw` must be null, or a pointer from either of them, for whatever type, whose object lives through the borrow.
+    /// `raw` must be null, or a pointer from either of them, for whatever type, whose object lives
+    /// through the borrow.
     pub unsafe fn borrow<'a>(raw: *mut c_void) -> Result<&'a T> {
         // SAFETY: the caller's contract.
         let handle = unsafe { Self::check(raw) }?;
-        // SAFETY: the mark says that it is one of ours, which is shared and not changed while it lives.
+        // SAFETY: the mark says that it is one of ours, which is shared and not changed while it
+        // lives.
         Ok(unsafe { &(*handle).value })
     }
 
     /// Drops an object that was given away; nothing for null.
     ///
     /// # Safety
-    /// `raw` must be null or come from [`Handle::give`], for whatever type, and not be used any more.
+    /// `raw` must be null or come from [`Handle::give`], for whatever type, and not be used any
+    /// more.
     pub unsafe fn destroy(raw: *mut c_void) -> Result<()> {
         if raw.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's contract; the mark says that `give` boxed an object of this type. The write is volatile, for
-        // a compiler may leave out what is written right before memory is freed.
+        // SAFETY: the caller's contract; the mark says that `give` boxed an object of this type.
+        // The write is volatile, for a compiler may leave out what is written right before memory
+        // is freed.
         unsafe {
             let handle = Self::check(raw)?;
             (&raw mut (*handle).mark).write_volatile(DESTROYED);
@@ -89,7 +96,8 @@ impl<T: Held> Handle<T> {
     /// # Safety
     /// As for [`Handle::borrow`].
     unsafe fn check(raw: *mut c_void) -> Result<*mut Self> {
-        let wrong = |what: &str| Error::Internal(format!("TensorFlow passed {what} as the {}", T::NAME));
+        let wrong =
+            |what: &str| Error::Internal(format!("TensorFlow passed {what} as the {}", T::NAME));
         let handle = raw.cast::<Self>();
         if handle.is_null() {
             return Err(wrong("null"));
@@ -97,7 +105,8 @@ impl<T: Held> Handle<T> {
         if !handle.is_aligned() {
             return Err(wrong("an odd pointer"));
         }
-        // SAFETY: the caller's contract: there is a handle of some type, which starts with its mark.
+        // SAFETY: the caller's contract: there is a handle of some type, which starts with its
+        // mark.
         match unsafe { (&raw const (*handle).mark).read_volatile() } {
             found if found == Self::MARK => Ok(handle),
             DESTROYED => Err(wrong("what was destroyed")),
@@ -122,11 +131,14 @@ pub(crate) fn give_bytes(bytes: Vec<u8>) -> *mut c_void {
 /// Frees bytes that were given away; nothing for null.
 ///
 /// # Safety
-/// `start` must be null or come from [`give_bytes`], with as many bytes as it got, and not be used any more.
+/// `start` must be null or come from [`give_bytes`], with as many bytes as it got, and not be used
+/// any more.
 pub(crate) unsafe fn free_bytes(start: *mut c_void, length: usize) {
     if !start.is_null() {
         // SAFETY: the caller's contract.
-        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start.cast::<u8>(), length)) });
+        drop(unsafe {
+            Box::from_raw(std::ptr::slice_from_raw_parts_mut(start.cast::<u8>(), length))
+        });
     }
 }
 

@@ -8,11 +8,13 @@ use std::path::PathBuf;
 pub(super) fn object(address: *const c_void) -> Option<(usize, PathBuf)> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address may be asked for; `info` has room, and zeros are valid in it.
-    let info = unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }?;
+    let info =
+        unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }?;
     let name = if info.dli_fname.is_null() {
         PathBuf::new()
     } else {
-        // SAFETY: dladdr gives the NUL-terminated name of a loaded object, and those that are asked for stay loaded.
+        // SAFETY: dladdr gives the NUL-terminated name of a loaded object, and those that are asked
+        // for stay loaded.
         OsStr::from_bytes(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes()).into()
     };
     Some((info.dli_fbase as usize, name))
@@ -21,8 +23,10 @@ pub(super) fn object(address: *const c_void) -> Option<(usize, PathBuf)> {
 /// The paths of all libraries.
 pub(super) fn paths() -> Vec<PathBuf> {
     unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
-        // SAFETY: `paths` passes its vector, and nobody else holds it meanwhile; the name is NUL-terminated.
-        let (paths, name) = unsafe { (&mut *paths.cast::<Vec<PathBuf>>(), CStr::from_ptr((*info).dlpi_name)) };
+        // SAFETY: `paths` passes its vector, and nobody else holds it meanwhile; the name is
+        // NUL-terminated.
+        let (paths, name) =
+            unsafe { (&mut *paths.cast::<Vec<PathBuf>>(), CStr::from_ptr((*info).dlpi_name)) };
         paths.push(OsStr::from_bytes(name.to_bytes()).into());
         0
     }
@@ -39,7 +43,8 @@ mod tests {
 
     #[test]
     fn the_c_library_is_loaded() {
-        let (base, path) = object((libc::strlen as unsafe extern "C" fn(_) -> _ as *const ()).cast()).unwrap();
+        let (base, path) =
+            object((libc::strlen as unsafe extern "C" fn(_) -> _ as *const ()).cast()).unwrap();
         assert!(base != 0 && paths().contains(&path), "{}", path.display());
     }
 }

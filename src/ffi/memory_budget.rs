@@ -37,15 +37,19 @@ fn vulkan(adapter: &wgpu::Adapter) -> Option<Reported> {
     {
         return None;
     }
-    let has_budget = hal.physical_device_capabilities().supports_extension(ash::ext::memory_budget::NAME);
+    let has_budget =
+        hal.physical_device_capabilities().supports_extension(ash::ext::memory_budget::NAME);
     let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
     let mut properties = vk::PhysicalDeviceMemoryProperties2::default();
     if has_budget {
         properties = properties.push_next(&mut budget);
     }
-    // SAFETY: instance and device are at least 1.1, where the function is core; the chain holds only what the device knows.
+    // SAFETY: instance and device are at least 1.1, where the function is core; the chain holds
+    // only what the device knows.
     unsafe {
-        instance.raw_instance().get_physical_device_memory_properties2(hal.raw_physical_device(), &mut properties);
+        instance
+            .raw_instance()
+            .get_physical_device_memory_properties2(hal.raw_physical_device(), &mut properties);
     }
     let memory = properties.memory_properties;
     let heaps = &memory.memory_heaps[..memory.memory_heap_count as usize];
@@ -54,7 +58,8 @@ fn vulkan(adapter: &wgpu::Adapter) -> Option<Reported> {
         .enumerate()
         .filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
         .max_by_key(|(_, heap)| heap.size)?;
-    let free = has_budget.then(|| budget.heap_budget[index].saturating_sub(budget.heap_usage[index]));
+    let free =
+        has_budget.then(|| budget.heap_budget[index].saturating_sub(budget.heap_usage[index]));
     Some(Reported { total: heap.size, free })
 }
 
@@ -71,13 +76,16 @@ fn native(adapter: &wgpu::Adapter) -> Option<Reported> {
 
 #[cfg(windows)]
 fn native(adapter: &wgpu::Adapter) -> Option<Reported> {
-    use windows::Win32::Graphics::Dxgi::{DXGI_MEMORY_SEGMENT_GROUP_LOCAL, DXGI_QUERY_VIDEO_MEMORY_INFO};
+    use windows::Win32::Graphics::Dxgi::{
+        DXGI_MEMORY_SEGMENT_GROUP_LOCAL, DXGI_QUERY_VIDEO_MEMORY_INFO,
+    };
 
     // SAFETY: the adapter is only asked, and outlives the call.
     let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Dx12>() }?;
     let mut info = DXGI_QUERY_VIDEO_MEMORY_INFO::default();
     // SAFETY: node 0 exists on every adapter; `info` is written by the call.
-    unsafe { hal.as_raw().QueryVideoMemoryInfo(0, DXGI_MEMORY_SEGMENT_GROUP_LOCAL, &mut info) }.ok()?;
+    unsafe { hal.as_raw().QueryVideoMemoryInfo(0, DXGI_MEMORY_SEGMENT_GROUP_LOCAL, &mut info) }
+        .ok()?;
     Some(Reported { total: info.Budget, free: Some(info.Budget.saturating_sub(info.CurrentUsage)) })
 }
 
@@ -91,7 +99,8 @@ const fn native(_: &wgpu::Adapter) -> Option<Reported> {
 pub(crate) fn system_memory() -> Option<SystemMemory> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let mut memory = meminfo(&read("/proc/meminfo")?)?;
-    let own = read("/proc/self/cgroup").and_then(|c| Some(c.lines().find_map(|l| l.strip_prefix("0::"))?.to_owned()));
+    let own = read("/proc/self/cgroup")
+        .and_then(|c| Some(c.lines().find_map(|l| l.strip_prefix("0::"))?.to_owned()));
     for group in own.iter().map(String::as_str).chain([""]) {
         let directory = format!("/sys/fs/cgroup{}", group.trim_end_matches('/'));
         let number = |file: &str| read(&format!("{directory}/{file}"))?.trim().parse::<u64>().ok();
@@ -101,7 +110,9 @@ pub(crate) fn system_memory() -> Option<SystemMemory> {
             memory.available = memory.available.min(limit.saturating_sub(used));
         }
     }
-    if let Some(limit) = read("/sys/fs/cgroup/memory/memory.limit_in_bytes").and_then(|l| l.trim().parse().ok()) {
+    if let Some(limit) =
+        read("/sys/fs/cgroup/memory/memory.limit_in_bytes").and_then(|l| l.trim().parse().ok())
+    {
         memory.total = memory.total.min(limit);
         memory.available = memory.available.min(memory.total);
     }
@@ -126,7 +137,13 @@ pub(crate) fn system_memory() -> Option<SystemMemory> {
     let mut size = size_of::<u64>();
     // SAFETY: hw.memsize is a 64-bit integer, and `size` says that there is room for it.
     let failed = unsafe {
-        libc::sysctlbyname(c"hw.memsize".as_ptr(), (&raw mut total).cast(), &raw mut size, std::ptr::null_mut(), 0)
+        libc::sysctlbyname(
+            c"hw.memsize".as_ptr(),
+            (&raw mut total).cast(),
+            &raw mut size,
+            std::ptr::null_mut(),
+            0,
+        )
     };
     (failed == 0).then_some(SystemMemory { total, available: total })
 }
@@ -136,7 +153,8 @@ pub(crate) fn system_memory() -> Option<SystemMemory> {
 pub(crate) fn system_memory() -> Option<SystemMemory> {
     use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
 
-    let mut status = MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..Default::default() };
+    let mut status =
+        MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..Default::default() };
     // SAFETY: dwLength says how large the struct is.
     let ok = unsafe { GlobalMemoryStatusEx(&raw mut status) } != 0;
     ok.then_some(SystemMemory { total: status.ullTotalPhys, available: status.ullAvailPhys })
@@ -155,7 +173,10 @@ mod tests {
     fn meminfo_counts_in_kib() {
         let text = "MemTotal:       16384 kB\nMemFree:         100 kB\nMemAvailable:    8192 kB\n";
         assert_eq!(meminfo(text), Some(SystemMemory { total: 16 << 20, available: 8 << 20 }));
-        assert_eq!(meminfo("MemTotal: 4 kB\n"), Some(SystemMemory { total: 4096, available: 4096 }));
+        assert_eq!(
+            meminfo("MemTotal: 4 kB\n"),
+            Some(SystemMemory { total: 4096, available: 4096 })
+        );
         assert_eq!(meminfo("nonsense"), None);
     }
 

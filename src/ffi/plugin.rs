@@ -1,8 +1,9 @@
 //! The process-wide state of the plugin: the devices that TensorFlow sees, or why there are none.
 //!
-//! Made once, in `SE_InitPlugin`, and leaked on purpose: TensorFlow never destroys a device. Adapters are enumerated then,
-//! for kernels must be registered while TensorFlow is imported; devices are opened when TensorFlow first asks how many there
-//! are, so that a process that only imports it pays nothing more.
+//! Made once, in `SE_InitPlugin`, and leaked on purpose: TensorFlow never destroys a device.
+//! Adapters are enumerated then, for kernels must be registered while TensorFlow is imported;
+//! devices are opened when TensorFlow first asks how many there are, so that a process that only
+//! imports it pays nothing more.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -16,9 +17,11 @@ use crate::ffi::handle::{Handle, Held};
 use crate::ffi::sys::stream_executor::SP_Stream;
 use crate::ffi::{second_copy, stream_executor, symbols, variables};
 
-/// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the libraries below, without the
-/// Vulkan loader's own messages, which take several lines to say what our line about it says.
-const LOG_FILTER: &str = "warn,wgpu_hal=error,wgpu_hal::vulkan::instance=off,wgpu_core=error,wgpu=error,naga=error";
+/// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the
+/// libraries below, without the Vulkan loader's own messages, which take several lines to say what
+/// our line about it says.
+const LOG_FILTER: &str =
+    "warn,wgpu_hal=error,wgpu_hal::vulkan::instance=off,wgpu_core=error,wgpu=error,naga=error";
 
 /// A device as TensorFlow sees it.
 #[derive(Debug)]
@@ -80,7 +83,8 @@ impl Plugin {
         let Selection { adapters, found, problem } = Selection::enumerate(&environment);
         log::debug!("adapters enumerated in {:.0?}", start.elapsed());
         for report in &found {
-            let why = report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
+            let why =
+                report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
             log::info!("adapter {} ({}){why}", report.info.name, report.info.backend);
         }
         Self { adapters, problem, ..Self::default() }
@@ -98,9 +102,13 @@ impl Plugin {
             self.adapters
                 .iter()
                 .filter_map(|adapter| {
-                    let opened = caught("opening a device", || PluginDevice::open(adapter, caches.as_deref()));
+                    let opened = caught("opening a device", || {
+                        PluginDevice::open(adapter, caches.as_deref())
+                    });
                     opened
-                        .inspect_err(|e| log::warn!("a WGPU device is left out: {}", one_line(&e.to_string())))
+                        .inspect_err(|e| {
+                            log::warn!("a WGPU device is left out: {}", one_line(&e.to_string()))
+                        })
                         .map(Handle::new)
                         .ok()
                 })
@@ -126,8 +134,8 @@ impl PluginDevice {
     }
 }
 
-/// Whether the running TensorFlow has what the plugin needs. The part that differs from version to version is how kernels
-/// reach variables.
+/// Whether the running TensorFlow has what the plugin needs. The part that differs from version to
+/// version is how kernels reach variables.
 fn supported() -> Result<()> {
     let version = symbols::tensorflow_version()
         .ok_or_else(|| Error::NotFound("TensorFlow is not loaded in this process".into()))?;
@@ -136,8 +144,8 @@ fn supported() -> Result<()> {
     Ok(())
 }
 
-/// Starts logging to stderr as `TF_WGPU_LOG` says, an env_logger filter. Parts of it that make no sense are ignored with a
-/// line that says so.
+/// Starts logging to stderr as `TF_WGPU_LOG` says, an env_logger filter. Parts of it that make no
+/// sense are ignored with a line that says so.
 pub(crate) fn init_logging() {
     let mut builder = env_logger::Builder::new();
     builder.parse_filters(LOG_FILTER);
@@ -146,7 +154,12 @@ pub(crate) fn init_logging() {
     }
     builder.format(|f, record| {
         use std::io::Write;
-        writeln!(f, "tensorflow-wgpu: {}: {}", record.level().as_str().to_lowercase(), record.args())
+        writeln!(
+            f,
+            "tensorflow-wgpu: {}: {}",
+            record.level().as_str().to_lowercase(),
+            record.args()
+        )
     });
     // A second call finds the logger in place.
     let _ = builder.try_init();
@@ -170,5 +183,9 @@ fn numa_node(pci_bus_id: &str) -> Option<i32> {
     if pci_bus_id.is_empty() || !cfg!(target_os = "linux") {
         return None;
     }
-    std::fs::read_to_string(format!("/sys/bus/pci/devices/{pci_bus_id}/numa_node")).ok()?.trim().parse().ok()
+    std::fs::read_to_string(format!("/sys/bus/pci/devices/{pci_bus_id}/numa_node"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }

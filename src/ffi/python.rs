@@ -1,7 +1,8 @@
-//! The Python process around the plugin, if there is one: imports what keeps Keras from asking for XLA, and forked
-//! children from waiting for ever.
+//! The Python process around the plugin, if there is one: imports what keeps Keras from asking for
+//! XLA, and forked children from waiting for ever.
 //!
-//! TensorFlow has no hook for this; the plugin's load is the only moment that every program passes. Owns that one import.
+//! TensorFlow has no hook for this; the plugin's load is the only moment that every program passes.
+//! Owns that one import.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -27,15 +28,16 @@ symbol_table! {
     }
 }
 
-/// Imports the package's hooks into the Python that runs this process. Never fails: without Python nothing happens, without
-/// the package Keras needs `jit_compile=False`, which is said.
+/// Imports the package's hooks into the Python that runs this process. Never fails: without Python
+/// nothing happens, without the package Keras needs `jit_compile=False`, which is said.
 pub(crate) fn install_hooks() {
     // TensorFlow in C++ or another language: no Keras.
     let Ok(python) = PythonApi::get() else { return };
-    // SAFETY: Py_IsInitialized may be called at any time. PyGILState_Ensure needs an initialized interpreter, works whether
-    // or not this thread holds the lock, and is paired with PyGILState_Release. PyImport_ImportModule takes a
-    // NUL-terminated name under the lock and returns a new reference, or null with an exception set. Py_AtExit takes a function
-    // that needs no Python.
+    // SAFETY: Py_IsInitialized may be called at any time. PyGILState_Ensure needs an initialized
+    // interpreter, works whether or not this thread holds the lock, and is paired with
+    // PyGILState_Release. PyImport_ImportModule takes a NUL-terminated name under the lock and
+    // returns a new reference, or null with an exception set. Py_AtExit takes a function that needs
+    // no Python.
     let imported = unsafe {
         if (python.Py_IsInitialized)() == 0 {
             return;
@@ -48,15 +50,17 @@ pub(crate) fn install_hooks() {
         } else {
             (python.Py_DecRef)(module);
         }
-        // The C library's handlers run later, and those that drivers have registered by then run before ours.
+        // The C library's handlers run later, and those that drivers have registered by then run
+        // before ours.
         let _ = (python.Py_AtExit)(process::at_python_exit);
         (python.PyGILState_Release)(state);
         !module.is_null()
     };
     if !imported {
         log::warn!(
-            "the Python package tensorflow_wgpu cannot be imported (the error is above); Keras models need \
-             compile(jit_compile=False), and TF_WGPU_FALLBACK and TF_WGPU_JIT have no effect"
+            "the Python package tensorflow_wgpu cannot be imported (the error is above); Keras \
+             models need compile(jit_compile=False), and TF_WGPU_FALLBACK and TF_WGPU_JIT have no \
+             effect"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! The report and the statistics for the Python package, as C strings. Works in processes with and without TensorFlow.
+//! The report and the statistics for the Python package, as C strings. Works in processes with and
+//! without TensorFlow.
 
 use std::ffi::{CString, c_char};
 
@@ -10,7 +11,8 @@ use crate::ffi::plugin::{self, init_logging};
 use crate::ffi::{determinism, symbols, variables};
 use crate::report::{TensorFlow, report, statistics};
 
-/// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a bug, which is logged.
+/// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a
+/// bug, which is logged.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_report", || {
@@ -18,18 +20,21 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
         let lookup = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         let version = symbols::tensorflow_version().map(str::to_owned);
         let variables = version.is_some().then(|| variables::availability().map(str::to_owned));
-        let tensorflow = TensorFlow { version, variables, deterministic: determinism::is_required() };
+        let tensorflow =
+            TensorFlow { version, variables, deterministic: determinism::is_required() };
         Ok(c_json(&report(&lookup, &tensorflow)))
     })
 }
 
-/// Returns the [`statistics`] of TensorFlow's devices in this process, as [`tensorflow_wgpu_report`] does. There is none before
-/// TensorFlow has opened its devices.
+/// Returns the [`statistics`] of TensorFlow's devices in this process, as
+/// [`tensorflow_wgpu_report`] does. There is none before TensorFlow has opened its devices.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_statistics", || {
-        // Without TensorFlow nobody has opened a device, and asking for the state would look for adapters.
-        let opened = if symbols::tensorflow_version().is_some() { plugin::get().opened() } else { &[] };
+        // Without TensorFlow nobody has opened a device, and asking for the state would look for
+        // adapters.
+        let opened =
+            if symbols::tensorflow_version().is_some() { plugin::get().opened() } else { &[] };
         Ok(c_json(&statistics(opened.iter().map(|d| d.device.statistics()))))
     })
 }

@@ -1,7 +1,8 @@
-//! A second copy of the plug-in in one process, as of a wheel and of `TF_PLUGGABLE_DEVICE_LIBRARY_PATH`.
+//! A second copy of the plug-in in one process, as of a wheel and of
+//! `TF_PLUGGABLE_DEVICE_LIBRARY_PATH`.
 //!
-//! TensorFlow ends the process over a platform that is registered twice, and over a plug-in that reports an error. So the
-//! second copy registers a platform of another name that has no device.
+//! TensorFlow ends the process over a platform that is registered twice, and over a plug-in that
+//! reports an error. So the second copy registers a platform of another name that has no device.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -20,11 +21,13 @@ pub(super) fn device_type() -> &'static CStr {
 pub(super) fn check() -> Result<()> {
     #[cfg(target_os = "linux")]
     if let Some((_, this)) = loaded::object((check as fn() -> Result<()> as *const ()).cast())
-        && let Some(other) = loaded::paths().iter().find(|path| path.file_name() == this.file_name() && **path != this)
+        && let Some(other) = loaded::paths()
+            .iter()
+            .find(|path| path.file_name() == this.file_name() && **path != this)
     {
         return Err(Error::FailedPrecondition(format!(
-            "tensorflow-wgpu is loaded twice: {} is at work, {} offers nothing; unset TF_PLUGGABLE_DEVICE_LIBRARY_PATH, or \
-             uninstall the package tensorflow-wgpu",
+            "tensorflow-wgpu is loaded twice: {} is at work, {} offers nothing; unset \
+             TF_PLUGGABLE_DEVICE_LIBRARY_PATH, or uninstall the package tensorflow-wgpu",
             other.display(),
             this.display()
         )));

@@ -51,7 +51,8 @@ pub(crate) const fn code(error: &Error) -> c_int {
     }
 }
 
-/// The error of a `TF_Code` other than `TF_OK`. Codes without a class of ours keep their number in the message.
+/// The error of a `TF_Code` other than `TF_OK`. Codes without a class of ours keep their number in
+/// the message.
 pub(crate) fn error(code: c_int, message: String) -> Error {
     match code {
         TF_INVALID_ARGUMENT => Error::InvalidArgument(message),
@@ -66,12 +67,16 @@ pub(crate) fn error(code: c_int, message: String) -> Error {
     }
 }
 
-/// Sets `status` to an error. A null status, or a TensorFlow without TF_SetStatus, leaves a line in the log.
+/// Sets `status` to an error. A null status, or a TensorFlow without TF_SetStatus, leaves a line in
+/// the log.
 pub(crate) fn set(status: *mut TF_Status, error: &Error) {
     let message = CString::new(error.to_string().replace('\0', " ")).expect("NULs are replaced");
     match StatusApi::get() {
-        // SAFETY: a non-null status that TensorFlow handed to a callback is valid for the call; the message is copied.
-        Ok(api) if !status.is_null() => unsafe { (api.TF_SetStatus)(status, code(error), message.as_ptr()) },
+        // SAFETY: a non-null status that TensorFlow handed to a callback is valid for the call; the
+        // message is copied.
+        Ok(api) if !status.is_null() => unsafe {
+            (api.TF_SetStatus)(status, code(error), message.as_ptr())
+        },
         Ok(_) => log::error!("{error}"),
         Err(missing) => log::error!("{error} ({missing})"),
     }
@@ -83,11 +88,15 @@ pub(crate) fn set(status: *mut TF_Status, error: &Error) {
 /// `status` must be a valid TF_Status.
 pub(crate) unsafe fn check(status: *const TF_Status) -> Result<()> {
     let api = StatusApi::get()?;
-    // SAFETY: the caller vouches for `status`; TF_Message's string lives as long as it, and is copied here.
+    // SAFETY: the caller vouches for `status`; TF_Message's string lives as long as it, and is
+    // copied here.
     unsafe {
         match (api.TF_GetCode)(status) {
             TF_OK => Ok(()),
-            code => Err(error(code, CStr::from_ptr((api.TF_Message)(status)).to_string_lossy().into_owned())),
+            code => Err(error(
+                code,
+                CStr::from_ptr((api.TF_Message)(status)).to_string_lossy().into_owned(),
+            )),
         }
     }
 }
@@ -108,7 +117,9 @@ impl Status {
         let api = StatusApi::get()?;
         // SAFETY: TF_NewStatus takes nothing and returns an owned status.
         let status = unsafe { (api.TF_NewStatus)() };
-        NonNull::new(status).map(Self).ok_or_else(|| Error::ResourceExhausted("TF_NewStatus returned null".into()))
+        NonNull::new(status)
+            .map(Self)
+            .ok_or_else(|| Error::ResourceExhausted("TF_NewStatus returned null".into()))
     }
 
     /// The pointer for C; valid while `self` lives.

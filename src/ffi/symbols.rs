@@ -1,7 +1,8 @@
 //! Symbols of the TensorFlow that loaded this plugin, looked up at run time.
 //!
-//! Nothing links against TensorFlow: one binary serves many versions, optional functions are detected, and tests run
-//! without it. Owns the lookup only; the tables that need symbols declare them with `symbol_table!`.
+//! Nothing links against TensorFlow: one binary serves many versions, optional functions are
+//! detected, and tests run without it. Owns the lookup only; the tables that need symbols declare
+//! them with `symbol_table!`.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -37,7 +38,9 @@ const LIBRARIES: &[&str] = &["libtensorflow_framework.so.2", "libtensorflow_cc.s
 pub(crate) fn find(name: &CStr) -> Option<*const c_void> {
     static LOADED: OnceLock<Vec<sys::Library>> = OnceLock::new();
     LOADED
-        .get_or_init(|| LIBRARIES.iter().filter_map(|l| sys::loaded(l)).chain(sys::global()).collect())
+        .get_or_init(|| {
+            LIBRARIES.iter().filter_map(|l| sys::loaded(l)).chain(sys::global()).collect()
+        })
         .iter()
         .find_map(|library| sys::symbol(library, name))
 }
@@ -48,9 +51,11 @@ pub(crate) fn tensorflow_version() -> Option<&'static str> {
     VERSION
         .get_or_init(|| {
             let address = find(c"TF_Version")?;
-            // SAFETY: c_api.h declares `const char* TF_Version(void)`; the string is static and NUL-terminated.
+            // SAFETY: c_api.h declares `const char* TF_Version(void)`; the string is static and
+            // NUL-terminated.
             let version = unsafe {
-                let function: unsafe extern "C" fn() -> *const std::ffi::c_char = std::mem::transmute(address);
+                let function: unsafe extern "C" fn() -> *const std::ffi::c_char =
+                    std::mem::transmute(address);
                 CStr::from_ptr(function())
             };
             Some(version.to_string_lossy().into_owned())
@@ -61,7 +66,9 @@ pub(crate) fn tensorflow_version() -> Option<&'static str> {
 /// The error for a function that the running TensorFlow lacks.
 pub(crate) fn missing(name: &str) -> crate::Error {
     let version = tensorflow_version().unwrap_or("of unknown version");
-    crate::Error::Unimplemented(format!("TensorFlow {version} does not export {name}, which this plugin needs"))
+    crate::Error::Unimplemented(format!(
+        "TensorFlow {version} does not export {name}, which this plugin needs"
+    ))
 }
 
 /// Declares a table of C functions, loaded once:
@@ -71,13 +78,16 @@ pub(crate) fn missing(name: &str) -> crate::Error {
 ///     /// Functions of tf_status.h.
 ///     pub(crate) struct StatusApi {
 ///         required { TF_NewStatus: unsafe extern "C" fn() -> *mut TF_Status }
-///         optional { TF_SetPayload: unsafe extern "C" fn(*mut TF_Status, *const c_char, *const c_char) }
+///         optional {
+///             TF_SetPayload: unsafe extern "C" fn(*mut TF_Status, *const c_char, *const c_char)
+///         }
 ///     }
 /// }
 /// let api = StatusApi::get()?; // Err names the first missing required function
 /// ```
 ///
-/// A required function is a plain field, an optional one an `Option`. Types must be function pointers.
+/// A required function is a plain field, an optional one an `Option`. Types must be function
+/// pointers.
 macro_rules! symbol_table {
     (
         $(#[$meta:meta])*
@@ -97,18 +107,21 @@ macro_rules! symbol_table {
         impl $table {
             /// The table, or which function is missing. Looked up at the first call.
             $vis fn get() -> $crate::Result<&'static Self> {
-                static TABLE: std::sync::OnceLock<$crate::Result<$table>> = std::sync::OnceLock::new();
+                static TABLE: std::sync::OnceLock<$crate::Result<$table>> =
+                    std::sync::OnceLock::new();
                 let load = || {
                     Ok($table {
                         $($required: {
                             const NAME: &str = concat!(stringify!($required), "\0");
                             match $crate::ffi::symbols::find_nul_terminated(NAME) {
-                                // SAFETY: the symbol is TensorFlow's C function of this name, whose header gives this type;
-                                // an address and a function pointer have the same size and representation.
+                                // SAFETY: the symbol is TensorFlow's C function of this name, whose
+                                // header gives this type; an address and a function pointer have
+                                // the same size and representation.
                                 Some(address) => unsafe {
                                     std::mem::transmute::<*const std::ffi::c_void, $rtype>(address)
                                 },
-                                None => return Err($crate::ffi::symbols::missing(stringify!($required))),
+                                None => return Err($crate::ffi::symbols::missing(stringify!(
+                                    $required))),
                             }
                         },)*
                         $($optional: {
@@ -140,7 +153,8 @@ mod sys {
 
     /// A library that the process has loaded already.
     pub fn loaded(name: &str) -> Option<Library> {
-        // SAFETY: RTLD_NOLOAD loads nothing and runs no initializer; it only finds a library that is there.
+        // SAFETY: RTLD_NOLOAD loads nothing and runs no initializer; it only finds a library that
+        // is there.
         unsafe { Library::open(Some(name), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()
     }
 
@@ -150,8 +164,10 @@ mod sys {
     }
 
     pub fn symbol(library: &Library, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: only the address is taken; whoever calls it states its type. The libraries are never closed.
-        let symbol = unsafe { library.get_singlethreaded::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
+        // SAFETY: only the address is taken; whoever calls it states its type. The libraries are
+        // never closed.
+        let symbol =
+            unsafe { library.get_singlethreaded::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
         let address = symbol.into_raw();
         (!address.is_null()).then_some(address.cast_const())
     }
@@ -174,8 +190,10 @@ mod sys {
     }
 
     pub fn symbol(library: &Library, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: only the address is taken; whoever calls it states its type. The libraries are never closed.
-        let symbol = unsafe { library.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) }.ok()?;
+        // SAFETY: only the address is taken; whoever calls it states its type. The libraries are
+        // never closed.
+        let symbol =
+            unsafe { library.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) }.ok()?;
         symbol.into_raw().map(|f| f as *const c_void)
     }
 }

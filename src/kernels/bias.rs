@@ -82,12 +82,14 @@ impl ChannelAxis {
     }
 }
 
-/// The parameters `phase` and `rest` of a window that starts at element `first`: the channel and the position within it.
+/// The parameters `phase` and `rest` of a window that starts at element `first`: the channel and
+/// the position within it.
 pub(super) fn phase(first: usize, inner: usize, channels: usize) -> (usize, usize) {
     ((first / inner) % channels, first % inner)
 }
 
-/// Calls `f` with first element and length of windows of `count` elements of up to `size` bytes, each a whole number of words.
+/// Calls `f` with first element and length of windows of `count` elements of up to `size` bytes,
+/// each a whole number of words.
 pub(super) fn element_windows(
     device: &Device,
     count: usize,
@@ -162,7 +164,8 @@ fn add_fours(device: &Device, style: Style, x: &Tensor, bias: &Tensor, y: &Tenso
     Ok(())
 }
 
-/// From one row of `units` fours of an invocation to the next: several rows each, where that leaves enough invocations.
+/// From one row of `units` fours of an invocation to the next: several rows each, where that leaves
+/// enough invocations.
 pub(super) fn row_step(style: Style, rows: usize, units: usize) -> usize {
     let (invocations, most) = match style {
         Style::Wide => (1 << 17, 8),
@@ -171,7 +174,14 @@ pub(super) fn row_step(style: Style, rows: usize, units: usize) -> usize {
     rows.div_ceil((rows * units / invocations).clamp(1, most))
 }
 
-fn add(device: &Device, style: Style, x: &Tensor, bias: &Tensor, inner: usize, y: &Tensor) -> Result<()> {
+fn add(
+    device: &Device,
+    style: Style,
+    x: &Tensor,
+    bias: &Tensor,
+    inner: usize,
+    y: &Tensor,
+) -> Result<()> {
     if inner == 1 && bias.len().is_multiple_of(4) && !x.is_empty() && wide::aligned(&[x, bias, y]) {
         return add_fours(device, style, x, bias, y);
     }

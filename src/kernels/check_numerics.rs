@@ -1,6 +1,8 @@
-//! CheckNumerics and CheckNumericsV2: an error when a tensor has NaN or infinite values, else the tensor itself.
+//! CheckNumerics and CheckNumericsV2: an error when a tensor has NaN or infinite values, else the
+//! tensor itself.
 //!
-//! Both wait for the device, for they must know before the step goes on; TensorFlow's GPU kernels wait in the background.
+//! Both wait for the device, for they must know before the step goes on; TensorFlow's GPU kernels
+//! wait in the background.
 
 use smallvec::smallvec;
 
@@ -24,10 +26,11 @@ const NEGATIVE: u32 = 4;
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
     for (op, signed) in [("CheckNumerics", false), ("CheckNumericsV2", true)] {
-        r.op(op)
-            .types("T", TYPES)
-            .note("waits for the device to know whether to fail")
-            .kernel(move |attrs: &dyn Attrs| Ok(CheckNumerics { signed, message: attrs.string("message")? }));
+        r.op(op).types("T", TYPES).note("waits for the device to know whether to fail").kernel(
+            move |attrs: &dyn Attrs| {
+                Ok(CheckNumerics { signed, message: attrs.string("message")? })
+            },
+        );
     }
 }
 
@@ -54,7 +57,11 @@ impl CheckNumerics {
                 .map(|k| k.1)
                 .collect()
         } else {
-            [(infinite, "Inf"), (has(NAN), "NaN")].into_iter().filter(|k| k.0).map(|k| k.1).collect()
+            [(infinite, "Inf"), (has(NAN), "NaN")]
+                .into_iter()
+                .filter(|k| k.0)
+                .map(|k| k.1)
+                .collect()
         };
         match &kinds[..] {
             [] => None,
@@ -86,7 +93,12 @@ impl Kernel for CheckNumerics {
             let mut bytes = [0; 4];
             device.download(flags.address, &mut bytes)?;
             let found = self.found(u32::from_ne_bytes(bytes));
-            require!(found.is_none(), "{} : Tensor had {} values", self.message, found.unwrap_or_default());
+            require!(
+                found.is_none(),
+                "{} : Tensor had {} values",
+                self.message,
+                found.unwrap_or_default()
+            );
         }
         ctx.forward_input(0, 0, &x.dims)
     }

@@ -1,4 +1,5 @@
-//! DebugNumericSummaryV2: how many values of a tensor are infinite, NaN, negative, zero and positive, or whether any is unhealthy.
+//! DebugNumericSummaryV2: how many values of a tensor are infinite, NaN, negative, zero and
+//! positive, or whether any is unhealthy.
 
 use smallvec::smallvec;
 
@@ -18,12 +19,19 @@ const OUTPUTS: &[DType] = &[F32, F64];
 
 /// Adds the op.
 pub fn register(r: &mut Registry) {
-    r.op("DebugNumericSummaryV2").types("T", TYPES).types("output_dtype", OUTPUTS).kernel(|a| Summary::new(a));
+    r.op("DebugNumericSummaryV2")
+        .types("T", TYPES)
+        .types("output_dtype", OUTPUTS)
+        .kernel(|a| Summary::new(a));
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().map(|t| count_shader(*t)).chain(OUTPUTS.iter().map(|t| finish_shader(*t))).collect()
+    TYPES
+        .iter()
+        .map(|t| count_shader(*t))
+        .chain(OUTPUTS.iter().map(|t| finish_shader(*t)))
+        .collect()
 }
 
 /// The counters, in the order in which summaries list them.
@@ -62,7 +70,8 @@ impl Summary {
         let bits = if output == F64 { 53 } else { 24 };
         require!(
             id <= 1 << bits,
-            "DebugNumericSummaryV2Op requires tensor_id to be less than or equal to (2^{bits}). Given tensor_id:{id}"
+            "DebugNumericSummaryV2Op requires tensor_id to be less than or equal to (2^{bits}). \
+             Given tensor_id:{id}"
         );
         Ok(Self { output, mode: attrs.int("tensor_debug_mode")?, id: id.max(0) as u64 })
     }
@@ -70,12 +79,16 @@ impl Summary {
     /// What the summary lists; the tensor's number comes first, but in mode 8.
     fn slots(&self, x: &Tensor) -> Result<Vec<Slot>> {
         let id = Slot::Number(0);
-        let (dtype, rank, size) = (Slot::Number(x.dtype as usize), Slot::Number(x.rank()), Slot::Number(x.len()));
+        let (dtype, rank, size) =
+            (Slot::Number(x.dtype as usize), Slot::Number(x.rank()), Slot::Number(x.len()));
         let counts = |n: u32| (0..n).map(Slot::Count);
         Ok(match self.mode {
             2 => vec![id, Slot::Unhealthy],
             3 => [id, size].into_iter().chain(counts(3)).collect(),
-            4 => [id, Slot::MinusOne, dtype, rank, size].into_iter().chain(counts(COUNTERS as u32)).collect(),
+            4 => [id, Slot::MinusOne, dtype, rank, size]
+                .into_iter()
+                .chain(counts(COUNTERS as u32))
+                .collect(),
             5 => {
                 let last = &x.dims[x.rank().saturating_sub(EXTENTS)..];
                 let padding = std::iter::repeat_n(0, EXTENTS - last.len());
@@ -85,7 +98,11 @@ impl Summary {
                     .collect()
             }
             8 => INFINITE_AND_NAN.map(Slot::Example).to_vec(),
-            mode => return Err(Error::Unimplemented(format!("Unimplemented tensor debug mode: {mode}"))),
+            mode => {
+                return Err(Error::Unimplemented(format!(
+                    "Unimplemented tensor debug mode: {mode}"
+                )));
+            }
         })
     }
 }
@@ -131,7 +148,12 @@ impl Kernel for Summary {
             key: Key::new("debug summary").dtype(output),
             shader: &|| finish_shader(output),
             bindings: smallvec![(&counters).into(), (&y).into()],
-            params: Params::new().u32(slots.len()).u32(high).f32(f32::INFINITY).f32(f32::NAN).list(&list),
+            params: Params::new()
+                .u32(slots.len())
+                .u32(high)
+                .f32(f32::INFINITY)
+                .f32(f32::NAN)
+                .list(&list),
             grid: Grid::linear(slots.len(), WORKGROUP),
         })
     }
@@ -149,7 +171,8 @@ fn count_shader(dtype: DType) -> Shader {
         _ => shader,
     };
     let special = format!(
-        "if is_nan_{suffix}(x) {{\n        return 2u;\n    }}\n    if is_inf_{suffix}(x) {{\n        \
+        "if is_nan_{suffix}(x) {{\n        return 2u;\n    }}\n    \
+         if is_inf_{suffix}(x) {{\n        \
          return select(1u, 0u, is_negative_{suffix}(x));\n    }}\n    "
     );
     shader

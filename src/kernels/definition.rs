@@ -1,15 +1,19 @@
-//! Ops of our own, which the graph optimizer emits: their signatures and shape functions, without TensorFlow's C API.
+//! Ops of our own, which the graph optimizer emits: their signatures and shape functions, without
+//! TensorFlow's C API.
 //!
-//! `ffi` registers every row of [`crate::kernels::fused::DEFINITIONS`] with TensorFlow before the kernels.
+//! `ffi` registers every row of [`crate::kernels::fused::DEFINITIONS`] with TensorFlow before the
+//! kernels.
 
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::broadcast_dims;
 
-/// A shape as shape inference knows it: `None` for an unknown rank, a `None` within for an unknown extent.
+/// A shape as shape inference knows it: `None` for an unknown rank, a `None` within for an unknown
+/// extent.
 pub type PartialShape = Option<Vec<Option<usize>>>;
 
-/// What a shape function sees of a node. TensorFlow's C API shows shape functions no attributes but single types.
+/// What a shape function sees of a node. TensorFlow's C API shows shape functions no attributes but
+/// single types.
 pub struct ShapeInputs<'a> {
     /// Shapes of the inputs, lists flattened.
     pub shapes: &'a [PartialShape],
@@ -17,8 +21,8 @@ pub struct ShapeInputs<'a> {
     pub dtype: &'a dyn Fn(&str) -> Option<DType>,
 }
 
-/// The shapes of the outputs that are known; missing ones at the end and `None`s are unknown, and what is more than there are
-/// outputs is ignored.
+/// The shapes of the outputs that are known; missing ones at the end and `None`s are unknown, and
+/// what is more than there are outputs is ignored.
 ///
 /// # Errors
 /// `InvalidArgument` where the inputs' shapes do not go together.
@@ -68,7 +72,8 @@ mod tests {
 
     #[test]
     fn broadcasting_knows_what_can_be_known() {
-        let shape = |dims: &[i64]| Some(dims.iter().map(|d| usize::try_from(*d).ok()).collect::<Vec<_>>());
+        let shape =
+            |dims: &[i64]| Some(dims.iter().map(|d| usize::try_from(*d).ok()).collect::<Vec<_>>());
         assert_eq!(broadcast(&[shape(&[2, 1, -1]), shape(&[3, 4])]).unwrap(), shape(&[2, 3, 4]));
         assert_eq!(broadcast(&[shape(&[-1, 1]), shape(&[1, -1])]).unwrap(), shape(&[-1, -1]));
         assert_eq!(broadcast(&[shape(&[2]), None]).unwrap(), None);

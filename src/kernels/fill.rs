@@ -23,11 +23,17 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
-    registry.op("Fill").types("T", MOVED).types("index_type", INDEX).host(&["dims"]).kernel(|_| Ok(fill as Compute));
+    registry
+        .op("Fill")
+        .types("T", MOVED)
+        .types("index_type", INDEX)
+        .host(&["dims"])
+        .kernel(|_| Ok(fill as Compute));
     registry.op("ZerosLike").types("T", MOVED).kernel(|_| Ok(zeros_like as Compute));
     registry.op("OnesLike").types("T", MOVED).kernel(|_| Ok(ones_like as Compute));
-    // TensorFlow's own kernels, for every device, keep x on the device and y on the host. Its eager mode takes all int32 arguments of an op to be
-    // in one kind of memory, and crashes. Only the shape of x counts: here both are on the host.
+    // TensorFlow's own kernels, for every device, keep x on the device and y on the host. Its eager
+    // mode takes all int32 arguments of an op to be in one kind of memory, and crashes. Only the
+    // shape of x counts: here both are on the host.
     for (op, value) in [("ZerosLike", 0), ("OnesLike", 1)] {
         registry.op(op).types("T", &[I32]).host(&["x", "y"]).note(ON_HOST).kernel(move |_| {
             Ok(move |ctx: &mut dyn OpContext| {
@@ -36,7 +42,11 @@ pub fn register(registry: &mut Registry) {
             })
         });
     }
-    registry.op("Range").types("Tidx", RANGE).host(&["start", "limit", "delta"]).kernel(|_| Ok(range as Compute));
+    registry
+        .op("Range")
+        .types("Tidx", RANGE)
+        .host(&["start", "limit", "delta"])
+        .kernel(|_| Ok(range as Compute));
     registry.op("Empty").types("dtype", MOVED_I32).host(&["shape"]).kernel(|attrs| {
         let (dtype, init) = (attrs.dtype("dtype")?, attrs.bool("init")?);
         Ok(move |ctx: &mut dyn OpContext| {
@@ -52,7 +62,11 @@ pub fn register(registry: &mut Registry) {
 fn fill(ctx: &mut dyn OpContext) -> Result<()> {
     let dims = host_shape(ctx, 0, "dims")?;
     let value = ctx.input(1)?;
-    require!(value.dims.is_empty() || value.len() == 1, "value must be a scalar, got shape {}", shape(&value.dims));
+    require!(
+        value.dims.is_empty() || value.len() == 1,
+        "value must be a scalar, got shape {}",
+        shape(&value.dims)
+    );
     let out = ctx.output(0, value.dtype, &dims)?;
     splat(ctx, &value, &out)
 }
@@ -115,12 +129,17 @@ fn deep_copy(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device().copy(out.address, x.address, x.bytes())
 }
 
-/// Range: host inputs start, limit and delta. Element i is `start + i * delta`, as on TensorFlow's CPU.
+/// Range: host inputs start, limit and delta. Element i is `start + i * delta`, as on TensorFlow's
+/// CPU.
 fn range(ctx: &mut dyn OpContext) -> Result<()> {
     let mut scalars = Vec::new();
     for (i, name) in ["start", "limit", "delta"].iter().enumerate() {
         let t = ctx.host_input(i)?;
-        require!(t.bytes.len() == t.dtype.size(), "{name} must be a scalar, not shape {}", shape(&t.dims));
+        require!(
+            t.bytes.len() == t.dtype.size(),
+            "{name} must be a scalar, not shape {}",
+            shape(&t.dims)
+        );
         scalars.push(t);
     }
     let dtype = scalars[0].dtype;
@@ -130,7 +149,8 @@ fn range(ctx: &mut dyn OpContext) -> Result<()> {
         return Ok(());
     }
     let bounds = ctx.temp(dtype, &[2])?;
-    ctx.device().upload(bounds.address, &[&scalars[0].bytes[..], &scalars[2].bytes[..]].concat())?;
+    ctx.device()
+        .upload(bounds.address, &[&scalars[0].bytes[..], &scalars[2].bytes[..]].concat())?;
     let count = ctx.device().check_extent(n)?;
     ctx.device().enqueue(&Program {
         key: Key::new("range").dtype(dtype),
@@ -143,7 +163,8 @@ fn range(ctx: &mut dyn OpContext) -> Result<()> {
 
 fn range_len(scalars: &[HostTensor]) -> Result<usize> {
     if scalars[0].dtype == I64 {
-        let [start, limit, delta] = [0, 1, 2].map(|i: usize| i128::from(scalars[i].values::<i64>()[0]));
+        let [start, limit, delta] =
+            [0, 1, 2].map(|i: usize| i128::from(scalars[i].values::<i64>()[0]));
         require!(delta != 0, "Requires delta != 0: {delta}");
         if delta > 0 {
             require!(start <= limit, "Requires start <= limit when delta > 0: {start}/{limit}");
@@ -152,18 +173,24 @@ fn range_len(scalars: &[HostTensor]) -> Result<usize> {
         }
         let n = (limit - start).unsigned_abs().div_ceil(delta.unsigned_abs());
         return usize::try_from(n).map_err(|_| {
-            crate::Error::InvalidArgument(format!("Requires ((limit - start) / delta) <= 2^63 - 1, got {n}"))
+            crate::Error::InvalidArgument(format!(
+                "Requires ((limit - start) / delta) <= 2^63 - 1, got {n}"
+            ))
         });
     }
     let dtype = scalars[0].dtype;
     let [start, limit, delta] = [0, 1, 2].map(|i: usize| scalars[i].to_f64()[0]);
     require!(delta != 0.0, "Requires delta != 0: {delta}");
-    let (sign, relation, ordered) = if delta > 0.0 { ('>', "<=", start <= limit) } else { ('<', ">=", start >= limit) };
+    let (sign, relation, ordered) =
+        if delta > 0.0 { ('>', "<=", start <= limit) } else { ('<', ">=", start >= limit) };
     require!(ordered, "Requires start {relation} limit when delta {sign} 0: {start}/{limit}");
-    // Each step is rounded to the operands' type, as in TensorFlow: (1.1 - 0.1) / 0.1 is 10 in float32, and 11 when it is
-    // rounded up from a finer result.
+    // Each step is rounded to the operands' type, as in TensorFlow: (1.1 - 0.1) / 0.1 is 10 in
+    // float32, and 11 when it is rounded up from a finer result.
     let n = rounded(rounded(limit - start, dtype) / delta, dtype).abs().ceil();
-    require!(n.is_finite() && n < i64::MAX as f64, "Requires ((limit - start) / delta) <= 2^63 - 1, got {n}");
+    require!(
+        n.is_finite() && n < i64::MAX as f64,
+        "Requires ((limit - start) / delta) <= 2^63 - 1, got {n}"
+    );
     Ok(n as usize)
 }
 
@@ -185,7 +212,8 @@ fn range_shader(dtype: DType) -> Shader {
         .bind("y", dtype)
         .u32s(&["count"])
         .body(&format!(
-            "fn value(i: u32) -> {value} {{\n    return load_bounds(0u) + {value}(i) * load_bounds(1u);\n}}\n"
+            "fn value(i: u32) -> {value} {{\n    return load_bounds(0u) + {value}(i) * \
+             load_bounds(1u);\n}}\n"
         ))
         .map("y")
 }

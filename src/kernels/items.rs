@@ -1,9 +1,9 @@
-//! Ops whose items do not see each other, such as the matrices of a batch or the rows of a table: where tensors exceed a binding, the
-//! kernel runs for some items at a time and never knows.
+//! Ops whose items do not see each other, such as the matrices of a batch or the rows of a table:
+//! where tensors exceed a binding, the kernel runs for some items at a time and never knows.
 //!
-//! A kernel that is registered with [`super::registry::OpBuilder::items`] sees all items first. If that fails because something is too
-//! large to bind, what was enqueued is overwritten by runs for half as many, a quarter, and so on. Whatever fits takes one run, and costs
-//! nothing.
+//! A kernel that is registered with [`super::registry::OpBuilder::items`] sees all items first. If
+//! that fails because something is too large to bind, what was enqueued is overwritten by runs for
+//! half as many, a quarter, and so on. Whatever fits takes one run, and costs nothing.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::{Dims, HostTensor, Tensor};
 
-/// Which inputs hold items, and how many dimensions an item has in each of them. All outputs on the device hold items.
+/// Which inputs hold items, and how many dimensions an item has in each of them. All outputs on the
+/// device hold items.
 pub type Held = &'static [(usize, usize)];
 
 /// A kernel that may run for some items at a time.
@@ -48,7 +49,9 @@ impl<K: Kernel> Kernel for Items<K> {
             part.begin(&all, first, n);
             match self.kernel.compute(&mut part).and_then(|()| part.end()) {
                 Ok(()) => (first, failed) = (first + n, false),
-                Err(e @ Error::ResourceExhausted(_)) if part.widest > limit => (error, failed) = (e, true),
+                Err(e @ Error::ResourceExhausted(_)) if part.widest > limit => {
+                    (error, failed) = (e, true)
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -60,7 +63,8 @@ impl<K: Kernel> Kernel for Items<K> {
 struct Part<'c> {
     scratch: Scratch<'c>,
     held: Held,
-    /// The extents of all items with the first one and the number of this run's; none where it has all.
+    /// The extents of all items with the first one and the number of this run's; none where it has
+    /// all.
     of: Option<(Dims, usize, usize)>,
     /// Whole outputs.
     outputs: SmallVec<[Option<Tensor>; 4]>,
@@ -72,7 +76,14 @@ struct Part<'c> {
 
 impl<'c> Part<'c> {
     fn new(ctx: &'c mut dyn OpContext, held: Held) -> Self {
-        Self { scratch: Scratch::new(ctx), held, of: None, outputs: SmallVec::new(), aside: SmallVec::new(), widest: 0 }
+        Self {
+            scratch: Scratch::new(ctx),
+            held,
+            of: None,
+            outputs: SmallVec::new(),
+            aside: SmallVec::new(),
+            widest: 0,
+        }
     }
 
     fn begin(&mut self, all: &[usize], first: usize, count: usize) {
@@ -96,7 +107,9 @@ impl<'c> Part<'c> {
             let t = self.scratch.input(*i).ok()?;
             let lead = Dims::from_slice(&t.dims[..t.rank().checked_sub(*rank)?]);
             // One item serves all others.
-            if lead.iter().product::<usize>() != 1 && *all.get_or_insert_with(|| lead.clone()) != lead {
+            if lead.iter().product::<usize>() != 1
+                && *all.get_or_insert_with(|| lead.clone()) != lead
+            {
                 return None;
             }
         }
@@ -149,7 +162,10 @@ impl OpContext for Part<'_> {
         let (first, count) = (*first, *count);
         if dims.first() != Some(&count) {
             // One that says that the node does not ask for it.
-            debug_assert!(dims.iter().product::<usize>() <= 1, "an output of other items: {dims:?}");
+            debug_assert!(
+                dims.iter().product::<usize>() <= 1,
+                "an output of other items: {dims:?}"
+            );
             let whole = self.outputs[i].clone().filter(|t| t.dims[..] == *dims);
             let whole = whole.map_or_else(|| self.scratch.output(i, dtype, dims), Ok)?;
             self.outputs[i] = Some(whole.clone());
@@ -170,7 +186,13 @@ impl OpContext for Part<'_> {
         Ok(self.seen(instead))
     }
 
-    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+    fn forward_or_output(
+        &mut self,
+        candidates: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
         // A later run needs the operand again.
         if self.of.is_some() || self.widest > limit(self.device()) {
             return self.output(i, dtype, dims);

@@ -16,9 +16,15 @@ const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
-    r.op("MatMul").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b"));
-    r.op("BatchMatMul").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::SameBatch, "adj_x", "adj_y"));
-    r.op("BatchMatMulV2").types("T", TYPES).kernel(|attrs| MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y"));
+    r.op("MatMul")
+        .types("T", TYPES)
+        .kernel(|attrs| MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b"));
+    r.op("BatchMatMul")
+        .types("T", TYPES)
+        .kernel(|attrs| MatMul::new(attrs, Form::SameBatch, "adj_x", "adj_y"));
+    r.op("BatchMatMulV2")
+        .types("T", TYPES)
+        .kernel(|attrs| MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y"));
     for only in TYPES.chunks(1) {
         r.op("BatchMatMulV3")
             .types("Ta", only)
@@ -56,14 +62,24 @@ pub(crate) struct MatMul {
 impl MatMul {
     /// Reads the attributes, of which `a` and `b` name the transposes.
     pub fn new(attrs: &dyn Attrs, form: Form, a: &str, b: &str) -> Result<Self> {
-        Ok(Self { form, transpose_a: attrs.bool(a)?, transpose_b: attrs.bool(b)?, conjugates: form != Form::Matrices })
+        Ok(Self {
+            form,
+            transpose_a: attrs.bool(a)?,
+            transpose_b: attrs.bool(b)?,
+            conjugates: form != Form::Matrices,
+        })
     }
 
     /// TensorFlow's checks, in its order and words; returns the batch dimensions of the result.
     fn check(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
         let show = shown;
         if self.form != Form::Broadcast {
-            require!(a.len() == b.len(), "In[0] and In[1] has different ndims: {} vs. {}", show(a), show(b));
+            require!(
+                a.len() == b.len(),
+                "In[0] and In[1] has different ndims: {} vs. {}",
+                show(a),
+                show(b)
+            );
         }
         if self.form == Form::Matrices {
             require!(a.len() == 2, "In[0] and In[1] ndims must be == 2: {}", a.len());
@@ -73,11 +89,20 @@ impl MatMul {
         let (batch_a, batch_b) = (&a[..a.len() - 2], &b[..b.len() - 2]);
         if self.form == Form::SameBatch {
             for (d, (x, y)) in batch_a.iter().zip(batch_b).enumerate() {
-                require!(x == y, "In[0].dim({d}) and In[1].dim({d}) must be the same: {} vs {}", show(a), show(b));
+                require!(
+                    x == y,
+                    "In[0].dim({d}) and In[1].dim({d}) must be the same: {} vs {}",
+                    show(a),
+                    show(b)
+                );
             }
         }
         let Ok(batch) = broadcast_dims(batch_a, batch_b) else {
-            crate::invalid!("In[0] and In[1] must have compatible batch dimensions: {} vs. {}", show(a), show(b));
+            crate::invalid!(
+                "In[0] and In[1] must have compatible batch dimensions: {} vs. {}",
+                show(a),
+                show(b)
+            );
         };
         Ok(batch)
     }
@@ -114,7 +139,12 @@ impl Product for MatMul {
         dims.len() - 1
     }
 
-    fn enqueue(&self, ctx: &mut dyn OpContext, [a, b, c]: [&Tensor; 3], epilogue: Option<&Bound<'_>>) -> Result<()> {
+    fn enqueue(
+        &self,
+        ctx: &mut dyn OpContext,
+        [a, b, c]: [&Tensor; 3],
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
         let ((m, k), (_, n)) = (edges(&a.dims, self.transpose_a), edges(&b.dims, self.transpose_b));
         let batch = &c.dims[..c.rank() - 2];
         let (batch_a, batch_b) = (&a.dims[..a.rank() - 2], &b.dims[..b.rank() - 2]);
@@ -124,9 +154,19 @@ impl Product for MatMul {
             && batch_a.iter().product::<usize>() > 1
             && batch_a.iter().product::<usize>() == batch.iter().product::<usize>();
         let (m, walk) = if shared {
-            (m * batch.iter().product::<usize>(), Iteration::over(&[]).broadcast(&[]).broadcast(&[]).broadcast(&[]))
+            (
+                m * batch.iter().product::<usize>(),
+                Iteration::over(&[]).broadcast(&[]).broadcast(&[]).broadcast(&[]),
+            )
         } else {
-            (m, Iteration::over(batch).broadcast(batch_a).broadcast(batch_b).broadcast(batch).collapse())
+            (
+                m,
+                Iteration::over(batch)
+                    .broadcast(batch_a)
+                    .broadcast(batch_b)
+                    .broadcast(batch)
+                    .collapse(),
+            )
         };
         Contraction {
             m,
@@ -146,7 +186,8 @@ impl Product for MatMul {
             c,
             store: Store::Rows(n),
             c_matrix: m * n,
-            conjugated: [self.transpose_a, self.transpose_b].map(|t| t && self.conjugates && a.dtype.is_complex()),
+            conjugated: [self.transpose_a, self.transpose_b]
+                .map(|t| t && self.conjugates && a.dtype.is_complex()),
         }
         .enqueue_with(ctx, epilogue)
     }

@@ -1,6 +1,6 @@
-//! Kernel families. Each owns one Rust file (or folder), its shaders in `shaders/`, a `register` function that fills
-//! the [`registry::Registry`], and a `shaders` function that lists its shader variants. Nothing in here knows TensorFlow's
-//! C API or wgpu.
+//! Kernel families. Each owns one Rust file (or folder), its shaders in `shaders/`, a `register`
+//! function that fills the [`registry::Registry`], and a `shaders` function that lists its shader
+//! variants. Nothing in here knows TensorFlow's C API or wgpu.
 
 pub mod bias;
 pub mod check_numerics;
@@ -50,8 +50,9 @@ pub struct Family {
     pub name: &'static str,
     /// Adds its ops to the registry.
     pub register: fn(&mut Registry),
-    /// Every shader variant that the family can ask for (each op, type, access class and tile; parameter lists of ranks 1 and 5
-    /// stand for all ranks). `tests/shaders.rs` checks that each is valid and translates to SPIR-V, MSL and HLSL.
+    /// Every shader variant that the family can ask for (each op, type, access class and tile;
+    /// parameter lists of ranks 1 and 5 stand for all ranks). `tests/shaders.rs` checks that each
+    /// is valid and translates to SPIR-V, MSL and HLSL.
     pub shaders: fn() -> Vec<Shader>,
 }
 
@@ -60,10 +61,18 @@ pub const FAMILIES: &[Family] = &[
     // One row for each family, alphabetically.
     Family { name: "bias", register: bias::register, shaders: bias::shaders },
     Family { name: "complex", register: complex::register, shaders: complex::shaders },
-    Family { name: "check_numerics", register: check_numerics::register, shaders: check_numerics::shaders },
+    Family {
+        name: "check_numerics",
+        register: check_numerics::register,
+        shaders: check_numerics::shaders,
+    },
     Family { name: "conv", register: conv::register, shaders: conv::shaders },
     Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
-    Family { name: "debug_summary", register: debug_summary::register, shaders: debug_summary::shaders },
+    Family {
+        name: "debug_summary",
+        register: debug_summary::register,
+        shaders: debug_summary::shaders,
+    },
     Family { name: "fft", register: fft::register, shaders: fft::shaders },
     Family { name: "fill", register: fill::register, shaders: fill::shaders },
     Family { name: "fused", register: fused::register, shaders: fused::shaders },
@@ -74,7 +83,11 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "movement", register: movement::register, shaders: movement::shaders },
     Family { name: "norm", register: norm::register, shaders: norm::shaders },
     Family { name: "optimizer", register: optimizer::register, shaders: optimizer::shaders },
-    Family { name: "parallel_concat", register: parallel_concat::register, shaders: parallel_concat::shaders },
+    Family {
+        name: "parallel_concat",
+        register: parallel_concat::register,
+        shaders: parallel_concat::shaders,
+    },
     Family { name: "patches", register: patches::register, shaders: patches::shaders },
     Family { name: "pool", register: pool::register, shaders: pool::shaders },
     Family { name: "quantize", register: quantize::register, shaders: quantize::shaders },

@@ -1,7 +1,7 @@
 //! What a kernel is, without TensorFlow: attributes in, tensors in, tensors out.
 //!
-//! `ffi` implements [`Attrs`] and [`OpContext`] on TensorFlow's C API, [`crate::local`] implements them on plain
-//! Rust values for tests, benches and machines that have no TensorFlow.
+//! `ffi` implements [`Attrs`] and [`OpContext`] on TensorFlow's C API, [`crate::local`] implements
+//! them on plain Rust values for tests, benches and machines that have no TensorFlow.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Tensor};
 
-/// The attributes of a node. A getter fails with `InvalidArgument` when the attribute is missing or of another kind.
+/// The attributes of a node. A getter fails with `InvalidArgument` when the attribute is missing or
+/// of another kind.
 pub trait Attrs {
     /// The op's name, as in `"MatMul"`.
     fn op(&self) -> &str;
@@ -36,10 +37,14 @@ pub trait Attrs {
         self.ints(name)
     }
 
-    /// The kernel that TensorFlow itself has for this node, for the few of its kernels that leave what they do with tensors
-    /// to the device they run on. An op that uses it says so ([`crate::kernels::registry::Need`]).
+    /// The kernel that TensorFlow itself has for this node, for the few of its kernels that leave
+    /// what they do with tensors to the device they run on. An op that uses it says so
+    /// ([`crate::kernels::registry::Need`]).
     fn tensorflow_kernel(&self) -> Result<Box<dyn Kernel>> {
-        Err(Error::Unimplemented(format!("{}: the kernel is TensorFlow's, which does not run here", self.op())))
+        Err(Error::Unimplemented(format!(
+            "{}: the kernel is TensorFlow's, which does not run here",
+            self.op()
+        )))
     }
 }
 
@@ -56,11 +61,12 @@ pub enum VariableUpdate {
     Sparse,
 }
 
-/// What [`OpContext::update_variables`] runs under the locks: it receives the context and the variables' values.
+/// What [`OpContext::update_variables`] runs under the locks: it receives the context and the
+/// variables' values.
 pub type UpdateAll<'f> = dyn FnMut(&mut dyn OpContext, &[Tensor]) -> Result<()> + 'f;
 
-/// One execution of a node. Tensors that it hands out stay valid until the kernel returns, and the device's in-order
-/// queue keeps what was enqueued valid after that.
+/// One execution of a node. Tensors that it hands out stay valid until the kernel returns, and the
+/// device's in-order queue keeps what was enqueued valid after that.
 pub trait OpContext {
     /// Where kernels enqueue their programs.
     fn device(&self) -> &Device;
@@ -74,24 +80,35 @@ pub trait OpContext {
     /// Input `i`, which was registered as host memory.
     fn host_input(&mut self, i: usize) -> Result<HostTensor>;
 
-    /// Allocates output `i` on the device, uninitialized and at least 16-byte aligned, padded to whole words.
+    /// Allocates output `i` on the device, uninitialized and at least 16-byte aligned, padded to
+    /// whole words.
     fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor>;
 
-    /// Like [`OpContext::output`], but may reuse the buffer of one of the device inputs `candidates` when nobody else needs it
-    /// and type and size fit. The kernel must then tolerate that operand being overwritten in place, element by element.
-    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor>;
+    /// Like [`OpContext::output`], but may reuse the buffer of one of the device inputs
+    /// `candidates` when nobody else needs it and type and size fit. The kernel must then tolerate
+    /// that operand being overwritten in place, element by element.
+    fn forward_or_output(
+        &mut self,
+        candidates: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor>;
 
-    /// Makes input `i` itself, seen with `dims`, the output `o`; no copy (Reshape, Squeeze, Identity).
+    /// Makes input `i` itself, seen with `dims`, the output `o`; no copy (Reshape, Squeeze,
+    /// Identity).
     fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()>;
 
     /// Sets output `i`, which was registered as host memory.
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()>;
 
-    /// Writes `bytes` into input `i`, which was registered as host memory, `at` bytes behind its start. For the few ops whose
-    /// meaning it is to change an input that others see.
+    /// Writes `bytes` into input `i`, which was registered as host memory, `at` bytes behind its
+    /// start. For the few ops whose meaning it is to change an input that others see.
     fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
-        Err(Error::Unimplemented(format!("input {i} is TensorFlow's to change, which does not run here")))
+        Err(Error::Unimplemented(format!(
+            "input {i} is TensorFlow's to change, which does not run here"
+        )))
     }
 
     /// Device memory for the time of this kernel (reused only by work enqueued later).
@@ -100,8 +117,8 @@ pub trait OpContext {
     /// The current value of the variable whose handle is input `i`.
     fn read_variable(&mut self, i: usize) -> Result<Tensor>;
 
-    /// Changes the variable whose handle is input `i` while its lock is held. The closure receives the context, `old` and
-    /// `new`, which have the same type and dims and may be the same memory.
+    /// Changes the variable whose handle is input `i` while its lock is held. The closure receives
+    /// the context, `old` and `new`, which have the same type and dims and may be the same memory.
     fn update_variable(
         &mut self,
         i: usize,
@@ -109,12 +126,15 @@ pub trait OpContext {
         update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()>;
 
-    /// Changes the variables whose handles are `inputs` in place, while the locks of all are held; they are taken in the order of
-    /// their addresses, so that no two updates wait for each other. The closure receives the context and each variable's current
-    /// value, to be written where it lies. A variable that is given twice is locked once; it keeps what is written through its last place.
+    /// Changes the variables whose handles are `inputs` in place, while the locks of all are held;
+    /// they are taken in the order of their addresses, so that no two updates wait for each other.
+    /// The closure receives the context and each variable's current value, to be written where it
+    /// lies. A variable that is given twice is locked once; it keeps what is written through its
+    /// last place.
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
 
-    /// Sets output 0 to the sum of all inputs, which are of type variant: objects of TensorFlow's that hold tensors.
+    /// Sets output 0 to the sum of all inputs, which are of type variant: objects of TensorFlow's
+    /// that hold tensors.
     fn add_variants(&mut self) -> Result<()> {
         Err(Error::Unimplemented("variants are TensorFlow's, which does not run here".to_owned()))
     }
@@ -137,19 +157,24 @@ pub trait OpContextExt: OpContext {
         self.host_input(i)?.to_i64()
     }
 
-    /// The single element of the int32 or int64 host input `i`; `name` is the input's name in messages.
+    /// The single element of the int32 or int64 host input `i`; `name` is the input's name in
+    /// messages.
     fn host_i64(&mut self, i: usize, name: &str) -> Result<i64> {
         let t = self.host_input(i)?;
         match t.to_i64()?[..] {
             [v] => Ok(v),
-            _ => Err(Error::InvalidArgument(format!("{name} must be a scalar, got shape {:?}", t.dims))),
+            _ => Err(Error::InvalidArgument(format!(
+                "{name} must be a scalar, got shape {:?}",
+                t.dims
+            ))),
         }
     }
 }
 
 impl<C: OpContext + ?Sized> OpContextExt for C {}
 
-/// A node's kernel: made once from the attributes, run any number of times, by several threads at once.
+/// A node's kernel: made once from the attributes, run any number of times, by several threads at
+/// once.
 pub trait Kernel: Send + Sync {
     /// Enqueues the node's work and sets its outputs.
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()>;

@@ -1,9 +1,10 @@
-//! `_ParallelConcatStart` and `_ParallelConcatUpdate`, which TensorFlow puts in the place of every ParallelConcat
-//! (`tf.parallel_stack`) before it places a graph.
+//! `_ParallelConcatStart` and `_ParallelConcatUpdate`, which TensorFlow puts in the place of every
+//! ParallelConcat (`tf.parallel_stack`) before it places a graph.
 //!
-//! Start allocates the result. Each update writes one row of it in place, and the result is read once all updates are done,
-//! which control edges say. So all of them must run on one device: what a device lacks TensorFlow would run elsewhere, on a copy
-//! that nobody reads, and the result would stay what it was.
+//! Start allocates the result. Each update writes one row of it in place, and the result is read
+//! once all updates are done, which control edges say. So all of them must run on one device: what
+//! a device lacks TensorFlow would run elsewhere, on a copy that nobody reads, and the result would
+//! stay what it was.
 
 use super::movement::{MOVED, shape};
 use super::op::{Attrs, OpContext};
@@ -20,20 +21,34 @@ pub fn register(registry: &mut Registry) {
         let (dtype, dims) = (attrs.dtype("dtype")?, result_dims(attrs)?);
         Ok(move |ctx: &mut dyn OpContext| ctx.output(0, dtype, &dims).map(drop))
     });
-    registry.op("_ParallelConcatStart").types("dtype", &[I32]).host(&["output"]).note(ON_HOST).kernel(|attrs| {
-        let dims = result_dims(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| ctx.host_output(0, &HostTensor::i32(&dims, &vec![0; dims.iter().product()])))
-    });
+    registry
+        .op("_ParallelConcatStart")
+        .types("dtype", &[I32])
+        .host(&["output"])
+        .note(ON_HOST)
+        .kernel(|attrs| {
+            let dims = result_dims(attrs)?;
+            Ok(move |ctx: &mut dyn OpContext| {
+                ctx.host_output(0, &HostTensor::i32(&dims, &vec![0; dims.iter().product()]))
+            })
+        });
     registry.op("_ParallelConcatUpdate").types("T", MOVED).kernel(|attrs| {
         let loc = attrs.int("loc")?;
         Ok(move |ctx: &mut dyn OpContext| {
             let (value, update) = (ctx.input(0)?, ctx.input(1)?);
             let row = row(&value.dims, &update.dims, loc)?;
-            ctx.device().copy(value.address + row as u64 * update.bytes(), update.address, update.bytes())?;
+            ctx.device().copy(
+                value.address + row as u64 * update.bytes(),
+                update.address,
+                update.bytes(),
+            )?;
             ctx.forward_input(0, 0, &value.dims)
         })
     });
-    let builder = registry.op("_ParallelConcatUpdate").types("T", &[I32]).host(&["value", "update", "output"]);
+    let builder = registry
+        .op("_ParallelConcatUpdate")
+        .types("T", &[I32])
+        .host(&["value", "update", "output"]);
     builder.note(ON_HOST).kernel(|attrs| {
         let loc = attrs.int("loc")?;
         Ok(move |ctx: &mut dyn OpContext| {
@@ -82,7 +97,10 @@ mod tests {
             (&[3, 2], &[2], 0),
             (&[0, 2], &[1, 2], 0),
         ] {
-            assert!(matches!(row(value, update, loc), Err(Error::InvalidArgument(_))), "{value:?} {update:?} {loc}");
+            assert!(
+                matches!(row(value, update, loc), Err(Error::InvalidArgument(_))),
+                "{value:?} {update:?} {loc}"
+            );
         }
     }
 }

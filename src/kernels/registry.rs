@@ -1,4 +1,5 @@
-//! Which ops the device offers: one list, filled by the kernel families, read by registration, docs and tests.
+//! Which ops the device offers: one list, filled by the kernel families, read by registration, docs
+//! and tests.
 
 use std::sync::Arc;
 
@@ -37,10 +38,12 @@ pub struct Registration {
     pub note: &'static str,
 }
 
-/// What a kernel needs of the running TensorFlow beyond its kernel API. Not every release offers it.
+/// What a kernel needs of the running TensorFlow beyond its kernel API. Not every release offers
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// To read and make values of type variant ([`crate::kernels::op::OpContext::add_variants`] and its kin).
+    /// To read and make values of type variant ([`crate::kernels::op::OpContext::add_variants`] and
+    /// its kin).
     Variants,
     /// A kernel of TensorFlow's own ([`Attrs::tensorflow_kernel`]).
     TensorFlowKernel,
@@ -95,8 +98,14 @@ impl Registry {
     }
 
     /// The registration that serves `op` with these types, if any.
-    pub fn find(&self, op: &str, dtype_of: impl Fn(&str) -> Option<DType>) -> Option<&Registration> {
-        self.rows.iter().find(|r| r.op == op && r.types.iter().all(|(n, t)| dtype_of(n) == Some(*t)))
+    pub fn find(
+        &self,
+        op: &str,
+        dtype_of: impl Fn(&str) -> Option<DType>,
+    ) -> Option<&Registration> {
+        self.rows
+            .iter()
+            .find(|r| r.op == op && r.types.iter().all(|(n, t)| dtype_of(n) == Some(*t)))
     }
 }
 
@@ -127,7 +136,8 @@ impl OpBuilder<'_> {
         self
     }
 
-    /// For the docs: where the host takes part, such as a kernel that waits for the device to learn its output's size.
+    /// For the docs: where the host takes part, such as a kernel that waits for the device to learn
+    /// its output's size.
     #[must_use]
     pub const fn note(mut self, note: &'static str) -> Self {
         self.note = note;
@@ -141,16 +151,16 @@ impl OpBuilder<'_> {
         self
     }
 
-    /// The inputs that hold items which do not see each other, with an item's rank in each: where tensors exceed a binding, the kernel
-    /// runs for some of them at a time (see [`super::items`]).
+    /// The inputs that hold items which do not see each other, with an item's rank in each: where
+    /// tensors exceed a binding, the kernel runs for some of them at a time (see [`super::items`]).
     #[must_use]
     pub const fn items(mut self, held: Held) -> Self {
         self.items = held;
         self
     }
 
-    /// Registers types that the adapter lacks as well. For the few ops where TensorFlow would otherwise run a kernel that
-    /// crashes; this one must refuse such types with an error.
+    /// Registers types that the adapter lacks as well. For the few ops where TensorFlow would
+    /// otherwise run a kernel that crashes; this one must refuse such types with an error.
     #[must_use]
     pub const fn unsupported_too(mut self) -> Self {
         self.unsupported_too = true;
@@ -173,7 +183,9 @@ impl OpBuilder<'_> {
             rows = rows
                 .into_iter()
                 .flat_map(|row: Vec<_>| {
-                    types.iter().map(move |t| row.iter().copied().chain([(attr, *t)]).collect::<Vec<_>>())
+                    types
+                        .iter()
+                        .map(move |t| row.iter().copied().chain([(attr, *t)]).collect::<Vec<_>>())
                 })
                 .collect();
         }

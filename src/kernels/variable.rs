@@ -1,6 +1,7 @@
 //! Updates of whole variables: AssignAddVariableOp and AssignSubVariableOp.
 //!
-//! TensorFlow's kernels for DEVICE_DEFAULT serve the rest of a variable's life (handles, reads, assignments).
+//! TensorFlow's kernels for DEVICE_DEFAULT serve the rest of a variable's life (handles, reads,
+//! assignments).
 
 use smallvec::smallvec;
 
@@ -16,17 +17,20 @@ use crate::tensor::{Tensor, shape_text};
 /// Op and the operator that combines variable and value.
 const OPS: &[(&str, char)] = &[("AssignAddVariableOp", '+'), ("AssignSubVariableOp", '-')];
 
-/// Every type for which TensorFlow has a kernel under DEVICE_DEFAULT: that one runs CPU code on device addresses, and
-/// crashes, so none may be left to it, not even a type that the adapter lacks.
+/// Every type for which TensorFlow has a kernel under DEVICE_DEFAULT: that one runs CPU code on
+/// device addresses, and crashes, so none may be left to it, not even a type that the adapter
+/// lacks.
 const TYPES: &[DType] = &[F32, F16, BF16, F64, I64, I32, I16, I8, U64, U32, U16, U8, C64, C128];
 
 /// Registers the family.
 pub fn register(registry: &mut Registry) {
     for &(op, operator) in OPS {
-        registry.op(op).types("dtype", TYPES).unsupported_too().host(&["resource"]).kernel(move |attrs| {
-            let dtype = attrs.dtype("dtype")?;
-            Ok(AssignUpdate { op, operator, dtype })
-        });
+        registry.op(op).types("dtype", TYPES).unsupported_too().host(&["resource"]).kernel(
+            move |attrs| {
+                let dtype = attrs.dtype("dtype")?;
+                Ok(AssignUpdate { op, operator, dtype })
+            },
+        );
     }
 }
 
@@ -51,10 +55,14 @@ impl Kernel for AssignUpdate {
         }
         let value = ctx.input(1)?;
         ctx.update_variable(0, VariableUpdate::Dense, &mut |ctx, old, new| {
-            require!(old.dtype == value.dtype, "DType of variable handle and value does not match.");
+            require!(
+                old.dtype == value.dtype,
+                "DType of variable handle and value does not match."
+            );
             require!(
                 old.dims == value.dims,
-                "Cannot update variable with shape {} using a Tensor with shape {}, shapes must be equal.",
+                "Cannot update variable with shape {} using a Tensor with shape {}, shapes must \
+                 be equal.",
                 shape_text(&old.dims),
                 shape_text(&value.dims)
             );
@@ -64,13 +72,23 @@ impl Kernel for AssignUpdate {
 }
 
 impl AssignUpdate {
-    /// `new = old ± value`, in windows that fit a binding. `new` may be `old`: an element depends on itself only.
-    fn enqueue(&self, ctx: &dyn OpContext, old: &Tensor, value: &Tensor, new: &Tensor) -> Result<()> {
+    /// `new = old ± value`, in windows that fit a binding. `new` may be `old`: an element depends
+    /// on itself only.
+    fn enqueue(
+        &self,
+        ctx: &dyn OpContext,
+        old: &Tensor,
+        value: &Tensor,
+        new: &Tensor,
+    ) -> Result<()> {
         let device = ctx.device();
         let size = self.dtype.size();
-        // Half of the largest binding leaves room for offsets rounded down; whole words of packed types.
+        // Half of the largest binding leaves room for offsets rounded down; whole words of packed
+        // types.
         let window = ((device.capabilities().max_binding / 2).min(1 << 30) as usize / size) & !63;
-        let part = |t: &Tensor, at: usize, count: usize| Tensor::new(t.dtype, &[count], t.address + (at * size) as u64);
+        let part = |t: &Tensor, at: usize, count: usize| {
+            Tensor::new(t.dtype, &[count], t.address + (at * size) as u64)
+        };
         for at in (0..old.len()).step_by(window) {
             let count = window.min(old.len() - at);
             device.enqueue(&Program {

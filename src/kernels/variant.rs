@@ -1,10 +1,13 @@
-//! Ops on values of type variant: sums and zeros of lists and optionals, as gradients of loops and conditionals make them,
-//! optionals themselves, and lists of the element types that DEVICE_DEFAULT leaves out.
+//! Ops on values of type variant: sums and zeros of lists and optionals, as gradients of loops and
+//! conditionals make them, optionals themselves, and lists of the element types that DEVICE_DEFAULT
+//! leaves out.
 //!
-//! A variant is an object of TensorFlow's in host memory, here a list or an optional whose tensors live on the device. What happens
-//! to the object is TensorFlow's; what happens to the tensors are kernels and copies of this device. TensorFlow's list kernels
-//! move tensors by the device's copies and fills when they run on a pluggable device, for whichever element type, so bool and
-//! complex lists need no code of ours. Without TensorFlow there are no variants: [`crate::local`] refuses these ops.
+//! A variant is an object of TensorFlow's in host memory, here a list or an optional whose tensors
+//! live on the device. What happens to the object is TensorFlow's; what happens to the tensors are
+//! kernels and copies of this device. TensorFlow's list kernels move tensors by the device's copies
+//! and fills when they run on a pluggable device, for whichever element type, so bool and complex
+//! lists need no code of ours. Without TensorFlow there are no variants: [`crate::local`] refuses
+//! these ops.
 
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
@@ -36,8 +39,9 @@ const LISTS: &[(&str, &[DType], &[&str])] = &[
     ("TensorListStack", ELEMENTS, &["element_shape"]),
 ];
 
-/// Op, its input of indices that its list is made to hold, and one of the list's length. TensorFlow's kernels end the process at
-/// negative indices, and where there is no memory for the list.
+/// Op, its input of indices that its list is made to hold, and one of the list's length.
+/// TensorFlow's kernels end the process at negative indices, and where there is no memory for the
+/// list.
 const LENGTHS: &[(&str, usize, Option<usize>)] = &[
     ("TensorListScatter", 1, None),
     ("TensorListScatterIntoExistingList", 2, None),
@@ -45,7 +49,8 @@ const LENGTHS: &[(&str, usize, Option<usize>)] = &[
     ("TensorListSetItem", 1, None),
 ];
 
-/// Op, arguments in host memory. Optionals hold what the branches of a conditional keep for their gradients.
+/// Op, arguments in host memory. Optionals hold what the branches of a conditional keep for their
+/// gradients.
 const OPTIONALS: &[(&str, &[&str])] = &[
     ("OptionalFromValue", &[]),
     ("OptionalGetValue", &[]),
@@ -74,8 +79,9 @@ pub fn register(registry: &mut Registry) {
         let row = registry.op(op).types("element_dtype", types).host(host).unsupported_too();
         let lengths = LENGTHS.iter().find(|(name, ..)| *name == op);
         let parts = (op == "TensorListSplit").then_some(2);
-        row.need(Need::TensorFlowKernel)
-            .kernel(move |attrs: &dyn Attrs| Ok(List { kernel: attrs.tensorflow_kernel()?, lengths, parts }));
+        row.need(Need::TensorFlowKernel).kernel(move |attrs: &dyn Attrs| {
+            Ok(List { kernel: attrs.tensorflow_kernel()?, lengths, parts })
+        });
     }
 }
 
@@ -83,7 +89,8 @@ pub fn register(registry: &mut Registry) {
 struct List {
     kernel: Box<dyn Kernel>,
     lengths: Option<&'static (&'static str, usize, Option<usize>)>,
-    /// The input of TensorListSplit that says how long its parts are; TensorFlow's kernel adds them up without a check.
+    /// The input of TensorListSplit that says how long its parts are; TensorFlow's kernel adds them
+    /// up without a check.
     parts: Option<usize>,
 }
 
@@ -99,8 +106,9 @@ impl Kernel for List {
                 longest = ctx.host_i64s(length)?.into_iter().fold(longest, i64::max);
             }
             let mut room: Vec<[u64; TENSOR_WORDS]> = Vec::new();
-            room.try_reserve_exact(longest as usize)
-                .map_err(|_| Error::ResourceExhausted(format!("out of memory for a list of {longest} tensors")))?;
+            room.try_reserve_exact(longest as usize).map_err(|_| {
+                Error::ResourceExhausted(format!("out of memory for a list of {longest} tensors"))
+            })?;
         }
         if let Some(lengths) = self.parts {
             let lengths = ctx.host_i64s(lengths)?;

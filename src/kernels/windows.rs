@@ -1,20 +1,23 @@
-//! Tensors beyond one binding. A kernel cuts them into windows that fit, outermost extents first, so that a window is one range of each
-//! tensor; what it sums over is added up from window to window. A tensor that fits takes none of this: one comparison tells.
+//! Tensors beyond one binding. A kernel cuts them into windows that fit, outermost extents first,
+//! so that a window is one range of each tensor; what it sums over is added up from window to
+//! window. A tensor that fits takes none of this: one comparison tells.
 //!
-//! This module owns what families share: the limit, ranges of tensors, the search for the largest window, memory that one window after
-//! the other uses, and sums over windows. It knows no op.
+//! This module owns what families share: the limit, ranges of tensors, the search for the largest
+//! window, memory that one window after the other uses, and sums over windows. It knows no op.
 
 //!
 //! Ops that still refuse a tensor beyond one binding, and why:
 //!
-//! | Ops | Reason |
-//! |---|---|
-//! | Sort, Unique, Where, DynamicPartition, Bincount, NonMaxSuppression | The order of all elements decides; passes over digits scatter into the whole result. |
-//! | Segment and sparse reductions, sparse products, CropAndResize's gradients | Any row may go to any place of the result. |
-//! | Attention of the graph optimizer | What the forward pass keeps for the gradient depends on how both are cut. |
-//! | Recurrent cells, random shuffles, Multinomial, gamma numbers | Nobody has cut them yet: states and samples of this size are rare. |
-//! | Dilation2DBackpropFilter, Einsum onto a diagonal | The same. |
-//! | One item by itself: a matrix, a row of a table, a row of an image; with channels first, an image of a depthwise convolution or of a gradient of a filter | It would have to be copied apart. |
+//! - Sort, Unique, Where, DynamicPartition, Bincount, NonMaxSuppression: the order of all elements
+//!   decides, and passes over digits scatter into the whole result.
+//! - Segment and sparse reductions, sparse products, CropAndResize's gradients: any row may go to
+//!   any place of the result.
+//! - Attention of the graph optimizer: what the forward pass keeps for the gradient depends on how
+//!   both are cut.
+//! - Recurrent cells, random shuffles, Multinomial, gamma numbers, Dilation2DBackpropFilter, Einsum
+//!   onto a diagonal: nobody has cut them yet, for states and samples of this size are rare.
+//! - One item by itself (a matrix, a row of a table, a row of an image; with channels first, an
+//!   image of a depthwise convolution or of a gradient of a filter): it would have to be copied apart.
 
 use crate::device::Device;
 use crate::dtype::DType;
@@ -26,7 +29,8 @@ use crate::tensor::{HostTensor, Tensor};
 
 /// Most bytes of a tensor that a program can bind, wherever it starts.
 pub fn limit(device: &Device) -> u64 {
-    // A binding starts at an aligned address and ends at a multiple of 16 bytes; indices have 32 bits.
+    // A binding starts at an aligned address and ends at a multiple of 16 bytes; indices have 32
+    // bits.
     let capabilities = device.capabilities();
     (capabilities.max_binding - u64::from(capabilities.storage_alignment) - 16).min(1 << 32)
 }
@@ -36,8 +40,9 @@ pub fn part(t: &Tensor, first: usize, len: usize) -> Tensor {
     Tensor::new(t.dtype, &[len], t.address + (first * t.dtype.size()) as u64)
 }
 
-/// The largest count up to `extent` for which `fits` holds, which holds for all smaller ones; 0 where it holds for none. Counts
-/// below the extent are rounded to multiples that keep loads of several elements aligned.
+/// The largest count up to `extent` for which `fits` holds, which holds for all smaller ones; 0
+/// where it holds for none. Counts below the extent are rounded to multiples that keep loads of
+/// several elements aligned.
 pub fn largest(extent: usize, fits: impl Fn(usize) -> bool) -> usize {
     if fits(extent) {
         return extent;
@@ -62,11 +67,14 @@ pub fn ranges(extent: usize, count: usize) -> impl Iterator<Item = (usize, usize
 /// The error of a kernel whose smallest window does not fit: `what` says which one.
 pub fn too_large(device: &Device, what: &str) -> Error {
     let max = device.capabilities().max_binding;
-    Error::ResourceExhausted(format!("{what} exceeds this adapter's largest storage binding of {max} bytes"))
+    Error::ResourceExhausted(format!(
+        "{what} exceeds this adapter's largest storage binding of {max} bytes"
+    ))
 }
 
-/// Has `f` write to `y`, a range of an output. Programs store whole words: a range of packed elements that begins within one takes the way
-/// through temporary memory. What stores beyond its end is written by the next window, so windows go upwards.
+/// Has `f` write to `y`, a range of an output. Programs store whole words: a range of packed
+/// elements that begins within one takes the way through temporary memory. What stores beyond its
+/// end is written by the next window, so windows go upwards.
 pub fn write(
     ctx: &mut dyn OpContext,
     y: &Tensor,
@@ -80,7 +88,8 @@ pub fn write(
     ctx.device().copy(y.address, whole.address, y.bytes())
 }
 
-/// A context that hands out the same temporary memory to one window after the other: what is enqueued runs in order.
+/// A context that hands out the same temporary memory to one window after the other: what is
+/// enqueued runs in order.
 pub struct Scratch<'c> {
     ctx: &'c mut dyn OpContext,
     temps: Vec<(u64, u64)>,
@@ -121,7 +130,13 @@ impl OpContext for Scratch<'_> {
         self.ctx.output(i, dtype, dims)
     }
 
-    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+    fn forward_or_output(
+        &mut self,
+        candidates: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
         self.ctx.forward_or_output(candidates, i, dtype, dims)
     }
 
@@ -136,7 +151,10 @@ impl OpContext for Scratch<'_> {
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
         let mut tensor = Tensor::new(dtype, dims, 0);
         let bytes = tensor.bytes();
-        let found = self.temps[self.next..].iter().position(|(_, room)| *room >= bytes).map(|k| self.next + k);
+        let found = self.temps[self.next..]
+            .iter()
+            .position(|(_, room)| *room >= bytes)
+            .map(|k| self.next + k);
         let at = match found {
             Some(at) => at,
             None => {
@@ -201,8 +219,15 @@ impl Sums {
         Ok(part(&self.slices, first, len))
     }
 
-    /// Rounds the sums to `y`, with an epilogue. `rows` tells whether fours of `y` lie within a row of columns.
-    pub fn finish(&self, device: &Device, y: &Tensor, epilogue: Option<&Bound<'_>>, rows: bool) -> Result<()> {
+    /// Rounds the sums to `y`, with an epilogue. `rows` tells whether fours of `y` lie within a row
+    /// of columns.
+    pub fn finish(
+        &self,
+        device: &Device,
+        y: &Tensor,
+        epilogue: Option<&Bound<'_>>,
+        rows: bool,
+    ) -> Result<()> {
         let slices = part(&self.slices, 0, self.added.min(2) * self.slices.dims[1]);
         finish::enqueue_epilogue(device, &slices, y, epilogue, rows)
     }

@@ -1,7 +1,7 @@
 //! How many inputs the ops have that passes look into.
 //!
-//! TensorFlow hands over graphs that it has checked, so that passes may take a node's inputs by number. A graph that breaks the rule is
-//! refused before they see it.
+//! TensorFlow hands over graphs that it has checked, so that passes may take a node's inputs by
+//! number. A graph that breaks the rule is refused before they see it.
 
 use super::graph::Graph;
 use crate::error::Result;
@@ -90,7 +90,11 @@ pub fn check(graph: &Graph) -> Result<()> {
         let node = graph.node(id);
         let (count, least) = (node.inputs().len(), least(node.op()));
         if count < least {
-            invalid!("{} of op {} has {count} inputs, but should have {least}", node.name(), node.op());
+            invalid!(
+                "{} of op {} has {count} inputs, but should have {least}",
+                node.name(),
+                node.op()
+            );
         }
     }
     Ok(())
@@ -104,8 +108,13 @@ mod tests {
     fn the_table_is_sorted_and_says_what_is_missing() {
         assert!(LEAST.is_sorted_by(|a, b| a.0 < b.0));
         let check = |text: &str| check(&Graph::from_text(text).unwrap());
-        assert!(check("x = Placeholder\na = Exp(x)\nb = Mul(x, a)\nc = Mean(a, b)\nd = Unknown").is_ok());
-        for (node, least) in [("Mul(x)", 2), ("Exp(^x)", 1), ("Sum(x)", 2), ("Switch(x)", 2), ("PadV2(x, x)", 3)] {
+        assert!(
+            check("x = Placeholder\na = Exp(x)\nb = Mul(x, a)\nc = Mean(a, b)\nd = Unknown")
+                .is_ok()
+        );
+        for (node, least) in
+            [("Mul(x)", 2), ("Exp(^x)", 1), ("Sum(x)", 2), ("Switch(x)", 2), ("PadV2(x, x)", 3)]
+        {
             let error = check(&format!("x = Placeholder\nn = {node}")).unwrap_err();
             assert!(error.to_string().contains(&format!("should have {least}")), "{error}");
         }

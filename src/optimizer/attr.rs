@@ -37,7 +37,8 @@ impl Attr {
 
     /// The value; `None` where our schema cannot read it.
     pub fn value(&self) -> Option<&Value> {
-        let decode = || AttrValue::decode(self.raw.clone()).ok().and_then(|v| v.value).map(Box::new);
+        let decode =
+            || AttrValue::decode(self.raw.clone()).ok().and_then(|v| v.value).map(Box::new);
         self.decoded.get_or_init(decode).as_deref()
     }
 
@@ -170,13 +171,21 @@ impl From<&[f32]> for Attr {
 }
 impl From<&[DType]> for Attr {
     fn from(v: &[DType]) -> Self {
-        Value::List(ListValue { r#type: v.iter().map(|t| *t as i32).collect(), ..Default::default() }).into()
+        Value::List(ListValue {
+            r#type: v.iter().map(|t| *t as i32).collect(),
+            ..Default::default()
+        })
+        .into()
     }
 }
 impl From<&[Vec<usize>]> for Attr {
     /// A `list(shape)`.
     fn from(v: &[Vec<usize>]) -> Self {
-        Value::List(ListValue { shape: v.iter().map(|dims| shape(dims)).collect(), ..Default::default() }).into()
+        Value::List(ListValue {
+            shape: v.iter().map(|dims| shape(dims)).collect(),
+            ..Default::default()
+        })
+        .into()
     }
 }
 impl From<&HostTensor> for Attr {
@@ -199,16 +208,19 @@ fn shape(dims: &[usize]) -> TensorShapeProto {
 /// Most elements of a constant that [`constant`] unpacks.
 const MAX_CONSTANT: usize = 1 << 16;
 
-/// The elements of a tensor that a graph holds; `None` for types that are not ours, for large ones, and for malformed ones.
+/// The elements of a tensor that a graph holds; `None` for types that are not ours, for large ones,
+/// and for malformed ones.
 pub fn constant(t: &TensorProto) -> Option<HostTensor> {
     let dtype = DType::from_tf(t.dtype).filter(|t| t.size() > 0)?;
     let shape = t.tensor_shape.clone().unwrap_or_default();
-    let dims = shape.dim.iter().map(|d| usize::try_from(d.size).ok()).collect::<Option<Vec<_>>>()?;
+    let dims =
+        shape.dim.iter().map(|d| usize::try_from(d.size).ok()).collect::<Option<Vec<_>>>()?;
     let count: usize = dims.iter().product();
     if shape.unknown_rank || count > MAX_CONSTANT {
         return None;
     }
-    let mut bytes = if t.tensor_content.is_empty() { listed(t, dtype) } else { t.tensor_content.clone() };
+    let mut bytes =
+        if t.tensor_content.is_empty() { listed(t, dtype) } else { t.tensor_content.clone() };
     let size = dtype.size();
     if bytes.is_empty() {
         bytes = vec![0; size];
@@ -262,7 +274,12 @@ mod tests {
                 ..Default::default()
             })
         };
-        let t = TensorProto { dtype: 1, tensor_shape: dims(3), float_val: vec![1.0, 2.0], ..Default::default() };
+        let t = TensorProto {
+            dtype: 1,
+            tensor_shape: dims(3),
+            float_val: vec![1.0, 2.0],
+            ..Default::default()
+        };
         assert_eq!(constant(&t), Some(HostTensor::f32(&[3], &[1.0, 2.0, 2.0])));
         let none = TensorProto { float_val: vec![], ..t.clone() };
         assert_eq!(constant(&none), Some(HostTensor::f32(&[3], &[0.0; 3])));

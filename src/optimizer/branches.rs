@@ -33,7 +33,8 @@ fn limited(mut set: Vec<Condition>) -> Option<Vec<Condition>> {
 impl Branches {
     /// Finds them in a graph whose nodes have this order.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
-        let mut known: FxHashMap<Vec<Condition>, Conditions> = FxHashMap::from_iter([(Vec::new(), 0)]);
+        let mut known: FxHashMap<Vec<Condition>, Conditions> =
+            FxHashMap::from_iter([(Vec::new(), 0)]);
         let mut branches = Self { sets: vec![Some(Vec::new())], of: vec![0; graph.capacity()] };
         // The conditions outside of each loop.
         let mut around: FxHashMap<String, Option<Vec<Condition>>> = FxHashMap::default();
@@ -63,12 +64,15 @@ impl Branches {
         if self.is_plain(graph, id) {
             return Some(Vec::new());
         }
-        let set = if node.op() == "Merge" { self.merged(graph, id)? } else { self.united(graph, id)? };
+        let set =
+            if node.op() == "Merge" { self.merged(graph, id)? } else { self.united(graph, id)? };
         match node.op() {
             "Enter" => {
-                let frame = node.attr("frame_name").and_then(|a| a.string()).unwrap_or_default().to_owned();
+                let frame =
+                    node.attr("frame_name").and_then(|a| a.string()).unwrap_or_default().to_owned();
                 let outside = around.entry(frame.clone()).or_insert_with(|| Some(Vec::new()));
-                *outside = outside.take().and_then(|outside| limited([outside, set.clone()].concat()));
+                *outside =
+                    outside.take().and_then(|outside| limited([outside, set.clone()].concat()));
                 limited([set, vec![Condition::Loop(frame)]].concat())
             }
             "Exit" => {
@@ -90,7 +94,10 @@ impl Branches {
         let free = |used: NodeId| self.of[used.index()] == 0;
         node.op() != "Enter"
             && node.controls().iter().all(|control| free(*control))
-            && node.inputs().iter().all(|input| free(input.node) && !switches(graph.node(input.node).op()))
+            && node
+                .inputs()
+                .iter()
+                .all(|input| free(input.node) && !switches(graph.node(input.node).op()))
     }
 
     /// The conditions under which an input arrives.
@@ -126,7 +133,8 @@ impl Branches {
     fn merged(&self, graph: &Graph, id: NodeId) -> Option<Vec<Condition>> {
         let node = graph.node(id);
         let inputs = node.inputs().iter().map(|input| self.of_input(graph, *input));
-        let controls = node.controls().iter().map(|c| self.sets[self.conditions(*c) as usize].clone());
+        let controls =
+            node.controls().iter().map(|c| self.sets[self.conditions(*c) as usize].clone());
         let mut sets = inputs.chain(controls);
         let mut common = sets.next().unwrap_or_else(|| Some(Vec::new()))?;
         for set in sets {

@@ -1,7 +1,8 @@
 //! Groups of nodes that are to become one node each, merged without ever closing a cycle.
 //!
-//! A pass merges the groups of neighbours; two groups may merge when no path leads from one to the other through a third. The
-//! groups are kept in a topological order (Pearce and Kelly's), so a search for such a path sees only groups between the two.
+//! A pass merges the groups of neighbours; two groups may merge when no path leads from one to the
+//! other through a third. The groups are kept in a topological order (Pearce and Kelly's), so a
+//! search for such a path sees only groups between the two.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -20,7 +21,8 @@ pub struct Clusters {
     used: Vec<Edges>,
 }
 
-/// Most groups that a search for a path looks at. Two groups between which more would have to be searched stay apart, so that time is linear.
+/// Most groups that a search for a path looks at. Two groups between which more would have to be
+/// searched stay apart, so that time is linear.
 const MAX_SEARCHED: usize = 1 << 11;
 
 /// The other ends of a group's edges.
@@ -32,7 +34,8 @@ impl Clusters {
         Self::bypassing(graph, &FxHashSet::default())
     }
 
-    /// Each node alone, but those of `bypassed`, which have no group: an edge over one of them leads to its users.
+    /// Each node alone, but those of `bypassed`, which have no group: an edge over one of them
+    /// leads to its users.
     pub fn bypassing(graph: &Graph, bypassed: &FxHashSet<NodeId>) -> Option<Self> {
         let order = graph.order()?;
         let n = graph.capacity();
@@ -74,7 +77,8 @@ impl Clusters {
         self.between(a, b).is_some()
     }
 
-    /// Merges the groups of two nodes and says whether it did: not where the graph would get a cycle.
+    /// Merges the groups of two nodes and says whether it did: not where the graph would get a
+    /// cycle.
     pub fn merge(&mut self, a: NodeId, b: NodeId) -> bool {
         let Some(between) = self.between(a, b) else { return false };
         if let Some((first, second, between)) = between {
@@ -83,39 +87,48 @@ impl Clusters {
         true
     }
 
-    /// For two groups that can merge, the earlier, the later, and what between them in the order follows the earlier one and precedes the later;
-    /// `Some(None)` for one and the same group.
+    /// For two groups that can merge, the earlier, the later, and what between them in the order
+    /// follows the earlier one and precedes the later; `Some(None)` for one and the same group.
     #[expect(clippy::type_complexity, reason = "the parts have no name of their own")]
     fn between(&self, a: NodeId, b: NodeId) -> Option<Option<(u32, u32, [Vec<u32>; 2])>> {
         let (a, b) = (self.group(a).0, self.group(b).0);
         if a == b {
             return Some(None);
         }
-        let (first, second) = if self.rank[a as usize] < self.rank[b as usize] { (a, b) } else { (b, a) };
+        let (first, second) =
+            if self.rank[a as usize] < self.rank[b as usize] { (a, b) } else { (b, a) };
         let (floor, last) = (self.rank[first as usize], self.rank[second as usize]);
         let within = |group: &u32| (floor + 1..last).contains(&self.rank[*group as usize]);
         let mut between: [FxHashSet<u32>; 2] = Default::default();
         let ways = [(&self.users, first, second), (&self.used, second, first)];
         for (seen, (edges, start, end)) in between.iter_mut().zip(ways) {
             // Only what lies behind another group is a path through a third one.
-            let mut stack: Vec<u32> = edges[start as usize].iter().copied().filter(within).collect();
+            let mut stack: Vec<u32> =
+                edges[start as usize].iter().copied().filter(within).collect();
             stack.retain(|group| seen.insert(*group));
             while let Some(at) = stack.pop() {
                 if seen.len() > MAX_SEARCHED || edges[at as usize].contains(&end) {
                     return None;
                 }
-                stack.extend(edges[at as usize].iter().copied().filter(|group| within(group) && seen.insert(*group)));
+                stack.extend(
+                    edges[at as usize]
+                        .iter()
+                        .copied()
+                        .filter(|group| within(group) && seen.insert(*group)),
+                );
             }
         }
         Some(Some((first, second, between.map(|seen| seen.into_iter().collect()))))
     }
 
-    /// Merges `first` and `second`; `after` are the groups between them that follow `first`, `before` those that precede `second`.
+    /// Merges `first` and `second`; `after` are the groups between them that follow `first`,
+    /// `before` those that precede `second`.
     fn join(&mut self, first: u32, second: u32, [mut after, mut before]: [Vec<u32>; 2]) {
         before.sort_unstable_by_key(|g| self.rank[*g as usize]);
         after.sort_unstable_by_key(|g| self.rank[*g as usize]);
         let moved: Vec<u32> = before.into_iter().chain([first]).chain(after).collect();
-        let mut ranks: Vec<u32> = moved.iter().chain([&second]).map(|g| self.rank[*g as usize]).collect();
+        let mut ranks: Vec<u32> =
+            moved.iter().chain([&second]).map(|g| self.rank[*g as usize]).collect();
         ranks.sort_unstable();
         for (group, rank) in moved.iter().zip(ranks) {
             self.rank[*group as usize] = rank;
@@ -171,20 +184,29 @@ mod tests {
         assert!(!clusters.can_merge(g.find("a").unwrap(), g.find("c").unwrap()));
     }
 
-    /// Random merges on random graphs: a merge is refused exactly when the groups' graph would get a cycle.
+    /// Random merges on random graphs: a merge is refused exactly when the groups' graph would get
+    /// a cycle.
     #[test]
     fn merges_agree_with_a_search_for_cycles() {
         let mut state = 1u64;
         let mut below = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % n
         };
         for _ in 0..60 {
             let n = 12;
-            let edges: Vec<(usize, usize)> = (0..18).map(|_| (below(n), below(n))).filter(|(a, b)| a < b).collect();
+            let edges: Vec<(usize, usize)> =
+                (0..18).map(|_| (below(n), below(n))).filter(|(a, b)| a < b).collect();
             let line = |i: usize| {
-                let inputs: Vec<_> = edges.iter().filter(|e| e.1 == i).map(|e| format!("n{}", e.0)).collect();
-                if inputs.is_empty() { format!("n{i} = A") } else { format!("n{i} = A({})", inputs.join(", ")) }
+                let inputs: Vec<_> =
+                    edges.iter().filter(|e| e.1 == i).map(|e| format!("n{}", e.0)).collect();
+                if inputs.is_empty() {
+                    format!("n{i} = A")
+                } else {
+                    format!("n{i} = A({})", inputs.join(", "))
+                }
             };
             // The order of lines is not the order of edges.
             let text: Vec<String> = (0..n).rev().map(line).collect();
@@ -197,7 +219,11 @@ mod tests {
                 let mut merged = label.clone();
                 merged.iter_mut().filter(|l| **l == label[b]).for_each(|l| *l = label[a]);
                 let allowed = !cyclic(&merged, &edges);
-                assert_eq!(clusters.merge(id(a), id(b)), allowed, "{a} and {b} of {edges:?} in {label:?}");
+                assert_eq!(
+                    clusters.merge(id(a), id(b)),
+                    allowed,
+                    "{a} and {b} of {edges:?} in {label:?}"
+                );
                 if allowed {
                     label = merged;
                 }

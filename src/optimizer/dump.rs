@@ -21,10 +21,12 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Writes the graph as it came into `folder`, which is made. Trouble with files is a line in the log.
+    /// Writes the graph as it came into `folder`, which is made. Trouble with files is a line in
+    /// the log.
     pub fn begin(folder: &Path, graph: &Graph) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let dump = Self { folder: folder.to_owned(), number: COUNT.fetch_add(1, Ordering::Relaxed) };
+        let dump =
+            Self { folder: folder.to_owned(), number: COUNT.fetch_add(1, Ordering::Relaxed) };
         if let Err(e) = std::fs::create_dir_all(folder) {
             log::warn!("{}: {e}", folder.display());
         }
@@ -59,16 +61,25 @@ pub fn picture(graph: &Graph, title: &str) -> Picture {
     let mut wires = Vec::new();
     for id in &ids {
         let node = graph.node(*id);
-        let wire = |from: NodeId, control| Wire { from: place[from.index()], to: place[id.index()], control };
+        let wire = |from: NodeId, control| Wire {
+            from: place[from.index()],
+            to: place[id.index()],
+            control,
+        };
         wires.extend(node.inputs().iter().map(|i| wire(i.node, false)));
         wires.extend(node.controls().iter().map(|c| wire(*c, true)));
     }
-    Picture { title: title.to_owned(), boxes: ids.iter().map(|id| shown(graph, *id)).collect(), wires }
+    Picture {
+        title: title.to_owned(),
+        boxes: ids.iter().map(|id| shown(graph, *id)).collect(),
+        wires,
+    }
 }
 
 fn shown(graph: &Graph, id: NodeId) -> Shown {
     let node = graph.node(id);
-    let text = ["expression", "program"].iter().find_map(|name| node.attr(name)?.string()).unwrap_or("");
+    let text =
+        ["expression", "program"].iter().find_map(|name| node.attr(name)?.string()).unwrap_or("");
     let infos: Vec<String> = node.infos.iter().map(info).collect();
     let mut tooltip = format!("{}\n{}", node.name(), node.device());
     for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
@@ -77,7 +88,8 @@ fn shown(graph: &Graph, id: NodeId) -> Shown {
     }
     let reference = short(node.name());
     if node.op() == "Const" {
-        let head = value(graph, id).unwrap_or_else(|| infos.first().cloned().unwrap_or_else(|| "Const".to_owned()));
+        let head = value(graph, id)
+            .unwrap_or_else(|| infos.first().cloned().unwrap_or_else(|| "Const".to_owned()));
         return Shown { head, lines: Vec::new(), reference, tooltip, style: Style::Constant };
     }
     let mut lines = vec![reference.clone()];
@@ -150,7 +162,8 @@ fn wrapped(words: &[String], most: usize) -> Vec<String> {
 fn info(info: &TensorInfo) -> String {
     let dtype = info.dtype.map_or("?", |t| t.name());
     let Some(shape) = &info.shape else { return dtype.to_owned() };
-    let dims: Vec<String> = shape.iter().map(|d| d.known().map_or_else(|| "?".to_owned(), |n| n.to_string())).collect();
+    let dims: Vec<String> =
+        shape.iter().map(|d| d.known().map_or_else(|| "?".to_owned(), |n| n.to_string())).collect();
     format!("{dtype}[{}]", dims.join(","))
 }
 
@@ -161,7 +174,8 @@ fn value(graph: &Graph, id: NodeId) -> Option<String> {
         return None;
     }
     let items: Vec<String> = value.to_f64().iter().map(|v| format!("{v}")).collect();
-    let text = if value.dims.is_empty() { items.join("") } else { format!("[{}]", items.join(",")) };
+    let text =
+        if value.dims.is_empty() { items.join("") } else { format!("[{}]", items.join(",")) };
     (text.len() <= 24).then_some(text)
 }
 
@@ -171,9 +185,14 @@ mod tests {
 
     const GRAPH: &str = "
         preserve y
-        a/very/long/name/of/an/input/which_is_too_long_for_one_line = Placeholder {dtype: float32} @CPU:0 -> float32[?, 4]
+        a/very/long/name/of/an/input/which_is_too_long_for_one_line = Placeholder {dtype: float32} \
+                         @CPU:0 -> float32[?, 4]
         half = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        layer/x = _WgpuFusedElementwise(a/very/long/name/of/an/input/which_is_too_long_for_one_line, half) {expression: \"x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); s1 = Exp<float32>(s0); return s1\"} -> float32[?, 4]
+        layer/x = \
+                         _WgpuFusedElementwise(a/very/long/name/of/an/input/\
+                         which_is_too_long_for_one_line, half) {expression: \"x: float32, \
+                         float32; c: 0; s0 = Mul<float32>(x0, x1); s1 = Exp<float32>(s0); return \
+                         s1\"} -> float32[?, 4]
         y = Relu(layer/x, ^z) {T: float32}
         z = NoOp
     ";
@@ -183,7 +202,8 @@ mod tests {
         let graph = Graph::from_text(GRAPH).unwrap();
         let picture = picture(&graph, "example");
         let find = |head: &str| picture.boxes.iter().position(|b| b.head == head).unwrap();
-        let (input, half, fused) = (find("Placeholder"), find("0.5"), find("_WgpuFusedElementwise"));
+        let (input, half, fused) =
+            (find("Placeholder"), find("0.5"), find("_WgpuFusedElementwise"));
         let input_lines = ["…/which_is_too_long_for_one_line", "float32[?,4]", "on CPU:0"];
         assert_eq!(picture.boxes[input].lines[1..], input_lines[1..]);
         assert!(picture.boxes[input].lines[0].chars().count() <= WIDEST);
@@ -196,11 +216,13 @@ mod tests {
 
     #[test]
     fn a_dump_is_four_files() {
-        let folder = std::env::temp_dir().join(format!("tensorflow-wgpu-dump-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("tensorflow-wgpu-dump-{}", std::process::id()));
         let graph = Graph::from_text(GRAPH).unwrap();
         Dump::begin(&folder, &graph).end(&graph);
         let read = |extension: &str| {
-            let mut paths: Vec<PathBuf> = folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
+            let mut paths: Vec<PathBuf> =
+                folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
             paths.retain(|p| p.extension().is_some_and(|e| e == extension));
             paths.sort();
             paths.into_iter().map(|p| std::fs::read_to_string(p).unwrap()).collect::<Vec<_>>()
@@ -209,13 +231,15 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!((texts.len(), pictures.len()), (2, 2));
         assert_eq!(Graph::from_text(&texts[0]).unwrap().to_bytes(), graph.to_bytes());
-        assert!(pictures[0].contains("_after: 5 nodes") && pictures[1].contains("_before: 5 nodes"));
+        assert!(
+            pictures[0].contains("_after: 5 nodes") && pictures[1].contains("_before: 5 nodes")
+        );
     }
 
     #[test]
     fn functions_are_found_in_expressions_and_programs() {
-        let text =
-            "Max: x: float32; c: 0; return x0 | full: s0 = Sub<float32>(x0, x1); s1 = Cast<float32, float16>(s0)";
+        let text = "Max: x: float32; c: 0; return x0 | full: s0 = Sub<float32>(x0, x1); s1 = \
+                    Cast<float32, float16>(s0)";
         assert_eq!(functions(text), ["Max Sub Cast"]);
     }
 }

@@ -1,7 +1,8 @@
 //! Where each use of a variable stands among the nodes that write it.
 //!
-//! Automatic control dependencies put all uses of a variable in one order. Then a use's place follows from its neighbours in that order, and
-//! the graph is asked about these alone. Where some writers are unordered, each of them is asked about, up to a few.
+//! Automatic control dependencies put all uses of a variable in one order. Then a use's place
+//! follows from its neighbours in that order, and the graph is asked about these alone. Where some
+//! writers are unordered, each of them is asked about, up to a few.
 
 use rustc_hash::FxHashMap;
 
@@ -55,10 +56,12 @@ impl Writers {
         (before, before + usize::from(self.nodes.get(before) == Some(&id)))
     }
 
-    /// The pairs of nodes between which paths must lead if all writers are to be ordered with a use.
+    /// The pairs of nodes between which paths must lead if all writers are to be ordered with a
+    /// use.
     fn asked(&self, id: NodeId, places: &Places<'_>) -> Vec<(NodeId, NodeId)> {
         let (before, after) = self.around(id, places);
-        let ends = self.breaks.iter().copied().filter(|at| at + 1 < before).chain(before.checked_sub(1));
+        let ends =
+            self.breaks.iter().copied().filter(|at| at + 1 < before).chain(before.checked_sub(1));
         let heads = self.breaks.iter().map(|at| at + 1).filter(|at| *at > after).chain(Some(after));
         let ends = ends.map(|at| (self.nodes[at], id));
         ends.chain(heads.filter_map(|at| Some((id, *self.nodes.get(at)?)))).collect()
@@ -69,7 +72,9 @@ impl Writers {
         let (before, _) = self.around(id, places);
         let writer = match before.checked_sub(1) {
             None => Writer::Nobody,
-            Some(last) if self.breaks.first().is_none_or(|at| *at >= last) => Writer::Node(self.nodes[last]),
+            Some(last) if self.breaks.first().is_none_or(|at| *at >= last) => {
+                Writer::Node(self.nodes[last])
+            }
             Some(_) => Writer::Unknown,
         };
         (before, writer)
@@ -82,7 +87,8 @@ impl History {
         let mut all: Vec<(Writers, Vec<NodeId>)> = Vec::new();
         for uses in variables.all() {
             let writers = Writers::of(uses, places);
-            let assigns = writers.nodes.iter().copied().filter(|w| ASSIGNS.contains(&graph.node(*w).op()));
+            let assigns =
+                writers.nodes.iter().copied().filter(|w| ASSIGNS.contains(&graph.node(*w).op()));
             let asking: Vec<NodeId> = uses.reads.iter().copied().chain(assigns).collect();
             all.push((writers, asking));
         }
@@ -90,7 +96,8 @@ impl History {
         let mut answers = places.connected(&neighbours).into_iter();
         for (writers, _) in &mut all {
             let ordered = answers.by_ref().take(writers.nodes.len().saturating_sub(1));
-            writers.breaks = ordered.enumerate().filter(|(_, ordered)| !ordered).map(|(at, _)| at).collect();
+            writers.breaks =
+                ordered.enumerate().filter(|(_, ordered)| !ordered).map(|(at, _)| at).collect();
         }
         all.retain(|(writers, _)| writers.breaks.len() <= MAX_BREAKS);
         let mut pairs = Vec::new();
@@ -113,7 +120,8 @@ impl History {
         history
     }
 
-    /// How many writers of its variable come before a read or an assignment, where all others surely come after it.
+    /// How many writers of its variable come before a read or an assignment, where all others
+    /// surely come after it.
     pub fn place(&self, id: NodeId) -> Option<usize> {
         self.known.get(&id).map(|(place, _)| *place)
     }
@@ -143,18 +151,21 @@ mod tests {
 
     #[test]
     fn ordered_uses_know_their_last_writer() {
-        let text = "h = VarHandleOp {shared_name: \"v\"}\nx = Placeholder\nr0 = ReadVariableOp(h)\ny = Exp(r0)\n\
-                    a = AssignAddVariableOp(h, y)\nr1 = ReadVariableOp(h, ^a)\nb = AssignVariableOp(h, x, ^r1)\n\
-                    r2 = ReadVariableOp(h, ^b)";
+        let text = "h = VarHandleOp {shared_name: \"v\"}\nx = Placeholder\nr0 = \
+                    ReadVariableOp(h)\ny = Exp(r0)\na = AssignAddVariableOp(h, y)\nr1 = \
+                    ReadVariableOp(h, ^a)\nb = AssignVariableOp(h, x, ^r1)\nr2 = \
+                    ReadVariableOp(h, ^b)";
         let some = |place, writer: &str| (Some(place), writer.to_owned());
-        let wanted = [some(0, "Nobody"), some(0, "Nobody"), some(1, "a"), some(1, "a"), some(2, "b")];
+        let wanted =
+            [some(0, "Nobody"), some(0, "Nobody"), some(1, "a"), some(1, "a"), some(2, "b")];
         assert_eq!(history(text, &["r0", "a", "r1", "b", "r2"]), wanted);
     }
 
     #[test]
     fn a_use_without_an_order_is_unknown() {
-        let text = "h = VarHandleOp {shared_name: \"v\"}\nx = Placeholder\na = AssignAddVariableOp(h, x)\n\
-                    r = ReadVariableOp(h)\nb = AssignAddVariableOp(h, x)\nc = NoOp(^a, ^b)\ns = ReadVariableOp(h, ^c)";
+        let text = "h = VarHandleOp {shared_name: \"v\"}\nx = Placeholder\na = \
+                    AssignAddVariableOp(h, x)\nr = ReadVariableOp(h)\nb = AssignAddVariableOp(h, \
+                    x)\nc = NoOp(^a, ^b)\ns = ReadVariableOp(h, ^c)";
         let unknown = || (None, "Unknown".to_owned());
         // The last read comes behind both writers, but nobody knows which of them is the last.
         assert_eq!(

@@ -1,8 +1,9 @@
 //! What a run over a graph leaves for the next one.
 //!
-//! TensorFlow runs an optimizer twice over a graph, its own passes in between. They find little to do by then: edges of control, and
-//! constants in other bytes. Inferring all types and shapes anew would take longer than every pass of ours, so where each node still
-//! computes what it did when the last run ended, it keeps what was known of it.
+//! TensorFlow runs an optimizer twice over a graph, its own passes in between. They find little to
+//! do by then: edges of control, and constants in other bytes. Inferring all types and shapes anew
+//! would take longer than every pass of ours, so where each node still computes what it did when
+//! the last run ended, it keeps what was known of it.
 
 use parking_lot::Mutex;
 
@@ -20,14 +21,16 @@ impl Memory {
         *self.0.lock() = Some(graph);
     }
 
-    /// Tells a graph what is known of its nodes and ops. `false`, and nothing told, unless all of them are known.
+    /// Tells a graph what is known of its nodes and ops. `false`, and nothing told, unless all of
+    /// them are known.
     pub fn recall(&self, graph: &mut Graph) -> bool {
         let Some(last) = self.0.lock().take() else { return false };
         let known = |id| {
             last.find(graph.node(id).name())
                 .filter(|old| computes_the_same(&last, last.node(*old), graph, graph.node(id)))
         };
-        let Some(known) = graph.ids().map(|id| Some((id, known(id)?))).collect::<Option<Vec<_>>>() else {
+        let Some(known) = graph.ids().map(|id| Some((id, known(id)?))).collect::<Option<Vec<_>>>()
+        else {
             return false;
         };
         for (id, old) in known {
@@ -43,14 +46,16 @@ impl Memory {
     }
 }
 
-/// Whether two nodes compute the same if what they read does. What they wait for makes no difference.
+/// Whether two nodes compute the same if what they read does. What they wait for makes no
+/// difference.
 fn computes_the_same(last: &Graph, old: &Node, graph: &Graph, new: &Node) -> bool {
     fn named<'g>(graph: &'g Graph, inputs: &[Output]) -> Vec<(&'g str, u32)> {
         inputs.iter().map(|i| (graph.node(i.node).name(), i.port)).collect()
     }
     let same_inputs = || {
         let (mut a, mut b) = (named(last, old.inputs()), named(graph, new.inputs()));
-        // TensorFlow puts operands of commutative ops in another order; shapes broadcast either way.
+        // TensorFlow puts operands of commutative ops in another order; shapes broadcast either
+        // way.
         if scalar::find(new.op()).is_some() {
             a.sort_unstable();
             b.sort_unstable();
@@ -71,7 +76,8 @@ fn computes_the_same(last: &Graph, old: &Node, graph: &Graph, new: &Node) -> boo
 
 /// Whether two values are equal, whatever bytes they are encoded in.
 fn is_equal(a: &Attr, b: &Attr) -> bool {
-    let constants = || Some((super::attr::constant(a.tensor()?)?, super::attr::constant(b.tensor()?)?));
+    let constants =
+        || Some((super::attr::constant(a.tensor()?)?, super::attr::constant(b.tensor()?)?));
     a == b || constants().is_some_and(|(a, b)| a == b)
 }
 
@@ -79,8 +85,9 @@ fn is_equal(a: &Attr, b: &Attr) -> bool {
 mod tests {
     use super::*;
 
-    const FIRST: &str = "n = Const {value: tensor int32[2] [2, 3], dtype: int32} -> int32[2]\n\
-                         x = _Arg -> float32[6]\ny = Reshape(x, n) -> float32[2, 3]\nz = Mul(y, x) -> float32[?]\nw = Exp(z, ^y) -> float32[?]";
+    const FIRST: &str = "n = Const {value: tensor int32[2] [2, 3], dtype: int32} -> int32[2]\nx = \
+                         _Arg -> float32[6]\ny = Reshape(x, n) -> float32[2, 3]\nz = Mul(y, x) -> \
+                         float32[?]\nw = Exp(z, ^y) -> float32[?]";
 
     fn recalled(second: &str) -> Option<Graph> {
         let memory = Memory::default();
@@ -91,21 +98,30 @@ mod tests {
 
     #[test]
     fn what_computes_the_same_keeps_its_shapes() {
-        let second = "w = Exp(z)\nz = Mul(x, y, ^n)\nx = _Arg\ny = Reshape(x, n)\n\
-                      n = Const {value: tensor int32[2] [2, 3], dtype: int32}";
-        let graph = recalled(second).expect("only controls, the order of factors and that of nodes differ");
+        let second = "w = Exp(z)\nz = Mul(x, y, ^n)\nx = _Arg\ny = Reshape(x, n)\nn = Const \
+                      {value: tensor int32[2] [2, 3], dtype: int32}";
+        let graph =
+            recalled(second).expect("only controls, the order of factors and that of nodes differ");
         let first = Graph::from_text(FIRST).unwrap();
         for id in first.ids() {
             let node = first.node(id);
-            assert_eq!(graph.node(graph.find(node.name()).unwrap()).infos, node.infos, "{}", node.name());
+            assert_eq!(
+                graph.node(graph.find(node.name()).unwrap()).infos,
+                node.infos,
+                "{}",
+                node.name()
+            );
         }
     }
 
     #[test]
     fn a_graph_that_computes_anything_else_is_inferred_anew() {
-        for (old, new) in
-            [("[2, 3]", "[3, 2]"), ("Exp(z", "Log(z"), ("Reshape(x, n)", "Reshape(n, x)"), ("w = ", "v = ")]
-        {
+        for (old, new) in [
+            ("[2, 3]", "[3, 2]"),
+            ("Exp(z", "Log(z"),
+            ("Reshape(x, n)", "Reshape(n, x)"),
+            ("w = ", "v = "),
+        ] {
             let second = FIRST.replace(old, new);
             assert_ne!(second, FIRST);
             assert!(recalled(&second).is_none(), "{new}");

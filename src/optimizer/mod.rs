@@ -1,7 +1,8 @@
 //! The graph optimizer: GraphDef in, GraphDef out, no device and no global state.
 //!
-//! TensorFlow runs it within grappler on every graph with nodes placed on our devices, twice. [`passes`] rewrite a [`graph::Graph`]; what they
-//! emit are the ops of [`crate::kernels::fused`]. A graph that cannot be handled stays as it is.
+//! TensorFlow runs it within grappler on every graph with nodes placed on our devices, twice.
+//! [`passes`] rewrite a [`graph::Graph`]; what they emit are the ops of [`crate::kernels::fused`].
+//! A graph that cannot be handled stays as it is.
 
 mod arity;
 pub mod attr;
@@ -38,7 +39,8 @@ use shape::TensorInfo;
 pub trait Item {
     /// Names of the nodes that must stay as they are, fetches included.
     fn preserved(&self) -> Result<Vec<String>>;
-    /// Infers types and shapes. Where nodes of ours are in the graph, theirs are in their attributes (`annotated`).
+    /// Infers types and shapes. Where nodes of ours are in the graph, theirs are in their
+    /// attributes (`annotated`).
     fn infer(&self, annotated: bool) -> Result<()>;
     /// Types and shapes of the outputs of the node `name`, as they were inferred.
     fn infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
@@ -48,11 +50,17 @@ pub trait Item {
     fn op_def(&self, op: &str) -> Result<Option<OpDef>>;
 }
 
-/// The optimized graph; `None` where nothing changes. `memory` is what the run before left, and gets what this one leaves.
+/// The optimized graph; `None` where nothing changes. `memory` is what the run before left, and
+/// gets what this one leaves.
 ///
 /// # Errors
 /// Those of parsing, of the item, and of the passes. The graph should then stay as it is.
-pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings, memory: &Memory) -> Result<Option<Vec<u8>>> {
+pub fn optimize(
+    bytes: &Bytes,
+    item: &dyn Item,
+    settings: &Settings,
+    memory: &Memory,
+) -> Result<Option<Vec<u8>>> {
     if settings.passes.is_empty() && settings.dump.is_none() {
         return Ok(None);
     }
@@ -73,7 +81,10 @@ pub fn optimize(bytes: &Bytes, item: &dyn Item, settings: &Settings, memory: &Me
         }
     }
     let source = if recalled { "the run before" } else { "TensorFlow" };
-    log::debug!("optimizer: types and shapes are known from {source}, which took {:.1?}", start.elapsed());
+    log::debug!(
+        "optimizer: types and shapes are known from {source}, which took {:.1?}",
+        start.elapsed()
+    );
     let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
     passes::run_all(&settings.passes, &mut graph)?;
     if let Some(dump) = dump {
@@ -106,7 +117,8 @@ fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
     Ok(())
 }
 
-/// Whether our reading of the edges is TensorFlow's: each input has the type that TensorFlow inferred for it.
+/// Whether our reading of the edges is TensorFlow's: each input has the type that TensorFlow
+/// inferred for it.
 fn check_edges(graph: &Graph, item: &dyn Item) -> Result<()> {
     for id in graph.ids() {
         let node = graph.node(id);

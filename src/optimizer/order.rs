@@ -1,17 +1,20 @@
 //! A topological order that follows while a graph is rewritten.
 //!
-//! Each node has a rank above those of the nodes that it uses. A node that comes later is put between what it uses and what uses
-//! it; only nodes that lie between the two in the old order move (Pearce and Kelly, "A dynamic topological sort algorithm for directed
-//! acyclic graphs", 2006). Searches for paths need not look beyond the ranks of their ends.
+//! Each node has a rank above those of the nodes that it uses. A node that comes later is put
+//! between what it uses and what uses it; only nodes that lie between the two in the old order move
+//! (Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006).
+//! Searches for paths need not look beyond the ranks of their ends.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::graph::{Graph, NodeId};
 
-/// Ranks from one node that the graph began with to the next; few in tests, where they are to run out.
+/// Ranks from one node that the graph began with to the next; few in tests, where they are to run
+/// out.
 const GAP: u64 = if cfg!(test) { 4 } else { 1 << 32 };
-/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that is there, so that time is linear.
+/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that
+/// is there, so that time is linear.
 const MAX_SEARCHED: usize = 1 << 12;
 /// The rank of a node that is not in the order.
 const NONE: u64 = u64::MAX;
@@ -46,7 +49,9 @@ impl Order {
     /// Enters a node that the graph got, with its edges. `None` where these close a cycle.
     pub fn enter(&mut self, graph: &Graph, id: NodeId) -> Option<()> {
         self.rank.resize(graph.capacity(), NONE);
-        let ranks = |order: &Self, ids: &[NodeId]| ids.iter().filter_map(|n| order.rank(*n)).collect::<Vec<_>>();
+        let ranks = |order: &Self, ids: &[NodeId]| {
+            ids.iter().filter_map(|n| order.rank(*n)).collect::<Vec<_>>()
+        };
         let (used, users): (Vec<NodeId>, &[NodeId]) = (graph.used(id).collect(), graph.users(id));
         let mut below = ranks(self, &used).into_iter().max().unwrap_or(0);
         let mut above = ranks(self, users).into_iter().min().unwrap_or(below + 2 * GAP);
@@ -58,7 +63,9 @@ impl Order {
             }
             (below, above) = self.part(before, behind);
         }
-        match (below + (above - below) / 2..above).find(|rank| rank % GAP != 0 && !self.given.contains(rank)) {
+        match (below + (above - below) / 2..above)
+            .find(|rank| rank % GAP != 0 && !self.given.contains(rank))
+        {
             Some(rank) => {
                 self.given.insert(rank);
                 self.rank[id.index()] = rank;
@@ -68,7 +75,8 @@ impl Order {
         Some(())
     }
 
-    /// The nodes of these ranks on paths that begin with `start`, which lead to users if `down`, to what is used otherwise.
+    /// The nodes of these ranks on paths that begin with `start`, which lead to users if `down`, to
+    /// what is used otherwise.
     fn between(
         &self,
         graph: &Graph,
@@ -99,7 +107,8 @@ impl Order {
         }
     }
 
-    /// Deals the ranks of two sets of nodes out anew: `before` get the lower ones, `behind` the upper ones. Returns the ranks where they meet.
+    /// Deals the ranks of two sets of nodes out anew: `before` get the lower ones, `behind` the
+    /// upper ones. Returns the ranks where they meet.
     fn part(&mut self, before: FxHashSet<NodeId>, behind: FxHashSet<NodeId>) -> (u64, u64) {
         let sorted = |nodes: FxHashSet<NodeId>| {
             let mut nodes: Vec<NodeId> = nodes.into_iter().collect();
@@ -116,7 +125,8 @@ impl Order {
         (ranks[before.len() - 1], ranks[before.len()])
     }
 
-    /// Whether surely no path leaves the region and comes back: only then can one node take its place.
+    /// Whether surely no path leaves the region and comes back: only then can one node take its
+    /// place.
     pub fn is_convex(&self, graph: &Graph, region: &[NodeId]) -> bool {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let outside = |down: bool| -> FxHashSet<NodeId> {
@@ -127,13 +137,21 @@ impl Order {
         !below.iter().any(|id| above.contains(id)) && !self.meet(graph, &inside, [below, above])
     }
 
-    /// Whether a search down from the one set of nodes, or one up from the other, comes to a node of `ends`, between whose ranks they stay. They go on
-    /// in turn: whichever ends first has seen enough.
-    fn meet(&self, graph: &Graph, ends: &FxHashSet<NodeId>, starts: [FxHashSet<NodeId>; 2]) -> bool {
+    /// Whether a search down from the one set of nodes, or one up from the other, comes to a node
+    /// of `ends`, between whose ranks they stay. They go on in turn: whichever ends first has seen
+    /// enough.
+    fn meet(
+        &self,
+        graph: &Graph,
+        ends: &FxHashSet<NodeId>,
+        starts: [FxHashSet<NodeId>; 2],
+    ) -> bool {
         let ranks = ends.iter().filter_map(|n| self.rank(*n));
         let (Some(first), Some(last)) = (ranks.clone().min(), ranks.max()) else { return false };
-        let within = |id: &NodeId| self.rank(*id).is_some_and(|rank| (first..=last).contains(&rank));
-        let mut stacks = starts.each_ref().map(|start| start.iter().copied().filter(within).collect::<Vec<_>>());
+        let within =
+            |id: &NodeId| self.rank(*id).is_some_and(|rank| (first..=last).contains(&rank));
+        let mut stacks =
+            starts.each_ref().map(|start| start.iter().copied().filter(within).collect::<Vec<_>>());
         let mut seen = starts;
         for _ in 0..MAX_SEARCHED {
             for (way, stack) in stacks.iter_mut().enumerate() {
@@ -161,15 +179,20 @@ mod tests {
 
     /// Whether every node's rank is above those of what it uses.
     fn holds(order: &Order, graph: &Graph) -> bool {
-        graph.ids().all(|id| graph.used(id).all(|used| order.rank(used).unwrap() < order.rank(id).unwrap()))
+        graph.ids().all(|id| {
+            graph.used(id).all(|used| order.rank(used).unwrap() < order.rank(id).unwrap())
+        })
     }
 
-    /// Random regions of random graphs become nodes, as long as they are convex; both ways of asking agree.
+    /// Random regions of random graphs become nodes, as long as they are convex; both ways of
+    /// asking agree.
     #[test]
     fn the_order_follows_replacements() {
         let mut state = 3u64;
         let mut below = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % n
         };
         let (mut replaced, mut refused) = (0, 0);
@@ -178,8 +201,13 @@ mod tests {
             let edges: BTreeSet<(usize, usize)> =
                 (0..40).map(|_| (below(n), below(n))).filter(|(a, b)| a < b).collect();
             let line = |i: usize| {
-                let inputs: Vec<_> = edges.iter().filter(|e| e.1 == i).map(|e| format!("^n{}", e.0)).collect();
-                if inputs.is_empty() { format!("n{i} = A") } else { format!("n{i} = A({})", inputs.join(", ")) }
+                let inputs: Vec<_> =
+                    edges.iter().filter(|e| e.1 == i).map(|e| format!("^n{}", e.0)).collect();
+                if inputs.is_empty() {
+                    format!("n{i} = A")
+                } else {
+                    format!("n{i} = A({})", inputs.join(", "))
+                }
             };
             let text: Vec<String> = (0..n).rev().map(line).collect();
             let mut graph = Graph::from_text(&text.join("\n")).unwrap();
@@ -192,7 +220,8 @@ mod tests {
                 let convex = order.is_convex(&graph, &region);
                 assert_eq!(convex, graph.is_convex(&region));
                 if convex {
-                    let new = NewNode { name: format!("m{step}"), op: "A".into(), ..NewNode::default() };
+                    let new =
+                        NewNode { name: format!("m{step}"), op: "A".into(), ..NewNode::default() };
                     let id = graph.replace_region(&region, new, &[]);
                     order.enter(&graph, id).unwrap();
                     assert!(holds(&order, &graph));
@@ -211,7 +240,12 @@ mod tests {
         let id = |graph: &Graph, name: &str| graph.find(name).unwrap();
         let mut order = Order::new(&graph).unwrap();
         let (a, c) = (id(&graph, "a"), id(&graph, "c"));
-        let new = graph.add(NewNode { name: "d".into(), op: "A".into(), controls: vec![c], ..NewNode::default() });
+        let new = graph.add(NewNode {
+            name: "d".into(),
+            op: "A".into(),
+            controls: vec![c],
+            ..NewNode::default()
+        });
         graph.add_control(a, new);
         assert!(order.enter(&graph, new).is_none());
     }

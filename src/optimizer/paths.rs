@@ -1,7 +1,8 @@
 //! Whether paths lead from some nodes to others, for many pairs at once.
 //!
-//! Most of the pairs that passes ask about are the two ends of one edge. For the others, one sweep over the graph follows the paths from
-//! several hundred nodes, a bit for each. So memory is linear in the graph, and so is time, up to a logarithm, by a budget.
+//! Most of the pairs that passes ask about are the two ends of one edge. For the others, one sweep
+//! over the graph follows the paths from several hundred nodes, a bit for each. So memory is linear
+//! in the graph, and so is time, up to a logarithm, by a budget.
 
 use super::graph::{Graph, NodeId};
 
@@ -38,7 +39,8 @@ impl<'g> Places<'g> {
         self.place[id.index()]
     }
 
-    /// For each pair, whether a path surely leads from the first to the second. Where that would take too long to find out, it counts as no.
+    /// For each pair, whether a path surely leads from the first to the second. Where that would
+    /// take too long to find out, it counts as no.
     pub fn connected(&self, pairs: &[(NodeId, NodeId)]) -> Vec<bool> {
         let mut answers = vec![false; pairs.len()];
         let mut open = self.by_edges(pairs, &mut answers);
@@ -59,7 +61,8 @@ impl<'g> Places<'g> {
             });
             let (now, later) = rest.split_at(taken.count());
             sources.truncate(SOURCES);
-            budget = budget.saturating_sub(self.sweep(pairs, now, &sources, &mut bits, &mut answers));
+            budget =
+                budget.saturating_sub(self.sweep(pairs, now, &sources, &mut bits, &mut answers));
             rest = later;
         }
         answers
@@ -88,7 +91,8 @@ impl<'g> Places<'g> {
         open
     }
 
-    /// Follows all paths from `sources`, which come in order, as far as the pairs `asked` want to know. Returns how much it looked at.
+    /// Follows all paths from `sources`, which come in order, as far as the pairs `asked` want to
+    /// know. Returns how much it looked at.
     fn sweep(
         &self,
         pairs: &[(NodeId, NodeId)],
@@ -109,7 +113,9 @@ impl<'g> Places<'g> {
                 // Also leaves out edges back into loops, which come from further on.
                 let from = self.of(used);
                 if (first..place).contains(&from) {
-                    own.iter_mut().zip(&bits[from as usize]).for_each(|(own, theirs)| *own |= theirs);
+                    own.iter_mut()
+                        .zip(&bits[from as usize])
+                        .for_each(|(own, theirs)| *own |= theirs);
                 }
             }
             if sources.get(next) == Some(&id) {
@@ -139,7 +145,9 @@ mod tests {
     fn the_answers_are_those_of_all_paths() {
         let mut state = 11u64;
         let mut below = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % n
         };
         for round in 0..40 {
@@ -162,7 +170,8 @@ mod tests {
             }
             let order = graph.order().unwrap();
             let places = Places::new(&graph, &order);
-            let all: Vec<(usize, usize)> = (0..n).flat_map(|a| (0..n).map(move |b| (a, b))).collect();
+            let all: Vec<(usize, usize)> =
+                (0..n).flat_map(|a| (0..n).map(move |b| (a, b))).collect();
             let pairs: Vec<(NodeId, NodeId)> = all.iter().map(|(a, b)| (id[*a], id[*b])).collect();
             for ((a, b), answer) in all.iter().zip(places.connected(&pairs)) {
                 assert_eq!(answer, path[*a][*b], "{a} to {b} of {edges:?}");

@@ -1,4 +1,5 @@
-//! Elementwise nodes as calls of expressions, and which of their tensors surely have the same shape.
+//! Elementwise nodes as calls of expressions, and which of their tensors surely have the same
+//! shape.
 
 use super::graph::{Graph, NodeId, Output};
 use crate::dtype::DType;
@@ -14,17 +15,21 @@ pub struct Scalar {
     pub attr: Option<f32>,
 }
 
-/// Libraries whose functions loop so long that several in one invocation come near `shader::MAX_ITERATIONS`.
+/// Libraries whose functions loop so long that several in one invocation come near
+/// `shader::MAX_ITERATIONS`.
 const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "zeta"];
 
-/// Whether tensors of the type may be inputs and outputs of expressions. int32 tensors are TensorFlow's shapes, in host memory.
+/// Whether tensors of the type may be inputs and outputs of expressions. int32 tensors are
+/// TensorFlow's shapes, in host memory.
 pub const fn is_fusible(dtype: DType) -> bool {
-    dtype.is_float() || dtype.is_integer() && !matches!(dtype, DType::I32) || matches!(dtype, DType::Bool)
+    dtype.is_float()
+        || dtype.is_integer() && !matches!(dtype, DType::I32)
+        || matches!(dtype, DType::Bool)
 }
 
 impl Scalar {
-    /// What `id` computes, if that is a row of the tables on one of our devices, of types that live in device memory, for shapes
-    /// for which broadcasting says all there is to say.
+    /// What `id` computes, if that is a row of the tables on one of our devices, of types that live
+    /// in device memory, for shapes for which broadcasting says all there is to say.
     pub fn of(shapes: &SameShapes<'_>, id: NodeId) -> Option<Self> {
         let node = shapes.graph.node(id);
         if !node.on_wgpu() || node.inputs().is_empty() {
@@ -58,7 +63,9 @@ impl Scalar {
             }
         };
         let loops = match call {
-            Call::Row(row, dtype) => row.case(dtype)?.libraries.iter().any(|l| LONG_LOOPS.contains(l)),
+            Call::Row(row, dtype) => {
+                row.case(dtype)?.libraries.iter().any(|l| LONG_LOOPS.contains(l))
+            }
             Call::Cast(..) => false,
         };
         let fusible = call.inputs().into_iter().chain([call.output()]).all(is_fusible);
@@ -82,10 +89,16 @@ fn shapes_fit(shapes: &SameShapes<'_>, id: NodeId, row: &Row) -> bool {
     let same = |a: &Output, b: &Output| shapes.same(*a, *b);
     match row.shapes {
         Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => node.attr("incompatible_shape_error").and_then(|a| a.bool()) == Some(true),
+        Shapes::BroadcastOr(_) => {
+            node.attr("incompatible_shape_error").and_then(|a| a.bool()) == Some(true)
+        }
         Shapes::Same => inputs.windows(2).all(|w| same(&w[0], &w[1])),
-        Shapes::Select => same(&inputs[1], &inputs[2]) && (is_scalar(&inputs[0]) || same(&inputs[0], &inputs[1])),
-        Shapes::Bounds => inputs[1..].iter().all(|bound| is_scalar(bound) || same(bound, &inputs[0])),
+        Shapes::Select => {
+            same(&inputs[1], &inputs[2]) && (is_scalar(&inputs[0]) || same(&inputs[0], &inputs[1]))
+        }
+        Shapes::Bounds => {
+            inputs[1..].iter().all(|bound| is_scalar(bound) || same(bound, &inputs[0]))
+        }
         Shapes::SameOrScalar => {
             let tensors: Vec<&Output> = inputs.iter().filter(|o| !is_scalar(o)).collect();
             tensors.windows(2).all(|w| same(w[0], w[1]))
@@ -111,8 +124,8 @@ impl<'g> SameShapes<'g> {
         shapes
     }
 
-    /// Whether two tensors surely have the same shape: by what TensorFlow inferred, or because one is computed from the other by
-    /// nodes that keep the shape, whatever it is.
+    /// Whether two tensors surely have the same shape: by what TensorFlow inferred, or because one
+    /// is computed from the other by nodes that keep the shape, whatever it is.
     pub fn same(&self, a: Output, b: Output) -> bool {
         let inferred = |a: Output, b: Output| self.graph.info(a).same_shape(self.graph.info(b));
         if a == b || inferred(a, b) {
@@ -133,7 +146,8 @@ impl<'g> SameShapes<'g> {
         if matches!(op, "Cast" | "Identity" | "OnesLike" | "StopGradient" | "ZerosLike") {
             return inputs.first().copied();
         }
-        let row = crate::kernels::scalar::find(op).filter(|row| row.inputs.len() == inputs.len())?;
+        let row =
+            crate::kernels::scalar::find(op).filter(|row| row.inputs.len() == inputs.len())?;
         match row.shapes {
             Shapes::Same | Shapes::Bounds => inputs.first().copied(),
             Shapes::Broadcast => {

@@ -16,7 +16,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads a value of the variable: `off`, or a list of passes (none: all) and `dump=DIR`, separated by commas.
+    /// Reads a value of the variable: `off`, or a list of passes (none: all) and `dump=DIR`,
+    /// separated by commas.
     ///
     /// What is not understood is described for a log line, and the rest counts.
     pub fn parse(text: &str) -> (Self, Vec<String>) {
@@ -34,13 +35,15 @@ impl Settings {
             } else {
                 let known: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
                 problems.push(format!(
-                    "{VARIABLE} names {part:?}, which is neither off nor dump=DIR nor one of the passes {}",
+                    "{VARIABLE} names {part:?}, which is neither off nor dump=DIR nor one of the \
+                     passes {}",
                     known.join(", ")
                 ));
             }
         }
         if !off {
-            settings.passes = PASSES.iter().filter(|p| named.is_empty() || named.contains(&p.name)).collect();
+            settings.passes =
+                PASSES.iter().filter(|p| named.is_empty() || named.contains(&p.name)).collect();
         }
         (settings, problems)
     }
@@ -67,6 +70,9 @@ mod tests {
     fn passes_are_chosen_by_name_and_unknown_ones_are_told() {
         let (settings, problems) = Settings::parse("cleanup, nonsense");
         assert_eq!(names(&settings), ["cleanup"]);
-        assert!(problems[0].contains("nonsense") && problems[0].contains("cleanup"), "{problems:?}");
+        assert!(
+            problems[0].contains("nonsense") && problems[0].contains("cleanup"),
+            "{problems:?}"
+        );
     }
 }

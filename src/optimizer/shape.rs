@@ -56,7 +56,9 @@ impl TensorInfo {
 
     /// Whether all extents are known, and are these.
     pub fn has_dims(&self, dims: &[usize]) -> bool {
-        self.shape.as_ref().is_some_and(|s| s.iter().copied().eq(dims.iter().map(|d| Dim::Known(*d))))
+        self.shape
+            .as_ref()
+            .is_some_and(|s| s.iter().copied().eq(dims.iter().map(|d| Dim::Known(*d))))
     }
 
     /// The rank, if it is known.
@@ -85,7 +87,8 @@ impl TensorInfo {
     /// Whether it surely broadcasts to the shape of `other` without changing that.
     pub fn broadcasts_to(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (&self.shape, &other.shape) else { return false };
-        a.len() <= b.len() && a.iter().rev().zip(b.iter().rev()).all(|(a, b)| *a == Dim::Known(1) || a.same(*b))
+        a.len() <= b.len()
+            && a.iter().rev().zip(b.iter().rev()).all(|(a, b)| *a == Dim::Known(1) || a.same(*b))
     }
 
     /// Whether it surely has one element.
@@ -95,8 +98,8 @@ impl TensorInfo {
 }
 
 impl From<&TensorProperties> for TensorInfo {
-    /// Grappler counts unknown extents down from -2, each number an extent of its own; -1 says nothing. It leaves a scalar's
-    /// shape out, and marks an unknown rank.
+    /// Grappler counts unknown extents down from -2, each number an extent of its own; -1 says
+    /// nothing. It leaves a scalar's shape out, and marks an unknown rank.
     fn from(properties: &TensorProperties) -> Self {
         let dim = |size: i64| match size {
             -1 => Dim::Unknown,
@@ -118,12 +121,17 @@ mod tests {
 
     #[test]
     fn sameness_is_only_claimed_when_it_is_sure() {
-        let info = |dims: &[Dim]| TensorInfo { dtype: None, shape: Some(dims.iter().copied().collect()) };
-        let (a, b) = (info(&[Dim::Symbol(2), Dim::Known(3)]), info(&[Dim::Symbol(3), Dim::Known(3)]));
+        let info =
+            |dims: &[Dim]| TensorInfo { dtype: None, shape: Some(dims.iter().copied().collect()) };
+        let (a, b) =
+            (info(&[Dim::Symbol(2), Dim::Known(3)]), info(&[Dim::Symbol(3), Dim::Known(3)]));
         assert!(a.same_shape(&a) && !a.same_shape(&b));
         let unknown = info(&[Dim::Unknown]);
         assert!(!unknown.same_shape(&unknown));
-        assert!(info(&[Dim::Known(3)]).broadcasts_to(&a) && info(&[Dim::Known(1), Dim::Known(3)]).broadcasts_to(&a));
+        assert!(
+            info(&[Dim::Known(3)]).broadcasts_to(&a)
+                && info(&[Dim::Known(1), Dim::Known(3)]).broadcasts_to(&a)
+        );
         assert!(!b.broadcasts_to(&a) && !a.broadcasts_to(&info(&[Dim::Known(3)])));
     }
 }

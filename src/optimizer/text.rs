@@ -8,10 +8,12 @@
 //! z = NoOp @CPU:0
 //! ```
 //!
-//! A node without `@` is on `WGPU:0`; `@` alone is no device, `@CPU:0` is short for `/job:localhost/replica:0/task:0/device:CPU:0`.
-//! Behind `->` stands what is known of the outputs: `?` is an unknown extent, `?2` an unknown extent equal to every other `?2`, `float32` without
-//! extents an unknown rank, `?` an unknown type. Values that the format has no syntax for, such as long tensors, are abbreviated
-//! with `…`; such a text can be read by people only. Strings are JSON's.
+//! A node without `@` is on `WGPU:0`; `@` alone is no device, `@CPU:0` is short for
+//! `/job:localhost/replica:0/task:0/device:CPU:0`. Behind `->` stands what is known of the outputs:
+//! `?` is an unknown extent, `?2` an unknown extent equal to every other `?2`, `float32` without
+//! extents an unknown rank, `?` an unknown type. Values that the format has no syntax for, such as
+//! long tensors, are abbreviated with `…`; such a text can be read by people only. Strings are
+//! JSON's.
 
 use std::fmt::Write;
 
@@ -61,7 +63,8 @@ impl Graph {
             let _ = write!(out, "({})", inputs.join(", "));
         }
         if !node.attrs().is_empty() {
-            let attrs: Vec<String> = node.attrs().iter().map(|(k, v)| format!("{k}: {}", attr_text(v))).collect();
+            let attrs: Vec<String> =
+                node.attrs().iter().map(|(k, v)| format!("{k}: {}", attr_text(v))).collect();
             let _ = write!(out, " {{{}}}", attrs.join(", "));
         }
         match node.device().strip_prefix(DEVICES) {
@@ -167,12 +170,14 @@ fn shape_text(shape: &TensorShapeProto) -> String {
     if shape.unknown_rank {
         return "shape ?".to_owned();
     }
-    let dim = |d: &tensor_shape_proto::Dim| if d.size < 0 { "?".to_owned() } else { d.size.to_string() };
+    let dim =
+        |d: &tensor_shape_proto::Dim| if d.size < 0 { "?".to_owned() } else { d.size.to_string() };
     format!("shape [{}]", shape.dim.iter().map(dim).collect::<Vec<_>>().join(", "))
 }
 
 fn tensor_text(tensor: &TensorProto) -> String {
-    let extents: Vec<String> = tensor.tensor_shape.iter().flat_map(|s| &s.dim).map(|d| d.size.to_string()).collect();
+    let extents: Vec<String> =
+        tensor.tensor_shape.iter().flat_map(|s| &s.dim).map(|d| d.size.to_string()).collect();
     let head = format!("tensor {}[{}]", dtype_text(tensor.dtype), extents.join(", "));
     let Some(value) = constant(tensor) else { return format!("{head} […]") };
     let items: Vec<String> = if value.dtype.is_float() {
@@ -187,7 +192,11 @@ fn tensor_text(tensor: &TensorProto) -> String {
         value.to_f64().iter().map(ToString::to_string).collect()
     };
     // One value for all elements is written once.
-    let items = if items.windows(2).all(|w| w[0] == w[1]) { &items[..items.len().min(1)] } else { &items[..] };
+    let items = if items.windows(2).all(|w| w[0] == w[1]) {
+        &items[..items.len().min(1)]
+    } else {
+        &items[..]
+    };
     if items.len() > MAX_ELEMENTS {
         return format!("{head} [{}, …]", items[..MAX_ELEMENTS].join(", "));
     }
@@ -228,7 +237,11 @@ impl<'t> Parser<'t> {
     }
 
     /// `item, item, …` up to `end`.
-    fn list<T>(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    fn list<T>(
+        &mut self,
+        end: &str,
+        mut item: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
         let mut items = Vec::new();
         while !self.eat(end) {
             if !items.is_empty() {
@@ -300,7 +313,9 @@ impl<'t> Parser<'t> {
                 let dims = self.list("]", |p| match p.word() {
                     "?" => Ok(Dim::Unknown),
                     word => match word.strip_prefix('?') {
-                        Some(symbol) => symbol.parse().map(Dim::Symbol).map_err(|_| p.error("bad extent")),
+                        Some(symbol) => {
+                            symbol.parse().map(Dim::Symbol).map_err(|_| p.error("bad extent"))
+                        }
                         None => word.parse().map(Dim::Known).map_err(|_| p.error("bad extent")),
                     },
                 })?;
@@ -342,7 +357,10 @@ impl<'t> Parser<'t> {
             return self.quoted().map(|s| Value::S(s.into_bytes()));
         }
         if self.eat("@") {
-            return Ok(Value::Func(NameAttrList { name: self.word().to_owned(), ..Default::default() }));
+            return Ok(Value::Func(NameAttrList {
+                name: self.word().to_owned(),
+                ..Default::default()
+            }));
         }
         match self.word() {
             "true" => Ok(Value::B(true)),
@@ -367,7 +385,10 @@ impl<'t> Parser<'t> {
     /// A string in JSON's syntax.
     fn quoted(&mut self) -> Result<String> {
         let mut strings = serde_json::Deserializer::from_str(self.rest).into_iter();
-        let text = strings.next().and_then(std::result::Result::ok).ok_or_else(|| self.error("a bad string"))?;
+        let text = strings
+            .next()
+            .and_then(std::result::Result::ok)
+            .ok_or_else(|| self.error("a bad string"))?;
         self.rest = &self.rest[strings.byte_offset()..];
         Ok(text)
     }
@@ -399,17 +420,22 @@ impl<'t> Parser<'t> {
                 .map_err(|_| p.error("bad element"))
         })?;
         let count: usize = shape.dim.iter().map(|d| d.size as usize).product();
-        let items: Vec<_> = (0..count).map(|i| items.get(i).or(items.last()).copied().unwrap_or_default()).collect();
+        let items: Vec<_> = (0..count)
+            .map(|i| items.get(i).or(items.last()).copied().unwrap_or_default())
+            .collect();
         let dims: Vec<usize> = shape.dim.iter().map(|d| d.size as usize).collect();
         let floats: Vec<f64> = items.iter().map(|i| i.0).collect();
         let value = if dtype.is_float() {
             HostTensor::floats(dtype, &dims, &floats)
         } else {
-            let bytes = items.iter().flat_map(|i| i.1.to_le_bytes()[..dtype.size()].to_vec()).collect();
+            let bytes =
+                items.iter().flat_map(|i| i.1.to_le_bytes()[..dtype.size()].to_vec()).collect();
             HostTensor { dtype, dims: dims.into_iter().collect(), bytes }
         };
         match Attr::from(&value).tensor() {
-            Some(tensor) => Ok(TensorProto::decode(&tensor.encode_to_vec()[..]).expect("just encoded")),
+            Some(tensor) => {
+                Ok(TensorProto::decode(&tensor.encode_to_vec()[..]).expect("just encoded"))
+            }
             None => Err(self.error("no tensor")),
         }
     }

@@ -8,7 +8,8 @@ use super::graph::{Graph, NodeId, Output};
 pub const ASSIGNS: &[&str] = &["AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp"];
 
 /// Ops that look at a variable without changing it, besides ReadVariableOp.
-const LOOKS: &[&str] = &["ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"];
+const LOOKS: &[&str] =
+    &["ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"];
 
 /// A variable, by the tensor from which all of its handles in the graph come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,7 +51,9 @@ impl Handles {
 
     /// The tensor behind identities and branches.
     fn origin(&mut self, graph: &Graph, handle: Output) -> Output {
-        climb(graph, handle, &mut self.origins, |op, port| op == "Switch" || op == "Identity" && port == 0)
+        climb(graph, handle, &mut self.origins, |op, port| {
+            op == "Switch" || op == "Identity" && port == 0
+        })
     }
 }
 
@@ -112,10 +115,13 @@ impl Variables {
             let mut tensors = vec![origin];
             while let Some(tensor) = tensors.pop() {
                 for (user, index) in graph.readers(tensor) {
-                    let passes = index == 0 && matches!(graph.node(user).op(), "Identity" | "Switch");
+                    let passes =
+                        index == 0 && matches!(graph.node(user).op(), "Identity" | "Switch");
                     match graph.node(user).op() {
                         "ReadVariableOp" => uses.reads.push(user),
-                        _ if passes => tensors.extend([0, 1].map(|port| Output { node: user, port })),
+                        _ if passes => {
+                            tensors.extend([0, 1].map(|port| Output { node: user, port }))
+                        }
                         op if LOOKS.contains(&op) && index == 0 => {}
                         _ => uses.writers.push(user),
                     }

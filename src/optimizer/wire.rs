@@ -1,7 +1,7 @@
 //! Protocol buffers at the level of the wire, where unknown fields keep their bytes.
 //!
-//! A message is a sequence of records, each a field's number and its value. What the optimizer does not change passes through
-//! as the records that it came in, whether our schemas know them or not.
+//! A message is a sequence of records, each a field's number and its value. What the optimizer does
+//! not change passes through as the records that it came in, whether our schemas know them or not.
 
 use bytes::BufMut;
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
@@ -23,7 +23,8 @@ fn malformed(error: impl std::fmt::Display) -> Error {
     Error::InvalidArgument(format!("the graph is no protocol buffer: {error}"))
 }
 
-/// The records of a message, in their order: `InvalidArgument` in the place of the first that is none.
+/// The records of a message, in their order: `InvalidArgument` in the place of the first that is
+/// none.
 pub fn records(message: &[u8]) -> impl Iterator<Item = Result<Record<'_>>> {
     let mut rest = message;
     std::iter::from_fn(move || {
@@ -42,7 +43,8 @@ fn first(message: &[u8]) -> Result<Record<'_>> {
     let value = if wire_type == WireType::LengthDelimited {
         let length = decode_varint(&mut rest).map_err(malformed)?;
         let parts = usize::try_from(length).ok().and_then(|n| rest.split_at_checked(n));
-        let (value, behind) = parts.ok_or_else(|| malformed("a field is longer than the message"))?;
+        let (value, behind) =
+            parts.ok_or_else(|| malformed("a field is longer than the message"))?;
         rest = behind;
         value
     } else {

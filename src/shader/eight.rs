@@ -1,5 +1,6 @@
-//! Eight elements per invocation, in words of 64 bits, for software adapters: llvmpipe loads and stores lane by lane, word by word, so that
-//! fewer and wider words halve an addition's time. GPUs are better served by [`super::wide`].
+//! Eight elements per invocation, in words of 64 bits, for software adapters: llvmpipe loads and
+//! stores lane by lane, word by word, so that fewer and wider words halve an addition's time. GPUs
+//! are better served by [`super::wide`].
 
 use super::{Shader, wide};
 use crate::device::Capabilities;
@@ -35,7 +36,11 @@ const fn storage(dtype: DType) -> (&'static str, &'static str) {
 pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     assert!(wide::supports(dtype), "{dtype} is wider than 32 bits");
     let (value, (array, words)) = (dtype.value(), storage(dtype));
-    let four = if dtype.size() == 4 { format!("bitcast<vec4<{value}>>(w)") } else { wide::unpack(dtype).to_owned() };
+    let four = if dtype.size() == 4 {
+        format!("bitcast<vec4<{value}>>(w)")
+    } else {
+        wide::unpack(dtype).to_owned()
+    };
     let halves = match dtype.size() {
         4 => [
             "vec4(u32(u.x), u32(u.x >> 32u), u32(u.y), u32(u.y >> 32u))",
@@ -46,13 +51,15 @@ pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     };
     let [low, high] = halves;
     shader.bind_raw(name, array, unit(dtype)).body(&format!(
-        "fn unpack_{name}(w: {words}) -> vec4<{value}> {{\n    return {four};\n}}\n\n\
-         fn read_{name}(t: u32) -> array<vec4<{value}>, 2> {{\n    let u = {name}[p.off_{name} + t];\n    \
-         return array<vec4<{value}>, 2>(\n        unpack_{name}({low}),\n        unpack_{name}({high}),\n    );\n}}\n"
+        "fn unpack_{name}(w: {words}) -> vec4<{value}> {{\n    return {four};\n}}\n\nfn \
+         read_{name}(t: u32) -> array<vec4<{value}>, 2> {{\n    let u = {name}[p.off_{name} + \
+         t];\n    return array<vec4<{value}>, 2>(\n        unpack_{name}({low}),\n        \
+         unpack_{name}({high}),\n    );\n}}\n"
     ))
 }
 
-/// Declares the next binding with `fn write_NAME(t: u32, v: vec4<T>, w: vec4<T>)`, which stores elements 8t to 8t+7.
+/// Declares the next binding with `fn write_NAME(t: u32, v: vec4<T>, w: vec4<T>)`, which stores
+/// elements 8t to 8t+7.
 #[must_use]
 pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     assert!(wide::supports(dtype), "{dtype} is wider than 32 bits");
@@ -72,8 +79,9 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
         _ => joined("a", "b"),
     };
     wide::packing(shader, dtype).bind_raw(name, array, unit(dtype)).body(&format!(
-        "fn pack_{name}(v: vec4<{value}>) -> {words} {{\n{before}    return {four};\n}}\n\n\
-         fn write_{name}(t: u32, v: vec4<{value}>, w: vec4<{value}>) {{\n    let a = pack_{name}(v);\n    \
-         let b = pack_{name}(w);\n    {name}[p.off_{name} + t] = {unit_text};\n}}\n"
+        "fn pack_{name}(v: vec4<{value}>) -> {words} {{\n{before}    return {four};\n}}\n\nfn \
+         write_{name}(t: u32, v: vec4<{value}>, w: vec4<{value}>) {{\n    let a = \
+         pack_{name}(v);\n    let b = pack_{name}(w);\n    {name}[p.off_{name} + t] = \
+         {unit_text};\n}}\n"
     ))
 }

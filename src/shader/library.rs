@@ -1,4 +1,5 @@
-//! Function libraries in `shaders/lib/`. The first line of a file may read `// requires: a b`, naming other libraries.
+//! Function libraries in `shaders/lib/`. The first line of a file may read `// requires: a b`,
+//! naming other libraries.
 
 use crate::dtype::DType;
 
@@ -63,7 +64,8 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("zeta_f64", include_str!("../../shaders/lib/zeta_f64.wgsl")),
 ];
 
-/// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64 and complex128, where there is one.
+/// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64 and complex128,
+/// where there is one.
 pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
     let is_twin = |n: &str| n.strip_suffix("_f64") == Some(name);
     match LIBRARIES.iter().find(|(n, _)| dtype.part() == DType::F64 && is_twin(n)) {
@@ -72,9 +74,10 @@ pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
     }
 }
 
-/// The text of the libraries `wanted` and all that they require, each once, requirements first. `NAME_u64` has the functions of `NAME`
-/// for adapters with 64-bit integers, and stands in for it where it is wanted before.
-/// Panics when a name is unknown: names are written in this crate's tables and tested.
+/// The text of the libraries `wanted` and all that they require, each once, requirements first.
+/// `NAME_u64` has the functions of `NAME` for adapters with 64-bit integers, and stands in for it
+/// where it is wanted before. Panics when a name is unknown: names are written in this crate's
+/// tables and tested.
 pub fn resolve(wanted: &[&str]) -> String {
     let mut done = Vec::new();
     let mut out = String::new();
@@ -89,11 +92,19 @@ fn include<'a>(name: &'a str, done: &mut Vec<&'a str>, out: &mut String) {
         return;
     }
     done.push(name);
-    let text = LIBRARIES.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no shader library {name}")).1;
-    let required = text.lines().next().and_then(|l| l.strip_prefix("// requires: ")).unwrap_or_default();
+    let text = LIBRARIES
+        .iter()
+        .find(|(n, _)| *n == name)
+        .unwrap_or_else(|| panic!("no shader library {name}"))
+        .1;
+    let required =
+        text.lines().next().and_then(|l| l.strip_prefix("// requires: ")).unwrap_or_default();
     for r in required.split_whitespace() {
-        let r =
-            LIBRARIES.iter().find(|(n, _)| *n == r).unwrap_or_else(|| panic!("{name} requires unknown library {r}")).0;
+        let r = LIBRARIES
+            .iter()
+            .find(|(n, _)| *n == r)
+            .unwrap_or_else(|| panic!("{name} requires unknown library {r}"))
+            .0;
         include(r, done, out);
     }
     out.push_str(text);

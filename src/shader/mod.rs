@@ -1,13 +1,15 @@
 //! Shader text: a `.wgsl` body plus generated declarations.
 //!
-//! A kernel names its bindings with their types, its parameters and the library functions it needs; this module writes
-//! the `Params` struct, the bindings, `load_*`/`store_*` accessors that hide packing and element offsets, and `{{NAME}}`
-//! substitutions. The text depends on exactly what the pipeline's key holds, never on a shape.
+//! A kernel names its bindings with their types, its parameters and the library functions it needs;
+//! this module writes the `Params` struct, the bindings, `load_*`/`store_*` accessors that hide
+//! packing and element offsets, and `{{NAME}}` substitutions. The text depends on exactly what the
+//! pipeline's key holds, never on a shape.
 //!
 //! What a body may use, for a binding named `x` of type T:
 //! - `load_x(i: u32) -> T.value()`: element `i`, counted from the tensor's first element;
 //! - `store_x(i: u32, v)`: only for types of 32 bits and more;
-//! - `store_x_word(w: u32, bits: u32)` and `pack_x(lane: u32, v) -> u32`: for packed types, whole words only;
+//! - `store_x_word(w: u32, bits: u32)` and `pack_x(lane: u32, v) -> u32`: for packed types, whole
+//!   words only;
 //! - `p.off_x`: the tensor's element offset in the raw array `x`;
 //! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`.
 
@@ -22,8 +24,9 @@ use crate::dtype::DType;
 /// The default number of invocations in a workgroup.
 pub const WORKGROUP: u32 = 256;
 
-/// Mesa's llvmpipe (lavapipe) silently leaves every loop once an invocation has run this many iterations in all of its loops
-/// together. A kernel whose loops grow with an extent must stay below it: by more invocations, by segments, or by unrolling.
+/// Mesa's llvmpipe (lavapipe) silently leaves every loop once an invocation has run this many
+/// iterations in all of its loops together. A kernel whose loops grow with an extent must stay
+/// below it: by more invocations, by segments, or by unrolling.
 pub const MAX_ITERATIONS: usize = 65_535;
 
 /// WGSL type of a parameter.
@@ -90,8 +93,9 @@ impl Shader {
         self
     }
 
-    /// Declares the next binding as a plain `array<wgsl_type>` without accessors, such as `vec4<f32>` of 16 bytes or `atomic<u32>` of 4.
-    /// `p.off_NAME` counts elements of `wgsl_type`; the tensor's address must be a multiple of `size`.
+    /// Declares the next binding as a plain `array<wgsl_type>` without accessors, such as
+    /// `vec4<f32>` of 16 bytes or `atomic<u32>` of 4. `p.off_NAME` counts elements of `wgsl_type`;
+    /// the tensor's address must be a multiple of `size`.
     #[must_use]
     pub fn bind_raw(mut self, name: &'static str, wgsl_type: &'static str, size: u32) -> Self {
         self.bindings.push((name, Element::Raw(wgsl_type, size)));
@@ -141,28 +145,38 @@ impl Shader {
         self
     }
 
-    /// Appends the entry point of a map program: the body defines `fn value(i: u32) -> T` for one element of the output
-    /// `output`, and each invocation computes one stored unit (an element, or a word of packed lanes). The first declared
-    /// parameter must be the u32 `count`, the number of elements. Launch it with [`crate::device::Grid::map`].
+    /// Appends the entry point of a map program: the body defines `fn value(i: u32) -> T` for one
+    /// element of the output `output`, and each invocation computes one stored unit (an element, or
+    /// a word of packed lanes). The first declared parameter must be the u32 `count`, the number of
+    /// elements. Launch it with [`crate::device::Grid::map`].
     #[must_use]
     pub fn map(mut self, output: &'static str) -> Self {
         let dtype = self.dtype_of(output);
-        debug_assert_eq!(self.params.first().map(|(n, f)| (n.as_str(), *f)), Some(("count", Field::U32)));
+        debug_assert_eq!(
+            self.params.first().map(|(n, f)| (n.as_str(), *f)),
+            Some(("count", Field::U32))
+        );
         let lanes = dtype.lanes();
         let body = if lanes == 1 {
-            format!("    if t >= p.count {{\n        return;\n    }}\n    store_{output}(t, value(t));\n")
+            format!(
+                "    if t >= p.count {{\n        return;\n    }}\n    store_{output}(t, \
+                 value(t));\n"
+            )
         } else {
             format!(
-                "    let first = t * {lanes}u;\n    if first >= p.count {{\n        return;\n    }}\n    var bits = 0u;\n    \
-                 for (var lane = 0u; lane < {lanes}u && first + lane < p.count; lane += 1u) {{\n        \
-                 bits |= pack_{output}(lane, value(first + lane));\n    }}\n    store_{output}_word(t, bits);\n"
+                "    let first = t * {lanes}u;\n    if first >= p.count {{\n        return;\n    \
+                 }}\n    var bits = 0u;\n    for (var lane = 0u; lane < {lanes}u && first + lane \
+                 < p.count; lane += 1u) {{\n        bits |= pack_{output}(lane, value(first + \
+                 lane));\n    }}\n    store_{output}_word(t, bits);\n"
             )
         };
         let _ = write!(
             self.body,
-            "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
-             @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
-             let t = linear_id(workgroup_id, num_workgroups, local_index);\n{body}}}\n"
+            "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    \
+             @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    @builtin(num_workgroups) \
+             num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: \
+             u32,\n) {{\n    let t = linear_id(workgroup_id, num_workgroups, \
+             local_index);\n{body}}}\n"
         );
         self
     }
@@ -190,8 +204,8 @@ impl Shader {
         &self.label
     }
 
-    /// The whole text. `immediate_limit` is the adapter's size limit for immediates: larger parameter blocks come
-    /// from a storage buffer bound after the last binding.
+    /// The whole text. `immediate_limit` is the adapter's size limit for immediates: larger
+    /// parameter blocks come from a storage buffer bound after the last binding.
     pub fn render(&self, immediate_limit: u32) -> String {
         let mut out = format!("// {}\n\n", self.label);
         for extension in &self.extensions {
@@ -216,20 +230,28 @@ impl Shader {
         if self.params_size() <= immediate_limit {
             out.push_str("var<immediate> p: Params;\n");
         } else {
-            let _ = writeln!(out, "@group(0) @binding({}) var<storage, read_write> p: Params;", self.bindings.len());
+            let _ = writeln!(
+                out,
+                "@group(0) @binding({}) var<storage, read_write> p: Params;",
+                self.bindings.len()
+            );
         }
         for (i, (name, element)) in self.bindings.iter().enumerate() {
             let ty = match element {
                 Element::Typed(t) => t.storage(),
                 Element::Raw(ty, _) => ty,
             };
-            let _ = writeln!(out, "@group(0) @binding({i}) var<storage, read_write> {name}: array<{ty}>;");
+            let _ = writeln!(
+                out,
+                "@group(0) @binding({i}) var<storage, read_write> {name}: array<{ty}>;"
+            );
         }
         let [x, y, z] = self.workgroup;
         let _ = writeln!(out, "\nconst WORKGROUP = {}u;\n", x * y * z);
         out.push_str(
-            "fn linear_id(workgroup_id: vec3<u32>, num_workgroups: vec3<u32>, local_index: u32) -> u32 {\n    \
-             return (workgroup_id.y * num_workgroups.x + workgroup_id.x) * WORKGROUP + local_index;\n}\n\n",
+            "fn linear_id(workgroup_id: vec3<u32>, num_workgroups: vec3<u32>, local_index: u32) \
+             -> u32 {\n    return (workgroup_id.y * num_workgroups.x + workgroup_id.x) * \
+             WORKGROUP + local_index;\n}\n\n",
         );
         let mut libraries = self.libraries.clone();
         for (name, element) in &self.bindings {
@@ -249,8 +271,13 @@ impl Shader {
 
     /// Bytes of the parameter block, with its padding.
     pub fn params_size(&self) -> u32 {
-        let vec4s: usize = self.params.iter().map(|(_, f)| if let Field::Vec4s(n) = f { (*n).max(1) } else { 0 }).sum();
-        let scalars = self.bindings.len() + self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_))).count();
+        let vec4s: usize = self
+            .params
+            .iter()
+            .map(|(_, f)| if let Field::Vec4s(n) = f { (*n).max(1) } else { 0 })
+            .sum();
+        let scalars = self.bindings.len()
+            + self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_))).count();
         let head = 4 * scalars as u32;
         if vec4s == 0 { head } else { head.next_multiple_of(16) + 16 * vec4s as u32 }
     }
@@ -270,15 +297,17 @@ fn accessors(x: &str, dtype: DType) -> String {
     let lanes = dtype.lanes();
     if lanes == 1 {
         return format!(
-            "fn load_{x}(i: u32) -> {value} {{\n    return {x}[p.off_{x} + i];\n}}\n\n\
-             fn store_{x}(i: u32, v: {value}) {{\n    {x}[p.off_{x} + i] = v;\n}}\n\n"
+            "fn load_{x}(i: u32) -> {value} {{\n    return {x}[p.off_{x} + i];\n}}\n\nfn \
+             store_{x}(i: u32, v: {value}) {{\n    {x}[p.off_{x} + i] = v;\n}}\n\n"
         );
     }
     let (shift, mask, width) = if lanes == 4 { (2, 3, 8) } else { (1, 1, 16) };
     let load = match dtype {
         DType::Bool => format!("((word >> ((j & {mask}u) * {width}u)) & 0xffu) != 0u"),
         DType::U8 | DType::U16 => format!("extractBits(word, (j & {mask}u) * {width}u, {width}u)"),
-        DType::I8 | DType::I16 => format!("extractBits(bitcast<i32>(word), (j & {mask}u) * {width}u, {width}u)"),
+        DType::I8 | DType::I16 => {
+            format!("extractBits(bitcast<i32>(word), (j & {mask}u) * {width}u, {width}u)")
+        }
         DType::F16 => "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned(),
         DType::BF16 => "bitcast<f32>((word >> ((j & 1u) * 16u)) << 16u)".to_owned(),
         _ => unreachable!("{dtype} is not packed"),
@@ -294,8 +323,9 @@ fn accessors(x: &str, dtype: DType) -> String {
         _ => unreachable!("{dtype} is not packed"),
     };
     format!(
-        "fn load_{x}(i: u32) -> {value} {{\n    let j = p.off_{x} + i;\n    let word = {x}[j >> {shift}u];\n    return {load};\n}}\n\n\
-         fn pack_{x}(lane: u32, v: {value}) -> u32 {{\n    return ({bits}) << (lane * {width}u);\n}}\n\n\
-         fn store_{x}_word(w: u32, bits: u32) {{\n    {x}[(p.off_{x} >> {shift}u) + w] = bits;\n}}\n\n"
+        "fn load_{x}(i: u32) -> {value} {{\n    let j = p.off_{x} + i;\n    let word = {x}[j >> \
+         {shift}u];\n    return {load};\n}}\n\nfn pack_{x}(lane: u32, v: {value}) -> u32 {{\n    \
+         return ({bits}) << (lane * {width}u);\n}}\n\nfn store_{x}_word(w: u32, bits: u32) {{\n    \
+         {x}[(p.off_{x} >> {shift}u) + w] = bits;\n}}\n\n"
     )
 }

@@ -1,5 +1,6 @@
-//! Four elements per invocation: how a program reads and writes a whole `vec4` of any type of at most 32 bits at once, which is what
-//! makes elementwise programs run at the memory's speed. A tensor takes part when its address is a multiple of [`unit`].
+//! Four elements per invocation: how a program reads and writes a whole `vec4` of any type of at
+//! most 32 bits at once, which is what makes elementwise programs run at the memory's speed. A
+//! tensor takes part when its address is a multiple of [`unit`].
 
 use std::fmt::Write;
 
@@ -31,11 +32,14 @@ const fn storage(dtype: DType) -> &'static str {
     }
 }
 
-/// Four values of `dtype` of their words `w`: a `vec4<u32>` of 32-bit types (here in the type itself), a `vec2<u32>` of 16-bit ones, else a `u32`.
+/// Four values of `dtype` of their words `w`: a `vec4<u32>` of 32-bit types (here in the type
+/// itself), a `vec2<u32>` of 16-bit ones, else a `u32`.
 pub(super) const fn unpack(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "vec4(unpack2x16float(w.x), unpack2x16float(w.y))",
-        DType::BF16 => "bitcast<vec4<f32>>(vec4(w.x << 16u, w.x & 0xffff0000u, w.y << 16u, w.y & 0xffff0000u))",
+        DType::BF16 => {
+            "bitcast<vec4<f32>>(vec4(w.x << 16u, w.x & 0xffff0000u, w.y << 16u, w.y & 0xffff0000u))"
+        }
         DType::U16 => "vec4(w.x & 0xffffu, w.x >> 16u, w.y & 0xffffu, w.y >> 16u)",
         DType::I16 => "bitcast<vec4<i32>>(vec4(w.x << 16u, w.x, w.y << 16u, w.y)) >> vec4(16u)",
         DType::U8 => "(vec4(w) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu)",
@@ -48,11 +52,16 @@ pub(super) const fn unpack(dtype: DType) -> &'static str {
 /// What precedes the words of four values `v` of `dtype`, and these words.
 pub(super) fn pack(dtype: DType) -> (&'static str, String) {
     match dtype {
-        DType::F16 => ("", pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)")),
-        DType::BF16 => ("", pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)")),
-        DType::U16 | DType::I16 => {
-            ("    let b = bitcast<vec4<u32>>(v) & vec4(0xffffu);\n", pairs("b.x", "b.y", "b.z", "b.w"))
+        DType::F16 => {
+            ("", pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)"))
         }
+        DType::BF16 => {
+            ("", pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)"))
+        }
+        DType::U16 | DType::I16 => (
+            "    let b = bitcast<vec4<u32>>(v) & vec4(0xffffu);\n",
+            pairs("b.x", "b.y", "b.z", "b.w"),
+        ),
         DType::U8 | DType::I8 => (
             "    let b = (bitcast<vec4<u32>>(v) & vec4(0xffu)) << vec4(0u, 8u, 16u, 24u);\n",
             "b.x | b.y | b.z | b.w".to_owned(),
@@ -80,12 +89,13 @@ pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     assert!(supports(dtype), "{dtype} is wider than 32 bits");
     let (value, four) = (dtype.value(), unpack(dtype));
     shader.bind_raw(name, storage(dtype), unit(dtype)).body(&format!(
-        "fn read_{name}(t: u32) -> vec4<{value}> {{\n    let w = {name}[p.off_{name} + t];\n    return {four};\n}}\n"
+        "fn read_{name}(t: u32) -> vec4<{value}> {{\n    let w = {name}[p.off_{name} + t];\n    \
+         return {four};\n}}\n"
     ))
 }
 
-/// Declares the next binding with `fn write_NAME(t: u32, v: vec4<T>, n: u32)`, which stores the first `n` elements (at most 4) and leaves
-/// other words untouched.
+/// Declares the next binding with `fn write_NAME(t: u32, v: vec4<T>, n: u32)`, which stores the
+/// first `n` elements (at most 4) and leaves other words untouched.
 #[must_use]
 pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     writer(shader.bind_raw(name, storage(dtype), unit(dtype)), name, dtype)
@@ -105,27 +115,33 @@ fn writer(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     let mut text = before.to_owned();
     let _ = match dtype.size() {
         1 => writeln!(text, "    {at} = {words};"),
-        2 => writeln!(
-            text,
-            "    let words = {words};\n    if n > 2u {{\n        {at} = words;\n    }} else {{\n        {at}.x = words.x;\n    }}"
-        ),
+        2 => {
+            writeln!(
+                text,
+                "    let words = {words};\n    if n > 2u {{\n        {at} = words;\n    }} else \
+                 {{\n        {at}.x = words.x;\n    }}"
+            )
+        }
         _ => writeln!(
             text,
-            "    if n >= 4u {{\n        {at} = {words};\n        return;\n    }}\n    {at}.x = v.x;\n    if n > 1u {{\n        \
-             {at}.y = v.y;\n    }}\n    if n > 2u {{\n        {at}.z = v.z;\n    }}"
+            "    if n >= 4u {{\n        {at} = {words};\n        return;\n    }}\n    {at}.x = \
+             v.x;\n    if n > 1u {{\n        {at}.y = v.y;\n    }}\n    if n > 2u {{\n        \
+             {at}.z = v.z;\n    }}"
         ),
     };
-    packing(shader, dtype).body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
+    packing(shader, dtype)
+        .body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
 }
 
-/// Appends the entry point of a program whose body defines `fn value(t: u32) -> vec4<T>`, four elements of `output`, for each of
-/// `p.count` units t. Launch it with an invocation for each.
+/// Appends the entry point of a program whose body defines `fn value(t: u32) -> vec4<T>`, four
+/// elements of `output`, for each of `p.count` units t. Launch it with an invocation for each.
 #[must_use]
 pub fn map(shader: Shader, output: &'static str) -> Shader {
     shader.body(&format!(
-        "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
-         @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
-         let t = linear_id(workgroup_id, num_workgroups, local_index);\n    if t < p.count {{\n        \
+        "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) \
+         workgroup_id: vec3<u32>,\n    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    \
+         @builtin(local_invocation_index) local_index: u32,\n) {{\n    let t = \
+         linear_id(workgroup_id, num_workgroups, local_index);\n    if t < p.count {{\n        \
          write_{output}(t, value(t), 4u);\n    }}\n}}"
     ))
 }

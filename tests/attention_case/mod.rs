@@ -34,7 +34,17 @@ pub struct Case {
 impl Case {
     pub fn plain(dtype: DType, layout: &'static str, sizes: [usize; 6]) -> Self {
         let (mask, extra) = ("none", None);
-        Self { dtype, layout, sizes, mask, extra, keep: true, fill: -1e9, causal: false, zero_masked: false }
+        Self {
+            dtype,
+            layout,
+            sizes,
+            mask,
+            extra,
+            keep: true,
+            fill: -1e9,
+            causal: false,
+            zero_masked: false,
+        }
     }
 
     pub fn masked(self, mask: &'static str, dtype: DType, dims: &[usize]) -> Self {
@@ -73,7 +83,11 @@ impl Case {
         inputs.extend(self.extra.iter().map(|(dtype, dims)| {
             let n = dims.iter().product();
             match dtype {
-                Bool => HostTensor::of(Bool, dims, &(0..n).map(|_| u8::from(random.below(3) > 0)).collect::<Vec<_>>()),
+                Bool => HostTensor::of(
+                    Bool,
+                    dims,
+                    &(0..n).map(|_| u8::from(random.below(3) > 0)).collect::<Vec<_>>(),
+                ),
                 _ => random.tensor(*dtype, dims).0,
             }
         }));
@@ -88,25 +102,34 @@ impl Case {
             _ => ((b * heads + h) * positions + t) * depth,
         };
         let extra = inputs.get(3).map(|t| {
-            let dims: Vec<usize> = std::iter::repeat_n(1, 4 - t.dims.len()).chain(t.dims.iter().copied()).collect();
-            let values: Vec<f64> =
-                if t.dtype == Bool { t.bytes.iter().map(|b| f64::from(*b)).collect() } else { t.to_f64() };
+            let dims: Vec<usize> =
+                std::iter::repeat_n(1, 4 - t.dims.len()).chain(t.dims.iter().copied()).collect();
+            let values: Vec<f64> = if t.dtype == Bool {
+                t.bytes.iter().map(|b| f64::from(*b)).collect()
+            } else {
+                t.to_f64()
+            };
             (dims, values)
         });
         let mut out = vec![0.0; batch * heads * rows * width];
-        for (b, h, t) in (0..batch * heads * rows).map(|i| (i / rows / heads, i / rows % heads, i % rows)) {
+        for (b, h, t) in
+            (0..batch * heads * rows).map(|i| (i / rows / heads, i / rows % heads, i % rows))
+        {
             let mut kept = vec![true; keys];
             let scores: Vec<f64> = (0..keys)
                 .map(|s| {
                     let (q, k) = (at(b, h, t, rows, depth), at(b, h, s, keys, depth));
-                    let product: f64 = (0..depth).map(|i| values[0][q + i] * values[1][k + i]).sum();
+                    let product: f64 =
+                        (0..depth).map(|i| values[0][q + i] * values[1][k + i]).sum();
                     let score = product * f64::from(SCALE);
                     let mask = extra.as_ref().map(|(dims, values)| {
-                        let index = [b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n);
+                        let index =
+                            [b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n);
                         values[index]
                     });
                     let bias = if self.mask == "bias" { mask.unwrap() } else { 0.0 };
-                    let chosen = self.mask == "bias" || mask.is_none_or(|m| (m != 0.0) == self.keep);
+                    let chosen =
+                        self.mask == "bias" || mask.is_none_or(|m| (m != 0.0) == self.keep);
                     kept[s] = chosen && (!self.causal || s <= t);
                     match (kept[s], self.mask) {
                         (true, _) => score + bias,
@@ -119,7 +142,9 @@ impl Case {
             let weights: Vec<f64> = scores.iter().map(|x| (x - largest).exp()).collect();
             let total: f64 = weights.iter().sum();
             let y = at(b, h, t, rows, width);
-            for (s, weight) in weights.iter().enumerate().filter(|(s, _)| kept[*s] || !self.zero_masked) {
+            for (s, weight) in
+                weights.iter().enumerate().filter(|(s, _)| kept[*s] || !self.zero_masked)
+            {
                 for i in 0..width {
                     out[y + i] += weight / total * values[2][at(b, h, s, keys, width) + i];
                 }
@@ -138,7 +163,10 @@ impl Case {
             assert_eq!(got[0].dims[..], self.dims(rows, width)[..], "{self:?}");
             for (i, (g, w)) in got[0].to_f64().iter().zip(&wanted).enumerate() {
                 let near = (g - w).abs() <= epsilon(self.dtype) * w.abs() + 4e-6;
-                assert!(near || (g.is_nan() && w.is_nan()), "{self:?} {class:?}: element {i} is {g}, not {w}");
+                assert!(
+                    near || (g.is_nan() && w.is_nan()),
+                    "{self:?} {class:?}: element {i} is {g}, not {w}"
+                );
             }
         }
     }

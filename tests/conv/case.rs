@@ -32,7 +32,8 @@ impl Case {
         if self.depthwise() { self.channels * self.filters } else { self.filters }
     }
 
-    /// Output extents and padding in front, by TensorFlow's documented formulas; None when there is no output.
+    /// Output extents and padding in front, by TensorFlow's documented formulas; None when there is
+    /// no output.
     pub fn windows(&self) -> Option<([usize; 3], [usize; 3])> {
         let (mut out, mut pad) = ([0; 3], [0; 3]);
         for d in 0..3 {
@@ -40,7 +41,8 @@ impl Case {
             (out[d], pad[d]) = match self.padding {
                 "SAME" => {
                     let out = self.input[d].div_ceil(self.stride[d]);
-                    let needed = ((out - 1) * self.stride[d] + effective).saturating_sub(self.input[d]);
+                    let needed =
+                        ((out - 1) * self.stride[d] + effective).saturating_sub(self.input[d]);
                     (out, needed / 2)
                 }
                 _ => {
@@ -66,7 +68,14 @@ impl Case {
         dims
     }
 
-    fn at(&self, channels: usize, extents: [usize; 3], image: usize, channel: usize, x: [usize; 3]) -> usize {
+    fn at(
+        &self,
+        channels: usize,
+        extents: [usize; 3],
+        image: usize,
+        channel: usize,
+        x: [usize; 3],
+    ) -> usize {
         let position = (x[0] * extents[1] + x[1]) * extents[2] + x[2];
         let positions = extents.iter().product::<usize>();
         if self.last {
@@ -76,7 +85,8 @@ impl Case {
         }
     }
 
-    /// Calls `f(input element, filter element, output element)` for every product of the convolution.
+    /// Calls `f(input element, filter element, output element)` for every product of the
+    /// convolution.
     pub fn products(&self, mut f: impl FnMut(usize, usize, usize)) {
         let (out, pad) = self.windows().expect("an output");
         let filters = self.out_channels();
@@ -85,7 +95,8 @@ impl Case {
                 for k in positions(self.kernel) {
                     let mut x = [0; 3];
                     let inside = (0..3).all(|d| {
-                        let at = (o[d] * self.stride[d] + k[d] * self.dilation[d]).checked_sub(pad[d]);
+                        let at =
+                            (o[d] * self.stride[d] + k[d] * self.dilation[d]).checked_sub(pad[d]);
                         x[d] = at.unwrap_or(usize::MAX);
                         x[d] < self.input[d]
                     });

@@ -12,15 +12,19 @@ fn random_shapes() {
     random_cases("DepthwiseConv2dNative", 12, 3);
 }
 
-/// Common windows have programs that go down columns: in one run and in several, with few columns and with more, all of them outside or none.
+/// Common windows have programs that go down columns: in one run and in several, with few columns
+/// and with more, all of them outside or none.
 #[test]
 fn common_windows() {
     let mut random = Random::new(7);
     let mut ran = 0;
-    for (i, (kernel, stride)) in [3, 5, 7].into_iter().flat_map(|k| [(k, 1), (k, 2), (k, 1), (k, 2)]).enumerate() {
+    for (i, (kernel, stride)) in
+        [3, 5, 7].into_iter().flat_map(|k| [(k, 1), (k, 2), (k, 1), (k, 2)]).enumerate()
+    {
         let channels = random.pick(&[4, 12]);
         let padding = random.pick(&["SAME", "VALID", "EXPLICIT"]);
-        let mut pads = || [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
+        let mut pads =
+            || [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
         let case = Case {
             op: "DepthwiseConv2dNative",
             spatial: 2,
@@ -76,10 +80,19 @@ fn filters_of_what_is_no_number() {
         ];
         for class in Class::ALL {
             let node = case.node("BackpropFilter", DType::F32);
-            let got = with_class(class, || session().run(&node, &inputs)).expect("a gradient").remove(0).to_f64();
+            let got = with_class(class, || session().run(&node, &inputs))
+                .expect("a gradient")
+                .remove(0)
+                .to_f64();
             for (i, (got, want)) in got.iter().zip(&dw).enumerate() {
-                let same = got == want || got.is_nan() && want.is_nan() || (got - want).abs() < 1e-3;
-                assert!(same, "{class:?} {kernel} {stride}: tap {}, channel {}: {got}, not {want}", i / 8, i % 8);
+                let same =
+                    got == want || got.is_nan() && want.is_nan() || (got - want).abs() < 1e-3;
+                assert!(
+                    same,
+                    "{class:?} {kernel} {stride}: tap {}, channel {}: {got}, not {want}",
+                    i / 8,
+                    i % 8
+                );
             }
         }
     }
@@ -98,7 +111,8 @@ fn four_channels_at_once() {
         ran += usize::from(check(&case, dtype, i, usize::from(i % 5 == 4)));
     }
     assert!(ran > 6, "only {ran} cases have an output");
-    let wide = Case { op: "DepthwiseConv2dNative", filters: 1, stride: [1, 2, 2], ..plain(11, 5, 8, 1) };
+    let wide =
+        Case { op: "DepthwiseConv2dNative", filters: 1, stride: [1, 2, 2], ..plain(11, 5, 8, 1) };
     assert!(check(&wide, DType::F32, 16, 0));
     assert!(check(&Case { stride: [1, 3, 3], ..wide }, DType::BF16, 17, 0));
 }

@@ -53,7 +53,8 @@ fn check(case: &Case, dtype: DType, seed: u64, misalign: usize) -> bool {
     ];
     // Windows are the same for all classes, and compiling takes most of the time.
     let first = seed as usize % Class::ALL.len();
-    let classes = if numeric::bindings::is_limited() { &Class::ALL[first..=first] } else { &Class::ALL[..] };
+    let classes =
+        if numeric::bindings::is_limited() { &Class::ALL[first..=first] } else { &Class::ALL[..] };
     for &class in classes {
         for (suffix, inputs, want, dims, terms) in &runs {
             let mut session = session();
@@ -85,8 +86,11 @@ fn random_case(random: &mut Random, op: &'static str) -> Case {
     if depthwise {
         stride[1] = stride[2];
     }
-    let padding =
-        if op == "Conv3D" { random.pick(&["SAME", "VALID"]) } else { random.pick(&["SAME", "VALID", "EXPLICIT"]) };
+    let padding = if op == "Conv3D" {
+        random.pick(&["SAME", "VALID"])
+    } else {
+        random.pick(&["SAME", "VALID", "EXPLICIT"])
+    };
     let mut explicit = [[0; 2]; 3];
     if padding == "EXPLICIT" {
         for e in &mut explicit[3 - spatial..] {
@@ -163,18 +167,21 @@ fn the_shapes_of_small_networks() {
     assert!(check(&plain(2, 7, 4, 4), DType::F32, 7, 0));
 }
 
-/// Gradients of the input by phases of the stride: all of them, some without a kernel position, with and without a common divisor
-/// of stride and dilation. Groups and padding are among the random shapes.
+/// Gradients of the input by phases of the stride: all of them, some without a kernel position,
+/// with and without a common divisor of stride and dilation. Groups and padding are among the
+/// random shapes.
 #[test]
 fn strides_in_all_phases() {
     let strided = |stride: usize, case: Case| Case { stride: [1, stride, stride], ..case };
     assert!(check(&strided(2, plain(8, 2, 8, 16)), DType::F32, 21, 0));
     assert!(check(&strided(3, plain(7, 2, 4, 5)), DType::F16, 22, 0));
-    let dilated = Case { dilation: [1, 2, 3], stride: [1, 2, 2], padding: "VALID", ..plain(13, 3, 4, 8) };
+    let dilated =
+        Case { dilation: [1, 2, 3], stride: [1, 2, 2], padding: "VALID", ..plain(13, 3, 4, 8) };
     assert!(check(&dilated, DType::F32, 24, 0));
 }
 
-/// Gradients of inputs whose positions are in one window each: a product for each row of the window.
+/// Gradients of inputs whose positions are in one window each: a product for each row of the
+/// window.
 #[test]
 fn windows_side_by_side() {
     let of = |rows: usize, columns: usize, case: Case| Case {
@@ -193,14 +200,16 @@ fn windows_side_by_side() {
     }
 }
 
-/// Gradients of inputs of few channels: windows of all phases, some without a kernel position, with rows and columns that differ.
+/// Gradients of inputs of few channels: windows of all phases, some without a kernel position, with
+/// rows and columns that differ.
 #[test]
 fn inputs_of_few_channels() {
     let mut random = Random::new(8);
     for i in 0..14 {
         let (kernel, stride) = (random.between(1, 7), random.between(1, 4));
         let padding = random.pick(&["SAME", "VALID", "EXPLICIT"]);
-        let pads = [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
+        let pads =
+            [0, 1, 2].map(|d| if d > 0 { [random.below(9), random.below(9)] } else { [0; 2] });
         let case = Case {
             batch: 1 + i % 3,
             input: [1, random.between(7, 24), random.between(7, 50)],
@@ -219,7 +228,8 @@ fn inputs_of_few_channels() {
 fn outputs_of_few_channels() {
     let mut random = Random::new(9);
     for i in 0..10 {
-        let (kernel, stride, columns) = (random.between(1, 7), random.between(1, 4), random.pick(&[14, 16, 30, 48]));
+        let (kernel, stride, columns) =
+            (random.between(1, 7), random.between(1, 4), random.pick(&[14, 16, 30, 48]));
         let pads = [[0; 2], [random.below(4), random.below(4)], [random.below(4), 0]];
         let width = (columns - 1) * stride + kernel;
         let padding = random.pick(&["VALID", "EXPLICIT"]);
@@ -245,18 +255,30 @@ fn outputs_of_few_channels() {
 fn short_lines() {
     let wide = plain(7, 3, 16, 128);
     assert!(check(&wide, DType::F32, 41, 0));
-    assert!(check(&Case { stride: [1, 2, 2], padding: "VALID", input: [1, 9, 11], ..wide.clone() }, DType::F16, 42, 0));
-    let volume = Case { op: "Conv3D", spatial: 3, input: [3, 4, 5], kernel: [2, 3, 3], batch: 1, ..wide };
+    assert!(check(
+        &Case { stride: [1, 2, 2], padding: "VALID", input: [1, 9, 11], ..wide.clone() },
+        DType::F16,
+        42,
+        0
+    ));
+    let volume =
+        Case { op: "Conv3D", spatial: 3, input: [3, 4, 5], kernel: [2, 3, 3], batch: 1, ..wide };
     assert!(check(&volume, DType::F32, 43, 0));
 }
 
 #[test]
 fn long_lines_and_many_positions() {
-    // More steps than llvmpipe runs in one invocation: 70,000 positions on a line, and 300 lines of 300.
+    // More steps than llvmpipe runs in one invocation: 70,000 positions on a line, and 300 lines of
+    // 300.
     let line = Case { batch: 1, input: [1, 1, 70_000], kernel: [1, 1, 3], ..plain(1, 1, 4, 4) };
     assert!(check(&line, DType::F32, 11, 0));
     let depthwise = Case { op: "DepthwiseConv2dNative", filters: 1, ..line };
-    assert!(check(&Case { batch: 2, input: [1, 1, 60_000], ..depthwise.clone() }, DType::F32, 12, 0));
+    assert!(check(
+        &Case { batch: 2, input: [1, 1, 60_000], ..depthwise.clone() },
+        DType::F32,
+        12,
+        0
+    ));
     let square = Case { batch: 1, channels: 1, depth: 1, input: [1, 300, 300], ..depthwise };
     assert!(check(&square, DType::F32, 13, 0));
 }
@@ -264,13 +286,16 @@ fn long_lines_and_many_positions() {
 /// Conv2D and the gradient of its input have int32 kernels as well; sums wrap.
 #[test]
 fn whole_numbers() {
-    for case in [plain(5, 3, 4, 8), Case { last: false, stride: [1, 2, 1], depth: 2, ..plain(5, 3, 4, 6) }] {
+    for case in
+        [plain(5, 3, 4, 8), Case { last: false, stride: [1, 2, 1], depth: 2, ..plain(5, 3, 4, 6) }]
+    {
         let (out, _) = case.windows().expect("an output");
         let mut random = Random::new(7);
         let mut values = |dims: &[usize]| -> Vec<i32> {
             (0..dims.iter().product()).map(|_| random.below(200_001) as i32 - 100_000).collect()
         };
-        let (x_dims, y_dims) = (case.shape(case.channels, case.input), case.shape(case.filters, out));
+        let (x_dims, y_dims) =
+            (case.shape(case.channels, case.input), case.shape(case.filters, out));
         let (x, w, dy) = (values(&x_dims), values(&case.filter_shape()), values(&y_dims));
         let (mut y, mut dx) = (vec![0i32; dy.len()], vec![0i32; x.len()]);
         case.products(|i, k, o| {
@@ -280,7 +305,9 @@ fn whole_numbers() {
         let (w, dy) = (HostTensor::i32(&case.filter_shape(), &w), HostTensor::i32(&y_dims, &dy));
         for class in Class::ALL {
             let run = |suffix: &str, inputs: &[Input]| {
-                with_class(class, || session().run(&case.node(suffix, DType::I32), inputs)).expect("int32").remove(0)
+                with_class(class, || session().run(&case.node(suffix, DType::I32), inputs))
+                    .expect("int32")
+                    .remove(0)
             };
             let got = run("", &[HostTensor::i32(&x_dims, &x).into(), w.clone().into()]);
             assert_eq!(got.values::<i32>(), y, "{class:?} {case:?}");
@@ -290,21 +317,30 @@ fn whole_numbers() {
     }
 }
 
-/// Conv takes its spatial dimensions from the rank and any number of batch dimensions; the old gradients take tensors for shapes.
+/// Conv takes its spatial dimensions from the rank and any number of batch dimensions; the old
+/// gradients take tensors for shapes.
 #[test]
 fn other_forms() {
     let mut random = Random::new(5);
     for (spatial, batch_dims, last) in [(2, 1, true), (2, 3, true), (3, 0, true), (2, 2, false)] {
         let mut case = Case { last, stride: [1, 2, 1], ..plain(5, 3, 3, 4) };
         if spatial == 3 {
-            case = Case { op: "Conv3D", spatial, input: [4, 5, 3], kernel: [2, 3, 1], batch: 1, ..case };
+            case = Case {
+                op: "Conv3D",
+                spatial,
+                input: [4, 5, 3],
+                kernel: [2, 3, 1],
+                batch: 1,
+                ..case
+            };
         }
         let batch: &[usize] = [&[][..], &[2], &[1, 2], &[2, 1, 1]][batch_dims];
         let (out, _) = case.windows().expect("an output");
         let (x, xv) = random.tensor(DType::F32, &case.shape(3, case.input));
         let (w, wv) = random.tensor(DType::F32, &case.filter_shape());
         let (dy, dv) = random.tensor(DType::F32, &case.shape(4, out));
-        let (mut y, mut dx, mut dw) = (vec![0.0; dv.len()], vec![0.0; xv.len()], vec![0.0; wv.len()]);
+        let (mut y, mut dx, mut dw) =
+            (vec![0.0; dv.len()], vec![0.0; xv.len()], vec![0.0; wv.len()]);
         case.products(|i, k, o| {
             y[o] += xv[i] * wv[k];
             dx[i] += dv[o] * wv[k];
@@ -316,44 +352,84 @@ fn other_forms() {
             .attr("batch_dims", batch_dims as i64)
             .attr("groups", 1i64);
         let node = node.attr("data_format", if last { "CHANNELS_LAST" } else { "CHANNELS_FIRST" });
-        let got = session().run(&node, &[reshaped.into(), w.clone().into()]).expect("Conv").remove(0);
+        let got =
+            session().run(&node, &[reshaped.into(), w.clone().into()]).expect("Conv").remove(0);
         assert_eq!(got.dims[..], [batch, &case.shape(4, out)[1..]].concat()[..]);
         assert_close(&got, &y, 27.0, &format!("{case:?}"));
         if spatial == 3 {
             let inputs = [x.into(), w.into(), dy.into()];
-            let got = session().run(&case.node("BackpropInput", DType::F32), &inputs).expect("input").remove(0);
+            let got = session()
+                .run(&case.node("BackpropInput", DType::F32), &inputs)
+                .expect("input")
+                .remove(0);
             assert_close(&got, &dx, 27.0, "Conv3DBackpropInput");
-            let got = session().run(&case.node("BackpropFilter", DType::F32), &inputs).expect("filter").remove(0);
+            let got = session()
+                .run(&case.node("BackpropFilter", DType::F32), &inputs)
+                .expect("filter")
+                .remove(0);
             assert_close(&got, &dw, 60.0, "Conv3DBackpropFilter");
         }
     }
 }
 
-/// Whole images in windows, slabs of one image, and what images do not see of each other. Channels first, an image that does not fit by
-/// itself is refused by its filter's gradient and by filters of single channels.
+/// Whole images in windows, slabs of one image, and what images do not see of each other. Channels
+/// first, an image that does not fit by itself is refused by its filter's gradient and by filters
+/// of single channels.
 #[test]
 fn images_beyond_one_binding() {
     let refused = numeric::bindings::within(8192, || {
         let many = Case { batch: 9, ..plain(7, 3, 8, 12) };
         let large = Case { batch: 2, input: [1, 23, 17], ..plain(1, 3, 8, 12) };
-        let strided = |case: &Case| Case { stride: [1, 2, 3], dilation: [1, 2, 1], padding: "VALID", ..case.clone() };
+        let strided = |case: &Case| Case {
+            stride: [1, 2, 3],
+            dilation: [1, 2, 1],
+            padding: "VALID",
+            ..case.clone()
+        };
         let groups = Case { depth: 4, ..large.clone() };
         let same_stride = Case { stride: [1, 2, 2], ..large.clone() };
-        let side_by_side = Case { kernel: [1, 2, 2], stride: [1, 2, 2], input: [1, 24, 16], ..large.clone() };
+        let side_by_side =
+            Case { kernel: [1, 2, 2], stride: [1, 2, 2], input: [1, 24, 16], ..large.clone() };
         let pointwise = Case { kernel: [1; 3], ..large.clone() };
         let few = Case { input: [1, 40, 32], ..plain(1, 3, 3, 32) };
         let first = Case { last: false, batch: 5, ..plain(9, 3, 8, 12) };
-        let volume = Case { op: "Conv3D", spatial: 3, input: [9, 8, 7], kernel: [3, 2, 3], ..plain(1, 1, 4, 6) };
-        let cases = [many, strided(&large), large, groups, same_stride, side_by_side, pointwise, few, first, volume];
+        let volume = Case {
+            op: "Conv3D",
+            spatial: 3,
+            input: [9, 8, 7],
+            kernel: [3, 2, 3],
+            ..plain(1, 1, 4, 6)
+        };
+        let cases = [
+            many,
+            strided(&large),
+            large,
+            groups,
+            same_stride,
+            side_by_side,
+            pointwise,
+            few,
+            first,
+            volume,
+        ];
         for (i, case) in cases.iter().enumerate() {
             let dtype = [DType::F32, DType::F16, DType::BF16][i % 3];
             assert!(check(case, dtype, i as u64, 0), "{case:?}");
         }
-        let depthwise = |case: Case| Case { op: "DepthwiseConv2dNative", filters: 1, depth: case.channels, ..case };
+        let depthwise = |case: Case| Case {
+            op: "DepthwiseConv2dNative",
+            filters: 1,
+            depth: case.channels,
+            ..case
+        };
         let large = Case { batch: 2, input: [1, 29, 17], ..plain(1, 3, 8, 1) };
-        let padded = Case { padding: "EXPLICIT", explicit: [[0; 2], [9, 9], [1, 2]], ..large.clone() };
+        let padded =
+            Case { padding: "EXPLICIT", explicit: [[0; 2], [9, 9], [1, 2]], ..large.clone() };
         let wide = Case { batch: 7, ..plain(9, 5, 4, 1) };
-        for (i, case) in [large.clone(), padded, wide, Case { stride: [1, 2, 2], ..large }].into_iter().enumerate() {
+        for (i, case) in [large.clone(), padded, wide, Case { stride: [1, 2, 2], ..large }]
+            .into_iter()
+            .enumerate()
+        {
             let case = depthwise(case);
             assert!(check(&case, [DType::F32, DType::F16][i % 2], i as u64, 0), "{case:?}");
             assert!(check(&Case { filters: 2, ..case }, DType::F32, i as u64, 0));
@@ -362,11 +438,14 @@ fn images_beyond_one_binding() {
     assert_eq!(refused, 0);
 }
 
-/// Filters beyond one binding, cut along their kernel and their channels; the columns of their gradients.
+/// Filters beyond one binding, cut along their kernel and their channels; the columns of their
+/// gradients.
 #[test]
 fn filters_beyond_one_binding() {
     let refused = numeric::bindings::within(8192, || {
-        for (i, case) in [plain(4, 3, 16, 24), plain(5, 2, 40, 12), plain(3, 3, 5, 70)].into_iter().enumerate() {
+        for (i, case) in
+            [plain(4, 3, 16, 24), plain(5, 2, 40, 12), plain(3, 3, 5, 70)].into_iter().enumerate()
+        {
             let case = Case { batch: 1, ..case };
             assert!(check(&case, [DType::F32, DType::F16][i % 2], i as u64, 0), "{case:?}");
             assert!(check(&Case { stride: [1, 2, 1], ..case }, DType::F32, i as u64, 0));
@@ -389,9 +468,12 @@ fn random_convolutions_in_windows() {
 fn empty_tensors() {
     let case = plain(4, 3, 3, 5);
     let empty = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &[]);
-    let ones = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+    let ones =
+        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
     let w = ones(&[3, 3, 3, 5]);
-    let run = |suffix: &str, inputs: &[Input]| session().run(&case.node(suffix, DType::F32), inputs).unwrap().remove(0);
+    let run = |suffix: &str, inputs: &[Input]| {
+        session().run(&case.node(suffix, DType::F32), inputs).unwrap().remove(0)
+    };
     let y = run("", &[empty(&[0, 4, 4, 3]).into(), w.clone().into()]);
     assert_eq!(y.dims[..], [0, 4, 4, 5]);
     let dx = run("BackpropInput", &[sizes(&[0, 4, 4, 3]), w.into(), empty(&[0, 4, 4, 5]).into()]);
@@ -405,7 +487,8 @@ fn empty_tensors() {
 #[test]
 fn input_sizes_may_be_spatial_alone() {
     let case = plain(4, 3, 3, 5);
-    let ones = |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+    let ones =
+        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
     let inputs = [sizes(&[4, 4]), ones(&[3, 3, 3, 5]).into(), ones(&[2, 4, 4, 5]).into()];
     let dx = session().run(&case.node("BackpropInput", DType::F32), &inputs).unwrap().remove(0);
     assert_eq!((&dx.dims[..], dx.to_f64()[0]), (&[2, 4, 4, 3][..], 20.0));
@@ -427,8 +510,11 @@ fn more_workgroups_than_one_dimension_has() {
 
 #[test]
 fn errors_are_tensorflows() {
-    let zeros = |dims: &[usize]| Input::from(HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]));
-    let run = |case: &Case, suffix: &str, inputs: &[Input]| match session().run(&case.node(suffix, DType::F32), inputs)
+    let zeros = |dims: &[usize]| {
+        Input::from(HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]))
+    };
+    let run = |case: &Case, suffix: &str, inputs: &[Input]| match session()
+        .run(&case.node(suffix, DType::F32), inputs)
     {
         Err(Error::InvalidArgument(m) | Error::Unimplemented(m)) => m,
         other => panic!("{case:?} gave {other:?}"),
@@ -437,9 +523,15 @@ fn errors_are_tensorflows() {
     let forward = |case: &Case, x: &[usize], w: &[usize]| run(case, "", &[zeros(x), zeros(w)]);
     let x: &[usize] = &[1, 4, 4, 3];
     for (message, want) in [
-        (forward(&conv, &[4, 4, 3], &[3, 3, 3, 4]), "convolution input must be 4-dimensional: [4,4,3]"),
+        (
+            forward(&conv, &[4, 4, 3], &[3, 3, 3, 4]),
+            "convolution input must be 4-dimensional: [4,4,3]",
+        ),
         (forward(&conv, x, &[3, 3, 3]), "convolution filter must be 4-dimensional: [3,3,3]"),
-        (forward(&conv, x, &[3, 3, 2, 4]), "input depth must be evenly divisible by filter depth: 3 vs 2"),
+        (
+            forward(&conv, x, &[3, 3, 2, 4]),
+            "input depth must be evenly divisible by filter depth: 3 vs 2",
+        ),
         (
             forward(&conv, &[1, 4, 4, 4], &[3, 3, 2, 3]),
             "output depth must be evenly divisible by number of groups: 3 vs 2",
@@ -447,7 +539,8 @@ fn errors_are_tensorflows() {
         (forward(&conv, x, &[0, 3, 3, 4]), "filter must not have zero elements"),
         (
             forward(&Case { padding: "VALID", ..conv.clone() }, &[1, 2, 2, 3], &[4, 4, 3, 4]),
-            "Computed output size would be negative: -1 [input_size: 2, effective_filter_size: 4, stride: 1]",
+            "Computed output size would be negative: -1 [input_size: 2, effective_filter_size: 4, \
+             stride: 1]",
         ),
         (
             forward(&Case { stride: [1, 0, 1], ..conv.clone() }, x, &[3, 3, 3, 4]),
@@ -458,8 +551,13 @@ fn errors_are_tensorflows() {
             "Dilated rates should be larger than 0.",
         ),
         (
-            run(&conv, "BackpropInput", &[sizes(&[2, 4, 4, 3]), zeros(&[3, 3, 3, 4]), zeros(&[1, 4, 4, 4])]),
-            "input and out_backprop must have the same batch size. Input batch: 2, outbackprop batch: 1, batch_dim: 0",
+            run(
+                &conv,
+                "BackpropInput",
+                &[sizes(&[2, 4, 4, 3]), zeros(&[3, 3, 3, 4]), zeros(&[1, 4, 4, 4])],
+            ),
+            "input and out_backprop must have the same batch size. Input batch: 2, outbackprop \
+             batch: 1, batch_dim: 0",
         ),
         (
             run(&conv, "BackpropFilter", &[zeros(x), sizes(&[3, 3, 3, 4]), zeros(&[1, 4, 5, 4])]),
@@ -474,5 +572,6 @@ fn errors_are_tensorflows() {
     }
     let node = conv.node("", DType::F32).attr("strides", &[1i64, 1, 1, 2][..]);
     let error = session().run(&node, &[zeros(x), zeros(&[3, 3, 3, 4])]);
-    assert!(matches!(error, Err(Error::Unimplemented(m)) if m.contains("strides in the batch and depth dimensions")));
+    assert!(matches!(error, Err(Error::Unimplemented(m))
+            if m.contains("strides in the batch and depth dimensions")));
 }

@@ -16,21 +16,31 @@ pub struct Layer {
 /// The library that cargo built with this test.
 fn library() -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    deps.join(format!("{}fault_layer{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX))
+    deps.join(format!(
+        "{}fault_layer{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    ))
 }
 
-/// Variables for a process whose Vulkan calls are to go through the layer, found by a manifest that is written to `directory`.
+/// Variables for a process whose Vulkan calls are to go through the layer, found by a manifest that
+/// is written to `directory`.
 pub fn environment(directory: &Path) -> [(&'static str, String); 2] {
     let library = library();
-    std::fs::write(directory.join("faults.json"), fault_layer::manifest(library.to_str().unwrap())).unwrap();
-    [("VK_LAYER_PATH", directory.to_str().unwrap().to_owned()), ("VK_INSTANCE_LAYERS", fault_layer::NAME.to_owned())]
+    std::fs::write(directory.join("faults.json"), fault_layer::manifest(library.to_str().unwrap()))
+        .unwrap();
+    [
+        ("VK_LAYER_PATH", directory.to_str().unwrap().to_owned()),
+        ("VK_INSTANCE_LAYERS", fault_layer::NAME.to_owned()),
+    ]
 }
 
 impl Layer {
     pub fn load() -> Self {
         // SAFETY: the library is ours, stays loaded, and exports these functions with these types.
         unsafe {
-            let library = Library::new(library()).expect("cargo builds the layer, a dev-dependency");
+            let library =
+                Library::new(library()).expect("cargo builds the layer, a dev-dependency");
             let layer = Self {
                 arm: *library.get(b"fault_layer_arm\0").unwrap(),
                 disarm: *library.get(b"fault_layer_disarm\0").unwrap(),
@@ -42,10 +52,15 @@ impl Layer {
         }
     }
 
-    /// Has calls `first` to `last` of `function` return `result`; none if `first` is 0. Counts begin again.
+    /// Has calls `first` to `last` of `function` return `result`; none if `first` is 0. Counts
+    /// begin again.
     pub fn arm(&self, function: &CStr, first: u64, last: u64, result: i32) {
         // SAFETY: the name is a string.
-        assert_eq!(unsafe { (self.arm)(function.as_ptr(), first, last, result) }, 0, "{function:?}");
+        assert_eq!(
+            unsafe { (self.arm)(function.as_ptr(), first, last, result) },
+            0,
+            "{function:?}"
+        );
     }
 
     pub fn disarm(&self) {

@@ -1,7 +1,8 @@
-//! The process in which calls fail. It reads faults from its input, a line each, and answers with what became of a training.
+//! The process in which calls fail. It reads faults from its input, a line each, and answers with
+//! what became of a training.
 //!
-//! Asked for are an error that says what happened or the right numbers, afterwards a device that works or says that it is lost,
-//! and a process that works on a new one.
+//! Asked for are an error that says what happened or the right numbers, afterwards a device that
+//! works or says that it is lost, and a process that works on a new one.
 
 use std::ffi::{CStr, CString};
 use std::io::BufRead;
@@ -23,11 +24,12 @@ const BEFORE_DEVICES: &[&CStr] =
 const OF_CACHES: &[&CStr] = &[c"vkCreatePipelineCache", c"vkGetPipelineCacheData"];
 /// How long a cache waits for more pipelines before it is written.
 const CACHE_DELAY: Duration = Duration::from_millis(900);
-/// Steps within which a device that lives must be right again: the first may return an error that nobody asked for before.
+/// Steps within which a device that lives must be right again: the first may return an error that
+/// nobody asked for before.
 const ATTEMPTS: u64 = 2;
 
-/// Serves until the input ends. An answer is `= word calls text`, where the word is `none` if no call failed, `right`, `error`,
-/// `lost`, or `bad` for what must not happen.
+/// Serves until the input ends. An answer is `= word calls text`, where the word is `none` if no
+/// call failed, `right`, `error`, `lost`, or `bad` for what must not happen.
 pub fn serve(caches: &Path) {
     let layer = Layer::load();
     let mut adapter = None;
@@ -36,9 +38,11 @@ pub fn serve(caches: &Path) {
         let mut words = line.split(' ');
         let mut word = || words.next().expect("four words");
         let function = CString::new(word()).unwrap();
-        let (first, last, result) = (word().parse().unwrap(), word().parse().unwrap(), word().parse().unwrap());
+        let (first, last, result) =
+            (word().parse().unwrap(), word().parse().unwrap(), word().parse().unwrap());
         let scene = Scene { layer: &layer, function: &function, caches };
-        let attempted = caught("at the end of the device", || scene.attempt(&mut adapter, first, last, result));
+        let attempted =
+            caught("at the end of the device", || scene.attempt(&mut adapter, first, last, result));
         let answer = match attempted.and_then(|attempted| attempted) {
             Ok((word, text)) => format!("{word} {} {text}", layer.calls(&function)),
             Err(text) => format!("bad {} {text}", layer.calls(&function)),
@@ -57,7 +61,8 @@ fn caught<T>(what: &str, f: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 fn enumerate() -> Result<wgpu::Adapter> {
-    let Selection { adapters, problem, .. } = Selection::enumerate(&|name| std::env::var(name).ok());
+    let Selection { adapters, problem, .. } =
+        Selection::enumerate(&|name| std::env::var(name).ok());
     adapters.into_iter().next().ok_or_else(|| Error::Unavailable(problem.unwrap_or_default()))
 }
 
@@ -78,7 +83,11 @@ impl Scene<'_> {
     }
 
     /// Opens a device and trains for two steps.
-    fn train(&self, adapter: &mut Option<wgpu::Adapter>, training: &mut Option<Training>) -> Result<()> {
+    fn train(
+        &self,
+        adapter: &mut Option<wgpu::Adapter>,
+        training: &mut Option<Training>,
+    ) -> Result<()> {
         if adapter.is_none() {
             *adapter = Some(enumerate()?);
         }
@@ -141,7 +150,9 @@ impl Scene<'_> {
 /// The error's text, if it is of a class that a fault of the GPU may have.
 fn check_error(error: &Error) -> Result<String, String> {
     match error {
-        Error::Unavailable(_) if is_lost(error) || error.to_string().contains("cannot open") => Ok(error.to_string()),
+        Error::Unavailable(_) if is_lost(error) || error.to_string().contains("cannot open") => {
+            Ok(error.to_string())
+        }
         Error::Unavailable(m) if m.contains("no usable GPU") => Ok(m.clone()),
         Error::ResourceExhausted(m) => Ok(m.clone()),
         other => Err(format!("an error that is neither a lost nor an exhausted device: {other:?}")),

@@ -56,11 +56,19 @@ impl Server {
         Ok(Self { child, questions, answers, directory })
     }
 
-    /// Has calls `first` to `last` of `function` return `result` in a training. An error is the death of the process, or its hang.
-    pub fn ask(&mut self, function: &str, first: u64, last: u64, result: i32) -> Result<Answer, String> {
+    /// Has calls `first` to `last` of `function` return `result` in a training. An error is the
+    /// death of the process, or its hang.
+    pub fn ask(
+        &mut self,
+        function: &str,
+        first: u64,
+        last: u64,
+        result: i32,
+    ) -> Result<Answer, String> {
         let questions = self.questions.as_mut().expect("it is piped");
         // A process that is dead is told by its missing answer.
-        let _ = writeln!(questions, "{function} {first} {last} {result}").and_then(|()| questions.flush());
+        let _ = writeln!(questions, "{function} {first} {last} {result}")
+            .and_then(|()| questions.flush());
         loop {
             match self.answers.recv_timeout(HANG) {
                 Ok(line) => {
@@ -70,10 +78,14 @@ impl Server {
                     let (word, calls, text) = (part(), part().parse().unwrap_or_default(), part());
                     return Ok(Answer { word, calls, text });
                 }
-                Err(RecvTimeoutError::Timeout) => return Err(format!("it hangs{}", self.last_words())),
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(format!("it hangs{}", self.last_words()));
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait().map_err(|e| e.to_string())?;
-                    let how = status.signal().map_or(format!("{status}"), |signal| format!("signal {signal}"));
+                    let how = status
+                        .signal()
+                        .map_or(format!("{status}"), |signal| format!("signal {signal}"));
                     return Err(format!("the process died of {how}{}", self.last_words()));
                 }
             }
@@ -92,7 +104,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.questions = None;
-        // A process that hangs does not end by itself, and one that ends is asked for how it does so by its last answer.
+        // A process that hangs does not end by itself, and one that ends is asked for how it does
+        // so by its last answer.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.directory);

@@ -1,6 +1,6 @@
-//! A step of a training, through the crate's own API: uploads small and large, a product, an activation, a reduction, a variable's
-//! update, batches that nobody waits for, copies of any alignment, memory that grows, a timer. Its numbers are small integers, so
-//! that they are exact.
+//! A step of a training, through the crate's own API: uploads small and large, a product, an
+//! activation, a reduction, a variable's update, batches that nobody waits for, copies of any
+//! alignment, memory that grows, a timer. Its numbers are small integers, so that they are exact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,14 +84,19 @@ impl Training {
         let mut active = Vec::new();
         for row in 0..ROWS {
             for (column, sum) in sums.iter_mut().enumerate() {
-                let product: f32 = (0..INNER).map(|k| x[row * INNER + k] * w[k * COLUMNS + column]).sum();
+                let product: f32 =
+                    (0..INNER).map(|k| x[row * INNER + k] * w[k * COLUMNS + column]).sum();
                 active.push(product.max(0.0));
                 *sum += product.max(0.0);
             }
         }
         let t = DType::F32;
-        let product = Node::new("MatMul").attr("T", t).attr("transpose_a", false).attr("transpose_b", false);
-        let inputs = [HostTensor::f32(&[ROWS, INNER], &x).into(), HostTensor::f32(&[INNER, COLUMNS], &w).into()];
+        let product =
+            Node::new("MatMul").attr("T", t).attr("transpose_a", false).attr("transpose_b", false);
+        let inputs = [
+            HostTensor::f32(&[ROWS, INNER], &x).into(),
+            HostTensor::f32(&[INNER, COLUMNS], &w).into(),
+        ];
         let product = self.run(&product, &inputs)?;
         let relu = self.run(&Node::new("Relu").attr("T", t), &[product.into()])?;
         assert_eq!(relu.values::<f32>(), active, "product and activation of round {round}");
@@ -100,11 +105,16 @@ impl Training {
         assert_eq!(sum.values::<f32>(), sums, "sums of round {round}");
         let start = integers(COLUMNS, round + 2);
         let variable = self.session.variable(&HostTensor::f32(&[COLUMNS], &start))?;
-        let descent = Node::new("ResourceApplyGradientDescent").attr("T", t).attr("use_locking", false);
+        let descent =
+            Node::new("ResourceApplyGradientDescent").attr("T", t).attr("use_locking", false);
         let rate = HostTensor::f32(&[], &[0.5]).into();
         self.session.run(&descent, &[Input::Variable(variable), rate, sum.into()])?;
         let updated: Vec<f32> = start.iter().zip(&sums).map(|(v, d)| v - 0.5 * d).collect();
-        assert_eq!(self.session.variable_value(variable)?.values::<f32>(), updated, "variable of round {round}");
+        assert_eq!(
+            self.session.variable_value(variable)?.values::<f32>(),
+            updated,
+            "variable of round {round}"
+        );
         Ok(())
     }
 
@@ -113,7 +123,8 @@ impl Training {
         outputs.into_iter().next().ok_or_else(|| Error::Internal("an op without an output".into()))
     }
 
-    /// Memory that grows from step to step, a large upload, a copy of any alignment, a large read-back.
+    /// Memory that grows from step to step, a large upload, a copy of any alignment, a large
+    /// read-back.
     fn memory(&mut self, round: u64) -> Result<()> {
         let large = bytes(LARGE + 4 * (round as usize % 8) * 1024, round);
         let device = self.device();
@@ -135,7 +146,10 @@ impl Training {
         device.deallocate(to)?;
         let got: Vec<u8> = copied?;
         assert!(got[3..large.len() + 2] == large[1..], "a copy of round {round}");
-        assert!(got[..3] == [5; 3] && got[large.len() + 2..].iter().all(|b| *b == 5), "around a copy of round {round}");
+        assert!(
+            got[..3] == [5; 3] && got[large.len() + 2..].iter().all(|b| *b == 5),
+            "around a copy of round {round}"
+        );
         Ok(())
     }
 
@@ -154,7 +168,8 @@ impl Training {
         Ok(())
     }
 
-    /// A chain of copies that fills several batches, with a callback behind it, which must come whatever happens.
+    /// A chain of copies that fills several batches, with a callback behind it, which must come
+    /// whatever happens.
     fn batches(&mut self, round: u64) -> Result<()> {
         let device = self.device();
         let size = 4096;
@@ -187,7 +202,8 @@ impl Training {
         timer.nanoseconds(device).map(drop)
     }
 
-    /// Every way to use a lost device but to allocate memory, which may work. Each must be an error that says so, and the callback must come.
+    /// Every way to use a lost device but to allocate memory, which may work. Each must be an error
+    /// that says so, and the callback must come.
     pub fn assert_lost(&self) {
         let device = self.device();
         let mut word = [0; 4];

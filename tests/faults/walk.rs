@@ -34,7 +34,8 @@ pub fn main() {
     if let Ok(directory) = std::env::var(SERVER) {
         return serve::serve(directory.as_ref());
     }
-    let trials = FUNCTIONS.iter().map(|row| Trial::test(row.name.to_str().unwrap(), || walk(row))).collect();
+    let trials =
+        FUNCTIONS.iter().map(|row| Trial::test(row.name.to_str().unwrap(), || walk(row))).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -50,8 +51,11 @@ struct Fault {
 fn faults(row: &Row, calls: u64) -> Vec<Fault> {
     let all = std::env::var("TF_WGPU_FAULTS").is_ok_and(|v| v == "all");
     // Other threads call too, so that the number differs from time to time.
-    let firsts: Vec<u64> =
-        if all { (1..=calls).collect() } else { (0..SAMPLES).map(|k| 1 + k * calls / SAMPLES).collect() };
+    let firsts: Vec<u64> = if all {
+        (1..=calls).collect()
+    } else {
+        (0..SAMPLES).map(|k| 1 + k * calls / SAMPLES).collect()
+    };
     let mut faults = Vec::new();
     for &result in row.results {
         for (k, &first) in firsts.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Row programs in plain f64: the scalar functions are the references of their rows, everything else is written out.
+//! Row programs in plain f64: the scalar functions are the references of their rows, everything
+//! else is written out.
 
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::dtype::DType;
@@ -27,7 +28,11 @@ fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
 
 fn element(array: &Array, index: &[usize]) -> f64 {
     let lead = index.len() - array.0.len();
-    let at = array.0.iter().zip(&index[lead..]).fold(0, |at, (d, i)| at * d + if *d == 1 { 0 } else { *i });
+    let at = array
+        .0
+        .iter()
+        .zip(&index[lead..])
+        .fold(0, |at, (d, i)| at * d + if *d == 1 { 0 } else { *i });
     array.1[at]
 }
 
@@ -36,9 +41,16 @@ fn apply(call: Call, args: &[&Array]) -> Array {
     let of = |index: Vec<usize>| {
         let values: Vec<f64> = args.iter().map(|a| element(a, &index)).collect();
         let Call::Row(row, dtype) = call else { return values[0] };
-        let typed: Vec<row::Value> = (values.iter().zip(row.input_types(dtype)))
-            .map(|(v, t)| if t == DType::Bool { row::Value::Int(*v as i128) } else { row::Value::Float(*v) })
-            .collect();
+        let typed: Vec<row::Value> =
+            (values.iter().zip(row.input_types(dtype)))
+                .map(|(v, t)| {
+                    if t == DType::Bool {
+                        row::Value::Int(*v as i128)
+                    } else {
+                        row::Value::Float(*v)
+                    }
+                })
+                .collect();
         match row.case(dtype).unwrap().reference.evaluate(dtype, &typed) {
             row::Value::Float(v) => v,
             row::Value::Int(v) => v as f64,
@@ -71,10 +83,12 @@ fn run(expression: &Expression, inputs: &[Array], constants: &[f32]) -> Vec<Arra
 fn reduce(reduction: Reduction, array: &Array, axes: &[i64]) -> Array {
     let rank = array.0.len() as i64;
     let is_axis = |d: usize| axes.contains(&(d as i64 - rank));
-    let kept: Vec<usize> = array.0.iter().enumerate().map(|(d, n)| if is_axis(d) { 1 } else { *n }).collect();
+    let kept: Vec<usize> =
+        array.0.iter().enumerate().map(|(d, n)| if is_axis(d) { 1 } else { *n }).collect();
     let mut rows: Vec<Vec<f64>> = vec![Vec::new(); kept.iter().product()];
     for index in indices(&array.0) {
-        let row = kept.iter().zip(&index).fold(0, |at, (d, i)| at * d + if *d == 1 { 0 } else { *i });
+        let row =
+            kept.iter().zip(&index).fold(0, |at, (d, i)| at * d + if *d == 1 { 0 } else { *i });
         rows[row].push(element(array, &index));
     }
     let of = |row: &Vec<f64>| match reduction {
@@ -88,7 +102,12 @@ fn reduce(reduction: Reduction, array: &Array, axes: &[i64]) -> Array {
 }
 
 /// The outputs of the program.
-pub fn evaluate(program: &RowProgram, constants: &[f32], axes: &[i64], inputs: &[HostTensor]) -> Vec<Array> {
+pub fn evaluate(
+    program: &RowProgram,
+    constants: &[f32],
+    axes: &[i64],
+    inputs: &[HostTensor],
+) -> Vec<Array> {
     let mut known: Vec<Array> = inputs.iter().map(|t| (t.dims.to_vec(), t.to_f64())).collect();
     let mut full = Vec::new();
     for stage in program.stages() {

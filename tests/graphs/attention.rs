@@ -50,7 +50,8 @@ fn einsums_with_a_scale() {
 
 #[test]
 fn a_mask_chooses() {
-    let middle = format!("{SCALED}\nz = SelectV2(m, x, low) {{T: float32}} -> float32[?2, 3, 7, 9]");
+    let middle =
+        format!("{SCALED}\nz = SelectV2(m, x, low) {{T: float32}} -> float32[?2, 3, 7, 9]");
     check(
         "attention",
         &einsums(&middle, "z"),
@@ -95,9 +96,9 @@ fn a_bias_is_added() {
 #[test]
 fn a_penalty_is_subtracted() {
     let middle = format!(
-        "{SCALED}\nbig = Const {{dtype: float32, value: tensor float32[] [1000000000]}} -> float32[]\n\
-         less = Sub(x, big) {{T: float32}} -> float32[?2, 3, 7, 9]\n\
-         z = SelectV2(m, less, x) {{T: float32}} -> float32[?2, 3, 7, 9]"
+        "{SCALED}\nbig = Const {{dtype: float32, value: tensor float32[] [1000000000]}} -> \
+         float32[]\nless = Sub(x, big) {{T: float32}} -> float32[?2, 3, 7, 9]\nz = SelectV2(m, \
+         less, x) {{T: float32}} -> float32[?2, 3, 7, 9]"
     );
     check(
         "attention",
@@ -211,7 +212,10 @@ fn what_else_is_used_stays() {
     refuse("attention", &format!("preserve qkv\n{plain}"));
     refuse(
         "attention",
-        &plain.replace("equation: \"BNTS,BSNH->BTNH\"} ->", "equation: \"BNTS,BSNH->BTNH\"} @CPU:0 ->"),
+        &plain.replace(
+            "equation: \"BNTS,BSNH->BTNH\"} ->",
+            "equation: \"BNTS,BSNH->BTNH\"} @CPU:0 ->",
+        ),
     );
 }
 
@@ -227,21 +231,27 @@ fn other_products_stay() {
         refuse("attention", &plain.replace(from, to));
     }
     // A scale after the mask, a mask of unknown rank, a mask that depends on the scores.
-    let outer =
-        "z = AddV2(b, qk) {T: float32} -> float32[?2, 3, 7, 9]\nx = Mul(z, c) {T: float32} -> float32[?2, 3, 7, 9]";
+    let outer = "z = AddV2(b, qk) {T: float32} -> float32[?2, 3, 7, 9]\nx = Mul(z, c) {T: \
+                 float32} -> float32[?2, 3, 7, 9]";
     refuse("attention", &einsums(outer, "x"));
-    let masked = format!("{SCALED}\nz = SelectV2(m, x, low) {{T: float32}} -> float32[?2, 3, 7, 9]");
+    let masked =
+        format!("{SCALED}\nz = SelectV2(m, x, low) {{T: float32}} -> float32[?2, 3, 7, 9]");
     refuse("attention", &einsums(&masked, "z").replace("bool[?2, 1, 1, 9]", "bool"));
     let own = format!(
-        "{SCALED}\nn = Less(x, zero) {{T: float32}} -> bool[?2, 3, 7, 9]\nz = SelectV2(n, x, low) {{T: float32}} -> float32[?2, 3, 7, 9]"
+        "{SCALED}\nn = Less(x, zero) {{T: float32}} -> bool[?2, 3, 7, 9]\nz = SelectV2(n, x, low) \
+         {{T: float32}} -> float32[?2, 3, 7, 9]"
     );
     refuse("attention", &einsums(&own, "z"));
     // Masked weights by another mask, and heads in different places.
     refuse(
         "attention",
-        &TRANSPOSED
-            .replace("SelectV2(m, soft, zero)", "SelectV2(m2, soft, zero)")
-            .replace("\nc = Const", "\nm2 = Placeholder {dtype: bool} -> bool[?2, 1, 1, ?4]\nc = Const"),
+        &TRANSPOSED.replace("SelectV2(m, soft, zero)", "SelectV2(m2, soft, zero)").replace(
+            "\nc = Const",
+            "\nm2 = Placeholder {dtype: bool} -> bool[?2, 1, 1, ?4]\nc = Const",
+        ),
     );
-    refuse("attention", &BY_HAND.replace("adj_x: false, adj_y: true", "adj_x: false, adj_y: false"));
+    refuse(
+        "attention",
+        &BY_HAND.replace("adj_x: false, adj_y: true", "adj_x: false, adj_y: false"),
+    );
 }

@@ -63,7 +63,8 @@ fn einsums_with_a_mask() {
     );
 }
 
-/// By hand in mixed precision, with transposes, and the scale multiplied with the weights beforehand, as grappler has it.
+/// By hand in mixed precision, with transposes, and the scale multiplied with the weights
+/// beforehand, as grappler has it.
 const PRODUCTS: &str = "
 preserve y, dq, dk, dv
 q = Placeholder {dtype: float16} -> float16[4, 6, 8]
@@ -130,13 +131,20 @@ fn changed(text: &str, from: &str, to: &str) -> String {
 #[test]
 fn what_somebody_else_reads_stays() {
     for name in ["soft", "qk", "z", "gw", "gm", "gd", "gz", "gp"] {
-        refuse("attention", &format!("{EINSUMS}o = Neg({name}) {{T: float32}} -> float32[?2, 3, 7, 9]\n"));
+        refuse(
+            "attention",
+            &format!("{EINSUMS}o = Neg({name}) {{T: float32}} -> float32[?2, 3, 7, 9]\n"),
+        );
         refuse("attention", &changed(EINSUMS, "preserve y", &format!("preserve {name}, y")));
     }
     refuse("attention", &format!("{PRODUCTS}o = Neg(half) {{T: float16}} -> float16[4, 6, 9]\n"));
     refuse(
         "attention",
-        &changed(EINSUMS, "BSNH->BTNH\"} -> float32[?2, 7, 3, 8]", "BSNH->BTNH\"} @CPU:0 -> float32[?2, 7, 3, 8]"),
+        &changed(
+            EINSUMS,
+            "BSNH->BTNH\"} -> float32[?2, 7, 3, 8]",
+            "BSNH->BTNH\"} @CPU:0 -> float32[?2, 7, 3, 8]",
+        ),
     );
 }
 
@@ -167,8 +175,9 @@ fn what_is_no_gradient_stays() {
         // Control edges that lead from the gradient to the forward pass.
         ("qkv = Einsum(soft, v)", "qkv = Einsum(soft, v, ^gv)"),
     ] {
-        let more = "v2 = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]\nk2 = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]\n\
-                    q2 = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]\nq = Placeholder";
+        let more = "v2 = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]\nk2 = Placeholder \
+                    {dtype: float32} -> float32[?2, 9, 3, 8]\nq2 = Placeholder {dtype: float32} \
+                    -> float32[?2, 7, 3, 8]\nq = Placeholder";
         refuse("attention", &changed(&changed(EINSUMS, from, to), "q = Placeholder", more));
     }
     // One of the gradients is missing, or there are too many.
@@ -188,7 +197,11 @@ fn what_is_no_gradient_stays() {
 
 #[test]
 fn control_edges_go_on() {
-    let text = changed(EINSUMS, "gx = SelectV2(m, gz, zero)", "w = NoOp(^gd, ^soft)\ngx = SelectV2(m, gz, zero, ^go)");
+    let text = changed(
+        EINSUMS,
+        "gx = SelectV2(m, gz, zero)",
+        "w = NoOp(^gd, ^soft)\ngx = SelectV2(m, gz, zero, ^go)",
+    );
     let text = changed(&text, "q = Placeholder", "go = NoOp()\nq = Placeholder");
     let text = changed(&text, "preserve y", "preserve w, y");
     check(
@@ -222,7 +235,8 @@ fn with_shape() -> String {
     let text = changed(EINSUMS, "SelectV2(m, x, low)", "SelectV2(mx, x, low)");
     let text = changed(&text, "SelectV2(m, gz, zero)", "SelectV2(mx, gz, zero)");
     let mask = "z = SelectV2";
-    let wide = "sx = Shape(x) {T: float32, out_type: int32} -> int32[4]\nmx = BroadcastTo(m, sx) {T: bool, Tidx: int32} -> bool[?2, 3, 7, 9]\nz = SelectV2";
+    let wide = "sx = Shape(x) {T: float32, out_type: int32} -> int32[4]\nmx = BroadcastTo(m, sx) \
+                {T: bool, Tidx: int32} -> bool[?2, 3, 7, 9]\nz = SelectV2";
     changed(&text, mask, wide)
 }
 
@@ -265,7 +279,10 @@ fn a_mask_of_the_shape_of_scores() {
 #[test]
 fn a_shape_that_must_stay() {
     refuse("attention", &changed(&with_shape(), "preserve y", "preserve sx, y"));
-    refuse("attention", &changed(&with_shape(), "out_type: int32} -> int32[4]", "out_type: int64} -> int64[4]"));
+    refuse(
+        "attention",
+        &changed(&with_shape(), "out_type: int32} -> int32[4]", "out_type: int64} -> int64[4]"),
+    );
     // What does not match otherwise keeps its shape.
     refuse("attention", &changed(&with_shape(), "gp = Mul(gx, c)", "gp = Mul(gx, low)"));
 }

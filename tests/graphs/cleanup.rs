@@ -31,11 +31,14 @@ fn a_copy_stays_where_it_means_something() {
         // A transfer between devices.
         "preserve y\nx = Placeholder @CPU:0\na = Identity(x) {T: float32}\ny = Exp(a) {T: float32}",
         // Another device's business.
-        "preserve y\nx = Placeholder @CPU:0\na = Identity(x) {T: float32} @CPU:0\ny = Exp(a) {T: float32}",
+        "preserve y\nx = Placeholder @CPU:0\na = Identity(x) {T: float32} @CPU:0\ny = Exp(a) {T: \
+         float32}",
         // It waits for something.
-        "preserve y\nx = Placeholder\nn = NoOp\na = Identity(x, ^n) {T: float32}\ny = Exp(a) {T: float32}",
+        "preserve y\nx = Placeholder\nn = NoOp\na = Identity(x, ^n) {T: float32}\ny = Exp(a) {T: \
+         float32}",
         // It says which branch runs.
-        "preserve y\nx = Placeholder\ns = Switch(x, x)\na = Identity(s:1) {T: float32}\ny = NoOp(^a)",
+        "preserve y\nx = Placeholder\ns = Switch(x, x)\na = Identity(s:1) {T: float32}\ny = \
+         NoOp(^a)",
         // Somebody fetches it.
         "preserve a\nx = Placeholder\na = Identity(x) {T: float32}",
     ] {
@@ -154,13 +157,13 @@ fn whoever_reads_a_constant_waits_in_its_place() {
 fn a_constant_that_must_wait_does() {
     for text in [
         // A branch that may not run.
-        "preserve y\nx = Placeholder\ns = Switch(x, x) {T: bool}\na = Identity(s) {T: bool}\n\
-         c = Const(^a) {dtype: float32, value: tensor float32[] [2]}\ny = Exp(c) {T: float32}",
+        "preserve y\nx = Placeholder\ns = Switch(x, x) {T: bool}\na = Identity(s) {T: bool}\nc = \
+         Const(^a) {dtype: float32, value: tensor float32[] [2]}\ny = Exp(c) {T: float32}",
         // Somebody fetches it.
         "preserve c\nx = Placeholder\nc = Const(^x) {dtype: float32, value: tensor float32[] [2]}",
         // Other devices' business.
-        "preserve y\nx = Placeholder\nc = Const(^x) {dtype: float32, value: tensor float32[] [2]}\n\
-         y = Exp(c) {T: float32} @CPU:0",
+        "preserve y\nx = Placeholder\nc = Const(^x) {dtype: float32, value: tensor float32[] \
+         [2]}\ny = Exp(c) {T: float32} @CPU:0",
     ] {
         refuse("cleanup", text);
     }
@@ -194,16 +197,17 @@ fn reshapes_that_end_where_they_began_go() {
 fn reshapes_that_mean_something_stay() {
     for text in [
         // Two extents of which nobody knows whether they are equal.
-        "preserve y\nx = Placeholder -> float32[?, 8]\nd = Placeholder -> int32[2]\n\
-         a = Reshape(x, d) {T: float32, Tshape: int32} -> float32[?, 8]\ny = Exp(a) {T: float32}",
+        "preserve y\nx = Placeholder -> float32[?, 8]\nd = Placeholder -> int32[2]\na = \
+         Reshape(x, d) {T: float32, Tshape: int32} -> float32[?, 8]\ny = Exp(a) {T: float32}",
         // The first may be an error.
-        "preserve y\nx = Placeholder -> float32[4, 2]\nd = Placeholder -> int32[2]\n\
-         e = Const {dtype: int32, value: tensor int32[2] [4, 2]}\n\
-         a = Reshape(x, d) {T: float32, Tshape: int32} -> float32[?, 8]\n\
-         b = Reshape(a, e) {T: float32, Tshape: int32} -> float32[4, 2]\ny = Exp(b) {T: float32}",
+        "preserve y\nx = Placeholder -> float32[4, 2]\nd = Placeholder -> int32[2]\ne = Const \
+         {dtype: int32, value: tensor int32[2] [4, 2]}\na = Reshape(x, d) {T: float32, Tshape: \
+         int32} -> float32[?, 8]\nb = Reshape(a, e) {T: float32, Tshape: int32} -> float32[4, \
+         2]\ny = Exp(b) {T: float32}",
         // It waits for something.
-        "preserve y\nx = Placeholder -> float32[8]\nn = NoOp\nd = Const {dtype: int32, value: tensor int32[1] [8]}\n\
-         a = Reshape(x, d, ^n) {T: float32, Tshape: int32} -> float32[8]\ny = Exp(a) {T: float32}",
+        "preserve y\nx = Placeholder -> float32[8]\nn = NoOp\nd = Const {dtype: int32, value: \
+         tensor int32[1] [8]}\na = Reshape(x, d, ^n) {T: float32, Tshape: int32} -> float32[8]\ny \
+         = Exp(a) {T: float32}",
     ] {
         refuse("cleanup", text);
     }

@@ -8,19 +8,25 @@ const DENSE: &str = "
     a = Placeholder -> float32[?2, 4]
     b = Placeholder -> float32[4, 8]
     bias = Placeholder -> float32[8]
-    c = MatMul(a, b) {T: float32, grad_a: false, transpose_a: false, transpose_b: false} -> float32[?2, 8]
+    c = MatMul(a, b) {T: float32, grad_a: false, transpose_a: false, transpose_b: false} -> \
+                     float32[?2, 8]
     v = BiasAdd(c, bias) {T: float32, data_format: \"NHWC\"} -> float32[?2, 8]";
 
 const CONV: &str = "
     x = Placeholder -> float32[?2, 9, 9, 4]
     w = Placeholder -> float32[3, 3, 4, 8]
-    c = Conv2D(x, w) {T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, 1], explicit_paddings: [], padding: \"SAME\", strides: [1, 1, 1, 1]} -> float32[?2, 9, 9, 8]";
+    c = Conv2D(x, w) {T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, 1], \
+                    explicit_paddings: [], padding: \"SAME\", strides: [1, 1, 1, 1]} -> \
+                    float32[?2, 9, 9, 8]";
 
 #[test]
 fn bias_and_activation() {
     check(
         "contraction",
-        &format!("preserve out{DENSE}\ny = Relu(v) {{T: float32}} -> float32[?2, 8]\nout = Identity(y) {{T: float32}}"),
+        &format!(
+            "preserve out{DENSE}\ny = Relu(v) {{T: float32}} -> float32[?2, 8]\nout = Identity(y) \
+             {{T: float32}}"
+        ),
         &expect![[r#"
             preserve out
             a = Placeholder -> float32[?2, 4]
@@ -147,8 +153,10 @@ fn a_batch_normalization_by_given_moments() {
          offset = Placeholder -> float32[8]
          mean = Placeholder -> float32[8]
          variance = Placeholder -> float32[8]
-         c = Conv2D(x, w) {T: float16, data_format: \"NCHW\", dilations: [1, 1, 1, 1], explicit_paddings: [], padding: \"SAME\", strides: [1, 1, 1, 1]} -> float16[2, 8, 9, 9]
-         y = FusedBatchNormV3(c, scale, offset, mean, variance) {T: float16, U: float32, data_format: \"NCHW\", epsilon: 0.001, is_training: false} -> float16[2, 8, 9, 9]
+         c = Conv2D(x, w) {T: float16, data_format: \"NCHW\", dilations: [1, 1, 1, 1], \
+         explicit_paddings: [], padding: \"SAME\", strides: [1, 1, 1, 1]} -> float16[2, 8, 9, 9]
+         y = FusedBatchNormV3(c, scale, offset, mean, variance) {T: float16, U: float32, \
+         data_format: \"NCHW\", epsilon: 0.001, is_training: false} -> float16[2, 8, 9, 9]
          out = Identity(y) {T: float16}",
         &expect![[r#"
             preserve out
@@ -203,7 +211,11 @@ fn a_fused_node_takes_more() {
          x = Placeholder -> float32[2, 4, 4, 4, 3]
          w = Placeholder -> float32[1, 1, 1, 3, 8]
          bias = Placeholder -> float32[8]
-         c = _WgpuFusedConv3D(x, w, bias) {T: float32, T_extra: [float32], T_out: float32, constants: [2], data_format: \"NDHWC\", dilations: [1, 1, 1, 1, 1], explicit_paddings: [0, 0, 1, 1, 0, 0, 0, 0, 0, 0], expression: \"x: float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1\", padding: \"EXPLICIT\", strides: [1, 1, 1, 1, 1]} -> float32[2, 6, 4, 4, 8]
+         c = _WgpuFusedConv3D(x, w, bias) {T: float32, T_extra: [float32], T_out: float32, \
+         constants: [2], data_format: \"NDHWC\", dilations: [1, 1, 1, 1, 1], explicit_paddings: \
+         [0, 0, 1, 1, 0, 0, 0, 0, 0, 0], expression: \"x: float32, float32; c: 1; s0 = \
+         AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1\", padding: \"EXPLICIT\", \
+         strides: [1, 1, 1, 1, 1]} -> float32[2, 6, 4, 4, 8]
          y = Sigmoid(c) {T: float32} -> float32[2, 6, 4, 4, 8]
          out = Identity(y) {T: float32}",
         &expect![[r#"
@@ -228,13 +240,16 @@ fn what_stays_alone() {
         // Somebody fetches it.
         "out = Relu(c) {T: float32} -> float32[?2, 8]",
         // A mask that no contraction reads.
-        "m = Placeholder -> float32[?2, 1]\ny = Mul(c, m) {T: float32} -> float32[?2, 8]\nout = Identity(y) {T: float32}",
+        "m = Placeholder -> float32[?2, 1]\ny = Mul(c, m) {T: float32} -> float32[?2, 8]\nout = \
+         Identity(y) {T: float32}",
         // The result would be no float.
         "y = IsNan(c) {T: float32} -> bool[?2, 8]\nout = Identity(y) {T: bool}",
         // The operand needs the result.
-        "s = Sum(c, axes) {T: float32} -> float32[]\ny = Sub(c, s) {T: float32} -> float32[?2, 8]\nout = Identity(y) {T: float32}",
+        "s = Sum(c, axes) {T: float32} -> float32[]\ny = Sub(c, s) {T: float32} -> float32[?2, \
+         8]\nout = Identity(y) {T: float32}",
         // A bias of one element is an error.
-        "one = Placeholder -> float32[1]\ny = BiasAdd(c, one) {T: float32, data_format: \"NHWC\"}\nout = Identity(y) {T: float32}",
+        "one = Placeholder -> float32[1]\ny = BiasAdd(c, one) {T: float32, data_format: \
+         \"NHWC\"}\nout = Identity(y) {T: float32}",
     ] {
         refuse(
             "contraction",
@@ -243,14 +258,16 @@ fn what_stays_alone() {
                  axes = Placeholder @CPU:0 -> int32[2]
                  a = Placeholder -> float32[?2, 4]
                  b = Placeholder -> float32[4, 8]
-                 c = MatMul(a, b) {{T: float32, transpose_a: false, transpose_b: false}} -> float32[?2, 8]\n{tail}"
+                 c = MatMul(a, b) {{T: float32, transpose_a: false, transpose_b: false}} -> \
+                 float32[?2, 8]\n{tail}"
             ),
         );
     }
     // Integers have no epilogue.
     refuse(
         "contraction",
-        "preserve out\na = Placeholder\nb = Placeholder\nc = MatMul(a, b) {T: int32}\ny = Neg(c) {T: int32}\nout = Identity(y) {T: int32}",
+        "preserve out\na = Placeholder\nb = Placeholder\nc = MatMul(a, b) {T: int32}\ny = Neg(c) \
+         {T: int32}\nout = Identity(y) {T: int32}",
     );
 }
 
@@ -289,7 +306,8 @@ fn a_row_is_no_vector_of_channels() {
          x = Placeholder -> float32[2, 4, 8, 8]
          w = Placeholder -> float32[1, 1, 4, 8]
          row = Placeholder -> float32[8]
-         c = Conv2D(x, w) {T: float32, data_format: \"NCHW\", dilations: [1, 1, 1, 1], explicit_paddings: [], padding: \"SAME\", strides: [1, 1, 1, 1]} -> float32[2, 8, 8, 8]
+         c = Conv2D(x, w) {T: float32, data_format: \"NCHW\", dilations: [1, 1, 1, 1], \
+         explicit_paddings: [], padding: \"SAME\", strides: [1, 1, 1, 1]} -> float32[2, 8, 8, 8]
          y = AddV2(c, row) {T: float32} -> float32[2, 8, 8, 8]
          out = Identity(y) {T: float32}",
     );

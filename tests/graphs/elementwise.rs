@@ -97,7 +97,8 @@ fn unknown_ranks() {
     );
 }
 
-/// One or two cheap steps on something small are computed within the large group, with its sum of several gradients.
+/// One or two cheap steps on something small are computed within the large group, with its sum of
+/// several gradients.
 #[test]
 fn small_values_within() {
     check(
@@ -276,64 +277,69 @@ fn bindings_are_limited() {
 fn what_is_left_alone() {
     for text in [
         // One node.
-        "preserve out\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} -> float32[4]\nout = Custom(a)",
+        "preserve out\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} -> float32[4]\nout \
+         = Custom(a)",
         // Another device's nodes.
-        "preserve out\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} @CPU:0 -> float32[4]\n\
-         b = Neg(a) {T: float32} @CPU:0 -> float32[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} @CPU:0 -> \
+         float32[4]\nb = Neg(a) {T: float32} @CPU:0 -> float32[4]\nout = Custom(b)",
         // Two of our devices.
-        "preserve out\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} -> float32[4]\n\
-         b = Neg(a) {T: float32} @WGPU:1 -> float32[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} -> float32[4]\nb = \
+         Neg(a) {T: float32} @WGPU:1 -> float32[4]\nout = Custom(b)",
         // int32 is TensorFlow's type for shapes, on the host.
-        "preserve out\nx = Placeholder -> int32[4]\na = Neg(x) {T: int32} -> int32[4]\n\
-         b = Square(a) {T: int32} -> int32[4]\nout = Custom(b)",
-        "preserve out\nx = Placeholder -> int32[4]\na = Cast(x) {SrcT: int32, DstT: float32, Truncate: false} -> float32[4]\n\
-         b = Square(a) {T: float32} -> float32[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> int32[4]\na = Neg(x) {T: int32} -> int32[4]\nb = \
+         Square(a) {T: int32} -> int32[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> int32[4]\na = Cast(x) {SrcT: int32, DstT: float32, \
+         Truncate: false} -> float32[4]\nb = Square(a) {T: float32} -> float32[4]\nout = Custom(b)",
         // A preserved node keeps its name and op.
-        "preserve a, b\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} -> float32[4]\n\
-         b = Neg(a) {T: float32} -> float32[4]",
+        "preserve a, b\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} -> float32[4]\nb = \
+         Neg(a) {T: float32} -> float32[4]",
         // Shapes that may differ where the op demands equal ones.
-        "preserve out\nx = Placeholder -> float32[?2]\ng = Placeholder -> float32[?3]\n\
-         a = ReluGrad(g, x) {T: float32} -> float32[?2]\nb = Neg(a) {T: float32} -> float32[?2]\nout = Custom(b)",
-        "preserve out\nc = Placeholder -> bool[4]\nx = Placeholder -> float32[4, 4]\n\
-         a = Select(c, x, x) {T: float32} -> float32[4, 4]\nb = Neg(a) {T: float32} -> float32[4, 4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> float32[?2]\ng = Placeholder -> float32[?3]\na = \
+         ReluGrad(g, x) {T: float32} -> float32[?2]\nb = Neg(a) {T: float32} -> float32[?2]\nout \
+         = Custom(b)",
+        "preserve out\nc = Placeholder -> bool[4]\nx = Placeholder -> float32[4, 4]\na = \
+         Select(c, x, x) {T: float32} -> float32[4, 4]\nb = Neg(a) {T: float32} -> float32[4, \
+         4]\nout = Custom(b)",
         // Equal that answers false to shapes that do not go together.
-        "preserve out\nx = Placeholder -> float32[4]\ny = Placeholder -> float32[4]\n\
-         a = Equal(x, y) {T: float32, incompatible_shape_error: false} -> bool[4]\n\
-         b = LogicalNot(a) -> bool[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> float32[4]\ny = Placeholder -> float32[4]\na = Equal(x, \
+         y) {T: float32, incompatible_shape_error: false} -> bool[4]\nb = LogicalNot(a) -> \
+         bool[4]\nout = Custom(b)",
         // A conversion that drops bits instead of rounding.
-        "preserve out\nx = Placeholder -> float32[4]\n\
-         a = Cast(x) {SrcT: float32, DstT: float16, Truncate: true} -> float16[4]\n\
-         b = Neg(a) {T: float16} -> float16[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> float32[4]\na = Cast(x) {SrcT: float32, DstT: float16, \
+         Truncate: true} -> float16[4]\nb = Neg(a) {T: float16} -> float16[4]\nout = Custom(b)",
         // A small value that others need, too.
-        "preserve out\nx = Placeholder -> float32[64, 8]\nv = Placeholder -> float32[8]\n\
-         a = Neg(v) {T: float32} -> float32[8]\nm = Mul(x, a) {T: float32} -> float32[64, 8]\nout = Custom(m, a)",
+        "preserve out\nx = Placeholder -> float32[64, 8]\nv = Placeholder -> float32[8]\na = \
+         Neg(v) {T: float32} -> float32[8]\nm = Mul(x, a) {T: float32} -> float32[64, 8]\nout = \
+         Custom(m, a)",
         // A small value that costs.
-        "preserve out\nx = Placeholder -> float32[64, 8]\nv = Placeholder -> float32[8]\n\
-         a = Tanh(v) {T: float32} -> float32[8]\nm = Mul(x, a) {T: float32} -> float32[64, 8]\nout = Custom(m)",
+        "preserve out\nx = Placeholder -> float32[64, 8]\nv = Placeholder -> float32[8]\na = \
+         Tanh(v) {T: float32} -> float32[8]\nm = Mul(x, a) {T: float32} -> float32[64, 8]\nout = \
+         Custom(m)",
         // Nodes that do not run under the same conditions.
-        "preserve out\nx = Placeholder -> float32[4]\np = Placeholder -> bool[]\ns = Switch(p, p) {T: bool}\n\
-         n = Identity(s) {T: bool}\na = Exp(x) {T: float32} -> float32[4]\n\
-         b = Neg(a, ^n) {T: float32} -> float32[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> float32[4]\np = Placeholder -> bool[]\ns = Switch(p, p) \
+         {T: bool}\nn = Identity(s) {T: bool}\na = Exp(x) {T: float32} -> float32[4]\nb = Neg(a, \
+         ^n) {T: float32} -> float32[4]\nout = Custom(b)",
         // Repetitions that alone give the result its shape.
-        "preserve out\nx = Placeholder -> float32[1, 8]\nm = Placeholder -> int32[2]\n\
-         t = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[4, 8]\n\
-         a = Exp(t) {T: float32} -> float32[4, 8]\nout = Custom(a)",
+        "preserve out\nx = Placeholder -> float32[1, 8]\nm = Placeholder -> int32[2]\nt = Tile(x, \
+         m) {T: float32, Tmultiples: int32} -> float32[4, 8]\na = Exp(t) {T: float32} -> \
+         float32[4, 8]\nout = Custom(a)",
         // A repetition that is more than broadcasting, and one of which too little is known.
-        "preserve out\nx = Placeholder -> float32[2, 8]\ny = Placeholder -> float32[4, 8]\nm = Placeholder -> int32[2]\n\
-         t = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[4, 8]\n\
-         a = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
-        "preserve out\nx = Placeholder -> float32[1, 8]\ny = Placeholder -> float32[4, 8]\nm = Placeholder -> int32[2]\n\
-         t = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[?, 8]\n\
-         a = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
+        "preserve out\nx = Placeholder -> float32[2, 8]\ny = Placeholder -> float32[4, 8]\nm = \
+         Placeholder -> int32[2]\nt = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[4, \
+         8]\na = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
+        "preserve out\nx = Placeholder -> float32[1, 8]\ny = Placeholder -> float32[4, 8]\nm = \
+         Placeholder -> int32[2]\nt = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[?, \
+         8]\na = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
         // Functions whose loops are too long for company.
-        "preserve out\nx = Placeholder -> float32[4]\na = Igamma(x, x) {T: float32} -> float32[4]\n\
-         b = Zeta(a, x) {T: float32} -> float32[4]\nout = Custom(b)",
+        "preserve out\nx = Placeholder -> float32[4]\na = Igamma(x, x) {T: float32} -> \
+         float32[4]\nb = Zeta(a, x) {T: float32} -> float32[4]\nout = Custom(b)",
     ] {
         refuse("elementwise", text);
     }
 }
 
-/// All nodes run where nothing decides about that: one node waits for what its members waited for, and not for members.
+/// All nodes run where nothing decides about that: one node waits for what its members waited for,
+/// and not for members.
 #[test]
 fn waiting_for_different_nodes() {
     check(

@@ -38,7 +38,9 @@ fn transposes_become_attributes() {
 
 #[test]
 fn other_transposes_stay() {
-    for (kind, perm) in [("complex64", "[0, 2, 1]"), ("float32", "[1, 0, 2]"), ("float32", "[2, 1, 0]")] {
+    for (kind, perm) in
+        [("complex64", "[0, 2, 1]"), ("float32", "[1, 0, 2]"), ("float32", "[2, 1, 0]")]
+    {
         refuse(
             "folding",
             &format!(
@@ -67,8 +69,11 @@ fn paddings_become_attributes() {
          n = NoOp
          xp = Pad(x, p, ^n) {T: float32}
          up = PadV2(u, q, zero) {T: float32}
-         c = DepthwiseConv2dNative(xp, w) {T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, 1], explicit_paddings: [0, 0, 1, 1, 0, 0, 0, 0], padding: \"EXPLICIT\", strides: [1, 1, 1, 1]}
-         d = Conv3D(up, w) {T: float32, _class: [\"loc:@w\"], data_format: \"NCDHW\", dilations: [1, 1, 1, 1, 1], padding: \"VALID\", strides: [1, 1, 1, 1, 1]}
+         c = DepthwiseConv2dNative(xp, w) {T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, \
+         1], explicit_paddings: [0, 0, 1, 1, 0, 0, 0, 0], padding: \"EXPLICIT\", strides: [1, 1, \
+         1, 1]}
+         d = Conv3D(up, w) {T: float32, _class: [\"loc:@w\"], data_format: \"NCDHW\", dilations: \
+         [1, 1, 1, 1, 1], padding: \"VALID\", strides: [1, 1, 1, 1, 1]}
          y = Identity(c) {T: float32}
          z = Identity(d) {T: float32}",
         &expect![[r#"
@@ -96,7 +101,11 @@ fn other_paddings_stay() {
         // The windows are placed by the padded extents.
         ("[0, 0, 1, 1, 1, 1, 0, 0]", "padding: \"SAME\"", ""),
         // The gradient of the filter reads the padded input.
-        ("[0, 0, 1, 1, 1, 1, 0, 0]", "padding: \"VALID\"", "g = Conv2DBackpropFilter(xp, w, w) {T: float32}"),
+        (
+            "[0, 0, 1, 1, 1, 1, 0, 0]",
+            "padding: \"VALID\"",
+            "g = Conv2DBackpropFilter(xp, w, w) {T: float32}",
+        ),
     ] {
         refuse(
             "folding",
@@ -106,7 +115,8 @@ fn other_paddings_stay() {
                  x = Placeholder
                  w = Placeholder
                  xp = Pad(x, p) {{T: float32}}
-                 c = Conv2D(xp, w) {{T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, 1], explicit_paddings: [], {conv}, strides: [1, 1, 1, 1]}}
+                 c = Conv2D(xp, w) {{T: float32, data_format: \"NHWC\", dilations: [1, 1, 1, 1], \
+                 explicit_paddings: [], {conv}, strides: [1, 1, 1, 1]}}
                  y = Identity(c) {{T: float32}}\n{more}"
             ),
         );

@@ -4,30 +4,22 @@ use expect_test::expect;
 
 use super::{after, check, refuse};
 
-/// A loop that pushes `x` into a list in each step, and another one that takes elements out again; what `BODY` computes from the `popped` one
-/// as `next` is carried to the next step.
+/// A loop that pushes `x` into a list in each step, and another one that takes elements out again;
+/// what `BODY` computes from the `popped` one as `next` is carried to the next step.
 fn loops(x: &str, body: &str) -> String {
     format!(
-        "preserve y\n\
-         c = Placeholder -> bool[]\n\
-         z = Placeholder -> float32[4, 8]\n\
-         e = EmptyTensorList(c) {{element_dtype: float32}} -> variant[]\n\
-         enter = Enter(e) {{T: variant}} -> variant[]\n\
-         merge = Merge(enter, step) {{T: variant}} -> variant[], int32[]\n\
-         switch = Switch(merge, c) {{T: variant}} -> variant[], variant[]\n\
-         {x}\n\
-         push = TensorListPushBack(switch:1, x) {{element_dtype: float32}} -> variant[]\n\
-         step = NextIteration(push) {{T: variant}} -> variant[]\n\
-         exit = Exit(switch) {{T: variant}} -> variant[]\n\
-         lists = Enter(exit) {{T: variant}} -> variant[]\n\
-         list = Merge(lists, left) {{T: variant}} -> variant[], int32[]\n\
-         zero = Enter(z) {{T: float32}} -> float32[4, 8]\n\
-         sum = Merge(zero, after) {{T: float32}} -> float32, int32[]\n\
-         popped = TensorListPopBack(list, c) {{element_dtype: float32}} -> variant[], float32\n\
-         left = NextIteration(popped) {{T: variant}} -> variant[]\n\
-         {body}\n\
-         after = NextIteration(next) {{T: float32}} -> float32\n\
-         y = Exit(sum) {{T: float32}} -> float32"
+        "preserve y\nc = Placeholder -> bool[]\nz = Placeholder -> float32[4, 8]\ne = \
+         EmptyTensorList(c) {{element_dtype: float32}} -> variant[]\nenter = Enter(e) {{T: \
+         variant}} -> variant[]\nmerge = Merge(enter, step) {{T: variant}} -> variant[], \
+         int32[]\nswitch = Switch(merge, c) {{T: variant}} -> variant[], variant[]\n{x}\npush = \
+         TensorListPushBack(switch:1, x) {{element_dtype: float32}} -> variant[]\nstep = \
+         NextIteration(push) {{T: variant}} -> variant[]\nexit = Exit(switch) {{T: variant}} -> \
+         variant[]\nlists = Enter(exit) {{T: variant}} -> variant[]\nlist = Merge(lists, left) \
+         {{T: variant}} -> variant[], int32[]\nzero = Enter(z) {{T: float32}} -> float32[4, \
+         8]\nsum = Merge(zero, after) {{T: float32}} -> float32, int32[]\npopped = \
+         TensorListPopBack(list, c) {{element_dtype: float32}} -> variant[], float32\nleft = \
+         NextIteration(popped) {{T: variant}} -> variant[]\n{body}\nafter = NextIteration(next) \
+         {{T: float32}} -> float32\ny = Exit(sum) {{T: float32}} -> float32"
     )
 }
 
@@ -39,7 +31,8 @@ fn what_is_pushed_comes_out_again_and_is_carried_on() {
         "lists",
         &loops(
             X,
-            "t = Mul(popped:1, sum) {T: float32} -> float32\nnext = TanhGrad(popped:1, t) {T: float32} -> float32",
+            "t = Mul(popped:1, sum) {T: float32} -> float32\nnext = TanhGrad(popped:1, t) {T: \
+             float32} -> float32",
         ),
         &expect![[r#"
             preserve y
@@ -73,8 +66,8 @@ fn what_a_step_changes_is_not_known() {
         "lists",
         &loops(
             X,
-            "axis = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]\n\
-             next = ConcatV2(sum, popped:1, axis) {N: 2, T: float32, Tidx: int32} -> float32",
+            "axis = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]\nnext = \
+             ConcatV2(sum, popped:1, axis) {N: 2, T: float32, Tidx: int32} -> float32",
         ),
         &expect![[r#"
             preserve y
@@ -108,11 +101,11 @@ fn products_and_concatenations_have_shapes() {
         "lists",
         &loops(
             X,
-            "axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]\n\
-             wide = ConcatV2(sum, popped:1, axis) {N: 2, T: float32, Tidx: int32} -> float32\n\
-             square = MatMul(popped:1, wide) {T: float32, transpose_a: true, transpose_b: false} -> float32\n\
-             scaled = Mul(square, axis) {T: float32} -> float32\n\
-             next = AddN(sum, popped:1) {N: 2, T: float32} -> float32",
+            "axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]\nwide = \
+             ConcatV2(sum, popped:1, axis) {N: 2, T: float32, Tidx: int32} -> float32\nsquare = \
+             MatMul(popped:1, wide) {T: float32, transpose_a: true, transpose_b: false} -> \
+             float32\nscaled = Mul(square, axis) {T: float32} -> float32\nnext = AddN(sum, \
+             popped:1) {N: 2, T: float32} -> float32",
         ),
         &expect![[r#"
             preserve y
@@ -147,8 +140,8 @@ fn products_and_concatenations_have_shapes() {
 fn an_extent_is_the_same_in_each_step_if_it_is_one_outside_of_loops() {
     // The batch of an argument.
     let next = "next = Mul(popped:1, popped:1) {T: float32} -> float32";
-    let argument = "a = Placeholder -> float32[?2, 8]\ninside = Enter(a) {T: float32} -> float32[?2, 8]\n\
-                    x = Relu(inside) {T: float32} -> float32[?2, 8]";
+    let argument = "a = Placeholder -> float32[?2, 8]\ninside = Enter(a) {T: float32} -> \
+                    float32[?2, 8]\nx = Relu(inside) {T: float32} -> float32[?2, 8]";
     check(
         "lists",
         &loops(argument, next),
@@ -186,9 +179,12 @@ fn lists_that_may_hold_anything_tell_nothing() {
     let next = "next = Mul(popped:1, popped:1) {T: float32} -> float32";
     refuse("lists", &loops("x = Placeholder -> float32", next));
     // Elements of two shapes.
-    let two = format!("{X}\nother = TensorListPushBack(merge, z2) -> variant[]\nz2 = Placeholder -> float32[4]");
+    let two = format!(
+        "{X}\nother = TensorListPushBack(merge, z2) -> variant[]\nz2 = Placeholder -> float32[4]"
+    );
     refuse("lists", &loops(&two, next).replace("Merge(enter, step)", "Merge(enter, other)"));
-    // A list from elsewhere, one with elements that nobody gave it, one that is handed over to a function, one that may be fed.
+    // A list from elsewhere, one with elements that nobody gave it, one that is handed over to a
+    // function, one that may be fed.
     let text = loops(X, next);
     refuse("lists", &text.replace("EmptyTensorList(c)", "Placeholder"));
     refuse("lists", &text.replace("EmptyTensorList(c)", "TensorListReserve(c, c)"));
@@ -202,10 +198,10 @@ fn lists_that_may_hold_anything_tell_nothing() {
 fn rows_of_a_tensor_are_elements() {
     check(
         "lists",
-        "preserve y\nx = Placeholder -> float32[64, ?3, 8]\ni = Placeholder -> int32[]\n\
-         l = TensorListFromTensor(x, i) {element_dtype: float32} -> variant[]\n\
-         m = TensorListSetItem(l, i, s) {element_dtype: float32} -> variant[]\ns = Placeholder -> float32[?3, 8]\n\
-         y = TensorListGetItem(m, i, i) {element_dtype: float32} -> float32[?, ?]",
+        "preserve y\nx = Placeholder -> float32[64, ?3, 8]\ni = Placeholder -> int32[]\nl = \
+         TensorListFromTensor(x, i) {element_dtype: float32} -> variant[]\nm = \
+         TensorListSetItem(l, i, s) {element_dtype: float32} -> variant[]\ns = Placeholder -> \
+         float32[?3, 8]\ny = TensorListGetItem(m, i, i) {element_dtype: float32} -> float32[?, ?]",
         &expect![[r#"
             preserve y
             x = Placeholder -> float32[64, ?3, 8]
@@ -218,32 +214,34 @@ fn rows_of_a_tensor_are_elements() {
     );
 }
 
-/// A gradient that sums `g` to the shape of the `popped` element, of which the other operand's shape is `other`.
+/// A gradient that sums `g` to the shape of the `popped` element, of which the other operand's
+/// shape is `other`.
 fn summed(other: &str) -> String {
     format!(
-        "shape = Shape(popped:1) {{T: float32, out_type: int32}} -> int32[2]\n{other}\n\
-         args = BroadcastGradientArgs(shape, other) {{T: int32}} -> int32[?], int32[?]\n\
-         g = Mul(popped:1, sum) {{T: float32}} -> float32\n\
-         s = Sum(g, args) {{T: float32, Tidx: int32, keep_dims: true}} -> float32\n\
-         next = Reshape(s, shape) {{T: float32, Tshape: int32}} -> float32"
+        "shape = Shape(popped:1) {{T: float32, out_type: int32}} -> int32[2]\n{other}\nargs = \
+         BroadcastGradientArgs(shape, other) {{T: int32}} -> int32[?], int32[?]\ng = \
+         Mul(popped:1, sum) {{T: float32}} -> float32\ns = Sum(g, args) {{T: float32, Tidx: \
+         int32, keep_dims: true}} -> float32\nnext = Reshape(s, shape) {{T: float32, Tshape: \
+         int32}} -> float32"
     )
 }
 
 /// A loop over a batch of unknown size: `BODY` with `x` of that batch, and zeros made for it.
 fn batch(body: &str) -> String {
-    let x = "a = Placeholder -> float32[?2, 8]\ninside = Enter(a) {T: float32} -> float32[?2, 8]\n\
-             x = Relu(inside) {T: float32} -> float32[?2, 8]";
-    let zeros = "as = Shape(a) {T: float32, out_type: int32} -> int32[2]\n\
-                 k0 = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]\n\
-                 k1 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]\n\
-                 rows = StridedSlice(as, k0, k1, k1) {Index: int32, T: int32, begin_mask: 0, ellipsis_mask: 0, end_mask: 0, new_axis_mask: 0, shrink_axis_mask: 1} -> int32[]\n\
-                 eight = Const {dtype: int32, value: tensor int32[] [8]} -> int32[]\n\
-                 zs = Pack(rows, eight) {N: 2, T: int32, axis: 0} -> int32[2]\n\
-                 f = Placeholder -> float32[]\n\
-                 z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?3, 8]";
-    loops(x, body)
-        .replace("z = Placeholder -> float32[4, 8]", zeros)
-        .replace("zero = Enter(z) {T: float32} -> float32[4, 8]", "zero = Enter(z) {T: float32} -> float32[?3, 8]")
+    let x = "a = Placeholder -> float32[?2, 8]\ninside = Enter(a) {T: float32} -> float32[?2, \
+             8]\nx = Relu(inside) {T: float32} -> float32[?2, 8]";
+    let zeros = "as = Shape(a) {T: float32, out_type: int32} -> int32[2]\nk0 = Const {dtype: \
+                 int32, value: tensor int32[1] [0]} -> int32[1]\nk1 = Const {dtype: int32, value: \
+                 tensor int32[1] [1]} -> int32[1]\nrows = StridedSlice(as, k0, k1, k1) {Index: \
+                 int32, T: int32, begin_mask: 0, ellipsis_mask: 0, end_mask: 0, new_axis_mask: 0, \
+                 shrink_axis_mask: 1} -> int32[]\neight = Const {dtype: int32, value: tensor \
+                 int32[] [8]} -> int32[]\nzs = Pack(rows, eight) {N: 2, T: int32, axis: 0} -> \
+                 int32[2]\nf = Placeholder -> float32[]\nz = Fill(zs, f) {T: float32, index_type: \
+                 int32} -> float32[?3, 8]";
+    loops(x, body).replace("z = Placeholder -> float32[4, 8]", zeros).replace(
+        "zero = Enter(z) {T: float32} -> float32[4, 8]",
+        "zero = Enter(z) {T: float32} -> float32[?3, 8]",
+    )
 }
 
 /// What the pass makes of a graph, from this line on.
@@ -270,15 +268,18 @@ fn sums_over_what_is_no_broadcast_vanish() {
     "#]]
     .assert_eq(&body_of(&batch(&summed(same))));
     // A row is broadcast, the batch is not.
-    let row = "r = Placeholder -> float32[1, 8]\nother = Shape(r) {T: float32, out_type: int32} -> int32[2]";
+    let row = "r = Placeholder -> float32[1, 8]\nother = Shape(r) {T: float32, out_type: int32} \
+               -> int32[2]";
     assert!(!body_of(&batch(&summed(row))).contains("Sum("));
     let swapped = summed(row).replace("(shape, other)", "(other, shape)");
     assert!(body_of(&batch(&swapped)).contains("Sum("));
     // Somebody waits for the sum.
-    let awaited = format!("{}\nw = NoOp(^s)", batch(&summed(same))).replace("preserve y", "preserve y, w");
+    let awaited =
+        format!("{}\nw = NoOp(^s)", batch(&summed(same))).replace("preserve y", "preserve y, w");
     assert!(body_of(&awaited).contains("Sum("));
     // Another batch, which may be of one.
-    let another = "r = Placeholder -> float32[?9, 8]\nother = Shape(r) {T: float32, out_type: int32} -> int32[2]";
+    let another = "r = Placeholder -> float32[?9, 8]\nother = Shape(r) {T: float32, out_type: \
+                   int32} -> int32[2]";
     assert!(body_of(&batch(&summed(another))).contains("Sum("));
 }
 
@@ -286,21 +287,32 @@ fn sums_over_what_is_no_broadcast_vanish() {
 fn one_extent_of_two_numbers_has_one_number() {
     let next = "next = AddN(sum, popped:1) {N: 2, T: float32} -> float32";
     let lines = after("lists", &batch(next));
-    assert!(lines.contains("z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?2, 8]"), "{lines}");
+    assert!(
+        lines.contains("z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?2, 8]"),
+        "{lines}"
+    );
     assert!(lines.contains("y = Exit(sum) {T: float32} -> float32[?2, 8]"), "{lines}");
     // Through types that hold every extent.
     for (between, extent) in [("int64", "?2"), ("int8", "?3")] {
         let casts = format!(
-            "r1 = Cast(rows) {{SrcT: int32, DstT: {between}, Truncate: false}} -> {between}[]\n\
-             r2 = Cast(r1) {{SrcT: {between}, DstT: int32, Truncate: false}} -> int32[]\nzs = Pack(r2"
+            "r1 = Cast(rows) {{SrcT: int32, DstT: {between}, Truncate: false}} -> {between}[]\nr2 \
+             = Cast(r1) {{SrcT: {between}, DstT: int32, Truncate: false}} -> int32[]\nzs = Pack(r2"
         );
         let lines = after("lists", &batch(next).replace("zs = Pack(rows", &casts));
-        assert!(lines.contains(&format!("index_type: int32}} -> float32[{extent}, 8]")), "{between}: {lines}");
+        assert!(
+            lines.contains(&format!("index_type: int32}} -> float32[{extent}, 8]")),
+            "{between}: {lines}"
+        );
     }
     // In a branch that may not run, nothing follows for the rest of the graph.
-    let branch =
-        batch(next).replace("zs = Pack(rows", "zw = Switch(rows, c) {T: int32} -> int32[], int32[]\nzs = Pack(zw:1");
-    assert!(after("lists", &branch).contains("z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?3, 8]"));
+    let branch = batch(next).replace(
+        "zs = Pack(rows",
+        "zw = Switch(rows, c) {T: int32} -> int32[], int32[]\nzs = Pack(zw:1",
+    );
+    assert!(
+        after("lists", &branch)
+            .contains("z = Fill(zs, f) {T: float32, index_type: int32} -> float32[?3, 8]")
+    );
 }
 
 #[test]
@@ -313,19 +325,23 @@ fn what_a_loop_makes_has_no_extent_for_all_steps_even_if_it_comes_out() {
 
 #[test]
 fn elements_given_to_a_reserved_list_are_stacked() {
-    let text = "preserve y\nx = Placeholder -> float32[?2, 8]\ni = Placeholder -> int32[]\n\
-                e = Const {dtype: int32, value: tensor int32[2] [-1, 8]} -> int32[2]\n\
-                l = TensorListReserve(e, i) {element_dtype: float32} -> variant[]\n\
-                m = TensorListSetItem(l, i, x) {element_dtype: float32} -> variant[]\n\
-                g = TensorListGetItem(m, i, e) {element_dtype: float32} -> float32[?4, 8]\n\
-                s = TensorListStack(m, e) {element_dtype: float32, num_elements: 3} -> float32[3, ?5, 8]\n\
-                y = Mul(s, g) {T: float32} -> float32";
+    let text = "preserve y\nx = Placeholder -> float32[?2, 8]\ni = Placeholder -> int32[]\ne = \
+                Const {dtype: int32, value: tensor int32[2] [-1, 8]} -> int32[2]\nl = \
+                TensorListReserve(e, i) {element_dtype: float32} -> variant[]\nm = \
+                TensorListSetItem(l, i, x) {element_dtype: float32} -> variant[]\ng = \
+                TensorListGetItem(m, i, e) {element_dtype: float32} -> float32[?4, 8]\ns = \
+                TensorListStack(m, e) {element_dtype: float32, num_elements: 3} -> float32[3, ?5, \
+                8]\ny = Mul(s, g) {T: float32} -> float32";
     let lines = after("lists", text);
     assert!(lines.contains("num_elements: 3} -> float32[3, ?2, 8]"), "{lines}");
     // One that nobody gave may be another one.
-    assert!(lines.contains("g = TensorListGetItem(m, i, e) {element_dtype: float32} -> float32[?4, 8]"), "{lines}");
+    assert!(
+        lines.contains("g = TensorListGetItem(m, i, e) {element_dtype: float32} -> float32[?4, 8]"),
+        "{lines}"
+    );
     // A shape that is said is that of elements that are not there.
-    let said = text.replace("e = Const {dtype: int32, value: tensor int32[2] [-1, 8]}", "e = Placeholder");
+    let said =
+        text.replace("e = Const {dtype: int32, value: tensor int32[2] [-1, 8]}", "e = Placeholder");
     assert!(after("lists", &said).contains("num_elements: 3} -> float32[3, ?5, 8]"));
     let whole = text.replace("[-1, 8]", "[4, 8]");
     assert!(after("lists", &whole).contains("num_elements: 3} -> float32[3, ?5, 8]"));
@@ -350,10 +366,16 @@ fn lists_that_nobody_reads_stay_empty() {
     .assert_eq(&after_from("step = ", &text));
     let kept = |text: &str| {
         let lines = after("lists", text);
-        assert!(lines.contains("TensorListPushBack") && lines.contains("TensorListPopBack"), "{lines}");
+        assert!(
+            lines.contains("TensorListPushBack") && lines.contains("TensorListPopBack"),
+            "{lines}"
+        );
     };
     // Somebody asks how long it is, gets it, or waits for an element.
-    kept(&format!("{text}\nn = TensorListLength(exit) -> int32[]").replace("preserve y", "preserve y, n"));
+    kept(
+        &format!("{text}\nn = TensorListLength(exit) -> int32[]")
+            .replace("preserve y", "preserve y, n"),
+    );
     kept(&text.replace("preserve y", "preserve y, exit"));
     kept(&text.replace("preserve y", "preserve y, popped"));
     kept(
@@ -365,13 +387,18 @@ fn lists_that_nobody_reads_stay_empty() {
 
 #[test]
 fn lists_from_one_empty_list_are_each_their_own() {
-    let second = "push2 = TensorListPushBack(enter2, z2) {element_dtype: float32} -> variant[]\n\
-                  z2 = Placeholder -> float32[5]\nenter2 = Identity(e) {T: variant} -> variant[]\n\
-                  p2 = TensorListPopBack(push2, c) {element_dtype: float32} -> variant[], float32";
-    let text = loops(&format!("{X}\n{second}"), "next = Mul(popped:1, sum) {T: float32} -> float32");
+    let second = "push2 = TensorListPushBack(enter2, z2) {element_dtype: float32} -> \
+                  variant[]\nz2 = Placeholder -> float32[5]\nenter2 = Identity(e) {T: variant} -> \
+                  variant[]\np2 = TensorListPopBack(push2, c) {element_dtype: float32} -> \
+                  variant[], float32";
+    let text =
+        loops(&format!("{X}\n{second}"), "next = Mul(popped:1, sum) {T: float32} -> float32");
     let lines = after("lists", &text.replace("preserve y", "preserve y, p2"));
     assert!(
-        lines.contains("popped = TensorListPopBack(list, c) {element_dtype: float32} -> variant[], float32[4, 8]"),
+        lines.contains(
+            "popped = TensorListPopBack(list, c) {element_dtype: float32} -> variant[], \
+             float32[4, 8]"
+        ),
         "{lines}"
     );
 }
@@ -380,17 +407,25 @@ fn lists_from_one_empty_list_are_each_their_own() {
 fn parts_of_a_batch_have_its_size() {
     let part = |attrs: &str| {
         let body = format!(
-            "b = Const {{dtype: int32, value: tensor int32[2] [0, 2]}} -> int32[2]\n\
-             last = Const {{dtype: int32, value: tensor int32[2] [3, 5]}} -> int32[2]\n\
-             k = Const {{dtype: int32, value: tensor int32[2] [1, 1]}} -> int32[2]\n\
-             part = StridedSlice(popped:1, b, last, k) {{Index: int32, T: float32, {attrs}, new_axis_mask: 0}} -> float32\n\
-             next = Mul(sum, popped:1) {{T: float32}} -> float32"
+            "b = Const {{dtype: int32, value: tensor int32[2] [0, 2]}} -> int32[2]\nlast = Const \
+             {{dtype: int32, value: tensor int32[2] [3, 5]}} -> int32[2]\nk = Const {{dtype: \
+             int32, value: tensor int32[2] [1, 1]}} -> int32[2]\npart = StridedSlice(popped:1, b, \
+             last, k) {{Index: int32, T: float32, {attrs}, new_axis_mask: 0}} -> float32\nnext = \
+             Mul(sum, popped:1) {{T: float32}} -> float32"
         );
         let lines = after("lists", &batch(&body));
-        lines.lines().find(|l| l.starts_with("part = ")).and_then(|l| l.split("-> ").nth(1)).map(str::to_owned).unwrap()
+        lines
+            .lines()
+            .find(|l| l.starts_with("part = "))
+            .and_then(|l| l.split("-> ").nth(1))
+            .map(str::to_owned)
+            .unwrap()
     };
     let masks = |begin: u8, end: u8, ellipsis: u8, shrink: u8| {
-        part(&format!("begin_mask: {begin}, end_mask: {end}, ellipsis_mask: {ellipsis}, shrink_axis_mask: {shrink}"))
+        part(&format!(
+            "begin_mask: {begin}, end_mask: {end}, ellipsis_mask: {ellipsis}, shrink_axis_mask: \
+             {shrink}"
+        ))
     };
     assert_eq!(masks(1, 1, 0, 0), "float32[?2, 3]");
     assert_eq!(masks(1, 3, 0, 0), "float32[?2, 6]");
@@ -407,9 +442,10 @@ fn parts_of_a_batch_have_its_size() {
 fn gradients_begin_with_the_shapes_of_variables() {
     let argument = |shapes: &str| {
         let variable = format!(
-            "v = _Arg {{T: resource, _handle_dtypes: [float32], _handle_shapes: [{shapes}], index: 0}} -> resource\n\
-             vs = VariableShape(v) {{out_type: int32}} -> int32[2]\nf = Placeholder -> float32[]\n\
-             z = Fill(vs, f) {{T: float32, index_type: int32}} -> float32[?5, ?6]"
+            "v = _Arg {{T: resource, _handle_dtypes: [float32], _handle_shapes: [{shapes}], \
+             index: 0}} -> resource\nvs = VariableShape(v) {{out_type: int32}} -> int32[2]\nf = \
+             Placeholder -> float32[]\nz = Fill(vs, f) {{T: float32, index_type: int32}} -> \
+             float32[?5, ?6]"
         );
         let next = "next = AddN(sum, popped:1) {N: 2, T: float32} -> float32";
         let text = loops(X, next).replace("z = Placeholder -> float32[4, 8]", &variable).replace(
@@ -420,6 +456,9 @@ fn gradients_begin_with_the_shapes_of_variables() {
     };
     assert!(argument("shape [4, 8]").ends_with("y = Exit(sum) {T: float32} -> float32[4, 8]\n"));
     for unknown in ["shape [?, 8]", "shape ?", "shape [4, 8], shape [4, 8]"] {
-        assert!(argument(unknown).ends_with("y = Exit(sum) {T: float32} -> float32\n"), "{unknown}");
+        assert!(
+            argument(unknown).ends_with("y = Exit(sum) {T: float32} -> float32\n"),
+            "{unknown}"
+        );
     }
 }

@@ -26,8 +26,8 @@ fn check(name: &str, text: &str, expected: &Expect) {
     expected.assert_eq(&after(name, text));
 }
 
-/// What the pass `name` makes of a graph. Checks what holds for every pass: run again it changes nothing, and the graph is still one
-/// that TensorFlow can read.
+/// What the pass `name` makes of a graph. Checks what holds for every pass: run again it changes
+/// nothing, and the graph is still one that TensorFlow can read.
 #[track_caller]
 fn after(name: &str, text: &str) -> String {
     let pass = passes::find(name).expect("the pass exists");

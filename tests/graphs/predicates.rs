@@ -14,7 +14,10 @@ const CONDITION: &str = "i = Placeholder -> int32[]
 fn what_decides_a_loop_is_computed_on_the_host() {
     check(
         "predicates",
-        &format!("{CONDITION}\n d = LogicalNot(b)\n c = LogicalAnd(a, d)\n e = LogicalOr(c, a)\n l = LoopCond(e)"),
+        &format!(
+            "{CONDITION}\n d = LogicalNot(b)\n c = LogicalAnd(a, d)\n e = LogicalOr(c, a)\n l = \
+             LoopCond(e)"
+        ),
         &expect![[r#"
             i = Placeholder -> int32[]
             n = Placeholder -> int32[]
@@ -33,7 +36,8 @@ fn conditions_of_branches_too() {
     check(
         "predicates",
         &format!(
-            "preserve y\n{CONDITION}\n c = LogicalAnd(a, b)\n p = Switch(c, c) {{T: bool}}\n y = Identity(p:1) {{T: bool}}"
+            "preserve y\n{CONDITION}\n c = LogicalAnd(a, b)\n p = Switch(c, c) {{T: bool}}\n y = \
+             Identity(p:1) {{T: bool}}"
         ),
         &expect![[r#"
             preserve y
@@ -51,20 +55,30 @@ fn conditions_of_branches_too() {
 #[test]
 fn what_the_device_makes_or_reads_stays() {
     // A bool that the device makes.
-    refuse("predicates", &format!("{CONDITION}\n f = Placeholder -> bool[]\n c = LogicalAnd(a, f)\n l = LoopCond(c)"));
+    refuse(
+        "predicates",
+        &format!(
+            "{CONDITION}\n f = Placeholder -> bool[]\n c = LogicalAnd(a, f)\n l = LoopCond(c)"
+        ),
+    );
     // A comparison on the device.
     refuse(
         "predicates",
-        "x = Placeholder -> float32[]\n a = Less(x, x) {T: float32}\n c = LogicalAnd(a, a)\n l = LoopCond(c)",
+        "x = Placeholder -> float32[]\n a = Less(x, x) {T: float32}\n c = LogicalAnd(a, a)\n l = \
+         LoopCond(c)",
     );
     // All readers on the device, also those of the node that reads it.
     refuse(
         "predicates",
         &format!(
-            "preserve y\n{CONDITION}\n c = LogicalAnd(a, b)\n d = LogicalOr(c, a)\n y = Cast(d) {{SrcT: bool, DstT: float32}}"
+            "preserve y\n{CONDITION}\n c = LogicalAnd(a, b)\n d = LogicalOr(c, a)\n y = Cast(d) \
+             {{SrcT: bool, DstT: float32}}"
         ),
     );
     // Fetched by its name, or read by nobody.
-    refuse("predicates", &format!("preserve c\n{CONDITION}\n c = LogicalAnd(a, b)\n l = LoopCond(c)"));
+    refuse(
+        "predicates",
+        &format!("preserve c\n{CONDITION}\n c = LogicalAnd(a, b)\n l = LoopCond(c)"),
+    );
     refuse("predicates", &format!("{CONDITION}\n c = LogicalAnd(a, b)"));
 }

@@ -180,8 +180,10 @@ fn all_elements_and_tests() {
 fn what_is_not_sure_stays() {
     let around = |before: &str, reduction: &str| {
         format!(
-            "preserve out\nx = Placeholder -> float32[?2, 3]\nz = Placeholder -> float32[?4, 3]\nv = Placeholder -> float32[3]
-             a = Const {{value: tensor int32[1] [0]}} -> int32[1]\n{before}\nr = {reduction} -> float32[3]
+            "preserve out\nx = Placeholder -> float32[?2, 3]\nz = Placeholder -> float32[?4, \
+             3]\nv = Placeholder -> float32[3]
+             a = Const {{value: tensor int32[1] [0]}} -> int32[1]\n{before}\nr = {reduction} -> \
+             float32[3]
              out = NoOp(^r)"
         )
     };
@@ -221,7 +223,8 @@ fn what_is_not_sure_stays() {
 
 #[test]
 fn reductions_that_need_each_other_or_differ_stay_apart() {
-    let x = "preserve out, more\nx = Placeholder -> float32[8, 3]\na = Const {value: tensor int32[1] [0]} -> int32[1]
+    let x = "preserve out, more\nx = Placeholder -> float32[8, 3]\na = Const {value: tensor \
+             int32[1] [0]} -> int32[1]
              b = Const {value: tensor int32[1] [1]} -> int32[1]";
     for text in [
         "s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]

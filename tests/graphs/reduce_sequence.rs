@@ -131,8 +131,12 @@ fn the_gradient_of_a_bias_is_a_sum() {
         // Alone it is what it was.
         "b = BiasAddGrad(x) {T: float32, data_format: \"NHWC\"} -> float32[3]",
         // An unknown rank.
-        "e = Exp(u) {T: float32} -> float32\nb = BiasAddGrad(e) {T: float32, data_format: \"NHWC\"} -> float32[3]",
+        "e = Exp(u) {T: float32} -> float32\nb = BiasAddGrad(e) {T: float32, data_format: \
+         \"NHWC\"} -> float32[3]",
     ] {
-        refuse("reduce", &format!("preserve x, u, b\nx = Placeholder -> float32[8, 3]\nu = Placeholder\n{rest}"));
+        refuse(
+            "reduce",
+            &format!("preserve x, u, b\nx = Placeholder -> float32[8, 3]\nu = Placeholder\n{rest}"),
+        );
     }
 }

@@ -6,7 +6,8 @@ use super::{check, refuse};
 
 #[test]
 fn a_normalization_leaves_scale_and_shift() {
-    // As Keras writes it: the moments lose their axes and get them again; the running average is left to the update.
+    // As Keras writes it: the moments lose their axes and get them again; the running average is
+    // left to the update.
     check(
         "reduce",
         "preserve x, v, out, beta, more
@@ -153,7 +154,8 @@ fn a_loss_is_scaled_where_it_is_summed() {
 fn what_is_no_tail_stays() {
     let around = |rest: &str| {
         format!(
-            "preserve x, v, out\nx = Placeholder -> float32[8, 3]\nv = VarHandleOp {{dtype: float32}} -> resource
+            "preserve x, v, out\nx = Placeholder -> float32[8, 3]\nv = VarHandleOp {{dtype: \
+             float32}} -> resource
              z = Placeholder -> float32[3]\nw = Placeholder -> float32[3, 3]\nu = Placeholder
              a = Const {{value: tensor int32[1] [0]}} -> int32[1]
              s = Sum(x, a) {{T: float32, keep_dims: false}} -> float32[3]\n{rest}"
@@ -174,7 +176,8 @@ fn what_is_no_tail_stays() {
         // Nothing is computed.
         "t = Reshape(s, a) {T: float32, Tshape: int32} -> float32[1, 3]\nout = Where(t)",
         // A variable's step is the update's.
-        "t = Mul(s, z) {T: float32} -> float32[3]\nc = AssignSubVariableOp(v, t) {dtype: float32}\nout = NoOp(^c)",
+        "t = Mul(s, z) {T: float32} -> float32[3]\nc = AssignSubVariableOp(v, t) {dtype: \
+         float32}\nout = NoOp(^c)",
     ] {
         refuse("reduce", &around(rest));
     }

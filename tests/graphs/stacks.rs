@@ -7,20 +7,15 @@ use super::{check, refuse};
 /// A loop that pushes `x` in each step, and its gradient, which pops.
 fn loops(x: &str) -> String {
     format!(
-        "preserve y\n\
-         c = Placeholder -> bool[]\n\
-         n = Placeholder -> int32[]\n\
-         any = Const {{dtype: int32, value: tensor int32[] [-1]}} -> int32[]\n\
-         e = EmptyTensorList(any, n) {{element_dtype: int32, shape_type: int32}} -> variant[]\n\
-         enter = Enter(e) {{T: variant}} -> variant[]\n\
-         merge = Merge(enter, step) {{T: variant}} -> variant[], int32[]\n\
-         switch = Switch(merge, c) {{T: variant}} -> variant[], variant[]\n\
-         {x}\n\
-         push = TensorListPushBack(switch:1, x) {{element_dtype: int32}} -> variant[]\n\
-         step = NextIteration(push) {{T: variant}} -> variant[]\n\
-         exit = Exit(switch) {{T: variant}} -> variant[]\n\
-         pop = TensorListPopBack(exit, any) {{element_dtype: int32}} -> variant[], int32\n\
-         y = Identity(pop:1) {{T: int32}} -> int32"
+        "preserve y\nc = Placeholder -> bool[]\nn = Placeholder -> int32[]\nany = Const {{dtype: \
+         int32, value: tensor int32[] [-1]}} -> int32[]\ne = EmptyTensorList(any, n) \
+         {{element_dtype: int32, shape_type: int32}} -> variant[]\nenter = Enter(e) {{T: \
+         variant}} -> variant[]\nmerge = Merge(enter, step) {{T: variant}} -> variant[], \
+         int32[]\nswitch = Switch(merge, c) {{T: variant}} -> variant[], variant[]\n{x}\npush = \
+         TensorListPushBack(switch:1, x) {{element_dtype: int32}} -> variant[]\nstep = \
+         NextIteration(push) {{T: variant}} -> variant[]\nexit = Exit(switch) {{T: variant}} -> \
+         variant[]\npop = TensorListPopBack(exit, any) {{element_dtype: int32}} -> variant[], \
+         int32\ny = Identity(pop:1) {{T: int32}} -> int32"
     )
 }
 
@@ -68,6 +63,9 @@ fn what_others_see_stays_a_list() {
     refuse("stacks", &text.replace("shape_type: int32", "shape_type: int64"));
     refuse(
         "stacks",
-        &format!("{X}\nz = Placeholder -> variant[]\n{}", "p = TensorListPopBack(z, x) {element_dtype: int32}"),
+        &format!(
+            "{X}\nz = Placeholder -> variant[]\n{}",
+            "p = TensorListPopBack(z, x) {element_dtype: int32}"
+        ),
     );
 }

@@ -257,22 +257,32 @@ fn what_is_not_sure_stays() {
         // Nobody knows whether the variable has a value.
         line("d = Exp(g) {T: float32} -> float32[3]\nx = AssignVariableOp(a, d) {dtype: float32}"),
         // Unknown extents.
-        line("d = Exp(u) {T: float32} -> float32[?]\nx = AssignAddVariableOp(a, d, ^r) {dtype: float32}"),
+        line(
+            "d = Exp(u) {T: float32} -> float32[?]\nx = AssignAddVariableOp(a, d, ^r) {dtype: \
+             float32}",
+        ),
         // The read has no order.
-        line("d = Mul(r, g) {T: float32} -> float32[3]\nx = AssignVariableOp(a, g) {dtype: float32}"),
+        line(
+            "d = Mul(r, g) {T: float32} -> float32[3]\nx = AssignVariableOp(a, g) {dtype: float32}",
+        ),
         // Its own op does as much.
         line("x = AssignAddVariableOp(a, g, ^r) {dtype: float32}"),
         // int32 is on the host.
         line("d = Neg(i) {T: int32} -> int32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: int32}"),
         // Somebody else needs the change too, which leaves nothing to fuse.
         line(
-            "d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: float32}\ne = Exp(d) {T: float32}",
+            "d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: \
+             float32}\ne = Exp(d) {T: float32}",
         ),
         // Another device's variable.
-        line("d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: float32} @CPU:0"),
+        line(
+            "d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: \
+             float32} @CPU:0",
+        ),
         // Another update comes from somewhere in between.
         line(
-            "f = StatefulPartitionedCall(a)\nd = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: float32}",
+            "f = StatefulPartitionedCall(a)\nd = Exp(g) {T: float32} -> float32[3]\nx = \
+             AssignAddVariableOp(a, d, ^r) {dtype: float32}",
         ),
     ] {
         refuse("update", &text);

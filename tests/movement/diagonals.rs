@@ -2,15 +2,26 @@
 
 use super::*;
 
-/// The packed diagonals of a matrix: for each diagonal from `high` down, (row, column) of each slot or nothing.
-fn slots(rows: usize, columns: usize, low: i64, high: i64, align: &str) -> Vec<Vec<Option<(usize, usize)>>> {
+/// The packed diagonals of a matrix: for each diagonal from `high` down, (row, column) of each slot
+/// or nothing.
+fn slots(
+    rows: usize,
+    columns: usize,
+    low: i64,
+    high: i64,
+    align: &str,
+) -> Vec<Vec<Option<(usize, usize)>>> {
     let length = |k: i64| (rows as i64 + k.min(0)).min(columns as i64 - k.max(0)) as usize;
     let longest = (low..=high).map(length).max().unwrap();
     let (above, below) = align.split_once('_').unwrap();
     (low..=high)
         .rev()
         .map(|k| {
-            let pad = if (if k >= 0 { above } else { below }) == "LEFT" { 0 } else { longest - length(k) };
+            let pad = if (if k >= 0 { above } else { below }) == "LEFT" {
+                0
+            } else {
+                longest - length(k)
+            };
             let at = |slot: usize| slot.checked_sub(pad).filter(|i| *i < length(k));
             let place = |i: usize| (i + (-k).max(0) as usize, i + k.max(0) as usize);
             (0..longest).map(|slot| at(slot).map(place)).collect()
@@ -42,12 +53,18 @@ fn diagonals() {
                         set[at..][..size].copy_from_slice(&x.bytes[at..][..size]);
                     }
                 }
-                let dims = if low == high { vec![2, longest] } else { vec![2, slots.len(), longest] };
+                let dims =
+                    if low == high { vec![2, longest] } else { vec![2, slots.len(), longest] };
                 let packed = HostTensor { dtype, dims: dims.as_slice().into(), bytes: packed };
-                let matrix = |bytes| HostTensor { dtype, dims: [2, rows, columns].as_slice().into(), bytes };
+                let matrix =
+                    |bytes| HostTensor { dtype, dims: [2, rows, columns].as_slice().into(), bytes };
                 let k = HostTensor::i32(&[2], &[low as i32, high as i32]);
                 let node = |op: &str| typed(op, dtype).attr("align", align);
-                check(&node("MatrixDiagPartV3"), &[x, k.clone(), background.clone()], std::slice::from_ref(&packed));
+                check(
+                    &node("MatrixDiagPartV3"),
+                    &[x, k.clone(), background.clone()],
+                    std::slice::from_ref(&packed),
+                );
                 let scalar = |n: usize| HostTensor::i32(&[], &[n as i32]);
                 let inputs = [packed.clone(), k.clone(), scalar(rows), scalar(columns), background];
                 check(&node("MatrixDiagV3"), &inputs, &[matrix(built)]);
@@ -57,15 +74,21 @@ fn diagonals() {
         let x = data(dtype, &[2, 4, 5], 4);
         for (lower, upper) in [(0i64, 0i64), (-1, 1), (2, -1)] {
             let kept = |r: usize, c: usize| {
-                (lower < 0 || r as i64 - c as i64 <= lower) && (upper < 0 || c as i64 - r as i64 <= upper)
+                (lower < 0 || r as i64 - c as i64 <= lower)
+                    && (upper < 0 || c as i64 - r as i64 <= upper)
             };
             let want = reference(&x, &[2, 4, 5], |c| kept(c[1], c[2]).then(|| c.to_vec()));
             let number = |n: i64| HostTensor::i64(&[], &[n]);
-            check(&typed("MatrixBandPart", dtype), &[x.clone(), number(lower), number(upper)], &[want]);
+            check(
+                &typed("MatrixBandPart", dtype),
+                &[x.clone(), number(lower), number(upper)],
+                &[want],
+            );
         }
         if dtype != DType::U8 && dtype != DType::C128 {
             let x = data(dtype, &[2, 3], 5);
-            let square = reference(&x, &[2, 3, 2, 3], |c| (c[..2] == c[2..]).then(|| c[..2].to_vec()));
+            let square =
+                reference(&x, &[2, 3, 2, 3], |c| (c[..2] == c[2..]).then(|| c[..2].to_vec()));
             check(&typed("Diag", dtype), std::slice::from_ref(&x), std::slice::from_ref(&square));
             check(&typed("DiagPart", dtype), &[square], &[x]);
         }
@@ -73,7 +96,11 @@ fn diagonals() {
     let x = data(DType::F32, &[3, 3], 0);
     let k = HostTensor::i32(&[2], &[2, 1]);
     let node = typed("MatrixDiagPartV3", DType::F32).attr("align", "RIGHT_LEFT");
-    fails(&node, &[x, k, data(DType::F32, &[], 0)], "must not be larger than upper_diag_index: 2 > 1");
+    fails(
+        &node,
+        &[x, k, data(DType::F32, &[], 0)],
+        "must not be larger than upper_diag_index: 2 > 1",
+    );
 }
 
 #[test]
@@ -93,7 +120,11 @@ fn blocks_of_space() {
             (h < 4 && w < 6).then(|| vec![b, h, w, c[3]])
         });
         let node = |op: &str| typed(op, dtype).attr("Tblock_shape", DType::I32);
-        check(&node("SpaceToBatchND"), &[x.clone(), i32s(&[2, 3]), paddings.clone()], std::slice::from_ref(&batched));
+        check(
+            &node("SpaceToBatchND"),
+            &[x.clone(), i32s(&[2, 3]), paddings.clone()],
+            std::slice::from_ref(&batched),
+        );
         check(&node("BatchToSpaceND"), &[batched, i32s(&[2, 3]), paddings], &[x]);
     }
 }

@@ -51,9 +51,14 @@ fn concat_and_split() {
             }
         }
         let x = data(dtype, &[4, 6, 3], 14);
-        let parts: Vec<HostTensor> =
-            (0..3).map(|i| reference(&x, &[4, 2, 3], |c| Some(vec![c[0], c[1] + 2 * i, c[2]]))).collect();
-        check(&typed("Split", dtype).attr("num_split", 3), &[HostTensor::i32(&[], &[1]), x], &parts);
+        let parts: Vec<HostTensor> = (0..3)
+            .map(|i| reference(&x, &[4, 2, 3], |c| Some(vec![c[0], c[1] + 2 * i, c[2]])))
+            .collect();
+        check(
+            &typed("Split", dtype).attr("num_split", 3),
+            &[HostTensor::i32(&[], &[1]), x],
+            &parts,
+        );
     }
     let node = typed("ConcatV2", DType::F32).attr("N", 2);
     let (a, b) = (data(DType::F32, &[2, 3], 0), data(DType::F32, &[3, 3], 0));
@@ -63,13 +68,33 @@ fn concat_and_split() {
         &[a.clone(), b.clone(), axis(1)],
         "Dimension 0 in both shapes must be equal: shape[0] = [2,3] vs. shape[1] = [3,3]",
     );
-    fails(&node, &[a.clone(), b, axis(2)], "Expected concatenating dimensions in the range [-2, 2), but got 2");
-    fails(&node, &[a.clone(), data(DType::F32, &[2], 0), axis(0)], "Ranks of all input tensors should match");
+    fails(
+        &node,
+        &[a.clone(), b, axis(2)],
+        "Expected concatenating dimensions in the range [-2, 2), but got 2",
+    );
+    fails(
+        &node,
+        &[a.clone(), data(DType::F32, &[2], 0), axis(0)],
+        "Ranks of all input tensors should match",
+    );
     let split = typed("Split", DType::F32).attr("num_split", 2);
-    fails(&split, &[axis(1), a.clone()], "Number of ways to split should evenly divide the split dimension");
-    fails(&split, &[axis(2), a.clone()], "-input rank(-2) <= split_dim < input rank (2), but got 2");
+    fails(
+        &split,
+        &[axis(1), a.clone()],
+        "Number of ways to split should evenly divide the split dimension",
+    );
+    fails(
+        &split,
+        &[axis(2), a.clone()],
+        "-input rank(-2) <= split_dim < input rank (2), but got 2",
+    );
     let split_v = typed("SplitV", DType::F32).attr("Tlen", DType::I32).attr("num_split", 2);
-    fails(&split_v, &[a.clone(), i32s(&[1, 3]), axis(1)], "Determined shape must either match input shape");
+    fails(
+        &split_v,
+        &[a.clone(), i32s(&[1, 3]), axis(1)],
+        "Determined shape must either match input shape",
+    );
     fails(&split_v, &[a, i32s(&[-1, -1]), axis(1)], "There can only be one -1 in the input.");
 }
 
@@ -80,7 +105,8 @@ fn dispatches() {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let mut session = Session::new(Device::open(&selection.adapters[0]).unwrap());
     let cpu = session.device.capabilities().cpu;
-    for (columns, parts, want) in [(512, 4, [1; 2]), (520, 8, [2; 2]), (1 << 15, 4, if cpu { [4; 2] } else { [1; 2] })]
+    for (columns, parts, want) in
+        [(512, 4, [1; 2]), (520, 8, [2; 2]), (1 << 15, 4, if cpu { [4; 2] } else { [1; 2] })]
     {
         let whole = data(DType::F32, &[4, columns], 40);
         let axis = HostTensor::i32(&[], &[1]);
@@ -94,7 +120,11 @@ fn dispatches() {
         outputs.push(axis);
         let concat = typed("ConcatV2", DType::F32).attr("N", parts);
         let (joined, concat) = count(&mut session, concat, &outputs);
-        assert_eq!((joined[0].bytes == whole.bytes, [split, concat]), (true, want), "{columns} in {parts}");
+        assert_eq!(
+            (joined[0].bytes == whole.bytes, [split, concat]),
+            (true, want),
+            "{columns} in {parts}"
+        );
     }
 }
 
@@ -124,16 +154,32 @@ fn pack_and_unpack() {
                 bytes.extend_from_slice(&part.bytes[flat(dims, &s) * size..][..size]);
             }
             let whole = HostTensor { dtype, dims: out.as_slice().into(), bytes };
-            check(&typed("Pack", dtype).attr("axis", axis).attr("N", n as i64), &parts, std::slice::from_ref(&whole));
+            check(
+                &typed("Pack", dtype).attr("axis", axis).attr("N", n as i64),
+                &parts,
+                std::slice::from_ref(&whole),
+            );
             if dtype != DType::I32 {
-                check(&typed("Unpack", dtype).attr("axis", axis).attr("num", n as i64), &[whole], &parts);
+                check(
+                    &typed("Unpack", dtype).attr("axis", axis).attr("num", n as i64),
+                    &[whole],
+                    &parts,
+                );
             }
         }
     }
     let (a, b) = (data(DType::F32, &[2], 0), data(DType::F32, &[3], 0));
     let node = typed("Pack", DType::F32).attr("axis", 0).attr("N", 2);
-    fails(&node, &[a.clone(), b], "Shapes of all inputs must match: values[0].shape = [2] != values[1].shape = [3]");
-    fails(&typed("Pack", DType::F32).attr("axis", 2).attr("N", 1), std::slice::from_ref(&a), "axis = 2 not in [-2, 2)");
+    fails(
+        &node,
+        &[a.clone(), b],
+        "Shapes of all inputs must match: values[0].shape = [2] != values[1].shape = [3]",
+    );
+    fails(
+        &typed("Pack", DType::F32).attr("axis", 2).attr("N", 1),
+        std::slice::from_ref(&a),
+        "axis = 2 not in [-2, 2)",
+    );
     fails(
         &typed("Unpack", DType::F32).attr("axis", 0).attr("num", 3),
         &[a],

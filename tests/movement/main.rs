@@ -1,5 +1,6 @@
-//! Data movement against plain index arithmetic: every element size, empty and scalar tensors, rank 8, odd extents, addresses
-//! inside other tensors, more workgroups than one dimension holds, and more bytes than one binding.
+//! Data movement against plain index arithmetic: every element size, empty and scalar tensors, rank
+//! 8, odd extents, addresses inside other tensors, more workgroups than one dimension holds, and
+//! more bytes than one binding.
 
 mod diagonals;
 mod joins;
@@ -47,8 +48,13 @@ fn flat(dims: &[usize], c: &[usize]) -> usize {
     c.iter().zip(dims).fold(0, |at, (c, n)| at * n + c)
 }
 
-/// The tensor whose element at each coordinate comes from the input's element at `source(coordinate)`, or is zero.
-fn reference(x: &HostTensor, out: &[usize], source: impl Fn(&[usize]) -> Option<Vec<usize>>) -> HostTensor {
+/// The tensor whose element at each coordinate comes from the input's element at
+/// `source(coordinate)`, or is zero.
+fn reference(
+    x: &HostTensor,
+    out: &[usize],
+    source: impl Fn(&[usize]) -> Option<Vec<usize>>,
+) -> HostTensor {
     let size = x.dtype.size();
     let mut bytes = Vec::new();
     for c in coordinates(out) {
@@ -64,7 +70,11 @@ fn i32s(values: &[i64]) -> HostTensor {
     HostTensor::i32(&[values.len()], &values.iter().map(|v| *v as i32).collect::<Vec<_>>())
 }
 
-fn run(session: &mut Session, node: &Node, inputs: &[HostTensor]) -> Result<Vec<HostTensor>, Error> {
+fn run(
+    session: &mut Session,
+    node: &Node,
+    inputs: &[HostTensor],
+) -> Result<Vec<HostTensor>, Error> {
     let inputs: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
     session.run(node, &inputs)
 }
@@ -92,7 +102,9 @@ fn check(node: &Node, inputs: &[HostTensor], want: &[HostTensor]) {
 
 fn fails(node: &Node, inputs: &[HostTensor], message: &str) {
     match run(&mut session(), node, inputs) {
-        Err(Error::InvalidArgument(m)) => assert!(m.contains(message), "{m:?} should say {message:?}"),
+        Err(Error::InvalidArgument(m)) => {
+            assert!(m.contains(message), "{m:?} should say {message:?}")
+        }
         other => panic!("{node:?} should fail with {message:?}, gave {other:?}"),
     }
 }
@@ -111,19 +123,34 @@ fn fills_and_ranges() {
             let node = typed("Fill", dtype).attr("index_type", DType::I32);
             check(&node, &[i32s(&shape), value], &[want]);
             let x = data(dtype, dims, 31);
-            check(&typed("ZerosLike", dtype), std::slice::from_ref(&x), &[reference(&x, dims, |_| None)]);
+            check(
+                &typed("ZerosLike", dtype),
+                std::slice::from_ref(&x),
+                &[reference(&x, dims, |_| None)],
+            );
         }
     }
     let ones = |dtype: DType| {
-        let got = run(&mut session(), &typed("OnesLike", dtype), &[data(dtype, &[3], 0)]).unwrap().remove(0);
+        let got = run(&mut session(), &typed("OnesLike", dtype), &[data(dtype, &[3], 0)])
+            .unwrap()
+            .remove(0);
         got.to_f64()
     };
-    for dtype in
-        [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I64, DType::U8, DType::I16, DType::U32, DType::Bool]
-    {
+    for dtype in [
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::F64,
+        DType::I64,
+        DType::U8,
+        DType::I16,
+        DType::U32,
+        DType::Bool,
+    ] {
         assert_eq!(ones(dtype), [1.0; 3], "{dtype}");
     }
-    let complex = run(&mut session(), &typed("OnesLike", DType::C64), &[data(DType::C64, &[2], 0)]).unwrap();
+    let complex =
+        run(&mut session(), &typed("OnesLike", DType::C64), &[data(DType::C64, &[2], 0)]).unwrap();
     assert_eq!(complex[0].bytes, bytemuck::cast_slice::<f32, u8>(&[1.0, 0.0, 1.0, 0.0]));
 
     let range = |dtype: DType, values: [f64; 3]| {
@@ -131,20 +158,20 @@ fn fills_and_ranges() {
             DType::I64 => HostTensor::i64(&[], &[v as i64]),
             _ => HostTensor::floats(dtype, &[], &[v]),
         };
-        run(&mut session(), &Node::new("Range").attr("Tidx", dtype), &values.map(scalar)).map(|t| t[0].to_f64())
+        run(&mut session(), &Node::new("Range").attr("Tidx", dtype), &values.map(scalar))
+            .map(|t| t[0].to_f64())
     };
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64] {
         assert_eq!(range(dtype, [1.0, 8.0, 3.0]).unwrap(), [1.0, 4.0, 7.0], "{dtype}");
         assert_eq!(range(dtype, [5.0, -1.0, -2.0]).unwrap(), [5.0, 3.0, 1.0], "{dtype}");
         assert_eq!(range(dtype, [2.0, 2.0, 1.0]).unwrap(), [0.0; 0], "{dtype}");
-        assert!(
-            matches!(range(dtype, [2.0, 1.0, 1.0]), Err(Error::InvalidArgument(m)) if m.contains("Requires start <= limit"))
-        );
-        assert!(
-            matches!(range(dtype, [2.0, 1.0, 0.0]), Err(Error::InvalidArgument(m)) if m.contains("Requires delta != 0"))
-        );
+        assert!(matches!(range(dtype, [2.0, 1.0, 1.0]),
+                Err(Error::InvalidArgument(m)) if m.contains("Requires start <= limit")));
+        assert!(matches!(range(dtype, [2.0, 1.0, 0.0]),
+                Err(Error::InvalidArgument(m)) if m.contains("Requires delta != 0")));
     }
-    // As many as each step of the count gives in the operands' type: a count in float64 would have 11 of them in float32.
+    // As many as each step of the count gives in the operands' type: a count in float64 would have
+    // 11 of them in float32.
     for (dtype, n) in [(DType::F32, 10), (DType::F64, 10), (DType::F16, 10), (DType::BF16, 10)] {
         assert_eq!(range(dtype, [0.1, 1.1, 0.1]).unwrap().len(), n, "{dtype}");
     }
@@ -158,10 +185,15 @@ fn fills_and_ranges() {
 fn more_workgroups_than_one_dimension_holds() {
     let n = 65_535 * 256 + 1000;
     let x = data(DType::F32, &[2, n / 2], 1);
-    let got = run(&mut session(), &typed("Transpose", DType::F32), &[x.clone(), i32s(&[1, 0])]).unwrap();
+    let got =
+        run(&mut session(), &typed("Transpose", DType::F32), &[x.clone(), i32s(&[1, 0])]).unwrap();
     for i in [0, 1, 2, n / 2, n - 2, n - 1] {
         let (r, c) = (i / 2, i % 2);
-        assert_eq!(got[0].bytes[i * 4..][..4], x.bytes[(c * (n / 2) + r) * 4..][..4], "element {i}");
+        assert_eq!(
+            got[0].bytes[i * 4..][..4],
+            x.bytes[(c * (n / 2) + r) * 4..][..4],
+            "element {i}"
+        );
     }
 }
 
@@ -177,9 +209,14 @@ fn moves_beyond_one_binding() {
     let columns = (limit as usize / 4 / rows) + 37;
     let x = data(DType::F32, &[rows, columns], 1);
     let element = |t: &HostTensor, i: usize| t.bytes[i * 4..][..4].to_vec();
-    let got = run(&mut session, &typed("Transpose", DType::F32), &[x.clone(), i32s(&[1, 0])]).unwrap().remove(0);
+    let got = run(&mut session, &typed("Transpose", DType::F32), &[x.clone(), i32s(&[1, 0])])
+        .unwrap()
+        .remove(0);
     for i in (0..rows * columns).step_by(9973) {
-        assert!(element(&got, i) == element(&x, (i % rows) * columns + i / rows), "transposed element {i}");
+        assert!(
+            element(&got, i) == element(&x, (i % rows) * columns + i / rows),
+            "transposed element {i}"
+        );
     }
     let slice = [x.clone(), i32s(&[1, 1]), i32s(&[-1, -1])];
     let got = run(&mut session, &typed("Slice", DType::F32), &slice).unwrap().remove(0);
@@ -188,7 +225,9 @@ fn moves_beyond_one_binding() {
         assert!(element(&got, i) == element(&x, (r + 1) * columns + c + 1), "sliced element {i}");
     }
     let tile = typed("Tile", DType::F32).attr("Tmultiples", DType::I32);
-    let got = run(&mut session, &tile, &[data(DType::F32, &[1001], 2), i32s(&[40_000])]).unwrap().remove(0);
+    let got = run(&mut session, &tile, &[data(DType::F32, &[1001], 2), i32s(&[40_000])])
+        .unwrap()
+        .remove(0);
     let small = data(DType::F32, &[1001], 2);
     for i in (0..1001 * 40_000).step_by(9973) {
         assert!(element(&got, i) == element(&small, i % 1001), "tiled element {i}");
@@ -198,7 +237,8 @@ fn moves_beyond_one_binding() {
     let got = run(&mut session, &pad, &[x.clone(), paddings]).unwrap().remove(0);
     for i in (0..(rows + 1) * (columns + 1)).step_by(997) {
         let (r, c) = (i / (columns + 1), i % (columns + 1));
-        let want = if r == 0 || c == columns { vec![0; 4] } else { element(&x, (r - 1) * columns + c) };
+        let want =
+            if r == 0 || c == columns { vec![0; 4] } else { element(&x, (r - 1) * columns + c) };
         assert!(element(&got, i) == want, "padded element {i}");
     }
 }

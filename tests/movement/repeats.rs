@@ -23,20 +23,34 @@ fn broadcast_and_tile() {
             let shape: Vec<i64> = out.iter().map(|n| *n as i64).collect();
             check(&typed("BroadcastTo", dtype), &[x, i32s(&shape)], &[want]);
         }
-        for (dims, multiples) in
-            [(&[][..], &[][..]), (&[3], &[4]), (&[2, 3], &[1, 1]), (&[2, 3, 2], &[3, 1, 2]), (&[5], &[0])]
-        {
+        for (dims, multiples) in [
+            (&[][..], &[][..]),
+            (&[3], &[4]),
+            (&[2, 3], &[1, 1]),
+            (&[2, 3, 2], &[3, 1, 2]),
+            (&[5], &[0]),
+        ] {
             let x = data(dtype, dims, 6);
-            let out: Vec<usize> = dims.iter().zip(multiples).map(|(n, m)| n * *m as usize).collect();
-            let want = reference(&x, &out, |c| Some(c.iter().zip(dims).map(|(c, n)| c % n).collect()));
+            let out: Vec<usize> =
+                dims.iter().zip(multiples).map(|(n, m)| n * *m as usize).collect();
+            let want =
+                reference(&x, &out, |c| Some(c.iter().zip(dims).map(|(c, n)| c % n).collect()));
             let node = typed("Tile", dtype).attr("Tmultiples", DType::I32);
             check(&node, &[x, i32s(multiples)], &[want]);
         }
     }
     let x = data(DType::F32, &[2, 3], 0);
-    fails(&typed("BroadcastTo", DType::F32), &[x.clone(), i32s(&[3, 3])], "Incompatible shapes: [2,3] vs. [3,3]");
+    fails(
+        &typed("BroadcastTo", DType::F32),
+        &[x.clone(), i32s(&[3, 3])],
+        "Incompatible shapes: [2,3] vs. [3,3]",
+    );
     let tile = typed("Tile", DType::F32).attr("Tmultiples", DType::I32);
-    fails(&tile, &[x.clone(), i32s(&[1])], "Expected multiples argument to be a vector of length 2 but got length 1");
+    fails(
+        &tile,
+        &[x.clone(), i32s(&[1])],
+        "Expected multiples argument to be a vector of length 2 but got length 1",
+    );
     fails(&tile, &[x, i32s(&[1, -1])], "Expected multiples[1] >= 0, but got -1");
 }
 
@@ -52,9 +66,15 @@ fn reverse_and_roll() {
             (&[6, 8], &[0, 1]),
         ] {
             let x = data(dtype, dims, 7);
-            let reversed = |d: usize| axes.contains(&(d as i64)) || axes.contains(&(d as i64 - dims.len() as i64));
+            let reversed = |d: usize| {
+                axes.contains(&(d as i64)) || axes.contains(&(d as i64 - dims.len() as i64))
+            };
             let want = reference(&x, dims, |c| {
-                Some((0..c.len()).map(|d| if reversed(d) { dims[d] - 1 - c[d] } else { c[d] }).collect())
+                Some(
+                    (0..c.len())
+                        .map(|d| if reversed(d) { dims[d] - 1 - c[d] } else { c[d] })
+                        .collect(),
+                )
             });
             check(
                 &typed("ReverseV2", dtype).attr("Tidx", DType::I32),
@@ -80,7 +100,11 @@ fn reverse_and_roll() {
                 shifts[i64::rem_euclid(*a, dims.len() as i64) as usize] += *s;
             }
             let want = reference(&x, dims, |c| {
-                Some((0..c.len()).map(|d| (c[d] as i64 - shifts[d]).rem_euclid(dims[d] as i64) as usize).collect())
+                Some(
+                    (0..c.len())
+                        .map(|d| (c[d] as i64 - shifts[d]).rem_euclid(dims[d] as i64) as usize)
+                        .collect(),
+                )
             });
             let node = typed("Roll", dtype).attr("Tshift", DType::I32).attr("Taxis", DType::I32);
             check(&node, &[x, i32s(shift), i32s(axes)], &[want]);
@@ -107,9 +131,12 @@ fn pads() {
             let x = data(dtype, dims, 10);
             let flat: Vec<i32> = pads.iter().flat_map(|(a, b)| [*a, *b]).collect();
             let paddings = HostTensor::i32(&[dims.len(), 2], &flat);
-            let out: Vec<usize> = dims.iter().zip(pads).map(|(n, (a, b))| n + (a + b) as usize).collect();
+            let out: Vec<usize> =
+                dims.iter().zip(pads).map(|(n, (a, b))| n + (a + b) as usize).collect();
             let source = |c: &[usize]| -> Option<Vec<usize>> {
-                (0..c.len()).map(|d| c[d].checked_sub(pads[d].0 as usize).filter(|k| *k < dims[d])).collect()
+                (0..c.len())
+                    .map(|d| c[d].checked_sub(pads[d].0 as usize).filter(|k| *k < dims[d]))
+                    .collect()
             };
             let want = reference(&x, &out, source);
             let node = |op| typed(op, dtype).attr("Tpaddings", DType::I32);
@@ -125,12 +152,15 @@ fn pads() {
             check(&node("PadV2"), &[x, paddings, constant], &[filled]);
         }
         for (mode, skip) in [("SYMMETRIC", 0i64), ("REFLECT", 1)] {
-            for (dims, pads) in
-                [(&[4][..], &[(3, 2)][..]), (&[3, 5], &[(2, 1), (0, 4)]), (&[2, 3, 2], &[(0, 0), (2, 2), (0, 0)])]
-            {
+            for (dims, pads) in [
+                (&[4][..], &[(3, 2)][..]),
+                (&[3, 5], &[(2, 1), (0, 4)]),
+                (&[2, 3, 2], &[(0, 0), (2, 2), (0, 0)]),
+            ] {
                 let x = data(dtype, dims, 12);
                 let flat: Vec<i32> = pads.iter().flat_map(|(a, b)| [*a, *b]).collect();
-                let out: Vec<usize> = dims.iter().zip(pads).map(|(n, (a, b))| n + (a + b) as usize).collect();
+                let out: Vec<usize> =
+                    dims.iter().zip(pads).map(|(n, (a, b))| n + (a + b) as usize).collect();
                 let want = reference(&x, &out, |c| {
                     Some(
                         (0..c.len())
@@ -142,7 +172,8 @@ fn pads() {
                             .collect(),
                     )
                 });
-                let node = typed("MirrorPad", dtype).attr("Tpaddings", DType::I32).attr("mode", mode);
+                let node =
+                    typed("MirrorPad", dtype).attr("Tpaddings", DType::I32).attr("mode", mode);
                 check(&node, &[x, HostTensor::i32(&[dims.len(), 2], &flat)], &[want]);
             }
         }
@@ -154,8 +185,16 @@ fn pads() {
         &[x.clone(), HostTensor::i32(&[1, 2], &[0, 0])],
         "The first dimension of paddings must be the rank of inputs",
     );
-    fails(&pad, &[x.clone(), HostTensor::i32(&[2, 2], &[0, 0, 0, -1])], "Paddings must be non-negative: 0 -1");
-    fails(&pad, &[x, HostTensor::i32(&[4], &[0, 0, 0, 0])], "paddings must be a matrix with 2 columns: [4]");
+    fails(
+        &pad,
+        &[x.clone(), HostTensor::i32(&[2, 2], &[0, 0, 0, -1])],
+        "Paddings must be non-negative: 0 -1",
+    );
+    fails(
+        &pad,
+        &[x, HostTensor::i32(&[4], &[0, 0, 0, 0])],
+        "paddings must be a matrix with 2 columns: [4]",
+    );
 }
 
 #[test]
@@ -163,7 +202,8 @@ fn mirrored_gradients_flow_back() {
     for (mode, skip) in [("SYMMETRIC", 0i64), ("REFLECT", 1)] {
         for pads in [[(2, 1), (0, 3)], [(0, 0), (3, 2)], [(2, 2), (0, 0)], [(0, 0), (0, 0)]] {
             let dims = [3usize, 5];
-            let out: Vec<usize> = dims.iter().zip(pads).map(|(n, (a, b))| n + (a + b) as usize).collect();
+            let out: Vec<usize> =
+                dims.iter().zip(pads).map(|(n, (a, b))| n + (a + b) as usize).collect();
             let n = out.iter().product::<usize>();
             let values: Vec<f64> = (0..n).map(|i| ((i * 7) % 31) as f64).collect();
             let mut sums = vec![0.0; 15];
@@ -179,8 +219,10 @@ fn mirrored_gradients_flow_back() {
             }
             let flat: Vec<i32> = pads.iter().flat_map(|(a, b)| [*a, *b]).collect();
             for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
-                let node = typed("MirrorPadGrad", dtype).attr("Tpaddings", DType::I32).attr("mode", mode);
-                let inputs = [HostTensor::floats(dtype, &out, &values), HostTensor::i32(&[2, 2], &flat)];
+                let node =
+                    typed("MirrorPadGrad", dtype).attr("Tpaddings", DType::I32).attr("mode", mode);
+                let inputs =
+                    [HostTensor::floats(dtype, &out, &values), HostTensor::i32(&[2, 2], &flat)];
                 check(&node, &inputs, &[HostTensor::floats(dtype, &dims, &sums)]);
             }
         }

@@ -19,15 +19,29 @@ fn slice() {
             let out: Vec<usize> = (0..dims.len())
                 .map(|d| if size[d] < 0 { dims[d] - begin[d] as usize } else { size[d] as usize })
                 .collect();
-            let want = reference(&x, &out, |c| Some(c.iter().zip(*begin).map(|(c, b)| c + *b as usize).collect()));
+            let want = reference(&x, &out, |c| {
+                Some(c.iter().zip(*begin).map(|(c, b)| c + *b as usize).collect())
+            });
             check(&typed("Slice", dtype), &[x, i32s(begin), i32s(size)], &[want]);
         }
     }
     let x = data(DType::F32, &[4, 6], 0);
     let node = typed("Slice", DType::F32);
-    fails(&node, &[x.clone(), i32s(&[5, 0]), i32s(&[1, 1])], "Expected begin[0] in [0, 4], but got 5");
-    fails(&node, &[x.clone(), i32s(&[1, 0]), i32s(&[4, 1])], "Expected size[0] in [0, 3], but got 4");
-    fails(&node, &[x, i32s(&[1]), i32s(&[4])], "1-D tensors of size 2, but got shapes [1] and [1] instead.");
+    fails(
+        &node,
+        &[x.clone(), i32s(&[5, 0]), i32s(&[1, 1])],
+        "Expected begin[0] in [0, 4], but got 5",
+    );
+    fails(
+        &node,
+        &[x.clone(), i32s(&[1, 0]), i32s(&[4, 1])],
+        "Expected size[0] in [0, 3], but got 4",
+    );
+    fails(
+        &node,
+        &[x, i32s(&[1]), i32s(&[4])],
+        "1-D tensors of size 2, but got shapes [1] and [1] instead.",
+    );
 }
 
 /// One entry of a slice as numpy writes it.
@@ -39,7 +53,8 @@ enum Entry {
     Ellipsis,
 }
 
-/// What numpy gives: for each output dimension the coordinates that it takes of an input dimension, or a new axis.
+/// What numpy gives: for each output dimension the coordinates that it takes of an input dimension,
+/// or a new axis.
 fn numpy(dims: &[usize], entries: &[Entry]) -> (Vec<usize>, Vec<Vec<usize>>) {
     let taken = entries.iter().filter(|e| matches!(e, Entry::Index(_) | Entry::Range(..))).count();
     let mut entries = entries.to_vec();
@@ -122,13 +137,18 @@ fn entries_for(dims: Vec<usize>) -> impl Strategy<Value = (Vec<usize>, Vec<Entry
         let bound = || proptest::option::of(-n - 2..n + 3);
         let step = prop_oneof![Just(1i64), Just(2), Just(3), Just(-1), Just(-2), Just(7), Just(-9)];
         let range = (bound(), bound(), step).prop_map(|(b, e, s)| Entry::Range(b, e, s));
-        if n > 0 { prop_oneof![3 => range, 1 => (-n..n).prop_map(Entry::Index)].boxed() } else { range.boxed() }
+        if n > 0 {
+            prop_oneof![3 => range, 1 => (-n..n).prop_map(Entry::Index)].boxed()
+        } else {
+            range.boxed()
+        }
     };
     let all: Vec<_> = dims.iter().map(|n| one(*n)).collect();
     let rank = dims.len();
-    (all, 0..=rank, 0..=rank, proptest::bool::ANY, proptest::collection::vec(0..=rank, 0..2)).prop_map(
-        move |(entries, from, len, ellipsis, new_axes)| {
-            // An ellipsis replaces some of the entries; without one, trailing entries may be left out.
+    (all, 0..=rank, 0..=rank, proptest::bool::ANY, proptest::collection::vec(0..=rank, 0..2))
+        .prop_map(move |(entries, from, len, ellipsis, new_axes)| {
+            // An ellipsis replaces some of the entries; without one, trailing entries may be left
+            // out.
             let mut entries = entries;
             if ellipsis {
                 let to = (from + len).min(rank);
@@ -140,24 +160,34 @@ fn entries_for(dims: Vec<usize>) -> impl Strategy<Value = (Vec<usize>, Vec<Entry
                 entries.insert(at.min(entries.len()), Entry::NewAxis);
             }
             (dims.clone(), entries)
-        },
-    )
+        })
 }
 
 #[test]
 fn strided_slices_follow_numpy() {
-    let mut runner = TestRunner::new(ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() });
-    let strategy = (proptest::collection::vec(0usize..6, 0..5).prop_flat_map(entries_for), 0usize..5);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..Default::default()
+    });
+    let strategy =
+        (proptest::collection::vec(0usize..6, 0..5).prop_flat_map(entries_for), 0usize..5);
     runner
         .run(&strategy, |((dims, entries), size)| {
             let dtype = SIZES[size];
             let x = data(dtype, &dims, 4);
             let (out, lists) = numpy(&dims, &entries);
             let picked: Vec<usize> = lists.iter().map(Vec::len).collect();
-            let mut want = reference(&x, &picked, |c| Some(c.iter().zip(&lists).map(|(c, l)| l[*c]).collect()));
+            let mut want = reference(&x, &picked, |c| {
+                Some(c.iter().zip(&lists).map(|(c, l)| l[*c]).collect())
+            });
             want.dims = out.as_slice().into();
             let (node, [b, e, s]) = strided(typed("StridedSlice", dtype), &entries);
-            check(&node, &[x.clone(), b.clone(), e.clone(), s.clone()], std::slice::from_ref(&want));
+            check(
+                &node,
+                &[x.clone(), b.clone(), e.clone(), s.clone()],
+                std::slice::from_ref(&want),
+            );
 
             // The gradient puts the slice back to where it came from.
             let (node, _) = strided(typed("StridedSliceGrad", dtype), &entries);
@@ -195,7 +225,10 @@ fn strided_slice_errors() {
     fails_with(&[Entry::Index(4)], "slice index 4 of dimension 0 out of bounds.");
     fails_with(&[Entry::Range(None, None, 0)], "strides[0] must be non-zero");
     fails_with(&[Entry::Ellipsis, Entry::Ellipsis], "Multiple ellipses in slice spec not allowed");
-    fails_with(&[all.clone(), all.clone(), all], "Index out of range using input dim 2; input has only 2 dims");
+    fails_with(
+        &[all.clone(), all.clone(), all],
+        "Index out of range using input dim 2; input has only 2 dims",
+    );
 }
 
 #[test]
@@ -212,13 +245,18 @@ fn slices_are_assigned() {
             want.bytes[at..][..size].copy_from_slice(&value.bytes[i * size..][..size]);
         }
         let (node, [b, e, s]) = strided(typed("TensorStridedSliceUpdate", dtype), &entries);
-        check(&node, &[x.clone(), b.clone(), e.clone(), s.clone(), value.clone()], std::slice::from_ref(&want));
+        check(
+            &node,
+            &[x.clone(), b.clone(), e.clone(), s.clone(), value.clone()],
+            std::slice::from_ref(&want),
+        );
         if dtype != DType::I32 {
             let mut session = session();
             let variable = session.variable(&x).unwrap();
             let (node, _) = strided(typed("ResourceStridedSliceAssign", dtype), &entries);
             let inputs = [b, e, s, value].map(Input::from);
-            let inputs: Vec<Input> = [Input::Variable(variable)].into_iter().chain(inputs).collect();
+            let inputs: Vec<Input> =
+                [Input::Variable(variable)].into_iter().chain(inputs).collect();
             session.run(&node, &inputs).unwrap();
             assert!(session.variable_value(variable).unwrap().bytes == want.bytes, "{dtype}");
         }

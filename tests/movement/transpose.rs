@@ -33,7 +33,11 @@ fn transpose() {
     }
     let x = data(DType::F32, &[2, 3], 0);
     fails(&typed("Transpose", DType::F32), &[x.clone(), i32s(&[0])], "expects a vector of size 2");
-    fails(&typed("Transpose", DType::F32), &[x.clone(), i32s(&[0, 2])], "2 is out of range [0 .. 2)");
+    fails(
+        &typed("Transpose", DType::F32),
+        &[x.clone(), i32s(&[0, 2])],
+        "2 is out of range [0 .. 2)",
+    );
     fails(&typed("Transpose", DType::F32), &[x, i32s(&[0, 0])], "1 is missing from {0,0}.");
 }
 
@@ -53,16 +57,24 @@ fn download(device: &Device, t: &Tensor) -> Vec<u8> {
 fn tiled_transposes_equal_plain_ones() {
     let device = session().device;
     for dtype in [DType::F32, DType::I64, DType::C128, DType::F16, DType::U8] {
-        for dims in
-            [[1, 32, 32], [1, 33, 70], [3, 64, 47], [2, 100, 33], [3, 36, 48], [1, 4, 20], [1, 256, 260], [2, 304, 132]]
-        {
+        for dims in [
+            [1, 32, 32],
+            [1, 33, 70],
+            [3, 64, 47],
+            [2, 100, 33],
+            [3, 36, 48],
+            [1, 4, 20],
+            [1, 256, 260],
+            [2, 304, 132],
+        ] {
             let [b, m, n] = dims;
             let x = data(dtype, &dims, 2);
             let want = reference(&x, &[b, n, m], |c| Some(vec![c[0], c[2], c[1]]));
             let src = upload(&device, &x);
             let out = [b, n, m];
-            let walk =
-                Iteration::over(&out).operand(&[(m * n) as i64, 1, n as i64], 0).operand(&dense_strides(&out), 0);
+            let walk = Iteration::over(&out)
+                .operand(&[(m * n) as i64, 1, n as i64], 0)
+                .operand(&dense_strides(&out), 0);
             for tiling in [Tiling::Never, Tiling::Blocks, Tiling::Always] {
                 let dst = upload(&device, &data(dtype, &out, 9));
                 copy_strided_with(&device, &walk, &src, &dst, tiling).unwrap();

@@ -1,4 +1,5 @@
-//! Sessions on devices that bind fewer bytes at once than the adapter does, so that small tensors are computed in windows.
+//! Sessions on devices that bind fewer bytes at once than the adapter does, so that small tensors
+//! are computed in windows.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::cell::Cell;
@@ -44,7 +45,8 @@ pub fn session_of(most: u64) -> Session {
     Session::new(devices.entry(most).or_insert_with(open).clone())
 }
 
-/// Runs `f`, whose sessions bind at most `most` bytes at once, and returns how often [`ran`] found that this is too little.
+/// Runs `f`, whose sessions bind at most `most` bytes at once, and returns how often [`ran`] found
+/// that this is too little.
 pub fn within(most: u64, f: impl FnOnce()) -> usize {
     MOST.set(most);
     REFUSED.set(0);
@@ -53,7 +55,8 @@ pub fn within(most: u64, f: impl FnOnce()) -> usize {
     REFUSED.get()
 }
 
-/// The results, or none where an op refuses because of what [`within`] says. Any other error is the test's.
+/// The results, or none where an op refuses because of what [`within`] says. Any other error is the
+/// test's.
 pub fn ran(result: Result<Vec<HostTensor>, Error>, what: &str) -> Option<Vec<HostTensor>> {
     match result {
         Err(Error::ResourceExhausted(m)) if MOST.get() > 0 => {

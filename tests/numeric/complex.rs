@@ -1,11 +1,16 @@
-//! Random values and comparison for tests whose types are real or complex, declared by path next to `mod numeric`.
+//! Random values and comparison for tests whose types are real or complex, declared by path next to
+//! `mod numeric`.
 
 use tensorflow_wgpu::{DType, HostTensor};
 
 use crate::numeric::{Random, assert_close};
 
 /// Random values of a real or complex type, as pairs of real and imaginary parts.
-pub fn complex_or_real(random: &mut Random, dtype: DType, dims: &[usize]) -> (HostTensor, Vec<(f64, f64)>) {
+pub fn complex_or_real(
+    random: &mut Random,
+    dtype: DType,
+    dims: &[usize],
+) -> (HostTensor, Vec<(f64, f64)>) {
     let part = match dtype {
         DType::C64 => DType::F32,
         DType::C128 => DType::F64,

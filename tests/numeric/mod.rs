@@ -1,4 +1,5 @@
-//! Shared by the tests of contractions and pooling: pseudo-random values, comparison, and a session with the driver.
+//! Shared by the tests of contractions and pooling: pseudo-random values, comparison, and a session
+//! with the driver.
 
 pub mod bindings;
 
@@ -19,7 +20,8 @@ impl Random {
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % n as u64) as usize
     }
 
@@ -53,13 +55,17 @@ pub fn epsilon(dtype: DType) -> f64 {
     }
 }
 
-/// Compares with a reference. `scale[i]` is the sum of the absolute values that element i was summed from.
+/// Compares with a reference. `scale[i]` is the sum of the absolute values that element i was
+/// summed from.
 pub fn assert_close(got: &HostTensor, want: &[f64], scale: f64, what: &str) {
     let values = got.to_f64();
     assert_eq!(values.len(), want.len(), "{what}");
     let eps = epsilon(got.dtype);
     for (i, (g, w)) in values.iter().zip(want).enumerate() {
         let tolerance = eps * w.abs() + 2.0 * eps.min(1e-6) * scale;
-        assert!((g - w).abs() <= tolerance, "{what}: element {i} is {g}, want {w} (tolerance {tolerance:e})");
+        assert!(
+            (g - w).abs() <= tolerance,
+            "{what}: element {i} is {g}, want {w} (tolerance {tolerance:e})"
+        );
     }
 }

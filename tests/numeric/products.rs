@@ -106,7 +106,14 @@ impl Conv {
         [&self.kernel[3 - self.spatial..], &[depth, self.filters]].concat()
     }
 
-    fn at(&self, channels: usize, extents: [usize; 3], image: usize, channel: usize, x: [usize; 3]) -> usize {
+    fn at(
+        &self,
+        channels: usize,
+        extents: [usize; 3],
+        image: usize,
+        channel: usize,
+        x: [usize; 3],
+    ) -> usize {
         let position = (x[0] * extents[1] + x[1]) * extents[2] + x[2];
         let positions = extents.iter().product::<usize>();
         match self.layout {
@@ -118,7 +125,9 @@ impl Conv {
     /// The result and its shape.
     pub fn forward(&self, x: &[f64], w: &[f64]) -> (Vec<f64>, Vec<usize>) {
         let size = |d: usize| {
-            let room = self.input[d] + self.pads[d][0] + self.pads[d][1] - (self.kernel[d] - 1) * self.dilation[d] - 1;
+            let room = self.input[d] + self.pads[d][0] + self.pads[d][1]
+                - (self.kernel[d] - 1) * self.dilation[d]
+                - 1;
             room / self.stride[d] + 1
         };
         let (out, results) = ([size(0), size(1), size(2)], self.results());
@@ -127,8 +136,10 @@ impl Conv {
         for image in 0..BATCH {
             for o in positions(out) {
                 for k in positions(self.kernel) {
-                    let place =
-                        |d: usize| (o[d] * self.stride[d] + k[d] * self.dilation[d]).wrapping_sub(self.pads[d][0]);
+                    let place = |d: usize| {
+                        (o[d] * self.stride[d] + k[d] * self.dilation[d])
+                            .wrapping_sub(self.pads[d][0])
+                    };
                     let from = [place(0), place(1), place(2)];
                     if (0..3).any(|d| from[d] >= self.input[d]) {
                         continue;
@@ -141,14 +152,16 @@ impl Conv {
                             (result / (results * self.depth / self.channels) * self.depth, result)
                         };
                         for c in 0..self.depth {
-                            // A depthwise filter is [tap][channel][column], others are [tap][depth][result].
+                            // A depthwise filter is [tap][channel][column], others are
+                            // [tap][depth][result].
                             let filter = if self.depthwise() {
                                 (tap * self.channels + first) * self.filters + column
                             } else {
                                 (tap * self.depth + c) * self.filters + column
                             };
-                            y[self.at(results, out, image, result, o)] +=
-                                x[self.at(self.channels, self.input, image, first + c, from)] * w[filter];
+                            y[self.at(results, out, image, result, o)] += x
+                                [self.at(self.channels, self.input, image, first + c, from)]
+                                * w[filter];
                         }
                     }
                 }

@@ -60,7 +60,10 @@ macro_rules! add {
 
 /// `v.assign_add(x)` again and again.
 fn assignments(n: usize) -> String {
-    let mut text = format!("preserve a{}\n{X}{VARIABLE}a0 = AssignAddVariableOp(h, x) {{dtype: float32}}\n", n - 1);
+    let mut text = format!(
+        "preserve a{}\n{X}{VARIABLE}a0 = AssignAddVariableOp(h, x) {{dtype: float32}}\n",
+        n - 1
+    );
     for i in 1..n {
         add!(text, "a{i} = AssignAddVariableOp(h, x, ^a{}) {{dtype: float32}}", i - 1);
     }
@@ -132,8 +135,12 @@ fn constants(n: usize) -> String {
 
 fn equal_constants(n: usize) -> String {
     let n = n / 2;
-    let mut text = format!("preserve y{n}\n{X}{VARIABLE}r = ReadVariableOp(h) {{dtype: float32}} -> float32[8, 16]\n");
-    text += &format!("s = ReadVariableOp(h) {{dtype: float32}} -> float32[8, 16]\ny0 = Mul(r, s) {T}\n");
+    let mut text = format!(
+        "preserve y{n}\n{X}{VARIABLE}r = ReadVariableOp(h) {{dtype: float32}} -> float32[8, 16]\n"
+    );
+    text += &format!(
+        "s = ReadVariableOp(h) {{dtype: float32}} -> float32[8, 16]\ny0 = Mul(r, s) {T}\n"
+    );
     for i in 1..=n {
         add!(text, "c{i} = Const {{dtype: float32, value: tensor float32[] [2.0]}} -> float32[]");
         add!(text, "y{i} = Mul(y{}, c{i}) {T}", i - 1);
@@ -144,7 +151,10 @@ fn equal_constants(n: usize) -> String {
 fn reductions(n: usize) -> String {
     let mut text = format!("preserve done\n{X}{AXIS}");
     for i in 0..n {
-        add!(text, "m{i} = Mean(x, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+        add!(
+            text,
+            "m{i} = Mean(x, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]"
+        );
     }
     let all: Vec<String> = (0..n).map(|i| format!("^m{i}")).collect();
     add!(text, "done = NoOp({})", all.join(", "));
@@ -155,7 +165,11 @@ fn reduction_chain(n: usize) -> String {
     let n = n / 2;
     let mut text = format!("preserve y{n}\n{X}{AXIS}y0 = Neg(x) {T}\n");
     for i in 1..=n {
-        add!(text, "m{i} = Mean(y{}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]", i - 1);
+        add!(
+            text,
+            "m{i} = Mean(y{}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]",
+            i - 1
+        );
         add!(text, "y{i} = AddV2(y{}, m{i}) {T}", i - 1);
     }
     text
@@ -170,7 +184,10 @@ fn steps(n: usize) -> String {
         let y = i - 1;
         add!(text, "s{i} = Sin(y{y}) {T}");
         add!(text, "d{i} = Mul(s{i}, two) {T}");
-        add!(text, "m{i} = Mean(y{y}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+        add!(
+            text,
+            "m{i} = Mean(y{y}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]"
+        );
         add!(text, "y{i} = AddV2(d{i}, m{i}) {T}");
     }
     add!(text, "a = AssignVariableOp(h, y{n}) {{dtype: float32}}");
@@ -187,7 +204,12 @@ fn diamonds(n: usize) -> String {
     let n = n / 3;
     let mut text = format!("preserve y{n}\n{X}y0 = Neg(x) {T}\n");
     for i in 1..=n {
-        add!(text, "a{i} = Exp(y{}) {T}\nb{i} = Tanh(y{}) {T}\ny{i} = AddV2(a{i}, b{i}) {T}", i - 1, i - 1);
+        add!(
+            text,
+            "a{i} = Exp(y{}) {T}\nb{i} = Tanh(y{}) {T}\ny{i} = AddV2(a{i}, b{i}) {T}",
+            i - 1,
+            i - 1
+        );
     }
     text
 }
@@ -208,7 +230,12 @@ fn fan_in(n: usize) -> String {
         add!(text, "y{i} = Exp(x) {T}\nz{i} = Tanh(y{i}) {T}\nw{i} = Identity(z{i}) {T}");
     }
     let all = |prefix: &str| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>().join(", ");
-    add!(text, "s = AddN({}) {{N: {n}, T: float32}} -> float32[8, 16]\ndone = NoOp({})", all("y"), all("^w"));
+    add!(
+        text,
+        "s = AddN({}) {{N: {n}, T: float32}} -> float32[8, 16]\ndone = NoOp({})",
+        all("y"),
+        all("^w")
+    );
     text
 }
 
@@ -218,7 +245,8 @@ fn controls(n: usize) -> String {
     let mut text = format!("preserve done\n{X}");
     for layer in 0..layers {
         let below = layer.checked_sub(1);
-        let waits: String = below.map(|l| (0..width).map(|k| format!(", ^y{l}_{k}")).collect()).unwrap_or_default();
+        let waits: String =
+            below.map(|l| (0..width).map(|k| format!(", ^y{l}_{k}")).collect()).unwrap_or_default();
         (0..width).for_each(|k| add!(text, "y{layer}_{k} = Exp(x{waits}) {T}"));
     }
     add!(text, "done = NoOp(^y{}_0)", layers - 1);
@@ -233,7 +261,11 @@ fn views(n: usize) -> String {
     for i in 1..=n {
         let (dims, k) = if i % 2 == 0 { ("8, 16", 0) } else { ("1, 8, 16", 1) };
         // Something that waits keeps the views from being cancelled.
-        add!(text, "v{i} = Reshape(y{}, n{k}) {{T: float32, Tshape: int32}} -> float32[{dims}]", i - 1);
+        add!(
+            text,
+            "v{i} = Reshape(y{}, n{k}) {{T: float32, Tshape: int32}} -> float32[{dims}]",
+            i - 1
+        );
         add!(text, "y{i} = Identity(v{i}, ^v{i}) {{T: float32}} -> float32[{dims}]");
     }
     text
@@ -252,13 +284,22 @@ fn copies(n: usize) -> String {
 
 fn products(n: usize) -> String {
     let n = n / 4;
-    let mut text =
-        format!("preserve y{n}\n{X}y0 = Neg(x) {T}\nw = Placeholder {{dtype: float32}} -> float32[16, 16]\n");
+    let mut text = format!(
+        "preserve y{n}\n{X}y0 = Neg(x) {T}\nw = Placeholder {{dtype: float32}} -> float32[16, \
+         16]\n"
+    );
     text += "b = Placeholder {dtype: float32} -> float32[16]\n";
     for i in 1..=n {
         let y = i - 1;
-        add!(text, "p{i} = MatMul(y{y}, w) {{T: float32, transpose_a: false, transpose_b: false}} -> float32[8, 16]");
-        add!(text, "c{i} = BiasAdd(p{i}, b) {{T: float32, data_format: \"NHWC\"}} -> float32[8, 16]");
+        add!(
+            text,
+            "p{i} = MatMul(y{y}, w) {{T: float32, transpose_a: false, transpose_b: false}} -> \
+             float32[8, 16]"
+        );
+        add!(
+            text,
+            "c{i} = BiasAdd(p{i}, b) {{T: float32, data_format: \"NHWC\"}} -> float32[8, 16]"
+        );
         add!(text, "e{i} = Relu(c{i}) {T}");
         add!(text, "y{i} = AddV2(e{i}, y{y}) {T}");
     }
@@ -272,10 +313,16 @@ fn normalizations(n: usize) -> String {
     let row = "{T: float32} -> float32[8, 1]";
     for i in 1..=n {
         let y = i - 1;
-        add!(text, "m{i} = Mean(y{y}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+        add!(
+            text,
+            "m{i} = Mean(y{y}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]"
+        );
         add!(text, "g{i} = StopGradient(m{i}) {row}");
         add!(text, "d{i} = SquaredDifference(y{y}, g{i}) {T}");
-        add!(text, "v{i} = Mean(d{i}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+        add!(
+            text,
+            "v{i} = Mean(d{i}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]"
+        );
         add!(text, "r{i} = AddV2(v{i}, e) {row}");
         add!(text, "q{i} = Rsqrt(r{i}) {row}");
         add!(text, "c{i} = Sub(y{y}, m{i}) {T}");
@@ -293,11 +340,16 @@ fn attention(n: usize) -> String {
     for i in 1..=n {
         let y = i - 1;
         add!(text, "q{i} = Mul(y{y}, k) {{T: float32}} -> float32[2, 2, 8, 16]");
-        add!(text, "s{i} = BatchMatMulV2(q{i}, y{y}) {{T: float32, adj_x: false, adj_y: true}} -> float32[2, 2, 8, 8]");
+        add!(
+            text,
+            "s{i} = BatchMatMulV2(q{i}, y{y}) {{T: float32, adj_x: false, adj_y: true}} -> \
+             float32[2, 2, 8, 8]"
+        );
         add!(text, "w{i} = Softmax(s{i}) {{T: float32}} -> float32[2, 2, 8, 8]");
         add!(
             text,
-            "p{i} = BatchMatMulV2(w{i}, y{y}) {{T: float32, adj_x: false, adj_y: false}} -> float32[2, 2, 8, 16]"
+            "p{i} = BatchMatMulV2(w{i}, y{y}) {{T: float32, adj_x: false, adj_y: false}} -> \
+             float32[2, 2, 8, 16]"
         );
         add!(text, "y{i} = AddV2(p{i}, y{y}) {{T: float32}} -> float32[2, 2, 8, 16]");
     }
@@ -316,7 +368,10 @@ fn list(n: usize) -> String {
     }
     for i in 1..=n {
         let from = if i == 1 { format!("l{n}") } else { format!("p{}", i - 1) };
-        add!(text, "p{i} = TensorListPopBack({from}, none) {{element_dtype: float32}} -> ?[], float32");
+        add!(
+            text,
+            "p{i} = TensorListPopBack({from}, none) {{element_dtype: float32}} -> ?[], float32"
+        );
         add!(text, "s{i} = AddV2(s{}, p{i}:1) {{T: float32}} -> float32", i - 1);
     }
     text
@@ -324,15 +379,21 @@ fn list(n: usize) -> String {
 
 fn loops(n: usize) -> String {
     let n = n / 9;
-    let mut text = format!("preserve y{n}\n{X}y0 = Neg(x) {T}\nlimit = Placeholder {{dtype: bool}} -> bool[]\n");
+    let mut text = format!(
+        "preserve y{n}\n{X}y0 = Neg(x) {T}\nlimit = Placeholder {{dtype: bool}} -> bool[]\n"
+    );
     for i in 1..=n {
         add!(
             text,
-            "e{i} = Enter(y{}) {{T: float32, frame_name: \"f{i}\", is_constant: false}} -> float32[8, 16]",
+            "e{i} = Enter(y{}) {{T: float32, frame_name: \"f{i}\", is_constant: false}} -> \
+             float32[8, 16]",
             i - 1
         );
         add!(text, "m{i} = Merge(e{i}, n{i}) {{N: 2, T: float32}} -> float32[8, 16], int32[]");
-        add!(text, "t{i} = Enter(limit) {{T: bool, frame_name: \"f{i}\", is_constant: true}} -> bool[]");
+        add!(
+            text,
+            "t{i} = Enter(limit) {{T: bool, frame_name: \"f{i}\", is_constant: true}} -> bool[]"
+        );
         add!(text, "c{i} = LoopCond(t{i}) -> bool[]");
         add!(text, "s{i} = Switch(m{i}, c{i}) {{T: float32}} -> float32[8, 16], float32[8, 16]");
         add!(text, "b{i} = Tanh(s{i}:1) {T}\nd{i} = Neg(b{i}) {T}");
@@ -346,7 +407,11 @@ fn branches(n: usize) -> String {
     let mut text = format!("preserve y{n}\n{X}y0 = Neg(x) {T}\n");
     for i in 1..=n {
         add!(text, "c{i} = Placeholder {{dtype: bool}} -> bool[]");
-        add!(text, "s{i} = Switch(y{}, c{i}) {{T: float32}} -> float32[8, 16], float32[8, 16]", i - 1);
+        add!(
+            text,
+            "s{i} = Switch(y{}, c{i}) {{T: float32}} -> float32[8, 16], float32[8, 16]",
+            i - 1
+        );
         add!(text, "y{i} = Tanh(s{i}:1) {T}");
     }
     text
@@ -395,7 +460,10 @@ fn computed_reductions(n: usize) -> String {
     let n = n / 2;
     let mut text = format!("preserve done\n{X}{AXIS}y = Exp(x) {T}\n");
     for i in 0..n {
-        add!(text, "m{i} = Mean(y, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+        add!(
+            text,
+            "m{i} = Mean(y, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]"
+        );
         add!(text, "z{i} = Sub(y, m{i}) {T}");
     }
     let all: Vec<String> = (0..n).map(|i| format!("^z{i}")).collect();
@@ -409,8 +477,14 @@ fn different_reductions(n: usize) -> String {
     let mut text = format!("preserve done\n{X}{AXIS}y = Exp(x) {T}\n");
     for i in 0..n {
         let op = ["Mean", "Sum", "Max"][i % 3];
-        add!(text, "w{i} = Placeholder {{dtype: float32}} -> float32[8, 16]\nz{i} = Mul(y, w{i}) {T}");
-        add!(text, "m{i} = {op}(z{i}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]");
+        add!(
+            text,
+            "w{i} = Placeholder {{dtype: float32}} -> float32[8, 16]\nz{i} = Mul(y, w{i}) {T}"
+        );
+        add!(
+            text,
+            "m{i} = {op}(z{i}, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[8, 1]"
+        );
     }
     let all: Vec<String> = (0..n).map(|i| format!("^m{i}")).collect();
     add!(text, "done = NoOp({})", all.join(", "));
@@ -420,15 +494,21 @@ fn different_reductions(n: usize) -> String {
 const PRODUCT: &str = "{T: float32, transpose_a: false, transpose_b: false} -> float32[8, 16]";
 
 fn added_products(n: usize) -> String {
-    let mut text = format!("preserve s\n{X}w = Placeholder {{dtype: float32}} -> float32[16, 16]\n");
+    let mut text =
+        format!("preserve s\n{X}w = Placeholder {{dtype: float32}} -> float32[16, 16]\n");
     (0..n).for_each(|i| add!(text, "p{i} = MatMul(x, w) {PRODUCT}"));
     let all: Vec<String> = (0..n).map(|i| format!("p{i}")).collect();
-    add!(text, "a = AddN({}) {{N: {n}, T: float32}} -> float32[8, 16]\ns = Exp(a) {T}", all.join(", "));
+    add!(
+        text,
+        "a = AddN({}) {{N: {n}, T: float32}} -> float32[8, 16]\ns = Exp(a) {T}",
+        all.join(", ")
+    );
     text
 }
 
 fn read_product(n: usize) -> String {
-    let mut text = format!("preserve done\n{X}w = Placeholder {{dtype: float32}} -> float32[16, 16]\n");
+    let mut text =
+        format!("preserve done\n{X}w = Placeholder {{dtype: float32}} -> float32[16, 16]\n");
     add!(text, "p = MatMul(x, w) {PRODUCT}");
     (0..n).for_each(|i| add!(text, "y{i} = Tanh(p) {T}"));
     let all: Vec<String> = (0..n).map(|i| format!("^y{i}")).collect();
@@ -441,7 +521,9 @@ fn score_shapes(n: usize) -> String {
     let n = n / 6;
     let mut text = String::from("x = Placeholder {dtype: float32} -> float32[2, 2, 8, 16]\n");
     text += "y0 = Neg(x) {T: float32} -> float32[2, 2, 8, 16]\n";
-    let einsum = |equation: &str| format!("{{T: float32, N: 2, equation: \"{equation}\"}} -> float32[2, 2, 8");
+    let einsum = |equation: &str| {
+        format!("{{T: float32, N: 2, equation: \"{equation}\"}} -> float32[2, 2, 8")
+    };
     let (scores, products) = (einsum("bnth,bnsh->bnts"), einsum("bnts,bnsh->bnth"));
     for i in 1..=n {
         let y = i - 1;
@@ -472,7 +554,11 @@ fn repetitions(n: usize) -> String {
     let mut text = format!("preserve done\n{X}n = Placeholder {{dtype: int32}} -> int32[2]\n");
     text += "v0 = Const {dtype: float32, value: tensor float32[] [2.0]} -> float32[]\n";
     (1..n).for_each(|i| {
-        add!(text, "v{i} = BroadcastTo(v{}, n) {{T: float32, Tidx: int32}} -> float32[8, 16]", i - 1);
+        add!(
+            text,
+            "v{i} = BroadcastTo(v{}, n) {{T: float32, Tidx: int32}} -> float32[8, 16]",
+            i - 1
+        );
     });
     add!(text, "y = Mul(x, v{}) {T}\nz = Exp(y) {T}\ndone = Neg(z) {T}", n - 1);
     text
@@ -481,7 +567,10 @@ fn repetitions(n: usize) -> String {
 fn shared_constant(n: usize) -> String {
     let mut text = format!("preserve y{n}\n{X}y0 = Neg(x) {T}\n");
     let values = (0..128).map(|_| "2.0").collect::<Vec<_>>().join(", ");
-    add!(text, "c = Const {{dtype: float32, value: tensor float32[8, 16] [{values}]}} -> float32[8, 16]");
+    add!(
+        text,
+        "c = Const {{dtype: float32, value: tensor float32[8, 16] [{values}]}} -> float32[8, 16]"
+    );
     (1..=n).for_each(|i| add!(text, "y{i} = Mul(y{}, c) {T}", i - 1));
     text
 }
@@ -490,11 +579,19 @@ fn many_constants(n: usize) -> String {
     let n = n / 2;
     let mut text = format!("preserve done\n{X}");
     for i in 0..n {
-        add!(text, "c{i} = Const {{dtype: float32, value: tensor float32[1] [{i}.0]}} -> float32[8, 16]");
+        add!(
+            text,
+            "c{i} = Const {{dtype: float32, value: tensor float32[1] [{i}.0]}} -> float32[8, 16]"
+        );
         add!(text, "y{i} = Exp(x) {T}");
     }
     let all: Vec<String> = (0..n).map(|i| format!("c{i}, y{i}")).collect();
-    add!(text, "s = AddN({}) {{N: {}, T: float32}} -> float32[8, 16]\ndone = Neg(s) {T}", all.join(", "), 2 * n);
+    add!(
+        text,
+        "s = AddN({}) {{N: {}, T: float32}} -> float32[8, 16]\ndone = Neg(s) {T}",
+        all.join(", "),
+        2 * n
+    );
     text
 }
 

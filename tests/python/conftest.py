@@ -1,14 +1,17 @@
 """Loads TensorFlow with the plug-in and refuses to run without a WGPU device.
 
-The plug-in is the installed wheel; `TF_PLUGGABLE_DEVICE_LIBRARY_PATH=target/debug/libtensorflow_wgpu.so` takes a build
-instead. Tests run with soft placement off, so that an op that WGPU lacks is an error and not a silent run on the CPU.
+The plug-in is the installed wheel;
+`TF_PLUGGABLE_DEVICE_LIBRARY_PATH=target/debug/libtensorflow_wgpu.so` takes a build instead. Tests
+run with soft placement off, so that an op that WGPU lacks is an error and not a silent run on the
+CPU.
 """
 
 import os
 import zlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-# The CPU's channels-first convolutions are oneDNN's, which TensorFlow switches on by itself on some processors alone.
+# The CPU's channels-first convolutions are oneDNN's, which TensorFlow switches on by itself on some
+# processors alone.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import numpy as np

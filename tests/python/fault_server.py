@@ -1,8 +1,10 @@
-"""A process whose Vulkan calls fail as its input says: one training for each line `function first last result`.
+"""A process whose Vulkan calls fail as its input says: one training for each line `function first
+last result`.
 
-The fault layer (tests/fault_layer) has calls `first` to `last` of the function return the result. The answer is a
-line `= word calls text`; the word is `none` if no call failed, `right`, `error`, `lost`, or `bad` for what must not
-happen. The first line comes before TensorFlow is imported, so that its calls count from the start of the process.
+The fault layer (tests/fault_layer) has calls `first` to `last` of the function return the result.
+The answer is a line `= word calls text`; the word is `none` if no call failed, `right`, `error`,
+`lost`, or `bad` for what must not happen. The first line comes before TensorFlow is imported, so
+that its calls count from the start of the process.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ layer.fault_layer_injected.restype = ctypes.c_uint64
 WGPU = "/device:WGPU:0"
 CPU = "/device:CPU:0"
 STEPS = 3
-# Trainings within which a device that lives must be right again: the first may raise what nobody asked for before.
+# Trainings within which a device that lives must be right again: the first may raise what nobody
+# asked for before.
 ATTEMPTS = 2
 
 
@@ -71,7 +74,9 @@ class Training:
             for w, s, i in zip(self.weights, self.slots, self.initial):
                 w.assign(i)
                 s.assign(tf.zeros_like(s))
-            losses = [self.step(tf.constant(x), tf.constant(y)).numpy() for x, y in zip(self.x, self.y)]
+            losses = [
+                self.step(tf.constant(x), tf.constant(y)).numpy() for x, y in zip(self.x, self.y)
+            ]
             large = tf.transpose(tf.cast(tf.constant(self.large), tf.float32) * 0.5)
             sums = tf.reduce_sum(large, axis=0)
             parts = tf.concat([sums[3:10], self.kept[1:5]], axis=0)
@@ -92,12 +97,18 @@ class Training:
 def counts() -> str:
     """The calls of every function so far, as JSON."""
     names = (layer.fault_layer_name(i) for i in itertools.count())
-    return json.dumps({n.decode(): layer.fault_layer_calls(n) for n in itertools.takewhile(bool, names)})
+    return json.dumps(
+        {n.decode(): layer.fault_layer_calls(n) for n in itertools.takewhile(bool, names)}
+    )
 
 
 def is_lost(error: Exception) -> bool:
     """Whether an error says that the device is gone, and what to do."""
-    return isinstance(error, tf.errors.UnavailableError) and "lost" in str(error) and "restart" in str(error)
+    return (
+        isinstance(error, tf.errors.UnavailableError)
+        and "lost" in str(error)
+        and "restart" in str(error)
+    )
 
 
 def text_of(error: Exception) -> str:
@@ -163,18 +174,31 @@ class Server:
         injected = layer.fault_layer_injected() > 0
         if not tf.config.list_logical_devices("WGPU"):
             # The fault was in opening it. One line in the log says so, and nothing runs on it.
-            return ("error", f"no device: {text_of(error)}") if injected and error else ("bad", "no device")
+            return (
+                ("error", f"no device: {text_of(error)}")
+                if injected and error
+                else ("bad", "no device")
+            )
         if numbers is not None:
             self.training.check(numbers, self.reference())
         if not injected:
-            return ("none", made) if error is None else ("bad", f"an error without a fault: {text_of(error)}")
+            return (
+                ("none", made)
+                if error is None
+                else ("bad", f"an error without a fault: {text_of(error)}")
+            )
         word, text = "right", ""
         if error is not None:
             text = text_of(error)
             word = "lost" if is_lost(error) else "error"
-            # TensorFlow's own words for a wait that fails; ours are in the log, and in the next error.
+            # TensorFlow's own words for a wait that fails; ours are in the log, and in the next
+            # error.
             waited = "SyncAll failed" in text
-            if word == "error" and not waited and not isinstance(error, tf.errors.ResourceExhaustedError):
+            if (
+                word == "error"
+                and not waited
+                and not isinstance(error, tf.errors.ResourceExhaustedError)
+            ):
                 return "bad", f"neither lost nor exhausted: {text}"
         for attempt in range(ATTEMPTS):
             try:
@@ -185,7 +209,10 @@ class Server:
                     check_lost()
                     return "lost", text or text_of(e)
                 if attempt + 1 == ATTEMPTS:
-                    return "bad", f"training {ATTEMPTS} after the fault: {text_of(e)} (after {text!r})"
+                    return (
+                        "bad",
+                        f"training {ATTEMPTS} after the fault: {text_of(e)} (after {text!r})",
+                    )
         raise AssertionError("one of the attempts returns")
 
     def serve(self, function: bytes) -> None:

@@ -6,7 +6,9 @@ from tensorflow.python.eager import context
 
 
 def optimized(function, *args, **kwargs):
-    """Calls a tf.function and returns its result and the nodes that ran, after all graph optimizers."""
+    """Calls a tf.function and returns its result and the nodes that ran, after all graph
+    optimizers.
+    """
     ctx = context.context()
     ctx.ensure_initialized()
     ctx.enable_graph_collection()

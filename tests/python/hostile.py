@@ -1,11 +1,12 @@
-"""Gives every kernel's host arguments (shapes, sizes, axes, indices) values that no tensor can have.
+"""Gives every kernel's host arguments (shapes, sizes, axes, indices) values that no tensor can
+have.
 
-`python tests/python/hostile.py PART PARTS FIRST [OP,OP]` runs the part's tries behind number FIRST and prints a line
-before each, for a failed CHECK ends the process and only the last line tells which try that was.
-`test_hostile_shapes.py` starts it again behind a try that did so.
+`python tests/python/hostile.py PART PARTS FIRST [OP,OP]` runs the part's tries behind number FIRST
+and prints a line before each, for a failed CHECK ends the process and only the last line tells
+which try that was. `test_hostile_shapes.py` starts it again behind a try that did so.
 
-Which arguments these are, TensorFlow's registry says. The ops' other arguments are those of the sweep's cases. Where a
-case is a program, the op's first call in it gets the hostile argument.
+Which arguments these are, TensorFlow's registry says. The ops' other arguments are those of the
+sweep's cases. Where a case is a program, the op's first call in it gets the hostile argument.
 """
 
 from __future__ import annotations
@@ -67,7 +68,14 @@ ERRORS = (
     tf.errors.UnimplementedError,
 )
 #: Ops whose results are not the CPU's; only their shapes are compared.
-UNLIKE = {"Multinomial", "RandomStandardNormal", "RandomUniform", "RandomUniformInt", "TruncatedNormal", "Empty"}
+UNLIKE = {
+    "Multinomial",
+    "RandomStandardNormal",
+    "RandomUniform",
+    "RandomUniformInt",
+    "TruncatedNormal",
+    "Empty",
+}
 #: Ops whose sweep does not call them in eager mode, and why they need no try.
 EXEMPT = {
     "BatchMatrixBandPart": "only old graphs have it; the kernel is MatrixBandPart's",
@@ -100,7 +108,9 @@ class Kernel:
 
 
 def registered() -> list[Kernel]:
-    """One kernel for each op and each choice of types of its host arguments, in float32 where it can be."""
+    """One kernel for each op and each choice of types of its host arguments, in float32 where it
+    can be.
+    """
     found: dict[Any, Kernel] = {}
     for kernel in kernels.get_all_registered_kernels().kernel:
         if kernel.device_type != "WGPU" or kernel.op.startswith("_Wgpu"):
@@ -126,15 +136,26 @@ def registered() -> list[Kernel]:
 
 
 def callable_with(op: str, types: dict[str, tf.DType]) -> bool:
-    """Whether the op's definition takes the types: TensorFlow has a Prod of uint64 axes, which nobody can call."""
+    """Whether the op's definition takes the types: TensorFlow has a Prod of uint64 axes, which
+    nobody can call.
+    """
     allowed = {attr.name: attr.allowed_values.list.type for attr in op_def_registry.get(op).attr}
-    return all(not allowed.get(name) or t.as_datatype_enum in allowed[name] for name, t in types.items())
+    return all(
+        not allowed.get(name) or t.as_datatype_enum in allowed[name] for name, t in types.items()
+    )
 
 
 def rank(kernel: Kernel) -> int:
     """The sooner, the better a kernel stands for those of other types."""
     names = {t.name for t in kernel.types.values()}
-    return next((i for i, name in enumerate(("float32", "complex64", "float64", "float16")) if name in names), 9)
+    return next(
+        (
+            i
+            for i, name in enumerate(("float32", "complex64", "float64", "float16"))
+            if name in names
+        ),
+        9,
+    )
 
 
 @dataclass(frozen=True)
@@ -179,7 +200,9 @@ def tries(kernel: Kernel) -> Iterator[Try]:
     for number, call in enumerate(calls):
         if taken == CALLS:
             return
-        before = seen_in(kernel.op, call if isinstance(call, Program) else functional(kernel.op, call))
+        before = seen_in(
+            kernel.op, call if isinstance(call, Program) else functional(kernel.op, call)
+        )
         if before is None or not any(np.size(before[name]) for name in kernel.arguments):
             continue
         taken += 1
@@ -194,7 +217,13 @@ def tries(kernel: Kernel) -> Iterator[Try]:
                 limit = 2**40 if kernel.on_host else None
                 for text, hostile in changed(value, limit):
                     label = f"{kernel} call {number} {name}{text}"
-                    yield Try(kernel, name, label, replacing(kernel.op, name, hostile, wide, fn), case.tolerance)
+                    yield Try(
+                        kernel,
+                        name,
+                        label,
+                        replacing(kernel.op, name, hostile, wide, fn),
+                        case.tolerance,
+                    )
 
 
 def functional(op: str, call: dict[str, Any]) -> Program:
@@ -206,7 +235,11 @@ def is_open(kernel: Kernel, name: str) -> bool:
     """Whether the registration leaves the argument's type to the caller."""
     arg = next(a for a in op_def_registry.get(kernel.op).input_arg if a.name == name)
     attr = next((a for a in op_def_registry.get(kernel.op).attr if a.name == arg.type_attr), None)
-    return attr is not None and arg.type_attr not in kernel.types and 9 in attr.allowed_values.list.type
+    return (
+        attr is not None
+        and arg.type_attr not in kernel.types
+        and 9 in attr.allowed_values.list.type
+    )
 
 
 class Seen(Exception):
@@ -254,7 +287,11 @@ def seen_in(op: str, program: Program) -> dict[str, Any] | None:
 
 def is_list(value: Any) -> bool:
     """Whether an argument is several tensors."""
-    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], (tf.Tensor, np.ndarray))
+    return (
+        isinstance(value, (list, tuple))
+        and bool(value)
+        and isinstance(value[0], (tf.Tensor, np.ndarray))
+    )
 
 
 def array(value: Any, op: str, name: str) -> Any:
@@ -268,10 +305,16 @@ def array(value: Any, op: str, name: str) -> Any:
     # Python's numbers become what the op takes first.
     arg = next(a for a in op_def_registry.get(op).input_arg if a.name == name)
     value = np.asarray(value)
-    return value.astype(np.int32) if value.dtype == np.int64 and tf.as_dtype(arg.type or 3) != tf.int64 else value
+    return (
+        value.astype(np.int32)
+        if value.dtype == np.int64 and tf.as_dtype(arg.type or 3) != tf.int64
+        else value
+    )
 
 
-def replacing(op: str, name: str, hostile: np.ndarray, wide: bool, fn: Callable[[], Any]) -> Callable[[], Any]:
+def replacing(
+    op: str, name: str, hostile: np.ndarray, wide: bool, fn: Callable[[], Any]
+) -> Callable[[], Any]:
     """`fn` with another argument in the first call of `op`."""
     definition = op_def_registry.get(op)
     attr = next(a.type_attr for a in definition.input_arg if a.name == name)
@@ -279,9 +322,15 @@ def replacing(op: str, name: str, hostile: np.ndarray, wide: bool, fn: Callable[
 
     def change(inputs: dict[str, Any]) -> dict[str, Any]:
         if wide:
-            inputs = {k: tf.constant(np.asarray(v).astype(np.int64)) if k in alike else v for k, v in inputs.items()}
+            inputs = {
+                k: tf.constant(np.asarray(v).astype(np.int64)) if k in alike else v
+                for k, v in inputs.items()
+            }
         others = list(inputs[name])[1:] if is_list(inputs[name]) else None
-        return {**inputs, name: tf.constant(hostile) if others is None else [tf.constant(hostile), *others]}
+        return {
+            **inputs,
+            name: tf.constant(hostile) if others is None else [tf.constant(hostile), *others],
+        }
 
     def run() -> Any:
         with intercepted(op, change):
@@ -318,7 +367,9 @@ def judge(attempt: Try) -> str | None:
     print("CPU", attempt.name, flush=True)
     want = outcome(CPU, attempt.run)
     if isinstance(want, Exception):
-        return f"gives {[g.shape for g in got]}, on the CPU {type(want).__name__}: {str(want)[:300]}"
+        return (
+            f"gives {[g.shape for g in got]}, on the CPU {type(want).__name__}: {str(want)[:300]}"
+        )
     if [g.shape for g in got] != [w.shape for w in want]:
         return f"gives shapes {[g.shape for g in got]}, not {[w.shape for w in want]}"
     if attempt.kernel.op in UNLIKE:
@@ -326,7 +377,9 @@ def judge(attempt: Try) -> str | None:
     for g, w in zip(got, want):
         rtol, atol = attempt.tolerance(w.dtype.name)
         kind = complex if w.dtype.kind == "c" else float
-        if not np.allclose(g.astype(kind), w.astype(kind), rtol or 1e-4, atol or 1e-4, equal_nan=True):
+        if not np.allclose(
+            g.astype(kind), w.astype(kind), rtol or 1e-4, atol or 1e-4, equal_nan=True
+        ):
             return f"gives {g.ravel()[:8]}, not {w.ravel()[:8]}"
     return None
 

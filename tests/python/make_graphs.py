@@ -24,7 +24,9 @@ def main():
     def loops(x):
         total = tf.zeros_like(x)
         for i in tf.range(3):
-            total = tf.cond(tf.reduce_sum(total) > 0, lambda t=total, i=i: t + tf.cast(i, tf.float32), lambda: x)
+            total = tf.cond(
+                tf.reduce_sum(total) > 0, lambda t=total, i=i: t + tf.cast(i, tf.float32), lambda: x
+            )
         return total, tf.strings.as_string(x)
 
     write("loops", loops, tf.TensorSpec((None, 4)))

@@ -1,4 +1,5 @@
-"""What the tests share: run on WGPU and on the CPU and compare, or run a snippet in a process of its own.
+"""What the tests share: run on WGPU and on the CPU and compare, or run a snippet in a process of
+its own.
 
 def test_matmul(rng):
     a, b = rng.normal(size=(3, 4)).astype("float32"), rng.normal(size=(4, 5)).astype("float32")
@@ -34,7 +35,9 @@ TOLERANCE = {
 
 
 def run_on(device: str, fn: Callable, *arrays: Any, graph: bool = False) -> list[np.ndarray]:
-    """Runs `fn` on `device` with the arrays as tensors and returns its results as a flat list of arrays."""
+    """Runs `fn` on `device` with the arrays as tensors and returns its results as a flat list of
+    arrays.
+    """
     with tf.device(device):
         tensors = [tf.constant(a) for a in arrays]
         result = tf.function(fn)(*tensors) if graph else fn(*tensors)
@@ -43,9 +46,14 @@ def run_on(device: str, fn: Callable, *arrays: Any, graph: bool = False) -> list
 
 
 def on_both(
-    fn: Callable, *arrays: Any, rtol: float | None = None, atol: float | None = None, graph: bool | None = None
+    fn: Callable,
+    *arrays: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    graph: bool | None = None,
 ) -> list[np.ndarray]:
-    """Runs `fn` on WGPU and on the CPU and compares dtype, shape and values; returns WGPU's results.
+    """Runs `fn` on WGPU and on the CPU and compares dtype, shape and values; returns WGPU's
+    results.
 
     By default it runs on WGPU in eager mode and as a `tf.function`; `graph` chooses one of them.
     """
@@ -60,7 +68,9 @@ def on_both(
 
 
 def assert_close(got: Any, want: Any, rtol: float | None = None, atol: float | None = None) -> None:
-    """Fails unless dtype and shape agree, and values do within the type's tolerance; NaN equals NaN."""
+    """Fails unless dtype and shape agree, and values do within the type's tolerance; NaN equals
+    NaN.
+    """
     got, want = np.asarray(got), np.asarray(want)
     assert got.dtype == want.dtype, f"{got.dtype} came, {want.dtype} was expected"
     assert got.shape == want.shape, f"shape {got.shape} came, {want.shape} was expected"
@@ -82,9 +92,11 @@ PLUMBING = {"VarHandleOp", "NoOp", "_Arg", "_Retval", "_Send", "_Recv", "_HostSe
 
 
 def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
-    """Which float ops each device runs, and how many, in the functions that `call` is the first to run.
+    """Which float ops each device runs, and how many, in the functions that `call` is the first to
+    run.
 
-    This is TensorFlow's own record of the graphs that it prepared for each device, after placement and optimization.
+    This is TensorFlow's own record of the graphs that it prepared for each device, after placement
+    and optimization.
     """
     context.enable_graph_collection()
     try:
@@ -97,13 +109,19 @@ def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
     for functions in metadata.function_graphs:
         for graph in functions.partition_graphs:
             for node in graph.node:
-                if node.op not in PLUMBING and any(attr.type in types for attr in node.attr.values()):
+                if node.op not in PLUMBING and any(
+                    attr.type in types for attr in node.attr.values()
+                ):
                     ops.setdefault(node.device.rpartition("device:")[2], Counter())[node.op] += 1
     return ops
 
 
-def python(code: str, *, timeout: float = 300, **env: str | None) -> subprocess.CompletedProcess[str]:
-    """Runs a snippet in a new process; `env` sets variables, None removes one. Look at returncode, stdout, stderr."""
+def python(
+    code: str, *, timeout: float = 300, **env: str | None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a snippet in a new process; `env` sets variables, None removes one. Look at returncode,
+    stdout, stderr.
+    """
     merged = {**os.environ, **{k: v for k, v in env.items() if v is not None}}
     for name in (k for k, v in env.items() if v is None):
         merged.pop(name, None)

@@ -16,14 +16,18 @@ COMPARE, PEERS = BENCHES / "compare.py", BENCHES / "peers" / "run.py"
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     """A process of this Python."""
     env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, *arguments], env=env, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """The figures of a tiny model."""
     path = tmp_path_factory.mktemp("bench") / "bench.json"
-    ran = run("-m", "tensorflow_wgpu.bench", "--quick", "--models", "transformer", "--json", str(path))
+    ran = run(
+        "-m", "tensorflow_wgpu.bench", "--quick", "--models", "transformer", "--json", str(path)
+    )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("| transformer |") == 4, ran.stdout
     return json.loads(path.read_text())
@@ -34,7 +38,9 @@ def test_models_are_timed_on_both_devices(measured: dict):
     assert measured["adapter"]["name"]
     assert {"tensorflow", "keras", "tensorflow-wgpu"} <= set(measured["versions"])
     places = [(row["phase"], row["device"]) for row in measured["rows"]]
-    assert places == [(p, f"/device:{d}:0") for p in ("inference", "training") for d in ("WGPU", "CPU")]
+    assert places == [
+        (p, f"/device:{d}:0") for p in ("inference", "training") for d in ("WGPU", "CPU")
+    ]
     for row in measured["rows"]:
         assert row["finite"]
         assert row["difference"] < 1e-3, "the same weights give the same results"
@@ -70,9 +76,18 @@ def test_a_picture_without_matplotlib_says_what_to_install(tmp_path: Path):
 
 def kernels(path: Path, **milliseconds: float) -> str:
     """A file as the kernels' benchmark writes it."""
-    rows = [{"family": "scalar", "name": name, "ms": ms, "dispatches": 1} for name, ms in milliseconds.items()]
+    rows = [
+        {"family": "scalar", "name": name, "ms": ms, "dispatches": 1}
+        for name, ms in milliseconds.items()
+    ]
     rows.append({"family": "scalar", "name": "Failed", "error": "no memory"})
-    head = {"kind": "kernels", "schema": 1, "adapter": {"name": path.stem}, "host": {"cpu": "x"}, "date": "today"}
+    head = {
+        "kind": "kernels",
+        "schema": 1,
+        "adapter": {"name": path.stem},
+        "host": {"cpu": "x"},
+        "date": "today",
+    }
     path.write_text(json.dumps({**head, "rows": rows}))
     return str(path)
 
@@ -88,7 +103,10 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path):
         "| scalar Mul | 1 | 2 | 0.50 |",
         "| Geometric mean of 2 | | | 1.41 |",
     ]
-    assert "| scalar Add | 1 | 1 | 1.00 |" in run(str(COMPARE), before, after, "--by", "dispatches").stdout
+    assert (
+        "| scalar Add | 1 | 1 | 1.00 |"
+        in run(str(COMPARE), before, after, "--by", "dispatches").stdout
+    )
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path, measured: dict):
@@ -111,7 +129,10 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path, measured: dict
 def test_pictures_of_ratios(tmp_path: Path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
-    before, after = kernels(tmp_path / "old.json", Add=8.0, Mul=1.0), kernels(tmp_path / "new.json", Add=2.0, Mul=2.0)
+    before, after = (
+        kernels(tmp_path / "old.json", Add=8.0, Mul=1.0),
+        kernels(tmp_path / "new.json", Add=2.0, Mul=2.0),
+    )
     ran = run(str(COMPARE), before, after, "--plot", str(picture))
     assert ran.returncode == 0, ran.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -148,8 +169,14 @@ def test_peers_are_tables_and_their_refusals(tmp_path: Path):
     ]
     assert "| 1000 small adds | µs each | 2 |" in lines
     assert "MatMul" not in ran.stdout
-    assert ran.stdout.strip().splitlines()[-2:] == ["- burn: burn 1", "- burn, conv3: no convolution"]
-    assert figures["runs"]["system"]["burn"]["samples"] == {"add": [[0.5, 1.0]] * 3, "small": [[0.002, 0.001]] * 3}
+    assert ran.stdout.strip().splitlines()[-2:] == [
+        "- burn: burn 1",
+        "- burn, conv3: no convolution",
+    ]
+    assert figures["runs"]["system"]["burn"]["samples"] == {
+        "add": [[0.5, 1.0]] * 3,
+        "small": [[0.002, 0.001]] * 3,
+    }
 
 
 def test_a_driver_beside_the_systems(tmp_path: Path):
@@ -161,7 +188,9 @@ def test_a_driver_beside_the_systems(tmp_path: Path):
     assert ran.returncode == 0, ran.stderr
     assert figures["runs"]["new"]["burn"]["about"] == f"burn 1 {manifest}"
     absent = run(str(PEERS), "--only", "burn", "--driver", f"new={tmp_path}")
-    assert (absent.returncode, "has no usr/share/vulkan" in absent.stderr) == (2, True), absent.stderr
+    assert (absent.returncode, "has no usr/share/vulkan" in absent.stderr) == (2, True), (
+        absent.stderr
+    )
 
 
 @pytest.mark.parametrize("kind", ["Cpu", "DiscreteGpu"])
@@ -180,7 +209,10 @@ while read row; do echo '{{"ms": 1, "cpu_s": 0}}'; done""")
     ran = run(str(PEERS), "--only", "ours", "--kernels", str(kernels), "--quick")
     assert ran.returncode == 0, ran.stderr
     large = [line for line in ran.stdout.splitlines() if "4096³" in line]
-    figures = ["| MatMul 4096³ | GFLOP/s | 1.37e+05 |", "| MatMul float16 4096³ | GFLOP/s | 1.37e+05 |"]
+    figures = [
+        "| MatMul 4096³ | GFLOP/s | 1.37e+05 |",
+        "| MatMul float16 4096³ | GFLOP/s | 1.37e+05 |",
+    ]
     assert large[:2] == ([] if kind == "Cpu" else figures)
 
 

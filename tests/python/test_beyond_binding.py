@@ -1,4 +1,6 @@
-"""Tensors that exceed one binding (128 MiB on lavapipe and by WebGPU's default) against TensorFlow's CPU kernels."""
+"""Tensors that exceed one binding (128 MiB on lavapipe and by WebGPU's default) against
+TensorFlow's CPU kernels.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def compare(fn, *arrays, rtol=2e-5, atol=2e-4):
     results = []
     for device in (CPU, WGPU):
         with tf.device(device):
-            results.append([t.numpy() for t in tf.nest.flatten(fn(*[tf.constant(a) for a in arrays]))])
+            results.append(
+                [t.numpy() for t in tf.nest.flatten(fn(*[tf.constant(a) for a in arrays]))]
+            )
     for got, want in zip(results[1], results[0]):
         assert_close(got, want, rtol, atol)
 
@@ -29,13 +33,21 @@ def compare(fn, *arrays, rtol=2e-5, atol=2e-4):
 def values(*shape):
     """Cheap numbers without a short period, in [-1, 1)."""
     n = int(np.prod(shape))
-    return ((np.arange(n, dtype=np.int64) * 7919 % 2003).astype("float32") / 1001.5 - 1).reshape(shape)
+    return ((np.arange(n, dtype=np.int64) * 7919 % 2003).astype("float32") / 1001.5 - 1).reshape(
+        shape
+    )
 
 
 def test_products():
     tall, wide = values(40_000, 1000), values(1000, 8)
     compare(tf.matmul, tall, wide)
-    compare(lambda a, b: tf.matmul(a, b, transpose_a=True), tall, values(40_000, 8), rtol=1e-4, atol=5e-3)
+    compare(
+        lambda a, b: tf.matmul(a, b, transpose_a=True),
+        tall,
+        values(40_000, 8),
+        rtol=1e-4,
+        atol=5e-3,
+    )
     compare(lambda a, b: tf.matmul(a, b, transpose_b=True), values(8, 1000), tall)
     # A result of 160 MB, with an epilogue.
     dense = tf.function(lambda a, b, c: tf.nn.relu(tf.matmul(a, b) + c))
@@ -93,6 +105,8 @@ def test_one_hot():
 
 def test_patches():
     def run(x):
-        return tf.image.extract_patches(x, [1, 3, 3, 1], [1, 1, 1, 1], [1, 1, 1, 1], "SAME")[::3, ::11]
+        return tf.image.extract_patches(x, [1, 3, 3, 1], [1, 1, 1, 1], [1, 1, 1, 1], "SAME")[
+            ::3, ::11
+        ]
 
     compare(run, values(8, 200, 200, 16))

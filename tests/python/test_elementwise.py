@@ -1,4 +1,6 @@
-"""Elementwise ops: values, broadcasting, gradients and errors, with TensorFlow's CPU kernels as the reference."""
+"""Elementwise ops: values, broadcasting, gradients and errors, with TensorFlow's CPU kernels as the
+reference.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,23 @@ raw = tf.raw_ops
 FLOATS = ["float32", "float16", "bfloat16"]
 SIGNED = ["int8", "int16", "int64"]
 UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
-SPECIALS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, 3.5, -2.5, 7.0, 1e-4, 100.0, np.inf, -np.inf, np.nan]
+SPECIALS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.5,
+    3.5,
+    -2.5,
+    7.0,
+    1e-4,
+    100.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+]
 
 UNARY = {
     "x": (
@@ -78,7 +96,9 @@ GRADIENTS = {
 
 def floats(rng: np.random.Generator, dtype: str, n: int = 200) -> np.ndarray:
     """Special values and random ones."""
-    return np.concatenate([SPECIALS, rng.uniform(-4, 4, n)]).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    return np.concatenate([SPECIALS, rng.uniform(-4, 4, n)]).astype(
+        tf.as_dtype(dtype).as_numpy_dtype
+    )
 
 
 def ints(rng: np.random.Generator, dtype: str, n: int = 200) -> np.ndarray:
@@ -90,7 +110,9 @@ def ints(rng: np.random.Generator, dtype: str, n: int = 200) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("name", "op"), [(name, op) for name, ops in UNARY.items() for op in ops.split()])
+@pytest.mark.parametrize(
+    ("name", "op"), [(name, op) for name, ops in UNARY.items() for op in ops.split()]
+)
 def test_unary(name: str, op: str, dtype: str, rng: np.random.Generator) -> None:
     on_both(lambda x: getattr(raw, op)(**{name: x}), floats(rng, dtype), graph=False)
 
@@ -123,7 +145,12 @@ def test_binary(op: str, dtype: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("op", BINARY_INT)
 def test_binary_integers(op: str, dtype: str, rng: np.random.Generator) -> None:
     x, y = ints(rng, dtype), ints(rng, dtype)
-    on_both(lambda x, y: getattr(raw, op)(x=x, y=y), x, np.where(y == 0, 1, y).astype(dtype), graph=False)
+    on_both(
+        lambda x, y: getattr(raw, op)(x=x, y=y),
+        x,
+        np.where(y == 0, 1, y).astype(dtype),
+        graph=False,
+    )
 
 
 def test_integer_division_by_zero_gives_all_ones() -> None:
@@ -184,7 +211,10 @@ def test_clip_and_add_n(rng: np.random.Generator) -> None:
     x = floats(rng, "float32")
     on_both(lambda x: tf.clip_by_value(x, -1.0, 2.0), x)
     for n in (1, 2, 6, 7, 13):
-        on_both(lambda *xs: tf.add_n(list(xs)), *[rng.normal(size=(3, 5)).astype("float32") for _ in range(n)])
+        on_both(
+            lambda *xs: tf.add_n(list(xs)),
+            *[rng.normal(size=(3, 5)).astype("float32") for _ in range(n)],
+        )
 
 
 CASTS = [*FLOATS, "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
@@ -215,12 +245,20 @@ def test_cast_saturates() -> None:
         -(2**31),
         2**31 - 1,
     ]
-    assert run_on(WGPU, lambda x: tf.cast(x, tf.uint8), np.array([-1.0, 300.0], "float32"))[0].tolist() == [0, 44]
+    assert run_on(WGPU, lambda x: tf.cast(x, tf.uint8), np.array([-1.0, 300.0], "float32"))[
+        0
+    ].tolist() == [0, 44]
 
 
 @pytest.mark.parametrize(
     ("src", "dst"),
-    [("float32", "uint32"), ("float32", "uint8"), ("uint8", "float32"), ("int64", "float32"), ("float16", "int16")],
+    [
+        ("float32", "uint32"),
+        ("float32", "uint8"),
+        ("uint8", "float32"),
+        ("int64", "float32"),
+        ("float16", "int16"),
+    ],
 )
 def test_bitcast(src: str, dst: str, rng: np.random.Generator) -> None:
     x = rng.integers(0, 100, (3, 4)).astype(src)
@@ -249,15 +287,26 @@ def test_gradients(fn, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: raw.AddV2(x=[[1.0, 2.0, 3.0]], y=[1.0, 2.0]), r"Incompatible shapes: \[1,3\] vs\. \[2\]"),
-        (lambda: raw.Equal(x=[1.0, 2.0, 3.0], y=[1.0, 2.0]), r"Incompatible shapes: \[3\] vs\. \[2\]"),
-        (lambda: raw.ReluGrad(gradients=[1.0, 2.0], features=[1.0]), r"same size and shape.*\[2\] != input 1: \[1\]"),
+        (
+            lambda: raw.AddV2(x=[[1.0, 2.0, 3.0]], y=[1.0, 2.0]),
+            r"Incompatible shapes: \[1,3\] vs\. \[2\]",
+        ),
+        (
+            lambda: raw.Equal(x=[1.0, 2.0, 3.0], y=[1.0, 2.0]),
+            r"Incompatible shapes: \[3\] vs\. \[2\]",
+        ),
+        (
+            lambda: raw.ReluGrad(gradients=[1.0, 2.0], features=[1.0]),
+            r"same size and shape.*\[2\] != input 1: \[1\]",
+        ),
         (
             lambda: raw.SelectV2(condition=[True, False], t=[[1.0, 2.0, 3.0]], e=[[2.0]]),
             r"condition \[2\], then \[1,3\], and else \[1,1\]",
         ),
         (
-            lambda: raw.ClipByValue(t=[1.0, 2.0], clip_value_min=[1.0, 2.0, 3.0], clip_value_max=1.0),
+            lambda: raw.ClipByValue(
+                t=[1.0, 2.0], clip_value_min=[1.0, 2.0, 3.0], clip_value_max=1.0
+            ),
             r"clip_value_min shape: \[3\]",
         ),
         (lambda: raw.AddN(inputs=[[1.0, 2.0], [1.0]]), r"\[2\] != input 1: \[1\]"),
@@ -271,7 +320,9 @@ def test_errors(call, message: str) -> None:
 
 def test_shapes_that_do_not_broadcast_may_compare() -> None:
     on_both(
-        lambda x, y: raw.Equal(x=x, y=y, incompatible_shape_error=False), np.ones(3, "float32"), np.ones(2, "float32")
+        lambda x, y: raw.Equal(x=x, y=y, incompatible_shape_error=False),
+        np.ones(3, "float32"),
+        np.ones(2, "float32"),
     )
     on_both(
         lambda x, y: raw.NotEqual(x=x, y=y, incompatible_shape_error=False),

@@ -1,7 +1,8 @@
-"""Bad input is an error of TensorFlow's class that names op and shapes; the process and all tensors live on.
+"""Bad input is an error of TensorFlow's class that names op and shapes; the process and all tensors
+live on.
 
-Each row runs on the CPU and on WGPU. The class of the exception must be the CPU's, and every shape that the CPU's
-message names must be in WGPU's.
+Each row runs on the CPU and on WGPU. The class of the exception must be the CPU's, and every shape
+that the CPU's message names must be in WGPU's.
 """
 
 import gc
@@ -34,7 +35,10 @@ def conv(x: tuple, w: tuple, **attrs) -> Callable[[], tf.Tensor]:
 
 ROWS: dict[str, tuple[str, Callable]] = {
     "broadcast": ("AddV2", lambda: ops.AddV2(x=f(2, 3), y=f(2, 4))),
-    "broadcast_int64": ("Mul", lambda: ops.Mul(x=tf.cast(f(2, 3), tf.int64), y=tf.cast(f(3, 2), tf.int64))),
+    "broadcast_int64": (
+        "Mul",
+        lambda: ops.Mul(x=tf.cast(f(2, 3), tf.int64), y=tf.cast(f(3, 2), tf.int64)),
+    ),
     "compare": ("Less", lambda: ops.Less(x=f(5), y=f(4))),
     "logic": ("LogicalAnd", lambda: ops.LogicalAnd(x=f(5) > 1, y=f(4) > 1)),
     "select": ("SelectV2", lambda: ops.SelectV2(condition=f(3) > 1, t=f(2), e=f(3))),
@@ -50,7 +54,10 @@ ROWS: dict[str, tuple[str, Callable]] = {
     "mean_axis_twice": ("Mean", lambda: ops.Mean(input=f(2, 3), axis=i(0, 0))),
     "argmax_axis": ("ArgMax", lambda: ops.ArgMax(input=f(2, 3), dimension=tf.constant(2))),
     "argmax_empty": ("ArgMax", lambda: ops.ArgMax(input=f(2, 0), dimension=tf.constant(1))),
-    "gather_nd_of_nothing": ("GatherNd", lambda: ops.GatherNd(params=f(3, 0), indices=tf.constant([[0], [2]]))),
+    "gather_nd_of_nothing": (
+        "GatherNd",
+        lambda: ops.GatherNd(params=f(3, 0), indices=tf.constant([[0], [2]])),
+    ),
     "gather_nd_whole_of_nothing": (
         "GatherNd",
         lambda: ops.GatherNd(params=f(0, 3), indices=tf.zeros((2, 0), tf.int32)),
@@ -75,25 +82,40 @@ ROWS: dict[str, tuple[str, Callable]] = {
     ),
     "sparse_cross_entropy_rank": (
         "SparseSoftmaxCrossEntropyWithLogits",
-        lambda: ops.SparseSoftmaxCrossEntropyWithLogits(features=f(2, 3), labels=tf.constant([[1], [2]], tf.int64)),
+        lambda: ops.SparseSoftmaxCrossEntropyWithLogits(
+            features=f(2, 3), labels=tf.constant([[1], [2]], tf.int64)
+        ),
     ),
     "sparse_cross_entropy_batch": (
         "SparseSoftmaxCrossEntropyWithLogits",
-        lambda: ops.SparseSoftmaxCrossEntropyWithLogits(features=f(2, 3), labels=tf.constant([1, 2, 0], tf.int64)),
+        lambda: ops.SparseSoftmaxCrossEntropyWithLogits(
+            features=f(2, 3), labels=tf.constant([1, 2, 0], tf.int64)
+        ),
     ),
     "batch_norm_scale": (
         "FusedBatchNormV3",
-        lambda: ops.FusedBatchNormV3(x=f(1, 2, 2, 3), scale=f(2), offset=f(3), mean=f(0), variance=f(0)),
+        lambda: ops.FusedBatchNormV3(
+            x=f(1, 2, 2, 3), scale=f(2), offset=f(3), mean=f(0), variance=f(0)
+        ),
     ),
-    "concat_axis": ("ConcatV2", lambda: ops.ConcatV2(values=[f(2, 3), f(2, 3)], axis=tf.constant(2))),
-    "concat_extent": ("ConcatV2", lambda: ops.ConcatV2(values=[f(2, 3), f(3, 4)], axis=tf.constant(0))),
+    "concat_axis": (
+        "ConcatV2",
+        lambda: ops.ConcatV2(values=[f(2, 3), f(2, 3)], axis=tf.constant(2)),
+    ),
+    "concat_extent": (
+        "ConcatV2",
+        lambda: ops.ConcatV2(values=[f(2, 3), f(3, 4)], axis=tf.constant(0)),
+    ),
     "concat_rank": ("ConcatV2", lambda: ops.ConcatV2(values=[f(2, 3), f(2)], axis=tf.constant(0))),
     "pack_shapes": ("Pack", lambda: ops.Pack(values=[f(2), f(3)])),
     "pack_axis": ("Pack", lambda: ops.Pack(values=[f(2), f(2)], axis=3)),
     "unpack_count": ("Unpack", lambda: ops.Unpack(value=f(3, 2), num=2)),
     "split_uneven": ("Split", lambda: ops.Split(axis=tf.constant(0), value=f(5, 2), num_split=2)),
     "split_axis": ("Split", lambda: ops.Split(axis=tf.constant(2), value=f(4, 2), num_split=2)),
-    "split_v_sum": ("SplitV", lambda: ops.SplitV(value=f(5, 2), size_splits=i(2, 2), axis=tf.constant(0), num_split=2)),
+    "split_v_sum": (
+        "SplitV",
+        lambda: ops.SplitV(value=f(5, 2), size_splits=i(2, 2), axis=tf.constant(0), num_split=2),
+    ),
     "slice_past_the_end": ("Slice", lambda: ops.Slice(input=f(3, 4), begin=i(1, 0), size=i(3, 4))),
     "slice_rank": ("Slice", lambda: ops.Slice(input=f(3, 4), begin=i(1), size=i(1))),
     "strided_slice_zero": (
@@ -102,7 +124,9 @@ ROWS: dict[str, tuple[str, Callable]] = {
     ),
     "strided_slice_index": (
         "StridedSlice",
-        lambda: ops.StridedSlice(input=f(3, 4), begin=i(5), end=i(6), strides=i(1), shrink_axis_mask=1),
+        lambda: ops.StridedSlice(
+            input=f(3, 4), begin=i(5), end=i(6), strides=i(1), shrink_axis_mask=1
+        ),
     ),
     "tile_length": ("Tile", lambda: ops.Tile(input=f(2, 3), multiples=i(2))),
     "tile_negative": ("Tile", lambda: ops.Tile(input=f(2, 3), multiples=i(2, -1))),
@@ -111,8 +135,14 @@ ROWS: dict[str, tuple[str, Callable]] = {
     "transpose_twice": ("Transpose", lambda: ops.Transpose(x=f(2, 3), perm=i(0, 0))),
     "transpose_range": ("Transpose", lambda: ops.Transpose(x=f(2, 3), perm=i(0, 2))),
     "pad_shape": ("Pad", lambda: ops.Pad(input=f(2, 3), paddings=tf.constant([[1, 1]]))),
-    "pad_negative": ("Pad", lambda: ops.Pad(input=f(2, 3), paddings=tf.constant([[1, -1], [0, 0]]))),
-    "gather_axis": ("GatherV2", lambda: ops.GatherV2(params=f(2, 3), indices=i(0), axis=tf.constant(2))),
+    "pad_negative": (
+        "Pad",
+        lambda: ops.Pad(input=f(2, 3), paddings=tf.constant([[1, -1], [0, 0]])),
+    ),
+    "gather_axis": (
+        "GatherV2",
+        lambda: ops.GatherV2(params=f(2, 3), indices=i(0), axis=tf.constant(2)),
+    ),
     "fill_negative": ("Fill", lambda: ops.Fill(dims=i(2, -1), value=tf.constant(1.0))),
     "one_hot_axis": (
         "OneHot",
@@ -135,12 +165,19 @@ ROWS: dict[str, tuple[str, Callable]] = {
         "StatelessRandomUniformInt",
         lambda: ops.StatelessRandomUniformInt(shape=i(3), seed=i(1, 2), minval=5, maxval=5),
     ),
-    "random_seed": ("StatelessRandomNormal", lambda: ops.StatelessRandomNormal(shape=i(3), seed=i(1, 2, 3))),
-    "multinomial_rank": ("Multinomial", lambda: ops.Multinomial(logits=f(3), num_samples=tf.constant(2))),
+    "random_seed": (
+        "StatelessRandomNormal",
+        lambda: ops.StatelessRandomNormal(shape=i(3), seed=i(1, 2, 3)),
+    ),
+    "multinomial_rank": (
+        "Multinomial",
+        lambda: ops.Multinomial(logits=f(3), num_samples=tf.constant(2)),
+    ),
 }
 
 
-# Where TensorFlow's CPU (with oneDNN) aborts the process or answers with AbortedError, WGPU does as TensorFlow's GPU.
+# Where TensorFlow's CPU (with oneDNN) aborts the process or answers with AbortedError, WGPU does as
+# TensorFlow's GPU.
 CPU_MISBEHAVES = {"conv_rank", "softmax_rank"}
 
 
@@ -163,23 +200,35 @@ def failure(device: str, fn: Callable) -> tf.errors.OpError:
 
 def device_works() -> None:
     with tf.device(WGPU):
-        np.testing.assert_array_equal((f(2, 3) + 1.0).numpy(), np.arange(1, 7, dtype="float32").reshape(2, 3))
+        np.testing.assert_array_equal(
+            (f(2, 3) + 1.0).numpy(), np.arange(1, 7, dtype="float32").reshape(2, 3)
+        )
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_bad_input(name: str) -> None:
     op, fn = ROWS[name]
     got = failure(WGPU, fn)
-    want = tf.errors.InvalidArgumentError(None, None, "") if name in CPU_MISBEHAVES else failure(CPU, fn)
+    want = (
+        tf.errors.InvalidArgumentError(None, None, "")
+        if name in CPU_MISBEHAVES
+        else failure(CPU, fn)
+    )
     message = str(got)
-    assert type(got) is type(want), f"{type(got).__name__}: {message}\nbut on the CPU {type(want).__name__}: {want}"
+    assert type(got) is type(want), (
+        f"{type(got).__name__}: {message}\nbut on the CPU {type(want).__name__}: {want}"
+    )
     assert op in message
     shapes = {s.replace(" ", "") for s in re.findall(r"\[[\d, ]+\]", str(want))}
-    assert shapes <= {s.replace(" ", "") for s in re.findall(r"\[[\d, ]+\]", message)}, f"{message}\nCPU: {want}"
+    assert shapes <= {s.replace(" ", "") for s in re.findall(r"\[[\d, ]+\]", message)}, (
+        f"{message}\nCPU: {want}"
+    )
     device_works()
 
 
-@pytest.mark.parametrize("name", ["broadcast", "matmul_inner", "conv_depth", "concat_extent", "random_bounds"])
+@pytest.mark.parametrize(
+    "name", ["broadcast", "matmul_inner", "conv_depth", "concat_extent", "random_bounds"]
+)
 def test_bad_input_in_a_graph(name: str) -> None:
     """With shapes that are known only when it runs."""
     x, y = {
@@ -207,7 +256,9 @@ def test_bad_input_in_a_graph(name: str) -> None:
 
 
 def test_an_index_out_of_range_reads_zero_as_on_other_gpus() -> None:
-    """TensorFlow's CPU raises; its GPU kernels, which cannot, give 0. So does WGPU, and the neighbours are right."""
+    """TensorFlow's CPU raises; its GPU kernels, which cannot, give 0. So does WGPU, and the
+    neighbours are right.
+    """
     with tf.device(WGPU):
         got = tf.gather(f(3, 2), tf.constant([2, 7, 0], tf.int64)).numpy()
     np.testing.assert_array_equal(got, [[4, 5], [0, 0], [0, 1]])

@@ -49,7 +49,9 @@ def test_what_the_user_put_on_the_cpu_says_so():
 
 def test_a_keras_model_and_its_training_step():
     keras = tf.keras
-    model = keras.Sequential([keras.Input([6]), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
+    model = keras.Sequential(
+        [keras.Input([6]), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")]
+    )
     x = np.ones([5, 6], "float32")
     assert not tensorflow_wgpu.fallbacks(model, x).floating
     model.compile("adam", "sparse_categorical_crossentropy")
@@ -89,11 +91,16 @@ def test_log_mode_writes_one_line_for_each_op(call):
 def test_error_mode_raises_every_time(call):
     done = python(PROGRAM.format(call=call), TF_WGPU_FALLBACK="error")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("FallbackError TF_WGPU_FALLBACK=error: float ops ran on the CPU.") == 2, done.stdout
+    assert (
+        done.stdout.count("FallbackError TF_WGPU_FALLBACK=error: float ops ran on the CPU.") == 2
+    ), done.stdout
     assert "sum 30.0" in done.stdout
 
 
 def test_an_unknown_mode_is_refused_with_a_line():
-    done = python("import tensorflow as tf; print(tf.config.list_physical_devices('WGPU'))", TF_WGPU_FALLBACK="maybe")
+    done = python(
+        "import tensorflow as tf; print(tf.config.list_physical_devices('WGPU'))",
+        TF_WGPU_FALLBACK="maybe",
+    )
     assert done.returncode == 0
     assert "TF_WGPU_FALLBACK=maybe: the modes are log and error" in done.stderr

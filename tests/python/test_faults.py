@@ -1,7 +1,8 @@
-"""Vulkan calls that fail during a training: an error that says what to do or the right numbers, no hang, no crash.
+"""Vulkan calls that fail during a training: an error that says what to do or the right numbers, no
+hang, no crash.
 
-The fault layer (tests/fault_layer) makes them fail, in processes of their own (fault_server.py). A sample runs by
-default; `TF_WGPU_FAULTS=all`, which `make faults` sets, runs many more.
+The fault layer (tests/fault_layer) makes them fail, in processes of their own (fault_server.py). A
+sample runs by default; `TF_WGPU_FAULTS=all`, which `make faults` sets, runs many more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("fault_server.py")
 # The layer's own table: `vkName(parameters) [RESULTS]`.
 TABLE = (ROOT / "tests/fault_layer/src/functions.rs").read_text()
-CODES = {name: int(n.replace("_", "")) for name, n in re.findall(r"const (\w+): VkResult = (-?[\d_]+);", TABLE)}
+CODES = {
+    name: int(n.replace("_", ""))
+    for name, n in re.findall(r"const (\w+): VkResult = (-?[\d_]+);", TABLE)
+}
 FUNCTIONS = {
     name: [CODES[r] for r in results.split(", ")]
     for name, results in re.findall(r"^    (vk\w+)(?:\(.*?\))? \[([\w, ]*)\]$", TABLE, re.MULTILINE)
@@ -45,7 +49,13 @@ UNUSED = {
     "vkGetPipelineCacheData",
 }
 # What a training calls again and again gets more faults than what it calls while it starts.
-FREQUENT = {"vkQueueSubmit", "vkWaitSemaphores", "vkAllocateMemory", "vkMapMemory", "vkCreateComputePipelines"}
+FREQUENT = {
+    "vkQueueSubmit",
+    "vkWaitSemaphores",
+    "vkAllocateMemory",
+    "vkMapMemory",
+    "vkCreateComputePipelines",
+}
 ALL = os.environ.get("TF_WGPU_FAULTS") == "all"
 TIMEOUT, LOST = CODES["TIMEOUT"], CODES["LOST"]
 ENDLESS = 2**64 - 1
@@ -134,7 +144,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     files = [f for line in built.stdout.splitlines() for f in json.loads(line).get("filenames", [])]
     library = next(f for f in files if "fault_layer" in f and f.endswith(".so"))
     directory = tmp_path_factory.mktemp("layer")
-    name = re.search(r'NAME: &str = "(\w+)"', (ROOT / "tests/fault_layer/src/lib.rs").read_text()).group(1)
+    name = re.search(
+        r'NAME: &str = "(\w+)"', (ROOT / "tests/fault_layer/src/lib.rs").read_text()
+    ).group(1)
     layer = {
         "name": name,
         "type": "GLOBAL",
@@ -143,7 +155,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "implementation_version": "1",
         "description": "fails chosen calls",
     }
-    (directory / "faults.json").write_text(json.dumps({"file_format_version": "1.2.0", "layer": layer}))
+    (directory / "faults.json").write_text(
+        json.dumps({"file_format_version": "1.2.0", "layer": layer})
+    )
     return {
         **os.environ,
         "VK_LAYER_PATH": str(directory),
@@ -166,7 +180,8 @@ def faults(function: str, calls: int) -> Iterator[tuple[int, int, int]]:
     """What is tried: first and last call that fails, and the result."""
     results = FUNCTIONS[function]
     samples = min(calls, 12) if ALL else 2 if function in FREQUENT else 1
-    # Not the first and last call alone: positions are spread over the training, a different one for each function.
+    # Not the first and last call alone: positions are spread over the training, a different one for
+    # each function.
     shift = sum(function.encode()) % calls
     firsts = [1 + (shift + k * calls // samples) % calls for k in range(samples)]
     for k, first in enumerate(firsts):
@@ -179,7 +194,9 @@ def faults(function: str, calls: int) -> Iterator[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("function", [f for f in FUNCTIONS if f not in UNUSED])
-def test_a_training_survives(function: str, environment: dict[str, str], calls: dict[str, int], tmp_path: Path) -> None:
+def test_a_training_survives(
+    function: str, environment: dict[str, str], calls: dict[str, int], tmp_path: Path
+) -> None:
     assert calls[function] > 0, "a training calls it"
     bad, server = [], None
     for number, (first, last, result) in enumerate(faults(function, calls[function])):

@@ -6,10 +6,14 @@ import tensorflow as tf
 from support import CPU, WGPU, assert_close, on_both
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int64", "bool", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "int32", "int64", "bool", "complex64"]
+)
 @pytest.mark.parametrize("index", ["int32", "int64"])
 def test_gathers(rng, dtype, index):
-    x = tf.cast(tf.constant(rng.integers(0, 2 if dtype == "bool" else 100, size=(4, 5, 3))), dtype).numpy()
+    x = tf.cast(
+        tf.constant(rng.integers(0, 2 if dtype == "bool" else 100, size=(4, 5, 3))), dtype
+    ).numpy()
     i = rng.integers(0, 4, size=(4, 2)).astype(index)
     on_both(tf.gather, x, i)
     on_both(lambda x, i: tf.gather(x, i, axis=1), x, i)
@@ -63,7 +67,9 @@ def test_dynamic_stitch(rng):
 
 
 def on_both_variables(initial, change):
-    """The value of a variable after `change`, which must agree on both devices, eager and as a function."""
+    """The value of a variable after `change`, which must agree on both devices, eager and as a
+    function.
+    """
     results = {}
     for device in (CPU, WGPU):
         for graph in (False, True):
@@ -140,6 +146,10 @@ def test_errors_have_tensorflows_class_and_words():
     with tf.device(WGPU):
         variable = tf.Variable(tf.zeros([4, 3]))
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"updates\.shape \[2,2\]"):
-            tf.raw_ops.ResourceScatterAdd(resource=variable.handle, indices=[0, 1], updates=tf.zeros([2, 2]))
+            tf.raw_ops.ResourceScatterAdd(
+                resource=variable.handle, indices=[0, 1], updates=tf.zeros([2, 2])
+            )
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"params\.shape"):
-            tf.raw_ops.GatherV2(params=tf.zeros([2, 3]), indices=[[0], [0], [0]], axis=1, batch_dims=1)
+            tf.raw_ops.GatherV2(
+                params=tf.zeros([2, 3]), indices=[[0], [0], [0]], axis=1, batch_dims=1
+            )

@@ -24,11 +24,15 @@ def messages(parent, file):
 
 def schemas():
     """Our schemas."""
-    return descriptor_pb2.FileDescriptorSet.FromString((PROTO / "descriptors.bin").read_bytes()).file
+    return descriptor_pb2.FileDescriptorSet.FromString(
+        (PROTO / "descriptors.bin").read_bytes()
+    ).file
 
 
 def test_the_schemas_are_tensorflows():
-    """Names, numbers, types, labels and packing of every field that we know are those of the running TensorFlow."""
+    """Names, numbers, types, labels and packing of every field that we know are those of the
+    running TensorFlow.
+    """
     count = 0
     for file in schemas():
         for name, message in messages(file.package, file.message_type):
@@ -38,8 +42,12 @@ def test_the_schemas_are_tensorflows():
             for field in message.field:
                 twin = fields[field.name]
                 for what in ("number", "type", "type_name", "label"):
-                    assert getattr(field, what) == getattr(twin, what), f"{what} of {name}.{field.name}"
-                assert field.HasField("oneof_index") == twin.HasField("oneof_index"), f"{name}.{field.name}"
+                    assert getattr(field, what) == getattr(twin, what), (
+                        f"{what} of {name}.{field.name}"
+                    )
+                assert field.HasField("oneof_index") == twin.HasField("oneof_index"), (
+                    f"{name}.{field.name}"
+                )
                 count += 1
     assert count > 150
 
@@ -97,7 +105,11 @@ def run(setting):
     code = PROGRAM.format(tests=str(pathlib.Path(__file__).parent))
     done = python(code, TF_WGPU_OPTIMIZER=setting)
     assert done.returncode == 0, done.stderr
-    lines = dict(line.partition(" ")[::2] for line in done.stdout.splitlines() if line.startswith(("ops", "value")))
+    lines = dict(
+        line.partition(" ")[::2]
+        for line in done.stdout.splitlines()
+        if line.startswith(("ops", "value"))
+    )
     assert float(lines["value"]) == pytest.approx(1.7357588)
     return lines["ops"], done.stderr
 
@@ -221,11 +233,15 @@ def test_feeds_and_fetches_of_a_session_stay():
 
 def test_signatures_of_functions_stay():
     module = tf.Module()
-    module.f = tf.function(chain, input_signature=[tf.TensorSpec((None, 3), tf.float32, name="input")])
+    module.f = tf.function(
+        chain, input_signature=[tf.TensorSpec((None, 3), tf.float32, name="input")]
+    )
     concrete = module.f.get_concrete_function()
     concrete(tf.ones((2, 3)))
     assert concrete.structured_input_signature[0][0].name == "input"
-    assert [node.op for node in concrete.graph.as_graph_def().node if node.op.startswith("_Wgpu")] == []
+    assert [
+        node.op for node in concrete.graph.as_graph_def().node if node.op.startswith("_Wgpu")
+    ] == []
 
 
 TRAINING = """
@@ -247,9 +263,15 @@ TRAINING = """
 
 
 def test_the_second_run_infers_nothing_anew():
-    """TensorFlow changes nothing between its two runs that would change shapes, and the optimizer sees that."""
+    """TensorFlow changes nothing between its two runs that would change shapes, and the optimizer
+    sees that.
+    """
     done = python(TRAINING, TF_WGPU_LOG="debug")
     assert done.returncode == 0, done.stderr
     known = "types and shapes are known from "
-    sources = [line.partition(known)[2].partition(",")[0] for line in done.stderr.splitlines() if known in line]
+    sources = [
+        line.partition(known)[2].partition(",")[0]
+        for line in done.stderr.splitlines()
+        if known in line
+    ]
     assert sources[-2:] == ["TensorFlow", "the run before"], sources

@@ -1,4 +1,6 @@
-"""What the package patches in TensorFlow and Keras: unknown versions of them stay as they are, other backends too."""
+"""What the package patches in TensorFlow and Keras: unknown versions of them stay as they are,
+other backends too.
+"""
 
 import importlib.abc
 import importlib.machinery
@@ -19,7 +21,9 @@ def module_of(**members) -> types.ModuleType:
 
 
 # `watch_fallbacks` looks at nothing of its module.
-PATCHES = {name: patch for name, patch in _hooks.PATCHES.items() if patch is not _hooks.watch_fallbacks}
+PATCHES = {
+    name: patch for name, patch in _hooks.PATCHES.items() if patch is not _hooks.watch_fallbacks
+}
 
 
 @pytest.mark.parametrize("patch", PATCHES.values(), ids=PATCHES)
@@ -108,7 +112,9 @@ class SlottedLoader(Loader):
 
 @pytest.mark.parametrize("loader", [Loader(), SlottedLoader(), None])
 def test_any_finder_and_loader(monkeypatch, caplog, loader):
-    """Finders without find_spec, loaders that cannot be hooked into, and namespace packages without any."""
+    """Finders without find_spec, loaders that cannot be hooked into, and namespace packages without
+    any.
+    """
 
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, fullname, path, target=None):
@@ -164,7 +170,9 @@ def test_keras_is_left_alone_on_other_backends(monkeypatch, name, backend):
 def test_a_package_that_cannot_be_imported_is_named(tmp_path):
     """The library says so and goes on."""
     (tmp_path / "tensorflow_wgpu").mkdir()
-    (tmp_path / "tensorflow_wgpu" / "__init__.py").write_text("raise ImportError('broken on purpose')\n")
+    (tmp_path / "tensorflow_wgpu" / "__init__.py").write_text(
+        "raise ImportError('broken on purpose')\n"
+    )
     ran = python(
         f"""
         import sys

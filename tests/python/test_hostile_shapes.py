@@ -1,6 +1,8 @@
-"""Shape arguments of any size are errors of TensorFlow's, or give what they give on the CPU; the process lives on.
+"""Shape arguments of any size are errors of TensorFlow's, or give what they give on the CPU; the
+process lives on.
 
-`hostile.py` says what is tried, in processes of its own: TensorFlow's shapes end the process at a failed CHECK.
+`hostile.py` says what is tried, in processes of its own: TensorFlow's shapes end the process at a
+failed CHECK.
 """
 
 import subprocess
@@ -25,8 +27,14 @@ def walk(part: int) -> tuple[list[str], dict[str, int]]:
     for _ in range(DEATHS):
         command = [sys.executable, hostile.__file__, str(part), str(PARTS), first]
         try:
-            process = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-            output, errors, how = process.stdout, process.stderr, f"ends the process with status {process.returncode}"
+            process = subprocess.run(
+                command, capture_output=True, text=True, timeout=PATIENCE, check=False
+            )
+            output, errors, how = (
+                process.stdout,
+                process.stderr,
+                f"ends the process with status {process.returncode}",
+            )
         except subprocess.TimeoutExpired as late:
             output, errors = ((text or b"").decode() for text in (late.stdout, late.stderr))
             how = f"does not end within {PATIENCE} s"
@@ -44,7 +52,11 @@ def walk(part: int) -> tuple[list[str], dict[str, int]]:
                 ran[kernel] = int(count)
         if word == "END":
             return wrong, ran
-        reason = [line for line in errors.splitlines() if "Check failed" in line or "memory allocation" in line]
+        reason = [
+            line
+            for line in errors.splitlines()
+            if "Check failed" in line or "memory allocation" in line
+        ]
         wrong.append(f"{last}: {how}: {' '.join(reason or errors.splitlines()[-3:])}")
     return [*wrong, "too many deaths, the rest was not tried"], ran
 

@@ -18,7 +18,9 @@ FUNCTIONS = {
     "adjust_saturation": lambda x: IMAGE.adjust_saturation(x, 0.5),
     "central_crop": lambda x: IMAGE.central_crop(x, 0.5),
     "crop_and_resize": lambda x: IMAGE.crop_and_resize(x, BOXES, tf.constant([0, 1]), [5, 6]),
-    "extract_patches": lambda x: IMAGE.extract_patches(x, [1, 3, 3, 1], [1, 2, 2, 1], [1, 1, 1, 1], "SAME"),
+    "extract_patches": lambda x: IMAGE.extract_patches(
+        x, [1, 3, 3, 1], [1, 2, 2, 1], [1, 1, 1, 1], "SAME"
+    ),
     "flip_left_right": IMAGE.flip_left_right,
     "hsv_to_rgb": IMAGE.hsv_to_rgb,
     "image_gradients": IMAGE.image_gradients,
@@ -45,14 +47,18 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(rng, name):
-    on_both(FUNCTIONS[name], rng.uniform(0, 1, (2, 16, 18, 3)).astype("float32"), rtol=1e-4, atol=1e-4)
+    on_both(
+        FUNCTIONS[name], rng.uniform(0, 1, (2, 16, 18, 3)).astype("float32"), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_adjusting_half_images(rng):
     images = rng.uniform(0, 1, (2, 5, 7, 3)).astype("float16")
     with tf.device(WGPU):
         got = IMAGE.adjust_saturation(IMAGE.adjust_hue(tf.constant(images), 0.2), 0.6)
-    want = IMAGE.adjust_saturation(IMAGE.adjust_hue(tf.constant(images.astype("float32")), 0.2), 0.6)
+    want = IMAGE.adjust_saturation(
+        IMAGE.adjust_hue(tf.constant(images.astype("float32")), 0.2), 0.6
+    )
     np.testing.assert_allclose(got.numpy().astype("float32"), want, atol=5e-3)
 
 
@@ -106,5 +112,7 @@ def test_a_model_that_augments_trains_on_the_device(rng):
     finally:
         tf.config.set_soft_device_placement(False)
     assert set(ops) == {"WGPU:0"}, ops
-    assert {"ImageProjectiveTransformV3", "ResizeBilinear", "ResizeBilinearGrad"} <= set(ops["WGPU:0"])
+    assert {"ImageProjectiveTransformV3", "ResizeBilinear", "ResizeBilinearGrad"} <= set(
+        ops["WGPU:0"]
+    )
     assert np.isfinite(model.get_weights()[0]).all()

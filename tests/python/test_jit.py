@@ -1,4 +1,6 @@
-"""`jit_compile=True` on WGPU: functions and models run without XLA, say so once, and keep XLA on the CPU."""
+"""`jit_compile=True` on WGPU: functions and models run without XLA, say so once, and keep XLA on
+the CPU.
+"""
 
 import keras
 import numpy as np
@@ -25,14 +27,19 @@ def test_a_function_runs_alone_and_within_another():
     assert "WGPU:0" in result.device
     assert tf.function(lambda x: double(x) + 1)(tf.ones(2)).numpy().tolist() == [3, 3]
     inner = tf.function(lambda x: x + 1)
-    assert tf.function(lambda x: inner(x) * 2, jit_compile=True)(tf.ones(2)).numpy().tolist() == [4, 4]
+    assert tf.function(lambda x: inner(x) * 2, jit_compile=True)(tf.ones(2)).numpy().tolist() == [
+        4,
+        4,
+    ]
 
 
 def test_the_optimizer_takes_xlas_place():
     x = tf.random.normal((64, 64))
     step = tf.function(lambda x: double(tf.tanh(double(x)) + 1.0) - x, jit_compile=True)
     result, nodes = optimized(step, x)
-    np.testing.assert_allclose(result, 2 * (np.tanh(2 * x.numpy()) + 1) - x.numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        result, 2 * (np.tanh(2 * x.numpy()) + 1) - x.numpy(), rtol=1e-5, atol=1e-5
+    )
     ran = ops(nodes)
     assert sum(n for op, n in ran.items() if op.startswith("_WgpuFused")) == 1, ran
     assert not ran["Tanh"]
@@ -50,7 +57,9 @@ def test_the_cpu_keeps_xla_and_wgpu_goes_without(first):
 
 
 def test_loops_and_gradients():
-    """XLA's context would refuse a list without a known length, and keep the loop from being lowered."""
+    """XLA's context would refuse a list without a known length, and keep the loop from being
+    lowered.
+    """
 
     @tf.function(jit_compile=True)
     def total(x: tf.Tensor) -> tf.Tensor:
@@ -120,7 +129,9 @@ def test_ops_of_xlas_own_are_refused_by_name():
     sort = tf.function(xla.sort, autograph=False)
     for function in (xla.sort, lambda x: sort(x) + 1):
         compiled = tf.function(function, jit_compile=True, autograph=False)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"holds XlaSort, which XLA alone can run"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"holds XlaSort, which XLA alone can run"
+        ):
             compiled(tf.constant([2.0, 1.0]))
         with tf.device(CPU):
             assert (
@@ -141,12 +152,16 @@ def test_keras_trains_as_without():
     tf.config.set_soft_device_placement(True)
     try:
         for jit in (True, False):
-            model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(1)])
+            model = keras.Sequential(
+                [keras.layers.Input((8,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(1)]
+            )
             weights = weights or model.get_weights()
             model.set_weights(weights)
             model.compile(keras.optimizers.SGD(0.01), "mse", jit_compile=jit)
             assert model.jit_compile == jit
-            losses[jit] = model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0).history["loss"]
+            losses[jit] = model.fit(
+                x, y, batch_size=16, epochs=3, shuffle=False, verbose=0
+            ).history["loss"]
             assert "WGPU:0" in model.trainable_variables[0].value.device
     finally:
         tf.config.set_soft_device_placement(False)
@@ -173,7 +188,9 @@ PROGRAM = """
 def test_one_warning_for_a_process():
     ran = python(PROGRAM)
     assert ran.stdout.split() == ["ran"] * 3, ran.stderr[-4000:]
-    said = [line for line in ran.stderr.splitlines() if "XLA has no compiler for WGPU devices" in line]
+    said = [
+        line for line in ran.stderr.splitlines() if "XLA has no compiler for WGPU devices" in line
+    ]
     assert len(said) == 1, ran.stderr
     assert "TF_WGPU_JIT=error" in said[0]
 
@@ -183,8 +200,13 @@ def test_an_error_where_the_environment_asks_for_it():
     function, other, model = ran.stdout.strip().splitlines()
     for line in (function, other):
         assert line.startswith("InvalidArgumentError"), ran.stdout
-        assert "cannot run on WGPU: XLA has no compiler for WGPU devices; leave jit_compile out" in line
-    assert model.startswith("ValueError jit_compile=True cannot be used with a WGPU device"), ran.stdout
+        assert (
+            "cannot run on WGPU: XLA has no compiler for WGPU devices; leave jit_compile out"
+            in line
+        )
+    assert model.startswith("ValueError jit_compile=True cannot be used with a WGPU device"), (
+        ran.stdout
+    )
 
 
 def test_an_unknown_mode_is_named():

@@ -1,7 +1,8 @@
-"""Keras on WGPU, as users write it: default compile, fit, evaluate, predict and eager calls agree with the CPU.
+"""Keras on WGPU, as users write it: default compile, fit, evaluate, predict and eager calls agree
+with the CPU.
 
-Soft placement is on here, as users have it: Keras's input pipeline and some initializers run on the CPU by design.
-What the models' own steps run where is told by TensorFlow's record of their graphs.
+Soft placement is on here, as users have it: Keras's input pipeline and some initializers run on the
+CPU by design. What the models' own steps run where is told by TensorFlow's record of their graphs.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,10 @@ def soft_placement():
 
 # Name, input shape, and the layers before the last Dense.
 MODELS: dict[str, tuple[tuple[int, ...], Callable[[], list]]] = {
-    "dense": ((12,), lambda: [layers.Dense(16, activation="relu"), layers.Dense(8, activation="gelu")]),
+    "dense": (
+        (12,),
+        lambda: [layers.Dense(16, activation="relu"), layers.Dense(8, activation="gelu")],
+    ),
     "cnn": (
         (12, 12, 3),
         lambda: [
@@ -37,11 +41,18 @@ MODELS: dict[str, tuple[tuple[int, ...], Callable[[], list]]] = {
     ),
     "grouped": (
         (8, 8, 4),
-        lambda: [layers.Conv2D(8, 3, groups=2, padding="same", activation="relu"), layers.GlobalAveragePooling2D()],
+        lambda: [
+            layers.Conv2D(8, 3, groups=2, padding="same", activation="relu"),
+            layers.GlobalAveragePooling2D(),
+        ],
     ),
     "depthwise": (
         (8, 8, 4),
-        lambda: [layers.DepthwiseConv2D(3, padding="same"), layers.Conv2D(6, 1), layers.GlobalAveragePooling2D()],
+        lambda: [
+            layers.DepthwiseConv2D(3, padding="same"),
+            layers.Conv2D(6, 1),
+            layers.GlobalAveragePooling2D(),
+        ],
     ),
     "separable": (
         (8, 8, 4),
@@ -49,8 +60,14 @@ MODELS: dict[str, tuple[tuple[int, ...], Callable[[], list]]] = {
     ),
     "lstm": ((7, 5), lambda: [layers.LSTM(6)]),
     "gru": ((7, 5), lambda: [layers.GRU(6)]),
-    "bidirectional": ((5, 4), lambda: [layers.Bidirectional(layers.LSTM(3, return_sequences=True)), layers.Flatten()]),
-    "attention": ((6, 8), lambda: [SelfAttention(), layers.LayerNormalization(), layers.GlobalAveragePooling1D()]),
+    "bidirectional": (
+        (5, 4),
+        lambda: [layers.Bidirectional(layers.LSTM(3, return_sequences=True)), layers.Flatten()],
+    ),
+    "attention": (
+        (6, 8),
+        lambda: [SelfAttention(), layers.LayerNormalization(), layers.GlobalAveragePooling1D()],
+    ),
 }
 
 
@@ -74,7 +91,9 @@ def build(name: str, device: str) -> keras.Model:
     shape, body = MODELS[name]
     keras.utils.set_random_seed(11)
     with tf.device(device):
-        return keras.Sequential([layers.Input(shape), *body(), layers.Dense(3, activation="softmax")])
+        return keras.Sequential(
+            [layers.Input(shape), *body(), layers.Dense(3, activation="softmax")]
+        )
 
 
 def data(name: str, count: int = 48) -> tuple[np.ndarray, np.ndarray]:
@@ -115,10 +134,14 @@ def test_fit_and_evaluate(name):
         model.set_weights(weights)
         with tf.device(device):
             model.compile(
-                keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy", metrics=["accuracy"]
+                keras.optimizers.SGD(0.1, momentum=0.9),
+                "sparse_categorical_crossentropy",
+                metrics=["accuracy"],
             )
             assert not model.jit_compile
-            losses = model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0).history["loss"]
+            losses = model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0).history[
+                "loss"
+            ]
             return losses, model.evaluate(x, y, batch_size=20, verbose=0)
 
     losses, evaluated = train(WGPU)
@@ -152,7 +175,9 @@ def test_optimizers(optimizer):
         model = build("dense", device)
         model.set_weights(weights)
         with tf.device(device):
-            model.compile(getattr(keras.optimizers, optimizer)(0.01), "sparse_categorical_crossentropy")
+            model.compile(
+                getattr(keras.optimizers, optimizer)(0.01), "sparse_categorical_crossentropy"
+            )
             model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
         return model.get_weights()
 
@@ -173,7 +198,9 @@ def test_embedding_trains():
     keras.utils.set_random_seed(3)
     tokens = np.random.default_rng(0).integers(0, 20, size=(64, 6))
     labels = (tokens == 7).any(axis=1).astype("float32")
-    model = keras.Sequential([layers.Embedding(20, 4), layers.GlobalMaxPooling1D(), layers.Dense(1, "sigmoid")])
+    model = keras.Sequential(
+        [layers.Embedding(20, 4), layers.GlobalMaxPooling1D(), layers.Dense(1, "sigmoid")]
+    )
     model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy")
     losses = model.fit(tokens, labels, batch_size=16, epochs=12, verbose=0).history["loss"]
     assert losses[-1] < 0.5 * losses[0], losses

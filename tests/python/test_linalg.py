@@ -11,9 +11,13 @@ SHAPES = [(1, 1), (3, 3), (2, 4, 4), (65, 65), (2, 40, 40)]
 
 
 def matrices(rng, shape):
-    """Well conditioned matrices whose largest elements are off the diagonal, so that pivoting matters."""
+    """Well conditioned matrices whose largest elements are off the diagonal, so that pivoting
+    matters.
+    """
     n = shape[-1]
-    return (rng.normal(size=shape) + 3 * np.sqrt(n) * np.roll(np.eye(n), 1, axis=1)).astype("float32")
+    return (rng.normal(size=shape) + 3 * np.sqrt(n) * np.roll(np.eye(n), 1, axis=1)).astype(
+        "float32"
+    )
 
 
 def positive(rng, shape):
@@ -42,7 +46,9 @@ def test_factorizations(rng, shape) -> None:
     a = matrices(rng, shape)
     on_both(tf.linalg.cholesky, positive(rng, shape), rtol=1e-4, atol=1e-5, graph=False)
     on_both(lambda x: tf.linalg.lu(x), a, rtol=1e-4, atol=1e-4, graph=False)
-    on_both(lambda x: tf.linalg.lu(x, output_idx_type=tf.int64), a, rtol=1e-4, atol=1e-4, graph=True)
+    on_both(
+        lambda x: tf.linalg.lu(x, output_idx_type=tf.int64), a, rtol=1e-4, atol=1e-4, graph=True
+    )
     on_both(lambda x: tf.linalg.inv(x), a, rtol=1e-4, atol=1e-5, graph=False)
     on_both(lambda x: tf.linalg.inv(x, adjoint=True), a, rtol=1e-4, atol=1e-5, graph=False)
     scaled = a / np.float32(3 * np.sqrt(shape[-1]))
@@ -54,7 +60,9 @@ def test_factorizations(rng, shape) -> None:
 @pytest.mark.parametrize("adjoint", [False, True])
 def test_solves(rng, shape, adjoint: bool) -> None:
     a, b = matrices(rng, shape), rng.normal(size=(*shape[:-1], 3)).astype("float32")
-    on_both(lambda a, b: tf.linalg.solve(a, b, adjoint=adjoint), a, b, rtol=1e-4, atol=1e-5, graph=False)
+    on_both(
+        lambda a, b: tf.linalg.solve(a, b, adjoint=adjoint), a, b, rtol=1e-4, atol=1e-5, graph=False
+    )
     triangle = positive(rng, shape)
     for lower in (False, True):
 
@@ -62,13 +70,17 @@ def test_solves(rng, shape, adjoint: bool) -> None:
             return tf.linalg.triangular_solve(t, b, lower=lower, adjoint=adjoint)
 
         on_both(solve, triangle, b, rtol=1e-3, atol=1e-4, graph=False)
-    on_both(tf.linalg.cholesky_solve, np.linalg.cholesky(triangle), b, rtol=1e-3, atol=1e-4, graph=False)
+    on_both(
+        tf.linalg.cholesky_solve, np.linalg.cholesky(triangle), b, rtol=1e-3, atol=1e-4, graph=False
+    )
 
 
 def test_triangular_solve_broadcasts(rng) -> None:
     t = positive(rng, (2, 1, 4, 4))
     on_both(tf.linalg.triangular_solve, t, rng.normal(size=(3, 4, 2)).astype("float32"), rtol=1e-4)
-    on_both(tf.linalg.triangular_solve, t[0, 0], rng.normal(size=(3, 4, 2)).astype("float32"), rtol=1e-4)
+    on_both(
+        tf.linalg.triangular_solve, t[0, 0], rng.normal(size=(3, 4, 2)).astype("float32"), rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (5, 2), (2, 5), (2, 4, 3), (70, 40), (40, 70)])
@@ -114,7 +126,9 @@ def test_singular_matrices() -> None:
         run_on(WGPU, lambda x: tf.raw_ops.Cholesky(input=x), np.ones((2, 3), "float32"))
 
 
-@pytest.mark.parametrize("fn", [tf.linalg.det, tf.linalg.inv, tf.linalg.cholesky, tf.linalg.slogdet, tf.linalg.qr])
+@pytest.mark.parametrize(
+    "fn", [tf.linalg.det, tf.linalg.inv, tf.linalg.cholesky, tf.linalg.slogdet, tf.linalg.qr]
+)
 def test_empty(fn) -> None:
     on_both(fn, np.zeros((0, 0), "float32"), graph=False)
     on_both(fn, np.zeros((0, 3, 3), "float32"), graph=False)

@@ -1,4 +1,6 @@
-"""Long runs: memory stays flat over many training steps, and two processes train on one device at the same time."""
+"""Long runs: memory stays flat over many training steps, and two processes train on one device at
+the same time.
+"""
 
 import concurrent.futures
 import json

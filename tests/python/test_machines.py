@@ -1,6 +1,7 @@
 """Machines and environments that are broken: TensorFlow works without us, and one line says why.
 
-Each case is a process of its own, for the plug-in looks at the machine once, when TensorFlow is imported.
+Each case is a process of its own, for the plug-in looks at the machine once, when TensorFlow is
+imported.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ print("cpu:", float(tf.reduce_sum(tf.constant([1.0, 2.0]))))
 
 
 def look(**env: str | None) -> tuple[int, list[str]]:
-    """The number of WGPU devices and what the plug-in says; TensorFlow must work on the CPU in any case."""
+    """The number of WGPU devices and what the plug-in says; TensorFlow must work on the CPU in any
+    case.
+    """
     done = python(PROGRAM, TF_CPP_MIN_LOG_LEVEL="1", **env)
     assert done.returncode == 0, done.stderr
     assert "cpu: 3.0" in done.stdout
-    count = next(int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("devices:"))
+    count = next(
+        int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("devices:")
+    )
     lines = [line for line in done.stderr.splitlines() if "tensorflow-wgpu" in line]
     return count, lines
 
@@ -50,7 +55,9 @@ def test_no_vulkan_loader(tmp_path: Path) -> None:
 
 
 def test_no_driver() -> None:
-    refused("mesa-vulkan-drivers", VK_DRIVER_FILES="/nonexistent/driver.json", VK_ICD_FILENAMES=None)
+    refused(
+        "mesa-vulkan-drivers", VK_DRIVER_FILES="/nonexistent/driver.json", VK_ICD_FILENAMES=None
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,11 @@ def test_broken_driver_manifest(tmp_path: Path, text: str) -> None:
         ("TF_WGPU_VISIBLE_DEVICES", "4711", "names device 4711"),
         ("WGPU_BACKEND", "opengl", '"opengl" is none of vulkan, metal, dx12'),
         ("WGPU_POWER_PREF", "medium", "none of low, high, none"),
-        ("WGPU_ADAPTER_NAME", "no such adapter", "WGPU_ADAPTER_NAME=no such adapter does not match"),
+        (
+            "WGPU_ADAPTER_NAME",
+            "no such adapter",
+            "WGPU_ADAPTER_NAME=no such adapter does not match",
+        ),
     ],
 )
 def test_values_that_make_no_sense(name: str, value: str, why: str) -> None:

@@ -1,6 +1,8 @@
-"""Matrix products, convolutions and pooling on WGPU against TensorFlow's CPU kernels, with gradients.
+"""Matrix products, convolutions and pooling on WGPU against TensorFlow's CPU kernels, with
+gradients.
 
-The CPU has no channels-first and no grouped kernels in places: those are compared with transposed or split references.
+The CPU has no channels-first and no grouped kernels in places: those are compared with transposed
+or split references.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ def spread(w: tf.Tensor) -> tf.Tensor:
 def test_conv2d_and_its_gradients(dtype, padding, strides, dilations, rng):
     x, w = normal(rng, dtype, 2, 9, 8, 4), normal(rng, dtype, 3, 2, 4, 8) / 4
 
-    # The CPU has no gradients with dilations for all types, and none with explicit padding: zeros do the same.
+    # The CPU has no gradients with dilations for all types, and none with explicit padding: zeros
+    # do the same.
     def reference(x, w):
         if isinstance(padding, list):
             x = tf.pad(x, padding)
@@ -115,17 +118,26 @@ def test_grouped_convolutions(groups, data_format, rng):
 def test_depthwise_convolution_and_its_gradients(dtype, padding, stride, rng):
     x, w = normal(rng, dtype, 2, 8, 7, 3), normal(rng, dtype, 3, 3, 3, 2)
     strides = [1, stride, stride, 1]
-    compare(with_gradients(lambda x, w: tf.nn.depthwise_conv2d(x, w, strides, padding)), x, w, dtype=dtype)
+    compare(
+        with_gradients(lambda x, w: tf.nn.depthwise_conv2d(x, w, strides, padding)),
+        x,
+        w,
+        dtype=dtype,
+    )
 
 
 def test_channels_first_depthwise_convolution(rng):
     x, w = normal(rng, "float32", 2, 8, 7, 3), normal(rng, "float32", 3, 3, 3, 2)
 
     def first(x, w):
-        y = tf.nn.depthwise_conv2d(tf.transpose(x, [0, 3, 1, 2]), w, [1, 1, 1, 1], "SAME", data_format="NCHW")
+        y = tf.nn.depthwise_conv2d(
+            tf.transpose(x, [0, 3, 1, 2]), w, [1, 1, 1, 1], "SAME", data_format="NCHW"
+        )
         return tf.transpose(y, [0, 2, 3, 1])
 
-    want = run_on(CPU, with_gradients(lambda x, w: tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME")), x, w)
+    want = run_on(
+        CPU, with_gradients(lambda x, w: tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME")), x, w
+    )
     for got, expected in zip(run_on(WGPU, with_gradients(first), x, w), want):
         assert_close(got, expected, rtol=2e-5, atol=1e-4)
 
@@ -156,7 +168,9 @@ def test_argmax(include_batch, rng):
     x = normal(rng, "float32", 2, 6, 7, 3)
     fn = tf.nn.max_pool_with_argmax
     compare(lambda x: fn(x, 2, 2, "SAME", include_batch_in_index=include_batch), x)
-    compare(with_gradients(lambda x: fn(x, 2, 2, "SAME", include_batch_in_index=include_batch)[0]), x)
+    compare(
+        with_gradients(lambda x: fn(x, 2, 2, "SAME", include_batch_in_index=include_batch)[0]), x
+    )
 
 
 def test_channels_first_pooling(rng):
@@ -191,19 +205,27 @@ def test_the_second_gradient_of_a_maximum(rng):
 @pytest.mark.parametrize(
     ("fn", "error", "message"),
     [
-        (lambda z: tf.raw_ops.MatMul(a=z(2, 3), b=z(4, 5)), tf.errors.InvalidArgumentError, "Matrix size-incompatible"),
+        (
+            lambda z: tf.raw_ops.MatMul(a=z(2, 3), b=z(4, 5)),
+            tf.errors.InvalidArgumentError,
+            "Matrix size-incompatible",
+        ),
         (
             lambda z: tf.raw_ops.BatchMatMulV2(x=z(2, 3, 3), y=z(3, 3, 3)),
             tf.errors.InvalidArgumentError,
             "must have compatible batch dimensions",
         ),
         (
-            lambda z: tf.raw_ops.Conv2D(input=z(1, 2, 2, 3), filter=z(4, 4, 3, 1), strides=[1] * 4, padding="VALID"),
+            lambda z: tf.raw_ops.Conv2D(
+                input=z(1, 2, 2, 3), filter=z(4, 4, 3, 1), strides=[1] * 4, padding="VALID"
+            ),
             tf.errors.InvalidArgumentError,
             "Computed output size would be negative",
         ),
         (
-            lambda z: tf.raw_ops.Conv2D(input=z(1, 4, 4, 3), filter=z(3, 3, 2, 1), strides=[1] * 4, padding="SAME"),
+            lambda z: tf.raw_ops.Conv2D(
+                input=z(1, 4, 4, 3), filter=z(3, 3, 2, 1), strides=[1] * 4, padding="SAME"
+            ),
             tf.errors.InvalidArgumentError,
             "input depth must be evenly divisible by filter depth: 3 vs 2",
         ),
@@ -215,7 +237,9 @@ def test_the_second_gradient_of_a_maximum(rng):
             "strides in the batch and depth dimensions",
         ),
         (
-            lambda z: tf.raw_ops.MaxPool(input=z(1, 2, 2, 3), ksize=[2, 1, 1, 1], strides=[1] * 4, padding="SAME"),
+            lambda z: tf.raw_ops.MaxPool(
+                input=z(1, 2, 2, 3), ksize=[2, 1, 1, 1], strides=[1] * 4, padding="SAME"
+            ),
             tf.errors.UnimplementedError,
             "Pooling is not yet supported on the batch dimension",
         ),

@@ -1,9 +1,11 @@
-"""Whole models: three training steps on WGPU, every op forced there, equal to the same steps on the CPU.
+"""Whole models: three training steps on WGPU, every op forced there, equal to the same steps on the
+CPU.
 
-SGD with momentum, not Adam: Adam's first steps are the gradients' signs, so that a difference in the last bit of a
-gradient near zero moves a weight by the whole learning rate. The optimizers have tests of their own. The steps are
-small, for a fresh MobileNet on four small images is chaotic: its gradients are in the hundreds, and a larger step
-multiplies rounding, on any device. (Against float64, WGPU's gradients are as close as the CPU's.)
+SGD with momentum, not Adam: Adam's first steps are the gradients' signs, so that a difference in
+the last bit of a gradient near zero moves a weight by the whole learning rate. The optimizers have
+tests of their own. The steps are small, for a fresh MobileNet on four small images is chaotic: its
+gradients are in the hundreds, and a larger step multiplies rounding, on any device. (Against
+float64, WGPU's gradients are as close as the CPU's.)
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def transformer() -> keras.Model:
         x = x + layers.MultiHeadAttention(2, 8, dropout=0.1)(y, y, use_causal_mask=True)
         y = layers.Dense(32, "gelu")(layers.LayerNormalization()(x))
         x = x + layers.Dropout(0.1)(layers.Dense(16)(y))
-    return keras.Model(tokens, layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling1D()(x)))
+    return keras.Model(
+        tokens, layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling1D()(x))
+    )
 
 
 def recurrent(layer: Callable) -> Callable[[], keras.Model]:
@@ -55,16 +59,23 @@ def unet() -> keras.Model:
     x = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
     for filters, skip in zip((16, 8), reversed(skips)):
         x = layers.Conv2DTranspose(filters, 3, strides=2, padding="same")(x)
-        x = layers.Conv2D(filters, 3, padding="same", activation="relu")(layers.Concatenate()([x, skip]))
+        x = layers.Conv2D(filters, 3, padding="same", activation="relu")(
+            layers.Concatenate()([x, skip])
+        )
         x = layers.UpSampling2D(interpolation="nearest")(layers.AveragePooling2D(2)(x))
     x = layers.GroupNormalization(4)(x)
-    return keras.Model(image, layers.Dense(10, dtype="float32")(layers.GlobalMaxPooling2D()(layers.Conv2D(8, 1)(x))))
+    return keras.Model(
+        image,
+        layers.Dense(10, dtype="float32")(layers.GlobalMaxPooling2D()(layers.Conv2D(8, 1)(x))),
+    )
 
 
 def application(name: str, size: int, **options: object) -> Callable[[], keras.Model]:
     def build() -> keras.Model:
         make = getattr(keras.applications, name)
-        model = make(weights=None, include_top=False, input_shape=(size, size, 3), pooling="avg", **options)
+        model = make(
+            weights=None, include_top=False, input_shape=(size, size, 3), pooling="avg", **options
+        )
         return keras.Model(model.input, layers.Dense(10, dtype="float32")(model.output))
 
     return build
@@ -94,7 +105,11 @@ APPLICATIONS = {
 }
 CASES = [(name, policy) for name in MODELS for policy in POLICIES]
 MODELS |= {name: application(name, size) for name, size in APPLICATIONS.items()}
-CASES += [(name, policy) for name in APPLICATIONS for policy in POLICIES] if LONG else [("MobileNetV2", "float32")]
+CASES += (
+    [(name, policy) for name in APPLICATIONS for policy in POLICIES]
+    if LONG
+    else [("MobileNetV2", "float32")]
+)
 
 
 @pytest.fixture
@@ -122,7 +137,8 @@ def test_three_training_steps(name, policy, rng):
     assert losses[-1] != losses[0]
     np.testing.assert_allclose(got_losses, losses, rtol=rtol)
     for got, want, before in zip(got_weights, weights, start):
-        # Relative to how far the training moved this tensor; the bias before a normalization moves by rounding alone.
+        # Relative to how far the training moved this tensor; the bias before a normalization moves
+        # by rounding alone.
         scale = np.abs(want - before).max(initial=0) + 1e-4 * np.abs(want).max(initial=0) + 1e-6
         np.testing.assert_allclose(got, want, rtol=0, atol=10 * rtol * scale)
 
@@ -138,7 +154,9 @@ def batch(model: keras.Model, rng: np.random.Generator) -> tuple[np.ndarray, np.
     return x, rng.integers(0, 10, 4).astype("int32")
 
 
-def train(model: keras.Model, device: str, data: tuple[np.ndarray, np.ndarray]) -> tuple[list[float], list[np.ndarray]]:
+def train(
+    model: keras.Model, device: str, data: tuple[np.ndarray, np.ndarray]
+) -> tuple[list[float], list[np.ndarray]]:
     """Losses of the steps, and the weights after them. `device` is forced on every op."""
     optimizer = keras.optimizers.SGD(5e-4, momentum=0.9, global_clipnorm=0.2)
     if keras.mixed_precision.dtype_policy().name == "mixed_float16":
@@ -152,7 +170,9 @@ def train(model: keras.Model, device: str, data: tuple[np.ndarray, np.ndarray]) 
             with tf.GradientTape() as tape:
                 value = loss(y, model(x, training=True))
                 scaled = optimizer.scale_loss(value)
-            optimizer.apply(tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
+            optimizer.apply(
+                tape.gradient(scaled, model.trainable_variables), model.trainable_variables
+            )
             return value
 
     with tf.device(device):

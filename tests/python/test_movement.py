@@ -1,4 +1,6 @@
-"""Data movement through TensorFlow: eager and tf.function against the CPU, gradients, types, errors."""
+"""Data movement through TensorFlow: eager and tf.function against the CPU, gradients, types,
+errors.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ TYPES = ["float32", "float16", "bfloat16", "int64", "bool", "uint8", "complex64"
 
 
 def values(rng, dtype, *shape):
-    return tf.cast(tf.constant(rng.integers(0, 2 if dtype == "bool" else 100, size=shape)), dtype).numpy()
+    return tf.cast(
+        tf.constant(rng.integers(0, 2 if dtype == "bool" else 100, size=shape)), dtype
+    ).numpy()
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -33,7 +37,9 @@ def test_moves_of_every_type(rng, dtype):
     on_both(lambda x: tf.fill([2, 3], x[0, 0, 0]), x)
     on_both(lambda x: tf.pad(x, [[1, 0], [0, 2], [1, 1]]), x)
     if dtype != "bool":
-        on_both(lambda x: tf.pad(x, [[1, 0], [0, 2], [1, 1]], constant_values=tf.constant(7, dtype)), x)
+        on_both(
+            lambda x: tf.pad(x, [[1, 0], [0, 2], [1, 1]], constant_values=tf.constant(7, dtype)), x
+        )
     if dtype not in ("bool", "uint8"):
         on_both(lambda x: tf.roll(x, [1, -2], [0, 2]), x)
 
@@ -49,7 +55,9 @@ def test_mirror_pad(rng, mode):
 def test_mirror_pad_gradient(rng, mode, dtype):
     dy = rng.integers(-8, 8, size=(6, 7, 8)).astype(dtype)
     for paddings in ([[2, 1], [0, 3], [0, 0]], [[0, 0], [0, 0], [2, 1]], [[1, 1], [2, 1], [2, 2]]):
-        on_both(lambda dy, p=paddings: tf.raw_ops.MirrorPadGrad(input=dy, paddings=p, mode=mode), dy)
+        on_both(
+            lambda dy, p=paddings: tf.raw_ops.MirrorPadGrad(input=dy, paddings=p, mode=mode), dy
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "complex64"])
@@ -59,7 +67,9 @@ def test_matrix_diagonals(rng, dtype, align):
     for k in (0, 1, -2, (-1, 2), (-3, -1), (2, 4), (-3, 4)):
         on_both(lambda x, k=k: tf.linalg.diag_part(x, k=k, align=align), x)
         packed = tf.linalg.diag_part(x, k=k, align=align).numpy()
-        on_both(lambda x, d, k=k: tf.linalg.set_diag(x, d, k=k, align=align), x[::-1].copy(), packed)
+        on_both(
+            lambda x, d, k=k: tf.linalg.set_diag(x, d, k=k, align=align), x[::-1].copy(), packed
+        )
         on_both(lambda d, k=k: tf.linalg.diag(d, k=k, num_rows=4, num_cols=5, align=align), packed)
         if isinstance(k, int):
             on_both(lambda d, k=k: tf.linalg.diag(d, k=k), packed)
@@ -75,7 +85,8 @@ def test_plain_diagonals_and_bands(rng, dtype):
     on_both(lambda x: tf.raw_ops.MatrixSetDiag(input=x, diagonal=x[:, :, 0]), x)
     on_both(lambda x: tf.linalg.tensor_diag(x), x[0, :2, :3])
     on_both(
-        lambda x: tf.linalg.tensor_diag_part(tf.reshape(x, [2, 5, 2, 3])[:, :2, :, :2]), values(rng, dtype, 3, 4, 5)
+        lambda x: tf.linalg.tensor_diag_part(tf.reshape(x, [2, 5, 2, 3])[:, :2, :, :2]),
+        values(rng, dtype, 3, 4, 5),
     )
 
 
@@ -99,7 +110,14 @@ def test_blocks_of_space(rng, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int64"])
 def test_slices_are_assigned(rng, dtype):
     x = values(rng, dtype, 5, 7)
-    slices = [np.s_[1:4, ::2], np.s_[::-2, 3], np.s_[2], np.s_[..., -1:], np.s_[:0], np.s_[-1:0:-3, 1:6:4]]
+    slices = [
+        np.s_[1:4, ::2],
+        np.s_[::-2, 3],
+        np.s_[2],
+        np.s_[..., -1:],
+        np.s_[:0],
+        np.s_[-1:0:-3, 1:6:4],
+    ]
     for where in slices:
         value = values(rng, dtype, *x[where].shape)
         want = x.copy()
@@ -116,19 +134,33 @@ def test_slices_are_assigned(rng, dtype):
     spec = {"begin": [1, 0], "end": [5, 7], "strides": [2, 3]}
     for whole in (x, np.arange(35, dtype="int32").reshape(5, 7)):
         value = values(rng, dtype, 2, 3).astype(whole.dtype)
-        on_both(lambda x, v: tf.raw_ops.TensorStridedSliceUpdate(input=x, value=v, **spec), whole, value)
+        on_both(
+            lambda x, v: tf.raw_ops.TensorStridedSliceUpdate(input=x, value=v, **spec), whole, value
+        )
 
 
 def test_ranges_and_shapes():
     on_both(lambda: tf.range(0.5, 4.0, 0.75))
-    for start, limit, delta in ((0.1, 1.1, 0.1), (0.0, 1.0, 0.1), (1.0, 0.1, -0.3), (0.7, 2.1, 0.2)):
+    for start, limit, delta in (
+        (0.1, 1.1, 0.1),
+        (0.0, 1.0, 0.1),
+        (1.0, 0.1, -0.3),
+        (0.7, 2.1, 0.2),
+    ):
         for dtype in (tf.float32, tf.float64):
             # How many there are is counted in the operands' type.
             on_both(lambda: tf.range(*(tf.constant(v, dtype) for v in (start, limit, delta))))  # noqa: B023
-    on_both(lambda: tf.range(tf.constant(10, tf.int64), tf.constant(-3, tf.int64), tf.constant(-4, tf.int64)))
+    on_both(
+        lambda: tf.range(
+            tf.constant(10, tf.int64), tf.constant(-3, tf.int64), tf.constant(-4, tf.int64)
+        )
+    )
     # int32 lives in host memory; the same ops serve it there.
     on_both(lambda x: tf.stack([tf.shape(x)[0], tf.shape(x)[1] * 2]), np.zeros((3, 4), "float32"))
-    on_both(lambda x: tf.reshape(x, tf.concat([tf.shape(x)[:1], [-1]], 0)), np.zeros((3, 4, 5), "float32"))
+    on_both(
+        lambda x: tf.reshape(x, tf.concat([tf.shape(x)[:1], [-1]], 0)),
+        np.zeros((3, 4, 5), "float32"),
+    )
     on_both(lambda x: tf.broadcast_to(tf.reverse(x, [0]), [2, 3]), np.arange(3, dtype="int32"))
 
 
@@ -196,16 +228,22 @@ def test_loops_over_tensor_lists(rng):
 
     def loop(x):
         array = tf.TensorArray(tf.float32, 4)
-        _, array = tf.while_loop(lambda i, _: i < 4, lambda i, a: (i + 1, a.write(i, x[i] * 3.0)), (0, array))
+        _, array = tf.while_loop(
+            lambda i, _: i < 4, lambda i, a: (i + 1, a.write(i, x[i] * 3.0)), (0, array)
+        )
         return array.stack()
 
     on_both(loop, x, graph=True)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool", "int32", "int64", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "int8", "bool", "int32", "int64", "complex64"]
+)
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 def test_parallel_stack_in_a_function(rng, dtype, soft):
-    """TensorFlow takes it apart before it places a function; a part that runs elsewhere leaves zeros here."""
+    """TensorFlow takes it apart before it places a function; a part that runs elsewhere leaves
+    zeros here.
+    """
     parts = [(rng.normal(size=(3, 5)) * 9).astype(dtype) for _ in range(7)]
     tf.config.set_soft_device_placement(soft)
     try:

@@ -77,10 +77,18 @@ def test_labels_out_of_range_give_nan():
 
 def test_cross_entropy_errors():
     with tf.device(WGPU):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="logits and labels must be broadcastable"):
-            tf.raw_ops.SoftmaxCrossEntropyWithLogits(features=tf.ones([2, 3]), labels=tf.ones([2, 4]))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="must have the same first dimension"):
-            tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=tf.ones([2, 3]), labels=tf.constant([1], tf.int64))
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="logits and labels must be broadcastable"
+        ):
+            tf.raw_ops.SoftmaxCrossEntropyWithLogits(
+                features=tf.ones([2, 3]), labels=tf.ones([2, 4])
+            )
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="must have the same first dimension"
+        ):
+            tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+                features=tf.ones([2, 3]), labels=tf.constant([1], tf.int64)
+            )
 
 
 def bias_add(layout, x, b):
@@ -95,7 +103,9 @@ def bias_gradient(layout, dy):
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_bias(layout, dtype, rng):
     # TensorFlow infers shapes of NCHW from 4 dimensions on.
-    for shape in [(2, 3, 4, 3), (2, 3, 2, 3, 3)] + ([(4, 3), (2, 5, 3)] if layout == "NHWC" else []):
+    for shape in [(2, 3, 4, 3), (2, 3, 2, 3, 3)] + (
+        [(4, 3), (2, 5, 3)] if layout == "NHWC" else []
+    ):
         channels = shape[-1] if layout == "NHWC" else shape[1]
         x, b = normal(rng, dtype, *shape), normal(rng, dtype, channels)
         on_both(partial(bias_add, layout), x, b, rtol=LOOSE[dtype], atol=LOOSE[dtype])
@@ -103,7 +113,10 @@ def test_bias(layout, dtype, rng):
 
 
 def test_bias_errors():
-    with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match="Must provide as many biases"):
+    with (
+        tf.device(WGPU),
+        pytest.raises(tf.errors.InvalidArgumentError, match="Must provide as many biases"),
+    ):
         tf.raw_ops.BiasAdd(value=tf.ones([2, 3]), bias=tf.ones([2]))
 
 
@@ -139,7 +152,13 @@ def test_batch_norm(dtype, is_training, rng):
         x = normal(rng, dtype, *shape)
         for factor in [1.0, 0.3] if is_training else [1.0]:
             tolerance = {"float32": 5e-5, "float16": 1e-2, "bfloat16": 8e-2}[dtype]
-            on_both(forward(layout, is_training, factor), x, *statistics(rng, 3), rtol=tolerance, atol=tolerance)
+            on_both(
+                forward(layout, is_training, factor),
+                x,
+                *statistics(rng, 3),
+                rtol=tolerance,
+                atol=tolerance,
+            )
 
 
 @pytest.mark.parametrize("is_training", [True, False])
@@ -149,7 +168,9 @@ def test_batch_norm_channels_first_is_channels_last_transposed(is_training, rng)
         want = forward("NHWC", is_training, 1.0)(x.transpose(0, 2, 3, 1), *vectors)
     with tf.device(WGPU):
         got = forward("NCHW", is_training, 1.0)(tf.constant(x), *vectors)
-    np.testing.assert_allclose(got[0].numpy(), want[0].numpy().transpose(0, 3, 1, 2), rtol=5e-5, atol=5e-5)
+    np.testing.assert_allclose(
+        got[0].numpy(), want[0].numpy().transpose(0, 3, 1, 2), rtol=5e-5, atol=5e-5
+    )
     for g, w in zip(got[1:], want[1:]):
         np.testing.assert_allclose(g.numpy(), w.numpy(), rtol=5e-5, atol=5e-5)
 
@@ -160,7 +181,12 @@ def test_batch_norm_gradient(is_training, rng):
         with tf.GradientTape() as tape:
             tape.watch([x, scale, offset])
             y = tf.raw_ops.FusedBatchNormV3(
-                x=x, scale=scale, offset=offset, mean=mean, variance=variance, is_training=is_training
+                x=x,
+                scale=scale,
+                offset=offset,
+                mean=mean,
+                variance=variance,
+                is_training=is_training,
             )[0]
             loss = tf.reduce_sum(weights * tf.square(y))
         return tape.gradient(loss, [x, scale, offset])
@@ -171,5 +197,8 @@ def test_batch_norm_gradient(is_training, rng):
 
 def test_batch_norm_errors():
     x, ones = tf.ones([2, 3, 4, 5]), tf.ones([5])
-    with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match="scale must have the same number"):
+    with (
+        tf.device(WGPU),
+        pytest.raises(tf.errors.InvalidArgumentError, match="scale must have the same number"),
+    ):
         tf.raw_ops.FusedBatchNormV3(x=x, scale=tf.ones([4]), offset=ones, mean=ones, variance=ones)

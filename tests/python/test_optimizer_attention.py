@@ -25,7 +25,9 @@ def values(*shape):
 
 
 def compare(fn, arrays, signature=None, fused=1, tolerance=1e-5):
-    """Runs `fn` as one graph on WGPU, looks for the op, and compares with eager WGPU (unoptimized) and the CPU."""
+    """Runs `fn` as one graph on WGPU, looks for the op, and compares with eager WGPU (unoptimized)
+    and the CPU.
+    """
     with tf.device("CPU:0"):
         want = fn(*[tf.constant(a) for a in arrays])
     with tf.device("WGPU:0"):
@@ -33,11 +35,17 @@ def compare(fn, arrays, signature=None, fused=1, tolerance=1e-5):
         eager = fn(*given)
         got, nodes = optimized(tf.function(fn, input_signature=signature), *given)
     assert ops(nodes)[OP] == fused, ops(nodes)
-    for a, b, c in zip(tf.nest.flatten(got), tf.nest.flatten(eager), tf.nest.flatten(want), strict=True):
+    for a, b, c in zip(
+        tf.nest.flatten(got), tf.nest.flatten(eager), tf.nest.flatten(want), strict=True
+    ):
         assert a.dtype == c.dtype
         assert a.shape == c.shape
-        np.testing.assert_allclose(tf.cast(a, tf.float32), tf.cast(c, tf.float32), rtol=tolerance, atol=tolerance)
-        np.testing.assert_allclose(tf.cast(a, tf.float32), tf.cast(b, tf.float32), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            tf.cast(a, tf.float32), tf.cast(c, tf.float32), rtol=tolerance, atol=tolerance
+        )
+        np.testing.assert_allclose(
+            tf.cast(a, tf.float32), tf.cast(b, tf.float32), rtol=tolerance, atol=tolerance
+        )
 
 
 def layer(dropout=0.0, dtype="float32", **options):
@@ -47,7 +55,8 @@ def layer(dropout=0.0, dtype="float32", **options):
     return built
 
 
-# With dropout, Keras writes attention out as matrix products and transposes, without as two einsums.
+# With dropout, Keras writes attention out as matrix products and transposes, without as two
+# einsums.
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 @pytest.mark.parametrize("mask", ["none", "causal", "padding"])
@@ -92,7 +101,11 @@ def by_hand(q, k, v, bias=None):
 @pytest.mark.parametrize("shape", [(3, 6, 8), (2, 3, 6, 8)])
 @pytest.mark.parametrize("biased", [False, True])
 def test_attention_by_hand(shape, biased):
-    bias = [np.where(RANDOM.random((*shape[:-1], 6)) < 0.3, -1e9, 0).astype(np.float32)] if biased else []
+    bias = (
+        [np.where(RANDOM.random((*shape[:-1], 6)) < 0.3, -1e9, 0).astype(np.float32)]
+        if biased
+        else []
+    )
     compare(by_hand, [values(*shape), values(*shape), values(*shape), *bias])
 
 
@@ -119,7 +132,9 @@ def test_a_small_transformer_predicts():
         inputs = keras.Input([None], dtype="int32")
         x = keras.layers.Embedding(50, 32)(inputs)
         for _ in range(2):
-            x = keras.layers.LayerNormalization()(x + keras.layers.MultiHeadAttention(4, 8, dropout=0.1)(x, x))
+            x = keras.layers.LayerNormalization()(
+                x + keras.layers.MultiHeadAttention(4, 8, dropout=0.1)(x, x)
+            )
             x = keras.layers.LayerNormalization()(x + keras.layers.Dense(32, activation="gelu")(x))
         model = keras.Model(inputs, keras.layers.Dense(5)(x))
         tokens = RANDOM.integers(0, 50, (4, 9)).astype(np.int32)

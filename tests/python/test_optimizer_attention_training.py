@@ -1,4 +1,6 @@
-"""The gradient of fused attention: Keras layers and attention by hand, under a tape and in training."""
+"""The gradient of fused attention: Keras layers and attention by hand, under a tape and in
+training.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def values(*shape):
 
 
 def gradients_of(fn, variables=()):
-    """A function that gives the gradients of the sum of squares of `fn` by its float arguments and by variables."""
+    """A function that gives the gradients of the sum of squares of `fn` by its float arguments and
+    by variables.
+    """
 
     def gradients(*given):
         with tf.GradientTape() as tape:
@@ -38,7 +42,9 @@ def gradients_of(fn, variables=()):
 
 
 def compare(on_wgpu, on_cpu, arrays, signature=None, fused=1, tolerance=2e-5):
-    """Runs one function as a graph and eagerly (unoptimized) on WGPU, the other on the CPU; looks for the ops."""
+    """Runs one function as a graph and eagerly (unoptimized) on WGPU, the other on the CPU; looks
+    for the ops.
+    """
     with tf.device("CPU:0"):
         want = on_cpu(*[tf.constant(a) for a in arrays])
     with tf.device("WGPU:0"):
@@ -83,7 +89,9 @@ def test_multi_head_attention(dtype, mask):
         return gradients_of(fn, layer.trainable_variables)
 
     on_wgpu, on_cpu = layers(dtype)
-    compare(of(on_wgpu), of(on_cpu), [values(2, 11, 32)], tolerance=2e-5 if dtype == "float32" else 8e-3)
+    compare(
+        of(on_wgpu), of(on_cpu), [values(2, 11, 32)], tolerance=2e-5 if dtype == "float32" else 8e-3
+    )
 
 
 @pytest.mark.parametrize("mask", ["causal", "padding"])
@@ -102,13 +110,17 @@ def test_masks_of_unknown_batches(mask):
 
 
 def test_cross_attention_of_unknown_sizes():
-    on_wgpu, on_cpu = (gradients_of(layer, layer.trainable_variables) for layer in layers(value_dim=6))
+    on_wgpu, on_cpu = (
+        gradients_of(layer, layer.trainable_variables) for layer in layers(value_dim=6)
+    )
     spec = tf.TensorSpec([None, None, 32])
     compare(on_wgpu, on_cpu, [values(2, 5, 32), values(2, 9, 32)], [spec, spec])
 
 
 def test_layers_with_dropout_that_do_not_drop():
-    on_wgpu, on_cpu = (gradients_of(layer, layer.trainable_variables) for layer in layers(dropout=0.1))
+    on_wgpu, on_cpu = (
+        gradients_of(layer, layer.trainable_variables) for layer in layers(dropout=0.1)
+    )
     compare(on_wgpu, on_cpu, [values(2, 7, 32), values(2, 9, 32)])
 
 
@@ -145,7 +157,11 @@ def test_a_bias_without_gradient():
         scores = tf.matmul(q, k, transpose_b=True) * 0.25 + tf.constant(bias)
         return tf.matmul(tf.nn.softmax(scores), v)
 
-    compare(gradients_of(fn), gradients_of(fn), [values(2, 3, 6, 8), values(2, 3, 6, 8), values(2, 3, 6, 5)])
+    compare(
+        gradients_of(fn),
+        gradients_of(fn),
+        [values(2, 3, 6, 8), values(2, 3, 6, 8), values(2, 3, 6, 5)],
+    )
 
 
 def test_a_bias_with_gradient_stays():
@@ -174,7 +190,12 @@ def test_attention_layer(causal):
         return keras.layers.Attention()([x, y], use_causal_mask=causal)
 
     # The layer subtracts from the scores what a causal mask hides, which is not recognized.
-    compare(gradients_of(fn), gradients_of(fn), [values(2, 6, 8), values(2, 5, 8)], fused=0 if causal else 1)
+    compare(
+        gradients_of(fn),
+        gradients_of(fn),
+        [values(2, 6, 8), values(2, 5, 8)],
+        fused=0 if causal else 1,
+    )
 
 
 def encoder():

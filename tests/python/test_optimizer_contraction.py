@@ -1,4 +1,6 @@
-"""Contractions with epilogues in the graphs of Keras layers, with the results and gradients of the CPU."""
+"""Contractions with epilogues in the graphs of Keras layers, with the results and gradients of the
+CPU.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ELEMENTWISE = {
 
 
 def built(make, shape, seed=1):
-    """The model `make()` on WGPU and on the CPU, with the same weights, none of them at its initial value."""
+    """The model `make()` on WGPU and on the CPU, with the same weights, none of them at its initial
+    value.
+    """
     models = []
     for device in (WGPU, CPU):
         with tf.device(device):
@@ -63,9 +67,9 @@ def check(make, shape, fused, training=False, left=(), **tolerance):
         eager = wgpu(tf.constant(x), training=training)
         again = function(tf.constant(x[:1]))
     counts = ops(nodes)
-    assert {op: n for op, n in counts.items() if op.startswith("_WgpuFused") and "Elementwise" not in op} == fused, (
-        counts
-    )
+    assert {
+        op: n for op, n in counts.items() if op.startswith("_WgpuFused") and "Elementwise" not in op
+    } == fused, counts
     assert not (counts.keys() & ELEMENTWISE) - set(left), counts
     assert_close(got.numpy(), want, **tolerance)
     assert_close(got.numpy(), eager.numpy(), **tolerance)
@@ -105,7 +109,9 @@ def test_dense(activation):
 
 def test_dense_on_sequences():
     counts = check(
-        lambda: keras.Sequential([keras.layers.Dense(12, activation="gelu"), keras.layers.Dense(3)]),
+        lambda: keras.Sequential(
+            [keras.layers.Dense(12, activation="gelu"), keras.layers.Dense(3)]
+        ),
         (2, 5, 7),
         {"_WgpuFusedMatMul": 2},
     )
@@ -149,7 +155,11 @@ def test_depthwise_and_separable():
         )
 
     counts = check(
-        make, (2, 8, 8, 4), {"_WgpuFusedDepthwiseConv2dNative": 1, "_WgpuFusedConv2D": 1}, rtol=1e-4, atol=1e-4
+        make,
+        (2, 8, 8, 4),
+        {"_WgpuFusedDepthwiseConv2dNative": 1, "_WgpuFusedConv2D": 1},
+        rtol=1e-4,
+        atol=1e-4,
     )
     assert counts["DepthwiseConv2dNative"] == 1
 
@@ -183,7 +193,11 @@ def test_zero_padding_is_the_convolutions():
         )
 
     counts = check(
-        make, (2, 9, 8, 3), {"_WgpuFusedConv2D": 1, "_WgpuFusedDepthwiseConv2dNative": 1}, rtol=1e-4, atol=1e-4
+        make,
+        (2, 9, 8, 3),
+        {"_WgpuFusedConv2D": 1, "_WgpuFusedDepthwiseConv2dNative": 1},
+        rtol=1e-4,
+        atol=1e-4,
     )
     assert not counts["Pad"]
 
@@ -212,7 +226,9 @@ def test_mixed_precision():
     def make():
         keras.mixed_precision.set_dtype_policy("mixed_float16")
         try:
-            return keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dense(4, dtype="float32")])
+            return keras.Sequential(
+                [keras.layers.Dense(16, activation="relu"), keras.layers.Dense(4, dtype="float32")]
+            )
         finally:
             keras.mixed_precision.set_dtype_policy("float32")
 
@@ -229,7 +245,11 @@ def gradients(model, x, y):
 def test_training(kind):
     def dense():
         return keras.Sequential(
-            [keras.layers.Dense(16, activation="gelu"), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(3)]
+            [
+                keras.layers.Dense(16, activation="gelu"),
+                keras.layers.Dense(8, activation="relu"),
+                keras.layers.Dense(3),
+            ]
         )
 
     def convolution():
@@ -247,11 +267,16 @@ def test_training(kind):
     shape = (5, 7) if kind == "dense" else (2, 9, 9, 3)
     wgpu, cpu = built(dense if kind == "dense" else convolution, shape)
     rng = np.random.default_rng(2)
-    x, y = rng.normal(size=shape).astype("float32"), rng.normal(size=(shape[0], 3)).astype("float32")
+    x, y = (
+        rng.normal(size=shape).astype("float32"),
+        rng.normal(size=(shape[0], 3)).astype("float32"),
+    )
     with tf.device(CPU):
         want = gradients(cpu, tf.constant(x), tf.constant(y))
     with tf.device(WGPU):
-        got, nodes = optimized(tf.function(lambda x, y: gradients(wgpu, x, y)), tf.constant(x), tf.constant(y))
+        got, nodes = optimized(
+            tf.function(lambda x, y: gradients(wgpu, x, y)), tf.constant(x), tf.constant(y)
+        )
     counts = ops(nodes)
     if kind == "dense":
         assert counts["_WgpuFusedMatMul"] >= 3, counts
@@ -263,13 +288,19 @@ def test_training(kind):
 
 
 def test_inverted_bottleneck():
-    """A block of EfficientNet: expansion, depthwise convolution, squeeze and excitation, projection, residual."""
+    """A block of EfficientNet: expansion, depthwise convolution, squeeze and excitation,
+    projection, residual.
+    """
 
     def make():
         inputs = keras.Input((8, 8, 4))
         norm = keras.layers.BatchNormalization
-        y = keras.layers.Activation("silu")(norm()(keras.layers.Conv2D(12, 1, use_bias=False)(inputs)))
-        y = keras.layers.Activation("silu")(norm()(keras.layers.DepthwiseConv2D(3, padding="same", use_bias=False)(y)))
+        y = keras.layers.Activation("silu")(
+            norm()(keras.layers.Conv2D(12, 1, use_bias=False)(inputs))
+        )
+        y = keras.layers.Activation("silu")(
+            norm()(keras.layers.DepthwiseConv2D(3, padding="same", use_bias=False)(y))
+        )
         s = keras.layers.Reshape((1, 1, 12))(keras.layers.GlobalAveragePooling2D()(y))
         s = keras.layers.Conv2D(3, 1, activation="silu")(s)
         s = keras.layers.Conv2D(12, 1, activation="sigmoid")(s)
@@ -287,7 +318,13 @@ def test_inverted_bottleneck():
 
 
 def test_an_error_names_op_and_shapes():
-    @tf.function(input_signature=[tf.TensorSpec([None, None]), tf.TensorSpec([None, None]), tf.TensorSpec([None])])
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None]),
+            tf.TensorSpec([None, None]),
+            tf.TensorSpec([None]),
+        ]
+    )
     def function(a, b, bias):
         return tf.nn.relu(tf.matmul(a, b) + bias)
 
@@ -297,10 +334,13 @@ def test_an_error_names_op_and_shapes():
     with tf.device(WGPU):
         # One row and a longer bias: the result is as large as the bias demands.
         got, nodes = optimized(function, zeros(1, 3), zeros(3, 1), tf.constant([1.0, -1.0]))
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,4\] vs\. \[3\]"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,4\] vs\. \[3\]"
+        ):
             function(zeros(2, 3), zeros(3, 4), zeros(3))
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"Matrix size-incompatible: In\[0\]: \[2,3\], In\[1\]: \[5,4\]"
+            tf.errors.InvalidArgumentError,
+            match=r"Matrix size-incompatible: In\[0\]: \[2,3\], In\[1\]: \[5,4\]",
         ):
             function(zeros(2, 3), zeros(5, 4), zeros(4))
     assert ops(nodes)["_WgpuFusedMatMul"] == 1

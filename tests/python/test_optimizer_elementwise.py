@@ -11,7 +11,12 @@ from support import CPU, WGPU, assert_close, run_on
 OP = "_WgpuFusedElementwise"
 
 
-def fused(inputs: dict[str, tuple[tf.DType, tf.TensorShape]], outputs: list[tf.DType], expression: str, constants=()):
+def fused(
+    inputs: dict[str, tuple[tf.DType, tf.TensorShape]],
+    outputs: list[tf.DType],
+    expression: str,
+    constants=(),
+):
     """A GraphDef with one fused node over placeholders."""
     graph = tf.compat.v1.GraphDef()
     graph.versions.producer = tf.version.GRAPH_DEF_VERSION
@@ -44,25 +49,36 @@ def test_shapes_are_inferred(shapes, want):
     inputs = {f"x{i}": (tf.float32, shape) for i, shape in enumerate(shapes)}
     types = ", ".join("float32" for _ in shapes)
     with tf.Graph().as_default() as graph:
-        tf.import_graph_def(fused(inputs, [tf.float32] * 2, f"x: {types}; c: 0; return x0, x0"), name="")
+        tf.import_graph_def(
+            fused(inputs, [tf.float32] * 2, f"x: {types}; c: 0; return x0, x0"), name=""
+        )
         outputs = graph.get_operation_by_name("fused").outputs
     assert [t.shape.as_list() if t.shape.rank is not None else None for t in outputs] == [want] * 2
 
 
 def test_shapes_that_do_not_go_together_are_refused():
     inputs = {"a": (tf.float32, [2, 3]), "b": (tf.float32, [4])}
-    with tf.Graph().as_default(), pytest.raises(ValueError, match=rf"{OP}: Incompatible shapes: \[3\] vs\. \[4\]"):
-        tf.import_graph_def(fused(inputs, [tf.float32], "x: float32, float32; c: 0; return x0"), name="")
+    with (
+        tf.Graph().as_default(),
+        pytest.raises(ValueError, match=rf"{OP}: Incompatible shapes: \[3\] vs\. \[4\]"),
+    ):
+        tf.import_graph_def(
+            fused(inputs, [tf.float32], "x: float32, float32; c: 0; return x0"), name=""
+        )
 
 
 def call(graph, inputs: dict, n: int):
     """Runs the fused node of `graph` on the device."""
 
-    @tf.function(input_signature=[tf.TensorSpec(None, t.dtype) for t in inputs.values()], autograph=False)
+    @tf.function(
+        input_signature=[tf.TensorSpec(None, t.dtype) for t in inputs.values()], autograph=False
+    )
     def run(*tensors):
         names = {f"{name}:0": t for name, t in zip(inputs, tensors)}
         with tf.device(WGPU):
-            return tf.import_graph_def(graph, input_map=names, return_elements=[f"fused:{i}" for i in range(n)])
+            return tf.import_graph_def(
+                graph, input_map=names, return_elements=[f"fused:{i}" for i in range(n)]
+            )
 
     return [t.numpy() for t in run(*inputs.values())]
 
@@ -85,12 +101,15 @@ def test_a_node_runs(rng):
 def test_shapes_known_only_when_it_runs_are_checked():
     text = "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0"
     graph = fused({"a": (tf.float32, None), "b": (tf.float32, None)}, [tf.float32], text)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{OP}.*Incompatible shapes: \[2\] vs\. \[3\]"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"{OP}.*Incompatible shapes: \[2\] vs\. \[3\]"
+    ):
         call(graph, {"a": tf.zeros([2]), "b": tf.zeros([3])}, 1)
 
 
 def run_fused(fn, *arrays, signature=None, most=None, rtol=None, atol=None):
-    """Runs `fn` as a tf.function on the device and compares with the CPU and with the device's eager, unfused ops.
+    """Runs `fn` as a tf.function on the device and compares with the CPU and with the device's
+    eager, unfused ops.
 
     Some fused node must be there; `most` is the largest number of elementwise nodes, fused or not.
     """
@@ -198,7 +217,11 @@ def test_special_values():
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -1.0], "float32")
 
     def fn(x):
-        return tf.where(tf.math.is_nan(x), 0.0, tf.maximum(x, -2.0)), tf.math.is_inf(x * 10.0), tf.sqrt(tf.abs(x)) + x
+        return (
+            tf.where(tf.math.is_nan(x), 0.0, tf.maximum(x, -2.0)),
+            tf.math.is_inf(x * 10.0),
+            tf.sqrt(tf.abs(x)) + x,
+        )
 
     run_fused(fn, x)
 
@@ -210,5 +233,7 @@ def test_errors_name_op_and_shapes():
             return tf.exp(x + y) * 2.0
 
     assert fn(tf.zeros([2]), tf.zeros([1])).shape == [2]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{OP}.*Incompatible shapes: \[2\] vs\. \[3\]"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"{OP}.*Incompatible shapes: \[2\] vs\. \[3\]"
+    ):
         fn(tf.zeros([2]), tf.zeros([3]))

@@ -1,6 +1,8 @@
-"""Long functions: what one fused node holds is bounded, so a first call takes time in proportion to the steps.
+"""Long functions: what one fused node holds is bounded, so a first call takes time in proportion to
+the steps.
 
-Time limits are ten times and more what a call takes; without bounds these did not end."""
+Time limits are ten times and more what a call takes; without bounds these did not end.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def softmax(x):
 
 
 def special(x):
-    return tf.math.erf(tf.tan(0.5 * x)) + 0.1 * tf.math.lgamma(1.5 + tf.square(x)) - 0.1 * tf.pow(1.0 + tf.abs(x), 0.5)
+    return (
+        tf.math.erf(tf.tan(0.5 * x))
+        + 0.1 * tf.math.lgamma(1.5 + tf.square(x))
+        - 0.1 * tf.pow(1.0 + tf.abs(x), 0.5)
+    )
 
 
 def diamond(x):
@@ -79,7 +85,11 @@ def test_a_long_chain_and_an_assignment_come_to_an_end(rng):
 
     def chain(x):
         for k in range(300):
-            x = 0.9 * tf.tanh(x) + 0.1 * tf.reduce_mean(x, -1, keepdims=True) if k % 2 else tf.nn.relu(x) - 0.1
+            x = (
+                0.9 * tf.tanh(x) + 0.1 * tf.reduce_mean(x, -1, keepdims=True)
+                if k % 2
+                else tf.nn.relu(x) - 0.1
+            )
         return x
 
     with tf.device(WGPU):

@@ -1,4 +1,6 @@
-"""Gradients of loops: what comes out of lists has a shape and is fused; shapes and counters stay on the host."""
+"""Gradients of loops: what comes out of lists has a shape and is fused; shapes and counters stay on
+the host.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ ELEMENTWISE = {"AddN", "Mul", "Neg", "SigmoidGrad", "Sub", "TanhGrad"}
 
 
 def gradients(layer, signature=None):
-    """A function of a batch that gives the layer's result with the gradients of its weights and of the batch."""
+    """A function of a batch that gives the layer's result with the gradients of its weights and of
+    the batch.
+    """
 
     @tf.function(input_signature=signature)
     def call(x):
@@ -54,7 +58,9 @@ def test_gradients_of_recurrent_layers_are_fused(rng, kind, batch):
             # One more may be where a dispatch has no binding left.
             assert len(left_over(nodes)) <= (2 if batch else 3)
             # Without a known batch, TensorFlow's gradients sum what might have been broadcast.
-            assert not [n.name for n in nodes if n.op == "BroadcastGradientArgs" and "while" in n.name]
+            assert not [
+                n.name for n in nodes if n.op == "BroadcastGradientArgs" and "while" in n.name
+            ]
         with tf.device(CPU):
             want = reference(tf.constant(x))
         for g, w in zip(got, want, strict=True):
@@ -63,7 +69,9 @@ def test_gradients_of_recurrent_layers_are_fused(rng, kind, batch):
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_state_that_is_broadcast_in_the_first_step(rng, rows):
-    """The state begins as one row and is a batch from then on: in the first step alone, the gradient is summed."""
+    """The state begins as one row and is a batch from then on: in the first step alone, the
+    gradient is summed.
+    """
 
     @tf.function(input_signature=[tf.TensorSpec([3, None, 4]), tf.TensorSpec([None, 4])])
     def call(x, begin):
@@ -71,12 +79,17 @@ def test_a_state_that_is_broadcast_in_the_first_step(rng, rows):
             tape.watch([x, begin])
             state = begin
             for step in tf.range(3):
-                tf.autograph.experimental.set_loop_options(shape_invariants=[(state, tf.TensorShape([None, 4]))])
+                tf.autograph.experimental.set_loop_options(
+                    shape_invariants=[(state, tf.TensorShape([None, 4]))]
+                )
                 state = tf.tanh(state * 0.7 + x[step])
             loss = tf.reduce_sum(state * state)
         return tape.gradient(loss, [x, begin])
 
-    x, begin = rng.normal(size=(3, rows, 4)).astype("float32"), rng.normal(size=(1, 4)).astype("float32")
+    x, begin = (
+        rng.normal(size=(3, rows, 4)).astype("float32"),
+        rng.normal(size=(1, 4)).astype("float32"),
+    )
     results = []
     for device in (WGPU, CPU):
         with tf.device(device):
@@ -115,7 +128,9 @@ def test_a_list_of_several_shapes(rng):
             tape.watch(x)
             y = x
             for _ in tf.range(3):
-                tf.autograph.experimental.set_loop_options(shape_invariants=[(y, tf.TensorShape([None, 4]))])
+                tf.autograph.experimental.set_loop_options(
+                    shape_invariants=[(y, tf.TensorShape([None, 4]))]
+                )
                 y = tf.concat([y, tf.tanh(y)], 0) * 0.5
             loss = tf.reduce_sum(tf.sin(y))
         return tape.gradient(loss, x)
@@ -137,7 +152,11 @@ def test_branches_within_a_loop(rng):
             y = x
             for i in tf.range(steps):
                 mean = tf.reduce_mean(y, 0, keepdims=True)
-                y = tf.cond(i % 2 == 0, lambda y=y: tf.tanh(y) * x, lambda y=y, mean=mean: tf.sigmoid(y) + mean)
+                y = tf.cond(
+                    i % 2 == 0,
+                    lambda y=y: tf.tanh(y) * x,
+                    lambda y=y, mean=mean: tf.sigmoid(y) + mean,
+                )
             loss = tf.reduce_sum(y * y)
         return tape.gradient(loss, x)
 
@@ -168,16 +187,22 @@ def test_the_gradient_of_a_recurrent_layer_waits_for_no_step(rng, kind, batch):
         call = gradients(layer, [tf.TensorSpec([batch, steps, 5])])
         x = tf.constant(rng.normal(size=(3, steps, 5)).astype("float32"))
         _, nodes = graphs.optimized(call, x)
-        assert {"_WgpuHostStack", "_WgpuHostStackPush", "_WgpuHostStackPop"} <= graphs.ops(nodes).keys()
+        assert {"_WgpuHostStack", "_WgpuHostStackPush", "_WgpuHostStackPop"} <= graphs.ops(
+            nodes
+        ).keys()
         assert read_backs(lambda: call(x)) == 0
 
 
 def pushed_and_popped(pushes, pops, most=-1, element_shape=-1):
-    """A function that pushes the shapes of growing tensors in one loop and sums what another loop pops."""
+    """A function that pushes the shapes of growing tensors in one loop and sums what another loop
+    pops.
+    """
 
     def call(x):
         raw = tf.raw_ops
-        stack = raw.EmptyTensorList(element_shape=element_shape, max_num_elements=most, element_dtype=tf.int32)
+        stack = raw.EmptyTensorList(
+            element_shape=element_shape, max_num_elements=most, element_dtype=tf.int32
+        )
 
         def push(i, stack):
             value = tf.shape(tf.zeros([i + 1, 3]))
@@ -209,7 +234,10 @@ def test_a_stack_is_last_in_first_out(pushes, pops):
 
 
 def test_errors_of_stacks_are_those_of_lists():
-    for pushes, pops, most, message in ((3, 4, -1, "pop from an empty list"), (3, 1, 2, "push item into a full list")):
+    for pushes, pops, most, message in (
+        (3, 4, -1, "pop from an empty list"),
+        (3, 1, 2, "push item into a full list"),
+    ):
         for device in (WGPU, CPU):
             with tf.device(device), pytest.raises(tf.errors.InvalidArgumentError, match=message):
                 pushed_and_popped(pushes, pops, most)(tf.zeros([2]))
@@ -218,7 +246,9 @@ def test_errors_of_stacks_are_those_of_lists():
 
 
 def test_indices_on_the_device_stay_there(rng):
-    """What a gradient needs of an embedding is an int32 tensor that comes out of a list on the device."""
+    """What a gradient needs of an embedding is an int32 tensor that comes out of a list on the
+    device.
+    """
 
     def call(table, ids):
         with tf.GradientTape() as tape:
@@ -230,11 +260,16 @@ def test_indices_on_the_device_stay_there(rng):
             loss = tf.reduce_sum(y * y)
         return tf.convert_to_tensor(tape.gradient(loss, table))
 
-    table, ids = rng.normal(size=(9, 3)).astype("float32"), rng.integers(9, size=(6, 4)).astype("int32")
+    table, ids = (
+        rng.normal(size=(9, 3)).astype("float32"),
+        rng.integers(9, size=(6, 4)).astype("int32"),
+    )
     results = []
     for device in (WGPU, CPU):
         with tf.device(device):
-            result, nodes = graphs.optimized(tf.function(call), tf.constant(table), tf.constant(ids))
+            result, nodes = graphs.optimized(
+                tf.function(call), tf.constant(table), tf.constant(ids)
+            )
             results.append(result.numpy())
             pushed = [n.input[1] for n in nodes if n.op == "_WgpuHostStackPush"]
             assert not [name for name in pushed if "GetItem" in name]

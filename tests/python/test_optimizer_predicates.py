@@ -1,4 +1,6 @@
-"""Conditions of loops and branches that stay in host memory: no step of a loop waits for the device."""
+"""Conditions of loops and branches that stay in host memory: no step of a loop waits for the
+device.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_loops_end_when_they_should(how, limit):
 
     def loop(x, n):
         condition = conditions[how]
-        return tf.while_loop(lambda i, _: condition(i, n), lambda i, y: (i + 1, y * 2.0 + 1.0), (0, x))
+        return tf.while_loop(
+            lambda i, _: condition(i, n), lambda i, y: (i + 1, y * 2.0 + 1.0), (0, x)
+        )
 
     x = np.arange(6, dtype="float32").reshape(2, 3)
     results = []
@@ -74,5 +78,8 @@ def test_a_branch_is_chosen_without_waiting():
             count = tf.constant(n)
             choose(x, count)
             results = []
-            assert read_backs(lambda count=count, results=results: results.append(choose(x, count))) == 0
+            assert (
+                read_backs(lambda count=count, results=results: results.append(choose(x, count)))
+                == 0
+            )
             np.testing.assert_array_equal(results[0].numpy(), want)

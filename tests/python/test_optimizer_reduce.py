@@ -1,4 +1,6 @@
-"""Reductions fused with what is in front of them: through Keras and tf.nn, against the CPU and the graph as it came."""
+"""Reductions fused with what is in front of them: through Keras and tf.nn, against the CPU and the
+graph as it came.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,24 @@ def reductions(nodes):
 
 
 def epilogues(nodes):
-    """What the fused reductions make of their results, one text for each node that makes something of them."""
+    """What the fused reductions make of their results, one text for each node that makes something
+    of them.
+    """
     return [text for node in nodes if node.op == OP and (text := node.attr["epilogue"].s.decode())]
 
 
 def compare(make, *arrays, rtol=None, atol=None):
-    """Calls the tf.function that `make` gives: on WGPU with and without the optimizer, and on the CPU.
+    """Calls the tf.function that `make` gives: on WGPU with and without the optimizer, and on the
+    CPU.
 
     Returns the nodes of the first.
     """
     results = []
-    for device, context in ((WGPU, contextlib.nullcontext()), (WGPU, unoptimized()), (CPU, unoptimized())):
+    for device, context in (
+        (WGPU, contextlib.nullcontext()),
+        (WGPU, unoptimized()),
+        (CPU, unoptimized()),
+    ):
         with context, tf.device(device):
             result, nodes = graphs.optimized(tf.function(make()), *[tf.constant(a) for a in arrays])
         results.append(([np.asarray(t.numpy()) for t in tf.nest.flatten(result)], nodes))
@@ -86,7 +95,8 @@ def test_batch_normalization_trains(rng, shape, policy):
     nodes = compare(make, x, w, rtol=tolerance, atol=tolerance)
     found = reductions(nodes)
     assert ",".join(found).split(",").count("Moments") == 3, found
-    # The gradients of scale and offset share a pass, and the loss is summed with what is in front of it.
+    # The gradients of scale and offset share a pass, and the loss is summed with what is in front
+    # of it.
     count = graphs.ops(nodes)
     assert count["Mean"] == count["SquaredDifference"] == count["Sum"] == 0, count
     assert any("Sum,Sum" in names for names in found), found
@@ -138,20 +148,34 @@ def test_moments(rng, axes, keepdims):
 def test_an_unknown_batch():
     @tf.function(input_signature=[tf.TensorSpec([None, 3])] * 2)
     def function(x, y):
-        return (*tf.nn.moments(x, [0]), tf.reduce_sum(tf.square(x - y), axis=[0]), tf.reduce_sum(x, axis=[0]))
+        return (
+            *tf.nn.moments(x, [0]),
+            tf.reduce_sum(tf.square(x - y), axis=[0]),
+            tf.reduce_sum(x, axis=[0]),
+        )
 
     for rows in (1, 7):
         x = np.arange(rows * 3, dtype="float32").reshape(rows, 3)
         with tf.device(WGPU):
             result, nodes = graphs.optimized(function, tf.constant(x), tf.constant(x * x))
-        for got, want in zip(result, (x.mean(0), x.var(0), ((x - x * x) ** 2).sum(0), x.sum(0)), strict=True):
+        for got, want in zip(
+            result, (x.mean(0), x.var(0), ((x - x * x) ** 2).sum(0), x.sum(0)), strict=True
+        ):
             assert_close(got.numpy(), want, 1e-5, 1e-5)
         if rows == 1:
             assert "Moments" in reductions(nodes)
 
 
 @pytest.mark.parametrize(
-    "loss", ["MeanSquaredError", "MeanAbsoluteError", "Huber", "LogCosh", "MeanSquaredLogarithmicError", "Poisson"]
+    "loss",
+    [
+        "MeanSquaredError",
+        "MeanAbsoluteError",
+        "Huber",
+        "LogCosh",
+        "MeanSquaredLogarithmicError",
+        "Poisson",
+    ],
 )
 def test_losses(rng, loss):
     x, y = (rng.uniform(0.1, 2.0, size=(9, 5)).astype("float32") for _ in range(2))
@@ -184,11 +208,16 @@ def test_a_loss_of_rows_is_one_node(rng):
     nodes = compare(lambda: lambda x, y: keras.losses.MeanSquaredError()(y, x), x, y)
     assert reductions(nodes) == ["Sum"]
     assert "DivNoNan<" in epilogues(nodes)[0]
-    assert sum(n for op, n in graphs.ops(nodes).items() if op.startswith("_Wgpu")) == 1, graphs.ops(nodes)
+    assert sum(n for op, n in graphs.ops(nodes).items() if op.startswith("_Wgpu")) == 1, graphs.ops(
+        nodes
+    )
 
 
 def test_gradients_of_biases(rng):
-    x, g = rng.normal(size=(4, 5, 6, 3)).astype("float32"), rng.normal(size=(4, 5, 6, 3)).astype("float32")
+    x, g = (
+        rng.normal(size=(4, 5, 6, 3)).astype("float32"),
+        rng.normal(size=(4, 5, 6, 3)).astype("float32"),
+    )
 
     def make():
         def sums(x, g):
@@ -205,7 +234,10 @@ def test_gradients_of_biases(rng):
 
 def test_results_in_other_shapes(rng):
     # Squeezed results, operands of another rank, a result that is needed itself, conversions.
-    x, v = rng.normal(size=(6, 4, 3)).astype("float32"), rng.uniform(0.5, 2.0, size=(3,)).astype("float32")
+    x, v = (
+        rng.normal(size=(6, 4, 3)).astype("float32"),
+        rng.uniform(0.5, 2.0, size=(3,)).astype("float32"),
+    )
 
     def function(x, v):
         kept = tf.reduce_sum(tf.square(x), [0, 1], keepdims=True)
@@ -214,7 +246,9 @@ def test_results_in_other_shapes(rng):
 
     nodes = compare(lambda: function, x, v, rtol=1e-3, atol=1e-4)
     assert len(epilogues(nodes)) == 1
-    assert sum(n for op, n in graphs.ops(nodes).items() if op.startswith("_Wgpu")) == 1, graphs.ops(nodes)
+    assert sum(n for op, n in graphs.ops(nodes).items() if op.startswith("_Wgpu")) == 1, graphs.ops(
+        nodes
+    )
 
 
 def test_penalties_norms_and_clipping(rng):
@@ -237,7 +271,12 @@ def test_penalties_norms_and_clipping(rng):
 def test_finiteness_is_that_of_the_rounded_value(value):
     # The product overflows in float16: what is tested is what a reader of the product would see.
     x = np.array([[1.0, 300.0], [2.0, value]], "float16")
-    nodes = compare(lambda: lambda x: (tf.reduce_all(tf.math.is_finite(x)), tf.reduce_all(tf.math.is_finite(x * x))), x)
+    nodes = compare(
+        lambda: (
+            lambda x: (tf.reduce_all(tf.math.is_finite(x)), tf.reduce_all(tf.math.is_finite(x * x)))
+        ),
+        x,
+    )
     assert set(reductions(nodes)) == {"All"}
 
 
@@ -248,16 +287,25 @@ def test_errors_are_the_same():
 
     with (
         tf.device(WGPU),
-        pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,3\] vs\. \[2,4\]"),
+        pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,3\] vs\. \[2,4\]"
+        ),
     ):
         function(tf.ones([2, 3]), tf.ones([2, 4]))
 
 
 def test_a_model_of_unknown_batch_fits(rng):
     # 3 batches, the last of which is shorter.
-    x, y = rng.normal(size=(20, 6, 6, 3)).astype("float32"), rng.normal(size=(20, 2)).astype("float32")
+    x, y = (
+        rng.normal(size=(20, 6, 6, 3)).astype("float32"),
+        rng.normal(size=(20, 2)).astype("float32"),
+    )
     results = []
-    for device, context in ((WGPU, contextlib.nullcontext()), (WGPU, unoptimized()), (CPU, unoptimized())):
+    for device, context in (
+        (WGPU, contextlib.nullcontext()),
+        (WGPU, unoptimized()),
+        (CPU, unoptimized()),
+    ):
         keras.utils.set_random_seed(3)
         with context, tf.device(device):
             layers = keras.layers
@@ -272,7 +320,9 @@ def test_a_model_of_unknown_batch_fits(rng):
                 ]
             )
             model.compile(keras.optimizers.SGD(0.05), "mse")
-            fit = functools.partial(model.fit, x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+            fit = functools.partial(
+                model.fit, x, y, batch_size=8, epochs=2, shuffle=False, verbose=0
+            )
             tf.config.set_soft_device_placement(True)  # the data set's ops
             try:
                 _, nodes = graphs.optimized(fit)

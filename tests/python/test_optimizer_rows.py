@@ -1,4 +1,6 @@
-"""Reductions over rows with the elementwise ops around them become one node, and give what the ops give."""
+"""Reductions over rows with the elementwise ops around them become one node, and give what the ops
+give.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2, "float64": 1e-1
 
 
 def check(fn, *arrays, fused, absent=(), signature=None, scale=1.0):
-    """Runs `fn` as a tf.function on WGPU, op by op on WGPU, and on the CPU, and compares. Returns the ops that ran."""
+    """Runs `fn` as a tf.function on WGPU, op by op on WGPU, and on the CPU, and compares. Returns
+    the ops that ran.
+    """
 
     def run(device, call):
         with tf.device(device):
@@ -50,7 +54,9 @@ def stateless(layer, shape):
 
 
 def with_gradients(fn):
-    """`fn` and the gradients of all its arguments but the last, which is the gradient of the result."""
+    """`fn` and the gradients of all its arguments but the last, which is the gradient of the
+    result.
+    """
 
     def call(*args):
         with tf.GradientTape() as tape:
@@ -79,7 +85,9 @@ LAYERS = {
 def test_layers(rng, name):
     make, shape = LAYERS[name]
     call, weights = stateless(make(), shape)
-    check(call, *inputs(rng, shape, *weights), fused=1, absent=["Mean", "Sum", "Max", "Mul", "AddV2"])
+    check(
+        call, *inputs(rng, shape, *weights), fused=1, absent=["Mean", "Sum", "Max", "Mul", "AddV2"]
+    )
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -88,7 +96,11 @@ def test_gradients_of_layers(rng, name):
     call, weights = stateless(make(), shape)
     # Gradients of weights are sums over rows, which may be more than a hundred.
     ops = check(
-        with_gradients(call), *inputs(rng, shape, *weights, shape), fused=1, absent=["Mean", "Max", "Tile"], scale=10
+        with_gradients(call),
+        *inputs(rng, shape, *weights, shape),
+        fused=1,
+        absent=["Mean", "Max", "Tile"],
+        scale=10,
     )
     assert ops["Sum"] <= len(weights), ops
 
@@ -107,7 +119,9 @@ def test_layers_of_other_types(rng, make, dtype):
 
 
 def test_the_forward_pass_keeps_only_what_the_gradient_cannot_compute(rng):
-    """With a product between them, forward and backward are two nodes that share the values of rows alone."""
+    """With a product between them, forward and backward are two nodes that share the values of rows
+    alone.
+    """
     call, weights = stateless(L.LayerNormalization(), (24, 8))
 
     def network(x, gamma, beta, w):
@@ -116,7 +130,13 @@ def test_the_forward_pass_keeps_only_what_the_gradient_cannot_compute(rng):
             loss = tf.reduce_sum(tf.linalg.matmul(call(x, gamma, beta), w) ** 2)
         return loss, tape.gradient(loss, [x, gamma, beta])
 
-    check(network, *inputs(rng, (24, 8), *weights, (8, 5)), fused=2, absent=["Mean", "Tile", "Rsqrt"], scale=20)
+    check(
+        network,
+        *inputs(rng, (24, 8), *weights, (8, 5)),
+        fused=2,
+        absent=["Mean", "Tile", "Rsqrt"],
+        scale=20,
+    )
 
 
 @pytest.mark.parametrize("shape", [(4, 6, 8), (3, 7)])
@@ -125,7 +145,9 @@ def test_unknown_batch(rng, shape):
     spec = tf.TensorSpec((None, *shape[1:]), tf.float32)
     signature = [spec] + [tf.TensorSpec(w, tf.float32) for w in weights]
     check(call, *inputs(rng, shape, *weights), fused=1, absent=["Mean"], signature=signature)
-    check(call, *inputs(rng, (1, *shape[1:]), *weights), fused=1, absent=["Mean"], signature=signature)
+    check(
+        call, *inputs(rng, (1, *shape[1:]), *weights), fused=1, absent=["Mean"], signature=signature
+    )
 
 
 def standardized(x):
@@ -148,7 +170,9 @@ FUNCTIONS = {
     "log softmax": log_softmax,
     "masked mean": masked_mean,
     "l2 normalize": lambda x: tf.linalg.l2_normalize(x, -1),
-    "range": lambda x: (x - tf.reduce_min(x, -1, keepdims=True)) / tf.reduce_max(x, -1, keepdims=True),
+    "range": lambda x: (
+        (x - tf.reduce_min(x, -1, keepdims=True)) / tf.reduce_max(x, -1, keepdims=True)
+    ),
     "product": lambda x: x / tf.reduce_prod(1.0 + x * x / 16.0, -1, keepdims=True),
 }
 
@@ -156,7 +180,13 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("shape", [(4, 6, 8), (11, 5)])
 def test_functions(rng, name, shape):
-    check(FUNCTIONS[name], *inputs(rng, shape), fused=1, absent=["Sum", "Mean", "Max", "Prod"], scale=10)
+    check(
+        FUNCTIONS[name],
+        *inputs(rng, shape),
+        fused=1,
+        absent=["Sum", "Mean", "Max", "Prod"],
+        scale=10,
+    )
 
 
 def test_masked_softmax_gradient(rng):
@@ -181,7 +211,9 @@ def test_incompatible_shapes_are_the_callers_error(rng):
 
     with (
         tf.device(WGPU),
-        pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,8\] vs. \[3,8\]"),
+        pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,8\] vs. \[3,8\]"
+        ),
     ):
         add(*[tf.constant(a) for a in inputs(rng, (2, 8), (3, 8))])
 

@@ -35,7 +35,8 @@ def test_variables_of_several_shapes_change_in_place():
     with tf.device(WGPU):
         variables = [tf.Variable(np.full(shape, 3, "float32")) for shape in ([2, 3], [], [1000])]
         gradients = [
-            tf.constant(np.arange(v.shape.num_elements(), dtype="float32").reshape(v.shape)) for v in variables
+            tf.constant(np.arange(v.shape.num_elements(), dtype="float32").reshape(v.shape))
+            for v in variables
         ]
         kept = variables[0].read_value()
         update(DESCENT, variables, gradients, [tf.constant(0.5)], [0.25], 3)
@@ -48,7 +49,10 @@ def test_variables_of_several_shapes_change_in_place():
 def test_errors_are_those_of_the_plain_ops():
     with tf.device(WGPU):
         v, scalar = tf.Variable([1.0, 2.0]), tf.constant(1.0)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{OP}.*shape \[2\] using a Tensor with shape \[3\]"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match=rf"{OP}.*shape \[2\] using a Tensor with shape \[3\]",
+        ):
             update(DESCENT, [v], [tf.ones([3])], [scalar], [1.0], 1)
         handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="never_assigned")
         with pytest.raises(tf.errors.FailedPreconditionError):
@@ -97,7 +101,8 @@ def trained(device, optimizer, steps=3, restored=None, nested=True):
                 variable.assign(value)
         step = tf.function(lambda x, y: net.train_step((x, y)))
         if nested:
-            # As Keras's `fit` does: what is called within a function is not bound to the names of its nodes.
+            # As Keras's `fit` does: what is called within a function is not bound to the names of
+            # its nodes.
             inner = step
             step = tf.function(lambda x, y: inner(x, y))
         data = tf.constant(x), tf.constant(y)
@@ -131,7 +136,9 @@ def test_a_scaled_loss_skips_steps_that_overflow():
 
     def run(device):
         with tf.device(device):
-            optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(1e-2), dynamic_growth_steps=2)
+            optimizer = keras.optimizers.LossScaleOptimizer(
+                keras.optimizers.Adam(1e-2), dynamic_growth_steps=2
+            )
             variables = [keras.Variable(np.ones(shape, "float32")) for shape in ([3], [2, 2], [])]
             optimizer.build(variables)
 

@@ -15,7 +15,9 @@ from support import python
 from tensorflow_wgpu import _doctor, _probe
 
 VERSION = re.search(
-    r'^version = "(.+)"$', (Path(__file__).parents[2] / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE
+    r'^version = "(.+)"$',
+    (Path(__file__).parents[2] / "Cargo.toml").read_text(encoding="utf-8"),
+    re.MULTILINE,
 )[1]
 
 
@@ -78,7 +80,9 @@ def test_the_library_needs_no_tensorflow():
     assert ran.stdout.split() == [VERSION, "WGPU:0"], ran.stderr
 
 
-@pytest.mark.parametrize(("variable", "seen"), [(None, "False True"), ("0", "False True"), ("1", "True True")])
+@pytest.mark.parametrize(
+    ("variable", "seen"), [(None, "False True"), ("0", "False True"), ("1", "True True")]
+)
 def test_the_library_sees_when_ops_are_to_be_deterministic(variable, seen):
     ran = python(
         """
@@ -103,7 +107,9 @@ def test_the_doctor_finds_nothing_wrong_here():
     assert ran.returncode == 0
     library, seen = found["library"]["result"], found["tensorflow"]["result"]
     assert seen["version"] == tf.__version__
-    assert seen["devices"] == [d.name.replace("/physical_device:", "") for d in tf.config.list_physical_devices("WGPU")]
+    assert seen["devices"] == [
+        d.name.replace("/physical_device:", "") for d in tf.config.list_physical_devices("WGPU")
+    ]
     assert seen["variables"]["api"]
     assert seen["hooks"]
     used = [a for a in library["adapters"] if a["device"]]
@@ -131,10 +137,14 @@ def test_the_doctor_speaks_to_people():
 
 
 def test_registered_ops_are_the_reported_ones():
-    """TensorFlow's own list of kernels agrees with the library's report, but for the graph optimizer's."""
+    """TensorFlow's own list of kernels agrees with the library's report, but for the graph
+    optimizer's.
+    """
     from tensorflow.python.framework import kernels
 
-    registered = {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type == "WGPU"}
+    registered = {
+        k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type == "WGPU"
+    }
     registered = {op for op in registered if not op.startswith("_Wgpu")}
     assert registered == {op["op"] for op in tensorflow_wgpu.report()["ops"]}
 
@@ -197,7 +207,13 @@ def test_the_doctor_misses_a_library(tmp_path):
 def facts(**changes: object) -> dict:
     """Facts of a healthy machine, with changes."""
     library = {"problem": None, "environment": {}, "adapters": [], "types": {"int64": 1}, "ops": []}
-    seen = {"version": "2.21.0", "devices": ["WGPU:0"], "failures": {}, "variables": None, "hooks": True}
+    seen = {
+        "version": "2.21.0",
+        "devices": ["WGPU:0"],
+        "failures": {},
+        "variables": None,
+        "hooks": True,
+    }
     return {
         "library_path": "x",
         "library": {"result": library, "error": None, "log": []},
@@ -230,7 +246,14 @@ def test_crashes_and_old_versions_are_named():
 
 @pytest.mark.parametrize(
     ("version", "supported"),
-    [("2.15.1", False), ("2.16.0", True), ("2.21.0", True), ("2.22.0rc0", True), ("2.23.0", False), ("3.0", False)],
+    [
+        ("2.15.1", False),
+        ("2.16.0", True),
+        ("2.21.0", True),
+        ("2.22.0rc0", True),
+        ("2.23.0", False),
+        ("3.0", False),
+    ],
 )
 def test_supported_versions(version, supported):
     assert _doctor.is_supported(version) is supported

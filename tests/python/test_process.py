@@ -1,6 +1,8 @@
-"""The life of a process around the devices: other allocators, limits, drivers switched off, forks, signals, exit.
+"""The life of a process around the devices: other allocators, limits, drivers switched off, forks,
+signals, exit.
 
-Each case is a process of its own, with a limit of time, for what goes wrong here ends processes or hangs them.
+Each case is a process of its own, with a limit of time, for what goes wrong here ends processes or
+hangs them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="the C library's and kernel's ways of Linux"
 )
 
-# Seconds after which a process hangs. A machine may be slow and busy; none of these takes a tenth of it on an idle one.
+# Seconds after which a process hangs. A machine may be slow and busy; none of these takes a tenth
+# of it on an idle one.
 LIMIT = 240
 
 # Computes on WGPU and on the CPU, with a pipeline that takes the driver's compiler some work.
@@ -54,11 +57,14 @@ def passed(code: str, **env: str | None) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("library", "package"), [("libjemalloc.so.2", "libjemalloc2"), ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")]
+    ("library", "package"),
+    [("libjemalloc.so.2", "libjemalloc2"), ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")],
 )
 def test_another_allocator_may_be_preloaded(library: str, package: str) -> None:
     # The dynamic linker says so when it cannot find the library, and goes on.
-    probe = subprocess.run(["/bin/true"], env={"LD_PRELOAD": library}, capture_output=True, text=True, check=False)
+    probe = subprocess.run(
+        ["/bin/true"], env={"LD_PRELOAD": library}, capture_output=True, text=True, check=False
+    )
     if probe.stderr:
         why = f"{library} cannot be preloaded ({probe.stderr.strip()}); `apt-get install {package}` brings it"
         if os.environ.get("CI") == "true":
@@ -146,7 +152,8 @@ def test_address_space_may_be_limited(kib: int) -> None:
         assert "ulimit -v" in done.stderr
 
 
-# Each call runs in a forked child, whose outcome the parent prints: its text, or that it took too long.
+# Each call runs in a forked child, whose outcome the parent prints: its text, or that it took too
+# long.
 FORK = """
 import os, signal, sys, time
 
@@ -235,7 +242,8 @@ def test_an_interrupt_ends_a_step_and_not_the_device() -> None:
                     y.numpy()
             for seconds in (0.2, 0.5, 1.0):
                 signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-                # Again and again: Python drops an exception that a signal raises while an object is deleted.
+                # Again and again: Python drops an exception that a signal raises while an object is
+                # deleted.
                 signal.setitimer(signal.ITIMER_REAL, seconds, 1)
                 try:
                     steps()
@@ -263,7 +271,11 @@ with tf.device("WGPU:0"):
 def test_sigterm_ends_a_busy_process(tmp_path: Path) -> None:
     env = {**os.environ, "TF_WGPU_CACHE": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", COMPUTE + BUSY], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", COMPUTE + BUSY],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         try:

@@ -1,4 +1,6 @@
-"""Random ops draw the numbers of TensorFlow's CPU: uniform floats and integers exactly, normal ones nearly so."""
+"""Random ops draw the numbers of TensorFlow's CPU: uniform floats and integers exactly, normal ones
+nearly so.
+"""
 
 import keras
 import numpy as np
@@ -32,7 +34,10 @@ ULPS = {"float32": 4.0, "float16": 1.0, "bfloat16": 1.0}
 def test_stateless_uniform(dtype: str, seed: tuple[int, int]) -> None:
     for shape in SHAPES:
         on_both(
-            lambda s, shape=shape: tf.random.stateless_uniform(shape, s, dtype=dtype), np.int64(seed), rtol=0, atol=0
+            lambda s, shape=shape: tf.random.stateless_uniform(shape, s, dtype=dtype),
+            np.int64(seed),
+            rtol=0,
+            atol=0,
         )
 
 
@@ -58,7 +63,10 @@ def test_stateless_bounded_int(dtype: str, bounds: tuple[int, int]) -> None:
     for seed in SEEDS:
         for shape in SHAPES:
             on_both(
-                lambda s, shape=shape: tf.random.stateless_uniform(shape, s, low, high, dtype=dtype), np.int64(seed)
+                lambda s, shape=shape: tf.random.stateless_uniform(
+                    shape, s, low, high, dtype=dtype
+                ),
+                np.int64(seed),
             )
 
 
@@ -67,7 +75,10 @@ def test_stateless_full_int(dtype: str) -> None:
     for seed in SEEDS:
         for shape in SHAPES:
             on_both(
-                lambda s, shape=shape: tf.random.stateless_uniform(shape, s, None, None, dtype=dtype), np.int64(seed)
+                lambda s, shape=shape: tf.random.stateless_uniform(
+                    shape, s, None, None, dtype=dtype
+                ),
+                np.int64(seed),
             )
 
 
@@ -135,7 +146,9 @@ def test_no_seed_gives_new_numbers_in_each_process() -> None:
         with tf.device("WGPU:0"):
             print("DRAWN", tf.random.uniform([4]).numpy().tobytes().hex())
     """
-    lines = {next(x for x in python(code).stdout.splitlines() if x.startswith("DRAWN")) for _ in range(2)}
+    lines = {
+        next(x for x in python(code).stdout.splitlines() if x.startswith("DRAWN")) for _ in range(2)
+    }
     assert len(lines) == 2
 
 
@@ -164,7 +177,9 @@ def test_generator() -> None:
 
 
 def state_ops(device: str) -> list[np.ndarray]:
-    """The ops that draw from a variable, which Python's Generator no longer uses but saved graphs hold."""
+    """The ops that draw from a variable, which Python's Generator no longer uses but saved graphs
+    hold.
+    """
     ops = tf.raw_ops
     with tf.device(device):
         state = tf.Variable(tf.constant([-1, 2, 3], tf.int64))
@@ -172,10 +187,18 @@ def state_ops(device: str) -> list[np.ndarray]:
         results = [
             ops.StatefulUniform(**common, dtype=tf.float32),
             ops.StatefulUniformFullInt(**common, dtype=tf.uint64),
-            ops.StatefulUniformInt(**common, minval=tf.constant(1, tf.int64), maxval=tf.constant(9, tf.int64)),
+            ops.StatefulUniformInt(
+                **common, minval=tf.constant(1, tf.int64), maxval=tf.constant(9, tf.int64)
+            ),
         ]
-        ops.RngSkip(resource=state.handle, algorithm=tf.constant(1, tf.int64), delta=tf.constant(3, tf.int64))
-        results.append(ops.RngReadAndSkip(resource=state.handle, alg=1, delta=tf.constant(2, tf.uint64)))
+        ops.RngSkip(
+            resource=state.handle,
+            algorithm=tf.constant(1, tf.int64),
+            delta=tf.constant(3, tf.int64),
+        )
+        results.append(
+            ops.RngReadAndSkip(resource=state.handle, alg=1, delta=tf.constant(2, tf.uint64))
+        )
         results += [ops.StatefulStandardNormalV2(**common, dtype=tf.float32), state.read_value()]
     return [r.numpy() for r in results]
 
@@ -196,7 +219,11 @@ def test_dropout_masks_are_the_cpus(graph: bool) -> None:
         keras.utils.set_random_seed(7)
         with tf.device(device):
             layer = keras.layers.Dropout(0.3, seed=11)
-            fn = tf.function(lambda v: layer(v, training=True)) if graph else lambda v: layer(v, training=True)
+            fn = (
+                tf.function(lambda v: layer(v, training=True))
+                if graph
+                else lambda v: layer(v, training=True)
+            )
             return [np.asarray(fn(tf.constant(x))) for _ in range(3)]
 
     got, want = masks(WGPU), masks(CPU)
@@ -205,7 +232,9 @@ def test_dropout_masks_are_the_cpus(graph: bool) -> None:
         np.testing.assert_allclose(g, w, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["glorot_uniform", "he_normal", "random_uniform", "truncated_normal", "lecun_normal"])
+@pytest.mark.parametrize(
+    "name", ["glorot_uniform", "he_normal", "random_uniform", "truncated_normal", "lecun_normal"]
+)
 def test_initializers(name: str) -> None:
     def weights(device: str) -> np.ndarray:
         keras.utils.set_random_seed(3)

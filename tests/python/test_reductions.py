@@ -30,7 +30,13 @@ def test_float_reductions(op, axis, rng):
         tolerance = {"float16": 1e-2, "bfloat16": 8e-2}.get(dtype, 1e-5)
         reduce = getattr(tf.math, f"reduce_{op}")
         on_both(partial(reduce, axis=axis), x, rtol=tolerance, atol=tolerance, graph=True)
-        on_both(partial(reduce, axis=axis, keepdims=True), x, rtol=tolerance, atol=tolerance, graph=False)
+        on_both(
+            partial(reduce, axis=axis, keepdims=True),
+            x,
+            rtol=tolerance,
+            atol=tolerance,
+            graph=False,
+        )
 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "max"])
@@ -130,7 +136,10 @@ def test_wrong_axes(axis, message):
 
 
 def test_wrong_arg_axes():
-    with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match="Expected dimension in the range"):
+    with (
+        tf.device(WGPU),
+        pytest.raises(tf.errors.InvalidArgumentError, match="Expected dimension in the range"),
+    ):
         tf.argmax(tf.ones([2, 3]), axis=2)
     with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match="is empty in shape"):
         tf.argmax(tf.ones([2, 0]), axis=1)

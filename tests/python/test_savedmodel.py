@@ -1,4 +1,6 @@
-"""Models and variables leave WGPU and come back: checkpoints, SavedModel, Keras files, custom training loops."""
+"""Models and variables leave WGPU and come back: checkpoints, SavedModel, Keras files, custom
+training loops.
+"""
 
 import json
 from pathlib import Path
@@ -107,7 +109,10 @@ def small_model() -> keras.Model:
 @pytest.mark.usefixtures("soft_placement")
 def test_a_keras_model_and_its_optimizer_continue_after_loading(tmp_path):
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(32, 6, 6, 2)).astype("float32"), rng.normal(size=(32, 3)).astype("float32")
+    x, y = (
+        rng.normal(size=(32, 6, 6, 2)).astype("float32"),
+        rng.normal(size=(32, 3)).astype("float32"),
+    )
     keras.utils.set_random_seed(1)
     model = small_model()
     model.compile("adam", "mse")
@@ -151,7 +156,9 @@ def test_a_custom_training_loop():
     def train(device: str) -> tuple[list[float], float]:
         keras.utils.set_random_seed(4)
         with tf.device(device):
-            model = keras.Sequential([keras.layers.Input((5,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(2)])
+            model = keras.Sequential(
+                [keras.layers.Input((5,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(2)]
+            )
             optimizer = keras.optimizers.Adam(0.02)
             optimizer.build(model.trainable_variables)
             accuracy = keras.metrics.SparseCategoricalAccuracy()

@@ -19,7 +19,9 @@ def test_scans(dtype, exclusive, reverse, rng):
     x = rng.integers(-3, 4, (2, 150, 3)).astype(tf.as_dtype(dtype).as_numpy_dtype)
     for axis in (0, 1, -1):
         on_both(partial(tf.cumsum, axis=axis, exclusive=exclusive, reverse=reverse), x)
-        on_both(partial(tf.math.cumprod, axis=axis, exclusive=exclusive, reverse=reverse), np.sign(x))
+        on_both(
+            partial(tf.math.cumprod, axis=axis, exclusive=exclusive, reverse=reverse), np.sign(x)
+        )
     if dtype != "int64":
         # TensorFlow's CPU kernel rounds to the half types at every step.
         tolerance = {"float16": 1e-2, "bfloat16": 8e-2}.get(dtype)
@@ -37,7 +39,13 @@ def test_gradients(rng):
     x = rng.uniform(0.5, 1.5, (4, 9)).astype("float32")
     weights = rng.normal(size=(4, 9)).astype("float32")
     for scan in (tf.cumsum, tf.math.cumprod, tf.math.cumulative_logsumexp):
-        on_both(partial(gradient, partial(scan, axis=1, exclusive=True)), x, weights, rtol=1e-4, atol=1e-4)
+        on_both(
+            partial(gradient, partial(scan, axis=1, exclusive=True)),
+            x,
+            weights,
+            rtol=1e-4,
+            atol=1e-4,
+        )
 
 
 def test_infinities():
@@ -47,5 +55,8 @@ def test_infinities():
 
 
 def test_a_bad_axis(rng):
-    with tf.device(WGPU), pytest.raises(tf.errors.InvalidArgumentError, match=r"\[-2, 2\), but got 2"):
+    with (
+        tf.device(WGPU),
+        pytest.raises(tf.errors.InvalidArgumentError, match=r"\[-2, 2\), but got 2"),
+    ):
         tf.cumsum(tf.ones([2, 3]), axis=2)

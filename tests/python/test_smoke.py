@@ -1,4 +1,6 @@
-"""The shortest way through everything. `make versions` runs it on every supported TensorFlow with its Keras."""
+"""The shortest way through everything. `make versions` runs it on every supported TensorFlow with
+its Keras.
+"""
 
 import numpy as np
 import pytest
@@ -87,11 +89,15 @@ def test_gradients_of_a_recurrent_layer(rng, cell):
                 layer = getattr(tf.keras.layers, cell)(4)
                 layer.build((None, 5, 2))
                 generator = np.random.default_rng(1)
-                layer.set_weights([generator.normal(size=w.shape).astype("float32") for w in layer.get_weights()])
+                layer.set_weights(
+                    [generator.normal(size=w.shape).astype("float32") for w in layer.get_weights()]
+                )
                 for name, call in (("function", tf.function(layer)), ("eager", layer)):
                     with tf.GradientTape() as tape:
                         loss = tf.reduce_sum(tf.square(call(tf.constant(x))))
-                    gradients[device, name] = [g.numpy() for g in tape.gradient(loss, layer.trainable_variables)]
+                    gradients[device, name] = [
+                        g.numpy() for g in tape.gradient(loss, layer.trainable_variables)
+                    ]
     finally:
         tf.config.set_soft_device_placement(False)
     for name in ("function", "eager"):
@@ -135,7 +141,9 @@ def test_the_graph_optimizer_is_at_work(rng):
 
 
 def test_fallbacks_are_reported():
-    found = tensorflow_wgpu.fallbacks(lambda x: tf.strings.length(tf.strings.as_string(x)), tf.ones(3))
+    found = tensorflow_wgpu.fallbacks(
+        lambda x: tf.strings.length(tf.strings.as_string(x)), tf.ones(3)
+    )
     assert "AsString" in {f.op for f in found}
     assert not tensorflow_wgpu.fallbacks(tf.function(tf.nn.relu), tf.ones(3))
 

@@ -34,7 +34,9 @@ def test_a_sum_is_one_dispatch_over_its_operands_and_its_result():
         x, y = tf.ones([1000]), tf.ones([1000])
         (x + y).numpy()
         # `y` lives on, so that the sum has memory of its own.
-        seen = counted(lambda: np.testing.assert_array_equal((x + y).numpy(), np.full(1000, 2, "float32")))
+        seen = counted(
+            lambda: np.testing.assert_array_equal((x + y).numpy(), np.full(1000, 2, "float32"))
+        )
     assert seen["dispatches"] == 1
     assert seen["bytes"] == 3 * 4000
     assert seen["submissions"] >= 1

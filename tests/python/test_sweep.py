@@ -1,4 +1,5 @@
-"""Every kernel that the plug-in registers, run once with forced placement, eager and in a tf.function, against the CPU.
+"""Every kernel that the plug-in registers, run once with forced placement, eager and in a
+tf.function, against the CPU.
 
 The list is TensorFlow's own registry, so that a kernel without a case in `sweep/` fails here.
 """
@@ -25,13 +26,20 @@ WIDER = {
     "int16": "int32",
     "uint16": "int32",
 }
-MISSING = ("Could not find device for node", "No OpKernel", "no supported kernel", "No registered", "Unsupported type")
+MISSING = (
+    "Could not find device for node",
+    "No OpKernel",
+    "no supported kernel",
+    "No registered",
+    "Unsupported type",
+)
 
 
 def registrations() -> list[tuple[str, dict[str, tf.DType]]]:
     """(op, types) of every kernel of device type WGPU.
 
-    Ops of our own are not among them: only the graph optimizer emits them, and its tests are `test_optimizer_*.py`.
+    Ops of our own are not among them: only the graph optimizer emits them, and its tests are
+    `test_optimizer_*.py`.
     """
     found = []
     for kernel in kernels.get_all_registered_kernels().kernel:
@@ -57,7 +65,9 @@ def test_every_registered_op_has_a_case():
 
 def test_every_case_is_of_a_registered_op():
     capable = {op for op, _ in REGISTRATIONS}
-    assert not {name.partition(":")[0] for name in CASES} - capable, "cases of ops that are not registered"
+    assert not {name.partition(":")[0] for name in CASES} - capable, (
+        "cases of ops that are not registered"
+    )
 
 
 @pytest.mark.parametrize("registration", [r for r in REGISTRATIONS if case_of(*r)], ids=name)
@@ -103,7 +113,9 @@ def sweep_call(op: str, types: dict[str, tf.DType], call: dict[str, Any], case: 
         check(case, arrays(placed(run)(tensors)), want)
         if LONG:
             check(case, arrays(run(strided(tensors))), want)
-    compared = case.gradient is not False and not {t.name for t in types.values()} & set(case.no_gradient)
+    compared = case.gradient is not False and not {t.name for t in types.values()} & set(
+        case.no_gradient
+    )
     if compared and differentiable(op, case.gradient):
         sweep_gradient(run, call, inputs, case)
 
@@ -121,14 +133,22 @@ def strided(tensors: dict[str, Any]) -> dict[str, Any]:
 
 
 def sweep_gradient(run: Callable, call: dict[str, Any], inputs: set[str], case: Case) -> None:
-    """The gradient of a weighted sum of the outputs, on both devices; no kernel on the CPU: nothing to compare with."""
+    """The gradient of a weighted sum of the outputs, on both devices; no kernel on the CPU: nothing
+    to compare with.
+    """
 
     def gradients(device: str) -> list[np.ndarray | None] | None:
         with tf.device(device), tf.GradientTape() as tape:
             tensors = tensors_of(call, inputs)
-            watched = [t for t in tf.nest.flatten(tensors) if t.dtype.is_floating or t.dtype.is_complex]
+            watched = [
+                t for t in tf.nest.flatten(tensors) if t.dtype.is_floating or t.dtype.is_complex
+            ]
             tape.watch(watched)
-            outputs = [y for y in tf.nest.flatten(run(tensors)) if y.dtype.is_floating or y.dtype.is_complex]
+            outputs = [
+                y
+                for y in tf.nest.flatten(run(tensors))
+                if y.dtype.is_floating or y.dtype.is_complex
+            ]
             if not watched or not outputs:
                 return None
         seeds = []
@@ -142,7 +162,12 @@ def sweep_gradient(run: Callable, call: dict[str, Any], inputs: set[str], case: 
 
     try:
         want = gradients(CPU)
-    except (LookupError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+    except (
+        LookupError,
+        tf.errors.NotFoundError,
+        tf.errors.InvalidArgumentError,
+        tf.errors.UnimplementedError,
+    ):
         if case.gradient:
             raise
         return
@@ -167,7 +192,9 @@ def placed(fn: Callable) -> Callable:
     return tf.function(body)
 
 
-def tensors_of(call: dict[str, Any], inputs: set[str], cast: dict[Any, Any] | None = None) -> dict[str, Any]:
+def tensors_of(
+    call: dict[str, Any], inputs: set[str], cast: dict[Any, Any] | None = None
+) -> dict[str, Any]:
     """The inputs among a call's arguments as tensors on the current device."""
 
     def tensor(value: Any) -> Any:
@@ -188,7 +215,8 @@ def reference(
 
     def run(wider: dict[str, str]) -> list[np.ndarray]:
         cast = {
-            np.dtype(tf.as_dtype(k).as_numpy_dtype): np.dtype(tf.as_dtype(v).as_numpy_dtype) for k, v in wider.items()
+            np.dtype(tf.as_dtype(k).as_numpy_dtype): np.dtype(tf.as_dtype(v).as_numpy_dtype)
+            for k, v in wider.items()
         }
         with tf.device(CPU):
             named = {
@@ -203,7 +231,11 @@ def reference(
         return narrowed(run(forced), forced)
     try:
         return run({})
-    except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+    except (
+        tf.errors.NotFoundError,
+        tf.errors.InvalidArgumentError,
+        tf.errors.UnimplementedError,
+    ) as error:
         wider = {k: v for k, v in WIDER.items() if k in used}
         if not wider or not any(m in str(error) for m in MISSING):
             raise
@@ -211,7 +243,9 @@ def reference(
 
 
 def narrowed(results: list[np.ndarray], wider: dict[str, str]) -> list[np.ndarray]:
-    """Results of a wider reference in the type that was asked for; several narrow types never share a wider one."""
+    """Results of a wider reference in the type that was asked for; several narrow types never share
+    a wider one.
+    """
     back = {tf.as_dtype(v).as_numpy_dtype: tf.as_dtype(k).as_numpy_dtype for k, v in wider.items()}
     return [r.astype(back.get(r.dtype.type, r.dtype)) for r in results]
 

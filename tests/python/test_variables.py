@@ -1,4 +1,6 @@
-"""Variables through TensorFlow: updates by the plug-in's kernels, the rest by TensorFlow's own for every device."""
+"""Variables through TensorFlow: updates by the plug-in's kernels, the rest by TensorFlow's own for
+every device.
+"""
 
 import gc
 import threading
@@ -8,7 +10,19 @@ import pytest
 import tensorflow as tf
 
 DEVICE = "WGPU:0"
-DTYPES = ["float32", "float16", "bfloat16", "float64", "int64", "int16", "int8", "uint8", "uint16", "uint32", "uint64"]
+DTYPES = [
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "int64",
+    "int16",
+    "int8",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 
 # Up to 2.19 the official C API is in use, which reports a missing variable as an internal error.
 OFFICIAL_API = tuple(map(int, tf.__version__.split(".")[:2])) < (2, 20)
@@ -145,15 +159,22 @@ def test_a_wrong_type_is_refused() -> None:
     """The handle does not carry the type, so only the kernel can tell."""
     with tf.device(DEVICE):
         variable = tf.Variable([1.0, 2.0])
-        with pytest.raises(tf.errors.InvalidArgumentError, match="DType of variable handle and value does not match"):
-            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=tf.constant([1, 2], tf.int64))
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match="DType of variable handle and value does not match",
+        ):
+            tf.raw_ops.AssignSubVariableOp(
+                resource=variable.handle, value=tf.constant([1, 2], tf.int64)
+            )
     np.testing.assert_array_equal(variable.numpy(), [1.0, 2.0])
 
 
 def test_a_handle_without_a_variable() -> None:
     """Never initialized, and destroyed."""
     with tf.device(DEVICE):
-        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="never_initialized")
+        handle = tf.raw_ops.VarHandleOp(
+            dtype=tf.float32, shape=[2], shared_name="never_initialized"
+        )
         assert not tf.raw_ops.VarIsInitializedOp(resource=handle)
         with pytest.raises(MISSING) as error:
             tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.zeros([2]))
@@ -174,7 +195,9 @@ def test_a_handle_without_a_variable() -> None:
 
 
 def test_updates_neither_leak_nor_copy_needlessly() -> None:
-    """Updating a variable that nobody reads takes no second buffer; a deleted variable gives its memory back."""
+    """Updating a variable that nobody reads takes no second buffer; a deleted variable gives its
+    memory back.
+    """
     with tf.device(DEVICE):
         variable = tf.Variable(tf.zeros([1 << 20]))
         step = tf.ones([1 << 20])
@@ -198,8 +221,13 @@ def test_updates_neither_leak_nor_copy_needlessly() -> None:
 
 
 def test_int32_variables_stay_off_the_device() -> None:
-    """As on other GPUs: TensorFlow has no handle for them there, and soft placement keeps them on the CPU."""
-    with tf.device(DEVICE), pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError)):
+    """As on other GPUs: TensorFlow has no handle for them there, and soft placement keeps them on
+    the CPU.
+    """
+    with (
+        tf.device(DEVICE),
+        pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError)),
+    ):
         tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[2], shared_name="int32_on_device")
     tf.config.set_soft_device_placement(True)
     try:

@@ -1,4 +1,5 @@
-"""Values of type variant, lists and optionals, themselves: errors of their ops, what ops leave alone, memory.
+"""Values of type variant, lists and optionals, themselves: errors of their ops, what ops leave
+alone, memory.
 
 Soft placement is off, so nothing of it may fall back to the CPU.
 """
@@ -14,7 +15,9 @@ raw = tf.raw_ops
 
 def pushed(rows, shape):
     handle = raw.EmptyTensorList(
-        element_shape=tf.constant(shape, tf.int32), max_num_elements=tf.constant(-1), element_dtype=rows.dtype
+        element_shape=tf.constant(shape, tf.int32),
+        max_num_elements=tf.constant(-1),
+        element_dtype=rows.dtype,
     )
     for row in tf.unstack(rows):
         handle = raw.TensorListPushBack(input_handle=handle, tensor=row)
@@ -42,7 +45,10 @@ ERRORS = {
         lambda: [pushed(tf.ones((1, 3)), [3]), pushed(tf.ones((1, 3), tf.int64), [3])],
         "of different dtypes. One is float and the other is int64",
     ),
-    "bools": (lambda: [pushed(tf.constant([[True]]), [1])] * 2, "Trying to add unsupported dtype 10"),
+    "bools": (
+        lambda: [pushed(tf.constant([[True]]), [1])] * 2,
+        "Trying to add unsupported dtype 10",
+    ),
 }
 
 
@@ -60,12 +66,21 @@ def test_errors_of_lists(device):
         bools = pushed(tf.constant([[True, False]]), [2])
         index = tf.constant(1)
         shape = tf.constant([2], tf.int32)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="Trying to access element 1 in a list with 1 element"):
-            raw.TensorListGetItem(input_handle=bools, index=index, element_shape=shape, element_dtype=tf.bool)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match="Trying to access element 1 in a list with 1 element",
+        ):
+            raw.TensorListGetItem(
+                input_handle=bools, index=index, element_shape=shape, element_dtype=tf.bool
+            )
         with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid data types; op elements"):
             raw.TensorListStack(input_handle=bools, element_shape=shape, element_dtype=tf.complex64)
-        empty = raw.TensorListReserve(element_shape=shape, num_elements=tf.constant(0), element_dtype=tf.bool)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="Trying to pop from an empty list"):
+        empty = raw.TensorListReserve(
+            element_shape=shape, num_elements=tf.constant(0), element_dtype=tf.bool
+        )
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="Trying to pop from an empty list"
+        ):
             raw.TensorListPopBack(input_handle=empty, element_shape=shape, element_dtype=tf.bool)
 
 
@@ -74,11 +89,17 @@ def test_errors_of_optionals(device):
     with tf.device(device):
         one, none = raw.OptionalFromValue(components=[tf.constant([1.0])]), raw.OptionalNone()
         two = raw.OptionalFromValue(components=[tf.constant([1.0]), tf.constant([2.0])])
-        with pytest.raises(tf.errors.InvalidArgumentError, match="one has a value and the other doesn't"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="one has a value and the other doesn't"
+        ):
             raw.AddN(inputs=[one, none])
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"different numbers of components \(1 vs. 2\)"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"different numbers of components \(1 vs. 2\)"
+        ):
             raw.AddN(inputs=[one, two])
-        with pytest.raises(tf.errors.InternalError, match=r"TensorList.*Optional|Optional.*TensorList"):
+        with pytest.raises(
+            tf.errors.InternalError, match=r"TensorList.*Optional|Optional.*TensorList"
+        ):
             raw.AddN(inputs=[one, pushed(tf.ones((1, 3)), [3])])
         with pytest.raises(tf.errors.InvalidArgumentError, match="does not have a value"):
             raw.OptionalGetValue(optional=none, output_types=[tf.float32], output_shapes=[[1]])
@@ -88,9 +109,13 @@ def test_values_of_other_types_are_refused():
     with tf.device(CPU):
         ragged = tf.ragged.constant([[1.0, 2.0], [3.0]])._to_variant()
     with tf.device(WGPU):
-        with pytest.raises(tf.errors.InternalError, match="ZEROS_LIKE Variant type_name: RaggedTensorVariant"):
+        with pytest.raises(
+            tf.errors.InternalError, match="ZEROS_LIKE Variant type_name: RaggedTensorVariant"
+        ):
             raw.ZerosLike(x=ragged)
-        with pytest.raises(tf.errors.InternalError, match="ADD Variant type_name: RaggedTensorVariant"):
+        with pytest.raises(
+            tf.errors.InternalError, match="ADD Variant type_name: RaggedTensorVariant"
+        ):
             raw.AddN(inputs=[ragged, ragged])
 
 
@@ -101,7 +126,9 @@ def test_sums_and_zeros_leave_their_inputs_alone(rng):
         raw.AddN(inputs=[a, b, a])
         raw.ZerosLike(x=a)
         for handle, want in ((a, x), (b, 2 * x)):
-            got = raw.TensorListStack(input_handle=handle, element_shape=tf.constant([4]), element_dtype=tf.float32)
+            got = raw.TensorListStack(
+                input_handle=handle, element_shape=tf.constant([4]), element_dtype=tf.float32
+            )
             assert_close(got.numpy(), want)
 
 
@@ -169,12 +196,14 @@ MEMORY = """
 
 
 def test_no_memory_is_lost():
-    """Every iteration makes lists, sums, zeros, nested ones and errors: a reference too many keeps device memory."""
+    """Every iteration makes lists, sums, zeros, nested ones and errors: a reference too many keeps
+    device memory.
+    """
     run = python(MEMORY)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.split("RESULT")[1])
     device, host = found["device"], found["host"]
     assert max(device[-100:]) == max(device[20:100]), device
-    # One leaked list of 4 rows of 16 KiB per iteration would be 6 MiB on the device; on the host, leaked objects of
-    # 200 bytes could hide in the noise, leaked buffers cannot.
+    # One leaked list of 4 rows of 16 KiB per iteration would be 6 MiB on the device; on the host,
+    # leaked objects of 200 bytes could hide in the noise, leaked buffers cannot.
     assert max(host[-20:]) - max(host[60:80]) < 3 << 20, [h >> 10 for h in host[::10]]

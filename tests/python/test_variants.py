@@ -40,7 +40,9 @@ def test_while_loop(rng):
 
 def test_while_loop_with_a_length_that_depends_on_data(rng):
     def fn(x):
-        return tf.while_loop(lambda x: tf.reduce_sum(x * x) < 100.0, lambda x: (1.5 * x + tf.sin(x),), [x])[0]
+        return tf.while_loop(
+            lambda x: tf.reduce_sum(x * x) < 100.0, lambda x: (1.5 * x + tf.sin(x),), [x]
+        )[0]
 
     gradient(fn, normal(rng, 4))
 
@@ -60,7 +62,9 @@ def test_nested_while_loops(rng):
 
 def test_three_loops_deep(rng):
     def loop(n, body, x):
-        return tf.while_loop(lambda i, _: i < n, lambda i, x: (i + 1, body(x)), [tf.constant(0), x])[1]
+        return tf.while_loop(
+            lambda i, _: i < n, lambda i, x: (i + 1, body(x)), [tf.constant(0), x]
+        )[1]
 
     def fn(x):
         return loop(2, lambda x: loop(3, lambda x: loop(2, lambda x: tf.sin(x) * 1.3, x) + x, x), x)
@@ -72,7 +76,9 @@ def test_second_order(rng):
     def fn(x):
         def loop(x):
             return tf.while_loop(
-                lambda i, _: i < 4, lambda i, x: (i + 1, tf.sin(x) + x * x * 0.1), [tf.constant(0), x]
+                lambda i, _: i < 4,
+                lambda i, x: (i + 1, tf.sin(x) + x * x * 0.1),
+                [tf.constant(0), x],
             )[1]
 
         with tf.GradientTape() as tape:
@@ -86,7 +92,9 @@ def test_second_order(rng):
 def test_a_loop_with_a_condition_inside(rng):
     def fn(x):
         def body(i, x):
-            return i + 1, tf.cond(tf.reduce_sum(x) > 0, lambda: tf.sin(x) - 0.5, lambda: x * x + 0.1)
+            return i + 1, tf.cond(
+                tf.reduce_sum(x) > 0, lambda: tf.sin(x) - 0.5, lambda: x * x + 0.1
+            )
 
         return tf.while_loop(lambda i, _: i < 6, body, [tf.constant(0), x])[1]
 
@@ -110,10 +118,18 @@ CONDITIONALS = {
 
 @pytest.mark.parametrize(
     ("name", "order"),
-    [("conditional", 1), ("conditional", 2), ("conditional", 3), ("within a conditional", 1), ("within a loop", 2)],
+    [
+        ("conditional", 1),
+        ("conditional", 2),
+        ("conditional", 3),
+        ("within a conditional", 1),
+        ("within a loop", 2),
+    ],
 )
 def test_derivatives_of_conditionals(rng, name, order):
-    """Branches keep what their gradients need in optionals; second derivatives make zeros and sums of those."""
+    """Branches keep what their gradients need in optionals; second derivatives make zeros and sums
+    of those.
+    """
 
     def derivative(fn, n):
         def run(x):
@@ -137,7 +153,11 @@ def test_derivatives_of_conditionals(rng, name, order):
 
 def test_a_dataset_in_a_function():
     """A loop over a dataset asks an optional whether there is a next element, of any type."""
-    data = (np.array(["a", "bb", "c"]), np.arange(3, dtype="int32"), np.arange(6, dtype="float32").reshape(3, 2))
+    data = (
+        np.array(["a", "bb", "c"]),
+        np.arange(3, dtype="int32"),
+        np.arange(6, dtype="float32").reshape(3, 2),
+    )
     dataset = tf.data.Dataset.from_tensor_slices((*data, np.array([True, False, True])))
 
     @tf.function
@@ -178,7 +198,9 @@ def test_map_fn(rng):
 
 def test_map_fn_of_map_fn(rng):
     def fn(x):
-        return tf.map_fn(lambda rows: tf.map_fn(lambda row: tf.sin(row) * tf.reduce_sum(row), rows), x)
+        return tf.map_fn(
+            lambda rows: tf.map_fn(lambda row: tf.sin(row) * tf.reduce_sum(row), rows), x
+        )
 
     gradient(fn, normal(rng, 3, 2, 4))
 
@@ -197,7 +219,9 @@ def test_map_fn_over_complex(rng):
 
 def test_scan(rng):
     def fn(x, w):
-        return tf.scan(lambda state, row: tf.tanh(tf.linalg.matvec(w, state) + row), x, initializer=tf.zeros(3))
+        return tf.scan(
+            lambda state, row: tf.tanh(tf.linalg.matvec(w, state) + row), x, initializer=tf.zeros(3)
+        )
 
     gradient(fn, normal(rng, 6, 3), normal(rng, 3, 3))
 
@@ -213,7 +237,9 @@ def test_tensor_array(rng):
         array = array.unstack(x)
         total = array.read(0) * array.read(3)
         array = array.write(1, total)
-        split = tf.TensorArray(tf.float32, size=2, infer_shape=False).split(tf.reshape(x, [-1]), [5, 7])
+        split = tf.TensorArray(tf.float32, size=2, infer_shape=False).split(
+            tf.reshape(x, [-1]), [5, 7]
+        )
         return array.stack(), array.gather([3, 1]), split.concat(), split.read(1)
 
     def summed(x):
@@ -277,14 +303,20 @@ def test_gradients_of_indexed_loops_add_lists(rng, dtype):
 LAYERS = {
     "LSTM": lambda: keras.layers.LSTM(5, return_sequences=True),
     "LSTM last state": lambda: keras.layers.LSTM(5, return_state=True),
-    "LSTM backwards": lambda: keras.layers.LSTM(5, go_backwards=True, recurrent_activation="hard_sigmoid"),
+    "LSTM backwards": lambda: keras.layers.LSTM(
+        5, go_backwards=True, recurrent_activation="hard_sigmoid"
+    ),
     "GRU": lambda: keras.layers.GRU(5, return_sequences=True),
     "GRU before": lambda: keras.layers.GRU(5, reset_after=False),
     "SimpleRNN": lambda: keras.layers.SimpleRNN(5, return_sequences=True),
-    "Bidirectional": lambda: keras.layers.Bidirectional(keras.layers.LSTM(4, return_sequences=True)),
+    "Bidirectional": lambda: keras.layers.Bidirectional(
+        keras.layers.LSTM(4, return_sequences=True)
+    ),
     "Bidirectional GRU": lambda: keras.layers.Bidirectional(keras.layers.GRU(4), merge_mode="sum"),
     "stacked cells": lambda: keras.layers.RNN([keras.layers.LSTMCell(4), keras.layers.GRUCell(3)]),
-    "TimeDistributed": lambda: keras.layers.TimeDistributed(keras.layers.Dense(3, activation="tanh")),
+    "TimeDistributed": lambda: keras.layers.TimeDistributed(
+        keras.layers.Dense(3, activation="tanh")
+    ),
 }
 
 
@@ -343,7 +375,9 @@ def test_training_with_dropout_and_masking(rng):
         [
             keras.layers.Input((7,), dtype="int64"),
             keras.layers.Embedding(20, 8, mask_zero=True),
-            keras.layers.Bidirectional(keras.layers.LSTM(6, dropout=0.2, recurrent_dropout=0.2, return_sequences=True)),
+            keras.layers.Bidirectional(
+                keras.layers.LSTM(6, dropout=0.2, recurrent_dropout=0.2, return_sequences=True)
+            ),
             keras.layers.GRU(6),
             keras.layers.Dense(1),
         ]

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Box and Muller's numbers as TensorFlow defines them, in double precision but for the rounding of the angle to float32.
+/// Box and Muller's numbers as TensorFlow defines them, in double precision but for the rounding of
+/// the angle to float32.
 pub fn box_muller(a: u32, b: u32) -> [f64; 2] {
     let unit = |w: u32| f64::from(w & 0x7f_ffff) / f64::from(1 << 23);
     let u = unit(a).max(f64::from(1e-7f32));
@@ -30,8 +31,14 @@ fn normal_numbers_are_precise() {
     println!("worst error {worst} units in the last place, moments {sums:?}");
     assert!(worst < 4.0, "{worst} units in the last place");
     let [mean, variance, skew, kurtosis] = sums;
-    assert!(mean.abs() < 0.004 && (variance - 1.0).abs() < 0.006, "mean {mean}, variance {variance}");
-    assert!(skew.abs() < 0.02 && (kurtosis - 3.0).abs() < 0.05, "third moment {skew}, fourth {kurtosis}");
+    assert!(
+        mean.abs() < 0.004 && (variance - 1.0).abs() < 0.006,
+        "mean {mean}, variance {variance}"
+    );
+    assert!(
+        skew.abs() < 0.02 && (kurtosis - 3.0).abs() < 0.05,
+        "third moment {skew}, fourth {kurtosis}"
+    );
 }
 
 /// The rejection loop on the host: each group of four takes candidates from 256 samples of its own.
@@ -75,7 +82,12 @@ fn bounded_integers_are_even() {
 }
 
 /// The winner by the Gumbel-max trick for each sample, or None where rounding may decide.
-fn gumbel_max(generator: &Generator, logits: &[f64], classes: usize, samples: usize) -> Vec<Option<i64>> {
+fn gumbel_max(
+    generator: &Generator,
+    logits: &[f64],
+    classes: usize,
+    samples: usize,
+) -> Vec<Option<i64>> {
     let rows = logits.len() / classes * samples;
     let score = |row: usize, class: usize| {
         let u = f64::from(word(generator, row * classes + class) & 0x7f_ffff) / f64::from(1 << 23);
@@ -94,19 +106,33 @@ fn gumbel_max(generator: &Generator, logits: &[f64], classes: usize, samples: us
 fn classes_are_drawn_by_gumbel_max() {
     let mut s = session();
     let generator = Generator::scrambled([-7, 1 << 40]);
-    for (batch, classes, samples) in [(1, 1, 3), (3, 5, 7), (2, 33, 40), (2, 1000, 5), (1, 129, 1)] {
-        for (dtype, output, misalign) in [(F32, I64, 0), (F32, I32, 1), (F16, I64, 1), (F16, I32, 0)] {
+    for (batch, classes, samples) in [(1, 1, 3), (3, 5, 7), (2, 33, 40), (2, 1000, 5), (1, 129, 1)]
+    {
+        for (dtype, output, misalign) in
+            [(F32, I64, 0), (F32, I32, 1), (F16, I64, 1), (F16, I32, 0)]
+        {
             s.misalign = misalign;
-            let values: Vec<f64> = (0..batch * classes).map(|i| f64::from((i * 37 % 17) as u32) / 4.0 - 2.0).collect();
+            let values: Vec<f64> =
+                (0..batch * classes).map(|i| f64::from((i * 37 % 17) as u32) / 4.0 - 2.0).collect();
             let logits = HostTensor::floats(dtype, &[batch, classes], &values);
-            let node = Node::new("StatelessMultinomial").attr("T", dtype).attr("output_dtype", output);
+            let node =
+                Node::new("StatelessMultinomial").attr("T", dtype).attr("output_dtype", output);
             let got = run(&mut s, &node, &[logits.into(), scalar(I32, samples as i64), seeds()]);
             assert_eq!(&got.dims[..], [batch, samples]);
             let expected = gumbel_max(&generator, &values, classes, samples);
             let sure = expected.iter().filter(|e| e.is_some()).count();
-            assert!(sure * 10 > expected.len() * 9, "{sure} of {} rows are decided", expected.len());
-            for (row, (got, expected)) in got.to_i64().unwrap().into_iter().zip(expected).enumerate() {
-                assert!(expected.is_none_or(|e| e == got), "row {row} of {batch}x{classes}: {got}, not {expected:?}");
+            assert!(
+                sure * 10 > expected.len() * 9,
+                "{sure} of {} rows are decided",
+                expected.len()
+            );
+            for (row, (got, expected)) in
+                got.to_i64().unwrap().into_iter().zip(expected).enumerate()
+            {
+                assert!(
+                    expected.is_none_or(|e| e == got),
+                    "row {row} of {batch}x{classes}: {got}, not {expected:?}"
+                );
             }
         }
     }
@@ -117,10 +143,15 @@ fn classes_come_with_their_probabilities() {
     let mut s = session();
     let probabilities = [0.5, 0.0, 0.25, 0.125, 0.125];
     let logits: Vec<f32> = probabilities.iter().map(|p: &f32| p.ln()).collect();
-    let node = Node::new("Multinomial").attr("T", F32).attr("output_dtype", I64).attr("seed", 3).attr("seed2", 4);
+    let node = Node::new("Multinomial")
+        .attr("T", F32)
+        .attr("output_dtype", I64)
+        .attr("seed", 3)
+        .attr("seed2", 4);
     // More outputs than one dimension of the grid has workgroups.
     let n = 100_000;
-    let got = run(&mut s, &node, &[HostTensor::f32(&[1, 5], &logits).into(), scalar(I32, n)]).values::<i64>();
+    let got = run(&mut s, &node, &[HostTensor::f32(&[1, 5], &logits).into(), scalar(I32, n)])
+        .values::<i64>();
     for (class, p) in probabilities.into_iter().enumerate() {
         let share = got.iter().filter(|g| **g == class as i64).count() as f32 / n as f32;
         assert!((share - p).abs() < 0.006, "class {class}: {share}, not {p}");

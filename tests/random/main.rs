@@ -1,5 +1,6 @@
-//! Random ops: TensorFlow's numbers (recorded from TensorFlow 2.21 on the CPU), streams of any length against the generator on the
-//! host, the precision of normal numbers, statistics, and errors.
+//! Random ops: TensorFlow's numbers (recorded from TensorFlow 2.21 on the CPU), streams of any
+//! length against the generator on the host, the precision of normal numbers, statistics, and
+//! errors.
 
 mod distributions;
 mod states;
@@ -46,7 +47,13 @@ fn seeded(session: &mut Session, op: &str, dtype: DType, dims: &[i64]) -> HostTe
 }
 
 /// The second version, with key and counter on the device.
-fn keyed(session: &mut Session, op: &str, dtype: DType, n: usize, generator: &Generator) -> HostTensor {
+fn keyed(
+    session: &mut Session,
+    op: &str,
+    dtype: DType,
+    n: usize,
+    generator: &Generator,
+) -> HostTensor {
     let inputs: [Input; 4] = [
         shape(&[n as i64]),
         HostTensor::of(U64, &[1], &[generator.key_u64()]).into(),
@@ -65,7 +72,10 @@ fn word(generator: &Generator, i: usize) -> u32 {
 
 fn assert_ulps(got: f64, expected: f64, unit: f64, limit: f64, what: &str) {
     let error = (got - expected).abs() / unit;
-    assert!(error <= limit, "{what}: got {got}, expected {expected}, {error} units in the last place");
+    assert!(
+        error <= limit,
+        "{what}: got {got}, expected {expected}, {error} units in the last place"
+    );
 }
 
 /// One unit in the last place of a float of `dtype` near `v`.
@@ -90,47 +100,109 @@ fn fails(node: &Node, inputs: &[Input], message: &str) {
 fn errors_are_worded_as_tensorflows() {
     let node = Node::new("StatelessRandomUniform").attr("dtype", F32);
     fails(&node, &[shape(&[2, -1]), seeds()], "Dimension -1 must be >= 0");
-    fails(&node, &[scalar(I32, 3), seeds()], "shape must be a vector of {int32,int64}, got shape []");
+    fails(
+        &node,
+        &[scalar(I32, 3), seeds()],
+        "shape must be a vector of {int32,int64}, got shape []",
+    );
     let matrix = || HostTensor::i32(&[1, 2], &[1, 2]);
-    fails(&node, &[matrix().into(), seeds()], "shape must be a vector of {int32,int64}, got shape [1,2]");
+    fails(
+        &node,
+        &[matrix().into(), seeds()],
+        "shape must be a vector of {int32,int64}, got shape [1,2]",
+    );
     fails(
         &node,
         &[shape(&[1 << 40, 1 << 40]), seeds()],
         "Shape [1099511627776,1099511627776] would have more than 2**63",
     );
-    fails(&node, &[shape(&[2]), HostTensor::i64(&[3], &[1, 2, 3]).into()], "seed must have shape [2], not [3]");
-    fails(&Node::new("StatelessRandomGetKeyCounter"), &[scalar(I64, 3)], "seed must have shape [2], not []");
+    fails(
+        &node,
+        &[shape(&[2]), HostTensor::i64(&[3], &[1, 2, 3]).into()],
+        "seed must have shape [2], not [3]",
+    );
+    fails(
+        &Node::new("StatelessRandomGetKeyCounter"),
+        &[scalar(I64, 3)],
+        "seed must have shape [2], not []",
+    );
 
     let int = Node::new("StatelessRandomUniformInt").attr("dtype", I32);
     let inputs = |n: i64, low: i64| [shape(&[n]), seeds(), scalar(I32, low), scalar(I32, 5)];
     fails(&int, &inputs(3, 5), "Need minval < maxval, got 5 >= 5");
-    assert!(run(&mut session(), &int, &inputs(0, 5)).bytes.is_empty(), "no bounds are needed for nothing");
+    assert!(
+        run(&mut session(), &int, &inputs(0, 5)).bytes.is_empty(),
+        "no bounds are needed for nothing"
+    );
     let vector = HostTensor::i32(&[1], &[1]);
-    fails(&int, &[shape(&[3]), seeds(), vector.into(), scalar(I32, 5)], "minval must be 0-D, got shape [1]");
+    fails(
+        &int,
+        &[shape(&[3]), seeds(), vector.into(), scalar(I32, 5)],
+        "minval must be 0-D, got shape [1]",
+    );
 
     let keyed = Node::new("StatelessRandomUniformV2").attr("dtype", F32);
     let u64s = |v: &[u64]| Input::from(HostTensor::of(U64, &[v.len()], v));
-    fails(&keyed, &[shape(&[2]), u64s(&[1, 2]), u64s(&[1, 2]), scalar(I32, 1)], "key must have shape [1], not [2]");
+    fails(
+        &keyed,
+        &[shape(&[2]), u64s(&[1, 2]), u64s(&[1, 2]), scalar(I32, 1)],
+        "key must have shape [1], not [2]",
+    );
     fails(
         &keyed,
         &[shape(&[2]), u64s(&[1]), u64s(&[1]), scalar(I32, 1)],
         "counter must be a vector with length at least 2",
     );
-    fails(&keyed, &[shape(&[2]), u64s(&[1]), u64s(&[1, 2]), scalar(I32, 2)], "Unsupported algorithm id: 2");
-    fails(&keyed, &[shape(&[2]), u64s(&[1]), u64s(&[1, 2]), matrix().into()], "input 3 (0-based) must have shape []");
+    fails(
+        &keyed,
+        &[shape(&[2]), u64s(&[1]), u64s(&[1, 2]), scalar(I32, 2)],
+        "Unsupported algorithm id: 2",
+    );
+    fails(
+        &keyed,
+        &[shape(&[2]), u64s(&[1]), u64s(&[1, 2]), matrix().into()],
+        "input 3 (0-based) must have shape []",
+    );
 
     let multinomial = Node::new("StatelessMultinomial").attr("T", F32).attr("output_dtype", I64);
-    let logits = |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
-    fails(&multinomial, &[logits(&[3]), scalar(I32, 1), seeds()], "logits should be a matrix, got shape [3]");
-    fails(&multinomial, &[logits(&[1, 0]), scalar(I32, 1), seeds()], "num_classes should be positive, got 0");
-    fails(&multinomial, &[logits(&[1, 3]), scalar(I32, -1), seeds()], "num_samples should be non-negative, got -1");
-    fails(&multinomial, &[logits(&[1, 3]), shape(&[1]), seeds()], "num_samples should be a scalar, got shape [1]");
-    fails(&multinomial, &[logits(&[1, 3]), scalar(I32, 1), scalar(I32, 1)], "seed must have shape [2], not []");
+    let logits =
+        |dims: &[usize]| Input::from(HostTensor::f32(dims, &vec![0.0; dims.iter().product()]));
+    fails(
+        &multinomial,
+        &[logits(&[3]), scalar(I32, 1), seeds()],
+        "logits should be a matrix, got shape [3]",
+    );
+    fails(
+        &multinomial,
+        &[logits(&[1, 0]), scalar(I32, 1), seeds()],
+        "num_classes should be positive, got 0",
+    );
+    fails(
+        &multinomial,
+        &[logits(&[1, 3]), scalar(I32, -1), seeds()],
+        "num_samples should be non-negative, got -1",
+    );
+    fails(
+        &multinomial,
+        &[logits(&[1, 3]), shape(&[1]), seeds()],
+        "num_samples should be a scalar, got shape [1]",
+    );
+    fails(
+        &multinomial,
+        &[logits(&[1, 3]), scalar(I32, 1), scalar(I32, 1)],
+        "seed must have shape [2], not []",
+    );
 
     let draw = Node::new("StatefulUniform").attr("dtype", F32);
     for (state, message) in [
-        (HostTensor::i64(&[2], &[1, 2]), "For the Philox algorithm, the size of state must be at least 3; got 2"),
-        (HostTensor::i64(&[1, 3], &[1, 2, 3]), "RNG state must have one and only one dimension, not 2"),
+        (
+            HostTensor::i64(&[2], &[1, 2]),
+            "For the Philox algorithm, the size of state must be at least 3; got 2",
+        ),
+        (
+            HostTensor::i64(&[1, 3], &[1, 2, 3]),
+            "RNG state must have one and only one dimension, not 2",
+        ),
         (HostTensor::i32(&[3], &[1, 2, 3]), "dtype of RNG state variable must be int64, not int32"),
     ] {
         let mut s = session();
@@ -144,5 +216,8 @@ fn errors_are_worded_as_tensorflows() {
     let mut s = session();
     let variable = s.variable(&HostTensor::i64(&[3], &[1, 2, 3])).unwrap();
     let threefry = s.run(&draw, &[Input::Variable(variable), scalar(I64, 2), shape(&[3])]);
-    assert!(matches!(&threefry, Err(Error::Unimplemented(m)) if m.contains("ThreeFry")), "{threefry:?}");
+    assert!(
+        matches!(&threefry, Err(Error::Unimplemented(m)) if m.contains("ThreeFry")),
+        "{threefry:?}"
+    );
 }

@@ -6,13 +6,18 @@ use super::*;
 fn key_and_counter_are_tensorflows() {
     let mut s = session();
     let out = s.run(&Node::new("StatelessRandomGetKeyCounterAlg"), &[seeds()]).unwrap();
-    assert_eq!((out[0].dtype, &out[0].dims[..], bits(&out[0])), (U64, &[1][..], vec![0xa8dd_c117_4ce0_a76b]));
+    assert_eq!(
+        (out[0].dtype, &out[0].dims[..], bits(&out[0])),
+        (U64, &[1][..], vec![0xa8dd_c117_4ce0_a76b])
+    );
     assert_eq!((&out[1].dims[..], bits(&out[1])), (&[2][..], vec![0, 0xc85e_4c39_9afd_75b5]));
     assert_eq!(out[2], HostTensor::i32(&[], &[1]));
     assert_eq!(s.run(&Node::new("StatelessRandomGetKeyCounter"), &[seeds()]).unwrap(), out[..2]);
     assert_eq!(s.run(&Node::new("StatelessRandomGetAlg"), &[]).unwrap(), out[2..]);
     // int32 seeds are the same numbers.
-    let small = |t: HostTensor| run(&mut session(), &Node::new("StatelessRandomGetKeyCounter"), &[t.into()]);
+    let small = |t: HostTensor| {
+        run(&mut session(), &Node::new("StatelessRandomGetKeyCounter"), &[t.into()])
+    };
     assert_eq!(small(HostTensor::i32(&[2], &[-3, -4])), small(HostTensor::i64(&[2], &[-3, -4])));
     assert_eq!(bits(&small(HostTensor::i32(&[2], &[-3, -4]))), [13_066_606_938_343_528_177]);
 }
@@ -24,8 +29,8 @@ fn uniform_floats_are_tensorflows() {
         (
             F32,
             [
-                0x3f67096e, 0x3f0b30fa, 0x3f20f90e, 0x3c172980, 0x3e9d60e8, 0x3f4cb266, 0x3de74ff0, 0x3e2968d0,
-                0x3ca2bf40,
+                0x3f67096e, 0x3f0b30fa, 0x3f20f90e, 0x3c172980, 0x3e9d60e8, 0x3f4cb266, 0x3de74ff0,
+                0x3e2968d0, 0x3ca2bf40,
             ],
         ),
         (F16, [0x31b8, 0x2fd0, 0x3038, 0x38a6, 0x2b40, 0x34cc, 0x33f8, 0x3468, 0x39fa]),
@@ -41,16 +46,28 @@ fn uniform_floats_are_tensorflows() {
 #[test]
 fn normal_floats_are_tensorflows() {
     let mut s = session();
-    let normal: [u32; 9] =
-        [0xbdfba1b9, 0xbedf3ca3, 0x3d649840, 0x3f762e9f, 0xbfbb23ec, 0x3ef1210b, 0x3fe678ab, 0x3f8771a6, 0x3fe50168];
-    let truncated: [u32; 9] =
-        [0xbdfba1b9, 0xbedf3ca3, 0x3d649840, 0x3f762e9f, 0x3e976689, 0x3fe49882, 0x3eadbbb9, 0x3db033d3, 0xbdd166c8];
-    for (op, recorded) in [("StatelessRandomNormal", normal), ("StatelessTruncatedNormal", truncated)] {
+    let normal: [u32; 9] = [
+        0xbdfba1b9, 0xbedf3ca3, 0x3d649840, 0x3f762e9f, 0xbfbb23ec, 0x3ef1210b, 0x3fe678ab,
+        0x3f8771a6, 0x3fe50168,
+    ];
+    let truncated: [u32; 9] = [
+        0xbdfba1b9, 0xbedf3ca3, 0x3d649840, 0x3f762e9f, 0x3e976689, 0x3fe49882, 0x3eadbbb9,
+        0x3db033d3, 0xbdd166c8,
+    ];
+    for (op, recorded) in
+        [("StatelessRandomNormal", normal), ("StatelessTruncatedNormal", truncated)]
+    {
         for (dtype, limit) in [(F32, 4.0), (F16, 0.51), (BF16, 0.51)] {
             let got = seeded(&mut s, op, dtype, &[9]).to_f64();
             for (i, (got, expected)) in got.iter().zip(recorded).enumerate() {
                 let expected = f64::from(f32::from_bits(expected));
-                assert_ulps(*got, expected, ulp(dtype, expected), limit, &format!("{op} {dtype} {i}"));
+                assert_ulps(
+                    *got,
+                    expected,
+                    ulp(dtype, expected),
+                    limit,
+                    &format!("{op} {dtype} {i}"),
+                );
             }
         }
     }
@@ -81,8 +98,10 @@ fn integers_are_tensorflows() {
         let node = Node::new("StatelessRandomUniformInt").attr("dtype", dtype);
         bits(&run(&mut s, &node, &[shape(&[9]), seeds(), scalar(dtype, low), scalar(dtype, high)]))
     };
-    let int32 =
-        [0x23f384b7, 0xc2c5987d, 0x8ad07c87, 0xa2812e53, 0xa3a7583a, 0xd8665933, 0xb70e74ff, 0xcb152d1a, 0xea028afd];
+    let int32 = [
+        0x23f384b7, 0xc2c5987d, 0x8ad07c87, 0xa2812e53, 0xa3a7583a, 0xd8665933, 0xb70e74ff,
+        0xcb152d1a, 0xea028afd,
+    ];
     assert_eq!(bounded(I32, i64::from(i32::MIN), 1 << 30), int32);
     let int64 = [
         0xc2c5987da3f384b7,
@@ -98,11 +117,13 @@ fn integers_are_tensorflows() {
     assert_eq!(bounded(I64, i64::MIN, 1 << 62), int64);
     let small: Vec<u64> = full.iter().map(|v| ((v % 1000) as i64 - 500).cast_unsigned()).collect();
     assert_eq!(bounded(I64, -500, 500), small);
-    let small: Vec<u64> = halves.iter().map(|v| u64::from(((v % 7) as u32).wrapping_sub(3))).collect();
+    let small: Vec<u64> =
+        halves.iter().map(|v| u64::from(((v % 7) as u32).wrapping_sub(3))).collect();
     assert_eq!(bounded(I32, -3, 4), small);
 }
 
-/// Sizes around the group of a sample, of each width, from a counter that overflows into its upper half within the first samples.
+/// Sizes around the group of a sample, of each width, from a counter that overflows into its upper
+/// half within the first samples.
 #[test]
 fn streams_of_any_length_follow_the_counter() {
     let mut s = session();
@@ -117,13 +138,17 @@ fn streams_of_any_length_follow_the_counter() {
                 let got = keyed(&mut s, "StatelessRandomUniformFullIntV2", U32, n, &generator);
                 assert_eq!(got.values::<u32>(), words[..n]);
                 let got = keyed(&mut s, "StatelessRandomUniformFullIntV2", U64, n, &generator);
-                let pairs: Vec<u64> = words.chunks(2).map(|p| u64::from(p[0]) | u64::from(p[1]) << 32).collect();
+                let pairs: Vec<u64> =
+                    words.chunks(2).map(|p| u64::from(p[0]) | u64::from(p[1]) << 32).collect();
                 assert_eq!(got.values::<u64>(), pairs);
                 for (dtype, bits) in [(F32, 23), (F16, 10), (BF16, 7)] {
-                    let got = keyed(&mut s, "StatelessRandomUniformV2", dtype, n, &generator).to_f64();
+                    let got =
+                        keyed(&mut s, "StatelessRandomUniformV2", dtype, n, &generator).to_f64();
                     let scale = f64::from(1 << bits);
-                    let expected: Vec<f64> =
-                        words[..n].iter().map(|w| f64::from(w & ((1 << bits) - 1)) / scale).collect();
+                    let expected: Vec<f64> = words[..n]
+                        .iter()
+                        .map(|w| f64::from(w & ((1 << bits) - 1)) / scale)
+                        .collect();
                     assert_eq!(got, expected, "{dtype} {n}");
                 }
             }
@@ -131,12 +156,14 @@ fn streams_of_any_length_follow_the_counter() {
     }
 }
 
-/// Numbers depend on their index alone: not on where a tensor lies, nor on how many groups an invocation has.
+/// Numbers depend on their index alone: not on where a tensor lies, nor on how many groups an
+/// invocation has.
 #[test]
 fn every_way_to_draw_gives_the_same_bits() {
     let mut s = session();
     let generator = Generator { counter: [u32::MAX - 300, u32::MAX, 1, 2], key: [3, 4] };
-    for op in ["StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"] {
+    for op in ["StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"]
+    {
         for dtype in [F32, F16, BF16, DType::F64] {
             let mut draw = |misalign, n| {
                 s.misalign = misalign;
@@ -150,7 +177,8 @@ fn every_way_to_draw_gives_the_same_bits() {
     }
 }
 
-/// More groups than one dimension of the grid has workgroups for, and more bytes than lavapipe binds at once.
+/// More groups than one dimension of the grid has workgroups for, and more bytes than lavapipe
+/// binds at once.
 #[test]
 fn large_tensors() {
     let mut s = session();
@@ -159,7 +187,10 @@ fn large_tensors() {
     let got = keyed(&mut s, "StatelessRandomUniformV2", BF16, n, &generator).values::<half::bf16>();
     assert_eq!(got.len(), n);
     let window = 1 << 26;
-    let probes = [0, 4 * 256 * 65_535, n - 1].into_iter().chain(window - 3..window + 9).chain((0..n).step_by(65_521));
+    let probes = [0, 4 * 256 * 65_535, n - 1]
+        .into_iter()
+        .chain(window - 3..window + 9)
+        .chain((0..n).step_by(65_521));
     for i in probes {
         assert_eq!(got[i].to_f32(), (word(&generator, i) & 0x7f) as f32 / 128.0, "element {i}");
     }

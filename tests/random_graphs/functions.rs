@@ -1,4 +1,5 @@
-//! Scalar functions as a generator must know them: where they may be used, what they give, and how they magnify errors.
+//! Scalar functions as a generator must know them: where they may be used, what they give, and how
+//! they magnify errors.
 
 /// Where a tensor's elements lie, and how far rounding may have moved them.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +49,18 @@ pub const UNARY: &[&str] = &[
 ];
 
 /// Functions of two floats.
-pub const BINARY: &[&str] =
-    &["AddV2", "Maximum", "Minimum", "Mul", "Mul", "RealDiv", "SquaredDifference", "Sub", "ReluGrad", "TanhGrad"];
+pub const BINARY: &[&str] = &[
+    "AddV2",
+    "Maximum",
+    "Minimum",
+    "Mul",
+    "Mul",
+    "RealDiv",
+    "SquaredDifference",
+    "Sub",
+    "ReluGrad",
+    "TanhGrad",
+];
 
 /// Below this, functions with a pole at 0 are not used.
 const POSITIVE: f64 = 0.05;
@@ -58,7 +69,8 @@ const POSITIVE: f64 = 0.05;
 pub fn unary(op: &str, x: Range) -> Option<Range> {
     let Range { low, high, error } = x;
     let size = x.size();
-    let monotone = |f: fn(f64) -> f64, slope: f64| Range { low: f(low), high: f(high), error: error * slope };
+    let monotone =
+        |f: fn(f64) -> f64, slope: f64| Range { low: f(low), high: f(high), error: error * slope };
     let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
     Some(match op {
         "Abs" => Range { low: nearest, high: size, error },
@@ -72,9 +84,11 @@ pub fn unary(op: &str, x: Range) -> Option<Range> {
         "Log" if low >= POSITIVE => monotone(f64::ln, 1.0 / low),
         "Neg" => Range { low: -high, high: -low, error },
         "Relu6" => Range { low: 0.0, high: high.clamp(0.0, 6.0), error },
-        "Rsqrt" if low >= POSITIVE => {
-            Range { low: high.powf(-0.5), high: low.powf(-0.5), error: error * 0.5 * low.powf(-1.5) }
-        }
+        "Rsqrt" if low >= POSITIVE => Range {
+            low: high.powf(-0.5),
+            high: low.powf(-0.5),
+            error: error * 0.5 * low.powf(-1.5),
+        },
         "Sigmoid" => Range { low: 0.0, high: 1.0, error: error * 0.25 },
         "Softplus" => Range { low: 0.0, high: high.max(0.0) + 0.7, error },
         "Sqrt" if low >= POSITIVE => monotone(f64::sqrt, 0.5 / low.sqrt()),
@@ -97,9 +111,13 @@ pub fn binary(op: &str, x: Range, y: Range) -> Option<Range> {
         "Maximum" => Range { low: x.low.max(y.low), high: x.high.max(y.high), error },
         "Minimum" => Range { low: x.low.min(y.low), high: x.high.min(y.high), error },
         "Mul" => corners(|a, b| a * b, x.error * y.size() + y.error * x.size()),
-        "RealDiv" if y.low >= POSITIVE => corners(|a, b| a / b, x.error / y.low + x.size() * y.error / (y.low * y.low)),
+        "RealDiv" if y.low >= POSITIVE => {
+            corners(|a, b| a / b, x.error / y.low + x.size() * y.error / (y.low * y.low))
+        }
         // A step at 0 in the second argument.
-        "ReluGrad" if y.error == 0.0 => Range { low: x.low.min(0.0), high: x.high.max(0.0), error: x.error },
+        "ReluGrad" if y.error == 0.0 => {
+            Range { low: x.low.min(0.0), high: x.high.max(0.0), error: x.error }
+        }
         "SquaredDifference" => {
             let size = (x.high - y.low).abs().max((y.high - x.low).abs());
             Range { low: 0.0, high: size * size, error: 2.0 * size * error }

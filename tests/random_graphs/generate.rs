@@ -14,7 +14,8 @@ use crate::numeric::Random;
 /// What a graph may hold.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Profile {
-    /// Reductions, normalizations, products, attention, variables: what only a device evaluates here.
+    /// Reductions, normalizations, products, attention, variables: what only a device evaluates
+    /// here.
     pub device: bool,
     /// Branches, of which one runs, and nodes that have effects.
     pub branches: bool,
@@ -31,7 +32,8 @@ pub struct Value {
     pub range: Range,
 }
 
-/// A graph with its feeds, its variables' first values, and the tolerances of its fetches and of its variables' last values.
+/// A graph with its feeds, its variables' first values, and the tolerances of its fetches and of
+/// its variables' last values.
 #[derive(Debug, Clone, Default)]
 pub struct Case {
     pub text: String,
@@ -41,7 +43,8 @@ pub struct Case {
     pub tolerances: Vec<f64>,
 }
 
-/// A variable; whoever reads it waits for the last write, whoever writes it for all reads since then.
+/// A variable; whoever reads it waits for the last write, whoever writes it for all reads since
+/// then.
 #[derive(Debug, Clone)]
 pub struct Variable {
     pub value: Value,
@@ -81,11 +84,20 @@ pub fn case(seed: u64, profile: Profile) -> Case {
     (0..8).for_each(|_| {
         random.below(2);
     });
-    let shapes = random.pick(&[Shapes::Known, Shapes::Known, Shapes::Known, Shapes::Symbolic, Shapes::Unknown]);
-    let mut base: Vec<usize> = (0..random.between(1, 3)).map(|_| random.pick(&[1, 2, 3, 4, 5, 8])).collect();
+    let shapes = random.pick(&[
+        Shapes::Known,
+        Shapes::Known,
+        Shapes::Known,
+        Shapes::Symbolic,
+        Shapes::Unknown,
+    ]);
+    let mut base: Vec<usize> =
+        (0..random.between(1, 3)).map(|_| random.pick(&[1, 2, 3, 4, 5, 8])).collect();
     match (random.below(20), shapes) {
         (0, Shapes::Known) => base[0] = 0,
-        (1..=3, Shapes::Known) if profile.device => *base.last_mut().unwrap() = random.pick(&[33, 70, 257]),
+        (1..=3, Shapes::Known) if profile.device => {
+            *base.last_mut().unwrap() = random.pick(&[33, 70, 257])
+        }
         (_, Shapes::Symbolic) => base[0] = SYMBOL,
         _ => {}
     }
@@ -147,7 +159,8 @@ impl Generator {
     /// A shape that broadcasts to the graph's base shape.
     fn dims(&mut self) -> Vec<usize> {
         let from = self.random.below(self.base.len() + 1);
-        let mut dims = if self.random.below(2) == 0 { self.base.clone() } else { self.base[from..].to_vec() };
+        let mut dims =
+            if self.random.below(2) == 0 { self.base.clone() } else { self.base[from..].to_vec() };
         for dim in &mut dims {
             if self.random.below(4) == 0 {
                 *dim = 1;
@@ -158,8 +171,9 @@ impl Generator {
 
     /// An input of the graph with values of at most `size`.
     pub fn feed(&mut self, dtype: DType, dims: &[usize], size: f64) -> Value {
-        let values: Vec<f64> =
-            (0..dims.iter().product()).map(|_| (self.random.below(2001) as f64 / 1000.0 - 1.0) * size).collect();
+        let values: Vec<f64> = (0..dims.iter().product())
+            .map(|_| (self.random.below(2001) as f64 / 1000.0 - 1.0) * size)
+            .collect();
         let name = self.emit("Placeholder", &[], &format!("dtype: {dtype}"), dtype, dims);
         self.case.feeds.push((name.clone(), HostTensor::floats(dtype, dims, &values)));
         self.value(name, dtype, dims, Range::exact(-size, size))
@@ -180,16 +194,28 @@ impl Generator {
     }
 
     /// Writes a line and returns the node's name.
-    pub fn emit(&mut self, op: &str, inputs: &[&str], attrs: &str, dtype: DType, dims: &[usize]) -> String {
+    pub fn emit(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attrs: &str,
+        dtype: DType,
+        dims: &[usize],
+    ) -> String {
         let name = format!("n{}", self.names);
         self.names += 1;
-        let inputs = if inputs.is_empty() { String::new() } else { format!("({})", inputs.join(", ")) };
+        let inputs =
+            if inputs.is_empty() { String::new() } else { format!("({})", inputs.join(", ")) };
         let attrs = if attrs.is_empty() { String::new() } else { format!(" {{{attrs}}}") };
         let _ = write!(self.case.text, "{name} = {op}{inputs}{attrs}");
         let fixed = op == "Const";
         if self.shapes != Shapes::Unknown || fixed {
             let dim = |d: &usize| {
-                if *d == SYMBOL && self.shapes == Shapes::Symbolic && !fixed { format!("?{d}") } else { d.to_string() }
+                if *d == SYMBOL && self.shapes == Shapes::Symbolic && !fixed {
+                    format!("?{d}")
+                } else {
+                    d.to_string()
+                }
             };
             let dims: Vec<String> = dims.iter().map(dim).collect();
             let _ = write!(self.case.text, " -> {dtype}[{}]", dims.join(", "));
@@ -204,7 +230,8 @@ impl Generator {
         value
     }
 
-    /// A node of float values; its own rounding is added to the error of `range`. Nothing where values or errors grow too large.
+    /// A node of float values; its own rounding is added to the error of `range`. Nothing where
+    /// values or errors grow too large.
     pub fn node(
         &mut self,
         op: &str,
@@ -219,11 +246,24 @@ impl Generator {
             BF16 => 8e-3,
             _ => 2e-6,
         };
-        let exact =
-            matches!(op, "Neg" | "Abs" | "Relu" | "Maximum" | "Minimum" | "Identity" | "Reshape" | "SelectV2" | "Tile");
+        let exact = matches!(
+            op,
+            "Neg"
+                | "Abs"
+                | "Relu"
+                | "Maximum"
+                | "Minimum"
+                | "Identity"
+                | "Reshape"
+                | "SelectV2"
+                | "Tile"
+        );
         let error = range.error + if exact { 0.0 } else { step * range.size() };
         let range = Range { error, ..range };
-        if range.size() > 200.0 || error > 0.05 * range.size().max(1.0) || dims.iter().product::<usize>() > 5000 {
+        if range.size() > 200.0
+            || error > 0.05 * range.size().max(1.0)
+            || dims.iter().product::<usize>() > 5000
+        {
             return None;
         }
         let names: Vec<&str> = inputs.iter().map(|i| i.name.as_str()).collect();
@@ -245,13 +285,15 @@ impl Generator {
     }
 
     pub fn apply(&mut self, op: &str, x: &Value) -> Option<Value> {
-        let attrs = format!("T: {}{}", x.dtype, if op == "LeakyRelu" { ", alpha: 0.25" } else { "" });
+        let attrs =
+            format!("T: {}{}", x.dtype, if op == "LeakyRelu" { ", alpha: 0.25" } else { "" });
         self.node(op, &[x], &attrs, x.dtype, &x.dims, unary(op, x.range)?)
     }
 
     fn binary(&mut self) {
         let x = self.any_value();
-        let fitting: Vec<Value> = self.values.iter().filter(|y| y.dtype == x.dtype).cloned().collect();
+        let fitting: Vec<Value> =
+            self.values.iter().filter(|y| y.dtype == x.dtype).cloned().collect();
         let at = self.random.below(fitting.len());
         let op = self.random.pick(BINARY);
         self.combine(op, &x, &fitting[at]);
@@ -262,17 +304,32 @@ impl Generator {
         if op.ends_with("Grad") && x.dims != y.dims {
             return None;
         }
-        self.node(op, &[x, y], &format!("T: {}", x.dtype), x.dtype, &dims, binary(op, x.range, y.range)?)
+        self.node(
+            op,
+            &[x, y],
+            &format!("T: {}", x.dtype),
+            x.dtype,
+            &dims,
+            binary(op, x.range, y.range)?,
+        )
     }
 
-    /// `SelectV2` by a comparison of values that are exact, for another rounding must not choose otherwise.
+    /// `SelectV2` by a comparison of values that are exact, for another rounding must not choose
+    /// otherwise.
     fn choice(&mut self) {
-        let exact: Vec<Value> = self.values.iter().filter(|v| v.range.error == 0.0).cloned().collect();
+        let exact: Vec<Value> =
+            self.values.iter().filter(|v| v.range.error == 0.0).cloned().collect();
         let x = exact[self.random.below(exact.len())].clone();
         let y = exact[self.random.below(exact.len())].clone();
-        let (Ok(dims), true) = (broadcast_dims(&x.dims, &y.dims), x.dtype == y.dtype) else { return };
+        let (Ok(dims), true) = (broadcast_dims(&x.dims, &y.dims), x.dtype == y.dtype) else {
+            return;
+        };
         let op = self.random.pick(&["Less", "GreaterEqual", "Equal"]);
-        let attrs = format!("T: {}{}", x.dtype, if op == "Equal" { ", incompatible_shape_error: true" } else { "" });
+        let attrs = format!(
+            "T: {}{}",
+            x.dtype,
+            if op == "Equal" { ", incompatible_shape_error: true" } else { "" }
+        );
         let test = self.emit(op, &[&x.name, &y.name], &attrs, Bool, &dims);
         let (a, b) = (self.any_value(), self.any_value());
         let all = broadcast_dims(&a.dims, &b.dims).and_then(|d| broadcast_dims(&d, &dims));
@@ -282,8 +339,20 @@ impl Generator {
                 high: a.range.high.max(b.range.high),
                 error: a.range.error.max(b.range.error),
             };
-            let test = Value { name: test, dtype: Bool, dims: dims.to_vec(), range: Range::exact(0.0, 1.0) };
-            self.node("SelectV2", &[&test, &a, &b], &format!("T: {}", a.dtype), a.dtype, &all, range);
+            let test = Value {
+                name: test,
+                dtype: Bool,
+                dims: dims.to_vec(),
+                range: Range::exact(0.0, 1.0),
+            };
+            self.node(
+                "SelectV2",
+                &[&test, &a, &b],
+                &format!("T: {}", a.dtype),
+                a.dtype,
+                &all,
+                range,
+            );
         }
     }
 
@@ -307,8 +376,14 @@ impl Generator {
         let x = self.any_value();
         let op = self.random.pick(&["Identity", "StopGradient", "Neg"]);
         let range = if op == "Neg" { unary(op, x.range) } else { Some(x.range) };
-        let Some(made) = self.node(op, &[&x], &format!("T: {}", x.dtype), x.dtype, &x.dims, range.unwrap_or(x.range))
-        else {
+        let Some(made) = self.node(
+            op,
+            &[&x],
+            &format!("T: {}", x.dtype),
+            x.dtype,
+            &x.dims,
+            range.unwrap_or(x.range),
+        ) else {
             return;
         };
         if self.random.below(2) == 0 {
@@ -320,7 +395,8 @@ impl Generator {
     fn reshape(&mut self) {
         let x = self.any_value();
         let count: usize = x.dims.iter().product();
-        let dims = if self.random.below(2) == 0 { vec![count] } else { [&[1], &x.dims[..]].concat() };
+        let dims =
+            if self.random.below(2) == 0 { vec![count] } else { [&[1], &x.dims[..]].concat() };
         let shape = self.indices(&dims.iter().map(|d| *d as i64).collect::<Vec<_>>());
         let attrs = format!("T: {}, Tshape: int32", x.dtype);
         let shape = Value { name: shape, dtype: I32, dims: vec![dims.len()], range: x.range };
@@ -329,7 +405,8 @@ impl Generator {
 
     fn reduction(&mut self) {
         let x = self.any_value();
-        let axes: Vec<i64> = (0..x.dims.len() as i64).filter(|_| self.random.below(2) == 0).collect();
+        let axes: Vec<i64> =
+            (0..x.dims.len() as i64).filter(|_| self.random.below(2) == 0).collect();
         let op = self.random.pick(&["Sum", "Mean", "Max", "Min"]);
         let keep = self.random.below(2) == 0;
         self.reduce(op, &x, &axes, keep);
@@ -353,8 +430,10 @@ impl Generator {
             "Mean" => sum.times(1.0 / count as f64),
             _ => x.range,
         };
-        let axes: Vec<i64> =
-            axes.iter().map(|a| if self.random.below(2) == 0 { *a } else { a - x.dims.len() as i64 }).collect();
+        let axes: Vec<i64> = axes
+            .iter()
+            .map(|a| if self.random.below(2) == 0 { *a } else { a - x.dims.len() as i64 })
+            .collect();
         let name = self.indices(&axes);
         let index = Value { name, dtype: I32, dims: vec![axes.len()], range };
         let attrs = format!("T: {}, Tidx: int32, keep_dims: {keep}", x.dtype);
@@ -363,7 +442,8 @@ impl Generator {
 
     /// A control edge from an earlier node to a later one.
     fn wait(&mut self) {
-        let (mut first, mut second) = (self.random.below(self.names), self.random.below(self.names));
+        let (mut first, mut second) =
+            (self.random.below(self.names), self.random.below(self.names));
         if first > second {
             std::mem::swap(&mut first, &mut second);
         }
@@ -376,7 +456,10 @@ impl Generator {
         let line = &self.case.text[line_start..];
         let line = &line[..line.find('\n').unwrap_or(line.len())];
         let control = format!("^n{first}");
-        if first == second || line.contains(&format!("{control},")) || line.contains(&format!("{control})")) {
+        if first == second
+            || line.contains(&format!("{control},"))
+            || line.contains(&format!("{control})"))
+        {
             return;
         }
         let op = line.find([' ', '(']).unwrap_or(line.len());
@@ -400,7 +483,11 @@ impl Generator {
         match self.random.below(2) {
             0 => drop(self.read(at)),
             _ => {
-                let op = self.random.pick(&["AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"]);
+                let op = self.random.pick(&[
+                    "AssignVariableOp",
+                    "AssignAddVariableOp",
+                    "AssignSubVariableOp",
+                ]);
                 self.write(op, at, &x);
             }
         }
@@ -408,12 +495,17 @@ impl Generator {
 
     /// Adds a variable and returns its number.
     pub fn new_variable(&mut self, dims: &[usize], size: f64) -> usize {
-        let values: Vec<f64> =
-            (0..dims.iter().product()).map(|_| (self.random.below(2001) as f64 / 1000.0 - 1.0) * size).collect();
-        let attrs = format!("dtype: float32, shape: shape {dims:?}, shared_name: \"v{}\"", self.variables.len());
+        let values: Vec<f64> = (0..dims.iter().product())
+            .map(|_| (self.random.below(2001) as f64 / 1000.0 - 1.0) * size)
+            .collect();
+        let attrs = format!(
+            "dtype: float32, shape: shape {dims:?}, shared_name: \"v{}\"",
+            self.variables.len()
+        );
         let name = self.emit("VarHandleOp", &[], &attrs, Resource, &[]);
         self.case.variables.push((name.clone(), HostTensor::floats(F32, dims, &values)));
-        let value = Value { name, dtype: F32, dims: dims.to_vec(), range: Range::exact(-size, size) };
+        let value =
+            Value { name, dtype: F32, dims: dims.to_vec(), range: Range::exact(-size, size) };
         self.variables.push(Variable { value, written: None, read: Vec::new() });
         self.variables.len() - 1
     }
@@ -422,7 +514,8 @@ impl Generator {
     pub fn read(&mut self, at: usize) -> Value {
         let Variable { value, written, .. } = self.variables[at].clone();
         let control = written.map(|w| format!("^{w}"));
-        let inputs: Vec<&str> = std::iter::once(value.name.as_str()).chain(control.as_deref()).collect();
+        let inputs: Vec<&str> =
+            std::iter::once(value.name.as_str()).chain(control.as_deref()).collect();
         let name = self.emit("ReadVariableOp", &inputs, "dtype: float32", F32, &value.dims);
         self.variables[at].read.push(name.clone());
         self.value(name, F32, &value.dims, value.range)
@@ -438,13 +531,24 @@ impl Generator {
         };
         let error = range.error + if op == "AssignVariableOp" { 0.0 } else { 2e-6 * range.size() };
         let range = Range { error, ..range };
-        if x.dtype != F32 || x.dims != value.dims || range.size() > 100.0 || error > 0.05 * range.size().max(1.0) {
+        if x.dtype != F32
+            || x.dims != value.dims
+            || range.size() > 100.0
+            || error > 0.05 * range.size().max(1.0)
+        {
             return None;
         }
-        let controls: Vec<String> = read.iter().chain(&written).map(|name| format!("^{name}")).collect();
-        let inputs: Vec<&str> =
-            [value.name.as_str(), &x.name].into_iter().chain(controls.iter().map(String::as_str)).collect();
-        let attrs = if op == "AssignVariableOp" { "dtype: float32, validate_shape: false" } else { "dtype: float32" };
+        let controls: Vec<String> =
+            read.iter().chain(&written).map(|name| format!("^{name}")).collect();
+        let inputs: Vec<&str> = [value.name.as_str(), &x.name]
+            .into_iter()
+            .chain(controls.iter().map(String::as_str))
+            .collect();
+        let attrs = if op == "AssignVariableOp" {
+            "dtype: float32, validate_shape: false"
+        } else {
+            "dtype: float32"
+        };
         let name = self.statement(op, &inputs, attrs);
         let variable = &mut self.variables[at];
         variable.value.range = range;
@@ -456,12 +560,17 @@ impl Generator {
     /// A boolean that the graph is fed with.
     pub fn condition(&mut self) -> String {
         let name = self.emit("Placeholder", &[], "dtype: bool", Bool, &[]);
-        let value = HostTensor { dtype: Bool, dims: [].as_slice().into(), bytes: vec![self.random.below(2) as u8] };
+        let value = HostTensor {
+            dtype: Bool,
+            dims: [].as_slice().into(),
+            bytes: vec![self.random.below(2) as u8],
+        };
         self.case.feeds.push((name.clone(), value));
         name
     }
 
-    /// What `nodes` makes of one output of a `Switch` of `x`. Only the last value comes out of the branch, with the nodes that make it.
+    /// What `nodes` makes of one output of a `Switch` of `x`. Only the last value comes out of the
+    /// branch, with the nodes that make it.
     pub fn in_branch(&mut self, x: &Value, switch: &str, port: usize) -> Value {
         let (values, names) = (self.values.len(), self.names);
         let name = if port == 0 { switch.to_owned() } else { format!("{switch}:{port}") };
@@ -471,7 +580,14 @@ impl Generator {
             let outside = self.values[self.random.below(values)].clone();
             let next = match self.random.below(5) {
                 0 | 1 => self.apply(op, &last),
-                2 => self.node("CheckNumerics", &[&last], "T: float32, message: \"m\"", F32, &last.dims, last.range),
+                2 => self.node(
+                    "CheckNumerics",
+                    &[&last],
+                    "T: float32, message: \"m\"",
+                    F32,
+                    &last.dims,
+                    last.range,
+                ),
                 _ if outside.dtype == last.dtype => self.combine("Mul", &outside, &last),
                 _ => None,
             };
@@ -490,8 +606,15 @@ impl Generator {
 
     /// The `Switch` of a value.
     pub fn switch(&mut self, x: &Value, condition: &str) -> String {
-        let name = self.emit("Switch", &[&x.name, condition], &format!("T: {}", x.dtype), x.dtype, &x.dims);
-        if let Some(shape) = self.case.text.trim_end().rsplit_once(" -> ").map(|(_, shape)| shape.to_owned())
+        let name = self.emit(
+            "Switch",
+            &[&x.name, condition],
+            &format!("T: {}", x.dtype),
+            x.dtype,
+            &x.dims,
+        );
+        if let Some(shape) =
+            self.case.text.trim_end().rsplit_once(" -> ").map(|(_, shape)| shape.to_owned())
             && self.shapes != Shapes::Unknown
         {
             self.case.text.truncate(self.case.text.trim_end().len());
@@ -518,12 +641,19 @@ impl Generator {
                 fetched.push(value);
             }
         }
-        let mut preserved: Vec<String> = self.case.feeds.iter().map(|(name, _)| name.clone()).collect();
+        let mut preserved: Vec<String> =
+            self.case.feeds.iter().map(|(name, _)| name.clone()).collect();
         for value in fetched {
             let name = if self.random.below(3) == 0 {
                 value.name.clone()
             } else {
-                self.emit("Identity", &[&value.name], &format!("T: {}", value.dtype), value.dtype, &value.dims)
+                self.emit(
+                    "Identity",
+                    &[&value.name],
+                    &format!("T: {}", value.dtype),
+                    value.dtype,
+                    &value.dims,
+                )
             };
             if !preserved.contains(&name) {
                 preserved.push(name.clone());
@@ -531,16 +661,22 @@ impl Generator {
             self.case.fetches.push((name, 4.0 * value.range.error));
         }
         // As in a function, the last writes run because its end waits for them.
-        let written: Vec<String> =
-            self.variables.iter().filter_map(|v| Some(format!("^{}", v.written.as_ref()?))).collect();
-        let written: Vec<String> =
-            written.into_iter().chain(self.statements.iter().map(|name| format!("^{name}"))).collect();
+        let written: Vec<String> = self
+            .variables
+            .iter()
+            .filter_map(|v| Some(format!("^{}", v.written.as_ref()?)))
+            .collect();
+        let written: Vec<String> = written
+            .into_iter()
+            .chain(self.statements.iter().map(|name| format!("^{name}")))
+            .collect();
         if !written.is_empty() {
             let written: Vec<&str> = written.iter().map(String::as_str).collect();
             preserved.push(self.statement("NoOp", &written, ""));
         }
         self.case.tolerances = self.variables.iter().map(|v| 4.0 * v.value.range.error).collect();
-        self.case.text = format!("preserve {}\n{}", preserved.join(", "), pruned(&self.case.text, &preserved));
+        self.case.text =
+            format!("preserve {}\n{}", preserved.join(", "), pruned(&self.case.text, &preserved));
         self.case
     }
 }
@@ -550,7 +686,8 @@ fn inputs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().flat_map(|line| {
         let (name, rest) = line.split_once(" = ").unwrap();
         let end = rest.find([' ', '(']).unwrap_or(rest.len());
-        let list = rest[end..].strip_prefix('(').map_or("", |list| &list[..list.find(')').unwrap()]);
+        let list =
+            rest[end..].strip_prefix('(').map_or("", |list| &list[..list.find(')').unwrap()]);
         list.split(", ")
             .filter(|i| !i.is_empty())
             .map(move |i| (name, i.trim_start_matches('^').split(':').next().unwrap()))

@@ -1,4 +1,5 @@
-//! Random graphs for the optimizer's tests: a generator that knows how exact each value can be, and an interpreter.
+//! Random graphs for the optimizer's tests: a generator that knows how exact each value can be, and
+//! an interpreter.
 
 pub mod functions;
 pub mod generate;

@@ -9,7 +9,8 @@ use super::generate::{Generator, Value};
 pub fn gelu(g: &mut Generator) -> Option<Value> {
     let x = g.any_value();
     let mut scalar = |value| g.constant(x.dtype, &[], value);
-    let (half, one, cubic, slope) = (scalar(0.5), scalar(1.0), scalar(0.044_715), scalar(0.797_884));
+    let (half, one, cubic, slope) =
+        (scalar(0.5), scalar(1.0), scalar(0.044_715), scalar(0.797_884));
     let square = g.apply("Square", &x)?;
     let cube = g.combine("Mul", &x, &square)?;
     let bent = g.combine("Mul", &cubic, &cube)?;
@@ -43,7 +44,8 @@ pub fn softmax(g: &mut Generator) -> Option<Value> {
         let log = g.apply("Log", &sum)?;
         return g.combine("Sub", &shifted, &log);
     }
-    let range = Range { low: 0.0, high: 1.0, error: powers.range.error + sum.range.error / n as f64 };
+    let range =
+        Range { low: 0.0, high: 1.0, error: powers.range.error + sum.range.error / n as f64 };
     g.node("RealDiv", &[&powers, &sum], &format!("T: {}", x.dtype), x.dtype, &x.dims, range)
 }
 
@@ -52,9 +54,17 @@ pub fn layer_norm(g: &mut Generator) -> Option<Value> {
     let x = g.any_value();
     let rank = x.dims.len() as i64;
     let channels = *x.dims.last()?;
-    let axes: Vec<i64> = if g.random.below(2) == 0 { vec![rank - 1] } else { (0..rank - 1).collect() };
+    let axes: Vec<i64> =
+        if g.random.below(2) == 0 { vec![rank - 1] } else { (0..rank - 1).collect() };
     let mean = g.reduce("Mean", &x, &axes, true)?;
-    let stopped = g.node("StopGradient", &[&mean], &format!("T: {}", x.dtype), x.dtype, &mean.dims, mean.range)?;
+    let stopped = g.node(
+        "StopGradient",
+        &[&mean],
+        &format!("T: {}", x.dtype),
+        x.dtype,
+        &mean.dims,
+        mean.range,
+    )?;
     let squares = g.combine("SquaredDifference", &x, &stopped)?;
     let variance = g.reduce("Mean", &squares, &axes, true)?;
     let epsilon = g.constant(x.dtype, &[], 0.25);
@@ -82,7 +92,8 @@ pub fn dense(g: &mut Generator) -> Option<Value> {
     let attrs = format!("T: {}, transpose_a: false, transpose_b: false", x.dtype);
     let product = g.node("MatMul", &[&x, &weights], &attrs, x.dtype, &[m, n], range)?;
     let bias = g.feed(x.dtype, &[n], 1.0);
-    let range = Range { low: product.range.low - 1.0, high: product.range.high + 1.0, ..product.range };
+    let range =
+        Range { low: product.range.low - 1.0, high: product.range.high + 1.0, ..product.range };
     let attrs = format!("T: {}, data_format: \"NHWC\"", x.dtype);
     let sum = g.node("BiasAdd", &[&product, &bias], &attrs, x.dtype, &[m, n], range)?;
     let op = g.random.pick(&["Relu", "Tanh", "Sigmoid", "Neg"]);
@@ -93,8 +104,12 @@ pub fn dense(g: &mut Generator) -> Option<Value> {
 
 /// Scaled dot products, a softmax, and a weighted sum.
 pub fn attention(g: &mut Generator) -> Option<Value> {
-    let (heads, queries, keys, width) =
-        (g.random.between(1, 2), g.random.between(1, 5), g.random.between(1, 9), g.random.pick(&[4, 8, 5]));
+    let (heads, queries, keys, width) = (
+        g.random.between(1, 2),
+        g.random.between(1, 5),
+        g.random.between(1, 9),
+        g.random.pick(&[4, 8, 5]),
+    );
     let query = g.feed(F32, &[2, heads, queries, width], 1.0);
     let key = g.feed(F32, &[2, heads, keys, width], 1.0);
     let values = g.feed(F32, &[2, heads, keys, width], 1.0);
@@ -114,7 +129,14 @@ pub fn attention(g: &mut Generator) -> Option<Value> {
     let range = Range { low: 0.0, high: 1.0, error: 2.0 * scores.range.error };
     let weights = g.node("Softmax", &[&scores], "T: float32", F32, &dims, range)?;
     let range = Range { low: -1.0, high: 1.0, error: 2.0 * weights.range.error };
-    g.node("BatchMatMulV2", &[&weights, &values], &attrs(false), F32, &[2, heads, queries, width], range)
+    g.node(
+        "BatchMatMulV2",
+        &[&weights, &values],
+        &attrs(false),
+        F32,
+        &[2, heads, queries, width],
+        range,
+    )
 }
 
 /// Keras's Adam for one to three variables.
@@ -137,7 +159,8 @@ pub fn adam(g: &mut Generator) -> Option<()> {
         let momentum = g.read(momentum);
         let velocity = g.read(velocity);
         let raised = g.combine("AddV2", &velocity, &epsilon)?;
-        let root = g.apply("Sqrt", &Value { range: Range { low: 0.25, ..raised.range }, ..raised })?;
+        let root =
+            g.apply("Sqrt", &Value { range: Range { low: 0.25, ..raised.range }, ..raised })?;
         let scaled = g.combine("Mul", &momentum, &rate)?;
         let step = g.combine("RealDiv", &scaled, &root)?;
         g.write("AssignSubVariableOp", weights, &step)?;
@@ -145,7 +168,8 @@ pub fn adam(g: &mut Generator) -> Option<()> {
     Some(())
 }
 
-/// The gradient of a mean: something repeated along some of its axes of extent 1, a part of it, and perhaps what it is added to.
+/// The gradient of a mean: something repeated along some of its axes of extent 1, a part of it, and
+/// perhaps what it is added to.
 pub fn repeat(g: &mut Generator) -> Option<Value> {
     let x = g.any_value();
     let full = g.any_value();
@@ -153,7 +177,8 @@ pub fn repeat(g: &mut Generator) -> Option<Value> {
     let above = full.dims[full.dims.len() - shared..].to_vec();
     let mut multiples = vec![1; x.dims.len()];
     let at = x.dims.len() - shared;
-    for (multiple, (own, wanted)) in multiples[at..].iter_mut().zip(x.dims[at..].iter().zip(&above)) {
+    for (multiple, (own, wanted)) in multiples[at..].iter_mut().zip(x.dims[at..].iter().zip(&above))
+    {
         if *own == 1 && g.random.below(4) > 0 {
             *multiple = *wanted;
         }
@@ -161,8 +186,14 @@ pub fn repeat(g: &mut Generator) -> Option<Value> {
     let dims: Vec<usize> = x.dims.iter().zip(&multiples).map(|(d, m)| d * m).collect();
     let name = g.indices(&multiples.iter().map(|m| *m as i64).collect::<Vec<_>>());
     let multiples = Value { name, dtype: I32, dims: vec![dims.len()], range: x.range };
-    let tile =
-        g.node("Tile", &[&x, &multiples], &format!("T: {}, Tmultiples: int32", x.dtype), x.dtype, &dims, x.range)?;
+    let tile = g.node(
+        "Tile",
+        &[&x, &multiples],
+        &format!("T: {}, Tmultiples: int32", x.dtype),
+        x.dtype,
+        &dims,
+        x.range,
+    )?;
     let part = g.constant(x.dtype, &[], 0.25);
     let scaled = g.combine("Mul", &tile, &part)?;
     if full.dtype == x.dtype { g.combine("AddV2", &full, &scaled) } else { Some(scaled) }
@@ -197,7 +228,14 @@ pub fn effect(g: &mut Generator) -> Option<Value> {
             g.effect("Assert", &[&condition, &x.name], "T: [float32], summarize: 3");
             None
         }
-        1 => g.node("Print", &[&x, &x], "T: float32, U: [float32], message: \"m\"", F32, &x.dims, x.range),
+        1 => g.node(
+            "Print",
+            &[&x, &x],
+            "T: float32, U: [float32], message: \"m\"",
+            F32,
+            &x.dims,
+            x.range,
+        ),
         _ => g.node("CheckNumerics", &[&x], "T: float32, message: \"m\"", F32, &x.dims, x.range),
     }
 }

@@ -16,12 +16,19 @@ use crate::numeric::Random;
 /// Runs a node with an op that is not the interpreter's own.
 pub type Engine<'e> = dyn FnMut(&local::Node, &[Input]) -> Vec<Input> + 'e;
 
-/// The values of the fetches. Nodes run in a random order that data and control edges allow. Handles of variables are their numbers.
-pub fn run(graph: &Graph, case: &Case, random: &mut Random, engine: &mut Engine<'_>) -> Vec<HostTensor> {
+/// The values of the fetches. Nodes run in a random order that data and control edges allow.
+/// Handles of variables are their numbers.
+pub fn run(
+    graph: &Graph,
+    case: &Case,
+    random: &mut Random,
+    engine: &mut Engine<'_>,
+) -> Vec<HostTensor> {
     run_with_effects(graph, case, random, engine).0
 }
 
-/// The same, with the names of the nodes that did something besides giving a value, in the order of the names.
+/// The same, with the names of the nodes that did something besides giving a value, in the order of
+/// the names.
 pub fn run_with_effects(
     graph: &Graph,
     case: &Case,
@@ -33,15 +40,19 @@ pub fn run_with_effects(
     let mut effects = BTreeSet::new();
     for id in order(graph, random) {
         let node = graph.node(id);
-        let named = |list: &[(String, HostTensor)]| list.iter().position(|(name, _)| name == node.name());
-        let read = |i: &Output| values[&i.node].as_ref().and_then(|outputs| outputs[i.port as usize].clone());
+        let named =
+            |list: &[(String, HostTensor)]| list.iter().position(|(name, _)| name == node.name());
+        let read = |i: &Output| {
+            values[&i.node].as_ref().and_then(|outputs| outputs[i.port as usize].clone())
+        };
         let mut inputs: Vec<Option<Input>> = node.inputs().iter().map(read).collect();
         if node.op() == "Merge" {
             inputs.retain(Option::is_some);
             assert!(inputs.len() < 2, "two branches run");
         }
         let runs = node.controls().iter().all(|control| values[control].is_some());
-        let Some(inputs) = inputs.into_iter().collect::<Option<Vec<Input>>>().filter(|_| runs) else {
+        let Some(inputs) = inputs.into_iter().collect::<Option<Vec<Input>>>().filter(|_| runs)
+        else {
             values.insert(id, None);
             continue;
         };
@@ -70,14 +81,18 @@ pub fn run_with_effects(
                 let mut value = tensor(&inputs[0]).clone();
                 let dims = tensor(&inputs[1]).to_i64().unwrap();
                 value.dims = dims.iter().map(|d| usize::try_from(*d).unwrap()).collect();
-                assert_eq!(value.dims.iter().product::<usize>() * value.dtype.size(), value.bytes.len());
+                assert_eq!(
+                    value.dims.iter().product::<usize>() * value.dtype.size(),
+                    value.bytes.len()
+                );
                 vec![value.into()]
             }
             op => engine(&local_node(op, node), &inputs),
         };
         values.insert(id, Some(outputs.into_iter().map(Some).collect()));
     }
-    let find = |name: &String| graph.find(name).unwrap_or_else(|| panic!("the fetch {name} is gone"));
+    let find =
+        |name: &String| graph.find(name).unwrap_or_else(|| panic!("the fetch {name} is gone"));
     let fetched = |name: &String| match &values[&find(name)].as_ref().map(|outputs| &outputs[0]) {
         Some(Some(value)) => tensor(value).clone(),
         _ => panic!("the fetch {name} does not run:\n{}", graph.to_text()),
@@ -115,16 +130,18 @@ fn order(graph: &Graph, random: &mut Random) -> Vec<NodeId> {
 
 /// The node's attributes as kernels read them.
 fn local_node(op: &str, node: &graph::Node) -> local::Node {
-    node.attrs().iter().fold(local::Node::new(op), |made, (name, value)| match local_attr(name, value) {
-        Some(local::Attr::Type(v)) => made.attr(name, v),
-        Some(local::Attr::Int(v)) => made.attr(name, v),
-        Some(local::Attr::Float(v)) => made.attr(name, v),
-        Some(local::Attr::Bool(v)) => made.attr(name, v),
-        Some(local::Attr::String(v)) => made.attr(name, v.as_str()),
-        Some(local::Attr::Ints(v)) => made.attr(name, &v[..]),
-        Some(local::Attr::Floats(v)) => made.attr(name, &v[..]),
-        Some(local::Attr::Types(v)) => made.attr(name, &v[..]),
-        None => made,
+    node.attrs().iter().fold(local::Node::new(op), |made, (name, value)| {
+        match local_attr(name, value) {
+            Some(local::Attr::Type(v)) => made.attr(name, v),
+            Some(local::Attr::Int(v)) => made.attr(name, v),
+            Some(local::Attr::Float(v)) => made.attr(name, v),
+            Some(local::Attr::Bool(v)) => made.attr(name, v),
+            Some(local::Attr::String(v)) => made.attr(name, v.as_str()),
+            Some(local::Attr::Ints(v)) => made.attr(name, &v[..]),
+            Some(local::Attr::Floats(v)) => made.attr(name, &v[..]),
+            Some(local::Attr::Types(v)) => made.attr(name, &v[..]),
+            None => made,
+        }
     })
 }
 
@@ -136,8 +153,12 @@ fn local_attr(name: &str, attr: &attr::Attr) -> Option<local::Attr> {
         Value::B(v) => local::Attr::Bool(*v),
         Value::S(_) => local::Attr::String(attr.string()?.to_owned()),
         // An empty list does not say of what.
-        Value::List(list) if !list.r#type.is_empty() || name.starts_with('T') => local::Attr::Types(attr.dtypes()?),
-        Value::List(list) if !list.f.is_empty() || name.ends_with("constants") => local::Attr::Floats(list.f.clone()),
+        Value::List(list) if !list.r#type.is_empty() || name.starts_with('T') => {
+            local::Attr::Types(attr.dtypes()?)
+        }
+        Value::List(list) if !list.f.is_empty() || name.ends_with("constants") => {
+            local::Attr::Floats(list.f.clone())
+        }
         Value::List(list) => local::Attr::Ints(list.i.clone()),
         _ => return None,
     })
@@ -153,7 +174,8 @@ pub struct OnDevice {
 impl OnDevice {
     /// With fresh variables.
     pub fn new(mut session: Session, case: &Case) -> Self {
-        let variables = case.variables.iter().map(|(_, value)| session.variable(value).unwrap()).collect();
+        let variables =
+            case.variables.iter().map(|(_, value)| session.variable(value).unwrap()).collect();
         Self { session, variables }
     }
 
@@ -192,7 +214,8 @@ pub fn on_host(node: &local::Node, inputs: &[Input]) -> Vec<Input> {
     } else {
         let call = match node.op() {
             "Cast" => Call::Cast(node.dtype("SrcT").unwrap(), node.dtype("DstT").unwrap()),
-            op => Call::row(op, node.dtype("T").unwrap()).unwrap_or_else(|| panic!("no function {op}")),
+            op => Call::row(op, node.dtype("T").unwrap())
+                .unwrap_or_else(|| panic!("no function {op}")),
         };
         let mut expression = Expression::new();
         let mut args: Vec<_> = call.inputs().into_iter().map(|t| expression.input(t)).collect();
@@ -201,7 +224,9 @@ pub fn on_host(node: &local::Node, inputs: &[Input]) -> Vec<Input> {
         expression.output(value);
         (expression, if call.has_attr() { vec![node.float("alpha").unwrap()] } else { Vec::new() })
     };
-    let values = expression.evaluate_tensors(&inputs, &constants).unwrap_or_else(|e| panic!("{e}: {node:?}"));
+    let values = expression
+        .evaluate_tensors(&inputs, &constants)
+        .unwrap_or_else(|e| panic!("{e}: {node:?}"));
     values.into_iter().map(Into::into).collect()
 }
 

@@ -30,8 +30,12 @@ pub fn compare(
         node = node.attr("incompatible_shape_error", true);
     }
     let types = row.input_types(dtype);
-    let inputs: Vec<_> =
-        columns.iter().zip(shapes).zip(&types).map(|((c, dims), t)| tensor(*t, dims, c).into()).collect();
+    let inputs: Vec<_> = columns
+        .iter()
+        .zip(shapes)
+        .zip(&types)
+        .map(|((c, dims), t)| tensor(*t, dims, c).into())
+        .collect();
     let outputs = session.run(&node, &inputs).map_err(|e| format!("shapes {shapes:?}: {e}"))?;
     let z = &outputs[0];
 
@@ -53,7 +57,8 @@ pub fn compare(
     let mut wrong = Vec::new();
     let mut worst = 0.0;
     for (i, got) in elements(z).into_iter().enumerate() {
-        let mut arguments: Vec<Value> = columns.iter().enumerate().map(|(k, c)| c[index(&walk, k, i)]).collect();
+        let mut arguments: Vec<Value> =
+            columns.iter().enumerate().map(|(k, c)| c[index(&walk, k, i)]).collect();
         let shown = arguments.clone();
         arguments.extend(row.attr.map(|_| Value::Float(f64::from(ATTR))));
         let expected = case.reference.evaluate(dtype, &arguments);
@@ -79,7 +84,12 @@ pub fn compare(
     }
     let count = wrong.len();
     wrong.truncate(12);
-    Err(format!("shapes {shapes:?}, misaligned by {}: {count} elements\n{}", session.misalign, wrong.join("\n")).into())
+    Err(format!(
+        "shapes {shapes:?}, misaligned by {}: {count} elements\n{}",
+        session.misalign,
+        wrong.join("\n")
+    )
+    .into())
 }
 
 /// Element of operand `k` for element `i` of the walk.
@@ -96,12 +106,19 @@ fn index(walk: &Iteration, k: usize, i: usize) -> usize {
 /// A tensor of these values, which are representable.
 pub fn tensor(dtype: DType, dims: &[usize], values: &[Value]) -> HostTensor {
     if dtype.is_float() {
-        let floats: Vec<f64> = values.iter().map(|v| if let Value::Float(f) = v { *f } else { 0.0 }).collect();
+        let floats: Vec<f64> =
+            values.iter().map(|v| if let Value::Float(f) = v { *f } else { 0.0 }).collect();
         return HostTensor::floats(dtype, dims, &floats);
     }
     let bytes = values
         .iter()
-        .flat_map(|v| if let Value::Int(i) = v { i.to_le_bytes()[..dtype.size()].to_vec() } else { Vec::new() })
+        .flat_map(|v| {
+            if let Value::Int(i) = v {
+                i.to_le_bytes()[..dtype.size()].to_vec()
+            } else {
+                Vec::new()
+            }
+        })
         .collect();
     HostTensor { dtype, dims: Dims::from_slice(dims), bytes }
 }
@@ -129,7 +146,9 @@ fn wrap(dtype: DType, v: i128) -> i128 {
 /// Distance of two results in units in the last place of the type; 0 when they agree.
 fn error_in_ulps(dtype: DType, got: Value, exact: Value, near_zero: f64) -> f64 {
     let (got, exact) = match (got, exact) {
-        (Value::Int(g), Value::Int(e)) => return if g == wrap(dtype, e) { 0.0 } else { f64::INFINITY },
+        (Value::Int(g), Value::Int(e)) => {
+            return if g == wrap(dtype, e) { 0.0 } else { f64::INFINITY };
+        }
         (Value::Float(g), Value::Float(e)) => (g, e),
         _ => return f64::INFINITY,
     };
@@ -151,15 +170,24 @@ fn error_in_ulps(dtype: DType, got: Value, exact: Value, near_zero: f64) -> f64 
         return 0.0;
     }
     // Infinity counts as one step behind the largest value.
-    let finite = |v: f64| if v.is_infinite() { v.signum() * largest * (1.0 + f64::powi(2.0, -bits)) } else { v };
+    let finite = |v: f64| {
+        if v.is_infinite() { v.signum() * largest * (1.0 + f64::powi(2.0, -bits)) } else { v }
+    };
     let magnitude = exact.abs().min(largest);
     let exponent = (magnitude.log2().floor() as i32).max(least);
-    let difference = (finite(got) - finite(if exact.abs() > largest { expected } else { exact })).abs();
+    let difference =
+        (finite(got) - finite(if exact.abs() > largest { expected } else { exact })).abs();
     difference / f64::powi(2.0, exponent) * f64::powi(2.0, bits)
 }
 
 /// Compares the result of a `Cast` with Rust's conversions.
-pub fn cast(from: DType, to: DType, truncate: bool, column: &[Value], y: &HostTensor) -> Result<(), Failed> {
+pub fn cast(
+    from: DType,
+    to: DType,
+    truncate: bool,
+    column: &[Value],
+    y: &HostTensor,
+) -> Result<(), Failed> {
     let mut wrong = Vec::new();
     for (x, got) in column.iter().zip(elements(y)) {
         let expected = match (*x, to) {
@@ -172,11 +200,15 @@ pub fn cast(from: DType, to: DType, truncate: bool, column: &[Value], y: &HostTe
             (Value::Float(v), DType::I64) => Value::Int(i128::from(v as i64)),
             (Value::Float(v), DType::U64) => Value::Int(i128::from(v as u64)),
             (Value::Float(v), _) if truncate => Value::Float(round(to, drop_bits(from, to, v))),
-            (Value::Float(v), DType::F16 | DType::BF16) => Value::Float(round(to, f64::from(v as f32))),
+            (Value::Float(v), DType::F16 | DType::BF16) => {
+                Value::Float(round(to, f64::from(v as f32)))
+            }
             (Value::Float(v), _) => Value::Float(round(to, v)),
             (Value::Int(v), DType::F64) => Value::Float(v as f64),
             // Half types are rounded from float32, as TensorFlow does.
-            (Value::Int(v), DType::F16 | DType::BF16) => Value::Float(round(to, f64::from(v as f32))),
+            (Value::Int(v), DType::F16 | DType::BF16) => {
+                Value::Float(round(to, f64::from(v as f32)))
+            }
             (Value::Int(v), t) if t.is_float() => Value::Float(f64::from(v as f32)),
             (Value::Int(v), _) => Value::Int(wrap(to, v)),
         };

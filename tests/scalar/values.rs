@@ -1,4 +1,5 @@
-//! Arguments for the rows: every pair of special values, then random ones; and the shapes in which they come.
+//! Arguments for the rows: every pair of special values, then random ones; and the shapes in which
+//! they come.
 
 use tensorflow_wgpu::DType;
 use tensorflow_wgpu::kernels::scalar::row::{Case, Row, Shapes, Value};
@@ -24,12 +25,14 @@ impl Random {
 /// One column of arguments for each input, all of the same length.
 pub fn columns(row: &Row, case: &Case, dtype: DType) -> Vec<Vec<Value>> {
     let types = row.input_types(dtype);
-    let mut random = Random(row.op.bytes().fold(1, |h, b| h.wrapping_mul(131).wrapping_add(u64::from(b))));
+    let mut random =
+        Random(row.op.bytes().fold(1, |h, b| h.wrapping_mul(131).wrapping_add(u64::from(b))));
     let lists: Vec<Vec<Value>> = types.iter().map(|t| specials(*t, case)).collect();
     let combinations: usize = lists.iter().map(Vec::len).product();
     let mut columns: Vec<Vec<Value>> = vec![Vec::new(); types.len()];
     for c in 0..combinations.min(4000) {
-        let mut rest = if combinations > 4000 { (random.bits() % combinations as u64) as usize } else { c };
+        let mut rest =
+            if combinations > 4000 { (random.bits() % combinations as u64) as usize } else { c };
         for (column, list) in columns.iter_mut().zip(&lists) {
             column.push(list[rest % list.len()]);
             rest /= list.len();
@@ -65,10 +68,13 @@ pub fn shapes(row: &Row) -> Vec<Vec<Vec<usize>>> {
             vec![vec![5, 1], vec![5, 7], vec![7]],
             vec![vec![3, 1, 1], vec![1, 4, 1], vec![]],
         ]),
-        (Shapes::Select, _) => {
-            shapes.extend([vec![vec![], vec![4, 5], vec![4, 5]], vec![vec![4], vec![4, 5, 3], vec![4, 5, 3]]])
+        (Shapes::Select, _) => shapes.extend([
+            vec![vec![], vec![4, 5], vec![4, 5]],
+            vec![vec![4], vec![4, 5, 3], vec![4, 5, 3]],
+        ]),
+        (Shapes::Bounds, _) => {
+            shapes.extend([vec![vec![3, 7], vec![], vec![]], vec![vec![3, 7], vec![3, 7], vec![]]])
         }
-        (Shapes::Bounds, _) => shapes.extend([vec![vec![3, 7], vec![], vec![]], vec![vec![3, 7], vec![3, 7], vec![]]]),
         _ => {}
     }
     shapes
@@ -76,7 +82,8 @@ pub fn shapes(row: &Row) -> Vec<Vec<Vec<usize>>> {
 
 fn specials(dtype: DType, case: &Case) -> Vec<Value> {
     if dtype.is_float() {
-        let mut list = vec![0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 2.5, 0.1, 7.0, 100.0, 1e-4, 6.0, 1e4, f64::INFINITY];
+        let mut list =
+            vec![0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 2.5, 0.1, 7.0, 100.0, 1e-4, 6.0, 1e4, f64::INFINITY];
         match dtype {
             DType::F16 => list.extend([65504.0, 6.2e-5]),
             DType::F64 => list.extend([
@@ -122,14 +129,20 @@ fn sample(dtype: DType, case: &Case, random: &mut Random) -> Value {
     }
     let (low, high) = range(dtype);
     let wide = i128::from(random.bits()) + low;
-    Value::Int(if random.bits() & 1 == 0 { wide.clamp(low, high) } else { (wide.rem_euclid(23) - 11).clamp(low, high) })
+    Value::Int(if random.bits() & 1 == 0 {
+        wide.clamp(low, high)
+    } else {
+        (wide.rem_euclid(23) - 11).clamp(low, high)
+    })
 }
 
 /// The least and the largest integer.
 pub fn range(dtype: DType) -> (i128, i128) {
     match dtype {
         DType::Bool => (0, 1),
-        _ if dtype.is_signed_integer() => (-(1 << (8 * dtype.size() - 1)), (1 << (8 * dtype.size() - 1)) - 1),
+        _ if dtype.is_signed_integer() => {
+            (-(1 << (8 * dtype.size() - 1)), (1 << (8 * dtype.size() - 1)) - 1)
+        }
         _ => (0, (1 << (8 * dtype.size())) - 1),
     }
 }
@@ -149,9 +162,33 @@ pub fn cast_arguments(dtype: DType) -> Vec<Value> {
     let mut random = Random(7);
     if !dtype.is_float() {
         let (low, high) = range(dtype);
-        let mut list: Vec<i128> =
-            vec![low, low + 1, -129, -128, -1, 0, 1, 127, 128, 255, 256, 32767, 65504, 65520, 65535, 65536];
-        list.extend([16_777_217, 2_147_483_647, 2_147_483_648, 4_294_967_295, 4_294_967_296, high - 1, high]);
+        let mut list: Vec<i128> = vec![
+            low,
+            low + 1,
+            -129,
+            -128,
+            -1,
+            0,
+            1,
+            127,
+            128,
+            255,
+            256,
+            32767,
+            65504,
+            65520,
+            65535,
+            65536,
+        ];
+        list.extend([
+            16_777_217,
+            2_147_483_647,
+            2_147_483_648,
+            4_294_967_295,
+            4_294_967_296,
+            high - 1,
+            high,
+        ]);
         list.extend((0..500).map(|_| i128::from(random.bits()) >> (random.bits() % 64)));
         return list.into_iter().filter(|v| (low..=high).contains(v)).map(Value::Int).collect();
     }
@@ -181,7 +218,14 @@ pub fn cast_arguments(dtype: DType) -> Vec<Value> {
         1.9e19,
         1e30,
     ]);
-    list.extend([9_007_199_254_740_991.5, 1.0 + f64::EPSILON, 16_777_217.0, 3.4028235677973366e38, 1e39, 1.4e-45]);
+    list.extend([
+        9_007_199_254_740_991.5,
+        1.0 + f64::EPSILON,
+        16_777_217.0,
+        3.4028235677973366e38,
+        1e39,
+        1.4e-45,
+    ]);
     list.extend([1.00390625, 1.001, 6e-8, 5.9e-5, 1.1e-7, 3.0e38]);
     list.extend((0..500).map(|_| f64::powf(2.0, 90.0 * random.unit() - 24.0)));
     let negative: Vec<f64> = list.iter().map(|v| -v).collect();

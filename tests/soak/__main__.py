@@ -2,9 +2,9 @@
 
     python tests/soak --minutes 60 --out soak-output
 
-Afterwards the same rounds run on the CPU for a tenth of the time. TensorFlow itself grows when functions are traced
-again and again; only growth beyond that is ours. Writes every figure to soak.json, draws soak.png, and exits with 1 if
-anything grew.
+Afterwards the same rounds run on the CPU for a tenth of the time. TensorFlow itself grows when
+functions are traced again and again; only growth beyond that is ours. Writes every figure to
+soak.json, draws soak.png, and exits with 1 if anything grew.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import worker
 COUNTS = ["descriptors", "threads", "pipelines", "bind groups"]
 # Bytes of resident memory by which a round may outgrow the CPU's.
 GROWTH = 32 << 10
-# Bytes of the device that a round may keep: constants of the graphs that TensorFlow never frees, 256 for each scalar.
+# Bytes of the device that a round may keep: constants of the graphs that TensorFlow never frees,
+# 256 for each scalar.
 DEVICE_GROWTH = 4 << 10
 # Bind groups follow TensorFlow's choice of places; a few more are no growth.
 SLACK = {"bind groups": 1.1}
@@ -35,7 +36,9 @@ def start(seconds: float, device: str, seed: int, rounds: int, log: Path) -> sub
     arguments = ["--seconds", seconds, "--device", device, "--seed", seed, "--rounds", rounds]
     program = [sys.executable, Path(worker.__file__), *map(str, arguments)]
     env = {**os.environ, **({"TF_WGPU_VISIBLE_DEVICES": ""} if device == "CPU:0" else {})}
-    return subprocess.Popen(program, env=env, stdout=log.open("w"), stderr=log.with_suffix(".err").open("w"))
+    return subprocess.Popen(
+        program, env=env, stdout=log.open("w"), stderr=log.with_suffix(".err").open("w")
+    )
 
 
 def figures(log: Path) -> list[dict[str, float]]:
@@ -48,7 +51,9 @@ def slope(rounds: list[dict[str, float]], key: str = "resident") -> float:
     points = [(r["round"], r[key]) for r in rounds]
     half = len(points) // 2
     # Pairs that are half the run apart tell growth from noise.
-    return statistics.median((y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in zip(points, points[half:]))
+    return statistics.median(
+        (y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in zip(points, points[half:])
+    )
 
 
 def settled(rounds: list[dict[str, float]]) -> list[dict[str, float]]:
@@ -63,14 +68,20 @@ def judge(name: str, rounds: list[dict[str, float]], baseline: float) -> list[st
     grown = []
     for key in COUNTS:
         before, after = (max(r[key] for r in part) for part in (rounds[:last], rounds[last:]))
-        print(f"  {key:14} first {rounds[0][key]:>14,}  highest {max(before, after):>14,}  last {rounds[-1][key]:>14,}")
+        print(
+            f"  {key:14} first {rounds[0][key]:>14,}  highest {max(before, after):>14,}  last {rounds[-1][key]:>14,}"
+        )
         if after > before * SLACK.get(key, 1):
             grown.append(f"{name}: {key} grew from {before} to {after}")
     growth = slope(rounds)
-    print(f"  resident       first {rounds[0]['resident']:>14,}  last {rounds[-1]['resident']:>14,}")
+    print(
+        f"  resident       first {rounds[0]['resident']:>14,}  last {rounds[-1]['resident']:>14,}"
+    )
     print(f"  resident by round {growth:,.0f} bytes, on the CPU {baseline:,.0f}")
     if growth > baseline + GROWTH:
-        grown.append(f"{name}: memory grows by {growth:,.0f} bytes a round, on the CPU by {baseline:,.0f}")
+        grown.append(
+            f"{name}: memory grows by {growth:,.0f} bytes a round, on the CPU by {baseline:,.0f}"
+        )
     device = slope(rounds, "device bytes")
     print(f"  device bytes by round {device:,.0f}")
     if device > DEVICE_GROWTH:
@@ -89,11 +100,15 @@ def draw(runs: dict[str, list[dict[str, float]]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     keys = ["resident", "device bytes", *COUNTS]
-    fig, axes = plt.subplots(len(keys), 1, figsize=(9, 2 * len(keys)), sharex=False, layout="constrained")
+    fig, axes = plt.subplots(
+        len(keys), 1, figsize=(9, 2 * len(keys)), sharex=False, layout="constrained"
+    )
     for ax, key in zip(axes, keys):
         for name, rounds in runs.items():
             if key in rounds[0]:
-                ax.plot([r["round"] for r in rounds], [r[key] for r in rounds], label=name, linewidth=1)
+                ax.plot(
+                    [r["round"] for r in rounds], [r[key] for r in rounds], label=name, linewidth=1
+                )
         ax.set_ylabel(key)
     axes[0].legend()
     axes[-1].set_xlabel("round")
@@ -114,7 +129,8 @@ def main() -> int:
         """Workers at the same time, by name and device."""
         logs = {name: options.out / f"{name}.jsonl" for name in names}
         workers = [
-            start(seconds, device, seed, least, logs[name]) for seed, (name, device) in enumerate(names.items(), 1)
+            start(seconds, device, seed, least, logs[name])
+            for seed, (name, device) in enumerate(names.items(), 1)
         ]
         while any(w.poll() is None for w in workers):
             time.sleep(1)

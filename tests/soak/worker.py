@@ -1,7 +1,9 @@
-"""One process of the soak test: trains, retraces, saves and loads in rounds, and prints its figures after each.
+"""One process of the soak test: trains, retraces, saves and loads in rounds, and prints its figures
+after each.
 
-Each round builds a model anew, fits it with batches of changing shapes, steps it by a function that is traced again
-for every shape, saves it and loads it back. A line of JSON on stdout tells how much the process holds after the round.
+Each round builds a model anew, fits it with batches of changing shapes, steps it by a function that
+is traced again for every shape, saves it and loads it back. A line of JSON on stdout tells how much
+the process holds after the round.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def data(shape: tuple[int, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def play(number: int, seed: int, directory: Path, device: str) -> dict[str, float]:
-    """One round. Fails where a saved model does not do what the model did, or the model is not on the device."""
+    """One round. Fails where a saved model does not do what the model did, or the model is not on
+    the device.
+    """
     kind = list(KINDS)[number % len(KINDS)]
     batch, size = SIZES[number // len(KINDS) % len(SIZES)]
     make, shape_of = KINDS[kind]
@@ -115,7 +119,9 @@ def play(number: int, seed: int, directory: Path, device: str) -> dict[str, floa
     if number % CYCLE < len(KINDS):
         model.export(directory / "exported", verbose=False)
         exported = tf.saved_model.load(directory / "exported")
-        np.testing.assert_allclose(exported.serve(tf.constant(x[:4])).numpy(), want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            exported.serve(tf.constant(x[:4])).numpy(), want, rtol=1e-4, atol=1e-5
+        )
     assert np.isfinite(by_hand), "the loss of a step by hand"
     return {"first": history.history["loss"][0], "last": history.history["loss"][-1]}
 
@@ -123,8 +129,8 @@ def play(number: int, seed: int, directory: Path, device: str) -> dict[str, floa
 def captured() -> int:
     """Bytes on the device of variables that TensorFlow's graphs hold.
 
-    TensorFlow never frees the graph of a function that applies a Keras optimizer, nor what it captured. Without the
-    plug-in it does not either.
+    TensorFlow never frees the graph of a function that applies a Keras optimizer, nor what it
+    captured. Without the plug-in it does not either.
     """
     graphs = (o for o in gc.get_objects() if isinstance(o, tf.__internal__.FuncGraph))
     handles = {id(t): t for graph in graphs for t, _ in graph.captures if t.dtype == tf.resource}
@@ -148,8 +154,12 @@ def held() -> dict[str, float]:
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
     }
-    for counts in tensorflow_wgpu.statistics().values() if tf.config.list_logical_devices("WGPU") else ():
-        figures["device bytes"] = tf.config.experimental.get_memory_info("WGPU:0")["current"] - captured()
+    for counts in (
+        tensorflow_wgpu.statistics().values() if tf.config.list_logical_devices("WGPU") else ()
+    ):
+        figures["device bytes"] = (
+            tf.config.experimental.get_memory_info("WGPU:0")["current"] - captured()
+        )
         figures |= {"pipelines": counts["pipelines"], "bind groups": counts["bind_groups_held"]}
     return figures
 
@@ -164,10 +174,16 @@ def main() -> None:
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     number = 0
-    # The first allocation, and a region of TensorFlow's allocator for itself: all rounds share the next region, which is
-    # as large. What they bind would else have new combinations whenever the graphs that TensorFlow never frees fill one.
-    region = tf.raw_ops.Empty(shape=[REGION // 4], dtype=tf.float32) if options.device != "CPU:0" else None
-    # No device is named: WGPU wins placement by itself, and datasets have kernels for the CPU alone.
+    # The first allocation, and a region of TensorFlow's allocator for itself: all rounds share the
+    # next region, which is as large. What they bind would else have new combinations whenever the
+    # graphs that TensorFlow never frees fill one.
+    region = (
+        tf.raw_ops.Empty(shape=[REGION // 4], dtype=tf.float32)
+        if options.device != "CPU:0"
+        else None
+    )
+    # No device is named: WGPU wins placement by itself, and datasets have kernels for the CPU
+    # alone.
     while time.monotonic() < end or number < options.rounds:
         with tempfile.TemporaryDirectory() as directory:
             losses = play(number, options.seed, Path(directory), options.device)

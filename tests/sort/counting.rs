@@ -8,7 +8,8 @@ fn dynamic_partition() {
         &[(&[6], 1, 3), (&[2, 3, 2], 2, 2), (&[4000, 3], 1, 40), (&[0, 2], 1, 2), (&[], 0, 2)];
     for dtype in offered("DynamicPartition") {
         for (dims, rank, n) in cases {
-            let (rows, inner): (usize, usize) = (dims[..*rank].iter().product(), dims[*rank..].iter().product());
+            let (rows, inner): (usize, usize) =
+                (dims[..*rank].iter().product(), dims[*rank..].iter().product());
             let v = values(dtype, rows * inner, 7);
             let partitions: Vec<i32> = (0..rows).map(|i| number(i, 9, *n) as i32).collect();
             let want: Vec<HostTensor> = (0..*n as i32)
@@ -21,13 +22,22 @@ fn dynamic_partition() {
                     of_f64(dtype, &[&[count], &dims[*rank..]].concat(), &picked)
                 })
                 .collect();
-            let node = Node::new("DynamicPartition").attr("T", dtype).attr("num_partitions", *n as i64);
-            check(&node, &[of_f64(dtype, dims, &v), HostTensor::i32(&dims[..*rank], &partitions)], &want);
+            let node =
+                Node::new("DynamicPartition").attr("T", dtype).attr("num_partitions", *n as i64);
+            check(
+                &node,
+                &[of_f64(dtype, dims, &v), HostTensor::i32(&dims[..*rank], &partitions)],
+                &want,
+            );
         }
     }
     let node = Node::new("DynamicPartition").attr("T", DType::F32).attr("num_partitions", 2);
     let x = HostTensor::f32(&[1, 3], &[1.0, 2.0, 3.0]);
-    fails(&node, &[x.clone(), HostTensor::i32(&[1, 3], &[0, -1, 2])], "partitions[0,1] = -1 is not in [0, 2)");
+    fails(
+        &node,
+        &[x.clone(), HostTensor::i32(&[1, 3], &[0, -1, 2])],
+        "partitions[0,1] = -1 is not in [0, 2)",
+    );
     fails(
         &node,
         &[x, HostTensor::i32(&[3], &[0, 0, 0])],
@@ -53,7 +63,8 @@ fn search_sorted() {
                     .collect();
                 for index in [DType::I32, DType::I64] {
                     let node = Node::new(op).attr("T", dtype).attr("out_type", index);
-                    let inputs = [of_f64(dtype, &[rows, n], &sorted), of_f64(dtype, &[rows, m], &wanted)];
+                    let inputs =
+                        [of_f64(dtype, &[rows, n], &sorted), of_f64(dtype, &[rows, m], &wanted)];
                     check(&node, &inputs, &[of_f64(index, &[rows, m], &found)]);
                 }
             }
@@ -61,7 +72,11 @@ fn search_sorted() {
     }
     let node = Node::new("LowerBound").attr("T", DType::F32).attr("out_type", DType::I32);
     let one = HostTensor::f32(&[1], &[0.0]);
-    fails(&node, &[one.clone(), one], "Shape must be rank 2 but is rank 1 for `sorted_inputs` argument");
+    fails(
+        &node,
+        &[one.clone(), one],
+        "Shape must be rank 2 but is rank 1 for `sorted_inputs` argument",
+    );
     let (a, b) = (HostTensor::f32(&[1, 1], &[0.0]), HostTensor::f32(&[2, 1], &[0.0, 1.0]));
     fails(&node, &[a, b], "Leading dim_size of both tensors must match.");
 }
@@ -73,7 +88,8 @@ fn bucketize() {
         let node = |b: &[f32]| Node::new("Bucketize").attr("T", dtype).attr("boundaries", b);
         // The last but one is 2^24 in float32.
         let near = if dtype == DType::F64 { 2 } else { 3 };
-        let boundaries = [1.0, 7.5, 16_777_216.0 + if dtype == DType::F64 { 2.0 } else { 0.0 }, 2e7];
+        let boundaries =
+            [1.0, 7.5, 16_777_216.0 + if dtype == DType::F64 { 2.0 } else { 0.0 }, 2e7];
         let want = HostTensor::i32(&[7], &[0, 0, 1, 1, near, near, 4]);
         check(&node(&boundaries), &[of_f64(dtype, &[7], &v)], &[want]);
         check(&node(&[]), &[of_f64(dtype, &[7], &v)], &[HostTensor::i32(&[7], &[0; 7])]);
@@ -85,29 +101,43 @@ fn bucketize() {
 #[test]
 fn bincount() {
     // rows and columns (0 rows: a vector), size
-    for (rows, n, size) in [(0, 9, 4), (3, 50, 7), (0, 0, 3), (2, 4000, 1500), (0, 5000, 3), (2, 3, 0)] {
+    for (rows, n, size) in
+        [(0, 9, 4), (3, 50, 7), (0, 0, 3), (2, 4000, 1500), (0, 5000, 3), (2, 3, 0)]
+    {
         let dims: Vec<usize> = if rows == 0 { vec![n] } else { vec![rows, n] };
         let count: usize = dims.iter().product();
         // Some beyond the last bin, one negative.
-        let numbers: Vec<i64> = (0..count).map(|i| if i == 1 { -1 } else { number(i, 1, size + 2) as i64 }).collect();
+        let numbers: Vec<i64> =
+            (0..count).map(|i| if i == 1 { -1 } else { number(i, 1, size + 2) as i64 }).collect();
         for dtype in [DType::F32, DType::I32] {
             let weights: Vec<f64> = (0..count)
-                .map(|i| (number(i, 2, 17) as f64 - 5.0) / if dtype == DType::F32 { 4.0 } else { 1.0 })
+                .map(|i| {
+                    (number(i, 2, 17) as f64 - 5.0) / if dtype == DType::F32 { 4.0 } else { 1.0 }
+                })
                 .collect();
             for (weighted, binary) in [(false, false), (true, false), (false, true), (true, true)] {
                 let mut want = vec![0.0; rows.max(1) * size];
-                for (i, v) in numbers.iter().enumerate().filter(|(_, v)| (0..size as i64).contains(*v)) {
+                for (i, v) in
+                    numbers.iter().enumerate().filter(|(_, v)| (0..size as i64).contains(*v))
+                {
                     let bin = &mut want[i / n * size + *v as usize];
-                    *bin = if binary { 1.0 } else { *bin + if weighted { weights[i] } else { 1.0 } };
+                    *bin =
+                        if binary { 1.0 } else { *bin + if weighted { weights[i] } else { 1.0 } };
                 }
                 let out: Vec<usize> = if rows == 0 { vec![size] } else { vec![rows, size] };
                 let want = [of_f64(dtype, &out, &want)];
-                let weights = if weighted { of_f64(dtype, &dims, &weights) } else { of_f64(dtype, &[0], &[]) };
+                let weights = if weighted {
+                    of_f64(dtype, &dims, &weights)
+                } else {
+                    of_f64(dtype, &[0], &[])
+                };
                 let host_size = HostTensor::i32(&[], &[size as i32]);
                 for index in [DType::I32, DType::I64] {
                     let v: Vec<f64> = numbers.iter().map(|v| *v as f64).collect();
-                    let node =
-                        Node::new("DenseBincount").attr("T", dtype).attr("Tidx", index).attr("binary_output", binary);
+                    let node = Node::new("DenseBincount")
+                        .attr("T", dtype)
+                        .attr("Tidx", index)
+                        .attr("binary_output", binary);
                     let host_size = of_f64(index, &[], &[size as f64]);
                     check(&node, &[of_f64(index, &dims, &v), host_size, weights.clone()], &want);
                 }
@@ -126,20 +156,29 @@ fn bincount() {
     let (x, none) = (HostTensor::i32(&[2], &[0, 1]), HostTensor::f32(&[0], &[]));
     fails(&node, &[x.clone(), HostTensor::i32(&[], &[-3]), none], "size (-3) must be non-negative");
     let weights = HostTensor::f32(&[1], &[1.0]);
-    fails(&node, &[x, HostTensor::i32(&[], &[3]), weights], "Input indices and weights must have the same size.");
+    fails(
+        &node,
+        &[x, HostTensor::i32(&[], &[3]), weights],
+        "Input indices and weights must have the same size.",
+    );
 }
 
 #[test]
 fn histogram() {
     for dtype in offered("HistogramFixedWidth") {
-        for (low, high, nbins, n) in [(0.0, 5.0, 5, 9), (-1.0, 1.0, 1, 300), (-3.7, 41.3, 37, 5000), (0.0, 0.7, 7, 70)]
+        for (low, high, nbins, n) in
+            [(0.0, 5.0, 5, 9), (-1.0, 1.0, 1, 300), (-3.7, 41.3, 37, 5000), (0.0, 0.7, 7, 70)]
         {
-            let mut v: Vec<f64> =
-                (0..n).map(|i| low - 1.0 + (high - low + 2.0) * number(i, 3, 1000) as f64 / 1000.0).collect();
+            let mut v: Vec<f64> = (0..n)
+                .map(|i| low - 1.0 + (high - low + 2.0) * number(i, 3, 1000) as f64 / 1000.0)
+                .collect();
             // Values on the edges of bins.
             v.extend((0..nbins).map(|i| low + (high - low) * f64::from(i) / f64::from(nbins)));
             v.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
-            let (x, range) = (HostTensor::floats(dtype, &[v.len()], &v), HostTensor::floats(dtype, &[2], &[low, high]));
+            let (x, range) = (
+                HostTensor::floats(dtype, &[v.len()], &v),
+                HostTensor::floats(dtype, &[2], &[low, high]),
+            );
             let (low, high) = (range.to_f64()[0], range.to_f64()[1]);
             let narrow = |v: f64| if dtype == DType::F64 { v } else { f64::from(v as f32) };
             let step = narrow(high - low) / f64::from(nbins);
@@ -149,7 +188,11 @@ fn histogram() {
                 want[bin as usize] += 1;
             }
             let node = Node::new("HistogramFixedWidth").attr("T", dtype).attr("dtype", DType::I32);
-            check(&node, &[x, range, HostTensor::i32(&[], &[nbins])], &[HostTensor::i32(&[nbins as usize], &want)]);
+            check(
+                &node,
+                &[x, range, HostTensor::i32(&[], &[nbins])],
+                &[HostTensor::i32(&[nbins as usize], &want)],
+            );
         }
     }
     let node = Node::new("HistogramFixedWidth").attr("T", DType::F32).attr("dtype", DType::I32);
@@ -160,7 +203,11 @@ fn histogram() {
         &[x.clone(), range(5.0, 0.0), nbins],
         "value_range should satisfy value_range[0] < value_range[1], but got '[5, 0]'",
     );
-    fails(&node, &[x, range(0.0, 1.0), HostTensor::i32(&[], &[0])], "nbins should be a positive number, but got '0'");
+    fails(
+        &node,
+        &[x, range(0.0, 1.0), HostTensor::i32(&[], &[0])],
+        "nbins should be a positive number, but got '0'",
+    );
 }
 
 #[test]
@@ -168,8 +215,10 @@ fn ragged_fill_empty_rows() {
     for dtype in offered("RaggedFillEmptyRows") {
         for (n, rows, spread) in [(3, 5, 5), (0, 3, 1), (0, 0, 1), (9, 4, 2), (3000, 2500, 2500)] {
             let ids: Vec<i64> = (0..n).map(|i| number(i, 1, spread) as i64).collect();
-            let v: Vec<f64> =
-                values(dtype, n, 2).iter().map(|v| if dtype == DType::Bool { (v % 2.0).abs() } else { *v }).collect();
+            let v: Vec<f64> = values(dtype, n, 2)
+                .iter()
+                .map(|v| if dtype == DType::Bool { (v % 2.0).abs() } else { *v })
+                .collect();
             let (mut out_ids, mut out, mut empty) = (Vec::new(), Vec::new(), Vec::new());
             let mut reverse = vec![0; n];
             for row in 0..rows as i64 {
@@ -193,14 +242,24 @@ fn ragged_fill_empty_rows() {
                 HostTensor::i64(&[n], &reverse),
             ];
             let nrows = HostTensor::i64(&[], &[rows as i64]);
-            let inputs = [HostTensor::i64(&[n], &ids), of_f64(dtype, &[n], &v), nrows, of_f64(dtype, &[], &[1.0])];
+            let inputs = [
+                HostTensor::i64(&[n], &ids),
+                of_f64(dtype, &[n], &v),
+                nrows,
+                of_f64(dtype, &[], &[1.0]),
+            ];
             check(&Node::new("RaggedFillEmptyRows").attr("T", dtype), &inputs, &want);
         }
     }
     let node = Node::new("RaggedFillEmptyRows").attr("T", DType::F32);
     let inputs = |ids: &[i64], n: usize, rows: i64| {
         let values = HostTensor::f32(&[n], &vec![0.0; n]);
-        [HostTensor::i64(&[ids.len()], ids), values, HostTensor::i64(&[], &[rows]), HostTensor::f32(&[], &[0.0])]
+        [
+            HostTensor::i64(&[ids.len()], ids),
+            values,
+            HostTensor::i64(&[], &[rows]),
+            HostTensor::f32(&[], &[0.0]),
+        ]
     };
     fails(&node, &inputs(&[1, 1, 7], 3, 5), "indices(2, 0) is invalid: 7 >= 5");
     fails(&node, &inputs(&[1, -1, 7], 3, 5), "indices(1, 0) is invalid: -1 >= 5");
@@ -209,7 +268,11 @@ fn ragged_fill_empty_rows() {
         &inputs(&[1], 2, 5),
         "The length of `values` (2) must match the first dimension of `value_rowids` (1).",
     );
-    fails(&node, &inputs(&[0], 1, 0), "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = 1");
+    fails(
+        &node,
+        &inputs(&[0], 1, 0),
+        "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = 1",
+    );
 }
 
 #[test]
@@ -219,7 +282,8 @@ fn ragged_fill_empty_rows_grad() {
             let map: Vec<i64> = (0..n).map(|i| (i * m / n) as i64).collect();
             let v: Vec<f64> = (0..m).map(|i| number(i, 1, 2) as f64).collect();
             let picked: Vec<f64> = map.iter().map(|i| v[*i as usize]).collect();
-            let rest = (0..m).filter(|i| !map.contains(&(*i as i64))).map(|i| v[i]).sum::<f64>() + 0.0;
+            let rest =
+                (0..m).filter(|i| !map.contains(&(*i as i64))).map(|i| v[i]).sum::<f64>() + 0.0;
             let rest = if dtype.size() == 1 { (rest as i64 as u8) as f64 } else { rest };
             let rest = if dtype == DType::I8 { f64::from(rest as u8 as i8) } else { rest };
             let inputs = [HostTensor::i64(&[n], &map), of_f64(dtype, &[m], &v)];

@@ -1,4 +1,5 @@
-//! Ops that sort, select, count and search, against plain Rust: every type, ties, NaN, rows beyond one workgroup, and the errors.
+//! Ops that sort, select, count and search, against plain Rust: every type, ties, NaN, rows beyond
+//! one workgroup, and the errors.
 
 mod counting;
 mod radix;
@@ -46,14 +47,17 @@ impl Len for HostTensor {
 
 fn fails(node: &Node, inputs: &[HostTensor], message: &str) {
     match run(node, inputs, 0) {
-        Err(Error::InvalidArgument(m)) => assert!(m.contains(message), "{m:?} should say {message:?}"),
+        Err(Error::InvalidArgument(m)) => {
+            assert!(m.contains(message), "{m:?} should say {message:?}")
+        }
         other => panic!("{node:?} should fail with {message:?}, gave {other:?}"),
     }
 }
 
 /// A number that looks random, below `n`.
 fn number(i: usize, seed: usize, n: usize) -> usize {
-    let mut v = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed as u64).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    let mut v = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ (seed as u64).wrapping_mul(0xd1b5_4a32_d192_ed03);
     v ^= v >> 29;
     v = v.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     ((v >> 33) as usize) % n
@@ -74,8 +78,12 @@ fn of_f64(dtype: DType, dims: &[usize], v: &[f64]) -> HostTensor {
         DType::U16 => ints!(u16),
         DType::U32 => ints!(u32),
         DType::U64 => ints!(u64),
-        DType::C64 => HostTensor::of(dtype, dims, &v.iter().map(|v| [*v as f32, 0.0]).collect::<Vec<_>>()),
-        DType::C128 => HostTensor::of(dtype, dims, &v.iter().map(|v| [*v, 0.0]).collect::<Vec<_>>()),
+        DType::C64 => {
+            HostTensor::of(dtype, dims, &v.iter().map(|v| [*v as f32, 0.0]).collect::<Vec<_>>())
+        }
+        DType::C128 => {
+            HostTensor::of(dtype, dims, &v.iter().map(|v| [*v, 0.0]).collect::<Vec<_>>())
+        }
         _ => HostTensor::floats(dtype, dims, v),
     }
 }
@@ -84,7 +92,8 @@ fn offered(op: &str) -> Vec<DType> {
     session().registry().rows().iter().filter(|r| r.op == op).map(|r| r.types[0].1).collect()
 }
 
-/// Values with many ties over the whole range of small types, negative ones where the type has them.
+/// Values with many ties over the whole range of small types, negative ones where the type has
+/// them.
 fn values(dtype: DType, n: usize, seed: usize) -> Vec<f64> {
     let signed = dtype.is_float() || dtype.is_signed_integer();
     let scale = if dtype.is_float() { 0.5 } else { 1.0 };

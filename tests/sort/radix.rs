@@ -27,18 +27,24 @@ fn sorted(style: Style, keys: &[u32], values: Option<&[u32]>, bits: u32) -> [Vec
 
 #[test]
 fn both_styles_sort_stably() {
-    // Lengths: parts of a subgroup, runs and blocks with a rest, several of both; bits: a digit, an odd number of digits, all.
+    // Lengths: parts of a subgroup, runs and blocks with a rest, several of both; bits: a digit, an
+    // odd number of digits, all.
     for n in [1, 7, 271, 272, 273, 2048, 2049, 70_001] {
         for bits in [1, 4, 9, 17, 32] {
             let mask = u32::MAX >> (32 - bits);
-            let keys: Vec<u32> = (0..n).map(|i| number(i, bits as usize, 1 << 31) as u32 & mask).collect();
+            let keys: Vec<u32> =
+                (0..n).map(|i| number(i, bits as usize, 1 << 31) as u32 & mask).collect();
             let mut want: Vec<u32> = (0..n as u32).collect();
             want.sort_by_key(|i| keys[*i as usize]);
             let want_keys: Vec<u32> = want.iter().map(|i| keys[*i as usize]).collect();
             let values: Vec<u32> = (0..n as u32).map(|i| !i).collect();
             for style in [Style::Narrow, Style::Wide] {
                 let inverted: Vec<u32> = want.iter().map(|i| !i).collect();
-                assert_eq!(sorted(style, &keys, None, bits), [want_keys.clone(), want.clone()], "{style:?} {n} {bits}");
+                assert_eq!(
+                    sorted(style, &keys, None, bits),
+                    [want_keys.clone(), want.clone()],
+                    "{style:?} {n} {bits}"
+                );
                 assert_eq!(
                     sorted(style, &keys, Some(&values), bits),
                     [want_keys.clone(), inverted],

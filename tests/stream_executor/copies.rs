@@ -3,8 +3,17 @@
 use super::*;
 
 /// Offsets and lengths around the 4-byte words that GPUs copy.
-const RANGES: [(u64, u64, usize); 9] =
-    [(0, 0, 1024), (1, 0, 1), (3, 1, 2), (5, 2, 4), (2, 7, 3), (0, 3, 61), (9, 4, 100), (4, 8, 12), (6, 6, 4093)];
+const RANGES: [(u64, u64, usize); 9] = [
+    (0, 0, 1024),
+    (1, 0, 1),
+    (3, 1, 2),
+    (5, 2, 4),
+    (2, 7, 3),
+    (0, 3, 61),
+    (9, 4, 100),
+    (4, 8, 12),
+    (6, 6, 4093),
+];
 
 #[test]
 fn synchronous_copies_of_any_offset_and_length() {
@@ -93,16 +102,29 @@ fn addresses_of_nobody_are_errors() {
     let (d, _guard) = shared();
     let a = d.allocate(256).unwrap();
     let (se, p) = (d.se(), d.plugin);
-    for (address, n) in [(4096, 4), (a.address + 250, 100), (a.address + (1 << 35), 4), (u64::MAX - 2, 8)] {
+    for (address, n) in
+        [(4096, 4), (a.address + 250, 100), (a.address + (1 << 35), 4), (u64::MAX - 2, 8)]
+    {
         let mut wild = support::range(address, n);
         let mut bytes = [0u8; 128];
         let (host, w) = (bytes.as_mut_ptr().cast::<c_void>(), &raw mut wild);
         // SAFETY: the host memory is large enough; the address is never touched by the CPU.
         unsafe {
-            assert_eq!(p.status(|s| se.sync_memcpy_dtoh.unwrap()(d.raw, host, w, n, s)).0, INTERNAL, "{address:#x}");
-            assert_eq!(p.status(|s| se.sync_memcpy_htod.unwrap()(d.raw, w, host, n, s)).0, INTERNAL, "{address:#x}");
+            assert_eq!(
+                p.status(|s| se.sync_memcpy_dtoh.unwrap()(d.raw, host, w, n, s)).0,
+                INTERNAL,
+                "{address:#x}"
+            );
+            assert_eq!(
+                p.status(|s| se.sync_memcpy_htod.unwrap()(d.raw, w, host, n, s)).0,
+                INTERNAL,
+                "{address:#x}"
+            );
             let mut to = support::range(a.address, n);
-            assert_eq!(p.status(|s| se.sync_memcpy_dtod.unwrap()(d.raw, &raw mut to, w, n, s)).0, INTERNAL);
+            assert_eq!(
+                p.status(|s| se.sync_memcpy_dtod.unwrap()(d.raw, &raw mut to, w, n, s)).0,
+                INTERNAL
+            );
         }
     }
     d.write(a.address, &[1, 2, 3]);
@@ -113,7 +135,8 @@ fn addresses_of_nobody_are_errors() {
 #[cfg(target_os = "linux")]
 const LAVAPIPE: [&str; 3] = ["lvp_icd.x86_64.json", "lvp_icd.aarch64.json", "lvp_icd.json"];
 
-/// With two manifests, and two copies of it, one driver is two devices. The copies run in a process of their own.
+/// With two manifests, and two copies of it, one driver is two devices. The copies run in a process
+/// of their own.
 #[cfg(target_os = "linux")]
 #[test]
 fn copies_between_devices() {
@@ -123,23 +146,38 @@ fn copies_between_devices() {
     }
     let directory = std::path::Path::new("/usr/share/vulkan/icd.d");
     let Some(manifest) = LAVAPIPE.iter().map(|f| directory.join(f)).find(|f| f.exists()) else {
-        eprintln!("skipped: lavapipe, which can be loaded twice, is not installed in {}", directory.display());
+        eprintln!(
+            "skipped: lavapipe, which can be loaded twice, is not installed in {}",
+            directory.display()
+        );
         return;
     };
     let text = std::fs::read_to_string(&manifest).unwrap();
-    let library = text.split('"').find(|s| s.contains("libvulkan_lvp")).expect("lavapipe's library").to_owned();
-    let library = [library.clone(), format!("/usr/lib/x86_64-linux-gnu/{library}"), format!("/usr/lib64/{library}")]
-        .into_iter()
-        .find(|l| std::path::Path::new(l).exists())
-        .expect("lavapipe's library");
-    let scratch = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("two-devices-{}", std::process::id()));
+    let library = text
+        .split('"')
+        .find(|s| s.contains("libvulkan_lvp"))
+        .expect("lavapipe's library")
+        .to_owned();
+    let library = [
+        library.clone(),
+        format!("/usr/lib/x86_64-linux-gnu/{library}"),
+        format!("/usr/lib64/{library}"),
+    ]
+    .into_iter()
+    .find(|l| std::path::Path::new(l).exists())
+    .expect("lavapipe's library");
+    let scratch = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("two-devices-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).unwrap();
     let copy = scratch.join("libvulkan_lvp_copy.so");
     std::fs::copy(&library, &copy).unwrap();
     let second = scratch.join("copy.json");
     std::fs::write(
         &second,
-        text.replace(text.split('"').find(|s| s.contains("libvulkan_lvp")).unwrap(), copy.to_str().unwrap()),
+        text.replace(
+            text.split('"').find(|s| s.contains("libvulkan_lvp")).unwrap(),
+            copy.to_str().unwrap(),
+        ),
     )
     .unwrap();
     let child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -150,7 +188,8 @@ fn copies_between_devices() {
         .output()
         .unwrap();
     std::fs::remove_dir_all(&scratch).unwrap();
-    let output = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+    let output = String::from_utf8_lossy(&child.stdout).into_owned()
+        + &String::from_utf8_lossy(&child.stderr);
     assert!(child.status.success() && output.contains("two devices exchanged data"), "{output}");
 }
 
@@ -166,7 +205,8 @@ fn between_devices() {
         let shift = round % 4;
         stream_b.memset(on_b.address, 0, n + 8);
         stream_a.write(on_a.address, &data);
-        // As TensorFlow does it: one copy on the sender's stream, then the receiver's stream waits for it.
+        // As TensorFlow does it: one copy on the sender's stream, then the receiver's stream waits
+        // for it.
         stream_a.copy(on_b.address + shift, on_a.address, n);
         let event = a.event();
         stream_a.record(&event);
@@ -191,9 +231,12 @@ fn between_devices() {
     }
     // Handles of the wrong device are errors.
     // SAFETY: both are alive.
-    let (code, _) = a.plugin.status(|s| unsafe { a.se().record_event.unwrap()(a.raw, stream_a.raw, b.event().raw, s) });
+    let (code, _) = a
+        .plugin
+        .status(|s| unsafe { a.se().record_event.unwrap()(a.raw, stream_a.raw, b.event().raw, s) });
     assert_eq!(code, INVALID_ARGUMENT as c_int);
-    // TensorFlow ignores that and asks the event, which may have been done when it was recorded before.
+    // TensorFlow ignores that and asks the event, which may have been done when it was recorded
+    // before.
     let event = b.event();
     stream_b.record(&event);
     event.block();
@@ -201,7 +244,9 @@ fn between_devices() {
     let mut got = vec![0; n as usize];
     stream_b.read_into(&mut got, on_b.address);
     // SAFETY: both are alive.
-    let (code, _) = a.plugin.status(|s| unsafe { a.se().record_event.unwrap()(a.raw, stream_a.raw, event.raw, s) });
+    let (code, _) = a
+        .plugin
+        .status(|s| unsafe { a.se().record_event.unwrap()(a.raw, stream_a.raw, event.raw, s) });
     assert_eq!(code, INVALID_ARGUMENT as c_int);
     while !event.is_complete() {
         std::thread::yield_now();

@@ -77,7 +77,10 @@ fn host_callbacks_run_in_order_and_report_their_status() {
     for round in 1..=20 {
         stream.memset(memory.address, round as u8, 1 << 20);
         // SAFETY: the counter lives until `block` returns.
-        assert_eq!(unsafe { d.se().host_callback.unwrap()(d.raw, stream.raw, Some(note), argument) }, 1);
+        assert_eq!(
+            unsafe { d.se().host_callback.unwrap()(d.raw, stream.raw, Some(note), argument) },
+            1
+        );
         let event = d.event();
         stream.record(&event);
         event.block();
@@ -89,7 +92,9 @@ fn host_callbacks_run_in_order_and_report_their_status() {
         assert_eq!(d.se().host_callback.unwrap()(d.raw, stream.raw, Some(refuse), null_mut()), 1);
     }
     // SAFETY: the stream is alive.
-    let status = || d.plugin.status(|s| unsafe { d.se().block_host_until_done.unwrap()(d.raw, stream.raw, s) });
+    let status = || {
+        d.plugin.status(|s| unsafe { d.se().block_host_until_done.unwrap()(d.raw, stream.raw, s) })
+    };
     let (code, message) = status();
     assert_eq!(code, FAILED_PRECONDITION);
     assert!(message.contains("the callback refuses"), "{message}");
@@ -118,7 +123,10 @@ fn timers_measure_work() {
             assert!(t > 1_000 && t < 60_000_000_000, "{t} ns for 64 MiB");
         }
         d.se().destroy_timer.unwrap()(d.raw, timer);
-        p.platform_fns.destroy_timer_fns.unwrap()(&raw const p.platform, (&raw const p.timer_fns).cast_mut());
+        p.platform_fns.destroy_timer_fns.unwrap()(
+            &raw const p.platform,
+            (&raw const p.timer_fns).cast_mut(),
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Every callback of the StreamExecutor C API and of the graph C API, through the tables of the built library, with threads.
+//! Every callback of the StreamExecutor C API and of the graph C API, through the tables of the
+//! built library, with threads.
 
 #![cfg(unix)]
 
@@ -45,12 +46,17 @@ fn pattern(n: usize) -> Vec<u8> {
 fn the_platform_says_what_tensorflow_needs() {
     let p = plugin();
     // SAFETY: the strings are static.
-    let (name, type_) = unsafe { (CStr::from_ptr(p.platform.name), CStr::from_ptr(p.platform.type_)) };
+    let (name, type_) =
+        unsafe { (CStr::from_ptr(p.platform.name), CStr::from_ptr(p.platform.type_)) };
     assert_eq!((name, type_), (c"WGPU", c"WGPU"));
     assert_eq!(p.platform.struct_size, 35, "without padding, as TensorFlow counts");
     assert_eq!((p.platform_fns.struct_size, p.se.struct_size), (88, 288));
     assert_eq!((p.device_fns.struct_size, p.timer_fns.struct_size), (40, 24));
-    let flags = (p.platform.supports_unified_memory, p.platform.use_bfc_allocator, p.platform.force_memory_growth);
+    let flags = (
+        p.platform.supports_unified_memory,
+        p.platform.use_bfc_allocator,
+        p.platform.force_memory_growth,
+    );
     assert_eq!(flags, (0, 1, 1));
 }
 
@@ -59,7 +65,9 @@ fn structs_that_are_too_small_are_refused_and_untouched() {
     let p = plugin();
     let (mut platform, mut fns) = (p.platform, p.platform_fns);
     platform.name = std::ptr::null();
-    for (params_size, platform_size, fns_size) in [(63, 35, 88), (64, 34, 88), (64, 35, 87), (0, 35, 88)] {
+    for (params_size, platform_size, fns_size) in
+        [(63, 35, 88), (64, 34, 88), (64, 35, 87), (0, 35, 88)]
+    {
         (platform.struct_size, fns.struct_size) = (platform_size, fns_size);
         let mut params = registration(&raw mut platform, &raw mut fns);
         params.struct_size = params_size;
@@ -83,7 +91,8 @@ fn devices_describe_themselves() {
         assert_eq!((device.struct_size, device.ordinal), (56, i as i32));
         assert!(!device.device_handle.is_null());
         // SAFETY: the strings live as long as the process.
-        let (name, vendor) = unsafe { (CStr::from_ptr(device.hardware_name), CStr::from_ptr(device.device_vendor)) };
+        let (name, vendor) =
+            unsafe { (CStr::from_ptr(device.hardware_name), CStr::from_ptr(device.device_vendor)) };
         assert!(!name.is_empty() && !vendor.is_empty());
         if !device.pci_bus_id.is_null() {
             // SAFETY: as above.
@@ -143,11 +152,16 @@ fn null_and_wrong_handles_are_errors() {
         }
         se.destroy_event.unwrap()(d.raw, stream.raw.cast());
         p.ok(|s| se.record_event.unwrap()(d.raw, stream.raw, event.raw, s));
-        let (code, _) = p.status(|s| se.sync_memcpy_htod.unwrap()(d.raw, r, std::ptr::null(), 16, s));
+        let (code, _) =
+            p.status(|s| se.sync_memcpy_htod.unwrap()(d.raw, r, std::ptr::null(), 16, s));
         assert_eq!(code, INVALID_ARGUMENT);
         let (code, _) = p.status(|s| se.sync_memcpy_dtoh.unwrap()(d.raw, null_mut(), r, 16, s));
         assert_eq!(code, INVALID_ARGUMENT);
-        assert_eq!(se.get_event_status.unwrap()(d.raw, null_mut()), SE_EVENT_COMPLETE, "never an error there");
+        assert_eq!(
+            se.get_event_status.unwrap()(d.raw, null_mut()),
+            SE_EVENT_COMPLETE,
+            "never an error there"
+        );
         se.destroy_stream.unwrap()(d.raw, null_mut());
         se.destroy_event.unwrap()(d.raw, null_mut());
         se.destroy_timer.unwrap()(d.raw, null_mut());
@@ -175,15 +189,23 @@ fn statistics_follow_allocations() {
     let during = stats();
     assert_eq!(during.num_allocs, before.num_allocs + 2);
     assert_eq!(during.bytes_in_use, before.bytes_in_use + (4 << 20));
-    assert!(during.peak_bytes_in_use >= during.bytes_in_use && during.largest_alloc_size >= 3 << 20);
+    assert!(
+        during.peak_bytes_in_use >= during.bytes_in_use && during.largest_alloc_size >= 3 << 20
+    );
     assert!(during.has_bytes_limit == 1 && during.bytes_limit > during.bytes_in_use);
-    assert!(during.bytes_reserved >= during.bytes_in_use && during.peak_bytes_reserved >= during.bytes_reserved);
+    assert!(
+        during.bytes_reserved >= during.bytes_in_use
+            && during.peak_bytes_reserved >= during.bytes_reserved
+    );
     assert_eq!(during.has_bytes_reservable_limit, 0);
     drop((a, b));
     assert_eq!(stats().bytes_in_use, before.bytes_in_use);
     let (mut free, mut total) = (-1, -1);
     // SAFETY: two integers of ours.
-    assert_eq!(unsafe { d.se().device_memory_usage.unwrap()(d.raw, &raw mut free, &raw mut total) }, 1);
+    assert_eq!(
+        unsafe { d.se().device_memory_usage.unwrap()(d.raw, &raw mut free, &raw mut total) },
+        1
+    );
     assert!(free > 0 && free <= total && total > 64 << 20, "{free} of {total}");
 }
 

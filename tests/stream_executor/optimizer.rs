@@ -1,5 +1,5 @@
-//! The graph C API: registration, and optimizers from their creation to their end, with a graph that only the fake
-//! TensorFlow knows.
+//! The graph C API: registration, and optimizers from their creation to their end, with a graph
+//! that only the fake TensorFlow knows.
 
 use std::ffi::{CStr, c_char, c_long};
 
@@ -25,7 +25,8 @@ struct Configs {
 }
 
 type Create = unsafe extern "C" fn() -> *mut c_void;
-type Optimize = unsafe extern "C" fn(*mut c_void, *const Buffer, *const c_void, *mut Buffer, *mut TF_Status);
+type Optimize =
+    unsafe extern "C" fn(*mut c_void, *const Buffer, *const c_void, *mut Buffer, *mut TF_Status);
 type Destroy = unsafe extern "C" fn(*mut c_void);
 
 #[repr(C)]
@@ -54,20 +55,32 @@ struct Buffer {
 /// A function or variable of one of the two libraries.
 fn symbol<T: Copy>(library: &libloading::Library, name: &CStr) -> T {
     // SAFETY: every caller names the type that the symbol has.
-    *unsafe { library.get::<T>(name.to_bytes_with_nul()) }.unwrap_or_else(|e| panic!("{name:?}: {e}"))
+    *unsafe { library.get::<T>(name.to_bytes_with_nul()) }
+        .unwrap_or_else(|e| panic!("{name:?}: {e}"))
 }
 
-/// Calls TF_InitGraph with structs that claim these sizes. What it must not touch is filled with 0x55.
-fn register(params_size: usize, configs_size: usize, optimizer_size: usize) -> (Params, Configs, Optimizer) {
+/// Calls TF_InitGraph with structs that claim these sizes. What it must not touch is filled with
+/// 0x55.
+fn register(
+    params_size: usize,
+    configs_size: usize,
+    optimizer_size: usize,
+) -> (Params, Configs, Optimizer) {
     let p = plugin();
     let init_kernels: extern "C" fn() = symbol(&p.library, c"TF_InitKernel");
     init_kernels();
-    let init: unsafe extern "C" fn(*mut Params, *mut TF_Status) = symbol(&p.library, c"TF_InitGraph");
-    // SAFETY: all bit patterns are valid values of both; an Option of a function may not be called, and is not.
+    let init: unsafe extern "C" fn(*mut Params, *mut TF_Status) =
+        symbol(&p.library, c"TF_InitGraph");
+    // SAFETY: all bit patterns are valid values of both; an Option of a function may not be called,
+    // and is not.
     let (mut configs, mut optimizer): (Configs, Optimizer) = unsafe {
         (
-            std::mem::transmute::<[u8; size_of::<Configs>()], Configs>([0x55; size_of::<Configs>()]),
-            std::mem::transmute::<[u8; size_of::<Optimizer>()], Optimizer>([0x55; size_of::<Optimizer>()]),
+            std::mem::transmute::<[u8; size_of::<Configs>()], Configs>(
+                [0x55; size_of::<Configs>()],
+            ),
+            std::mem::transmute::<[u8; size_of::<Optimizer>()], Optimizer>(
+                [0x55; size_of::<Optimizer>()],
+            ),
         )
     };
     (configs.struct_size, optimizer.struct_size) = (configs_size, optimizer_size);
@@ -99,11 +112,20 @@ fn registration_stays_within_smaller_structs() {
     let address = |f: Option<Destroy>| f.map_or(0, |f| f as usize as u64);
     let (_, configs, optimizer) = register(PARAMS, CONFIGS, OPTIMIZER - 8);
     assert_eq!(address(optimizer.destroy), UNTOUCHED);
-    assert!(optimizer.create.is_some_and(|f| f as usize as u64 != UNTOUCHED), "what fits is filled");
-    assert_eq!((optimizer.struct_size, configs.passes[LAYOUT]), (OPTIMIZER - 8, 0), "nothing is switched off");
+    assert!(
+        optimizer.create.is_some_and(|f| f as usize as u64 != UNTOUCHED),
+        "what fits is filled"
+    );
+    assert_eq!(
+        (optimizer.struct_size, configs.passes[LAYOUT]),
+        (OPTIMIZER - 8, 0),
+        "nothing is switched off"
+    );
     let (_, configs, _) = register(PARAMS, 16 + 4 * REMAPPING, OPTIMIZER);
     assert_eq!((configs.passes[LAYOUT], configs.passes[REMAPPING]), (0, 0x5555_5555));
-    for (params, configs, optimizer) in [(PARAMS - 8, CONFIGS, OPTIMIZER), (0, 0, 0), (PARAMS, 8, 8)] {
+    for (params, configs, optimizer) in
+        [(PARAMS - 8, CONFIGS, OPTIMIZER), (0, 0, 0), (PARAMS, 8, 8)]
+    {
         let (_, configs, optimizer) = register(params, configs, optimizer);
         assert_eq!((address(optimizer.destroy), configs.passes[LAYOUT]), (UNTOUCHED, 0x5555_5555));
     }
@@ -131,7 +153,9 @@ fn node(name: &str, op: &str, inputs: &[&str], attrs: &[(&str, Vec<u8>)]) -> Vec
     let mut out = [field(1, name.as_bytes()), field(2, op.as_bytes())].concat();
     inputs.iter().for_each(|i| out.extend(field(3, i.as_bytes())));
     out.extend(field(4, b"/job:localhost/replica:0/task:0/device:WGPU:0"));
-    attrs.iter().for_each(|(k, v)| out.extend(field(5, &[field(1, k.as_bytes()), field(2, v)].concat())));
+    attrs
+        .iter()
+        .for_each(|(k, v)| out.extend(field(5, &[field(1, k.as_bytes()), field(2, v)].concat())));
     field(1, &out)
 }
 
@@ -161,7 +185,8 @@ fn optimized(optimize: Optimize, optimizer: *mut c_void, graph: &[u8]) -> Vec<u8
     unsafe {
         let output = new();
         p.ok(|s| optimize(optimizer, &raw const input, std::ptr::null(), output, s));
-        let bytes = std::slice::from_raw_parts((*output).data.cast::<u8>(), (*output).length).to_vec();
+        let bytes =
+            std::slice::from_raw_parts((*output).data.cast::<u8>(), (*output).length).to_vec();
         delete(output);
         bytes
     }
@@ -171,12 +196,16 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|w| w == text.as_bytes())
 }
 
-/// Fails unless there are no more objects of TensorFlow's than before. Tests that need no device run at the same time, and
-/// hold a status now and then.
+/// Fails unless there are no more objects of TensorFlow's than before. Tests that need no device
+/// run at the same time, and hold a status now and then.
 fn assert_gives_back(live: extern "C" fn() -> c_long, before: c_long) {
     let start = std::time::Instant::now();
     while live() > before {
-        assert!(start.elapsed().as_secs() < 20, "{} objects of TensorFlow's, {before} before", live());
+        assert!(
+            start.elapsed().as_secs() < 20,
+            "{} objects of TensorFlow's, {before} before",
+            live()
+        );
         std::thread::yield_now();
     }
 }
@@ -227,7 +256,8 @@ fn failures_leave_the_graph_as_it_is() {
     let graph = graph();
     let before = live();
     let stream = d.stream();
-    // SAFETY: `fail` is the fake's variable, read by calls of this thread alone; what `create` made is destroyed once.
+    // SAFETY: `fail` is the fake's variable, read by calls of this thread alone; what `create` made
+    // is destroyed once.
     unsafe {
         *fail = true;
         let optimizer = create();
@@ -237,7 +267,11 @@ fn failures_leave_the_graph_as_it_is() {
         destroy(optimizer);
         assert_eq!(optimized(optimize, null_mut(), &graph), graph, "no optimizer");
         destroy(null_mut());
-        assert_eq!(optimized(optimize, stream.raw.cast(), &graph), graph, "a stream for an optimizer");
+        assert_eq!(
+            optimized(optimize, stream.raw.cast(), &graph),
+            graph,
+            "a stream for an optimizer"
+        );
         destroy(stream.raw.cast());
     }
     stream.block();

@@ -1,4 +1,5 @@
-//! The built library behind its C tables, as TensorFlow holds it, with a TF_Status library in TensorFlow's place.
+//! The built library behind its C tables, as TensorFlow holds it, with a TF_Status library in
+//! TensorFlow's place.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -56,9 +57,11 @@ pub fn plugin() -> &'static Plugin {
 
 /// Builds the TF_Status library.
 fn framework() -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("framework-{}", std::process::id()));
+    let directory =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("framework-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stream_executor/fake_tensorflow.c");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stream_executor/fake_tensorflow.c");
     let library = directory.join(FRAMEWORK);
     let name = if cfg!(target_vendor = "apple") { "-Wl,-install_name," } else { "-Wl,-soname," };
     let built = Command::new("cc")
@@ -72,7 +75,8 @@ fn framework() -> PathBuf {
 
 fn load() -> Plugin {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let file = format!("{}tensorflow_wgpu{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let file =
+        format!("{}tensorflow_wgpu{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     // SAFETY: both libraries are ours, stay loaded, and export these functions with these types.
     let (library, framework, status, init): (_, _, StatusApi, Init) = unsafe {
         let framework_path = framework();
@@ -113,7 +117,10 @@ fn load() -> Plugin {
     let mut params = registration(platform, platform_fns);
     // SAFETY: the parameters are filled as TensorFlow fills them.
     p.ok(|status| unsafe { init(&raw mut params, status) });
-    assert_eq!((params.major_version, params.minor_version, params.patch_version), (SE_MAJOR, SE_MINOR, SE_PATCH));
+    assert_eq!(
+        (params.major_version, params.minor_version, params.patch_version),
+        (SE_MAJOR, SE_MINOR, SE_PATCH)
+    );
     assert!(params.destroy_platform.is_some() && params.destroy_platform_fns.is_some());
     let mut executor = SE_CreateStreamExecutorParams {
         struct_size: SE_CreateStreamExecutorParams::STRUCT_SIZE,
@@ -135,13 +142,21 @@ fn load() -> Plugin {
         p.ok(|s| fns.create_timer_fns.unwrap()(platform, timer_fns, s));
         p.ok(|s| fns.get_device_count.unwrap()(platform, &raw mut count, s));
     }
-    assert!(count > 0, "no device: a Vulkan driver is needed; on Debian install mesa-vulkan-drivers");
-    p.devices = (0..count).map(|ordinal| p.create_device(ordinal, SP_Device::STRUCT_SIZE).unwrap()).collect();
+    assert!(
+        count > 0,
+        "no device: a Vulkan driver is needed; on Debian install mesa-vulkan-drivers"
+    );
+    p.devices = (0..count)
+        .map(|ordinal| p.create_device(ordinal, SP_Device::STRUCT_SIZE).unwrap())
+        .collect();
     p
 }
 
 /// Parameters as TensorFlow passes them to SE_InitPlugin.
-pub const fn registration(platform: *mut SP_Platform, fns: *mut SP_PlatformFns) -> SE_PlatformRegistrationParams {
+pub const fn registration(
+    platform: *mut SP_Platform,
+    fns: *mut SP_PlatformFns,
+) -> SE_PlatformRegistrationParams {
     SE_PlatformRegistrationParams {
         struct_size: SE_PlatformRegistrationParams::STRUCT_SIZE,
         ext: null_mut(),
@@ -163,7 +178,8 @@ impl Plugin {
             let status = (self.status.new)();
             call(status);
             let code = (self.status.code)(status);
-            let message = CStr::from_ptr((self.status.message)(status)).to_string_lossy().into_owned();
+            let message =
+                CStr::from_ptr((self.status.message)(status)).to_string_lossy().into_owned();
             (self.status.delete)(status);
             assert!(!message.contains("panicked"), "{message}");
             (code, message)
@@ -186,7 +202,11 @@ impl Plugin {
     }
 
     /// create_device with a struct that claims `struct_size` bytes.
-    pub fn create_device(&self, ordinal: i32, struct_size: usize) -> Result<SP_Device, (c_int, String)> {
+    pub fn create_device(
+        &self,
+        ordinal: i32,
+        struct_size: usize,
+    ) -> Result<SP_Device, (c_int, String)> {
         // SAFETY: all-zero is a valid SP_Device.
         let mut device: SP_Device = unsafe { std::mem::zeroed() };
         device.struct_size = struct_size;
@@ -253,8 +273,8 @@ pub struct Memory {
     pub size: u64,
 }
 
-// SAFETY of every call below: the C contract of the function of that name; handles are alive, host memory outlives the call,
-// or the caller waits for it.
+// SAFETY of every call below: the C contract of the function of that name; handles are alive, host
+// memory outlives the call, or the caller waits for it.
 impl Device {
     pub fn nth(i: usize) -> Self {
         let plugin = plugin();
@@ -298,7 +318,9 @@ impl Device {
         let mut to = range(to, n);
         let from = bytes.as_ptr().cast();
         // SAFETY: see above.
-        self.plugin.ok(|s| unsafe { self.se().sync_memcpy_htod.unwrap()(self.raw, &raw mut to, from, n, s) });
+        self.plugin.ok(|s| unsafe {
+            self.se().sync_memcpy_htod.unwrap()(self.raw, &raw mut to, from, n, s)
+        });
     }
 
     #[track_caller]
@@ -307,7 +329,9 @@ impl Device {
         let from = range(from, n as u64);
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: see above.
-        self.plugin.ok(|s| unsafe { self.se().sync_memcpy_dtoh.unwrap()(self.raw, to, &raw const from, n as u64, s) });
+        self.plugin.ok(|s| unsafe {
+            self.se().sync_memcpy_dtoh.unwrap()(self.raw, to, &raw const from, n as u64, s)
+        });
         bytes
     }
 
@@ -315,8 +339,9 @@ impl Device {
     pub fn copy(&self, to: u64, from: u64, n: u64) {
         let (mut to, from) = (range(to, n), range(from, n));
         // SAFETY: see above.
-        self.plugin
-            .ok(|s| unsafe { self.se().sync_memcpy_dtod.unwrap()(self.raw, &raw mut to, &raw const from, n, s) });
+        self.plugin.ok(|s| unsafe {
+            self.se().sync_memcpy_dtod.unwrap()(self.raw, &raw mut to, &raw const from, n, s)
+        });
     }
 
     #[track_caller]
@@ -342,7 +367,9 @@ impl Stream {
         let mut to = range(to, n);
         let from = bytes.as_ptr().cast();
         // SAFETY: see Device.
-        d.plugin.ok(|s| unsafe { d.se().memcpy_htod.unwrap()(d.raw, self.raw, &raw mut to, from, n, s) });
+        d.plugin.ok(|s| unsafe {
+            d.se().memcpy_htod.unwrap()(d.raw, self.raw, &raw mut to, from, n, s)
+        });
     }
 
     /// The destination must live until an event behind the copy is done.
@@ -352,7 +379,9 @@ impl Stream {
         let from = range(from, n);
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: see Device.
-        d.plugin.ok(|s| unsafe { d.se().memcpy_dtoh.unwrap()(d.raw, self.raw, to, &raw const from, n, s) });
+        d.plugin.ok(|s| unsafe {
+            d.se().memcpy_dtoh.unwrap()(d.raw, self.raw, to, &raw const from, n, s)
+        });
     }
 
     #[track_caller]
@@ -360,7 +389,9 @@ impl Stream {
         let d = &self.device;
         let (mut to, from) = (range(to, n), range(from, n));
         // SAFETY: see Device.
-        d.plugin.ok(|s| unsafe { d.se().memcpy_dtod.unwrap()(d.raw, self.raw, &raw mut to, &raw const from, n, s) });
+        d.plugin.ok(|s| unsafe {
+            d.se().memcpy_dtod.unwrap()(d.raw, self.raw, &raw mut to, &raw const from, n, s)
+        });
     }
 
     #[track_caller]
@@ -368,7 +399,8 @@ impl Stream {
         let d = &self.device;
         let mut to = range(to, n);
         // SAFETY: see Device.
-        d.plugin.ok(|s| unsafe { d.se().memset.unwrap()(d.raw, self.raw, &raw mut to, pattern, n, s) });
+        d.plugin
+            .ok(|s| unsafe { d.se().memset.unwrap()(d.raw, self.raw, &raw mut to, pattern, n, s) });
     }
 
     #[track_caller]
@@ -376,7 +408,9 @@ impl Stream {
         let d = &self.device;
         let mut to = range(to, n);
         // SAFETY: see Device.
-        d.plugin.ok(|s| unsafe { d.se().memset32.unwrap()(d.raw, self.raw, &raw mut to, pattern, n, s) });
+        d.plugin.ok(|s| unsafe {
+            d.se().memset32.unwrap()(d.raw, self.raw, &raw mut to, pattern, n, s)
+        });
     }
 
     #[track_caller]
@@ -405,7 +439,9 @@ impl Stream {
     pub fn depend_on(&self, other: &Self) {
         let d = &self.device;
         // SAFETY: see Device.
-        d.plugin.ok(|s| unsafe { d.se().create_stream_dependency.unwrap()(d.raw, self.raw, other.raw, s) });
+        d.plugin.ok(|s| unsafe {
+            d.se().create_stream_dependency.unwrap()(d.raw, self.raw, other.raw, s)
+        });
     }
 
     #[track_caller]

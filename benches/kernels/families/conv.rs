@@ -37,7 +37,8 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
 }
 
 fn spatial(node: Node, rank: usize, stride: usize) -> Node {
-    let strides: Vec<i64> = (0..rank).map(|d| if d == 0 || d == rank - 1 { 1 } else { stride as i64 }).collect();
+    let strides: Vec<i64> =
+        (0..rank).map(|d| if d == 0 || d == rank - 1 { 1 } else { stride as i64 }).collect();
     let format = if rank == 5 { "NDHWC" } else { "NHWC" };
     node.attr("strides", &strides[..]).attr("padding", "SAME").attr("data_format", format)
 }
@@ -49,7 +50,15 @@ fn strided(x: &[usize], stride: usize, channels: usize) -> Vec<usize> {
 }
 
 /// A convolution; `gradients` adds those of its input and its filter.
-fn dense(cases: &mut Vec<Case>, op: &str, x: &[usize], kernel: usize, filters: usize, stride: usize, gradients: bool) {
+fn dense(
+    cases: &mut Vec<Case>,
+    op: &str,
+    x: &[usize],
+    kernel: usize,
+    filters: usize,
+    stride: usize,
+    gradients: bool,
+) {
     let rank = x.len();
     let channels = x[rank - 1];
     let y = strided(x, stride, filters);
@@ -57,7 +66,9 @@ fn dense(cases: &mut Vec<Case>, op: &str, x: &[usize], kernel: usize, filters: u
     let flops = 2.0 * (y.iter().product::<usize>() * channels * kernel.pow(rank as u32 - 2)) as f64;
     let dilations = vec![1_i64; rank];
     let node = |suffix: &str| {
-        let node = Node::new(&format!("{op}{suffix}")).attr("T", DType::F32).attr("dilations", &dilations[..]);
+        let node = Node::new(&format!("{op}{suffix}"))
+            .attr("T", DType::F32)
+            .attr("dilations", &dilations[..]);
         spatial(node, rank, stride)
     };
     let step = if stride > 1 { format!(" by {stride}") } else { String::new() };
@@ -69,7 +80,10 @@ fn dense(cases: &mut Vec<Case>, op: &str, x: &[usize], kernel: usize, filters: u
         let shape = |node: Node| if rank == 5 { node.attr("Tshape", DType::I32) } else { node };
         let inputs = [host(x), f32s(&w), f32s(&y)];
         cases.push(Case::new("conv", name("input"), shape(node(&input)), inputs).flops(flops));
-        cases.push(Case::new("conv", name("filter"), node(&filter), [f32s(x), host(&w), f32s(&y)]).flops(flops));
+        cases.push(
+            Case::new("conv", name("filter"), node(&filter), [f32s(x), host(&w), f32s(&y)])
+                .flops(flops),
+        );
     }
 }
 
@@ -78,7 +92,13 @@ fn half(n: usize) -> Case {
     let node = Node::new("Conv2D").attr("T", DType::F16).attr("dilations", &[1_i64; 4][..]);
     let inputs = [tensor(DType::F16, &[n, 56, 56, 64]), tensor(DType::F16, &[3, 3, 64, 64])];
     let flops = 2.0 * (n * 56 * 56 * 64 * 64 * 9) as f64;
-    Case::new("conv", format!("Conv2D float16 3×3 {n}×56×56×64→64 forward"), spatial(node, 4, 1), inputs).flops(flops)
+    Case::new(
+        "conv",
+        format!("Conv2D float16 3×3 {n}×56×56×64→64 forward"),
+        spatial(node, 4, 1),
+        inputs,
+    )
+    .flops(flops)
 }
 
 fn depthwise(cases: &mut Vec<Case>, x: &[usize], kernel: usize, stride: usize) {
@@ -89,7 +109,9 @@ fn depthwise(cases: &mut Vec<Case>, x: &[usize], kernel: usize, stride: usize) {
         let node = Node::new(&format!("DepthwiseConv2dNative{suffix}")).attr("T", DType::F32);
         spatial(node.attr("dilations", &[1_i64; 4][..]), 4, stride)
     };
-    let name = |what: &str| format!("DepthwiseConv2dNative {kernel}×{kernel} {} by {stride} {what}", by(x));
+    let name = |what: &str| {
+        format!("DepthwiseConv2dNative {kernel}×{kernel} {} by {stride} {what}", by(x))
+    };
     let of = |what: &str, suffix: &str, inputs: [Source; 3]| {
         Case::new("depthwise", name(what), node(suffix), inputs).flops(flops)
     };
@@ -101,14 +123,22 @@ fn depthwise(cases: &mut Vec<Case>, x: &[usize], kernel: usize, stride: usize) {
 fn pool(cases: &mut Vec<Case>, op: &str, x: &[usize], kernel: usize, stride: usize) {
     let rank = x.len();
     let y = strided(x, stride, x[rank - 1]);
-    let window: Vec<i64> = (0..rank).map(|d| if d == 0 || d == rank - 1 { 1 } else { kernel as i64 }).collect();
+    let window: Vec<i64> =
+        (0..rank).map(|d| if d == 0 || d == rank - 1 { 1 } else { kernel as i64 }).collect();
     let node = |suffix: &str| {
-        let node = Node::new(&format!("{op}{suffix}")).attr("T", DType::F32).attr("TInput", DType::F32);
-        spatial(node.attr("ksize", &window[..]).attr("explicit_paddings", &[] as &[i64]), rank, stride)
+        let node =
+            Node::new(&format!("{op}{suffix}")).attr("T", DType::F32).attr("TInput", DType::F32);
+        spatial(
+            node.attr("ksize", &window[..]).attr("explicit_paddings", &[] as &[i64]),
+            rank,
+            stride,
+        )
     };
     let flops = (y.iter().product::<usize>() * kernel.pow(rank as u32 - 2)) as f64;
-    let name = |what: &str| format!("{op} {} {} by {stride} {what}", by(&vec![kernel; rank - 2]), by(x));
+    let name =
+        |what: &str| format!("{op} {} {} by {stride} {what}", by(&vec![kernel; rank - 2]), by(x));
     cases.push(Case::new("pool", name("forward"), node(""), [f32s(x)]).flops(flops));
-    let inputs = if op == "AvgPool" { vec![host(x), f32s(&y)] } else { vec![f32s(x), f32s(&y), f32s(&y)] };
+    let inputs =
+        if op == "AvgPool" { vec![host(x), f32s(&y)] } else { vec![f32s(x), f32s(&y), f32s(&y)] };
     cases.push(Case::new("pool", name("gradient"), node("Grad"), inputs).flops(flops));
 }

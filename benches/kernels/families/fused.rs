@@ -6,19 +6,21 @@ use tensorflow_wgpu::local::Node;
 use crate::case::{Case, Sizes, Source, by, f32s, tensor};
 
 /// A GELU by tanh.
-const GELU: &str = "s0 = Square<T>(x0); s1 = Mul<T>(s0, x0); s2 = Mul<T>(s1, c0); s3 = AddV2<T>(x0, s2); s4 = Mul<T>(s3, c1); \
-     s5 = Tanh<T>(s4); s6 = AddV2<T>(s5, c2); s7 = Mul<T>(x0, c3); s8 = Mul<T>(s7, s6); return s8";
+const GELU: &str = "s0 = Square<T>(x0); s1 = Mul<T>(s0, x0); s2 = Mul<T>(s1, c0); s3 = \
+                    AddV2<T>(x0, s2); s4 = Mul<T>(s3, c1); s5 = Tanh<T>(s4); s6 = AddV2<T>(s5, \
+                    c2); s7 = Mul<T>(x0, c3); s8 = Mul<T>(s7, s6); return s8";
 const GELU_CONSTANTS: [f32; 4] = [0.044_715, 0.797_884_6, 1.0, 0.5];
 /// A layer normalization as Keras writes it.
-const LAYER_NORM: &str = "Mean: x: T, T, T; c: 1; return x0 | \
-     Mean: x: T, T, T, T; c: 1; s0 = SquaredDifference<T>(x0, x3); return s0 | \
-     row: x: T, T, T, T, T; c: 1; s0 = AddV2<T>(x4, c0); s1 = Rsqrt<T>(s0); return s1 | \
-     full: x: T, T, T, T, T, T; c: 1; s0 = Mul<T>(x1, x5); s1 = Mul<T>(x0, s0); s2 = Neg<T>(x3); s3 = Mul<T>(s2, s0); \
-     s4 = AddV2<T>(s1, s3); s5 = AddV2<T>(s4, x2); return s5 | return y0";
+const LAYER_NORM: &str = "Mean: x: T, T, T; c: 1; return x0 | Mean: x: T, T, T, T; c: 1; s0 = \
+                          SquaredDifference<T>(x0, x3); return s0 | row: x: T, T, T, T, T; c: 1; \
+                          s0 = AddV2<T>(x4, c0); s1 = Rsqrt<T>(s0); return s1 | full: x: T, T, T, \
+                          T, T, T; c: 1; s0 = Mul<T>(x1, x5); s1 = Mul<T>(x0, s0); s2 = \
+                          Neg<T>(x3); s3 = Mul<T>(s2, s0); s4 = AddV2<T>(s1, s3); s5 = \
+                          AddV2<T>(s4, x2); return s5 | return y0";
 /// A softmax in elementary ops.
-const SOFTMAX: &str = "Max: x: T; c: 0; return x0 | \
-     Sum: x: T, T; c: 0; s0 = Sub<T>(x0, x1); s1 = Exp<T>(s0); return s1 | \
-     full: x: T, T, T; c: 0; s0 = Sub<T>(x0, x1); s1 = Exp<T>(s0); s2 = RealDiv<T>(s1, x2); return s2 | return y0";
+const SOFTMAX: &str = "Max: x: T; c: 0; return x0 | Sum: x: T, T; c: 0; s0 = Sub<T>(x0, x1); s1 = \
+                       Exp<T>(s0); return s1 | full: x: T, T, T; c: 0; s0 = Sub<T>(x0, x1); s1 = \
+                       Exp<T>(s0); s2 = RealDiv<T>(s1, x2); return s2 | return y0";
 
 /// The rows.
 pub fn cases(sizes: Sizes) -> Vec<Case> {
@@ -30,28 +32,46 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         ..elementwise("GELU float16 16 M", DType::F16, 1, GELU, &GELU_CONSTANTS, &[&large])
     };
     let mut cases = vec![
-        elementwise("GELU 16 M", DType::F32, 1, GELU, &GELU_CONSTANTS, &[&large]).flops(9.0 * f64::from(16 << 20)),
+        elementwise("GELU 16 M", DType::F32, 1, GELU, &GELU_CONSTANTS, &[&large])
+            .flops(9.0 * f64::from(16 << 20)),
         half,
-        elementwise("swish 16 M", DType::F32, 1, "s0 = Sigmoid<T>(x0); s1 = Mul<T>(x0, s0); return s1", &[], &[&large]),
+        elementwise(
+            "swish 16 M",
+            DType::F32,
+            1,
+            "s0 = Sigmoid<T>(x0); s1 = Mul<T>(x0, s0); return s1",
+            &[],
+            &[&large],
+        ),
         elementwise(
             &format!("scale, shift, residual, relu {}", by(&image)),
             DType::F32,
             4,
-            "s0 = Mul<T>(x0, x1); s1 = AddV2<T>(s0, x2); s2 = AddV2<T>(s1, x3); s3 = Relu<T>(s2); return s3",
+            "s0 = Mul<T>(x0, x1); s1 = AddV2<T>(s0, x2); s2 = AddV2<T>(s1, x3); s3 = Relu<T>(s2); \
+             return s3",
             &[],
             &[&image, &[256], &[256], &image],
         ),
     ];
     for dims in [[4096, 1024], [tokens, 768]] {
         for dtype in [DType::F32, DType::F16] {
-            let inputs = [tensor(dtype, &dims), tensor(dtype, &dims[1..]), tensor(dtype, &dims[1..])];
+            let inputs =
+                [tensor(dtype, &dims), tensor(dtype, &dims[1..]), tensor(dtype, &dims[1..])];
             cases.push(
                 rows("layer norm", dtype, LAYER_NORM, 3, &[1e-3], &dims, inputs.into())
                     .flops(8.0 * (dims[0] * dims[1]) as f64),
             );
         }
     }
-    cases.push(rows("softmax", DType::F32, SOFTMAX, 1, &[], &[4096, 1024], vec![f32s(&[4096, 1024])]));
+    cases.push(rows(
+        "softmax",
+        DType::F32,
+        SOFTMAX,
+        1,
+        &[],
+        &[4096, 1024],
+        vec![f32s(&[4096, 1024])],
+    ));
     cases.push(reduce(
         "mean and variance over all but channels",
         "s0 = Square<T>(x0); return x0, s0",
@@ -59,7 +79,13 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         &image,
         &[0, 1, 2],
     ));
-    cases.push(reduce("sum of squares over the last", "s0 = Square<T>(x0); return s0", "Sum", &[4096, 4096], &[1]));
+    cases.push(reduce(
+        "sum of squares over the last",
+        "s0 = Square<T>(x0); return s0",
+        "Sum",
+        &[4096, 4096],
+        &[1],
+    ));
     cases.push(matmul([tokens, 768, 3072]));
     cases.push(conv(sizes.batch));
     let heads = [sizes.sequences, 12];
@@ -81,10 +107,18 @@ fn expression(dtype: DType, count: usize, constants: usize, text: &str) -> Strin
     format!("x: {inputs}; c: {constants}; {}", text.replace("<T>", &format!("<{dtype}>")))
 }
 
-fn elementwise(what: &str, dtype: DType, inputs: usize, text: &str, constants: &[f32], dims: &[&[usize]]) -> Case {
+fn elementwise(
+    what: &str,
+    dtype: DType,
+    inputs: usize,
+    text: &str,
+    constants: &[f32],
+    dims: &[&[usize]],
+) -> Case {
     let node = typed(Node::new("_WgpuFusedElementwise"), dtype, inputs, 1);
-    let node =
-        node.attr("expression", &expression(dtype, inputs, constants.len(), text)[..]).attr("constants", constants);
+    let node = node
+        .attr("expression", &expression(dtype, inputs, constants.len(), text)[..])
+        .attr("constants", constants);
     let inputs: Vec<Source> = dims.iter().map(|d| tensor(dtype, d)).collect();
     Case::new("fused", format!("_WgpuFusedElementwise {what}"), node, inputs)
 }
@@ -103,7 +137,8 @@ fn rows(
         .replace("T,", &format!("{dtype},"))
         .replace("T;", &format!("{dtype};"));
     let node = typed(Node::new("_WgpuFusedRows"), dtype, inputs, 1);
-    let node = node.attr("program", &program[..]).attr("axes", &[-1_i64][..]).attr("constants", constants);
+    let node =
+        node.attr("program", &program[..]).attr("axes", &[-1_i64][..]).attr("constants", constants);
     Case::new("fused", format!("_WgpuFusedRows {what} {dtype} {}", by(dims)), node, sources)
 }
 
@@ -136,8 +171,13 @@ fn matmul([m, k, n]: [usize; 3]) -> Case {
     let renamed = GELU.replace("x0", "b");
     let text = format!("b = AddV2<T>(x0, x1); {renamed}");
     // Steps are numbered in order: the sum with the bias comes first.
-    let text = (0..9).rev().fold(text, |text, i| text.replace(&format!("s{i}"), &format!("s{}", i + 1)));
-    let text = text.replace("b = ", "s0 = ").replace("(b,", "(s0,").replace(", b)", ", s0)").replace("(b)", "(s0)");
+    let text =
+        (0..9).rev().fold(text, |text, i| text.replace(&format!("s{i}"), &format!("s{}", i + 1)));
+    let text = text
+        .replace("b = ", "s0 = ")
+        .replace("(b,", "(s0,")
+        .replace(", b)", ", s0)")
+        .replace("(b)", "(s0)");
     let node = Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
     let inputs = [f32s(&[m, k]), f32s(&[k, n]), f32s(&[n])];
     let node = epilogue(node, 1, &text, &GELU_CONSTANTS);
@@ -156,10 +196,17 @@ fn conv(n: usize) -> Case {
     let text = "s0 = Mul<T>(x0, x1); s1 = AddV2<T>(s0, x2); s2 = Relu<T>(s1); return s2";
     let inputs = [f32s(&[n, 56, 56, 64]), f32s(&[3, 3, 64, 64]), f32s(&[64]), f32s(&[64])];
     let name = format!("_WgpuFusedConv2D scale, shift, relu 3×3 {n}×56×56×64→64");
-    Case::new("fused", name, epilogue(node, 2, text, &[]), inputs).flops(2.0 * (n * 56 * 56 * 64 * 64 * 9) as f64)
+    Case::new("fused", name, epilogue(node, 2, text, &[]), inputs)
+        .flops(2.0 * (n * 56 * 56 * 64 * 64 * 9) as f64)
 }
 
-fn attention(dtype: DType, [batch, heads]: [usize; 2], length: usize, depth: usize, causal: bool) -> Case {
+fn attention(
+    dtype: DType,
+    [batch, heads]: [usize; 2],
+    length: usize,
+    depth: usize,
+    causal: bool,
+) -> Case {
     let node = Node::new("_WgpuFusedAttention")
         .attr("T", dtype)
         .attr("Textra", &[] as &[DType])
@@ -173,9 +220,15 @@ fn attention(dtype: DType, [batch, heads]: [usize; 2], length: usize, depth: usi
         .attr("zero_masked", false)
         .attr("broadcast", false);
     let dims = [batch, length, heads, depth];
-    let products = (batch * heads * length * length * depth) as f64 * if causal { 0.5 } else { 1.0 };
+    let products =
+        (batch * heads * length * length * depth) as f64 * if causal { 0.5 } else { 1.0 };
     let how = if causal { " causal" } else { "" };
     let name = format!("_WgpuFusedAttention {dtype} {}{how}", by(&dims));
-    Case::new("fused", name, node, [tensor(dtype, &dims), tensor(dtype, &dims), tensor(dtype, &dims)])
-        .flops(4.0 * products)
+    Case::new(
+        "fused",
+        name,
+        node,
+        [tensor(dtype, &dims), tensor(dtype, &dims), tensor(dtype, &dims)],
+    )
+    .flops(4.0 * products)
 }

@@ -43,11 +43,13 @@ fn product(dtype: DType, [m, k, n]: [usize; 3], how: &str) -> Case {
     let a = if ta { [k, m] } else { [m, k] };
     let b = if tb { [n, k] } else { [k, n] };
     let name = format!("MatMul {dtype} {} {how}", by(&[m, k, n]));
-    Case::new("matmul", name.trim_end(), node, [tensor(dtype, &a), tensor(dtype, &b)]).flops(2.0 * (m * k * n) as f64)
+    Case::new("matmul", name.trim_end(), node, [tensor(dtype, &a), tensor(dtype, &b)])
+        .flops(2.0 * (m * k * n) as f64)
 }
 
 fn batched(dtype: DType, [batch, m, k, n]: [usize; 4], transposed: bool) -> Case {
-    let node = Node::new("BatchMatMulV2").attr("T", dtype).attr("adj_x", false).attr("adj_y", transposed);
+    let node =
+        Node::new("BatchMatMulV2").attr("T", dtype).attr("adj_x", false).attr("adj_y", transposed);
     let b = if transposed { [batch, n, k] } else { [batch, k, n] };
     let how = if transposed { " b transposed" } else { "" };
     let name = format!("BatchMatMulV2 {dtype} {}{how}", by(&[batch, m, k, n]));
@@ -55,9 +57,11 @@ fn batched(dtype: DType, [batch, m, k, n]: [usize; 4], transposed: bool) -> Case
     Case::new("matmul", name, node, inputs).flops(2.0 * (batch * m * k * n) as f64)
 }
 
-/// A projection onto heads, as attention layers write it: all of `b` but its first dimension is new.
+/// A projection onto heads, as attention layers write it: all of `b` but its first dimension is
+/// new.
 fn einsum(a: &[usize], b: &[usize], equation: &str) -> Case {
     let node = Node::new("Einsum").attr("T", DType::F32).attr("N", 2).attr("equation", equation);
     let flops = 2.0 * (a.iter().product::<usize>() * b[1..].iter().product::<usize>()) as f64;
-    Case::new("einsum", format!("Einsum {equation} {}", by(a)), node, [f32s(a), f32s(b)]).flops(flops)
+    Case::new("einsum", format!("Einsum {equation} {}", by(a)), node, [f32s(a), f32s(b)])
+        .flops(flops)
 }

@@ -1,5 +1,5 @@
-//! The rows, a file for each group of families. Shapes are those of real models: ResNet50, EfficientNetB0, a transformer of 12 layers
-//! of width 768, an LSTM, U-Net.
+//! The rows, a file for each group of families. Shapes are those of real models: ResNet50,
+//! EfficientNetB0, a transformer of 12 layers of width 768, an LSTM, U-Net.
 
 mod conv;
 mod elementwise;

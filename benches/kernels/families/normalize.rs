@@ -23,9 +23,16 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         node,
         [f32s(&logits), positive(&logits)],
     ));
-    let node = Node::new("SparseSoftmaxCrossEntropyWithLogits").attr("T", DType::F32).attr("Tlabels", DType::I64);
+    let node = Node::new("SparseSoftmaxCrossEntropyWithLogits")
+        .attr("T", DType::F32)
+        .attr("Tlabels", DType::I64);
     let labels = Source::Tensor(DType::I64, vec![4096], Fill::Below(1000));
-    cases.push(Case::new("softmax", "SparseSoftmaxCrossEntropyWithLogits 4096×1000", node, [f32s(&logits), labels]));
+    cases.push(Case::new(
+        "softmax",
+        "SparseSoftmaxCrossEntropyWithLogits 4096×1000",
+        node,
+        [f32s(&logits), labels],
+    ));
     for x in [[sizes.batch, 56, 56, 256], [sizes.batch, 7, 7, 2048], [sizes.batch, 112, 112, 32]] {
         batch_norm(&mut cases, DType::F32, &x);
     }
@@ -44,14 +51,17 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
 fn softmax(op: &str, dtype: DType, dims: &[usize]) -> Case {
     let flops = 4.0 * dims.iter().product::<usize>() as f64;
     let node = Node::new(op).attr("T", dtype);
-    Case::new("softmax", format!("{op} {dtype} {}", by(dims)), node, [tensor(dtype, dims)]).flops(flops)
+    Case::new("softmax", format!("{op} {dtype} {}", by(dims)), node, [tensor(dtype, dims)])
+        .flops(flops)
 }
 
 fn batch_norm(cases: &mut Vec<Case>, dtype: DType, x: &[usize]) {
     let channels = [x[3]];
     let node = |op: &str, training: bool| {
         let node = Node::new(op).attr("T", dtype).attr("U", DType::F32).attr("epsilon", 1e-3_f32);
-        node.attr("exponential_avg_factor", 1.0_f32).attr("data_format", "NHWC").attr("is_training", training)
+        node.attr("exponential_avg_factor", 1.0_f32)
+            .attr("data_format", "NHWC")
+            .attr("is_training", training)
     };
     let name = |what: &str| format!("{what} {dtype} {}", by(x));
     let half = || positive(&channels);
@@ -66,10 +76,16 @@ fn batch_norm(cases: &mut Vec<Case>, dtype: DType, x: &[usize]) {
         inference.clone(),
     ));
     cases.push(
-        Case::new("norm", name("FusedBatchNormV3 training"), node("FusedBatchNormV3", true), inference)
-            .bytes(3.0 * bytes),
+        Case::new(
+            "norm",
+            name("FusedBatchNormV3 training"),
+            node("FusedBatchNormV3", true),
+            inference,
+        )
+        .bytes(3.0 * bytes),
     );
     let inputs = [tensor(dtype, x), tensor(dtype, x), half(), half(), half(), half()];
     let gradient = node("FusedBatchNormGradV3", true);
-    cases.push(Case::new("norm", name("FusedBatchNormGradV3"), gradient, inputs).bytes(5.0 * bytes));
+    cases
+        .push(Case::new("norm", name("FusedBatchNormGradV3"), gradient, inputs).bytes(5.0 * bytes));
 }

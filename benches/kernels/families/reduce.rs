@@ -22,16 +22,34 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         reduction("All", DType::Bool, &square, &[1]),
     ];
     for axis in [1, 0] {
-        let node = Node::new("ArgMax").attr("T", DType::F32).attr("Tidx", DType::I32).attr("output_type", DType::I64);
-        cases.push(Case::new("reduce", format!("ArgMax 4096×4096 over {axis}"), node, [f32s(&square), index(axis)]));
+        let node = Node::new("ArgMax")
+            .attr("T", DType::F32)
+            .attr("Tidx", DType::I32)
+            .attr("output_type", DType::I64);
+        cases.push(Case::new(
+            "reduce",
+            format!("ArgMax 4096×4096 over {axis}"),
+            node,
+            [f32s(&square), index(axis)],
+        ));
     }
     let node = Node::new("BiasAddGrad").attr("T", DType::F32).attr("data_format", "NHWC");
     cases.push(Case::new("bias", format!("BiasAddGrad {}", by(&image)), node, [f32s(&image)]));
-    cases.push(Case::new("reduce", "L2Loss 16 M", Node::new("L2Loss").attr("T", DType::F32), [f32s(&[16 << 20])]));
+    cases.push(Case::new(
+        "reduce",
+        "L2Loss 16 M",
+        Node::new("L2Loss").attr("T", DType::F32),
+        [f32s(&[16 << 20])],
+    ));
     for (op, axis) in [("Cumsum", 1), ("Cumsum", 0), ("Cumprod", 1)] {
         let node = Node::new(op).attr("T", DType::F32).attr("Tidx", DType::I32);
         let node = node.attr("exclusive", false).attr("reverse", false);
-        cases.push(Case::new("scan", format!("{op} 4096×1024 over {axis}"), node, [f32s(&[4096, 1024]), index(axis)]));
+        cases.push(Case::new(
+            "scan",
+            format!("{op} 4096×1024 over {axis}"),
+            node,
+            [f32s(&[4096, 1024]), index(axis)],
+        ));
     }
     cases
 }

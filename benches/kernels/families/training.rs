@@ -5,11 +5,14 @@ use tensorflow_wgpu::local::Node;
 
 use crate::case::{Case, Fill, Sizes, Source, f32s, scalar};
 
-/// Adam as Keras writes it: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and epsilon.
-const ADAM: &str = "x: float32, float32, float32, float32, float32; c: 3; s0 = Sub<float32>(x3, x0); s1 = Mul<float32>(s0, c0); \
-     s2 = AddV2<float32>(x0, s1); s3 = Square<float32>(x3); s4 = Sub<float32>(s3, x1); s5 = Mul<float32>(s4, c1); \
-     s6 = AddV2<float32>(x1, s5); s7 = Mul<float32>(s2, x4); s8 = Sqrt<float32>(s6); s9 = AddV2<float32>(s8, c2); \
-     s10 = RealDiv<float32>(s7, s9); s11 = Sub<float32>(x2, s10); return s2, s6, s11";
+/// Adam as Keras writes it: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and
+/// epsilon.
+const ADAM: &str = "x: float32, float32, float32, float32, float32; c: 3; s0 = Sub<float32>(x3, \
+                    x0); s1 = Mul<float32>(s0, c0); s2 = AddV2<float32>(x0, s1); s3 = \
+                    Square<float32>(x3); s4 = Sub<float32>(s3, x1); s5 = Mul<float32>(s4, c1); s6 \
+                    = AddV2<float32>(x1, s5); s7 = Mul<float32>(s2, x4); s8 = Sqrt<float32>(s6); \
+                    s9 = AddV2<float32>(s8, c2); s10 = RealDiv<float32>(s7, s9); s11 = \
+                    Sub<float32>(x2, s10); return s2, s6, s11";
 
 fn variable(dims: &[usize]) -> Source {
     Source::Variable(DType::F32, dims.to_vec(), Fill::Positive)
@@ -18,9 +21,16 @@ fn variable(dims: &[usize]) -> Source {
 /// The rows.
 pub fn cases(_: Sizes) -> Vec<Case> {
     let dims = [4 << 20];
-    let node = |op: &str| Node::new(op).attr("T", DType::F32).attr("use_locking", false).attr("use_nesterov", false);
+    let node = |op: &str| {
+        Node::new(op).attr("T", DType::F32).attr("use_locking", false).attr("use_nesterov", false)
+    };
     let rates = [0.9, 0.999, 0.001, 0.9, 0.999, 1e-7].map(scalar);
-    let adam = [vec![variable(&dims), variable(&dims), variable(&dims)], rates.to_vec(), vec![f32s(&dims)]].concat();
+    let adam = [
+        vec![variable(&dims), variable(&dims), variable(&dims)],
+        rates.to_vec(),
+        vec![f32s(&dims)],
+    ]
+    .concat();
     let mut cases = vec![
         Case::new(
             "optimizer",
@@ -36,13 +46,22 @@ pub fn cases(_: Sizes) -> Vec<Case> {
         ),
         Case::new("optimizer", "ResourceApplyAdam 4 M", node("ResourceApplyAdam"), adam),
     ];
-    let sparse = Node::new("ResourceSparseApplyAdagrad").attr("T", DType::F32).attr("Tindices", DType::I32);
+    let sparse =
+        Node::new("ResourceSparseApplyAdagrad").attr("T", DType::F32).attr("Tindices", DType::I32);
     let (words, width, rows) = (30_522, 768, 512);
     let ids = Source::Tensor(DType::I32, vec![rows], Fill::Below(words));
-    let inputs = [variable(&[words, width]), variable(&[words, width]), scalar(0.01), f32s(&[rows, width]), ids];
+    let inputs = [
+        variable(&[words, width]),
+        variable(&[words, width]),
+        scalar(0.01),
+        f32s(&[rows, width]),
+        ids,
+    ];
     let sparse = sparse.attr("use_locking", false).attr("update_slots", true);
     let name = "ResourceSparseApplyAdagrad 512 rows of 30522×768";
-    cases.push(Case::new("optimizer", name, sparse, inputs).bytes(5.0 * 4.0 * (rows * width) as f64));
+    cases.push(
+        Case::new("optimizer", name, sparse, inputs).bytes(5.0 * 4.0 * (rows * width) as f64),
+    );
     cases.push(fused("1 of 4 M", &[vec![4 << 20]]));
     cases.push(fused("48 of a transformer's layers", &transformer(4)));
     cases.push(fused("161 of ResNet50", &resnet()));
@@ -71,8 +90,9 @@ fn transformer(layers: usize) -> Vec<Vec<usize>> {
 /// The trainable variables of ResNet50 without biases: filters, and a scale and a shift for each.
 fn resnet() -> Vec<Vec<usize>> {
     let mut made = Vec::new();
-    let mut layer =
-        |kernel: usize, from: usize, to: usize| made.extend([vec![kernel, kernel, from, to], vec![to], vec![to]]);
+    let mut layer = |kernel: usize, from: usize, to: usize| {
+        made.extend([vec![kernel, kernel, from, to], vec![to], vec![to]])
+    };
     layer(7, 3, 64);
     let mut from = 64;
     for (blocks, width) in [(3, 64), (4, 128), (6, 256), (3, 512)] {

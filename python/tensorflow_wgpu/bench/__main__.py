@@ -1,10 +1,13 @@
-"""Times inference and training of models on WGPU, on the CPU, and on TensorFlow's own GPU device where there is one.
+"""Times inference and training of models on WGPU, on the CPU, and on TensorFlow's own GPU device
+where there is one.
 
     python -m tensorflow_wgpu.bench                             # all models, sizes by the adapter
-    python -m tensorflow_wgpu.bench --models resnet50 --batch 32 --image 224 --json r.json --plot r.png
+    python -m tensorflow_wgpu.bench --models resnet50 --batch 32 --image 224 --json r.json --plot
+    r.png
 
-The devices take turns in one process and start from the same weights. Host time lasts until the call returns, before
-anybody waits for the result; CPU seconds are the process's, in which a software adapter's work is contained.
+The devices take turns in one process and start from the same weights. Host time lasts until the
+call returns, before anybody waits for the result; CPU seconds are the process's, in which a
+software adapter's work is contained.
 """
 
 from __future__ import annotations
@@ -22,13 +25,23 @@ from tensorflow_wgpu.bench import report
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tensorflow_wgpu.bench", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tensorflow_wgpu.bench", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--models", help="comma-separated; all without it")
-    parser.add_argument("--phases", default="inference,training", help="inference, training or both")
-    parser.add_argument("--devices", help="comma-separated, as in WGPU:0,CPU:0; those that there are without it")
+    parser.add_argument(
+        "--phases", default="inference,training", help="inference, training or both"
+    )
+    parser.add_argument(
+        "--devices", help="comma-separated, as in WGPU:0,CPU:0; those that there are without it"
+    )
     parser.add_argument("--repeat", type=int, help="timed steps of each (5; 2 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="tiny models, few steps: shows that everything works")
-    parser.add_argument("--full", action="store_true", help="sizes for a GPU also on a software adapter")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny models, few steps: shows that everything works"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="sizes for a GPU also on a software adapter"
+    )
     for name in ("batch", "image", "length", "width", "blocks"):
         parser.add_argument(f"--{name}", type=int, help=f"{name} in place of the default")
     parser.add_argument("--list", action="store_true", help="name the models and run nothing")
@@ -61,15 +74,22 @@ def main() -> int:
         return 0
     models = options.models.split(",") if options.models else list(workloads.MODELS)
     phases = options.phases.split(",")
-    unknown = [n for n in models if n not in workloads.MODELS] + [p for p in phases if p not in workloads.PHASES]
+    unknown = [n for n in models if n not in workloads.MODELS] + [
+        p for p in phases if p not in workloads.PHASES
+    ]
     if unknown:
         print(f"unknown: {', '.join(unknown)}; --list names the models", file=sys.stderr)
         return 2
-    known = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
+    known = [
+        device.name.removeprefix("/physical_device:")
+        for device in tf.config.list_physical_devices()
+    ]
     devices = options.devices.split(",") if options.devices else first_of_each(known)
     if absent := [d for d in devices if d not in known]:
         why = "; `python -m tensorflow_wgpu` says why" if any("WGPU" in d for d in absent) else ""
-        print(f"TensorFlow sees no {', '.join(absent)}, only {', '.join(known)}{why}", file=sys.stderr)
+        print(
+            f"TensorFlow sees no {', '.join(absent)}, only {', '.join(known)}{why}", file=sys.stderr
+        )
         return 2
     adapter = next((a for a in library_report()["adapters"] if a["device"] == "WGPU:0"), None)
     sizes = chosen(options, adapter, workloads)
@@ -98,12 +118,22 @@ def first_of_each(known: list[str]) -> list[str]:
 def chosen(options: argparse.Namespace, adapter: dict[str, Any] | None, workloads: Any) -> Any:
     """The sizes that the options and the adapter call for."""
     gpu = adapter is not None and adapter["type"] != "Cpu"
-    sizes = workloads.TINY if options.quick else workloads.FULL if gpu or options.full else workloads.Sizes()
+    sizes = (
+        workloads.TINY
+        if options.quick
+        else workloads.FULL
+        if gpu or options.full
+        else workloads.Sizes()
+    )
     given = {f.name: getattr(options, f.name) for f in dataclasses.fields(sizes)}
-    return dataclasses.replace(sizes, **{name: value for name, value in given.items() if value is not None})
+    return dataclasses.replace(
+        sizes, **{name: value for name, value in given.items() if value is not None}
+    )
 
 
-def attempt(measure: Any, model: str, phase: str, sizes: Any, devices: list[str], repeat: int) -> list[dict[str, Any]]:
+def attempt(
+    measure: Any, model: str, phase: str, sizes: Any, devices: list[str], repeat: int
+) -> list[dict[str, Any]]:
     """The rows of a workload, or rows that say why there are none."""
     import tensorflow as tf
 
@@ -112,7 +142,10 @@ def attempt(measure: Any, model: str, phase: str, sizes: Any, devices: list[str]
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         message = f"{type(error).__name__}: {error}"
         print(message, file=sys.stderr)
-        return [{"model": model, "phase": phase, "device": f"/device:{d}", "error": message} for d in devices]
+        return [
+            {"model": model, "phase": phase, "device": f"/device:{d}", "error": message}
+            for d in devices
+        ]
 
 
 if __name__ == "__main__":

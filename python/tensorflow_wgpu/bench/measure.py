@@ -1,4 +1,6 @@
-"""Times steps on several devices in turn, in one process, so that what else the machine does hits all of them."""
+"""Times steps on several devices in turn, in one process, so that what else the machine does hits
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,24 @@ from tensorflow_wgpu._library import statistics
 from tensorflow_wgpu.bench.workloads import MODELS, PHASES, Sizes
 
 #: Counters of a device that a row has, for one step.
-COUNTERS = ("dispatches", "bytes", "submissions", "uploads", "uploaded", "downloads", "downloaded", "copies")
+COUNTERS = (
+    "dispatches",
+    "bytes",
+    "submissions",
+    "uploads",
+    "uploaded",
+    "downloads",
+    "downloaded",
+    "copies",
+)
 
 
 class Side:
     """A workload on one device."""
 
-    def __init__(self, device: str, model: str, phase: str, sizes: Sizes, weights: list[np.ndarray] | None):
+    def __init__(
+        self, device: str, model: str, phase: str, sizes: Sizes, weights: list[np.ndarray] | None
+    ):
         self.device = device
         workload = MODELS[model]
         with tf.device(device):
@@ -31,12 +44,19 @@ class Side:
                 self.model.set_weights(weights)
             self.data = workload.data(sizes)
             self.function = tf.function(PHASES[phase](self.model, *self.data))
-        self.row: dict[str, Any] = {"model": model, "phase": phase, "device": device, "unit": workload.unit}
+        self.row: dict[str, Any] = {
+            "model": model,
+            "phase": phase,
+            "device": device,
+            "unit": workload.unit,
+        }
         self.row["units"] = workload.units(sizes)
         self.times: list[tuple[float, float, float]] = []
 
     def call(self) -> tuple[np.ndarray, tuple[float, float, float]]:
-        """A step's result; the seconds until it is there, until the call returns, and of the process's CPU time."""
+        """A step's result; the seconds until it is there, until the call returns, and of the
+        process's CPU time.
+        """
         cpu, start = time.process_time(), time.perf_counter()
         with tf.device(self.device):
             result = self.function()
@@ -78,7 +98,9 @@ class Side:
 
 
 def placement(graphs: Sequence[Any], device: str) -> dict[str, Any]:
-    """How many nodes that compute something are on the device, how many on the CPU, and which of those have floats."""
+    """How many nodes that compute something are on the device, how many on the CPU, and which of
+    those have floats.
+    """
     on: Counter[str] = Counter()
     floats: Counter[str] = Counter()
     for functions in graphs:
@@ -90,14 +112,28 @@ def placement(graphs: Sequence[Any], device: str) -> dict[str, Any]:
             if kind == "CPU" and _fallbacks.has_floats(node):
                 floats[node.op] += 1
     if "CPU" in device:
-        return {"nodes": sum(on.values()), "cpu_nodes": None, "cpu_share": None, "cpu_float_ops": None}
+        return {
+            "nodes": sum(on.values()),
+            "cpu_nodes": None,
+            "cpu_share": None,
+            "cpu_float_ops": None,
+        }
     total = sum(on.values())
     share = on["cpu"] / total if total else 0.0
-    return {"nodes": total, "cpu_nodes": on["cpu"], "cpu_share": share, "cpu_float_ops": dict(floats)}
+    return {
+        "nodes": total,
+        "cpu_nodes": on["cpu"],
+        "cpu_share": share,
+        "cpu_float_ops": dict(floats),
+    }
 
 
-def measure(model: str, phase: str, sizes: Sizes, devices: Sequence[str], repeat: int) -> list[dict[str, Any]]:
-    """A row for each device. All start from the same weights; `difference` is that of first results to the last's."""
+def measure(
+    model: str, phase: str, sizes: Sizes, devices: Sequence[str], repeat: int
+) -> list[dict[str, Any]]:
+    """A row for each device. All start from the same weights; `difference` is that of first results
+    to the last's.
+    """
     import keras
 
     sides: list[Side] = []

@@ -47,8 +47,15 @@ def environment(adapter: dict[str, Any] | None) -> dict[str, Any]:
             "numpy": numpy.__version__,
             "python": platform.python_version(),
         },
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "host": {"cpu": processor(), "threads": os.cpu_count(), "load": list(os.getloadavg()), "os": sys.platform},
+        "date": datetime.datetime.now(datetime.timezone.utc)
+        .isoformat(timespec="seconds")
+        .replace("+00:00", "Z"),
+        "host": {
+            "cpu": processor(),
+            "threads": os.cpu_count(),
+            "load": list(os.getloadavg()),
+            "os": sys.platform,
+        },
         "command": sys.argv,
     }
 
@@ -57,7 +64,9 @@ def processor() -> str:
     """The CPU's name, as far as the system tells it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+            names = [
+                line.partition(":")[2].strip() for line in file if line.startswith("model name")
+            ]
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()
@@ -97,7 +106,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             number(row["bytes"], 1e6),
             number(row["uploads"]),
             number(row["downloads"]),
-            "-" if share is None else f"{row['cpu_nodes']} of {row['nodes']} nodes, {floats} with floats",
+            "-"
+            if share is None
+            else f"{row['cpu_nodes']} of {row['nodes']} nodes, {floats} with floats",
         ]
         lines.append(f"{start} " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -112,7 +123,11 @@ def plot(results: dict[str, Any], path: str) -> None:
     figure, axes = found.subplots(figsize=(max(6.0, 1.2 * len(groups)), 5.0), layout="constrained")
     width = 0.8 / max(len(devices), 1)
     for k, device in enumerate(devices):
-        speeds = {(r["model"], r["phase"], r["unit"]): r["units_per_s"] for r in rows if r["device"] == device}
+        speeds = {
+            (r["model"], r["phase"], r["unit"]): r["units_per_s"]
+            for r in rows
+            if r["device"] == device
+        }
         places = [i + (k - (len(devices) - 1) / 2) * width for i in range(len(groups))]
         name = device.removeprefix("/device:")
         bars = axes.bar(places, [speeds.get(g, 0.0) for g in groups], width, label=name)
@@ -120,7 +135,9 @@ def plot(results: dict[str, Any], path: str) -> None:
     axes.set_yscale("log")
     axes.set_xticks(range(len(groups)), [f"{m}\n{p}\n{u}/s" for m, p, u in groups], fontsize=8)
     adapter = results["adapter"]["name"] if results["adapter"] else "no WGPU device"
-    axes.set_title(f"{adapter}, TensorFlow {results['versions']['tensorflow']}, {results['date']}", fontsize=9)
+    axes.set_title(
+        f"{adapter}, TensorFlow {results['versions']['tensorflow']}, {results['date']}", fontsize=9
+    )
     axes.legend()
     figure.savefig(path, dpi=150)
     found.close(figure)

@@ -1,7 +1,7 @@
 """Models, and steps of them and of smaller things, that benchmarks run.
 
-A step is a function without arguments whose result depends on everything that it computes. It is made, with its data,
-on the device in whose scope its maker is called.
+A step is a function without arguments whose result depends on everything that it computes. It is
+made, with its data, on the device in whose scope its maker is called.
 """
 
 from __future__ import annotations
@@ -45,13 +45,17 @@ def layer_norm_gradient() -> Step:
         with tf.GradientTape() as tape:
             tape.watch(x)
             loss = tf.reduce_sum(layer(x) ** 2)
-        return tf.add_n([tf.reduce_sum(g) for g in tape.gradient(loss, [x, *layer.trainable_variables])])
+        return tf.add_n(
+            [tf.reduce_sum(g) for g in tape.gradient(loss, [x, *layer.trainable_variables])]
+        )
 
     return step
 
 
 def softmax() -> Step:
-    """A softmax of 4096 rows of 1024 floats in elementary ops, as `logsumexp` and masked softmaxes have it."""
+    """A softmax of 4096 rows of 1024 floats in elementary ops, as `logsumexp` and masked softmaxes
+    have it.
+    """
     x = tf.random.normal([4096, 1024])
 
     def step() -> tf.Tensor:
@@ -134,7 +138,12 @@ def application(name: str) -> Callable[[Sizes], Any]:
         import keras
 
         shape = (sizes.image, sizes.image, 3)
-        options = {"weights": None, "classes": CLASSES, "input_shape": shape, "classifier_activation": None}
+        options = {
+            "weights": None,
+            "classes": CLASSES,
+            "input_shape": shape,
+            "classifier_activation": None,
+        }
         return getattr(keras.applications, name)(**options)
 
     return make
@@ -150,7 +159,9 @@ def transformer_model(width: int = 128, heads: int = 4, length: int = 64, blocks
         x = keras.layers.LayerNormalization()(x + attended)
         hidden = keras.layers.Dense(4 * width, activation="gelu")(x)
         x = keras.layers.LayerNormalization()(x + keras.layers.Dense(width)(hidden))
-    return keras.Model(inputs, keras.layers.Dense(CLASSES)(keras.layers.GlobalAveragePooling1D()(x)))
+    return keras.Model(
+        inputs, keras.layers.Dense(CLASSES)(keras.layers.GlobalAveragePooling1D()(x))
+    )
 
 
 def lstm_model(sizes: Sizes) -> Any:

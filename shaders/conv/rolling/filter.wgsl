@@ -1,7 +1,9 @@
-// Parts of the gradient of the filter, (part, k1, k2, channel): the sums over p.chunk of p.runs runs. A run is {{WIDTH}} neighbouring columns
-// of p.run output rows. A step takes the input's rows of one stride; `dy`m is the output row of m steps ago. Products of what lies outside
-// are not added; positions before the input are large unsigned numbers. Grid: one invocation for each of p.count parts of four channels; all indices
-// are in units of four channels. Bindings: x, dy, result.
+// Parts of the gradient of the filter, (part, k1, k2, channel): the sums over p.chunk of p.runs
+// runs. A run is {{WIDTH}} neighbouring columns of p.run output rows. A step takes the input's rows
+// of one stride; `dy`m is the output row of m steps ago. Products of what lies outside are not
+// added; positions before the input are large unsigned numbers. Grid: one invocation for each of
+// p.count parts of four channels; all indices are in units of four channels. Bindings: x, dy,
+// result.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -1,4 +1,5 @@
-// Blocks of as many elements as the strides, one for each window and, behind the last, for what is left of the input.
+// Blocks of as many elements as the strides, one for each window and, behind the last, for what is
+// left of the input.
 fn blocks() -> vec3<u32> {
     return vec3<u32>(p.blocks0, p.blocks1, p.blocks2);
 }

@@ -1,5 +1,6 @@
-// Several channels at once: everywhere p.channels counts units of four or eight channels, and so do places and elements.
-// Grid: one invocation for each of p.count units t, for which `unit(t)` computes and writes.
+// Several channels at once: everywhere p.channels counts units of four or eight channels, and so do
+// places and elements. Grid: one invocation for each of p.count units t, for which `unit(t)`
+// computes and writes.
 
 fn is_nan(v: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(v) & vec4(0x7fffffffu)) > vec4(0x7f800000u);

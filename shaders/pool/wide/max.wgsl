@@ -1,5 +1,5 @@
-// The largest element of each window. NaN loses against any number, so that a window gives NaN only if it holds nothing else.
-// Units: the output's. Bindings: x, result.
+// The largest element of each window. NaN loses against any number, so that a window gives NaN only
+// if it holds nothing else. Units: the output's. Bindings: x, result.
 
 fn unit(t: u32) {
     let at = place_of(t, out_extent());

@@ -1,5 +1,5 @@
-// Each element of the input sums the gradients of the windows that took it, by the numbers that `taps` wrote.
-// Units: the result's. Bindings: taps, dy, result.
+// Each element of the input sums the gradients of the windows that took it, by the numbers that
+// `taps` wrote. Units: the result's. Bindings: taps, dy, result.
 
 fn unit(t: u32) {
     let at = place_of(t, in_extent());

@@ -1,6 +1,7 @@
-// The gradient where no window is larger than its stride: an invocation writes the block of as many elements as the strides, of which the
-// window is the first corner. A window's gradient goes to the first element that its output equals; all others become zero.
-// Units: those of `blocks()` positions. Bindings: x, y, dy, result.
+// The gradient where no window is larger than its stride: an invocation writes the block of as many
+// elements as the strides, of which the window is the first corner. A window's gradient goes to the
+// first element that its output equals; all others become zero. Units: those of `blocks()`
+// positions. Bindings: x, y, dy, result.
 
 fn unit(t: u32) {
     let at = place_of(t, blocks());

@@ -1,4 +1,5 @@
-// [image][x][channel], where an invocation has every p.part-th of its position's channels, in units of four or eight.
+// [image][x][channel], where an invocation has every p.part-th of its position's channels, in units
+// of four or eight.
 fn place_of(t: u32, extent: vec3<u32>) -> Place {
     let position = quotient(t, p.part);
     let line = quotient(position, extent.z);

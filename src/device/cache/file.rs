@@ -1,15 +1,18 @@
-//! A file of a cache: a header that proves that the bytes behind it are what was written, for this key.
+//! A file of a cache: a header that proves that the bytes behind it are what was written, for this
+//! key.
 //!
-//! A driver may crash on bytes that it did not make, so nothing reaches it unchecked. Files are replaced as a whole, by
-//! renaming: a reader sees an old one or a new one, whoever else writes. Files and directories that other users may write are left alone,
-//! and nothing but a plain file is opened for more than to find that out.
+//! A driver may crash on bytes that it did not make, so nothing reaches it unchecked. Files are
+//! replaced as a whole, by renaming: a reader sees an old one or a new one, whoever else writes.
+//! Files and directories that other users may write are left alone, and nothing but a plain file is
+//! opened for more than to find that out.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Larger ones are not kept. Drivers only ever add to their caches, so one that is too large starts anew.
+/// Larger ones are not kept. Drivers only ever add to their caches, so one that is too large starts
+/// anew.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// What a process that was killed while writing left behind is removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -60,7 +63,9 @@ fn read_checked(path: &Path, key: &[u8]) -> std::io::Result<Found> {
     let mut bytes = Vec::new();
     // The length is bounded once more: the file may grow meanwhile.
     file.take(metadata.len()).read_to_end(&mut bytes)?;
-    let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return corrupt("it is too short") };
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
+        return corrupt("it is too short");
+    };
     let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
     if header[..8] != MAGIC {
         return corrupt("it begins otherwise");
@@ -82,11 +87,19 @@ pub(super) fn write(path: &Path, key: &[u8], data: &[u8]) -> std::io::Result<()>
 }
 
 /// The same by way of a file of a name from `names`, the first that nobody has.
-fn write_by(path: &Path, key: &[u8], data: &[u8], names: &mut dyn FnMut() -> String) -> std::io::Result<()> {
+fn write_by(
+    path: &Path,
+    key: &[u8],
+    data: &[u8],
+    names: &mut dyn FnMut() -> String,
+) -> std::io::Result<()> {
     let directory = parent(path);
     make_directory(directory)?;
     if let Some(why) = untrusted(&std::fs::metadata(directory)?) {
-        return Err(std::io::Error::new(ErrorKind::PermissionDenied, format!("{} {why}", directory.display())));
+        return Err(std::io::Error::new(
+            ErrorKind::PermissionDenied,
+            format!("{} {why}", directory.display()),
+        ));
     }
     remove_abandoned(directory);
     let lengths = [(key.len() as u64).to_le_bytes(), (data.len() as u64).to_le_bytes()].concat();
@@ -107,12 +120,18 @@ fn write_by(path: &Path, key: &[u8], data: &[u8], names: &mut dyn FnMut() -> Str
     };
     let written: std::io::Result<()> = write();
     drop(file);
-    written.and_then(|()| std::fs::rename(&temporary, path)).inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+    written
+        .and_then(|()| std::fs::rename(&temporary, path))
+        .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
 }
 
-/// Processes of the same number write into a directory that containers or computers share, so the number alone is no name.
+/// Processes of the same number write into a directory that containers or computers share, so the
+/// number alone is no name.
 fn temporary_name() -> String {
-    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::time::SystemTime::now());
+    let random = std::hash::BuildHasher::hash_one(
+        &std::hash::RandomState::new(),
+        std::time::SystemTime::now(),
+    );
     format!("{}-{random:016x}.tmp", std::process::id())
 }
 
@@ -120,13 +139,12 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or_else(|| Path::new("."))
 }
 
-/// FNV-1a of 64 bits. It finds damage, not malice: who may write the file may run programs as its owner.
+/// FNV-1a of 64 bits. It finds damage, not malice: who may write the file may run programs as its
+/// owner.
 pub(super) fn checksum(parts: &[&[u8]]) -> u64 {
-    parts
-        .iter()
-        .copied()
-        .flatten()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    parts.iter().copied().flatten().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn create_private(path: &PathBuf) -> std::io::Result<File> {
@@ -145,12 +163,16 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// Opens a file for reading, without waiting for whoever holds the other end of a pipe, and without following a link.
+/// Opens a file for reading, without waiting for whoever holds the other end of a pipe, and without
+/// following a link.
 fn open_plain(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        libc::O_NOFOLLOW | libc::O_NONBLOCK,
+    );
     options.open(path)
 }
 
@@ -159,7 +181,8 @@ fn open_plain(path: &Path) -> std::io::Result<File> {
 fn untrusted(metadata: &std::fs::Metadata) -> Option<&'static str> {
     use std::os::unix::fs::MetadataExt;
 
-    // In a directory as /tmp is, others cannot replace what is ours, and what is theirs has its owner.
+    // In a directory as /tmp is, others cannot replace what is ours, and what is theirs has its
+    // owner.
     let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
     if ![0, crate::ffi::process::user()].contains(&metadata.uid()) {
         Some("belongs to another user")
@@ -198,7 +221,8 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("tensorflow-wgpu-cache-{}-{name}", std::process::id()));
+            let path = std::env::temp_dir()
+                .join(format!("tensorflow-wgpu-cache-{}-{name}", std::process::id()));
             drop(std::fs::remove_dir_all(&path));
             Self(path)
         }
@@ -291,7 +315,11 @@ mod tests {
         std::os::unix::fs::symlink(&elsewhere, scratch.file()).unwrap();
         assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(_)), "a link to a sound file");
         write(&scratch.file(), KEY, &data(4)).unwrap();
-        assert_eq!(read(&elsewhere, KEY), Found::Data(data(40)), "writing replaces the link, not what it leads to");
+        assert_eq!(
+            read(&elsewhere, KEY),
+            Found::Data(data(40)),
+            "writing replaces the link, not what it leads to"
+        );
         std::fs::remove_file(scratch.file()).unwrap();
         // Opening a pipe to read waits for a writer, unless asked not to.
         let made = std::process::Command::new("mkfifo").arg(scratch.file()).status().unwrap();
@@ -313,12 +341,23 @@ mod tests {
         let scratch = Scratch::new("open");
         write(&scratch.file(), KEY, &data(40)).unwrap();
         let mode = |mode| {
-            std::fs::set_permissions(scratch.file().parent().unwrap(), std::fs::Permissions::from_mode(mode)).unwrap();
+            std::fs::set_permissions(
+                scratch.file().parent().unwrap(),
+                std::fs::Permissions::from_mode(mode),
+            )
+            .unwrap();
         };
         for open in [0o777, 0o770, 0o702] {
             mode(open);
-            assert!(matches!(read(&scratch.file(), KEY), Found::Untrusted(why) if why.contains("chmod")), "{open:o}");
-            assert_eq!(write(&scratch.file(), KEY, &data(4)).unwrap_err().kind(), ErrorKind::PermissionDenied);
+            assert!(
+                matches!(read(&scratch.file(), KEY),
+                    Found::Untrusted(why) if why.contains("chmod")),
+                "{open:o}"
+            );
+            assert_eq!(
+                write(&scratch.file(), KEY, &data(4)).unwrap_err().kind(),
+                ErrorKind::PermissionDenied
+            );
         }
         for closed in [0o755, 0o1777] {
             mode(closed);
@@ -333,10 +372,12 @@ mod tests {
         write(&scratch.file(), KEY, &data(40)).unwrap();
         // Only root can give a file away.
         if std::os::unix::fs::chown(scratch.file(), Some(12_345), None).is_ok() {
-            assert!(matches!(read(&scratch.file(), KEY), Found::Corrupt(why) if why.contains("another user")));
+            assert!(matches!(read(&scratch.file(), KEY),
+                    Found::Corrupt(why) if why.contains("another user")));
             write(&scratch.file(), KEY, &data(40)).unwrap();
             std::os::unix::fs::chown(scratch.file().parent().unwrap(), Some(12_345), None).unwrap();
-            assert!(matches!(read(&scratch.file(), KEY), Found::Untrusted(why) if why.contains("another user")));
+            assert!(matches!(read(&scratch.file(), KEY),
+                    Found::Untrusted(why) if why.contains("another user")));
         }
     }
 
@@ -380,7 +421,10 @@ mod tests {
                     assert_eq!(read, data(read.len()));
                     whole += 1;
                 }
-                other => assert!(other == Found::Nothing && whole == 0, "{other:?} after {whole} whole files"),
+                other => assert!(
+                    other == Found::Nothing && whole == 0,
+                    "{other:?} after {whole} whole files"
+                ),
             }
         }
         assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));

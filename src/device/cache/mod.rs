@@ -1,9 +1,11 @@
-//! What earlier processes left on disk: where it lies, and the pipeline cache, which is what a driver made of shaders.
+//! What earlier processes left on disk: where it lies, and the pipeline cache, which is what a
+//! driver made of shaders.
 //!
-//! One file for each adapter and driver, read when the device is opened and replaced by a thread of its own once no
-//! pipeline was compiled for a moment. Nothing here may fail: without a cache pipelines are compiled. Most desktop drivers
-//! keep a cache of their own; this one serves those that do not. Processes that compile at once overwrite each other's file;
-//! what is lost is compiled and stored again by the next.
+//! One file for each adapter and driver, read when the device is opened and replaced by a thread of
+//! its own once no pipeline was compiled for a moment. Nothing here may fail: without a cache
+//! pipelines are compiled. Most desktop drivers keep a cache of their own; this one serves those
+//! that do not. Processes that compile at once overwrite each other's file; what is lost is
+//! compiled and stored again by the next.
 
 mod file;
 mod store;
@@ -12,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use store::{Saver, Store};
 
-/// The directory of caches: `TF_WGPU_CACHE` as `lookup` gives it, or the platform's place for them. None if it is `off` or
-/// empty, or where the user has no such place.
+/// The directory of caches: `TF_WGPU_CACHE` as `lookup` gives it, or the platform's place for them.
+/// None if it is `off` or empty, or where the user has no such place.
 pub fn directory(lookup: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| lookup(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(value) = lookup("TF_WGPU_CACHE") {
@@ -98,7 +100,10 @@ mod tests {
         assert_eq!(with(&[home]), Some("/home/u/.cache/tensorflow-wgpu".into()));
         assert_eq!(with(&[home, ("XDG_CACHE_HOME", "/c")]), Some("/c/tensorflow-wgpu".into()));
         for ignored in ["", "c"] {
-            assert_eq!(with(&[home, ("XDG_CACHE_HOME", ignored)]), Some("/home/u/.cache/tensorflow-wgpu".into()));
+            assert_eq!(
+                with(&[home, ("XDG_CACHE_HOME", ignored)]),
+                Some("/home/u/.cache/tensorflow-wgpu".into())
+            );
         }
     }
 
@@ -115,7 +120,8 @@ mod tests {
     #[test]
     fn a_driver_takes_back_what_it_gave_and_refuses_what_it_did_not() {
         let Some((device, info)) = device() else { return };
-        let directory = std::env::temp_dir().join(format!("tensorflow-wgpu-cache-{}-driver", std::process::id()));
+        let directory = std::env::temp_dir()
+            .join(format!("tensorflow-wgpu-cache-{}-driver", std::process::id()));
         let store = DiskCache::store(&info, &directory);
         let open = || DiskCache::open(&device, &info, &directory).raw().get_data().unwrap();
         let given = open();

@@ -1,5 +1,5 @@
-//! What is kept for one adapter and driver from process to process: a checked file, read once and replaced by a thread of its own
-//! when what it holds has changed.
+//! What is kept for one adapter and driver from process to process: a checked file, read once and
+//! replaced by a thread of its own when what it holds has changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,12 @@ pub(crate) struct Store {
 
 impl Store {
     /// The file `what` of an adapter in a directory.
-    pub fn of(what: &'static str, info: &wgpu::AdapterInfo, directory: &Path, extension: &str) -> Self {
+    pub fn of(
+        what: &'static str,
+        info: &wgpu::AdapterInfo,
+        directory: &Path,
+        extension: &str,
+    ) -> Self {
         Self { what, path: directory.join(file_name(info, extension)), key: key(info) }
     }
 
@@ -48,7 +53,12 @@ impl Store {
                 None
             }
         };
-        log::debug!("{} {}: {} bytes", self.what, self.path.display(), data.as_ref().map_or(0, Vec::len));
+        log::debug!(
+            "{} {}: {} bytes",
+            self.what,
+            self.path.display(),
+            data.as_ref().map_or(0, Vec::len)
+        );
         data
     }
 
@@ -66,7 +76,10 @@ impl Store {
         let run = move || run(&self, stored, &received, &hurried, data);
         let orders = Arc::new(Orders { changes, hurry });
         process::save_at_end(&orders);
-        Saver { orders: Some(orders), thread: std::thread::Builder::new().name("wgpu-cache".into()).spawn(run).ok() }
+        Saver {
+            orders: Some(orders),
+            thread: std::thread::Builder::new().name("wgpu-cache".into()).spawn(run).ok(),
+        }
     }
 
     #[cfg(test)]
@@ -117,7 +130,8 @@ impl Drop for Saver {
     }
 }
 
-/// Stores until nobody can report changes any more. `stored` is the checksum of what the file holds.
+/// Stores until nobody can report changes any more. `stored` is the checksum of what the file
+/// holds.
 fn run(
     store: &Store,
     mut stored: Option<u64>,
@@ -138,15 +152,20 @@ fn run(
             file::write(&store.path, &store.key, &data)
         };
         match saved {
-            Ok(()) => log::debug!("{} {}: {} bytes stored", store.what, store.path.display(), data.len()),
-            Err(e) => log::info!("the {} {} cannot be stored: {e}", store.what, store.path.display()),
+            Ok(()) => {
+                log::debug!("{} {}: {} bytes stored", store.what, store.path.display(), data.len())
+            }
+            Err(e) => {
+                log::info!("the {} {} cannot be stored: {e}", store.what, store.path.display())
+            }
         }
     };
     // When to store what has changed, and the latest time for it.
     let mut due: Option<(Instant, Instant)> = None;
     loop {
-        let until =
-            due.map_or_else(crossbeam_channel::never, |(quiet, latest)| crossbeam_channel::at(quiet.min(latest)));
+        let until = due.map_or_else(crossbeam_channel::never, |(quiet, latest)| {
+            crossbeam_channel::at(quiet.min(latest))
+        });
         crossbeam_channel::select_biased! {
             recv(hurried) -> done => {
                 // Also what nobody has reported yet.
@@ -173,7 +192,12 @@ fn run(
 /// One file for each adapter and driver; a newer version of either replaces it.
 fn file_name(info: &wgpu::AdapterInfo, extension: &str) -> String {
     let names = file::checksum(&[info.name.as_bytes(), &[0], info.driver.as_bytes()]);
-    format!("{}-{:04x}-{:04x}-{names:016x}.{extension}", info.backend.to_str(), info.vendor, info.device)
+    format!(
+        "{}-{:04x}-{:04x}-{names:016x}.{extension}",
+        info.backend.to_str(),
+        info.vendor,
+        info.device
+    )
 }
 
 /// Everything that decides whether what was stored is of use.
@@ -181,7 +205,11 @@ fn key(info: &wgpu::AdapterInfo) -> Vec<u8> {
     let wgpu::AdapterInfo { name, vendor, device, driver, driver_info, backend, .. } = info;
     let version = env!("CARGO_PKG_VERSION");
     let target = (std::env::consts::OS, std::env::consts::ARCH);
-    format!("{version} {target:?} {backend:?} {vendor:#x} {device:#x} {name:?} {driver:?} {driver_info:?}").into_bytes()
+    format!(
+        "{version} {target:?} {backend:?} {vendor:#x} {device:#x} {name:?} {driver:?} \
+         {driver_info:?}"
+    )
+    .into_bytes()
 }
 
 #[cfg(test)]
@@ -200,7 +228,10 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Self {
-            Self(std::env::temp_dir().join(format!("tensorflow-wgpu-store-{}-{name}", std::process::id())))
+            Self(
+                std::env::temp_dir()
+                    .join(format!("tensorflow-wgpu-store-{}-{name}", std::process::id())),
+            )
         }
     }
 

@@ -1,10 +1,11 @@
-//! Tuning: which of several programs that give the same result is the fastest on this adapter, found out by timing them in the place
-//! of each other while work goes on.
+//! Tuning: which of several programs that give the same result is the fastest on this adapter,
+//! found out by timing them in the place of each other while work goes on.
 //!
-//! Owns the answers, the searches for them and the file that keeps them; who asks knows what a question and a candidate are. A
-//! question's first call runs what was estimated, later ones run the candidates in turn, each between two marks of a
-//! [`Timer`](super::Timer). Nothing is run twice and nobody waits: the completion thread brings the times. An answer stays what it is
-//! for the rest of the process.
+//! Owns the answers, the searches for them and the file that keeps them; who asks knows what a
+//! question and a candidate are. A question's first call runs what was estimated, later ones run
+//! the candidates in turn, each between two marks of a [`Timer`](super::Timer). Nothing is run
+//! twice and nobody waits: the completion thread brings the times. An answer stays what it is for
+//! the rest of the process.
 
 mod record;
 mod search;
@@ -24,8 +25,9 @@ use search::{Outcome, Search};
 /// Most questions. Further ones get no answer.
 const MOST_QUESTIONS: usize = 4096;
 
-/// Whether `TF_WGPU_AUTOTUNE`, as `lookup` gives it, asks for tuning on an adapter. It is off by default, since which program runs
-/// decides in which order sums are added; and on software adapters always, since other processes decide what is fast there.
+/// Whether `TF_WGPU_AUTOTUNE`, as `lookup` gives it, asks for tuning on an adapter. It is off by
+/// default, since which program runs decides in which order sums are added; and on software
+/// adapters always, since other processes decide what is fast there.
 pub(crate) fn is_wanted(lookup: &dyn Fn(&str) -> Option<String>, software: bool) -> bool {
     let value = lookup("TF_WGPU_AUTOTUNE").map(|v| v.trim().to_lowercase());
     !software && matches!(value.as_deref(), Some("1" | "on" | "true"))
@@ -69,8 +71,8 @@ pub enum Pick {
 }
 
 impl Tuner {
-    /// The answers that a directory holds for an adapter, and none without one. While `deterministic` says so, no answer is given and
-    /// nothing is timed.
+    /// The answers that a directory holds for an adapter, and none without one. While
+    /// `deterministic` says so, no answer is given and nothing is timed.
     pub(crate) fn open(
         info: &wgpu::AdapterInfo,
         directory: Option<&Path>,
@@ -83,7 +85,9 @@ impl Tuner {
                 match record::decode(&bytes) {
                     Ok(answers) => {
                         let answers = answers.into_iter().take(MOST_QUESTIONS);
-                        table.write().extend(answers.map(|(question, name)| (question, State::Answered(name))));
+                        table.write().extend(
+                            answers.map(|(question, name)| (question, State::Answered(name))),
+                        );
                     }
                     Err(e) => store.discard(&e.to_string()),
                 }
@@ -104,7 +108,8 @@ impl Tuner {
         Store::of("tuning file", info, directory, "tuning")
     }
 
-    /// What a call of this question and shape is to do. `candidates` gives the candidates for the shape, the estimate's choice first.
+    /// What a call of this question and shape is to do. `candidates` gives the candidates for the
+    /// shape, the estimate's choice first.
     pub fn pick(&self, question: &Key, shape: Shape, candidates: &dyn Fn() -> Names) -> Pick {
         // Asked each time: a program may ask for determinism at any moment.
         if (self.deterministic)() {
@@ -128,9 +133,13 @@ impl Tuner {
             }
             None if room => {
                 let names = candidates();
-                // Where there is nothing to choose here, a neighbour of the same question may still have to.
+                // Where there is nothing to choose here, a neighbour of the same question may still
+                // have to.
                 if names.len() > 1 {
-                    table.insert(question.clone(), State::Searching(Box::new(Search::new(shape, &names))));
+                    table.insert(
+                        question.clone(),
+                        State::Searching(Box::new(Search::new(shape, &names))),
+                    );
                 }
             }
             _ => {}
@@ -138,9 +147,14 @@ impl Tuner {
         Pick::Estimate
     }
 
-    /// Begins to time a candidate: the mark of its beginning may be set. None while another call is between its marks, and if the
-    /// timing is not wanted any more.
-    pub fn begin(self: &Arc<Self>, question: &Key, shape: Shape, name: Name) -> Option<(Marking<'_>, Timing)> {
+    /// Begins to time a candidate: the mark of its beginning may be set. None while another call is
+    /// between its marks, and if the timing is not wanted any more.
+    pub fn begin(
+        self: &Arc<Self>,
+        question: &Key,
+        shape: Shape,
+        name: Name,
+    ) -> Option<(Marking<'_>, Timing)> {
         if self.marking.swap(true, Ordering::Acquire) {
             return None;
         }
@@ -153,7 +167,10 @@ impl Tuner {
             return None;
         }
         self.timings.fetch_add(1, Ordering::Relaxed);
-        Some((marking, Timing { tuner: self.clone(), question: question.clone(), shape, name, ended: false }))
+        Some((
+            marking,
+            Timing { tuner: self.clone(), question: question.clone(), shape, name, ended: false },
+        ))
     }
 
     /// Leaves out a candidate that does not run.
@@ -239,8 +256,8 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Takes the time, if there is one. Returns the answer, if that was all it took, and how many percent of the time of the estimate's
-    /// choice it needs.
+    /// Takes the time, if there is one. Returns the answer, if that was all it took, and how many
+    /// percent of the time of the estimate's choice it needs.
     pub fn end(mut self, nanoseconds: Option<u64>) -> Option<(Name, u64)> {
         let nanoseconds = nanoseconds?;
         self.ended = true;

@@ -27,8 +27,9 @@ struct Answer {
 
 /// The bytes of these answers, whatever their order.
 pub(super) fn encode<'a>(answers: impl Iterator<Item = (&'a Key, Name)>) -> Vec<u8> {
-    let mut answers: Vec<_> =
-        answers.map(|(question, name)| Answer { question: question.bytes().to_vec(), name }).collect();
+    let mut answers: Vec<_> = answers
+        .map(|(question, name)| Answer { question: question.bytes().to_vec(), name })
+        .collect();
     answers.sort_unstable_by(|a, b| a.question.cmp(&b.question));
     Record { layout: LAYOUT, answers }.encode_to_vec()
 }
@@ -37,7 +38,10 @@ pub(super) fn encode<'a>(answers: impl Iterator<Item = (&'a Key, Name)>) -> Vec<
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<(Key, Name)>> {
     let record = Record::decode(bytes).map_err(|e| Error::InvalidArgument(e.to_string()))?;
     if record.layout != LAYOUT {
-        return Err(Error::InvalidArgument(format!("it has layout {}, not {LAYOUT}", record.layout)));
+        return Err(Error::InvalidArgument(format!(
+            "it has layout {}, not {LAYOUT}",
+            record.layout
+        )));
     }
     Ok(record.answers.into_iter().map(|a| (Key::of_bytes(&a.question), a.name)).collect())
 }
@@ -68,6 +72,8 @@ mod tests {
         assert!(decode(&bytes[..bytes.len() - 1]).is_err());
         assert!(decode(b"no message").is_err());
         assert!(decode(&[]).is_err(), "no layout");
-        assert!(decode(&Record { layout: LAYOUT + 1, answers: Vec::new() }.encode_to_vec()).is_err());
+        assert!(
+            decode(&Record { layout: LAYOUT + 1, answers: Vec::new() }.encode_to_vec()).is_err()
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! The search for the fastest of several programs that give the same result: which is timed next, and which has won. No clock, no
-//! device, no lock: timings are numbers that somebody brings.
+//! The search for the fastest of several programs that give the same result: which is timed next,
+//! and which has won. No clock, no device, no lock: timings are numbers that somebody brings.
 //!
-//! Timings of other shapes say little, so a search sticks to the shape that began it, until that does not come again.
+//! Timings of other shapes say little, so a search sticks to the shape that began it, until that
+//! does not come again.
 
 use smallvec::SmallVec;
 
-/// Timings of each candidate. The least counts: whatever disturbs one makes it longer, and so does a program's first run.
+/// Timings of each candidate. The least counts: whatever disturbs one makes it longer, and so does
+/// a program's first run.
 const TIMINGS: u32 = 3;
 /// By how many percent the estimate's choice must be beaten. Less is noise.
 const MARGIN: u64 = 5;
@@ -69,9 +71,11 @@ impl Search {
         self.elsewhere > PATIENCE
     }
 
-    /// Whose timings are missing, in the order in which they should be made: in turn, so that all see the same of what changes slowly.
+    /// Whose timings are missing, in the order in which they should be made: in turn, so that all
+    /// see the same of what changes slowly.
     pub fn wanted(&self) -> Names {
-        let mut wanted: SmallVec<[&Candidate; 8]> = self.candidates.iter().filter(|c| c.begun < TIMINGS).collect();
+        let mut wanted: SmallVec<[&Candidate; 8]> =
+            self.candidates.iter().filter(|c| c.begun < TIMINGS).collect();
         wanted.sort_by_key(|c| c.begun);
         wanted.iter().map(|c| c.name).collect()
     }
@@ -106,7 +110,8 @@ impl Search {
         }
     }
 
-    /// Leaves a candidate out, for the adapter cannot run it. Without the estimate's choice there is nothing to compare with.
+    /// Leaves a candidate out, for the adapter cannot run it. Without the estimate's choice there
+    /// is nothing to compare with.
     pub fn exclude(&mut self, name: Name) {
         if self.candidates.first().is_some_and(|first| first.name == name) {
             self.lost = MOST_LOST;
@@ -125,7 +130,8 @@ impl Search {
             return None;
         }
         let fastest = self.candidates.iter().min_by_key(|c| c.least)?;
-        let wins = u128::from(fastest.least) * 100 <= u128::from(first.least) * u128::from(100 - MARGIN);
+        let wins =
+            u128::from(fastest.least) * 100 <= u128::from(first.least) * u128::from(100 - MARGIN);
         let winner = if wins && fastest.least < first.least { fastest } else { first };
         let percent = u128::from(winner.least) * 100 / u128::from(first.least.max(1));
         Some(Outcome::Winner(winner.name, u64::try_from(percent).unwrap_or(u64::MAX)))
@@ -143,7 +149,8 @@ mod tests {
     const SHAPE: Shape = [64, 64, 1, 64, 1];
     const OTHER: Shape = [65, 64, 1, 64, 1];
 
-    /// Runs a search to its end with these times for each candidate's timings, whose names are their indices.
+    /// Runs a search to its end with these times for each candidate's timings, whose names are
+    /// their indices.
     fn run(times: &[[u64; 3]]) -> Outcome {
         let names: Vec<Name> = (0..times.len() as u64).collect();
         let mut search = Search::new(SHAPE, &names);
@@ -161,7 +168,10 @@ mod tests {
 
     #[test]
     fn the_least_time_wins() {
-        assert_eq!(run(&[[900, 500, 510], [300, 9000, 800], [400, 400, 400]]), Outcome::Winner(1, 60));
+        assert_eq!(
+            run(&[[900, 500, 510], [300, 9000, 800], [400, 400, 400]]),
+            Outcome::Winner(1, 60)
+        );
         assert_eq!(run(&[[100, 100, 100], [300, 300, 300]]), Outcome::Winner(0, 100));
         assert_eq!(run(&[[7, 7, 7]]), Outcome::Winner(0, 100));
     }

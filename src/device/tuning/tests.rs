@@ -22,7 +22,12 @@ fn question(n: u32) -> Key {
 }
 
 /// Calls until there is an answer, where each candidate takes as many nanoseconds as `time` says.
-fn answer(tuner: &Arc<Tuner>, question: &Key, names: &[Name], time: impl Fn(Name) -> Option<u64>) -> Pick {
+fn answer(
+    tuner: &Arc<Tuner>,
+    question: &Key,
+    names: &[Name],
+    time: impl Fn(Name) -> Option<u64>,
+) -> Pick {
     tuner.pick(question, SHAPE, &|| Names::from_slice(names));
     for _ in 0..100 {
         match tuner.pick(question, SHAPE, &|| Names::from_slice(names)) {
@@ -40,7 +45,10 @@ fn answer(tuner: &Arc<Tuner>, question: &Key, names: &[Name], time: impl Fn(Name
 #[test]
 fn a_variable_asks_for_it_but_not_on_software_adapters() {
     let with = |value: Option<&'static str>, software| {
-        is_wanted(&move |name| value.filter(|_| name == "TF_WGPU_AUTOTUNE").map(ToOwned::to_owned), software)
+        is_wanted(
+            &move |name| value.filter(|_| name == "TF_WGPU_AUTOTUNE").map(ToOwned::to_owned),
+            software,
+        )
     };
     for on in ["1", " On ", "true"] {
         assert!(with(Some(on), false) && !with(Some(on), true), "{on}");
@@ -56,7 +64,8 @@ fn the_first_call_is_not_timed_and_the_fastest_answers() {
     let names = || Names::from_slice(&[10, 11, 12]);
     assert_eq!(tuner.pick(&question(0), SHAPE, &names), Pick::Estimate);
     assert_eq!(tuner.pick(&question(0), SHAPE, &names), Pick::Time(names()));
-    let found = answer(&tuner, &question(0), &names(), |name| Some([500, 300, 400][name as usize - 10]));
+    let found =
+        answer(&tuner, &question(0), &names(), |name| Some([500, 300, 400][name as usize - 10]));
     assert_eq!((found, tuner.timings()), (Pick::Answer(11), 9));
     // Whatever the shape from now on.
     assert_eq!(tuner.pick(&question(0), [50; 5], &names), Pick::Answer(11));
@@ -103,7 +112,8 @@ fn another_shape_takes_over_from_one_that_is_gone() {
     tuner.pick(&question(0), SHAPE, &|| Names::from_slice(&[1, 2]));
     let late = tuner.begin(&question(0), SHAPE, 1).unwrap().1;
     let calls = (0..1000).take_while(|_| {
-        tuner.pick(&question(0), other, &|| Names::from_slice(&[2, 3])) != Pick::Time(Names::from_slice(&[2, 3]))
+        tuner.pick(&question(0), other, &|| Names::from_slice(&[2, 3]))
+            != Pick::Time(Names::from_slice(&[2, 3]))
     });
     assert!((10..999).contains(&calls.count()));
     late.end(Some(1));

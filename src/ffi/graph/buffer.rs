@@ -29,7 +29,8 @@ pub(super) unsafe fn contents<'a>(buffer: *const TF_Buffer) -> &'a [u8] {
 /// `buffer` is null or a valid buffer without data.
 pub(super) unsafe fn fill(buffer: *mut TF_Buffer, bytes: Vec<u8>) -> Result<()> {
     // SAFETY: the caller's contract.
-    let buffer = unsafe { buffer.as_mut() }.ok_or_else(|| Error::InvalidArgument("no buffer to fill".into()))?;
+    let buffer = unsafe { buffer.as_mut() }
+        .ok_or_else(|| Error::InvalidArgument("no buffer to fill".into()))?;
     buffer.length = bytes.len();
     buffer.data = handle::give_bytes(bytes);
     buffer.data_deallocator = Some(free);
@@ -67,7 +68,8 @@ impl OwnedBuffer {
     pub fn decode<M: Message + Default>(&self) -> Result<M> {
         // SAFETY: the buffer is ours and alive, and nobody writes it now.
         let bytes = unsafe { contents(self.raw) };
-        M::decode(bytes).map_err(|e| Error::Internal(format!("TensorFlow's message cannot be read: {e}")))
+        M::decode(bytes)
+            .map_err(|e| Error::Internal(format!("TensorFlow's message cannot be read: {e}")))
     }
 }
 

@@ -1,4 +1,5 @@
-//! What TensorFlow knows of a graph: [`Item`] on TF_GrapplerItem, TF_GraphProperties and TF_FunctionLibraryDefinition.
+//! What TensorFlow knows of a graph: [`Item`] on TF_GrapplerItem, TF_GraphProperties and
+//! TF_FunctionLibraryDefinition.
 
 use std::cell::OnceCell;
 use std::ffi::{CString, c_char, c_int};
@@ -7,7 +8,9 @@ use std::time::Instant;
 use super::buffer::OwnedBuffer;
 use crate::error::{Error, Result};
 use crate::ffi::status::Status;
-use crate::ffi::sys::graph::{GraphApi, TF_FunctionLibraryDefinition, TF_GraphProperties, TF_GrapplerItem};
+use crate::ffi::sys::graph::{
+    GraphApi, TF_FunctionLibraryDefinition, TF_GraphProperties, TF_GrapplerItem,
+};
 use crate::ffi::sys::kernel::TF_Buffer;
 use crate::optimizer::Item;
 use crate::optimizer::proto::OpDef;
@@ -26,8 +29,13 @@ pub(super) struct GrapplerItem {
 
 impl GrapplerItem {
     /// # Safety
-    /// `graph` and `item` are what TensorFlow passed to an optimize function that outlives the value.
-    pub unsafe fn new(api: &'static GraphApi, graph: *const TF_Buffer, item: *const TF_GrapplerItem) -> Result<Self> {
+    /// `graph` and `item` are what TensorFlow passed to an optimize function that outlives the
+    /// value.
+    pub unsafe fn new(
+        api: &'static GraphApi,
+        graph: *const TF_Buffer,
+        item: *const TF_GrapplerItem,
+    ) -> Result<Self> {
         let status = Status::new()?;
         Ok(Self { api, status, graph, item, properties: OnceCell::new(), library: OnceCell::new() })
     }
@@ -46,7 +54,8 @@ impl GrapplerItem {
         let mut starts: Vec<*mut c_char> = vec![std::ptr::null_mut(); count as usize];
         let mut lengths = vec![0usize; count as usize];
         let mut storage = vec![0u8; bytes];
-        // SAFETY: the lists have room for `count` strings, the storage for all their bytes, as the call before said.
+        // SAFETY: the lists have room for `count` strings, the storage for all their bytes, as the
+        // call before said.
         unsafe {
             read(
                 self.item,
@@ -65,7 +74,8 @@ impl GrapplerItem {
             let string = storage.get(at..at.saturating_add(*length));
             string.map(|s| String::from_utf8_lossy(s).into_owned())
         };
-        let outside = || Error::Internal("TensorFlow's list of nodes lies outside of its storage".into());
+        let outside =
+            || Error::Internal("TensorFlow's list of nodes lies outside of its storage".into());
         starts.iter().zip(&lengths).map(|s| text(s).ok_or_else(outside)).collect()
     }
 
@@ -76,7 +86,9 @@ impl GrapplerItem {
     fn library(&self) -> Result<&Library> {
         if self.library.get().is_none() {
             // SAFETY: the graph's buffer is valid for the call, which copies what it needs.
-            let raw = unsafe { (self.api.TF_NewFunctionLibraryDefinition)(self.graph, self.status.as_ptr()) };
+            let raw = unsafe {
+                (self.api.TF_NewFunctionLibraryDefinition)(self.graph, self.status.as_ptr())
+            };
             let library = Library { api: self.api, raw };
             self.status.take()?;
             let _ = self.library.set(library);
@@ -88,7 +100,11 @@ impl GrapplerItem {
 impl Item for GrapplerItem {
     fn preserved(&self) -> Result<Vec<String>> {
         let mut names = self.names(false)?;
-        names.extend(self.names(true)?.into_iter().map(|n| n.split(':').next().unwrap_or_default().to_owned()));
+        names.extend(
+            self.names(true)?
+                .into_iter()
+                .map(|n| n.split(':').next().unwrap_or_default().to_owned()),
+        );
         Ok(names)
     }
 
@@ -118,14 +134,20 @@ struct Properties {
 }
 
 impl Properties {
-    fn infer(api: &'static GraphApi, item: *const TF_GrapplerItem, annotated: bool, status: &Status) -> Result<Self> {
-        // SAFETY: the item is valid and outlives the properties, which are dropped before the optimize function returns.
+    fn infer(
+        api: &'static GraphApi,
+        item: *const TF_GrapplerItem,
+        annotated: bool,
+        status: &Status,
+    ) -> Result<Self> {
+        // SAFETY: the item is valid and outlives the properties, which are dropped before the
+        // optimize function returns.
         let raw = unsafe { (api.TF_NewGraphProperties)(item) };
         let properties = Self { api, raw };
         let start = Instant::now();
-        // What feeds claim to be is not taken for granted, and no values are asked for. The second flag lets TensorFlow take the
-        // shapes of our own ops from their attributes, where an earlier run wrote them.
-        // SAFETY: properties and status are valid for the call.
+        // What feeds claim to be is not taken for granted, and no values are asked for. The second
+        // flag lets TensorFlow take the shapes of our own ops from their attributes, where an
+        // earlier run wrote them. SAFETY: properties and status are valid for the call.
         unsafe { (api.TF_InferStatically)(raw, 0, annotated.into(), 0, 0, status.as_ptr()) };
         status.take()?;
         log::debug!("optimizer: TensorFlow's inference took {:.1?}", start.elapsed());
@@ -135,10 +157,15 @@ impl Properties {
     /// What was inferred of one side of a node; nothing for an unknown node.
     fn of(&self, name: &str, side: Side, status: &Status) -> Result<Vec<TensorInfo>> {
         let (size_of, read) = match side {
-            Side::Inputs => (self.api.TF_GetInputPropertiesListSize, self.api.TF_GetInputPropertiesList),
-            Side::Outputs => (self.api.TF_GetOutputPropertiesListSize, self.api.TF_GetOutputPropertiesList),
+            Side::Inputs => {
+                (self.api.TF_GetInputPropertiesListSize, self.api.TF_GetInputPropertiesList)
+            }
+            Side::Outputs => {
+                (self.api.TF_GetOutputPropertiesListSize, self.api.TF_GetOutputPropertiesList)
+            }
         };
-        let name = CString::new(name).map_err(|_| Error::InvalidArgument(format!("{name:?} holds a NUL")))?;
+        let name = CString::new(name)
+            .map_err(|_| Error::InvalidArgument(format!("{name:?} holds a NUL")))?;
         let mut count: c_int = 0;
         // SAFETY: properties, name, number and status are valid for the call.
         unsafe { size_of(self.raw, name.as_ptr(), &raw mut count, status.as_ptr()) };
@@ -148,7 +175,10 @@ impl Properties {
         // SAFETY: as above, with `count` empty buffers to fill.
         unsafe { read(self.raw, name.as_ptr(), raw.as_mut_ptr(), count, status.as_ptr()) };
         status.take()?;
-        buffers.iter().map(|b| b.decode::<TensorProperties>().map(|p| TensorInfo::from(&p))).collect()
+        buffers
+            .iter()
+            .map(|b| b.decode::<TensorProperties>().map(|p| TensorInfo::from(&p)))
+            .collect()
     }
 }
 
@@ -174,10 +204,13 @@ struct Library {
 
 impl Library {
     fn op_def(&self, op: &str, status: &Status) -> Result<Option<OpDef>> {
-        let name = CString::new(op).map_err(|_| Error::InvalidArgument(format!("{op:?} holds a NUL")))?;
+        let name =
+            CString::new(op).map_err(|_| Error::InvalidArgument(format!("{op:?} holds a NUL")))?;
         let buffer = OwnedBuffer::new(self.api)?;
         // SAFETY: library, name, the empty buffer and status are valid for the call.
-        unsafe { (self.api.TF_LookUpOpDef)(self.raw, name.as_ptr(), buffer.as_ptr(), status.as_ptr()) };
+        unsafe {
+            (self.api.TF_LookUpOpDef)(self.raw, name.as_ptr(), buffer.as_ptr(), status.as_ptr())
+        };
         match status.take() {
             Ok(()) => buffer.decode().map(Some),
             Err(e) => {

@@ -1,4 +1,5 @@
-//! The graph C API: `TF_InitGraph` and the three functions of the optimizer, around [`crate::optimizer`].
+//! The graph C API: `TF_InitGraph` and the three functions of the optimizer, around
+//! [`crate::optimizer`].
 
 mod buffer;
 mod item;
@@ -14,8 +15,8 @@ use crate::ffi::handle::{Handle, Held};
 use crate::ffi::kernel::definitions;
 use crate::ffi::status::TF_Status;
 use crate::ffi::sys::graph::{
-    GO_MAJOR, GraphApi, TF_GrapplerItem, TF_TRI_STATE_DEFAULT, TF_TRI_STATE_OFF, TP_Optimizer, TP_OptimizerConfigs,
-    TP_OptimizerRegistrationParams,
+    GO_MAJOR, GraphApi, TF_GrapplerItem, TF_TRI_STATE_DEFAULT, TF_TRI_STATE_OFF, TP_Optimizer,
+    TP_OptimizerConfigs, TP_OptimizerRegistrationParams,
 };
 use crate::ffi::sys::kernel::TF_Buffer;
 use crate::ffi::{plugin, second_copy};
@@ -25,20 +26,23 @@ use crate::optimizer::settings::{Settings, VARIABLE};
 
 /// Entry point of the graph C API.
 ///
-/// An error here would abort `import tensorflow`, so there is none: what cannot be registered leaves a line in the log, and
-/// an optimizer that returns graphs as they are.
+/// An error here would abort `import tensorflow`, so there is none: what cannot be registered
+/// leaves a line in the log, and an optimizer that returns graphs as they are.
 ///
 /// # Safety
 /// TensorFlow passes pointers to structs of its own, which are valid for the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn TF_InitGraph(params: *mut TP_OptimizerRegistrationParams, status: *mut TF_Status) {
+pub unsafe extern "C" fn TF_InitGraph(
+    params: *mut TP_OptimizerRegistrationParams,
+    status: *mut TF_Status,
+) {
     let _ = status;
     // SAFETY: TensorFlow's pointer, or null.
     guard_or((), "TF_InitGraph", || unsafe { register(params) });
 }
 
-/// Writes members of a C struct that lie within the first `struct_size` bytes. An older TensorFlow has shorter structs, and
-/// does not ask for the rest.
+/// Writes members of a C struct that lie within the first `struct_size` bytes. An older TensorFlow
+/// has shorter structs, and does not ask for the rest.
 macro_rules! put {
     ($target:ident: $type:ident { $($field:ident: $value:expr),* $(,)? }) => {{
         let size = (*$target).struct_size;
@@ -53,12 +57,14 @@ const fn member_size<S, T>(_: fn(&S) -> &T) -> usize {
 }
 
 /// # Safety
-/// `params` is null or points to TensorFlow's parameters, which have `struct_size` bytes, as have the structs behind them.
+/// `params` is null or points to TensorFlow's parameters, which have `struct_size` bytes, as have
+/// the structs behind them.
 unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
     if params.is_null() {
         return Err(Error::InvalidArgument("no registration parameters".into()));
     }
-    // SAFETY: the caller's contract: every struct begins with its size, and what is read or written lies within.
+    // SAFETY: the caller's contract: every struct begins with its size, and what is read or written
+    // lies within.
     unsafe {
         let size = (*params).struct_size;
         if size < TP_OptimizerRegistrationParams::STRUCT_SIZE {
@@ -68,23 +74,26 @@ unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
         }
         let (optimizer, configs) = ((*params).optimizer, (*params).optimizer_configs);
         if optimizer.is_null() || configs.is_null() {
-            return Err(Error::InvalidArgument("no TP_Optimizer or no TP_OptimizerConfigs to fill".into()));
+            return Err(Error::InvalidArgument(
+                "no TP_Optimizer or no TP_OptimizerConfigs to fill".into(),
+            ));
         }
         let fits = (*optimizer).struct_size >= TP_Optimizer::STRUCT_SIZE
             && (*configs).struct_size >= TP_OptimizerConfigs::STRUCT_SIZE
             && (*params).major_version == GO_MAJOR;
         if !fits {
             log::warn!(
-                "graphs are not optimized: TensorFlow's graph C API is {}.{}.{}, this plugin knows {GO_MAJOR}",
+                "graphs are not optimized: TensorFlow's graph C API is {}.{}.{}, this plugin \
+                 knows {GO_MAJOR}",
                 (*params).major_version,
                 (*params).minor_version,
                 (*params).patch_version
             );
         }
         let fits = fits && definitions::are_complete();
-        // Kernels are written for channels last, which is what Keras makes; the layout optimizer would turn convolutions to
-        // channels first for every device that is not the CPU. The fused ops of remapping exist for the CPU and CUDA alone;
-        // ours do the same for these devices.
+        // Kernels are written for channels last, which is what Keras makes; the layout optimizer
+        // would turn convolutions to channels first for every device that is not the CPU. The fused
+        // ops of remapping exist for the CPU and CUDA alone; ours do the same for these devices.
         let off = fits && plugin::common_capabilities().is_some();
         let ours = if off { TF_TRI_STATE_OFF } else { TF_TRI_STATE_DEFAULT };
         (*params).device_type = second_copy::device_type().as_ptr();
@@ -93,7 +102,8 @@ unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
             optimize_func: Some(if fits { optimize } else { keep }),
             destroy_func: Some(destroy),
         });
-        put!(optimizer: TP_Optimizer { struct_size: TP_Optimizer::STRUCT_SIZE.min((*optimizer).struct_size) });
+        put!(optimizer: TP_Optimizer { struct_size:
+            TP_Optimizer::STRUCT_SIZE.min((*optimizer).struct_size) });
         put!(configs: TP_OptimizerConfigs { layout_optimizer: ours, remapping: ours });
     }
     Ok(())
@@ -111,7 +121,9 @@ impl Held for Optimizer {
 
 extern "C" fn create() -> *mut c_void {
     guard_or(std::ptr::null_mut(), "creating the graph optimizer", || {
-        let text = std::env::var_os(VARIABLE).map(|v| v.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = std::env::var_os(VARIABLE)
+            .map(|v| v.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let (settings, problems) = Settings::parse(&text);
         // TensorFlow makes an optimizer for every graph; once is enough.
         static TOLD: std::sync::Once = std::sync::Once::new();
@@ -124,7 +136,9 @@ extern "C" fn create() -> *mut c_void {
 /// TensorFlow passes what [`create`] returned, once.
 unsafe extern "C" fn destroy(optimizer: *mut c_void) {
     // SAFETY: `create` gave it, and nobody uses it any more.
-    guard_or((), "destroying the graph optimizer", || unsafe { Handle::<Optimizer>::destroy(optimizer) });
+    guard_or((), "destroying the graph optimizer", || unsafe {
+        Handle::<Optimizer>::destroy(optimizer)
+    });
 }
 
 /// # Safety
@@ -168,5 +182,7 @@ unsafe extern "C" fn keep(
     status: *mut TF_Status,
 ) {
     // SAFETY: both buffers are TensorFlow's and valid for the call.
-    guard_status(status, "the graph optimizer", || unsafe { buffer::fill(out, buffer::contents(graph).to_vec()) });
+    guard_status(status, "the graph optimizer", || unsafe {
+        buffer::fill(out, buffer::contents(graph).to_vec())
+    });
 }

@@ -26,8 +26,13 @@ impl<'c> Construction<'c> {
     /// The attributes of the node under construction.
     ///
     /// # Safety
-    /// `raw` must be what TensorFlow passed to a create function that runs longer than the value lives.
-    pub unsafe fn new(api: &'static KernelApi, raw: *mut TF_OpKernelConstruction, op: &'c str) -> Result<Self> {
+    /// `raw` must be what TensorFlow passed to a create function that runs longer than the value
+    /// lives.
+    pub unsafe fn new(
+        api: &'static KernelApi,
+        raw: *mut TF_OpKernelConstruction,
+        op: &'c str,
+    ) -> Result<Self> {
         Ok(Self { api, raw, op, status: Status::new()? })
     }
 
@@ -39,7 +44,8 @@ impl<'c> Construction<'c> {
             if view.data.is_null() {
                 return String::new();
             }
-            String::from_utf8_lossy(std::slice::from_raw_parts(view.data.cast::<u8>(), view.len)).into_owned()
+            String::from_utf8_lossy(std::slice::from_raw_parts(view.data.cast::<u8>(), view.len))
+                .into_owned()
         }
     }
 
@@ -47,11 +53,17 @@ impl<'c> Construction<'c> {
     fn value<T: Default>(
         &self,
         name: &str,
-        get: unsafe extern "C" fn(*mut TF_OpKernelConstruction, *const std::ffi::c_char, *mut T, *mut TF_Status),
+        get: unsafe extern "C" fn(
+            *mut TF_OpKernelConstruction,
+            *const std::ffi::c_char,
+            *mut T,
+            *mut TF_Status,
+        ),
     ) -> Result<T> {
         let mut value = T::default();
         let name = c_name(name)?;
-        // SAFETY: construction, name, value and status are valid for the call, and the function has this type.
+        // SAFETY: construction, name, value and status are valid for the call, and the function has
+        // this type.
         unsafe { get(self.raw, name.as_ptr(), &raw mut value, self.status.as_ptr()) };
         self.status.take()?;
         Ok(value)
@@ -61,7 +73,13 @@ impl<'c> Construction<'c> {
     fn list<T: Default + Clone>(
         &self,
         name: &str,
-        get: unsafe extern "C" fn(*mut TF_OpKernelConstruction, *const std::ffi::c_char, *mut T, c_int, *mut TF_Status),
+        get: unsafe extern "C" fn(
+            *mut TF_OpKernelConstruction,
+            *const std::ffi::c_char,
+            *mut T,
+            c_int,
+            *mut TF_Status,
+        ),
     ) -> Result<Vec<T>> {
         let (len, _) = self.size(name)?;
         if len < 0 {
@@ -80,12 +98,14 @@ impl<'c> Construction<'c> {
         let get = self.api.TF_OpKernelConstruction_GetNodeDef;
         let get = get.ok_or_else(|| missing("TF_OpKernelConstruction_GetNodeDef"))?;
         let delete = self.api.TF_DeleteBuffer.ok_or_else(|| missing("TF_DeleteBuffer"))?;
-        // SAFETY: construction and status are valid for the call. The buffer is ours then, null after an error; its data has
-        // `length` bytes.
+        // SAFETY: construction and status are valid for the call. The buffer is ours then, null
+        // after an error; its data has `length` bytes.
         unsafe {
             let buffer = get(self.raw, self.status.as_ptr());
             self.status.take()?;
-            let contents = buffer.as_ref().ok_or_else(|| Error::Internal("TensorFlow returned no NodeDef".into()))?;
+            let contents = buffer
+                .as_ref()
+                .ok_or_else(|| Error::Internal("TensorFlow returned no NodeDef".into()))?;
             let bytes = match contents.data.is_null() {
                 true => &[],
                 false => std::slice::from_raw_parts(contents.data.cast(), contents.length),
@@ -141,7 +161,8 @@ impl Attrs for Construction<'_> {
         let (_, len) = self.size(name)?;
         let mut bytes = vec![0_u8; usize::try_from(len).unwrap_or(0)];
         let c = c_name(name)?;
-        // SAFETY: construction, name and status are valid for the call; at most `bytes.len()` bytes are written.
+        // SAFETY: construction, name and status are valid for the call; at most `bytes.len()` bytes
+        // are written.
         unsafe {
             (self.api.TF_OpKernelConstruction_GetAttrString)(
                 self.raw,
@@ -152,7 +173,8 @@ impl Attrs for Construction<'_> {
             );
         }
         self.status.take()?;
-        String::from_utf8(bytes).map_err(|_| Error::InvalidArgument(format!("attribute {name} is not UTF-8")))
+        String::from_utf8(bytes)
+            .map_err(|_| Error::InvalidArgument(format!("attribute {name} is not UTF-8")))
     }
 
     fn ints(&self, name: &str) -> Result<Vec<i64>> {
@@ -175,9 +197,9 @@ impl Attrs for Construction<'_> {
             Some(attr_value::Value::Shape(shape)) if !shape.unknown_rank => {
                 Ok(shape.dim.iter().map(|d| d.size).collect())
             }
-            other => {
-                Err(Error::InvalidArgument(format!("attribute {name} should be a shape of known rank, is {other:?}")))
-            }
+            other => Err(Error::InvalidArgument(format!(
+                "attribute {name} should be a shape of known rank, is {other:?}"
+            ))),
         }
     }
 
@@ -189,7 +211,9 @@ impl Attrs for Construction<'_> {
 
 fn dtype(number: c_int, name: &str) -> Result<DType> {
     DType::from_tf(number).ok_or_else(|| {
-        Error::InvalidArgument(format!("attribute {name} has TensorFlow's type {number}, which is not ours"))
+        Error::InvalidArgument(format!(
+            "attribute {name} has TensorFlow's type {number}, which is not ours"
+        ))
     })
 }
 

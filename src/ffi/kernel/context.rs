@@ -1,8 +1,9 @@
 //! One execution of a node: [`OpContext`] on TF_OpKernelContext.
 //!
-//! A TF_Tensor is held no longer than it takes to read it, for TensorFlow forwards an input's buffer only while nobody
-//! else refers to it; TensorFlow itself keeps inputs and outputs alive until the kernel returns. Temporaries are kept here
-//! until then. After that TensorFlow may hand their memory to another kernel, which the in-order queue runs later.
+//! A TF_Tensor is held no longer than it takes to read it, for TensorFlow forwards an input's
+//! buffer only while nobody else refers to it; TensorFlow itself keeps inputs and outputs alive
+//! until the kernel returns. Temporaries are kept here until then. After that TensorFlow may hand
+//! their memory to another kernel, which the in-order queue runs later.
 
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -41,15 +42,25 @@ impl Context {
     /// The execution `raw`.
     ///
     /// # Safety
-    /// `raw` must be what TensorFlow passed to a compute function that runs longer than the value lives.
+    /// `raw` must be what TensorFlow passed to a compute function that runs longer than the value
+    /// lives.
     pub unsafe fn new(api: &'static KernelApi, raw: *mut TF_OpKernelContext) -> Result<Self> {
         let status = Status::new()?;
-        // SAFETY: context and status are valid; the stream is one that our create_stream made, or null with an error.
+        // SAFETY: context and status are valid; the stream is one that our create_stream made, or
+        // null with an error.
         let stream = unsafe { (api.TF_GetStream)(raw, status.as_ptr()) };
         status.take()?;
         // SAFETY: TensorFlow hands back the stream of the device on which the node runs.
         let device = unsafe { plugin::stream_device(stream) }?;
-        Ok(Self { api, raw, status, device, seen: SmallVec::new(), held: SmallVec::new(), locked: SmallVec::new() })
+        Ok(Self {
+            api,
+            raw,
+            status,
+            device,
+            seen: SmallVec::new(),
+            held: SmallVec::new(),
+            locked: SmallVec::new(),
+        })
     }
 
     /// For the variables' part of the C API.
@@ -70,13 +81,16 @@ impl Context {
         self.held.push(tensor);
     }
 
-    /// The dims of a new tensor on the device as the C API takes them, and its bytes. What the device can never hold is refused at
-    /// once: TensorFlow would wait ten seconds for somebody to free memory.
+    /// The dims of a new tensor on the device as the C API takes them, and its bytes. What the
+    /// device can never hold is refused at once: TensorFlow would wait ten seconds for somebody to
+    /// free memory.
     fn new_dims(&self, dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
         let (c_dims, bytes) = c_dims(dtype, dims)?;
         let refused = |why: &str, most: u64| {
             let shape = shape_text(dims);
-            let message = format!("out of memory for a {dtype} tensor of shape {shape}: {bytes} bytes; {why} {most}");
+            let message = format!(
+                "out of memory for a {dtype} tensor of shape {shape}: {bytes} bytes; {why} {most}"
+            );
             Err(Error::ResourceExhausted(message))
         };
         let (total, largest) = (self.device.total_memory(), self.device.capabilities().max_buffer);
@@ -90,7 +104,8 @@ impl Context {
     /// A temporary that the caller owns.
     pub fn allocate_temp(&self, dtype: DType, extents: &[usize]) -> Result<OwnedTensor> {
         let (dims, _) = self.new_dims(dtype, extents)?;
-        // SAFETY: context, dims and status are valid for the call; null attributes mean device memory.
+        // SAFETY: context, dims and status are valid for the call; null attributes mean device
+        // memory.
         let raw = unsafe {
             (self.api.TF_AllocateTemp)(
                 self.raw,
@@ -109,12 +124,16 @@ impl Context {
 
     /// Tells the device that a tensor begins where others were.
     fn refresh(&self, address: u64, dtype: DType, dims: &[usize]) {
-        self.device.refresh(address, dims.iter().fold(dtype.size() as u64, |bytes, d| bytes.saturating_mul(*d as u64)));
+        self.device.refresh(
+            address,
+            dims.iter().fold(dtype.size() as u64, |bytes, d| bytes.saturating_mul(*d as u64)),
+        );
     }
 
     /// A new scalar of type variant, which is always in host memory: an empty variant.
     pub fn allocate_variant(&self) -> Result<OwnedTensor> {
-        let mut attributes = TF_AllocatorAttributes { struct_size: TF_AllocatorAttributes::STRUCT_SIZE, on_host: 1 };
+        let mut attributes =
+            TF_AllocatorAttributes { struct_size: TF_AllocatorAttributes::STRUCT_SIZE, on_host: 1 };
         // SAFETY: context, attributes and status are valid for the call; a scalar has no dims.
         let raw = unsafe {
             (self.api.TF_AllocateTemp)(
@@ -132,14 +151,20 @@ impl Context {
 
     /// Makes `tensor` the output `o`.
     pub fn set_output(&self, o: usize, tensor: &OwnedTensor) -> Result<()> {
-        // SAFETY: context, output and status are valid for the call; TensorFlow takes a reference of its own, and refuses an
-        // output that there is not.
-        unsafe { (self.api.TF_SetOutput)(self.raw, o as c_int, tensor.as_ptr(), self.status.as_ptr()) };
+        // SAFETY: context, output and status are valid for the call; TensorFlow takes a reference
+        // of its own, and refuses an output that there is not.
+        unsafe {
+            (self.api.TF_SetOutput)(self.raw, o as c_int, tensor.as_ptr(), self.status.as_ptr())
+        };
         self.status.take()
     }
 
     /// Marks the variable at input `i` as locked while `f` runs.
-    pub fn with_locked<T>(&mut self, i: usize, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn with_locked<T>(
+        &mut self,
+        i: usize,
+        f: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         self.locked.push(i);
         let result = f(self);
         self.locked.pop();
@@ -147,7 +172,11 @@ impl Context {
     }
 
     /// Marks the variables at `inputs` as locked while `f` runs.
-    pub fn with_all_locked<T>(&mut self, inputs: &[usize], f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn with_all_locked<T>(
+        &mut self,
+        inputs: &[usize],
+        f: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         let before = self.locked.len();
         self.locked.extend_from_slice(inputs);
         let result = f(self);
@@ -162,7 +191,8 @@ impl Context {
 
     pub(crate) fn get_input(&mut self, i: usize) -> Result<OwnedTensor> {
         let mut raw: *mut TF_Tensor = std::ptr::null_mut();
-        // SAFETY: context, tensor pointer and status are valid for the call; an index out of range is an error status.
+        // SAFETY: context, tensor pointer and status are valid for the call; an index out of range
+        // is an error status.
         unsafe { (self.api.TF_GetInput)(self.raw, i as c_int, &raw mut raw, self.status.as_ptr()) };
         // SAFETY: TF_GetInput wrote an owned tensor, or left null with an error status.
         unsafe { OwnedTensor::new(self.api, raw, &self.status) }
@@ -185,7 +215,8 @@ impl Context {
         // SAFETY: TF_AllocateTensor returns an owned tensor or null.
         let to = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?;
         let status = self.status.as_ptr();
-        // SAFETY: both tensors, dims and status are valid for the call; TensorFlow compares the sizes.
+        // SAFETY: both tensors, dims and status are valid for the call; TensorFlow compares the
+        // sizes.
         unsafe {
             (self.api.TF_TensorBitcastFrom)(
                 from.as_ptr(),
@@ -210,7 +241,9 @@ impl Context {
         };
         if expected != dtype as c_int {
             let expected = DType::from_tf(expected).map_or("another type", DType::name);
-            return Err(Error::Internal(format!("output {i} is declared as {expected}, the kernel made {dtype}")));
+            return Err(Error::Internal(format!(
+                "output {i} is declared as {expected}, the kernel made {dtype}"
+            )));
         }
         Ok(())
     }
@@ -245,7 +278,9 @@ impl Context {
             // SAFETY: a valid context and an index below TF_NumInputs.
             let number = unsafe { (self.api.TF_InputDatatype)(self.raw, i as c_int) };
             let _ = match DType::from_tf(number) {
-                Some(dtype @ (DType::Resource | DType::Variant)) => write!(text, "{separator}{dtype}"),
+                Some(dtype @ (DType::Resource | DType::Variant)) => {
+                    write!(text, "{separator}{dtype}")
+                }
                 Some(dtype) => match self.get_input(i) {
                     Ok(tensor) => write!(text, "{separator}{dtype}{}", shape_text(&tensor.dims())),
                     Err(_) => write!(text, "{separator}{dtype}"),
@@ -263,7 +298,8 @@ impl Context {
     }
 }
 
-/// `error` with what it happened to: `MatMul: … (node model/dense/MatMul, inputs float32[2,3], float32[4,5])`.
+/// `error` with what it happened to: `MatMul: … (node model/dense/MatMul, inputs float32[2,3],
+/// float32[4,5])`.
 fn describe(error: Error, op: &str, node: &str, inputs: &str) -> Error {
     error.map_message(|m| format!("{op}: {m} (node {node}, inputs {inputs})"))
 }
@@ -302,9 +338,12 @@ impl OpContext for Context {
     fn host_input(&mut self, i: usize) -> Result<HostTensor> {
         let tensor = self.get_input(i)?;
         if self.device.owns(tensor.address()) {
-            return Err(Error::Internal(format!("input {i} is on the device, the kernel reads it on the host")));
+            return Err(Error::Internal(format!(
+                "input {i} is on the device, the kernel reads it on the host"
+            )));
         }
-        // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was registered: on the host.
+        // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was
+        // registered: on the host.
         unsafe { tensor.to_host() }
     }
 
@@ -313,7 +352,13 @@ impl OpContext for Context {
         Ok(Tensor::new(dtype, dims, address))
     }
 
-    fn forward_or_output(&mut self, candidates: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+    fn forward_or_output(
+        &mut self,
+        candidates: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
         self.check_output(i, dtype)?;
         let mut usable: SmallVec<[c_int; 4]> = SmallVec::new();
         for &candidate in candidates {
@@ -323,8 +368,9 @@ impl OpContext for Context {
         }
         let (c_dims, _) = self.new_dims(dtype, dims)?;
         let mut forwarded = -1;
-        // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the candidates are inputs, for
-        // they were read, and the output's index is checked. TensorFlow compares type, size and the number of references.
+        // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the
+        // candidates are inputs, for they were read, and the output's index is checked. TensorFlow
+        // compares type, size and the number of references.
         let raw = unsafe {
             (self.api.TF_ForwardInputOrAllocateOutput)(
                 self.raw,
@@ -362,19 +408,24 @@ impl OpContext for Context {
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
         let output = self.allocate_output(i, value.dtype, &value.dims)?;
         if self.device.owns(output.address()) {
-            return Err(Error::Internal(format!("output {i} is on the device, the kernel writes it on the host")));
+            return Err(Error::Internal(format!(
+                "output {i} is on the device, the kernel writes it on the host"
+            )));
         }
-        // SAFETY: the address is not the device's, so the output was registered as host memory, and it is fresh.
+        // SAFETY: the address is not the device's, so the output was registered as host memory, and
+        // it is fresh.
         unsafe { output.write_host(&value.bytes) }
     }
 
     fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {
         let input = self.get_input(i)?;
         if self.device.owns(input.address()) {
-            return Err(Error::Internal(format!("input {i} is on the device, the kernel writes it on the host")));
+            return Err(Error::Internal(format!(
+                "input {i} is on the device, the kernel writes it on the host"
+            )));
         }
-        // SAFETY: the address is not the device's, so TensorFlow keeps the input on the host. Who calls this vouches that its
-        // op may change the input; others that do so write other bytes.
+        // SAFETY: the address is not the device's, so TensorFlow keeps the input on the host. Who
+        // calls this vouches that its op may change the input; others that do so write other bytes.
         unsafe { input.write_host_at(at, bytes) }
     }
 

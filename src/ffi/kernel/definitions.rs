@@ -1,7 +1,8 @@
 //! Our own ops, defined with TensorFlow before their kernels are registered.
 //!
-//! TensorFlow ends the process when an op is defined twice or its definition is malformed, and the C API has no way to ask
-//! first: so an op that it has already is left alone, and the specifications are constants, which the tests read.
+//! TensorFlow ends the process when an op is defined twice or its definition is malformed, and the
+//! C API has no way to ask first: so an op that it has already is left alone, and the
+//! specifications are constants, which the tests read.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,9 @@ pub(super) fn definition(slot: usize) -> Option<&'static OpDefinition> {
     fused::DEFINITIONS.iter().copied().flatten().nth(slot)
 }
 
-/// Defines every op that `known` lacks, and adds it there. Without a list nothing is defined, for an op of that name might be
-/// there; kernels of ops that were not defined are then registered in vain.
+/// Defines every op that `known` lacks, and adds it there. Without a list nothing is defined, for
+/// an op of that name might be there; kernels of ops that were not defined are then registered in
+/// vain.
 pub(super) fn register(known: Option<&mut OpList>) {
     let Some(known) = known else { return };
     let mut all = true;
@@ -51,14 +53,16 @@ pub(crate) fn are_complete() -> bool {
 
 fn define(slot: usize, op: &OpDefinition) -> Result<()> {
     let api = OpsApi::get()?;
-    let shape = shapes::function(slot)
-        .ok_or_else(|| Error::Internal(format!("more than {} ops of our own; enlarge the pool", shapes::SLOTS)))?;
-    let texts = |specs: &[&str]| specs.iter().map(|s| c_string(s)).collect::<Result<Vec<CString>>>();
+    let shape = shapes::function(slot).ok_or_else(|| {
+        Error::Internal(format!("more than {} ops of our own; enlarge the pool", shapes::SLOTS))
+    })?;
+    let texts =
+        |specs: &[&str]| specs.iter().map(|s| c_string(s)).collect::<Result<Vec<CString>>>();
     let (name, attrs) = (c_string(op.name)?, texts(op.attrs)?);
     let (inputs, outputs) = (texts(op.inputs)?, texts(op.outputs)?);
     let status = Status::new()?;
-    // SAFETY: all texts are NUL-terminated and copied; the shape function follows the contract of its type; the builder is
-    // TensorFlow's from its registration on.
+    // SAFETY: all texts are NUL-terminated and copied; the shape function follows the contract of
+    // its type; the builder is TensorFlow's from its registration on.
     unsafe {
         let builder = (api.TF_NewOpDefinitionBuilder)(name.as_ptr());
         if builder.is_null() {
@@ -66,7 +70,9 @@ fn define(slot: usize, op: &OpDefinition) -> Result<()> {
         }
         attrs.iter().for_each(|spec| (api.TF_OpDefinitionBuilderAddAttr)(builder, spec.as_ptr()));
         inputs.iter().for_each(|spec| (api.TF_OpDefinitionBuilderAddInput)(builder, spec.as_ptr()));
-        outputs.iter().for_each(|spec| (api.TF_OpDefinitionBuilderAddOutput)(builder, spec.as_ptr()));
+        outputs
+            .iter()
+            .for_each(|spec| (api.TF_OpDefinitionBuilderAddOutput)(builder, spec.as_ptr()));
         if op.stateful {
             // Sets it, whatever the argument.
             (api.TF_OpDefinitionBuilderSetIsStateful)(builder, true);
@@ -83,7 +89,10 @@ mod tests {
 
     /// The names before the colons.
     fn names(specs: &[&'static str]) -> Vec<&'static str> {
-        specs.iter().map(|s| s.split_once(':').unwrap_or_else(|| panic!("no colon in {s:?}")).0.trim()).collect()
+        specs
+            .iter()
+            .map(|s| s.split_once(':').unwrap_or_else(|| panic!("no colon in {s:?}")).0.trim())
+            .collect()
     }
 
     #[test]
@@ -93,19 +102,35 @@ mod tests {
             assert!(op.name.starts_with("_Wgpu"), "{}", op.name);
             assert!(!seen.contains(&op.name), "{} is defined twice", op.name);
             seen.push(op.name);
-            assert!(shapes::function(slot).is_some(), "{}: no shape function for number {slot}", op.name);
-            let (arguments, attrs) = ([names(op.inputs), names(op.outputs)].concat(), names(op.attrs));
+            assert!(
+                shapes::function(slot).is_some(),
+                "{}: no shape function for number {slot}",
+                op.name
+            );
+            let (arguments, attrs) =
+                ([names(op.inputs), names(op.outputs)].concat(), names(op.attrs));
             for (i, name) in arguments.iter().enumerate() {
-                assert!(name.starts_with(|c: char| c.is_ascii_lowercase()), "{}: argument {name}", op.name);
+                assert!(
+                    name.starts_with(|c: char| c.is_ascii_lowercase()),
+                    "{}: argument {name}",
+                    op.name
+                );
                 assert!(!arguments[..i].contains(name), "{}: two arguments {name}", op.name);
             }
             for (i, name) in attrs.iter().enumerate() {
-                assert!(name.starts_with(|c: char| c.is_ascii_alphabetic()), "{}: attribute {name}", op.name);
+                assert!(
+                    name.starts_with(|c: char| c.is_ascii_alphabetic()),
+                    "{}: attribute {name}",
+                    op.name
+                );
                 assert!(!attrs[..i].contains(name), "{}: two attributes {name}", op.name);
             }
             for spec in op.inputs.iter().chain(op.outputs) {
                 let types = spec.split_once(':').expect("checked above").1;
-                for name in types.split('*').map(str::trim).filter(|t| t.starts_with(|c: char| c.is_ascii_uppercase()))
+                for name in types
+                    .split('*')
+                    .map(str::trim)
+                    .filter(|t| t.starts_with(|c: char| c.is_ascii_uppercase()))
                 {
                     assert!(attrs.contains(&name), "{}: {spec:?} names no attribute", op.name);
                 }

@@ -1,5 +1,5 @@
-//! The kernel C API: `TF_InitKernel` registers every row of the kernel registry for the device type, and the trampoline
-//! in [`trampoline`] makes and runs the nodes' kernels.
+//! The kernel C API: `TF_InitKernel` registers every row of the kernel registry for the device
+//! type, and the trampoline in [`trampoline`] makes and runs the nodes' kernels.
 
 mod attrs;
 pub(crate) mod context;
@@ -105,8 +105,13 @@ fn register_all() -> Result<()> {
     Ok(())
 }
 
-/// The registered kernel of an op with one type attribute, and no other that matters, for tensors within a variant.
-pub(crate) fn kernel_for(op: &'static str, attr: &'static str, dtype: DType) -> Option<Result<Box<dyn Kernel>>> {
+/// The registered kernel of an op with one type attribute, and no other that matters, for tensors
+/// within a variant.
+pub(crate) fn kernel_for(
+    op: &'static str,
+    attr: &'static str,
+    dtype: DType,
+) -> Option<Result<Box<dyn Kernel>>> {
     let rows = &OPS.get()?.iter().find(|o| o.name == op)?.rows;
     let row = rows.iter().find(|row| row.types == [(attr, dtype)])?;
     Some((row.create)(&OneType { op, attr, dtype }))
@@ -156,13 +161,21 @@ impl Attrs for OneType {
 }
 
 fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {
-    let create = trampoline::create_function(slot)
-        .ok_or_else(|| Error::Internal(format!("more than {} ops; enlarge the trampoline", trampoline::SLOTS)))?;
+    let create = trampoline::create_function(slot).ok_or_else(|| {
+        Error::Internal(format!("more than {} ops; enlarge the trampoline", trampoline::SLOTS))
+    })?;
     let op = c_string(row.op)?;
     let status = Status::new()?;
-    // SAFETY: both names are NUL-terminated and copied; the three functions follow the contracts of their types.
+    // SAFETY: both names are NUL-terminated and copied; the three functions follow the contracts of
+    // their types.
     let builder = unsafe {
-        (api.TF_NewKernelBuilder)(op.as_ptr(), DEVICE_TYPE.as_ptr(), create, trampoline::compute, trampoline::delete)
+        (api.TF_NewKernelBuilder)(
+            op.as_ptr(),
+            DEVICE_TYPE.as_ptr(),
+            create,
+            trampoline::compute,
+            trampoline::delete,
+        )
     };
     if builder.is_null() {
         return Err(Error::ResourceExhausted("TF_NewKernelBuilder returned null".into()));
@@ -172,7 +185,12 @@ fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {
             let attr = c_string(attr)?;
             // SAFETY: builder, name and status are valid for the call.
             unsafe {
-                (api.TF_KernelBuilder_TypeConstraint)(builder, attr.as_ptr(), *dtype as i32, status.as_ptr());
+                (api.TF_KernelBuilder_TypeConstraint)(
+                    builder,
+                    attr.as_ptr(),
+                    *dtype as i32,
+                    status.as_ptr(),
+                );
             }
             status.take()?;
         }
@@ -188,7 +206,8 @@ fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {
         unsafe { (api.TF_DeleteKernelBuilder)(builder) };
         return Err(e);
     }
-    // SAFETY: name, builder and status are valid; TensorFlow takes the builder, whatever the status says.
+    // SAFETY: name, builder and status are valid; TensorFlow takes the builder, whatever the status
+    // says.
     unsafe { (api.TF_RegisterKernelBuilder)(op.as_ptr(), builder, status.as_ptr()) };
     status.take()
 }

@@ -1,8 +1,8 @@
 //! The ops of the running TensorFlow: names of their attributes and arguments.
 //!
-//! TensorFlow accepts a registration that does not fit its op, and reports it only when somebody uses the op, which then
-//! fails on every device. So registrations are compared with the op list first: an older release may lack an op, an attribute
-//! or an argument.
+//! TensorFlow accepts a registration that does not fit its op, and reports it only when somebody
+//! uses the op, which then fails on every device. So registrations are compared with the op list
+//! first: an older release may lack an op, an attribute or an argument.
 
 use prost::Message;
 use rustc_hash::FxHashMap;
@@ -24,7 +24,8 @@ struct OpNames {
     arguments: Vec<String>,
 }
 
-/// An OpDef of which only names are read: the whole of it would take most of the time that registration takes.
+/// An OpDef of which only names are read: the whole of it would take most of the time that
+/// registration takes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 struct NamedOp {
     #[prost(string, tag = "1")]
@@ -65,7 +66,8 @@ impl OpList {
     /// The op list, or None where this TensorFlow does not give it.
     pub fn get(api: &KernelApi) -> Option<Self> {
         let (list, delete) = (api.TF_GetAllOpList?, api.TF_DeleteBuffer?);
-        // SAFETY: TF_GetAllOpList returns an owned buffer, whose data has `length` bytes; it is deleted once, after parsing.
+        // SAFETY: TF_GetAllOpList returns an owned buffer, whose data has `length` bytes; it is
+        // deleted once, after parsing.
         unsafe {
             let buffer: *mut TF_Buffer = list();
             let contents = buffer.as_ref()?;
@@ -97,8 +99,9 @@ impl OpList {
 
     /// Adds an op that was defined since.
     pub fn add(&mut self, definition: &OpDefinition) {
-        let names =
-            |specs: &[&str]| specs.iter().filter_map(|s| Some(s.split_once(':')?.0.trim().to_owned())).collect();
+        let names = |specs: &[&str]| {
+            specs.iter().filter_map(|s| Some(s.split_once(':')?.0.trim().to_owned())).collect()
+        };
         let arguments = [definition.inputs, definition.outputs].concat();
         let names = OpNames { attrs: names(definition.attrs), arguments: names(&arguments) };
         self.ops.insert(definition.name.to_owned(), names);
@@ -162,7 +165,9 @@ mod tests {
         assert_eq!(list.fit(&row("Sum", "T", &["reduction_indices"])), Fit::Yes);
         assert_eq!(list.fit(&row("Sum", "T", &["output"])), Fit::Yes);
         assert!(matches!(list.fit(&row("Sum", "Tidx", &[])), Fit::No(why) if why.contains("Tidx")));
-        assert!(matches!(list.fit(&row("Sum", "T", &["axis"])), Fit::No(why) if why.contains("axis")));
+        assert!(
+            matches!(list.fit(&row("Sum", "T", &["axis"])), Fit::No(why) if why.contains("axis"))
+        );
         assert_eq!(list.fit(&row("Mean", "T", &[])), Fit::UnknownOp);
     }
 

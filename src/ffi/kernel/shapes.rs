@@ -1,8 +1,10 @@
-//! Shape functions of our own ops. TensorFlow passes them nothing that names the op, so every op has a function of its own
-//! from a fixed pool, which knows its number; all convert shapes and call the op's pure function.
+//! Shape functions of our own ops. TensorFlow passes them nothing that names the op, so every op
+//! has a function of its own from a fixed pool, which knows its number; all convert shapes and call
+//! the op's pure function.
 //!
-//! Older releases' C API refuses all but the first input and output, by an inverted test of the index; the others' shapes are
-//! unknown then. No release tells how many outputs a node has, so a shape function may give more than there are.
+//! Older releases' C API refuses all but the first input and output, by an inverted test of the
+//! index; the others' shapes are unknown then. No release tells how many outputs a node has, so a
+//! shape function may give more than there are.
 
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
@@ -12,7 +14,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::guard::guard_status;
 use crate::ffi::status::{Status, TF_Status};
-use crate::ffi::sys::ops::{OpsApi, ShapeFn, TF_DimensionHandle, TF_ShapeHandle, TF_ShapeInferenceContext};
+use crate::ffi::sys::ops::{
+    OpsApi, ShapeFn, TF_DimensionHandle, TF_ShapeHandle, TF_ShapeInferenceContext,
+};
 use crate::kernels::definition::{PartialShape, ShapeInputs};
 
 /// Number of shape functions.
@@ -41,7 +45,10 @@ pub(super) fn function(slot: usize) -> Option<ShapeFn> {
 }
 
 /// The shape function of definition number `SLOT`.
-unsafe extern "C" fn infer<const SLOT: usize>(ctx: *mut TF_ShapeInferenceContext, status: *mut TF_Status) {
+unsafe extern "C" fn infer<const SLOT: usize>(
+    ctx: *mut TF_ShapeInferenceContext,
+    status: *mut TF_Status,
+) {
     // SAFETY: passed through.
     unsafe { infer_slot(SLOT, ctx, status) }
 }
@@ -53,7 +60,8 @@ unsafe extern "C" fn infer<const SLOT: usize>(ctx: *mut TF_ShapeInferenceContext
 #[inline(never)]
 unsafe fn infer_slot(slot: usize, ctx: *mut TF_ShapeInferenceContext, status: *mut TF_Status) {
     guard_status(status, "a shape function", || {
-        let op = definition(slot).ok_or_else(|| Error::Internal(format!("no definition {slot}")))?;
+        let op =
+            definition(slot).ok_or_else(|| Error::Internal(format!("no definition {slot}")))?;
         let ctx = Context { api: OpsApi::get()?, raw: ctx, status: Status::new()? };
         ctx.outputs_unknown()?;
         let shapes = (0..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
@@ -110,10 +118,13 @@ impl Context {
         unsafe { (self.api.TF_ShapeInferenceContextNumInputs)(self.raw) as c_int }
     }
 
-    /// An output that is not set would be a null pointer in TensorFlow, so all are set to unknown first.
+    /// An output that is not set would be a null pointer in TensorFlow, so all are set to unknown
+    /// first.
     fn outputs_unknown(&self) -> Result<()> {
         // SAFETY: context and status are valid.
-        unsafe { (self.api.TF_ShapeInferenceContextSetUnknownShape)(self.raw, self.status.as_ptr()) };
+        unsafe {
+            (self.api.TF_ShapeInferenceContextSetUnknownShape)(self.raw, self.status.as_ptr())
+        };
         self.status.take()
     }
 
@@ -140,7 +151,9 @@ impl Context {
         let shape = self.shape(unsafe { (self.api.TF_NewShapeHandle)() })?;
         let handle = shape.0.as_ptr();
         // SAFETY: context, handle and status are valid.
-        unsafe { (self.api.TF_ShapeInferenceContextGetInput)(self.raw, i, handle, self.status.as_ptr()) };
+        unsafe {
+            (self.api.TF_ShapeInferenceContextGetInput)(self.raw, i, handle, self.status.as_ptr())
+        };
         if self.status.take().is_err() {
             return Ok(None);
         }
@@ -155,11 +168,17 @@ impl Context {
 
     fn extent(&self, shape: &Shape<'_>, d: i64) -> Result<Option<usize>> {
         // SAFETY: takes nothing, returns an owned handle.
-        let dimension = NonNull::new(unsafe { (self.api.TF_NewDimensionHandle)() }).ok_or_else(no_handle)?;
+        let dimension =
+            NonNull::new(unsafe { (self.api.TF_NewDimensionHandle)() }).ok_or_else(no_handle)?;
         let dimension = Dimension(dimension, self.api);
         // SAFETY: context and handles are valid, `d` is less than the rank.
         let value = unsafe {
-            (self.api.TF_ShapeInferenceContextDim)(self.raw, shape.0.as_ptr(), d, dimension.0.as_ptr());
+            (self.api.TF_ShapeInferenceContextDim)(
+                self.raw,
+                shape.0.as_ptr(),
+                d,
+                dimension.0.as_ptr(),
+            );
             match (self.api.TF_DimensionHandleValueKnown)(dimension.0.as_ptr()) {
                 0 => return Ok(None),
                 _ => (self.api.TF_DimensionHandleValue)(dimension.0.as_ptr()),
@@ -170,12 +189,16 @@ impl Context {
 
     fn set_output(&self, i: c_int, dims: &[Option<usize>]) -> Result<()> {
         // SAFETY: the context is valid.
-        let mut shape = self.shape(unsafe { (self.api.TF_ShapeInferenceContextScalar)(self.raw) })?;
+        let mut shape =
+            self.shape(unsafe { (self.api.TF_ShapeInferenceContextScalar)(self.raw) })?;
         for extent in dims {
-            // The C API makes an extent from a size only; TensorFlow takes it as signed, and -1 for unknown.
+            // The C API makes an extent from a size only; TensorFlow takes it as signed, and -1 for
+            // unknown.
             let size = extent.unwrap_or(usize::MAX);
             // SAFETY: the context is valid.
-            let next = self.shape(unsafe { (self.api.TF_ShapeInferenceContextVectorFromSize)(self.raw, size) })?;
+            let next = self.shape(unsafe {
+                (self.api.TF_ShapeInferenceContextVectorFromSize)(self.raw, size)
+            })?;
             // SAFETY: takes nothing, returns an owned handle.
             let joined = self.shape(unsafe { (self.api.TF_NewShapeHandle)() })?;
             // SAFETY: context, handles and status are valid.
@@ -193,7 +216,12 @@ impl Context {
         }
         // SAFETY: context, handle and status are valid; `i` is checked by TensorFlow.
         unsafe {
-            (self.api.TF_ShapeInferenceContextSetOutput)(self.raw, i, shape.0.as_ptr(), self.status.as_ptr());
+            (self.api.TF_ShapeInferenceContextSetOutput)(
+                self.raw,
+                i,
+                shape.0.as_ptr(),
+                self.status.as_ptr(),
+            );
         }
         self.status.take()
     }
@@ -205,10 +233,15 @@ mod tests {
 
     #[test]
     fn every_slot_has_its_own_function() {
-        let mut addresses: Vec<usize> = (0..SLOTS).map(|slot| function(slot).expect("a slot") as usize).collect();
+        let mut addresses: Vec<usize> =
+            (0..SLOTS).map(|slot| function(slot).expect("a slot") as usize).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        assert_eq!(addresses.len(), SLOTS, "functions that the linker folded would infer another op's shapes");
+        assert_eq!(
+            addresses.len(),
+            SLOTS,
+            "functions that the linker folded would infer another op's shapes"
+        );
         assert!(function(SLOTS).is_none());
     }
 }

@@ -15,21 +15,29 @@ use crate::{invalid, require};
 /// Extents as the C API takes them.
 pub(crate) type CDims = SmallVec<[i64; 8]>;
 
-/// More dimensions than this, or as many elements as an i64 cannot count, end the process in TensorFlow's shape.
+/// More dimensions than this, or as many elements as an i64 cannot count, end the process in
+/// TensorFlow's shape.
 const MAX_RANK: usize = 254;
 
 /// `dims` as the C API takes them, and the bytes of all elements.
 ///
 /// # Errors
-/// `InvalidArgument` for what TensorFlow calls no shape, `ResourceExhausted` for a shape whose bytes cannot be counted.
+/// `InvalidArgument` for what TensorFlow calls no shape, `ResourceExhausted` for a shape whose
+/// bytes cannot be counted.
 pub(crate) fn c_dims(dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
     let shape = || shape_text(dims);
-    require!(dims.len() <= MAX_RANK, "a tensor of {} dimensions; TensorFlow allows {MAX_RANK}", dims.len());
+    require!(
+        dims.len() <= MAX_RANK,
+        "a tensor of {} dimensions; TensorFlow allows {MAX_RANK}",
+        dims.len()
+    );
     let mut c_dims = CDims::new();
     let mut elements = 1_i64;
     for dim in dims {
         // In TensorFlow's order: an overflow counts even where a later extent is 0.
-        let Some((dim, product)) = i64::try_from(*dim).ok().and_then(|d| Some((d, elements.checked_mul(d)?))) else {
+        let Some((dim, product)) =
+            i64::try_from(*dim).ok().and_then(|d| Some((d, elements.checked_mul(d)?)))
+        else {
             invalid!("Shape {} would have more than 2**63 - 1 elements", shape());
         };
         c_dims.push(dim);
@@ -37,7 +45,10 @@ pub(crate) fn c_dims(dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
     }
     match usize::try_from(elements).ok().and_then(|n| n.checked_mul(dtype.size())) {
         Some(bytes) if i64::try_from(bytes).is_ok() => Ok((c_dims, bytes)),
-        _ => Err(Error::ResourceExhausted(format!("out of memory for a {dtype} tensor of shape {}", shape()))),
+        _ => Err(Error::ResourceExhausted(format!(
+            "out of memory for a {dtype} tensor of shape {}",
+            shape()
+        ))),
     }
 }
 
@@ -49,17 +60,21 @@ pub(crate) struct OwnedTensor {
 }
 
 impl OwnedTensor {
-    /// Takes what a function that returns a new TF_Tensor returned; null means that `status` says why.
+    /// Takes what a function that returns a new TF_Tensor returned; null means that `status` says
+    /// why.
     ///
     /// # Safety
     /// `raw` must be null or an owned TF_Tensor.
-    pub unsafe fn new(api: &'static KernelApi, raw: *mut TF_Tensor, status: &Status) -> Result<Self> {
+    pub unsafe fn new(
+        api: &'static KernelApi,
+        raw: *mut TF_Tensor,
+        status: &Status,
+    ) -> Result<Self> {
         match NonNull::new(raw) {
             Some(raw) => Ok(Self { api, raw }),
-            None => Err(status
-                .take()
-                .err()
-                .unwrap_or_else(|| Error::Internal("TensorFlow returned neither a tensor nor an error".to_owned()))),
+            None => Err(status.take().err().unwrap_or_else(|| {
+                Error::Internal("TensorFlow returned neither a tensor nor an error".to_owned())
+            })),
         }
     }
 
@@ -78,8 +93,11 @@ impl OwnedTensor {
     pub fn dtype(&self) -> Result<DType> {
         // SAFETY: the tensor is ours and alive.
         let number = unsafe { (self.api.TF_TensorType)(self.as_ptr()) };
-        DType::from_tf(number)
-            .ok_or_else(|| Error::Unimplemented(format!("TensorFlow's type {number} is not supported on this device")))
+        DType::from_tf(number).ok_or_else(|| {
+            Error::Unimplemented(format!(
+                "TensorFlow's type {number} is not supported on this device"
+            ))
+        })
     }
 
     /// The extents.
@@ -111,12 +129,16 @@ impl OwnedTensor {
         if dtype.size() == 0 {
             return Err(Error::Internal(format!("a {dtype} tensor has no bytes to read")));
         }
-        // SAFETY: the caller vouches that TF_TensorData is host memory; it has TF_TensorByteSize bytes and lives as long
-        // as the tensor. It is null for an empty tensor.
+        // SAFETY: the caller vouches that TF_TensorData is host memory; it has TF_TensorByteSize
+        // bytes and lives as long as the tensor. It is null for an empty tensor.
         let bytes = unsafe {
             let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>().cast_const();
             let len = (self.api.TF_TensorByteSize)(self.as_ptr());
-            if data.is_null() || len == 0 { Vec::new() } else { std::slice::from_raw_parts(data, len).to_vec() }
+            if data.is_null() || len == 0 {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts(data, len).to_vec()
+            }
         };
         Ok(HostTensor { dtype, dims, bytes })
     }
@@ -129,7 +151,10 @@ impl OwnedTensor {
         // SAFETY: the tensor is ours and alive.
         let len = unsafe { (self.api.TF_TensorByteSize)(self.as_ptr()) };
         if len != bytes.len() {
-            return Err(Error::Internal(format!("a host tensor of {len} bytes cannot take {}", bytes.len())));
+            return Err(Error::Internal(format!(
+                "a host tensor of {len} bytes cannot take {}",
+                bytes.len()
+            )));
         }
         // SAFETY: the caller's contract.
         unsafe { self.write_host_at(0, bytes) }
@@ -177,7 +202,13 @@ mod tests {
         assert_eq!(bytes(&[0, 1 << 62, 1 << 62]), Ok(0));
         let largest = (1 << 61) - 1;
         assert_eq!(bytes(&[largest]), Ok(4 * largest));
-        let invalid = [vec![1 << 32, 1 << 31], vec![1 << 62, 4, 0], vec![1 << 63], vec![usize::MAX], vec![1; 255]];
+        let invalid = [
+            vec![1 << 32, 1 << 31],
+            vec![1 << 62, 4, 0],
+            vec![1 << 63],
+            vec![usize::MAX],
+            vec![1; 255],
+        ];
         for dims in invalid {
             assert!(matches!(bytes(&dims), Err(Error::InvalidArgument(_))), "{dims:?}");
         }

@@ -1,5 +1,5 @@
-//! The three C functions of a kernel. TensorFlow gives a create function nothing that names the op, so every op has a
-//! create function of its own from a fixed pool, which knows its number.
+//! The three C functions of a kernel. TensorFlow gives a create function nothing that names the op,
+//! so every op has a create function of its own from a fixed pool, which knows its number.
 
 use std::ffi::c_void;
 
@@ -75,15 +75,20 @@ macro_rules! two_hundred_fifty_six {
     };
 }
 
-static CREATE: [[[CreateFn; 16]; 16]; SLOTS / 256] =
-    [two_hundred_fifty_six!(0), two_hundred_fifty_six!(256), two_hundred_fifty_six!(512), two_hundred_fifty_six!(768)];
+static CREATE: [[[CreateFn; 16]; 16]; SLOTS / 256] = [
+    two_hundred_fifty_six!(0),
+    two_hundred_fifty_six!(256),
+    two_hundred_fifty_six!(512),
+    two_hundred_fifty_six!(768),
+];
 
 /// The create function of op number `slot`.
 pub(super) fn create_function(slot: usize) -> Option<CreateFn> {
     CREATE.as_flattened().as_flattened().get(slot).copied()
 }
 
-/// The create function of op number `SLOT`; nothing but the number, so that a thousand of them stay small.
+/// The create function of op number `SLOT`; nothing but the number, so that a thousand of them stay
+/// small.
 unsafe extern "C" fn create<const SLOT: usize>(raw: *mut TF_OpKernelConstruction) -> *mut c_void {
     // SAFETY: passed through.
     unsafe { create_node(SLOT, raw) }
@@ -97,11 +102,15 @@ unsafe extern "C" fn create<const SLOT: usize>(raw: *mut TF_OpKernelConstruction
 unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_void {
     let made = caught("the create function", || {
         let api = KernelApi::get()?;
-        let op = OPS.get().and_then(|ops| ops.get(slot)).ok_or_else(|| Error::Internal(format!("no op {slot}")))?;
+        let op = OPS
+            .get()
+            .and_then(|ops| ops.get(slot))
+            .ok_or_else(|| Error::Internal(format!("no op {slot}")))?;
         // SAFETY: the value ends with this closure, within TensorFlow's call.
         let construction = unsafe { Construction::new(api, raw, op.name) }?;
         let row = find_row(op, &construction)?;
-        let kernel = caught(op.name, || (row.create)(&construction)).map_err(|e| e.context(op.name))?;
+        let kernel =
+            caught(op.name, || (row.create)(&construction)).map_err(|e| e.context(op.name))?;
         Ok(Node { api, op: op.name, name: construction.node(), kernel })
     });
     match made {
@@ -132,7 +141,8 @@ fn find_row<'o>(op: &'o Op, attrs: &dyn Attrs) -> Result<&'o Registration> {
 /// # Safety
 /// `kernel` is what [`create`] returned, `raw` the context of this execution.
 pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKernelContext) {
-    // SAFETY: TensorFlow never runs a node whose construction failed, so this is a Node; several threads may share it.
+    // SAFETY: TensorFlow never runs a node whose construction failed, so this is a Node; several
+    // threads may share it.
     let node = match unsafe { Handle::<Node>::borrow(kernel) } {
         Ok(node) => node,
         Err(e) => {
@@ -181,7 +191,11 @@ mod tests {
             (0..SLOTS).map(|slot| create_function(slot).expect("a slot") as usize).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        assert_eq!(addresses.len(), SLOTS, "functions that the linker folded would run the wrong op");
+        assert_eq!(
+            addresses.len(),
+            SLOTS,
+            "functions that the linker folded would run the wrong op"
+        );
         assert!(create_function(SLOTS).is_none());
     }
 }

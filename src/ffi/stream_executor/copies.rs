@@ -1,8 +1,8 @@
 //! Copies and fills, of any offset and length.
 //!
-//! A copy from the host is staged before the call returns. A copy to the host is written by the completion thread; TensorFlow
-//! keeps the destination alive until an event behind the copy is done. Copies between two of our devices, told by their
-//! addresses, go through host memory.
+//! A copy from the host is staged before the call returns. A copy to the host is written by the
+//! completion thread; TensorFlow keeps the destination alive until an event behind the copy is
+//! done. Copies between two of our devices, told by their addresses, go through host memory.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ struct HostDestination {
     start: *mut u8,
     len: usize,
 }
-// SAFETY: the destination is written by the completion thread alone, until the copy's event is done.
+// SAFETY: the destination is written by the completion thread alone, until the copy's event is
+// done.
 unsafe impl Send for HostDestination {}
 
 impl HostDestination {
@@ -32,8 +33,9 @@ impl HostDestination {
         Ok(Self { start: start.cast(), len: length(size)? })
     }
 
-    /// Writes the bytes copied to `at`, or a pattern that is no value of anybody's in their place: TensorFlow takes the copy for
-    /// done whatever happens to it, and memory that nobody wrote may hold a plausible value.
+    /// Writes the bytes copied to `at`, or a pattern that is no value of anybody's in their place:
+    /// TensorFlow takes the copy for done whatever happens to it, and memory that nobody wrote may
+    /// hold a plausible value.
     fn fill(&self, at: u64, len: u64, bytes: Option<&[u8]>) {
         let in_range = at.checked_add(len).is_some_and(|end| end <= self.len as u64);
         assert!(
@@ -43,8 +45,8 @@ impl HostDestination {
         if len == 0 {
             return;
         }
-        // SAFETY: TensorFlow promised `self.len` writable bytes until the copy's event is done, of which these are a part;
-        // `bytes` is a mapping of ours.
+        // SAFETY: TensorFlow promised `self.len` writable bytes until the copy's event is done, of
+        // which these are a part; `bytes` is a mapping of ours.
         unsafe {
             let start = self.start.add(at as usize);
             match bytes {
@@ -54,7 +56,8 @@ impl HostDestination {
         }
     }
 
-    /// Writes the part at `at` and passes its error on. A part that is missing ends with its destination.
+    /// Writes the part at `at` and passes its error on. A part that is missing ends with its
+    /// destination.
     fn receive(&self, at: u64, part: Result<&[u8]>) -> Result<()> {
         match part {
             Ok(bytes) => self.fill(at, bytes.len() as u64, Some(bytes)),
@@ -67,11 +70,13 @@ impl HostDestination {
     }
 }
 
-/// What stands in the place of bytes that could not be copied: NaN in every floating-point type, -1 as an integer.
+/// What stands in the place of bytes that could not be copied: NaN in every floating-point type, -1
+/// as an integer.
 const MISSING: u8 = 0xff;
 
 fn length(size: u64) -> Result<usize> {
-    usize::try_from(size).map_err(|_| Error::InvalidArgument(format!("a copy of {size} bytes exceeds host memory")))
+    usize::try_from(size)
+        .map_err(|_| Error::InvalidArgument(format!("a copy of {size} bytes exceeds host memory")))
 }
 
 /// The host source of a copy.
@@ -89,7 +94,8 @@ unsafe fn host_source<'a>(source: *const c_void, size: u64) -> Result<&'a [u8]> 
     Ok(unsafe { std::slice::from_raw_parts(source.cast(), length(size)?) })
 }
 
-/// The device whose memory `address` is; `default` for the addresses of nobody, whose copy fails with a message.
+/// The device whose memory `address` is; `default` for the addresses of nobody, whose copy fails
+/// with a message.
 fn owner(address: u64, default: &Arc<Device>) -> &Arc<Device> {
     if default.owns(address) {
         return default;
@@ -99,12 +105,13 @@ fn owner(address: u64, default: &Arc<Device>) -> &Arc<Device> {
 
 /// [`copy`], after whose failure nobody reads the destination: TensorFlow takes the copy for done.
 fn copy_or_spoil(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
-    let spoil = |e: &Error| owner(to, device).spoil(to, size, &e.clone().context("copy within devices"));
+    let spoil =
+        |e: &Error| owner(to, device).spoil(to, size, &e.clone().context("copy within devices"));
     copy(device, to, from, size).inspect_err(spoil)
 }
 
-/// Copies between the memory of any devices. The work ends up behind `device`'s queue and in front of later work of the
-/// destination's device that waits for `device`.
+/// Copies between the memory of any devices. The work ends up behind `device`'s queue and in front
+/// of later work of the destination's device that waits for `device`.
 fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
     if size == 0 {
         return Ok(());
@@ -117,14 +124,16 @@ fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
     if Arc::ptr_eq(source, device) {
         let receiver = destination.clone();
         let sink = move |at, part: Result<&[u8]>| {
-            // The upload is recorded before the source's serial counts as done, so whoever waits for that comes behind it.
+            // The upload is recorded before the source's serial counts as done, so whoever waits
+            // for that comes behind it.
             if let Err(e) = part.and_then(|part| receiver.upload(to + at, part)) {
                 receiver.spoil(to + at, size - at, &e.context("copy between devices"));
             }
         };
         return source.download_with(from, size, sink);
     }
-    // The source's queue is not the caller's: nothing orders later work behind it, so the copy happens now.
+    // The source's queue is not the caller's: nothing orders later work behind it, so the copy
+    // happens now.
     let mut bytes = vec![0; length(size)?];
     source.download(from, &mut bytes)?;
     destination.upload(to, &bytes)
@@ -144,7 +153,8 @@ pub(super) unsafe extern "C" fn memcpy_dtoh(
         if size == 0 {
             return Ok(());
         }
-        let (receiver, unused) = (HostDestination::new(host, size)?, HostDestination::new(host, size)?);
+        let (receiver, unused) =
+            (HostDestination::new(host, size)?, HostDestination::new(host, size)?);
         let sink = move |at, part: Result<&[u8]>| {
             if let Err(e) = receiver.receive(at, part) {
                 device.raise(e.context("copy to the host"));
@@ -166,7 +176,8 @@ pub(super) unsafe extern "C" fn memcpy_htod(
     size: u64,
     status: *mut TF_Status,
 ) {
-    // TensorFlow does not look at the status. It waits for an event by means of a thread that a forked child lacks.
+    // TensorFlow does not look at the status. It waits for an event by means of a thread that a
+    // forked child lacks.
     if process::is_forked() {
         crate::ffi::process::end_child();
     }
@@ -175,7 +186,8 @@ pub(super) unsafe extern "C" fn memcpy_htod(
         unsafe {
             let (device, to) = (upload_device_of(stream)?, address(destination)?);
             // TensorFlow ignores the status.
-            let spoil = |e: &Error| device.spoil(to, size, &e.clone().context("copy from the host"));
+            let spoil =
+                |e: &Error| device.spoil(to, size, &e.clone().context("copy from the host"));
             host_source(host, size).and_then(|bytes| device.upload(to, bytes)).inspect_err(spoil)
         }
     });
@@ -249,7 +261,8 @@ pub(super) unsafe extern "C" fn sync_memcpy_dtod(
 ) {
     guard_status(status, "sync_memcpy_dtod", || {
         // SAFETY: TensorFlow passes its structs.
-        let (device, to, from) = unsafe { (&opened(device)?.device, address(destination)?, address(source)?) };
+        let (device, to, from) =
+            unsafe { (&opened(device)?.device, address(destination)?, address(source)?) };
         copy(device, to, from, size)?;
         device.synchronize()?;
         owner(to, device).synchronize()
@@ -276,7 +289,9 @@ pub(super) unsafe extern "C" fn memset(
     status: *mut TF_Status,
 ) {
     // SAFETY: the stream is alive, the struct is TensorFlow's.
-    guard_status(status, "memset", || unsafe { fill(stream, location, u32::from_ne_bytes([pattern; 4]), size) });
+    guard_status(status, "memset", || unsafe {
+        fill(stream, location, u32::from_ne_bytes([pattern; 4]), size)
+    });
 }
 
 pub(super) unsafe extern "C" fn memset32(
@@ -295,11 +310,18 @@ pub(super) unsafe extern "C" fn memset32(
 ///
 /// # Safety
 /// `stream` must be alive, `location` a struct of TensorFlow's.
-unsafe fn fill(stream: SP_Stream, location: *mut SP_DeviceMemoryBase, pattern: u32, size: u64) -> Result<()> {
+unsafe fn fill(
+    stream: SP_Stream,
+    location: *mut SP_DeviceMemoryBase,
+    pattern: u32,
+    size: u64,
+) -> Result<()> {
     // SAFETY: the caller's contract.
     let (device, at) = unsafe { (device_of(stream)?, address(location)?) };
     // TensorFlow ignores the status.
-    device.fill(at, size, pattern).inspect_err(|e| device.spoil(at, size, &e.clone().context("fill")))
+    device
+        .fill(at, size, pattern)
+        .inspect_err(|e| device.spoil(at, size, &e.clone().context("fill")))
 }
 
 #[cfg(test)]

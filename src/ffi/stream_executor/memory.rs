@@ -6,13 +6,17 @@ use std::ffi::c_void;
 use super::opened;
 use crate::error::{Error, Result};
 use crate::ffi::guard::guard_or;
-use crate::ffi::sys::stream_executor::{SP_AllocatorStats, SP_Device, SP_DeviceMemoryBase, TF_Bool};
+use crate::ffi::sys::stream_executor::{
+    SP_AllocatorStats, SP_Device, SP_DeviceMemoryBase, TF_Bool,
+};
 
-/// Alignment of host memory. TensorFlow's CPU kernels ask for a cache line; its allocator cuts blocks into pieces of this
-/// size, and from 2.22 on ends the process where a block is aligned to less.
+/// Alignment of host memory. TensorFlow's CPU kernels ask for a cache line; its allocator cuts
+/// blocks into pieces of this size, and from 2.22 on ends the process where a block is aligned to
+/// less.
 const HOST_ALIGNMENT: usize = 256;
 
-/// A null `opaque` tells TensorFlow that memory is exhausted; its allocator then tries less or raises ResourceExhaustedError.
+/// A null `opaque` tells TensorFlow that memory is exhausted; its allocator then tries less or
+/// raises ResourceExhaustedError.
 pub(super) unsafe extern "C" fn allocate(
     device: *const SP_Device,
     size: u64,
@@ -25,7 +29,8 @@ pub(super) unsafe extern "C" fn allocate(
         match device.device.allocate(size) {
             Ok(address) => Ok(address),
             Err(e) => {
-                // Usual while TensorFlow probes for the largest block, and reported by it when it gives up.
+                // Usual while TensorFlow probes for the largest block, and reported by it when it
+                // gives up.
                 log::debug!("{e}");
                 Ok(0)
             }
@@ -44,7 +49,10 @@ pub(super) unsafe extern "C" fn allocate(
     }
 }
 
-pub(super) unsafe extern "C" fn deallocate(device: *const SP_Device, memory: *mut SP_DeviceMemoryBase) {
+pub(super) unsafe extern "C" fn deallocate(
+    device: *const SP_Device,
+    memory: *mut SP_DeviceMemoryBase,
+) {
     guard_or((), "deallocate", || {
         // SAFETY: TensorFlow passes its structs.
         let (device, memory) = unsafe { (opened(device)?, memory.as_mut()) };
@@ -57,15 +65,20 @@ pub(super) unsafe extern "C" fn deallocate(device: *const SP_Device, memory: *mu
 }
 
 /// Host memory is ordinary memory: copies go through the device's own staging buffers.
-pub(super) unsafe extern "C" fn host_memory_allocate(_: *const SP_Device, size: u64) -> *mut c_void {
+pub(super) unsafe extern "C" fn host_memory_allocate(
+    _: *const SP_Device,
+    size: u64,
+) -> *mut c_void {
     guard_or(std::ptr::null_mut(), "host_memory_allocate", || {
         let layout = host_layout(size)?;
-        // SAFETY: the layout has a header, so its size is not 0. The header, one alignment in front of what is handed
-        // out, keeps the size for the deallocation.
+        // SAFETY: the layout has a header, so its size is not 0. The header, one alignment in front
+        // of what is handed out, keeps the size for the deallocation.
         unsafe {
             let start = std::alloc::alloc(layout);
             if start.is_null() {
-                return Err(Error::ResourceExhausted(format!("cannot allocate {size} bytes of host memory")));
+                return Err(Error::ResourceExhausted(format!(
+                    "cannot allocate {size} bytes of host memory"
+                )));
             }
             start.cast::<u64>().write(size);
             Ok(start.add(HOST_ALIGNMENT).cast())
@@ -96,12 +109,19 @@ fn host_layout(size: u64) -> Result<Layout> {
 }
 
 /// The platform says that it has no unified memory; null repeats it to whoever asks all the same.
-pub(super) unsafe extern "C" fn unified_memory_allocate(_: *const SP_Device, _bytes: u64) -> *mut c_void {
+pub(super) unsafe extern "C" fn unified_memory_allocate(
+    _: *const SP_Device,
+    _bytes: u64,
+) -> *mut c_void {
     std::ptr::null_mut()
 }
 
 /// Nothing was allocated.
-pub(super) unsafe extern "C" fn unified_memory_deallocate(_: *const SP_Device, _location: *mut c_void) {}
+pub(super) unsafe extern "C" fn unified_memory_deallocate(
+    _: *const SP_Device,
+    _location: *mut c_void,
+) {
+}
 
 pub(super) unsafe extern "C" fn get_allocator_stats(
     device: *const SP_Device,

@@ -1,9 +1,10 @@
 //! TensorFlow's StreamExecutor C API: `SE_InitPlugin` and the callbacks behind it.
 //!
-//! Owns the translation between C structs and [`crate::device`]; knows no kernels. Every callback goes through a guard.
-//! All pointers come from TensorFlow and are valid during the call, as stream_executor.h promises; that is the contract
-//! behind the `SAFETY` comments of this module. What TensorFlow holds for longer (`device_handle`, `SP_Stream`, `SP_Event`,
-//! `SP_Timer`) are our own objects: devices live for ever, the rest until its destroy function, all behind [`Handle`].
+//! Owns the translation between C structs and [`crate::device`]; knows no kernels. Every callback
+//! goes through a guard. All pointers come from TensorFlow and are valid during the call, as
+//! stream_executor.h promises; that is the contract behind the `SAFETY` comments of this module.
+//! What TensorFlow holds for longer (`device_handle`, `SP_Stream`, `SP_Event`, `SP_Timer`) are our
+//! own objects: devices live for ever, the rest until its destroy function, all behind [`Handle`].
 
 mod copies;
 mod device;
@@ -68,7 +69,8 @@ const EXECUTOR: SP_StreamExecutor = SP_StreamExecutor {
 /// `device` must be null or an SP_Device that [`platform`] filled.
 unsafe fn opened(device: *const SP_Device) -> Result<&'static PluginDevice> {
     process::check_forked()?;
-    // SAFETY: TensorFlow passes the SP_Device of create_device, whose handle points to a device that lives for ever.
+    // SAFETY: TensorFlow passes the SP_Device of create_device, whose handle points to a device
+    // that lives for ever.
     let handle = unsafe { device.as_ref() }.map_or(std::ptr::null_mut(), |d| d.device_handle);
     // SAFETY: as above; null is refused.
     unsafe { Handle::borrow(handle) }
@@ -97,11 +99,14 @@ unsafe fn check_size<T>(object: *const T, name: &str, ours: usize) -> Result<()>
     let theirs = unsafe { object.cast::<usize>().read() };
     if theirs < ours {
         return Err(Error::FailedPrecondition(format!(
-            "TensorFlow's {name} has {theirs} bytes, this plugin needs {ours}: this TensorFlow is too old"
+            "TensorFlow's {name} has {theirs} bytes, this plugin needs {ours}: this TensorFlow is \
+             too old"
         )));
     }
     Ok(())
 }
 
 /// `struct_size` leads every struct, which [`check_size`] relies on.
-const _: () = assert!(offset_of!(SP_Device, struct_size) == 0 && offset_of!(SP_StreamExecutor, struct_size) == 0);
+const _: () = assert!(
+    offset_of!(SP_Device, struct_size) == 0 && offset_of!(SP_StreamExecutor, struct_size) == 0
+);

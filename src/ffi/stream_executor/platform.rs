@@ -7,23 +7,32 @@ use crate::error::{Error, Result};
 use crate::ffi::guard::{guard_or, guard_status};
 use crate::ffi::status::TF_Status;
 use crate::ffi::sys::stream_executor::{
-    SE_CreateDeviceFnsParams, SE_CreateDeviceParams, SE_CreateStreamExecutorParams, SE_MAJOR, SE_MINOR, SE_PATCH,
-    SE_PlatformRegistrationParams, SP_Device, SP_DeviceFns, SP_Platform, SP_PlatformFns, SP_StreamExecutor,
+    SE_CreateDeviceFnsParams, SE_CreateDeviceParams, SE_CreateStreamExecutorParams, SE_MAJOR,
+    SE_MINOR, SE_PATCH, SE_PlatformRegistrationParams, SP_Device, SP_DeviceFns, SP_Platform,
+    SP_PlatformFns, SP_StreamExecutor,
 };
 use crate::ffi::{copy_function, plugin, python, second_copy};
 
-/// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is not an error here, which
-/// would abort `import tensorflow`: it means 0 devices and a line in the log.
+/// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is
+/// not an error here, which would abort `import tensorflow`: it means 0 devices and a line in the
+/// log.
 ///
 /// # Safety
 /// TensorFlow calls it with valid parameters and status.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn SE_InitPlugin(params: *mut SE_PlatformRegistrationParams, status: *mut TF_Status) {
+pub unsafe extern "C" fn SE_InitPlugin(
+    params: *mut SE_PlatformRegistrationParams,
+    status: *mut TF_Status,
+) {
     guard_status(status, "SE_InitPlugin", || {
         plugin::init_logging();
         // SAFETY: TensorFlow owns `params`, whose struct_size says how much of it there is.
         let params = unsafe {
-            check_size(params, "SE_PlatformRegistrationParams", SE_PlatformRegistrationParams::STRUCT_SIZE)?;
+            check_size(
+                params,
+                "SE_PlatformRegistrationParams",
+                SE_PlatformRegistrationParams::STRUCT_SIZE,
+            )?;
             &mut *params
         };
         // SAFETY: both are TensorFlow's, with struct_size set.
@@ -31,7 +40,8 @@ pub unsafe extern "C" fn SE_InitPlugin(params: *mut SE_PlatformRegistrationParam
             check_size(params.platform, "SP_Platform", SP_Platform::STRUCT_SIZE)?;
             check_size(params.platform_fns, "SP_PlatformFns", SP_PlatformFns::STRUCT_SIZE)?;
         }
-        (params.major_version, params.minor_version, params.patch_version) = (SE_MAJOR, SE_MINOR, SE_PATCH);
+        (params.major_version, params.minor_version, params.patch_version) =
+            (SE_MAJOR, SE_MINOR, SE_PATCH);
         let platform = SP_Platform {
             struct_size: SP_Platform::STRUCT_SIZE,
             ext: std::ptr::null_mut(),
@@ -78,16 +88,25 @@ unsafe extern "C" fn destroy_platform_fns(_: *mut SP_PlatformFns) {}
 unsafe extern "C" fn destroy_device_fns(_: *const SP_Platform, _: *mut SP_DeviceFns) {}
 unsafe extern "C" fn destroy_stream_executor(_: *const SP_Platform, _: *mut SP_StreamExecutor) {}
 
-unsafe extern "C" fn get_device_count(_: *const SP_Platform, count: *mut c_int, status: *mut TF_Status) {
+unsafe extern "C" fn get_device_count(
+    _: *const SP_Platform,
+    count: *mut c_int,
+    status: *mut TF_Status,
+) {
     guard_status(status, "get_device_count", || {
-        let devices = guard_or(0, "get_device_count", || Ok(plugin::get().devices().len() as c_int));
+        let devices =
+            guard_or(0, "get_device_count", || Ok(plugin::get().devices().len() as c_int));
         // SAFETY: TensorFlow passes a valid pointer to its count.
         unsafe { count.write(devices) };
         Ok(())
     });
 }
 
-unsafe extern "C" fn create_device(_: *const SP_Platform, params: *mut SE_CreateDeviceParams, status: *mut TF_Status) {
+unsafe extern "C" fn create_device(
+    _: *const SP_Platform,
+    params: *mut SE_CreateDeviceParams,
+    status: *mut TF_Status,
+) {
     guard_status(status, "create_device", || {
         // SAFETY: `params` and its device are TensorFlow's, with struct_size set.
         let params = unsafe {
@@ -96,9 +115,14 @@ unsafe extern "C" fn create_device(_: *const SP_Platform, params: *mut SE_Create
             &*params
         };
         let devices = plugin::get().devices();
-        let opened = usize::try_from(params.ordinal).ok().and_then(|i| devices.get(i)).ok_or_else(|| {
-            Error::InvalidArgument(format!("there is no WGPU:{}, only {} devices", params.ordinal, devices.len()))
-        })?;
+        let opened =
+            usize::try_from(params.ordinal).ok().and_then(|i| devices.get(i)).ok_or_else(|| {
+                Error::InvalidArgument(format!(
+                    "there is no WGPU:{}, only {} devices",
+                    params.ordinal,
+                    devices.len()
+                ))
+            })?;
         // SAFETY: the device was checked to be as large as ours.
         unsafe { params.device.write(device::describe(opened, params.ordinal)) };
         Ok(())
@@ -107,7 +131,8 @@ unsafe extern "C" fn create_device(_: *const SP_Platform, params: *mut SE_Create
 
 unsafe extern "C" fn destroy_device(_: *const SP_Platform, device: *mut SP_Device) {
     guard_or((), "destroy_device", || {
-        // SAFETY: TensorFlow's own struct, which create_device filled; the device itself lives on for a later create_device.
+        // SAFETY: TensorFlow's own struct, which create_device filled; the device itself lives on
+        // for a later create_device.
         if let Some(device) = unsafe { device.as_mut() } {
             device.device_handle = std::ptr::null_mut();
         }
@@ -137,8 +162,17 @@ unsafe extern "C" fn create_stream_executor(
     guard_status(status, "create_stream_executor", || {
         // SAFETY: `params` and its table are TensorFlow's, with struct_size set.
         unsafe {
-            check_size(params, "SE_CreateStreamExecutorParams", SE_CreateStreamExecutorParams::STRUCT_SIZE)?;
-            fill((*params).stream_executor, "SP_StreamExecutor", SP_StreamExecutor::STRUCT_SIZE, EXECUTOR)
+            check_size(
+                params,
+                "SE_CreateStreamExecutorParams",
+                SE_CreateStreamExecutorParams::STRUCT_SIZE,
+            )?;
+            fill(
+                (*params).stream_executor,
+                "SP_StreamExecutor",
+                SP_StreamExecutor::STRUCT_SIZE,
+                EXECUTOR,
+            )
         }
     });
 }

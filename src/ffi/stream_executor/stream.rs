@@ -1,7 +1,8 @@
 //! Streams and events.
 //!
-//! All streams of a device are its one in-order queue, so they depend on each other by nature. An event is the serial of the
-//! queue when it was recorded. Between devices there is no GPU-side wait in wgpu: there the host waits.
+//! All streams of a device are its one in-order queue, so they depend on each other by nature. An
+//! event is the serial of the queue when it was recorded. Between devices there is no GPU-side wait
+//! in wgpu: there the host waits.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::ffi::handle::{Handle, Held};
 use crate::ffi::plugin::PluginDevice;
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::sys::stream_executor::{
-    SE_EVENT_COMPLETE, SE_EVENT_PENDING, SE_EventStatus, SE_StatusCallbackFn, SP_Device, SP_Event, SP_Stream, TF_Bool,
+    SE_EVENT_COMPLETE, SE_EVENT_PENDING, SE_EventStatus, SE_StatusCallbackFn, SP_Device, SP_Event,
+    SP_Stream, TF_Bool,
 };
 
 /// Behind an SP_Stream.
@@ -46,13 +48,14 @@ struct Event {
     device: &'static PluginDevice,
     /// Done when the recorded work is.
     serial: AtomicU64,
-    /// Done when all of that work that the host can observe is: 0 behind copies from the host, which are staged at once,
-    /// so that TensorFlow need not poll until the GPU has run them.
+    /// Done when all of that work that the host can observe is: 0 behind copies from the host,
+    /// which are staged at once, so that TensorFlow need not poll until the GPU has run them.
     observable: AtomicU64,
 }
 
-/// In place of a serial: what was to be recorded could not be. TensorFlow ignores that, and takes the event for that of its last
-/// use if it is done. So it is recorded, later than it should, when somebody asks for it.
+/// In place of a serial: what was to be recorded could not be. TensorFlow ignores that, and takes
+/// the event for that of its last use if it is done. So it is recorded, later than it should, when
+/// somebody asks for it.
 const UNRECORDED: Serial = Serial::MAX;
 
 impl Event {
@@ -64,7 +67,9 @@ impl Event {
         }
         let now = self.device.device.serial();
         // Lost against a concurrent one, this one's is as good.
-        place.compare_exchange(UNRECORDED, now, Ordering::AcqRel, Ordering::Acquire).map_or_else(|found| found, |_| now)
+        place
+            .compare_exchange(UNRECORDED, now, Ordering::AcqRel, Ordering::Acquire)
+            .map_or_else(|found| found, |_| now)
     }
 }
 
@@ -113,12 +118,18 @@ pub(super) unsafe fn upload_device_of(stream: SP_Stream) -> Result<&'static Arc<
     let uploads = stream.uploads.load(Ordering::Relaxed);
     if uploads != NOT_ONLY_UPLOADS {
         // Lost against a concurrent `busy`, this fails, as it should.
-        let _ = stream.uploads.compare_exchange(uploads, uploads + 1, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = stream.uploads.compare_exchange(
+            uploads,
+            uploads + 1,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
     Ok(&stream.device.device)
 }
 
-/// Waits on the host until `other` has done everything up to `serial`, unless both are the same in-order queue.
+/// Waits on the host until `other` has done everything up to `serial`, unless both are the same
+/// in-order queue.
 fn order_after(dependent: &PluginDevice, other: &PluginDevice, serial: Serial) -> Result<()> {
     if Arc::ptr_eq(&dependent.device, &other.device) { Ok(()) } else { other.device.wait(serial) }
 }
@@ -156,16 +167,31 @@ pub(super) unsafe extern "C" fn create_stream_dependency(
     });
 }
 
-pub(super) unsafe extern "C" fn get_stream_status(_: *const SP_Device, stream: SP_Stream, status: *mut TF_Status) {
+pub(super) unsafe extern "C" fn get_stream_status(
+    _: *const SP_Device,
+    stream: SP_Stream,
+    status: *mut TF_Status,
+) {
     // SAFETY: the stream is alive.
-    guard_status(status, "get_stream_status", || unsafe { stream_ref(stream) }?.device.device.check());
+    guard_status(status, "get_stream_status", || {
+        unsafe { stream_ref(stream) }?.device.device.check()
+    });
 }
 
-pub(super) unsafe extern "C" fn create_event(device: *const SP_Device, event: *mut SP_Event, status: *mut TF_Status) {
+pub(super) unsafe extern "C" fn create_event(
+    device: *const SP_Device,
+    event: *mut SP_Event,
+    status: *mut TF_Status,
+) {
     guard_status(status, "create_event", || {
-        // SAFETY: TensorFlow passes its SP_Device and a place for the event. An event that was never recorded is complete.
+        // SAFETY: TensorFlow passes its SP_Device and a place for the event. An event that was
+        // never recorded is complete.
         unsafe {
-            let new = Event { device: opened(device)?, serial: AtomicU64::new(0), observable: AtomicU64::new(0) };
+            let new = Event {
+                device: opened(device)?,
+                serial: AtomicU64::new(0),
+                observable: AtomicU64::new(0),
+            };
             event.write(Handle::give(new).cast());
         }
         Ok(())
@@ -177,10 +203,14 @@ pub(super) unsafe extern "C" fn destroy_event(_: *const SP_Device, event: SP_Eve
     guard_or((), "destroy_event", || unsafe { Handle::<Event>::destroy(event.cast()) });
 }
 
-/// TensorFlow polls this while it holds a lock, and ends the process on any answer but pending and complete. A lost device
-/// completes everything, in its order; the error reaches the user through the next op or copy. Complete must be true, for
-/// TensorFlow frees then what a copy writes to. So trouble is pending; it ends the device, which completes what is on its way.
-pub(super) unsafe extern "C" fn get_event_status(_: *const SP_Device, event: SP_Event) -> SE_EventStatus {
+/// TensorFlow polls this while it holds a lock, and ends the process on any answer but pending and
+/// complete. A lost device completes everything, in its order; the error reaches the user through
+/// the next op or copy. Complete must be true, for TensorFlow frees then what a copy writes to. So
+/// trouble is pending; it ends the device, which completes what is on its way.
+pub(super) unsafe extern "C" fn get_event_status(
+    _: *const SP_Device,
+    event: SP_Event,
+) -> SE_EventStatus {
     // SAFETY: the event is alive. There is nothing behind a null one.
     let Ok(event) = (unsafe { event_ref(event) }) else { return SE_EVENT_COMPLETE };
     let device = &event.device.device;
@@ -203,7 +233,9 @@ pub(super) unsafe extern "C" fn record_event(
         event.serial.store(UNRECORDED, Ordering::Release);
         event.observable.store(UNRECORDED, Ordering::Release);
         if !Arc::ptr_eq(&stream.device.device, &event.device.device) {
-            return Err(Error::InvalidArgument("an event can be recorded on a stream of its own device only".into()));
+            return Err(Error::InvalidArgument(
+                "an event can be recorded on a stream of its own device only".into(),
+            ));
         }
         let serial = stream.device.device.serial();
         event.serial.store(serial, Ordering::Release);
@@ -226,7 +258,11 @@ pub(super) unsafe extern "C" fn wait_for_event(
     });
 }
 
-pub(super) unsafe extern "C" fn block_host_for_event(_: *const SP_Device, event: SP_Event, status: *mut TF_Status) {
+pub(super) unsafe extern "C" fn block_host_for_event(
+    _: *const SP_Device,
+    event: SP_Event,
+    status: *mut TF_Status,
+) {
     guard_status(status, "block_host_for_event", || {
         // SAFETY: the event is alive.
         let event = unsafe { event_ref(event) }?;
@@ -234,14 +270,25 @@ pub(super) unsafe extern "C" fn block_host_for_event(_: *const SP_Device, event:
     });
 }
 
-pub(super) unsafe extern "C" fn block_host_until_done(_: *const SP_Device, stream: SP_Stream, status: *mut TF_Status) {
+pub(super) unsafe extern "C" fn block_host_until_done(
+    _: *const SP_Device,
+    stream: SP_Stream,
+    status: *mut TF_Status,
+) {
     // SAFETY: the stream is alive.
-    guard_status(status, "block_host_until_done", || unsafe { stream_ref(stream) }?.device.device.synchronize());
+    guard_status(status, "block_host_until_done", || {
+        unsafe { stream_ref(stream) }?.device.device.synchronize()
+    });
 }
 
-pub(super) unsafe extern "C" fn synchronize_all_activity(device: *const SP_Device, status: *mut TF_Status) {
+pub(super) unsafe extern "C" fn synchronize_all_activity(
+    device: *const SP_Device,
+    status: *mut TF_Status,
+) {
     // SAFETY: TensorFlow passes its SP_Device.
-    guard_status(status, "synchronize_all_activity", || unsafe { opened(device) }?.device.synchronize());
+    guard_status(status, "synchronize_all_activity", || {
+        unsafe { opened(device) }?.device.synchronize()
+    });
 }
 
 /// The argument of a host callback on its way to the completion thread.
@@ -263,12 +310,14 @@ pub(super) unsafe extern "C" fn host_callback(
     argument: *mut c_void,
 ) -> TF_Bool {
     guard_or(0, "host_callback", || {
-        let callback = callback.ok_or_else(|| Error::Internal("TensorFlow passed a null callback".into()))?;
+        let callback =
+            callback.ok_or_else(|| Error::Internal("TensorFlow passed a null callback".into()))?;
         // SAFETY: the stream is alive.
         let device = unsafe { device_of(stream) }?;
         let argument = Argument(argument);
         device.host_callback(move || {
-            // The status is the callback's to set; a failure becomes the device's pending error, as in TensorFlow's own GPUs.
+            // The status is the callback's to set; a failure becomes the device's pending error, as
+            // in TensorFlow's own GPUs.
             let result = caught("host callback", || {
                 let status = Status::new()?;
                 // SAFETY: TensorFlow gave callback and argument for one call on any thread.

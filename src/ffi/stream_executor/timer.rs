@@ -30,7 +30,11 @@ unsafe fn timer_ref<'a>(timer: SP_Timer) -> Result<&'a DeviceTimer> {
     unsafe { Handle::borrow(timer.cast()) }
 }
 
-pub(super) unsafe extern "C" fn create_timer_fns(_: *const SP_Platform, fns: *mut SP_TimerFns, status: *mut TF_Status) {
+pub(super) unsafe extern "C" fn create_timer_fns(
+    _: *const SP_Platform,
+    fns: *mut SP_TimerFns,
+    status: *mut TF_Status,
+) {
     guard_status(status, "create_timer_fns", || {
         let table = SP_TimerFns {
             struct_size: SP_TimerFns::STRUCT_SIZE,
@@ -45,7 +49,11 @@ pub(super) unsafe extern "C" fn create_timer_fns(_: *const SP_Platform, fns: *mu
 /// The table holds a constant.
 pub(super) unsafe extern "C" fn destroy_timer_fns(_: *const SP_Platform, _: *mut SP_TimerFns) {}
 
-pub(super) unsafe extern "C" fn create_timer(device: *const SP_Device, timer: *mut SP_Timer, status: *mut TF_Status) {
+pub(super) unsafe extern "C" fn create_timer(
+    device: *const SP_Device,
+    timer: *mut SP_Timer,
+    status: *mut TF_Status,
+) {
     guard_status(status, "create_timer", || {
         // SAFETY: TensorFlow passes its SP_Device and a place for the timer.
         unsafe {

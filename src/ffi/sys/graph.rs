@@ -61,14 +61,20 @@ pub(crate) struct TP_OptimizerConfigs {
 
 impl TP_OptimizerConfigs {
     /// Up to the end of the last member that we know, as TensorFlow counts.
-    pub const STRUCT_SIZE: usize = offset_of!(Self, scoped_allocator_optimization) + size_of::<TF_TriState>();
+    pub const STRUCT_SIZE: usize =
+        offset_of!(Self, scoped_allocator_optimization) + size_of::<TF_TriState>();
 }
 
 /// Makes an optimizer, once for each graph.
 pub(crate) type CreateFn = unsafe extern "C" fn() -> *mut c_void;
 /// Optimizes a graph into the last buffer.
-pub(crate) type OptimizeFn =
-    unsafe extern "C" fn(*mut c_void, *const TF_Buffer, *const TF_GrapplerItem, *mut TF_Buffer, *mut TF_Status);
+pub(crate) type OptimizeFn = unsafe extern "C" fn(
+    *mut c_void,
+    *const TF_Buffer,
+    *const TF_GrapplerItem,
+    *mut TF_Buffer,
+    *mut TF_Status,
+);
 /// Frees an optimizer.
 pub(crate) type DestroyFn = unsafe extern "C" fn(*mut c_void);
 
@@ -113,9 +119,18 @@ pub(crate) const GO_MAJOR: i32 = 0;
 type Item = *const TF_GrapplerItem;
 type Properties = *mut TF_GraphProperties;
 type ListSizeFn = unsafe extern "C" fn(Item, *mut c_int, *mut usize, *mut TF_Status);
-type ListFn = unsafe extern "C" fn(Item, *mut *mut c_char, *mut usize, c_int, *mut c_void, usize, *mut TF_Status);
+type ListFn = unsafe extern "C" fn(
+    Item,
+    *mut *mut c_char,
+    *mut usize,
+    c_int,
+    *mut c_void,
+    usize,
+    *mut TF_Status,
+);
 type PropertiesSizeFn = unsafe extern "C" fn(Properties, *const c_char, *mut c_int, *mut TF_Status);
-type PropertiesListFn = unsafe extern "C" fn(Properties, *const c_char, *mut *mut TF_Buffer, c_int, *mut TF_Status);
+type PropertiesListFn =
+    unsafe extern "C" fn(Properties, *const c_char, *mut *mut TF_Buffer, c_int, *mut TF_Status);
 
 symbol_table! {
     /// What the optimizer calls.
@@ -128,14 +143,17 @@ symbol_table! {
             TF_NewGraphProperties: unsafe extern "C" fn(Item) -> Properties,
             TF_DeleteGraphProperties: unsafe extern "C" fn(Properties),
             TF_InferStatically:
-                unsafe extern "C" fn(Properties, c_uchar, c_uchar, c_uchar, c_uchar, *mut TF_Status),
+                unsafe extern "C" fn(Properties, c_uchar, c_uchar, c_uchar, c_uchar,
+                    *mut TF_Status),
             TF_GetInputPropertiesListSize: PropertiesSizeFn,
             TF_GetInputPropertiesList: PropertiesListFn,
             TF_GetOutputPropertiesListSize: PropertiesSizeFn,
             TF_GetOutputPropertiesList: PropertiesListFn,
             TF_NewFunctionLibraryDefinition:
-                unsafe extern "C" fn(*const TF_Buffer, *mut TF_Status) -> *mut TF_FunctionLibraryDefinition,
-            TF_DeleteFunctionLibraryDefinition: unsafe extern "C" fn(*mut TF_FunctionLibraryDefinition),
+                unsafe extern "C" fn(*const TF_Buffer,
+                    *mut TF_Status) -> *mut TF_FunctionLibraryDefinition,
+            TF_DeleteFunctionLibraryDefinition:
+                unsafe extern "C" fn(*mut TF_FunctionLibraryDefinition),
             TF_LookUpOpDef: unsafe extern "C" fn(
                 *mut TF_FunctionLibraryDefinition, *const c_char, *mut TF_Buffer, *mut TF_Status,
             ),

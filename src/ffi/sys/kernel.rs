@@ -80,12 +80,14 @@ symbol_table! {
     pub(crate) struct KernelApi {
         required {
             TF_NewKernelBuilder:
-                unsafe extern "C" fn(Name, Name, CreateFn, ComputeFn, DeleteFn) -> *mut TF_KernelBuilder,
+                unsafe extern "C" fn(Name, Name, CreateFn, ComputeFn,
+                    DeleteFn) -> *mut TF_KernelBuilder,
             TF_DeleteKernelBuilder: unsafe extern "C" fn(*mut TF_KernelBuilder),
             TF_KernelBuilder_TypeConstraint:
                 unsafe extern "C" fn(*mut TF_KernelBuilder, Name, TF_DataType, *mut TF_Status),
             TF_KernelBuilder_HostMemory: unsafe extern "C" fn(*mut TF_KernelBuilder, Name),
-            TF_RegisterKernelBuilder: unsafe extern "C" fn(Name, *mut TF_KernelBuilder, *mut TF_Status),
+            TF_RegisterKernelBuilder: unsafe extern "C" fn(Name, *mut TF_KernelBuilder,
+                *mut TF_Status),
 
             TF_OpKernelConstruction_GetName: unsafe extern "C" fn(Construction) -> TF_StringView,
             TF_OpKernelConstruction_Failure: unsafe extern "C" fn(Construction, *mut TF_Status),
@@ -122,11 +124,13 @@ symbol_table! {
                 Context, *const c_int, c_int, c_int, *const i64, c_int, *mut c_int, *mut TF_Status,
             ) -> *mut TF_Tensor,
             TF_AllocateTemp: unsafe extern "C" fn(
-                Context, TF_DataType, *const i64, c_int, *mut TF_AllocatorAttributes, *mut TF_Status,
+                Context, TF_DataType, *const i64, c_int, *mut TF_AllocatorAttributes,
+                    *mut TF_Status,
             ) -> *mut TF_Tensor,
             TF_OpKernelContext_Failure: unsafe extern "C" fn(Context, *mut TF_Status),
 
-            TF_AllocateTensor: unsafe extern "C" fn(TF_DataType, *const i64, c_int, usize) -> *mut TF_Tensor,
+            TF_AllocateTensor: unsafe extern "C" fn(TF_DataType, *const i64, c_int,
+                usize) -> *mut TF_Tensor,
             TF_DeleteTensor: unsafe extern "C" fn(*mut TF_Tensor),
             TF_TensorType: unsafe extern "C" fn(*const TF_Tensor) -> TF_DataType,
             TF_NumDims: unsafe extern "C" fn(*const TF_Tensor) -> c_int,
@@ -138,7 +142,8 @@ symbol_table! {
             ),
         }
         optional {
-            TF_OpKernelConstruction_GetNodeDef: unsafe extern "C" fn(Construction, *mut TF_Status) -> *mut TF_Buffer,
+            TF_OpKernelConstruction_GetNodeDef: unsafe extern "C" fn(Construction,
+                *mut TF_Status) -> *mut TF_Buffer,
             TF_GetAllOpList: unsafe extern "C" fn() -> *mut TF_Buffer,
             TF_DeleteBuffer: unsafe extern "C" fn(*mut TF_Buffer),
         }

@@ -1,4 +1,5 @@
-//! Declarations of TensorFlow's C headers: opaque types, structs and the tables of functions that are looked up.
+//! Declarations of TensorFlow's C headers: opaque types, structs and the tables of functions that
+//! are looked up.
 
 use crate::ffi::status::TF_Status;
 

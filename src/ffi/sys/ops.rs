@@ -56,8 +56,10 @@ symbol_table! {
             TF_RegisterOpDefinition: unsafe extern "C" fn(Builder, *mut TF_Status),
 
             TF_ShapeInferenceContextNumInputs: unsafe extern "C" fn(Context) -> i64,
-            TF_ShapeInferenceContextGetInput: unsafe extern "C" fn(Context, c_int, Shape, *mut TF_Status),
-            TF_ShapeInferenceContextSetOutput: unsafe extern "C" fn(Context, c_int, Shape, *mut TF_Status),
+            TF_ShapeInferenceContextGetInput: unsafe extern "C" fn(Context, c_int, Shape,
+                *mut TF_Status),
+            TF_ShapeInferenceContextSetOutput: unsafe extern "C" fn(Context, c_int, Shape,
+                *mut TF_Status),
             TF_ShapeInferenceContextSetUnknownShape: unsafe extern "C" fn(Context, *mut TF_Status),
             TF_ShapeInferenceContext_GetAttrType:
                 unsafe extern "C" fn(Context, Text, *mut TF_DataType, *mut TF_Status),

@@ -1,7 +1,8 @@
 //! tensorflow/c/experimental/stream_executor/stream_executor.h, version 0.0.1, by hand.
 //!
-//! The structs are the same in TensorFlow 2.12 to 2.21; tests/tensorflow_headers.rs compares them with the header of an
-//! installed TensorFlow. `SP_` structs are filled by the plugin, `SE_` structs by TensorFlow.
+//! The structs are the same in TensorFlow 2.12 to 2.21; tests/tensorflow_headers.rs compares them
+//! with the header of an installed TensorFlow. `SP_` structs are filled by the plugin, `SE_`
+//! structs by TensorFlow.
 
 #![expect(non_camel_case_types, reason = "TensorFlow's names")]
 
@@ -51,10 +52,11 @@ pub const SE_EVENT_COMPLETE: SE_EventStatus = 3;
 /// A host callback with its argument.
 pub type SE_StatusCallbackFn = Option<unsafe extern "C" fn(*mut c_void, *mut TF_Status)>;
 
-/// Declares a C struct and `STRUCT_SIZE`, TensorFlow's `TF_OFFSET_OF_END` of the last field: the size without the
-/// padding at the end.
+/// Declares a C struct and `STRUCT_SIZE`, TensorFlow's `TF_OFFSET_OF_END` of the last field: the
+/// size without the padding at the end.
 macro_rules! c_struct {
-    ($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty,)* } ends with $last:ident: $last_type:ty) => {
+    ($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty,)* } ends with $last:ident:
+        $last_type:ty) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy)]
         #[repr(C)]
@@ -65,7 +67,8 @@ macro_rules! c_struct {
 
         impl $name {
             /// What goes into `struct_size`.
-            pub const STRUCT_SIZE: usize = std::mem::offset_of!($name, $last) + size_of::<$last_type>();
+            pub const STRUCT_SIZE: usize = std::mem::offset_of!($name,
+                $last) + size_of::<$last_type>();
         }
     };
 }
@@ -160,11 +163,13 @@ c_struct! {
         host_memory_deallocate: Option<unsafe extern "C" fn(Device, *mut c_void)>,
         unified_memory_allocate: Option<unsafe extern "C" fn(Device, u64) -> *mut c_void>,
         unified_memory_deallocate: Option<unsafe extern "C" fn(Device, *mut c_void)>,
-        get_allocator_stats: Option<unsafe extern "C" fn(Device, *mut SP_AllocatorStats) -> TF_Bool>,
+        get_allocator_stats: Option<unsafe extern "C" fn(Device,
+            *mut SP_AllocatorStats) -> TF_Bool>,
         device_memory_usage: Option<unsafe extern "C" fn(Device, *mut i64, *mut i64) -> TF_Bool>,
         create_stream: Option<unsafe extern "C" fn(Device, *mut SP_Stream, Status)>,
         destroy_stream: Option<unsafe extern "C" fn(Device, SP_Stream)>,
-        create_stream_dependency: Option<unsafe extern "C" fn(Device, SP_Stream, SP_Stream, Status)>,
+        create_stream_dependency: Option<unsafe extern "C" fn(Device, SP_Stream, SP_Stream,
+            Status)>,
         get_stream_status: Option<unsafe extern "C" fn(Device, SP_Stream, Status)>,
         create_event: Option<unsafe extern "C" fn(Device, *mut SP_Event, Status)>,
         destroy_event: Option<unsafe extern "C" fn(Device, SP_Event)>,
@@ -175,10 +180,14 @@ c_struct! {
         destroy_timer: Option<unsafe extern "C" fn(Device, SP_Timer)>,
         start_timer: Option<unsafe extern "C" fn(Device, SP_Stream, SP_Timer, Status)>,
         stop_timer: Option<unsafe extern "C" fn(Device, SP_Stream, SP_Timer, Status)>,
-        memcpy_dtoh: Option<unsafe extern "C" fn(Device, SP_Stream, *mut c_void, ConstMemory, u64, Status)>,
-        memcpy_htod: Option<unsafe extern "C" fn(Device, SP_Stream, Memory, *const c_void, u64, Status)>,
-        memcpy_dtod: Option<unsafe extern "C" fn(Device, SP_Stream, Memory, ConstMemory, u64, Status)>,
-        sync_memcpy_dtoh: Option<unsafe extern "C" fn(Device, *mut c_void, ConstMemory, u64, Status)>,
+        memcpy_dtoh: Option<unsafe extern "C" fn(Device, SP_Stream, *mut c_void, ConstMemory, u64,
+            Status)>,
+        memcpy_htod: Option<unsafe extern "C" fn(Device, SP_Stream, Memory, *const c_void, u64,
+            Status)>,
+        memcpy_dtod: Option<unsafe extern "C" fn(Device, SP_Stream, Memory, ConstMemory, u64,
+            Status)>,
+        sync_memcpy_dtoh: Option<unsafe extern "C" fn(Device, *mut c_void, ConstMemory, u64,
+            Status)>,
         sync_memcpy_htod: Option<unsafe extern "C" fn(Device, Memory, *const c_void, u64, Status)>,
         sync_memcpy_dtod: Option<unsafe extern "C" fn(Device, Memory, ConstMemory, u64, Status)>,
         block_host_for_event: Option<unsafe extern "C" fn(Device, SP_Event, Status)>,
@@ -221,9 +230,11 @@ c_struct! {
         get_device_count: Option<unsafe extern "C" fn(Platform, *mut c_int, Status)>,
         create_device: Option<unsafe extern "C" fn(Platform, *mut SE_CreateDeviceParams, Status)>,
         destroy_device: Option<unsafe extern "C" fn(Platform, *mut SP_Device)>,
-        create_device_fns: Option<unsafe extern "C" fn(Platform, *mut SE_CreateDeviceFnsParams, Status)>,
+        create_device_fns: Option<unsafe extern "C" fn(Platform, *mut SE_CreateDeviceFnsParams,
+            Status)>,
         destroy_device_fns: Option<unsafe extern "C" fn(Platform, *mut SP_DeviceFns)>,
-        create_stream_executor: Option<unsafe extern "C" fn(Platform, *mut SE_CreateStreamExecutorParams, Status)>,
+        create_stream_executor: Option<unsafe extern "C" fn(Platform,
+            *mut SE_CreateStreamExecutorParams, Status)>,
         destroy_stream_executor: Option<unsafe extern "C" fn(Platform, *mut SP_StreamExecutor)>,
         create_timer_fns: Option<unsafe extern "C" fn(Platform, *mut SP_TimerFns, Status)>,
     } ends with destroy_timer_fns: Option<unsafe extern "C" fn(Platform, *mut SP_TimerFns)>

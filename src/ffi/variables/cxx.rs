@@ -1,7 +1,8 @@
 //! Variables by TensorFlow's C++ functions, for releases that do not export the official ones.
 //!
-//! The mangled names and the layout of `tensorflow::Var` belong to a release, so both stand in a table by version. What the
-//! functions do is TensorFlow's `LookupResource<Var>`, `Var::mu()` and `Var::tensor()`, as in its own kernels.
+//! The mangled names and the layout of `tensorflow::Var` belong to a release, so both stand in a
+//! table by version. What the functions do is TensorFlow's `LookupResource<Var>`, `Var::mu()` and
+//! `Var::tensor()`, as in its own kernels.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -78,12 +79,14 @@ const HANDLE: &CStr = c"_ZN10tensorflow15HandleFromInputEPNS_15OpKernelContextEi
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
 /// Virtual table of `Var`: what a variable starts with.
 const VAR: &CStr = c"_ZTVN10tensorflow3VarE";
-/// From a virtual table's symbol to where objects point: past the offset to top and the type information.
+/// From a virtual table's symbol to where objects point: past the offset to top and the type
+/// information.
 const ADDRESS_POINT: usize = 16;
 const UNIQUE: &CStr = c"_ZNK10tensorflow6Tensor13RefCountIsOneEv";
 
 type HandleFromInput = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int) -> *const c_void;
-type LookupResource = unsafe extern "C" fn(*mut TF_OpKernelContext, *const c_void, *mut *mut u8) -> ReturnedStatus;
+type LookupResource =
+    unsafe extern "C" fn(*mut TF_OpKernelContext, *const c_void, *mut *mut u8) -> ReturnedStatus;
 type MutexFn = unsafe extern "C" fn(*mut u8);
 type RefCountIsOne = unsafe extern "C" fn(*const u8) -> bool;
 
@@ -118,21 +121,25 @@ fn load() -> Result<CxxApi> {
     let version = symbols::tensorflow_version().unwrap_or("of unknown version");
     let unsupported = |why: &str| {
         Error::Unimplemented(format!(
-            "TensorFlow {version} has no interface to variables that this plugin knows ({why}); it works with the releases 2.16 to \
-             2.22"
+            "TensorFlow {version} has no interface to variables that this plugin knows ({why}); \
+             it works with the releases 2.16 to 2.22"
         ))
     };
     if cfg!(any(windows, not(target_pointer_width = "64"))) {
         return Err(unsupported("the C API's functions for variables are not exported"));
     }
     let release = RELEASES.iter().find(|r| is_release(version, r.version)).ok_or_else(|| {
-        unsupported("it is no release of 2.19, 2.20 or 2.21, and its C API's functions are not exported")
+        unsupported(
+            "it is no release of 2.19, 2.20 or 2.21, and its C API's functions are not exported",
+        )
     })?;
     let find = |name: &CStr| {
-        symbols::find(name).ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
+        symbols::find(name)
+            .ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
     };
-    // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters; a reference is a pointer,
-    // a member function takes `this` first, and the release's headers give the return types.
+    // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters; a
+    // reference is a pointer, a member function takes `this` first, and the release's headers give
+    // the return types.
     unsafe {
         Ok(CxxApi {
             description: release.description,
@@ -158,9 +165,11 @@ struct Variable {
 impl Variable {
     fn find(api: &'static CxxApi, ctx: &Context, i: usize) -> Result<Self> {
         let mut var: *mut u8 = std::ptr::null_mut();
-        // SAFETY: the input is a resource handle, as the op declares; `HandleFromInput` returns a reference into the input,
-        // and `LookupResource` writes a Var with a reference of ours unless its status is an error.
-        let status = unsafe { (api.lookup)(ctx.raw(), (api.handle)(ctx.raw(), i as c_int), &raw mut var) };
+        // SAFETY: the input is a resource handle, as the op declares; `HandleFromInput` returns a
+        // reference into the input, and `LookupResource` writes a Var with a reference of ours
+        // unless its status is an error.
+        let status =
+            unsafe { (api.lookup)(ctx.raw(), (api.handle)(ctx.raw(), i as c_int), &raw mut var) };
         if let Err(e) = status.take(ctx.status()) {
             return Err(match e {
                 Error::NotFound(why) => super::not_found(&why),
@@ -176,15 +185,16 @@ impl Variable {
         Ok(variable)
     }
 
-    /// Compares the first variable of the process with what the table says of its release: nothing is written to one that
-    /// is laid out in another way.
+    /// Compares the first variable of the process with what the table says of its release: nothing
+    /// is written to one that is laid out in another way.
     fn check_layout(&self) -> Result<()> {
         static CHECKED: AtomicBool = AtomicBool::new(false);
         if CHECKED.load(Ordering::Relaxed) {
             return Ok(());
         }
         let layout = self.api.layout;
-        // SAFETY: a Var reaches beyond its tensor in every release; words and bytes are read alone, and no pointer is followed.
+        // SAFETY: a Var reaches beyond its tensor in every release; words and bytes are read alone,
+        // and no pointer is followed.
         let fits = unsafe {
             let references = self.var.add(layout.references).cast::<RefCount>();
             is_variable(
@@ -197,8 +207,9 @@ impl Variable {
         if !fits {
             let version = symbols::tensorflow_version().unwrap_or("of unknown version");
             return Err(Error::Internal(format!(
-                "variables of TensorFlow {version} are not laid out as in the releases this plugin knows; set \
-                 TF_WGPU_VISIBLE_DEVICES= (empty) to go without WGPU, and please report this build of TensorFlow"
+                "variables of TensorFlow {version} are not laid out as in the releases this \
+                 plugin knows; set TF_WGPU_VISIBLE_DEVICES= (empty) to go without WGPU, and \
+                 please report this build of TensorFlow"
             )));
         }
         CHECKED.store(true, Ordering::Relaxed);
@@ -236,7 +247,8 @@ impl Variable {
     fn value(&self, ctx: &Context) -> Result<OwnedTensor> {
         // A TF_Status is an absl::Status and nothing else.
         let status = ctx.status();
-        // SAFETY: the lock is held; tensor and status are valid for the call, and the status is OK before it.
+        // SAFETY: the lock is held; tensor and status are valid for the call, and the status is OK
+        // before it.
         let raw = unsafe { (self.api.to_c)(self.tensor(), status.as_ptr()) };
         // SAFETY: TF_TensorFromTensor returns an owned tensor or null.
         unsafe { OwnedTensor::new(ctx.api(), raw, status) }
@@ -256,12 +268,17 @@ impl Variable {
     }
 }
 
-/// The size of a `TensorShape`, with which a `Tensor` starts: sixteen bytes, of which the last three are the type, the rank
-/// and how the extents are kept, then the number of elements.
+/// The size of a `TensorShape`, with which a `Tensor` starts: sixteen bytes, of which the last
+/// three are the type, the rank and how the extents are kept, then the number of elements.
 const SHAPE_SIZE: usize = 24;
 
 /// Whether these members look like a variable's.
-fn is_variable(has_table: bool, references: impl Into<i64>, is_initialized: u8, shape: &[u8]) -> bool {
+fn is_variable(
+    has_table: bool,
+    references: impl Into<i64>,
+    is_initialized: u8,
+    shape: &[u8],
+) -> bool {
     let (dtype, representation) = (shape[13], shape[15]);
     let elements = i64::from_ne_bytes(shape[16..24].try_into().unwrap_or([0xff; 8]));
     has_table
@@ -285,9 +302,9 @@ impl Drop for Lock<'_> {
 
 impl Drop for Variable {
     fn drop(&mut self) {
-        // SAFETY: we hold one reference. The count is the atomic at this offset; `RefCounted::Unref` deletes at
-        // zero after `NotifyDeleted`. The virtual table starts with both destructors, the deleting one second, and
-        // NotifyDeleted after them.
+        // SAFETY: we hold one reference. The count is the atomic at this offset;
+        // `RefCounted::Unref` deletes at zero after `NotifyDeleted`. The virtual table starts with
+        // both destructors, the deleting one second, and NotifyDeleted after them.
         unsafe {
             let count = &*self.var.add(self.api.layout.references).cast::<RefCount>();
             if count.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -342,12 +359,16 @@ pub(super) fn update_all(
     inputs: &[usize],
     update: &mut UpdateAll<'_>,
 ) -> Result<()> {
-    let variables = inputs.iter().map(|i| Variable::find(api, ctx, *i)).collect::<Result<SmallVec<[_; 4]>>>()?;
+    let variables = inputs
+        .iter()
+        .map(|i| Variable::find(api, ctx, *i))
+        .collect::<Result<SmallVec<[_; 4]>>>()?;
     let mut order: SmallVec<[&Variable; 4]> = variables.iter().collect();
     order.sort_by_key(|v| v.var);
     order.dedup_by_key(|v| v.var);
     let _locks: SmallVec<[Lock<'_>; 4]> = order.into_iter().map(Variable::lock).collect();
-    // A variable given twice is shared with its first place by then, so that each place has a buffer of its own.
+    // A variable given twice is shared with its first place by then, so that each place has a
+    // buffer of its own.
     let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::new();
     let mut values: SmallVec<[Tensor; 4]> = SmallVec::new();
     let mut replaced: SmallVec<[(&Variable, usize); 4]> = SmallVec::new();
@@ -382,7 +403,9 @@ mod tests {
     #[test]
     fn releases_are_distinct_and_consistent() {
         for (i, r) in RELEASES.iter().enumerate() {
-            assert!(r.version.ends_with('.') && r.description.contains(r.version.trim_end_matches('.')));
+            assert!(
+                r.version.ends_with('.') && r.description.contains(r.version.trim_end_matches('.'))
+            );
             assert!(RELEASES[..i].iter().all(|other| other.version != r.version));
             assert!(is_release(&format!("{}0", r.version), r.version));
             assert!(r.layout.mutex > r.layout.is_initialized && r.layout.tensor > r.layout.mutex);
@@ -396,7 +419,10 @@ mod tests {
         shape[16] = 12;
         assert!(is_variable(true, 2, 1, &shape) && is_variable(true, 1, 0, &shape));
         assert!(!is_variable(false, 2, 1, &shape), "another class");
-        assert!(!is_variable(true, 0, 1, &shape) && !is_variable(true, 1_i64 << 40, 1, &shape), "no count");
+        assert!(
+            !is_variable(true, 0, 1, &shape) && !is_variable(true, 1_i64 << 40, 1, &shape),
+            "no count"
+        );
         assert!(!is_variable(true, 2, 7, &shape), "no bool");
         for (place, value) in [(13, 0), (13, 200), (15, 9), (23, 0x80)] {
             let mut other = shape;

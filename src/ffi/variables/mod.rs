@@ -1,12 +1,13 @@
 //! Resource variables: reading and updating a value that lives behind a handle.
 //!
-//! The kernel C API of TensorFlow 2.19 and older exports functions for this ([`official`]). Later releases declare but do
-//! not export them, so there we call the C++ functions behind them ([`cxx`]), by a table of versions whose every symbol is
-//! checked. A version for which neither works gets no device at all: DEVICE_DEFAULT's kernels would run CPU code on device
-//! addresses.
+//! The kernel C API of TensorFlow 2.19 and older exports functions for this ([`official`]). Later
+//! releases declare but do not export them, so there we call the C++ functions behind them
+//! ([`cxx`]), by a table of versions whose every symbol is checked. A version for which neither
+//! works gets no device at all: DEVICE_DEFAULT's kernels would run CPU code on device addresses.
 //!
-//! Both hold the variable's lock during an update and never switch on `copy_on_read_mode`, for TensorFlow's own
-//! ReadVariableOp cannot copy on a pluggable device. In place only while nobody else refers to the buffer.
+//! Both hold the variable's lock during an update and never switch on `copy_on_read_mode`, for
+//! TensorFlow's own ReadVariableOp cannot copy on a pluggable device. In place only while nobody
+//! else refers to the buffer.
 
 mod cxx;
 mod official;
@@ -62,7 +63,11 @@ pub(crate) fn update(
 }
 
 /// Updates the variables at `inputs` in place under all of their locks.
-pub(crate) fn update_all(ctx: &mut Context, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
+pub(crate) fn update_all(
+    ctx: &mut Context,
+    inputs: &[usize],
+    update: &mut UpdateAll<'_>,
+) -> Result<()> {
     for i in inputs {
         refuse_deadlock(ctx, *i)?;
     }
@@ -80,10 +85,11 @@ fn refuse_deadlock(ctx: &Context, i: usize) -> Result<()> {
     Ok(())
 }
 
-/// The error for a handle without a variable behind it, in the words of TensorFlow's ReadVariableOp.
+/// The error for a handle without a variable behind it, in the words of TensorFlow's
+/// ReadVariableOp.
 fn not_found(why: &str) -> Error {
     Error::FailedPrecondition(format!(
-        "Could not find variable. This could mean that the variable has been deleted. In TF1, it can also mean the variable \
-         is uninitialized. Debug info: status error message={why}"
+        "Could not find variable. This could mean that the variable has been deleted. In TF1, it \
+         can also mean the variable is uninitialized. Debug info: status error message={why}"
     ))
 }

@@ -1,8 +1,8 @@
 //! Variables by the functions of kernels_experimental.h.
 //!
-//! TF_GetInputTensorFromVariable makes the variable safe to write: when somebody else refers to its buffer, it puts a fresh
-//! buffer into the variable and calls back to copy the value. A dense update needs no such copy: the callback keeps the old
-//! buffer instead.
+//! TF_GetInputTensorFromVariable makes the variable safe to write: when somebody else refers to its
+//! buffer, it puts a fresh buffer into the variable and calls back to copy the value. A dense
+//! update needs no such copy: the callback keeps the old buffer instead.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -38,9 +38,11 @@ symbol_table! {
                 *mut *mut TF_VariableInputLockHolder, *mut TF_Status,
             ),
             TF_GetInputTensorFromVariable: unsafe extern "C" fn(
-                *mut TF_OpKernelContext, c_int, bool, bool, bool, CopyFn, *mut *mut TF_Tensor, *mut TF_Status,
+                *mut TF_OpKernelContext, c_int, bool, bool, bool, CopyFn, *mut *mut TF_Tensor,
+                    *mut TF_Status,
             ),
-            TF_ReleaseVariableInputLockHolder: unsafe extern "C" fn(*mut TF_VariableInputLockHolder),
+            TF_ReleaseVariableInputLockHolder:
+                unsafe extern "C" fn(*mut TF_VariableInputLockHolder),
         }
         optional {}
     }
@@ -60,12 +62,17 @@ thread_local! {
     static ON_COPY: RefCell<Option<OnCopy>> = const { RefCell::new(None) };
 }
 
-unsafe extern "C" fn copy(_: *mut TF_OpKernelContext, source: *mut TF_Tensor, dest: *mut TF_Tensor) {
+unsafe extern "C" fn copy(
+    _: *mut TF_OpKernelContext,
+    source: *mut TF_Tensor,
+    dest: *mut TF_Tensor,
+) {
     let done = caught("a variable's copy", || {
         let (api, status) = (KernelApi::get()?, Status::new()?);
         // SAFETY: the header gives the callback both tensors, to be deleted.
-        let (source, dest) =
-            unsafe { (OwnedTensor::new(api, source, &status)?, OwnedTensor::new(api, dest, &status)?) };
+        let (source, dest) = unsafe {
+            (OwnedTensor::new(api, source, &status)?, OwnedTensor::new(api, dest, &status)?)
+        };
         ON_COPY.with_borrow_mut(|on_copy| {
             match on_copy {
                 Some(OnCopy::Copy(ctx)) => {
@@ -75,7 +82,11 @@ unsafe extern "C" fn copy(_: *mut TF_OpKernelContext, source: *mut TF_Tensor, de
                     device.copy(dest.address(), from.address, from.bytes())?;
                 }
                 Some(OnCopy::Keep) => *on_copy = Some(OnCopy::Kept(source)),
-                _ => return Err(Error::Internal("TensorFlow asks for a copy out of turn".to_owned())),
+                _ => {
+                    return Err(Error::Internal(
+                        "TensorFlow asks for a copy out of turn".to_owned(),
+                    ));
+                }
             }
             Ok(())
         })
@@ -95,8 +106,8 @@ impl Lock {
     fn take(api: &'static OfficialApi, ctx: &Context, inputs: &[usize]) -> Result<Self> {
         let mut holder = std::ptr::null_mut();
         let inputs: SmallVec<[c_int; 4]> = inputs.iter().map(|i| *i as c_int).collect();
-        // SAFETY: context, inputs, holder and status are valid for the call. Never sparse: that would switch on
-        // copy-on-read, which TensorFlow's ReadVariableOp cannot do on this device.
+        // SAFETY: context, inputs, holder and status are valid for the call. Never sparse: that
+        // would switch on copy-on-read, which TensorFlow's ReadVariableOp cannot do on this device.
         unsafe {
             (api.TF_MaybeLockVariableInputMutexesInOrder)(
                 ctx.raw(),
@@ -124,7 +135,8 @@ impl Drop for Lock {
     }
 }
 
-/// The variable's tensor, safe to write, and its former one where `keep` asks for it and there is one.
+/// The variable's tensor, safe to write, and its former one where `keep` asks for it and there is
+/// one.
 fn locked_tensor(
     api: &'static OfficialApi,
     ctx: &Context,
@@ -133,8 +145,8 @@ fn locked_tensor(
 ) -> Result<(OwnedTensor, Option<OwnedTensor>)> {
     ON_COPY.set(Some(if keep { OnCopy::Keep } else { OnCopy::Copy(ctx) }));
     let mut raw = std::ptr::null_mut();
-    // SAFETY: context, tensor pointer and status are valid for the call, during which alone the callback runs. The lock is
-    // held; the value is no variant.
+    // SAFETY: context, tensor pointer and status are valid for the call, during which alone the
+    // callback runs. The lock is held; the value is no variant.
     unsafe {
         (api.TF_GetInputTensorFromVariable)(
             ctx.raw(),
@@ -228,7 +240,8 @@ pub(super) fn update_all(
     Ok(())
 }
 
-/// Updates a variable whose buffer starts at an address that kernels cannot write to, such as a slice of another tensor.
+/// Updates a variable whose buffer starts at an address that kernels cannot write to, such as a
+/// slice of another tensor.
 fn update_by_way_of_temporary(
     ctx: &mut Context,
     i: usize,

@@ -1,5 +1,6 @@
-//! Sums and zeros of lists and optionals by way of their memory, as TensorFlow's kernels for the CPU make them: a tensor that
-//! has not been set is no number and stays so in zeros, and is nothing to add in a sum.
+//! Sums and zeros of lists and optionals by way of their memory, as TensorFlow's kernels for the
+//! CPU make them: a tensor that has not been set is no number and stays so in zeros, and is nothing
+//! to add in a sum.
 
 use super::elements::{self, type_text};
 use super::list::List;
@@ -17,13 +18,16 @@ use crate::require;
 /// TensorFlow's error for a variant that a device has no function for.
 fn no_function(arity: &str, op: &str, type_name: &str) -> Error {
     Error::Internal(format!(
-        "No unary variant {arity}_op function found for op {op} Variant type_name: {type_name} for device type: WGPU"
+        "No unary variant {arity}_op function found for op {op} Variant type_name: {type_name} \
+         for device type: WGPU"
     ))
 }
 
 pub(super) fn zeros_like(api: &'static ListApi, ctx: &mut Context) -> Result<()> {
     let input = ctx.get_input(0)?;
-    let input = scalar(input, |_| "ZerosLike non-scalar Tensor with dtype=DT_VARIANT is not supported.".to_owned())?;
+    let input = scalar(input, |_| {
+        "ZerosLike non-scalar Tensor with dtype=DT_VARIANT is not supported.".to_owned()
+    })?;
     let zeros = zeros_of(api, ctx, &input)?;
     ctx.set_output(0, &zeros)
 }
@@ -37,7 +41,9 @@ fn zeros_of(api: &'static ListApi, ctx: &Context, variant: &OwnedTensor) -> Resu
         }
         Value::Optional(optional) => {
             zeros = optional.new_like(ctx)?;
-            if let (Some(from), Some(to)) = (optional.tensors(), Optional::made(api, &zeros)?.tensors()) {
+            if let (Some(from), Some(to)) =
+                (optional.tensors(), Optional::made(api, &zeros)?.tensors())
+            {
                 zero_tensors(api, ctx, from, to)?;
             }
         }
@@ -46,11 +52,19 @@ fn zeros_of(api: &'static ListApi, ctx: &Context, variant: &OwnedTensor) -> Resu
 }
 
 /// Sets `to` to zeros like `from`.
-fn zero_tensors(api: &'static ListApi, ctx: &Context, from: Tensors<'_>, to: Tensors<'_>) -> Result<()> {
+fn zero_tensors(
+    api: &'static ListApi,
+    ctx: &Context,
+    from: Tensors<'_>,
+    to: Tensors<'_>,
+) -> Result<()> {
     for i in 0..from.len() {
         let Some(tensor) = from.get(ctx, i)? else { continue };
-        let zero =
-            if is_variant(&tensor) { zeros_of(api, ctx, &nested(tensor)?)? } else { elements::zeros(ctx, &tensor)? };
+        let zero = if is_variant(&tensor) {
+            zeros_of(api, ctx, &nested(tensor)?)?
+        } else {
+            elements::zeros(ctx, &tensor)?
+        };
         to.set(ctx, i, &zero)?;
     }
     Ok(())
@@ -62,14 +76,19 @@ fn is_variant(tensor: &OwnedTensor) -> bool {
 
 /// A variant within a variant; TensorFlow reads such tensors as scalars.
 fn nested(tensor: OwnedTensor) -> Result<OwnedTensor> {
-    scalar(tensor, |shape| format!("a tensor of type variant within a variant must be a scalar, not of shape {shape}"))
+    scalar(tensor, |shape| {
+        format!("a tensor of type variant within a variant must be a scalar, not of shape {shape}")
+    })
 }
 
 pub(super) fn add(api: &'static ListApi, ctx: &mut Context) -> Result<()> {
     let mut inputs = Vec::new();
     for i in 0..ctx.num_inputs() {
         inputs.push(scalar(ctx.get_input(i)?, |shape| {
-            format!("AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; inputs[{i} has shape: {shape}.")
+            format!(
+                "AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; inputs[{i} has \
+                 shape: {shape}."
+            )
         })?);
     }
     let sum = sum_of(api, ctx, &inputs)?;
@@ -77,7 +96,11 @@ pub(super) fn add(api: &'static ListApi, ctx: &mut Context) -> Result<()> {
 }
 
 /// The sum of two or more variants.
-fn sum_of(api: &'static ListApi, ctx: &mut Context, variants: &[OwnedTensor]) -> Result<OwnedTensor> {
+fn sum_of(
+    api: &'static ListApi,
+    ctx: &mut Context,
+    variants: &[OwnedTensor],
+) -> Result<OwnedTensor> {
     let (mut lists, mut optionals) = (Vec::new(), Vec::new());
     for variant in variants {
         match Value::of(api, variant).map_err(|name| no_function("binary", "ADD", &name))? {
@@ -89,14 +112,19 @@ fn sum_of(api: &'static ListApi, ctx: &mut Context, variants: &[OwnedTensor]) ->
         (lists, []) => sum_of_lists(api, ctx, lists),
         ([], optionals) => sum_of_optionals(api, ctx, optionals),
         ([list, ..], [optional, ..]) => Err(Error::Internal(format!(
-            "BinaryOpVariants: Variants a and b have different type ids.  Type names: '{}' vs. '{}'",
+            "BinaryOpVariants: Variants a and b have different type ids.  Type names: '{}' vs. \
+             '{}'",
             Value::List(*list).type_name(),
             Value::Optional(*optional).type_name()
         ))),
     }
 }
 
-fn sum_of_lists(api: &'static ListApi, ctx: &mut Context, lists: &[List<'_>]) -> Result<OwnedTensor> {
+fn sum_of_lists(
+    api: &'static ListApi,
+    ctx: &mut Context,
+    lists: &[List<'_>],
+) -> Result<OwnedTensor> {
     let first = lists[0];
     let len = first.tensors().len();
     let mut sum = first.new_like(ctx)?;
@@ -110,13 +138,15 @@ fn sum_of_lists(api: &'static ListApi, ctx: &mut Context, lists: &[List<'_>]) ->
         let so_far = List::made(api, &sum)?;
         require!(
             so_far.is_compatible(next),
-            "Trying to add two lists of tensors with incompatible element shapes. One is {} and the other is {}",
+            "Trying to add two lists of tensors with incompatible element shapes. One is {} and \
+             the other is {}",
             so_far.shape_text(),
             next.shape_text()
         );
         require!(
             len == next.tensors().len(),
-            "Trying to add two lists of tensors with different lengths. One is {len} and the other is {}",
+            "Trying to add two lists of tensors with different lengths. One is {len} and the \
+             other is {}",
             next.tensors().len()
         );
         // A shape cannot be merged in place.
@@ -129,7 +159,11 @@ fn sum_of_lists(api: &'static ListApi, ctx: &mut Context, lists: &[List<'_>]) ->
     Ok(sum)
 }
 
-fn sum_of_optionals(api: &'static ListApi, ctx: &mut Context, optionals: &[Optional<'_>]) -> Result<OwnedTensor> {
+fn sum_of_optionals(
+    api: &'static ListApi,
+    ctx: &mut Context,
+    optionals: &[Optional<'_>],
+) -> Result<OwnedTensor> {
     let sum = optionals[0].new_like(ctx)?;
     let addends: Vec<_> = optionals.iter().filter_map(Optional::tensors).collect();
     require!(
@@ -151,7 +185,12 @@ fn sum_of_optionals(api: &'static ListApi, ctx: &mut Context, optionals: &[Optio
 }
 
 /// Sets `to` to the sums of what is set in `addends`, which have as many tensors each.
-fn add_tensors(api: &'static ListApi, ctx: &mut Context, addends: &[Tensors<'_>], to: Tensors<'_>) -> Result<()> {
+fn add_tensors(
+    api: &'static ListApi,
+    ctx: &mut Context,
+    addends: &[Tensors<'_>],
+    to: Tensors<'_>,
+) -> Result<()> {
     for i in 0..to.len() {
         let mut tensors = Vec::new();
         for addend in addends {

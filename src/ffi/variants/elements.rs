@@ -1,4 +1,5 @@
-//! Sums and zeros of the tensors within variants: the device's own kernels, with elements for inputs.
+//! Sums and zeros of the tensors within variants: the device's own kernels, with elements for
+//! inputs.
 
 use crate::device::Device;
 use crate::dtype::DType;
@@ -64,23 +65,31 @@ pub(super) fn sum(ctx: &mut Context, elements: &[OwnedTensor]) -> Result<OwnedTe
 }
 
 /// Writes the sum of two or more elements to `out`, which has the first one's type and shape.
-pub(super) fn sum_into(ctx: &mut Context, elements: &[OwnedTensor], out: &OwnedTensor) -> Result<()> {
+pub(super) fn sum_into(
+    ctx: &mut Context,
+    elements: &[OwnedTensor],
+    out: &OwnedTensor,
+) -> Result<()> {
     let first = &elements[0];
     for other in &elements[1..] {
         require!(
             first.type_number() == other.type_number(),
-            "Trying to add two tensors with incompatible element types. One is {} and the other is {}",
+            "Trying to add two tensors with incompatible element types. One is {} and the other \
+             is {}",
             type_text(first.type_number()),
             type_text(other.type_number())
         );
         require!(
             first.dims() == other.dims(),
-            "Trying to add two tensors with incompatible element shapes. One is {} and the other is {}",
+            "Trying to add two tensors with incompatible element shapes. One is {} and the other \
+             is {}",
             shape_text(&first.dims()),
             shape_text(&other.dims())
         );
     }
-    let unsupported = || Error::InvalidArgument(format!("Trying to add unsupported dtype {}", first.type_number()));
+    let unsupported = || {
+        Error::InvalidArgument(format!("Trying to add unsupported dtype {}", first.type_number()))
+    };
     let dtype = first.dtype().map_err(|_| unsupported())?;
     // Signed and unsigned sums are the same bits, and int32 tensors have a kernel on the host only.
     let computed = if dtype == DType::I32 { DType::U32 } else { dtype };
@@ -131,7 +140,13 @@ impl OpContext for Elements<'_> {
         Ok(self.output.clone())
     }
 
-    fn forward_or_output(&mut self, _: &[usize], i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+    fn forward_or_output(
+        &mut self,
+        _: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
         self.output(i, dtype, dims)
     }
 

@@ -1,8 +1,8 @@
 //! A TensorList in memory: what it holds, and new ones.
 //!
-//! `TensorList` has an element shape, an element type, a limit of its length and a pointer to a counted vector of tensors,
-//! which copies share. A new list is a copy of an existing one, as the variant's own clone function makes it, with a vector of
-//! its own.
+//! `TensorList` has an element shape, an element type, a limit of its length and a pointer to a
+//! counted vector of tensors, which copies share. A new list is a copy of an existing one, as the
+//! variant's own clone function makes it, with a vector of its own.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -46,7 +46,8 @@ impl<'t> List<'t> {
 
     /// The elements.
     pub fn tensors(&self) -> Tensors<'t> {
-        // SAFETY: the counted vector has a std::vector at this offset, and lives as long as the list.
+        // SAFETY: the counted vector has a std::vector at this offset, and lives as long as the
+        // list.
         unsafe { Tensors::new(self.api, self.counted().add(layout::VECTOR)) }
     }
 
@@ -78,16 +79,18 @@ impl<'t> List<'t> {
         unsafe { (self.api.merge)(self.shape(), other.shape(), merged.shape()) }.take(ctx.status())
     }
 
-    /// A variant with a list of as many elements of the same type and shape, none of them set, and no limit.
+    /// A variant with a list of as many elements of the same type and shape, none of them set, and
+    /// no limit.
     pub fn new_like(&self, ctx: &Context) -> Result<OwnedTensor> {
         let tensor = ctx.allocate_variant()?;
         let variant = tensor.address() as *mut u8;
         if !is_empty(variant) || !self.is_plausible() {
             return Err(unknown_layout("TensorList"));
         }
-        // SAFETY: `variant` is an empty variant, whose bytes are free for a value within it; a list takes 48 of them. The
-        // clone refers to this list's vector, which gets one reference more, and loses it again in favour of a vector of its
-        // own: a virtual table, a count of one, and a std::vector. Nothing in between fails or unwinds.
+        // SAFETY: `variant` is an empty variant, whose bytes are free for a value within it; a list
+        // takes 48 of them. The clone refers to this list's vector, which gets one reference more,
+        // and loses it again in favour of a vector of its own: a virtual table, a count of one, and
+        // a std::vector. Nothing in between fails or unwinds.
         unsafe {
             let table = self.value.cast::<*const unsafe extern "C" fn(*const u8, *mut u8)>().read();
             (*table.add(layout::CLONE_INTO))(self.value, variant);
@@ -100,7 +103,8 @@ impl<'t> List<'t> {
             list.add(layout::TENSORS).cast::<*mut u8>().write(counted);
             list.add(layout::MAX_NUM_ELEMENTS).cast::<i32>().write(-1);
             // This list holds a reference too, so this one is not the last.
-            (*self.counted().add(layout::REFERENCES).cast::<AtomicI64>()).fetch_sub(1, Ordering::AcqRel);
+            (*self.counted().add(layout::REFERENCES).cast::<AtomicI64>())
+                .fetch_sub(1, Ordering::AcqRel);
         }
         Ok(tensor)
     }
@@ -117,9 +121,15 @@ impl<'t> List<'t> {
     fn is_plausible(&self) -> bool {
         let counted = self.counted();
         // SAFETY: the counted vector has these members in the releases of the table.
-        let (table, count) =
-            unsafe { (counted.cast::<*const c_void>().read(), counted.add(layout::REFERENCES).cast::<i64>().read()) };
+        let (table, count) = unsafe {
+            (
+                counted.cast::<*const c_void>().read(),
+                counted.add(layout::REFERENCES).cast::<i64>().read(),
+            )
+        };
         // More references than this would be another number.
-        table == self.api.list_tensors && (1..1 << 32).contains(&count) && self.tensors().is_plausible()
+        table == self.api.list_tensors
+            && (1..1 << 32).contains(&count)
+            && self.tensors().is_plausible()
     }
 }

@@ -1,18 +1,21 @@
 //! Values of type variant, and TensorFlow's own kernels of their ops.
 //!
-//! A variant is a C++ object in host memory; those that reach a device are TensorLists and the optionals of conditionals, whose
-//! tensors live on the device. The
-//! C API of TensorFlow 2.18 and older exports a sum and a zero of variants that call back for each tensor ([`official`]).
-//! Later releases do not export them, or not in working order, so there we read and build the values in memory ([`list`], [`optional`],
-//! [`cxx`]), by a table of releases whose every symbol is checked. A value is taken for a list only if its virtual table is the
-//! one that TensorFlow exports for lists, and nothing is taken for granted of any other.
+//! A variant is a C++ object in host memory; those that reach a device are TensorLists and the
+//! optionals of conditionals, whose tensors live on the device. The C API of TensorFlow 2.18 and
+//! older exports a sum and a zero of variants that call back for each tensor ([`official`]). Later
+//! releases do not export them, or not in working order, so there we read and build the values in
+//! memory ([`list`], [`optional`], [`cxx`]), by a table of releases whose every symbol is checked.
+//! A value is taken for a list only if its virtual table is the one that TensorFlow exports for
+//! lists, and nothing is taken for granted of any other.
 //!
 //! What happens to the tensors themselves ([`elements`]) are kernels of ours in both cases.
 //!
-//! The other ops on lists have kernels in TensorFlow that leave all work on tensors to the device's copies and fills, but
-//! DEVICE_DEFAULT registers them for few types; [`native`] runs them for others.
+//! The other ops on lists have kernels in TensorFlow that leave all work on tensors to the device's
+//! copies and fills, but DEVICE_DEFAULT registers them for few types; [`native`] runs them for
+//! others.
 //!
-//! Where any of this does not fit the running TensorFlow, its ops are not registered: they run on the CPU.
+//! Where any of this does not fit the running TensorFlow, its ops are not registered: they run on
+//! the CPU.
 
 mod cxx;
 mod elements;

@@ -1,9 +1,10 @@
 //! TensorFlow's own kernel of a node, run as a kernel of this device.
 //!
-//! TensorFlow's kernels of list ops are registered for the CPU with all element types, and written for any device: they read
-//! lists and shapes on the host, and where the execution's device is a pluggable one they move tensors by its copies and
-//! fills. DEVICE_DEFAULT has the same classes for a few types. So the class that the CPU has is made for the node and
-//! computes with this device's context.
+//! TensorFlow's kernels of list ops are registered for the CPU with all element types, and written
+//! for any device: they read lists and shapes on the host, and where the execution's device is a
+//! pluggable one they move tensors by its copies and fills. DEVICE_DEFAULT has the same classes for
+//! a few types. So the class that the CPU has is made for the node and computes with this device's
+//! context.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -30,15 +31,16 @@ impl Native {
     /// The CPU's kernel for the node under construction.
     ///
     /// # Safety
-    /// `construction` must be what TensorFlow passed to the create function under way, and `create` its CreateOpKernel.
+    /// `construction` must be what TensorFlow passed to the create function under way, and `create`
+    /// its CreateOpKernel.
     pub unsafe fn new(
         create: CreateOpKernel,
         construction: *mut TF_OpKernelConstruction,
         status: &Status,
     ) -> Result<Self> {
         let base = construction.cast::<u8>();
-        // SAFETY: a TF_OpKernelConstruction is an OpKernelConstruction, whose members are at these offsets in the releases
-        // of the table; the checks below see that they are.
+        // SAFETY: a TF_OpKernelConstruction is an OpKernelConstruction, whose members are at these
+        // offsets in the releases of the table; the checks below see that they are.
         unsafe { check(base) }?;
         // SAFETY: the offset is a pointer or an int, as above.
         let member = |offset: usize| unsafe { base.add(offset).cast::<*mut c_void>().read() };
@@ -47,8 +49,9 @@ impl Native {
         let mut device_type = ShortString::empty();
         device_type.set(b"CPU");
         let mut kernel = std::ptr::null_mut();
-        // SAFETY: all pointers are TensorFlow's and valid during the construction; the device type may be moved from, which
-        // leaves a short string as it is or empty; the function writes a kernel that is ours, unless its status is an error.
+        // SAFETY: all pointers are TensorFlow's and valid during the construction; the device type
+        // may be moved from, which leaves a short string as it is or empty; the function writes a
+        // kernel that is ours, unless its status is an error.
         let returned = unsafe {
             create(
                 (&raw mut device_type).cast(),
@@ -62,8 +65,9 @@ impl Native {
             )
         };
         returned.take(status)?;
-        let kernel = NonNull::new(kernel)
-            .ok_or_else(|| Error::Internal("CreateOpKernel returned neither a kernel nor an error".to_owned()))?;
+        let kernel = NonNull::new(kernel).ok_or_else(|| {
+            Error::Internal("CreateOpKernel returned neither a kernel nor an error".to_owned())
+        })?;
         Ok(Self { kernel })
     }
 
@@ -74,14 +78,15 @@ impl Native {
     }
 }
 
-/// Compares what must be known at this place with what is there: the device type `WGPU`, kept within its string, a device, the
-/// node's properties and a status.
+/// Compares what must be known at this place with what is there: the device type `WGPU`, kept
+/// within its string, a device, the node's properties and a status.
 ///
 /// # Safety
 /// `base` must be a construction of TensorFlow's.
 unsafe fn check(base: *const u8) -> Result<()> {
     let word = |offset: usize| {
-        // SAFETY: the object reaches beyond its last member here, by the caller's contract and any release's headers.
+        // SAFETY: the object reaches beyond its last member here, by the caller's contract and any
+        // release's headers.
         unsafe { base.add(offset).cast::<usize>().read() }
     };
     let name = members::DEVICE_TYPE;
@@ -97,7 +102,9 @@ unsafe fn check(base: *const u8) -> Result<()> {
         Ok(())
     } else {
         Err(Error::Internal(
-            "TensorFlow's OpKernelConstruction is not laid out as in the releases this plugin knows".into(),
+            "TensorFlow's OpKernelConstruction is not laid out as in the releases this plugin \
+             knows"
+                .into(),
         ))
     }
 }
@@ -105,11 +112,15 @@ unsafe fn check(base: *const u8) -> Result<()> {
 impl Kernel for Native {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let execution = ctx.execution().ok_or_else(|| {
-            Error::Internal("a kernel of TensorFlow's outside an execution of TensorFlow's".to_owned())
+            Error::Internal(
+                "a kernel of TensorFlow's outside an execution of TensorFlow's".to_owned(),
+            )
         })?;
-        // SAFETY: Compute takes the execution under way, into which it puts its outputs or its error.
+        // SAFETY: Compute takes the execution under way, into which it puts its outputs or its
+        // error.
         unsafe {
-            let compute = std::mem::transmute::<*const c_void, Compute>(self.function(slots::COMPUTE));
+            let compute =
+                std::mem::transmute::<*const c_void, Compute>(self.function(slots::COMPUTE));
             compute(self.kernel.as_ptr(), execution.0.cast());
         }
         Ok(())
@@ -118,10 +129,12 @@ impl Kernel for Native {
 
 impl Drop for Native {
     fn drop(&mut self) {
-        // SAFETY: the kernel is ours, and this is the destructor that frees it, which no one has called.
+        // SAFETY: the kernel is ours, and this is the destructor that frees it, which no one has
+        // called.
         unsafe {
-            let delete =
-                std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(self.function(slots::DELETE));
+            let delete = std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(
+                self.function(slots::DELETE),
+            );
             delete(self.kernel.as_ptr());
         }
     }

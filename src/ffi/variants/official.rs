@@ -1,4 +1,5 @@
-//! Sums and zeros of variants by the functions of kernels_experimental.h, which call back for each tensor.
+//! Sums and zeros of variants by the functions of kernels_experimental.h, which call back for each
+//! tensor.
 
 use std::cell::Cell;
 
@@ -12,7 +13,8 @@ use crate::ffi::symbols::symbol_table;
 use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
 
 /// Writes the sum of two tensors to a third; owns all of them.
-type AddFn = unsafe extern "C" fn(*mut TF_OpKernelContext, *mut TF_Tensor, *mut TF_Tensor, *mut TF_Tensor);
+type AddFn =
+    unsafe extern "C" fn(*mut TF_OpKernelContext, *mut TF_Tensor, *mut TF_Tensor, *mut TF_Tensor);
 /// Writes zeros to the second tensor, which is like the first; owns both.
 type ZerosFn = unsafe extern "C" fn(*mut TF_OpKernelContext, *mut TF_Tensor, *mut TF_Tensor);
 
@@ -21,7 +23,8 @@ symbol_table! {
     pub(super) struct OfficialApi {
         required {
             TF_AddNVariant: unsafe extern "C" fn(*mut TF_OpKernelContext, AddFn, *mut TF_Status),
-            TF_ZerosLikeVariant: unsafe extern "C" fn(*mut TF_OpKernelContext, ZerosFn, *mut TF_Status),
+            TF_ZerosLikeVariant: unsafe extern "C" fn(*mut TF_OpKernelContext, ZerosFn,
+                *mut TF_Status),
         }
         optional {}
     }
@@ -33,7 +36,10 @@ thread_local! {
 }
 
 /// Runs `call` with the execution in place for its callbacks.
-fn with_context(ctx: &mut Context, call: impl FnOnce(*mut TF_OpKernelContext, *mut TF_Status)) -> Result<()> {
+fn with_context(
+    ctx: &mut Context,
+    call: impl FnOnce(*mut TF_OpKernelContext, *mut TF_Status),
+) -> Result<()> {
     let (raw, status) = (ctx.raw(), ctx.status().as_ptr());
     CONTEXT.set(ctx);
     call(raw, status);
@@ -48,7 +54,8 @@ fn callback<const N: usize>(
     body: impl FnOnce(&mut Context, [OwnedTensor; N]) -> Result<()>,
 ) {
     let done = caught("a variant's callback", || {
-        // SAFETY: `with_context` put the execution there, and waits for this callback without using it.
+        // SAFETY: `with_context` put the execution there, and waits for this callback without using
+        // it.
         let ctx = unsafe { CONTEXT.get().as_mut() }
             .ok_or_else(|| Error::Internal("TensorFlow calls back out of turn".to_owned()))?;
         // SAFETY: the header gives the callback its tensors, to be deleted.
@@ -57,7 +64,9 @@ fn callback<const N: usize>(
         for tensor in owned {
             taken.push(tensor?);
         }
-        let taken = taken.try_into().map_err(|_| Error::Internal("the tensors changed their number".to_owned()))?;
+        let taken = taken
+            .try_into()
+            .map_err(|_| Error::Internal("the tensors changed their number".to_owned()))?;
         body(ctx, taken)
     });
     if let (Err(e), Ok(api)) = (done, KernelApi::get()) {
@@ -74,7 +83,11 @@ unsafe extern "C" fn add_tensors(
     callback(raw, [a, b, out], |ctx, [a, b, out]| elements::sum_into(ctx, &[a, b], &out));
 }
 
-unsafe extern "C" fn zero_tensor(raw: *mut TF_OpKernelContext, input: *mut TF_Tensor, out: *mut TF_Tensor) {
+unsafe extern "C" fn zero_tensor(
+    raw: *mut TF_OpKernelContext,
+    input: *mut TF_Tensor,
+    out: *mut TF_Tensor,
+) {
     callback(raw, [input, out], |ctx, [_, out]| elements::fill(ctx, &out));
 }
 

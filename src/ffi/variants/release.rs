@@ -1,7 +1,7 @@
 //! Names and layouts of TensorFlow's C++ classes, by release.
 //!
-//! The layouts follow from the release's headers: variant.h, tensor_list.h and op_kernel.h. They hold for Linux, where the
-//! wheels are built with libstdc++.
+//! The layouts follow from the release's headers: variant.h, tensor_list.h and op_kernel.h. They
+//! hold for Linux, where the wheels are built with libstdc++.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -15,32 +15,43 @@ use crate::ffi::sys::kernel::TF_OpKernelContext;
 struct Release {
     /// `major.minor.`
     version: &'static str,
-    /// `TF_TensorFromTensor`, whose mangled name holds absl's version; None where the C API's functions for variants serve.
+    /// `TF_TensorFromTensor`, whose mangled name holds absl's version; None where the C API's
+    /// functions for variants serve.
     to_c: Option<&'static CStr>,
 }
 
 const RELEASES: &[Release] = &[
     Release {
         version: "2.21.",
-        to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202508146StatusE"),
+        to_c: Some(
+            c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202508146StatusE",
+        ),
     },
     Release {
         version: "2.20.",
-        to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202501276StatusE"),
+        to_c: Some(
+            c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202501276StatusE",
+        ),
     },
     // tensorflow exports the official functions; tensorflow-cpu of the same release does not.
     Release {
         version: "2.19.",
-        to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202308026StatusE"),
+        to_c: Some(
+            c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202308026StatusE",
+        ),
     },
     Release {
         version: "2.22.",
-        to_c: Some(c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202605266StatusE"),
+        to_c: Some(
+            c"_ZN10tensorflow19TF_TensorFromTensorERKNS_6TensorEPN4absl12lts_202605266StatusE",
+        ),
     },
     Release { version: "2.18.", to_c: None },
     Release { version: "2.17.", to_c: None },
     Release { version: "2.16.", to_c: None },
 ];
+
+type EmptyTensor = unsafe extern "C" fn(*mut u8, c_int);
 
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
 /// Virtual table of `Variant::Value<TensorList>`: what a variant with a list starts with.
@@ -56,35 +67,39 @@ const MERGE: &CStr = c"_ZNK10tensorflow18PartialTensorShape9MergeWithERKS0_PS0_"
 const SHAPE_TEXT: &CStr = c"_ZNK10tensorflow14TensorShapeRep11DebugStringB5cxx11Ev";
 const CREATE_KERNEL: &CStr = c"_ZN10tensorflow14CreateOpKernelEN3tsl10DeviceTypeEPNS_10DeviceBaseEPNS0_9AllocatorEPNS_22FunctionLibraryRuntimeEPNS_11ResourceMgrERKSt10shared_ptrIKNS_14NodePropertiesEEiPPNS_8OpKernelE";
 
-/// Byte offsets and sizes of `Variant`, `TensorList`, `TensorList::Tensors` and `Tensor`. The same in every release of the
-/// table.
+/// Byte offsets and sizes of `Variant`, `TensorList`, `TensorList::Tensors` and `Tensor`. The same
+/// in every release of the table.
 pub(super) mod layout {
     /// Within `Variant`: whether the value lies within it, else its first word points to it.
     pub const IS_INLINE: usize = 56;
-    /// Within `Variant::Value<T>`, behind its virtual table: the value itself. A list starts with its `element_shape`.
+    /// Within `Variant::Value<T>`, behind its virtual table: the value itself. A list starts with
+    /// its `element_shape`.
     pub const VALUE: usize = 8;
     /// Within `TensorList`.
     pub const ELEMENT_DTYPE: usize = 24;
     pub const MAX_NUM_ELEMENTS: usize = 28;
     pub const TENSORS: usize = 32;
-    /// Within `TensorList::Tensors`, behind its virtual table: the reference count, then a `std::vector<Tensor>`.
+    /// Within `TensorList::Tensors`, behind its virtual table: the reference count, then a
+    /// `std::vector<Tensor>`.
     pub const REFERENCES: usize = 8;
     pub const VECTOR: usize = 16;
     pub const TENSORS_SIZE: usize = 40;
     pub const TENSOR_SIZE: usize = 32;
-    /// Within the block that `std::make_shared<std::vector<Tensor>>` makes, behind its virtual table: the two counts, then
-    /// the vector.
+    /// Within the block that `std::make_shared<std::vector<Tensor>>` makes, behind its virtual
+    /// table: the two counts, then the vector.
     pub const SHARED_COUNTS: usize = 8;
     pub const SHARED_VALUE: usize = 16;
     pub const SHARED_SIZE: usize = 40;
     /// Number of a virtual function in the table of `Variant::ValueInterface`.
     pub const CLONE_INTO: usize = 6;
     pub const TYPE_NAME: usize = 9;
-    /// From a virtual table's symbol to where objects point: past the offset to top and the type information.
+    /// From a virtual table's symbol to where objects point: past the offset to top and the type
+    /// information.
     pub const ADDRESS_POINT: usize = 16;
 
-    /// Within `OpKernelConstruction`: the device type, which is a `std::string`, the device, its allocator, the function
-    /// library, the resource manager, the node's properties, the version of its graph and the status.
+    /// Within `OpKernelConstruction`: the device type, which is a `std::string`, the device, its
+    /// allocator, the function library, the resource manager, the node's properties, the version of
+    /// its graph and the status.
     pub mod construction {
         pub const DEVICE_TYPE: usize = 0;
         pub const DEVICE: usize = 32;
@@ -129,8 +144,9 @@ unsafe impl Send for ListApi {}
 // SAFETY: as above.
 unsafe impl Sync for ListApi {}
 
-/// `CreateOpKernel(DeviceType, DeviceBase*, Allocator*, FunctionLibraryRuntime*, ResourceMgr*, const
-/// std::shared_ptr<const NodeProperties>&, int, OpKernel**)`. C++ passes a DeviceType, which is a string, by pointer.
+/// `CreateOpKernel(DeviceType, DeviceBase*, Allocator*, FunctionLibraryRuntime*, ResourceMgr*,
+/// const std::shared_ptr<const NodeProperties>&, int, OpKernel**)`. C++ passes a DeviceType, which
+/// is a string, by pointer.
 pub(super) type CreateOpKernel = unsafe extern "C" fn(
     *mut c_void,
     *mut c_void,
@@ -164,15 +180,18 @@ pub(super) fn kernels() -> Result<CreateOpKernel> {
 
 fn unsupported(why: &str) -> Error {
     let version = symbols::tensorflow_version().unwrap_or("of unknown version");
-    Error::Unimplemented(format!("TensorFlow {version} has no interface to variants that this plugin knows ({why})"))
+    Error::Unimplemented(format!(
+        "TensorFlow {version} has no interface to variants that this plugin knows ({why})"
+    ))
 }
 
 fn find(name: &CStr) -> Result<*const c_void> {
-    symbols::find(name).ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
+    symbols::find(name)
+        .ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
 }
 
-/// Whether the C API's functions for variants serve where they are exported: 2.22.0rc0 exports a TF_ZerosLikeVariant that
-/// ends the process.
+/// Whether the C API's functions for variants serve where they are exported: 2.22.0rc0 exports a
+/// TF_ZerosLikeVariant that ends the process.
 pub(super) fn official_serve() -> bool {
     !is_release(symbols::tensorflow_version().unwrap_or_default(), "2.22.")
 }
@@ -187,11 +206,13 @@ fn release() -> Result<&'static Release> {
 }
 
 fn load_lists() -> Result<ListApi> {
-    let to_c = release()?.to_c.ok_or_else(|| unsupported("the C API's functions are not exported"))?;
+    let to_c =
+        release()?.to_c.ok_or_else(|| unsupported("the C API's functions are not exported"))?;
     // Objects point behind the first two words of their class's virtual table.
     let table = |name| Ok::<_, Error>(find(name)?.wrapping_byte_add(layout::ADDRESS_POINT));
-    // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters; a reference is a pointer,
-    // a member function takes `this` first, and the release's headers give the return types.
+    // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters; a
+    // reference is a pointer, a member function takes `this` first, and the release's headers give
+    // the return types.
     unsafe {
         Ok(ListApi {
             list_value: table(LIST_VALUE)?,
@@ -199,20 +220,22 @@ fn load_lists() -> Result<ListApi> {
             list_tensors: table(LIST_TENSORS)?,
             to_c: std::mem::transmute::<*const c_void, TensorToC>(find(to_c)?),
             from_c: std::mem::transmute::<*const c_void, TensorFromC>(find(FROM_C)?),
-            new: std::mem::transmute::<*const c_void, unsafe extern "C" fn(usize) -> *mut u8>(find(NEW)?),
-            empty_tensor: std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut u8, c_int)>(find(
-                EMPTY_TENSOR,
-            )?),
-            compatible: std::mem::transmute::<*const c_void, unsafe extern "C" fn(*const u8, *const u8) -> bool>(find(
-                COMPATIBLE,
-            )?),
+            new: std::mem::transmute::<*const c_void, unsafe extern "C" fn(usize) -> *mut u8>(
+                find(NEW)?,
+            ),
+            empty_tensor: std::mem::transmute::<*const c_void, EmptyTensor>(find(EMPTY_TENSOR)?),
+            compatible: std::mem::transmute::<
+                *const c_void,
+                unsafe extern "C" fn(*const u8, *const u8) -> bool,
+            >(find(COMPATIBLE)?),
             merge: std::mem::transmute::<
                 *const c_void,
                 unsafe extern "C" fn(*const u8, *const u8, *mut u8) -> ReturnedStatus,
             >(find(MERGE)?),
-            shape_text: std::mem::transmute::<*const c_void, unsafe extern "C" fn(*const u8) -> ReturnedString>(find(
-                SHAPE_TEXT,
-            )?),
+            shape_text: std::mem::transmute::<
+                *const c_void,
+                unsafe extern "C" fn(*const u8) -> ReturnedString,
+            >(find(SHAPE_TEXT)?),
         })
     }
 }
@@ -225,7 +248,11 @@ mod tests {
     fn releases_are_distinct() {
         for (i, r) in RELEASES.iter().enumerate() {
             assert!(r.version.ends_with('.'));
-            assert!(RELEASES[..i].iter().all(|o| o.version != r.version && (o.to_c != r.to_c || r.to_c.is_none())));
+            assert!(
+                RELEASES[..i]
+                    .iter()
+                    .all(|o| o.version != r.version && (o.to_c != r.to_c || r.to_c.is_none()))
+            );
         }
     }
 }

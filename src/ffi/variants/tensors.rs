@@ -51,7 +51,8 @@ impl Tensors<'_> {
     /// Tensor `i`; None when it has not been set.
     pub fn get(&self, ctx: &Context, i: usize) -> Result<Option<OwnedTensor>> {
         let status = ctx.status();
-        // SAFETY: there is a Tensor; the status is OK before the call, which returns an owned tensor or null.
+        // SAFETY: there is a Tensor; the status is OK before the call, which returns an owned
+        // tensor or null.
         let tensor = unsafe {
             let raw = (self.api.to_c)(self.at(i), status.as_ptr());
             OwnedTensor::new(ctx.api(), raw, status)
@@ -66,15 +67,16 @@ impl Tensors<'_> {
     }
 }
 
-/// Writes a new vector of `len` tensors that are not set. Its memory comes from `operator new`, where its destructor
-/// expects it.
+/// Writes a new vector of `len` tensors that are not set. Its memory comes from `operator new`,
+/// where its destructor expects it.
 ///
 /// # Safety
 /// `vector` must have room for a vector, and none in it.
 pub(super) unsafe fn write_new(api: &ListApi, vector: *mut u8, len: usize) {
     // SAFETY: the allocation has room for `len` tensors, each constructed once.
     unsafe {
-        let start = if len == 0 { std::ptr::null_mut() } else { (api.new)(len * layout::TENSOR_SIZE) };
+        let start =
+            if len == 0 { std::ptr::null_mut() } else { (api.new)(len * layout::TENSOR_SIZE) };
         let end = start.wrapping_add(len * layout::TENSOR_SIZE);
         for i in 0..len {
             (api.empty_tensor)(start.add(i * layout::TENSOR_SIZE), UNINITIALIZED);

@@ -21,10 +21,15 @@ impl<'t> Value<'t> {
     /// The value in the scalar `tensor`, or the name of its type.
     pub fn of(api: &'static ListApi, tensor: &'t OwnedTensor) -> Result<Self, String> {
         let variant = tensor.address() as *mut u8;
-        // SAFETY: a tensor of type variant holds variants in host memory; the value lies within the variant or where its
-        // first word points to.
-        let value =
-            unsafe { if *variant.add(layout::IS_INLINE) == 0 { variant.cast::<*mut u8>().read() } else { variant } };
+        // SAFETY: a tensor of type variant holds variants in host memory; the value lies within the
+        // variant or where its first word points to.
+        let value = unsafe {
+            if *variant.add(layout::IS_INLINE) == 0 {
+                variant.cast::<*mut u8>().read()
+            } else {
+                variant
+            }
+        };
         if value.is_null() {
             return Err("an empty variant".to_owned());
         }
@@ -67,10 +72,19 @@ pub(super) fn is_empty(variant: *const u8) -> bool {
 
 /// The error for memory that is not as the table of releases has it.
 pub(super) fn unknown_layout(class: &str) -> Error {
-    Error::Internal(format!("TensorFlow's {class} is not laid out as in the releases that this plugin knows"))
+    Error::Internal(format!(
+        "TensorFlow's {class} is not laid out as in the releases that this plugin knows"
+    ))
 }
 
 /// `tensor` if it is one variant, or TensorFlow's error for one of several, made from its shape.
-pub(super) fn scalar(tensor: OwnedTensor, error: impl FnOnce(&str) -> String) -> Result<OwnedTensor> {
-    if tensor.dims().is_empty() { Ok(tensor) } else { Err(Error::InvalidArgument(error(&shape_text(&tensor.dims())))) }
+pub(super) fn scalar(
+    tensor: OwnedTensor,
+    error: impl FnOnce(&str) -> String,
+) -> Result<OwnedTensor> {
+    if tensor.dims().is_empty() {
+        Ok(tensor)
+    } else {
+        Err(Error::InvalidArgument(error(&shape_text(&tensor.dims()))))
+    }
 }

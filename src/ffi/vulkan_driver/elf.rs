@@ -1,4 +1,5 @@
-//! The little of ELF that loading drivers takes: which libraries a library needs, and the image of a library that only leads a search.
+//! The little of ELF that loading drivers takes: which libraries a library needs, and the image of
+//! a library that only leads a search.
 //!
 //! 64 bits, in the byte order of this machine. Pure: bytes in, bytes out.
 
@@ -22,10 +23,11 @@ const SHN_ABS: u16 = 0xfff1;
 const READ_WRITE: u32 = 6;
 
 /// The class and byte order of this machine, as files state them.
-const IDENTIFICATION: [u8; 7] = [0x7f, b'E', b'L', b'F', 2, if cfg!(target_endian = "little") { 1 } else { 2 }, 1];
+const IDENTIFICATION: [u8; 7] =
+    [0x7f, b'E', b'L', b'F', 2, if cfg!(target_endian = "little") { 1 } else { 2 }, 1];
 
-/// The libraries that a library asks for, of whose file `read` gives some bytes at an offset, fewer at its end. None if it is no library of
-/// this machine's.
+/// The libraries that a library asks for, of whose file `read` gives some bytes at an offset, fewer
+/// at its end. None if it is no library of this machine's.
 pub(super) fn needed(read: &dyn Fn(u64, usize) -> Vec<u8>) -> Option<Vec<String>> {
     let header = read(0, HEADER);
     if header.len() < HEADER || !header.starts_with(&IDENTIFICATION) {
@@ -36,7 +38,8 @@ pub(super) fn needed(read: &dyn Fn(u64, usize) -> Vec<u8>) -> Option<Vec<String>
     let segments: Vec<&[u8]> = table.chunks_exact(usize::from(size).max(SEGMENT)).collect();
     let of_kind = |kind: u32| segments.iter().filter(move |s| u32_at(s, 0) == Some(kind));
     let dynamic = of_kind(PT_DYNAMIC).next()?;
-    let dynamic = read(u64_at(dynamic, 8)?, usize::try_from(u64_at(dynamic, 32)?).ok()?.min(1 << 16));
+    let dynamic =
+        read(u64_at(dynamic, 8)?, usize::try_from(u64_at(dynamic, 32)?).ok()?.min(1 << 16));
     let entries: Vec<(u64, u64)> = dynamic
         .chunks_exact(DYNAMIC)
         .filter_map(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 8)?)))
@@ -105,12 +108,16 @@ pub(super) fn leader(library: &[u8], symbols: &[(&str, u64)]) -> Vec<u8> {
     image.extend([0, HEADER as u64, 0].map(u64::to_ne_bytes).concat());
     image.extend(0_u32.to_ne_bytes());
     image.extend([HEADER as u16, SEGMENT as u16, 3, 0, 0, 0].map(u16::to_ne_bytes).concat());
-    // The loader writes into the dynamic section. Without the last segment it would ask for an executable stack.
-    for (kind, at, length, align) in
-        [(PT_LOAD, 0, end, 1 << 16), (PT_DYNAMIC, dynamic_at, 7 * DYNAMIC, 8), (PT_GNU_STACK, 0, 0, 16)]
-    {
+    // The loader writes into the dynamic section. Without the last segment it would ask for an
+    // executable stack.
+    for (kind, at, length, align) in [
+        (PT_LOAD, 0, end, 1 << 16),
+        (PT_DYNAMIC, dynamic_at, 7 * DYNAMIC, 8),
+        (PT_GNU_STACK, 0, 0, 16),
+    ] {
         image.extend([kind, READ_WRITE].map(u32::to_ne_bytes).concat());
-        image.extend([at, at, at, length, length, align].map(|n| (n as u64).to_ne_bytes()).concat());
+        image
+            .extend([at, at, at, length, length, align].map(|n| (n as u64).to_ne_bytes()).concat());
     }
     for (tag, value) in [
         (DT_NEEDED, needed),
@@ -139,7 +146,8 @@ fn hash_table(symbols: &[(&str, u64)]) -> Vec<u8> {
         chain[i as usize] = std::mem::replace(head, i);
     }
     let lengths = [buckets as u32, chain.len() as u32];
-    let table: Vec<u8> = lengths.into_iter().chain(heads).chain(chain).flat_map(u32::to_ne_bytes).collect();
+    let table: Vec<u8> =
+        lengths.into_iter().chain(heads).chain(chain).flat_map(u32::to_ne_bytes).collect();
     // What follows holds strings, so only its own end need be aligned.
     table
 }

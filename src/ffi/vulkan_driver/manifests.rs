@@ -1,7 +1,9 @@
-//! The driver manifests that the Vulkan loader reads: where they lie, which of them it takes, and the libraries that they name.
+//! The driver manifests that the Vulkan loader reads: where they lie, which of them it takes, and
+//! the libraries that they name.
 //!
-//! Owns the loader's rules, as LoaderDriverInterface.md and LoaderInterfaceArchitecture.md state them. Knows nothing of how a library is
-//! opened. What is broken is skipped: the loader has the last word.
+//! Owns the loader's rules, as LoaderDriverInterface.md and LoaderInterfaceArchitecture.md state
+//! them. Knows nothing of how a library is opened. What is broken is skipped: the loader has the
+//! last word.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,7 +19,10 @@ pub(super) fn drivers(lookup: Lookup<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for manifest in manifests(lookup) {
         if !filter.admits(&manifest) {
-            log::debug!("Vulkan manifest {} is skipped, as the loader's variables ask", manifest.display());
+            log::debug!(
+                "Vulkan manifest {} is skipped, as the loader's variables ask",
+                manifest.display()
+            );
             continue;
         }
         match libraries(&manifest) {
@@ -34,7 +39,8 @@ pub(super) fn drivers(lookup: Lookup<'_>) -> Vec<PathBuf> {
     found
 }
 
-/// What `VK_LOADER_DRIVERS_SELECT` and `VK_LOADER_DRIVERS_DISABLE` say of manifests: lists of names with `*` at either end.
+/// What `VK_LOADER_DRIVERS_SELECT` and `VK_LOADER_DRIVERS_DISABLE` say of manifests: lists of names
+/// with `*` at either end.
 struct Filter {
     /// Nothing, if every driver is selected.
     select: Vec<String>,
@@ -47,7 +53,10 @@ impl Filter {
             let value = lookup(name).unwrap_or_default().to_string_lossy().to_lowercase();
             value.split(',').filter(|glob| !glob.is_empty()).map(str::to_owned).collect()
         };
-        Self { select: list("VK_LOADER_DRIVERS_SELECT"), disable: list("VK_LOADER_DRIVERS_DISABLE") }
+        Self {
+            select: list("VK_LOADER_DRIVERS_SELECT"),
+            disable: list("VK_LOADER_DRIVERS_DISABLE"),
+        }
     }
 
     /// Whether the loader takes a manifest, which goes by the name of its file.
@@ -90,7 +99,8 @@ fn manifests(lookup: Lookup<'_>) -> Vec<PathBuf> {
 
 /// The directories whose `vulkan/icd.d` the loader searches.
 fn data_directories(set: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let home = |below: &str| set("HOME").map(|home| PathBuf::from(home).join(below).into_os_string());
+    let home =
+        |below: &str| set("HOME").map(|home| PathBuf::from(home).join(below).into_os_string());
     let list = |name: &str, default: &str| set(name).unwrap_or_else(|| default.into());
     let lists = [
         set("XDG_CONFIG_HOME").or_else(|| home(".config")),
@@ -99,15 +109,22 @@ fn data_directories(set: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         set("XDG_DATA_HOME").or_else(|| home(".local/share")),
         Some(list("XDG_DATA_DIRS", "/usr/local/share:/usr/share")),
     ];
-    lists.iter().flatten().flat_map(std::env::split_paths).filter(|p| !p.as_os_str().is_empty()).collect()
+    lists
+        .iter()
+        .flatten()
+        .flat_map(std::env::split_paths)
+        .filter(|p| !p.as_os_str().is_empty())
+        .collect()
 }
 
 /// Adds a manifest, or the manifests in a directory in the order of their names.
 fn add(found: &mut Vec<PathBuf>, path: &Path) {
     let mut files = match std::fs::read_dir(path) {
-        Ok(entries) => {
-            entries.flatten().map(|e| e.path()).filter(|p| p.extension() == Some(OsStr::new("json"))).collect()
-        }
+        Ok(entries) => entries
+            .flatten()
+            .map(|e| e.path())
+            .filter(|p| p.extension() == Some(OsStr::new("json")))
+            .collect(),
         Err(_) if path.is_file() => vec![path.to_owned()],
         Err(_) => Vec::new(),
     };
@@ -119,8 +136,8 @@ fn add(found: &mut Vec<PathBuf>, path: &Path) {
     }
 }
 
-/// The libraries of a manifest, whose `ICD` is an object or a list of objects. A bare file name is left to the
-/// system's search path; other relative paths start at the manifest.
+/// The libraries of a manifest, whose `ICD` is an object or a list of objects. A bare file name is
+/// left to the system's search path; other relative paths start at the manifest.
 fn libraries(manifest: &Path) -> Result<Vec<PathBuf>, String> {
     let text = std::fs::read_to_string(manifest).map_err(|e| e.to_string())?;
     let json: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
@@ -140,7 +157,10 @@ fn libraries(manifest: &Path) -> Result<Vec<PathBuf>, String> {
     }
     let directory = manifest.parent().unwrap_or(Path::new("."));
     // `join` leaves absolute paths as they are.
-    Ok(paths.into_iter().map(|p| if p.components().count() == 1 { p } else { directory.join(p) }).collect())
+    Ok(paths
+        .into_iter()
+        .map(|p| if p.components().count() == 1 { p } else { directory.join(p) })
+        .collect())
 }
 
 #[cfg(test)]
@@ -152,7 +172,8 @@ mod tests {
 
     impl Directory {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("tensorflow-wgpu-{name}-{}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("tensorflow-wgpu-{name}-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&path);
             std::fs::create_dir_all(&path).unwrap();
             Self(path)
@@ -172,8 +193,8 @@ mod tests {
         }
     }
 
-    const DRIVER: &str =
-        r#"{"file_format_version": "1.0.0", "ICD": {"library_path": "libdriver.so", "api_version": "1.1.0"}}"#;
+    const DRIVER: &str = r#"{"file_format_version": "1.0.0",
+        "ICD": {"library_path": "libdriver.so", "api_version": "1.1.0"}}"#;
 
     #[test]
     fn a_library_path_is_a_name_relative_or_absolute() {
@@ -184,7 +205,8 @@ mod tests {
             ("./libdriver.so", directory.0.join("./libdriver.so")),
             ("/opt/libdriver.so", PathBuf::from("/opt/libdriver.so")),
         ] {
-            let manifest = directory.file("one.json", &format!(r#"{{"ICD": {{"library_path": "{path}"}}}}"#));
+            let manifest =
+                directory.file("one.json", &format!(r#"{{"ICD": {{"library_path": "{path}"}}}}"#));
             assert_eq!(libraries(&manifest).unwrap(), [expected]);
         }
     }
@@ -192,9 +214,15 @@ mod tests {
     #[test]
     fn the_icd_is_an_object_or_a_list() {
         let directory = Directory::new("forms");
-        let list = directory.file("list.json", r#"{"ICD": [{"library_path": "a.so"}, {}, {"library_path": "b.so"}]}"#);
+        let list = directory.file(
+            "list.json",
+            r#"{"ICD": [{"library_path": "a.so"}, {}, {"library_path": "b.so"}]}"#,
+        );
         assert_eq!(libraries(&list).unwrap(), [PathBuf::from("a.so"), PathBuf::from("b.so")]);
-        assert_eq!(libraries(&directory.file("object.json", DRIVER)).unwrap(), [PathBuf::from("libdriver.so")]);
+        assert_eq!(
+            libraries(&directory.file("object.json", DRIVER)).unwrap(),
+            [PathBuf::from("libdriver.so")]
+        );
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Loads Vulkan drivers before the Vulkan loader does, shielded from TensorFlow's symbols.
 //!
-//! `libtensorflow_framework` exports thousands of `llvm::` symbols with global visibility, and zlib's and zstd's. A Mesa driver that uses
-//! LLVM (lavapipe, radv's LLVM path) would bind to those and crash while it compiles a shader. Loaded with RTLD_DEEPBIND, a driver
-//! prefers its own dependencies; the Vulkan loader then gets the copy that is loaded already. So the manifests that the
-//! loader will read are read here first, in its order, and drivers that need one of these libraries are loaded; others are the loader's.
+//! `libtensorflow_framework` exports thousands of `llvm::` symbols with global visibility, and
+//! zlib's and zstd's. A Mesa driver that uses LLVM (lavapipe, radv's LLVM path) would bind to those
+//! and crash while it compiles a shader. Loaded with RTLD_DEEPBIND, a driver prefers its own
+//! dependencies; the Vulkan loader then gets the copy that is loaded already. So the manifests that
+//! the loader will read are read here first, in its order, and drivers that need one of these
+//! libraries are loaded; others are the loader's.
 //!
-//! Deep binding takes the driver's `malloc` from libc even where the process has another one (jemalloc or tcmalloc in LD_PRELOAD). libc
-//! itself would still use that other one, in `strdup` say, and the driver would free with libc what came from there. Such a driver
-//! is loaded as the dependency of a small library made in memory, which leads its search and holds the process's own allocator.
+//! Deep binding takes the driver's `malloc` from libc even where the process has another one
+//! (jemalloc or tcmalloc in LD_PRELOAD). libc itself would still use that other one, in `strdup`
+//! say, and the driver would free with libc what came from there. Such a driver is loaded as the
+//! dependency of a small library made in memory, which leads its search and holds the process's own
+//! allocator.
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod elf;
@@ -18,8 +22,8 @@ mod shield;
 
 use crate::error::Result;
 
-/// Loads the drivers, once in the process. Does nothing where no driver can clash. Fails where a driver can neither be shielded nor be
-/// trusted without.
+/// Loads the drivers, once in the process. Does nothing where no driver can clash. Fails where a
+/// driver can neither be shielded nor be trusted without.
 pub(crate) fn preload() -> Result<()> {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
     {

@@ -1,4 +1,5 @@
-//! Opens the drivers that clash with TensorFlow's symbols, each bound to its own dependencies and to the process's allocator.
+//! Opens the drivers that clash with TensorFlow's symbols, each bound to its own dependencies and
+//! to the process's allocator.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
@@ -86,19 +87,24 @@ fn clashes(driver: &Path, directories: &[PathBuf]) -> bool {
     let needed = elf::needed(&|at, len| {
         let mut bytes = vec![0; len];
         let mut filled = 0;
-        while let Ok(n @ 1..) = file.read_at(&mut bytes[filled..], at.saturating_add(filled as u64)) {
+        while let Ok(n @ 1..) = file.read_at(&mut bytes[filled..], at.saturating_add(filled as u64))
+        {
             filled += n;
         }
         bytes.truncate(filled);
         bytes
     });
-    needed.is_some_and(|names| names.iter().any(|name| CLASHING.iter().any(|start| name.starts_with(start))))
+    needed.is_some_and(|names| {
+        names.iter().any(|name| CLASHING.iter().any(|start| name.starts_with(start)))
+    })
 }
 
-/// Where the system looks for a library without a directory, as far as is known: drivers lie beside libc.
+/// Where the system looks for a library without a directory, as far as is known: drivers lie beside
+/// libc.
 fn directories(lookup: Lookup<'_>) -> Vec<PathBuf> {
     let own = lookup("LD_LIBRARY_PATH").unwrap_or_default();
-    let libc = object(symbol(c"gnu_get_libc_version")).and_then(|(_, path)| Some(path.parent()?.to_owned()));
+    let libc = object(symbol(c"gnu_get_libc_version"))
+        .and_then(|(_, path)| Some(path.parent()?.to_owned()));
     let usual = ["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from);
     std::env::split_paths(&own).chain(libc).chain(usual).collect()
 }
@@ -113,13 +119,18 @@ impl Allocator {
     /// None where `malloc` and `free` are libc's.
     fn of_process() -> Option<Self> {
         let (libc, _) = object(symbol(c"gnu_get_libc_version"))?;
-        let others: Vec<_> =
-            [c"malloc", c"free"].into_iter().filter_map(|name| object(symbol(name))).filter(|o| o.0 != libc).collect();
+        let others: Vec<_> = [c"malloc", c"free"]
+            .into_iter()
+            .filter_map(|name| object(symbol(name)))
+            .filter(|o| o.0 != libc)
+            .collect();
         let path = others.first()?.1.clone();
         let functions = ALLOCATOR
             .into_iter()
             .map(|name| (name, symbol(name)))
-            .filter(|(_, address)| object(*address).is_some_and(|o| others.iter().any(|other| other.0 == o.0)))
+            .filter(|(_, address)| {
+                object(*address).is_some_and(|o| others.iter().any(|other| other.0 == o.0))
+            })
             .map(|(name, address)| (name.to_str().expect("it is ASCII"), address as u64))
             .collect();
         Some(Self { functions, path })
@@ -129,8 +140,9 @@ impl Allocator {
     fn open_with(&self, driver: &Path) -> Result<()> {
         let trouble = |why: String| {
             Error::Unavailable(format!(
-                "the Vulkan driver {} would bind to TensorFlow's LLVM, and cannot be shielded beside the malloc of {}: {why}; \
-                 take that from LD_PRELOAD, or leave the driver out with VK_LOADER_DRIVERS_DISABLE",
+                "the Vulkan driver {} would bind to TensorFlow's LLVM, and cannot be shielded \
+                 beside the malloc of {}: {why}; take that from LD_PRELOAD, or leave the driver \
+                 out with VK_LOADER_DRIVERS_DISABLE",
                 driver.display(),
                 self.path.display()
             ))
@@ -145,7 +157,8 @@ impl Allocator {
             return Err(trouble("/proc is missing".into()));
         }
         open(path.as_bytes(), driver);
-        // Never closed: the dynamic linker knows the library by this name, which another file would get.
+        // Never closed: the dynamic linker knows the library by this name, which another file would
+        // get.
         std::mem::forget(file);
         Ok(())
     }
@@ -171,15 +184,16 @@ fn memory_file(contents: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Opens the library `name` so that it and its dependencies prefer each other's symbols. Never closed: the loader, and threads of the
-/// driver, may live as long as the process. What does not open is left to the loader.
+/// Opens the library `name` so that it and its dependencies prefer each other's symbols. Never
+/// closed: the loader, and threads of the driver, may live as long as the process. What does not
+/// open is left to the loader.
 fn open(name: &[u8], driver: &Path) {
     // A NUL ends no path.
     let Ok(name) = CString::new(name) else { return };
     type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
     let mut function: Open = libc::dlopen;
-    // SAFETY: libc is loaded and stays. Its own dlopen has this type. Sanitizers put theirs in front, which refuses deep binding since
-    // it leaves their allocator out; here it does not.
+    // SAFETY: libc is loaded and stays. Its own dlopen has this type. Sanitizers put theirs in
+    // front, which refuses deep binding since it leaves their allocator out; here it does not.
     unsafe {
         let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
         let own = if libc.is_null() { libc } else { libc::dlsym(libc, c"dlopen".as_ptr()) };
@@ -187,12 +201,19 @@ fn open(name: &[u8], driver: &Path) {
             function = std::mem::transmute::<*mut c_void, Open>(own);
         }
     }
-    // SAFETY: this runs the initializers of a driver that the Vulkan loader is about to load anyway. dlerror returns null or a
-    // NUL-terminated string that is valid until this thread's next call.
+    // SAFETY: this runs the initializers of a driver that the Vulkan loader is about to load
+    // anyway. dlerror returns null or a NUL-terminated string that is valid until this thread's
+    // next call.
     unsafe {
-        if function(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND).is_null() {
+        if function(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND)
+            .is_null()
+        {
             let error = libc::dlerror();
-            let why = if error.is_null() { "no reason given".into() } else { CStr::from_ptr(error).to_string_lossy() };
+            let why = if error.is_null() {
+                "no reason given".into()
+            } else {
+                CStr::from_ptr(error).to_string_lossy()
+            };
             log::debug!("Vulkan driver {} is not loaded: {why}", driver.display());
         }
     }
@@ -210,12 +231,17 @@ mod tests {
 
     #[test]
     fn drivers_that_do_not_load_are_ignored() {
-        let directory = std::env::temp_dir().join(format!("tensorflow-wgpu-unloadable-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("tensorflow-wgpu-unloadable-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let manifest = directory.join("bad.json");
         for library in ["./not-there.so", "not-there.so", "./bad.json", "nul\\u0000.so"] {
-            std::fs::write(&manifest, format!(r#"{{"ICD": {{"library_path": "{library}"}}}}"#)).unwrap();
-            assert_eq!(preload(&|name| (name == "VK_DRIVER_FILES").then(|| manifest.clone().into())), Ok(()));
+            std::fs::write(&manifest, format!(r#"{{"ICD": {{"library_path": "{library}"}}}}"#))
+                .unwrap();
+            assert_eq!(
+                preload(&|name| (name == "VK_DRIVER_FILES").then(|| manifest.clone().into())),
+                Ok(())
+            );
         }
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -226,14 +252,19 @@ mod tests {
         extern "C" fn marked(_: usize) -> *mut c_void {
             std::ptr::without_provenance_mut(0x5eed)
         }
-        let functions = vec![("malloc", marked as extern "C" fn(usize) -> *mut c_void as usize as u64)];
+        let functions =
+            vec![("malloc", marked as extern "C" fn(usize) -> *mut c_void as usize as u64)];
         let allocator = Allocator { functions, path: "test".into() };
         let image = elf::leader(b"libm.so.6", &allocator.functions);
         let file = memory_file(&image).unwrap();
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        // SAFETY: the library holds data alone, and a pointer to `marked`, which has the type of malloc.
+        // SAFETY: the library holds data alone, and a pointer to `marked`, which has the type of
+        // malloc.
         let taken = unsafe {
-            let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND);
+            let library = libc::dlopen(
+                path.as_ptr(),
+                libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND,
+            );
             assert!(!library.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
             libc::dlsym(library, c"malloc".as_ptr())
         };

@@ -1,7 +1,8 @@
-//! Complex numbers: elementwise ops, conversions and the conjugate transpose. A complex number is a `vec2` of its parts.
+//! Complex numbers: elementwise ops, conversions and the conjugate transpose. A complex number is a
+//! `vec2` of its parts.
 //!
-//! The ops are rows ([`table`]) of the same kind as the real ones', run by the same program. Sums and products over axes are rows of
-//! `reduce`, segment sums belong to `scatter`.
+//! The ops are rows ([`table`]) of the same kind as the real ones', run by the same program. Sums
+//! and products over axes are rows of `reduce`, segment sums belong to `scatter`.
 
 pub mod reference;
 pub mod table;
@@ -45,13 +46,16 @@ fn conjugate_transpose(ctx: &mut dyn OpContext, dtype: DType) -> Result<()> {
     let plan = rearrange::transpose(ctx, &x.dims)?;
     let y = ctx.output(0, dtype, &plan.dims)?;
     let Source::Strided(walk) = plan.source else { unreachable!("a transpose is strided") };
-    kernel::signature(row("Conj"), dtype, &[dtype], &[], |s| s.run_walk(ctx.device(), &walk, &[x], &y))
+    kernel::signature(row("Conj"), dtype, &[dtype], &[], |s| {
+        s.run_walk(ctx.device(), &walk, &[x], &y)
+    })
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders: Vec<Shader> = table::ROWS.iter().flat_map(scalar::row_shaders).collect();
-    let conversions = COMPLEX.iter().flat_map(|c| COMPLEX.iter().chain(cast::TYPES).map(move |t| (*c, *t)));
+    let conversions =
+        COMPLEX.iter().flat_map(|c| COMPLEX.iter().chain(cast::TYPES).map(move |t| (*c, *t)));
     for (from, to) in conversions.flat_map(|(a, b)| [(a, b), (b, a)]).filter(|(a, b)| a != b) {
         shaders.extend(cast::signature(from, to, false, |s| s.linear_shaders()));
     }

@@ -27,12 +27,16 @@ pub fn div(x: Complex, y: Complex) -> Complex {
     if largest.is_infinite() && x[0].is_finite() && x[1].is_finite() {
         return [0.0, 0.0];
     }
-    // Halves of the exponent's range: the divisor near 1, and the dividend where its products stay finite.
+    // Halves of the exponent's range: the divisor near 1, and the dividend where its products stay
+    // finite.
     let (half, d) = (0.5 * x[0].abs().max(x[1].abs()), [y[0] / largest, y[1] / largest]);
     let scale = if half.is_finite() && half > 1e300 { 0.25 } else { 1.0 };
     let x = [x[0] * scale, x[1] * scale];
     let bottom = d[0] * d[0] + d[1] * d[1];
-    [(x[0] * d[0] + x[1] * d[1]) / bottom / largest / scale, (x[1] * d[0] - x[0] * d[1]) / bottom / largest / scale]
+    [
+        (x[0] * d[0] + x[1] * d[1]) / bottom / largest / scale,
+        (x[1] * d[0] - x[0] * d[1]) / bottom / largest / scale,
+    ]
 }
 
 /// The conjugate.
@@ -95,7 +99,11 @@ pub fn cos(z: Complex) -> Complex {
 pub fn tan(z: Complex) -> Complex {
     // Beyond |im| = 20 the hyperbolic functions differ from exponentials by less than f64 can tell.
     if z[1].abs() > 20.0 {
-        let turn = if z[0].is_finite() { 4.0 * z[0].sin() * z[0].cos() * (-2.0 * z[1].abs()).exp() } else { 0.0 };
+        let turn = if z[0].is_finite() {
+            4.0 * z[0].sin() * z[0].cos() * (-2.0 * z[1].abs()).exp()
+        } else {
+            0.0
+        };
         return [turn, 1f64.copysign(z[1])];
     }
     let (t, s) = (z[0].tan(), z[1].sinh());

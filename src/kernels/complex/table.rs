@@ -1,7 +1,8 @@
 //! The elementwise ops of complex numbers: rows like those of `scalar`, run by the same program.
 //!
-//! TensorFlow's CPU kernels divide by zero and by infinity in one way in whole vectors (NaN) and in another in what is left of them
-//! (C's Annex G); its GPU kernels follow Annex G throughout, and so do these rows.
+//! TensorFlow's CPU kernels divide by zero and by infinity in one way in whole vectors (NaN) and in
+//! another in what is left of them (C's Annex G); its GPU kernels follow Annex G throughout, and so
+//! do these rows.
 
 use super::reference as r;
 use crate::dtype::DType::{self, *};
@@ -11,20 +12,28 @@ use crate::kernels::scalar::row::{self, Case, Input, Row, Shapes, binary, case, 
 /// Computed as a pair of parts.
 const BOTH: &[DType] = &[C64, C128];
 
-/// A definition by the function libraries for complex numbers, whose functions end in the type of a part.
+/// A definition by the function libraries for complex numbers, whose functions end in the type of a
+/// part.
 const fn function(wgsl: &'static str, reference: fn(&[row::Complex]) -> row::Complex) -> Case {
     case(BOTH, wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
 }
 
 const ADD: &[Case] = &[case(BOTH, "x + y", Complex(|v| r::add(v[0], v[1])))];
-const MUL: &[Case] =
-    &[case(BOTH, "vec2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x)", Complex(|v| r::mul(v[0], v[1]))).ulps(2)];
+const MUL: &[Case] = &[case(
+    BOTH,
+    "vec2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x)",
+    Complex(|v| r::mul(v[0], v[1])),
+)
+.ulps(2)];
 const DIV: &[Case] = &[function("complex_div_{R}(x, y)", |v| r::div(v[0], v[1]))];
 const INVERSE: &[Case] = &[function("complex_inverse_{R}(x)", |v| r::div([1.0, 0.0], v[0]))];
 const EQUAL: &[Case] = &[case(BOTH, "x.x == y.x && x.y == y.y", Complex(|v| truth(v[0] == v[1])))];
-const NOT_EQUAL: &[Case] = &[case(BOTH, "!(x.x == y.x && x.y == y.y)", Complex(|v| truth(v[0] != v[1])))];
-const SELECT: &[Case] = &[case(BOTH, "select(e, t, condition)", Complex(|v| if v[0][0] != 0.0 { v[1] } else { v[2] }))];
-const CONDITION: &[Input] = &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
+const NOT_EQUAL: &[Case] =
+    &[case(BOTH, "!(x.x == y.x && x.y == y.y)", Complex(|v| truth(v[0] != v[1])))];
+const SELECT: &[Case] =
+    &[case(BOTH, "select(e, t, condition)", Complex(|v| if v[0][0] != 0.0 { v[1] } else { v[2] }))];
+const CONDITION: &[Input] =
+    &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
 const PARTS: &[Input] = &[input("real"), input("imag")];
 
 fn truth(holds: bool) -> row::Complex {
@@ -40,7 +49,8 @@ fn unless_zero(z: row::Complex, value: row::Complex) -> row::Complex {
 pub const ROWS: &[Row] = &[
     binary("Add", ADD),
     binary("AddV2", ADD),
-    unary("Angle", &[function("atan2_{R}(x.y, x.x)", |v| [v[0][1].atan2(v[0][0]), 0.0])]).gives_part(),
+    unary("Angle", &[function("atan2_{R}(x.y, x.x)", |v| [v[0][1].atan2(v[0][0]), 0.0])])
+        .gives_part(),
     binary("Complex", &[case(&[F32, F64], "vec2(real, imag)", Complex(|v| [v[0][0], v[1][0]]))])
         .of(PARTS)
         .gives_complex(),
@@ -51,7 +61,9 @@ pub const ROWS: &[Row] = &[
     binary("Div", DIV),
     binary(
         "DivNoNan",
-        &[function("select(complex_div_{R}(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::div(v[0], v[1])))],
+        &[function("select(complex_div_{R}(x, y), {T}(), all(y == {T}()))", |v| {
+            unless_zero(v[1], r::div(v[0], v[1]))
+        })],
     ),
     binary("Equal", EQUAL).test().shapes(Shapes::BroadcastOr(false)),
     unary("Exp", &[function("complex_exp_{R}(x)", |v| r::exp(v[0]))]),
@@ -60,7 +72,9 @@ pub const ROWS: &[Row] = &[
     binary("Mul", MUL),
     binary(
         "MulNoNan",
-        &[function("select(complex_mul_{R}(x, y), {T}(), all(y == {T}()))", |v| unless_zero(v[1], r::mul(v[0], v[1])))],
+        &[function("select(complex_mul_{R}(x, y), {T}(), all(y == {T}()))", |v| {
+            unless_zero(v[1], r::mul(v[0], v[1]))
+        })],
     ),
     unary("Neg", &[case(BOTH, "-x", Complex(|v| [-v[0][0], -v[0][1]]))]),
     binary("NotEqual", NOT_EQUAL).test().shapes(Shapes::BroadcastOr(true)),
@@ -76,18 +90,22 @@ pub const ROWS: &[Row] = &[
     unary("Tan", &[function("complex_tan_{R}(x)", |v| r::tan(v[0]))]),
     binary(
         "Xdivy",
-        &[function("select(complex_div_{R}(x, y), {T}(), all(x == {T}()))", |v| unless_zero(v[0], r::div(v[0], v[1])))],
+        &[function("select(complex_div_{R}(x, y), {T}(), all(x == {T}()))", |v| {
+            unless_zero(v[0], r::div(v[0], v[1]))
+        })],
     ),
     binary(
         "Xlog1py",
-        &[function("select(complex_mul_{R}(x, complex_log1p_{R}(y)), {T}(), all(x == {T}()))", |v| {
-            unless_zero(v[0], r::mul(v[0], r::log1p(v[1])))
-        })],
+        &[function(
+            "select(complex_mul_{R}(x, complex_log1p_{R}(y)), {T}(), all(x == {T}()))",
+            |v| unless_zero(v[0], r::mul(v[0], r::log1p(v[1]))),
+        )],
     ),
     binary(
         "Xlogy",
-        &[function("select(complex_mul_{R}(x, complex_log_{R}(y)), {T}(), all(x == {T}()))", |v| {
-            unless_zero(v[0], r::mul(v[0], r::log(v[1])))
-        })],
+        &[function(
+            "select(complex_mul_{R}(x, complex_log_{R}(y)), {T}(), all(x == {T}()))",
+            |v| unless_zero(v[0], r::mul(v[0], r::log(v[1]))),
+        )],
     ),
 ];

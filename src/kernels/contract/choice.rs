@@ -1,8 +1,9 @@
-//! Which tile of a class' table a contraction takes, and into how many parts its contracted index is cut: whatever is estimated to be
-//! done first.
+//! Which tile of a class' table a contraction takes, and into how many parts its contracted index
+//! is cut: whatever is estimated to be done first.
 //!
-//! An estimate counts products of one invocation, as if a machine ran a number of invocations at once and all others after them. No
-//! adapter tells how wide it is; that number belongs to the class.
+//! An estimate counts products of one invocation, as if a machine ran a number of invocations at
+//! once and all others after them. No adapter tells how wide it is; that number belongs to the
+//! class.
 
 use std::cell::Cell;
 
@@ -46,7 +47,8 @@ thread_local! {
     static FORCED: Cell<Option<&'static Tile>> = const { Cell::new(None) };
 }
 
-/// Runs `f` with `tile`, whatever it costs, for all contractions of this thread whose sums fit it: tests run every tile on any adapter.
+/// Runs `f` with `tile`, whatever it costs, for all contractions of this thread whose sums fit it:
+/// tests run every tile on any adapter.
 pub fn with_tile<R>(tile: &'static Tile, f: impl FnOnce() -> R) -> R {
     let before = FORCED.replace(Some(tile));
     let result = f();
@@ -67,7 +69,8 @@ pub fn choose(d: &Demand) -> Choice {
 
 /// Most choices that are worth timing.
 pub const MOST_CANDIDATES: usize = 5;
-/// How many times the least estimate a candidate's may be: estimates are not so wrong, and each is run a few times.
+/// How many times the least estimate a candidate's may be: estimates are not so wrong, and each is
+/// run a few times.
 const MOST_COST: f64 = 4.0;
 /// An adapter may be this much narrower than its class is taken for.
 const NARROWER: usize = 4;
@@ -79,7 +82,8 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
     let Some((first, least)) = all.first().copied() else { return SmallVec::new() };
     let fewer = Choice { splits: first.splits / NARROWER, ..first };
     let cut = (fewer.splits > 1).then_some(fewer);
-    let others = all[1..].iter().filter(|(_, cost)| *cost <= MOST_COST * least).map(|(choice, _)| *choice);
+    let others =
+        all[1..].iter().filter(|(_, cost)| *cost <= MOST_COST * least).map(|(choice, _)| *choice);
     std::iter::once(first).chain(cut).chain(others).take(MOST_CANDIDATES).collect()
 }
 
@@ -112,7 +116,11 @@ fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
         _ => true,
     });
     let tiles = offered(d).filter(move |t| forced.is_none_or(|f| f == *t)).chain(forced);
-    tiles.flat_map(|tile| if d.class.is_gpu() { on_gpu(d, tile) } else { [Some(on_cpu(d, tile)), None] }).flatten()
+    tiles
+        .flat_map(
+            |tile| if d.class.is_gpu() { on_gpu(d, tile) } else { [Some(on_cpu(d, tile)), None] },
+        )
+        .flatten()
 }
 
 /// By cost; at equal cost the tile that computes less beyond the result.
@@ -130,7 +138,8 @@ fn on_cpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
     let tiles = t.tiles(d.m, d.n) * d.batch;
     let busy = d.class.workgroups();
     let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
-    // Per step of the contracted index an invocation loads rows + columns elements, four at a time, for rows * columns products.
+    // Per step of the contracted index an invocation loads rows + columns elements, four at a time,
+    // for rows * columns products.
     let own = if t.memory == Memory::Subgroup { rows / f64::from(SUBGROUP) } else { rows };
     let step = rows * columns + LOAD * (own + columns) / 4.0;
     // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.
@@ -138,14 +147,16 @@ fn on_cpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
     (Choice { tile: t, splits: (busy / tiles).min(d.depth / LEAST_ON_CPU) }, cost)
 }
 
-/// What a load from memory costs a GPU, in products of an invocation: the same as those of the neighbouring invocations, next to
-/// them, or apart from them.
+/// What a load from memory costs a GPU, in products of an invocation: the same as those of the
+/// neighbouring invocations, next to them, or apart from them.
 const SAME: f64 = 4.0;
 const NEAR: f64 = 8.0;
 const APART: f64 = 24.0;
-/// What a load from workgroup memory costs. Half of what filling it costs is hidden where the next steps are loaded ahead.
+/// What a load from workgroup memory costs. Half of what filling it costs is hidden where the next
+/// steps are loaded ahead.
 const SHARED: f64 = 1.5;
-/// What a workgroup costs before its first step, and each addition of two groups' sums with its barrier.
+/// What a workgroup costs before its first step, and each addition of two groups' sums with its
+/// barrier.
 const START: f64 = 100.0;
 const BARRIER: f64 = 20.0;
 /// How many products cooperative matrices make in the time of one.
@@ -178,26 +189,34 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
         }
         Memory::Workgroup(depth) | Memory::Double(depth) => {
             let overlapped = if matches!(t.memory, Memory::Double(_)) { 0.5 } else { 1.0 };
-            let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads()) + 2.0 * BARRIER / f64::from(depth);
+            let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads())
+                + 2.0 * BARRIER / f64::from(depth);
             SHARED * (rows + columns) + overlapped * filling
         }
         Memory::Cooperative(_) => {
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads());
-            filling + 2.0 * BARRIER / f64::from(COOPERATIVE_DEPTH) + SHARED * (rows + columns) / COOPERATIVE_SPEED
+            filling
+                + 2.0 * BARRIER / f64::from(COOPERATIVE_DEPTH)
+                + SHARED * (rows + columns) / COOPERATIVE_SPEED
         }
     };
-    let products = rows * columns / if matches!(t.memory, Memory::Cooperative(_)) { COOPERATIVE_SPEED } else { 1.0 };
+    let products = rows * columns
+        / if matches!(t.memory, Memory::Cooperative(_)) { COOPERATIVE_SPEED } else { 1.0 };
     let adding = f64::from(groups.ilog2() * t.rows * t.quads) * BARRIER;
     let cost = |splits: usize| {
         let waves = (invocations * splits) as f64 / width as f64;
         let steps = d.depth as f64 / splits as f64 / f64::from(groups);
-        let finish =
-            if splits > 1 { FINISH + NEAR * (splits * d.m * d.n * d.batch) as f64 / width as f64 } else { 0.0 };
+        let finish = if splits > 1 {
+            FINISH + NEAR * (splits * d.m * d.n * d.batch) as f64 / width as f64
+        } else {
+            0.0
+        };
         waves.max(1.0) * ((products + loads) * steps + START + adding) + finish
     };
     let least = if groups > 1 { LEAST_REDUCED * groups as usize } else { LEAST };
     let most = (width / invocations).min(d.depth / least).max(1);
-    [Some(1), (most > 1).then_some(most)].map(|splits| splits.map(|splits| (Choice { tile: t, splits }, cost(splits))))
+    [Some(1), (most > 1).then_some(most)]
+        .map(|splits| splits.map(|splits| (Choice { tile: t, splits }, cost(splits))))
 }
 
 #[cfg(test)]
@@ -207,7 +226,17 @@ mod tests {
     const GPUS: [Class; 2] = [Class::Integrated, Class::Discrete];
 
     fn demand(class: Class, m: usize, n: usize, depth: usize) -> Demand {
-        Demand { class, workgroup_memory: 16 << 10, words: 1, m, n, depth, batch: 1, by_depth: false, cooperative: 0 }
+        Demand {
+            class,
+            workgroup_memory: 16 << 10,
+            words: 1,
+            m,
+            n,
+            depth,
+            batch: 1,
+            by_depth: false,
+            cooperative: 0,
+        }
     }
 
     #[test]
@@ -219,7 +248,11 @@ mod tests {
         assert_eq!(tile(Class::Cpu, 1, 1000).m(), 1);
         for class in GPUS {
             for (m, n, most) in [(4, 4096, 8), (16, 4096, 16), (64, 64, 64)] {
-                assert!(tile(class, m, n).m() <= most, "{class:?} {m}x{n}: {:?}", tile(class, m, n));
+                assert!(
+                    tile(class, m, n).m() <= most,
+                    "{class:?} {m}x{n}: {:?}",
+                    tile(class, m, n)
+                );
             }
             assert!(tile(class, 65_536, 16).n() <= 16, "{class:?}: {:?}", tile(class, 65_536, 16));
         }
@@ -238,20 +271,31 @@ mod tests {
         }
     }
 
-    /// A vector times a matrix reads the matrix once, and what counts is that neighbours read neighbours and enough of them.
+    /// A vector times a matrix reads the matrix once, and what counts is that neighbours read
+    /// neighbours and enough of them.
     #[test]
     fn vectors_take_groups_that_share_sums() {
         for class in GPUS {
             for m in [1, 4] {
                 let by_columns = demand(class, m, 4096, 4096);
                 let tile = choose(&by_columns).tile;
-                assert!(tile.m() == m && tile.groups() > 1 && tile.lanes_n >= 16, "{class:?} {m}: {tile:?}");
+                assert!(
+                    tile.m() == m && tile.groups() > 1 && tile.lanes_n >= 16,
+                    "{class:?} {m}: {tile:?}"
+                );
                 let tile = choose(&Demand { by_depth: true, ..by_columns }).tile;
-                assert!(tile.m() == m && tile.groups() >= 32 && tile.lanes_n == 1, "{class:?} {m}: {tile:?}");
+                assert!(
+                    tile.m() == m && tile.groups() >= 32 && tile.lanes_n == 1,
+                    "{class:?} {m}: {tile:?}"
+                );
             }
-            // Sixteen rows share what they read of the matrix through workgroup memory, and the contracted index is cut.
+            // Sixteen rows share what they read of the matrix through workgroup memory, and the
+            // contracted index is cut.
             let choice = choose(&demand(class, 16, 4096, 4096));
-            assert!(choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1, "{class:?}: {choice:?}");
+            assert!(
+                choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1,
+                "{class:?}: {choice:?}"
+            );
             assert!(choice.tile.m() == 16 && choice.splits > 1, "{class:?}: {choice:?}");
         }
     }
@@ -259,9 +303,16 @@ mod tests {
     #[test]
     fn cooperative_matrices_take_what_is_large_enough() {
         for class in GPUS {
-            let offered = Demand { cooperative: 16, workgroup_memory: 48 << 10, ..demand(class, 2048, 2048, 2048) };
+            let offered = Demand {
+                cooperative: 16,
+                workgroup_memory: 48 << 10,
+                ..demand(class, 2048, 2048, 2048)
+            };
             assert_eq!(choose(&offered).tile.memory, Memory::Cooperative(16));
-            assert_eq!(choose(&Demand { cooperative: 8, ..offered }).tile.memory, Memory::Cooperative(8));
+            assert_eq!(
+                choose(&Demand { cooperative: 8, ..offered }).tile.memory,
+                Memory::Cooperative(8)
+            );
             assert!(choose(&Demand { m: 1, ..offered }).tile.groups() > 1);
             let small = choose(&Demand { workgroup_memory: 16 << 10, ..offered }).tile;
             assert!(small.workgroup_memory() <= 16 << 10, "{small:?}");
@@ -281,16 +332,24 @@ mod tests {
     #[test]
     fn candidates_begin_with_the_choice_and_are_known_by_name() {
         for class in Class::ALL {
-            for [m, n, depth] in [[1, 1, 1], [1, 4096, 4096], [300, 300, 300], [8, 8, 100_000], [4096, 4096, 64]] {
+            for [m, n, depth] in
+                [[1, 1, 1], [1, 4096, 4096], [300, 300, 300], [8, 8, 100_000], [4096, 4096, 64]]
+            {
                 for words in [1, 2, 4] {
                     let d = Demand { words, ..demand(class, m, n, depth) };
                     let all = candidates(&d);
                     assert_eq!(all[0], choose(&d));
                     for (i, choice) in all.iter().enumerate() {
                         assert_eq!(Choice::named(choice.name(), &d), Some(*choice));
-                        assert!(all[..i].iter().all(|other| other.name() != choice.name()), "{all:?}");
+                        assert!(
+                            all[..i].iter().all(|other| other.name() != choice.name()),
+                            "{all:?}"
+                        );
                     }
-                    assert!(!class.is_gpu() || words > 1 || all.len() > 1, "{class:?} {m}x{n}x{depth}: {all:?}");
+                    assert!(
+                        !class.is_gpu() || words > 1 || all.len() > 1,
+                        "{class:?} {m}x{n}x{depth}: {all:?}"
+                    );
                 }
             }
         }
@@ -314,8 +373,16 @@ mod tests {
         for class in Class::ALL {
             for (words, bytes) in [(1, 16 << 10), (2, 16 << 10), (4, 16 << 10), (1, 64 << 10)] {
                 for (m, n) in [(1, 1), (1, 5000), (5000, 1), (300, 300), (5000, 5000)] {
-                    let tile = choose(&Demand { words, workgroup_memory: bytes, ..demand(class, m, n, 777) }).tile;
-                    assert!(tile.fits(words) && tile.workgroup_memory() <= bytes, "{class:?} {m}x{n}: {tile:?}");
+                    let tile = choose(&Demand {
+                        words,
+                        workgroup_memory: bytes,
+                        ..demand(class, m, n, 777)
+                    })
+                    .tile;
+                    assert!(
+                        tile.fits(words) && tile.workgroup_memory() <= bytes,
+                        "{class:?} {m}x{n}: {tile:?}"
+                    );
                 }
             }
         }

@@ -1,7 +1,9 @@
-//! The program of cooperative matrices: f16 operands in workgroup memory, which whole subgroups multiply and sum in f32.
+//! The program of cooperative matrices: f16 operands in workgroup memory, which whole subgroups
+//! multiply and sum in f32.
 //!
-//! How many invocations a subgroup has is the driver's choice within limits. A program is for subgroups of the most there may be, and
-//! right with smaller ones, of which there are more than blocks.
+//! How many invocations a subgroup has is the driver's choice within limits. A program is for
+//! subgroups of the most there may be, and right with smaller ones, of which there are more than
+//! blocks.
 
 use std::fmt::Write;
 
@@ -82,7 +84,8 @@ pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> 
     let (frags_m, frags_n) = (block_m / edge, block_n / edge);
     let (mut sums, mut step, mut stores) = (String::new(), String::new(), String::new());
     for i in 0..frags_m {
-        let a = own.load("tile_a", &format!("(block_m + {}u) * A_LINE + i", i * edge), "A", "A_LINE");
+        let a =
+            own.load("tile_a", &format!("(block_m + {}u) * A_LINE + i", i * edge), "A", "A_LINE");
         let _ = writeln!(step, "            let a{i} = {a};");
     }
     for j in 0..frags_n {
@@ -99,8 +102,8 @@ pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> 
             let _ = writeln!(step, "            c{i}_{j} = {};", own.multiply_add(i, j));
             let _ = writeln!(
                 stores,
-                "    {}\n    workgroupBarrier();\n    \
-                 store_staged(local_index, place.m + {}u, place.n + {}u, place.c);\n    workgroupBarrier();",
+                "    {}\n    workgroupBarrier();\n    store_staged(local_index, place.m + {}u, \
+                 place.n + {}u, place.c);\n    workgroupBarrier();",
                 own.store(i, j),
                 i * edge,
                 j * edge
@@ -115,7 +118,10 @@ pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> 
     shader
         .define("MATRICES", own.declarations())
         .define("MATRICES_OF_BLOCK", format!("{}u", frags_m * frags_n))
-        .define("PRODUCTS", format!("{}u", if means == Means::WrongEmulation { edge - 1 } else { edge }))
+        .define(
+            "PRODUCTS",
+            format!("{}u", if means == Means::WrongEmulation { edge - 1 } else { edge }),
+        )
         .define("HALF", if means == Means::Adapter { "f16" } else { "f32" })
         .define("TILE_M", format!("{m}u"))
         .define("TILE_N", format!("{n}u"))
@@ -172,7 +178,9 @@ impl Text {
         let edge = self.edge;
         match self.means {
             Means::Adapter => [("A", "f16"), ("B", "f16"), ("C", "f32")]
-                .map(|(role, scalar)| format!("alias Matrix{role} = coop_mat{edge}x{edge}<{scalar}, {role}>;\n"))
+                .map(|(role, scalar)| {
+                    format!("alias Matrix{role} = coop_mat{edge}x{edge}<{scalar}, {role}>;\n")
+                })
                 .concat(),
             _ => EMULATED.to_owned(),
         }

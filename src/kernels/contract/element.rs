@@ -1,6 +1,8 @@
-//! What a contraction computes in: the scalar and the group of four columns that the generated text calls `Scalar` and `Quad`.
+//! What a contraction computes in: the scalar and the group of four columns that the generated text
+//! calls `Scalar` and `Quad`.
 //!
-//! 16-bit floats are computed in f32. A `Quad` of complex numbers is a struct of two vectors, so that its parts multiply as vectors do.
+//! 16-bit floats are computed in f32. A `Quad` of complex numbers is a struct of two vectors, so
+//! that its parts multiply as vectors do.
 
 use crate::dtype::DType;
 
@@ -24,31 +26,37 @@ pub(super) fn lane(k: u32) -> &'static str {
 
 /// Declares `Scalar`, `Quad`, `four(x, y, z, w)` and, for complex numbers, `mac`.
 pub(super) fn declarations(dtype: DType) -> String {
-    let (scalar, part) = (computed(dtype).value(), if computed(dtype).size() > 8 { "f64" } else { "f32" });
+    let (scalar, part) =
+        (computed(dtype).value(), if computed(dtype).size() > 8 { "f64" } else { "f32" });
     let head = format!("alias Scalar = {scalar};\n");
     if !dtype.is_complex() {
         return head
             + &format!(
-                "alias Quad = vec4<{scalar}>;\n\nfn four(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Quad {{\n    \
-                 return Quad(x, y, z, w);\n}}\n"
+                "alias Quad = vec4<{scalar}>;\n\nfn four(x: Scalar, y: Scalar, z: Scalar, w: \
+                 Scalar) -> Quad {{\n    return Quad(x, y, z, w);\n}}\n"
             );
     }
     head + &format!(
-        "struct Quad {{\n    re: vec4<{part}>,\n    im: vec4<{part}>,\n}}\n\n\
-         fn four(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Quad {{\n    \
-         return Quad(vec4<{part}>(x.x, y.x, z.x, w.x), vec4<{part}>(x.y, y.y, z.y, w.y));\n}}\n\n\
-         fn mac(a: Scalar, b: Quad, c: Quad) -> Quad {{\n    \
-         return Quad(c.re + (a.x * b.re - a.y * b.im), c.im + (a.x * b.im + a.y * b.re));\n}}\n"
+        "struct Quad {{\n    re: vec4<{part}>,\n    im: vec4<{part}>,\n}}\n\nfn four(x: Scalar, \
+         y: Scalar, z: Scalar, w: Scalar) -> Quad {{\n    return Quad(vec4<{part}>(x.x, y.x, z.x, \
+         w.x), vec4<{part}>(x.y, y.y, z.y, w.y));\n}}\n\nfn mac(a: Scalar, b: Quad, c: Quad) -> \
+         Quad {{\n    return Quad(c.re + (a.x * b.re - a.y * b.im), c.im + (a.x * b.im + a.y * \
+         b.re));\n}}\n"
     )
 }
 
 /// Element `k` of the quad `name`.
 pub(super) fn element(dtype: DType, name: &str, k: u32) -> String {
     let k = lane(k);
-    if dtype.is_complex() { format!("Scalar({name}.re.{k}, {name}.im.{k})") } else { format!("{name}.{k}") }
+    if dtype.is_complex() {
+        format!("Scalar({name}.re.{k}, {name}.im.{k})")
+    } else {
+        format!("{name}.{k}")
+    }
 }
 
-/// The statement `c += a * b` for a scalar and two quads. `fma` is not for f64, which not every driver has it for.
+/// The statement `c += a * b` for a scalar and two quads. `fma` is not for f64, which not every
+/// driver has it for.
 pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
     match computed(dtype) {
         DType::F32 => format!("{c} = fma(Quad({a}), {b}, {c});"),
@@ -57,12 +65,16 @@ pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
     }
 }
 
-/// How single elements of operand `x` are loaded, and the declaration that this takes: conjugated or as they are.
+/// How single elements of operand `x` are loaded, and the declaration that this takes: conjugated
+/// or as they are.
 pub(super) fn loader(x: &str, conjugated: bool) -> (String, String) {
     if !conjugated {
         return (format!("load_{x}"), String::new());
     }
     let name = format!("load_conjugate_{x}");
-    let text = format!("fn {name}(i: u32) -> Scalar {{\n    let v = load_{x}(i);\n    return Scalar(v.x, -v.y);\n}}\n");
+    let text = format!(
+        "fn {name}(i: u32) -> Scalar {{\n    let v = load_{x}(i);\n    return Scalar(v.x, \
+         -v.y);\n}}\n"
+    );
     (name, text)
 }

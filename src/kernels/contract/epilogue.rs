@@ -1,9 +1,10 @@
-//! What happens to the elements of a contraction's result before they are stored: an [`Expression`] of the element and of up to
-//! four further operands.
+//! What happens to the elements of a contraction's result before they are stored: an [`Expression`]
+//! of the element and of up to four further operands.
 //!
-//! A further operand is a scalar, a vector with one element for each channel, or has the result's shape; which of them is part of
-//! the pipeline's key, its extents are not. Everything else that broadcasts is computed by an elementwise program behind the
-//! contraction ([`Epilogue::after`]), so that an op with an epilogue takes all shapes that the ops in its place would take.
+//! A further operand is a scalar, a vector with one element for each channel, or has the result's
+//! shape; which of them is part of the pipeline's key, its extents are not. Everything else that
+//! broadcasts is computed by an elementwise program behind the contraction ([`Epilogue::after`]),
+//! so that an op with an epilogue takes all shapes that the ops in its place would take.
 
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ use crate::tensor::{Dims, Tensor};
 const NAMES: [&str; 4] = ["e1", "e2", "e3", "e4"];
 /// Names of the parameters.
 const CONSTANTS: [&str; 24] = [
-    "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12", "c13", "c14", "c15", "c16", "c17",
-    "c18", "c19", "c20", "c21", "c22", "c23",
+    "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12", "c13", "c14",
+    "c15", "c16", "c17", "c18", "c19", "c20", "c21", "c22", "c23",
 ];
 
 /// Most further operands: with the contraction's three bindings and a parameter buffer, eight.
@@ -42,8 +43,14 @@ pub trait Product: Send + Sync {
     /// The dimension of the channels in a result of shape `dims`.
     fn channel(&self, dims: &[usize]) -> usize;
 
-    /// Enqueues it for a result that is not empty: operands a, b and the result. An epilogue needs operands that are not empty.
-    fn enqueue(&self, ctx: &mut dyn OpContext, operands: [&Tensor; 3], epilogue: Option<&Bound<'_>>) -> Result<()>;
+    /// Enqueues it for a result that is not empty: operands a, b and the result. An epilogue needs
+    /// operands that are not empty.
+    fn enqueue(
+        &self,
+        ctx: &mut dyn OpContext,
+        operands: [&Tensor; 3],
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()>;
 
     /// The op without an epilogue, from inputs 0 and 1.
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
@@ -103,22 +110,35 @@ impl PartialEq for Form {
 }
 
 impl Epilogue {
-    /// Reads the attributes `expression`, `constants`, `T_extra` and `T_out` of a node whose contraction is of type `dtype`.
+    /// Reads the attributes `expression`, `constants`, `T_extra` and `T_out` of a node whose
+    /// contraction is of type `dtype`.
     pub fn read(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
         let epilogue = Self::new(attrs.string("expression")?.parse()?, attrs.floats("constants")?)?;
         let expression = epilogue.expression();
         let types: Vec<DType> = std::iter::once(dtype).chain(attrs.dtypes("T_extra")?).collect();
-        require!(expression.inputs() == types, "the operands are of {types:?}, which is not what {expression} takes");
+        require!(
+            expression.inputs() == types,
+            "the operands are of {types:?}, which is not what {expression} takes"
+        );
         let output = attrs.dtype("T_out")?;
-        require!(epilogue.output() == output, "the result is of {output}, which is not what {expression} returns");
+        require!(
+            epilogue.output() == output,
+            "the result is of {output}, which is not what {expression} returns"
+        );
         Ok(epilogue)
     }
 
     /// An epilogue of its parts.
     pub fn new(expression: Expression, constants: Vec<f32>) -> Result<Self> {
         let (extras, given) = (expression.inputs().len().saturating_sub(1), constants.len());
-        require!(!expression.inputs().is_empty(), "{expression} does not take the contraction's result");
-        require!(extras <= MAX_EXTRAS, "{expression} takes {extras} further operands, more than {MAX_EXTRAS}");
+        require!(
+            !expression.inputs().is_empty(),
+            "{expression} does not take the contraction's result"
+        );
+        require!(
+            extras <= MAX_EXTRAS,
+            "{expression} takes {extras} further operands, more than {MAX_EXTRAS}"
+        );
         require!(given <= MAX_CONSTANTS, "{given} parameters are more than {MAX_CONSTANTS}");
         require!(given == expression.constants(), "{given} parameters for {expression}");
         require!(expression.outputs().len() == 1, "{expression} returns more than one value");
@@ -136,8 +156,8 @@ impl Epilogue {
         self.expression().output_types()[0]
     }
 
-    /// The epilogue with its operands for a result of shape `dims` whose channels are dimension `axis`; `None` where the contraction
-    /// cannot apply it.
+    /// The epilogue with its operands for a result of shape `dims` whose channels are dimension
+    /// `axis`; `None` where the contraction cannot apply it.
     pub fn bind(&self, dims: &[usize], axis: usize, extras: &[Tensor]) -> Option<Bound<'_>> {
         let classified = extras.iter().map(|t| Some((class(dims, axis, &t.dims)?, t.clone())));
         Some(Bound {
@@ -148,8 +168,15 @@ impl Epilogue {
         })
     }
 
-    /// Enqueues the expression over a result that the contraction has stored, with operands that broadcast to `output`.
-    pub fn after(&self, device: &Device, result: &Tensor, extras: &[Tensor], output: &Tensor) -> Result<()> {
+    /// Enqueues the expression over a result that the contraction has stored, with operands that
+    /// broadcast to `output`.
+    pub fn after(
+        &self,
+        device: &Device,
+        result: &Tensor,
+        extras: &[Tensor],
+        output: &Tensor,
+    ) -> Result<()> {
         let expression = self.expression();
         let inputs: Vec<Tensor> = std::iter::once(result).chain(extras).cloned().collect();
         Signature {
@@ -168,7 +195,11 @@ fn class(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Class> {
     let is_channel = |d: usize| lead + d == axis;
     if extra.iter().all(|d| *d == 1) {
         Some(Class::Scalar)
-    } else if extra.iter().enumerate().all(|(d, n)| *n == if is_channel(d) { dims[axis] } else { 1 }) {
+    } else if extra
+        .iter()
+        .enumerate()
+        .all(|(d, n)| *n == if is_channel(d) { dims[axis] } else { 1 })
+    {
         Some(Class::Channel)
     } else if dims[..lead].iter().all(|d| *d == 1) && dims[lead..] == *extra {
         Some(Class::Full)
@@ -180,12 +211,16 @@ fn class(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Class> {
 impl Bound<'_> {
     /// Bytes of the widest element that is read or written for an element of the result.
     pub(crate) fn widest(&self) -> usize {
-        let full = self.extras.iter().filter(|(class, _)| *class == Class::Full).map(|(_, t)| t.dtype.size());
+        let full = self
+            .extras
+            .iter()
+            .filter(|(class, _)| *class == Class::Full)
+            .map(|(_, t)| t.dtype.size());
         full.chain([self.epilogue.output().size()]).max().unwrap_or(1)
     }
 
-    /// The same for elements `first` to `first + len` of the result: whole rows of channels, or some channels of one position, or a
-    /// part of one channel.
+    /// The same for elements `first` to `first + len` of the result: whole rows of channels, or
+    /// some channels of one position, or a part of one channel.
     pub(crate) fn window(&self, first: usize, len: usize) -> Self {
         let channel = first / self.inner % self.channels;
         let seen = (first % self.inner + len).div_ceil(self.inner).min(self.channels - channel);
@@ -200,15 +235,23 @@ impl Bound<'_> {
         Self { extras: self.extras.iter().map(moved).collect(), ..*self }
     }
 
-    /// What shader text depends on; with `quads` four neighbouring elements of the result are stored at once.
+    /// What shader text depends on; with `quads` four neighbouring elements of the result are
+    /// stored at once.
     pub(crate) fn form(&self, quads: bool) -> Form {
         let four = |class: Class, t: &Tensor| {
             let typed = matches!(t.dtype, DType::F32 | DType::F16 | DType::BF16);
-            quads && class != Class::Scalar && typed && t.address.is_multiple_of(4 * t.dtype.size() as u64)
+            quads
+                && class != Class::Scalar
+                && typed
+                && t.address.is_multiple_of(4 * t.dtype.size() as u64)
         };
         Form {
             function: self.epilogue.function.clone(),
-            extras: self.extras.iter().map(|(class, t)| (t.dtype, *class, four(*class, t))).collect(),
+            extras: self
+                .extras
+                .iter()
+                .map(|(class, t)| (t.dtype, *class, four(*class, t)))
+                .collect(),
         }
     }
 
@@ -220,7 +263,10 @@ impl Bound<'_> {
 
     /// Appends the parameters that [`Form::declare`] declares.
     pub(crate) fn params(&self, params: Params) -> Params {
-        self.epilogue.constants.iter().fold(params.u32(self.inner).u32(self.channels), |p, c| p.f32(*c))
+        self.epilogue
+            .constants
+            .iter()
+            .fold(params.u32(self.inner).u32(self.channels), |p, c| p.f32(*c))
     }
 }
 
@@ -228,8 +274,9 @@ impl Form {
     /// An epilogue of sample operands, for the list of variants.
     pub(crate) fn sample(epilogue: &Epilogue, classes: &[Class], quads: bool) -> Self {
         let types = &epilogue.expression().inputs()[1..];
-        let four =
-            |t: DType, c: Class| quads && c != Class::Scalar && matches!(t, DType::F32 | DType::F16 | DType::BF16);
+        let four = |t: DType, c: Class| {
+            quads && c != Class::Scalar && matches!(t, DType::F32 | DType::F16 | DType::BF16)
+        };
         Self {
             function: epilogue.function.clone(),
             extras: types.iter().zip(classes).map(|(t, c)| (*t, *c, four(*t, *c))).collect(),
@@ -250,15 +297,16 @@ impl Form {
         self.function.expression.output_types()[0]
     }
 
-    /// Declares bindings, parameters and the function `epilogue`. `bind_quads` binds an operand of which four elements are loaded
-    /// at once, by `load4_NAME`.
+    /// Declares bindings, parameters and the function `epilogue`. `bind_quads` binds an operand of
+    /// which four elements are loaded at once, by `load4_NAME`.
     pub(crate) fn declare(
         &self,
         mut shader: Shader,
         bind_quads: impl Fn(Shader, &'static str, DType) -> Shader,
     ) -> Shader {
         for ((dtype, _, quads), name) in self.extras.iter().zip(NAMES) {
-            shader = if *quads { bind_quads(shader, name, *dtype) } else { shader.bind(name, *dtype) };
+            shader =
+                if *quads { bind_quads(shader, name, *dtype) } else { shader.bind(name, *dtype) };
         }
         shader = shader.u32s(&["channel_inner", "channels_all"]);
         let function = self.function.expression.wgsl("epilogue");
@@ -269,23 +317,25 @@ impl Form {
         shader.body(&function.text)
     }
 
-    /// `fn finish(v, line, n)`: the epilogue of four columns from n on of the row that starts at `line`. What it reads beyond the
-    /// last column is not stored. `single` is for results without a batch, whose columns are the channels.
+    /// `fn finish(v, line, n)`: the epilogue of four columns from n on of the row that starts at
+    /// `line`. What it reads beyond the last column is not stored. `single` is for results without
+    /// a batch, whose columns are the channels.
     pub(crate) fn finish(&self, column: &str, single: bool) -> String {
         let at = |k: u32| format!("line + (n + {k}u){column}");
         let channel = |k: u32| if single { format!("n + {k}u") } else { channel_of(&at(k)) };
         let call = |k: u32| self.call(&format!("v.{}", lane(k)), &at(k), &channel(k), lane(k));
         let calls: Vec<String> = (0..4).map(|k| format!("        {},\n", call(k))).collect();
         format!(
-            "alias Stored = vec4<{}>;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {{\n{}    return Stored(\n{}    );\n}}\n",
+            "alias Stored = vec4<{}>;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {{\n{}    \
+             return Stored(\n{}    );\n}}\n",
             self.output().value(),
             self.reads(&at(0), &channel(0)),
             calls.concat()
         )
     }
 
-    /// The statements that read ahead what is read once for four neighbours, whose first is the result's element `at` of
-    /// channel `channel`.
+    /// The statements that read ahead what is read once for four neighbours, whose first is the
+    /// result's element `at` of channel `channel`.
     pub(crate) fn reads(&self, at: &str, channel: &str) -> String {
         self.channel_reads(channel) + &self.full_reads(at)
     }
@@ -294,7 +344,9 @@ impl Form {
     pub(crate) fn channel_reads(&self, channel: &str) -> String {
         self.read_lines(|class, quads, name| match class {
             Class::Scalar => Some(format!("    let {name}_v = load_{name}(0u);\n")),
-            Class::Channel if quads => Some(format!("    let {name}_v = load4_{name}({channel});\n")),
+            Class::Channel if quads => {
+                Some(format!("    let {name}_v = load4_{name}({channel});\n"))
+            }
             _ => None,
         })
     }
@@ -302,16 +354,21 @@ impl Form {
     /// The others.
     pub(crate) fn full_reads(&self, at: &str) -> String {
         self.read_lines(|class, quads, name| {
-            (quads && class == Class::Full).then(|| format!("    let {name}_v = load4_{name}({at});\n"))
+            (quads && class == Class::Full)
+                .then(|| format!("    let {name}_v = load4_{name}({at});\n"))
         })
     }
 
     fn read_lines(&self, line: impl Fn(Class, bool, &str) -> Option<String>) -> String {
-        self.extras.iter().zip(NAMES).filter_map(|((_, class, quads), name)| line(*class, *quads, name)).collect()
+        self.extras
+            .iter()
+            .zip(NAMES)
+            .filter_map(|((_, class, quads), name)| line(*class, *quads, name))
+            .collect()
     }
 
-    /// The call for the contraction's value `x`, the result's element `at` of channel `channel`; `lane` selects from what
-    /// [`Form::reads`] read.
+    /// The call for the contraction's value `x`, the result's element `at` of channel `channel`;
+    /// `lane` selects from what [`Form::reads`] read.
     pub(crate) fn call(&self, x: &str, at: &str, channel: &str, lane: &str) -> String {
         let extras = self.extras.iter().zip(NAMES).map(|((_, class, quads), name)| match class {
             Class::Scalar => format!("{name}_v"),
@@ -319,8 +376,10 @@ impl Form {
             Class::Channel => format!("load_{name}({channel})"),
             Class::Full => format!("load_{name}({at})"),
         });
-        let constants = CONSTANTS[..self.function.expression.constants()].iter().map(|c| format!("p.{c}"));
-        let arguments: Vec<String> = std::iter::once(x.to_owned()).chain(extras).chain(constants).collect();
+        let constants =
+            CONSTANTS[..self.function.expression.constants()].iter().map(|c| format!("p.{c}"));
+        let arguments: Vec<String> =
+            std::iter::once(x.to_owned()).chain(extras).chain(constants).collect();
         format!("epilogue({})", arguments.join(", "))
     }
 }

@@ -1,4 +1,5 @@
-//! The last step of a contraction that was cut or whose result is packed: adds partial sums and rounds to the result's type.
+//! The last step of a contraction that was cut or whose result is packed: adds partial sums and
+//! rounds to the result's type.
 
 use smallvec::smallvec;
 
@@ -27,8 +28,11 @@ pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sha
         .define("T", dtype.value());
     shader = match epilogue {
         Some(form) => {
-            let (call, reads) = (form.call("sum", "i", &channel_of("i"), ""), form.reads("i", &channel_of("i")));
-            form.declare(shader, |shader, _, _| shader).define("READS", reads).define("RESULT", call)
+            let (call, reads) =
+                (form.call("sum", "i", &channel_of("i"), ""), form.reads("i", &channel_of("i")));
+            form.declare(shader, |shader, _, _| shader)
+                .define("READS", reads)
+                .define("RESULT", call)
         }
         None => shader.define("READS", "").define("RESULT", "sum"),
     };
@@ -37,7 +41,8 @@ pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sha
 
 /// The text for four neighbours at a time.
 pub(super) fn quads(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Shader {
-    let mut shader = Shader::new(format!("contract finish in fours {partial} {dtype} {epilogue:?}"));
+    let mut shader =
+        Shader::new(format!("contract finish in fours {partial} {dtype} {epilogue:?}"));
     shader = quads_of(shader.body(&declarations(partial)), "partial", partial);
     shader = quads_of(shader, "c", dtype).u32s(&["count", "splits"]);
     shader = match epilogue {
@@ -63,7 +68,8 @@ pub fn enqueue_epilogue(
     enqueue_with(Work::Enqueue, device, partial, y, epilogue, rows)
 }
 
-/// The same with an epilogue on the sums. `rows` tells whether fours of the result lie within a row of columns, as an epilogue in fours needs.
+/// The same with an epilogue on the sums. `rows` tells whether fours of the result lie within a row
+/// of columns, as an epilogue in fours needs.
 pub(super) fn enqueue_with(
     work: Work<'_>,
     device: &Device,
@@ -73,10 +79,12 @@ pub(super) fn enqueue_with(
     rows: bool,
 ) -> Result<()> {
     let typed = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16 | DType::I32);
-    let aligned = |t: &Tensor| typed(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
+    let aligned =
+        |t: &Tensor| typed(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
     let fours = rows && y.len().is_multiple_of(4) && aligned(partial) && aligned(y);
     let form = epilogue.map(|e| e.form(fours));
-    let mut key = Key::new("contract finish").number(u32::from(fours)).dtype(partial.dtype).dtype(y.dtype);
+    let mut key =
+        Key::new("contract finish").number(u32::from(fours)).dtype(partial.dtype).dtype(y.dtype);
     let mut params = Params::new().u32(y.len()).u32(partial.len() / y.len());
     let unit = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * if fours { 4 } else { 1 });
     let mut bindings = smallvec![unit(partial), unit(y)];
@@ -91,7 +99,11 @@ pub(super) fn enqueue_with(
         shader: &|| make(partial.dtype, y.dtype, form.as_ref()),
         bindings,
         params,
-        grid: if fours { Grid::linear(y.len() / 4, WORKGROUP) } else { Grid::map(y.len(), y.dtype) },
+        grid: if fours {
+            Grid::linear(y.len() / 4, WORKGROUP)
+        } else {
+            Grid::map(y.len(), y.dtype)
+        },
     };
     work.program(device, &program)
 }

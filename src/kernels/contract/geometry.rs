@@ -3,7 +3,8 @@
 use crate::device::Params;
 use crate::shader::Shader;
 
-/// Extents of a convolution, spatial ones outermost first; missing spatial dimensions lead with extent 1.
+/// Extents of a convolution, spatial ones outermost first; missing spatial dimensions lead with
+/// extent 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geometry {
     /// Images.
@@ -48,11 +49,13 @@ impl Geometry {
 
     /// 2 when the outermost spatial dimension is trivial, else 3: shaders leave a trivial one out.
     pub fn spatial_class(&self) -> usize {
-        let trivial = self.input[0] == 1 && self.output[0] == 1 && self.kernel[0] == 1 && self.pad[0] == 0;
+        let trivial =
+            self.input[0] == 1 && self.output[0] == 1 && self.kernel[0] == 1 && self.pad[0] == 0;
         if trivial { 2 } else { 3 }
     }
 
-    /// Padding in front; what crops an image or a kernel may leave it negative, which shaders' sums of u32 wrap as they need.
+    /// Padding in front; what crops an image or a kernel may leave it negative, which shaders' sums
+    /// of u32 wrap as they need.
     const fn padding(&self, d: usize) -> i64 {
         self.pad[d] as u32 as i32 as i64
     }
@@ -73,8 +76,8 @@ impl Geometry {
         ((self.kernel[d] - 1) * self.dilation[d]) as i64
     }
 
-    /// Leaves `count` output positions from `first` on along dimension `d`, and the input positions that they see, whose first is
-    /// returned.
+    /// Leaves `count` output positions from `first` on along dimension `d`, and the input positions
+    /// that they see, whose first is returned.
     pub fn crop_output(&mut self, d: usize, first: usize, count: usize) -> usize {
         let start = (first * self.stride[d]) as i64 - self.padding(d);
         let end = start + ((count - 1) * self.stride[d]) as i64 + self.reach(d) + 1;
@@ -85,8 +88,8 @@ impl Geometry {
         low as usize
     }
 
-    /// Leaves `count` input positions from `first` on along dimension `d`, and the output positions that see them, whose first is
-    /// returned.
+    /// Leaves `count` input positions from `first` on along dimension `d`, and the output positions
+    /// that see them, whose first is returned.
     pub fn crop_input(&mut self, d: usize, first: usize, count: usize) -> usize {
         let (start, stride) = (first as i64 + self.padding(d), self.stride[d] as i64);
         let low = (start - self.reach(d)).div_euclid(stride).clamp(0, self.output[d] as i64 - 1);
@@ -97,7 +100,8 @@ impl Geometry {
         low as usize
     }
 
-    /// [`Geometry::crop_input`] with all input positions that the remaining output positions see; returns the first ones of both.
+    /// [`Geometry::crop_input`] with all input positions that the remaining output positions see;
+    /// returns the first ones of both.
     pub fn crop_surrounded(&mut self, d: usize, first: usize, count: usize) -> (usize, usize) {
         let (pad, end) = (self.padding(d), self.input[d]);
         let whole_reach = self.reach(d);
@@ -124,7 +128,9 @@ impl Geometry {
 
     fn params(&self, mut params: Params) -> Params {
         for d in 3 - self.spatial_class()..3 {
-            for list in [&self.input, &self.output, &self.kernel, &self.stride, &self.dilation, &self.pad] {
+            for list in
+                [&self.input, &self.output, &self.kernel, &self.stride, &self.dilation, &self.pad]
+            {
                 params = params.u32(list[d]);
             }
         }

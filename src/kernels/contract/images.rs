@@ -1,6 +1,7 @@
-//! Windows of images: what convolutions, pooling and patches do for images beyond one binding. Whole images first; of an image that
-//! does not fit by itself, planes where channels come first and do not see each other, else slabs along the outermost spatial
-//! dimension with the rows that they see of their neighbours.
+//! Windows of images: what convolutions, pooling and patches do for images beyond one binding.
+//! Whole images first; of an image that does not fit by itself, planes where channels come first
+//! and do not see each other, else slabs along the outermost spatial dimension with the rows that
+//! they see of their neighbours.
 
 use super::geometry::Geometry;
 use crate::kernels::windows::{largest, ranges};
@@ -10,7 +11,8 @@ use crate::kernels::windows::{largest, ranges};
 pub enum Side {
     /// The input's.
     Input,
-    /// The input's, with all of the windows that these are in: gradients of pooling look at what a window takes.
+    /// The input's, with all of the windows that these are in: gradients of pooling look at what a
+    /// window takes.
     Surrounded,
     /// The output's.
     Output,
@@ -40,8 +42,14 @@ impl Geometry {
         self.batch * self.filters * self.output_positions()
     }
 
-    /// The largest windows for which `fits` holds, if there are any. `apart` says that channels do not see each other.
-    pub fn windows(&self, side: Side, apart: bool, fits: &dyn Fn(&Self) -> bool) -> Option<Vec<Window>> {
+    /// The largest windows for which `fits` holds, if there are any. `apart` says that channels do
+    /// not see each other.
+    pub fn windows(
+        &self,
+        side: Side,
+        apart: bool,
+        fits: &dyn Fn(&Self) -> bool,
+    ) -> Option<Vec<Window>> {
         let images = largest(self.batch, |n| fits(&self.of_images(n)));
         if images > 0 {
             return Some(self.image_windows(images));
@@ -50,9 +58,14 @@ impl Geometry {
         let count = if planes { largest(self.channels, |n| fits(&self.of_planes(n))) } else { 0 };
         let mut windows = Vec::new();
         if count > 0 {
-            for (image, (first, n)) in (0..self.batch).flat_map(|i| ranges(self.channels, count).map(move |r| (i, r))) {
+            for (image, (first, n)) in
+                (0..self.batch).flat_map(|i| ranges(self.channels, count).map(move |r| (i, r)))
+            {
                 let plane = image * self.channels + first;
-                windows.push(self.of_planes(n).at(plane * self.input_positions(), plane * self.output_positions()));
+                windows.push(
+                    self.of_planes(n)
+                        .at(plane * self.input_positions(), plane * self.output_positions()),
+                );
             }
             return Some(windows);
         }
@@ -69,14 +82,16 @@ impl Geometry {
         }
         let (row, to_row) = (whole.inputs() / self.input[d], whole.outputs() / self.output[d]);
         let wholes = if planes { self.batch * self.channels } else { self.batch };
-        for (i, (first, n)) in (0..wholes).flat_map(|i| ranges(extent, count).map(move |r| (i, r))) {
+        for (i, (first, n)) in (0..wholes).flat_map(|i| ranges(extent, count).map(move |r| (i, r)))
+        {
             let mut slab = whole.clone();
             let (from, to) = match side {
                 Side::Input => (first, slab.crop_input(d, first, n)),
                 Side::Surrounded => slab.crop_surrounded(d, first, n),
                 Side::Output => (slab.crop_output(d, first, n), first),
             };
-            let mut window = slab.at(i * whole.inputs() + from * row, i * whole.outputs() + to * to_row);
+            let mut window =
+                slab.at(i * whole.inputs() + from * row, i * whole.outputs() + to * to_row);
             if side == Side::Surrounded {
                 window.own = ((first - from) * row, n * row);
             }
@@ -88,7 +103,9 @@ impl Geometry {
     /// Windows of `count` images.
     pub fn image_windows(&self, count: usize) -> Vec<Window> {
         let (from, to) = (self.inputs() / self.batch, self.outputs() / self.batch);
-        ranges(self.batch, count).map(|(first, n)| self.of_images(n).at(first * from, first * to)).collect()
+        ranges(self.batch, count)
+            .map(|(first, n)| self.of_images(n).at(first * from, first * to))
+            .collect()
     }
 
     fn of_images(&self, batch: usize) -> Self {
@@ -96,7 +113,13 @@ impl Geometry {
     }
 
     fn of_planes(&self, channels: usize) -> Self {
-        Self { batch: 1, channels, filters: channels, groups: self.groups.min(channels), ..self.clone() }
+        Self {
+            batch: 1,
+            channels,
+            filters: channels,
+            groups: self.groups.min(channels),
+            ..self.clone()
+        }
     }
 
     /// The largest slab of `count` rows.
@@ -106,10 +129,12 @@ impl Geometry {
         match side {
             Side::Input => {
                 slab.input[d] = count;
-                slab.output[d] = self.output[d].min((count - 1 + reach).div_ceil(self.stride[d]) + 1);
+                slab.output[d] =
+                    self.output[d].min((count - 1 + reach).div_ceil(self.stride[d]) + 1);
             }
             Side::Surrounded => {
-                slab.output[d] = self.output[d].min((count - 1 + reach).div_ceil(self.stride[d]) + 1);
+                slab.output[d] =
+                    self.output[d].min((count - 1 + reach).div_ceil(self.stride[d]) + 1);
                 slab.input[d] = self.input[d].min(count + 2 * reach + self.stride[d] - 1);
             }
             Side::Output => {

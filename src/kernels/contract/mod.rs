@@ -1,14 +1,18 @@
-//! Contractions: `c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n]`, the one program behind matrix products and convolutions.
+//! Contractions: `c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n]`, the one program behind
+//! matrix products and convolutions.
 //!
-//! The contracted index k is `outer * inner` long: a convolution walks its kernel positions outside and its channels inside,
-//! a matrix product has one outer step. What the rows of `a` are (matrix rows, image patches, …) is a [`Rows`] and one WGSL
-//! file for each; everything else is strides. Two shapes of program exist, see [`tile`]: operands in registers,
-//! and in workgroup memory. Which one, and how large, is [`choice`], or found out by `tuned`; `run` carries it out.
+//! The contracted index k is `outer * inner` long: a convolution walks its kernel positions outside
+//! and its channels inside, a matrix product has one outer step. What the rows of `a` are (matrix
+//! rows, image patches, …) is a [`Rows`] and one WGSL file for each; everything else is strides.
+//! Two shapes of program exist, see [`tile`]: operands in registers, and in workgroup memory. Which
+//! one, and how large, is [`choice`], or found out by `tuned`; `run` carries it out.
 //!
-//! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial sums go to a
-//! temporary buffer and are added in order by [`finish`]: deterministic, precise for any length, and parallel when the result
-//! is small. An [`epilogue`] (bias, activation, residual) is applied once, to whole sums: where they are stored, or in [`finish`]. Tensors beyond one binding are cut by `windows`. Cooperative
-//! matrices are on [`trust`].
+//! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see
+//! [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial
+//! sums go to a temporary buffer and are added in order by [`finish`]: deterministic, precise for
+//! any length, and parallel when the result is small. An [`epilogue`] (bias, activation, residual)
+//! is applied once, to whole sums: where they are stored, or in [`finish`]. Tensors beyond one
+//! binding are cut by `windows`. Cooperative matrices are on [`trust`].
 
 pub mod choice;
 pub mod cooperative;
@@ -49,11 +53,14 @@ pub enum Rows<'g> {
         /// Elements between rows.
         stride: usize,
     },
-    /// Row m is an output position of a convolution; outer steps are kernel positions, inner ones input channels.
+    /// Row m is an output position of a convolution; outer steps are kernel positions, inner ones
+    /// input channels.
     Patch(&'g Geometry),
-    /// Row m is an input position; outer steps are kernel positions, inner ones output channels. `a` is the output's gradient.
+    /// Row m is an input position; outer steps are kernel positions, inner ones output channels.
+    /// `a` is the output's gradient.
     Spread(&'g Geometry),
-    /// Row m is a kernel position and an input channel; outer steps are lines of the output, inner ones positions on a line.
+    /// Row m is a kernel position and an input channel; outer steps are lines of the output, inner
+    /// ones positions on a line.
     Window(&'g Geometry),
 }
 
@@ -87,8 +94,9 @@ pub enum Store {
         /// Elements between images.
         image: usize,
     },
-    /// Rows are positions of images, of which further ones lie in between: at
-    /// `m / (e0 * e1) * s0 + m / e1 % e0 * s1 + m % e1 * s2`, with columns next to each other. Not for contractions that are cut.
+    /// Rows are positions of images, of which further ones lie in between: at `m / (e0 * e1) * s0 +
+    /// m / e1 % e0 * s1 + m % e1 * s2`, with columns next to each other. Not for contractions that
+    /// are cut.
     Places {
         /// Positions in both directions.
         extents: [usize; 2],
@@ -130,7 +138,8 @@ pub struct Contraction<'a> {
     pub b_column: usize,
     /// Elements between matrices of `b`.
     pub b_matrix: usize,
-    /// The result, in which every element belongs to one (z, m, n). With an epilogue, the epilogue's result.
+    /// The result, in which every element belongs to one (z, m, n). With an epilogue, the
+    /// epilogue's result.
     pub c: &'a Tensor,
     /// Its layout.
     pub store: Store,
@@ -217,15 +226,28 @@ impl Contraction<'_> {
         let several = |extent: usize, stride: usize| if extent == 1 { 0 } else { stride };
         let a = match self.rows {
             Rows::Dense { stride }
-                if self.a_step == 1 && fours(self.a, &[several(self.m, stride), self.inner, a_matrix]) =>
+                if self.a_step == 1
+                    && fours(self.a, &[several(self.m, stride), self.inner, a_matrix]) =>
             {
                 Lanes::Depth
             }
-            Rows::Dense { stride: 1 } if four_rows && fours(self.a, &[self.a_step, self.m, a_matrix]) => Lanes::Edge,
+            Rows::Dense { stride: 1 }
+                if four_rows && fours(self.a, &[self.a_step, self.m, a_matrix]) =>
+            {
+                Lanes::Edge
+            }
             Rows::Dense { .. } => Lanes::One,
-            Rows::Patch(g) if g.channels_last && fours(self.a, &[g.channels, self.inner]) => Lanes::Depth,
-            Rows::Spread(g) if g.channels_last && fours(self.a, &[g.filters, self.inner]) => Lanes::Depth,
-            Rows::Window(g) if four_rows && g.channels_last && fours(self.a, &[g.channels, g.channels / g.groups]) => {
+            Rows::Patch(g) if g.channels_last && fours(self.a, &[g.channels, self.inner]) => {
+                Lanes::Depth
+            }
+            Rows::Spread(g) if g.channels_last && fours(self.a, &[g.filters, self.inner]) => {
+                Lanes::Depth
+            }
+            Rows::Window(g)
+                if four_rows
+                    && g.channels_last
+                    && fours(self.a, &[g.channels, g.channels / g.groups]) =>
+            {
                 Lanes::Edge
             }
             _ => Lanes::One,
@@ -237,7 +259,9 @@ impl Contraction<'_> {
         };
         let b = if self.b_column == 1 && fours(self.b, &[self.n, self.b_step, outer, b_matrix]) {
             Lanes::Edge
-        } else if self.b_step == 1 && fours(self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix]) {
+        } else if self.b_step == 1
+            && fours(self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix])
+        {
             Lanes::Depth
         } else {
             Lanes::One
@@ -289,7 +313,10 @@ impl Contraction<'_> {
 impl Variant {
     fn key(&self) -> Key {
         let lanes = |l: Lanes| l as u32;
-        let mut key = Key::new("contract").number(self.tile.id()).number(self.rows as u32).number(self.spatial as u32);
+        let mut key = Key::new("contract")
+            .number(self.tile.id())
+            .number(self.rows as u32)
+            .number(self.spatial as u32);
         key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
         key = key

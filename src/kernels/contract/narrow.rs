@@ -1,6 +1,7 @@
-//! Results of few columns: the lanes of a software adapter's subgroup lie along columns, of which a narrow result leaves most without
-//! work, and everywhere an invocation computes four. The transpose is wide: `c^T = b^T a^T`, where operands and result change places and
-//! nothing is moved.
+//! Results of few columns: the lanes of a software adapter's subgroup lie along columns, of which a
+//! narrow result leaves most without work, and everywhere an invocation computes four. The
+//! transpose is wide: `c^T = b^T a^T`, where operands and result change places and nothing is
+//! moved.
 //!
 //! What is then few rows may be copied once so that its elements are loaded four steps at a time.
 
@@ -26,7 +27,8 @@ const LEAST: usize = 256;
 
 /// The transposed contraction, where its lanes have more to do.
 pub(super) fn transposed<'a>(c: &Contraction<'a>, class: Class) -> Option<Contraction<'a>> {
-    let (Rows::Dense { stride }, Lines::Dense, Store::Rows(line)) = (c.rows, c.lines, c.store) else {
+    let (Rows::Dense { stride }, Lines::Dense, Store::Rows(line)) = (c.rows, c.lines, c.store)
+    else {
         return None;
     };
     let wide = if class.is_gpu() { GPU_WIDE } else { WIDE };
@@ -36,14 +38,16 @@ pub(super) fn transposed<'a>(c: &Contraction<'a>, class: Class) -> Option<Contra
     let mut turned = c.clone();
     (turned.m, turned.n) = (c.n, c.m);
     (turned.a, turned.b) = (c.b, c.a);
-    (turned.rows, turned.a_step, turned.a_matrix) = (Rows::Dense { stride: c.b_column }, c.b_step, c.b_matrix);
+    (turned.rows, turned.a_step, turned.a_matrix) =
+        (Rows::Dense { stride: c.b_column }, c.b_step, c.b_matrix);
     (turned.b_column, turned.b_step, turned.b_matrix) = (stride, c.a_step, c.a_matrix);
     turned.store = Store::Columns(line);
     turned.conjugated = [c.conjugated[1], c.conjugated[0]];
     Some(turned)
 }
 
-/// Whether a contraction should read a copy of `a`, of at most `most` elements, whose rows are dense.
+/// Whether a contraction should read a copy of `a`, of at most `most` elements, whose rows are
+/// dense.
 pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant, most: usize) -> bool {
     v.tile.memory == Memory::Subgroup
         && matches!(c.rows, Rows::Dense { .. })
@@ -59,12 +63,18 @@ pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant, most: usize) -> bool 
 /// The text.
 pub(super) fn shader(dtype: DType) -> Shader {
     let shader = Shader::new(format!("contract rows {dtype}")).bind("a", dtype);
-    let shader = quads_of(shader, "c", computed(dtype)).u32s(&["count", "quads", "a_row", "a_step"]);
+    let shader =
+        quads_of(shader, "c", computed(dtype)).u32s(&["count", "quads", "a_row", "a_step"]);
     shader.body(include_str!("../../../shaders/contract/dense.wgsl"))
 }
 
 /// Copies `a` of `c` into `rows`, one after the other.
-pub(super) fn enqueue(work: Work<'_>, device: &Device, c: &Contraction<'_>, rows: &Tensor) -> Result<()> {
+pub(super) fn enqueue(
+    work: Work<'_>,
+    device: &Device,
+    c: &Contraction<'_>,
+    rows: &Tensor,
+) -> Result<()> {
     let Rows::Dense { stride } = c.rows else { unreachable!("only dense rows are worthwhile") };
     let (quads, dtype) = (c.inner / 4, c.a.dtype);
     let program = Program {

@@ -1,8 +1,8 @@
 //! Panels: a copy of `b` in which the columns that a subgroup computes lie next to each other.
 //!
-//! A software adapter's loads go through the processor's caches. Where rows of `b` are a multiple of a page apart, the lines that a
-//! tile reads fall into few sets of them and drive each other out; with panels they follow each other. One copy of `b` is cheap where
-//! many rows read it.
+//! A software adapter's loads go through the processor's caches. Where rows of `b` are a multiple
+//! of a page apart, the lines that a tile reads fall into few sets of them and drive each other
+//! out; with panels they follow each other. One copy of `b` is cheap where many rows read it.
 
 use smallvec::smallvec;
 
@@ -46,7 +46,8 @@ pub(super) fn worthwhile(c: &Contraction<'_>, tile: &Tile, lanes: Lanes, most: u
         && elements(c) <= most
 }
 
-/// The text: operands by columns are copied four elements at a time, those by depth in squares of four by four.
+/// The text: operands by columns are copied four elements at a time, those by depth in squares of
+/// four by four.
 pub(super) fn shader(dtype: DType, lanes: Lanes) -> Shader {
     let text = match lanes {
         Lanes::Depth => include_str!("../../../shaders/contract/panels_depth.wgsl"),
@@ -78,7 +79,14 @@ pub(super) fn enqueue(
         key: Key::new("contract panels").dtype(dtype).number(lanes as u32),
         shader: &|| shader(dtype, lanes),
         bindings: smallvec![fours(c.b), fours(panels)],
-        params: Params::new().u32(count).u32(c.n).u32(depth).u32(c.inner).u32(outer).u32(c.b_step).u32(c.b_column),
+        params: Params::new()
+            .u32(count)
+            .u32(c.n)
+            .u32(depth)
+            .u32(c.inner)
+            .u32(outer)
+            .u32(c.b_step)
+            .u32(c.b_column),
         grid: Grid::linear(count, WORKGROUP),
     };
     work.program(device, &program)

@@ -1,6 +1,7 @@
-//! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the columns share: either each of
-//! them loads it, or ([`Memory::Subgroup`]) eight lanes load eight different ones and broadcast them. Where groups of invocations
-//! share sums ([`Memory::Reduced`]), each takes every so many-th step, and the first one adds and stores.
+//! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the
+//! columns share: either each of them loads it, or ([`Memory::Subgroup`]) eight lanes load eight
+//! different ones and broadcast them. Where groups of invocations share sums ([`Memory::Reduced`]),
+//! each takes every so many-th step, and the first one adds and stores.
 
 use std::fmt::Write;
 
@@ -24,8 +25,11 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     let (mut step, mut clamped) = (String::new(), String::new());
     a.load(v, steps, guarded, &mut step);
     load_b(v, steps, guarded, &mut step, &mut clamped);
-    step +=
-        &if shared { broadcasts(v, steps) } else { products(v, steps, |row, k| element(v, row, k), "            ") };
+    step += &if shared {
+        broadcasts(v, steps)
+    } else {
+        products(v, steps, |row, k| element(v, row, k), "            ")
+    };
     let reduced = tile.groups() > 1;
     let plane = tile.lanes_m * tile.lanes_n;
     let lane_m = match (tile.lanes_m, reduced) {
@@ -33,10 +37,15 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
         (_, false) => format!("local_index / {}u", tile.lanes_n),
         (_, true) => format!("local_index % {plane}u / {}u", tile.lanes_n),
     };
-    // Every lane of a subgroup takes part in its broadcasts, and every invocation in the barriers of a sum that it shares.
-    let outside = if shared || reduced { "" } else { "    if n0 >= p.n {\n        return;\n    }\n" };
+    // Every lane of a subgroup takes part in its broadcasts, and every invocation in the barriers
+    // of a sum that it shares.
+    let outside =
+        if shared || reduced { "" } else { "    if n0 >= p.n {\n        return;\n    }\n" };
     let (first, stride) = if reduced {
-        (format!("i_first + local_index / {plane}u * {steps}u"), format!("{}u", steps * tile.groups()))
+        (
+            format!("i_first + local_index / {plane}u * {steps}u"),
+            format!("{}u", steps * tile.groups()),
+        )
     } else {
         ("i_first".to_owned(), format!("{steps}u"))
     };
@@ -46,7 +55,10 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
         .define("REDUCE", if reduced { reduction(v) } else { String::new() })
         .define("STORES", stores(v))
         .define("LANE_M", lane_m)
-        .define("BUILTINS", if shared { "    @builtin(subgroup_invocation_id) subgroup_lane: u32,\n" } else { "" })
+        .define(
+            "BUILTINS",
+            if shared { "    @builtin(subgroup_invocation_id) subgroup_lane: u32,\n" } else { "" },
+        )
         .define("OUTSIDE", outside)
         .define("A_ROWS", a.rows)
         .define("B_COLUMNS", clamped)
@@ -66,7 +78,8 @@ const ONCE: &str = "    let workgroup = workgroup_id.y * num_workgroups.x + work
 pub(super) fn shared_sums(tile: &Tile, dtype: DType) -> String {
     let sum = if dtype.is_complex() { "Quad(x.re + y.re, x.im + y.im)" } else { "x + y" };
     format!(
-        "var<workgroup> shared_sums: array<Quad, {}>;\n\nfn plus(x: Quad, y: Quad) -> Quad {{\n    return {sum};\n}}\n",
+        "var<workgroup> shared_sums: array<Quad, {}>;\n\n\
+         fn plus(x: Quad, y: Quad) -> Quad {{\n    return {sum};\n}}\n",
         tile.threads()
     )
 }
@@ -77,15 +90,18 @@ fn reduction(v: &Variant) -> String {
     let mut text = String::new();
     for row in 0..tile.rows {
         for q in 0..tile.quads {
-            let _ = writeln!(text, "    shared_sums[local_index] = c{row}_{q};\n    workgroupBarrier();");
+            let _ = writeln!(
+                text,
+                "    shared_sums[local_index] = c{row}_{q};\n    workgroupBarrier();"
+            );
             let mut half = tile.groups() / 2;
             while half > 0 {
                 let other = half * plane;
                 let _ = writeln!(
                     text,
-                    "    if local_index < {other}u {{\n        \
-                     c{row}_{q} = plus(c{row}_{q}, shared_sums[local_index + {other}u]);\n        \
-                     shared_sums[local_index] = c{row}_{q};\n    }}\n    workgroupBarrier();"
+                    "    if local_index < {other}u {{\n        c{row}_{q} = plus(c{row}_{q}, \
+                     shared_sums[local_index + {other}u]);\n        shared_sums[local_index] = \
+                     c{row}_{q};\n    }}\n    workgroupBarrier();"
                 );
                 half /= 2;
             }
@@ -104,9 +120,14 @@ fn stores(v: &Variant) -> String {
     format!("    if local_index < {}u {{\n{inner}    }}\n", v.tile.lanes_m * v.tile.lanes_n)
 }
 
-/// Steps that one load by rows brings: of the lanes that share, those that a step's rows leave over load the next steps.
+/// Steps that one load by rows brings: of the lanes that share, those that a step's rows leave over
+/// load the next steps.
 fn steps_of_load(v: &Variant) -> u32 {
-    if v.tile.memory == Memory::Subgroup && v.a.1 == Lanes::Edge { SUBGROUP * 4 / v.tile.rows } else { 1 }
+    if v.tile.memory == Memory::Subgroup && v.a.1 == Lanes::Edge {
+        SUBGROUP * 4 / v.tile.rows
+    } else {
+        1
+    }
 }
 
 /// One row's element at inner step `i + k`, in registers of the lane itself.
@@ -118,7 +139,8 @@ fn element(v: &Variant, row: u32, k: u32) -> String {
     }
 }
 
-/// The products of `steps` inner steps, for which each row's element comes from the lane that has loaded it.
+/// The products of `steps` inner steps, for which each row's element comes from the lane that has
+/// loaded it.
 fn broadcasts(v: &Variant, steps: u32) -> String {
     let mut text = String::new();
     let per = steps_of_load(v);
@@ -127,12 +149,21 @@ fn broadcasts(v: &Variant, steps: u32) -> String {
             let group = row / SUBGROUP;
             let (value, from) = match v.a.1 {
                 Lanes::Depth => (format!("a{group}.{}", lane(k)), row % SUBGROUP),
-                Lanes::Edge => (format!("a0_{}.{}", k / per * per, lane(row)), k % per * (v.tile.rows / 4) + row / 4),
+                Lanes::Edge => (
+                    format!("a0_{}.{}", k / per * per, lane(row)),
+                    k % per * (v.tile.rows / 4) + row / 4,
+                ),
                 Lanes::One => (format!("a{group}_{k}"), row % SUBGROUP),
             };
-            let _ = writeln!(text, "            let s{row}_{k} = subgroupBroadcast({value}, {from}u);");
+            let _ =
+                writeln!(text, "            let s{row}_{k} = subgroupBroadcast({value}, {from}u);");
             for q in 0..v.tile.quads {
-                let sum = multiply_add(v.a.0, &format!("s{row}_{k}"), &format!("b{q}_{k}"), &format!("c{row}_{q}"));
+                let sum = multiply_add(
+                    v.a.0,
+                    &format!("s{row}_{k}"),
+                    &format!("b{q}_{k}"),
+                    &format!("c{row}_{q}"),
+                );
                 let _ = writeln!(text, "            {sum}");
             }
         }
@@ -166,14 +197,19 @@ impl Rows {
             };
             let _ = writeln!(rows, "    let row{g} = a_row(min(m0 + {first}, p.m - {per_load}u));");
             if g == 0 && steps_of_load(v) > 1 {
-                let _ = writeln!(rows, "    let lane_step = subgroup_lane % {SUBGROUP}u / {loads}u;");
+                let _ =
+                    writeln!(rows, "    let lane_step = subgroup_lane % {SUBGROUP}u / {loads}u;");
             }
             let _ = writeln!(lines, "        let line{g} = a_line(row{g}, o);");
             let _ = writeln!(lines, "        let a_at{g} = place.a + line{g}.at;");
             any.push(format!("line{g}.inside"));
         }
         if v.rows != RowsKind::Dense && !shared {
-            let _ = writeln!(lines, "        if !({}) {{\n            continue;\n        }}", any.join(" || "));
+            let _ = writeln!(
+                lines,
+                "        if !({}) {{\n            continue;\n        }}",
+                any.join(" || ")
+            );
         }
         Self { groups, rows, lines }
     }
@@ -185,12 +221,19 @@ impl Rows {
         for g in 0..self.groups {
             if v.a.1 == Lanes::Depth {
                 let load = format!("load4_a(a_at{g} + i)");
-                let value =
-                    if v.rows == RowsKind::Dense { load } else { format!("select(Quad(), {load}, line{g}.inside)") };
+                let value = if v.rows == RowsKind::Dense {
+                    load
+                } else {
+                    format!("select(Quad(), {load}, line{g}.inside)")
+                };
                 let _ = writeln!(step, "            let a{g} = {value};");
                 continue;
             }
-            let (load, zero) = if v.a.1 == Lanes::Edge { ("load4_a", "Quad()") } else { (&load_a[..], "Scalar()") };
+            let (load, zero) = if v.a.1 == Lanes::Edge {
+                ("load4_a", "Quad()")
+            } else {
+                (&load_a[..], "Scalar()")
+            };
             for k in (0..steps).step_by(per as usize) {
                 let own = if per > 1 { " + lane_step" } else { "" };
                 let _ = writeln!(step, "            let i{g}_{k} = i + {k}u{own};");
@@ -208,12 +251,15 @@ impl Rows {
                 let _ = match (&conditions[..], v.rows) {
                     ([], _) => writeln!(step, "            let a{g}_{k} = {load}({at});"),
                     ([inside], RowsKind::Patch | RowsKind::Spread) => {
-                        writeln!(step, "            let a{g}_{k} = select({zero}, {load}({at}), {inside});")
+                        writeln!(
+                            step,
+                            "            let a{g}_{k} = select({zero}, {load}({at}), {inside});"
+                        )
                     }
                     _ => writeln!(
                         step,
-                        "            let in{g}_{k} = {};\n            \
-                         let a{g}_{k} = select({zero}, {load}(select(0u, {at}, in{g}_{k})), in{g}_{k});",
+                        "            let in{g}_{k} = {};\n            let a{g}_{k} = \
+                         select({zero}, {load}(select(0u, {at}, in{g}_{k})), in{g}_{k});",
                         conditions.join(" && ")
                     ),
                 };
@@ -234,38 +280,53 @@ fn load_b(v: &Variant, steps: u32, guarded: bool, step: &mut String, clamped: &m
             let _ = writeln!(clamped, "    let column{q} = min(n{q}, p.n - 4u);");
             let _ = writeln!(
                 clamped,
-                "    let b_column{q} = column{q} / {columns}u * p.b_column + column{q} % {columns}u;"
+                "    let b_column{q} = column{q} / {columns}u * p.b_column + column{q} % \
+                 {columns}u;"
             );
         } else if v.b.1 == Lanes::Edge {
             let _ = writeln!(clamped, "    let b_column{q} = min(n{q}, p.n - 4u);");
         } else {
             for j in 0..4 {
-                let _ = writeln!(clamped, "    let b_column{q}_{j} = min(n{q} + {j}u, p.n - 1u) * p.b_column;");
+                let _ = writeln!(
+                    clamped,
+                    "    let b_column{q}_{j} = min(n{q} + {j}u, p.n - 1u) * p.b_column;"
+                );
             }
         }
         match v.b.1 {
             Lanes::Depth => {
                 for j in 0..4 {
-                    let _ = writeln!(step, "            let t{q}_{j} = load4_b(b_at + b_column{q}_{j} + i);");
+                    let _ = writeln!(
+                        step,
+                        "            let t{q}_{j} = load4_b(b_at + b_column{q}_{j} + i);"
+                    );
                 }
                 for k in 0..4 {
                     let parts: Vec<_> = (0..4).map(|j| format!("t{q}_{j}.{}", lane(k))).collect();
-                    let _ = writeln!(step, "            let b{q}_{k} = four({});", parts.join(", "));
+                    let _ =
+                        writeln!(step, "            let b{q}_{k} = four({});", parts.join(", "));
                 }
             }
             Lanes::Edge => {
                 for k in 0..steps {
-                    let load = within(k, format!("load4_b(b_at + (i + {k}u) * p.b_step + b_column{q})"));
+                    let load =
+                        within(k, format!("load4_b(b_at + (i + {k}u) * p.b_step + b_column{q})"));
                     let _ = writeln!(step, "            let b{q}_{k} = {load};");
                 }
             }
             Lanes::One => {
                 for k in 0..steps {
-                    let parts: Vec<_> =
-                        (0..4).map(|j| format!("{load_b}(b_at + (i + {k}u) * p.b_step + b_column{q}_{j})")).collect();
+                    let parts: Vec<_> = (0..4)
+                        .map(|j| {
+                            format!("{load_b}(b_at + (i + {k}u) * p.b_step + b_column{q}_{j})")
+                        })
+                        .collect();
                     let load = within(
                         k,
-                        format!("four(\n                {},\n            )", parts.join(",\n                ")),
+                        format!(
+                            "four(\n                {},\n            )",
+                            parts.join(",\n                ")
+                        ),
                     );
                     let _ = writeln!(step, "            let b{q}_{k} = {load};");
                 }

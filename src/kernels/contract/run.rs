@@ -1,5 +1,5 @@
-//! What is enqueued for a contraction: the choice of a tile, copies of operands for it, the contraction itself, and what adds the
-//! sums of its parts.
+//! What is enqueued for a contraction: the choice of a tile, copies of operands for it, the
+//! contraction itself, and what adds the sums of its parts.
 
 use std::cell::Cell;
 
@@ -18,8 +18,9 @@ use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
 use crate::tensor::Tensor;
 
-/// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which bounds the rounding error of
-/// long contractions and keeps loops below [`crate::shader::MAX_ITERATIONS`].
+/// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which
+/// bounds the rounding error of long contractions and keeps loops below
+/// [`crate::shader::MAX_ITERATIONS`].
 const MAX_CHUNK: usize = 8192;
 /// Most elements of the buffer of partial sums that parallelism alone is worth.
 const MAX_PARTIAL: usize = 1 << 24;
@@ -60,13 +61,18 @@ impl Contraction<'_> {
     /// The longest contracted index that need not be cut.
     pub const LONGEST_WHOLE: usize = MAX_CHUNK;
 
-    /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives zeros.
+    /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives
+    /// zeros.
     pub fn enqueue(&self, ctx: &mut dyn OpContext) -> Result<()> {
         self.enqueue_with(ctx, None)
     }
 
     /// The same with an epilogue, which needs a contracted index that is not empty.
-    pub fn enqueue_with(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
+    pub fn enqueue_with(
+        &self,
+        ctx: &mut dyn OpContext,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
         if self.c.is_empty() {
             return Ok(());
         }
@@ -84,8 +90,15 @@ impl Contraction<'_> {
     }
 
     /// Enqueues a contraction that fits the bindings.
-    pub(super) fn whole(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
-        for extent in [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * self.outer * self.inner] {
+    pub(super) fn whole(
+        &self,
+        ctx: &mut dyn OpContext,
+        class: Class,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
+        for extent in
+            [self.a.len(), self.b.len(), self.c.len(), self.m * 2, 2 * self.outer * self.inner]
+        {
             ctx.device().check_extent(extent)?;
         }
         match narrow::transposed(self, class) {
@@ -95,8 +108,14 @@ impl Contraction<'_> {
     }
 
     /// Chooses the tile.
-    fn plan(&self, ctx: &mut dyn OpContext, class: Class, epilogue: Option<&Bound<'_>>) -> Result<()> {
-        let cooperative = if class.is_gpu() { trust::usable(ctx, self.a.dtype, self.b.dtype) } else { None };
+    fn plan(
+        &self,
+        ctx: &mut dyn OpContext,
+        class: Class,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
+        let cooperative =
+            if class.is_gpu() { trust::usable(ctx, self.a.dtype, self.b.dtype) } else { None };
         let demand = Demand {
             class,
             workgroup_memory: ctx.device().capabilities().workgroup_memory,
@@ -111,11 +130,16 @@ impl Contraction<'_> {
         let tuner = ctx.device().tuner().filter(|_| !choice::is_forced()).cloned();
         let done = match tuner {
             Some(tuner) => tuned::enqueue(self, ctx, &tuner, &demand, cooperative, epilogue),
-            None => self.execute(ctx, choice::choose(&demand), cooperative, epilogue, Work::Enqueue),
+            None => {
+                self.execute(ctx, choice::choose(&demand), cooperative, epilogue, Work::Enqueue)
+            }
         };
         match done {
             // Without cooperative matrices, where they turned out to be unusable.
-            Err(_) if cooperative.is_some() && trust::usable(ctx, self.a.dtype, self.b.dtype).is_none() => {
+            Err(_)
+                if cooperative.is_some()
+                    && trust::usable(ctx, self.a.dtype, self.b.dtype).is_none() =>
+            {
                 self.plan(ctx, class, epilogue)
             }
             done => done,
@@ -146,7 +170,8 @@ impl Contraction<'_> {
             let copy = work.temp(ctx, dtype, &[panels::elements(self)])?;
             ctx.device().check_extent(copy.len())?;
             panels::enqueue(work, ctx.device(), self, variant.b.1, &copy)?;
-            (variant.b, variant.panels, variant.lines) = ((dtype, Lanes::Edge), true, LinesKind::Dense);
+            (variant.b, variant.panels, variant.lines) =
+                ((dtype, Lanes::Edge), true, LinesKind::Dense);
             let mut paneled: Contraction<'_> = self.clone();
             (paneled.b, paneled.lines) = (&copy, Lines::Dense);
             (paneled.b_step, paneled.b_column) = (panels::COLUMNS, depth * panels::COLUMNS);
@@ -200,14 +225,16 @@ impl Contraction<'_> {
         finish::enqueue_with(work, ctx.device(), &partial, self.c, epilogue, rows)
     }
 
-    /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted` parts: whole outer steps, or a multiple of 4 where an outer step is
-    /// too long or the only one. Both respect loads in fours, which need `inner` to be a multiple of 4.
+    /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted`
+    /// parts: whole outer steps, or a multiple of 4 where an outer step is too long or the only
+    /// one. Both respect loads in fours, which need `inner` to be a multiple of 4.
     pub(super) fn chunk(&self, device: &Device, wanted: usize) -> usize {
         let depth = self.outer * self.inner;
         if matches!(self.store, Store::Places { .. }) {
             return depth;
         }
-        let most = (limit(device) as usize / element::computed(self.a.dtype).size()).min(MAX_PARTIAL);
+        let most =
+            (limit(device) as usize / element::computed(self.a.dtype).size()).min(MAX_PARTIAL);
         let by_work = wanted.min(most / self.c.len().max(1)).max(1);
         let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
         if self.outer > 1 && self.inner <= MAX_CHUNK {
@@ -228,8 +255,19 @@ impl Contraction<'_> {
         let depth = self.outer * self.inner;
         let splits = depth.div_ceil(chunk);
         let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
-        let mut params = Params::new().u32(self.m).u32(self.n).u32(tiles * splits).u32(splits).u32(chunk).u32(depth);
-        params = params.u32(self.inner).u32(self.a_step).u32(self.b_step).u32(self.b_column).u32(self.c.len());
+        let mut params = Params::new()
+            .u32(self.m)
+            .u32(self.n)
+            .u32(tiles * splits)
+            .u32(splits)
+            .u32(chunk)
+            .u32(depth);
+        params = params
+            .u32(self.inner)
+            .u32(self.a_step)
+            .u32(self.b_step)
+            .u32(self.b_column)
+            .u32(self.c.len());
         params = match self.rows {
             Rows::Dense { stride } => params.u32(stride),
             Rows::Patch(g) => g.patch_params(params),
@@ -244,7 +282,9 @@ impl Contraction<'_> {
         params = match self.store {
             Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
             Store::Planes { plane, image } => params.u32(plane).u32(image),
-            Store::Places { extents, strides } => extents.iter().chain(&strides).fold(params, |p, v| p.u32(*v)),
+            Store::Places { extents, strides } => {
+                extents.iter().chain(&strides).fold(params, |p, v| p.u32(*v))
+            }
         };
         if variant.batch.is_some() {
             params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
@@ -253,7 +293,9 @@ impl Contraction<'_> {
         if let Some(epilogue) = epilogue {
             params = epilogue.params(params);
         }
-        let unit = |t: &Tensor, quads: bool| Binding::raw(t, t.dtype.size() as u32 * if quads { 4 } else { 1 });
+        let unit = |t: &Tensor, quads: bool| {
+            Binding::raw(t, t.dtype.size() as u32 * if quads { 4 } else { 1 })
+        };
         let mut bindings = smallvec![
             unit(self.a, variant.a.1 != Lanes::One),
             unit(self.b, variant.b.1 != Lanes::One),

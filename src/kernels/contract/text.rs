@@ -1,4 +1,5 @@
-//! The shader of a [`Variant`]: a WGSL file for its tile's memory, one for its rows, and the unrolled register tile in between.
+//! The shader of a [`Variant`]: a WGSL file for its tile's memory, one for its rows, and the
+//! unrolled register tile in between.
 
 use std::fmt::Write;
 
@@ -21,7 +22,8 @@ pub(crate) const FINISH: &str =
 pub(super) fn shader(v: &Variant) -> Shader {
     let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
     let mut shader = Shader::new(format!(
-        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} \
+         {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
@@ -33,31 +35,44 @@ pub(super) fn shader(v: &Variant) -> Shader {
         StoreKind::Quads => quads_of(shader, "c", v.c.0),
         _ => shader.bind("c", v.c.0),
     };
-    shader = shader
-        .u32s(&["m", "n", "total", "splits", "chunk", "depth", "inner", "a_step", "b_step", "b_column", "c_split"]);
+    shader = shader.u32s(&[
+        "m", "n", "total", "splits", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
+        "c_split",
+    ]);
     shader = match v.rows {
         RowsKind::Dense => shader.u32s(&["a_row"]),
         kind => Geometry::declare(shader, v.spatial, kind == RowsKind::Window),
     };
     shader = match v.lines {
-        LinesKind::Dense => shader.body("fn b_line(o: u32) -> u32 {\n    return o * p.inner * p.b_step;\n}\n"),
-        LinesKind::Strided => {
-            shader.u32s(&["b_outer"]).body("fn b_line(o: u32) -> u32 {\n    return o * p.b_outer;\n}\n")
+        LinesKind::Dense => {
+            shader.body("fn b_line(o: u32) -> u32 {\n    return o * p.inner * p.b_step;\n}\n")
         }
-        LinesKind::Planar => shader
-            .u32s(&["b_lines", "b_image", "b_outer"])
-            .body("fn b_line(o: u32) -> u32 {\n    return o / p.b_lines * p.b_image + o % p.b_lines * p.b_outer;\n}\n"),
+        LinesKind::Strided => shader
+            .u32s(&["b_outer"])
+            .body("fn b_line(o: u32) -> u32 {\n    return o * p.b_outer;\n}\n"),
+        LinesKind::Planar => shader.u32s(&["b_lines", "b_image", "b_outer"]).body(
+            "fn b_line(o: u32) -> u32 {\n    return o / p.b_lines * p.b_image + o % p.b_lines * \
+             p.b_outer;\n}\n",
+        ),
     };
     shader = match v.c.1 {
-        _ if v.places => shader.u32s(&["c_extent0", "c_extent1", "c_image", "c_row", "c_pixel"]).body(
-            "fn c_line(m: u32) -> u32 {\n    let line = m / p.c_extent1;\n    \
-             return line / p.c_extent0 * p.c_image + line % p.c_extent0 * p.c_row + m % p.c_extent1 * p.c_pixel;\n}\n",
+        _ if v.places => {
+            shader.u32s(&["c_extent0", "c_extent1", "c_image", "c_row", "c_pixel"]).body(
+                "fn c_line(m: u32) -> u32 {\n    let line = m / p.c_extent1;\n    return line / \
+                 p.c_extent0 * p.c_image + line % p.c_extent0 * p.c_row + m % p.c_extent1 * \
+                 p.c_pixel;\n}\n",
+            )
+        }
+        StoreKind::Planes => shader.u32s(&["c_plane", "c_image"]).body(
+            "fn c_line(m: u32) -> u32 {\n    return m / p.c_plane * p.c_image + m % \
+             p.c_plane;\n}\n",
         ),
-        StoreKind::Planes => shader
-            .u32s(&["c_plane", "c_image"])
-            .body("fn c_line(m: u32) -> u32 {\n    return m / p.c_plane * p.c_image + m % p.c_plane;\n}\n"),
-        StoreKind::Columns => shader.u32s(&["c_column"]).body("fn c_line(m: u32) -> u32 {\n    return m;\n}\n"),
-        _ => shader.u32s(&["c_row"]).body("fn c_line(m: u32) -> u32 {\n    return m * p.c_row;\n}\n"),
+        StoreKind::Columns => {
+            shader.u32s(&["c_column"]).body("fn c_line(m: u32) -> u32 {\n    return m;\n}\n")
+        }
+        _ => {
+            shader.u32s(&["c_row"]).body("fn c_line(m: u32) -> u32 {\n    return m * p.c_row;\n}\n")
+        }
     };
     shader = batch(shader, v);
     shader = shader.body(&store_text(v));
@@ -76,7 +91,9 @@ pub(super) fn shader(v: &Variant) -> Shader {
     });
     shader = spatial_defines(shader, v.spatial).body(PLACE);
     match memory {
-        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => super::registers::program(shader, v),
+        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => {
+            super::registers::program(shader, v)
+        }
         Memory::Workgroup(depth) | Memory::Double(depth) => {
             super::workgroup::program(shader, v, depth / words(v.a.0) as u32)
         }
@@ -88,7 +105,8 @@ pub(super) fn shader(v: &Variant) -> Shader {
     }
 }
 
-/// Binds an operand with `load_NAME` or, for lanes of four, `load4_NAME(i)` at an element index that is a multiple of 4.
+/// Binds an operand with `load_NAME` or, for lanes of four, `load4_NAME(i)` at an element index
+/// that is a multiple of 4.
 fn operand(shader: Shader, name: &'static str, (dtype, lanes): (DType, Lanes)) -> Shader {
     if lanes == Lanes::One { shader.bind(name, dtype) } else { quads_of(shader, name, dtype) }
 }
@@ -100,13 +118,16 @@ pub(crate) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader 
         DType::F16 => (
             "vec2<u32>",
             "vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y))",
-            "vec2<u32>(f16_bits(v.x) | (f16_bits(v.y) << 16u), f16_bits(v.z) | (f16_bits(v.w) << 16u))",
+            "vec2<u32>(f16_bits(v.x) | (f16_bits(v.y) << 16u), f16_bits(v.z) | (f16_bits(v.w) << \
+             16u))",
             Some("f16_bits"),
         ),
         DType::BF16 => (
             "vec2<u32>",
-            "bitcast<vec4<f32>>(vec4<u32>(bits.x << 16u, bits.x & 0xffff0000u, bits.y << 16u, bits.y & 0xffff0000u))",
-            "vec2<u32>(bf16_bits(v.x) | (bf16_bits(v.y) << 16u), bf16_bits(v.z) | (bf16_bits(v.w) << 16u))",
+            "bitcast<vec4<f32>>(vec4<u32>(bits.x << 16u, bits.x & 0xffff0000u, bits.y << 16u, \
+             bits.y & 0xffff0000u))",
+            "vec2<u32>(bf16_bits(v.x) | (bf16_bits(v.y) << 16u), bf16_bits(v.z) | (bf16_bits(v.w) \
+             << 16u))",
             Some("bf16_bits"),
         ),
         DType::F32 => ("vec4<f32>", "bits", "v", None),
@@ -121,7 +142,8 @@ pub(crate) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader 
         format!("fn store4_c(i: u32, v: {value}) {{\n    c[p.off_c + (i >> 2u)] = {store};\n}}\n")
     } else {
         format!(
-            "fn load4_{x}(i: u32) -> {value} {{\n    let bits = {x}[p.off_{x} + (i >> 2u)];\n    return {load};\n}}\n"
+            "fn load4_{x}(i: u32) -> {value} {{\n    let bits = {x}[p.off_{x} + (i >> 2u)];\n    \
+             return {load};\n}}\n"
         )
     };
     shader.bind_raw(x, ty, 4 * dtype.size() as u32).body(&access)
@@ -131,15 +153,15 @@ pub(crate) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader 
 fn batch(mut shader: Shader, v: &Variant) -> Shader {
     let Some(class) = &v.batch else {
         return shader.body(
-            "fn a_start(z: u32) -> u32 {\n    return 0u;\n}\n\nfn b_start(z: u32) -> u32 {\n    return 0u;\n}\n\n\
-             fn c_start(z: u32) -> u32 {\n    return 0u;\n}\n",
+            "fn a_start(z: u32) -> u32 {\n    return 0u;\n}\n\nfn b_start(z: u32) -> u32 {\n    \
+             return 0u;\n}\n\nfn c_start(z: u32) -> u32 {\n    return 0u;\n}\n",
         );
     };
     shader = shader.u32s(&["a_matrix", "b_matrix", "c_matrix"]);
     class.declare(shader, &["a", "b", "c"]).body(
-        "fn a_start(z: u32) -> u32 {\n    return index_a(z) * p.a_matrix;\n}\n\n\
-         fn b_start(z: u32) -> u32 {\n    return index_b(z) * p.b_matrix;\n}\n\n\
-         fn c_start(z: u32) -> u32 {\n    return index_c(z) * p.c_matrix;\n}\n",
+        "fn a_start(z: u32) -> u32 {\n    return index_a(z) * p.a_matrix;\n}\n\nfn b_start(z: \
+         u32) -> u32 {\n    return index_b(z) * p.b_matrix;\n}\n\nfn c_start(z: u32) -> u32 {\n    \
+         return index_c(z) * p.c_matrix;\n}\n",
     )
 }
 
@@ -155,16 +177,19 @@ fn column(kind: StoreKind) -> &'static str {
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.
 fn store_text(v: &Variant) -> String {
     match v.c.1 {
-        StoreKind::Quads => "fn store_quad(line: u32, n: u32, v: Stored) {\n    if n < p.n {\n        \
-                             store4_c(line + n, v);\n    }\n}\n"
-            .to_owned(),
+        StoreKind::Quads => {
+            "fn store_quad(line: u32, n: u32, v: Stored) {\n    if n < p.n {\n        \
+             store4_c(line + n, v);\n    }\n}\n"
+                .to_owned()
+        }
         kind => {
             let column = column(kind);
             let mut text = "fn store_quad(line: u32, n: u32, v: Stored) {\n".to_owned();
             for k in 0..4 {
                 let _ = writeln!(
                     text,
-                    "    if n + {k}u < p.n {{\n        store_c(line + (n + {k}u){column}, {});\n    }}",
+                    "    if n + {k}u < p.n {{\n        store_c(line + (n + {k}u){column}, \
+                         {});\n    }}",
                     element(v.c.0, "v", k)
                 );
             }
@@ -185,14 +210,22 @@ pub(super) fn spatial_defines(shader: Shader, spatial: usize) -> Shader {
 }
 
 /// The products of `steps` inner steps.
-pub(super) fn products(v: &Variant, steps: u32, element: impl Fn(u32, u32) -> String, indent: &str) -> String {
+pub(super) fn products(
+    v: &Variant,
+    steps: u32,
+    element: impl Fn(u32, u32) -> String,
+    indent: &str,
+) -> String {
     let mut text = String::new();
     for k in 0..steps {
         for row in 0..v.tile.rows {
             for q in 0..v.tile.quads {
                 let a = element(row, k);
-                let _ =
-                    writeln!(text, "{indent}{}", multiply_add(v.a.0, &a, &format!("b{q}_{k}"), &format!("c{row}_{q}")));
+                let _ = writeln!(
+                    text,
+                    "{indent}{}",
+                    multiply_add(v.a.0, &a, &format!("b{q}_{k}"), &format!("c{row}_{q}"))
+                );
             }
         }
     }
@@ -214,16 +247,21 @@ fn sums(tile: &Tile) -> String {
 pub(super) fn stores(tile: &Tile) -> String {
     let mut text = String::new();
     for row in 0..tile.rows {
-        let _ = writeln!(text, "    if m0 + {row}u < p.m {{\n        let line = place.c + c_line(m0 + {row}u);");
+        let _ = writeln!(
+            text,
+            "    if m0 + {row}u < p.m {{\n        let line = place.c + c_line(m0 + {row}u);"
+        );
         for q in 0..tile.quads {
-            let _ = writeln!(text, "        store_quad(line, n{q}, finish(c{row}_{q}, line, n{q}));");
+            let _ =
+                writeln!(text, "        store_quad(line, n{q}, finish(c{row}_{q}, line, n{q}));");
         }
         text.push_str("    }\n");
     }
     text
 }
 
-/// `let n{q}`: the column of each quad. Lanes lie next to each other, so that a subgroup touches one range.
+/// `let n{q}`: the column of each quad. Lanes lie next to each other, so that a subgroup touches
+/// one range.
 fn columns(tile: &Tile) -> String {
     let mut text = String::new();
     for q in 0..tile.quads {

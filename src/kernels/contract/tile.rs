@@ -1,4 +1,5 @@
-//! Tiles: which part of a result one workgroup computes, and with which memory. One static table for each class of adapter.
+//! Tiles: which part of a result one workgroup computes, and with which memory. One static table
+//! for each class of adapter.
 
 use std::cell::Cell;
 
@@ -10,24 +11,27 @@ use crate::device::Device;
 pub enum Memory {
     /// Loaded straight into registers.
     Registers,
-    /// The same, but the lanes of a subgroup share what they load of rows: each loads what belongs to one of eight rows and
-    /// broadcasts it. For subgroups of eight or more, and sums of one word.
+    /// The same, but the lanes of a subgroup share what they load of rows: each loads what belongs
+    /// to one of eight rows and broadcasts it. For subgroups of eight or more, and sums of one
+    /// word.
     Subgroup,
-    /// Loaded straight into registers by this many groups of invocations, a power of two, which take turns at the steps of the
-    /// contracted index; their sums are added in pairs through workgroup memory, in an order that depends on nothing else.
+    /// Loaded straight into registers by this many groups of invocations, a power of two, which
+    /// take turns at the steps of the contracted index; their sums are added in pairs through
+    /// workgroup memory, in an order that depends on nothing else.
     Reduced(u32),
-    /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a multiple of 16, so that elements
-    /// of 16 bytes take a quarter of the steps.
+    /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a
+    /// multiple of 16, so that elements of 16 bytes take a quarter of the steps.
     Workgroup(u32),
-    /// The same with two places for each operand: the next steps are loaded into registers while these are multiplied, and go to
-    /// the other place, which takes one barrier instead of two.
+    /// The same with two places for each operand: the next steps are loaded into registers while
+    /// these are multiplied, and go to the other place, which takes one barrier instead of two.
     Double(u32),
-    /// f16 in workgroup memory, multiplied by subgroups as cooperative matrices with so many rows and columns.
+    /// f16 in workgroup memory, multiplied by subgroups as cooperative matrices with so many rows
+    /// and columns.
     Cooperative(u32),
 }
 
-/// A workgroup of `lanes_m * lanes_n` invocations, times those that share a sum, each of which computes `rows` rows of `quads` times
-/// four columns.
+/// A workgroup of `lanes_m * lanes_n` invocations, times those that share a sum, each of which
+/// computes `rows` rows of `quads` times four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     /// Rows of an invocation.
@@ -76,14 +80,20 @@ pub(super) const PADDING: u32 = 8;
 /// Lanes that share what they load of rows.
 pub const SUBGROUP: u32 = 8;
 
-/// Tiles of software adapters whose subgroups have eight lanes or more. llvmpipe loads lane by lane, in a loop that costs as much as a hundred
-/// multiplications of whole subgroups, so what counts is how few loads feed how many products. Few tiles, and none of 32 rows,
-/// which is a seventh faster: a model's first step compiles them all.
-pub const CPU_SUBGROUP: &[Tile] =
-    &[subgroup(16, 1, 8), subgroup(8, 1, 8), registers(8, 1, 2, 4), registers(8, 1, 8, 1), registers(1, 1, 1, 16)];
+/// Tiles of software adapters whose subgroups have eight lanes or more. llvmpipe loads lane by
+/// lane, in a loop that costs as much as a hundred multiplications of whole subgroups, so what
+/// counts is how few loads feed how many products. Few tiles, and none of 32 rows, which is a
+/// seventh faster: a model's first step compiles them all.
+pub const CPU_SUBGROUP: &[Tile] = &[
+    subgroup(16, 1, 8),
+    subgroup(8, 1, 8),
+    registers(8, 1, 2, 4),
+    registers(8, 1, 8, 1),
+    registers(1, 1, 1, 16),
+];
 
-/// Tiles of other software adapters: lanes along the columns, so that rows come from the workgroup alone and a row's element is the
-/// same for all lanes of a subgroup of 8.
+/// Tiles of other software adapters: lanes along the columns, so that rows come from the workgroup
+/// alone and a row's element is the same for all lanes of a subgroup of 8.
 pub const CPU: &[Tile] = &[
     registers(8, 2, 1, 16),
     registers(8, 2, 1, 8),
@@ -95,8 +105,9 @@ pub const CPU: &[Tile] = &[
     registers(1, 1, 1, 16),
 ];
 
-/// Tiles of GPUs that share the processor's memory, and of those that do not tell what they are: half as many sums in an invocation as on discrete ones,
-/// since some have a quarter of the registers, and workgroup memory of at most 16 KiB.
+/// Tiles of GPUs that share the processor's memory, and of those that do not tell what they are:
+/// half as many sums in an invocation as on discrete ones, since some have a quarter of the
+/// registers, and workgroup memory of at most 16 KiB.
 pub const INTEGRATED: &[Tile] = &[
     workgroup(8, 1, 8, 16),
     workgroup(4, 1, 8, 8),
@@ -112,8 +123,8 @@ pub const INTEGRATED: &[Tile] = &[
     reduced(1, 1, 64),
 ];
 
-/// Tiles of GPUs with a memory of their own. One whose workgroup memory exceeds what an adapter has is not for it; each shape
-/// has one of at most 16 KiB.
+/// Tiles of GPUs with a memory of their own. One whose workgroup memory exceeds what an adapter has
+/// is not for it; each shape has one of at most 16 KiB.
 pub const DISCRETE: &[Tile] = &[
     double(8, 2, 16, 16),
     workgroup(8, 2, 16, 16),
@@ -132,8 +143,11 @@ pub const DISCRETE: &[Tile] = &[
 ];
 
 /// Tiles of GPUs with cooperative matrices.
-pub const COOPERATIVE: &[Tile] =
-    &[cooperative_tile(8, 2, 16, 16, 16), cooperative_tile(8, 1, 8, 16, 16), cooperative_tile(8, 1, 8, 16, 8)];
+pub const COOPERATIVE: &[Tile] = &[
+    cooperative_tile(8, 2, 16, 16, 16),
+    cooperative_tile(8, 1, 8, 16, 16),
+    cooperative_tile(8, 1, 8, 16, 8),
+];
 
 /// Tiles of cooperative matrices with `edge` rows and columns.
 pub fn cooperative(edge: u32) -> impl Iterator<Item = &'static Tile> {
@@ -173,8 +187,8 @@ impl Tile {
         if let Memory::Reduced(groups) = self.memory { groups } else { 1 }
     }
 
-    /// Bytes of workgroup memory for elements of one word. For wider ones tiles in workgroup memory take fewer steps, and sums take
-    /// at most 16 KiB.
+    /// Bytes of workgroup memory for elements of one word. For wider ones tiles in workgroup memory
+    /// take fewer steps, and sums take at most 16 KiB.
     pub const fn workgroup_memory(&self) -> u32 {
         match self.memory {
             Memory::Registers | Memory::Subgroup => 0,
@@ -182,15 +196,17 @@ impl Tile {
             Memory::Workgroup(depth) => depth * (self.m() + self.n()) as u32 * 4,
             Memory::Double(depth) => 2 * depth * (self.m() + self.n()) as u32 * 4,
             Memory::Cooperative(edge) => {
-                let lines =
-                    self.m() as u32 * (COOPERATIVE_DEPTH + PADDING) + COOPERATIVE_DEPTH * (self.n() as u32 + PADDING);
+                let lines = self.m() as u32 * (COOPERATIVE_DEPTH + PADDING)
+                    + COOPERATIVE_DEPTH * (self.n() as u32 + PADDING);
                 let blocks = self.threads() / 16;
-                lines * 2 + edge * edge * 4 * if blocks < MOST_BLOCKS { blocks } else { MOST_BLOCKS }
+                lines * 2
+                    + edge * edge * 4 * if blocks < MOST_BLOCKS { blocks } else { MOST_BLOCKS }
             }
         }
     }
 
-    /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with fewer of them.
+    /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with
+    /// fewer of them.
     pub const fn fits(&self, words: usize) -> bool {
         words == 1
             || !matches!(self.memory, Memory::Subgroup | Memory::Cooperative(_))
@@ -228,7 +244,8 @@ thread_local! {
     static FORCED: Cell<Option<Class>> = const { Cell::new(None) };
 }
 
-/// Runs `f` with the table of `class` for everything that this thread computes: tests run both tables on any adapter.
+/// Runs `f` with the table of `class` for everything that this thread computes: tests run both
+/// tables on any adapter.
 pub fn with_class<R>(class: Class, f: impl FnOnce() -> R) -> R {
     let before = FORCED.replace(Some(class));
     let result = f();
@@ -242,7 +259,8 @@ impl Class {
 
     /// The class of a device.
     pub fn of(device: &Device) -> Self {
-        let sharing = device.capabilities().subgroups && device.info().subgroup_min_size >= SUBGROUP;
+        let sharing =
+            device.capabilities().subgroups && device.info().subgroup_min_size >= SUBGROUP;
         let own = match device.info().device_type {
             wgpu::DeviceType::Cpu if sharing => Self::CpuSubgroup,
             wgpu::DeviceType::Cpu => Self::Cpu,
@@ -297,7 +315,9 @@ mod tests {
             assert!(t.workgroup_memory() <= 32 << 10, "{t:?}");
             if t.memory == Memory::Subgroup {
                 assert!(
-                    t.lanes_m == 1 && t.rows.is_multiple_of(SUBGROUP) && t.threads().is_multiple_of(SUBGROUP),
+                    t.lanes_m == 1
+                        && t.rows.is_multiple_of(SUBGROUP)
+                        && t.threads().is_multiple_of(SUBGROUP),
                     "{t:?}"
                 );
                 assert!(t.rows <= 4 * SUBGROUP, "one load by rows: {t:?}");

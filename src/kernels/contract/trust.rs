@@ -1,5 +1,6 @@
-//! When cooperative matrices are used: for f16, where the adapter lists them, and after products with known results came out right.
-//! A driver whose programs do not compile, or that computes something else, gets the other tiles from then on.
+//! When cooperative matrices are used: for f16, where the adapter lists them, and after products
+//! with known results came out right. A driver whose programs do not compile, or that computes
+//! something else, gets the other tiles from then on.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +24,8 @@ thread_local! {
 /// Fewest invocations of a subgroup for which blocks are few enough.
 const FEWEST_LANES: u32 = 16;
 
-/// Runs `f` as if the adapter had these cooperative matrices and returns what became of the trust in them: for tests on any adapter.
+/// Runs `f` as if the adapter had these cooperative matrices and returns what became of the trust
+/// in them: for tests on any adapter.
 pub fn with_cooperative<R>(cooperative: Cooperative, f: impl FnOnce() -> R) -> (R, Option<bool>) {
     let trust = Rc::new(Trust::new());
     let before = EMULATED.replace(Some((cooperative, trust.clone())));
@@ -72,7 +74,11 @@ fn offered(device: &Device) -> Option<Cooperative> {
         return Some(emulated);
     }
     let (edge, lanes) = (device.capabilities().cooperative_matrix, device.info().subgroup_max_size);
-    (edge > 0 && lanes >= FEWEST_LANES).then_some(Cooperative { edge, lanes, means: Means::Adapter })
+    (edge > 0 && lanes >= FEWEST_LANES).then_some(Cooperative {
+        edge,
+        lanes,
+        means: Means::Adapter,
+    })
 }
 
 fn with_trust<R>(device: &Device, f: impl FnOnce(&Trust) -> R) -> R {
@@ -82,14 +88,19 @@ fn with_trust<R>(device: &Device, f: impl FnOnce(&Trust) -> R) -> R {
     })
 }
 
-/// Products whose sums are whole numbers, with each tile, in two orientations and with edges in all directions.
+/// Products whose sums are whole numbers, with each tile, in two orientations and with edges in all
+/// directions.
 fn check(ctx: &mut dyn OpContext, offered: Cooperative) -> Result<()> {
     let memory = ctx.device().capabilities().workgroup_memory;
     // Emulated operands are f32, which takes more memory than the largest tile may.
-    let fits = |t: &&Tile| t.workgroup_memory() <= memory && (offered.means == Means::Adapter || t.m() <= 64);
+    let fits = |t: &&Tile| {
+        t.workgroup_memory() <= memory && (offered.means == Means::Adapter || t.m() <= 64)
+    };
     let tiles: Vec<_> = tile::cooperative(offered.edge).filter(fits).collect();
     if tiles.is_empty() {
-        return Err(Error::Unimplemented(format!("{memory} bytes of workgroup memory are too few for any tile")));
+        return Err(Error::Unimplemented(format!(
+            "{memory} bytes of workgroup memory are too few for any tile"
+        )));
     }
     for tile in tiles {
         for by_rows in [false, true] {
@@ -102,7 +113,8 @@ fn check(ctx: &mut dyn OpContext, offered: Cooperative) -> Result<()> {
 /// One product of a[m][k] and b[k][n], or of a[k][m] and b[n][k].
 fn check_tile(ctx: &mut dyn OpContext, tile: &Tile, turned: bool) -> Result<()> {
     let [m, k, n] = [tile.m() + 4, 76, tile.n() + 4];
-    let (a_at, b_at) = (|i: usize, l: usize| (i * 5 + l * 3) % 9, |l: usize, j: usize| (l * 7 + j * 2) % 11);
+    let (a_at, b_at) =
+        (|i: usize, l: usize| (i * 5 + l * 3) % 9, |l: usize, j: usize| (l * 7 + j * 2) % 11);
     let value = |x: usize| x as f64 - 4.0;
     let pick = |rows: usize, columns: usize, f: &dyn Fn(usize, usize) -> usize| -> Vec<f64> {
         (0..rows * columns).map(|i| value(f(i / columns, i % columns))).collect()
@@ -114,7 +126,10 @@ fn check_tile(ctx: &mut dyn OpContext, tile: &Tile, turned: bool) -> Result<()> 
     };
     let mut upload = |values: &[f64]| -> Result<_> {
         let tensor = ctx.temp(DType::F16, &[values.len()])?;
-        ctx.device().upload(tensor.address, &HostTensor::floats(DType::F16, &[values.len()], values).bytes)?;
+        ctx.device().upload(
+            tensor.address,
+            &HostTensor::floats(DType::F16, &[values.len()], values).bytes,
+        )?;
         Ok(tensor)
     };
     let (a, b) = (upload(&a)?, upload(&b)?);
@@ -152,7 +167,9 @@ fn check_tile(ctx: &mut dyn OpContext, tile: &Tile, turned: bool) -> Result<()> 
             let near = (got - want).abs() < 0.5;
             // NaN is near nothing.
             if !near {
-                return Err(Error::Internal(format!("an element of a test product is {got}, not {want}")));
+                return Err(Error::Internal(format!(
+                    "an element of a test product is {got}, not {want}"
+                )));
             }
         }
     }

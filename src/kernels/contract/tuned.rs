@@ -1,8 +1,10 @@
-//! Contractions under tuning: what is one question to the [`Tuner`], and how a choice is timed in its place.
+//! Contractions under tuning: what is one question to the [`Tuner`], and how a choice is timed in
+//! its place.
 //!
-//! A question is all that the shader's text depends on but the tile, and the sizes' powers of two. Its candidates are the choices
-//! that the estimate likes best, whose results differ by the order of sums alone. So a timed call is a right call; it may take
-//! longer, and never waits for a compiler: until its programs are there, the estimate's choice runs.
+//! A question is all that the shader's text depends on but the tile, and the sizes' powers of two.
+//! Its candidates are the choices that the estimate likes best, whose results differ by the order
+//! of sums alone. So a timed call is a right call; it may take longer, and never waits for a
+//! compiler: until its programs are there, the estimate's choice runs.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -40,12 +42,13 @@ pub(super) fn enqueue(
                 None
             }
         },
-        Pick::Time(names) => {
-            call.ready(ctx, &names).and_then(|(name, choice)| call.timed(ctx, name, choice, Work::Attempt(&short)))
-        }
+        Pick::Time(names) => call
+            .ready(ctx, &names)
+            .and_then(|(name, choice)| call.timed(ctx, name, choice, Work::Attempt(&short))),
     };
     match done {
-        // What has no memory for its parts must not fail where the estimate's choice does not, and has not written the result.
+        // What has no memory for its parts must not fail where the estimate's choice does not, and
+        // has not written the result.
         Some(done) if !short.get() => done,
         _ => call.execute(ctx, choice::choose(demand), Work::Enqueue),
     }
@@ -66,7 +69,8 @@ impl Call<'_> {
         self.c.execute(ctx, choice, self.cooperative, self.epilogue, work)
     }
 
-    /// The first of `names` whose programs are compiled. The others' begin to be, beside the recording.
+    /// The first of `names` whose programs are compiled. The others' begin to be, beside the
+    /// recording.
     fn ready(&self, ctx: &mut dyn OpContext, names: &[Name]) -> Option<(Name, Choice)> {
         // Compilers have more urgent things to do, and marks would wait for them.
         if !ctx.device().is_recorded() {
@@ -89,8 +93,15 @@ impl Call<'_> {
     }
 
     /// Carries a choice out between two marks. None where it is not to be timed.
-    fn timed(&self, ctx: &mut dyn OpContext, name: Name, choice: Choice, work: Work<'_>) -> Option<Result<()>> {
-        let (_marking, timing) = self.tuner.begin(self.question, shape(self.c, self.demand), name)?;
+    fn timed(
+        &self,
+        ctx: &mut dyn OpContext,
+        name: Name,
+        choice: Choice,
+        work: Work<'_>,
+    ) -> Option<Result<()>> {
+        let (_marking, timing) =
+            self.tuner.begin(self.question, shape(self.c, self.demand), name)?;
         let timer = ctx.device().timer();
         timer.start(ctx.device());
         let done = self.execute(ctx, choice, work);
@@ -99,7 +110,10 @@ impl Call<'_> {
             timer.stop_with(ctx.device(), move |nanoseconds| {
                 if let Some((name, percent)) = timing.end(nanoseconds) {
                     let choice = Choice::named(name, &demand);
-                    log::debug!("{percent} % of the estimated choice's time: {choice:?} for {types:?}, {demand:?}");
+                    log::debug!(
+                        "{percent} % of the estimated choice's time: {choice:?} for {types:?}, \
+                         {demand:?}"
+                    );
                 }
             });
         }
@@ -136,8 +150,13 @@ fn question(
     let mut variant = c.variant(&demand.class.table()[0]);
     variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
     variant.cooperative = cooperative;
-    let sizes = [demand.m, demand.n, demand.depth, demand.batch].map(|size| size.next_power_of_two().ilog2());
-    sizes.iter().fold(variant.key().name("sizes").number(u32::from(demand.by_depth)), |key, size| key.number(*size))
+    let sizes = [demand.m, demand.n, demand.depth, demand.batch]
+        .map(|size| size.next_power_of_two().ilog2());
+    sizes
+        .iter()
+        .fold(variant.key().name("sizes").number(u32::from(demand.by_depth)), |key, size| {
+            key.number(*size)
+        })
 }
 
 #[cfg(test)]
@@ -152,7 +171,10 @@ mod tests {
 
     /// A square product whose elements are whole numbers.
     fn product(session: &mut Session) -> Vec<f64> {
-        let node = Node::new("MatMul").attr("T", DType::F32).attr("transpose_a", false).attr("transpose_b", false);
+        let node = Node::new("MatMul")
+            .attr("T", DType::F32)
+            .attr("transpose_a", false)
+            .attr("transpose_b", false);
         let values: Vec<f64> = (0..N * N).map(|i| (i % 7) as f64 - 3.0).collect();
         let operand = HostTensor::floats(DType::F32, &[N, N], &values);
         let run = || session.run(&node, &[operand.clone().into(), operand.into()]);
@@ -163,7 +185,8 @@ mod tests {
     fn an_answer_is_carried_out_and_one_of_no_tile_is_forgotten() {
         let selection = Selection::enumerate(&|name| std::env::var(name).ok());
         let adapter = selection.adapters.first().expect("a Vulkan driver");
-        let device = Device::open_tuning(adapter, Capabilities::of(adapter), None, || false).unwrap();
+        let device =
+            Device::open_tuning(adapter, Capabilities::of(adapter), None, || false).unwrap();
         let tuner = device.tuner().unwrap().clone();
         let mut session = Session::new(device.clone());
         let want = product(&mut session);

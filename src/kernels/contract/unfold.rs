@@ -1,5 +1,6 @@
-//! Copies of patches: where lines of the output are short, a gradient of the filter would look up where each begins for few steps, of
-//! which those that do not fill four are lost. A copy in which a step's rows follow each other makes its rows dense ones.
+//! Copies of patches: where lines of the output are short, a gradient of the filter would look up
+//! where each begins for few steps, of which those that do not fill four are lost. A copy in which
+//! a step's rows follow each other makes its rows dense ones.
 
 use smallvec::smallvec;
 
@@ -22,7 +23,8 @@ const LEAST: usize = 128;
 /// Most elements of the copy.
 const MOST: usize = 1 << 23;
 
-/// Whether a contraction should read a copy of `a`, of at most `most` elements, whose rows are dense.
+/// Whether a contraction should read a copy of `a`, of at most `most` elements, whose rows are
+/// dense.
 pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant, most: usize) -> bool {
     v.tile.memory == Memory::Subgroup
         && matches!(c.rows, Rows::Window(_))
@@ -41,11 +43,18 @@ pub(super) fn shader(dtype: DType, spatial: usize) -> Shader {
     let shader = quads_of(shader, "c", computed(dtype)).u32s(&["count", "m", "inner", "a_step"]);
     let shader = Geometry::declare(shader, spatial, true).body(WINDOW);
     let value = if dtype == DType::I32 { "vec4<i32>" } else { "vec4<f32>" };
-    spatial_defines(shader, spatial).define("QUAD", value).body(include_str!("../../../shaders/contract/unfold.wgsl"))
+    spatial_defines(shader, spatial)
+        .define("QUAD", value)
+        .body(include_str!("../../../shaders/contract/unfold.wgsl"))
 }
 
 /// Copies `a` of `c` into `steps`, all rows of a step one after the other.
-pub(super) fn enqueue(work: Work<'_>, device: &Device, c: &Contraction<'_>, steps: &Tensor) -> Result<()> {
+pub(super) fn enqueue(
+    work: Work<'_>,
+    device: &Device,
+    c: &Contraction<'_>,
+    steps: &Tensor,
+) -> Result<()> {
     let Rows::Window(g) = c.rows else { unreachable!("only windows are worthwhile") };
     let (count, dtype, spatial) = (c.m / 4 * c.outer, c.a.dtype, g.spatial_class());
     let fours = |t: &Tensor| Binding::raw(t, 4 * t.dtype.size() as u32);

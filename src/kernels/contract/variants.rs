@@ -10,8 +10,8 @@ use crate::kernels::fused::expression::Expression;
 use crate::layout::Iteration;
 use crate::shader::Shader;
 
-/// Every variant that the kernels can ask for, for the shader tests: each tile with each row kind, access and type, though
-/// not each combination of the types' accessors with everything else.
+/// Every variant that the kernels can ask for, for the shader tests: each tile with each row kind,
+/// access and type, though not each combination of the types' accessors with everything else.
 pub fn variants() -> Vec<Shader> {
     let single = |tile: &'static Tile, rows, spatial, lines, a, b, c| {
         shader(&Variant {
@@ -34,9 +34,18 @@ pub fn variants() -> Vec<Shader> {
     let mut out = Vec::new();
     for tile in tile::all() {
         let (f, dense) = (DType::F32, LinesKind::Dense);
-        for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4)) {
+        for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4))
+        {
             for b in all_lanes {
-                out.push(single(tile, RowsKind::Dense, 0, dense, (f, a), (f, b), (f, StoreKind::Quads)));
+                out.push(single(
+                    tile,
+                    RowsKind::Dense,
+                    0,
+                    dense,
+                    (f, a),
+                    (f, b),
+                    (f, StoreKind::Quads),
+                ));
                 if a != b {
                     continue;
                 }
@@ -56,7 +65,15 @@ pub fn variants() -> Vec<Shader> {
             for spatial in [2, 3] {
                 for store in [StoreKind::Quads, StoreKind::Elements, StoreKind::Planes] {
                     if a != Lanes::Edge {
-                        out.push(single(tile, RowsKind::Patch, spatial, dense, (f, a), edge, (f, store)));
+                        out.push(single(
+                            tile,
+                            RowsKind::Patch,
+                            spatial,
+                            dense,
+                            (f, a),
+                            edge,
+                            (f, store),
+                        ));
                         let depth = (f, Lanes::Depth);
                         out.push(single(
                             tile,
@@ -69,9 +86,25 @@ pub fn variants() -> Vec<Shader> {
                         ));
                     }
                     if a != Lanes::Depth {
-                        out.push(single(tile, RowsKind::Window, spatial, dense, (f, a), edge, (f, store)));
+                        out.push(single(
+                            tile,
+                            RowsKind::Window,
+                            spatial,
+                            dense,
+                            (f, a),
+                            edge,
+                            (f, store),
+                        ));
                         let one = (f, Lanes::One);
-                        out.push(single(tile, RowsKind::Window, spatial, LinesKind::Planar, (f, a), one, (f, store)));
+                        out.push(single(
+                            tile,
+                            RowsKind::Window,
+                            spatial,
+                            LinesKind::Planar,
+                            (f, a),
+                            one,
+                            (f, store),
+                        ));
                     }
                 }
             }
@@ -115,7 +148,8 @@ pub fn variants() -> Vec<Shader> {
     out
 }
 
-const DTYPES: [DType; 7] = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128, DType::I32];
+const DTYPES: [DType; 7] =
+    [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128, DType::I32];
 
 /// Copies of b, and what reads them: all tiles that share loads, with each kind of rows.
 fn paneled() -> Vec<Shader> {
@@ -128,7 +162,11 @@ fn paneled() -> Vec<Shader> {
         out.extend([2, 3].map(|spatial| super::unfold::shader(dtype, spatial)));
     }
     for tile in tile::CPU.iter().chain(tile::CPU_SUBGROUP) {
-        let (a, b, c) = ((DType::F32, Lanes::Depth), (DType::F32, Lanes::One), (DType::F32, StoreKind::Columns));
+        let (a, b, c) = (
+            (DType::F32, Lanes::Depth),
+            (DType::F32, Lanes::One),
+            (DType::F32, StoreKind::Columns),
+        );
         let (rows, lines, conjugated) = (RowsKind::Dense, LinesKind::Dense, [false; 2]);
         let v = Variant {
             tile,
@@ -155,7 +193,8 @@ fn paneled() -> Vec<Shader> {
             (RowsKind::Spread, 3, Lanes::Depth),
             (RowsKind::Window, 2, Lanes::Edge),
         ] {
-            let (a, b, c) = ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Quads));
+            let (a, b, c) =
+                ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Quads));
             let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
             let v = Variant {
                 tile,
@@ -178,7 +217,8 @@ fn paneled() -> Vec<Shader> {
     out
 }
 
-/// Results whose rows have others in between, and operands whose lines lie on planes, with each tile.
+/// Results whose rows have others in between, and operands whose lines lie on planes, with each
+/// tile.
 fn places() -> Vec<Shader> {
     let mut out = Vec::new();
     let rows = Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]).class();
@@ -209,7 +249,8 @@ fn places() -> Vec<Shader> {
     out
 }
 
-/// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and each way to store, and with epilogues.
+/// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and
+/// each way to store, and with epilogues.
 fn cooperative() -> Vec<Shader> {
     let mut out = Vec::new();
     let f16 = |lanes| (DType::F16, lanes);
@@ -233,7 +274,8 @@ fn cooperative() -> Vec<Shader> {
                 epilogue,
             }));
         };
-        let (all, quads) = ([Lanes::One, Lanes::Depth, Lanes::Edge], (DType::F16, StoreKind::Quads));
+        let (all, quads) =
+            ([Lanes::One, Lanes::Depth, Lanes::Edge], (DType::F16, StoreKind::Quads));
         for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
             push(RowsKind::Dense, LinesKind::Dense, a, b, quads, 32, None, None);
         }
@@ -264,7 +306,8 @@ fn cooperative() -> Vec<Shader> {
     out
 }
 
-/// Types without loads in fours, and i32: matrices with each tile, convolutions with one kind of rows for each.
+/// Types without loads in fours, and i32: matrices with each tile, convolutions with one kind of
+/// rows for each.
 fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
@@ -284,8 +327,14 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         epilogue: None,
     };
     for dtype in DTYPES.into_iter().skip(3).filter(|t| tile.fits(super::element::words(*t))) {
-        let of = |v: &Variant| Variant { a: (dtype, v.a.1), b: (dtype, v.b.1), c: (dtype, v.c.1), ..v.clone() };
-        let conjugated = if dtype.is_complex() { [true, number.is_multiple_of(2)] } else { [false; 2] };
+        let of = |v: &Variant| Variant {
+            a: (dtype, v.a.1),
+            b: (dtype, v.b.1),
+            c: (dtype, v.c.1),
+            ..v.clone()
+        };
+        let conjugated =
+            if dtype.is_complex() { [true, number.is_multiple_of(2)] } else { [false; 2] };
         out.push(shader(&of(&dense)));
         out.push(shader(&of(&Variant { batch: Some(batch.clone()), conjugated, ..dense.clone() })));
         if dtype.is_complex() {
@@ -300,34 +349,55 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         if dtype == DType::I32 {
             let four = |lanes| (dtype, lanes);
             let c = (dtype, StoreKind::Quads);
-            out.push(shader(&Variant { a: four(Lanes::Depth), b: four(Lanes::Edge), c, ..dense.clone() }));
-            out.push(shader(&Variant { a: four(Lanes::Depth), b: four(Lanes::Depth), c, ..dense.clone() }));
+            out.push(shader(&Variant {
+                a: four(Lanes::Depth),
+                b: four(Lanes::Edge),
+                c,
+                ..dense.clone()
+            }));
+            out.push(shader(&Variant {
+                a: four(Lanes::Depth),
+                b: four(Lanes::Depth),
+                c,
+                ..dense.clone()
+            }));
         }
     }
     out
 }
 
-/// Sample epilogues of a contraction of `dtype`: a bias and an activation, a cast, and every class of operands.
+/// Sample epilogues of a contraction of `dtype`: a bias and an activation, a cast, and every class
+/// of operands.
 pub fn samples(dtype: DType) -> Vec<(Epilogue, Vec<Class>)> {
     let t = dtype.name();
     let other = if dtype == DType::F32 { DType::F16 } else { DType::F32 }.name();
     let texts = [
         (format!("x: {t}; c: 0; return x0"), vec![]),
-        (format!("x: {t}, {t}; c: 0; s0 = AddV2<{t}>(x0, x1); s1 = Relu<{t}>(s0); return s1"), vec![Class::Channel]),
+        (
+            format!("x: {t}, {t}; c: 0; s0 = AddV2<{t}>(x0, x1); s1 = Relu<{t}>(s0); return s1"),
+            vec![Class::Channel],
+        ),
         (
             format!(
-                "x: {t}, {t}, {t}, {t}; c: 0; s0 = Mul<{t}>(x0, x1); s1 = AddV2<{t}>(s0, x2); s2 = AddV2<{t}>(s1, x3); \
-                 s3 = Erf<{t}>(s2); s4 = Cast<{t}, {other}>(s3); return s4"
+                "x: {t}, {t}, {t}, {t}; c: 0; s0 = Mul<{t}>(x0, x1); s1 = AddV2<{t}>(s0, x2); s2 \
+                 = AddV2<{t}>(s1, x3); s3 = Erf<{t}>(s2); s4 = Cast<{t}, {other}>(s3); return s4"
             ),
             vec![Class::Scalar, Class::Channel, Class::Full],
         ),
     ];
     let constants = |e: &Expression| vec![1.0; e.constants()];
-    let parsed = texts.into_iter().map(|(text, classes)| (text.parse::<Expression>().expect("an expression"), classes));
-    parsed.map(|(e, classes)| (Epilogue::new(e.clone(), constants(&e)).expect("an epilogue"), classes)).collect()
+    let parsed = texts
+        .into_iter()
+        .map(|(text, classes)| (text.parse::<Expression>().expect("an expression"), classes));
+    parsed
+        .map(|(e, classes)| {
+            (Epilogue::new(e.clone(), constants(&e)).expect("an epilogue"), classes)
+        })
+        .collect()
 }
 
-/// Variants with sample epilogues: each way to store, with and without a batch, for each type, and the finishing program.
+/// Variants with sample epilogues: each way to store, with and without a batch, for each type, and
+/// the finishing program.
 pub fn fused_variants() -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]).class();
@@ -373,7 +443,11 @@ pub fn fused_variants() -> Vec<Shader> {
             out.push(super::finish::text(super::element::computed(dtype), result, Some(&form)));
             if dtype.size() <= 4 && result.size() <= 4 {
                 let form = Form::sample(&epilogue, &classes, true);
-                out.push(super::finish::quads(super::element::computed(dtype), result, Some(&form)));
+                out.push(super::finish::quads(
+                    super::element::computed(dtype),
+                    result,
+                    Some(&form),
+                ));
             }
         }
     }

@@ -1,10 +1,11 @@
-//! Contractions of tensors beyond one binding: parts of the contracted index, the rows, the columns and the batch whose operands and
-//! results fit.
+//! Contractions of tensors beyond one binding: parts of the contracted index, the rows, the columns
+//! and the batch whose operands and results fit.
 //!
-//! Results are cut first, along the axis that is outermost in them, so that each window of the result is one range. Where its operands
-//! still do not fit, they are cut along whatever axis makes them longest: a part of the contracted index is added to the others as
-//! [`Sums`]; a part of columns, which lies apart from its neighbours in the window, is stored at its places. Rows that are positions of
-//! images are not cut in here: convolutions cut images themselves.
+//! Results are cut first, along the axis that is outermost in them, so that each window of the
+//! result is one range. Where its operands still do not fit, they are cut along whatever axis makes
+//! them longest: a part of the contracted index is added to the others as [`Sums`]; a part of
+//! columns, which lies apart from its neighbours in the window, is stored at its places. Rows that
+//! are positions of images are not cut in here: convolutions cut images themselves.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -76,14 +77,21 @@ impl Contraction<'_> {
             Store::Places { .. } => 1,
             _ => (self.outer * self.inner).div_ceil(Self::LONGEST_WHOLE),
         };
-        let direct = slices == 1 && (self.c.dtype.lanes() == 1 || self.store_kind(self.c) == StoreKind::Quads);
+        let direct = slices == 1
+            && (self.c.dtype.lanes() == 1 || self.store_kind(self.c) == StoreKind::Quads);
         let sums = if direct { 0 } else { slices * computed(self.a.dtype).size() };
         let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
-        self.a.bytes() <= limit && self.b.bytes() <= limit && (self.c.len() * widest) as u64 <= limit
+        self.a.bytes() <= limit
+            && self.b.bytes() <= limit
+            && (self.c.len() * widest) as u64 <= limit
     }
 
     /// Enqueues the contraction in windows.
-    pub(super) fn enqueue_windows(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
+    pub(super) fn enqueue_windows(
+        &self,
+        ctx: &mut dyn OpContext,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
         let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest);
         let plan = Plan {
             axes: self.axes(),
@@ -131,7 +139,9 @@ impl Contraction<'_> {
     ) -> Result<()> {
         let start = plan.offsets(window)[C];
         let is_cut = |summed: bool| {
-            let cut = |((e, (_, n)), size): ((&Extent, &(usize, usize)), &usize)| e.summed == summed && n > size;
+            let cut = |((e, (_, n)), size): ((&Extent, &(usize, usize)), &usize)| {
+                e.summed == summed && n > size
+            };
             plan.axes.iter().zip(window).zip(sizes).any(cut)
         };
         let (steps, apart) = (is_cut(true), is_cut(false));
@@ -139,7 +149,10 @@ impl Contraction<'_> {
             return self.part(ctx, plan, window, result, 0, false, epilogue);
         }
         let kind = Contraction { c: result, ..self.clone() }.store_kind(result);
-        let quads = sizes.iter().zip(&plan.axes).all(|(n, e)| e.axis != Axis::Column || n.is_multiple_of(4));
+        let quads = sizes
+            .iter()
+            .zip(&plan.axes)
+            .all(|(n, e)| e.axis != Axis::Column || n.is_multiple_of(4));
         let at_once = self.c.dtype.lanes() == 1 || kind == StoreKind::Quads && quads;
         let mut scratch = Scratch::new(ctx);
         if !steps && at_once {
@@ -162,7 +175,8 @@ impl Contraction<'_> {
         sums.finish(scratch.device(), result, epilogue, kind == StoreKind::Quads)
     }
 
-    /// Enqueues the part that `cut` says into `c` from element `at` on; `apart` says that what lies between its rows is not its own.
+    /// Enqueues the part that `cut` says into `c` from element `at` on; `apart` says that what lies
+    /// between its rows is not its own.
     #[expect(clippy::too_many_arguments, reason = "a part and where it goes")]
     fn part(
         &self,
@@ -177,7 +191,8 @@ impl Contraction<'_> {
         let [a_at, b_at, _] = plan.offsets(cut);
         let at = [a_at, b_at, at];
         let counts = counts(cut);
-        let view = |k: usize, t: &Tensor| part(t, at[k], plan.span(k, &counts).min(t.len() - at[k]));
+        let view =
+            |k: usize, t: &Tensor| part(t, at[k], plan.span(k, &counts).min(t.len() - at[k]));
         let (a, b, c) = (view(A, self.a), view(B, self.b), view(C, c));
         let mut part = self.clone();
         (part.a, part.b, part.c) = (&a, &b, &c);
@@ -221,12 +236,16 @@ impl Contraction<'_> {
             };
         }
         if dims[..] != *self.batch.dims() {
-            let walk = (0..3).fold(Iteration::over(&dims), |w, k| w.operand(self.batch.strides(k), 0));
+            let walk =
+                (0..3).fold(Iteration::over(&dims), |w, k| w.operand(self.batch.strides(k), 0));
             part.batch = walk.collapse();
         }
         if apart {
             let Store::Rows(stride) = self.store else {
-                return Err(too_large(ctx.device(), "a filter of images whose channels come first"));
+                return Err(too_large(
+                    ctx.device(),
+                    "a filter of images whose channels come first",
+                ));
             };
             part.store = Store::Places { extents: [1, 1], strides: [stride, 0, 0] };
         }
@@ -248,7 +267,8 @@ impl Contraction<'_> {
         };
         let matrices = [self.a_matrix, self.b_matrix, self.c_matrix];
         for (d, size) in self.batch.dims().iter().enumerate() {
-            let strides = [A, B, C].map(|k| self.batch.strides(k)[d].unsigned_abs() as usize * matrices[k]);
+            let strides =
+                [A, B, C].map(|k| self.batch.strides(k)[d].unsigned_abs() as usize * matrices[k]);
             push(Axis::Batch(d), *size, strides, false);
         }
         let (row, column) = match self.store {
@@ -262,8 +282,12 @@ impl Contraction<'_> {
             (Rows::Dense { stride }, Store::Rows(_) | Store::Columns(_)) => {
                 push(Axis::Row, self.m, [stride, 0, row], false);
             }
-            (Rows::Window(g), _) => push(Axis::Positions, g.channels / g.groups, [0, 0, row], false),
-            (_, Store::Planes { plane, image }) => push(Axis::Positions, self.m / plane, [0, 0, image], false),
+            (Rows::Window(g), _) => {
+                push(Axis::Positions, g.channels / g.groups, [0, 0, row], false)
+            }
+            (_, Store::Planes { plane, image }) => {
+                push(Axis::Positions, self.m / plane, [0, 0, image], false)
+            }
             _ => push(Axis::Positions, self.m, [0, 0, row], false),
         }
         let kernel = |g: &Geometry, d: usize| g.kernel[d + 1..].iter().product::<usize>();
@@ -312,7 +336,11 @@ impl Contraction<'_> {
                     return [all(self.a), all(self.b), 0];
                 }
                 let planes = g.channels / g.groups;
-                [images(g, g.channels, g.input_positions(), planes), images(g, g.filters, g.output_positions(), 1), 0]
+                [
+                    images(g, g.channels, g.input_positions(), planes),
+                    images(g, g.filters, g.output_positions(), 1),
+                    0,
+                ]
             }
         }
     }
@@ -328,7 +356,8 @@ impl Plan {
         self.axes.iter().map(|e| e.size).collect()
     }
 
-    /// Elements from the first to the last one of tensor `k` that a part of `sizes` touches, both included.
+    /// Elements from the first to the last one of tensor `k` that a part of `sizes` touches, both
+    /// included.
     fn span(&self, k: usize, sizes: &Sizes) -> usize {
         let reach = self.axes.iter().zip(sizes).map(|(e, size)| (size - 1) * e.reaches[k]);
         self.base[k] + 1 + reach.sum::<usize>()
@@ -338,12 +367,19 @@ impl Plan {
         self.span(k, sizes) as u64 * self.bytes[k] <= self.limit
     }
 
-    /// The axis among `of` along which tensor `k` is longest. Dimensions of a kernel are cut from the outermost one on.
+    /// The axis among `of` along which tensor `k` is longest. Dimensions of a kernel are cut from
+    /// the outermost one on.
     fn longest(&self, k: usize, sizes: &Sizes, of: impl Fn(&Extent) -> bool) -> Option<usize> {
         let open = |i: &usize| sizes[*i] > 1 && self.axes[*i].reaches[k] > 0 && of(&self.axes[*i]);
-        let found = (0..self.axes.len()).filter(open).max_by_key(|i| (sizes[*i] - 1) * self.axes[*i].reaches[k])?;
+        let found = (0..self.axes.len())
+            .filter(open)
+            .max_by_key(|i| (sizes[*i] - 1) * self.axes[*i].reaches[k])?;
         let is_kernel = |i: usize| matches!(self.axes[i].axis, Axis::Kernel(_));
-        if is_kernel(found) { (0..=found).find(|i| is_kernel(*i) && sizes[*i] > 1) } else { Some(found) }
+        if is_kernel(found) {
+            (0..=found).find(|i| is_kernel(*i) && sizes[*i] > 1)
+        } else {
+            Some(found)
+        }
     }
 
     /// Makes `axis` as small as tensor `k` needs. False where it cannot be cut.
@@ -360,7 +396,8 @@ impl Plan {
         true
     }
 
-    /// The sizes of windows of the result and of the parts that sums are made of, if there are any that fit.
+    /// The sizes of windows of the result and of the parts that sums are made of, if there are any
+    /// that fit.
     fn sizes(&self) -> Option<(Sizes, Sizes)> {
         let mut sizes = self.full();
         // The axis of the largest stride cuts the result into ranges.
@@ -376,9 +413,11 @@ impl Plan {
                 }
                 continue;
             }
-            let tight = [A, B]
-                .into_iter()
-                .find(|k| !self.fits(*k, &sizes) && first.is_some() && self.longest(*k, &sizes, |_| true) == first);
+            let tight = [A, B].into_iter().find(|k| {
+                !self.fits(*k, &sizes)
+                    && first.is_some()
+                    && self.longest(*k, &sizes, |_| true) == first
+            });
             match (tight, first) {
                 (Some(k), Some(first)) if self.shrink(k, &mut sizes, first) => {}
                 _ => break,
@@ -391,32 +430,40 @@ impl Plan {
                 self.shrink(k, &mut sizes, axis);
             }
         }
-        // Partial sums of all chunks are bound at once; parts whose rows lie apart are not cut into chunks.
-        let apart = self.axes.iter().zip(windows.iter().zip(&sizes)).any(|(e, (w, s))| !e.summed && w > s);
+        // Partial sums of all chunks are bound at once; parts whose rows lie apart are not cut into
+        // chunks.
+        let apart =
+            self.axes.iter().zip(windows.iter().zip(&sizes)).any(|(e, (w, s))| !e.summed && w > s);
         let depth = |sizes: &Sizes| {
             let summed = self.axes.iter().zip(sizes).filter(|(e, _)| e.summed);
             summed.map(|(_, size)| *size).product::<usize>()
         };
-        let most =
-            if apart { 1 } else { (self.limit / (self.span(C, &windows) as u64 * self.bytes[C])).max(1) as usize };
+        let most = if apart {
+            1
+        } else {
+            (self.limit / (self.span(C, &windows) as u64 * self.bytes[C])).max(1) as usize
+        };
         while depth(&sizes) > most.saturating_mul(Contraction::LONGEST_WHOLE) {
             let summed = |i: &usize| self.axes[*i].summed && sizes[*i] > 1;
             let kernel = |i: &usize| matches!(self.axes[*i].axis, Axis::Kernel(_));
             let all = || (0..self.axes.len()).filter(summed);
             let axis = all().find(kernel).or_else(|| all().next())?;
             let others = depth(&sizes) / sizes[axis];
-            let most =
-                largest(sizes[axis] - 1, |size| size * others <= most.saturating_mul(Contraction::LONGEST_WHOLE));
+            let most = largest(sizes[axis] - 1, |size| {
+                size * others <= most.saturating_mul(Contraction::LONGEST_WHOLE)
+            });
             sizes[axis] = most.max(1);
         }
         Some((windows, sizes))
     }
 
     fn offsets(&self, cut: &Cut) -> [usize; 3] {
-        [A, B, C].map(|k| self.axes.iter().zip(cut).map(|(e, (first, _))| first * e.strides[k]).sum())
+        [A, B, C]
+            .map(|k| self.axes.iter().zip(cut).map(|(e, (first, _))| first * e.strides[k]).sum())
     }
 
-    /// The parts of `sizes` of a part, of the axes for which `of` holds; the last axis runs fastest.
+    /// The parts of `sizes` of a part, of the axes for which `of` holds; the last axis runs
+    /// fastest.
     fn cuts(&self, cut: &Cut, sizes: &Sizes, of: impl Fn(&Extent) -> bool) -> Vec<Cut> {
         let mut parts: Vec<Cut> = vec![smallvec![]];
         for ((extent, &(first, count)), size) in self.axes.iter().zip(cut).zip(sizes) {

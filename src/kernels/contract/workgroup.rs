@@ -1,4 +1,5 @@
-//! The program of tiles in workgroup memory: how invocations fill both operands' tiles, and the products of a step.
+//! The program of tiles in workgroup memory: how invocations fill both operands' tiles, and the
+//! products of a step.
 
 use std::fmt::Write;
 
@@ -31,18 +32,24 @@ impl Slot {
         match self.guard {
             None => format!("        let {name} = {fetch};\n"),
             Some(slots) => format!(
-                "        var {name} = {ty}();\n        if {number} < {slots}u {{\n            {name} = {fetch};\n        }}\n"
+                "        var {name} = {ty}();\n        if {number} < {slots}u {{\n            \
+                 {name} = {fetch};\n        }}\n"
             ),
         }
     }
 
     /// The stores.
     pub(super) fn store(&self) -> String {
-        let statements = |indent: &str| self.put.iter().map(|s| format!("{indent}{s}\n")).collect::<String>();
+        let statements =
+            |indent: &str| self.put.iter().map(|s| format!("{indent}{s}\n")).collect::<String>();
         match self.guard {
             None => statements("        "),
             Some(slots) => {
-                format!("        if {} < {slots}u {{\n{}        }}\n", self.number, statements("            "))
+                format!(
+                    "        if {} < {slots}u {{\n{}        }}\n",
+                    self.number,
+                    statements("            ")
+                )
             }
         }
     }
@@ -51,13 +58,15 @@ impl Slot {
 /// Writes the statements for a slot of `b`.
 type PutB<'a> = dyn Fn(Option<&str>, &str, &str, &str) -> String + 'a;
 
-/// Where slots go: what step they are loaded from on, and the statements that put them into the tiles.
+/// Where slots go: what step they are loaded from on, and the statements that put them into the
+/// tiles.
 pub(super) struct Place<'a> {
     /// The first step.
     pub k: &'a str,
     /// By a slot's number, its (first) row, its (first) step and what holds it.
     pub a: &'a dyn Fn(&str, &str, &str, &str) -> String,
-    /// By a slot's number where it is in the order of the tile, its step, its number of four columns, and what holds it.
+    /// By a slot's number where it is in the order of the tile, its step, its number of four
+    /// columns, and what holds it.
     pub b: &'a PutB<'a>,
 }
 
@@ -70,8 +79,12 @@ pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut Strin
     for t in 0..total.div_ceil(threads) {
         let number = format!("slot_a{t}");
         let (row, own, least) = match v.a.1 {
-            Lanes::Edge => (format!("{number} % {}u * 4u", m / 4), format!("{number} / {}u", m / 4), 4),
-            _ => (format!("{number} / {}u", depth / 4), format!("{number} % {}u * 4u", depth / 4), 1),
+            Lanes::Edge => {
+                (format!("{number} % {}u * 4u", m / 4), format!("{number} / {}u", m / 4), 4)
+            }
+            _ => {
+                (format!("{number} / {}u", depth / 4), format!("{number} % {}u * 4u", depth / 4), 1)
+            }
         };
         let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
         let _ = writeln!(rows, "    let row{t} = a_row(min(place.m + {row}, p.m - {least}u));");
@@ -91,16 +104,37 @@ pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut Strin
         let (number, name) = (format!("slot_b{t}"), format!("next_b{t}"));
         let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
         let (ty, fetch, put) = if square {
-            let (step, quad) = (format!("{number} % {}u * 4u", depth / 4), format!("{number} / {}u", depth / 4));
-            let put =
-                (0..4).map(|j| (place.b)(None, &format!("({step} + {j}u)"), &quad, &format!("{name}.k{j}"))).collect();
-            ("Square", format!("fetch_b_square(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"), put)
+            let (step, quad) =
+                (format!("{number} % {}u * 4u", depth / 4), format!("{number} / {}u", depth / 4));
+            let put = (0..4)
+                .map(|j| {
+                    (place.b)(None, &format!("({step} + {j}u)"), &quad, &format!("{name}.k{j}"))
+                })
+                .collect();
+            (
+                "Square",
+                format!(
+                    "fetch_b_square(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"
+                ),
+                put,
+            )
         } else {
             let (step, quad) = (format!("{number} / {}u", n / 4), format!("{number} % {}u", n / 4));
             let put = vec![(place.b)(Some(&number), &step, &quad, &name)];
-            ("Quad", format!("fetch_b(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"), put)
+            (
+                "Quad",
+                format!("fetch_b(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"),
+                put,
+            )
         };
-        out.push(Slot { guard: ((t + 1) * threads > total).then_some(total), ty, fetch, put, number, name });
+        out.push(Slot {
+            guard: ((t + 1) * threads > total).then_some(total),
+            ty,
+            fetch,
+            put,
+            number,
+            name,
+        });
     }
     out
 }
@@ -110,8 +144,11 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     let (m, n) = (tile.m() as u32, tile.n() as u32);
     let by_depth = v.a.1 != Lanes::Edge;
     let double = matches!(tile.memory, Memory::Double(_));
-    let (k, put_a, put_b, at_a, at_b) =
-        if double { ("k_next", "put_a + ", "put_b + ", "at_a + ", "at_b + ") } else { ("k", "", "", "", "") };
+    let (k, put_a, put_b, at_a, at_b) = if double {
+        ("k_next", "put_a + ", "put_b + ", "at_a + ", "at_b + ")
+    } else {
+        ("k", "", "", "", "")
+    };
     let place = Place {
         k,
         a: &|number, _, _, name| format!("tile_a[{put_a}{number}] = {name};"),
@@ -139,7 +176,8 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
             for k in 0..4 {
                 let _ = writeln!(
                     step,
-                    "            let a{g}_{k} = tile_a[{at_a}(i * 4u + {k}u) * {s}u + lane_m * {r}u + {g}u];",
+                    "            let a{g}_{k} = tile_a[{at_a}(i * 4u + {k}u) * {s}u + lane_m * \
+                     {r}u + {g}u];",
                     s = m / 4,
                     r = tile.rows / 4
                 );
@@ -157,7 +195,11 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
         }
     }
     let of_row = |row: u32, k: u32| {
-        if by_depth { element(v.a.0, &format!("a{row}"), k) } else { format!("a{}_{k}.{}", row / 4, lane(row)) }
+        if by_depth {
+            element(v.a.0, &format!("a{row}"), k)
+        } else {
+            format!("a{}_{k}.{}", row / 4, lane(row))
+        }
     };
     step += &products(v, 4, of_row, "            ");
     tile_defines(shader, tile)
@@ -171,30 +213,38 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
         .body(if double { DOUBLE } else { WORKGROUP })
 }
 
-/// `fetch_a` and `fetch_b`: four neighbours of an operand, zeros beyond `end`. `fetch_b_square`: four columns of four steps.
+/// `fetch_a` and `fetch_b`: four neighbours of an operand, zeros beyond `end`. `fetch_b_square`:
+/// four columns of four steps.
 pub(super) fn fetch_text(v: &Variant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
-    let (outer, inner) = if v.rows == RowsKind::Dense { ("0u", "kk") } else { ("kk / p.inner", "kk % p.inner") };
+    let (outer, inner) =
+        if v.rows == RowsKind::Dense { ("0u", "kk") } else { ("kk / p.inner", "kk % p.inner") };
     let inside = match v.rows {
         RowsKind::Dense => None,
         RowsKind::Patch | RowsKind::Spread => Some("line.inside"),
         RowsKind::Window => Some("line.inside && a_inside(row, i)"),
     };
     let checked = |ty: &str, zero: &str, load: &str| {
-        let check = inside.map_or(String::new(), |c| format!("    if !({c}) {{\n        return {zero};\n    }}\n"));
+        let check = inside.map_or(String::new(), |c| {
+            format!("    if !({c}) {{\n        return {zero};\n    }}\n")
+        });
         format!(
-            "fn fetch_a_at(row: Row, first: u32, kk: u32, end: u32) -> {ty} {{\n    if kk >= end {{\n        \
-             return {zero};\n    }}\n    let i = {inner};\n    let line = a_line(row, {outer});\n{check}    return {load};\n}}\n\n"
+            "fn fetch_a_at(row: Row, first: u32, kk: u32, end: u32) -> {ty} {{\n    if kk >= end \
+             {{\n        return {zero};\n    }}\n    let i = {inner};\n    let line = a_line(row, \
+             {outer});\n{check}    return {load};\n}}\n\n"
         )
     };
     let mut text = match v.a.1 {
-        Lanes::One => checked("Scalar", "Scalar()", &format!("{load_a}(first + line.at + i * p.a_step)")),
+        Lanes::One => {
+            checked("Scalar", "Scalar()", &format!("{load_a}(first + line.at + i * p.a_step)"))
+        }
         Lanes::Depth => checked("Quad", "Quad()", "load4_a(first + line.at + i)"),
         Lanes::Edge => checked("Quad", "Quad()", "load4_a(first + line.at + i * p.a_step)"),
     };
     text.push_str("fn fetch_a(row: Row, first: u32, k: u32, end: u32) -> Quad {\n    return ");
     if v.a.1 == Lanes::One {
-        let parts: Vec<_> = (0..4).map(|k| format!("fetch_a_at(row, first, k + {k}u, end)")).collect();
+        let parts: Vec<_> =
+            (0..4).map(|k| format!("fetch_a_at(row, first, k + {k}u, end)")).collect();
         let _ = writeln!(text, "four(\n        {},\n    );\n}}\n", parts.join(",\n        "));
     } else {
         text.push_str("fetch_a_at(row, first, k, end);\n}\n\n");
@@ -205,26 +255,32 @@ pub(super) fn fetch_text(v: &Variant) -> String {
     };
     match v.b.1 {
         Lanes::One => {
-            let parts: Vec<_> =
-                (0..4).map(|j| format!("{load_b}(line + min(n + {j}u, p.n - 1u) * p.b_column)")).collect();
+            let parts: Vec<_> = (0..4)
+                .map(|j| format!("{load_b}(line + min(n + {j}u, p.n - 1u) * p.b_column)"))
+                .collect();
             let _ = writeln!(
                 text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end {{\n        \
-                 return Quad();\n    }}\n    let line = first + {line};\n    return four(\n        {},\n    );\n}}\n",
+                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end \
+                 {{\n        return Quad();\n    }}\n    let line = first + {line};\n    return \
+                 four(\n        {},\n    );\n}}\n",
                 parts.join(",\n        ")
             );
         }
         Lanes::Edge => {
             let _ = writeln!(
                 text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end {{\n        \
-                 return Quad();\n    }}\n    return load4_b(first + {line} + min(n, p.n - 4u));\n}}\n"
+                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end \
+                 {{\n        return Quad();\n    }}\n    return load4_b(first + {line} + min(n, \
+                 p.n - 4u));\n}}\n"
             );
         }
         Lanes::Depth => {
             let mut body = String::new();
             for j in 0..4 {
-                let _ = writeln!(body, "        t{j} = load4_b(line + min(n + {j}u, p.n - 1u) * p.b_column);");
+                let _ = writeln!(
+                    body,
+                    "        t{j} = load4_b(line + min(n + {j}u, p.n - 1u) * p.b_column);"
+                );
             }
             let turned: Vec<_> = (0..4)
                 .map(|k| {
@@ -234,11 +290,11 @@ pub(super) fn fetch_text(v: &Variant) -> String {
                 .collect();
             let _ = writeln!(
                 text,
-                "struct Square {{\n    k0: Quad,\n    k1: Quad,\n    k2: Quad,\n    k3: Quad,\n}}\n\n\
-                 fn fetch_b_square(first: u32, kk: u32, end: u32, n: u32) -> Square {{\n    \
-                 var t0 = Quad();\n    var t1 = Quad();\n    var t2 = Quad();\n    \
-                 var t3 = Quad();\n    if kk < end {{\n        let line = first + {line};\n{body}    }}\n    \
-                 return Square(\n        {},\n    );\n}}\n",
+                "struct Square {{\n    k0: Quad,\n    k1: Quad,\n    k2: Quad,\n    k3: \
+                 Quad,\n}}\n\nfn fetch_b_square(first: u32, kk: u32, end: u32, n: u32) -> Square \
+                 {{\n    var t0 = Quad();\n    var t1 = Quad();\n    var t2 = Quad();\n    var t3 \
+                 = Quad();\n    if kk < end {{\n        let line = first + {line};\n{body}    \
+                 }}\n    return Square(\n        {},\n    );\n}}\n",
                 turned.join(",\n        ")
             );
         }

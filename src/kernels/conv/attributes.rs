@@ -1,4 +1,5 @@
-//! What a convolution's node says, checked in TensorFlow's words, and the geometry that it gives with shapes.
+//! What a convolution's node says, checked in TensorFlow's words, and the geometry that it gives
+//! with shapes.
 
 use super::window::{Format, Padding, positive};
 use crate::error::{Error, Result};
@@ -58,7 +59,11 @@ impl Family {
 
     /// The message about sizes that are no vector.
     pub fn sizes_message(self, input: bool, dims: &[usize]) -> String {
-        let (class, name) = if input { (self.input_class, "input_sizes") } else { (self.filter_class, "filter_sizes") };
+        let (class, name) = if input {
+            (self.input_class, "input_sizes")
+        } else {
+            (self.filter_class, "filter_sizes")
+        };
         format!("{class}: {name} input must be 1-dim, not {}", dims.len())
     }
 }
@@ -80,26 +85,44 @@ impl ConvAttributes {
         let format = Format::read(attrs, family.spatial)?;
         let (rank, channel) = (format.rank(), format.channel());
         let strides = attrs.ints("strides")?;
-        require!(strides.len() == rank, "Sliding window strides field must specify {rank} dimensions");
-        let dilations = attrs.ints("dilations").ok().filter(|d| !d.is_empty()).unwrap_or_else(|| vec![1; rank]);
-        require!(dilations.len() == rank, "Sliding window dilations field must specify {rank} dimensions");
+        require!(
+            strides.len() == rank,
+            "Sliding window strides field must specify {rank} dimensions"
+        );
+        let dilations =
+            attrs.ints("dilations").ok().filter(|d| !d.is_empty()).unwrap_or_else(|| vec![1; rank]);
+        require!(
+            dilations.len() == rank,
+            "Sliding window dilations field must specify {rank} dimensions"
+        );
         let outside = |what: &str| {
-            let message =
-                format!("Current implementation does not yet support {what} in the batch and depth dimensions.");
-            if family.is_conv2d() { Error::Unimplemented(message) } else { Error::InvalidArgument(message) }
+            let message = format!(
+                "Current implementation does not yet support {what} in the batch and depth \
+                 dimensions."
+            );
+            if family.is_conv2d() {
+                Error::Unimplemented(message)
+            } else {
+                Error::InvalidArgument(message)
+            }
         };
         if strides[0] != 1 || strides[channel] != 1 {
             return Err(outside("strides"));
         }
         let axes = if family.spatial == 3 { "Spatial" } else { "Row and column" };
-        let Some(stride) = positive(format, &strides) else { invalid!("{axes} strides should be larger than 0.") };
+        let Some(stride) = positive(format, &strides) else {
+            invalid!("{axes} strides should be larger than 0.")
+        };
         if dilations[0] != 1 || dilations[channel] != 1 {
             return Err(outside("dilations"));
         }
-        let Some(dilation) = positive(format, &dilations) else { invalid!("Dilated rates should be larger than 0.") };
+        let Some(dilation) = positive(format, &dilations) else {
+            invalid!("Dilated rates should be larger than 0.")
+        };
         require!(
             family.depth == Depth::Grouped || stride[1] == stride[2],
-            "Current implementation only supports equal length strides in the row and column dimensions."
+            "Current implementation only supports equal length strides in the row and column \
+             dimensions."
         );
         Ok(Self { family, format, stride, dilation, padding: Padding::read(attrs, format)? })
     }
@@ -124,17 +147,29 @@ impl ConvAttributes {
     pub fn forward(&self, input: &[usize], filter: &[usize]) -> Result<(Geometry, Dims)> {
         let rank = self.format.rank();
         let subject = if self.family.is_conv2d() { "convolution " } else { "" };
-        require!(input.len() == rank, "{subject}input must be {rank}-dimensional: {}", shown(input));
-        require!(filter.len() == rank, "{subject}filter must be {rank}-dimensional: {}", shown(filter));
+        require!(
+            input.len() == rank,
+            "{subject}input must be {rank}-dimensional: {}",
+            shown(input)
+        );
+        require!(
+            filter.len() == rank,
+            "{subject}filter must be {rank}-dimensional: {}",
+            shown(filter)
+        );
         let (depth, filter_depth) = (input[self.format.channel()], filter[rank - 2]);
         if self.family.depth == Depth::Wise {
-            require!(depth == filter_depth, "input and filter must have the same depth: {depth} vs {filter_depth}");
+            require!(
+                depth == filter_depth,
+                "input and filter must have the same depth: {depth} vs {filter_depth}"
+            );
         } else {
             require!(filter_depth > 0, "filter depth must be stricly positive, got {filter_depth}");
             let input_name = if self.family.spatial == 3 { "Input" } else { "input" };
             require!(
                 depth.is_multiple_of(filter_depth),
-                "{input_name} depth must be evenly divisible by filter depth: {depth} vs {filter_depth}"
+                "{input_name} depth must be evenly divisible by filter depth: {depth} vs \
+                 {filter_depth}"
             );
             require!(
                 !filter[..rank - 2].contains(&0),
@@ -163,7 +198,10 @@ impl ConvAttributes {
                 return Ok(self.format.shape(dy[0], filter[rank - 2], [1, height, width]));
             }
             let given = sizes.len();
-            require!(given == rank, "{class} requires input_sizes to contain 4 values or 2 values, but got: {given}");
+            require!(
+                given == rank,
+                "{class} requires input_sizes to contain 4 values or 2 values, but got: {given}"
+            );
         }
         require!(sizes.len() == rank, "{class}: input must be {rank}-dimensional");
         Ok(sizes)
@@ -172,12 +210,22 @@ impl ConvAttributes {
     /// The filter's shape from `filter_sizes`.
     pub fn filter_dims(&self, sizes: &[i64]) -> Result<Dims> {
         let rank = self.format.rank();
-        require!(sizes.len() == rank, "{}: filter must be {rank}-dimensional", self.family.filter_class);
+        require!(
+            sizes.len() == rank,
+            "{}: filter must be {rank}-dimensional",
+            self.family.filter_class
+        );
         extents(sizes)
     }
 
     /// Geometry of a gradient from the shapes of input, filter and the output's gradient.
-    pub fn backward(&self, input: &[usize], filter: &[usize], dy: &[usize], of_input: bool) -> Result<Geometry> {
+    pub fn backward(
+        &self,
+        input: &[usize],
+        filter: &[usize],
+        dy: &[usize],
+        of_input: bool,
+    ) -> Result<Geometry> {
         let class = if of_input { self.family.input_class } else { self.family.filter_class };
         let (rank, channel) = (self.format.rank(), self.format.channel());
         for (name, dims) in [("input", input), ("filter", filter), ("out_backprop", dy)] {
@@ -185,35 +233,48 @@ impl ConvAttributes {
         }
         require!(
             input[0] == dy[0],
-            "{class}: input and out_backprop must have the same batch size. Input batch: {}, outbackprop batch: {}, \
-             batch_dim: 0",
+            "{class}: input and out_backprop must have the same batch size. Input batch: {}, \
+             outbackprop batch: {}, batch_dim: 0",
             input[0],
             dy[0]
         );
         let (depth, filter_depth, filters) = (input[channel], filter[rank - 2], filter[rank - 1]);
         if self.family.depth == Depth::Wise {
-            require!(depth == filter_depth, "{class}: input and filter must have the same in_depth");
-            require!(depth * filters == dy[channel], "{class}: depth_multiplier * in_depth not equal to out_depth");
+            require!(
+                depth == filter_depth,
+                "{class}: input and filter must have the same in_depth"
+            );
+            require!(
+                depth * filters == dy[channel],
+                "{class}: depth_multiplier * in_depth not equal to out_depth"
+            );
         } else {
             require!(
                 depth == 0 || (filter_depth > 0 && depth.is_multiple_of(filter_depth)),
                 "{class}: input depth must be evenly divisible by filter depth"
             );
-            require!(filters == dy[channel], "{class}: filter and out_backprop must have the same out_depth");
+            require!(
+                filters == dy[channel],
+                "{class}: filter and out_backprop must have the same out_depth"
+            );
             let groups = depth / filter_depth.max(1);
             require!(
                 groups == 0 || filters.is_multiple_of(groups),
-                "{class}: output depth must be evenly divisible by number of groups: {filters} vs {groups}"
+                "{class}: output depth must be evenly divisible by number of groups: {filters} vs \
+                 {groups}"
             );
         }
         let g = self.geometry(input, filter)?;
         let first = self.format.first();
-        for (d, &actual) in self.format.spatial(dy, 1).iter().enumerate().skip(3 - self.family.spatial) {
+        for (d, &actual) in
+            self.format.spatial(dy, 1).iter().enumerate().skip(3 - self.family.spatial)
+        {
             let (computed, input, filter) = (g.output[d], g.input[d], g.kernel[d]);
             require!(
                 actual == computed,
-                "{class}: Size of out_backprop doesn't match computed: actual = {actual}, computed = {computed} \
-                 spatial_dim: {} input: {input} filter: {filter} output: {actual} stride: {} dilation: {}",
+                "{class}: Size of out_backprop doesn't match computed: actual = {actual}, \
+                 computed = {computed} spatial_dim: {} input: {input} filter: {filter} output: \
+                 {actual} stride: {} dilation: {}",
                 d + first + self.family.spatial - 3,
                 g.stride[d],
                 g.dilation[d]
@@ -253,6 +314,9 @@ impl ConvAttributes {
 fn extents(sizes: &[i64]) -> Result<Dims> {
     sizes
         .iter()
-        .map(|s| usize::try_from(*s).map_err(|_| Error::InvalidArgument(format!("Dimension {s} must be >= 0"))))
+        .map(|s| {
+            usize::try_from(*s)
+                .map_err(|_| Error::InvalidArgument(format!("Dimension {s} must be >= 0")))
+        })
         .collect()
 }

@@ -1,5 +1,6 @@
-//! Convolutions with groups of channels as contractions: implicit matrix products, nothing is unfolded in memory. Images beyond one
-//! binding are cut in here, filters beyond one are cut by the contraction.
+//! Convolutions with groups of channels as contractions: implicit matrix products, nothing is
+//! unfolded in memory. Images beyond one binding are cut in here, filters beyond one are cut by the
+//! contraction.
 
 use super::{few, phases};
 use crate::device::Device;
@@ -20,7 +21,8 @@ fn groups(g: &Geometry) -> Iteration {
     Iteration::over(&all).broadcast(&all).broadcast(&all).broadcast(&all).collapse()
 }
 
-/// A kernel of one element that moves by one: the convolution is a plain matrix product of pixels and channels.
+/// A kernel of one element that moves by one: the convolution is a plain matrix product of pixels
+/// and channels.
 fn is_pointwise(g: &Geometry) -> bool {
     g.taps() == 1 && g.stride == [1; 3] && g.pad == [0; 3] && g.input == g.output && g.channels_last
 }
@@ -36,15 +38,25 @@ fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
 
 /// Bytes that are bound for an element of a result: those of its partial sums, if they are more.
 fn sum_bytes(device: &Device, filter: &Tensor, depth: usize, result: usize) -> usize {
-    let slices = depth.div_ceil(Contraction::LONGEST_WHOLE).max(if filter.bytes() > limit(device) { 2 } else { 1 });
+    let slices = depth
+        .div_ceil(Contraction::LONGEST_WHOLE)
+        .max(if filter.bytes() > limit(device) { 2 } else { 1 });
     (slices * computed(filter.dtype).size()).max(result)
 }
 
-/// Windows of images of which elements of the input and of the output take so many bytes; none where all fit at once. What is too large
-/// with channels first is left to the contraction, image by image.
-fn windows(device: &Device, g: &Geometry, side: Side, [input, output]: [usize; 2]) -> Option<Vec<Window>> {
+/// Windows of images of which elements of the input and of the output take so many bytes; none
+/// where all fit at once. What is too large with channels first is left to the contraction, image
+/// by image.
+fn windows(
+    device: &Device,
+    g: &Geometry,
+    side: Side,
+    [input, output]: [usize; 2],
+) -> Option<Vec<Window>> {
     let limit = limit(device);
-    let fits = |g: &Geometry| (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit;
+    let fits = |g: &Geometry| {
+        (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit
+    };
     if fits(g) || g.batch == 0 {
         return None;
     }
@@ -68,12 +80,15 @@ pub fn forward(
     for Window { geometry: g, input, output, .. } in windows {
         let bound = epilogue.map(|e| e.window(output, g.outputs()));
         let (x, y) = (part(x, input, g.inputs()), part(y, output, g.outputs()));
-        write(scratch.window(), &y, |ctx, y| forward_part(ctx, &g, [&x, filter, y], bound.as_ref()))?;
+        write(scratch.window(), &y, |ctx, y| {
+            forward_part(ctx, &g, [&x, filter, y], bound.as_ref())
+        })?;
     }
     Ok(())
 }
 
-/// Rows are output positions, columns the filters of a group, the sum runs over kernel positions and channels.
+/// Rows are output positions, columns the filters of a group, the sum runs over kernel positions
+/// and channels.
 fn forward_part(
     ctx: &mut dyn OpContext,
     g: &Geometry,
@@ -109,8 +124,15 @@ fn forward_part(
 }
 
 /// The gradient of the input.
-pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
-    let dx_bytes = sum_bytes(ctx.device(), filter, g.taps() * (g.filters / g.groups), dx.dtype.size());
+pub fn backprop_input(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    filter: &Tensor,
+    dy: &Tensor,
+    dx: &Tensor,
+) -> Result<()> {
+    let dx_bytes =
+        sum_bytes(ctx.device(), filter, g.taps() * (g.filters / g.groups), dx.dtype.size());
     let Some(windows) = windows(ctx.device(), g, Side::Input, [dx_bytes, dy.dtype.size()]) else {
         return backprop_input_part(ctx, g, filter, dy, dx);
     };
@@ -122,8 +144,15 @@ pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy
     Ok(())
 }
 
-/// Rows are input positions, columns the channels of a group, the sum runs over kernel positions and filters.
-fn backprop_input_part(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+/// Rows are input positions, columns the channels of a group, the sum runs over kernel positions
+/// and filters.
+fn backprop_input_part(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    filter: &Tensor,
+    dy: &Tensor,
+    dx: &Tensor,
+) -> Result<()> {
     let bound = filter.bytes() <= limit(ctx.device());
     if few::backprop_input(ctx.device(), g, [filter, dy, dx])? {
         return Ok(());
@@ -174,8 +203,9 @@ fn is_disjoint(g: &Geometry, dx: &Tensor) -> bool {
         && phases::stores_at_once(dx, g.kernel[2] * g.channels)
 }
 
-/// The gradient of the input where each of its positions is in one window: a matrix product for each row of the window, whose columns are a
-/// window's columns and channels. They follow each other in the input as they do in the filter.
+/// The gradient of the input where each of its positions is in one window: a matrix product for
+/// each row of the window, whose columns are a window's columns and channels. They follow each
+/// other in the input as they do in the filter.
 fn disjoint(ctx: &mut dyn OpContext, g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Result<()> {
     let (columns, line) = (g.kernel[2] * g.channels, g.input[2] * g.channels);
     let rows = [g.kernel[1]];
@@ -206,14 +236,23 @@ fn disjoint(ctx: &mut dyn OpContext, g: &Geometry, [filter, dy, dx]: [&Tensor; 3
 }
 
 /// The gradient of the filter.
-pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+pub fn backprop_filter(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    x: &Tensor,
+    dy: &Tensor,
+    dw: &Tensor,
+) -> Result<()> {
     let size = x.dtype.size();
     let windows = match windows(ctx.device(), g, Side::Output, [size, size]) {
         Some(windows) if windows.len() > 1 => windows,
         _ => return backprop_filter_part(ctx, g, x, dy, dw),
     };
     if Sums::bytes(dw.dtype, dw.len()) > limit(ctx.device()) {
-        return Err(too_large(ctx.device(), "a filter's gradient, summed over images that do not fit either,"));
+        return Err(too_large(
+            ctx.device(),
+            "a filter's gradient, summed over images that do not fit either,",
+        ));
     }
     let mut sums = Sums::new(ctx, dw.dtype, dw.len())?;
     let mut scratch = Scratch::new(ctx);
@@ -225,8 +264,15 @@ pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &T
     sums.finish(scratch.device(), dw, None, true)
 }
 
-/// Rows are kernel positions and channels of a group, columns its filters, the sum runs over all output positions.
-fn backprop_filter_part(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+/// Rows are kernel positions and channels of a group, columns its filters, the sum runs over all
+/// output positions.
+fn backprop_filter_part(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    x: &Tensor,
+    dy: &Tensor,
+    dw: &Tensor,
+) -> Result<()> {
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
     let line = g.output[2];

@@ -1,7 +1,9 @@
-//! Convolutions and their gradients with two or three spatial dimensions, grouped or depthwise, channels last or first.
+//! Convolutions and their gradients with two or three spatial dimensions, grouped or depthwise,
+//! channels last or first.
 //!
-//! [`attributes`] reads and checks what nodes say, [`window`] places windows, [`dense`] and [`phases`] map convolutions on
-//! [`super::contract`], [`few`] has programs for few channels, [`depthwise`] the programs for filters of single channels.
+//! [`attributes`] reads and checks what nodes say, [`window`] places windows, [`dense`] and
+//! [`phases`] map convolutions on [`super::contract`], [`few`] has programs for few channels,
+//! [`depthwise`] the programs for filters of single channels.
 
 pub(crate) mod attributes;
 mod dense;
@@ -28,7 +30,8 @@ const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
 /// Those of Conv, Conv2D and the gradient of its input.
 const TYPES_I32: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32];
 
-/// The last argument tells whether a gradient is given a shape in host memory; the old forms are given the tensor itself.
+/// The last argument tells whether a gradient is given a shape in host memory; the old forms are
+/// given the tensor itself.
 type Run = fn(&mut dyn OpContext, &ConvAttributes, bool) -> Result<()>;
 
 /// Op, its family, its host arguments and what it runs.
@@ -52,9 +55,17 @@ pub fn register(r: &mut Registry) {
         let types = if matches!(op, "Conv2D" | "Conv2DBackpropInput") { TYPES_I32 } else { TYPES };
         let builder = r.op(op).types("T", types).host(host);
         // The one op with a type for its sizes.
-        let builder = if op == "Conv3DBackpropInputV2" { builder.types("Tshape", types::INDEX) } else { builder };
+        let builder = if op == "Conv3DBackpropInputV2" {
+            builder.types("Tshape", types::INDEX)
+        } else {
+            builder
+        };
         builder.kernel(move |attrs| {
-            Ok(Conv { attributes: ConvAttributes::read(attrs, family)?, run, sized: !host.is_empty() })
+            Ok(Conv {
+                attributes: ConvAttributes::read(attrs, family)?,
+                run,
+                sized: !host.is_empty(),
+            })
         });
     }
     r.op("Conv").types("T", TYPES_I32).kernel(General::new);
@@ -68,7 +79,8 @@ pub fn shaders() -> Vec<Shader> {
 /// Variants with sample epilogues.
 pub fn fused_shaders() -> Vec<Shader> {
     let few = samples(DType::F32).into_iter();
-    let few = few.filter_map(|(epilogue, classes)| few::fused(&Form::sample(&epilogue, &classes, true)));
+    let few =
+        few.filter_map(|(epilogue, classes)| few::fused(&Form::sample(&epilogue, &classes, true)));
     depthwise::fused_shaders().into_iter().chain(few).collect()
 }
 
@@ -98,7 +110,12 @@ impl Product for ConvAttributes {
         self.channel_axis()
     }
 
-    fn enqueue(&self, ctx: &mut dyn OpContext, operands: [&Tensor; 3], epilogue: Option<&Bound<'_>>) -> Result<()> {
+    fn enqueue(
+        &self,
+        ctx: &mut dyn OpContext,
+        operands: [&Tensor; 3],
+        epilogue: Option<&Bound<'_>>,
+    ) -> Result<()> {
         let [x, filter, _] = operands;
         let (g, _) = self.forward(&x.dims, &filter.dims)?;
         match self.family.depth {
@@ -133,7 +150,11 @@ fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: b
 }
 
 /// Inputs: input, filter_sizes (host) or filter, gradient of the output.
-fn backprop_filter(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: bool) -> Result<()> {
+fn backprop_filter(
+    ctx: &mut dyn OpContext,
+    attributes: &ConvAttributes,
+    sized: bool,
+) -> Result<()> {
     let (x, dy) = (ctx.input(0)?, ctx.input(2)?);
     let dims = if sized {
         let sizes = ctx.host_input(1)?;

@@ -1,7 +1,9 @@
-//! The gradient of the input of a convolution that moves by more than one: one contraction for each phase.
+//! The gradient of the input of a convolution that moves by more than one: one contraction for each
+//! phase.
 //!
-//! Which kernel positions cover an input position depends on its remainder by the stride. Input positions of equal remainders, a
-//! phase, see the same ones, as a convolution by one with fewer positions would, so that nothing is computed for those that do not fit.
+//! Which kernel positions cover an input position depends on its remainder by the stride. Input
+//! positions of equal remainders, a phase, see the same ones, as a convolution by one with fewer
+//! positions would, so that nothing is computed for those that do not fit.
 
 use crate::device::Device;
 use crate::error::Result;
@@ -36,7 +38,8 @@ fn gcd(a: usize, b: usize) -> usize {
 
 /// The phases of dimension `d`, which cover each input position once.
 fn phases(g: &Geometry, d: usize) -> impl Iterator<Item = Phase> {
-    let (stride, dilation, kernel, pad, input) = (g.stride[d], g.dilation[d], g.kernel[d], g.pad[d], g.input[d]);
+    let (stride, dilation, kernel, pad, input) =
+        (g.stride[d], g.dilation[d], g.kernel[d], g.pad[d], g.input[d]);
     let common = gcd(stride, dilation);
     let step = stride / common;
     (0..stride.min(input)).map(move |first| {
@@ -56,10 +59,12 @@ fn phases(g: &Geometry, d: usize) -> impl Iterator<Item = Phase> {
 
 /// Whether contractions can store `columns` columns of a result at places of an image.
 pub(super) fn stores_at_once(dx: &Tensor, columns: usize) -> bool {
-    dx.dtype.lanes() == 1 || columns.is_multiple_of(4) && dx.address.is_multiple_of(4 * dx.dtype.size() as u64)
+    dx.dtype.lanes() == 1
+        || columns.is_multiple_of(4) && dx.address.is_multiple_of(4 * dx.dtype.size() as u64)
 }
 
-/// Whether [`backprop_input`] takes this case: two spatial dimensions with channels last, and results that are stored at once.
+/// Whether [`backprop_input`] takes this case: two spatial dimensions with channels last, and
+/// results that are stored at once.
 pub(super) fn apply(g: &Geometry, dx: &Tensor) -> bool {
     g.channels_last
         && g.spatial_class() == 2
@@ -119,7 +124,11 @@ pub(super) fn backprop_input(
             lines: if p1.taps == 1 {
                 Lines::Strided(p2.step * line)
             } else {
-                Lines::Planar { count: p2.taps, image: p1.step * g.kernel[2] * line, stride: p2.step * line }
+                Lines::Planar {
+                    count: p2.taps,
+                    image: p1.step * g.kernel[2] * line,
+                    stride: p2.step * line,
+                }
             },
             b_step: 1,
             b_column: g.filters,
@@ -141,12 +150,18 @@ pub(super) fn backprop_input(
 mod tests {
     use super::*;
 
-    /// Every pair of an input position and a kernel position that covers it is in one phase, with the right output position.
+    /// Every pair of an input position and a kernel position that covers it is in one phase, with
+    /// the right output position.
     #[test]
     fn phases_have_each_product_once() {
-        for (input, kernel, stride, dilation, pad) in
-            [(7, 3, 2, 1, 1), (8, 2, 2, 1, 0), (5, 1, 3, 1, 0), (9, 4, 2, 2, 3), (2, 5, 3, 2, 4), (6, 3, 4, 6, 0)]
-        {
+        for (input, kernel, stride, dilation, pad) in [
+            (7, 3, 2, 1, 1),
+            (8, 2, 2, 1, 0),
+            (5, 1, 3, 1, 0),
+            (9, 4, 2, 2, 3),
+            (2, 5, 3, 2, 4),
+            (6, 3, 4, 6, 0),
+        ] {
             let g = Geometry {
                 batch: 1,
                 channels: 1,

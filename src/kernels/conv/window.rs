@@ -39,7 +39,8 @@ impl Format {
         if self.channels_last { 1 } else { 2 }
     }
 
-    /// The values of an attribute or shape for three spatial dimensions; `missing` leads where there are fewer.
+    /// The values of an attribute or shape for three spatial dimensions; `missing` leads where
+    /// there are fewer.
     pub fn spatial<T: Copy>(self, values: &[T], missing: T) -> [T; 3] {
         let mut out = [missing; 3];
         out[3 - self.spatial..].copy_from_slice(&values[self.first()..self.first() + self.spatial]);
@@ -97,7 +98,8 @@ impl Padding {
                     explicit.iter().all(|p| (0..LIMIT).contains(p)),
                     "All elements of explicit_paddings must be nonnegative"
                 );
-                let pairs: Vec<_> = explicit.chunks(2).map(|p| (p[0] as usize, p[1] as usize)).collect();
+                let pairs: Vec<_> =
+                    explicit.chunks(2).map(|p| (p[0] as usize, p[1] as usize)).collect();
                 require!(
                     pairs[0] == (0, 0) && pairs[format.channel()] == (0, 0),
                     "Nonzero explicit padding in the batch or depth dimensions is not supported"
@@ -119,7 +121,8 @@ impl Padding {
         let (mut outputs, mut pads) = ([1; 3], [0; 3]);
         for d in 0..3 {
             // A gradient's extents are whatever its shape argument says, up to 2^63 - 1.
-            let [input, kernel, stride, dilation] = [input[d], kernel[d], stride[d], dilation[d]].map(|n| n as i128);
+            let [input, kernel, stride, dilation] =
+                [input[d], kernel[d], stride[d], dilation[d]].map(|n| n as i128);
             let effective = (kernel - 1) * dilation + 1;
             require!(stride > 0, "Stride must be > 0, but got {stride}");
             let (output, pad) = match self {
@@ -135,8 +138,8 @@ impl Padding {
             };
             require!(
                 output >= 0,
-                "Computed output size would be negative: {output} [input_size: {input}, effective_filter_size: {effective}, \
-                 stride: {stride}]"
+                "Computed output size would be negative: {output} [input_size: {input}, \
+                 effective_filter_size: {effective}, stride: {stride}]"
             );
             let of = |n: i128| usize::try_from(n).map_err(|_| too_large(input, effective));
             (outputs[d], pads[d]) = (of(output)?, of(pad)?);
@@ -146,7 +149,9 @@ impl Padding {
 }
 
 fn too_large(input: i128, effective: i128) -> Error {
-    Error::InvalidArgument(format!("an input of extent {input} is too large for a filter of extent {effective}"))
+    Error::InvalidArgument(format!(
+        "an input of extent {input} is too large for a filter of extent {effective}"
+    ))
 }
 
 /// An attribute of positive values for the spatial dimensions, if it is one.
@@ -170,7 +175,8 @@ mod tests {
     #[test]
     fn extents_of_any_size_are_counted() {
         let largest = i64::MAX as usize;
-        let windows = |padding: &Padding| padding.windows([1, 1, largest], [1, 1, 3], [1, 1, 2], [1; 3]);
+        let windows =
+            |padding: &Padding| padding.windows([1, 1, largest], [1, 1, 3], [1, 1, 2], [1; 3]);
         assert_eq!(windows(&Padding::Same).unwrap(), ([1, 1, 1 << 62], [0, 0, 1]));
         assert_eq!(windows(&Padding::Valid).unwrap().0, [1, 1, (1 << 62) - 1]);
         assert!(windows(&Padding::Explicit([(0, 0), (0, 0), (largest, largest)])).is_ok());
@@ -178,8 +184,14 @@ mod tests {
 
     #[test]
     fn windows_that_do_not_fit_are_refused() {
-        assert_eq!(Padding::Valid.windows([1, 2, 2], [1, 3, 1], [1; 3], [1; 3]).unwrap().0, [1, 0, 2]);
+        assert_eq!(
+            Padding::Valid.windows([1, 2, 2], [1, 3, 1], [1; 3], [1; 3]).unwrap().0,
+            [1, 0, 2]
+        );
         let error = Padding::Valid.windows([1, 2, 2], [1, 4, 1], [1; 3], [1; 3]).unwrap_err();
-        assert!(error.to_string().contains("Computed output size would be negative: -1 [input_size: 2"), "{error}");
+        assert!(
+            error.to_string().contains("Computed output size would be negative: -1 [input_size: 2"),
+            "{error}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Einsum's equation: what TensorFlow's kernel accepts, in its words, and which axes it gives with shapes.
+//! Einsum's equation: what TensorFlow's kernel accepts, in its words, and which axes it gives with
+//! shapes.
 
 use crate::error::{Error, Result};
 use crate::layout::{Strides, dense_strides};
@@ -27,8 +28,8 @@ enum Label {
     Broadcast(usize),
 }
 
-/// The axes of an equation with shapes. Extents and strides are by axis; an axis that an operand does not walk (it lacks the label,
-/// or has one element there) has stride 0.
+/// The axes of an equation with shapes. Extents and strides are by axis; an axis that an operand
+/// does not walk (it lacks the label, or has one element there) has stride 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Axes {
     /// Extents.
@@ -73,7 +74,12 @@ impl Equation {
 
     /// The equation's axes for operands of these shapes.
     pub fn bind(&self, shapes: &[&[usize]]) -> Result<Axes> {
-        require!(shapes.len() == self.inputs.len(), "Expected {} inputs but got: {}", self.inputs.len(), shapes.len());
+        require!(
+            shapes.len() == self.inputs.len(),
+            "Expected {} inputs but got: {}",
+            self.inputs.len(),
+            shapes.len()
+        );
         let mut labels: Vec<Label> = Vec::new();
         let mut extents = Dims::new();
         let mut walked: Vec<Vec<(usize, usize)>> = Vec::new();
@@ -94,7 +100,8 @@ impl Equation {
                 } else if let Label::Named(_) = label {
                     require!(
                         extents[at] == extent,
-                        "Expected dimension {} at axis {axis} of the input shaped {} but got dimension {extent}",
+                        "Expected dimension {} at axis {axis} of the input shaped {} but got \
+                         dimension {extent}",
                         extents[at],
                         shape_text(dims)
                     );
@@ -108,7 +115,12 @@ impl Equation {
             walked.push(walk);
         }
         let output = self.place_output(&labels, broadcast)?;
-        require!(fits, "Invalid broadcasting dimensions: {} vs. {}", shape_text(shapes[0]), shape_text(shapes[1]));
+        require!(
+            fits,
+            "Invalid broadcasting dimensions: {} vs. {}",
+            shape_text(shapes[0]),
+            shape_text(shapes[1])
+        );
         let strides = walked.iter().zip(shapes).map(|(walk, dims)| {
             let mut strides: Strides = labels.iter().map(|_| 0).collect();
             for ((axis, extent), stride) in walk.iter().zip(dense_strides(dims)) {
@@ -123,7 +135,8 @@ impl Equation {
     fn place_output(&self, labels: &[Label], broadcast: usize) -> Result<Vec<usize>> {
         if broadcast > 0 && !self.output.contains(&Symbol::Ellipsis) {
             invalid!(
-                "Output contains {broadcast} broadcasting dimension(s) but no ellipsis (...) was found in the output subscripts."
+                "Output contains {broadcast} broadcasting dimension(s) but no ellipsis (...) was \
+                 found in the output subscripts."
             );
         }
         let mut output = Vec::new();
@@ -131,7 +144,9 @@ impl Equation {
         for symbol in &self.output {
             match symbol {
                 Symbol::Ellipsis => output.extend((0..broadcast).rev().map(Label::Broadcast)),
-                Symbol::Named(c) if labels.contains(&Label::Named(*c)) => output.push(Label::Named(*c)),
+                Symbol::Named(c) if labels.contains(&Label::Named(*c)) => {
+                    output.push(Label::Named(*c))
+                }
                 Symbol::Named(c) if unknown.contains(c) => {
                     let message = format!("the output repeats label '{c}', which no input has");
                     return Err(Error::Unimplemented(message));
@@ -150,7 +165,11 @@ fn expand(i: usize, subscript: &[Symbol], dims: &[usize]) -> Result<Vec<Label>> 
     if !subscript.contains(&Symbol::Ellipsis) {
         require!(rank == count, "Expected input {i} to have rank {count} but got: {rank}");
     } else {
-        require!(rank + 1 >= count, "Expected input {i} to have rank at least {} but got: {rank}", count - 1);
+        require!(
+            rank + 1 >= count,
+            "Expected input {i} to have rank at least {} but got: {rank}",
+            count - 1
+        );
     }
     let mut out = Vec::new();
     for symbol in subscript {
@@ -185,7 +204,10 @@ mod tests {
     #[test]
     fn repeated_labels_walk_the_diagonal() {
         let got = axes("iji->ji", &[&[3, 2, 3]]);
-        assert_eq!((&got.extents[..], &got.strides[0][..], &got.output[..]), (&[3, 2][..], &[7, 3][..], &[1, 0][..]));
+        assert_eq!(
+            (&got.extents[..], &got.strides[0][..], &got.output[..]),
+            (&[3, 2][..], &[7, 3][..], &[1, 0][..])
+        );
     }
 
     #[test]

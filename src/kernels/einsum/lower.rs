@@ -1,8 +1,9 @@
 //! Strided operands to contractions.
 //!
-//! Axes are classes: *batch* (in both operands and the result), *rows* (the left operand and the result), *columns* (the right
-//! operand and the result) and *summed*. A contraction takes one stride for each of its rows, columns and summed steps; axes
-//! that do not merge into one stride join the batch, except summed ones, for which an operand is copied.
+//! Axes are classes: *batch* (in both operands and the result), *rows* (the left operand and the
+//! result), *columns* (the right operand and the result) and *summed*. A contraction takes one
+//! stride for each of its rows, columns and summed steps; axes that do not merge into one stride
+//! join the batch, except summed ones, for which an operand is copied.
 
 use super::program;
 use crate::dtype::DType;
@@ -13,7 +14,8 @@ use crate::kernels::op::OpContext;
 use crate::layout::{Iteration, Strides, dense_strides};
 use crate::tensor::{Dims, Tensor};
 
-/// From this many results on, sums of elementwise products are taken in two programs: one workgroup for each is a waste.
+/// From this many results on, sums of elementwise products are taken in two programs: one workgroup
+/// for each is a waste.
 const MANY: usize = 64;
 
 /// An operand: where the axes lead in a tensor. An axis that it lacks has stride 0.
@@ -33,7 +35,9 @@ impl View {
     /// The single 1 that every axis repeats: the right operand of a sum.
     fn one(ctx: &mut dyn OpContext, dtype: DType, axes: usize) -> Result<Self> {
         let tensor = ctx.temp(dtype, &[1])?;
-        let fill = |at: u64, bytes: u64, pattern: u32| ctx.device().fill(tensor.address + at, bytes, pattern);
+        let fill = |at: u64, bytes: u64, pattern: u32| {
+            ctx.device().fill(tensor.address + at, bytes, pattern)
+        };
         match dtype {
             DType::F16 => fill(0, 2, 0x3c00)?,
             DType::BF16 => fill(0, 2, 0x3f80)?,
@@ -70,7 +74,8 @@ struct Block {
     strides: [i64; 3],
 }
 
-/// The sum over all axes but `output` of the operands' product, dense in `y` in the order of `output`.
+/// The sum over all axes but `output` of the operands' product, dense in `y` in the order of
+/// `output`.
 pub(super) fn evaluate(
     ctx: &mut dyn OpContext,
     extents: &[usize],
@@ -86,7 +91,8 @@ pub(super) fn evaluate(
             }
             let dims: Dims = output.iter().map(|a| extents[*a]).collect();
             let strides: Strides = output.iter().map(|a| x.strides[*a]).collect();
-            let walk = Iteration::over(&dims).operand(&strides, 0).operand(&dense_strides(&dims), 0);
+            let walk =
+                Iteration::over(&dims).operand(&strides, 0).operand(&dense_strides(&dims), 0);
             copy_strided(ctx.device(), &walk, &x.tensor, y)
         }
         [a, b] => {
@@ -99,9 +105,16 @@ pub(super) fn evaluate(
 }
 
 /// `x` with the axes summed that neither the other operand nor the result has.
-fn reduced(ctx: &mut dyn OpContext, extents: &[usize], x: &View, other: &View, output: &[usize]) -> Result<View> {
+fn reduced(
+    ctx: &mut dyn OpContext,
+    extents: &[usize],
+    x: &View,
+    other: &View,
+    output: &[usize],
+) -> Result<View> {
     let walked = (0..extents.len()).filter(|a| x.has(*a));
-    let (mut kept, dropped): (Vec<_>, Vec<_>) = walked.partition(|a| other.has(*a) || output.contains(a));
+    let (mut kept, dropped): (Vec<_>, Vec<_>) =
+        walked.partition(|a| other.has(*a) || output.contains(a));
     if dropped.is_empty() {
         return Ok(x.clone());
     }
@@ -116,9 +129,15 @@ fn reduced(ctx: &mut dyn OpContext, extents: &[usize], x: &View, other: &View, o
     Ok(view)
 }
 
-/// The sum of `x` over all axes but `output`: a contraction with 1. Complex numbers are summed as pairs, because a complex product
-/// with 1 would make NaNs of infinities.
-fn sum(ctx: &mut dyn OpContext, extents: &[usize], x: &View, output: &[usize], y: &Tensor) -> Result<()> {
+/// The sum of `x` over all axes but `output`: a contraction with 1. Complex numbers are summed as
+/// pairs, because a complex product with 1 would make NaNs of infinities.
+fn sum(
+    ctx: &mut dyn OpContext,
+    extents: &[usize],
+    x: &View,
+    output: &[usize],
+    y: &Tensor,
+) -> Result<()> {
     let part = match x.tensor.dtype {
         DType::C64 => DType::F32,
         DType::C128 => DType::F64,
@@ -148,10 +167,12 @@ fn contract(
     y: &Tensor,
 ) -> Result<()> {
     let dims: Dims = output.iter().map(|d| extents[*d]).collect();
-    let summed: Vec<usize> = (0..extents.len()).filter(|d| (a.has(*d) || b.has(*d)) && !output.contains(d)).collect();
+    let summed: Vec<usize> =
+        (0..extents.len()).filter(|d| (a.has(*d) || b.has(*d)) && !output.contains(d)).collect();
     if summed.is_empty() {
         let strides = |v: &View| output.iter().map(|d| v.strides[*d]).collect::<Strides>();
-        let walk = Iteration::over(&dims).operand(&strides(a), 0).operand(&strides(b), 0).collapse();
+        let walk =
+            Iteration::over(&dims).operand(&strides(a), 0).operand(&strides(b), 0).collapse();
         return program::product(ctx.device(), &walk, &a.tensor, &b.tensor, y);
     }
     let batch_only = output.iter().all(|d| a.has(*d) && b.has(*d));
@@ -167,7 +188,9 @@ fn contract(
     if columns && last.is_some_and(|d| a.has(d)) {
         // The innermost axis belongs to the batch: contract to matrices, then transpose.
         let mut order = output.to_vec();
-        order.sort_by_key(|d| (!a.has(*d), !b.has(*d) || !a.has(*d), usize::from(b.has(*d) && !a.has(*d))));
+        order.sort_by_key(|d| {
+            (!a.has(*d), !b.has(*d) || !a.has(*d), usize::from(b.has(*d) && !a.has(*d)))
+        });
         order.sort_by_key(|d| {
             if a.has(*d) && b.has(*d) {
                 0
@@ -181,8 +204,10 @@ fn contract(
         let tensor = ctx.temp(y.dtype, &ordered)?;
         contract_placed(ctx, extents, [a, b], &order, &summed, &tensor)?;
         let dense = dense_strides(&ordered);
-        let strides: Strides =
-            output.iter().map(|d| order.iter().position(|o| o == d).map_or(0, |i| dense[i])).collect();
+        let strides: Strides = output
+            .iter()
+            .map(|d| order.iter().position(|o| o == d).map_or(0, |i| dense[i]))
+            .collect();
         let walk = Iteration::over(&dims).operand(&strides, 0).operand(&dense_strides(&dims), 0);
         return copy_strided(ctx.device(), &walk, &tensor, y);
     }
@@ -223,7 +248,10 @@ fn contract_placed(
 ) -> Result<()> {
     let (a, b, summed) = with_one_stride(ctx, extents, [a, b], output, summed)?;
     let dense = dense_strides(&output.iter().map(|d| extents[*d]).collect::<Dims>());
-    let block = |(d, c): (&usize, &i64)| Block { extent: extents[*d], strides: [a.strides[*d], b.strides[*d], *c] };
+    let block = |(d, c): (&usize, &i64)| Block {
+        extent: extents[*d],
+        strides: [a.strides[*d], b.strides[*d], *c],
+    };
     let (mut rows, mut columns, mut batch) = (Vec::new(), Vec::new(), Vec::new());
     for (d, c) in output.iter().zip(&dense) {
         let class = match (a.has(*d), b.has(*d)) {
@@ -233,7 +261,8 @@ fn contract_placed(
         };
         push(class, block((d, c)));
     }
-    // The largest block of rows and the innermost one of columns make the matrices, the others join the batch.
+    // The largest block of rows and the innermost one of columns make the matrices, the others join
+    // the batch.
     let largest = (0..rows.len()).max_by_key(|i| rows[*i].extent);
     let unit = Block { extent: 1, strides: [0; 3] };
     let row = largest.map_or(unit, |i| rows.remove(i));
@@ -247,9 +276,11 @@ fn contract_placed(
         push(&mut depth, block((d, &0)));
     }
     let depth = depth.first().copied().unwrap_or(unit);
-    // Matrices start at multiples of the batch strides' common divisor, which shows where loads of four are aligned.
+    // Matrices start at multiples of the batch strides' common divisor, which shows where loads of
+    // four are aligned.
     let step = |k: usize| batch.iter().fold(0, |g, block| gcd(g, block.strides[k])).max(1);
-    let walk_strides = |k: usize| batch.iter().map(|block| block.strides[k] / step(k)).collect::<Strides>();
+    let walk_strides =
+        |k: usize| batch.iter().map(|block| block.strides[k] / step(k)).collect::<Strides>();
     let walk_dims: Dims = batch.iter().map(|block| block.extent).collect();
     let mut walk = Iteration::over(&walk_dims);
     for k in 0..3 {
@@ -281,7 +312,11 @@ fn contract_placed(
 /// Appends a block, or lengthens the last one where all three tensors walk both evenly.
 fn push(blocks: &mut Vec<Block>, block: Block) {
     if let Some(last) = blocks.last_mut() {
-        let merges = last.strides.iter().zip(block.strides).all(|(outer, inner)| *outer == inner * block.extent as i64);
+        let merges = last
+            .strides
+            .iter()
+            .zip(block.strides)
+            .all(|(outer, inner)| *outer == inner * block.extent as i64);
         if merges {
             *last = Block { extent: last.extent * block.extent, ..block };
             return;
@@ -299,7 +334,8 @@ fn merges(v: &View, extents: &[usize], order: &[usize]) -> bool {
     order.windows(2).all(|pair| v.strides[pair[0]] == v.strides[pair[1]] * extents[pair[1]] as i64)
 }
 
-/// The operands, copied where they must be, and an order of the summed axes in which each operand walks them with one stride.
+/// The operands, copied where they must be, and an order of the summed axes in which each operand
+/// walks them with one stride.
 fn with_one_stride(
     ctx: &mut dyn OpContext,
     extents: &[usize],
@@ -318,7 +354,8 @@ fn with_one_stride(
         copied.map(|v| v.tensor.len()).sum::<usize>()
     };
     let orders = views.map(order_of);
-    let order = if cost(&orders[1]) < cost(&orders[0]) { orders[1].clone() } else { orders[0].clone() };
+    let order =
+        if cost(&orders[1]) < cost(&orders[0]) { orders[1].clone() } else { orders[0].clone() };
     let mut placed = |v: &View| -> Result<View> {
         if merges(v, extents, &order) {
             return Ok(v.clone());

@@ -1,8 +1,9 @@
 //! Einsum with one or two operands, and so the attention of Keras.
 //!
-//! [`equation`] turns the equation and the operands' shapes into axes with strides: diagonals, transposes and broadcasts are strides,
-//! nothing is moved. [`lower`] contracts strided operands with [`super::contract`], and copies one only where its axes do not form a
-//! matrix. An output with repeated labels is computed without repeats and spread over the diagonal at the end.
+//! [`equation`] turns the equation and the operands' shapes into axes with strides: diagonals,
+//! transposes and broadcasts are strides, nothing is moved. [`lower`] contracts strided operands
+//! with [`super::contract`], and copies one only where its axes do not form a matrix. An output
+//! with repeated labels is computed without repeats and spread over the diagonal at the end.
 
 mod equation;
 mod lower;
@@ -22,9 +23,9 @@ const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType
 
 /// Adds the op.
 pub fn register(r: &mut Registry) {
-    r.op("Einsum")
-        .types("T", TYPES)
-        .kernel(|attrs: &dyn Attrs| Ok(Einsum { equation: Equation::parse(&attrs.string("equation")?)? }));
+    r.op("Einsum").types("T", TYPES).kernel(|attrs: &dyn Attrs| {
+        Ok(Einsum { equation: Equation::parse(&attrs.string("equation")?)? })
+    });
 }
 
 /// Every shader variant of this family; those of contractions are listed by `matmul`.
@@ -66,7 +67,8 @@ impl Kernel for Einsum {
             .collect();
         lower::evaluate(ctx, &axes.extents, &views, &distinct, &result)?;
         if repeats {
-            let places: Vec<_> = axes.output.iter().filter_map(|a| distinct.iter().position(|d| d == a)).collect();
+            let places: Vec<_> =
+                axes.output.iter().filter_map(|a| distinct.iter().position(|d| d == a)).collect();
             program::diagonal(ctx.device(), &result, &places, &y)?;
         }
         Ok(())

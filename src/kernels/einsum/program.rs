@@ -30,9 +30,15 @@ fn product_shader(dtype: DType, result: DType, class: &AccessClass) -> Shader {
         .map("y")
 }
 
-/// Enqueues `y[i] = a * b`, where `walk` has the operands `a` and `b`. `y` is dense, of the operands' type or the one that they are
-/// computed in.
-pub(super) fn product(device: &Device, walk: &Iteration, a: &Tensor, b: &Tensor, y: &Tensor) -> Result<()> {
+/// Enqueues `y[i] = a * b`, where `walk` has the operands `a` and `b`. `y` is dense, of the
+/// operands' type or the one that they are computed in.
+pub(super) fn product(
+    device: &Device,
+    walk: &Iteration,
+    a: &Tensor,
+    b: &Tensor,
+    y: &Tensor,
+) -> Result<()> {
     let limit = limit(device);
     if [a, b, y].iter().any(|t| t.bytes() > limit) && !walk.dims().is_empty() {
         return product_windows(device, walk, [a, b], y, limit);
@@ -51,7 +57,13 @@ pub(super) fn product(device: &Device, walk: &Iteration, a: &Tensor, b: &Tensor,
 }
 
 /// The same in windows of the outermost dimension.
-fn product_windows(device: &Device, walk: &Iteration, operands: [&Tensor; 2], y: &Tensor, limit: u64) -> Result<()> {
+fn product_windows(
+    device: &Device,
+    walk: &Iteration,
+    operands: [&Tensor; 2],
+    y: &Tensor,
+    limit: u64,
+) -> Result<()> {
     let (extent, inner) = (walk.dims()[0], &walk.dims()[1..]);
     let row: usize = inner.iter().product();
     // Elements from the first to the last one that so many rows read.
@@ -66,8 +78,10 @@ fn product_windows(device: &Device, walk: &Iteration, operands: [&Tensor; 2], y:
     };
     for (first, rows) in ranges(extent, largest(extent, fits).max(1)) {
         let dims = [&[rows], inner].concat();
-        let walk_part = [0, 1].into_iter().fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0));
-        let [a, b] = [0, 1].map(|k| part(operands[k], first * walk.strides(k)[0] as usize, span(k, rows)));
+        let walk_part =
+            [0, 1].into_iter().fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0));
+        let [a, b] =
+            [0, 1].map(|k| part(operands[k], first * walk.strides(k)[0] as usize, span(k, rows)));
         let y = part(y, first * row, rows * row);
         if !y.address.is_multiple_of(4) {
             return Err(too_large(device, "a product's odd row of 16-bit floats"));
@@ -78,8 +92,10 @@ fn product_windows(device: &Device, walk: &Iteration, operands: [&Tensor; 2], y:
 }
 
 fn diagonal_shader(dtype: DType, class: &AccessClass) -> Shader {
-    let shader =
-        Shader::new(format!("einsum diagonal {dtype} {class:?}")).bind("x", dtype).bind("y", dtype).u32s(&["count"]);
+    let shader = Shader::new(format!("einsum diagonal {dtype} {class:?}"))
+        .bind("x", dtype)
+        .bind("y", dtype)
+        .u32s(&["count"]);
     class
         .declare(shader, &["x", "apart"])
         .define("T", dtype.value())
@@ -87,7 +103,8 @@ fn diagonal_shader(dtype: DType, class: &AccessClass) -> Shader {
         .map("y")
 }
 
-/// Enqueues the result whose dimension d is dimension `axes[d]` of `x`, zero where coordinates of one axis differ.
+/// Enqueues the result whose dimension d is dimension `axes[d]` of `x`, zero where coordinates of
+/// one axis differ.
 pub(super) fn diagonal(device: &Device, x: &Tensor, axes: &[usize], y: &Tensor) -> Result<()> {
     let walk = diagonal_walk(&x.dims, axes);
     device.check_extent(y.len())?;
@@ -101,8 +118,9 @@ pub(super) fn diagonal(device: &Device, x: &Tensor, axes: &[usize], y: &Tensor) 
     })
 }
 
-/// A walk over the result with `x` and the weighted distances of coordinates. Distances of extent n lie within ±(n - 1), so weights that
-/// grow by 2n never cancel; their product stays below 2^32 because a result has n elements more for each repeat.
+/// A walk over the result with `x` and the weighted distances of coordinates. Distances of extent n
+/// lie within ±(n - 1), so weights that grow by 2n never cancel; their product stays below 2^32
+/// because a result has n elements more for each repeat.
 fn diagonal_walk(dims: &[usize], axes: &[usize]) -> Iteration {
     let from = dense_strides(dims);
     let out: Vec<usize> = axes.iter().map(|a| dims[*a]).collect();
@@ -128,7 +146,9 @@ pub(super) fn shaders() -> Vec<Shader> {
     for &dtype in TYPES {
         for walk in [
             Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]),
-            Iteration::over(&[2, 2, 2, 2, 2]).broadcast(&[2, 1, 2, 1, 2]).broadcast(&[1, 2, 1, 2, 1]),
+            Iteration::over(&[2, 2, 2, 2, 2])
+                .broadcast(&[2, 1, 2, 1, 2])
+                .broadcast(&[1, 2, 1, 2, 1]),
         ] {
             out.push(product_shader(dtype, dtype, &walk.class()));
         }
@@ -149,7 +169,11 @@ mod tests {
         for i in 0..3 * 4 * 3 * 3 * 4 {
             let at = [i / 144, i / 36 % 4, i / 12 % 3, i / 4 % 3, i % 4];
             let apart: i64 = at.iter().zip(strides).map(|(c, s)| *c as i64 * s).sum();
-            assert_eq!(apart as u32 == 0, at[0] == at[2] && at[0] == at[3] && at[1] == at[4], "{at:?}");
+            assert_eq!(
+                apart as u32 == 0,
+                at[0] == at[2] && at[0] == at[3] && at[1] == at[4],
+                "{at:?}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms of a few elements as straight WGSL: `exp(-2 pi i / n)` is the root.
 //!
-//! An element is whatever the shader's functions `product`, `turned`, `quarter`, `eighth` and `three_eighths` take: a complex number, or a pair
-//! of them from two transforms.
+//! An element is whatever the shader's functions `product`, `turned`, `quarter`, `eighth` and
+//! `three_eighths` take: a complex number, or a pair of them from two transforms.
 
 use std::f64::consts::TAU;
 use std::fmt::Write;
@@ -35,7 +35,12 @@ impl Writer {
     fn read(&mut self, radix: usize, load: impl Fn(usize) -> String) -> Vec<String> {
         let elements: Vec<String> = (0..radix).map(|r| format!("v{r}")).collect();
         for (r, v) in elements.iter().enumerate() {
-            let _ = writeln!(self.text, "    {} {v} = {};", if r == 0 { "let" } else { "var" }, load(r));
+            let _ = writeln!(
+                self.text,
+                "    {} {v} = {};",
+                if r == 0 { "let" } else { "var" },
+                load(r)
+            );
         }
         elements
     }
@@ -59,7 +64,9 @@ impl Writer {
 
     /// From the transforms of the even and of the odd elements.
     fn halves(&mut self, elements: &[String], n: usize) -> Vec<String> {
-        let every_other = |first: usize| -> Vec<String> { elements.iter().skip(first).step_by(2).cloned().collect() };
+        let every_other = |first: usize| -> Vec<String> {
+            elements.iter().skip(first).step_by(2).cloned().collect()
+        };
         let even = self.transform(&every_other(0));
         let odd = self.transform(&every_other(1));
         let turned: Vec<String> = odd.iter().enumerate().map(|(k, o)| self.turn(o, k, n)).collect();
@@ -83,21 +90,28 @@ impl Writer {
         }
     }
 
-    /// Of an odd number of elements: sums and differences of the elements `j` and `n - j` share their products.
+    /// Of an odd number of elements: sums and differences of the elements `j` and `n - j` share
+    /// their products.
     fn odd(&mut self, elements: &[String], n: usize) -> Vec<String> {
         let half = n / 2;
-        let sums: Vec<String> =
-            (1..=half).map(|j| self.name(&format!("{} + {}", elements[j], elements[n - j]))).collect();
-        let differences: Vec<String> =
-            (1..=half).map(|j| self.name(&format!("{} - {}", elements[j], elements[n - j]))).collect();
+        let sums: Vec<String> = (1..=half)
+            .map(|j| self.name(&format!("{} + {}", elements[j], elements[n - j])))
+            .collect();
+        let differences: Vec<String> = (1..=half)
+            .map(|j| self.name(&format!("{} - {}", elements[j], elements[n - j])))
+            .collect();
         let mut out = vec![String::new(); n];
         out[0] = self.name(&format!("{} + {}", elements[0], sums.join(" + ")));
         for k in 1..=half {
             let angle = |j: usize| TAU * ((j + 1) * k % n) as f64 / n as f64;
             let terms = |list: &[String], f: fn(f64) -> f64| -> Vec<String> {
-                list.iter().enumerate().map(|(j, v)| format!("{v} * Real({})", real(f(angle(j))))).collect()
+                list.iter()
+                    .enumerate()
+                    .map(|(j, v)| format!("{v} * Real({})", real(f(angle(j)))))
+                    .collect()
             };
-            let cosines = self.name(&format!("{} + {}", elements[0], terms(&sums, f64::cos).join(" + ")));
+            let cosines =
+                self.name(&format!("{} + {}", elements[0], terms(&sums, f64::cos).join(" + ")));
             let sines = self.name(&terms(&differences, f64::sin).join(" + "));
             out[k] = self.name(&format!("{cosines} + quarter({sines})"));
             out[n - k] = self.name(&format!("{cosines} - quarter({sines})"));
@@ -111,8 +125,8 @@ fn real(v: f64) -> String {
     format!("{v:?}")
 }
 
-/// The body of a pass: reads the elements `j + r * step`, multiplies them by powers of the root of the run, transforms them, and keeps them
-/// as the elements `at + r * p.span`.
+/// The body of a pass: reads the elements `j + r * step`, multiplies them by powers of the root of
+/// the run, transforms them, and keeps them as the elements `at + r * p.span`.
 pub fn body(radix: usize) -> String {
     let mut w = Writer::default();
     let elements = w.read(radix, |r| format!("element(o, {}, c)", offset("j", r, "step")));
@@ -143,33 +157,40 @@ impl Pairs {
     pub const fn places(self) -> &'static str {
         match self {
             Self::First => {
-                "    let step = p.n / RADIX / 2u;\n    let o = t / step;\n    let j = t - o * step;\n    \
-                 let source = o * (p.n / 2u) + j;\n    let at = o * (p.n / 2u) + j * RADIX;"
+                "    let step = p.n / RADIX / 2u;\n    let o = t / step;\n    let j = t - o * \
+                 step;\n    let source = o * (p.n / 2u) + j;\n    let at = o * (p.n / 2u) + j * \
+                 RADIX;"
             }
             Self::Later => {
-                "    let step = p.n / RADIX / 2u;\n    let o = t / step;\n    let j = t - o * step;\n    \
-                 let source = o * (p.n / 2u) + j;\n    let span = p.span / 2u;\n    let run = j / span;\n    \
-                 let phase = 2u * (j - run * span);\n    let at = o * (p.n / 2u) + run * span * (RADIX - 1u) + j;"
+                "    let step = p.n / RADIX / 2u;\n    let o = t / step;\n    let j = t - o * \
+                 step;\n    let source = o * (p.n / 2u) + j;\n    let span = p.span / 2u;\n    let \
+                 run = j / span;\n    let phase = 2u * (j - run * span);\n    let at = o * (p.n / \
+                 2u) + run * span * (RADIX - 1u) + j;"
             }
             Self::Across => {
-                "    let inner = p.inner / 2u;\n    let rest = t / inner;\n    let c = t - rest * inner;\n    \
-                 let butterflies = p.n / RADIX;\n    let o = rest / butterflies;\n    let j = rest - o * butterflies;\n    \
-                 let run = j / p.span;\n    let phase = j - run * p.span;\n    let source = (o * p.n + j) * inner + c;\n    \
-                 let step = butterflies * inner;\n    let span = p.span * inner;\n    \
-                 let at = (o * p.n + run * p.span * RADIX + phase) * inner + c;"
+                "    let inner = p.inner / 2u;\n    let rest = t / inner;\n    let c = t - rest * \
+                 inner;\n    let butterflies = p.n / RADIX;\n    let o = rest / butterflies;\n    \
+                 let j = rest - o * butterflies;\n    let run = j / p.span;\n    let phase = j - \
+                 run * p.span;\n    let source = (o * p.n + j) * inner + c;\n    let step = \
+                 butterflies * inner;\n    let span = p.span * inner;\n    let at = (o * p.n + run \
+                 * p.span * RADIX + phase) * inner + c;"
             }
         }
     }
 }
 
-/// The body of a pass over pairs: reads `source + r * step`, and keeps at `at + r * span`; for a first pass at `at + r / 2`, and for the second
-/// butterfly at `at + (RADIX + r) / 2`, two results of a butterfly at once.
+/// The body of a pass over pairs: reads `source + r * step`, and keeps at `at + r * span`; for a
+/// first pass at `at + r / 2`, and for the second butterfly at `at + (RADIX + r) / 2`, two results
+/// of a butterfly at once.
 pub fn body_of_pairs(radix: usize, pairs: Pairs) -> String {
     let mut w = Writer::default();
     let elements = w.read(radix, |r| format!("element({})", offset("source", r, "step")));
     match pairs {
         Pairs::First => {}
-        Pairs::Later => w.turn_by_powers(radix, "Pair(turn(phase, p.span * RADIX), turn(phase + 1u, p.span * RADIX))"),
+        Pairs::Later => w.turn_by_powers(
+            radix,
+            "Pair(turn(phase, p.span * RADIX), turn(phase + 1u, p.span * RADIX))",
+        ),
         Pairs::Across => w.turn_by_powers(radix, "turn(phase, p.span * RADIX).xyxy"),
     }
     let out = w.transform(&elements);
@@ -182,7 +203,8 @@ pub fn body_of_pairs(radix: usize, pairs: Pairs) -> String {
     for (butterfly, parts) in ["xy", "zw"].into_iter().enumerate() {
         for (i, v) in out.chunks(2).enumerate() {
             let at = butterfly * radix / 2 + i;
-            let _ = writeln!(w.text, "    keep(at + {at}u, Pair({}.{parts}, {}.{parts}));", v[0], v[1]);
+            let _ =
+                writeln!(w.text, "    keep(at + {at}u, Pair({}.{parts}, {}.{parts}));", v[0], v[1]);
         }
     }
     w.text
@@ -200,7 +222,10 @@ mod tests {
     #[test]
     fn a_pass_of_two_is_a_sum_and_a_difference() {
         let text = body(2);
-        assert!(text.contains("let t0 = v0 + v1;\n    let t1 = v0 - v1;\n    keep(o, at, c, t0);"), "{text}");
+        assert!(
+            text.contains("let t0 = v0 + v1;\n    let t1 = v0 - v1;\n    keep(o, at, c, t0);"),
+            "{text}"
+        );
     }
 
     #[test]

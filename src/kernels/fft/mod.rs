@@ -1,8 +1,10 @@
-//! Fast Fourier transforms of any length along the last axes: complex, of real input, and to real output.
+//! Fast Fourier transforms of any length along the last axes: complex, of real input, and to real
+//! output.
 //!
-//! An op is a row of [`ROWS`]: how many axes, whether one end is real, and the direction. A transform of several axes is one after the other,
-//! the real one first on the way forth and last on the way back. Along an axis ([`transform`]) a length of small prime factors takes
-//! Stockham passes ([`plan`], [`butterfly`]), any other Bluestein's algorithm around them.
+//! An op is a row of [`ROWS`]: how many axes, whether one end is real, and the direction. A
+//! transform of several axes is one after the other, the real one first on the way forth and last
+//! on the way back. Along an axis ([`transform`]) a length of small prime factors takes Stockham
+//! passes ([`plan`], [`butterfly`]), any other Bluestein's algorithm around them.
 
 pub mod butterfly;
 pub mod plan;
@@ -82,7 +84,8 @@ pub const ROWS: &[Row] = &[
     row("RFFTND", Axes::Given, Real::Input, false),
 ];
 
-/// Registers the family. TensorFlow's GPU kernels take both precisions in one registration without types.
+/// Registers the family. TensorFlow's GPU kernels take both precisions in one registration without
+/// types.
 pub fn register(registry: &mut Registry) {
     for row in ROWS {
         let kernel = move |_: &dyn Attrs| Ok(Transform { row });
@@ -124,7 +127,8 @@ impl Kernel for Transform {
         let mut dims = x.dims.clone();
         for (i, n) in lengths.iter().enumerate() {
             let innermost = i + 1 == lengths.len();
-            dims[first + i] = if self.row.real == Real::Input && innermost && *n != 0 { n / 2 + 1 } else { *n };
+            dims[first + i] =
+                if self.row.real == Real::Input && innermost && *n != 0 { n / 2 + 1 } else { *n };
         }
         let complex = x.dtype.complex();
         let output = if self.row.real == Real::Output { complex.part() } else { complex };
@@ -146,7 +150,11 @@ impl Transform {
             Axes::Last(rank) => rank,
             Axes::Given => given_axes(ctx, x)?,
         };
-        require!(x.rank() >= rank, "Input must have rank of at least {rank} but got: {}", shape_text(&x.dims));
+        require!(
+            x.rank() >= rank,
+            "Input must have rank of at least {rank} but got: {}",
+            shape_text(&x.dims)
+        );
         let first = x.rank() - rank;
         if self.row.axes != Axes::Given && self.row.real == Real::Neither {
             return Ok(x.dims[first..].into());
@@ -154,7 +162,10 @@ impl Transform {
         let given = ctx.host_input(1)?;
         if self.row.axes == Axes::Given {
             let got = given.dims.first().copied().unwrap_or(1);
-            require!(given.dims[..] == [rank], "fft_length must have shape [{rank}], but got: {got}.");
+            require!(
+                given.dims[..] == [rank],
+                "fft_length must have shape [{rank}], but got: {got}."
+            );
         } else {
             require!(given.dims[..] == [rank], "fft_length must have shape [{rank}]");
         }
@@ -176,17 +187,28 @@ impl Transform {
     }
 
     /// Transforms the axes from `first` on, one after the other.
-    fn axes(&self, ctx: &mut dyn OpContext, x: Tensor, y: &Tensor, first: usize, lengths: &[usize]) -> Result<()> {
+    fn axes(
+        &self,
+        ctx: &mut dyn OpContext,
+        x: Tensor,
+        y: &Tensor,
+        first: usize,
+        lengths: &[usize],
+    ) -> Result<()> {
         let count = lengths.len();
         // The real end is the last axis: first on the way forth, last on the way back.
-        let order: Vec<usize> =
-            if self.row.real == Real::Output { (0..count).collect() } else { (0..count).rev().collect() };
+        let order: Vec<usize> = if self.row.real == Real::Output {
+            (0..count).collect()
+        } else {
+            (0..count).rev().collect()
+        };
         let mut source = x;
         for (done, &i) in order.iter().enumerate() {
             let (axis, innermost) = (first + i, i + 1 == count);
             let mut dims = source.dims.clone();
             dims[axis] = y.dims[axis];
-            let target = if done + 1 == count { y.clone() } else { ctx.temp(y.dtype.complex(), &dims)? };
+            let target =
+                if done + 1 == count { y.clone() } else { ctx.temp(y.dtype.complex(), &dims)? };
             Axis {
                 x: &source,
                 y: &target,
@@ -201,7 +223,11 @@ impl Transform {
                     Real::Output if innermost => Load::Half,
                     _ => Load::Complex,
                 },
-                keep: if innermost && self.row.real == Real::Output { Keep::Real } else { Keep::Complex },
+                keep: if innermost && self.row.real == Real::Output {
+                    Keep::Real
+                } else {
+                    Keep::Complex
+                },
             }
             .enqueue(ctx)?;
             source = target;
@@ -213,12 +239,21 @@ impl Transform {
 /// How many of the last axes the input `axes` (2) names.
 fn given_axes(ctx: &mut dyn OpContext, x: &Tensor) -> Result<usize> {
     let axes = ctx.host_input(2)?;
-    require!(axes.dims.len() == 1, "axes must be a vector, but got shape {}", shape_text(&axes.dims));
+    require!(
+        axes.dims.len() == 1,
+        "axes must be a vector, but got shape {}",
+        shape_text(&axes.dims)
+    );
     let rank = x.rank() as i64;
     let count = axes.dims[0];
-    require!(x.rank() >= count, "Input must have rank of at least {count} but got: {}", shape_text(&x.dims));
+    require!(
+        x.rank() >= count,
+        "Input must have rank of at least {count} but got: {}",
+        shape_text(&x.dims)
+    );
     require!(count > 0, "axes must not be empty.");
-    let axes: Vec<i64> = axes.to_i64()?.into_iter().map(|a| if a < 0 { a + rank } else { a }).collect();
+    let axes: Vec<i64> =
+        axes.to_i64()?.into_iter().map(|a| if a < 0 { a + rank } else { a }).collect();
     require!(axes.windows(2).all(|w| w[0] + 1 == w[1]), "axes must be successive and ascending.");
     require!(axes[count - 1] == rank - 1, "The last axis to perform transform on must be -1.");
     Ok(count)

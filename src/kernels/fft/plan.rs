@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Lengths that one pass transforms; 1 only copies. Those above 16 are for adapters that spill registers cheaply.
+/// Lengths that one pass transforms; 1 only copies. Those above 16 are for adapters that spill
+/// registers cheaply.
 pub const RADICES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 32];
 
 /// The longest line, so that index arithmetic stays within 32 bits.
@@ -32,7 +33,8 @@ impl Plan {
     }
 }
 
-/// The fewest radices up to `most` with the product `n`, and among those the ones of the least sum; `None` where there is a large prime factor.
+/// The fewest radices up to `most` with the product `n`, and among those the ones of the least sum;
+/// `None` where there is a large prime factor.
 pub fn factor(n: usize, most: usize) -> Option<Vec<usize>> {
     if n == 1 {
         return Some(vec![1]);
@@ -41,7 +43,11 @@ pub fn factor(n: usize, most: usize) -> Option<Vec<usize>> {
     search(n, most, &mut known)
 }
 
-fn search(n: usize, most: usize, known: &mut HashMap<usize, Option<Vec<usize>>>) -> Option<Vec<usize>> {
+fn search(
+    n: usize,
+    most: usize,
+    known: &mut HashMap<usize, Option<Vec<usize>>>,
+) -> Option<Vec<usize>> {
     if n == 1 {
         return Some(Vec::new());
     }
@@ -49,7 +55,8 @@ fn search(n: usize, most: usize, known: &mut HashMap<usize, Option<Vec<usize>>>)
         return found.clone();
     }
     let mut best: Option<Vec<usize>> = None;
-    for &radix in RADICES.iter().rev().filter(|r| (2..=most).contains(*r) && n.is_multiple_of(**r)) {
+    for &radix in RADICES.iter().rev().filter(|r| (2..=most).contains(*r) && n.is_multiple_of(**r))
+    {
         if let Some(mut rest) = search(n / radix, most, known) {
             rest.push(radix);
             let cost = |list: &[usize]| (list.len(), list.iter().sum::<usize>());
@@ -62,10 +69,15 @@ fn search(n: usize, most: usize, known: &mut HashMap<usize, Option<Vec<usize>>>)
     best
 }
 
-/// The least size of at least `2 n - 1` elements that is a power of two, or three, five or seven times one.
+/// The least size of at least `2 n - 1` elements that is a power of two, or three, five or seven
+/// times one.
 fn convolution(n: usize) -> usize {
     let least = 2 * n - 1;
-    [1, 3, 5, 7].into_iter().map(|odd| odd * least.div_ceil(odd).next_power_of_two()).min().unwrap_or(least)
+    [1, 3, 5, 7]
+        .into_iter()
+        .map(|odd| odd * least.div_ceil(odd).next_power_of_two())
+        .min()
+        .unwrap_or(least)
 }
 
 #[cfg(test)]

@@ -88,7 +88,9 @@ impl Variant {
     fn key(&self) -> Key {
         let (name, radix) = match self.step {
             Step::Pass(radix) => ("pass", radix),
-            Step::Pairs(radix, pairs) => (["pairs first", "pairs later", "pairs across"][pairs as usize], radix),
+            Step::Pairs(radix, pairs) => {
+                (["pairs first", "pairs later", "pairs across"][pairs as usize], radix)
+            }
             Step::Halves => ("halves", 0),
             Step::Chirp => ("chirp", 0),
             Step::ChirpIn => ("chirp in", 0),
@@ -132,17 +134,33 @@ impl Variant {
                 .define("BUTTERFLY", butterfly::body(radix))
                 .define("RADIX", radix.to_string()),
             Step::Pairs(..) => unreachable!("made above"),
-            Step::Halves => shader.body(include_str!("../../../shaders/fft/halves.wgsl")).body(turn(self.part)),
+            Step::Halves => {
+                shader.body(include_str!("../../../shaders/fft/halves.wgsl")).body(turn(self.part))
+            }
             Step::Chirp => shader.body(include_str!("../../../shaders/fft/chirp.wgsl")).map("y"),
-            Step::ChirpIn => shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_in.wgsl")).map("y"),
-            Step::ChirpMul => shader.body(include_str!("../../../shaders/fft/chirp_mul.wgsl")).map("y"),
-            Step::ChirpOut => shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_out.wgsl")),
+            Step::ChirpIn => shader
+                .body(COMMON)
+                .body(include_str!("../../../shaders/fft/chirp_in.wgsl"))
+                .map("y"),
+            Step::ChirpMul => {
+                shader.body(include_str!("../../../shaders/fft/chirp_mul.wgsl")).map("y")
+            }
+            Step::ChirpOut => {
+                shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_out.wgsl"))
+            }
         };
         shader.define("REAL", self.part.value())
     }
 
-    /// Enqueues `count` invocations on the bindings, which are those of x, the filter and y as far as the step has them.
-    pub fn enqueue(&self, device: &Device, lines: &Lines, count: usize, bindings: &[Binding]) -> Result<()> {
+    /// Enqueues `count` invocations on the bindings, which are those of x, the filter and y as far
+    /// as the step has them.
+    pub fn enqueue(
+        &self,
+        device: &Device,
+        lines: &Lines,
+        count: usize,
+        bindings: &[Binding],
+    ) -> Result<()> {
         device.enqueue(&Program {
             key: self.key(),
             shader: &|| self.shader(),
@@ -190,25 +208,27 @@ const fn turn(part: DType) -> &'static str {
 const fn element(load: Load) -> &'static str {
     match load {
         Load::Complex => {
-            "if k >= p.available {\n        return Complex();\n    }\n    \
-             let z = load_x((o * p.stride + k) * p.inner + c);\n    return Complex(z.x, z.y * Real(p.sign));"
+            "if k >= p.available {\n        return Complex();\n    }\n    let z = load_x((o * \
+             p.stride + k) * p.inner + c);\n    return Complex(z.x, z.y * Real(p.sign));"
         }
         Load::Real => {
-            "if k >= p.available {\n        return Complex();\n    }\n    \
-             return Complex(load_x((o * p.stride + k) * p.inner + c), Real());"
+            "if k >= p.available {\n        return Complex();\n    }\n    return Complex(load_x((o \
+             * p.stride + k) * p.inner + c), Real());"
         }
         Load::Half => {
-            "let folded = k > p.n / 2u;\n    let at = select(k, p.n - k, folded);\n    \
-             if at >= p.available {\n        return Complex();\n    }\n    \
-             let z = load_x((o * p.stride + at) * p.inner + c);\n    \
-             return Complex(z.x, z.y * Real(select(p.sign, -p.sign, folded)));"
+            "let folded = k > p.n / 2u;\n    let at = select(k, p.n - k, folded);\n    if at >= \
+             p.available {\n        return Complex();\n    }\n    let z = load_x((o * p.stride + \
+             at) * p.inner + c);\n    return Complex(z.x, z.y * Real(select(p.sign, -p.sign, \
+             folded)));"
         }
     }
 }
 
 const fn keep(keep: Keep) -> &'static str {
     match keep {
-        Keep::Complex => "store_y((o * p.kept + k) * p.inner + c, Complex(z.x, z.y * Real(p.sign)));",
+        Keep::Complex => {
+            "store_y((o * p.kept + k) * p.inner + c, Complex(z.x, z.y * Real(p.sign)));"
+        }
         Keep::Real => "store_y((o * p.kept + k) * p.inner + c, z.x);",
     }
 }
@@ -224,7 +244,8 @@ pub fn shaders() -> Vec<Shader> {
         (Load::Half, Keep::Real),
     ];
     let even = RADICES.iter().filter(|r| r.is_multiple_of(2));
-    let mut out: Vec<Shader> = even.flat_map(|r| Pairs::ALL.map(|pairs| pairs_shader(*r, pairs))).collect();
+    let mut out: Vec<Shader> =
+        even.flat_map(|r| Pairs::ALL.map(|pairs| pairs_shader(*r, pairs))).collect();
     for part in [F32, F64] {
         let variant = |step, (load, keep)| Variant { step, part, load, keep }.shader();
         for radix in RADICES {
@@ -232,8 +253,13 @@ pub fn shaders() -> Vec<Shader> {
         }
         out.push(variant(Step::Halves, ends[0]));
         out.extend(
-            [(Step::Chirp, ends[0]), (Step::ChirpMul, ends[0]), (Step::ChirpOut, ends[0]), (Step::ChirpOut, ends[1])]
-                .map(|(s, e)| variant(s, e)),
+            [
+                (Step::Chirp, ends[0]),
+                (Step::ChirpMul, ends[0]),
+                (Step::ChirpOut, ends[0]),
+                (Step::ChirpOut, ends[1]),
+            ]
+            .map(|(s, e)| variant(s, e)),
         );
         out.extend([ends[0], ends[2], ends[3]].map(|e| variant(Step::ChirpIn, e)));
     }

@@ -1,4 +1,5 @@
-//! A transform along one axis on the device: passes between temporary tensors, or Bluestein's algorithm around them.
+//! A transform along one axis on the device: passes between temporary tensors, or Bluestein's
+//! algorithm around them.
 
 use super::butterfly::Pairs;
 use super::plan::{MAX_LENGTH, Plan, factor};
@@ -65,11 +66,14 @@ impl Axis<'_> {
         let working = plan.working_length(self.n);
         let complex = self.part().complex();
         let line = |extent: usize, dtype: DType| (extent * self.inner * dtype.size()) as u64;
-        let longest = line(self.extent, self.x.dtype).max(line(self.kept, self.y.dtype)).max(line(working, complex));
+        let longest = line(self.extent, self.x.dtype)
+            .max(line(self.kept, self.y.dtype))
+            .max(line(working, complex));
         let rows = ((window_bytes(ctx.device()) / longest) as usize).min(self.outer);
         if rows == 0 {
             return Err(Error::ResourceExhausted(format!(
-                "a transform of {} along {} elements exceeds this adapter's largest storage binding",
+                "a transform of {} along {} elements exceeds this adapter's largest storage \
+                 binding",
                 shape_text(&self.x.dims),
                 self.n
             )));
@@ -78,8 +82,9 @@ impl Axis<'_> {
             Plan::Passes(radices) => radices.len().min(3) - 1,
             Plan::Convolution(_) => 3,
         };
-        let temps: Vec<Tensor> =
-            (0..temps).map(|_| ctx.temp(complex, &[rows, working, self.inner])).collect::<Result<_>>()?;
+        let temps: Vec<Tensor> = (0..temps)
+            .map(|_| ctx.temp(complex, &[rows, working, self.inner]))
+            .collect::<Result<_>>()?;
         let filter = match &plan {
             Plan::Passes(_) => None,
             Plan::Convolution(size) => Some(self.filter(ctx, *size)?),
@@ -92,7 +97,14 @@ impl Axis<'_> {
             match (&plan, &filter) {
                 (Plan::Passes(radices), _) => {
                     let lines = Lines { available: self.extent.min(self.n), ..self.lines(rows) };
-                    self.passes(ctx.device(), radices, lines, (x, self.load), (y, self.keep), &temps)?;
+                    self.passes(
+                        ctx.device(),
+                        radices,
+                        lines,
+                        (x, self.load),
+                        (y, self.keep),
+                        &temps,
+                    )?;
                 }
                 (Plan::Convolution(size), Some((chirp, transformed))) => {
                     self.convolve(ctx.device(), *size, rows, (x, y), (chirp, transformed), &temps)?;
@@ -103,10 +115,12 @@ impl Axis<'_> {
         Ok(())
     }
 
-    /// A real input taken for half as many complex numbers, and memory for their transforms; `None` where that is not possible.
+    /// A real input taken for half as many complex numbers, and memory for their transforms; `None`
+    /// where that is not possible.
     fn halves(&self, ctx: &mut dyn OpContext) -> Result<Option<(Tensor, Tensor)>> {
         let complex = self.part().complex();
-        let is_whole = self.extent == self.n && self.kept == self.n / 2 + 1 && self.n.is_multiple_of(2);
+        let is_whole =
+            self.extent == self.n && self.kept == self.n / 2 + 1 && self.n.is_multiple_of(2);
         let window = window_bytes(ctx.device());
         if self.load != Load::Real
             || self.inner != 1
@@ -123,9 +137,15 @@ impl Axis<'_> {
     /// The spectra of real lines from the transforms of `view`, which go to `half`.
     fn enqueue_halves(&self, ctx: &mut dyn OpContext, view: &Tensor, half: &Tensor) -> Result<()> {
         let h = self.n / 2;
-        Axis { x: view, y: half, n: h, extent: h, kept: h, load: Load::Complex, ..*self }.enqueue(ctx)?;
+        Axis { x: view, y: half, n: h, extent: h, kept: h, load: Load::Complex, ..*self }
+            .enqueue(ctx)?;
         let count = self.outer * (h / 2 + 1);
-        self.step(Step::Halves).enqueue(ctx.device(), &self.lines(self.outer), count, &[half.into(), self.y.into()])
+        self.step(Step::Halves).enqueue(
+            ctx.device(),
+            &self.lines(self.outer),
+            count,
+            &[half.into(), self.y.into()],
+        )
     }
 
     /// What every program of the transform is told.
@@ -144,7 +164,8 @@ impl Axis<'_> {
         }
     }
 
-    /// Passes of `radices` over lines of `lines.n` elements, of which the first `lines.available` are read. The divisor applies once.
+    /// Passes of `radices` over lines of `lines.n` elements, of which the first `lines.available`
+    /// are read. The divisor applies once.
     fn passes(
         &self,
         device: &Device,
@@ -161,7 +182,10 @@ impl Axis<'_> {
             let target = if last {
                 y
             } else {
-                End { binding: part(&temps[i % 2], 0, lines.outer * lines.n * lines.inner), extent: lines.n }
+                End {
+                    binding: part(&temps[i % 2], 0, lines.outer * lines.n * lines.inner),
+                    extent: lines.n,
+                }
             };
             let mut variant = Variant {
                 step: Step::Pass(radix),
@@ -178,7 +202,9 @@ impl Axis<'_> {
                 ..lines
             };
             let count = lines.outer * (lines.n / radix) * lines.inner;
-            if let Some(pairs) = variant.pairs(device, radix, &told, &[source.binding, target.binding]) {
+            if let Some(pairs) =
+                variant.pairs(device, radix, &told, &[source.binding, target.binding])
+            {
                 variant.step = Step::Pairs(radix, pairs);
                 let bindings = [source.binding, target.binding].map(|b| Binding { unit: 16, ..b });
                 variant.enqueue(device, &told, count / 2, &bindings)?;
@@ -248,7 +274,8 @@ impl Axis<'_> {
     }
 }
 
-/// The largest radix. Software adapters spill registers to memory that is as near as any other: for them fewer passes are better.
+/// The largest radix. Software adapters spill registers to memory that is as near as any other: for
+/// them fewer passes are better.
 fn most(device: &Device, part: DType) -> usize {
     if part == F32 && is_software(device) { 32 } else { 16 }
 }
@@ -258,13 +285,20 @@ fn is_software(device: &Device) -> bool {
 }
 
 impl Variant {
-    /// How a pass of an even radix takes two complex numbers at a time, which costs a software adapter no more accesses than one; `None` where it
-    /// cannot.
-    fn pairs(&self, device: &Device, radix: usize, lines: &Lines, bindings: &[Binding]) -> Option<Pairs> {
+    /// How a pass of an even radix takes two complex numbers at a time, which costs a software
+    /// adapter no more accesses than one; `None` where it cannot.
+    fn pairs(
+        &self,
+        device: &Device,
+        radix: usize,
+        lines: &Lines,
+        bindings: &[Binding],
+    ) -> Option<Pairs> {
         let is_plain = self.part == F32 && self.load == Load::Complex && self.keep == Keep::Complex;
         let is_whole = [lines.stride, lines.available, lines.kept].iter().all(|n| *n == lines.n);
         let is_aligned = bindings.iter().all(|b| b.address.is_multiple_of(16));
-        if !is_plain || !is_whole || !is_aligned || !radix.is_multiple_of(2) || !is_software(device) {
+        if !is_plain || !is_whole || !is_aligned || !radix.is_multiple_of(2) || !is_software(device)
+        {
             return None;
         }
         if lines.inner.is_multiple_of(2) {

@@ -1,9 +1,9 @@
-//! Matrix products and convolutions with an epilogue: `_WgpuFusedMatMul` and its kin are the base ops with the attributes of an
-//! [`Epilogue`] and its operands behind the two of the base op.
+//! Matrix products and convolutions with an epilogue: `_WgpuFusedMatMul` and its kin are the base
+//! ops with the attributes of an [`Epilogue`] and its operands behind the two of the base op.
 //!
-//! The operands broadcast to the result as numpy's rule has it, but a vector is always one element for each channel, also where
-//! channels are not the last dimension. They may make the result larger, as in the ops that were fused; the epilogue then runs
-//! behind the contraction.
+//! The operands broadcast to the result as numpy's rule has it, but a vector is always one element
+//! for each channel, also where channels are not the last dimension. They may make the result
+//! larger, as in the ops that were fused; the epilogue then runs behind the contraction.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -101,14 +101,24 @@ pub const DEFINITIONS: &[OpDefinition] = &[
 pub fn register(r: &mut Registry) {
     let mut op = |name: &'static str, base: fn(&dyn Attrs) -> Result<Box<dyn Product>>| {
         r.op(name).types("T", TYPES).types("T_out", TYPES).kernel(move |attrs| {
-            Ok(Fused { base: base(attrs)?, epilogue: Epilogue::read(attrs, attrs.dtype("T")?)?, op: name })
+            Ok(Fused {
+                base: base(attrs)?,
+                epilogue: Epilogue::read(attrs, attrs.dtype("T")?)?,
+                op: name,
+            })
         });
     };
-    op("_WgpuFusedBatchMatMulV2", |attrs| Ok(Box::new(MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y")?)));
+    op("_WgpuFusedBatchMatMulV2", |attrs| {
+        Ok(Box::new(MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y")?))
+    });
     op("_WgpuFusedConv2D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV2D)?)));
     op("_WgpuFusedConv3D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV3D)?)));
-    op("_WgpuFusedDepthwiseConv2dNative", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::DEPTHWISE)?)));
-    op("_WgpuFusedMatMul", |attrs| Ok(Box::new(MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b")?)));
+    op("_WgpuFusedDepthwiseConv2dNative", |attrs| {
+        Ok(Box::new(ConvAttributes::read(attrs, Family::DEPTHWISE)?))
+    });
+    op("_WgpuFusedMatMul", |attrs| {
+        Ok(Box::new(MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b")?))
+    });
 }
 
 /// Shader variants of sample epilogues.
@@ -135,7 +145,10 @@ impl Kernel for Fused {
         let dims = extras.iter().try_fold(result.clone(), |dims, extra| {
             broadcast_dims(&dims, &extra.dims).map_err(|_| {
                 let (dims, extra) = (shape_text(&dims), shape_text(&extra.dims));
-                Error::InvalidArgument(format!("{}: Incompatible shapes: {dims} vs. {extra}", self.op))
+                Error::InvalidArgument(format!(
+                    "{}: Incompatible shapes: {dims} vs. {extra}",
+                    self.op
+                ))
             })
         })?;
         let output = ctx.output(0, self.epilogue.output(), &dims)?;
@@ -163,17 +176,20 @@ fn channels(extra: &Tensor, rank: usize, axis: usize) -> Tensor {
     extra.reshaped(&dims)
 }
 
-/// Which operands are transposed is no business of shape functions: the last two extents are those of further operands, or unknown.
+/// Which operands are transposed is no business of shape functions: the last two extents are those
+/// of further operands, or unknown.
 fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [Some(a), Some(b), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
     let batch = |shape: &[Option<usize>]| Some(shape[..shape.len().saturating_sub(2)].to_vec());
     let Some(mut result) = broadcast(&[batch(a), batch(b)])? else { return Ok(vec![None]) };
     result.extend([None, None]);
-    let shapes: Vec<PartialShape> = std::iter::once(Some(result)).chain(extras.iter().cloned()).collect();
+    let shapes: Vec<PartialShape> =
+        std::iter::once(Some(result)).chain(extras.iter().cloned()).collect();
     Ok(vec![broadcast(&shapes)?])
 }
 
-/// The batch is the input's; what else further operands tell. Where the channels are is unknown, so vectors tell nothing.
+/// The batch is the input's; what else further operands tell. Where the channels are is unknown, so
+/// vectors tell nothing.
 fn conv_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [Some(input), Some(filter), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
     let mut result = vec![None; filter.len()];
@@ -193,7 +209,10 @@ mod tests {
         Some(dims.iter().map(|d| usize::try_from(*d).ok()).collect())
     }
 
-    fn of(function: crate::kernels::definition::ShapeFunction, shapes: &[PartialShape]) -> PartialShape {
+    fn of(
+        function: crate::kernels::definition::ShapeFunction,
+        shapes: &[PartialShape],
+    ) -> PartialShape {
         function(&ShapeInputs { shapes, dtype: &|_| None }).unwrap().remove(0)
     }
 
@@ -207,7 +226,10 @@ mod tests {
         assert_eq!(of(matmul_shape, &[None, b]), None);
         let (x, f) = (shape(&[8, 9, 9, 3]), shape(&[3, 3, 3, 16]));
         assert_eq!(of(conv_shape, &[x.clone(), f.clone(), shape(&[16])]), shape(&[8, -1, -1, -1]));
-        assert_eq!(of(conv_shape, &[x.clone(), f.clone(), shape(&[1, 1, 1, 16])]), shape(&[8, -1, -1, 16]));
+        assert_eq!(
+            of(conv_shape, &[x.clone(), f.clone(), shape(&[1, 1, 1, 16])]),
+            shape(&[8, -1, -1, 16])
+        );
         assert_eq!(of(conv_shape, &[x, f, None]), None);
     }
 }

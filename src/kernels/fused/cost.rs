@@ -1,9 +1,12 @@
-//! What a fused kernel costs to compile: the one estimate by which every pass of the optimizer bounds what an op may hold.
+//! What a fused kernel costs to compile: the one estimate by which every pass of the optimizer
+//! bounds what an op may hold.
 //!
-//! Drivers inline all functions. So the time in which they compile a shader goes with the number of operations in its text once
-//! every call is written out: the weights of the functions that an expression calls, times how often the kernel's text has the
-//! expression. Weights are counted in the text of the functions themselves, so that a new row of the tables needs no number
-//! of its own. Who calls must not know how the kernels are written; how often each has its expressions is said here.
+//! Drivers inline all functions. So the time in which they compile a shader goes with the number of
+//! operations in its text once every call is written out: the weights of the functions that an
+//! expression calls, times how often the kernel's text has the expression. Weights are counted in
+//! the text of the functions themselves, so that a new row of the tables needs no number of its
+//! own. Who calls must not know how the kernels are written; how often each has its expressions is
+//! said here.
 
 use std::sync::LazyLock;
 
@@ -15,7 +18,8 @@ use crate::dtype::DType;
 use crate::kernels::scalar;
 use crate::shader::library::LIBRARIES;
 
-/// The most that the optimizer puts into one op. Software adapters compile it in one to two seconds, GPUs' drivers sooner.
+/// The most that the optimizer puts into one op. Software adapters compile it in one to two
+/// seconds, GPUs' drivers sooner.
 pub const BOUND: u32 = 12_000;
 
 /// Elements whose expression the text of an elementwise kernel has, of the widest access.
@@ -35,7 +39,8 @@ const STEP: u32 = 2;
 /// The most that may be computed again in place of a value that could be read.
 pub const READ: u32 = 32;
 
-/// The weight of one call within an expression: its operations, with everything that it calls written out.
+/// The weight of one call within an expression: its operations, with everything that it calls
+/// written out.
 pub fn weight(call: Call) -> u32 {
     // The optimizer asks for every elementwise node of a graph, many times.
     static ROWS: LazyLock<FxHashMap<(&str, DType), u32>> = LazyLock::new(|| {
@@ -43,7 +48,9 @@ pub fn weight(call: Call) -> u32 {
         types.map(|(row, dtype)| ((row.op, dtype), counted(Call::Row(row, dtype)))).collect()
     });
     match call {
-        Call::Row(row, dtype) => ROWS.get(&(row.op, dtype)).copied().unwrap_or_else(|| counted(call)),
+        Call::Row(row, dtype) => {
+            ROWS.get(&(row.op, dtype)).copied().unwrap_or_else(|| counted(call))
+        }
         Call::Cast(..) => counted(call),
     }
 }
@@ -68,7 +75,8 @@ pub const fn elementwise(weight: u32) -> u32 {
     ELEMENTWISE.saturating_mul(weight)
 }
 
-/// The cost of a reduction whose values have this weight for one element, and what follows from its results another.
+/// The cost of a reduction whose values have this weight for one element, and what follows from its
+/// results another.
 pub const fn reduce(values: u32, epilogue: u32) -> u32 {
     REDUCE.saturating_mul(values).saturating_add(epilogue)
 }
@@ -78,7 +86,8 @@ pub const fn contraction(epilogue: u32) -> u32 {
     CONTRACTION.saturating_mul(epilogue)
 }
 
-/// The cost of steps of a row program that have this weight, in a stage that computes them for elements (`full`) or once for a row.
+/// The cost of steps of a row program that have this weight, in a stage that computes them for
+/// elements (`full`) or once for a row.
 pub const fn row_stage(weight: u32, full: bool) -> u32 {
     if full { ROWS.saturating_mul(weight) } else { weight }
 }
@@ -88,7 +97,9 @@ pub fn rows(program: &RowProgram) -> u32 {
     let cost = |stage: &Stage| {
         let values = row_stage(expression(&stage.expression), stage.action != Action::Row);
         match &stage.action {
-            Action::Reduce(reductions) => values.saturating_add(REDUCTION * reductions.len() as u32),
+            Action::Reduce(reductions) => {
+                values.saturating_add(REDUCTION * reductions.len() as u32)
+            }
             Action::Row | Action::Full => values,
         }
     };
@@ -106,7 +117,8 @@ type Bodies<'t> = FxHashMap<&'t str, Body<'t>>;
 
 /// The weights of the functions of all libraries.
 static LIBRARY: LazyLock<FxHashMap<&'static str, u32>> = LazyLock::new(|| {
-    let functions: Bodies<'static> = LIBRARIES.iter().flat_map(|(_, text)| functions(text)).collect();
+    let functions: Bodies<'static> =
+        LIBRARIES.iter().flat_map(|(_, text)| functions(text)).collect();
     let none = FxHashMap::default();
     let mut weights = Weights { functions: &functions, others: &none, known: FxHashMap::default() };
     functions.keys().map(|name| (*name, weights.of(name))).collect()
@@ -126,10 +138,15 @@ impl<'b> Weights<'b, '_> {
         if let Some(weight) = self.known.get(name) {
             return *weight;
         }
-        let Some(body) = self.functions.get(name) else { return self.others.get(name).copied().unwrap_or(1) };
+        let Some(body) = self.functions.get(name) else {
+            return self.others.get(name).copied().unwrap_or(1);
+        };
         // WGSL has no recursion; a text that has it counts once.
         self.known.insert(name, 1);
-        let weight = body.calls.iter().fold(body.operations, |sum, called| sum.saturating_add(self.of(called)));
+        let weight = body
+            .calls
+            .iter()
+            .fold(body.operations, |sum, called| sum.saturating_add(self.of(called)));
         self.known.insert(name, weight);
         weight
     }
@@ -167,11 +184,15 @@ fn body<'t>(tokens: &mut Tokens<'t>) -> Body<'t> {
             }
             _ if !begun => {}
             "if" | "case" | "for" | "while" | "loop" => body.operations += BRANCH,
-            "(" if is_name(last) && !matches!(last, "if" | "switch" | "while" | "for" | "return") => {
+            "(" if is_name(last)
+                && !matches!(last, "if" | "switch" | "while" | "for" | "return") =>
+            {
                 body.calls.push(last);
             }
             "[" => body.operations += 1,
-            _ if !matches!(token, "=" | "->") && token.starts_with(is_operator) => body.operations += 1,
+            _ if !matches!(token, "=" | "->") && token.starts_with(is_operator) => {
+                body.operations += 1
+            }
             _ => {}
         }
         last = token;
@@ -187,8 +208,8 @@ fn is_operator(c: char) -> bool {
     "+-*/%&|^~!<>=".contains(c)
 }
 
-/// Names, numbers, runs of operators and other characters of a text, without comments, and without the types in angle brackets behind
-/// WGSL's generic names.
+/// Names, numbers, runs of operators and other characters of a text, without comments, and without
+/// the types in angle brackets behind WGSL's generic names.
 struct Tokens<'t>(&'t str);
 
 impl<'t> Iterator for Tokens<'t> {
@@ -236,12 +257,14 @@ mod tests {
 
     #[test]
     fn calls_are_written_out() {
-        let text = "// a comment with f(x) + 1\nfn f(x: f32) -> f32 {\n    return x * x + 1.0;\n}\n\
-                    fn g(x: vec4<f32>) -> f32 {\n    if x.y > 0.0 {\n        return f(x.x) - f(x.y);\n    }\n    \
-                    return bitcast<f32>(1u) << 2u;\n}\n\
-                    fn h(x: f32) -> vec2<f32> {\n    return vec2<f32>(x + x);\n}\nfn i() -> f32 {\n    return h(1.0).x;\n}\n";
+        let text = "// a comment with f(x) + 1\nfn f(x: f32) -> f32 {\n    return x * x + \
+                    1.0;\n}\nfn g(x: vec4<f32>) -> f32 {\n    if x.y > 0.0 {\n        return \
+                    f(x.x) - f(x.y);\n    }\n    return bitcast<f32>(1u) << 2u;\n}\nfn h(x: f32) \
+                    -> vec2<f32> {\n    return vec2<f32>(x + x);\n}\nfn i() -> f32 {\n    return \
+                    h(1.0).x;\n}\n";
         let own = functions(text);
-        let mut weights = Weights { functions: &own, others: &LIBRARY, known: FxHashMap::default() };
+        let mut weights =
+            Weights { functions: &own, others: &LIBRARY, known: FxHashMap::default() };
         assert_eq!(weights.of("f"), 2);
         assert_eq!(weights.of("g"), BRANCH + 1 + 2 + 1 + 2 + 1 + 1);
         // A type in front of a body is no part of it.
@@ -272,11 +295,12 @@ mod tests {
 
     #[test]
     fn each_stage_counts() {
-        let program: RowProgram = "Max: x: float32; c: 0; s0 = Neg<float32>(x0); return s0 | \
-            row: x: float32, float32; c: 0; s0 = Neg<float32>(x1); return s0 | \
-            full: x: float32, float32, float32; c: 0; s0 = Neg<float32>(x0); s1 = Neg<float32>(x2); return s0, s1 | return y0, y1"
-            .parse()
-            .unwrap();
+        let program: RowProgram =
+            "Max: x: float32; c: 0; s0 = Neg<float32>(x0); return s0 | row: x: float32, float32; \
+             c: 0; s0 = Neg<float32>(x1); return s0 | full: x: float32, float32, float32; c: 0; \
+             s0 = Neg<float32>(x0); s1 = Neg<float32>(x2); return s0, s1 | return y0, y1"
+                .parse()
+                .unwrap();
         let neg = weight(Call::row("Neg", F32).unwrap());
         assert_eq!(rows(&program), REDUCTION + (ROWS + 1 + 2 * ROWS) * neg);
     }

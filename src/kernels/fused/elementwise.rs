@@ -1,5 +1,5 @@
-//! `_WgpuFusedElementwise`: an expression over inputs that broadcast, with one or more outputs of the shape to which all inputs
-//! broadcast. One program, that of the plain elementwise kernels.
+//! `_WgpuFusedElementwise`: an expression over inputs that broadcast, with one or more outputs of
+//! the shape to which all inputs broadcast. One program, that of the plain elementwise kernels.
 
 use smallvec::SmallVec;
 
@@ -23,7 +23,12 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     name: OP,
     inputs: &["x: T_in"],
     outputs: &["y: T_out"],
-    attrs: &["T_in: list(type) >= 1", "T_out: list(type) >= 1", "expression: string", "constants: list(float)"],
+    attrs: &[
+        "T_in: list(type) >= 1",
+        "T_out: list(type) >= 1",
+        "expression: string",
+        "constants: list(float)",
+    ],
     stateful: false,
     shape,
 }];
@@ -35,7 +40,11 @@ fn shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
 
 /// Whether one program can bind this many tensors.
 pub const fn fits(inputs: usize, outputs: usize) -> bool {
-    inputs >= 1 && inputs <= MAX_INPUTS && outputs >= 1 && outputs <= MAX_INPUTS && inputs + outputs <= MAX_TENSORS
+    inputs >= 1
+        && inputs <= MAX_INPUTS
+        && outputs >= 1
+        && outputs <= MAX_INPUTS
+        && inputs + outputs <= MAX_TENSORS
 }
 
 struct Elementwise {
@@ -51,18 +60,36 @@ struct Elementwise {
 impl Elementwise {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let expression: Expression = attrs.string("expression")?.parse()?;
-        Self::of(expression, &attrs.dtypes("T_in")?, attrs.dtypes("T_out")?, attrs.floats("constants")?)
+        Self::of(
+            expression,
+            &attrs.dtypes("T_in")?,
+            attrs.dtypes("T_out")?,
+            attrs.floats("constants")?,
+        )
     }
 
-    fn of(expression: Expression, inputs: &[DType], outputs: Vec<DType>, constants: Vec<f32>) -> Result<Self> {
-        require!(inputs == expression.inputs(), "T_in is {inputs:?}, but the expression is {expression}");
+    fn of(
+        expression: Expression,
+        inputs: &[DType],
+        outputs: Vec<DType>,
+        constants: Vec<f32>,
+    ) -> Result<Self> {
+        require!(
+            inputs == expression.inputs(),
+            "T_in is {inputs:?}, but the expression is {expression}"
+        );
         let expected = expression.output_types();
         // A parameter has no type of its own.
-        let is_parameter =
-            |k: usize, t: DType| matches!(expression.outputs()[k], Value::Constant(_)) && t.value() == "f32";
+        let is_parameter = |k: usize, t: DType| {
+            matches!(expression.outputs()[k], Value::Constant(_)) && t.value() == "f32"
+        };
         require!(
             outputs.len() == expected.len()
-                && outputs.iter().zip(&expected).enumerate().all(|(k, (t, e))| t == e || is_parameter(k, *t)),
+                && outputs
+                    .iter()
+                    .zip(&expected)
+                    .enumerate()
+                    .all(|(k, (t, e))| t == e || is_parameter(k, *t)),
             "T_out is {outputs:?}, but the expression gives {expected:?}: {expression}"
         );
         require!(
@@ -122,13 +149,15 @@ pub fn register(registry: &mut Registry) {
 
 /// Expressions as they arise, one for each way to read and write.
 const SAMPLES: &[&str] = &[
-    "x: float32, float32; c: 2; s0 = Mul<float32>(x0, c0); s1 = Tanh<float32>(s0); s2 = AddV2<float32>(s1, c1); \
-     s3 = Mul<float32>(s2, x1); return s3",
-    "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); s2 = Cast<float32, float16>(s1); \
-     return s2, s1",
-    "x: bfloat16, bool, float32; c: 1; s0 = Cast<float32, bfloat16>(x2); s1 = Mul<bfloat16>(x0, s0); s2 = Greater<bfloat16>(s1, c0); \
-     s3 = LogicalAnd<bool>(s2, x1); s4 = SelectV2<bfloat16>(s3, s1, c0); return s4, s3, s1",
-    "x: int64, int64; c: 0; s0 = AddV2<int64>(x0, x1); s1 = Less<int64>(s0, x1); s2 = Cast<int64, float32>(s0); return s2, s1",
+    "x: float32, float32; c: 2; s0 = Mul<float32>(x0, c0); s1 = Tanh<float32>(s0); s2 = \
+     AddV2<float32>(s1, c1); s3 = Mul<float32>(s2, x1); return s3",
+    "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); s2 = \
+     Cast<float32, float16>(s1); return s2, s1",
+    "x: bfloat16, bool, float32; c: 1; s0 = Cast<float32, bfloat16>(x2); s1 = Mul<bfloat16>(x0, \
+     s0); s2 = Greater<bfloat16>(s1, c0); s3 = LogicalAnd<bool>(s2, x1); s4 = \
+     SelectV2<bfloat16>(s3, s1, c0); return s4, s3, s1",
+    "x: int64, int64; c: 0; s0 = AddV2<int64>(x0, x1); s1 = Less<int64>(s0, x1); s2 = Cast<int64, \
+     float32>(s0); return s2, s1",
     "x: float64; c: 0; s0 = Exp<float64>(x0); s1 = Cast<float64, float32>(s0); return s0, s1",
     "x: uint8; c: 1; s0 = Cast<uint8, float16>(x0); s1 = Mul<float16>(s0, c0); return s1",
     "x: float32; c: 2; s0 = LeakyRelu<float32>(x0, c0); return s0, c1, x0",

@@ -1,7 +1,8 @@
-//! Expressions on host values, by the references of their rows: the oracle of tests and of the random-graph generator.
+//! Expressions on host values, by the references of their rows: the oracle of tests and of the
+//! random-graph generator.
 //!
-//! Values are f64 or i128 and rounded where the shader's are: floats of at most 32 bits to float32 after every call, to a 16-bit type by a
-//! `Cast` and in memory; integers wrap.
+//! Values are f64 or i128 and rounded where the shader's are: floats of at most 32 bits to float32
+//! after every call, to a 16-bit type by a `Cast` and in memory; integers wrap.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -30,14 +31,22 @@ impl Expression {
                 Call::Cast(_, to) => cast(args[0], to),
             });
         }
-        self.outputs().iter().zip(self.output_types()).map(|(v, t)| stored(t, get(&steps, *v))).collect()
+        self.outputs()
+            .iter()
+            .zip(self.output_types())
+            .map(|(v, t)| stored(t, get(&steps, *v)))
+            .collect()
     }
 
     /// The outputs for tensors that broadcast, all of the shape to which they do.
     ///
     /// # Errors
     /// `InvalidArgument` where number, types or shapes of the inputs do not fit.
-    pub fn evaluate_tensors(&self, inputs: &[HostTensor], constants: &[f32]) -> Result<Vec<HostTensor>> {
+    pub fn evaluate_tensors(
+        &self,
+        inputs: &[HostTensor],
+        constants: &[f32],
+    ) -> Result<Vec<HostTensor>> {
         let given: Vec<DType> = inputs.iter().map(|t| t.dtype).collect();
         require!(given == self.inputs(), "inputs of {given:?} for {self}");
         require!(constants.len() == self.constants(), "{} parameters for {self}", constants.len());
@@ -49,12 +58,18 @@ impl Expression {
         let columns: Vec<Vec<Scalar>> = inputs.iter().map(elements).collect();
         let mut outputs = vec![Vec::new(); self.outputs().len()];
         for i in 0..walk.len() {
-            let args: Vec<Scalar> = columns.iter().enumerate().map(|(k, c)| c[index(&walk, k, i)]).collect();
+            let args: Vec<Scalar> =
+                columns.iter().enumerate().map(|(k, c)| c[index(&walk, k, i)]).collect();
             for (column, value) in outputs.iter_mut().zip(self.evaluate(&args, constants)) {
                 column.push(value);
             }
         }
-        Ok(self.output_types().into_iter().zip(outputs).map(|(t, values)| tensor(t, &dims, &values)).collect())
+        Ok(self
+            .output_types()
+            .into_iter()
+            .zip(outputs)
+            .map(|(t, values)| tensor(t, &dims, &values))
+            .collect())
     }
 }
 
@@ -85,11 +100,17 @@ fn cast(value: Scalar, to: DType) -> Scalar {
     match (value, to) {
         (Scalar::Float(v), DType::Bool) => Scalar::Int(i128::from(v != 0.0)),
         (Scalar::Int(v), DType::Bool) => Scalar::Int(i128::from(v != 0)),
-        (Scalar::Float(v), DType::I32 | DType::I16 | DType::I8) => Scalar::Int(wrap(to, i128::from(v as i32))),
-        (Scalar::Float(v), DType::U32 | DType::U16 | DType::U8) => Scalar::Int(wrap(to, i128::from(v as u32))),
+        (Scalar::Float(v), DType::I32 | DType::I16 | DType::I8) => {
+            Scalar::Int(wrap(to, i128::from(v as i32)))
+        }
+        (Scalar::Float(v), DType::U32 | DType::U16 | DType::U8) => {
+            Scalar::Int(wrap(to, i128::from(v as u32)))
+        }
         (Scalar::Float(v), DType::I64) => Scalar::Int(i128::from(v as i64)),
         (Scalar::Float(v), DType::U64) => Scalar::Int(i128::from(v as u64)),
-        (Scalar::Float(v), DType::F16 | DType::BF16) => stored(to, Scalar::Float(f64::from(v as f32))),
+        (Scalar::Float(v), DType::F16 | DType::BF16) => {
+            stored(to, Scalar::Float(f64::from(v as f32)))
+        }
         (Scalar::Float(_), _) => stored(to, value),
         (Scalar::Int(v), DType::F64) => Scalar::Float(v as f64),
         (Scalar::Int(v), _) if to.is_float() => stored(to, Scalar::Float(f64::from(v as f32))),
@@ -113,17 +134,27 @@ pub fn elements(t: &HostTensor) -> Vec<Scalar> {
         return t.to_f64().into_iter().map(Scalar::Float).collect();
     }
     let raw = |bytes: &[u8]| bytes.iter().rev().fold(0i128, |v, b| v << 8 | i128::from(*b));
-    t.bytes.chunks_exact(t.dtype.size()).map(|bytes| Scalar::Int(wrap(t.dtype, raw(bytes)))).collect()
+    t.bytes
+        .chunks_exact(t.dtype.size())
+        .map(|bytes| Scalar::Int(wrap(t.dtype, raw(bytes))))
+        .collect()
 }
 
 /// The tensor of these elements.
 pub fn tensor(dtype: DType, dims: &[usize], values: &[Scalar]) -> HostTensor {
     if dtype.is_float() {
-        let floats: Vec<f64> = values.iter().map(|v| if let Scalar::Float(f) = v { *f } else { f64::NAN }).collect();
+        let floats: Vec<f64> =
+            values.iter().map(|v| if let Scalar::Float(f) = v { *f } else { f64::NAN }).collect();
         return HostTensor::floats(dtype, dims, &floats);
     }
-    let bytes = |v: &Scalar| if let Scalar::Int(i) = v { i.to_le_bytes()[..dtype.size()].to_vec() } else { Vec::new() };
-    HostTensor { dtype, dims: Dims::from_slice(dims), bytes: values.iter().flat_map(bytes).collect() }
+    let bytes = |v: &Scalar| {
+        if let Scalar::Int(i) = v { i.to_le_bytes()[..dtype.size()].to_vec() } else { Vec::new() }
+    };
+    HostTensor {
+        dtype,
+        dims: Dims::from_slice(dims),
+        bytes: values.iter().flat_map(bytes).collect(),
+    }
 }
 
 /// Element of operand `k` for element `i` of the walk.
@@ -147,7 +178,8 @@ mod tests {
     #[test]
     fn inputs_broadcast() {
         let got = run(
-            "x: float32, float32; c: 1; s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(s0, c0); return s1, x1",
+            "x: float32, float32; c: 1; s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(s0, c0); \
+             return s1, x1",
             &[HostTensor::f32(&[2, 1], &[1.0, 2.0]), HostTensor::f32(&[3], &[1.0, 10.0, 100.0])],
             &[0.5],
         );
@@ -164,7 +196,8 @@ mod tests {
         );
         assert_eq!(got[0], HostTensor::f32(&[2], &[144.0, 6.0]));
         let got = run(
-            "x: float32; c: 0; s0 = Cast<float32, float16>(x0); s1 = Cast<float16, float32>(s0); return s1",
+            "x: float32; c: 0; s0 = Cast<float32, float16>(x0); s1 = Cast<float16, float32>(s0); \
+             return s1",
             &[HostTensor::f32(&[1], &[1.0001])],
             &[],
         );

@@ -1,16 +1,20 @@
-//! What a fused kernel computes for each element: a DAG of scalar rows and casts, with parameters in place of constants.
+//! What a fused kernel computes for each element: a DAG of scalar rows and casts, with parameters
+//! in place of constants.
 //!
-//! The graph optimizer builds expressions, an attribute of the fused op carries one as text, the kernel turns it into a WGSL
-//! function that calls the same functions as the plain kernels do. As text:
+//! The graph optimizer builds expressions, an attribute of the fused op carries one as text, the
+//! kernel turns it into a WGSL function that calls the same functions as the plain kernels do. As
+//! text:
 //!
 //! ```text
-//! x: float32, float16; c: 1; s0 = Cast<float16, float32>(x1); s1 = Mul<float32>(x0, c0); s2 = AddV2<float32>(s1, s0); return s2
+//! x: float32, float16; c: 1; s0 = Cast<float16, float32>(x1); s1 = Mul<float32>(x0, c0);
+//!     s2 = AddV2<float32>(s1, s0); return s2
 //! ```
 //!
-//! `x` are the inputs' types, `c` the number of parameters, which are `f32` and stand for values of float32, float16 or bfloat16;
-//! an attribute of a row is a parameter after the arguments. What the parameters are is no part of the text, so it is no
-//! part of a pipeline's key either. Values between steps are kept as WGSL computes them: those of 16-bit floats in f32, unrounded
-//! but by a `Cast` to their type.
+//! `x` are the inputs' types, `c` the number of parameters, which are `f32` and stand for values of
+//! float32, float16 or bfloat16; an attribute of a row is a parameter after the arguments. What the
+//! parameters are is no part of the text, so it is no part of a pipeline's key either. Values
+//! between steps are kept as WGSL computes them: those of 16-bit floats in f32, unrounded but by a
+//! `Cast` to their type.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -84,14 +88,16 @@ impl Call {
     /// Its function.
     pub fn wgsl(self) -> Function {
         match self {
-            Self::Row(row, dtype) => scalar_wgsl(row, dtype).expect("a call exists only for a row's own types"),
+            Self::Row(row, dtype) => {
+                scalar_wgsl(row, dtype).expect("a call exists only for a row's own types")
+            }
             Self::Cast(from, to) => cast_wgsl(from, to),
         }
     }
 }
 
-/// The function of a `Cast` within an expression. Values of 16-bit floats are kept in f32, so what a store to memory rounds is
-/// rounded here.
+/// The function of a `Cast` within an expression. Values of 16-bit floats are kept in f32, so what
+/// a store to memory rounds is rounded here.
 fn cast_wgsl(from: DType, to: DType) -> Function {
     let mut function = cast::function(from, to, false);
     let (library, round) = match to {
@@ -103,8 +109,8 @@ fn cast_wgsl(from: DType, to: DType) -> Function {
     function.name = format!("{inner}_rounded");
     let _ = write!(
         function.text,
-        "\nfn round_{inner}(x: f32) -> f32 {{\n    return {round};\n}}\n\n\
-         fn {inner}_rounded(x: {value}) -> f32 {{\n    return round_{inner}({inner}(x));\n}}\n"
+        "\nfn round_{inner}(x: f32) -> f32 {{\n    return {round};\n}}\n\nfn {inner}_rounded(x: \
+         {value}) -> f32 {{\n    return round_{inner}({inner}(x));\n}}\n"
     );
     function.libraries.push(library);
     function
@@ -156,11 +162,19 @@ impl Expression {
         require!(args.len() == expected, "{call} takes {expected} arguments, not {}", args.len());
         for (arg, dtype) in args.iter().zip(&types) {
             let given = self.dtype(*arg)?;
-            let fits = given.map_or(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), |t| t == *dtype);
-            require!(fits, "{call} takes {dtype}, not {arg} of {}", given.map_or("a parameter", DType::name));
+            let fits = given
+                .map_or(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), |t| t == *dtype);
+            require!(
+                fits,
+                "{call} takes {dtype}, not {arg} of {}",
+                given.map_or("a parameter", DType::name)
+            );
         }
         if let Some(attr) = args.get(types.len()) {
-            require!(matches!(attr, Value::Constant(_)), "the attribute of {call} must be a parameter, not {attr}");
+            require!(
+                matches!(attr, Value::Constant(_)),
+                "the attribute of {call} must be a parameter, not {attr}"
+            );
         }
         let step = Step { call, args: SmallVec::from_slice(args) };
         let at = self.steps.iter().position(|s| *s == step).unwrap_or_else(|| {
@@ -234,21 +248,26 @@ impl Expression {
     /// The type of a value; `None` for a parameter, which has none of its own.
     pub fn dtype(&self, value: Value) -> Result<Option<DType>> {
         match value {
-            Value::Input(i) if (i as usize) < self.inputs.len() => Ok(Some(self.inputs[i as usize])),
+            Value::Input(i) if (i as usize) < self.inputs.len() => {
+                Ok(Some(self.inputs[i as usize]))
+            }
             Value::Constant(i) if i < self.constants => Ok(None),
-            Value::Step(i) if (i as usize) < self.steps.len() => Ok(Some(self.steps[i as usize].call.output())),
+            Value::Step(i) if (i as usize) < self.steps.len() => {
+                Ok(Some(self.steps[i as usize].call.output()))
+            }
             _ => invalid!("there is no value {value} in {self}"),
         }
     }
 
-    /// The WGSL function `name(x0, x1, …, c0, c1, …)`, with the functions that it calls. With one output it returns the value, with
-    /// several the struct `NAME_values` with the members `y0`, `y1`, ….
+    /// The WGSL function `name(x0, x1, …, c0, c1, …)`, with the functions that it calls. With one
+    /// output it returns the value, with several the struct `NAME_values` with the members `y0`,
+    /// `y1`, ….
     pub fn wgsl(&self, name: &str) -> Function {
         Self::wgsl_all(&[(name, self)])
     }
 
-    /// The WGSL functions of several expressions by their names, as [`Expression::wgsl`] writes them; each function that they call
-    /// is there once. The name is the last one's.
+    /// The WGSL functions of several expressions by their names, as [`Expression::wgsl`] writes
+    /// them; each function that they call is there once. The name is the last one's.
     pub fn wgsl_all(expressions: &[(&str, &Self)]) -> Function {
         let mut all = Function { name: String::new(), libraries: Vec::new(), text: String::new() };
         let mut defined: Vec<String> = Vec::new();
@@ -274,7 +293,8 @@ impl Expression {
         let mut body = String::new();
         for (i, step) in self.steps.iter().enumerate() {
             let args: Vec<String> = step.args.iter().map(ToString::to_string).collect();
-            let _ = writeln!(body, "    let s{i} = {}({});", step.call.wgsl().name, args.join(", "));
+            let _ =
+                writeln!(body, "    let s{i} = {}({});", step.call.wgsl().name, args.join(", "));
         }
         let parameters: Vec<String> = (self.inputs.iter().enumerate())
             .map(|(i, t)| format!("x{i}: {}", t.value()))
@@ -284,13 +304,20 @@ impl Expression {
         let (result, value) = if let ([value], [dtype]) = (&self.outputs[..], &types[..]) {
             (dtype.value().to_owned(), value.to_string())
         } else {
-            let members: String =
-                types.iter().enumerate().map(|(i, t)| format!("    y{i}: {},\n", t.value())).collect();
+            let members: String = types
+                .iter()
+                .enumerate()
+                .map(|(i, t)| format!("    y{i}: {},\n", t.value()))
+                .collect();
             let _ = writeln!(text, "struct {name}_values {{\n{members}}}\n");
             let values: Vec<String> = self.outputs.iter().map(ToString::to_string).collect();
             (format!("{name}_values"), format!("{name}_values({})", values.join(", ")))
         };
-        let _ = writeln!(text, "fn {name}({}) -> {result} {{\n{body}    return {value};\n}}", parameters.join(", "));
+        let _ = writeln!(
+            text,
+            "fn {name}({}) -> {result} {{\n{body}    return {value};\n}}",
+            parameters.join(", ")
+        );
     }
 }
 
@@ -315,7 +342,9 @@ impl fmt::Display for Call {
 
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |values: &[Value]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let list = |values: &[Value]| {
+            values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
         let inputs: Vec<&str> = self.inputs.iter().map(|t| t.name()).collect();
         write!(f, "x: {}; c: {}; ", inputs.join(", "), self.constants)?;
         for (i, step) in self.steps.iter().enumerate() {
@@ -356,11 +385,15 @@ impl FromStr for Call {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (op, types) = text.strip_suffix('>').and_then(|t| t.split_once('<')).ok_or_else(|| malformed(text))?;
+        let (op, types) = text
+            .strip_suffix('>')
+            .and_then(|t| t.split_once('<'))
+            .ok_or_else(|| malformed(text))?;
         let types = items(types).map(dtype).collect::<Result<Vec<_>>>()?;
         match (op, &types[..]) {
             ("Cast", [from, to]) => Ok(Self::Cast(*from, *to)),
-            (_, [t]) => Self::row(op, *t).ok_or_else(|| Error::InvalidArgument(format!("no row {op} for {t}"))),
+            (_, [t]) => Self::row(op, *t)
+                .ok_or_else(|| Error::InvalidArgument(format!("no row {op} for {t}"))),
             _ => Err(malformed(text)),
         }
     }
@@ -385,8 +418,10 @@ impl FromStr for Expression {
                 }
             } else {
                 let (name, call) = part.split_once(" = ").ok_or_else(|| malformed(part))?;
-                let (call, args) =
-                    call.strip_suffix(')').and_then(|c| c.split_once('(')).ok_or_else(|| malformed(part))?;
+                let (call, args) = call
+                    .strip_suffix(')')
+                    .and_then(|c| c.split_once('('))
+                    .ok_or_else(|| malformed(part))?;
                 let args = items(args).map(str::parse).collect::<Result<Vec<_>>>()?;
                 let value = expression.step(call.parse()?, &args)?;
                 require!(value.to_string() == name, "{part:?} is step {value} of {text:?}");
@@ -415,8 +450,8 @@ mod tests {
 
     #[test]
     fn text_and_expression_are_inverse() {
-        let text = "x: float32, float16; c: 1; s0 = Cast<float16, float32>(x1); s1 = Mul<float32>(x0, c0); \
-                    s2 = AddV2<float32>(s1, s0); return s2";
+        let text = "x: float32, float16; c: 1; s0 = Cast<float16, float32>(x1); s1 = \
+                    Mul<float32>(x0, c0); s2 = AddV2<float32>(s1, s0); return s2";
         assert_eq!(chain().to_string(), text);
         assert_eq!(text.parse::<Expression>().unwrap(), chain());
     }
@@ -432,10 +467,10 @@ mod tests {
 
     #[test]
     fn selected_values_keep_what_they_need() {
-        let e: Expression =
-            "x: float32, float16, float32; c: 1; s0 = Exp<float32>(x0); s1 = Mul<float32>(x2, c0); return s0, s1"
-                .parse()
-                .unwrap();
+        let e: Expression = "x: float32, float16, float32; c: 1; s0 = Exp<float32>(x0); s1 = \
+                             Mul<float32>(x2, c0); return s0, s1"
+            .parse()
+            .unwrap();
         let (second, inputs) = e.select(&[Value::Step(1)]);
         assert_eq!(second.to_string(), "x: float32; c: 1; s0 = Mul<float32>(x0, c0); return s0");
         assert_eq!(inputs, [2]);
@@ -469,10 +504,16 @@ mod tests {
 
     #[test]
     fn several_outputs_are_a_struct() {
-        let e: Expression =
-            "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Greater<float32>(s0, x0); return s0, s1".parse().unwrap();
+        let e: Expression = "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Greater<float32>(s0, \
+                             x0); return s0, s1"
+            .parse()
+            .unwrap();
         let function = e.wgsl("fused");
-        assert!(function.text.contains("struct fused_values {\n    y0: f32,\n    y1: bool,\n}"), "{}", function.text);
+        assert!(
+            function.text.contains("struct fused_values {\n    y0: f32,\n    y1: bool,\n}"),
+            "{}",
+            function.text
+        );
         assert!(function.text.contains("fn fused(x0: f32) -> fused_values {"), "{}", function.text);
     }
 }

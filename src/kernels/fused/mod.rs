@@ -1,4 +1,5 @@
-//! Kernels of the ops that the graph optimizer emits. Their scalar code is an [`expression::Expression`], an attribute of the node.
+//! Kernels of the ops that the graph optimizer emits. Their scalar code is an
+//! [`expression::Expression`], an attribute of the node.
 
 pub mod attention;
 pub mod contraction;

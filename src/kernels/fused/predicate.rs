@@ -1,8 +1,10 @@
-//! `_WgpuHostLogicalAnd`, `…Or`, `…Not`: what decides whether a loop goes on, computed where it is known and needed, in host memory.
+//! `_WgpuHostLogicalAnd`, `…Or`, `…Not`: what decides whether a loop goes on, computed where it is
+//! known and needed, in host memory.
 //!
-//! A loop's counter is int32 and lives in host memory, and so does what comes of comparing it; the executor wants the loop's condition there as
-//! well. TensorFlow's LogicalAnd between them is a kernel of the device, for which each step of the loop would send two bools to
-//! the device and wait for it to send one back.
+//! A loop's counter is int32 and lives in host memory, and so does what comes of comparing it; the
+//! executor wants the loop's condition there as well. TensorFlow's LogicalAnd between them is a
+//! kernel of the device, for which each step of the loop would send two bools to the device and
+//! wait for it to send one back.
 
 use crate::dtype::DType;
 use crate::error::Result;

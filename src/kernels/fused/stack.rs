@@ -1,10 +1,12 @@
-//! `_WgpuHostStack`, `…Push`, `…Pop`: what the steps of a loop leave in host memory for its gradient, kept there.
+//! `_WgpuHostStack`, `…Push`, `…Pop`: what the steps of a loop leave in host memory for its
+//! gradient, kept there.
 //!
-//! TensorFlow keeps it in lists, whose int32 elements are on the device: each shape that a step leaves would be sent there, and the
-//! gradient's step would wait until it is read back. A stack is an int32 vector in host memory: the most elements that it may have (-1
-//! for any number), how many it has, the rank of the shape that elements must fit (-1 for any shape) and its extents (-1 for any
-//! extent); then for each element its numbers, its extents and its rank. Pushing copies the vector, which is little as long as
-//! elements are shapes and counters.
+//! TensorFlow keeps it in lists, whose int32 elements are on the device: each shape that a step
+//! leaves would be sent there, and the gradient's step would wait until it is read back. A stack is
+//! an int32 vector in host memory: the most elements that it may have (-1 for any number), how many
+//! it has, the rank of the shape that elements must fit (-1 for any shape) and its extents (-1 for
+//! any extent); then for each element its numbers, its extents and its rank. Pushing copies the
+//! vector, which is little as long as elements are shapes and counters.
 
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
@@ -85,7 +87,10 @@ fn element_shape(ctx: &mut dyn OpContext, i: usize) -> Result<Option<Vec<i32>>> 
     let shape = ctx.host_input(i)?;
     let extents = shape.values::<i32>();
     if shape.dims.is_empty() {
-        require!(extents == [-1], "The only valid scalar shape tensor is the fully unknown shape specified as -1.");
+        require!(
+            extents == [-1],
+            "The only valid scalar shape tensor is the fully unknown shape specified as -1."
+        );
         return Ok(None);
     }
     Ok(Some(extents))
@@ -112,9 +117,13 @@ fn push(ctx: &mut dyn OpContext) -> Result<()> {
     let (most, len, shape) = (stack[0], stack[1], &stack[HEADER..front]);
     require!(
         stack[2] < 0 || fits(&dims, shape),
-        "Tried to append a tensor with incompatible shape to a list. Op element shape: {dims:?} list shape: {shape:?}"
+        "Tried to append a tensor with incompatible shape to a list. Op element shape: {dims:?} \
+         list shape: {shape:?}"
     );
-    require!(most < 0 || len < most, "Tried to push item into a full list list size: {len} max_num_elements: {most}");
+    require!(
+        most < 0 || len < most,
+        "Tried to push item into a full list list size: {len} max_num_elements: {most}"
+    );
     stack[1] += 1;
     stack.extend(x.values::<i32>());
     stack.extend(&dims);
@@ -127,7 +136,8 @@ fn pop(ctx: &mut dyn OpContext) -> Result<()> {
     require!(stack[1] > 0, "Trying to pop from an empty list.");
     let mut take = |n: usize| {
         let rest = stack.len().checked_sub(n).filter(|rest| *rest >= front);
-        rest.map(|rest| stack.split_off(rest)).ok_or_else(|| Error::Internal("a stack has lost an element".into()))
+        rest.map(|rest| stack.split_off(rest))
+            .ok_or_else(|| Error::Internal("a stack has lost an element".into()))
     };
     let rank = take(1)?[0];
     let dims = take(rank as usize)?;

@@ -1,4 +1,5 @@
-//! Index tensors in shaders: int32, int64, int8 and uint8 by their bytes, one or more components per index.
+//! Index tensors in shaders: int32, int64, int8 and uint8 by their bytes, one or more components
+//! per index.
 
 use std::fmt::Write;
 
@@ -27,7 +28,8 @@ impl Indices {
     pub fn new(tensor: &Tensor, extents: &[usize]) -> Result<Self> {
         require!(
             extents.len() <= MAX_DEPTH,
-            "Only indices.shape[-1] values between 1 and {MAX_DEPTH} are currently supported.  Requested rank: {}",
+            "Only indices.shape[-1] values between 1 and {MAX_DEPTH} are currently supported.  \
+             Requested rank: {}",
             extents.len()
         );
         Ok(Self { tensor: tensor.clone(), extents: extents.into() })
@@ -51,7 +53,11 @@ impl Indices {
     /// The indices from `first` on, `count` of them, as a binding; the shader counts from `first`.
     pub fn binding(&self, first: usize, count: usize) -> Binding {
         let each = self.extents.len() as u64 * self.bytes();
-        Binding { address: self.tensor.address + first as u64 * each, bytes: count as u64 * each, unit: 1 }
+        Binding {
+            address: self.tensor.address + first as u64 * each,
+            bytes: count as u64 * each,
+            unit: 1,
+        }
     }
 
     /// Appends the parameters that [`declare`] declares.
@@ -80,7 +86,8 @@ fn parameters(shader: Shader, words: &'static str, unit: u32) -> Shader {
         .param("extents", Field::Vec4s(MAX_DEPTH / 4))
 }
 
-/// Indices of which a shader knows more, for programs in which finding the row is most of the work: it reads each component once.
+/// Indices of which a shader knows more, for programs in which finding the row is most of the work:
+/// it reads each component once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
     bytes: u32,
@@ -108,21 +115,25 @@ impl Form {
     pub fn declare(self, shader: Shader) -> Shader {
         let component = match self.bytes {
             1 => {
-                "    let byte = p.off_indices + i;\n    let value = extractBits(indices[byte >> 2u], (byte & 3u) * 8u, 8u);\n    \
-                  return select(value, NONE, (p.index_signed != 0u) & (value > 127u));"
+                "    let byte = p.off_indices + i;\n    let value = extractBits(indices[byte >> \
+                 2u], (byte & 3u) * 8u, 8u);\n    return select(value, NONE, (p.index_signed != \
+                 0u) & (value > 127u));"
             }
             4 => "    return indices[(p.off_indices >> 2u) + i];",
             _ => {
-                "    let word = (p.off_indices >> 2u) + 2u * i;\n    return select(NONE, indices[word], indices[word + 1u] == 0u);"
+                "    let word = (p.off_indices >> 2u) + 2u * i;\n    return select(NONE, \
+                 indices[word], indices[word + 1u] == 0u);"
             }
         };
-        let mut text = format!("const NONE = 0xffffffffu;\n\nfn component(i: u32) -> u32 {{\n{component}\n}}\n\n");
+        let mut text = format!(
+            "const NONE = 0xffffffffu;\n\nfn component(i: u32) -> u32 {{\n{component}\n}}\n\n"
+        );
         text.push_str("fn row_of(n: u32) -> u32 {\n    var row = 0u;\n    var good = true;\n");
         for d in 0..self.depth {
             let _ = writeln!(
                 text,
-                "    let c{d} = component(n * {}u + {d}u);\n    row = row * p.extents[0][{d}] + c{d};\n    \
-                 good &= c{d} < p.extents[0][{d}];",
+                "    let c{d} = component(n * {}u + {d}u);\n    row = row * p.extents[0][{d}] + \
+                 c{d};\n    good &= c{d} < p.extents[0][{d}];",
                 self.depth
             );
         }
@@ -135,11 +146,13 @@ impl Form {
         self.bytes >= 4
     }
 
-    /// Declares the binding `indices` in units of 16 bytes, its parameters and `rows_of(q)`, what `row_of` gives for indices 4q to 4q + 3.
+    /// Declares the binding `indices` in units of 16 bytes, its parameters and `rows_of(q)`, what
+    /// `row_of` gives for indices 4q to 4q + 3.
     #[must_use]
     pub fn declare_runs(self, shader: Shader) -> Shader {
         let (words, units) = (self.bytes / 4, self.depth * self.bytes / 4);
-        let mut text = String::from("const NONE = 0xffffffffu;\n\nfn rows_of(q: u32) -> vec4<u32> {\n");
+        let mut text =
+            String::from("const NONE = 0xffffffffu;\n\nfn rows_of(q: u32) -> vec4<u32> {\n");
         for u in 0..units {
             let _ = writeln!(text, "    let w{u} = indices[p.off_indices + q * {units}u + {u}u];");
         }
@@ -155,8 +168,8 @@ impl Form {
             };
             let _ = writeln!(
                 text,
-                "    let c{d} = {};\n    rows = rows * p.extents[0][{d}] + c{d};\n    \
-                 good = good & (c{d} < vec4(p.extents[0][{d}]));",
+                "    let c{d} = {};\n    rows = rows * p.extents[0][{d}] + c{d};\n    good = good \
+                 & (c{d} < vec4(p.extents[0][{d}]));",
                 four(0)
             );
             if words == 2 {

@@ -1,5 +1,5 @@
-//! Gathers: rows of a tensor by index tensors. Out-of-range indices give zeros, as on TensorFlow's GPUs (its CPU kernels raise
-//! an error, which a device cannot do without waiting for the result).
+//! Gathers: rows of a tensor by index tensors. Out-of-range indices give zeros, as on TensorFlow's
+//! GPUs (its CPU kernels raise an error, which a device cannot do without waiting for the result).
 
 pub mod index;
 mod one_hot;
@@ -23,26 +23,42 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
     let pair = |r: &mut Registry, op, dtype, types, host, compute: Compute| {
-        r.op(op).types(dtype, types).types("Tindices", INDEX).host(host).kernel(move |_| Ok(compute));
+        r.op(op)
+            .types(dtype, types)
+            .types("Tindices", INDEX)
+            .host(host)
+            .kernel(move |_| Ok(compute));
     };
     pair(registry, "Gather", "Tparams", MOVED_I32, &[], rows::gather);
-    registry.op("GatherV2").types("Tparams", MOVED_I32).types("Tindices", INDEX).host(&["axis"]).kernel(|attrs| {
-        let batch_dims = attrs.int("batch_dims")?;
-        Ok(move |ctx: &mut dyn OpContext| rows::gather_v2(ctx, batch_dims))
-    });
+    registry
+        .op("GatherV2")
+        .types("Tparams", MOVED_I32)
+        .types("Tindices", INDEX)
+        .host(&["axis"])
+        .kernel(|attrs| {
+            let batch_dims = attrs.int("batch_dims")?;
+            Ok(move |ctx: &mut dyn OpContext| rows::gather_v2(ctx, batch_dims))
+        });
     registry.op("GatherNd").types("Tparams", MOVED_I32).types("Tindices", INDEX).kernel(|attrs| {
         rows::check_policy(attrs)?;
         Ok(rows::gather_nd as Compute)
     });
-    registry.op("ResourceGather").types("dtype", MOVED).types("Tindices", INDEX).host(&["resource"]).kernel(|attrs| {
-        let batch_dims = attrs.int("batch_dims")?;
-        Ok(move |ctx: &mut dyn OpContext| rows::resource_gather(ctx, batch_dims))
-    });
+    registry
+        .op("ResourceGather")
+        .types("dtype", MOVED)
+        .types("Tindices", INDEX)
+        .host(&["resource"])
+        .kernel(|attrs| {
+            let batch_dims = attrs.int("batch_dims")?;
+            Ok(move |ctx: &mut dyn OpContext| rows::resource_gather(ctx, batch_dims))
+        });
     pair(registry, "ResourceGatherNd", "dtype", MOVED, &["resource"], rows::resource_gather_nd);
-    registry.op("OneHot").types("TI", ONE_HOT_INDEX).types("T", MOVED_I32).host(&["depth"]).kernel(|attrs| {
-        let axis = attrs.int("axis")?;
-        Ok(move |ctx: &mut dyn OpContext| one_hot::one_hot(ctx, axis))
-    });
+    registry.op("OneHot").types("TI", ONE_HOT_INDEX).types("T", MOVED_I32).host(&["depth"]).kernel(
+        |attrs| {
+            let axis = attrs.int("axis")?;
+            Ok(move |ctx: &mut dyn OpContext| one_hot::one_hot(ctx, axis))
+        },
+    );
     for op in ["DynamicStitch", "ParallelDynamicStitch"] {
         registry.op(op).types("T", MOVED_I32).host(&["indices"]).kernel(|attrs| {
             let n = attrs.int("N")? as usize;
@@ -58,7 +74,10 @@ pub fn shaders() -> Vec<Shader> {
         for form in Form::all().map(Some).chain([None]) {
             all.extend([false, true].map(|windowed| rows::shader(unit, form, windowed)));
         }
-        all.extend(Form::scalars().flat_map(|form| [one_hot::shader(unit, form), one_hot::runs_shader(unit, form)]));
+        all.extend(
+            Form::scalars()
+                .flat_map(|form| [one_hot::shader(unit, form), one_hot::runs_shader(unit, form)]),
+        );
     }
     all.extend(Form::all().filter(|form| form.has_runs()).map(rows::runs_shader));
     all

@@ -60,7 +60,9 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
             for column in ranges(inner, columns) {
                 let first = (row.0 * depth + class.0) * inner + column.0;
                 let part = part(&dst, first, row.1 * class.1 * column.1);
-                write(scratch.window(), &part, |ctx, dst| hot.enqueue(ctx, [row, class, column], dst))?;
+                write(scratch.window(), &part, |ctx, dst| {
+                    hot.enqueue(ctx, [row, class, column], dst)
+                })?;
             }
         }
     }
@@ -78,7 +80,8 @@ struct OneHot {
 }
 
 impl OneHot {
-    /// The part that begins at the first numbers of rows, classes and columns and has as many as the second ones say.
+    /// The part that begins at the first numbers of rows, classes and columns and has as many as
+    /// the second ones say.
     fn enqueue(
         &self,
         ctx: &dyn OpContext,
@@ -88,10 +91,14 @@ impl OneHot {
         let count = ctx.device().check_extent(dst.len())?;
         let (unit, form) = (Unit::of(self.on.dtype), self.form);
         let len = rows * columns;
-        let indices = Indices::new(&part(&self.indices, row * self.inner + column, len), &[self.depth])?;
+        let indices =
+            Indices::new(&part(&self.indices, row * self.inner + column, len), &[self.depth])?;
         // Whole units of 16 bytes where none reaches from one vector into the next.
         let per_run = 16 / unit.bytes() as usize;
-        if self.inner == 1 && classes == self.depth && classes.is_multiple_of(per_run) && dst.address.is_multiple_of(16)
+        if self.inner == 1
+            && classes == self.depth
+            && classes.is_multiple_of(per_run)
+            && dst.address.is_multiple_of(16)
         {
             let runs = classes / per_run;
             return ctx.device().enqueue(&Program {
@@ -124,8 +131,8 @@ impl OneHot {
 
 /// The shader of OneHot with values of `unit` and indices of `form`.
 pub fn shader(unit: Unit, form: Form) -> Shader {
-    let shader =
-        Shader::new(format!("one_hot {} {form:?}", unit.bytes())).u32s(&["count", "inner", "classes", "first"]);
+    let shader = Shader::new(format!("one_hot {} {form:?}", unit.bytes()))
+        .u32s(&["count", "inner", "classes", "first"]);
     let shader = form
         .declare(unit.bind(unit.bind(unit.bind(shader, "on"), "off"), "dst"))
         .define("ELEMENT", unit.wgsl())
@@ -143,7 +150,8 @@ pub fn runs_shader(unit: Unit, form: Form) -> Shader {
         8 => ("vec4(0u, 0u, 1u, 1u)", "0xffffffff"),
         _ => ("vec4(0u, 0u, 0u, 0u)", "0xffffffff"),
     };
-    let shader = Shader::new(format!("one_hot runs {} {form:?}", unit.bytes())).u32s(&["count", "runs", "per_run"]);
+    let shader = Shader::new(format!("one_hot runs {} {form:?}", unit.bytes()))
+        .u32s(&["count", "runs", "per_run"]);
     form.declare(unit.bind(unit.bind(shader, "on"), "off").bind_raw("dst", "vec4<u32>", 16))
         .define("LANES", unit.lanes().to_string())
         .define("BITS", (8 * unit.bytes()).min(32).to_string())

@@ -1,4 +1,5 @@
-//! Gather, GatherV2, GatherNd and their kin on variables: one program over (batch, outer, index, inner).
+//! Gather, GatherV2, GatherNd and their kin on variables: one program over (batch, outer, index,
+//! inner).
 
 use smallvec::smallvec;
 
@@ -29,7 +30,13 @@ pub struct Gather {
 
 impl Gather {
     /// Enqueues the gather of `src` by `indices` into `dst`.
-    pub fn enqueue(&self, device: &Device, src: &Tensor, indices: &Indices, dst: &Tensor) -> Result<()> {
+    pub fn enqueue(
+        &self,
+        device: &Device,
+        src: &Tensor,
+        indices: &Indices,
+        dst: &Tensor,
+    ) -> Result<()> {
         if dst.is_empty() {
             return Ok(());
         }
@@ -64,7 +71,15 @@ impl Gather {
     }
 
     /// One slice, in windows of output rows and of table rows.
-    fn windows(&self, device: &Device, t: &Tensor, src: u64, indices: &Indices, first: usize, dst: u64) -> Result<()> {
+    fn windows(
+        &self,
+        device: &Device,
+        t: &Tensor,
+        src: u64,
+        indices: &Indices,
+        first: usize,
+        dst: u64,
+    ) -> Result<()> {
         let slice = Self { batch: 1, outer: 1, ..self.clone() };
         let row = self.inner as u64 * t.dtype.size() as u64;
         // Windows of a multiple of 16 rows keep packed rows at whole words.
@@ -78,7 +93,14 @@ impl Gather {
                     rows: window.min(indices.rows() - first_row),
                 };
                 let from = src + first_row as u64 * row;
-                slice.dispatch(device, Unit::of(t.dtype), from, indices, dst + at as u64 * row, &pass)?;
+                slice.dispatch(
+                    device,
+                    Unit::of(t.dtype),
+                    from,
+                    indices,
+                    dst + at as u64 * row,
+                    &pass,
+                )?;
             }
         }
         Ok(())
@@ -95,7 +117,10 @@ impl Gather {
     ) -> Result<()> {
         let mut inner = self.inner;
         while let Some(wide) = unit.doubled() {
-            if !inner.is_multiple_of(2) || !src.is_multiple_of(wide.bytes()) || !dst.is_multiple_of(wide.bytes()) {
+            if !inner.is_multiple_of(2)
+                || !src.is_multiple_of(wide.bytes())
+                || !dst.is_multiple_of(wide.bytes())
+            {
                 break;
             }
             unit = wide;
@@ -105,8 +130,11 @@ impl Gather {
         let mut count = device.check_extent(slices * pass.count * inner)?;
         let (form, windowed) = (indices.form(), pass.rows != indices.rows());
         let mut named = indices.binding(pass.first_index, self.batch * pass.count);
-        let whole = [dst, named.address, (pass.count * 4) as u64].iter().all(|n| n.is_multiple_of(16));
-        let runs = form.filter(|f| f.has_runs() && (unit.bytes(), inner, windowed, whole) == (4, 1, false, true));
+        let whole =
+            [dst, named.address, (pass.count * 4) as u64].iter().all(|n| n.is_multiple_of(16));
+        let runs = form.filter(|f| {
+            f.has_runs() && (unit.bytes(), inner, windowed, whole) == (4, 1, false, true)
+        });
         let (mut count_indices, mut target) = (pass.count, unit.binding(dst, u64::from(count)));
         if runs.is_some() {
             (count, count_indices) = (count / 4, count_indices / 4);
@@ -126,7 +154,11 @@ impl Gather {
                 .number(form.map_or(0, Form::key))
                 .number(u32::from(windowed)),
             shader: &|| runs.map_or_else(|| shader(unit, form, windowed), runs_shader),
-            bindings: smallvec![unit.binding(src, (slices * pass.rows * inner) as u64), target, named,],
+            bindings: smallvec![
+                unit.binding(src, (slices * pass.rows * inner) as u64),
+                target,
+                named,
+            ],
             params: indices.params(params),
             grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
         })
@@ -149,11 +181,16 @@ fn begin(label: String) -> Shader {
 
 /// The shader of gathers of single 32-bit elements, four by four.
 pub fn runs_shader(form: Form) -> Shader {
-    let shader = begin(format!("gather runs {form:?}")).bind("src", DType::U32).bind_raw("dst", "vec4<u32>", 16);
+    let shader = begin(format!("gather runs {form:?}")).bind("src", DType::U32).bind_raw(
+        "dst",
+        "vec4<u32>",
+        16,
+    );
     form.declare_runs(shader).body(include_str!("../../../shaders/gather/runs.wgsl"))
 }
 
-/// The shader of gathers of elements of `unit` by indices of `form`, or of any. A window of a table leaves what lies outside as it is.
+/// The shader of gathers of elements of `unit` by indices of `form`, or of any. A window of a table
+/// leaves what lies outside as it is.
 pub fn shader(unit: Unit, form: Option<Form>, windowed: bool) -> Shader {
     let shader = begin(format!("gather {} {form:?} {windowed}", unit.bytes()));
     let shader = unit.bind(unit.bind(shader, "src"), "dst");
@@ -161,8 +198,11 @@ pub fn shader(unit: Unit, form: Option<Form>, windowed: bool) -> Shader {
         Some(form) => form.declare(shader),
         None => index::declare(shader),
     };
-    let outside =
-        if windowed { "    if row - p.first_row >= p.rows {\n        return load_dst(i);\n    }\n" } else { "" };
+    let outside = if windowed {
+        "    if row - p.first_row >= p.rows {\n        return load_dst(i);\n    }\n"
+    } else {
+        ""
+    };
     let shader = shader
         .define("ELEMENT", unit.wgsl())
         .define("OUTSIDE", outside)
@@ -193,7 +233,11 @@ fn along(ctx: &mut dyn OpContext, params: &Tensor, axis: i64, batch_dims: i64) -
     let indices = ctx.input(1)?;
     let rank = params.rank() as i64;
     require!(rank > 0, "params must be at least 1 dimensional");
-    require!((-rank..rank).contains(&axis), "Expected axis in the range [{}, {rank}), but got {axis}", -rank);
+    require!(
+        (-rank..rank).contains(&axis),
+        "Expected axis in the range [{}, {rank}), but got {axis}",
+        -rank
+    );
     let axis = if axis < 0 { axis + rank } else { axis };
     let indices_rank = indices.rank() as i64;
     require!(
@@ -202,8 +246,14 @@ fn along(ctx: &mut dyn OpContext, params: &Tensor, axis: i64, batch_dims: i64) -
         -indices_rank
     );
     let batch_dims = if batch_dims < 0 { batch_dims + indices_rank } else { batch_dims };
-    require!(batch_dims < rank, "batch_dims ({batch_dims}) must be less than rank(params) ({rank}).");
-    require!(axis >= batch_dims, "batch_dims ({batch_dims}) must be less than or equal to axis ({axis}).");
+    require!(
+        batch_dims < rank,
+        "batch_dims ({batch_dims}) must be less than rank(params) ({rank})."
+    );
+    require!(
+        axis >= batch_dims,
+        "batch_dims ({batch_dims}) must be less than or equal to axis ({axis})."
+    );
     let (axis, batch_dims) = (axis as usize, batch_dims as usize);
     for d in 0..batch_dims {
         require!(
@@ -257,19 +307,21 @@ fn nd(ctx: &mut dyn OpContext, params: &Tensor) -> Result<()> {
         shape(&params.dims)
     );
     let dst = ctx.output(0, params.dtype, &out)?;
-    Gather { batch: 1, outer: 1, count: lead.iter().product(), inner: params.dims[depth..].iter().product() }.enqueue(
-        ctx.device(),
-        params,
-        &Indices::new(&indices, &params.dims[..depth])?,
-        &dst,
-    )
+    Gather {
+        batch: 1,
+        outer: 1,
+        count: lead.iter().product(),
+        inner: params.dims[depth..].iter().product(),
+    }
+    .enqueue(ctx.device(), params, &Indices::new(&indices, &params.dims[..depth])?, &dst)
 }
 
 /// Newer TensorFlows let a node choose what bad indices do; a device can only ignore them.
 pub fn check_policy(attrs: &dyn Attrs) -> Result<()> {
     match attrs.string("bad_indices_policy").as_deref() {
         Ok("ERROR") => Err(Error::Unimplemented(
-            "bad_indices_policy = ERROR is only supported on the CPU; this device gives zeros for bad indices"
+            "bad_indices_policy = ERROR is only supported on the CPU; this device gives zeros for \
+             bad indices"
                 .to_owned(),
         )),
         _ => Ok(()),

@@ -1,5 +1,5 @@
-//! DynamicStitch: rows of several tensors placed by index vectors. The indices are in host memory, so the host resolves which row
-//! wins and the device runs one gather.
+//! DynamicStitch: rows of several tensors placed by index vectors. The indices are in host memory,
+//! so the host resolves which row wins and the device runs one gather.
 
 use super::index::Indices;
 use super::rows::Gather;
@@ -26,8 +26,8 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
         );
         require!(
             x.dims[t.dims.len()..] == slice[..],
-            "Need data[0].shape[{}:] = data[{i}].shape[{}:], got data[0].shape = {}, data[{i}].shape = {}, \
-             indices[0].shape = {}, indices[{i}].shape = {}",
+            "Need data[0].shape[{}:] = data[{i}].shape[{}:], got data[0].shape = {}, \
+             data[{i}].shape = {}, indices[0].shape = {}, indices[{i}].shape = {}",
             indices[0].dims.len(),
             t.dims.len(),
             shape(&data[0].dims),
@@ -48,7 +48,8 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
         return Ok(());
     }
     let order = ctx.temp(DType::I32, &[rows])?;
-    // Later pairs win, and later rows of a pair. Rows that nobody names are zero: -1 is out of range.
+    // Later pairs win, and later rows of a pair. Rows that nobody names are zero: -1 is out of
+    // range.
     let (mut sources, mut first) = (vec![-1_i32; rows], 0);
     for t in &indices {
         for (row, at) in t.values::<i32>().into_iter().enumerate() {
@@ -65,5 +66,10 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     }
     ctx.device().upload(order.address, bytemuck::cast_slice(&sources))?;
     let indices = Indices::new(&order, &[first])?;
-    Gather { batch: 1, outer: 1, count: sources.len(), inner }.enqueue(ctx.device(), &rows, &indices, &dst)
+    Gather { batch: 1, outer: 1, count: sources.len(), inner }.enqueue(
+        ctx.device(),
+        &rows,
+        &indices,
+        &dst,
+    )
 }

@@ -1,4 +1,5 @@
-//! AdjustContrastv2 and its predecessor: the distance from each image's mean, by channel, times a factor.
+//! AdjustContrastv2 and its predecessor: the distance from each image's mean, by channel, times a
+//! factor.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -23,26 +24,32 @@ const V1: &[DType] = &[F32, F64, U8, I8, I16, I32];
 pub fn register(r: &mut Registry) {
     let capabilities = *r.capabilities();
     for (op, types, bounded) in [("AdjustContrast", V1, true), ("AdjustContrastv2", V2, false)] {
-        r.op(op)
-            .types("T", types)
-            .items(&[(0, 3)])
-            .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| adjust_contrast(ctx, capabilities, bounded)));
+        r.op(op).types("T", types).items(&[(0, 3)]).kernel(move |_| {
+            Ok(move |ctx: &mut dyn OpContext| adjust_contrast(ctx, capabilities, bounded))
+        });
     }
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = V1.iter().chain([&F16]).filter(|t| **t != F32).map(|t| widen_shader(*t)).collect();
+    let mut all: Vec<_> =
+        V1.iter().chain([&F16]).filter(|t| **t != F32).map(|t| widen_shader(*t)).collect();
     all.extend(V1.iter().map(|t| shader(*t, F32)));
     all.extend(V2.iter().map(|t| shader(*t, *t)));
     all
 }
 
-/// Inputs: images, contrast_factor; where the result is bounded also min_value and max_value, all float32 scalars on the device.
-fn adjust_contrast(ctx: &mut dyn OpContext, capabilities: Capabilities, bounded: bool) -> Result<()> {
+/// Inputs: images, contrast_factor; where the result is bounded also min_value and max_value, all
+/// float32 scalars on the device.
+fn adjust_contrast(
+    ctx: &mut dyn OpContext,
+    capabilities: Capabilities,
+    bounded: bool,
+) -> Result<()> {
     let x = ctx.input(0)?;
     require!(x.rank() >= 3, "input must be at least 3-D, got shape{}", shape_text(&x.dims));
-    let names: &[&str] = if bounded { &["contrast_factor", "min_value", "max_value"] } else { &["contrast_factor"] };
+    let names: &[&str] =
+        if bounded { &["contrast_factor", "min_value", "max_value"] } else { &["contrast_factor"] };
     let mut scalars = SmallVec::<[Tensor; 3]>::new();
     for (i, name) in names.iter().enumerate() {
         let s = ctx.input(1 + i)?;
@@ -73,7 +80,11 @@ fn adjust_contrast(ctx: &mut dyn OpContext, capabilities: Capabilities, bounded:
         key: Key::new("contrast").dtype(x.dtype).dtype(dtype).number(u32::from(bounded)),
         shader: &|| shader(x.dtype, dtype),
         bindings: tensors.into_iter().map(Binding::from).collect(),
-        params: Params::new().u32(y.len()).u32(dims[1] * dims[2]).u32(dims[2]).u32(u32::from(bounded)),
+        params: Params::new()
+            .u32(y.len())
+            .u32(dims[1] * dims[2])
+            .u32(dims[2])
+            .u32(u32::from(bounded)),
         grid: Grid::map(y.len(), dtype),
     })
 }

@@ -1,7 +1,7 @@
 //! CropAndResize: boxes of a batch of images, resized to one size.
 //!
-//! Like TensorFlow's kernels it refuses box indices outside the batch, for which it waits for the indices. Boxes that are not
-//! finite give the extrapolation value, as on TensorFlow's GPU.
+//! Like TensorFlow's kernels it refuses box indices outside the batch, for which it waits for the
+//! indices. Boxes that are not finite give the extrapolation value, as on TensorFlow's GPU.
 
 use smallvec::smallvec;
 
@@ -20,13 +20,16 @@ pub(super) const BOXES: &str = include_str!("../../../shaders/image/crop_boxes.w
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("CropAndResize").types("T", TYPES).host(&["crop_size"]).items(&[(1, 1), (2, 0)]).note(WAITS_TO_CHECK).kernel(
-        |attrs| {
+    r.op("CropAndResize")
+        .types("T", TYPES)
+        .host(&["crop_size"])
+        .items(&[(1, 1), (2, 0)])
+        .note(WAITS_TO_CHECK)
+        .kernel(|attrs| {
             let bilinear = method(attrs)?;
             let outside = attrs.float("extrapolation_value")?;
             Ok(move |ctx: &mut dyn OpContext| crop_and_resize(ctx, bilinear, outside))
-        },
-    );
+        });
 }
 
 /// Every shader variant of this file.
@@ -37,7 +40,10 @@ pub fn shaders() -> Vec<Shader> {
 /// Whether the attribute `method` says bilinear.
 pub(super) fn method(attrs: &dyn Attrs) -> Result<bool> {
     let method = attrs.string("method")?;
-    require!(matches!(method.as_str(), "bilinear" | "nearest"), "method must be 'bilinear' or 'nearest'{method}");
+    require!(
+        matches!(method.as_str(), "bilinear" | "nearest"),
+        "method must be 'bilinear' or 'nearest'{method}"
+    );
     Ok(method == "bilinear")
 }
 
@@ -55,7 +61,11 @@ pub(super) fn count_boxes(boxes: &Tensor, indices: &Tensor) -> Result<usize> {
 
 /// Waits for the indices and refuses those outside the batch.
 pub(super) fn check_indices(ctx: &dyn OpContext, indices: &Tensor, batch: usize) -> Result<()> {
-    let mut host = HostTensor { dtype: I32, dims: indices.dims.clone(), bytes: vec![0; indices.bytes() as usize] };
+    let mut host = HostTensor {
+        dtype: I32,
+        dims: indices.dims.clone(),
+        bytes: vec![0; indices.bytes() as usize],
+    };
     if !indices.is_empty() {
         ctx.device().download(indices.address, &mut host.bytes)?;
     }
@@ -71,7 +81,11 @@ fn crop_and_resize(ctx: &mut dyn OpContext, bilinear: bool, outside: f32) -> Res
     let [batch, height, width, depth] = check_image(&image, "input image must be 4-D")?;
     require!(height > 0 && width > 0, "image dimensions must be positive");
     require!(boxes.rank() == 2, "boxes must be 2-D, got: {}", shape_text(&boxes.dims));
-    require!(indices.rank() == 1, "box_indices must be rank 1 but is shape {}", shape_text(&indices.dims));
+    require!(
+        indices.rank() == 1,
+        "box_indices must be rank 1 but is shape {}",
+        shape_text(&indices.dims)
+    );
     let count = count_boxes(&boxes, &indices)?;
     let size = ctx.host_input(3)?;
     require!(size.dims.len() == 1, "crop_size must be 1-D{}", shape_text(&size.dims));

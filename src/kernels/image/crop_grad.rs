@@ -15,10 +15,14 @@ use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("CropAndResizeGradImage").types("T", TYPES).host(&["image_size"]).note(WAITS_TO_CHECK).kernel(|attrs| {
-        let (dtype, bilinear) = (attrs.dtype("T")?, method(attrs)?);
-        Ok(move |ctx: &mut dyn OpContext| grad_image(ctx, dtype, bilinear))
-    });
+    r.op("CropAndResizeGradImage")
+        .types("T", TYPES)
+        .host(&["image_size"])
+        .note(WAITS_TO_CHECK)
+        .kernel(|attrs| {
+            let (dtype, bilinear) = (attrs.dtype("T")?, method(attrs)?);
+            Ok(move |ctx: &mut dyn OpContext| grad_image(ctx, dtype, bilinear))
+        });
     r.op("CropAndResizeGradBoxes").types("T", TYPES).note(WAITS_TO_CHECK).kernel(|attrs| {
         let method = attrs.string("method")?;
         require!(method == "bilinear", "method must be 'bilinear'{method}");
@@ -64,10 +68,12 @@ fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<(
     let sums = if sum_type(dtype) == dtype { image.clone() } else { ctx.temp(F32, &dims)? };
     let device = ctx.device();
     check_extents(device, &[&grads, &sums])?;
-    // Passes over some of the boxes, or over some rows of one box, keep loops short; each adds to the sums.
+    // Passes over some of the boxes, or over some rows of one box, keep loops short; each adds to
+    // the sums.
     let (rows, columns) = (grads.dims[1], grads.dims[2]);
     let steps = |rows: usize| 1 + rows * (1 + columns);
-    let pass_rows = if steps(rows) <= MAX_ITERATIONS { rows } else { (MAX_ITERATIONS - 1) / (1 + columns) };
+    let pass_rows =
+        if steps(rows) <= MAX_ITERATIONS { rows } else { (MAX_ITERATIONS - 1) / (1 + columns) };
     if pass_rows == 0 {
         return Err(Error::Unimplemented(format!("the gradient of crops with {columns} columns")));
     }
@@ -134,7 +140,8 @@ fn image_shader(dtype: DType) -> Shader {
 
 /// Inputs: grads (float32), image, boxes, box_ind.
 fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
-    let [grads, image, boxes, indices] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?, ctx.input(3)?];
+    let [grads, image, boxes, indices] =
+        [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?, ctx.input(3)?];
     let [grads_count, rows, columns, grads_depth] = check_grads(&grads)?;
     let [batch, height, width, depth] = check_image(&image, "input image must be 4-D")?;
     require!(height > 0 && width > 0, "image dimensions must be positive");
@@ -150,7 +157,8 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
         return ctx.device().fill(result.address, result.bytes(), 0);
     }
     check_iterations(ctx.device(), depth)?;
-    // A value for each position of a crop, summed by columns and then by rows, all boxes side by side.
+    // A value for each position of a crop, summed by columns and then by rows, all boxes side by
+    // side.
     let per_row = ctx.temp(F32, &[rows, count, 4])?;
     let per_position = ctx.temp(F32, &[columns, rows, count, 4])?;
     let device = ctx.device();
@@ -161,8 +169,18 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
     device.enqueue(&Program {
         key: Key::new("crop grad boxes").dtype(dtype),
         shader: &|| boxes_shader(dtype),
-        bindings: [&grads, &image, &boxes, &indices, &per_position].into_iter().map(Binding::from).collect(),
-        params: Params::new().u32(positions).u32(height).u32(width).u32(rows).u32(columns).u32(depth).u32(count),
+        bindings: [&grads, &image, &boxes, &indices, &per_position]
+            .into_iter()
+            .map(Binding::from)
+            .collect(),
+        params: Params::new()
+            .u32(positions)
+            .u32(height)
+            .u32(width)
+            .u32(rows)
+            .u32(columns)
+            .u32(depth)
+            .u32(count),
         grid: Grid::map(positions, F32),
     })?;
     finish::enqueue(device, &per_position, &per_row)?;

@@ -1,4 +1,5 @@
-//! Images of shape [batch, height, width, channels]: resizing, crops, projective transforms, colours and contrast.
+//! Images of shape [batch, height, width, channels]: resizing, crops, projective transforms,
+//! colours and contrast.
 //!
 //! Gradients gather: each element of an image sums what it gave, in a fixed order, without atomics.
 
@@ -41,7 +42,8 @@ pub fn shaders() -> Vec<Shader> {
     .concat()
 }
 
-/// Fails unless `x` is [batch, height, width, channels]. `expected` is the start of TensorFlow's message.
+/// Fails unless `x` is [batch, height, width, channels]. `expected` is the start of TensorFlow's
+/// message.
 fn check_image(x: &Tensor, expected: &str) -> Result<[usize; 4]> {
     require!(x.rank() == 4, "{expected}{}", shape_text(&x.dims));
     Ok([x.dims[0], x.dims[1], x.dims[2], x.dims[3]])
@@ -52,7 +54,8 @@ fn check_extents(device: &Device, tensors: &[&Tensor]) -> Result<()> {
     tensors.iter().try_for_each(|t| device.check_extent(t.len()).map(drop))
 }
 
-/// The two extents in host input `i`, as a signed pair. `name` is its name in TensorFlow's messages.
+/// The two extents in host input `i`, as a signed pair. `name` is its name in TensorFlow's
+/// messages.
 fn host_pair(ctx: &mut dyn OpContext, i: usize, name: &str) -> Result<[i64; 2]> {
     let t = ctx.host_input(i)?;
     require!(t.dims.len() == 1, "{name} must be 1-dimensional{}", shape_text(&t.dims));

@@ -1,7 +1,8 @@
 //! ResizeBilinear, ResizeNearestNeighbor and their gradients.
 //!
-//! Both are separable, so a gradient is two passes over one axis each, with sums in f32 (f64 for float64); that of nearest neighbors is one
-//! where few positions read the same. Programs compute four channels at once where these lie together.
+//! Both are separable, so a gradient is two passes over one axis each, with sums in f32 (f64 for
+//! float64); that of nearest neighbors is one where few positions read the same. Programs compute
+//! four channels at once where these lie together.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -65,7 +66,8 @@ struct Resize {
     half_pixel_centers: bool,
 }
 
-/// One axis: the image's extent, the resized extent, and the step in the image for a step in the resized image.
+/// One axis: the image's extent, the resized extent, and the step in the image for a step in the
+/// resized image.
 #[derive(Debug, Clone, Copy)]
 struct Axis {
     extent: usize,
@@ -92,7 +94,11 @@ impl Resize {
     }
 
     fn params(&self, params: Params) -> Params {
-        params.u32(u32::from(self.align_corners)).f32(if self.half_pixel_centers { 0.5 } else { 0.0 })
+        params.u32(u32::from(self.align_corners)).f32(if self.half_pixel_centers {
+            0.5
+        } else {
+            0.0
+        })
     }
 
     fn check_flags(&self) -> Result<()> {
@@ -115,7 +121,10 @@ impl Resize {
         let (out_height, out_width) = (out_height as usize, out_width as usize);
         let (rows, columns) = (self.axis(height, out_height), self.axis(width, out_width));
         if !self.bilinear {
-            require!(height < 1 << 24 && width < 1 << 24, "nearest neighbor requires max height & width of 2^24");
+            require!(
+                height < 1 << 24 && width < 1 << 24,
+                "nearest neighbor requires max height & width of 2^24"
+            );
         }
         let dtype = if self.bilinear { F32 } else { x.dtype };
         let y = ctx.output(0, dtype, &[batch, out_height, out_width, channels])?;
@@ -131,7 +140,14 @@ impl Resize {
         }
     }
 
-    fn bilinear(&self, device: &Device, x: &Tensor, y: &Tensor, rows: Axis, columns: Axis) -> Result<()> {
+    fn bilinear(
+        &self,
+        device: &Device,
+        x: &Tensor,
+        y: &Tensor,
+        rows: Axis,
+        columns: Axis,
+    ) -> Result<()> {
         let dtype = x.dtype;
         let launch = Launch::of(x, y, x.dims[3]);
         device.enqueue(&Program {
@@ -143,10 +159,19 @@ impl Resize {
         })
     }
 
-    fn nearest(&self, device: &Device, x: &Tensor, y: &Tensor, rows: Axis, columns: Axis) -> Result<()> {
+    fn nearest(
+        &self,
+        device: &Device,
+        x: &Tensor,
+        y: &Tensor,
+        rows: Axis,
+        columns: Axis,
+    ) -> Result<()> {
         let (mut unit, mut channels) = (Unit::of(x.dtype), x.dims[3]);
         while let Some(wide) = unit.doubled() {
-            if !channels.is_multiple_of(2) || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes())) {
+            if !channels.is_multiple_of(2)
+                || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes()))
+            {
                 break;
             }
             unit = wide;
@@ -157,7 +182,10 @@ impl Resize {
         device.enqueue(&Program {
             key: Key::new("resize nearest").number(unit.key()),
             shader: &|| nearest_shader(unit),
-            bindings: smallvec![unit.binding(x.address, pixels(x) as u64), unit.binding(y.address, count as u64)],
+            bindings: smallvec![
+                unit.binding(x.address, pixels(x) as u64),
+                unit.binding(y.address, count as u64)
+            ],
             params: self.forward_params(count, channels, rows, columns),
             grid: Grid::linear(unit.invocations(count), WORKGROUP),
         })
@@ -195,7 +223,13 @@ impl Resize {
     }
 
     /// The columns of each line first, then the rows.
-    fn gradient(&self, ctx: &mut dyn OpContext, dy: &Tensor, dtype: DType, [rows, columns]: [usize; 2]) -> Result<()> {
+    fn gradient(
+        &self,
+        ctx: &mut dyn OpContext,
+        dy: &Tensor,
+        dtype: DType,
+        [rows, columns]: [usize; 2],
+    ) -> Result<()> {
         let (batch, channels) = (dy.dims[0], dy.dims[3]);
         let (height, width) = (dy.dims[1], dy.dims[2]);
         let dx = ctx.output(0, dtype, &[batch, rows, columns, channels])?;
@@ -206,7 +240,8 @@ impl Resize {
             return ctx.device().fill(dx.address, dx.bytes(), 0);
         }
         let (along_rows, along_columns) = (self.axis(rows, height), self.axis(columns, width));
-        if !self.bilinear && along_rows.most_readers() * along_columns.most_readers() <= MAX_READERS {
+        if !self.bilinear && along_rows.most_readers() * along_columns.most_readers() <= MAX_READERS
+        {
             check_extents(ctx.device(), &[dy, &dx])?;
             return self.nearest_gather(ctx.device(), dy, &dx, along_rows, along_columns);
         }
@@ -217,7 +252,14 @@ impl Resize {
         self.gather(device, &partial, &dx, along_rows, columns * channels)
     }
 
-    fn nearest_gather(&self, device: &Device, dy: &Tensor, dx: &Tensor, rows: Axis, columns: Axis) -> Result<()> {
+    fn nearest_gather(
+        &self,
+        device: &Device,
+        dy: &Tensor,
+        dx: &Tensor,
+        rows: Axis,
+        columns: Axis,
+    ) -> Result<()> {
         let dtype = dx.dtype;
         let launch = Launch::of(dy, dx, dx.dims[3]);
         device.enqueue(&Program {
@@ -229,12 +271,20 @@ impl Resize {
         })
     }
 
-    fn gather(&self, device: &Device, src: &Tensor, dst: &Tensor, axis: Axis, inner: usize) -> Result<()> {
+    fn gather(
+        &self,
+        device: &Device,
+        src: &Tensor,
+        dst: &Tensor,
+        axis: Axis,
+        inner: usize,
+    ) -> Result<()> {
         let (s, d, bilinear) = (src.dtype, dst.dtype, self.bilinear);
         // An invocation computes all lanes of a word.
         check_iterations(device, axis.resized * d.lanes() as usize)?;
         let launch = Launch::of(src, dst, inner);
-        let params = Params::new().u32(launch.count).u32(launch.inner).u32(axis.extent).u32(axis.resized);
+        let params =
+            Params::new().u32(launch.count).u32(launch.inner).u32(axis.extent).u32(axis.resized);
         device.enqueue(&Program {
             key: launch.key(Key::new("resize grad").number(u32::from(bilinear)).dtype(s).dtype(d)),
             shader: &|| grad_shader(bilinear, s, d, launch.wide),
@@ -248,11 +298,16 @@ impl Resize {
 impl Axis {
     /// At most so many resized positions read the same position.
     fn most_readers(self) -> usize {
-        if self.scale > 0.0 { self.resized.min((1.0 / self.scale) as usize + 3) } else { self.resized }
+        if self.scale > 0.0 {
+            self.resized.min((1.0 / self.scale) as usize + 3)
+        } else {
+            self.resized
+        }
     }
 }
 
-/// How a program from one tensor into another is launched: its elements are single ones, or four at once.
+/// How a program from one tensor into another is launched: its elements are single ones, or four at
+/// once.
 #[derive(Debug, Clone, Copy)]
 struct Launch {
     wide: bool,
@@ -282,7 +337,11 @@ impl Launch {
     }
 
     fn grid(self, dst: &Tensor) -> Grid {
-        if self.wide { Grid::linear(self.count, WORKGROUP) } else { Grid::map(self.count, dst.dtype) }
+        if self.wide {
+            Grid::linear(self.count, WORKGROUP)
+        } else {
+            Grid::map(self.count, dst.dtype)
+        }
     }
 
     /// Declares the tensors, and what bodies call the computed type and the loads of it.
@@ -315,8 +374,12 @@ fn declare_forward(shader: Shader) -> Shader {
 }
 
 fn bilinear_shader(dtype: DType, wide: bool) -> Shader {
-    let shader = Launch::bind(Shader::new(format!("resize bilinear {dtype} wide={wide}")), dtype, F32, wide);
-    Launch::map(declare_forward(shader).body(include_str!("../../../shaders/image/resize_bilinear.wgsl")), wide)
+    let shader =
+        Launch::bind(Shader::new(format!("resize bilinear {dtype} wide={wide}")), dtype, F32, wide);
+    Launch::map(
+        declare_forward(shader).body(include_str!("../../../shaders/image/resize_bilinear.wgsl")),
+        wide,
+    )
 }
 
 fn nearest_shader(unit: Unit) -> Shader {
@@ -329,7 +392,12 @@ fn nearest_shader(unit: Unit) -> Shader {
 }
 
 fn nearest_grad_shader(dtype: DType, wide: bool) -> Shader {
-    let shader = Launch::bind(Shader::new(format!("resize nearest grad {dtype} wide={wide}")), dtype, dtype, wide);
+    let shader = Launch::bind(
+        Shader::new(format!("resize nearest grad {dtype} wide={wide}")),
+        dtype,
+        dtype,
+        wide,
+    );
     let shader = declare_readers(declare_forward(shader), false);
     Launch::map(shader.body(include_str!("../../../shaders/image/resize_nearest_grad.wgsl")), wide)
 }
@@ -349,12 +417,17 @@ fn grad_shader(bilinear: bool, src: DType, dst: DType, wide: bool) -> Shader {
 fn declare_readers(shader: Shader, bilinear: bool) -> Shader {
     let (weight, shift, before) = if bilinear {
         (
-            "let t = linear_tap(x, scale, extent);\n    return select(0.0, 1.0 - t.lerp, t.low == i) + select(0.0, t.lerp, t.high == i);",
+            "let t = linear_tap(x, scale, extent);\n    return select(0.0, 1.0 - t.lerp, t.low == \
+             i) + select(0.0, t.lerp, t.high == i);",
             "p.half",
             "1.0",
         )
     } else {
-        ("return select(0.0, 1.0, nearest_tap(x, scale, extent) == i);", "-0.5 * f32(p.round)", "0.0")
+        (
+            "return select(0.0, 1.0, nearest_tap(x, scale, extent) == i);",
+            "-0.5 * f32(p.round)",
+            "0.0",
+        )
     };
     shader.define("WEIGHT", weight).define("SHIFT", shift).define("BEFORE", before).body(READERS)
 }

@@ -1,4 +1,5 @@
-//! ImageProjectiveTransformV2 and V3: each output position reads the image where a projective transform puts it.
+//! ImageProjectiveTransformV2 and V3: each output position reads the image where a projective
+//! transform puts it.
 
 use smallvec::smallvec;
 
@@ -57,7 +58,9 @@ impl Transform {
             "Invalid interpolation {interpolation}. Supported types: NEAREST, BILINEAR"
         );
         let Some(number) = MODES.iter().position(|m| *m == mode) else {
-            crate::invalid!("Invalid mode {mode}. Supported types: REFLECT, WRAP, CONSTANT, NEAREST");
+            crate::invalid!(
+                "Invalid mode {mode}. Supported types: REFLECT, WRAP, CONSTANT, NEAREST"
+            );
         };
         Ok(Self { bilinear: interpolation == "BILINEAR", mode: number, filled })
     }
@@ -66,7 +69,8 @@ impl Transform {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let (images, transforms) = (ctx.input(0)?, ctx.input(1)?);
         require!(images.rank() == 4, "Input images must have rank 4");
-        let [batch, height, width, channels] = [images.dims[0], images.dims[1], images.dims[2], images.dims[3]];
+        let [batch, height, width, channels] =
+            [images.dims[0], images.dims[1], images.dims[2], images.dims[3]];
         require!(
             transforms.rank() == 2
                 && (transforms.dims[0] == batch || transforms.dims[0] == 1)
@@ -124,7 +128,9 @@ fn shader(dtype: DType) -> Shader {
         .bind("images", dtype)
         .bind("transforms", F32)
         .bind("result", dtype)
-        .u32s(&["count", "height", "width", "channels", "rows", "columns", "mode", "bilinear", "stride"])
+        .u32s(&[
+            "count", "height", "width", "channels", "rows", "columns", "mode", "bilinear", "stride",
+        ])
         .param("fill", Field::F32)
         .library(library)
         .define("VALUE", dtype.value())

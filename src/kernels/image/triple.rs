@@ -1,4 +1,5 @@
-//! Ops on vectors of three along the last dimension: HSVToRGB, RGBToHSV, AdjustHue, AdjustSaturation, Cross. A row of a table each.
+//! Ops on vectors of three along the last dimension: HSVToRGB, RGBToHSV, AdjustHue,
+//! AdjustSaturation, Cross. A row of a table each.
 
 use smallvec::SmallVec;
 
@@ -32,7 +33,12 @@ const CROSS: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, 
 
 const ROWS: &[Row] = &[
     ("AdjustHue", ADJUSTED, Second::Scalar("delta"), "turned(a, s)"),
-    ("AdjustSaturation", ADJUSTED, Second::Scalar("scale"), "hsv_to_rgb(saturated(rgb_to_hsv(a), s))"),
+    (
+        "AdjustSaturation",
+        ADJUSTED,
+        Second::Scalar("scale"),
+        "hsv_to_rgb(saturated(rgb_to_hsv(a), s))",
+    ),
     // Component by component: integers have no cross().
     (
         "Cross",
@@ -52,7 +58,10 @@ pub fn register(r: &mut Registry) {
             Second::Scalar(_) => &[(0, 2)],
             Second::Tensor => &[(0, 1), (1, 1)],
         };
-        r.op(row.0).types("T", row.1).items(held).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| compute(ctx, row)));
+        r.op(row.0)
+            .types("T", row.1)
+            .items(held)
+            .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| compute(ctx, row)));
     }
 }
 
@@ -87,7 +96,8 @@ fn check(row: &Row, x: &Tensor, second: Option<&Tensor>) -> Result<()> {
             require!(x.rank() >= 1, "input must be at least 1D{}", shape_text(&x.dims));
             let n = channels.unwrap_or_default();
             if n != 3 {
-                let message = format!("input must have 3 channels but input only has {n} channels.");
+                let message =
+                    format!("input must have 3 channels but input only has {n} channels.");
                 return Err(Error::FailedPrecondition(message));
             }
         }
@@ -129,7 +139,11 @@ fn shader(row: &Row, dtype: DType) -> Shader {
             "let b = Triple(load_second(first), load_second(first + 1u), load_second(first + 2u));",
         ),
     };
-    let colors = if row.2 == Second::Tensor { "" } else { include_str!("../../../shaders/image/colors.wgsl") };
+    let colors = if row.2 == Second::Tensor {
+        ""
+    } else {
+        include_str!("../../../shaders/image/colors.wgsl")
+    };
     shader
         .bind("y", dtype)
         .u32s(&["count"])

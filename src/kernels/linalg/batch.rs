@@ -19,7 +19,10 @@ impl Batch {
     /// The matrices of a tensor of rank 2 or more.
     pub fn of(t: &Tensor) -> Result<Self> {
         let [.., rows, cols] = t.dims[..] else {
-            return Err(Error::InvalidArgument(format!("Input tensor 0 must have rank >= 2, got {}", t.rank())));
+            return Err(Error::InvalidArgument(format!(
+                "Input tensor 0 must have rank >= 2, got {}",
+                t.rank()
+            )));
         };
         Ok(Self { count: batch_dims(t).iter().product(), rows, cols })
     }

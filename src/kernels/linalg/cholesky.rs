@@ -1,5 +1,5 @@
-//! Cholesky, blocked. A matrix that is not positive definite becomes NaN in its lower triangle, as on TensorFlow's own devices; nothing waits for
-//! the result.
+//! Cholesky, blocked. A matrix that is not positive definite becomes NaN in its lower triangle, as
+//! on TensorFlow's own devices; nothing waits for the result.
 
 use std::fmt::Write;
 
@@ -79,7 +79,8 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
 struct Panel {
     dtype: DType,
     workgroup: u32,
-    /// Whether eight lanes load an element each of eight rows and broadcast it: software adapters load lane by lane.
+    /// Whether eight lanes load an element each of eight rows and broadcast it: software adapters
+    /// load lane by lane.
     shared: bool,
 }
 
@@ -90,7 +91,10 @@ impl Panel {
     }
 
     fn key(self) -> Key {
-        Key::new("linalg cholesky").dtype(self.dtype).number(self.workgroup).number(u32::from(self.shared))
+        Key::new("linalg cholesky")
+            .dtype(self.dtype)
+            .number(self.workgroup)
+            .number(u32::from(self.shared))
     }
 
     fn matrices(self, a: &Tensor) -> Binding {
@@ -99,7 +103,8 @@ impl Panel {
 
     fn shader(self) -> Shader {
         let Self { dtype, workgroup, shared } = self;
-        let shader = Shader::new(if shared { "linalg cholesky, shared loads" } else { "linalg cholesky" });
+        let shader =
+            Shader::new(if shared { "linalg cholesky, shared loads" } else { "linalg cholesky" });
         let (shader, access) = if dtype == F32 {
             (shader.bind_raw("a", "vec4<f32>", 16), IN_FOURS)
         } else {
@@ -111,7 +116,10 @@ impl Panel {
             .u32s(&["batch", "n", "first", "end"])
             .define("REAL", real(dtype))
             .define("ACCESS", access)
-            .define("BUILTINS", if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" })
+            .define(
+                "BUILTINS",
+                if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" },
+            )
             .define("SUMS", sums)
             .define("STEP", step)
             .define("PUT", put)
@@ -123,16 +131,18 @@ impl Panel {
     }
 }
 
-const IN_FOURS: &str = "fn load_four(i: u32) -> four {\n    return a[p.off_a + i / 4u];\n}\n\n\
-                        fn store_four(i: u32, v: four) {\n    a[p.off_a + i / 4u] = v;\n}\n";
-const BY_ELEMENTS: &str = "fn load_four(i: u32) -> four {\n    return four(load_a(i), load_a(i + 1u), load_a(i + 2u), load_a(i + 3u));\n}\n\n\
-     fn store_four(i: u32, v: four) {\n    store_a(i, v.x);\n    store_a(i + 1u, v.y);\n    \
-     store_a(i + 2u, v.z);\n    store_a(i + 3u, v.w);\n}\n";
+const IN_FOURS: &str = "fn load_four(i: u32) -> four {\n    return a[p.off_a + i / 4u];\n}\n\nfn \
+                        store_four(i: u32, v: four) {\n    a[p.off_a + i / 4u] = v;\n}\n";
+const BY_ELEMENTS: &str = "fn load_four(i: u32) -> four {\n    return four(load_a(i), load_a(i + \
+                           1u), load_a(i + 2u), load_a(i + 3u));\n}\n\nfn store_four(i: u32, v: \
+                           four) {\n    store_a(i, v.x);\n    store_a(i + 1u, v.y);\n    \
+                           store_a(i + 2u, v.z);\n    store_a(i + 3u, v.w);\n}\n";
 
-/// The arithmetic on blocks of eight columns, unrolled: the sums' start, a step, what goes to workgroup memory, the block's declaration,
-/// its decomposition, and the solution for a row.
+/// The arithmetic on blocks of eight columns, unrolled: the sums' start, a step, what goes to
+/// workgroup memory, the block's declaration, its decomposition, and the solution for a row.
 fn texts(shared: bool) -> [String; 6] {
-    let [mut sums, mut step, mut put, mut declare, mut factor, mut solve] = [const { String::new() }; 6];
+    let [mut sums, mut step, mut put, mut declare, mut factor, mut solve] =
+        [const { String::new() }; 6];
     if shared {
         step.push_str("                let others = load_four(base + (j + lane % 8u) * n + k);\n");
     }
@@ -156,7 +166,10 @@ fn texts(shared: bool) -> [String; 6] {
         }
     }
     for c in 0..EDGE {
-        let _ = writeln!(factor, "                is_positive = is_positive && !(d{c}_{c} <= real(0.0));");
+        let _ = writeln!(
+            factor,
+            "                is_positive = is_positive && !(d{c}_{c} <= real(0.0));"
+        );
         let _ = writeln!(factor, "                d{c}_{c} = sqrt(d{c}_{c});");
         for r in c + 1..EDGE {
             let _ = writeln!(factor, "                d{r}_{c} /= d{c}_{c};");

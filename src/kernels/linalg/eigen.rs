@@ -1,7 +1,8 @@
 //! SelfAdjointEigV2 by cyclic Jacobi rotations of disjoint pairs, eigenvalues ascending.
 //!
-//! The number of sweeps is fixed by the size (the iteration converges quadratically), so that nothing waits for the device. Unlike TensorFlow's
-//! CPU kernel, which refuses them, matrices with NaNs or infinities give NaNs.
+//! The number of sweeps is fixed by the size (the iteration converges quadratically), so that
+//! nothing waits for the device. Unlike TensorFlow's CPU kernel, which refuses them, matrices with
+//! NaNs or infinities give NaNs.
 
 use smallvec::smallvec;
 
@@ -36,7 +37,8 @@ pub fn shaders() -> Vec<Shader> {
     REALS.iter().flat_map(each).collect()
 }
 
-/// Sweeps over all pairs until rotations vanish: a few for any matrix, slowly more with the number of rows. Wider types take one or two more.
+/// Sweeps over all pairs until rotations vanish: a few for any matrix, slowly more with the number
+/// of rows. Wider types take one or two more.
 pub fn sweeps(dtype: DType, n: usize) -> usize {
     let bits = usize::BITS - n.leading_zeros();
     if dtype == F64 { 8 + bits as usize } else { 6 + bits as usize }
@@ -104,7 +106,8 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
     let (dtype, pairs) = (a.dtype, n.div_ceil(2));
     let workgroup = workgroup(device, n);
     let (lanes, across) = (workgroup as usize, across(workgroup) as usize);
-    let wide = |rows: usize, cols: usize| rows.div_ceil(lanes / across) * (cols.div_ceil(across) + 1);
+    let wide =
+        |rows: usize, cols: usize| rows.div_ceil(lanes / across) * (cols.div_ceil(across) + 1);
     let work = wide(pairs.div_ceil(2), pairs + 1) + pairs.div_ceil(lanes) + wide(n, pairs) + 1;
     let rounds = sweeps(dtype, n) * (2 * pairs - 1);
     let steps = (ITERATIONS / work).max(1);
@@ -113,7 +116,12 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
             key: Key::new("linalg eigen step").dtype(dtype).number(workgroup),
             shader: &|| step_shader(dtype, workgroup),
             bindings: smallvec![Binding::from(a), Binding::from(basis), Binding::from(table)],
-            params: Params::new().u32(count).u32(n).u32(pairs).u32(first).u32(steps.min(rounds - first)),
+            params: Params::new()
+                .u32(count)
+                .u32(n)
+                .u32(pairs)
+                .u32(first)
+                .u32(steps.min(rounds - first)),
             grid: Grid::groups(count),
         })?;
     }
@@ -134,7 +142,10 @@ fn step_shader(dtype: DType, workgroup: u32) -> Shader {
         .u32s(&["batch", "n", "pairs", "first", "steps"])
         .workgroup([workgroup, 1, 1])
         .define("REAL", real(dtype))
-        .define("NEGLIGIBLE", literal(dtype, (if dtype == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0))
+        .define(
+            "NEGLIGIBLE",
+            literal(dtype, (if dtype == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0),
+        )
         .define("ACROSS", format!("{}u", across(workgroup)))
         .define("WORD", word)
         .define("MAGNITUDE", magnitude)
@@ -152,9 +163,9 @@ fn begin_shader(dtype: DType) -> Shader {
         .param("count", Field::U32)
         .param("n", Field::U32)
         .body(&format!(
-            "fn value(t: u32) -> {real} {{\n    let base = t / (p.n * p.n) * p.n * p.n;\n    let i = t / p.n % p.n;\n    \
-             let j = t % p.n;\n    store_basis(t, select({real}(0.0), {real}(1.0), i == j));\n    \
-             return load_x(base + max(i, j) * p.n + min(i, j));\n}}"
+            "fn value(t: u32) -> {real} {{\n    let base = t / (p.n * p.n) * p.n * p.n;\n    let \
+             i = t / p.n % p.n;\n    let j = t % p.n;\n    store_basis(t, select({real}(0.0), \
+             {real}(1.0), i == j));\n    return load_x(base + max(i, j) * p.n + min(i, j));\n}}"
         ))
         .map("a")
 }
@@ -165,10 +176,17 @@ fn diagonal_shader(dtype: DType) -> Shader {
         .bind("y", dtype)
         .param("count", Field::U32)
         .param("n", Field::U32)
-        .body(&format!("fn value(t: u32) -> {} {{\n    return load_a(t * p.n + t % p.n);\n}}", real(dtype)))
+        .body(&format!(
+            "fn value(t: u32) -> {} {{\n    return load_a(t * p.n + t % p.n);\n}}",
+            real(dtype)
+        ))
         .map("y")
 }
 
 fn vectors_shader(dtype: DType) -> Shader {
-    pick_shader("linalg eigen vectors", dtype, "    return load_x((matrix * p.rows + i) * p.k + column);")
+    pick_shader(
+        "linalg eigen vectors",
+        dtype,
+        "    return load_x((matrix * p.rows + i) * p.k + column);",
+    )
 }

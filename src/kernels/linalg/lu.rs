@@ -1,7 +1,9 @@
-//! LU decomposition with partial pivoting, and what follows from it: Lu, MatrixSolve, MatrixInverse and both determinants.
+//! LU decomposition with partial pivoting, and what follows from it: Lu, MatrixSolve, MatrixInverse
+//! and both determinants.
 //!
-//! A panel of columns is factored by one workgroup for each matrix, the rest of the matrix follows by a triangular solve and a product.
-//! Lu, MatrixSolve and MatrixInverse refuse singular matrices, as TensorFlow does: they wait for one word of each matrix.
+//! A panel of columns is factored by one workgroup for each matrix, the rest of the matrix follows
+//! by a triangular solve and a product. Lu, MatrixSolve and MatrixInverse refuse singular matrices,
+//! as TensorFlow does: they wait for one word of each matrix.
 
 use smallvec::smallvec;
 
@@ -24,16 +26,21 @@ const UPPER: Triangle = Triangle { upper: true, unit: false };
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("Lu").types("T", REALS).types("output_idx_type", INDEX).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(
-        |attrs| {
+    r.op("Lu")
+        .types("T", REALS)
+        .types("output_idx_type", INDEX)
+        .items(&[(0, 2)])
+        .note(WAITS_TO_CHECK)
+        .kernel(|attrs| {
             let index = attrs.dtype("output_idx_type")?;
             Ok(move |ctx: &mut dyn OpContext| lu(ctx, index))
+        });
+    r.op("MatrixSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).note(WAITS_TO_CHECK).kernel(
+        |attrs| {
+            let adjoint = attrs.bool("adjoint")?;
+            Ok(move |ctx: &mut dyn OpContext| matrix_solve(ctx, adjoint))
         },
     );
-    r.op("MatrixSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).note(WAITS_TO_CHECK).kernel(|attrs| {
-        let adjoint = attrs.bool("adjoint")?;
-        Ok(move |ctx: &mut dyn OpContext| matrix_solve(ctx, adjoint))
-    });
     r.op("MatrixInverse").types("T", REALS).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(|attrs| {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
@@ -51,13 +58,16 @@ pub fn register(r: &mut Registry) {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
-        let panels = [16, 64, 256].map(|w| [false, true].map(|fours| panel_shader(*t, w, fours && *t == F32)));
-        [panels.concat(), vec![determinant_shader(*t, false), determinant_shader(*t, true)]].concat()
+        let panels = [16, 64, 256]
+            .map(|w| [false, true].map(|fours| panel_shader(*t, w, fours && *t == F32)));
+        [panels.concat(), vec![determinant_shader(*t, false), determinant_shader(*t, true)]]
+            .concat()
     };
     REALS.iter().flat_map(each).chain([widen_shader()]).collect()
 }
 
-/// A decomposition: `lu` holds L (unit diagonal, not stored) and U, row `i` of `L U` is row `permutation[i]` of the input.
+/// A decomposition: `lu` holds L (unit diagonal, not stored) and U, row `i` of `L U` is row
+/// `permutation[i]` of the input.
 struct Decomposition {
     lu: Tensor,
     permutation: Tensor,
@@ -89,20 +99,44 @@ impl Decomposition {
             device.enqueue(&Program {
                 key: Key::new("linalg lu").dtype(dtype).number(workgroup).number(u32::from(fours)),
                 shader: &|| panel_shader(dtype, workgroup, fours),
-                bindings: smallvec![matrices(&lu, fours), Binding::from(&permutation), Binding::from(&state)],
+                bindings: smallvec![
+                    matrices(&lu, fours),
+                    Binding::from(&permutation),
+                    Binding::from(&state)
+                ],
                 params: Params::new().u32(batch.count).u32(n).u32(first).u32(end),
                 grid: Grid::groups(batch.count),
             })?;
             let rest = n - end;
-            solve(device, whole.from(first, first), LOWER, whole.from(first, end), batch.count, width, rest)?;
+            solve(
+                device,
+                whole.from(first, first),
+                LOWER,
+                whole.from(first, end),
+                batch.count,
+                width,
+                rest,
+            )?;
             let extents = Extents { batch: batch.count, m: rest, n: rest, k: width };
-            update(device, whole.from(end, end), whole.from(end, first), whole.from(first, end), extents, false)?;
+            update(
+                device,
+                whole.from(end, end),
+                whole.from(end, first),
+                whole.from(first, end),
+                extents,
+                false,
+            )?;
         }
         Ok(Self { lu, permutation, state, batch })
     }
 
     /// Decomposes into temporary memory.
-    fn temporary(ctx: &mut dyn OpContext, x: &Tensor, transpose: bool, batch: Batch) -> Result<Self> {
+    fn temporary(
+        ctx: &mut dyn OpContext,
+        x: &Tensor,
+        transpose: bool,
+        batch: Batch,
+    ) -> Result<Self> {
         let lu = ctx.temp(x.dtype, &[batch.count, batch.rows, batch.rows])?;
         let permutation = ctx.temp(I32, &[batch.count, batch.rows])?;
         Self::of(ctx, x, transpose, batch, lu, permutation)
@@ -110,7 +144,11 @@ impl Decomposition {
 
     /// Waits for the decomposition and fails with `message` when a pivot was zero.
     fn require_invertible(&self, device: &Device, message: &str) -> Result<()> {
-        let mut state = HostTensor { dtype: I32, dims: self.state.dims.clone(), bytes: vec![0; self.batch.count * 8] };
+        let mut state = HostTensor {
+            dtype: I32,
+            dims: self.state.dims.clone(),
+            bytes: vec![0; self.batch.count * 8],
+        };
         device.download(self.state.address, &mut state.bytes)?;
         require!(state.values::<i32>().chunks(2).all(|s| s[0] == 0), "{message}");
         Ok(())
@@ -127,8 +165,9 @@ impl Decomposition {
     }
 }
 
-/// Invocations that decompose a matrix of `n` rows together. Software adapters run them one after the other, and each barrier costs them
-/// as much as several products: few, as long as none of them iterates too often.
+/// Invocations that decompose a matrix of `n` rows together. Software adapters run them one after
+/// the other, and each barrier costs them as much as several products: few, as long as none of them
+/// iterates too often.
 pub fn workgroup(device: &Device, n: usize) -> u32 {
     match n {
         0..=16 => 16,
@@ -156,8 +195,8 @@ pub fn access(shader: Shader, dtype: DType, fours: bool) -> Shader {
     }
     shader.bind_raw("a", "vec4<f32>", 16).define(
         "ACCESS",
-        "\nfn load_a(i: u32) -> f32 {\n    return a[p.off_a + i / 4u][i % 4u];\n}\n\n\
-         fn store_a(i: u32, v: f32) {\n    a[p.off_a + i / 4u][i % 4u] = v;\n}\n",
+        "\nfn load_a(i: u32) -> f32 {\n    return a[p.off_a + i / 4u][i % 4u];\n}\n\nfn \
+         store_a(i: u32, v: f32) {\n    a[p.off_a + i / 4u][i % 4u] = v;\n}\n",
     )
 }
 
@@ -166,7 +205,8 @@ fn panel_shader(dtype: DType, workgroup: u32, fours: bool) -> Shader {
         (
             "for (var j = local; j < n / 4u; j += WORKGROUP) {
                 let upper = a[p.off_a + (base + k * n) / 4u + j];
-                a[p.off_a + (base + k * n) / 4u + j] = a[p.off_a + (base + pivot_row * n) / 4u + j];
+                a[p.off_a + (base + k * n) / 4u + j] = a[p.off_a + (base + pivot_row * n) / 4u + \
+             j];
                 a[p.off_a + (base + pivot_row * n) / 4u + j] = upper;
             }",
             "for (var j = (k + 1u) / 4u; j < p.end / 4u; j += 1u) {
@@ -183,7 +223,8 @@ fn panel_shader(dtype: DType, workgroup: u32, fours: bool) -> Shader {
                 store_a(base + pivot_row * n + j, upper);
             }",
             "for (var j = k + 1u; j < p.end; j += 1u) {
-                    store_a(base + i * n + j, load_a(base + i * n + j) - factor * load_a(base + k * n + j));
+                    store_a(base + i * n + j, load_a(base + i * n + j) - factor * load_a(base + k \
+             * n + j));
                 }",
         )
     };
@@ -236,7 +277,10 @@ fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     let (a, b) = (ctx.input(0)?, ctx.input(1)?);
     require!(a.rank() == b.rank(), "All input tensors must have the same rank.");
     let (batch, right) = (Batch::of(&a)?, Batch::of(&b)?);
-    require!(batch_dims(&a) == batch_dims(&b), "All input tensors must have the same outer dimensions.");
+    require!(
+        batch_dims(&a) == batch_dims(&b),
+        "All input tensors must have the same outer dimensions."
+    );
     require!(batch.rows == batch.cols, "First input (lhs) must be a square matrix.");
     require!(batch.rows == right.rows, "Input matrix and rhs are incompatible.");
     let y = ctx.output(0, b.dtype, &b.dims)?;
@@ -248,7 +292,16 @@ fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     decomposition.require_invertible(device, "Input matrix is not invertible.")?;
     let (rows, cols) = (right.rows, right.cols);
     device.check_extent(b.len())?;
-    map(device, Map::Permuted, Part::dense(&b, rows, cols), &decomposition.permutation, 0, &y, rows, cols)?;
+    map(
+        device,
+        Map::Permuted,
+        Part::dense(&b, rows, cols),
+        &decomposition.permutation,
+        0,
+        &y,
+        rows,
+        cols,
+    )?;
     decomposition.solve(device, &y, cols)
 }
 
@@ -263,7 +316,16 @@ fn matrix_inverse(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     let decomposition = Decomposition::temporary(ctx, &x, adjoint, batch)?;
     let device = ctx.device();
     decomposition.require_invertible(device, "Input is not invertible.")?;
-    map(device, Map::PermutedIdentity, Part::dense(&x, n, n), &decomposition.permutation, 0, &y, n, n)?;
+    map(
+        device,
+        Map::PermutedIdentity,
+        Part::dense(&x, n, n),
+        &decomposition.permutation,
+        0,
+        &y,
+        n,
+        n,
+    )?;
     decomposition.solve(device, &y, n)
 }
 
@@ -299,17 +361,16 @@ fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
 
 fn determinant_shader(dtype: DType, log: bool) -> Shader {
     let store = if log {
-        "    let product = mantissa * special;\n    \
-         let below = select(real(0.0), real(-1.0), product < 0.0);\n    \
-         store_y(matrix, select(select(below, real(1.0), product > 0.0), product, is_nan(product)));\n    \
-         var size = natural_log(abs(mantissa)) + real(exponent) * 0.6931471805599453;\n    \
-         if mantissa == 0.0 {\n        size = real(p.lowest);\n    }\n    \
-         if is_special {\n        size = abs(product);\n    }\n    \
-         store_log_y(matrix, size);"
+        "    let product = mantissa * special;\n    let below = select(real(0.0), real(-1.0), \
+         product < 0.0);\n    store_y(matrix, select(select(below, real(1.0), product > 0.0), \
+         product, is_nan(product)));\n    var size = natural_log(abs(mantissa)) + real(exponent) * \
+         0.6931471805599453;\n    if mantissa == 0.0 {\n        size = real(p.lowest);\n    }\n    \
+         if is_special {\n        size = abs(product);\n    }\n    store_log_y(matrix, size);"
     } else {
-        "    let bounded = clamp(exponent, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);\n    let half = bounded / 2;\n    \
-         let finite = mantissa * power_of_two(half) * power_of_two(bounded - half);\n    \
-         store_y(matrix, select(finite, mantissa * special, is_special));"
+        "    let bounded = clamp(exponent, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);\n    let \
+         half = bounded / 2;\n    let finite = mantissa * power_of_two(half) * \
+         power_of_two(bounded - half);\n    store_y(matrix, select(finite, mantissa * special, \
+         is_special));"
     };
     let shader = Shader::new(if log { "linalg log determinant" } else { "linalg determinant" });
     let (shader, split) = match dtype {

@@ -1,11 +1,13 @@
-//! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants, solves, eigenvalues, singular values and
-//! tridiagonal systems, in float32 and float64.
+//! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants, solves,
+//! eigenvalues, singular values and tridiagonal systems, in float32 and float64.
 //!
-//! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of the matrix, where the work is, follows in
-//! dispatches that fill the device. Within a panel of Cholesky and within a triangle that is solved, eight columns or equations at a time stay in
+//! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of
+//! the matrix, where the work is, follows in dispatches that fill the device. Within a panel of
+//! Cholesky and within a triangle that is solved, eight columns or equations at a time stay in
 //! registers, and software adapters, which load lane by lane, share loads among lanes.
 //!
-//! `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows times the type's precision.
+//! `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows
+//! times the type's precision.
 
 mod batch;
 mod cholesky;
@@ -35,6 +37,8 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let dense = [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders(), solve::shaders()];
-    [dense.concat(), order::shaders(), eigen::shaders(), svd::shaders(), tridiagonal::shaders()].concat()
+    let dense =
+        [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders(), solve::shaders()];
+    [dense.concat(), order::shaders(), eigen::shaders(), svd::shaders(), tridiagonal::shaders()]
+        .concat()
 }

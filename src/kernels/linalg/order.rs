@@ -16,7 +16,8 @@ pub const fn real(dtype: DType) -> &'static str {
     if matches!(dtype, F64) { "f64" } else { "f32" }
 }
 
-/// WGSL's name of the unsigned type as wide as a real one, and the mask of the bits of an absolute value.
+/// WGSL's name of the unsigned type as wide as a real one, and the mask of the bits of an absolute
+/// value.
 pub const fn bits(dtype: DType) -> (&'static str, &'static str) {
     if matches!(dtype, F64) { ("u64", "0x7ffffffffffffffflu") } else { ("u32", "0x7fffffffu") }
 }
@@ -31,8 +32,16 @@ pub fn shaders() -> Vec<Shader> {
     REALS.iter().flat_map(|t| [shader(*t, false), shader(*t, true)]).collect()
 }
 
-/// Sorts the last dimension of `x` (of `k` > 0 values) into `y`; `order` (int32) receives where each value came from.
-pub fn sort(device: &Device, x: &Tensor, k: usize, descending: bool, y: &Tensor, order: &Tensor) -> Result<()> {
+/// Sorts the last dimension of `x` (of `k` > 0 values) into `y`; `order` (int32) receives where
+/// each value came from.
+pub fn sort(
+    device: &Device,
+    x: &Tensor,
+    k: usize,
+    descending: bool,
+    y: &Tensor,
+    order: &Tensor,
+) -> Result<()> {
     let (dtype, count) = (x.dtype, x.len());
     device.enqueue(&Program {
         key: Key::new("linalg order").dtype(dtype).number(u32::from(descending)),
@@ -54,13 +63,14 @@ fn shader(dtype: DType, descending: bool) -> Shader {
         .body(include_str!("../../../shaders/linalg/order.wgsl"))
 }
 
-/// The values of a permuted matrix, `y[matrix, i, c]` for `c < cols`, as a [`Shader::map`]; `element` is the expression's text, in terms of
-/// `matrix`, `i`, `c` and `from`, the place of column `c` before the sort, below `p.k`.
+/// The values of a permuted matrix, `y[matrix, i, c]` for `c < cols`, as a [`Shader::map`];
+/// `element` is the expression's text, in terms of `matrix`, `i`, `c` and `from`, the place of
+/// column `c` before the sort, below `p.k`.
 pub fn pick_shader(label: &'static str, dtype: DType, element: &str) -> Shader {
     let text = format!(
-        "fn value(t: u32) -> {real} {{\n    let matrix = t / (p.rows * p.cols);\n    let i = t / p.cols % p.rows;\n    \
-         let c = t % p.cols;\n    if c >= p.k {{\n        return {real}(0.0);\n    }}\n    \
-         let column = u32(load_order(matrix * p.k + c));\n{element}\n}}",
+        "fn value(t: u32) -> {real} {{\n    let matrix = t / (p.rows * p.cols);\n    let i = t / \
+         p.cols % p.rows;\n    let c = t % p.cols;\n    if c >= p.k {{\n        return \
+         {real}(0.0);\n    }}\n    let column = u32(load_order(matrix * p.k + c));\n{element}\n}}",
         real = real(dtype)
     );
     Shader::new(label)

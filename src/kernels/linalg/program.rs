@@ -23,7 +23,8 @@ pub const fn block(n: usize) -> usize {
     }
 }
 
-/// A batch of matrices inside a tensor: where element (0, 0) of the first one lies, and the steps to the next matrix, row and column.
+/// A batch of matrices inside a tensor: where element (0, 0) of the first one lies, and the steps
+/// to the next matrix, row and column.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'t> {
     /// Where they lie.
@@ -85,7 +86,14 @@ const TILE: usize = 4;
 const UPDATERS: u32 = 64;
 
 /// `C -= A B`; with `lower`, tiles above C's diagonal are left alone.
-pub fn update(device: &Device, c: Part<'_>, a: Part<'_>, b: Part<'_>, extents: Extents, lower: bool) -> Result<()> {
+pub fn update(
+    device: &Device,
+    c: Part<'_>,
+    a: Part<'_>,
+    b: Part<'_>,
+    extents: Extents,
+    lower: bool,
+) -> Result<()> {
     let Extents { batch, m, n, k } = extents;
     if batch * m * n * k == 0 {
         return Ok(());
@@ -96,8 +104,8 @@ pub fn update(device: &Device, c: Part<'_>, a: Part<'_>, b: Part<'_>, extents: E
     let dtype = c.tensor.dtype;
     // Whether the columns of b are what lies in its rows: then a product is four dots.
     let transposed = b.col != 1;
-    let in_fours =
-        [n, k].iter().all(|n| n.is_multiple_of(4)) && [a, b.transposed(transposed), c].iter().all(Part::is_in_fours);
+    let in_fours = [n, k].iter().all(|n| n.is_multiple_of(4))
+        && [a, b.transposed(transposed), c].iter().all(Part::is_in_fours);
     if in_fours {
         let params = params.u32(m).u32(k / 4).u32(a.at / 4).u32(a.matrix / 4).u32(a.row / 4);
         let step = if transposed { b.col } else { b.row };
@@ -164,9 +172,11 @@ fn update_shader(dtype: DType) -> Shader {
 pub enum Map {
     /// The source's element.
     Copy,
-    /// The source's element on and below the diagonal, else zero, of matrices of `others` rows; the identity behind them.
+    /// The source's element on and below the diagonal, else zero, of matrices of `others` rows; the
+    /// identity behind them.
     LowerPadded,
-    /// The source's element on and below the diagonal, else zero, but NaN there where the int32 `other[matrix]` is not zero.
+    /// The source's element on and below the diagonal, else zero, but NaN there where the int32
+    /// `other[matrix]` is not zero.
     LowerIfOk,
     /// The source's matrix `other[matrix]`.
     Pick,
@@ -176,7 +186,8 @@ pub enum Map {
     PermutedIdentity,
     /// The identity.
     Identity,
-    /// On the diagonal `other[matrix, i, 0]`, above it the source, else zero; `other` is a decomposition's side table.
+    /// On the diagonal `other[matrix, i, 0]`, above it the source, else zero; `other` is a
+    /// decomposition's side table.
     Triangle,
 }
 
@@ -196,22 +207,23 @@ impl Map {
         match self {
             Self::Copy => "    return source(matrix, i, j);",
             Self::LowerPadded => {
-                "    if max(i, j) >= p.others {\n        return select(real(0.0), real(1.0), i == j);\n    }\n    \
-                 return select(real(0.0), source(matrix, i, j), j <= i);"
+                "    if max(i, j) >= p.others {\n        return select(real(0.0), real(1.0), i == \
+                 j);\n    }\n    return select(real(0.0), source(matrix, i, j), j <= i);"
             }
             Self::LowerIfOk => {
-                "    return select(real(0.0), select(source(matrix, i, j), real(p.nan), load_other(matrix) != 0), j <= i);"
+                "    return select(real(0.0), select(source(matrix, i, j), real(p.nan), \
+                 load_other(matrix) != 0), j <= i);"
             }
             Self::Pick => "    return source(u32(load_other(matrix)), i, j);",
             Self::Permuted => "    return source(matrix, u32(load_other(matrix * p.rows + i)), j);",
             Self::PermutedIdentity => {
-                "    return select(real(0.0), real(1.0), u32(load_other(matrix * p.rows + i)) == j);"
+                "    return select(real(0.0), real(1.0), u32(load_other(matrix * p.rows + i)) == \
+                 j);"
             }
             Self::Identity => "    return select(real(0.0), real(1.0), i == j);",
             Self::Triangle => {
-                "    if i > j {\n        return real(0.0);\n    }\n    \
-                 if i == j {\n        return load_other(3u * (matrix * p.others + i));\n    }\n    \
-                 return source(matrix, i, j);"
+                "    if i > j {\n        return real(0.0);\n    }\n    if i == j {\n        return \
+                 load_other(3u * (matrix * p.others + i));\n    }\n    return source(matrix, i, j);"
             }
         }
     }
@@ -230,7 +242,8 @@ impl Map {
     }
 }
 
-/// Fills the matrices `y` of `rows` x `cols` from `x`, and `other` where the map reads it (`others` of its rows for each matrix).
+/// Fills the matrices `y` of `rows` x `cols` from `x`, and `other` where the map reads it (`others`
+/// of its rows for each matrix).
 #[expect(clippy::too_many_arguments, reason = "a source, a table and a result with their extents")]
 pub fn map(
     device: &Device,
@@ -259,7 +272,8 @@ pub fn map(
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let each = |t: &DType| [vec![update_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
+    let each =
+        |t: &DType| [vec![update_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
     let fours = [update_fours_shader(false), update_fours_shader(true)];
     REALS.iter().flat_map(each).chain(fours).collect()
 }

@@ -1,6 +1,8 @@
-//! Qr by Householder reflections, with LAPACK's signs. TensorFlow runs its Qr in host memory; ours stays on the device.
+//! Qr by Householder reflections, with LAPACK's signs. TensorFlow runs its Qr in host memory; ours
+//! stays on the device.
 //!
-//! Small matrices take one dispatch, larger ones one for each reflection, whose columns many workgroups share.
+//! Small matrices take one dispatch, larger ones one for each reflection, whose columns many
+//! workgroups share.
 
 use smallvec::smallvec;
 
@@ -20,7 +22,8 @@ use crate::tensor::{Dims, Tensor};
 const SMALL: usize = 64 * 64;
 /// Columns for a workgroup, as in the shader.
 const COLUMNS: usize = 16;
-/// Invocations of a workgroup: on GPUs, and on software adapters, for which barriers cost as much as many products, unless they would iterate too often.
+/// Invocations of a workgroup: on GPUs, and on software adapters, for which barriers cost as much
+/// as many products, unless they would iterate too often.
 const INVOCATIONS: [u32; 2] = [256, 32];
 /// Iterations of an invocation in a dispatch, well below [`crate::shader::MAX_ITERATIONS`].
 const ITERATIONS: usize = 30_000;
@@ -35,7 +38,10 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    REALS.iter().flat_map(|t| INVOCATIONS.map(|w| [shader(*t, true, w), shader(*t, false, w)]).concat()).collect()
+    REALS
+        .iter()
+        .flat_map(|t| INVOCATIONS.map(|w| [shader(*t, true, w), shader(*t, false, w)]).concat())
+        .collect()
 }
 
 fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
@@ -79,7 +85,8 @@ struct Matrices<'t> {
 }
 
 impl Matrices<'_> {
-    /// Makes the reflections (`factor`) or applies them, last one first, to the identity in `q` of `cols` columns.
+    /// Makes the reflections (`factor`) or applies them, last one first, to the identity in `q` of
+    /// `cols` columns.
     fn reflect(&self, device: &Device, factor: bool, q: &Tensor, cols: usize) -> Result<()> {
         let Self { count, m, n, reflections, .. } = *self;
         let dtype = q.dtype;
@@ -99,9 +106,16 @@ impl Matrices<'_> {
             let first = if factor { done } else { reflections - 1 - done };
             let params = Params::new().u32(count).u32(groups).u32(m).u32(n).u32(cols);
             device.enqueue(&Program {
-                key: Key::new("linalg reflect").dtype(dtype).number(u32::from(factor)).number(workgroup),
+                key: Key::new("linalg reflect")
+                    .dtype(dtype)
+                    .number(u32::from(factor))
+                    .number(workgroup),
                 shader: &|| shader(dtype, factor, workgroup),
-                bindings: smallvec![Binding::from(self.a), Binding::from(self.side), Binding::from(q)],
+                bindings: smallvec![
+                    Binding::from(self.a),
+                    Binding::from(self.side),
+                    Binding::from(q)
+                ],
                 params: params.u32(reflections).u32(first).u32(steps),
                 grid: Grid::groups(count * groups),
             })?;
@@ -112,13 +126,14 @@ impl Matrices<'_> {
 
 fn shader(dtype: DType, factor: bool, workgroup: u32) -> Shader {
     let step = if factor {
-        "        let k = p.first + s;\n        let h = reflection(base, k, local);\n        \
-         if group % p.groups == 0u && local == 0u {\n            \
-         let at = 3u * (matrix * p.reflections + k);\n            \
-         store_side(at, h.diagonal);\n            store_side(at + 1u, h.scale);\n            store_side(at + 2u, h.tau);\n        }\n        \
-         let first_column = k + 1u;\n        workgroupBarrier();"
+        "        let k = p.first + s;\n        let h = reflection(base, k, local);\n        if \
+         group % p.groups == 0u && local == 0u {\n            let at = 3u * (matrix * \
+         p.reflections + k);\n            store_side(at, h.diagonal);\n            store_side(at + \
+         1u, h.scale);\n            store_side(at + 2u, h.tau);\n        }\n        let \
+         first_column = k + 1u;\n        workgroupBarrier();"
     } else {
-        "        let k = p.first - s;\n        let at = 3u * (matrix * p.reflections + k);\n        \
+        "        let k = p.first - s;\n        \
+         let at = 3u * (matrix * p.reflections + k);\n        \
          let h = Reflection(load_side(at), load_side(at + 1u), load_side(at + 2u));\n        \
          let first_column = k;"
     };

@@ -27,8 +27,8 @@ const EDGE: usize = 8;
 const SOLVERS: u32 = 64;
 /// The same where lanes share loads of the triangle, and so belong to one matrix.
 const SHARERS: u32 = 16;
-/// Equations that software adapters solve in one dispatch: a step for every eight of them and each before, far below
-/// [`crate::shader::MAX_ITERATIONS`].
+/// Equations that software adapters solve in one dispatch: a step for every eight of them and each
+/// before, far below [`crate::shader::MAX_ITERATIONS`].
 const WHOLE: usize = 512;
 
 /// Every shader variant of this file.
@@ -67,19 +67,30 @@ pub fn solve(
         // Fewer columns would leave most lanes of a matrix without one.
         let shared = dtype == F32 && units >= EDGE / 2 && Class::of(device) == Class::CpuSubgroup;
         let program = Solve { dtype, fours, shared };
-        // Upper triangles are lower ones, seen from their last element: strides are negative, in u32's arithmetic.
+        // Upper triangles are lower ones, seen from their last element: strides are negative, in
+        // u32's arithmetic.
         let turned = |at: usize, steps: &[usize]| {
             at + if triangle.upper { (width - 1) * steps.iter().sum::<usize>() } else { 0 }
         };
-        let step = |stride: usize| if triangle.upper { (stride as u32).wrapping_neg() } else { stride as u32 } as usize;
+        let step = |stride: usize|
+            if triangle.upper { (stride as u32).wrapping_neg() } else { stride as u32 } as usize;
         let params = Params::new().u32(device.check_extent(batch * units)?).u32(units).u32(width);
-        let params =
-            params.u32(turned(own.at, &[own.row, own.col])).u32(own.matrix).u32(step(own.row)).u32(step(own.col));
+        let params = params
+            .u32(turned(own.at, &[own.row, own.col]))
+            .u32(own.matrix)
+            .u32(step(own.row))
+            .u32(step(own.col));
         let params = params.u32(turned(own_x.at, &[own_x.row]) / unit).u32(own_x.matrix / unit);
         device.enqueue(&Program {
-            key: Key::new("linalg triangular").dtype(dtype).number(u32::from(fours)).number(u32::from(shared)),
+            key: Key::new("linalg triangular")
+                .dtype(dtype)
+                .number(u32::from(fours))
+                .number(u32::from(shared)),
             shader: &|| program.shader(),
-            bindings: smallvec![a.tensor.into(), if fours { Binding::raw(x.tensor, 16) } else { x.tensor.into() }],
+            bindings: smallvec![
+                a.tensor.into(),
+                if fours { Binding::raw(x.tensor, 16) } else { x.tensor.into() }
+            ],
             params: params.u32(step(own_x.row / unit)).u32(u32::from(triangle.unit)),
             grid: if shared {
                 Grid::groups(batch * units.div_ceil(SHARERS as usize))
@@ -87,7 +98,8 @@ pub fn solve(
                 Grid::linear(batch * units, SOLVERS)
             },
         })?;
-        let (from, rows) = if triangle.upper { (0, first) } else { (first + width, n - first - width) };
+        let (from, rows) =
+            if triangle.upper { (0, first) } else { (first + width, n - first - width) };
         let extents = Extents { batch, m: rows, n: cols, k: width };
         update(device, x.from(from, 0), a.from(from, first), own_x, extents, false)?;
     }
@@ -100,7 +112,8 @@ struct Solve {
     dtype: DType,
     /// Whether an invocation has four neighbouring right-hand sides.
     fours: bool,
-    /// Whether eight lanes load the triangle's elements of a row each and broadcast them: software adapters load lane by lane.
+    /// Whether eight lanes load the triangle's elements of a row each and broadcast them: software
+    /// adapters load lane by lane.
     shared: bool,
 }
 
@@ -121,17 +134,21 @@ impl Solve {
             (shader.bind("x", dtype), real.to_owned())
         };
         let access = if fours {
-            "fn load_value(i: u32) -> value {\n    return x[p.off_x + i];\n}\n\nfn store_value(i: u32, v: value) {\n    x[p.off_x + i] = v;\n}\n"
+            "fn load_value(i: u32) -> value {\n    return x[p.off_x + i];\n}\n\nfn store_value(i: \
+             u32, v: value) {\n    x[p.off_x + i] = v;\n}\n"
         } else {
-            "fn load_value(i: u32) -> value {\n    return load_x(i);\n}\n\nfn store_value(i: u32, v: value) {\n    store_x(i, v);\n}\n"
+            "fn load_value(i: u32) -> value {\n    return load_x(i);\n}\n\nfn store_value(i: u32, \
+             v: value) {\n    store_x(i, v);\n}\n"
         };
         let place = if shared {
-            "    let tiles = (p.cols + WORKGROUP - 1u) / WORKGROUP;\n    \
-             let group = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.count / p.cols * tiles - 1u);\n    \
-             let matrix = group / tiles;\n    let column = group % tiles * WORKGROUP + local_index;"
+            "    let tiles = (p.cols + WORKGROUP - 1u) / WORKGROUP;\n    let group = \
+             min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.count / p.cols * tiles - \
+             1u);\n    let matrix = group / tiles;\n    let column = group % tiles * WORKGROUP + \
+             local_index;"
         } else {
-            "    let t = linear_id(workgroup_id, num_workgroups, local_index);\n    if t >= p.count {\n        \
-             return;\n    }\n    let matrix = t / p.cols;\n    let column = t % p.cols;"
+            "    let t = linear_id(workgroup_id, num_workgroups, local_index);\n    if t >= \
+             p.count {\n        return;\n    }\n    let matrix = t / p.cols;\n    let column = t % \
+             p.cols;"
         };
         let [begin, step, finish] = texts(shared);
         shader
@@ -141,7 +158,10 @@ impl Solve {
             .define("VALUE", value)
             .define("ACCESS", access)
             .define("PLACE", place)
-            .define("BUILTINS", if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" })
+            .define(
+                "BUILTINS",
+                if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" },
+            )
             .define("BEGIN", begin)
             .define("STEP", step)
             .define("FINISH", finish)
@@ -150,14 +170,21 @@ impl Solve {
     }
 }
 
-/// The arithmetic on eight equations, unrolled: their start, what an unknown before them takes from them, and their solution.
+/// The arithmetic on eight equations, unrolled: their start, what an unknown before them takes from
+/// them, and their solution.
 fn texts(shared: bool) -> [String; 3] {
     let [mut begin, mut step, mut finish] = [const { String::new() }; 3];
     if shared {
-        let _ = writeln!(begin, "        let own_row = a_base + min(j + lane % {EDGE}u, last) * p.a_row;");
+        let _ = writeln!(
+            begin,
+            "        let own_row = a_base + min(j + lane % {EDGE}u, last) * p.a_row;"
+        );
         let _ = writeln!(step, "            let own = load_a(own_row + k * p.a_col);");
         for c in 0..EDGE {
-            let _ = writeln!(finish, "        let own{c} = load_a(own_row + min(j + {c}u, last) * p.a_col);");
+            let _ = writeln!(
+                finish,
+                "        let own{c} = load_a(own_row + min(j + {c}u, last) * p.a_col);"
+            );
         }
     }
     for w in 0..EDGE {
@@ -172,13 +199,18 @@ fn texts(shared: bool) -> [String; 3] {
         };
         let _ = writeln!(step, "            s{w} -= {} * x;", of_row("k", "own"));
         for c in 0..w {
-            let _ = writeln!(finish, "        s{w} -= {} * s{c};", of_row(&format!("row{c}"), &format!("own{c}")));
+            let _ = writeln!(
+                finish,
+                "        s{w} -= {} * s{c};",
+                of_row(&format!("row{c}"), &format!("own{c}"))
+            );
         }
         let diagonal = of_row(&format!("row{w}"), &format!("own{w}"));
         let _ = writeln!(finish, "        s{w} /= select({diagonal}, real(1.0), p.unit != 0u);");
         let _ = writeln!(
             finish,
-            "        if is_mine && j + {w}u < p.width {{\n            store_value(x_base + row{w} * p.x_row, s{w});\n        }}"
+            "        if is_mine && j + {w}u < p.width {{\n            store_value(x_base + row{w} \
+             * p.x_row, s{w});\n        }}"
         );
     }
     [begin, step, finish].map(|text| text.trim_end().to_owned())

@@ -1,8 +1,10 @@
 //! Svd by one-sided Jacobi rotations, singular values descending.
 //!
-//! The columns of a tall matrix (or of a wide one's transpose) are rotated in disjoint pairs until they are orthogonal: they are then the left
-//! vectors times the singular values, and the rotations are the right ones. The number of sweeps is fixed by the size, nothing waits. Where a
-//! singular value vanishes, and for the further columns of `full_matrices`, an orthonormal basis is completed.
+//! The columns of a tall matrix (or of a wide one's transpose) are rotated in disjoint pairs until
+//! they are orthogonal: they are then the left vectors times the singular values, and the rotations
+//! are the right ones. The number of sweeps is fixed by the size, nothing waits. Where a singular
+//! value vanishes, and for the further columns of `full_matrices`, an orthonormal basis is
+//! completed.
 
 use smallvec::smallvec;
 
@@ -34,7 +36,8 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
         let sized = [16, 64, 256].map(|w| [step_shader(*t, w), norm_shader(*t, w)]).concat();
-        [sized, vec![begin_shader(*t), left_shader(*t), right_shader(*t), complete_shader(*t)]].concat()
+        [sized, vec![begin_shader(*t), left_shader(*t), right_shader(*t), complete_shader(*t)]]
+            .concat()
     };
     REALS.iter().flat_map(each).collect()
 }
@@ -155,14 +158,23 @@ impl Work {
                 key: Key::new("linalg svd step").dtype(dtype).number(workgroup),
                 shader: &|| step_shader(dtype, workgroup),
                 bindings: smallvec![Binding::from(&self.w), Binding::from(&self.v)],
-                params: Params::new().u32(count).u32(k).u32(r).u32(pairs).u32(round % (2 * pairs - 1)),
+                params: Params::new()
+                    .u32(count)
+                    .u32(k)
+                    .u32(r)
+                    .u32(pairs)
+                    .u32(round % (2 * pairs - 1)),
                 grid: Grid::groups(count * pairs),
             })?;
         }
         device.enqueue(&Program {
             key: Key::new("linalg svd norm").dtype(dtype).number(workgroup),
             shader: &|| norm_shader(dtype, workgroup),
-            bindings: smallvec![Binding::from(&self.w), Binding::from(&self.scale), Binding::from(&self.norm)],
+            bindings: smallvec![
+                Binding::from(&self.w),
+                Binding::from(&self.scale),
+                Binding::from(&self.norm)
+            ],
             params: Params::new().u32(count * k).u32(k).u32(r),
             grid: Grid::groups(count * k),
         })
@@ -185,7 +197,9 @@ fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()>
     // Loops count once more than they run.
     let column = cols * (6 * r.div_ceil(COMPLETERS as usize) + 28) + 60;
     if column > 2 * ITERATIONS {
-        return Err(Error::Unimplemented(format!("Svd with {cols} singular vectors of {r} elements on WGPU")));
+        return Err(Error::Unimplemented(format!(
+            "Svd with {cols} singular vectors of {r} elements on WGPU"
+        )));
     }
     let steps = (ITERATIONS / column).max(1);
     for first in (0..cols).step_by(steps) {
@@ -195,7 +209,13 @@ fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()>
             key: Key::new("linalg svd complete").dtype(dtype),
             shader: &|| complete_shader(dtype),
             bindings: smallvec![Binding::from(u), Binding::from(s)],
-            params: Params::new().u32(batch).u32(r).u32(cols).u32(k).u32(first).u32(cols.min(first + steps)),
+            params: Params::new()
+                .u32(batch)
+                .u32(r)
+                .u32(cols)
+                .u32(k)
+                .u32(first)
+                .u32(cols.min(first + steps)),
             grid: Grid::groups(batch),
         })?;
     }
@@ -244,14 +264,22 @@ fn norm_shader(dtype: DType, workgroup: u32) -> Shader {
 }
 
 fn left_shader(dtype: DType) -> Shader {
-    let element = "    let size = load_norm(matrix * p.k + column);\n    \
-                   let x = load_x((matrix * p.k + column) * p.rows + i) * load_scale(matrix);\n    \
-                   return select(x / size, x, size == 0.0);";
-    pick_shader("linalg svd left", dtype, &element.replace("== 0.0", &format!("== {}(0.0)", real(dtype))))
+    let element = "    let size = load_norm(matrix * p.k + column);\n    let x = load_x((matrix * \
+                   p.k + column) * p.rows + i) * load_scale(matrix);\n    return select(x / size, \
+                   x, size == 0.0);";
+    pick_shader(
+        "linalg svd left",
+        dtype,
+        &element.replace("== 0.0", &format!("== {}(0.0)", real(dtype))),
+    )
 }
 
 fn right_shader(dtype: DType) -> Shader {
-    pick_shader("linalg svd right", dtype, "    return load_x((matrix * p.k + column) * p.rows + i);")
+    pick_shader(
+        "linalg svd right",
+        dtype,
+        "    return load_x((matrix * p.k + column) * p.rows + i);",
+    )
 }
 
 fn complete_shader(dtype: DType) -> Shader {

@@ -1,5 +1,6 @@
-//! MatrixTriangularSolve with batches that broadcast, and the BatchMatrixTriangularSolve of old graphs. As on TensorFlow's GPU, zeros on the
-//! diagonal are not looked for: they give infinities and NaNs.
+//! MatrixTriangularSolve with batches that broadcast, and the BatchMatrixTriangularSolve of old
+//! graphs. As on TensorFlow's GPU, zeros on the diagonal are not looked for: they give infinities
+//! and NaNs.
 
 use super::batch::batch_dims;
 use super::order::REALS;
@@ -15,8 +16,14 @@ use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("BatchMatrixTriangularSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).kernel(TriangularSolve::new);
-    r.op("MatrixTriangularSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).kernel(TriangularSolve::new);
+    r.op("BatchMatrixTriangularSolve")
+        .types("T", REALS)
+        .items(&[(0, 2), (1, 2)])
+        .kernel(TriangularSolve::new);
+    r.op("MatrixTriangularSolve")
+        .types("T", REALS)
+        .items(&[(0, 2), (1, 2)])
+        .kernel(TriangularSolve::new);
 }
 
 struct TriangularSolve {
@@ -43,7 +50,10 @@ impl Kernel for TriangularSolve {
             );
         };
         let (n, columns) = (a.dims[a.rank() - 2], a.dims[a.rank() - 1]);
-        require!(n == columns, "In[0] matrices in the last dimensions must be square ({columns} =/= {n})");
+        require!(
+            n == columns,
+            "In[0] matrices in the last dimensions must be square ({columns} =/= {n})"
+        );
         let (rows, cols) = (b.dims[b.rank() - 2], b.dims[b.rank() - 1]);
         require!(
             n == rows,
@@ -75,8 +85,15 @@ impl Kernel for TriangularSolve {
     }
 }
 
-/// `x` itself when its batch is the whole batch, else its matrices repeated along the dimensions that broadcast.
-fn broadcast(ctx: &mut dyn OpContext, x: &Tensor, batch: &[usize], rows: usize, cols: usize) -> Result<Tensor> {
+/// `x` itself when its batch is the whole batch, else its matrices repeated along the dimensions
+/// that broadcast.
+fn broadcast(
+    ctx: &mut dyn OpContext,
+    x: &Tensor,
+    batch: &[usize],
+    rows: usize,
+    cols: usize,
+) -> Result<Tensor> {
     let count = batch.iter().product::<usize>();
     if x.len() == count * rows * cols {
         return Ok(x.clone());

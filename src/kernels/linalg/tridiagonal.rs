@@ -20,7 +20,10 @@ pub fn register(r: &mut Registry) {
     r.op("TridiagonalSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).kernel(|attrs| {
         let pivot = attrs.bool("partial_pivoting")?;
         let perturb = attrs.bool("perturb_singular")?;
-        require!(pivot || !perturb, "Setting perturb_singular requires also setting partial_pivoting.");
+        require!(
+            pivot || !perturb,
+            "Setting perturb_singular requires also setting partial_pivoting."
+        );
         if perturb {
             // TensorFlow's GPU kernel has no such mode either.
             return Err(Error::Unimplemented(
@@ -29,7 +32,10 @@ pub fn register(r: &mut Registry) {
         }
         Ok(move |ctx: &mut dyn OpContext| solve(ctx, pivot))
     });
-    r.op("TridiagonalMatMul").types("T", REALS).items(&[(0, 2), (1, 2), (2, 2), (3, 2)]).kernel(|_| Ok(multiply));
+    r.op("TridiagonalMatMul")
+        .types("T", REALS)
+        .items(&[(0, 2), (1, 2), (2, 2), (3, 2)])
+        .kernel(|_| Ok(multiply));
 }
 
 /// Every shader variant of this file.
@@ -41,13 +47,20 @@ fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
     let (a, b) = (ctx.input(0)?, ctx.input(1)?);
     require!(a.rank() == b.rank(), "All input tensors must have the same rank.");
     require!(a.rank() >= 2, "Input tensor 0 must have rank >= 2, got {}", a.rank());
-    require!(batch_dims(&a) == batch_dims(&b), "All input tensors must have the same outer dimensions.");
+    require!(
+        batch_dims(&a) == batch_dims(&b),
+        "All input tensors must have the same outer dimensions."
+    );
     let [rows, n] = [a.dims[a.rank() - 2], a.dims[a.rank() - 1]];
     let [equations, cols] = [b.dims[b.rank() - 2], b.dims[b.rank() - 1]];
-    require!(rows == 3, "Expected diagonals to be provided as a matrix with 3 rows, got {rows} rows.");
+    require!(
+        rows == 3,
+        "Expected diagonals to be provided as a matrix with 3 rows, got {rows} rows."
+    );
     require!(
         n == equations,
-        "Expected the same number of left-hand sides and right-hand sides, got {n} and {equations}."
+        "Expected the same number of left-hand sides and right-hand sides, got {n} and \
+         {equations}."
     );
     let dtype = a.dtype;
     let y = ctx.output(0, dtype, &b.dims)?;
@@ -62,7 +75,12 @@ fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
         device.enqueue(&Program {
             key: Key::new("linalg tridiagonal solve").dtype(dtype),
             shader: &|| solve_shader(dtype),
-            bindings: smallvec![Binding::from(&a), Binding::from(&b), Binding::from(&u), Binding::from(&y)],
+            bindings: smallvec![
+                Binding::from(&a),
+                Binding::from(&b),
+                Binding::from(&u),
+                Binding::from(&y)
+            ],
             params: (Params::new().u32(systems).u32(n).u32(cols).u32(first).u32(end))
                 .u32(u32::from(backward))
                 .u32(u32::from(pivot)),
@@ -93,7 +111,10 @@ fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
     let diagonals = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
     let x = ctx.input(3)?;
     require!(x.rank() >= 2, "Input tensor 3 must have rank >= 2, got {}", x.rank());
-    require!(diagonals.iter().all(|d| d.rank() == x.rank()), "All input tensors must have the same rank.");
+    require!(
+        diagonals.iter().all(|d| d.rank() == x.rank()),
+        "All input tensors must have the same rank."
+    );
     require!(
         diagonals.iter().all(|d| batch_dims(d) == batch_dims(&x)),
         "All input tensors must have the same outer dimensions."
@@ -125,10 +146,10 @@ fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
 }
 
 fn multiply_shader(dtype: DType) -> Shader {
-    let text = "fn value(t: u32) -> {{REAL}} {\n    let row = t / p.cols;\n    let i = row % p.n;\n    \
-                var sum = load_middle(row) * load_x(t);\n    \
-                if i > 0u {\n        sum += load_below(row) * load_x(t - p.cols);\n    }\n    \
-                if i + 1u < p.n {\n        sum += load_above(row) * load_x(t + p.cols);\n    }\n    return sum;\n}";
+    let text = "fn value(t: u32) -> {{REAL}} {\n    let row = t / p.cols;\n    let i = row % \
+                p.n;\n    var sum = load_middle(row) * load_x(t);\n    if i > 0u {\n        sum \
+                += load_below(row) * load_x(t - p.cols);\n    }\n    if i + 1u < p.n {\n        \
+                sum += load_above(row) * load_x(t + p.cols);\n    }\n    return sum;\n}";
     Shader::new("linalg tridiagonal multiply")
         .bind("above", dtype)
         .bind("middle", dtype)

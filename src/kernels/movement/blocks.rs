@@ -1,8 +1,10 @@
-//! Moves that exchange two dimensions, such as transposes, by blocks: an invocation reads whole vectors along the dimension that the source holds
-//! side by side, turns them around in registers and writes whole vectors along the one that the destination does.
+//! Moves that exchange two dimensions, such as transposes, by blocks: an invocation reads whole
+//! vectors along the dimension that the source holds side by side, turns them around in registers
+//! and writes whole vectors along the one that the destination does.
 //!
-//! Other dimensions may lie in any order. Unlike tiles in workgroup memory this serves packed elements, and software adapters, where an access
-//! costs about the same for a vector as for a word.
+//! Other dimensions may lie in any order. Unlike tiles in workgroup memory this serves packed
+//! elements, and software adapters, where an access costs about the same for a vector as for a
+//! word.
 
 use smallvec::smallvec;
 
@@ -13,10 +15,11 @@ use crate::layout::{AccessClass, Iteration, Strides};
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Dims;
 
-/// Blocks that lie side by side are visited together, along both dimensions, so that both sides touch whole cache lines.
+/// Blocks that lie side by side are visited together, along both dimensions, so that both sides
+/// touch whole cache lines.
 const NEIGHBOURS: usize = 4;
-/// Blocks of an invocation of a software adapter along the destination's vectors, which are a cache line then. Their neighbours are visited
-/// along the source's.
+/// Blocks of an invocation of a software adapter along the destination's vectors, which are a cache
+/// line then. Their neighbours are visited along the source's.
 pub const RUN: usize = 4;
 /// Fewest runs that are worth it: fewer leave processors idle.
 const LEAST_RUNS: usize = 1 << 10;
@@ -46,9 +49,16 @@ impl Blocks {
         }
     }
 
-    /// The move of elements of `unit` over `dims` by strides from and to `addresses`, where its destination is dense and blocks fit; on
-    /// a software adapter (`cpu`) by runs of blocks, if there are many.
-    pub fn of(unit: Unit, dims: &[usize], strides: [&[i64]; 2], addresses: [u64; 2], cpu: bool) -> Option<Self> {
+    /// The move of elements of `unit` over `dims` by strides from and to `addresses`, where its
+    /// destination is dense and blocks fit; on a software adapter (`cpu`) by runs of blocks, if
+    /// there are many.
+    pub fn of(
+        unit: Unit,
+        dims: &[usize],
+        strides: [&[i64]; 2],
+        addresses: [u64; 2],
+        cpu: bool,
+    ) -> Option<Self> {
         let side = Self::side(unit);
         let last = dims.len().checked_sub(1)?;
         let across = (0..last).find(|d| strides[0][*d] == 1)?;
@@ -59,12 +69,15 @@ impl Blocks {
             && dims[last].is_multiple_of(side)
             && addresses.iter().all(|a| a.is_multiple_of(vector))
             && (0..=last).all(|d| strides[0][d] >= 0 && strides[1][d] >= 0)
-            && (0..=last)
-                .all(|d| (d == across || strides[0][d] % whole == 0) && (d == last || strides[1][d] % whole == 0));
+            && (0..=last).all(|d| {
+                (d == across || strides[0][d] % whole == 0)
+                    && (d == last || strides[1][d] % whole == 0)
+            });
         if !fits {
             return None;
         }
-        // In vectors. Along the two dimensions a step of the walk is a block, as many vectors as the stride has elements.
+        // In vectors. Along the two dimensions a step of the walk is a block, as many vectors as
+        // the stride has elements.
         let in_vectors = |d: usize| {
             let each = if d == across || d == last { 1 } else { whole };
             (strides[0][d] / each, strides[1][d] / each)
@@ -117,9 +130,13 @@ impl Blocks {
     /// Enqueues the move.
     pub fn enqueue(&self, device: &Device) -> Result<()> {
         let class = self.walk.class();
-        let (unit, run, vector) = (self.unit, self.run, Self::side(self.unit) as u32 * self.unit.bytes() as u32);
-        let binding =
-            |k: usize| Binding { address: self.addresses[k], bytes: self.spans[k] * u64::from(vector), unit: vector };
+        let (unit, run, vector) =
+            (self.unit, self.run, Self::side(self.unit) as u32 * self.unit.bytes() as u32);
+        let binding = |k: usize| Binding {
+            address: self.addresses[k],
+            bytes: self.spans[k] * u64::from(vector),
+            unit: vector,
+        };
         let count = device.check_extent(self.walk.len())?;
         let params = Params::new().u32(count).u32(self.steps[0]).u32(self.steps[1]);
         device.enqueue(&Program {
@@ -132,13 +149,15 @@ impl Blocks {
     }
 }
 
-/// The shader of moves by blocks of elements of `unit`, which has less than 16 bytes; `run` of them for an invocation.
+/// The shader of moves by blocks of elements of `unit`, which has less than 16 bytes; `run` of them
+/// for an invocation.
 pub fn shader(unit: Unit, run: usize, class: &AccessClass) -> Shader {
     let (vector, _) = lines(unit, 0);
     let reads: String = (0..Blocks::side(unit) * run)
         .map(|j| format!("    let v{j} = src[from_block + {j}u * p.src_step];\n"))
         .collect();
-    let blocks: Vec<Vec<String>> = (0..run).map(|k| lines(unit, k * Blocks::side(unit)).1).collect();
+    let blocks: Vec<Vec<String>> =
+        (0..run).map(|k| lines(unit, k * Blocks::side(unit)).1).collect();
     let writes: String = (0..Blocks::side(unit))
         .flat_map(|m| blocks.iter().enumerate().map(move |(k, lines)| (m, k, &lines[m])))
         .map(|(m, k, v)| format!("    dst[to_block + {m}u * p.dst_step + {k}u] = {v};\n"))
@@ -155,23 +174,45 @@ pub fn shader(unit: Unit, run: usize, class: &AccessClass) -> Shader {
         .body(include_str!("../../../shaders/movement/blocks.wgsl"))
 }
 
-/// The type and bytes of a vector, and the lines of the block whose columns are `v` with the numbers from `first` on.
+/// The type and bytes of a vector, and the lines of the block whose columns are `v` with the
+/// numbers from `first` on.
 fn lines(unit: Unit, first: usize) -> ((&'static str, u32), Vec<String>) {
     let all = |text: &dyn Fn(usize) -> String| (0..4).map(text).collect::<Vec<_>>();
-    let joined = |text: &dyn Fn(usize) -> String, by: &str| (first..first + 4).map(text).collect::<Vec<_>>().join(by);
+    let joined = |text: &dyn Fn(usize) -> String, by: &str| {
+        (first..first + 4).map(text).collect::<Vec<_>>().join(by)
+    };
     match unit.bytes() {
         1 => (("u32", 4), {
-            all(&|m| joined(&|j| format!("(extractBits(v{j}, {}u, 8u) << {}u)", 8 * m, 8 * (j - first)), " | "))
+            all(&|m| {
+                joined(
+                    &|j| format!("(extractBits(v{j}, {}u, 8u) << {}u)", 8 * m, 8 * (j - first)),
+                    " | ",
+                )
+            })
         }),
         2 => (("vec2<u32>", 8), {
             all(&|m| {
-                let half =
-                    |j: usize| format!("extractBits(v{}.{}, {}u, 16u)", first + j, ["x", "y"][m / 2], 16 * (m % 2));
-                format!("vec2({} | ({} << 16u), {} | ({} << 16u))", half(0), half(1), half(2), half(3))
+                let half = |j: usize| {
+                    format!(
+                        "extractBits(v{}.{}, {}u, 16u)",
+                        first + j,
+                        ["x", "y"][m / 2],
+                        16 * (m % 2)
+                    )
+                };
+                format!(
+                    "vec2({} | ({} << 16u), {} | ({} << 16u))",
+                    half(0),
+                    half(1),
+                    half(2),
+                    half(3)
+                )
             })
         }),
         4 => (("vec4<u32>", 16), {
-            all(&|m| format!("vec4({})", joined(&|j| format!("v{j}.{}", ["x", "y", "z", "w"][m]), ", ")))
+            all(&|m| {
+                format!("vec4({})", joined(&|j| format!("v{j}.{}", ["x", "y", "z", "w"][m]), ", "))
+            })
         }),
         _ => {
             let pair = |part: &str| format!("vec4(v{first}.{part}, v{}.{part})", first + 1);

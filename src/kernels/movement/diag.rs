@@ -1,4 +1,5 @@
-//! Diagonals: MatrixDiag, MatrixDiagPart and MatrixSetDiag (V1 to V3), Diag, DiagPart and MatrixBandPart.
+//! Diagonals: MatrixDiag, MatrixDiagPart and MatrixSetDiag (V1 to V3), Diag, DiagPart and
+//! MatrixBandPart.
 
 use smallvec::smallvec;
 
@@ -116,7 +117,14 @@ impl Diagonals {
     }
 }
 
-fn run(ctx: &dyn OpContext, kind: Kind, d: &Diagonals, src: &Tensor, dst: &Tensor, background: [u8; 16]) -> Result<()> {
+fn run(
+    ctx: &dyn OpContext,
+    kind: Kind,
+    d: &Diagonals,
+    src: &Tensor,
+    dst: &Tensor,
+    background: [u8; 16],
+) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
     }
@@ -126,7 +134,10 @@ fn run(ctx: &dyn OpContext, kind: Kind, d: &Diagonals, src: &Tensor, dst: &Tenso
     ctx.device().enqueue(&Program {
         key: Key::new("diagonals").number(kind as u32).number(unit.key()),
         shader: &|| shader(kind, unit),
-        bindings: smallvec![unit.binding(src.address, src.len() as u64), unit.binding(dst.address, u64::from(count))],
+        bindings: smallvec![
+            unit.binding(src.address, src.len() as u64),
+            unit.binding(dst.address, u64::from(count))
+        ],
         params: Params::new()
             .u32(count)
             .u32(d.rows)
@@ -174,24 +185,37 @@ pub fn alignment(attrs: &dyn Attrs, version: u32) -> Result<u32> {
         "LEFT_RIGHT" => 1,
         "RIGHT_LEFT" => 2,
         "RIGHT_RIGHT" => 0,
-        other => invalid!("align must be LEFT_RIGHT, RIGHT_LEFT, LEFT_LEFT or RIGHT_RIGHT, got {other}"),
+        other => {
+            invalid!("align must be LEFT_RIGHT, RIGHT_LEFT, LEFT_LEFT or RIGHT_RIGHT, got {other}")
+        }
     })
 }
 
-/// The diagonal numbers of host input `i`: one, or lowest and highest. V1 has none and means the main diagonal.
+/// The diagonal numbers of host input `i`: one, or lowest and highest. V1 has none and means the
+/// main diagonal.
 fn numbers(ctx: &mut dyn OpContext, i: usize, version: u32) -> Result<(i64, i64)> {
     if version == 1 {
         return Ok((0, 0));
     }
     let k = ctx.host_input(i)?;
-    require!(k.dims.len() <= 1, "diag_index must be a scalar or vector, received shape: {}", shape(&k.dims));
+    require!(
+        k.dims.len() <= 1,
+        "diag_index must be a scalar or vector, received shape: {}",
+        shape(&k.dims)
+    );
     match k.to_i64()?[..] {
         [k] => Ok((k, k)),
         [low, high] => {
-            require!(low <= high, "lower_diag_index must not be larger than upper_diag_index: {low} > {high}");
+            require!(
+                low <= high,
+                "lower_diag_index must not be larger than upper_diag_index: {low} > {high}"
+            );
             Ok((low, high))
         }
-        _ => invalid!("diag_index must have only one or two elements, received {} elements.", k.dims[0]),
+        _ => invalid!(
+            "diag_index must have only one or two elements, received {} elements.",
+            k.dims[0]
+        ),
     }
 }
 
@@ -214,14 +238,16 @@ pub fn matrix_diag_part(ctx: &mut dyn OpContext, version: u32, align: u32) -> Re
     require!(x.rank() >= 2, "input must be at least 2-dim, received shape: {}", shape(&x.dims));
     let (low, high) = numbers(ctx, 1, version)?;
     let background = padding(ctx, 2, version)?;
-    let (batch, rows, columns) = (&x.dims[..x.rank() - 2], x.dims[x.rank() - 2], x.dims[x.rank() - 1]);
+    let (batch, rows, columns) =
+        (&x.dims[..x.rank() - 2], x.dims[x.rank() - 2], x.dims[x.rank() - 1]);
     let d = Diagonals { rows, columns, low, high, align };
     d.check()?;
     let dst = ctx.output(0, x.dtype, &d.packed(batch))?;
     run(ctx, Kind::Extract, &d, &x, &dst, background)
 }
 
-/// MatrixDiag: inputs diagonal (0) and, from V2 on, k (1), num_rows (2), num_cols (3) and padding_value (4).
+/// MatrixDiag: inputs diagonal (0) and, from V2 on, k (1), num_rows (2), num_cols (3) and
+/// padding_value (4).
 pub fn matrix_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Result<()> {
     let x = ctx.input(0)?;
     require!(x.rank() >= 1, "diagonal must be at least 1-dim, received shape: {}", shape(&x.dims));
@@ -237,7 +263,8 @@ pub fn matrix_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Result<
     if band > 1 {
         require!(
             x.rank() >= 2 && x.dims[x.rank() - 2] as i64 == band,
-            "The number of diagonals provided in the input does not match the lower_diag_index and upper_diag_index range."
+            "The number of diagonals provided in the input does not match the lower_diag_index \
+             and upper_diag_index range."
         );
     }
     let (least_rows, least_columns) = (longest - high.min(0), longest + low.max(0));
@@ -254,7 +281,8 @@ pub fn matrix_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Result<
     }
     require!(
         rows == least_rows || columns == least_columns,
-        "The number of rows or columns is not consistent with the specified d_lower, d_upper, and diagonal."
+        "The number of rows or columns is not consistent with the specified d_lower, d_upper, and \
+         diagonal."
     );
     let batch = &x.dims[..x.rank() - if band > 1 { 2 } else { 1 }];
     let d = Diagonals { rows: rows as usize, columns: columns as usize, low, high, align };
@@ -269,7 +297,11 @@ pub fn matrix_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Result<
 pub fn matrix_set_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Result<()> {
     let (x, diagonal) = (ctx.input(0)?, ctx.input(1)?);
     require!(x.rank() >= 2, "input must be at least 2-dim, received shape: {}", shape(&x.dims));
-    require!(diagonal.rank() >= 1, "diagonal must be at least 1-dim, received shape: {}", shape(&diagonal.dims));
+    require!(
+        diagonal.rank() >= 1,
+        "diagonal must be at least 1-dim, received shape: {}",
+        shape(&diagonal.dims)
+    );
     let (low, high) = numbers(ctx, 2, version)?;
     let (rows, columns) = (x.dims[x.rank() - 2], x.dims[x.rank() - 1]);
     let d = Diagonals { rows, columns, low, high, align };
@@ -277,8 +309,8 @@ pub fn matrix_set_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Res
     let want = d.packed(&x.dims[..x.rank() - 2]);
     require!(
         diagonal.dims == want,
-        "Either first dimensions of diagonal don't match input.shape[:-2], or diagonal.shape[:-1] or diagonal.shape[-1] is \
-         wrong: expected {}, got {}",
+        "Either first dimensions of diagonal don't match input.shape[:-2], or diagonal.shape[:-1] \
+         or diagonal.shape[-1] is wrong: expected {}, got {}",
         shape(&want),
         shape(&diagonal.dims)
     );

@@ -1,5 +1,6 @@
-//! Strided moves of elements of 4 bytes to a dense destination whose rows are whole fours: an invocation reads four elements, or the one that
-//! serves them all, or four in reverse, and writes them at once.
+//! Strided moves of elements of 4 bytes to a dense destination whose rows are whole fours: an
+//! invocation reads four elements, or the one that serves them all, or four in reverse, and writes
+//! them at once.
 
 use smallvec::smallvec;
 
@@ -28,7 +29,9 @@ impl Four {
         if unit.bytes() != 4 || !extent.is_multiple_of(4) || !dense {
             return None;
         }
-        let whole = outer.iter().all(|s| s % 4 == 0) && walk.offset(0) % 4 == 3 && address.is_multiple_of(16);
+        let whole = outer.iter().all(|s| s % 4 == 0)
+            && walk.offset(0) % 4 == 3
+            && address.is_multiple_of(16);
         match step {
             0 => Some(Self::Repeated),
             -1 if whole => Some(Self::Turned),
@@ -39,7 +42,14 @@ impl Four {
     }
 
     /// Enqueues the move of `count` elements from and to these bindings.
-    pub fn enqueue(self, device: &Device, walk: &Iteration, count: u32, src: Binding, dst: Binding) -> Result<()> {
+    pub fn enqueue(
+        self,
+        device: &Device,
+        walk: &Iteration,
+        count: u32,
+        src: Binding,
+        dst: Binding,
+    ) -> Result<()> {
         let class = walk.class();
         let (kind, step) = match self {
             Self::Repeated => (0, 0),
@@ -63,11 +73,13 @@ impl Four {
         let shader = Shader::new(format!("strided {self:?}"));
         let (shader, four) = match self {
             Self::Repeated => (shader.bind_raw("src", "u32", 4), "vec4(src[p.off_src + at])"),
-            Self::Turned => (shader.bind_raw("src", "vec4<u32>", 16), "src[p.off_src + at / 4u].wzyx"),
+            Self::Turned => {
+                (shader.bind_raw("src", "vec4<u32>", 16), "src[p.off_src + at / 4u].wzyx")
+            }
             Self::Apart(_) => (
                 shader.bind_raw("src", "u32", 4),
-                "vec4(src[p.off_src + at], src[p.off_src + at + p.step], src[p.off_src + at + 2u * p.step], \
-                 src[p.off_src + at + 3u * p.step])",
+                "vec4(src[p.off_src + at], src[p.off_src + at + p.step], src[p.off_src + at + 2u \
+                 * p.step], src[p.off_src + at + 3u * p.step])",
             ),
         };
         let shader = shader.bind_raw("dst", "vec4<u32>", 16).u32s(&["count", "step"]);

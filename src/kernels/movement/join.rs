@@ -15,7 +15,8 @@ use crate::layout::Iteration;
 use crate::tensor::{Dims, HostTensor, Tensor};
 use crate::{invalid, require};
 
-/// Rows of `row` elements in a tensor with `outer` rows of `total` elements, from element `begin` of each.
+/// Rows of `row` elements in a tensor with `outer` rows of `total` elements, from element `begin`
+/// of each.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     outer: usize,
@@ -33,8 +34,8 @@ impl Part {
         }
         let unit = Unit::of(src.dtype);
         let lanes = unit.lanes() as usize;
-        // Packed rows that do not fill words share words with their neighbours: one pass over the whole output then gives every
-        // word one owner, which keeps what the other parts wrote.
+        // Packed rows that do not fill words share words with their neighbours: one pass over the
+        // whole output then gives every word one owner, which keeps what the other parts wrote.
         let whole_words = [total, begin, row].iter().all(|n| n % lanes == 0)
             && src.address.is_multiple_of(4)
             && dst.address.is_multiple_of(4);
@@ -52,8 +53,9 @@ impl Part {
             }
             .enqueue(device, src, dst);
         }
-        let walk =
-            Iteration::over(&[outer, row]).operand(&[row as i64, 1], 0).operand(&[total as i64, 1], begin as i64);
+        let walk = Iteration::over(&[outer, row])
+            .operand(&[row as i64, 1], 0)
+            .operand(&[total as i64, 1], begin as i64);
         copy_strided(device, &walk, src, dst)
     }
 
@@ -68,18 +70,21 @@ impl Part {
     fn write_host(&self, src: &HostTensor, dst: &mut [u8]) {
         let (size, n) = (src.dtype.size(), self.row * src.dtype.size());
         for o in 0..self.outer {
-            dst[(o * self.total + self.begin) * size..][..n].copy_from_slice(&src.bytes[o * n..][..n]);
+            dst[(o * self.total + self.begin) * size..][..n]
+                .copy_from_slice(&src.bytes[o * n..][..n]);
         }
     }
 
     fn read_host(&self, src: &HostTensor, dims: &[usize]) -> HostTensor {
         let (size, n) = (src.dtype.size(), self.row * src.dtype.size());
-        let rows = (0..self.outer).flat_map(|o| src.bytes[(o * self.total + self.begin) * size..][..n].iter().copied());
+        let rows = (0..self.outer)
+            .flat_map(|o| src.bytes[(o * self.total + self.begin) * size..][..n].iter().copied());
         HostTensor { dtype: src.dtype, dims: dims.into(), bytes: rows.collect() }
     }
 }
 
-/// Moves `sections` to or from `whole`, which has `outer` rows of `total` elements: together where that pays, else one by one.
+/// Moves `sections` to or from `whole`, which has `outer` rows of `total` elements: together where
+/// that pays, else one by one.
 fn move_all(
     device: &Device,
     direction: Direction,
@@ -122,7 +127,8 @@ impl Kernel for Concat {
         let canonical = if axis < 0 { axis + rank } else { axis };
         require!(
             (0..rank).contains(&canonical),
-            "ConcatOp : Expected concatenating dimensions in the range [{}, {rank}), but got {axis}",
+            "ConcatOp : Expected concatenating dimensions in the range [{}, {rank}), but got \
+             {axis}",
             -rank
         );
         let axis = canonical as usize;
@@ -131,14 +137,16 @@ impl Kernel for Concat {
         for (i, t) in inputs.iter().enumerate() {
             require!(
                 t.dims.len() == dims.len(),
-                "ConcatOp : Ranks of all input tensors should match: shape[0] = {} vs. shape[{i}] = {}",
+                "ConcatOp : Ranks of all input tensors should match: shape[0] = {} vs. shape[{i}] \
+                 = {}",
                 shape(&dims),
                 shape(&t.dims)
             );
             for d in (0..dims.len()).filter(|d| *d != axis) {
                 require!(
                     t.dims[d] == dims[d],
-                    "ConcatOp : Dimension {d} in both shapes must be equal: shape[0] = {} vs. shape[{i}] = {}",
+                    "ConcatOp : Dimension {d} in both shapes must be equal: shape[0] = {} vs. \
+                     shape[{i}] = {}",
                     shape(&dims),
                     shape(&t.dims)
                 );
@@ -198,19 +206,22 @@ impl Kernel for Pack {
         match self.memory {
             Memory::Device => {
                 let inputs = (0..n).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
-                let (axis, out) = self.place(&inputs.iter().map(|t| t.dims.clone()).collect::<Vec<_>>())?;
+                let (axis, out) =
+                    self.place(&inputs.iter().map(|t| t.dims.clone()).collect::<Vec<_>>())?;
                 if n == 1 {
                     return ctx.forward_input(0, 0, &out);
                 }
                 let dst = ctx.output(0, inputs[0].dtype, &out)?;
                 let (outer, row) = around(&out, axis);
                 let inputs = inputs.into_iter().enumerate();
-                let sections: Vec<_> = inputs.map(|(i, tensor)| Section { tensor, begin: i * row, row }).collect();
+                let sections: Vec<_> =
+                    inputs.map(|(i, tensor)| Section { tensor, begin: i * row, row }).collect();
                 move_all(ctx.device(), Direction::Join, &dst, (outer, n * row), &sections)
             }
             Memory::Host => {
                 let inputs = (0..n).map(|i| ctx.host_input(i)).collect::<Result<Vec<_>>>()?;
-                let (axis, out) = self.place(&inputs.iter().map(|t| t.dims.clone()).collect::<Vec<_>>())?;
+                let (axis, out) =
+                    self.place(&inputs.iter().map(|t| t.dims.clone()).collect::<Vec<_>>())?;
                 let (outer, row) = around(&out, axis);
                 let dtype = inputs[0].dtype;
                 let mut bytes = vec![0; out.iter().product::<usize>() * dtype.size()];
@@ -288,7 +299,10 @@ fn dims_of(ctx: &mut dyn OpContext, input: usize, memory: Memory) -> Result<Dims
 fn split_axis(axis: i64, rank: usize) -> Result<usize> {
     let rank = rank as i64;
     let canonical = if axis < 0 { axis + rank } else { axis };
-    require!((0..rank).contains(&canonical), "-input rank(-{rank}) <= split_dim < input rank ({rank}), but got {axis}");
+    require!(
+        (0..rank).contains(&canonical),
+        "-input rank(-{rank}) <= split_dim < input rank ({rank}), but got {axis}"
+    );
     Ok(canonical as usize)
 }
 
@@ -305,12 +319,16 @@ impl Kernel for Split {
         let axis = ctx.host_i64(0, "split_dim")?;
         let dims = dims_of(ctx, 1, self.memory)?;
         let axis = split_axis(axis, dims.len())?;
-        require!(self.num_split > 0, "Number of ways to split should be > 0, but got {}", self.num_split);
+        require!(
+            self.num_split > 0,
+            "Number of ways to split should be > 0, but got {}",
+            self.num_split
+        );
         let n = self.num_split as usize;
         require!(
             dims[axis] % n == 0,
-            "Number of ways to split should evenly divide the split dimension, but got split_dim {axis} (size = {}) and \
-             num_split {n}",
+            "Number of ways to split should evenly divide the split dimension, but got split_dim \
+             {axis} (size = {}) and num_split {n}",
             dims[axis]
         );
         Pieces::new(&dims, axis, &vec![dims[axis] / n; n], true).run(ctx, 1, self.memory)
@@ -327,7 +345,11 @@ impl Kernel for SplitV {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let dims = dims_of(ctx, 0, self.memory)?;
         let sizes = ctx.host_input(1)?;
-        require!(sizes.dims.len() == 1, "size_splits must be 1-D, got shape {}", shape(&sizes.dims));
+        require!(
+            sizes.dims.len() == 1,
+            "size_splits must be 1-D, got shape {}",
+            shape(&sizes.dims)
+        );
         let mut sizes = super::index_values(&sizes)?;
         let axis = split_axis(ctx.host_i64(2, "split_dim")?, dims.len())?;
         let extent = dims[axis] as i64;
@@ -344,8 +366,9 @@ impl Kernel for SplitV {
         }
         require!(
             if unknown.is_some() { known <= extent } else { known == extent },
-            "Determined shape must either match input shape along split_dim exactly if fully specified, or be less than the \
-             size of the input along split_dim if not fully specified.  Got: {known}"
+            "Determined shape must either match input shape along split_dim exactly if fully \
+             specified, or be less than the size of the input along split_dim if not fully \
+             specified.  Got: {known}"
         );
         if let Some(i) = unknown {
             sizes[i] = extent - known;

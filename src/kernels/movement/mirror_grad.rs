@@ -24,7 +24,8 @@ pub fn mirror_pad_grad(ctx: &mut dyn OpContext, rule: Rule) -> Result<()> {
     for (d, (n, [before, after])) in x.dims.iter().zip(&pads).enumerate() {
         require!(
             before + after <= *n,
-            "Total paddings must be less than the input dimension size: dimension {d} of {} with {before} and {after}",
+            "Total paddings must be less than the input dimension size: dimension {d} of {} with \
+             {before} and {after}",
             shape(&x.dims)
         );
         out.push(n - before - after);
@@ -38,14 +39,22 @@ pub fn mirror_pad_grad(ctx: &mut dyn OpContext, rule: Rule) -> Result<()> {
     for d in padded {
         let mut dims = src.dims.clone();
         dims[d] = out[d];
-        let dst = if d == last { ctx.output(0, src.dtype, &dims)? } else { ctx.temp(src.dtype, &dims)? };
+        let dst =
+            if d == last { ctx.output(0, src.dtype, &dims)? } else { ctx.temp(src.dtype, &dims)? };
         fold_axis(ctx, &src, &dst, d, pads[d], rule)?;
         src = dst;
     }
     Ok(())
 }
 
-fn fold_axis(ctx: &dyn OpContext, src: &Tensor, dst: &Tensor, d: usize, pads: [usize; 2], rule: Rule) -> Result<()> {
+fn fold_axis(
+    ctx: &dyn OpContext,
+    src: &Tensor,
+    dst: &Tensor,
+    d: usize,
+    pads: [usize; 2],
+    rule: Rule,
+) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
-//! Data movement: every op that only places elements. A strided copy ([`walk`]) and a coordinate map ([`remap`]) serve all of
-//! them, for elements of any type by their size ([`unit`]); an op is a planner that turns shapes and host inputs into one of the
-//! two ([`plan`]).
+//! Data movement: every op that only places elements. A strided copy ([`walk`]) and a coordinate
+//! map ([`remap`]) serve all of them, for elements of any type by their size ([`unit`]); an op is a
+//! planner that turns shapes and host inputs into one of the two ([`plan`]).
 
 pub mod blocks;
 pub mod diag;
@@ -34,9 +34,11 @@ use slice::Masks;
 use unit::Unit;
 
 /// Types whose tensors live on the device wherever TensorFlow's do.
-pub const MOVED: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I64, U8, U16, U32, U64];
+pub const MOVED: &[DType] =
+    &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I64, U8, U16, U32, U64];
 /// The same and int32, for ops whose int32 tensors TensorFlow keeps on a GPU too.
-pub const MOVED_I32: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+pub const MOVED_I32: &[DType] =
+    &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
 /// What the ops Diag and DiagPart are defined for.
 const DIAGONAL: &[DType] = &[F32, F16, BF16, F64, C64, C128, I32, I64];
 const I32_ONLY: &[DType] = &[I32];
@@ -49,13 +51,19 @@ pub fn shape(dims: &[usize]) -> String {
     format!("[{}]", list.join(","))
 }
 
-/// The product of extents, or an error where TensorFlow's 63 bits do not hold it. They are multiplied in their order, as
-/// TensorFlow does: an overflow counts even where a later extent is 0.
+/// The product of extents, or an error where TensorFlow's 63 bits do not hold it. They are
+/// multiplied in their order, as TensorFlow does: an overflow counts even where a later extent is
+/// 0.
 pub fn checked_product(dims: &[usize]) -> Result<usize> {
     let fits = |n: &usize| i64::try_from(*n).is_ok();
     dims.iter()
         .try_fold(1usize, |n, d| n.checked_mul(*d).filter(fits).filter(|_| fits(d)))
-        .ok_or_else(|| Error::InvalidArgument(format!("Shape {} would have more than 2**63 - 1 elements", shape(dims))))
+        .ok_or_else(|| {
+            Error::InvalidArgument(format!(
+                "Shape {} would have more than 2**63 - 1 elements",
+                shape(dims)
+            ))
+        })
 }
 
 /// The host input `i`, a vector of extents, as dims; `name` is its name in messages.
@@ -122,9 +130,27 @@ pub fn register(registry: &mut Registry) {
         ("ConjugateTranspose", &[("T", REAL_I32)], &["perm"], Memory::Device, rearrange::transpose),
         ("Slice", &[("T", MOVED)], &["begin", "size"], Memory::Device, slice::slice),
         ("BroadcastTo", &[("T", MOVED)], &["shape"], Memory::Device, rearrange::broadcast_to),
-        ("BroadcastTo", &[("T", I32_ONLY)], &["input", "shape", "output"], Memory::Host, rearrange::broadcast_to),
-        ("Tile", &[("T", MOVED_I32), ("Tmultiples", INDEX)], &["multiples"], Memory::Device, rearrange::tile),
-        ("ReverseV2", &[("T", MOVED), ("Tidx", INDEX)], &["axis"], Memory::Device, rearrange::reverse_axes),
+        (
+            "BroadcastTo",
+            &[("T", I32_ONLY)],
+            &["input", "shape", "output"],
+            Memory::Host,
+            rearrange::broadcast_to,
+        ),
+        (
+            "Tile",
+            &[("T", MOVED_I32), ("Tmultiples", INDEX)],
+            &["multiples"],
+            Memory::Device,
+            rearrange::tile,
+        ),
+        (
+            "ReverseV2",
+            &[("T", MOVED), ("Tidx", INDEX)],
+            &["axis"],
+            Memory::Device,
+            rearrange::reverse_axes,
+        ),
         (
             "ReverseV2",
             &[("T", I32_ONLY), ("Tidx", INDEX)],
@@ -133,7 +159,13 @@ pub fn register(registry: &mut Registry) {
             rearrange::reverse_axes,
         ),
         ("Reverse", &[("T", MOVED)], &["dims"], Memory::Device, rearrange::reverse_flags),
-        ("Reverse", &[("T", I32_ONLY)], &["tensor", "dims", "output"], Memory::Host, rearrange::reverse_flags),
+        (
+            "Reverse",
+            &[("T", I32_ONLY)],
+            &["tensor", "dims", "output"],
+            Memory::Host,
+            rearrange::reverse_flags,
+        ),
         (
             "Roll",
             &[("T", MOVED_I32), ("Tshift", INDEX), ("Taxis", INDEX)],
@@ -151,7 +183,10 @@ pub fn register(registry: &mut Registry) {
     register_joins(registry);
     register_diagonals(registry);
     register_space(registry);
-    registry.op("Snapshot").types("T", MOVED_I32).kernel(|_| Ok(pass_through as fn(&mut dyn OpContext) -> Result<()>));
+    registry
+        .op("Snapshot")
+        .types("T", MOVED_I32)
+        .kernel(|_| Ok(pass_through as fn(&mut dyn OpContext) -> Result<()>));
 }
 
 fn pass_through(ctx: &mut dyn OpContext) -> Result<()> {
@@ -167,7 +202,9 @@ fn register_slices(registry: &mut Registry) {
     for (constraints, host, memory) in READ {
         unary(registry, "StridedSlice", constraints, host, (memory, 0), |attrs| {
             let masks = Masks::of(attrs)?;
-            Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| slice::strided_slice(ctx, dims, &masks))
+            Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| {
+                slice::strided_slice(ctx, dims, &masks)
+            })
         });
     }
     const GRADIENT: [(Constraints, &[&str], Memory); 2] = [
@@ -177,7 +214,9 @@ fn register_slices(registry: &mut Registry) {
     for (constraints, host, memory) in GRADIENT {
         unary(registry, "StridedSliceGrad", constraints, host, (memory, 4), |attrs| {
             let masks = Masks::of(attrs)?;
-            Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| slice::strided_slice_grad(ctx, dims, &masks))
+            Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| {
+                slice::strided_slice_grad(ctx, dims, &masks)
+            })
         });
     }
 }
@@ -186,11 +225,17 @@ fn register_slice_writes(registry: &mut Registry) {
     let tensor = |memory| {
         move |attrs: &dyn Attrs| {
             let masks = Masks::of(attrs)?;
-            Ok(move |ctx: &mut dyn OpContext| slice_assign::tensor_strided_slice_update(ctx, &masks, memory))
+            Ok(move |ctx: &mut dyn OpContext| {
+                slice_assign::tensor_strided_slice_update(ctx, &masks, memory)
+            })
         }
     };
     let op = "TensorStridedSliceUpdate";
-    registry.op(op).types("T", MOVED).host(&["begin", "end", "strides"]).kernel(tensor(Memory::Device));
+    registry
+        .op(op)
+        .types("T", MOVED)
+        .host(&["begin", "end", "strides"])
+        .kernel(tensor(Memory::Device));
     let host = &["input", "begin", "end", "strides", "value", "output"];
     registry.op(op).types("T", I32_ONLY).host(host).kernel(tensor(Memory::Host));
     let host = &["ref", "begin", "end", "strides"];
@@ -210,19 +255,38 @@ fn register_pads(registry: &mut Registry) {
     const ON_HOST: Constraints = &[("T", I32_ONLY), ("Tpaddings", INDEX)];
     let plan = |constant: bool| {
         move |_: &dyn Attrs| {
-            Ok(move |ctx: &mut dyn OpContext, dims: &[usize], dtype: DType| pad::pad(ctx, dims, dtype, constant))
+            Ok(move |ctx: &mut dyn OpContext, dims: &[usize], dtype: DType| {
+                pad::pad(ctx, dims, dtype, constant)
+            })
         }
     };
     unary(registry, "Pad", ON_DEVICE, &["paddings"], (Memory::Device, 0), plan(false));
-    unary(registry, "Pad", ON_HOST, &["input", "paddings", "output"], (Memory::Host, 0), plan(false));
-    unary(registry, "PadV2", ON_DEVICE, &["paddings", "constant_values"], (Memory::Device, 0), plan(true));
+    unary(
+        registry,
+        "Pad",
+        ON_HOST,
+        &["input", "paddings", "output"],
+        (Memory::Host, 0),
+        plan(false),
+    );
+    unary(
+        registry,
+        "PadV2",
+        ON_DEVICE,
+        &["paddings", "constant_values"],
+        (Memory::Device, 0),
+        plan(true),
+    );
     let all = &["input", "paddings", "constant_values", "output"];
     unary(registry, "PadV2", ON_HOST, all, (Memory::Host, 0), plan(true));
     unary(registry, "MirrorPad", ON_DEVICE, &["paddings"], (Memory::Device, 0), |attrs| {
         let rule = pad::mirror_rule(&attrs.string("mode")?)?;
-        Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| pad::mirror_pad(ctx, dims, rule))
+        Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| {
+            pad::mirror_pad(ctx, dims, rule)
+        })
     });
-    let gradient = registry.op("MirrorPadGrad").types("T", mirror_grad::TYPES).types("Tpaddings", INDEX);
+    let gradient =
+        registry.op("MirrorPadGrad").types("T", mirror_grad::TYPES).types("Tpaddings", INDEX);
     gradient.host(&["paddings"]).kernel(|attrs| {
         let rule = pad::mirror_rule(&attrs.string("mode")?)?;
         Ok(move |ctx: &mut dyn OpContext| mirror_grad::mirror_pad_grad(ctx, rule))
@@ -231,13 +295,22 @@ fn register_pads(registry: &mut Registry) {
 
 fn register_joins(registry: &mut Registry) {
     registry.op("ConcatV2").types("T", MOVED).host(&["axis"]).kernel(|_| Ok(Concat { axis: None }));
-    registry.op("Concat").types("T", MOVED).host(&["concat_dim"]).kernel(|_| Ok(Concat { axis: Some(0) }));
+    registry
+        .op("Concat")
+        .types("T", MOVED)
+        .host(&["concat_dim"])
+        .kernel(|_| Ok(Concat { axis: Some(0) }));
     let pack = |memory| move |attrs: &dyn Attrs| Ok(Pack { axis: attrs.int("axis")?, memory });
     registry.op("Pack").types("T", MOVED).kernel(pack(Memory::Device));
     registry.op("Pack").types("T", I32_ONLY).host(&["values", "output"]).kernel(pack(Memory::Host));
-    let split = |memory| move |attrs: &dyn Attrs| Ok(Split { num_split: attrs.int("num_split")?, memory });
+    let split =
+        |memory| move |attrs: &dyn Attrs| Ok(Split { num_split: attrs.int("num_split")?, memory });
     registry.op("Split").types("T", MOVED).host(&["split_dim"]).kernel(split(Memory::Device));
-    registry.op("Split").types("T", I32_ONLY).host(&["split_dim", "value", "output"]).kernel(split(Memory::Host));
+    registry
+        .op("Split")
+        .types("T", I32_ONLY)
+        .host(&["split_dim", "value", "output"])
+        .kernel(split(Memory::Host));
     let split_v = |memory| move |_: &dyn Attrs| Ok(SplitV { memory });
     registry
         .op("SplitV")
@@ -328,11 +401,16 @@ pub fn shaders() -> Vec<Shader> {
             let strided: Vec<i64> = (0..rank as i64).map(|d| 3 + d).collect();
             let dense = crate::layout::dense_strides(&dims);
             let splat = vec![0; rank];
-            let walk = |src: &[i64], dst: &[i64]| Iteration::over(&dims).operand(src, 0).operand(dst, 0).class();
+            let walk = |src: &[i64], dst: &[i64]| {
+                Iteration::over(&dims).operand(src, 0).operand(dst, 0).class()
+            };
             all.push(walk::strided_shader(unit, &walk(&strided, &dense)));
             all.push(walk::strided_shader(unit, &walk(&splat, &dense)));
             if blocks::Blocks::side(unit) > 1 && rank > 1 {
-                all.extend([1, blocks::RUN].map(|run| blocks::shader(unit, run, &walk(&strided, &strided))));
+                all.extend(
+                    [1, blocks::RUN]
+                        .map(|run| blocks::shader(unit, run, &walk(&strided, &strided))),
+                );
             }
             if unit.bytes() == 4 {
                 let kinds = [fours::Four::Repeated, fours::Four::Turned, fours::Four::Apart(2)];
@@ -342,7 +420,9 @@ pub fn shaders() -> Vec<Shader> {
             if !unit.is_packed() && rank == 1 {
                 let directions = [together::Direction::Split, together::Direction::Join];
                 all.extend(
-                    [2, 5, together::MOST].iter().flat_map(|n| directions.map(|d| together::shader(unit, *n, d))),
+                    [2, 5, together::MOST]
+                        .iter()
+                        .flat_map(|n| directions.map(|d| together::shader(unit, *n, d))),
                 );
             }
             if !unit.is_packed() {
@@ -355,7 +435,10 @@ pub fn shaders() -> Vec<Shader> {
                 all.push(remap::remap_shader(unit, rule, rank, false, false));
             }
             all.push(remap::remap_shader(unit, Rule::Place, rank, false, true));
-            all.extend([false, true].map(|steps| remap::remap_shader(unit, Rule::Place, rank, true, steps)));
+            all.extend(
+                [false, true]
+                    .map(|steps| remap::remap_shader(unit, Rule::Place, rank, true, steps)),
+            );
         }
     }
     all

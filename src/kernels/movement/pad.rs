@@ -12,7 +12,11 @@ use crate::tensor::Dims;
 /// The paddings input: elements before and after, for each dimension.
 pub fn paddings(ctx: &mut dyn OpContext, input: usize, dims: &[usize]) -> Result<Vec<[usize; 2]>> {
     let t = ctx.host_input(input)?;
-    require!(t.dims.len() == 2 && t.dims[1] == 2, "paddings must be a matrix with 2 columns: {}", shape(&t.dims));
+    require!(
+        t.dims.len() == 2 && t.dims[1] == 2,
+        "paddings must be a matrix with 2 columns: {}",
+        shape(&t.dims)
+    );
     require!(
         t.dims[0] == dims.len(),
         "The first dimension of paddings must be the rank of inputs{} {}",
@@ -21,14 +25,20 @@ pub fn paddings(ctx: &mut dyn OpContext, input: usize, dims: &[usize]) -> Result
     );
     let mut out = Vec::new();
     for pair in t.to_i64()?.chunks_exact(2) {
-        require!(pair[0] >= 0 && pair[1] >= 0, "Paddings must be non-negative: {} {}", pair[0], pair[1]);
+        require!(
+            pair[0] >= 0 && pair[1] >= 0,
+            "Paddings must be non-negative: {} {}",
+            pair[0],
+            pair[1]
+        );
         out.push([pair[0] as usize, pair[1] as usize]);
     }
     Ok(out)
 }
 
 fn padded(dims: &[usize], pads: &[[usize; 2]]) -> Result<(Dims, Dims)> {
-    let out: Dims = dims.iter().zip(pads).map(|(n, [a, b])| a.saturating_add(*n).saturating_add(*b)).collect();
+    let out: Dims =
+        dims.iter().zip(pads).map(|(n, [a, b])| a.saturating_add(*n).saturating_add(*b)).collect();
     super::checked_product(&out)?;
     Ok((out, pads.iter().map(|p| p[0]).collect()))
 }
@@ -38,7 +48,11 @@ pub fn pad(ctx: &mut dyn OpContext, dims: &[usize], dtype: DType, constant: bool
     let pads = paddings(ctx, 1, dims)?;
     let background = if constant {
         let value = ctx.host_input(2)?;
-        require!(value.dims.is_empty(), "Constant values must be a scalar, but got shape {}", shape(&value.dims));
+        require!(
+            value.dims.is_empty(),
+            "Constant values must be a scalar, but got shape {}",
+            shape(&value.dims)
+        );
         require!(value.dtype == dtype, "constant_values is {}, not {dtype}", value.dtype);
         Background::element(&value.bytes)
     } else {
@@ -62,11 +76,13 @@ pub fn check_mirror(dims: &[usize], pads: &[[usize; 2]], rule: Rule) -> Result<(
         match rule {
             Rule::Symmetric => require!(
                 before <= n && after <= n,
-                "paddings must be no greater than the dimension size: {before}, {after} greater than {n}"
+                "paddings must be no greater than the dimension size: {before}, {after} greater \
+                 than {n}"
             ),
             _ => require!(
                 (*before == 0 && *after == 0) || (before < n && after < n),
-                "paddings must be less than the dimension size: {before}, {after} not less than {n} in dimension {d}"
+                "paddings must be less than the dimension size: {before}, {after} not less than \
+                 {n} in dimension {d}"
             ),
         }
     }

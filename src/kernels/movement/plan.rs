@@ -1,5 +1,6 @@
-//! Ops with one input and one output: each plans its move from shapes and host inputs, and one executor runs the plan on the
-//! device, or on the host for int32 tensors, which TensorFlow keeps in host memory.
+//! Ops with one input and one output: each plans its move from shapes and host inputs, and one
+//! executor runs the plan on the device, or on the host for int32 tensors, which TensorFlow keeps
+//! in host memory.
 
 use smallvec::SmallVec;
 
@@ -61,7 +62,8 @@ impl Move {
             }
             Source::Remap(r) => {
                 let dense = dense_strides(&r.dims());
-                let same = |(a, s): (&Axis, &i64)| a.is_identity() && (a.stride == *s || a.out <= 1);
+                let same =
+                    |(a, s): (&Axis, &i64)| a.is_identity() && (a.stride == *s || a.out <= 1);
                 r.offset == 0 && r.axes.iter().zip(&dense).all(same)
             }
         }
@@ -97,7 +99,9 @@ impl Move {
                 let at = c.iter().zip(walk.strides(0)).map(|(c, s)| *c as i64 * s).sum::<i64>();
                 push(Some(walk.offset(0) + at), &Background::ZERO);
             }),
-            Source::Remap(remap) => each_coordinate(&remap.dims(), |c| push(remap.element(c), &remap.background)),
+            Source::Remap(remap) => {
+                each_coordinate(&remap.dims(), |c| push(remap.element(c), &remap.background))
+            }
         }
         Ok(HostTensor { dtype: src.dtype, dims: self.dims.clone(), bytes })
     }

@@ -49,7 +49,11 @@ pub fn reverse_axes(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     for (i, axis) in axes.to_i64()?.into_iter().enumerate() {
         let rank = dims.len() as i64;
         let canonical = if axis < 0 { axis + rank } else { axis };
-        require!((0..rank).contains(&canonical), "'axis'[{i}] = {axis} is out of valid range [0, {}", rank - 1);
+        require!(
+            (0..rank).contains(&canonical),
+            "'axis'[{i}] = {axis} is out of valid range [0, {}",
+            rank - 1
+        );
         require!(!reversed[canonical as usize], "axis {canonical} specified more than once.");
         reversed[canonical as usize] = true;
     }
@@ -62,7 +66,8 @@ pub fn reverse_flags(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     require!(flags.dims.len() == 1, "'dims' must be 1-dimension, not {}", flags.dims.len());
     require!(
         flags.dims[0] == dims.len(),
-        "'dims' must have the same number of values as 'input' has dimensions. 'input' has {}'dims' has {} values",
+        "'dims' must have the same number of values as 'input' has dimensions. 'input' has \
+         {}'dims' has {} values",
         dims.len(),
         flags.dims[0]
     );
@@ -99,7 +104,11 @@ pub fn broadcast_to(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
 /// Tile: input multiples (1).
 pub fn tile(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     let multiples = ctx.host_input(1)?;
-    require!(multiples.dims.len() == 1, "Expected multiples to be 1-D, but got shape {}", shape(&multiples.dims));
+    require!(
+        multiples.dims.len() == 1,
+        "Expected multiples to be 1-D, but got shape {}",
+        shape(&multiples.dims)
+    );
     require!(
         multiples.dims[0] == dims.len(),
         "Expected multiples argument to be a vector of length {} but got length {}",
@@ -108,7 +117,9 @@ pub fn tile(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     );
     // Each dimension is walked as (copy, element): the copy takes no step.
     let (mut walked, mut strides, mut out) = (Dims::new(), Strides::new(), Dims::new());
-    for (i, (m, (n, s))) in multiples.to_i64()?.into_iter().zip(dims.iter().zip(dense_strides(dims))).enumerate() {
+    for (i, (m, (n, s))) in
+        multiples.to_i64()?.into_iter().zip(dims.iter().zip(dense_strides(dims))).enumerate()
+    {
         require!(m >= 0, "Expected multiples[{i}] >= 0, but got {m}");
         walked.extend([m as usize, *n]);
         strides.extend([0, s]);
@@ -122,8 +133,16 @@ pub fn tile(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
 pub fn roll(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     let (shift, axis) = (ctx.host_input(1)?, ctx.host_input(2)?);
     require!(!dims.is_empty(), "input must be 1-D or higher");
-    require!(shift.dims.len() <= 1, "shift must be a scalar or a 1-D vector. Found: {}", shape(&shift.dims));
-    require!(axis.dims.len() <= 1, "axis must be a scalar or a 1-D vector. Found: {}", shape(&axis.dims));
+    require!(
+        shift.dims.len() <= 1,
+        "shift must be a scalar or a 1-D vector. Found: {}",
+        shape(&shift.dims)
+    );
+    require!(
+        axis.dims.len() <= 1,
+        "axis must be a scalar or a 1-D vector. Found: {}",
+        shape(&axis.dims)
+    );
     require!(shift.dims == axis.dims, "shift and axis must have the same size");
     let mut begin = vec![0i64; dims.len()];
     for (s, a) in ctx.host_i64s(1)?.into_iter().zip(axis.to_i64()?) {
@@ -135,7 +154,13 @@ pub fn roll(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     }
     let strides = dense_strides(dims);
     let axes = (0..dims.len())
-        .map(|d| Axis { out: dims[d], extent: dims[d], begin: begin[d] as usize, step: 1, stride: strides[d] })
+        .map(|d| Axis {
+            out: dims[d],
+            extent: dims[d],
+            begin: begin[d] as usize,
+            step: 1,
+            stride: strides[d],
+        })
         .collect();
     Ok(Move::remap(Remap { rule: Rule::Roll, axes, offset: 0, background: Background::ZERO }))
 }

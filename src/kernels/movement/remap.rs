@@ -1,8 +1,9 @@
-//! Moves that no stride describes: each element of a dense output finds its source coordinate by coordinate, and elements
-//! without a source get a background.
+//! Moves that no stride describes: each element of a dense output finds its source coordinate by
+//! coordinate, and elements without a source get a background.
 //!
-//! A box placed into a background (Pad, StridedSliceGrad, a part of Concat), a rotation (Roll) and a reflection (MirrorPad)
-//! differ only in the map from an output coordinate to a source coordinate.
+//! A box placed into a background (Pad, StridedSliceGrad, a part of Concat), a rotation (Roll) and
+//! a reflection (MirrorPad) differ only in the map from an output coordinate to a source
+//! coordinate.
 
 use std::fmt::Write;
 
@@ -89,10 +90,22 @@ pub struct Remap {
 
 impl Remap {
     /// A map between dense tensors of `source` and `out` dims with `begin` in each dimension.
-    pub fn dense(rule: Rule, source: &[usize], out: &[usize], begin: &[usize], background: Background) -> Self {
+    pub fn dense(
+        rule: Rule,
+        source: &[usize],
+        out: &[usize],
+        begin: &[usize],
+        background: Background,
+    ) -> Self {
         let strides = dense_strides(source);
         let axes = (0..out.len())
-            .map(|d| Axis { out: out[d], extent: source[d], begin: begin[d], step: 1, stride: strides[d] })
+            .map(|d| Axis {
+                out: out[d],
+                extent: source[d],
+                begin: begin[d],
+                step: 1,
+                stride: strides[d],
+            })
             .collect();
         Self { rule, axes, offset: 0, background }
     }
@@ -111,7 +124,8 @@ impl Remap {
         let source_empty = self.axes.iter().any(|a| a.extent == 0);
         let too_large = dst.bytes().max(src.bytes()) > window_limit(device);
         let keeps = self.background == Background::Keep;
-        if self.rule == Rule::Place && (source_empty || ((too_large || keeps) && !unit.is_packed())) {
+        if self.rule == Rule::Place && (source_empty || ((too_large || keeps) && !unit.is_packed()))
+        {
             return self.place_box(device, src, dst);
         }
         let mut map = Mapped { unit, remap: self.collapsed(), src: src.address };
@@ -145,7 +159,8 @@ impl Remap {
                     if axis.is_identity()
                         && outer.step == 1
                         && outer.stride == axis.stride * axis.out as i64
-                        && (outer.is_identity() || matches!(self.rule, Rule::Place | Rule::Roll)) =>
+                        && (outer.is_identity()
+                            || matches!(self.rule, Rule::Place | Rule::Roll)) =>
                 {
                     let n = axis.out;
                     *outer = Axis {
@@ -169,7 +184,8 @@ pub fn fill_element(device: &Device, dst: &Tensor, bytes: &[u8; 16]) -> Result<(
     if words.iter().all(|w| *w == words[0]) {
         return device.fill(dst.address, dst.bytes(), words[0]);
     }
-    // 8 and 16 byte elements whose words differ: the first element by a copy, then ever longer copies.
+    // 8 and 16 byte elements whose words differ: the first element by a copy, then ever longer
+    // copies.
     let element = dst.dtype.size() as u64;
     device.upload(dst.address, &bytes[..element as usize])?;
     let mut done = element;
@@ -194,7 +210,8 @@ impl Mapped {
         while let Some(unit) = self.unit.doubled() {
             let r = &self.remap;
             let inner = r.axes[last];
-            let whole = inner.is_identity() || (inner.step == 1 && matches!(r.rule, Rule::Place | Rule::Roll));
+            let whole = inner.is_identity()
+                || (inner.step == 1 && matches!(r.rule, Rule::Place | Rule::Roll));
             let even = inner.stride == 1
                 && [inner.out, inner.extent, inner.begin].iter().all(|n| n % 2 == 0)
                 && r.axes[..last].iter().all(|a| a.stride % 2 == 0)
@@ -208,7 +225,12 @@ impl Mapped {
             let r = &mut self.remap;
             r.offset /= 2;
             r.axes[..last].iter_mut().for_each(|a| a.stride /= 2);
-            r.axes[last] = Axis { out: inner.out / 2, extent: inner.extent / 2, begin: inner.begin / 2, ..inner };
+            r.axes[last] = Axis {
+                out: inner.out / 2,
+                extent: inner.extent / 2,
+                begin: inner.begin / 2,
+                ..inner
+            };
         }
     }
 
@@ -217,7 +239,8 @@ impl Mapped {
         let count = device.check_extent(remap.axes.iter().map(|a| a.out).product())?;
         let (rank, keep) = (remap.axes.len(), remap.background == Background::Keep);
         let steps = remap.axes.iter().any(|a| a.step != 1);
-        let list = |f: fn(&Axis) -> u32| -> SmallVec<[u32; 8]> { remap.axes.iter().map(f).collect() };
+        let list =
+            |f: fn(&Axis) -> u32| -> SmallVec<[u32; 8]> { remap.axes.iter().map(f).collect() };
         let background: [u32; 4] = match remap.background {
             Background::Element(bytes) => bytemuck::pod_read_unaligned(&bytes),
             Background::Keep => [0; 4],
@@ -245,10 +268,15 @@ impl Mapped {
 }
 
 fn remap_key(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Key {
-    Key::new("remap").number(unit.key()).number(rule as u32).number(rank as u32).number(u32::from(keep))
+    Key::new("remap")
+        .number(unit.key())
+        .number(rule as u32)
+        .number(rank as u32)
+        .number(u32::from(keep))
 }
 
-/// The shader of a map of `rank` dimensions, any of which may have a step above 1 where there are `steps`.
+/// The shader of a map of `rank` dimensions, any of which may have a step above 1 where there are
+/// `steps`.
 pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool) -> Shader {
     let vec4s = rank.div_ceil(4);
     let mut shader = Shader::new(format!("remap {rule:?} {} rank {rank} {steps}", unit.bytes()))
@@ -266,7 +294,8 @@ pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool
         _ => "p.background[0].x",
     };
     let mut text = format!(
-        "fn value(i: u32) -> {} {{\n    var rest = i;\n    var at = p.offset;\n    var inside = true;\n",
+        "fn value(i: u32) -> {} {{\n    var rest = i;\n    var at = p.offset;\n    var inside = \
+         true;\n",
         unit.wgsl()
     );
     for d in (0..rank).rev() {
@@ -274,7 +303,8 @@ pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool
         let (out, extent, begin) = (lane("out_dims"), lane("extents"), lane("begins"));
         let _ = writeln!(
             text,
-            "    let q{d} = quotient(rest, {out});\n    let c{d} = rest - q{d} * {out};\n    rest = q{d};"
+            "    let q{d} = quotient(rest, {out});\n    let c{d} = rest - q{d} * {out};\n    rest \
+             = q{d};"
         );
         let _ = match rule {
             // Coordinates before the first become large.
@@ -290,16 +320,19 @@ pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool
             Rule::Roll => {
                 writeln!(
                     text,
-                    "    let s{d} = c{d} + {begin};\n    let k{d} = select(s{d}, s{d} - {out}, s{d} >= {out});"
+                    "    let s{d} = c{d} + {begin};\n    let k{d} = select(s{d}, s{d} - {out}, \
+                     s{d} >= {out});"
                 )
             }
             Rule::Symmetric | Rule::Reflect => {
-                // Distances from the edge start at 1 outside; the edge element itself is skipped by Reflect.
+                // Distances from the edge start at 1 outside; the edge element itself is skipped by
+                // Reflect.
                 let (low, high) = if rule == Rule::Symmetric { (1, 1) } else { (0, 2) };
                 writeln!(
                     text,
-                    "    var k{d} = c{d} - {begin};\n    if c{d} < {begin} {{\n        k{d} = {begin} - c{d} - {low}u;\n    }} \
-                     else if k{d} >= {extent} {{\n        k{d} = 2u * {extent} - {high}u - k{d};\n    }}",
+                    "    var k{d} = c{d} - {begin};\n    if c{d} < {begin} {{\n        k{d} = \
+                     {begin} - c{d} - {low}u;\n    }} else if k{d} >= {extent} {{\n        k{d} = \
+                     2u * {extent} - {high}u - k{d};\n    }}",
                 )
             }
         };

@@ -29,7 +29,8 @@ impl ReverseSequence {
         Ok(Self { sequence: attrs.int("seq_dim")?, batch: attrs.int("batch_dim")? })
     }
 
-    /// TensorFlow's checks; returns the two axes. Lengths out of range are not looked for, as on its GPUs.
+    /// TensorFlow's checks; returns the two axes. Lengths out of range are not looked for, as on
+    /// its GPUs.
     fn check(&self, x: &Tensor, lengths: &Tensor) -> Result<[usize; 2]> {
         let Self { sequence, batch } = *self;
         let rank = x.rank() as i64;
@@ -62,10 +63,15 @@ impl Kernel for ReverseSequence {
         device.check_extent(y.len())?;
         let stride = |axis: usize| x.dims[axis + 1..].iter().product::<usize>();
         let size = x.dtype.size();
-        // Windows of whole rows of the first dimension, unless sequences run along it; they begin at whole words.
+        // Windows of whole rows of the first dimension, unless sequences run along it; they begin
+        // at whole words.
         let row = stride(0);
         let fitting = window_limit(device) as usize / (row * size);
-        let window = if sequence == 0 || fitting >= x.dims[0] { x.dims[0] } else { (fitting / 4 * 4).max(1) };
+        let window = if sequence == 0 || fitting >= x.dims[0] {
+            x.dims[0]
+        } else {
+            (fitting / 4 * 4).max(1)
+        };
         let (dtype, index) = (x.dtype, lengths.dtype);
         for first in (0..x.dims[0]).step_by(window) {
             let count = window.min(x.dims[0] - first) * row;

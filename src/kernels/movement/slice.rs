@@ -1,4 +1,5 @@
-//! Slice, and the slice specification of StridedSlice and its kin: begin, end and strides with TensorFlow's five masks.
+//! Slice, and the slice specification of StridedSlice and its kin: begin, end and strides with
+//! TensorFlow's five masks.
 
 use super::plan::Move;
 use super::remap::{Axis, Background, Remap, Rule};
@@ -13,8 +14,12 @@ use crate::{invalid, require};
 pub fn slice(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
     let (begin, size) = (ctx.host_input(1)?, ctx.host_input(2)?);
     require!(
-        begin.dims.len() == 1 && size.dims.len() == 1 && begin.dims[0] == dims.len() && size.dims[0] == dims.len(),
-        "Expected begin and size arguments to be 1-D tensors of size {}, but got shapes {} and {} instead.",
+        begin.dims.len() == 1
+            && size.dims.len() == 1
+            && begin.dims[0] == dims.len()
+            && size.dims[0] == dims.len(),
+        "Expected begin and size arguments to be 1-D tensors of size {}, but got shapes {} and {} \
+         instead.",
         dims.len(),
         shape(&begin.dims),
         shape(&size.dims)
@@ -28,7 +33,8 @@ pub fn slice(ctx: &mut dyn OpContext, dims: &[usize]) -> Result<Move> {
         if n == 0 {
             require!(
                 b == 0 && s == 0,
-                "Expected begin[{i}] == 0 (got {b}) and size[{i}] == 0 (got {s}) when input.dim_size({i}) == 0"
+                "Expected begin[{i}] == 0 (got {b}) and size[{i}] == 0 (got {s}) when \
+                 input.dim_size({i}) == 0"
             );
         } else {
             require!((0..=n).contains(&b), "Expected begin[{i}] in [0, {n}], but got {b}");
@@ -86,25 +92,48 @@ enum Final {
 
 impl StridedSpec {
     /// Reads begin, end and strides from the host inputs `first`, `first + 1`, `first + 2`.
-    pub fn read(ctx: &mut dyn OpContext, first: usize, masks: &Masks, dims: &[usize]) -> Result<Self> {
-        let [begin, end, strides] = [ctx.host_input(first)?, ctx.host_input(first + 1)?, ctx.host_input(first + 2)?];
+    pub fn read(
+        ctx: &mut dyn OpContext,
+        first: usize,
+        masks: &Masks,
+        dims: &[usize],
+    ) -> Result<Self> {
+        let [begin, end, strides] =
+            [ctx.host_input(first)?, ctx.host_input(first + 1)?, ctx.host_input(first + 2)?];
         require!(
             strides.dims.len() == 1 && begin.dims == strides.dims && end.dims == strides.dims,
-            "Expected begin, end, and strides to be 1D equal size tensors, but got shapes {}, {}, and {} instead.",
+            "Expected begin, end, and strides to be 1D equal size tensors, but got shapes {}, {}, \
+             and {} instead.",
             shape(&begin.dims),
             shape(&end.dims),
             shape(&strides.dims)
         );
-        Self::resolve(&index_values(&begin)?, &index_values(&end)?, &index_values(&strides)?, masks, dims)
+        Self::resolve(
+            &index_values(&begin)?,
+            &index_values(&end)?,
+            &index_values(&strides)?,
+            masks,
+            dims,
+        )
     }
 
     /// TensorFlow's `ValidateStridedSliceOp`.
-    pub fn resolve(begin: &[i64], end: &[i64], strides: &[i64], masks: &Masks, dims: &[usize]) -> Result<Self> {
+    pub fn resolve(
+        begin: &[i64],
+        end: &[i64],
+        strides: &[i64],
+        masks: &Masks,
+        dims: &[usize],
+    ) -> Result<Self> {
         let entries = strides.len();
         let bit = |mask: i64, i: usize| i < 63 && mask & (1 << i) != 0;
-        require!(masks.ellipsis & (masks.ellipsis - 1) == 0, "Multiple ellipses in slice spec not allowed");
+        require!(
+            masks.ellipsis & (masks.ellipsis - 1) == 0,
+            "Multiple ellipses in slice spec not allowed"
+        );
         let ellipsis = (0..entries).find(|i| bit(masks.ellipsis, *i));
-        let added_after = ellipsis.map_or(0, |e| (e + 1..entries).filter(|i| bit(masks.new_axis, *i)).count());
+        let added_after =
+            ellipsis.map_or(0, |e| (e + 1..entries).filter(|i| bit(masks.new_axis, *i)).count());
         let all = entries + usize::from(ellipsis.is_none());
 
         // One entry for each dimension: (begin, end, stride, begin masked, end masked, shrinks).
@@ -123,29 +152,46 @@ impl StridedSpec {
                 let d = dense.len();
                 if d == dims.len() {
                     require!(!dims.is_empty(), "Attempting to slice scalar input.");
-                    invalid!("Index out of range using input dim {d}; input has only {} dims", dims.len());
+                    invalid!(
+                        "Index out of range using input dim {d}; input has only {} dims",
+                        dims.len()
+                    );
                 }
                 let shrinks = bit(masks.shrink_axis, i);
                 if !shrinks {
                     finals.push(Final::Dimension(d));
                 }
-                dense.push((begin[i], end[i], strides[i], bit(masks.begin, i), bit(masks.end, i), shrinks));
+                dense.push((
+                    begin[i],
+                    end[i],
+                    strides[i],
+                    bit(masks.begin, i),
+                    bit(masks.end, i),
+                    shrinks,
+                ));
             }
         }
 
-        let mut spec = Self { begin: Vec::new(), stride: Vec::new(), count: Dims::new(), shape: Dims::new() };
-        for (d, &(begin, end, stride, begin_masked, end_masked, shrinks)) in dense.iter().enumerate() {
+        let mut spec =
+            Self { begin: Vec::new(), stride: Vec::new(), count: Dims::new(), shape: Dims::new() };
+        for (d, &(begin, end, stride, begin_masked, end_masked, shrinks)) in
+            dense.iter().enumerate()
+        {
             let n = dims[d] as i64;
             require!(stride != 0, "strides[{d}] must be non-zero");
             require!(!shrinks || stride > 0, "only stride 1 allowed on non-range indexing.");
             let valid = if stride > 0 { [0, n] } else { [-1, n - 1] };
             let canonical = |x: i64, masked: bool, side: usize| match masked {
                 true => valid[if stride > 0 { side } else { 1 - side }],
-                false => (if x < 0 { n.saturating_add(x) } else { x }).clamp(valid[0], valid[1].max(valid[0])),
+                false => (if x < 0 { n.saturating_add(x) } else { x })
+                    .clamp(valid[0], valid[1].max(valid[0])),
             };
             let (first, last) = if shrinks {
                 let first = if begin < 0 { n + begin } else { begin };
-                require!((0..n).contains(&first), "slice index {first} of dimension {d} out of bounds.");
+                require!(
+                    (0..n).contains(&first),
+                    "slice index {first} of dimension {d} out of bounds."
+                );
                 (first, first + 1)
             } else {
                 (canonical(begin, begin_masked, 0), canonical(end, end_masked, 1))
@@ -174,7 +220,9 @@ impl StridedSpec {
     pub fn in_dense(&self, dims: &[usize]) -> (Strides, i64) {
         let dense = dense_strides(dims);
         // A dimension of one coordinate takes no step, however long its stride.
-        let strides = (0..dims.len()).map(|d| if self.count[d] <= 1 { 0 } else { dense[d] * self.stride[d] }).collect();
+        let strides = (0..dims.len())
+            .map(|d| if self.count[d] <= 1 { 0 } else { dense[d] * self.stride[d] })
+            .collect();
         let empty = self.count.contains(&0);
         (strides, if empty { 0 } else { dense.iter().zip(&self.begin).map(|(s, b)| s * b).sum() })
     }
@@ -185,7 +233,8 @@ impl StridedSpec {
         Move::strided(Iteration::over(&self.count).operand(&strides, offset)).reshaped(&self.shape)
     }
 
-    /// The move of a dense tensor of the slice's shape into its place in a tensor of `dims`, over `background`.
+    /// The move of a dense tensor of the slice's shape into its place in a tensor of `dims`, over
+    /// `background`.
     pub fn write_into(&self, dims: &[usize], background: Background) -> Remap {
         let from = dense_strides(&self.count);
         let mut offset = 0;
@@ -194,7 +243,8 @@ impl StridedSpec {
                 let (n, forward) = (self.count[d], self.stride[d] > 0);
                 let step = if n <= 1 { 1 } else { self.stride[d].unsigned_abs() as usize };
                 let last = n.saturating_sub(1);
-                let lowest = if forward { self.begin[d] } else { self.begin[d] - (last * step) as i64 };
+                let lowest =
+                    if forward { self.begin[d] } else { self.begin[d] - (last * step) as i64 };
                 if !forward {
                     offset += last as i64 * from[d];
                 }
@@ -211,11 +261,17 @@ pub fn strided_slice(ctx: &mut dyn OpContext, dims: &[usize], masks: &Masks) -> 
     Ok(StridedSpec::read(ctx, 1, masks, dims)?.read_from(dims))
 }
 
-/// StridedSliceGrad: inputs shape (0), begin (1), end (2), strides (3) and dy (4), whose extents are `dy`.
+/// StridedSliceGrad: inputs shape (0), begin (1), end (2), strides (3) and dy (4), whose extents
+/// are `dy`.
 pub fn strided_slice_grad(ctx: &mut dyn OpContext, dy: &[usize], masks: &Masks) -> Result<Move> {
     let dims = super::host_shape(ctx, 0, "shape")?;
     let spec = StridedSpec::read(ctx, 1, masks, &dims)?;
-    require!(dy == &spec.shape[..], "shape of dy was {} instead of {}", shape(dy), shape(&spec.shape));
+    require!(
+        dy == &spec.shape[..],
+        "shape of dy was {} instead of {}",
+        shape(dy),
+        shape(&spec.shape)
+    );
     Ok(Move::remap(spec.write_into(&dims, Background::ZERO)))
 }
 
@@ -223,7 +279,13 @@ pub fn strided_slice_grad(ctx: &mut dyn OpContext, dy: &[usize], masks: &Masks) 
 mod tests {
     use super::*;
 
-    fn resolve(begin: &[i64], end: &[i64], strides: &[i64], masks: Masks, dims: &[usize]) -> StridedSpec {
+    fn resolve(
+        begin: &[i64],
+        end: &[i64],
+        strides: &[i64],
+        masks: Masks,
+        dims: &[usize],
+    ) -> StridedSpec {
         StridedSpec::resolve(begin, end, strides, &masks, dims).unwrap()
     }
 

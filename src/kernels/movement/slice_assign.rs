@@ -17,13 +17,15 @@ fn writes(spec: &StridedSpec, value: &[usize]) -> Result<bool> {
         return Ok(true);
     }
     Err(Error::Unimplemented(format!(
-        "sliced l-value shape {} does not match r-value shape {}. Automatic broadcasting not yet implemented.",
+        "sliced l-value shape {} does not match r-value shape {}. Automatic broadcasting not yet \
+         implemented.",
         shape(&spec.shape),
         shape(value)
     )))
 }
 
-/// ResourceStridedSliceAssign: inputs the variable (0), begin (1), end (2), strides (3) and value (4).
+/// ResourceStridedSliceAssign: inputs the variable (0), begin (1), end (2), strides (3) and value
+/// (4).
 pub fn resource_strided_slice_assign(ctx: &mut dyn OpContext, masks: &Masks) -> Result<()> {
     let value = ctx.input(4)?;
     ctx.update_variable(0, VariableUpdate::Sparse, &mut |ctx, _, variable| {
@@ -36,7 +38,11 @@ pub fn resource_strided_slice_assign(ctx: &mut dyn OpContext, masks: &Masks) -> 
 }
 
 /// TensorStridedSliceUpdate: inputs input (0), begin (1), end (2), strides (3) and value (4).
-pub fn tensor_strided_slice_update(ctx: &mut dyn OpContext, masks: &Masks, memory: Memory) -> Result<()> {
+pub fn tensor_strided_slice_update(
+    ctx: &mut dyn OpContext,
+    masks: &Masks,
+    memory: Memory,
+) -> Result<()> {
     match memory {
         Memory::Device => {
             let (x, value) = (ctx.input(0)?, ctx.input(4)?);
@@ -59,7 +65,8 @@ pub fn tensor_strided_slice_update(ctx: &mut dyn OpContext, masks: &Masks, memor
             // Which element of the value, counted from 1, each element takes; 0 keeps it.
             let numbers: Vec<i32> = (1..=value.dims.iter().product::<usize>() as i32).collect();
             let numbers = HostTensor::i32(&value.dims, &numbers);
-            let taken = Move::remap(spec.write_into(&x.dims, Background::ZERO)).of_host(&numbers)?;
+            let taken =
+                Move::remap(spec.write_into(&x.dims, Background::ZERO)).of_host(&numbers)?;
             let mut out = x.clone();
             for (i, n) in taken.values::<i32>().into_iter().enumerate() {
                 if n > 0 {

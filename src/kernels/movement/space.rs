@@ -1,4 +1,5 @@
-//! Blocks of space in the batch or in the depth: DepthToSpace, SpaceToDepth, SpaceToBatchND, BatchToSpaceND and their older forms.
+//! Blocks of space in the batch or in the depth: DepthToSpace, SpaceToDepth, SpaceToBatchND,
+//! BatchToSpaceND and their older forms.
 
 use super::pad::paddings;
 use super::rearrange::permuted;
@@ -12,7 +13,13 @@ use crate::tensor::{Dims, Tensor};
 use crate::{invalid, require};
 
 /// Moves `src`, seen with extents `dims`, into `dst` with its dimensions in `order`.
-fn permute(ctx: &dyn OpContext, src: &Tensor, dims: &[usize], order: &[usize], dst: &Tensor) -> Result<()> {
+fn permute(
+    ctx: &dyn OpContext,
+    src: &Tensor,
+    dims: &[usize],
+    order: &[usize],
+    dst: &Tensor,
+) -> Result<()> {
     let walk = permuted(dims, order);
     let walk = walk.clone().operand(&dense_strides(walk.dims()), 0);
     copy_strided(ctx.device(), &walk, src, dst)
@@ -76,7 +83,10 @@ pub fn space_to_depth(ctx: &mut dyn OpContext, format: Format, block: i64) -> Re
     require!(block > 1, "Block size should be > 1, but was: {block}");
     let b = block as usize;
     let [n, h, w, c] = format.sizes(&x.dims);
-    require!(h % b == 0 && w % b == 0, "Image width {w} and height {h} should be divisible by block_size: {b}");
+    require!(
+        h % b == 0 && w % b == 0,
+        "Image width {w} and height {h} should be divisible by block_size: {b}"
+    );
     let dst = ctx.output(0, x.dtype, &format.dims([n, h / b, w / b, c * b * b]))?;
     match format {
         Format::Nhwc => permute(ctx, &x, &[n, h / b, b, w / b, b, c], &[0, 1, 3, 2, 4, 5], &dst),
@@ -104,7 +114,8 @@ fn product(dims: &[usize]) -> usize {
     dims.iter().product()
 }
 
-/// SpaceToBatchND (block `None`) and SpaceToBatch: inputs input (0), block_shape (1), paddings (2), or input and paddings (1).
+/// SpaceToBatchND (block `None`) and SpaceToBatch: inputs input (0), block_shape (1), paddings (2),
+/// or input and paddings (1).
 pub fn space_to_batch(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()> {
     let x = ctx.input(0)?;
     let blocks = blocks(ctx, block)?;
@@ -133,19 +144,28 @@ pub fn space_to_batch(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
         x
     } else {
         let t = ctx.temp(x.dtype, &padded)?;
-        Remap::dense(Rule::Place, &x.dims, &padded, &begin, Background::ZERO).enqueue(ctx.device(), &x, &t)?;
+        Remap::dense(Rule::Place, &x.dims, &padded, &begin, Background::ZERO).enqueue(
+            ctx.device(),
+            &x,
+            &t,
+        )?;
         t
     };
     // Seen as (batch, out 1, block 1, out 2, block 2, …, rest); blocks go before the batch.
     let mut seen = vec![padded[0]];
     (0..m).for_each(|d| seen.extend([out[d + 1], blocks[d]]));
     seen.push(rest);
-    let order: Vec<usize> =
-        (0..m).map(|d| 2 * d + 2).chain([0]).chain((0..m).map(|d| 2 * d + 1)).chain([2 * m + 1]).collect();
+    let order: Vec<usize> = (0..m)
+        .map(|d| 2 * d + 2)
+        .chain([0])
+        .chain((0..m).map(|d| 2 * d + 1))
+        .chain([2 * m + 1])
+        .collect();
     permute(ctx, &src, &seen, &order, &dst)
 }
 
-/// BatchToSpaceND (block `None`) and BatchToSpace: inputs input (0), block_shape (1), crops (2), or input and crops (1).
+/// BatchToSpaceND (block `None`) and BatchToSpace: inputs input (0), block_shape (1), crops (2), or
+/// input and crops (1).
 pub fn batch_to_space(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()> {
     let x = ctx.input(0)?;
     let blocks = blocks(ctx, block)?;
@@ -179,7 +199,8 @@ pub fn batch_to_space(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
     seen.push(batch);
     seen.extend_from_slice(&x.dims[1..=m]);
     seen.push(product(&x.dims[m + 1..]));
-    let order: Vec<usize> = [m].into_iter().chain((0..m).flat_map(|d| [m + 1 + d, d])).chain([2 * m + 1]).collect();
+    let order: Vec<usize> =
+        [m].into_iter().chain((0..m).flat_map(|d| [m + 1 + d, d])).chain([2 * m + 1]).collect();
     permute(ctx, &x, &seen, &order, &target)?;
     if whole == out {
         return Ok(());

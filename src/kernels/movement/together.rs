@@ -1,5 +1,6 @@
-//! Several parts of a tensor in one dispatch: what Split and Unpack read, what Concat and Pack write. A dispatch for each part costs more than
-//! the bytes of a small one, and a GPU waits at the barrier between any two that write to one buffer.
+//! Several parts of a tensor in one dispatch: what Split and Unpack read, what Concat and Pack
+//! write. A dispatch for each part costs more than the bytes of a small one, and a GPU waits at the
+//! barrier between any two that write to one buffer.
 
 use smallvec::smallvec;
 
@@ -13,7 +14,8 @@ use crate::tensor::Tensor;
 /// Most parts of one dispatch: eight bindings, of which one is the whole.
 pub const MOST: usize = 7;
 
-/// The widest tensor, in bytes, that a software adapter takes together: it executes every part's branch for every element.
+/// The widest tensor, in bytes, that a software adapter takes together: it executes every part's
+/// branch for every element.
 const LARGEST_ON_CPU: u64 = 1 << 18;
 
 /// Which way elements go.
@@ -25,7 +27,8 @@ pub enum Direction {
     Join,
 }
 
-/// One part: a dense tensor of rows of `row` elements, which lie in the whole's rows from element `begin` on.
+/// One part: a dense tensor of rows of `row` elements, which lie in the whole's rows from element
+/// `begin` on.
 #[derive(Debug, Clone)]
 pub struct Section {
     /// The dense tensor.
@@ -36,8 +39,9 @@ pub struct Section {
     pub row: usize,
 }
 
-/// Enqueues the moves between `whole`, which has `outer` rows of `total` elements, and `sections`, which follow one another in a row.
-/// Returns false, with nothing enqueued, where these are better moved one by one, or can only be so.
+/// Enqueues the moves between `whole`, which has `outer` rows of `total` elements, and `sections`,
+/// which follow one another in a row. Returns false, with nothing enqueued, where these are better
+/// moved one by one, or can only be so.
 pub fn enqueue(
     device: &Device,
     direction: Direction,
@@ -56,7 +60,9 @@ pub fn enqueue(
     let common = sections.iter().fold(whole.address | (total as u64 * size), |all, s| {
         all | s.tensor.address | (s.begin as u64 * size) | (s.row as u64 * size)
     });
-    let Some(unit) = Unit::ALL.into_iter().rev().find(|u| !u.is_packed() && common.is_multiple_of(u.bytes())) else {
+    let Some(unit) =
+        Unit::ALL.into_iter().rev().find(|u| !u.is_packed() && common.is_multiple_of(u.bytes()))
+    else {
         return Ok(false);
     };
     let units = |n: usize| n as u64 * size / unit.bytes();
@@ -65,14 +71,23 @@ pub fn enqueue(
         let ends: Vec<u64> = sections.iter().map(|s| units(s.begin + s.row - begin)).collect();
         let columns = ends[ends.len() - 1];
         let count = device.check_extent((outer as u64 * columns) as usize)?;
-        let parts = sections.iter().map(|s| unit.binding(s.tensor.address, outer as u64 * units(s.row)));
+        let parts =
+            sections.iter().map(|s| unit.binding(s.tensor.address, outer as u64 * units(s.row)));
         let mut bindings = smallvec![unit.binding(whole.address, outer as u64 * units(total))];
         bindings.extend(parts);
         device.enqueue(&Program {
-            key: Key::new("together").number(unit.key()).number(sections.len() as u32).number(direction as u32),
+            key: Key::new("together")
+                .number(unit.key())
+                .number(sections.len() as u32)
+                .number(direction as u32),
             shader: &|| shader(unit, sections.len(), direction),
             bindings,
-            params: Params::new().u32(count).u32(columns).u32(units(total)).u32(units(begin)).list(&ends),
+            params: Params::new()
+                .u32(count)
+                .u32(columns)
+                .u32(units(total))
+                .u32(units(begin))
+                .list(&ends),
             grid: Grid::linear(count as usize, WORKGROUP),
         })?;
     }
@@ -81,7 +96,8 @@ pub fn enqueue(
 
 /// The shader of `n` parts in elements of `unit`, which are not packed.
 pub fn shader(unit: Unit, n: usize, direction: Direction) -> Shader {
-    const NAMES: [&str; MOST] = ["part_0", "part_1", "part_2", "part_3", "part_4", "part_5", "part_6"];
+    const NAMES: [&str; MOST] =
+        ["part_0", "part_1", "part_2", "part_3", "part_4", "part_5", "part_6"];
     let names = &NAMES[..n];
     let end = |k: usize| format!("p.ends[{}].{}", k / 4, ["x", "y", "z", "w"][k % 4]);
     let moves: Vec<String> = names
@@ -96,12 +112,14 @@ pub fn shader(unit: Unit, n: usize, direction: Direction) -> Shader {
                 Direction::Split => format!("store_{name}({at}, load_whole(at));"),
                 Direction::Join => format!("store_whole(at, load_{name}({at}));"),
             };
-            let condition = if k + 1 < n { format!("if column < {} ", end(k)) } else { String::new() };
+            let condition =
+                if k + 1 < n { format!("if column < {} ", end(k)) } else { String::new() };
             format!("{condition}{{\n        {line}\n    }}")
         })
         .collect();
     let shader = Shader::new(format!("together {direction:?} {n} of {}", unit.bytes()));
-    let shader = names.iter().fold(unit.bind(shader, "whole"), |shader, name| unit.bind(shader, name));
+    let shader =
+        names.iter().fold(unit.bind(shader, "whole"), |shader, name| unit.bind(shader, name));
     shader
         .u32s(&["count", "columns", "total", "begin"])
         .param("ends", Field::Vec4s(n.div_ceil(4)))

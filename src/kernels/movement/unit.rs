@@ -1,11 +1,12 @@
-//! The unit of a move: data movement sees elements as bytes of a size, never as numbers, so five storage classes serve all types
-//! and no shader needs 64-bit integers or floats.
+//! The unit of a move: data movement sees elements as bytes of a size, never as numbers, so five
+//! storage classes serve all types and no shader needs 64-bit integers or floats.
 
 use crate::device::Binding;
 use crate::dtype::DType;
 use crate::shader::Shader;
 
-/// Bytes of one moved element: 1, 2, 4, 8 or 16. Wider than the tensor's element where rows allow it.
+/// Bytes of one moved element: 1, 2, 4, 8 or 16. Wider than the tensor's element where rows allow
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit(u32);
 
@@ -73,18 +74,24 @@ impl Unit {
             _ => {
                 let ty = self.wgsl();
                 shader.bind_raw(name, ty, self.0).body(&format!(
-                    "fn load_{name}(i: u32) -> {ty} {{\n    return {name}[p.off_{name} + i];\n}}\n\n\
-                     fn store_{name}(i: u32, v: {ty}) {{\n    {name}[p.off_{name} + i] = v;\n}}\n"
+                    "fn load_{name}(i: u32) -> {ty} {{\n    return {name}[p.off_{name} + \
+                     i];\n}}\n\nfn store_{name}(i: u32, v: {ty}) {{\n    {name}[p.off_{name} + i] \
+                     = v;\n}}\n"
                 ))
             }
         }
     }
 
-    /// Appends the entry point of a program whose body defines `fn value(i: u32) -> Element` for element `i` of the dense
-    /// binding `dst`. As for [`Shader::map`], the first parameter must be `count`; launch with [`Unit::grid`].
+    /// Appends the entry point of a program whose body defines `fn value(i: u32) -> Element` for
+    /// element `i` of the dense binding `dst`. As for [`Shader::map`], the first parameter must be
+    /// `count`; launch with [`Unit::grid`].
     #[must_use]
     pub fn map(self, shader: Shader) -> Shader {
-        if self.0 <= 4 { shader.map("dst") } else { shader.body(include_str!("../../../shaders/movement/map.wgsl")) }
+        if self.0 <= 4 {
+            shader.map("dst")
+        } else {
+            shader.body(include_str!("../../../shaders/movement/map.wgsl"))
+        }
     }
 
     /// Invocations for `count` elements.

@@ -1,8 +1,8 @@
 //! The strided copy: element `i` of a walk goes from `src[index(i)]` to `dst[index(i)]`.
 //!
-//! A walk is an [`Iteration`] with two operands, the source and the destination. It is collapsed, its element is widened up to
-//! 16 bytes where rows allow it, it becomes a plain copy where both sides are dense, and it is cut into windows where a side
-//! exceeds the adapter's largest binding.
+//! A walk is an [`Iteration`] with two operands, the source and the destination. It is collapsed,
+//! its element is widened up to 16 bytes where rows allow it, it becomes a plain copy where both
+//! sides are dense, and it is cut into windows where a side exceeds the adapter's largest binding.
 
 use smallvec::smallvec;
 
@@ -28,15 +28,22 @@ pub enum Tiling {
     Always,
 }
 
-/// Enqueues `walk`, whose operand 0 reads `src` and whose operand 1 writes `dst`; both hold elements of the same size.
-/// No element of `dst` may be written twice. Where elements have less than 4 bytes, `dst` must be walked densely from a
-/// multiple of 4 bytes, unless the whole walk is one dense copy.
+/// Enqueues `walk`, whose operand 0 reads `src` and whose operand 1 writes `dst`; both hold
+/// elements of the same size. No element of `dst` may be written twice. Where elements have less
+/// than 4 bytes, `dst` must be walked densely from a multiple of 4 bytes, unless the whole walk is
+/// one dense copy.
 pub fn copy_strided(device: &Device, walk: &Iteration, src: &Tensor, dst: &Tensor) -> Result<()> {
     copy_strided_with(device, walk, src, dst, Tiling::Auto)
 }
 
 /// [`copy_strided`] with a choice of the program.
-pub fn copy_strided_with(device: &Device, walk: &Iteration, src: &Tensor, dst: &Tensor, tiling: Tiling) -> Result<()> {
+pub fn copy_strided_with(
+    device: &Device,
+    walk: &Iteration,
+    src: &Tensor,
+    dst: &Tensor,
+    tiling: Tiling,
+) -> Result<()> {
     if walk.is_empty() {
         return Ok(());
     }
@@ -46,7 +53,8 @@ pub fn copy_strided_with(device: &Device, walk: &Iteration, src: &Tensor, dst: &
         address: t.address.wrapping_add_signed(walk.offset(k) * unit.bytes() as i64),
         strides: walk.strides(k).into(),
     };
-    Walk { unit, dims: walk.dims().into(), src: side(0, src), dst: side(1, dst) }.run(device, tiling)
+    Walk { unit, dims: walk.dims().into(), src: side(0, src), dst: side(1, dst) }
+        .run(device, tiling)
 }
 
 /// One side of a walk: where its first element lies, and its strides in elements.
@@ -57,7 +65,8 @@ struct Side {
 }
 
 impl Side {
-    /// Elements that lie before the first element, and all elements of the range that the walk touches.
+    /// Elements that lie before the first element, and all elements of the range that the walk
+    /// touches.
     fn span(&self, dims: &[usize]) -> (u64, u64) {
         let reach = |sign: i64| -> u64 {
             let parts = dims.iter().zip(&self.strides).map(|(n, s)| (*n as i64 - 1) * s * sign);
@@ -84,7 +93,8 @@ impl Walk {
     fn run(self, device: &Device, tiling: Tiling) -> Result<()> {
         let walk = self.collapsed();
         let bytes = walk.unit.bytes();
-        if walk.dims.is_empty() || (walk.src.is_dense(&walk.dims) && walk.dst.is_dense(&walk.dims)) {
+        if walk.dims.is_empty() || (walk.src.is_dense(&walk.dims) && walk.dst.is_dense(&walk.dims))
+        {
             let count = walk.dims.iter().product::<usize>() as u64;
             return device.copy(walk.dst.address, walk.src.address, count * bytes);
         }
@@ -116,11 +126,20 @@ impl Walk {
 
     fn blocks(&self, cpu: bool) -> Option<Blocks> {
         let (src, dst) = (&self.src, &self.dst);
-        Blocks::of(self.unit, &self.dims, [&src.strides, &dst.strides], [src.address, dst.address], cpu)
+        Blocks::of(
+            self.unit,
+            &self.dims,
+            [&src.strides, &dst.strides],
+            [src.address, dst.address],
+            cpu,
+        )
     }
 
     fn collapsed(self) -> Self {
-        let walk = Iteration::over(&self.dims).operand(&self.src.strides, 0).operand(&self.dst.strides, 0).collapse();
+        let walk = Iteration::over(&self.dims)
+            .operand(&self.src.strides, 0)
+            .operand(&self.dst.strides, 0)
+            .collapse();
         let side = |k: usize, address| Side { address, strides: walk.strides(k).into() };
         Self {
             unit: self.unit,
@@ -155,15 +174,17 @@ impl Walk {
     fn halves(&self, side: &Side) -> Result<(Self, Self)> {
         let too_large = || {
             Error::ResourceExhausted(format!(
-                "a strided copy of {:?} elements of {} bytes exceeds this adapter's largest storage binding and cannot be \
-                 cut into windows",
+                "a strided copy of {:?} elements of {} bytes exceeds this adapter's largest \
+                 storage binding and cannot be cut into windows",
                 self.dims,
                 self.unit.bytes()
             ))
         };
         let reach = |d: usize| (self.dims[d] as i64 - 1) * side.strides[d].abs();
-        let widest =
-            (0..self.dims.len()).max_by_key(|d| reach(*d)).filter(|d| self.dims[*d] > 1).ok_or_else(too_large)?;
+        let widest = (0..self.dims.len())
+            .max_by_key(|d| reach(*d))
+            .filter(|d| self.dims[*d] > 1)
+            .ok_or_else(too_large)?;
         let (mut d, mut at) = (widest, self.dims[widest] / 2);
         if self.unit.is_packed() {
             // Whole words have one owner only when the windows are dense and start at words.
@@ -177,7 +198,9 @@ impl Walk {
         first.dims[d] = at;
         second.dims[d] -= at;
         for side in [&mut second.src, &mut second.dst] {
-            side.address = side.address.wrapping_add_signed(side.strides[d] * at as i64 * self.unit.bytes() as i64);
+            side.address = side
+                .address
+                .wrapping_add_signed(side.strides[d] * at as i64 * self.unit.bytes() as i64);
         }
         Ok((first, second))
     }
@@ -196,13 +219,18 @@ impl Walk {
             .operand(&self.dst.strides, dst_before as i64);
         let class = walk.class();
         let unit = self.unit;
-        if unit.is_packed() && (class.access(1) != Access::Linear || !self.dst.address.is_multiple_of(4)) {
-            return Err(Error::Internal(format!("a packed destination must be dense and start at a word: {self:?}")));
+        if unit.is_packed()
+            && (class.access(1) != Access::Linear || !self.dst.address.is_multiple_of(4))
+        {
+            return Err(Error::Internal(format!(
+                "a packed destination must be dense and start at a word: {self:?}"
+            )));
         }
         let bytes = unit.bytes();
         let src = unit.binding(self.src.address - src_before * bytes, src_span);
         let dst = unit.binding(self.dst.address - dst_before * bytes, dst_span);
-        let four = Four::of(unit, &walk, src.address).filter(|_| fours && dst.address.is_multiple_of(16));
+        let four =
+            Four::of(unit, &walk, src.address).filter(|_| fours && dst.address.is_multiple_of(16));
         if let Some(four) = four {
             return four.enqueue(device, &walk, count, src, dst);
         }
@@ -225,7 +253,8 @@ impl Walk {
         };
         let (rows, columns) = (self.dims[rest], self.dims[rest + 1]);
         let (across, row_stride) = (self.src.strides[rest], self.src.strides[rest + 1]);
-        let fits = across == 1 && row_stride > 0 && batch_stride >= 0 && rows >= TILED && columns >= TILED;
+        let fits =
+            across == 1 && row_stride > 0 && batch_stride >= 0 && rows >= TILED && columns >= TILED;
         (fits && !self.unit.is_packed() && self.dst.is_dense(&self.dims)).then_some(Matrices {
             batches: batches as u32,
             rows: rows as u32,
@@ -239,7 +268,8 @@ impl Walk {
         self.count(device)?;
         let unit = self.unit;
         let side = tile(unit);
-        let tiles = m.rows.div_ceil(side) as usize * m.columns.div_ceil(side) as usize * m.batches as usize;
+        let tiles =
+            m.rows.div_ceil(side) as usize * m.columns.div_ceil(side) as usize * m.batches as usize;
         device.enqueue(&Program {
             key: Key::new("transpose").number(unit.key()),
             shader: &|| transpose_shader(unit),
@@ -247,7 +277,12 @@ impl Walk {
                 unit.binding(self.src.address, self.src.span(&self.dims).1),
                 unit.binding(self.dst.address, self.dst.span(&self.dims).1),
             ],
-            params: Params::new().u32(m.batches).u32(m.rows).u32(m.columns).u32(m.batch_stride).u32(m.row_stride),
+            params: Params::new()
+                .u32(m.batches)
+                .u32(m.rows)
+                .u32(m.columns)
+                .u32(m.batch_stride)
+                .u32(m.row_stride),
             grid: Grid::groups(tiles),
         })
     }
@@ -278,7 +313,9 @@ pub fn strided_shader(unit: Unit, class: &AccessClass) -> Shader {
     let shader = Shader::new(format!("strided {}", unit.bytes())).u32s(&["count"]);
     let shader = class.declare(unit.bind(unit.bind(shader, "src"), "dst"), &["src", "dst"]);
     if unit.is_packed() {
-        return shader.body("fn value(i: u32) -> u32 {\n    return load_src(index_src(i));\n}\n").map("dst");
+        return shader
+            .body("fn value(i: u32) -> u32 {\n    return load_src(index_src(i));\n}\n")
+            .map("dst");
     }
     shader.body(include_str!("../../../shaders/movement/strided.wgsl"))
 }

@@ -1,4 +1,5 @@
-//! BatchNormWithGlobalNormalization and its gradient, which only graphs from before TensorFlow 1.0 have.
+//! BatchNormWithGlobalNormalization and its gradient, which only graphs from before TensorFlow 1.0
+//! have.
 
 use crate::device::{Binding, Capabilities, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
@@ -61,7 +62,10 @@ struct GlobalNorm {
 
 impl GlobalNorm {
     fn of(attrs: &dyn Attrs) -> Result<Self> {
-        Ok(Self { epsilon: attrs.float("variance_epsilon")?, scaled: attrs.bool("scale_after_normalization")? })
+        Ok(Self {
+            epsilon: attrs.float("variance_epsilon")?,
+            scaled: attrs.bool("scale_after_normalization")?,
+        })
     }
 
     /// Inputs: t, m, v, beta, gamma.
@@ -70,7 +74,14 @@ impl GlobalNorm {
         let [beta, gamma] = [ctx.input(3)?, ctx.input(4)?];
         check(&x, &[(&mean, "mean"), (&variance, "var"), (&beta, "beta"), (&gamma, "gamma")])?;
         let y = ctx.output(0, x.dtype, &x.dims)?;
-        self.enqueue(ctx, &FORWARD, x.dims[3], x.len(), 0, &[&x, &mean, &variance, &beta, &gamma, &y])
+        self.enqueue(
+            ctx,
+            &FORWARD,
+            x.dims[3],
+            x.len(),
+            0,
+            &[&x, &mean, &variance, &beta, &gamma, &y],
+        )
     }
 
     /// Inputs: t, m, v, gamma, backprop. Outputs: dx, dm, dv, db, dg.
@@ -78,7 +89,11 @@ impl GlobalNorm {
         let [x, mean, variance] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
         let [gamma, dy] = [ctx.input(3)?, ctx.input(4)?];
         check(&x, &[(&mean, "mean"), (&variance, "var"), (&gamma, "gamma")])?;
-        require!(dy.dims == x.dims, "out_backprop must have the shape of the input, got {}", shape_text(&dy.dims));
+        require!(
+            dy.dims == x.dims,
+            "out_backprop must have the shape of the input, got {}",
+            shape_text(&dy.dims)
+        );
         let (channels, elements) = (x.dims[3], x.len());
         let dx = ctx.output(0, x.dtype, &x.dims)?;
         self.enqueue(ctx, &INPUT, channels, elements, 0, &[&variance, &gamma, &dy, &dx])?;
@@ -87,10 +102,24 @@ impl GlobalNorm {
         self.enqueue(ctx, &PRODUCTS, channels, elements, 0, &[&x, &mean, &dy, &products])?;
         let sums = ctx.temp(F32, &[2, channels])?;
         let style = style(&capabilities, ctx.device());
-        reduce(ctx, style, Reduction::of("Sum"), &products, &groups(&dims, &[false, true, false]), &sums)?;
+        reduce(
+            ctx,
+            style,
+            Reduction::of("Sum"),
+            &products,
+            &groups(&dims, &[false, true, false]),
+            &sums,
+        )?;
         for which in 1..5 {
             let result = ctx.output(which, x.dtype, &[channels])?;
-            self.enqueue(ctx, &CHANNEL, channels, elements, which, &[&sums, &variance, &gamma, &result])?;
+            self.enqueue(
+                ctx,
+                &CHANNEL,
+                channels,
+                elements,
+                which,
+                &[&sums, &variance, &gamma, &result],
+            )?;
         }
         Ok(())
     }
@@ -129,13 +158,20 @@ fn check(x: &Tensor, vectors: &[(&Tensor, &str)]) -> Result<()> {
     require!(x.rank() == 4, "input must be 4-dimensional{}", shape_text(&x.dims));
     for (t, name) in vectors {
         require!(t.rank() == 1, "{name} must be 1-dimensional{}", shape_text(&t.dims));
-        require!(t.dims[0] == x.dims[3], "{name} must have {} elements, got {}", x.dims[3], t.dims[0]);
+        require!(
+            t.dims[0] == x.dims[3],
+            "{name} must have {} elements, got {}",
+            x.dims[3],
+            t.dims[0]
+        );
     }
     Ok(())
 }
 
 fn shader(step: &Step, dtype: DType) -> Shader {
-    let bind = |shader: Shader, name: &&'static str| shader.bind(name, if *name == "sums" { F32 } else { dtype });
+    let bind = |shader: Shader, name: &&'static str| {
+        shader.bind(name, if *name == "sums" { F32 } else { dtype })
+    };
     let shader = step.1.iter().fold(Shader::new(format!("global norm {} {dtype}", step.0)), bind);
     let shader = shader.bind("result", if step.2 { F32 } else { dtype });
     let text = |name: &str, text: &'static str| if step.1.contains(&name) { text } else { "" };

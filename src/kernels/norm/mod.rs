@@ -1,8 +1,9 @@
-//! FusedBatchNorm and FusedBatchNormGrad, versions 1 to 3, for 4 and 5 dimensions and channels last or second; their predecessor in
-//! `global`.
+//! FusedBatchNorm and FusedBatchNormGrad, versions 1 to 3, for 4 and 5 dimensions and channels last
+//! or second; their predecessor in `global`.
 //!
-//! The reserve spaces mean what TensorFlow's CPU kernels mean by them: 1 is the mean and 2 the variance of the batch (of the
-//! given statistics in inference), and 3 and the gradient's own are empty. So gradients work across devices.
+//! The reserve spaces mean what TensorFlow's CPU kernels mean by them: 1 is the mean and 2 the
+//! variance of the batch (of the given statistics in inference), and 3 and the gradient's own are
+//! empty. So gradients work across devices.
 
 mod global;
 mod program;
@@ -43,7 +44,9 @@ pub fn register(r: &mut Registry) {
             _ => r.op(op).types("T", TYPES).types("U", &[F32]).kernel(create),
         }
     }
-    for (op, version) in [("FusedBatchNormGrad", 1), ("FusedBatchNormGradV2", 2), ("FusedBatchNormGradV3", 3)] {
+    for (op, version) in
+        [("FusedBatchNormGrad", 1), ("FusedBatchNormGradV2", 2), ("FusedBatchNormGradV3", 3)]
+    {
         let create = move |attrs: &dyn Attrs| {
             let norm = BatchNorm::of(attrs, version, capabilities)?;
             Ok(move |ctx: &mut dyn OpContext| norm.backward(ctx))
@@ -75,7 +78,8 @@ fn check_channels(t: &Tensor, when: &str, name: &str, channels: usize) -> Result
     let elements = t.len();
     require!(
         elements == channels,
-        "{when}{name} must have the same number of elements as the channels of x, got {elements} and {channels}"
+        "{when}{name} must have the same number of elements as the channels of x, got {elements} \
+         and {channels}"
     );
     Ok(())
 }
@@ -93,7 +97,11 @@ impl BatchNorm {
 
     /// How `x` is cut into channels.
     fn channels(&self, ctx: &dyn OpContext, x: &Tensor) -> Result<Channels> {
-        require!(matches!(x.rank(), 4 | 5), "input must be 4 or 5-dimensional{}", shape_text(&x.dims));
+        require!(
+            matches!(x.rank(), 4 | 5),
+            "input must be 4 or 5-dimensional{}",
+            shape_text(&x.dims)
+        );
         let axis = self.channel.axis(x.rank());
         Ok(Channels {
             images: x.dims[..axis].iter().product(),
@@ -105,10 +113,15 @@ impl BatchNorm {
 
     fn forward(&self, ctx: &mut dyn OpContext, factor: f32) -> Result<()> {
         let x = ctx.input(0)?;
-        let [scale, offset, mean, variance] = [ctx.input(1)?, ctx.input(2)?, ctx.input(3)?, ctx.input(4)?];
+        let [scale, offset, mean, variance] =
+            [ctx.input(1)?, ctx.input(2)?, ctx.input(3)?, ctx.input(4)?];
         let channels = self.channels(ctx, &x)?;
-        let inputs =
-            [(&scale, "scale"), (&offset, "offset"), (&mean, "estimated_mean"), (&variance, "estimated_variance")];
+        let inputs = [
+            (&scale, "scale"),
+            (&offset, "offset"),
+            (&mean, "estimated_mean"),
+            (&variance, "estimated_variance"),
+        ];
         for (t, name) in inputs {
             check_vector(t, name)?;
         }
@@ -149,12 +162,31 @@ impl BatchNorm {
             let correction = (total / (total - 1.0).max(1.0)) as f32;
             let device = ctx.device();
             program::blend(device, 1.0 - factor, &mean, factor, &saved_mean, &running_mean)?;
-            program::blend(device, 1.0 - factor, &variance, factor * correction, &saved_variance, &running_variance)?;
-            return channels.normalize(device, &x, &saved_mean, &saved_variance, &scale, &offset, self.epsilon, &y);
+            program::blend(
+                device,
+                1.0 - factor,
+                &variance,
+                factor * correction,
+                &saved_variance,
+                &running_variance,
+            )?;
+            return channels.normalize(
+                device,
+                &x,
+                &saved_mean,
+                &saved_variance,
+                &scale,
+                &offset,
+                self.epsilon,
+                &y,
+            );
         }
-        for (from, to) in
-            [(&mean, &running_mean), (&variance, &running_variance), (&mean, &saved_mean), (&variance, &saved_variance)]
-        {
+        for (from, to) in [
+            (&mean, &running_mean),
+            (&variance, &running_variance),
+            (&mean, &saved_mean),
+            (&variance, &saved_variance),
+        ] {
             device.copy(to.address, from.address, from.bytes())?;
         }
         channels.normalize(device, &x, &mean, &variance, &scale, &offset, self.epsilon, &y)
@@ -170,7 +202,9 @@ impl BatchNorm {
             shape_text(&x.dims),
             shape_text(&dy.dims)
         );
-        for (t, name) in [(&scale, "scale"), (&mean, "reserve_space_1"), (&variance, "reserve_space_2")] {
+        for (t, name) in
+            [(&scale, "scale"), (&mean, "reserve_space_1"), (&variance, "reserve_space_2")]
+        {
             check_vector(t, name)?;
             check_channels(t, "", name, channels.channels)?;
         }

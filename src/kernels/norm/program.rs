@@ -1,4 +1,5 @@
-//! Programs of batch normalization: sums for each channel, what follows from them, and the elementwise ends.
+//! Programs of batch normalization: sums for each channel, what follows from them, and the
+//! elementwise ends.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -57,7 +58,8 @@ impl Mode {
     }
 
     fn sums_shader(self, dtype: DType) -> Shader {
-        let shader = Shader::new(format!("batch norm, sums for {}, {dtype}", self.name())).bind("x", dtype);
+        let shader =
+            Shader::new(format!("batch norm, sums for {}, {dtype}", self.name())).bind("x", dtype);
         let shader = match self {
             // The first image, which holds each channel's first element.
             Self::Moments => shader.bind("head", dtype),
@@ -65,11 +67,21 @@ impl Mode {
         };
         let (center, terms) = match self {
             Self::Moments => ("load_head(c * p.inner)", "return vec2<f32>(d, d * d);"),
-            Self::Gradient => ("load_mean(c)", "let g = load_dy(e);\n    return vec2<f32>(g, g * d);"),
+            Self::Gradient => {
+                ("load_mean(c)", "let g = load_dy(e);\n    return vec2<f32>(g, g * d);")
+            }
         };
         shader
             .bind("sums", F32)
-            .u32s(&["count", "images", "channels", "inner", "segments", "first_segment", "all_segments"])
+            .u32s(&[
+                "count",
+                "images",
+                "channels",
+                "inner",
+                "segments",
+                "first_segment",
+                "all_segments",
+            ])
             .library("quotient")
             .define("CENTER", center)
             .define("TERMS", terms)
@@ -77,13 +89,14 @@ impl Mode {
     }
 
     fn finish_shader(self, dtype: DType, lanes: u32) -> Shader {
-        let shader = Shader::new(format!("batch norm, {}, {lanes} lanes", self.name())).bind("sums", F32);
+        let shader =
+            Shader::new(format!("batch norm, {}, {lanes} lanes", self.name())).bind("sums", F32);
         let (shader, finish) = match self {
             Self::Moments => (
                 shader.bind("head", dtype).bind("mean", F32).bind("variance", F32),
-                "let distance = sums.x / total;\n    \
-                 store_mean(c, load_head(c * p.inner) + distance);\n    \
-                 store_variance(c, max(sums.y / total - distance * distance, 0.0));",
+                "let distance = sums.x / total;\n    store_mean(c, load_head(c * p.inner) + \
+                 distance);\n    store_variance(c, max(sums.y / total - distance * distance, \
+                 0.0));",
             ),
             Self::Gradient => (
                 shader
@@ -93,16 +106,13 @@ impl Mode {
                     .bind("scale_backprop", F32)
                     .bind("offset_backprop", F32)
                     .bind("coefficients", F32),
-                "let inverse = inverseSqrt(load_variance(c) + p.epsilon);\n    \
-                 let a = load_scale(c) * inverse;\n    \
-                 store_scale_backprop(c, sums.y * inverse);\n    \
-                 store_offset_backprop(c, sums.x);\n    \
-                 // Statistics that were given do not depend on x.\n    \
-                 let share = select(0.0, a / total, p.is_training == 1u);\n    \
-                 store_coefficients(c, a);\n    \
-                 store_coefficients(p.channels + c, share * inverse * inverse * sums.y);\n    \
-                 store_coefficients(2u * p.channels + c, share * sums.x);\n    \
-                 store_coefficients(3u * p.channels + c, load_mean(c));",
+                "let inverse = inverseSqrt(load_variance(c) + p.epsilon);\n    let a = \
+                 load_scale(c) * inverse;\n    store_scale_backprop(c, sums.y * inverse);\n    \
+                 store_offset_backprop(c, sums.x);\n    // Statistics that were given do not \
+                 depend on x.\n    let share = select(0.0, a / total, p.is_training == 1u);\n    \
+                 store_coefficients(c, a);\n    store_coefficients(p.channels + c, share * \
+                 inverse * inverse * sums.y);\n    store_coefficients(2u * p.channels + c, share \
+                 * sums.x);\n    store_coefficients(3u * p.channels + c, load_mean(c));",
             ),
         };
         let shader = shader.u32s(&["channels", "inner", "segments", "total"]);
@@ -171,7 +181,14 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 /// `y = keep * old + take * new`.
-pub fn blend(device: &Device, keep: f32, old: &Tensor, take: f32, new: &Tensor, y: &Tensor) -> Result<()> {
+pub fn blend(
+    device: &Device,
+    keep: f32,
+    old: &Tensor,
+    take: f32,
+    new: &Tensor,
+    y: &Tensor,
+) -> Result<()> {
     device.enqueue(&Program {
         key: Key::new("norm_blend"),
         shader: &blend_shader,
@@ -188,7 +205,13 @@ impl Channels {
     }
 
     /// Mean and variance of each channel.
-    pub fn moments(&self, ctx: &mut dyn OpContext, x: &Tensor, mean: &Tensor, variance: &Tensor) -> Result<()> {
+    pub fn moments(
+        &self,
+        ctx: &mut dyn OpContext,
+        x: &Tensor,
+        mean: &Tensor,
+        variance: &Tensor,
+    ) -> Result<()> {
         let head = part(x, 0, self.channels * self.inner);
         let wide = wide::fits(self, &[x]);
         let first = if wide { wide::wide_part(x, 0, self.channels) } else { head };
@@ -218,7 +241,14 @@ impl Channels {
         y: &Tensor,
     ) -> Result<()> {
         if wide::fits(self, &[x, mean, variance, scale, offset, y]) {
-            return wide::FORWARD.enqueue(device, self, &[x], &[mean, variance, scale, offset], y, epsilon);
+            return wide::FORWARD.enqueue(
+                device,
+                self,
+                &[x],
+                &[mean, variance, scale, offset],
+                y,
+                epsilon,
+            );
         }
         element_windows(device, y.len(), y.dtype.size(), |first, count| {
             device.enqueue(&Program {
@@ -243,7 +273,10 @@ impl Channels {
         let wide = wide::fits(self, &[g.x, g.dy, g.mean]);
         let (sums, segments) = self.sums(ctx, Mode::Gradient, g.x, wide, &|first, count| {
             if wide {
-                smallvec![wide::wide_part(g.dy, first, count), wide::wide_part(g.mean, 0, self.channels)]
+                smallvec![
+                    wide::wide_part(g.dy, first, count),
+                    wide::wide_part(g.mean, 0, self.channels)
+                ]
             } else {
                 smallvec![part(g.dy, first, count), g.mean.into()]
             }
@@ -284,8 +317,9 @@ impl Channels {
         Params::new().u32(count).u32(self.inner).u32(self.channels).u32(phase).u32(rest)
     }
 
-    /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds a binding. `others` gives
-    /// what is bound beside a window's elements of `x`; `wide` says that all of it is taken four channels at once. Returns the sums and the number of segments.
+    /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds
+    /// a binding. `others` gives what is bound beside a window's elements of `x`; `wide` says that
+    /// all of it is taken four channels at once. Returns the sums and the number of segments.
     fn sums(
         &self,
         ctx: &mut dyn OpContext,
@@ -317,14 +351,20 @@ impl Channels {
             let of_x = if wide { wide::wide_part } else { part }(x, first * image, count * image);
             let mut bindings: SmallVec<[Binding; 8]> = smallvec![of_x];
             bindings.extend(others(first * image, count * image));
-            bindings.push(if wide { wide::wide_part(&sums, 0, sums.len()) } else { (&sums).into() });
+            bindings.push(if wide {
+                wide::wide_part(&sums, 0, sums.len())
+            } else {
+                (&sums).into()
+            });
             let mut params = Params::new().u32(segments * lines).u32(count).u32(lines);
             if !wide {
                 params = params.u32(inner);
             }
             device.enqueue(&Program {
                 key: Key::new("norm_sums").name(mode.name()).dtype(x.dtype).number(u32::from(wide)),
-                shader: &|| if wide { wide::sums_shader(mode, x.dtype) } else { mode.sums_shader(x.dtype) },
+                shader: &|| {
+                    if wide { wide::sums_shader(mode, x.dtype) } else { mode.sums_shader(x.dtype) }
+                },
                 bindings,
                 params: params.u32(segments).u32(w * segments).u32(all_segments),
                 grid: Grid::linear(segments * lines, WORKGROUP),
@@ -333,7 +373,8 @@ impl Channels {
         Ok((sums, all_segments))
     }
 
-    /// Enqueues what follows from the sums of each channel. `params` adds the mode's own parameters.
+    /// Enqueues what follows from the sums of each channel. `params` adds the mode's own
+    /// parameters.
     #[expect(clippy::too_many_arguments, reason = "one dispatch for both modes")]
     fn finish(
         &self,
@@ -352,7 +393,9 @@ impl Channels {
             key: Key::new("norm_finish").name(mode.name()).dtype(dtype).number(lanes),
             shader: &|| mode.finish_shader(dtype, lanes),
             bindings,
-            params: params(Params::new().u32(self.channels).u32(self.inner).u32(segments).u32(self.total())),
+            params: params(
+                Params::new().u32(self.channels).u32(self.inner).u32(segments).u32(self.total()),
+            ),
             grid: Grid::linear(self.channels * lanes as usize, WORKGROUP),
         })
     }

@@ -1,4 +1,5 @@
-//! Batch normalization of four channels at once: channels are the innermost dimension and a multiple of four.
+//! Batch normalization of four channels at once: channels are the innermost dimension and a
+//! multiple of four.
 
 use smallvec::SmallVec;
 
@@ -12,7 +13,8 @@ use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Field, Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
 
-/// An elementwise program: its name, the tensors that it walks, the values of channels, what it reads once, and what it writes.
+/// An elementwise program: its name, the tensors that it walks, the values of channels, what it
+/// reads once, and what it writes.
 pub(super) struct End {
     name: &'static str,
     walked: &'static [&'static str],
@@ -28,9 +30,8 @@ pub(super) const FORWARD: End = End {
     walked: &["x"],
     vectors: &["mean", "variance", "scale", "offset"],
     epsilon: true,
-    channel: "let mean_value = read_mean(c);\n    \
-              let factor = inverseSqrt(read_variance(c) + p.epsilon) * read_scale(c);\n    \
-              let shift = read_offset(c);",
+    channel: "let mean_value = read_mean(c);\n    let factor = inverseSqrt(read_variance(c) + \
+              p.epsilon) * read_scale(c);\n    let shift = read_offset(c);",
     write: "write_result(i, (read_x(i) - mean_value) * factor + shift, 4u);",
 };
 /// The gradient of `x`; see `norm_backward.wgsl`.
@@ -39,10 +40,9 @@ pub(super) const BACKWARD: End = End {
     walked: &["dy", "x"],
     vectors: &["coefficients"],
     epsilon: false,
-    channel: "let a = read_coefficients(c);\n    \
-              let b = read_coefficients(p.units + c);\n    \
-              let share = read_coefficients(2u * p.units + c);\n    \
-              let mean_value = read_coefficients(3u * p.units + c);",
+    channel: "let a = read_coefficients(c);\n    let b = read_coefficients(p.units + c);\n    let \
+              share = read_coefficients(2u * p.units + c);\n    let mean_value = \
+              read_coefficients(3u * p.units + c);",
     write: "write_result(i, a * read_dy(i) - b * (read_x(i) - mean_value) - share, 4u);",
 };
 
@@ -55,7 +55,8 @@ impl End {
         for name in self.vectors {
             shader = wide::bind_read(shader, name, F32);
         }
-        shader = wide::bind_write(shader, "result", dtype).u32s(&["count", "units", "rows", "step"]);
+        shader =
+            wide::bind_write(shader, "result", dtype).u32s(&["count", "units", "rows", "step"]);
         if self.epsilon {
             shader = shader.param("epsilon", Field::F32);
         }
@@ -81,7 +82,8 @@ impl End {
         for first in (0..channels.images).step_by(most_rows) {
             let rows = most_rows.min(channels.images - first);
             let step = row_step(channels.style, rows, units);
-            let window = |t: &Tensor| wide_part(t, first * channels.channels, rows * channels.channels);
+            let window =
+                |t: &Tensor| wide_part(t, first * channels.channels, rows * channels.channels);
             let mut bindings: SmallVec<[Binding; 8]> = walked.iter().map(|t| window(t)).collect();
             bindings.extend(vectors.iter().map(|t| Binding::raw(t, wide::unit(F32))));
             bindings.push(window(result));
@@ -121,7 +123,8 @@ pub(super) fn sums_shader(mode: Mode, dtype: DType) -> Shader {
         Mode::Gradient => (
             wide::bind_read(wide::bind_read(shader, "dy", dtype), "mean", F32),
             "read_mean(c)",
-            "let g = read_dy(e);\n            block_first += g;\n            block_second += g * d;",
+            "let g = read_dy(e);\n            block_first += g;\n            block_second += g * \
+             d;",
         ),
     };
     wide::bind_write(shader, "sums", F32)

@@ -54,7 +54,13 @@ impl Kernel for Dense {
 
 impl Dense {
     /// One dispatch, or one for each window that fits a binding.
-    fn enqueue(&self, ctx: &mut dyn OpContext, variables: &[Tensor], g: &Tensor, scalars: &[Tensor]) -> Result<()> {
+    fn enqueue(
+        &self,
+        ctx: &mut dyn OpContext,
+        variables: &[Tensor],
+        g: &Tensor,
+        scalars: &[Tensor],
+    ) -> Result<()> {
         if g.is_empty() {
             return Ok(());
         }
@@ -63,7 +69,8 @@ impl Dense {
         let size = step.dtype.size();
         let window = (window_limit(ctx.device()) as usize / size).min(1 << 30) & !63;
         // Whole units of four elements, then those behind them.
-        let tensors: SmallVec<[Binding; 8]> = variables.iter().chain([g]).map(Binding::from).collect();
+        let tensors: SmallVec<[Binding; 8]> =
+            variables.iter().chain([g]).map(Binding::from).collect();
         let whole = if step.in_units(&tensors) { g.len() & !(wide::WIDTH as usize - 1) } else { 0 };
         for (range, units) in [(0..whole, true), (whole..g.len(), false)] {
             for first in range.clone().step_by(window) {
@@ -74,7 +81,8 @@ impl Dense {
                     bytes: (count * size) as u64,
                     unit,
                 };
-                let mut bindings: SmallVec<[Binding; 8]> = variables.iter().chain([g]).map(part).collect();
+                let mut bindings: SmallVec<[Binding; 8]> =
+                    variables.iter().chain([g]).map(part).collect();
                 match &packed {
                     Some(packed) => bindings.push(packed.into()),
                     None => bindings.extend(scalars.iter().map(Binding::from)),
@@ -118,7 +126,10 @@ pub fn shader(step: Step) -> Shader {
 /// The shader of a dense step of whole units of four elements.
 pub fn units_shader(step: Step) -> Shader {
     let packed = is_packed(&step);
-    let shader = step.bind_units(Shader::new(format!("{} {}, {}, by units", step.rule.op, step.dtype, step.flag)));
+    let shader = step.bind_units(Shader::new(format!(
+        "{} {}, {}, by units",
+        step.rule.op, step.dtype, step.flag
+    )));
     let shader = step.functions(step.bind_scalars(shader, packed).u32s(&["count"]), packed);
     step.units(shader).body(include_str!("../../../shaders/optimizer/dense_units.wgsl"))
 }

@@ -1,11 +1,12 @@
 //! Optimizer updates: ResourceApply* and ResourceSparseApply*, one row of [`table`] for each rule.
 //!
-//! An update is one dispatch that reads the gradient and writes each variable in place. The rates are scalars in device memory; where they
-//! and the variables are more than a program can bind, a first dispatch of one invocation puts the scalars side by side.
+//! An update is one dispatch that reads the gradient and writes each variable in place. The rates
+//! are scalars in device memory; where they and the variables are more than a program can bind, a
+//! first dispatch of one invocation puts the scalars side by side.
 //!
-//! All variables are locked in the order of their addresses while the work is enqueued, whatever `use_locking` says, as TensorFlow
-//! does for resource variables; two updates never interleave, for the device's queue is in order. A variable that is given twice
-//! keeps what is stored last.
+//! All variables are locked in the order of their addresses while the work is enqueued, whatever
+//! `use_locking` says, as TensorFlow does for resource variables; two updates never interleave, for
+//! the device's queue is in order. A variable that is given twice keeps what is stored last.
 
 mod dense;
 mod scalars;
@@ -47,8 +48,14 @@ pub fn shaders() -> Vec<Shader> {
     for rule in RULES {
         let flags: &[bool] = if rule.flag.is_some() { &[false, true] } else { &[false] };
         for &flag in flags {
-            all.extend(rule.types.iter().flat_map(|t| dense::shaders(Step { rule, dtype: *t, flag })));
-            all.extend(rule.sparse_types.iter().flat_map(|t| sparse::shaders(Step { rule, dtype: *t, flag })));
+            all.extend(
+                rule.types.iter().flat_map(|t| dense::shaders(Step { rule, dtype: *t, flag })),
+            );
+            all.extend(
+                rule.sparse_types
+                    .iter()
+                    .flat_map(|t| sparse::shaders(Step { rule, dtype: *t, flag })),
+            );
         }
     }
     all.extend(scalars::shaders());
@@ -69,7 +76,12 @@ fn check_variables(step: &Step, variables: &[Tensor]) -> Result<()> {
             shape_text(&variables[0].dims),
             shape_text(&variable.dims)
         );
-        require!(variable.dtype == step.dtype, "{name} is a variable of {}, not {}", variable.dtype, step.dtype);
+        require!(
+            variable.dtype == step.dtype,
+            "{name} is a variable of {}, not {}",
+            variable.dtype,
+            step.dtype
+        );
     }
     Ok(())
 }

@@ -35,11 +35,14 @@ pub fn shaders() -> Vec<Shader> {
 
 fn shader(dtype: DType, count: usize) -> Shader {
     let names = &NAMES[..count];
-    let shader = names.iter().fold(Shader::new(format!("{count} scalars {dtype}")), |s, n| s.bind(n, dtype));
-    let stores: String =
-        names.iter().enumerate().map(|(k, n)| format!("    store_packed({k}u, load_{n}(0u));\n")).collect();
-    shader
-        .bind("packed", kept(dtype))
-        .workgroup([1, 1, 1])
-        .body(&format!("@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main() {{\n{stores}}}\n"))
+    let shader =
+        names.iter().fold(Shader::new(format!("{count} scalars {dtype}")), |s, n| s.bind(n, dtype));
+    let stores: String = names
+        .iter()
+        .enumerate()
+        .map(|(k, n)| format!("    store_packed({k}u, load_{n}(0u));\n"))
+        .collect();
+    shader.bind("packed", kept(dtype)).workgroup([1, 1, 1]).body(&format!(
+        "@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main() {{\n{stores}}}\n"
+    ))
 }

@@ -1,7 +1,8 @@
 //! ResourceSparseApply*: steps of the rows that an index vector names.
 //!
-//! A row that is named several times takes its steps one after the other in the order of the indices, as on TensorFlow's CPU; its GPU
-//! kernels race there. Indices out of range are ignored, as by its GPU kernels.
+//! A row that is named several times takes its steps one after the other in the order of the
+//! indices, as on TensorFlow's CPU; its GPU kernels race there. Indices out of range are ignored,
+//! as by its GPU kernels.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -43,7 +44,9 @@ impl Kernel for Sparse {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let rule = self.step.rule;
         let count = rule.variables.len();
-        let at = |name: &str| count + rule.sparse.iter().position(|n| *n == name).expect("the rule's input");
+        let at = |name: &str| {
+            count + rule.sparse.iter().position(|n| *n == name).expect("the rule's input")
+        };
         let (gradient, indices) = (ctx.input(at("g"))?, ctx.input(at("indices"))?);
         let mut scalars: SmallVec<[Tensor; 6]> = SmallVec::new();
         for name in rule.scalars() {
@@ -63,11 +66,17 @@ impl Kernel for Sparse {
 fn check(variable: &Tensor, gradient: &Tensor, indices: &Tensor) -> Result<()> {
     require!(variable.rank() > 0, "var must be at least 1 dimensional");
     require!(indices.rank() == 1, "indices must be one-dimensional");
-    require!(gradient.rank() == variable.rank(), "grad must have the same number of dimensions as var");
+    require!(
+        gradient.rank() == variable.rank(),
+        "grad must have the same number of dimensions as var"
+    );
     for d in 1..variable.rank() {
         require!(variable.dims[d] == gradient.dims[d], "var and grad must match in dimension {d}");
     }
-    require!(gradient.dims[0] == indices.len(), "grad must be the same size as indices in the first dimension.");
+    require!(
+        gradient.dims[0] == indices.len(),
+        "grad must be the same size as indices in the first dimension."
+    );
     Ok(())
 }
 
@@ -86,7 +95,8 @@ impl Sparse {
             return Ok(());
         }
         ctx.device().check_extent(rows)?;
-        let fitting = (window_limit(ctx.device()) / (inner * self.step.dtype.size()) as u64).max(1) as usize;
+        let fitting =
+            (window_limit(ctx.device()) / (inner * self.step.dtype.size()) as u64).max(1) as usize;
         let count = indices.len();
         let block = chains::BLOCK.min(fitting).min(count);
         let update = Update {
@@ -137,7 +147,14 @@ impl Update<'_> {
     }
 
     /// The steps of the indices from `first` on in some of the rows.
-    fn dispatch(&self, ctx: &dyn OpContext, first: usize, count: usize, first_row: usize, rows: usize) -> Result<()> {
+    fn dispatch(
+        &self,
+        ctx: &dyn OpContext,
+        first: usize,
+        count: usize,
+        first_row: usize,
+        rows: usize,
+    ) -> Result<()> {
         let step = self.step;
         let size = step.dtype.size();
         let slice = |t: &Tensor, first: usize, rows: usize| Binding {
@@ -145,16 +162,19 @@ impl Update<'_> {
             bytes: (rows * self.inner * size) as u64,
             unit: size as u32,
         };
-        let mut bindings: SmallVec<[Binding; 8]> = self.variables.iter().map(|t| slice(t, first_row, rows)).collect();
+        let mut bindings: SmallVec<[Binding; 8]> =
+            self.variables.iter().map(|t| slice(t, first_row, rows)).collect();
         bindings.push(slice(self.gradient, first, count));
         bindings.extend([&self.scalars, &self.firsts, &self.next].map(Binding::from));
         let elements = rows * self.inner;
         let packed = step.dtype.lanes() > 1;
-        let in_units =
-            self.inner.is_multiple_of(wide::WIDTH as usize) && step.in_units(&bindings[..bindings.len() - 3]);
+        let in_units = self.inner.is_multiple_of(wide::WIDTH as usize)
+            && step.in_units(&bindings[..bindings.len() - 3]);
         let (form, inner, invocations) = if in_units {
             let inner = self.inner / wide::WIDTH as usize;
-            bindings[..self.variables.len() + 1].iter_mut().for_each(|b| b.unit = wide::unit(step.dtype));
+            bindings[..self.variables.len() + 1]
+                .iter_mut()
+                .for_each(|b| b.unit = wide::unit(step.dtype));
             (Form::Units, inner, count * inner)
         } else if packed {
             (Form::Words, self.inner, elements.div_ceil(step.dtype.lanes() as usize))
@@ -169,7 +189,8 @@ impl Update<'_> {
             bindings.push(self.indices.binding(first, count));
             self.indices.params(params)
         };
-        let key = Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag));
+        let key =
+            Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag));
         ctx.device().enqueue(&Program {
             key: key.number(form as u32),
             shader: &|| shader(step, form),
@@ -205,21 +226,25 @@ pub fn shader(step: Step, form: Form) -> Shader {
     let op = step.rule.sparse_op.unwrap_or_default();
     let shader = Shader::new(format!("{op} {}, {}, {form:?}", step.dtype, step.flag));
     let shader = if form == Form::Units { step.bind_units(shader) } else { step.bind(shader) };
-    let shader = step.bind_scalars(shader, true).bind_raw("firsts", "u32", 4).bind_raw("next", "u32", 4).u32s(&[
-        "count",
-        "indexed",
-        "inner",
-        "first_row",
-        "rows",
-    ]);
-    let shader = if form == Form::Words { shader.body("const NONE = 0xffffffffu;\n") } else { index::declare(shader) };
+    let shader = step
+        .bind_scalars(shader, true)
+        .bind_raw("firsts", "u32", 4)
+        .bind_raw("next", "u32", 4)
+        .u32s(&["count", "indexed", "inner", "first_row", "rows"]);
+    let shader = if form == Form::Words {
+        shader.body("const NONE = 0xffffffffu;\n")
+    } else {
+        index::declare(shader)
+    };
     let shader = step.functions(shader, true);
     let main = include_str!("../../../shaders/optimizer/sparse.wgsl");
     if form == Form::Units {
         let units = include_str!("../../../shaders/optimizer/sparse_units.wgsl");
         return step.units(shader.library("quotient")).body(units).body(main);
     }
-    let shader = shader.body(&step.load_state()).body(include_str!("../../../shaders/optimizer/sparse_steps.wgsl"));
+    let shader = shader
+        .body(&step.load_state())
+        .body(include_str!("../../../shaders/optimizer/sparse_steps.wgsl"));
     if form == Form::Words {
         shader
             .body(include_str!("../../../shaders/optimizer/sparse_packed.wgsl"))

@@ -1,8 +1,9 @@
 //! The optimizers: their inputs, the WGSL of one step of one element, and the same in Rust.
 //!
-//! A step sees the element of each variable by the variable's name (`w` for the first, since `var` is a word of WGSL), the gradient
-//! as `g`, the scalars by their names and the op's attribute as a constant. It is written with `mul`, `div`, `root` and `square`
-//! where the op has complex types, which `shaders/optimizer/complex.wgsl` defines for those.
+//! A step sees the element of each variable by the variable's name (`w` for the first, since `var`
+//! is a word of WGSL), the gradient as `g`, the scalars by their names and the op's attribute as a
+//! constant. It is written with `mul`, `div`, `root` and `square` where the op has complex types,
+//! which `shaders/optimizer/complex.wgsl` defines for those.
 
 use crate::dtype::DType::{self, *};
 
@@ -54,7 +55,8 @@ const FTRL_STEP: &str = "let new_accum = accum + g * g;
     let unscale = select(lr, T(1.0), multiply_linear_by_lr);
     linear += g * scale - growth / unscale * w;
     let bound = l1 * scale;
-    w = select(T(0.0), (bound * sign_of(linear) - linear) / (power / unscale + T(2.0) * l2 * scale), abs(linear) > bound);
+    w = select(T(0.0), (bound * sign_of(linear) - linear) / (power / unscale + T(2.0) * l2 * \
+                         scale), abs(linear) > bound);
     accum = new_accum;";
 
 const FTRL_V2_STEP: &str = "let new_accum = accum + g * g;
@@ -64,7 +66,8 @@ const FTRL_V2_STEP: &str = "let new_accum = accum + g * g;
     let unscale = select(lr, T(1.0), multiply_linear_by_lr);
     linear += (g + T(2.0) * l2_shrinkage * w) * scale - growth / unscale * w;
     let bound = l1 * scale;
-    w = select(T(0.0), (bound * sign_of(linear) - linear) / (power / unscale + T(2.0) * l2 * scale), abs(linear) > bound);
+    w = select(T(0.0), (bound * sign_of(linear) - linear) / (power / unscale + T(2.0) * l2 * \
+                            scale), abs(linear) > bound);
     accum = new_accum;";
 
 /// Every optimizer, alphabetically.
@@ -163,7 +166,8 @@ pub const RULES: &[Rule] = &[
             x[1] += (1.0 - beta1) * (g - x[1]);
             x[2] += (1.0 - beta2) * (g * g - x[2]);
             let direction = if nesterov { x[1] * beta1 + (1.0 - beta1) * g } else { x[1] };
-            x[0] -= lr * (1.0 - power2).sqrt() / (1.0 - power1) * direction / (epsilon + x[2].sqrt());
+            x[0] -=
+                lr * (1.0 - power2).sqrt() / (1.0 - power1) * direction / (epsilon + x[2].sqrt());
         },
         ..NONE
     },

@@ -104,9 +104,17 @@ impl Step {
             .rule
             .scalars()
             .enumerate()
-            .map(|(k, n)| if packed { format!("load_packed({k}u)") } else { format!("load_{n}(0u)") })
+            .map(
+                |(k, n)| {
+                    if packed { format!("load_packed({k}u)") } else { format!("load_{n}(0u)") }
+                },
+            )
             .collect();
-        let _ = writeln!(text, "\nfn scalars() -> Scalars {{\n    return Scalars({});\n}}\n", scalars.join(", "));
+        let _ = writeln!(
+            text,
+            "\nfn scalars() -> Scalars {{\n    return Scalars({});\n}}\n",
+            scalars.join(", ")
+        );
         text.push_str(if self.dtype.is_complex() {
             include_str!("../../../shaders/optimizer/complex.wgsl")
         } else {
@@ -124,7 +132,8 @@ impl Step {
             let _ = writeln!(text, "    let {n} = c.{n};");
         }
         let names: Vec<_> = self.variables().collect();
-        let _ = writeln!(text, "    {}\n    return State({});\n}}", self.rule.step, names.join(", "));
+        let _ =
+            writeln!(text, "    {}\n    return State({});\n}}", self.rule.step, names.join(", "));
         let shader = self.rule.libraries.iter().fold(shader, |shader, library| {
             shader.library(match (*library, self.dtype) {
                 ("pow", DType::F64) => "pow_f64",
@@ -141,8 +150,8 @@ impl Step {
         format!("fn load_state(i: u32) -> State {{\n    return State({});\n}}\n", loads.join(", "))
     }
 
-    /// Defines `LOAD`, `STEP` and `STORE`: statements that read the states of unit `at`, carry out the steps by the gradient's unit
-    /// `g_v`, and store them.
+    /// Defines `LOAD`, `STEP` and `STORE`: statements that read the states of unit `at`, carry out
+    /// the steps by the gradient's unit `g_v`, and store them.
     pub fn units(&self, shader: Shader) -> Shader {
         let (mut load, mut step, mut store) = (String::new(), String::new(), String::new());
         for (x, _) in self.bindings() {
@@ -160,7 +169,8 @@ impl Step {
         shader.define("LOAD", load).define("STEP", step).define("STORE", store)
     }
 
-    /// Statements that compute and store the unit that begins at element `first`; `element` gives the state of element `i`.
+    /// Statements that compute and store the unit that begins at element `first`; `element` gives
+    /// the state of element `i`.
     pub fn store_unit(&self, element: &str) -> String {
         let lanes = self.dtype.lanes();
         let mut text = String::new();
@@ -174,8 +184,8 @@ impl Step {
         }
         let _ = writeln!(
             text,
-            "    for (var lane = 0u; lane < {lanes}u && first + lane < p.count; lane += 1u) {{\n        let i = first + lane;\n        \
-             let s = {element};"
+            "    for (var lane = 0u; lane < {lanes}u && first + lane < p.count; lane += 1u) \
+                 {{\n        let i = first + lane;\n        let s = {element};"
         );
         for (x, n) in self.bindings() {
             let _ = writeln!(text, "        bits_{n} |= pack_{x}(lane, s.{n});");

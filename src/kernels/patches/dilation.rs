@@ -54,7 +54,9 @@ impl Attributes {
             let v = attrs.ints(name)?;
             require!(v.len() == 4, "{what} field must specify 4 dimensions");
             if v[0] != 1 || v[3] != 1 {
-                return Err(Error::Unimplemented(format!("{short} is only supported across spatial dimensions.")));
+                return Err(Error::Unimplemented(format!(
+                    "{short} is only supported across spatial dimensions."
+                )));
             }
             Ok([v[1], v[2]])
         };
@@ -69,9 +71,18 @@ impl Attributes {
         require!(x.rank() == 4, "input must be 4-dimensional{}", shape_text(&x.dims));
         require!(filter.rank() == 3, "filter must be 3-dimensional: {}", shape_text(&filter.dims));
         let depth = x.dims[3];
-        require!(depth == filter.dims[2], "input and filter must have the same depth: {depth} vs {}", filter.dims[2]);
-        // TensorFlow takes empty filters and rates of 0; nothing uses them, and windows are defined without them.
-        require!(filter.dims[0] > 0 && filter.dims[1] > 0, "filter must not be empty: {}", shape_text(&filter.dims));
+        require!(
+            depth == filter.dims[2],
+            "input and filter must have the same depth: {depth} vs {}",
+            filter.dims[2]
+        );
+        // TensorFlow takes empty filters and rates of 0; nothing uses them, and windows are defined
+        // without them.
+        require!(
+            filter.dims[0] > 0 && filter.dims[1] > 0,
+            "filter must not be empty: {}",
+            shape_text(&filter.dims)
+        );
         for stride in self.strides {
             require!(stride > 0, "Stride must be > 0, but got {stride}");
         }
@@ -82,7 +93,8 @@ impl Attributes {
         let kernel = [filter.dims[0], filter.dims[1]];
         let [stride, rate] = [self.strides, self.rates].map(|v| v.map(|v| v as usize));
         let three = |[a, b]: [usize; 2]| [1, a, b];
-        let (output, pad) = self.padding.windows([1, rows, columns], three(kernel), three(stride), three(rate))?;
+        let (output, pad) =
+            self.padding.windows([1, rows, columns], three(kernel), three(stride), three(rate))?;
         let input = [rows, columns];
         let (output, pad) = ([output[1], output[2]], [pad[1], pad[2]]);
         Ok(Geometry { batch: x.dims[0], depth, input, output, kernel, stride, rate, pad })
@@ -114,16 +126,28 @@ impl Geometry {
 
     pub(super) fn params(&self, count: usize) -> Params {
         let lists = [self.input, self.output, self.kernel, self.stride, self.rate, self.pad];
-        lists.iter().flatten().fold(Params::new().u32(count).u32(self.depth), |params, v| params.u32(*v))
+        lists
+            .iter()
+            .flatten()
+            .fold(Params::new().u32(count).u32(self.depth), |params, v| params.u32(*v))
     }
 
-    /// Enqueues the search of each window, whose result is its largest sum, or the filter position of the first largest where
-    /// `result` is uint32.
-    pub(super) fn search(&self, device: &Device, x: &Tensor, filter: &Tensor, result: &Tensor) -> Result<()> {
+    /// Enqueues the search of each window, whose result is its largest sum, or the filter position
+    /// of the first largest where `result` is uint32.
+    pub(super) fn search(
+        &self,
+        device: &Device,
+        x: &Tensor,
+        filter: &Tensor,
+        result: &Tensor,
+    ) -> Result<()> {
         for t in [x, filter, result] {
             device.check_extent(t.len())?;
         }
-        check_iterations(device, self.kernel[0] * (1 + self.kernel[1]) * result.dtype.lanes() as usize)?;
+        check_iterations(
+            device,
+            self.kernel[0] * (1 + self.kernel[1]) * result.dtype.lanes() as usize,
+        )?;
         let (dtype, position) = (x.dtype, result.dtype == U32);
         device.enqueue(&Program {
             key: Key::new("dilation").dtype(dtype).number(u32::from(position)),
@@ -149,7 +173,8 @@ fn shader(dtype: DType) -> Shader {
 
 /// The shader of [`Geometry::search`].
 pub(super) fn search_shader(dtype: DType, position: bool) -> Shader {
-    // Sums round to the type before they are compared, as TensorFlow's do: it decides which of two is the first largest.
+    // Sums round to the type before they are compared, as TensorFlow's do: it decides which of two
+    // is the first largest.
     let (round, lowest) = match dtype {
         F16 => ("unpack2x16float(f16_bits(v)).x", "-65504.0"),
         BF16 => ("bitcast<f32>(bf16_bits(v) << 16u)", "bitcast<f32>(0xff7f0000u)"),

@@ -1,4 +1,5 @@
-//! The gradients of Dilation2D: each window's gradient goes to the element, and to the filter's value, of its first largest sum.
+//! The gradients of Dilation2D: each window's gradient goes to the element, and to the filter's
+//! value, of its first largest sum.
 
 use super::dilation::{Attributes, Geometry, SIZES, TYPES, search_shader};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
@@ -14,7 +15,9 @@ use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    for (op, wants_filter) in [("Dilation2DBackpropFilter", true), ("Dilation2DBackpropInput", false)] {
+    for (op, wants_filter) in
+        [("Dilation2DBackpropFilter", true), ("Dilation2DBackpropInput", false)]
+    {
         // The filter's gradient sums over all images.
         let held: Held = if wants_filter { &[] } else { &[(0, 3), (2, 3)] };
         r.op(op).types("T", TYPES).items(held).kernel(move |attrs| {
@@ -29,7 +32,12 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for &t in TYPES {
         let sum = if t == F64 { F64 } else { F32 };
-        all.extend([search_shader(t, true), input_shader(t), filter_shader(t, sum), fold_shader(sum, t)]);
+        all.extend([
+            search_shader(t, true),
+            input_shader(t),
+            filter_shader(t, sum),
+            fold_shader(sum, t),
+        ]);
     }
     all
 }
@@ -57,7 +65,13 @@ fn gradient(ctx: &mut dyn OpContext, attributes: &Attributes, wants_filter: bool
     }
 }
 
-fn input_gradient(ctx: &dyn OpContext, g: &Geometry, taken: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+fn input_gradient(
+    ctx: &dyn OpContext,
+    g: &Geometry,
+    taken: &Tensor,
+    dy: &Tensor,
+    dx: &Tensor,
+) -> Result<()> {
     let device = ctx.device();
     device.check_extent(dx.len())?;
     check_iterations(device, g.kernel[0] * (1 + g.kernel[1]) * dx.dtype.lanes() as usize)?;
@@ -72,7 +86,13 @@ fn input_gradient(ctx: &dyn OpContext, g: &Geometry, taken: &Tensor, dy: &Tensor
 }
 
 /// Runs of windows are summed side by side, then the runs in order.
-fn filter_gradient(ctx: &mut dyn OpContext, g: &Geometry, taken: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+fn filter_gradient(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    taken: &Tensor,
+    dy: &Tensor,
+    dw: &Tensor,
+) -> Result<()> {
     let windows = g.batch * g.output[0] * g.output[1];
     let wanted = if ctx.device().capabilities().cpu { 1 << 12 } else { 1 << 16 };
     let runs = (wanted / dw.len()).clamp(1, windows).max(windows.div_ceil(MAX_ITERATIONS));

@@ -1,5 +1,5 @@
-//! ExtractImagePatches and ExtractVolumePatches: every window as one vector, with zeros beyond the image. Elements move as bytes. Tensors
-//! beyond one binding are cut into images or slabs.
+//! ExtractImagePatches and ExtractVolumePatches: every window as one vector, with zeros beyond the
+//! image. Elements move as bytes. Tensors beyond one binding are cut into images or slabs.
 
 use smallvec::smallvec;
 
@@ -19,10 +19,12 @@ use crate::tensor::{Dims, Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("ExtractImagePatches").types("T", &[F32, F16, BF16, F64, C64, C128, Bool]).kernel(|attrs| {
-        let windows = Windows::of(attrs, 2)?;
-        Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
-    });
+    r.op("ExtractImagePatches").types("T", &[F32, F16, BF16, F64, C64, C128, Bool]).kernel(
+        |attrs| {
+            let windows = Windows::of(attrs, 2)?;
+            Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
+        },
+    );
     r.op("ExtractVolumePatches").types("T", &[F32, F16, BF16, F64]).kernel(|attrs| {
         let windows = Windows::of(attrs, 3)?;
         Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
@@ -117,7 +119,9 @@ fn enqueue(ctx: &dyn OpContext, g: &Geometry, x: &Tensor, y: &Tensor) -> Result<
     let (mut unit, mut channels) = (Unit::of(x.dtype), g.channels);
     let all = channels;
     while let Some(wide) = unit.doubled() {
-        if !channels.is_multiple_of(2) || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes())) {
+        if !channels.is_multiple_of(2)
+            || [x, y].iter().any(|t| !t.address.is_multiple_of(wide.bytes()))
+        {
             break;
         }
         unit = wide;
@@ -135,19 +139,27 @@ fn enqueue(ctx: &dyn OpContext, g: &Geometry, x: &Tensor, y: &Tensor) -> Result<
     device.enqueue(&Program {
         key: Key::new("extract patches").number(unit.key()),
         shader: &|| shader(unit),
-        bindings: smallvec![unit.binding(x.address, units(x) as u64), unit.binding(y.address, count as u64)],
+        bindings: smallvec![
+            unit.binding(x.address, units(x) as u64),
+            unit.binding(y.address, count as u64)
+        ],
         params,
         grid: Grid::linear(unit.invocations(count), WORKGROUP),
     })
 }
 
 fn shader(unit: Unit) -> Shader {
-    let mut shader = unit.bind(unit.bind(Shader::new(format!("extract patches {}", unit.bytes())), "src"), "dst");
+    let mut shader = unit
+        .bind(unit.bind(Shader::new(format!("extract patches {}", unit.bytes())), "src"), "dst");
     shader = shader.u32s(&["count", "channels"]);
     for name in ["in", "out", "kernel", "stride", "rate", "pad"] {
         for d in 0..3 {
             shader = shader.u32s(&[&format!("{name}{d}")]);
         }
     }
-    unit.map(shader.define("ELEMENT", unit.wgsl()).body(include_str!("../../../shaders/patches/extract.wgsl")))
+    unit.map(
+        shader
+            .define("ELEMENT", unit.wgsl())
+            .body(include_str!("../../../shaders/patches/extract.wgsl")),
+    )
 }

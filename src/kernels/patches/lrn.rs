@@ -1,6 +1,8 @@
-//! LRN and LRNGrad: each element is divided by a power of the squares of its neighbours among the channels.
+//! LRN and LRNGrad: each element is divided by a power of the squares of its neighbours among the
+//! channels.
 //!
-//! TensorFlow's GPU refuses parameters that cuDNN lacks (a radius over 7, a small beta); these kernels, like the CPU's, take all.
+//! TensorFlow's GPU refuses parameters that cuDNN lacks (a radius over 7, a small beta); these
+//! kernels, like the CPU's, take all.
 
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::*;
@@ -74,7 +76,8 @@ impl Power {
             Self::ThreeQuarters => "1.0 / (sqrt(s) * sqrt(sqrt(s)))",
             Self::One => "1.0 / s",
             Self::Any => {
-                "vec4(pow_f32(s.x, -p.beta), pow_f32(s.y, -p.beta), pow_f32(s.z, -p.beta), pow_f32(s.w, -p.beta))"
+                "vec4(pow_f32(s.x, -p.beta), pow_f32(s.y, -p.beta), pow_f32(s.z, -p.beta), \
+                 pow_f32(s.w, -p.beta))"
             }
         }
     }
@@ -90,7 +93,10 @@ struct Lrn {
 impl Lrn {
     fn of(attrs: &dyn Attrs) -> Result<Self> {
         let radius = attrs.int("depth_radius")?;
-        require!((0..i64::from(i32::MAX)).contains(&radius), "depth_radius = {radius} larger than int max");
+        require!(
+            (0..i64::from(i32::MAX)).contains(&radius),
+            "depth_radius = {radius} larger than int max"
+        );
         Ok(Self {
             radius: radius as usize,
             bias: attrs.float("bias")?,
@@ -155,12 +161,16 @@ fn shader(step: Step, power: Power) -> Shader {
     let (names, output, text): (&[&'static str], _, _) = match step {
         Step::Scale => (&["x"], "scale", include_str!("../../../shaders/patches/lrn_scale.wgsl")),
         Step::Forward => (&["x"], "y", include_str!("../../../shaders/patches/lrn_forward.wgsl")),
-        Step::Gradient => {
-            (&["x", "scale", "y", "dy"], "dx", include_str!("../../../shaders/patches/lrn_gradient.wgsl"))
-        }
+        Step::Gradient => (
+            &["x", "scale", "y", "dy"],
+            "dx",
+            include_str!("../../../shaders/patches/lrn_gradient.wgsl"),
+        ),
     };
     let names = names.iter().chain([&output]);
-    let shader = names.fold(Shader::new(format!("lrn {step:?} {power:?}")), |shader, name| shader.bind(name, F32));
+    let shader = names.fold(Shader::new(format!("lrn {step:?} {power:?}")), |shader, name| {
+        shader.bind(name, F32)
+    });
     let shader = shader
         .u32s(&["count", "runs", "depth", "radius"])
         .param("bias", Field::F32)

@@ -1,5 +1,5 @@
-//! Windows over images and channels that are neither convolutions nor pooling: patches, grayscale dilation, local response
-//! normalization. Gradients gather, without atomics.
+//! Windows over images and channels that are neither convolutions nor pooling: patches, grayscale
+//! dilation, local response normalization. Gradients gather, without atomics.
 
 pub mod dilation;
 pub mod dilation_grad;

@@ -26,17 +26,23 @@ impl PoolAttributes {
     /// Reads them. `fixed` says that ksize and strides are attributes.
     pub fn read(attrs: &dyn Attrs, spatial: usize, maximum: bool, fixed: bool) -> Result<Self> {
         let format = Format::read(attrs, spatial)?;
-        let mut attributes = Self { format, padding: Padding::read(attrs, format)?, maximum, windows: None };
+        let mut attributes =
+            Self { format, padding: Padding::read(attrs, format)?, maximum, windows: None };
         if fixed {
-            attributes.windows = Some(attributes.check(&attrs.ints("ksize")?, &attrs.ints("strides")?)?);
+            attributes.windows =
+                Some(attributes.check(&attrs.ints("ksize")?, &attrs.ints("strides")?)?);
         }
         Ok(attributes)
     }
 
     fn check(&self, ksize: &[i64], strides: &[i64]) -> Result<Windows> {
-        let (rank, channel, spatial) = (self.format.rank(), self.format.channel(), self.format.spatial);
+        let (rank, channel, spatial) =
+            (self.format.rank(), self.format.channel(), self.format.spatial);
         require!(ksize.len() == rank, "Sliding window ksize field must specify {rank} dimensions");
-        require!(strides.len() == rank, "Sliding window strides field must specify {rank} dimensions");
+        require!(
+            strides.len() == rank,
+            "Sliding window strides field must specify {rank} dimensions"
+        );
         let list = |v: &[i64]| v.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         require!(
             ksize.iter().all(|k| *k > 0),
@@ -46,7 +52,9 @@ impl PoolAttributes {
         let unimplemented = |m: &str| Err(Error::Unimplemented(m.to_owned()));
         let across = |d: usize| ksize[d] != 1 || strides[d] != 1;
         if spatial == 3 && (across(0) || across(channel)) {
-            return unimplemented("Pooling is not yet supported on the batch nor channel dimension.");
+            return unimplemented(
+                "Pooling is not yet supported on the batch nor channel dimension.",
+            );
         }
         if across(0) {
             return unimplemented("Pooling is not yet supported on the batch dimension.");
@@ -60,8 +68,14 @@ impl PoolAttributes {
         }
         let smallest = self.format.spatial(strides, 1).into_iter().min().unwrap_or(1);
         require!(smallest > 0, "Stride must be > 0, but got {smallest}");
-        let (Some(kernel), Some(stride)) = (positive(self.format, ksize), positive(self.format, strides)) else {
-            crate::invalid!("Sliding window ksize {} or strides {} too large", list(ksize), list(strides));
+        let (Some(kernel), Some(stride)) =
+            (positive(self.format, ksize), positive(self.format, strides))
+        else {
+            crate::invalid!(
+                "Sliding window ksize {} or strides {} too large",
+                list(ksize),
+                list(strides)
+            );
         };
         if let Padding::Explicit(pairs) = &self.padding {
             for (d, (before, after)) in [(1, ("Top", "Bottom")), (2, ("Left", "Right"))] {
@@ -77,9 +91,14 @@ impl PoolAttributes {
         Ok(Windows { kernel, stride })
     }
 
-    /// The geometry for an input of shape `dims`; `sizes` is the first of the two host inputs with ksize and strides, for nodes
-    /// that have them there.
-    pub fn geometry(&self, ctx: &mut dyn OpContext, dims: &[usize], sizes: usize) -> Result<Geometry> {
+    /// The geometry for an input of shape `dims`; `sizes` is the first of the two host inputs with
+    /// ksize and strides, for nodes that have them there.
+    pub fn geometry(
+        &self,
+        ctx: &mut dyn OpContext,
+        dims: &[usize],
+        sizes: usize,
+    ) -> Result<Geometry> {
         let windows = match &self.windows {
             Some(w) => w.clone(),
             None => self.check(&ctx.host_i64s(sizes)?, &ctx.host_i64s(sizes + 1)?)?,

@@ -1,10 +1,12 @@
-//! Pooling by maximum and mean with its gradients, two or three spatial dimensions, channels last or first.
+//! Pooling by maximum and mean with its gradients, two or three spatial dimensions, channels last
+//! or first.
 //!
-//! Gradients gather: each element of the input sums over the windows that contain it, in order, without atomics.
-//! A tie goes to the first element of a window in row-major order, as with TensorFlow's CPU kernels. NaN: a maximum ignores it
-//! unless the window has nothing else, where TensorFlow's CPU kernels may answer otherwise. The gradients by argmax take the indices that
-//! MaxPoolWithArgmax gives for the same attributes; indices outside an element's windows are ignored. Tensors beyond one binding are cut
-//! into images, planes or slabs (`windows`).
+//! Gradients gather: each element of the input sums over the windows that contain it, in order,
+//! without atomics. A tie goes to the first element of a window in row-major order, as with
+//! TensorFlow's CPU kernels. NaN: a maximum ignores it unless the window has nothing else, where
+//! TensorFlow's CPU kernels may answer otherwise. The gradients by argmax take the indices that
+//! MaxPoolWithArgmax gives for the same attributes; indices outside an element's windows are
+//! ignored. Tensors beyond one binding are cut into images, planes or slabs (`windows`).
 
 mod attributes;
 mod program;
@@ -94,7 +96,13 @@ struct PoolNode {
 }
 
 impl PoolNode {
-    fn new(attrs: &dyn Attrs, spatial: usize, maximum: bool, sizes: Sizes, run: Run) -> Result<Self> {
+    fn new(
+        attrs: &dyn Attrs,
+        spatial: usize,
+        maximum: bool,
+        sizes: Sizes,
+        run: Run,
+    ) -> Result<Self> {
         Ok(Self {
             attributes: PoolAttributes::read(attrs, spatial, maximum, sizes == Sizes::Attributes)?,
             include_batch: attrs.bool("include_batch_in_index").unwrap_or(false),
@@ -125,11 +133,17 @@ impl Kernel for PoolNode {
 }
 
 fn check_shape(name: &str, t: &Tensor, expected: &[usize]) -> Result<()> {
-    require!(t.dims[..] == *expected, "Expected {name} shape to be {}, but got {}", shown(expected), shown(&t.dims));
+    require!(
+        t.dims[..] == *expected,
+        "Expected {name} shape to be {}, but got {}",
+        shown(expected),
+        shown(&t.dims)
+    );
     Ok(())
 }
 
-/// Runs `pool` into output `o` of shape `dims`. An empty source of a result that is not leaves zeros.
+/// Runs `pool` into output `o` of shape `dims`. An empty source of a result that is not leaves
+/// zeros.
 fn run(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,
@@ -167,7 +181,10 @@ fn average_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let dims = ctx
         .host_i64s(0)?
         .into_iter()
-        .map(|d| usize::try_from(d).map_err(|_| Error::InvalidArgument(format!("Dimension {d} must be >= 0"))))
+        .map(|d| {
+            usize::try_from(d)
+                .map_err(|_| Error::InvalidArgument(format!("Dimension {d} must be >= 0")))
+        })
         .collect::<Result<Dims>>()?;
     let g = node.attributes.geometry(ctx, &dims, 2)?;
     check_shape("grad", &dy, &node.output_dims(&g))?;
@@ -194,7 +211,8 @@ fn maximum_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     run(ctx, &program::MAX_GRAD, &g, &[&x, &y, &dy], (0, dy.dtype, &x.dims), 0).map(drop)
 }
 
-/// Inputs: orig_input, orig_output, gradient of the gradient of the input; for V2 also ksize and strides (host).
+/// Inputs: orig_input, orig_output, gradient of the gradient of the input; for V2 also ksize and
+/// strides (host).
 fn maximum_grad_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let (x, y, dd) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     for (name, t) in [("tensor_in", &x), ("tensor_out", &y), ("out_grad_backprop", &dd)] {
@@ -223,7 +241,15 @@ fn argmax_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let expected = node.output_dims(&g);
     check_shape("grad", &dy, &expected)?;
     check_shape("argmax", &indices, &expected)?;
-    run(ctx, &program::ARGMAX_GRAD, &g, &[&indices, &dy], (0, dy.dtype, &x.dims), node.per_image(&g)).map(drop)
+    run(
+        ctx,
+        &program::ARGMAX_GRAD,
+        &g,
+        &[&indices, &dy],
+        (0, dy.dtype, &x.dims),
+        node.per_image(&g),
+    )
+    .map(drop)
 }
 
 /// Inputs: input, gradient of the gradient of the input, argmax.
@@ -233,5 +259,13 @@ fn argmax_grad_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let expected = node.output_dims(&g);
     check_shape("grad", &dd, &x.dims)?;
     check_shape("argmax", &indices, &expected)?;
-    run(ctx, &program::ARGMAX_PICK, &g, &[&indices, &dd], (0, dd.dtype, &expected), node.per_image(&g)).map(drop)
+    run(
+        ctx,
+        &program::ARGMAX_PICK,
+        &g,
+        &[&indices, &dd],
+        (0, dd.dtype, &expected),
+        node.per_image(&g),
+    )
+    .map(drop)
 }

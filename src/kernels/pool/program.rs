@@ -70,11 +70,13 @@ pool!(
     AVERAGE_GRAD, "average_grad", &["dy"], false
 );
 
-const ALL: &[Pool] = &[MAX, MAX_GRAD, MAX_PICK, ARGMAX, ARGMAX_GRAD, ARGMAX_PICK, AVERAGE, AVERAGE_GRAD];
+const ALL: &[Pool] =
+    &[MAX, MAX_GRAD, MAX_PICK, ARGMAX, ARGMAX_GRAD, ARGMAX_PICK, AVERAGE, AVERAGE_GRAD];
 
 impl Pool {
     fn shader(&self, dtype: DType, channels_last: bool) -> Shader {
-        let mut shader = Shader::new(format!("pool {} {dtype} channels_last={channels_last}", self.name));
+        let mut shader =
+            Shader::new(format!("pool {} {dtype} channels_last={channels_last}", self.name));
         for &input in self.inputs {
             shader = shader.bind(input, if input == "argmax" { DType::I64 } else { dtype });
         }
@@ -125,8 +127,8 @@ impl Pool {
         matches!(self.name, "max_grad" | "argmax_grad" | "average_grad")
     }
 
-    /// Enqueues the program. The first number is that of the elements of an image where indices count within images, else 0; the second
-    /// one is the index of the first element.
+    /// Enqueues the program. The first number is that of the elements of an image where indices
+    /// count within images, else 0; the second one is the index of the first element.
     pub fn enqueue(
         &'static self,
         device: &Device,
@@ -142,11 +144,17 @@ impl Pool {
         check_iterations(device, self.iterations(g, result.dtype))?;
         let dtype = if *self == ARGMAX { inputs[0].dtype } else { result.dtype };
         let last = g.channels_last;
-        let params = Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements).u32(base);
+        let params =
+            Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements).u32(base);
         device.enqueue(&Program {
             key: Key::new("pool").name(self.name).dtype(dtype).number(u32::from(last)),
             shader: &|| self.shader(dtype, last),
-            bindings: inputs.iter().copied().chain([result]).map(Into::into).collect::<SmallVec<_>>(),
+            bindings: inputs
+                .iter()
+                .copied()
+                .chain([result])
+                .map(Into::into)
+                .collect::<SmallVec<_>>(),
             params: window_params(params, g),
             grid: Grid::map(result.len(), result.dtype),
         })

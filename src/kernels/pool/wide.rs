@@ -1,11 +1,15 @@
-//! Pooling of four channels at once, or of eight or sixteen on software adapters: channels are the innermost dimension and a multiple of four.
+//! Pooling of four channels at once, or of eight or sixteen on software adapters: channels are the
+//! innermost dimension and a multiple of four.
 //!
-//! Gradients of windows that don't overlap write what each window covers. Other gradients gather; that of the maximum does it by numbers of
-//! the elements that windows took, which a first program writes, so that no window is searched again for each of its elements.
+//! Gradients of windows that don't overlap write what each window covers. Other gradients gather;
+//! that of the maximum does it by numbers of the elements that windows took, which a first program
+//! writes, so that no window is searched again for each of its elements.
 
 use smallvec::SmallVec;
 
-use super::program::{AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, declare_windows, nest, window_params};
+use super::program::{
+    AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, declare_windows, nest, window_params,
+};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -52,15 +56,23 @@ wide!(TAPS, "taps", &["x", "y"], true);
 wide!(WIDE_MAX_GRAD, "max_grad", &["taps", "dy"], true);
 wide!(MAX_SPREAD, "max_spread", &["x", "y", "dy"], false);
 
-const ALL: [&Wide; 7] =
-    [&WIDE_MAX, &WIDE_AVERAGE, &WIDE_AVERAGE_GRAD, &AVERAGE_SPREAD, &TAPS, &WIDE_MAX_GRAD, &MAX_SPREAD];
+const ALL: [&Wide; 7] = [
+    &WIDE_MAX,
+    &WIDE_AVERAGE,
+    &WIDE_AVERAGE_GRAD,
+    &AVERAGE_SPREAD,
+    &TAPS,
+    &WIDE_MAX_GRAD,
+    &MAX_SPREAD,
+];
 
 /// How many channels an invocation has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channels {
     /// Four.
     Four,
-    /// So many times eight, for software adapters: finding windows costs them as much as reading them.
+    /// So many times eight, for software adapters: finding windows costs them as much as reading
+    /// them.
     Eights(usize),
 }
 
@@ -69,7 +81,8 @@ impl Channels {
 
     /// The most that these tensors and so many channels allow.
     fn of(device: &Device, program: &Wide, channels: usize, tensors: &[&Tensor]) -> Self {
-        let aligned = |t: &&Tensor| t.address.is_multiple_of(u64::from(Self::Eights(1).unit(t.dtype)));
+        let aligned =
+            |t: &&Tensor| t.address.is_multiple_of(u64::from(Self::Eights(1).unit(t.dtype)));
         let eights = program.unrolls && channels.is_multiple_of(8) && tensors.iter().all(aligned);
         match channels / 8 {
             _ if !eights || !eight::pays(device.capabilities()) => Self::Four,
@@ -102,8 +115,9 @@ impl Channels {
         }
     }
 
-    /// The text with a line for each four channels in place of lines with `{{Q}}` or, for its half of a binding's element, `{{HALF}}`, and for each
-    /// element of a binding in place of lines with `{{E}}`.
+    /// The text with a line for each four channels in place of lines with `{{Q}}` or, for its half
+    /// of a binding's element, `{{HALF}}`, and for each element of a binding in place of lines with
+    /// `{{E}}`.
     fn unrolled(self, text: &str) -> String {
         let halves = self.width() / 4;
         let mut out = String::new();
@@ -119,12 +133,18 @@ impl Channels {
                 let (e, half) = (i / halves, i % halves);
                 let (half_of, word) = match self {
                     Self::Four => (e.to_string(), format!("of_taps{e}")),
-                    Self::Eights(_) => (format!("{e}[{half}]"), format!("u32(of_taps{e} >> {}u)", 32 * half)),
+                    Self::Eights(_) => {
+                        (format!("{e}[{half}]"), format!("u32(of_taps{e} >> {}u)", 32 * half))
+                    }
                 };
                 let joined = match self {
                     Self::Four => format!("word_of(taken{i})"),
                     Self::Eights(_) => {
-                        format!("u64(word_of(taken{})) | (u64(word_of(taken{})) << 32u)", 2 * i, 2 * i + 1)
+                        format!(
+                            "u64(word_of(taken{})) | (u64(word_of(taken{})) << 32u)",
+                            2 * i,
+                            2 * i + 1
+                        )
                     }
                 };
                 let line = line
@@ -156,12 +176,17 @@ impl Wide {
         }
         shader = match (self.name, channels) {
             ("taps", _) => shader.bind_raw("result", taps, channels.unit(DType::U32)),
-            (_, Channels::Four) => wide::bind_write(shader, "result", dtype)
-                .body("fn store_result(i: u32, v: vec4<f32>, same: vec4<f32>) {\n    write_result(i, v, 4u);\n}\n"),
-            (_, Channels::Eights(_)) => eight::bind_write(shader, "result", dtype)
-                .body("fn store_result(i: u32, v: vec4<f32>, w: vec4<f32>) {\n    write_result(i, v, w);\n}\n"),
+            (_, Channels::Four) => wide::bind_write(shader, "result", dtype).body(
+                "fn store_result(i: u32, v: vec4<f32>, same: vec4<f32>) {\n    write_result(i, v, \
+                 4u);\n}\n",
+            ),
+            (_, Channels::Eights(_)) => eight::bind_write(shader, "result", dtype).body(
+                "fn store_result(i: u32, v: vec4<f32>, w: vec4<f32>) {\n    write_result(i, v, \
+                 w);\n}\n",
+            ),
         };
-        shader = declare_windows(shader.u32s(&["count", "channels", "part"])).u32s(&["blocks0", "blocks1", "blocks2"]);
+        shader = declare_windows(shader.u32s(&["count", "channels", "part"]))
+            .u32s(&["blocks0", "blocks1", "blocks2"]);
         shader
             .library("quotient")
             .define("QUOTIENTS", "small_quotients")
@@ -172,8 +197,15 @@ impl Wide {
             .body(include_str!("../../../shaders/pool/wide/common.wgsl"))
     }
 
-    /// Enqueues the program with invocations for all channels of `positions` positions of each image.
-    fn enqueue(&'static self, device: &Device, g: &Geometry, tensors: &[&Tensor], positions: usize) -> Result<()> {
+    /// Enqueues the program with invocations for all channels of `positions` positions of each
+    /// image.
+    fn enqueue(
+        &'static self,
+        device: &Device,
+        g: &Geometry,
+        tensors: &[&Tensor],
+        positions: usize,
+    ) -> Result<()> {
         let channels = Channels::of(device, self, g.channels, tensors);
         self.enqueue_by(channels, device, g, tensors, positions)
     }
@@ -201,7 +233,10 @@ impl Wide {
                 .dtype(dtype)
                 .number((channels.width() * channels.count()) as u32),
             shader: &|| self.shader(dtype, channels),
-            bindings: tensors.iter().map(|t| Binding::raw(t, channels.unit(t.dtype))).collect::<SmallVec<_>>(),
+            bindings: tensors
+                .iter()
+                .map(|t| Binding::raw(t, channels.unit(t.dtype)))
+                .collect::<SmallVec<_>>(),
             params,
             grid: Grid::linear(count, WORKGROUP),
         })
@@ -224,10 +259,9 @@ pub(super) fn enqueue(
     let fits = g.channels_last
         && (0..3).all(|d| g.input[d] + g.pad[d] + g.kernel[d] + g.stride[d] < MAX_EXTENT)
         && g.channels.is_multiple_of(4)
-        && inputs
-            .iter()
-            .chain([&result])
-            .all(|t| TYPES.contains(&t.dtype) && t.address.is_multiple_of(u64::from(wide::unit(t.dtype))));
+        && inputs.iter().chain([&result]).all(|t| {
+            TYPES.contains(&t.dtype) && t.address.is_multiple_of(u64::from(wide::unit(t.dtype)))
+        });
     let apart = (0..3).all(|d| g.kernel[d] <= g.stride[d]) && nest(g.stride) <= MAX_BLOCK;
     let (input, output) = (g.input_positions(), g.output_positions());
     let (program, positions) = match *pool {
@@ -240,7 +274,8 @@ pub(super) fn enqueue(
         MAX_GRAD if g.taps() <= NO_TAP => {
             let [x, y, dy] = [inputs[0], inputs[1], inputs[2]];
             let taps = ctx.temp(DType::U32, &[g.batch, output, g.channels / 4])?;
-            let channels = Channels::of(ctx.device(), &TAPS, g.channels, &[x, y, dy, result, &taps]);
+            let channels =
+                Channels::of(ctx.device(), &TAPS, g.channels, &[x, y, dy, result, &taps]);
             TAPS.enqueue_by(channels, ctx.device(), g, &[x, y, &taps], output)?;
             WIDE_MAX_GRAD.enqueue_by(channels, ctx.device(), g, &[&taps, dy, result], input)?;
             return Ok(true);

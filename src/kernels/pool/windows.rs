@@ -11,8 +11,8 @@ use crate::kernels::op::OpContext;
 use crate::kernels::windows::{Scratch, limit, part, too_large, write};
 use crate::tensor::Tensor;
 
-/// Enqueues `pool`, in windows where it must be. `per_image` is the number of elements of an image where indices count within images,
-/// else 0.
+/// Enqueues `pool`, in windows where it must be. `per_image` is the number of elements of an image
+/// where indices count within images, else 0.
 pub(super) fn enqueue(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,
@@ -33,17 +33,26 @@ pub(super) fn enqueue(
     }
     let bytes = if pool.is_gradient() { &mut from } else { &mut to };
     *bytes = result.dtype.size().max(*bytes);
-    let fits = |g: &Geometry| (g.inputs() * from) as u64 <= limit && (g.outputs() * to) as u64 <= limit;
+    let fits =
+        |g: &Geometry| (g.inputs() * from) as u64 <= limit && (g.outputs() * to) as u64 <= limit;
     let side = if pool.is_gradient() { Side::Surrounded } else { Side::Output };
     let Some(windows) = g.windows(side, true, &fits) else {
-        return Err(too_large(ctx.device(), "the smallest part of an image that pooling can do by itself"));
+        return Err(too_large(
+            ctx.device(),
+            "the smallest part of an image that pooling can do by itself",
+        ));
     };
     let mut scratch = Scratch::new(ctx);
     for Window { geometry: g, input, output, own } in windows {
         let cut = |name: &str, t: &Tensor| {
-            if Pool::is_pooled(name) { part(t, input, g.inputs()) } else { part(t, output, g.outputs()) }
+            if Pool::is_pooled(name) {
+                part(t, input, g.inputs())
+            } else {
+                part(t, output, g.outputs())
+            }
         };
-        let parts: SmallVec<[Tensor; 3]> = pool.inputs().iter().zip(inputs).map(|(name, t)| cut(name, t)).collect();
+        let parts: SmallVec<[Tensor; 3]> =
+            pool.inputs().iter().zip(inputs).map(|(name, t)| cut(name, t)).collect();
         let parts: SmallVec<[&Tensor; 3]> = parts.iter().collect();
         let numbers = (per_image, if per_image == 0 { input } else { input % per_image });
         let ctx = scratch.window();

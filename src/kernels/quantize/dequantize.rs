@@ -1,7 +1,7 @@
 //! QuantizeAndDequantize, V2, V3, V4 and V4Grad.
 //!
-//! The range comes from the inputs, or from the values themselves. The scale follows from it on the device; TensorFlow waits for the range
-//! there and computes it on the host.
+//! The range comes from the inputs, or from the values themselves. The scale follows from it on the
+//! device; TensorFlow waits for the range there and computes it on the host.
 
 use smallvec::smallvec;
 
@@ -59,7 +59,8 @@ impl Quantize {
             );
         }
         let first = version == Version::Attributes;
-        let bounds = if first { [attrs.float("input_min")?, attrs.float("input_max")?] } else { [0.0; 2] };
+        let bounds =
+            if first { [attrs.float("input_min")?, attrs.float("input_max")?] } else { [0.0; 2] };
         if first && range_given {
             check_range(f64::from(bounds[0]), f64::from(bounds[1]))?;
         }
@@ -127,10 +128,14 @@ impl Quantize {
                 require!(bound.dims.is_empty(), "{name} must be a scalar.");
                 continue;
             }
-            require!(bound.dims.len() == 1, "Shape must be rank 1 for {name}_tensor when the axis is specified");
+            require!(
+                bound.dims.len() == 1,
+                "Shape must be rank 1 for {name}_tensor when the axis is specified"
+            );
             require!(
                 bound.dims[0] == channels,
-                "{name}_tensor has incorrect size, was {} expected {channels} to match dim {} of the input {}",
+                "{name}_tensor has incorrect size, was {} expected {channels} to match dim {} of \
+                 the input {}",
                 bound.dims[0],
                 self.axis,
                 shape_text(&bound.dims)
@@ -169,7 +174,12 @@ impl Kernel for Quantize {
             );
         }
         require!(self.axis >= -1, "Axis must be at least -1. Found {}", self.axis);
-        require!(self.axis < x.rank() as i64, "Shape must be at least rank {} but is rank {}", self.axis + 1, x.rank());
+        require!(
+            self.axis < x.rank() as i64,
+            "Shape must be at least rank {} but is rank {}",
+            self.axis + 1,
+            x.rank()
+        );
         let bits = self.bits(ctx)?;
         let (channels, inner) = channels(&x, self.axis);
         let y = ctx.output(0, self.dtype, &x.dims)?;
@@ -184,18 +194,34 @@ impl Kernel for Quantize {
             key: Key::new("quantize range").dtype(dtype),
             shader: &|| range_shader(dtype),
             bindings: smallvec![(&low).into(), (&high).into(), (&ranges).into()],
-            params: Params::new().u32(channels).u32(u32::from(self.signed)).u32(u32::from(self.narrow)).f32(power),
+            params: Params::new()
+                .u32(channels)
+                .u32(u32::from(self.signed))
+                .u32(u32::from(self.narrow))
+                .f32(power),
             grid: Grid::linear(channels, WORKGROUP),
         })?;
         let (clamped, half_up) = (self.range_given, self.half_up);
-        run(ctx, dtype, [&x, &y, &y], &ranges, channels, inner, &|| value_shader(dtype, clamped, half_up), {
-            Key::new("quantize").dtype(dtype).number(u32::from(clamped)).number(u32::from(half_up))
-        })
+        run(
+            ctx,
+            dtype,
+            [&x, &y, &y],
+            &ranges,
+            channels,
+            inner,
+            &|| value_shader(dtype, clamped, half_up),
+            {
+                Key::new("quantize")
+                    .dtype(dtype)
+                    .number(u32::from(clamped))
+                    .number(u32::from(half_up))
+            },
+        )
     }
 }
 
-/// Runs a program over elements whose channel is `t / inner % channels`. Where the second and third tensors are the same, the program has no
-/// gradient.
+/// Runs a program over elements whose channel is `t / inner % channels`. Where the second and third
+/// tensors are the same, the program has no gradient.
 #[expect(clippy::too_many_arguments, reason = "one call site for each program")]
 fn run(
     ctx: &dyn OpContext,
@@ -248,7 +274,8 @@ impl Kernel for QuantizeGrad {
         require!(axis >= -1, "Axis must be at least -1. Found {axis}");
         require!(
             axis < rank as i64,
-            "Axis should be -1 or 0 or a positive value less than {rank}but given axis value was {axis}"
+            "Axis should be -1 or 0 or a positive value less than {rank}but given axis value was \
+             {axis}"
         );
         require!(g.dims == x.dims, "gradient and input must be the same size");
         let (channels, inner) = channels(&x, axis);
@@ -259,7 +286,10 @@ impl Kernel for QuantizeGrad {
             if axis == -1 {
                 require!(rank == 0, "input_{name} must be a scalar if axis is unspecified");
             } else {
-                require!(rank == 1, "Shape must be rank 1 for input_{name}_tensor when the axis is specified");
+                require!(
+                    rank == 1,
+                    "Shape must be rank 1 for input_{name}_tensor when the axis is specified"
+                );
                 require!(
                     bound.dims[0] == channels,
                     "{name} has incorrect size, expected {channels} was {}",
@@ -279,7 +309,8 @@ impl Kernel for QuantizeGrad {
         }
         let dtype = self.dtype;
         let ranges = ctx.temp(dtype, &[2, channels])?;
-        ctx.device().upload(ranges.address, &[&given[0].bytes[..], &given[1].bytes[..]].concat())?;
+        ctx.device()
+            .upload(ranges.address, &[&given[0].bytes[..], &given[1].bytes[..]].concat())?;
         run(ctx, dtype, [&x, &g, &y], &ranges, channels, inner, &|| gradient_shader(dtype), {
             Key::new("quantize gradient").dtype(dtype)
         })
@@ -306,7 +337,10 @@ fn range_shader(dtype: DType) -> Shader {
         .u32s(&["count", "is_signed", "narrow"])
         .param("power", Field::F32)
         .define("T", dtype.value())
-        .define("LARGEST", if dtype == DType::F64 { "1.7976931348623157e308lf" } else { "3.40282346e38f" })
+        .define(
+            "LARGEST",
+            if dtype == DType::F64 { "1.7976931348623157e308lf" } else { "3.40282346e38f" },
+        )
         .body(include_str!("../../../shaders/quantize/range.wgsl"))
 }
 
@@ -323,7 +357,10 @@ fn value_shader(dtype: DType, clamped: bool, half_up: bool) -> Shader {
         .bind("y", dtype)
         .bind("ranges", dtype)
         .u32s(&["count", "first", "channels", "inner"])
-        .define("STATEMENTS", format!("let r = channel * 4u;\n    store_y(t, {rounded} * load_ranges(r + 3u));"))
+        .define(
+            "STATEMENTS",
+            format!("let r = channel * 4u;\n    store_y(t, {rounded} * load_ranges(r + 3u));"),
+        )
         .body(include_str!("../../../shaders/quantize/channels.wgsl"));
     if dtype == DType::F64 { shader.library("round_f64") } else { shader }
 }
@@ -339,8 +376,9 @@ fn gradient_shader(dtype: DType) -> Shader {
         .define(
             "STATEMENTS",
             format!(
-                "let inside = x >= load_ranges(channel) && x <= load_ranges(p.channels + channel);\n    \
-                 store_y(t, load_g(t) * select({value}(0.0), {value}(1.0), inside));"
+                "let inside = x >= load_ranges(channel) && x <= load_ranges(p.channels + \
+                 channel);\n    store_y(t, load_g(t) * select({value}(0.0), {value}(1.0), \
+                 inside));"
             ),
         )
         .body(include_str!("../../../shaders/quantize/channels.wgsl"))

@@ -1,6 +1,7 @@
 //! FakeQuantWithMinMaxArgs, …Vars, …VarsPerChannel and their gradients.
 //!
-//! The range is widened a little on the host, where its bounds are, so that zero is one of its steps. Channels are the last dimension.
+//! The range is widened a little on the host, where its bounds are, so that zero is one of its
+//! steps. Channels are the last dimension.
 
 use smallvec::smallvec;
 
@@ -41,7 +42,8 @@ pub const OPS: &[(&str, Form, bool)] = &[
 /// Numbers of a range, as the shaders read them.
 const FIELDS: usize = 6;
 
-/// Least and largest value, step, its inverse, the number of steps from the least value to zero, and whether both bounds are zero.
+/// Least and largest value, step, its inverse, the number of steps from the least value to zero,
+/// and whether both bounds are zero.
 fn range(min: f32, max: f32, steps: [f32; 2]) -> [f32; FIELDS] {
     if min == 0.0 && max == 0.0 {
         return [0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
@@ -86,16 +88,33 @@ impl Fake {
         if form == Form::Attributes {
             bounds = [attrs.float("min")?, attrs.float("max")?];
             let ordered = bounds[0] < bounds[1];
-            require!(ordered, "min has to be smaller than max, was: {} >= {}", bounds[0], bounds[1]);
+            require!(
+                ordered,
+                "min has to be smaller than max, was: {} >= {}",
+                bounds[0],
+                bounds[1]
+            );
         }
         let bits = attrs.int("num_bits")?;
         require!((2..=16).contains(&bits), "num_bits must be between 2 and 16, inclusive");
         let first = if attrs.bool("narrow_range")? { 1.0 } else { 0.0 };
-        Ok(Self { op, form, gradient, steps: [first, ((1 << bits) - 1) as f32], bounds, capabilities })
+        Ok(Self {
+            op,
+            form,
+            gradient,
+            steps: [first, ((1 << bits) - 1) as f32],
+            bounds,
+            capabilities,
+        })
     }
 
     /// The ranges, one for each channel.
-    fn ranges(&self, ctx: &mut dyn OpContext, first: usize, x: &Tensor) -> Result<Vec<[f32; FIELDS]>> {
+    fn ranges(
+        &self,
+        ctx: &mut dyn OpContext,
+        first: usize,
+        x: &Tensor,
+    ) -> Result<Vec<[f32; FIELDS]>> {
         if self.form == Form::Attributes {
             return Ok(vec![range(self.bounds[0], self.bounds[1], self.steps)]);
         }
@@ -103,13 +122,25 @@ impl Fake {
         let mut bounds = Vec::new();
         for (k, name) in ["min", "max"].iter().enumerate() {
             let bound = ctx.host_input(first + k)?;
-            require!(bound.dims.len() == rank, "`{name}` must be rank {rank} but is rank {}", bound.dims.len());
+            require!(
+                bound.dims.len() == rank,
+                "`{name}` must be rank {rank} but is rank {}",
+                bound.dims.len()
+            );
             if let Some(depth) = x.dims.last().filter(|_| rank == 1) {
-                require!(bound.dims[0] == *depth, "{name} has incorrect size, expected {depth} was {}", bound.dims[0]);
+                require!(
+                    bound.dims[0] == *depth,
+                    "{name} has incorrect size, expected {depth} was {}",
+                    bound.dims[0]
+                );
             }
             bounds.push(bound.values::<f32>());
         }
-        Ok(bounds[0].iter().zip(&bounds[1]).map(|(min, max)| range(*min, *max, self.steps)).collect())
+        Ok(bounds[0]
+            .iter()
+            .zip(&bounds[1])
+            .map(|(min, max)| range(*min, *max, self.steps))
+            .collect())
     }
 }
 
@@ -117,7 +148,10 @@ impl Kernel for Fake {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let first = usize::from(self.gradient);
         let x = ctx.input(first)?;
-        require!(self.form != Form::Channels || x.rank() > 0, "inputs must have at least one dimension");
+        require!(
+            self.form != Form::Channels || x.rank() > 0,
+            "inputs must have at least one dimension"
+        );
         let gradient = if self.gradient { Some(ctx.input(0)?) } else { None };
         if let Some(gradient) = gradient.as_ref().filter(|g| g.dims != x.dims) {
             require!(self.form != Form::Attributes, "{}", sizes_differ(self.op, gradient, &x));
@@ -128,7 +162,9 @@ impl Kernel for Fake {
         let bounds = match (self.gradient, self.form) {
             (false, _) | (_, Form::Attributes) => None,
             (_, Form::Inputs) => Some((ctx.output(1, F32, &[])?, ctx.output(2, F32, &[])?)),
-            (_, Form::Channels) => Some((ctx.output(1, F32, &[ranges.len()])?, ctx.output(2, F32, &[ranges.len()])?)),
+            (_, Form::Channels) => {
+                Some((ctx.output(1, F32, &[ranges.len()])?, ctx.output(2, F32, &[ranges.len()])?))
+            }
         };
         let channels = ranges.len();
         let table = ctx.temp(F32, &[channels, FIELDS])?;
@@ -143,7 +179,8 @@ impl Kernel for Fake {
         dispatch(ctx, Pass::Bounds, channels, &[&x, &gradient, &y, &below, &above], &table)?;
         for (parts, sum) in [(below, min), (above, max)] {
             let last = parts.rank().saturating_sub(1);
-            let reduced: Vec<bool> = (0..parts.rank()).map(|d| self.form == Form::Inputs || d != last).collect();
+            let reduced: Vec<bool> =
+                (0..parts.rank()).map(|d| self.form == Form::Inputs || d != last).collect();
             let style = style(&self.capabilities, ctx.device());
             reduce(ctx, style, Reduction::of("Sum"), &parts, &groups(&parts.dims, &reduced), &sum)?;
         }
@@ -153,7 +190,8 @@ impl Kernel for Fake {
 
 fn sizes_differ(op: &str, a: &Tensor, b: &Tensor) -> String {
     format!(
-        "Inputs to operation {op} of type {op} must have the same size and shape.  Input 0: {} != input 1: {}",
+        "Inputs to operation {op} of type {op} must have the same size and shape.  Input 0: {} != \
+         input 1: {}",
         shape_text(&a.dims),
         shape_text(&b.dims)
     )
@@ -194,7 +232,13 @@ impl Pass {
     }
 }
 
-fn dispatch(ctx: &dyn OpContext, pass: Pass, channels: usize, tensors: &[&Tensor], ranges: &Tensor) -> Result<()> {
+fn dispatch(
+    ctx: &dyn OpContext,
+    pass: Pass,
+    channels: usize,
+    tensors: &[&Tensor],
+    ranges: &Tensor,
+) -> Result<()> {
     let len = tensors[0].len();
     let device = ctx.device();
     device.check_extent(len)?;

@@ -18,8 +18,11 @@ const TYPES: &[DType] = &[F32, F64];
 pub fn register(r: &mut Registry) {
     let capabilities = *r.capabilities();
     for (op, form, gradient) in fake::OPS {
-        let host: &'static [&'static str] = if *form == Form::Attributes { &[] } else { &["min", "max"] };
-        r.op(op).host(host).kernel(move |a: &dyn Attrs| Fake::new(a, op, *form, *gradient, capabilities));
+        let host: &'static [&'static str] =
+            if *form == Form::Attributes { &[] } else { &["min", "max"] };
+        r.op(op)
+            .host(host)
+            .kernel(move |a: &dyn Attrs| Fake::new(a, op, *form, *gradient, capabilities));
     }
     let host: &'static [&'static str] = &["input_min", "input_max"];
     let with_bits: &'static [&'static str] = &["input_min", "input_max", "num_bits"];
@@ -29,9 +32,15 @@ pub fn register(r: &mut Registry) {
         ("QuantizeAndDequantizeV3", Version::BitsInput, with_bits),
         ("QuantizeAndDequantizeV4", Version::Inputs, host),
     ] {
-        r.op(op).types("T", TYPES).host(host).kernel(move |a: &dyn Attrs| Quantize::new(a, version, capabilities));
+        r.op(op)
+            .types("T", TYPES)
+            .host(host)
+            .kernel(move |a: &dyn Attrs| Quantize::new(a, version, capabilities));
     }
-    r.op("QuantizeAndDequantizeV4Grad").types("T", TYPES).host(host).kernel(|a| QuantizeGrad::new(a));
+    r.op("QuantizeAndDequantizeV4Grad")
+        .types("T", TYPES)
+        .host(host)
+        .kernel(|a| QuantizeGrad::new(a));
 }
 
 /// Every shader variant.

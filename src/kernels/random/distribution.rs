@@ -78,8 +78,9 @@ impl Distribution {
         }
     }
 
-    /// Base-2 logarithm of the samples reserved for a group of outputs. TensorFlow's CPU kernel reserves 256 numbers of 32 bits
-    /// for each of a group's four (or two in float64) where it rejects some, and we draw exactly as it does.
+    /// Base-2 logarithm of the samples reserved for a group of outputs. TensorFlow's CPU kernel
+    /// reserves 256 numbers of 32 bits for each of a group's four (or two in float64) where it
+    /// rejects some, and we draw exactly as it does.
     const fn samples_log2(self, dtype: DType) -> u32 {
         match (self, dtype) {
             (Self::TruncatedNormal, DType::F64) => 7,
@@ -114,7 +115,9 @@ impl Form {
         let pairs = eight::pays(capabilities) && aligned(2) && total.is_multiple_of(2 * words);
         match distribution {
             _ if !aligned(1) => Self::Words,
-            Distribution::TruncatedNormal if capabilities.cpu && output.dtype != DType::F64 => Self::Queue,
+            Distribution::TruncatedNormal if capabilities.cpu && output.dtype != DType::F64 => {
+                Self::Queue
+            }
             Distribution::TruncatedNormal => Self::Groups,
             _ if pairs => Self::Pairs,
             _ => Self::Groups,
@@ -155,35 +158,43 @@ fn output_pairs(s: Shader, words: usize) -> Shader {
         2 => (s.bind_raw("y", "vec4<u32>", 16), "vec4(first.xy, second.xy)"),
         _ => (
             s.bind_raw("y", "vec4<u64>", 32),
-            "vec4(join(first.x, first.y), join(first.z, first.w), join(second.x, second.y), join(second.z, second.w))",
+            "vec4(join(first.x, first.y), join(first.z, first.w), join(second.x, second.y), \
+             join(second.z, second.w))",
         ),
     };
     s.body(&format!(
-        "fn store_pair(pair: u32, first: vec4<u32>, second: vec4<u32>) {{\n    y[p.off_y + pair] = {pair};\n}}\n"
+        "fn store_pair(pair: u32, first: vec4<u32>, second: vec4<u32>) {{\n    y[p.off_y + pair] \
+         = {pair};\n}}\n"
     ))
 }
 
-/// Words of 32 bits that one sample fills: 128 random bits make four numbers of up to 32 bits, or two of 64.
+/// Words of 32 bits that one sample fills: 128 random bits make four numbers of up to 32 bits, or
+/// two of 64.
 const fn words(dtype: DType) -> usize {
     if dtype.size() == 2 { 2 } else { 4 }
 }
 
-/// Declares the output and `fn store`. An output is `aligned` if whole groups of words can be bound.
+/// Declares the output and `fn store`. An output is `aligned` if whole groups of words can be
+/// bound.
 fn output(s: Shader, words: usize, aligned: bool) -> Shader {
     let components = &["x", "y", "z", "w"][..words];
     let (s, at) = match (aligned, words) {
-        (false, _) => {
-            (s.bind_raw("y", "u32", 4), "y[p.off_y + WORDSu * group + {place}u]".replace("WORDS", &words.to_string()))
-        }
+        (false, _) => (
+            s.bind_raw("y", "u32", 4),
+            "y[p.off_y + WORDSu * group + {place}u]".replace("WORDS", &words.to_string()),
+        ),
         (true, 2) => (s.bind_raw("y", "vec2<u32>", 8), "y[p.off_y + group].{component}".to_owned()),
-        (true, _) => (s.bind_raw("y", "vec4<u32>", 16), "y[p.off_y + group].{component}".to_owned()),
+        (true, _) => {
+            (s.bind_raw("y", "vec4<u32>", 16), "y[p.off_y + group].{component}".to_owned())
+        }
     };
     let mut text = "fn store(group: u32, words: vec4<u32>, n: u32) {\n".to_owned();
     if aligned {
         let whole = components.concat();
         let _ = writeln!(
             text,
-            "    if n >= {words}u {{\n        y[p.off_y + group] = words.{whole};\n        return;\n    }}"
+            "    if n >= {words}u {{\n        y[p.off_y + group] = words.{whole};\n        \
+             return;\n    }}"
         );
     }
     for (place, component) in components.iter().enumerate() {
@@ -193,11 +204,20 @@ fn output(s: Shader, words: usize, aligned: bool) -> Shader {
     s.body(&(text + "}\n"))
 }
 
-/// The shader that draws `distribution` in `dtype` in one of its forms, with a generator `on_device` or in the parameters, on an adapter
-/// with 64-bit integers or without.
-pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, form: Form, int64: bool) -> Shader {
+/// The shader that draws `distribution` in `dtype` in one of its forms, with a generator
+/// `on_device` or in the parameters, on an adapter with 64-bit integers or without.
+pub fn shader(
+    distribution: Distribution,
+    dtype: DType,
+    on_device: bool,
+    form: Form,
+    int64: bool,
+) -> Shader {
     let samples_log2 = distribution.samples_log2(dtype);
-    let s = Shader::new(format!("random {} {dtype} on_device={on_device} {form:?} int64={int64}", distribution.name()));
+    let s = Shader::new(format!(
+        "random {} {dtype} on_device={on_device} {form:?} int64={int64}",
+        distribution.name()
+    ));
     let s = match form {
         Form::Pairs => output_pairs(s, words(dtype)).body(JOIN),
         _ => output(s, words(dtype), form != Form::Words),
@@ -210,7 +230,11 @@ pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, form: F
         .define("SAMPLES_LOG2", samples_log2.to_string())
         .define(
             "GROUP_HIGH",
-            if samples_log2 == 0 { "0u".to_owned() } else { format!("group >> {}u", 32 - samples_log2) },
+            if samples_log2 == 0 {
+                "0u".to_owned()
+            } else {
+                format!("group >> {}u", 32 - samples_log2)
+            },
         );
     s = match (distribution, dtype.size()) {
         (Distribution::UniformInt, 8) => s.u32s(&["low", "low_high", "range", "range_high"]),
@@ -230,9 +254,8 @@ pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, form: F
         Distribution::Normal if dtype == DType::F64 => {
             encoder(s, dtype).body(include_str!("../../../shaders/random/normal_f64.wgsl"))
         }
-        Distribution::TruncatedNormal if dtype == DType::F64 => {
-            encoder(s, dtype).body(include_str!("../../../shaders/random/truncated_normal_f64.wgsl"))
-        }
+        Distribution::TruncatedNormal if dtype == DType::F64 => encoder(s, dtype)
+            .body(include_str!("../../../shaders/random/truncated_normal_f64.wgsl")),
         Distribution::Uniform => {
             // As many bits as the significand has.
             let (bits, unit) = match dtype {
@@ -243,9 +266,9 @@ pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, form: F
             let s = s.define("BITS", bits).define("UNIT", unit);
             encoder(s, dtype).body(include_str!("../../../shaders/random/uniform.wgsl"))
         }
-        Distribution::Normal => {
-            encoder(s, dtype).library("box_muller").body(include_str!("../../../shaders/random/normal.wgsl"))
-        }
+        Distribution::Normal => encoder(s, dtype)
+            .library("box_muller")
+            .body(include_str!("../../../shaders/random/normal.wgsl")),
         Distribution::TruncatedNormal => {
             let s = encoder(s, dtype).library("box_muller");
             let s = s.body(include_str!("../../../shaders/random/truncated_keep.wgsl"));
@@ -258,26 +281,38 @@ pub fn shader(distribution: Distribution, dtype: DType, on_device: bool, form: F
             let s = if form == Form::Pairs { s } else { s.body(JOIN) };
             s.body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
         }
-        Distribution::UniformInt => s.body(include_str!("../../../shaders/random/uniform_int32.wgsl")),
-        Distribution::UniformFullInt => s.body(include_str!("../../../shaders/random/uniform_full_int.wgsl")),
+        Distribution::UniformInt => {
+            s.body(include_str!("../../../shaders/random/uniform_int32.wgsl"))
+        }
+        Distribution::UniformFullInt => {
+            s.body(include_str!("../../../shaders/random/uniform_full_int.wgsl"))
+        }
     }
 }
 
 /// A word of 64 bits of its halves.
-const JOIN: &str = "fn join(low: u32, high: u32) -> u64 {\n    return (u64(high) << 32u) | u64(low);\n}\n";
+const JOIN: &str =
+    "fn join(low: u32, high: u32) -> u64 {\n    return (u64(high) << 32u) | u64(low);\n}\n";
 
 /// Declares the generator's state and `fn generator`, which reads it.
 pub fn generator(s: Shader, on_device: bool) -> Shader {
     let s = s.body("struct Generator {\n    counter: vec4<u32>,\n    key: vec2<u32>,\n}\n");
     if on_device {
         s.bind_raw("counter", "u32", 4).bind_raw("key", "u32", 4).body(
-            "fn generator() -> Generator {\n    let c = p.off_counter;\n    let k = p.off_key;\n    \
-             return Generator(vec4<u32>(counter[c], counter[c + 1u], counter[c + 2u], counter[c + 3u]), vec2<u32>(key[k], key[k + 1u]));\n}\n",
+            "fn generator() -> Generator {
+    let c = p.off_counter;
+    let k = p.off_key;
+    return Generator(
+        vec4<u32>(counter[c], counter[c + 1u], counter[c + 2u], counter[c + 3u]),
+        vec2<u32>(key[k], key[k + 1u]),
+    );
+}
+",
         )
     } else {
         s.u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"]).body(
-            "fn generator() -> Generator {\n    \
-             return Generator(vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3), vec2<u32>(p.key_0, p.key_1));\n}\n",
+            "fn generator() -> Generator {\n    return Generator(vec4<u32>(p.counter_0, \
+             p.counter_1, p.counter_2, p.counter_3), vec2<u32>(p.key_0, p.key_1));\n}\n",
         )
     }
 }
@@ -309,26 +344,29 @@ impl Source<'_> {
 fn encoder(s: Shader, dtype: DType) -> Shader {
     if dtype == DType::F64 {
         return s.library("box_muller_wide_f64").body(
-            "fn encode(v: vec2<f64>) -> vec4<u32> {\n    let a = bitcast<u64>(v.x);\n    let b = bitcast<u64>(v.y);\n    \
-             return vec4<u32>(u32(a & 0xfffffffflu), u32(a >> 32u), u32(b & 0xfffffffflu), u32(b >> 32u));\n}\n",
+            "fn encode(v: vec2<f64>) -> vec4<u32> {\n    let a = bitcast<u64>(v.x);\n    let b = \
+             bitcast<u64>(v.y);\n    return vec4<u32>(u32(a & 0xfffffffflu), u32(a >> 32u), u32(b \
+             & 0xfffffffflu), u32(b >> 32u));\n}\n",
         );
     }
     let (s, words) = match dtype {
         DType::F16 => (
             s.library("f16_bits"),
-            "vec4<u32>(f16_bits(v.x) | (f16_bits(v.y) << 16u), f16_bits(v.z) | (f16_bits(v.w) << 16u), 0u, 0u)",
+            "vec4<u32>(f16_bits(v.x) | (f16_bits(v.y) << 16u), f16_bits(v.z) | (f16_bits(v.w) << \
+             16u), 0u, 0u)",
         ),
         DType::BF16 => (
             s.library("bf16_bits"),
-            "vec4<u32>(bf16_bits(v.x) | (bf16_bits(v.y) << 16u), bf16_bits(v.z) | (bf16_bits(v.w) << 16u), 0u, 0u)",
+            "vec4<u32>(bf16_bits(v.x) | (bf16_bits(v.y) << 16u), bf16_bits(v.z) | (bf16_bits(v.w) \
+             << 16u), 0u, 0u)",
         ),
         _ => (s, "bitcast<vec4<u32>>(v)"),
     };
     s.body(&format!("fn encode(v: vec4<f32>) -> vec4<u32> {{\n    return {words};\n}}\n"))
 }
 
-/// Fills `output` with numbers of `distribution`; `bounds` matter to [`Distribution::UniformInt`] only. Any size: each output
-/// depends on its index alone, so windows of it are drawn one by one.
+/// Fills `output` with numbers of `distribution`; `bounds` matter to [`Distribution::UniformInt`]
+/// only. Any size: each output depends on its index alone, so windows of it are drawn one by one.
 pub fn fill(
     device: &Device,
     output: &Tensor,
@@ -351,7 +389,8 @@ pub fn fill(
     for first in (0..total).step_by(window) {
         let count = window.min(total - first);
         let samples_before = ((first / words(dtype)) as u64) << distribution.samples_log2(dtype);
-        let mut params = Params::new().u32(count).u32(samples_before as u32).u32(samples_before >> 32);
+        let mut params =
+            Params::new().u32(count).u32(samples_before as u32).u32(samples_before >> 32);
         if distribution == Distribution::UniformInt {
             let (low, range) = (bounds.low.cast_unsigned(), bounds.range);
             params = match dtype.size() {

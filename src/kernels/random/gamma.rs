@@ -1,5 +1,6 @@
-//! Samples of gamma distributions, those of TensorFlow's CPU and GPU kernels for the same seed, up to rounding: TensorFlow computes in float64,
-//! this in float32 unless the output is float64, so that one try in millions is rejected by one and accepted by the other.
+//! Samples of gamma distributions, those of TensorFlow's CPU and GPU kernels for the same seed, up
+//! to rounding: TensorFlow computes in float64, this in float32 unless the output is float64, so
+//! that one try in millions is rejected by one and accepted by the other.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -66,7 +67,9 @@ impl Kernel for Gamma {
             let output = ctx.output(0, self.dtype, &dims)?;
             return self.draw(ctx, &output, 2, Source::Host(Generator::scrambled(seed)));
         }
-        inputs::philox(ctx, 3, || Error::InvalidArgument("Unsupported algorithm id: 2".to_owned()))?;
+        inputs::philox(ctx, 3, || {
+            Error::InvalidArgument("Unsupported algorithm id: 2".to_owned())
+        })?;
         let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
         inputs::key_and_counter(&key.dims, &counter.dims)?;
         let dims = inputs::shape(ctx, 0)?;
@@ -77,18 +80,30 @@ impl Kernel for Gamma {
 
 impl Gamma {
     /// Fills `output` with samples for the alphas in input `i`.
-    fn draw(&self, ctx: &mut dyn OpContext, output: &Tensor, i: usize, source: Source<'_>) -> Result<()> {
+    fn draw(
+        &self,
+        ctx: &mut dyn OpContext,
+        output: &Tensor,
+        i: usize,
+        source: Source<'_>,
+    ) -> Result<()> {
         if output.is_empty() {
             return Ok(());
         }
         let alpha = ctx.input(i)?;
-        require!(output.dims.ends_with(&alpha.dims), "Shape passed in must end with broadcasted shape.");
+        require!(
+            output.dims.ends_with(&alpha.dims),
+            "Shape passed in must end with broadcasted shape."
+        );
         require!(!alpha.is_empty(), "Input alpha should have non-zero element count, got: 0");
         let device = ctx.device();
         let count = device.check_extent(output.len())?;
         let (dtype, on_device) = (self.dtype, source.on_device());
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![(&alpha).into(), output.into()];
-        let params = Params::new().u32(count).u32(alpha.len() as u32).u32((output.len() / alpha.len()) as u32);
+        let params = Params::new()
+            .u32(count)
+            .u32(alpha.len() as u32)
+            .u32((output.len() / alpha.len()) as u32);
         let params = source.add(params, &mut bindings);
         device.enqueue(&Program {
             key: Key::new("random").name("gamma").dtype(dtype).number(on_device.into()),

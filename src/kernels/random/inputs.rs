@@ -15,7 +15,11 @@ pub fn text(dims: &[usize]) -> String {
 /// The shape that host input `i` describes.
 pub fn shape(ctx: &mut dyn OpContext, i: usize) -> Result<Dims> {
     let t = ctx.host_input(i)?;
-    require!(t.dims.len() == 1, "shape must be a vector of {{int32,int64}}, got shape {}", text(&t.dims));
+    require!(
+        t.dims.len() == 1,
+        "shape must be a vector of {{int32,int64}}, got shape {}",
+        text(&t.dims)
+    );
     let extents = t.to_i64()?;
     let mut dims = Dims::new();
     for &extent in &extents {
@@ -46,8 +50,8 @@ pub fn bounds(ctx: &mut dyn OpContext, i: usize) -> Result<Bounds> {
     Ok(Bounds { low, range: high.wrapping_sub(low).cast_unsigned() })
 }
 
-/// Checks that host input `i` names the Philox generator. `threefry` is what to say to algorithm 2, which TensorFlow has for
-/// XLA only.
+/// Checks that host input `i` names the Philox generator. `threefry` is what to say to algorithm 2,
+/// which TensorFlow has for XLA only.
 pub fn philox(ctx: &mut dyn OpContext, i: usize, threefry: impl FnOnce() -> Error) -> Result<()> {
     const PHILOX: i64 = 1;
     const THREEFRY: i64 = 2;
@@ -71,7 +75,8 @@ pub fn key_and_counter(key: &[usize], counter: &[usize]) -> Result<()> {
     // TensorFlow lets a shorter counter pass and reads behind its end.
     require!(
         counter.len() == 1 && counter[0] >= 2,
-        "counter must be a vector with length at least 2; got shape: {}. (Note that batched counters are not supported yet.)",
+        "counter must be a vector with length at least 2; got shape: {}. (Note that batched \
+         counters are not supported yet.)",
         text(counter)
     );
     Ok(())

@@ -1,8 +1,10 @@
-//! Random numbers, bit for bit those of TensorFlow's CPU kernels for the same seeds: uniform floats and all integers exactly,
-//! normal numbers within a few units in the last place, since logarithm, sine and square root round differently everywhere.
+//! Random numbers, bit for bit those of TensorFlow's CPU kernels for the same seeds: uniform floats
+//! and all integers exactly, normal numbers within a few units in the last place, since logarithm,
+//! sine and square root round differently everywhere.
 //!
-//! TensorFlow's GPU kernels draw the same numbers, except truncated normal ones, where they give each thread a stream of its own
-//! and so depend on the size of the GPU. Here those follow the CPU as well.
+//! TensorFlow's GPU kernels draw the same numbers, except truncated normal ones, where they give
+//! each thread a stream of its own and so depend on the size of the GPU. Here those follow the CPU
+//! as well.
 
 mod distribution;
 mod gamma;
@@ -18,7 +20,8 @@ use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use distribution::{Distribution, Form};
 
-/// What a stateful op takes off its stream for each output, however many samples the distribution needs.
+/// What a stateful op takes off its stream for each output, however many samples the distribution
+/// needs.
 const SAMPLES_PER_OUTPUT: u64 = 256;
 
 /// Adds the family's ops.
@@ -42,7 +45,13 @@ pub fn shaders() -> Vec<Shader> {
         for &dtype in types {
             for form in Form::all(distribution, dtype) {
                 for [on_device, int64] in [[false, *form == Form::Pairs], [true; 2]] {
-                    shaders.push(distribution::shader(distribution, dtype, on_device, *form, int64));
+                    shaders.push(distribution::shader(
+                        distribution,
+                        dtype,
+                        on_device,
+                        *form,
+                        int64,
+                    ));
                 }
             }
         }

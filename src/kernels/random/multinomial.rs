@@ -1,5 +1,6 @@
-//! Sampling of classes from logits. TensorFlow's CPU kernel gives other numbers for the same seed, which moreover depend on
-//! its threads; these are those of its GPU kernel, up to ties within rounding.
+//! Sampling of classes from logits. TensorFlow's CPU kernel gives other numbers for the same seed,
+//! which moreover depend on its threads; these are those of its GPU kernel, up to ties within
+//! rounding.
 
 use parking_lot::Mutex;
 use smallvec::smallvec;
@@ -33,7 +34,9 @@ pub fn register(registry: &mut Registry) {
         .types("T", LOGITS)
         .types("output_dtype", types::INDEX)
         .host(&["num_samples"])
-        .kernel(move |attrs| make(attrs, Some(Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?))));
+        .kernel(move |attrs| {
+            make(attrs, Some(Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?)))
+        });
     registry
         .op("StatelessMultinomial")
         .types("T", LOGITS)
@@ -77,9 +80,17 @@ impl Kernel for Multinomial {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let seed = if self.generator.is_none() { Some(inputs::seed(ctx, 2)?) } else { None };
         let logits = ctx.input(0)?;
-        require!(logits.rank() == 2, "logits should be a matrix, got shape {}", inputs::text(&logits.dims));
+        require!(
+            logits.rank() == 2,
+            "logits should be a matrix, got shape {}",
+            inputs::text(&logits.dims)
+        );
         let count = ctx.host_input(1)?;
-        require!(count.dims.is_empty(), "num_samples should be a scalar, got shape {}", inputs::text(&count.dims));
+        require!(
+            count.dims.is_empty(),
+            "num_samples should be a scalar, got shape {}",
+            inputs::text(&count.dims)
+        );
         let count = count.to_i64()?[0];
         let Ok(samples) = usize::try_from(count) else {
             crate::invalid!("num_samples should be non-negative, got {count}")
@@ -99,10 +110,13 @@ impl Kernel for Multinomial {
             }
             (None, seed) => Generator::scrambled(seed.unwrap_or_default()),
         };
-        // For each group of four classes: ten rounds of the generator, four of the loop over them, one of the loop itself.
+        // For each group of four classes: ten rounds of the generator, four of the loop over them,
+        // one of the loop itself.
         let iterations = classes.div_ceil(4 * WORKGROUPS[1] as usize).saturating_mul(15);
         if iterations + 64 > MAX_ITERATIONS {
-            return Err(Error::Unimplemented(format!("{classes} classes; this device draws from up to 4 million")));
+            return Err(Error::Unimplemented(format!(
+                "{classes} classes; this device draws from up to 4 million"
+            )));
         }
         let device = ctx.device();
         // The shader's indices of random numbers run a little past the last class.
@@ -114,7 +128,11 @@ impl Kernel for Multinomial {
         }
         let (logits_type, output_type) = (self.logits, self.output);
         device.enqueue(&Program {
-            key: Key::new("random").name("multinomial").dtype(logits_type).dtype(output_type).number(workgroup),
+            key: Key::new("random")
+                .name("multinomial")
+                .dtype(logits_type)
+                .dtype(output_type)
+                .number(workgroup),
             shader: &|| shader(logits_type, output_type, workgroup),
             bindings: smallvec![Binding::from(&logits), Binding::from(&output)],
             params,

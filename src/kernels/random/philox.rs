@@ -1,9 +1,10 @@
-//! The state of TensorFlow's generator, Philox4x32-10, on the host: seeding, skipping and single samples. The numbers of
-//! tensors are drawn on the device (`shaders/lib/philox.wgsl`).
+//! The state of TensorFlow's generator, Philox4x32-10, on the host: seeding, skipping and single
+//! samples. The numbers of tensors are drawn on the device (`shaders/lib/philox.wgsl`).
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A counter and a key; least significant words first. One counter value stands for a sample of 128 random bits.
+/// A counter and a key; least significant words first. One counter value stands for a sample of 128
+/// random bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generator {
     /// Which sample comes next.
@@ -17,15 +18,16 @@ const fn words(v: u64) -> [u32; 2] {
 }
 
 impl Generator {
-    /// The generator of a stateless op's two seeds. They are scrambled by one sample, so that seeds that differ little give
-    /// unrelated streams.
+    /// The generator of a stateless op's two seeds. They are scrambled by one sample, so that seeds
+    /// that differ little give unrelated streams.
     pub fn scrambled(seed: [i64; 2]) -> Self {
         let ([a, b], [c, d]) = (words(seed[0].cast_unsigned()), words(seed[1].cast_unsigned()));
         let mix = Self { counter: [a, b, c, d], key: [0x3ec8_f720, 0x0246_1e29] }.sample();
         Self { counter: [0, 0, mix[2], mix[3]], key: [mix[0], mix[1]] }
     }
 
-    /// The generator of a stateful op's attributes `seed` and `seed2`; both zero means: unpredictable.
+    /// The generator of a stateful op's attributes `seed` and `seed2`; both zero means:
+    /// unpredictable.
     pub fn seeded(seed: i64, seed2: i64) -> Self {
         let (seed, seed2) = match (seed, seed2) {
             // Each `RandomState` has other keys, which the operating system's entropy started.
@@ -105,6 +107,9 @@ mod tests {
     #[test]
     fn seeds_of_zero_are_unpredictable_and_others_are_not() {
         assert_ne!(Generator::seeded(0, 0), Generator::seeded(0, 0));
-        assert_eq!(Generator::seeded(-1, 2), Generator { counter: [0, 0, 2, 0], key: [u32::MAX; 2] });
+        assert_eq!(
+            Generator::seeded(-1, 2),
+            Generator { counter: [0, 0, 2, 0], key: [u32::MAX; 2] }
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Stateful ops whose kernel owns its generator, seeded by the attributes `seed` and `seed2`. Each run takes the next piece of
-//! the stream.
+//! Stateful ops whose kernel owns its generator, seeded by the attributes `seed` and `seed2`. Each
+//! run takes the next piece of the stream.
 
 use parking_lot::Mutex;
 
@@ -28,7 +28,11 @@ pub fn register(registry: &mut Registry) {
             .host(if bounded { &["shape", "minval", "maxval"] } else { &["shape"] })
             .kernel(move |attrs| {
                 let generator = Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?);
-                Ok(Stateful { distribution, dtype: attrs.dtype(output)?, generator: Mutex::new(generator) })
+                Ok(Stateful {
+                    distribution,
+                    dtype: attrs.dtype(output)?,
+                    generator: Mutex::new(generator),
+                })
             });
     }
 }

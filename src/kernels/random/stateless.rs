@@ -1,8 +1,9 @@
-//! Stateless ops: the numbers depend on the inputs alone. The first version takes a seed, the second a key and a counter, which
-//! the ops `StatelessRandomGet*` make of a seed.
+//! Stateless ops: the numbers depend on the inputs alone. The first version takes a seed, the
+//! second a key and a counter, which the ops `StatelessRandomGet*` make of a seed.
 //!
-//! TensorFlow's GPU makes them on the host. Here `StatelessRandomGetKeyCounter`, which `tf.random` uses, makes them on the device: Keras
-//! keeps the seeds of its layers there, and a model would wait for the device at each dropout.
+//! TensorFlow's GPU makes them on the host. Here `StatelessRandomGetKeyCounter`, which `tf.random`
+//! uses, makes them on the device: Keras keeps the seeds of its layers there, and a model would
+//! wait for the device at each dropout.
 
 use smallvec::SmallVec;
 
@@ -24,7 +25,11 @@ const OPS: &[(&str, &str, Distribution)] = &[
     ("StatelessRandomNormal", "StatelessRandomNormalV2", Distribution::Normal),
     ("StatelessTruncatedNormal", "StatelessTruncatedNormalV2", Distribution::TruncatedNormal),
     ("StatelessRandomUniformInt", "StatelessRandomUniformIntV2", Distribution::UniformInt),
-    ("StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2", Distribution::UniformFullInt),
+    (
+        "StatelessRandomUniformFullInt",
+        "StatelessRandomUniformFullIntV2",
+        Distribution::UniformFullInt,
+    ),
 ];
 
 /// Adds the ops.
@@ -48,7 +53,8 @@ pub fn register(registry: &mut Registry) {
             .kernel(move |attrs| Ok(Keyed { distribution, dtype: attrs.dtype("dtype")? }));
     }
     registry.op("StatelessRandomGetKeyCounter").kernel(|_| Ok(GetKeyCounter));
-    // An op with int32 numbers both on the host (`alg`) and on the device crashes TensorFlow's eager mode.
+    // An op with int32 numbers both on the host (`alg`) and on the device crashes TensorFlow's
+    // eager mode.
     registry
         .op("StatelessRandomGetKeyCounterAlg")
         .host(&["seed", "key", "counter", "alg"])
@@ -71,7 +77,13 @@ impl Kernel for Seeded {
             return Ok(());
         }
         let bounds = bounds_for(self.distribution, ctx, 2)?;
-        fill(ctx.device(), &output, self.distribution, bounds, Source::Host(Generator::scrambled(seed)))
+        fill(
+            ctx.device(),
+            &output,
+            self.distribution,
+            bounds,
+            Source::Host(Generator::scrambled(seed)),
+        )
     }
 }
 
@@ -83,7 +95,9 @@ struct Keyed {
 
 impl Kernel for Keyed {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        inputs::philox(ctx, 3, || Error::InvalidArgument("Unsupported algorithm id: 2".to_owned()))?;
+        inputs::philox(ctx, 3, || {
+            Error::InvalidArgument("Unsupported algorithm id: 2".to_owned())
+        })?;
         let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
         inputs::key_and_counter(&key.dims, &counter.dims)?;
         let dims = inputs::shape(ctx, 0)?;
@@ -99,7 +113,11 @@ impl Kernel for Keyed {
 
 /// The bounds at input `i`, where the distribution has any.
 fn bounds_for(distribution: Distribution, ctx: &mut dyn OpContext, i: usize) -> Result<Bounds> {
-    if distribution == Distribution::UniformInt { inputs::bounds(ctx, i) } else { Ok(Bounds::default()) }
+    if distribution == Distribution::UniformInt {
+        inputs::bounds(ctx, i)
+    } else {
+        Ok(Bounds::default())
+    }
 }
 
 fn philox_id() -> HostTensor {
@@ -122,9 +140,17 @@ struct GetKeyCounter;
 impl Kernel for GetKeyCounter {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let seed = ctx.input(0)?;
-        require!(seed.dims[..] == [2], "seed must have shape [2], not {}", inputs::text(&seed.dims));
+        require!(
+            seed.dims[..] == [2],
+            "seed must have shape [2], not {}",
+            inputs::text(&seed.dims)
+        );
         let (key, counter) = (ctx.output(0, DType::U64, &[1])?, ctx.output(1, DType::U64, &[2])?);
-        let bindings = [&seed, &key, &counter].map(|t| Binding { address: t.address, bytes: t.bytes(), unit: 4 });
+        let bindings = [&seed, &key, &counter].map(|t| Binding {
+            address: t.address,
+            bytes: t.bytes(),
+            unit: 4,
+        });
         ctx.device().enqueue(&Program {
             key: Key::new("random").name("key and counter").dtype(seed.dtype),
             shader: &|| key_counter_shader(seed.dtype),
@@ -140,7 +166,8 @@ fn key_counter_shader(dtype: DType) -> Shader {
     // An int32 stands for the int64 of the same value.
     let seeds = match dtype {
         DType::I32 => {
-            "vec4<u32>(seed[s], u32(bitcast<i32>(seed[s]) >> 31u), seed[s + 1u], u32(bitcast<i32>(seed[s + 1u]) >> 31u))"
+            "vec4<u32>(seed[s], u32(bitcast<i32>(seed[s]) >> 31u), seed[s + 1u], \
+             u32(bitcast<i32>(seed[s + 1u]) >> 31u))"
         }
         _ => "vec4<u32>(seed[s], seed[s + 1u], seed[s + 2u], seed[s + 3u])",
     };

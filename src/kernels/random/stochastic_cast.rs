@@ -1,5 +1,6 @@
-//! Stochastic rounding of floats to integers. TensorFlow's numbers depend on its threads and vectors; here each element has random bits of its
-//! own. Where TensorFlow's clamp overflows (float16 has no 32767), this saturates.
+//! Stochastic rounding of floats to integers. TensorFlow's numbers depend on its threads and
+//! vectors; here each element has random bits of its own. Where TensorFlow's clamp overflows
+//! (float16 has no 32767), this saturates.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -17,12 +18,9 @@ const TO: &[DType] = &[I8, I16, I32];
 
 /// Adds the op.
 pub fn register(registry: &mut Registry) {
-    registry
-        .op("StochasticCastToInt")
-        .types("Tin", FROM)
-        .types("Tout", TO)
-        .host(&["alg"])
-        .kernel(|attrs| Ok(StochasticCast { input: attrs.dtype("Tin")?, output: attrs.dtype("Tout")? }));
+    registry.op("StochasticCastToInt").types("Tin", FROM).types("Tout", TO).host(&["alg"]).kernel(
+        |attrs| Ok(StochasticCast { input: attrs.dtype("Tin")?, output: attrs.dtype("Tout")? }),
+    );
 }
 
 /// The shader variants.
@@ -66,7 +64,9 @@ struct StochasticCast {
 
 impl Kernel for StochasticCast {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        inputs::philox(ctx, 3, || Error::InvalidArgument("Unsupported algorithm id: 2".to_owned()))?;
+        inputs::philox(ctx, 3, || {
+            Error::InvalidArgument("Unsupported algorithm id: 2".to_owned())
+        })?;
         let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
         inputs::key_and_counter(&key.dims, &counter.dims)?;
         let x = ctx.input(0)?;
@@ -77,7 +77,8 @@ impl Kernel for StochasticCast {
         let device = ctx.device();
         let count = device.check_extent(x.len())?;
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![(&x).into(), (&y).into()];
-        let params = Source::Device { counter: &counter, key: &key }.add(Params::new().u32(count), &mut bindings);
+        let params = Source::Device { counter: &counter, key: &key }
+            .add(Params::new().u32(count), &mut bindings);
         let (input, output) = (self.input, self.output);
         device.enqueue(&Program {
             key: Key::new("random").name("stochastic_cast").dtype(input).dtype(output),

@@ -1,5 +1,5 @@
-//! Ops of `tf.random.Generator`: the generator's state is an int64 variable, whose first three elements are the counter's two
-//! halves and the key.
+//! Ops of `tf.random.Generator`: the generator's state is an int64 variable, whose first three
+//! elements are the counter's two halves and the key.
 
 use super::distribution::{Bounds, Distribution, Source, advance, fill};
 use super::inputs;
@@ -33,17 +33,33 @@ pub fn register(registry: &mut Registry) {
             })
             .kernel(move |attrs| Ok(Draw { distribution, dtype: attrs.dtype("dtype")? }));
     }
-    registry.op("RngSkip").host(&["resource", "algorithm", "delta"]).kernel(|_| Ok(Skip { reads: false }));
-    registry.op("RngReadAndSkip").host(&["resource", "alg", "delta"]).kernel(|_| Ok(Skip { reads: true }));
+    registry
+        .op("RngSkip")
+        .host(&["resource", "algorithm", "delta"])
+        .kernel(|_| Ok(Skip { reads: false }));
+    registry
+        .op("RngReadAndSkip")
+        .host(&["resource", "alg", "delta"])
+        .kernel(|_| Ok(Skip { reads: true }));
 }
 
 fn algorithm(ctx: &mut dyn OpContext) -> Result<()> {
-    inputs::philox(ctx, 1, || Error::Unimplemented("Non-XLA devices don't support the ThreeFry algorithm.".to_owned()))
+    inputs::philox(ctx, 1, || {
+        Error::Unimplemented("Non-XLA devices don't support the ThreeFry algorithm.".to_owned())
+    })
 }
 
 fn check_state(state: &Tensor) -> Result<()> {
-    require!(state.dtype == DType::I64, "dtype of RNG state variable must be int64, not {}", state.dtype);
-    require!(state.rank() == 1, "RNG state must have one and only one dimension, not {}", state.rank());
+    require!(
+        state.dtype == DType::I64,
+        "dtype of RNG state variable must be int64, not {}",
+        state.dtype
+    );
+    require!(
+        state.rank() == 1,
+        "RNG state must have one and only one dimension, not {}",
+        state.rank()
+    );
     require!(
         state.len() >= STATE,
         "For the Philox algorithm, the size of state must be at least {STATE}; got {}",
@@ -75,7 +91,13 @@ impl Kernel for Draw {
         ctx.update_variable(0, VariableUpdate::Sparse, &mut |ctx, _, state| {
             check_state(state)?;
             let key = Tensor::new(DType::I64, &[1], state.address + 16);
-            fill(ctx.device(), &output, self.distribution, bounds, Source::Device { counter: state, key: &key })?;
+            fill(
+                ctx.device(),
+                &output,
+                self.distribution,
+                bounds,
+                Source::Device { counter: state, key: &key },
+            )?;
             advance(ctx.device(), state, samples)
         })
     }
@@ -90,7 +112,11 @@ impl Kernel for Skip {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         algorithm(ctx)?;
         let delta = ctx.host_input(2)?;
-        require!(delta.dims.is_empty(), "input 2 (0-based) must have shape [], not {:?}", delta.dims);
+        require!(
+            delta.dims.is_empty(),
+            "input 2 (0-based) must have shape [], not {:?}",
+            delta.dims
+        );
         // int64 for RngSkip, uint64 for RngReadAndSkip; the product wraps either way.
         let samples = delta.values::<u64>()[0].wrapping_mul(super::SAMPLES_PER_OUTPUT);
         check_state(&ctx.read_variable(0)?)?;

@@ -1,5 +1,5 @@
-//! ArgMax and ArgMin along one axis. The first of equal values wins and NaN never does, as in TensorFlow's CPU kernels;
-//! with nothing but NaN the result is 0.
+//! ArgMax and ArgMin along one axis. The first of equal values wins and NaN never does, as in
+//! TensorFlow's CPU kernels; with nothing but NaN the result is 0.
 
 use smallvec::smallvec;
 
@@ -39,19 +39,27 @@ const OUTPUTS: &[DType] = &[I32, I64];
 pub(super) fn register(r: &mut Registry) {
     let capabilities = *r.capabilities();
     for row in ARG_REDUCTIONS {
-        r.op(row.op).types("T", TYPES).types("output_type", OUTPUTS).types("Tidx", &[I32]).host(&["dimension"]).kernel(
-            move |attrs: &dyn Attrs| {
+        r.op(row.op)
+            .types("T", TYPES)
+            .types("output_type", OUTPUTS)
+            .types("Tidx", &[I32])
+            .host(&["dimension"])
+            .kernel(move |attrs: &dyn Attrs| {
                 let output = attrs.dtype("output_type")?;
                 Ok(move |ctx: &mut dyn OpContext| {
                     let style = super::style(&capabilities, ctx.device());
                     compute(ctx, style, row, output)
                 })
-            },
-        );
+            });
     }
 }
 
-fn compute(ctx: &mut dyn OpContext, style: Style, row: &'static ArgReduction, output: DType) -> Result<()> {
+fn compute(
+    ctx: &mut dyn OpContext,
+    style: Style,
+    row: &'static ArgReduction,
+    output: DType,
+) -> Result<()> {
     let x = ctx.input(0)?;
     let dimension = ctx.host_input(1)?;
     require!(
@@ -102,8 +110,8 @@ impl Variant {
 
     fn shader(&self) -> Shader {
         let value = |t: DType| if t == Bool { "u32" } else { t.value() };
-        let mut shader =
-            Shader::new(format!("{} {} to {}", self.row.op, self.input, self.output)).bind("x", self.input);
+        let mut shader = Shader::new(format!("{} {} to {}", self.row.op, self.input, self.output))
+            .bind("x", self.input);
         if self.pairs {
             shader = shader.bind("at", I32);
         }
@@ -119,7 +127,10 @@ impl Variant {
             .bind("y", self.output)
             .u32s(&["count", "extent", "inner", "segments"])
             .define("VALUE", value(self.input))
-            .define("LOAD", if self.input == Bool { "select(0u, 1u, load_x(e))" } else { "load_x(e)" })
+            .define(
+                "LOAD",
+                if self.input == Bool { "select(0u, 1u, load_x(e))" } else { "load_x(e)" },
+            )
             .define("IS_NAN", is_nan)
             .define("BEATS", self.row.beats)
             .define("INDEX", if self.pairs { "u32(load_at(e))" } else { "r" })
@@ -141,9 +152,14 @@ pub(super) fn shaders() -> Vec<Shader> {
         for &dtype in TYPES {
             for &output in OUTPUTS {
                 out.push(Variant { row, input: dtype, output, pairs: false, last: true }.shader());
-                out.push(Variant { row, input: comparable(dtype), output, pairs: true, last: true }.shader());
+                out.push(
+                    Variant { row, input: comparable(dtype), output, pairs: true, last: true }
+                        .shader(),
+                );
             }
-            out.push(Variant { row, input: dtype, output: I32, pairs: false, last: false }.shader());
+            out.push(
+                Variant { row, input: dtype, output: I32, pairs: false, last: false }.shader(),
+            );
         }
     }
     out
@@ -162,16 +178,20 @@ fn arg_reduce(
         Style::Narrow => 1 << 9,
     };
     let layout = Layout::of(style, x.dtype, extent, inner).filter(|_| wide::aligned(&[x]));
-    // Two steps where the extent is long and outputs are few, or where one invocation may not run over it.
+    // Two steps where the extent is long and outputs are few, or where one invocation may not run
+    // over it.
     let each = layout.map_or(inner, |layout| layout.invocations(inner));
     let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
     let wanted = (target / (outer * each)).min(length / 64).min(1024);
     let segments = wanted.max(length.div_ceil(MAX_ITERATIONS)).max(1);
     if segments < 2 {
         return match layout {
-            Some(layout) => fours(ctx.device(), style, row, layout, x, [outer, extent, inner, 1], None, y),
+            Some(layout) => {
+                fours(ctx.device(), style, row, layout, x, [outer, extent, inner, 1], None, y)
+            }
             None => {
-                let variant = Variant { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
+                let variant =
+                    Variant { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
                 run(ctx.device(), variant, x, None, [outer, extent, inner, 1], None, y)
             }
         };
@@ -191,7 +211,8 @@ fn arg_reduce(
     run(device, second, &best, Some(&at), [outer, segments, inner, 1], None, y)
 }
 
-/// Enqueues the first step by fours, in windows along `outer` where it exceeds a binding. It is the last one too without `best`.
+/// Enqueues the first step by fours, in windows along `outer` where it exceeds a binding. It is the
+/// last one too without `best`.
 #[expect(clippy::too_many_arguments, reason = "one step with its tensors")]
 fn fours(
     device: &Device,
@@ -212,15 +233,24 @@ fn fours(
         device.check_extent(reads)?;
         let invocations = rows * segments * layout.invocations(inner);
         let workgroup = fours::Variant::workgroup(style, invocations);
-        let variant = fours::Variant { row, input: x.dtype, output: y.dtype, last: best.is_none(), layout, workgroup };
-        let mut bindings = smallvec![Binding { unit: wide::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
+        let variant = fours::Variant {
+            row,
+            input: x.dtype,
+            output: y.dtype,
+            last: best.is_none(),
+            layout,
+            workgroup,
+        };
+        let mut bindings =
+            smallvec![Binding { unit: wide::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
         bindings.extend(best.map(|t| part(t, to, count)));
         bindings.push(part(y, to, count));
         device.enqueue(&Program {
             key: variant.key(),
             shader: &|| variant.shader(),
             bindings,
-            params: variant.params(Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments)),
+            params: variant
+                .params(Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments)),
             grid: Grid::linear(invocations, workgroup),
         })?;
     }
@@ -228,7 +258,11 @@ fn fours(
 }
 
 /// Rows of `outer` whose tensors fit a binding each.
-fn window_rows(device: &Device, input: DType, [outer, extent, inner, segments]: [usize; 4]) -> usize {
+fn window_rows(
+    device: &Device,
+    input: DType,
+    [outer, extent, inner, segments]: [usize; 4],
+) -> usize {
     let bytes = (extent * inner * input.size()).max(segments * inner * 8) as u64;
     (((device.capabilities().max_binding - 256).min(1 << 31) / bytes) as usize).clamp(1, outer)
 }

@@ -1,5 +1,5 @@
-//! ArgMax and ArgMin of types of at most 32 bits, four neighbouring elements at once: the first step of [`super::arg`] where these lie in
-//! a row that is reduced, or belong to four outputs.
+//! ArgMax and ArgMin of types of at most 32 bits, four neighbouring elements at once: the first
+//! step of [`super::arg`] where these lie in a row that is reduced, or belong to four outputs.
 
 use std::fmt::Write;
 
@@ -15,12 +15,14 @@ use crate::shader::{Field, Shader, WORKGROUP, wide};
 pub(super) enum Layout {
     /// Neighbours in a row that becomes one output.
     Rows,
-    /// Neighbouring columns. An invocation takes so many fours of them, [`SPREAD`] apart, so that a subgroup reads a long stretch of each row.
+    /// Neighbouring columns. An invocation takes so many fours of them, [`SPREAD`] apart, so that a
+    /// subgroup reads a long stretch of each row.
     Columns(u32),
 }
 
 impl Layout {
-    /// What fits `[extent, inner]` of an input that starts at a whole four. Its first step takes several hundred invocations.
+    /// What fits `[extent, inner]` of an input that starts at a whole four. Its first step takes
+    /// several hundred invocations.
     pub fn of(style: Style, dtype: DType, extent: usize, inner: usize) -> Option<Self> {
         match inner {
             // A row's fours are compared at the end: few are not worth it.
@@ -69,7 +71,11 @@ pub(super) struct Variant {
 impl Variant {
     /// Invocations in a workgroup for so many: a processor's cores share the workgroups.
     pub const fn workgroup(style: Style, invocations: usize) -> u32 {
-        if matches!(style, Style::Narrow) && invocations < 1 << 13 { SPREAD as u32 } else { WORKGROUP }
+        if matches!(style, Style::Narrow) && invocations < 1 << 13 {
+            SPREAD as u32
+        } else {
+            WORKGROUP
+        }
     }
 
     pub fn key(&self) -> Key {
@@ -93,7 +99,10 @@ impl Variant {
     }
 
     pub fn shader(&self) -> Shader {
-        let shader = Shader::new(format!("{} {} to {} {:?}", self.row.op, self.input, self.output, self.layout));
+        let shader = Shader::new(format!(
+            "{} {} to {} {:?}",
+            self.row.op, self.input, self.output, self.layout
+        ));
         let mut shader = wide::bind_read(shader, "x", self.input);
         if !self.last {
             shader = shader.bind("best", F32);
@@ -106,24 +115,31 @@ impl Variant {
             .workgroup([self.workgroup, 1, 1])
             .define("BEATS", self.row.beats.replace('a', "v").replace('b', "best"))
             .define("OUTPUT", self.output.value())
-            .define("KEEP_BEST", if self.last { "" } else { "store_best(i, select(p.nan, best, found));" })
+            .define(
+                "KEEP_BEST",
+                if self.last { "" } else { "store_best(i, select(p.nan, best, found));" },
+            )
             .define("MAIN", if self.layout == Layout::Rows { rows() } else { self.columns() })
             .body(include_str!("../../../shaders/arg_fours.wgsl"))
     }
 
     fn columns(&self) -> String {
-        let Layout::Columns(quads) = self.layout else { unreachable!("rows have a text of their own") };
+        let Layout::Columns(quads) = self.layout else {
+            unreachable!("rows have a text of their own")
+        };
         let mut text = format!(
-            "    let blocks = (p.inner + {block}u - 1u) / {block}u;\n    let run = t / {SPREAD}u / blocks;\n    \
-             let column = t / {SPREAD}u % blocks * {block}u + t % {SPREAD}u;\n    let s = run % p.segments;\n    \
-             var at = (run / p.segments * p.extent + s) * p.inner;\n",
+            "    let blocks = (p.inner + {block}u - 1u) / {block}u;\n    let run = t / {SPREAD}u \
+             / blocks;\n    let column = t / {SPREAD}u % blocks * {block}u + t % {SPREAD}u;\n    \
+             let s = run % p.segments;\n    var at = (run / p.segments * p.extent + s) * \
+             p.inner;\n",
             block = SPREAD as u32 * quads
         );
         for j in 0..quads {
             // Columns past the last are looked at as that one, and not stored.
             let _ = writeln!(
                 text,
-                "    let c{j} = min(column + {}u, p.inner - 1u);\n    var best{j} = vec4(p.worst);\n    var index{j} = vec4(NONE);",
+                "    let c{j} = min(column + {}u, p.inner - 1u);\n    var best{j} = \
+                 vec4(p.worst);\n    var index{j} = vec4(NONE);",
                 j * SPREAD as u32
             );
         }
@@ -131,16 +147,28 @@ impl Variant {
         for j in 0..quads {
             let _ = writeln!(
                 text,
-                "        let v{j} = read_x(at + c{j});\n        let wins{j} = winners(v{j}, best{j}, index{j});\n        \
-                 best{j} = select(best{j}, v{j}, wins{j});\n        index{j} = select(index{j}, vec4(r), wins{j});"
+                "        let v{j} = read_x(at + c{j});\n        let wins{j} = winners(v{j}, \
+                 best{j}, index{j});\n        best{j} = select(best{j}, v{j}, wins{j});\n        \
+                 index{j} = select(index{j}, vec4(r), wins{j});"
             );
         }
-        text.push_str("        at += p.segments * p.inner;\n    }\n    let first = run * p.inner;\n");
+        text.push_str(
+            "        at += p.segments * p.inner;\n    }\n    let first = run * p.inner;\n",
+        );
         for j in 0..quads {
             let stores: String = (0..4)
-                .map(|k| format!("        finish(4u * (first + c{j}) + {k}u, best{j}[{k}], index{j}[{k}]);\n"))
+                .map(|k| {
+                    format!(
+                        "        finish(4u * (first + c{j}) + {k}u, best{j}[{k}], \
+                         index{j}[{k}]);\n"
+                    )
+                })
                 .collect();
-            let _ = writeln!(text, "    if column + {}u < p.inner {{\n{stores}    }}", j * SPREAD as u32);
+            let _ = writeln!(
+                text,
+                "    if column + {}u < p.inner {{\n{stores}    }}",
+                j * SPREAD as u32
+            );
         }
         text
     }
@@ -149,18 +177,19 @@ impl Variant {
 /// The four places of a row's fours are compared as they come, and with each other at the end.
 fn rows() -> String {
     let mut text =
-        "    let s = t % p.segments;\n    let first = t / p.segments * p.extent;\n    var bests = vec4(p.worst);\n    \
-                    var indices = vec4(NONE);\n    for (var r = s; r < p.extent; r += p.segments) {\n        \
-                    let v = read_x(first + r);\n        let wins = winners(v, bests, indices);\n        \
-                    bests = select(bests, v, wins);\n        indices = select(indices, vec4(r), wins);\n    }\n    \
-                    indices = select(indices * 4u + vec4(0u, 1u, 2u, 3u), vec4(NONE), indices == vec4(NONE));\n    \
-                    var all = bests.x;\n    var index = indices.x;\n"
+        "    let s = t % p.segments;\n    let first = t / p.segments * p.extent;\n    var bests = \
+         vec4(p.worst);\n    var indices = vec4(NONE);\n    for (var r = s; r < p.extent; r += \
+         p.segments) {\n        let v = read_x(first + r);\n        let wins = winners(v, bests, \
+         indices);\n        bests = select(bests, v, wins);\n        indices = select(indices, \
+         vec4(r), wins);\n    }\n    indices = select(indices * 4u + vec4(0u, 1u, 2u, 3u), \
+         vec4(NONE), indices == vec4(NONE));\n    var all = bests.x;\n    var index = indices.x;\n"
             .to_owned();
     for c in ["y", "z", "w"] {
         let _ = writeln!(
             text,
-            "    let {c} = winners(vec4(bests.{c}), vec4(all), vec4(index)).x | ((bests.{c} == all) & (indices.{c} < index));\n    \
-             all = select(all, bests.{c}, {c});\n    index = select(index, indices.{c}, {c});"
+            "    let {c} = winners(vec4(bests.{c}), vec4(all), vec4(index)).x | ((bests.{c} == \
+             all) & (indices.{c} < index));\n    all = select(all, bests.{c}, {c});\n    index = \
+             select(index, indices.{c}, {c});"
         );
     }
     text.push_str("    finish(t, all, index);");
@@ -174,7 +203,9 @@ pub(super) fn shaders() -> Vec<Shader> {
         for input in [F32, F16, BF16] {
             for layout in [Layout::Rows, Layout::Columns(1), Layout::Columns(8)] {
                 for (output, last) in [(I32, true), (I64, true), (I32, false)] {
-                    out.push(Variant { row, input, output, last, layout, workgroup: WORKGROUP }.shader());
+                    out.push(
+                        Variant { row, input, output, last, layout, workgroup: WORKGROUP }.shader(),
+                    );
                 }
             }
         }

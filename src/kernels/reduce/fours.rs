@@ -19,7 +19,8 @@ pub enum Fours {
     Quads(u32),
 }
 
-/// From one four of an invocation to the next: what lies between belongs to its neighbours in a subgroup.
+/// From one four of an invocation to the next: what lies between belongs to its neighbours in a
+/// subgroup.
 pub const SPREAD: usize = 8;
 
 impl Fours {
@@ -65,7 +66,11 @@ impl Fours {
         match self {
             Self::None | Self::Rows => step.outputs().div_ceil(output.lanes() as usize) * lanes,
             Self::Columns => step.outputs() / 4 * lanes,
-            Self::Quads(n) => step.outputs() / step.inner * (step.inner / 4).div_ceil(SPREAD * n as usize) * SPREAD,
+            Self::Quads(n) => {
+                step.outputs() / step.inner
+                    * (step.inner / 4).div_ceil(SPREAD * n as usize)
+                    * SPREAD
+            }
         }
     }
 
@@ -95,19 +100,28 @@ pub fn quads(shader: Shader, count: u32) -> Shader {
     };
     let mut choice = "var all = total0;".to_owned();
     for j in 1..count {
-        let _ = write!(choice, "\n        if j == {j}u {{\n            all = total{j};\n        }}");
+        let _ =
+            write!(choice, "\n        if j == {j}u {{\n            all = total{j};\n        }}");
     }
     shader
         .define("SPREAD", SPREAD.to_string())
         .define("QUADS", count.to_string())
-        .define("COLUMNS", each("    ", &|j| format!("let c{j} = min(column + {j}u * SPREAD, p.inner - 1u);")))
+        .define(
+            "COLUMNS",
+            each("    ", &|j| format!("let c{j} = min(column + {j}u * SPREAD, p.inner - 1u);")),
+        )
         .define("TOTALS", each("    ", &|j| format!("var total{j} = identity_four();")))
         .define("PARTS", each("        ", &|j| format!("var part{j} = identity_four();")))
         .define(
             "READS",
-            each("            ", &|j| format!("part{j} = combine_four(part{j}, map_four(read_x(at + c{j})));")),
+            each("            ", &|j| {
+                format!("part{j} = combine_four(part{j}, map_four(read_x(at + c{j})));")
+            }),
         )
-        .define("ADDS", each("        ", &|j| format!("total{j} = combine_four(total{j}, part{j});")))
+        .define(
+            "ADDS",
+            each("        ", &|j| format!("total{j} = combine_four(total{j}, part{j});")),
+        )
         .define("CHOICE", choice)
         .body(include_str!("../../../shaders/reduce_columns.wgsl"))
 }

@@ -1,7 +1,9 @@
-//! Reductions over any axes: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, and ArgMax and ArgMin.
+//! Reductions over any axes: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, and ArgMax
+//! and ArgMin.
 //!
-//! A reduction is a row of [`table::REDUCTIONS`]; [`plan`] cuts it into steps, [`program`] runs them. Results do not depend on
-//! timing: no atomics, and every order of combination is fixed by the shapes.
+//! A reduction is a row of [`table::REDUCTIONS`]; [`plan`] cuts it into steps, [`program`] runs
+//! them. Results do not depend on timing: no atomics, and every order of combination is fixed by
+//! the shapes.
 
 pub mod arg;
 mod arg_fours;
@@ -25,8 +27,8 @@ use crate::{invalid, require};
 use plan::Style;
 use table::{COMPLEX_REDUCTIONS, REDUCTIONS, Reduction};
 
-/// The style for a device, given the capabilities for which the kernels were registered: tests register for a GPU and run on
-/// a software adapter.
+/// The style for a device, given the capabilities for which the kernels were registered: tests
+/// register for a GPU and run on a software adapter.
 pub fn style(registered: &Capabilities, device: &Device) -> Style {
     if registered.cpu && device.capabilities().cpu { Style::Narrow } else { Style::Wide }
 }
@@ -77,7 +79,9 @@ fn axes_kernel(
         let reduced = reduced_axes(&axes.to_i64()?, x.rank())?;
         let dims = kept_dims(&x.dims, &reduced, keep_dims);
         // A reduction of single elements by a row that leaves them as they are.
-        if row.keeps_singles() && x.dims.iter().zip(&reduced).all(|(extent, reduced)| !reduced || *extent == 1) {
+        if row.keeps_singles()
+            && x.dims.iter().zip(&reduced).all(|(extent, reduced)| !reduced || *extent == 1)
+        {
             return ctx.forward_input(0, 0, &dims);
         }
         let y = ctx.output(0, x.dtype, &dims)?;
@@ -87,7 +91,10 @@ fn axes_kernel(
 }
 
 /// The kernel of a reduction of all elements to a scalar.
-fn whole(row: &'static Reduction, style: impl Fn(&Device) -> Style + Send + Sync + 'static) -> Compute<'static> {
+fn whole(
+    row: &'static Reduction,
+    style: impl Fn(&Device) -> Style + Send + Sync + 'static,
+) -> Compute<'static> {
     Box::new(move |ctx| {
         let x = ctx.input(0)?;
         let y = ctx.output(0, x.dtype, &[])?;
@@ -102,9 +109,14 @@ pub fn reduced_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 6]>> {
     for &index in axes {
         let at = if index < 0 { index + rank as i64 } else { index };
         match usize::try_from(at).ok().filter(|at| *at < rank) {
-            None => invalid!("Invalid reduction dimension ({index} for input with {rank} dimension(s)"),
+            None => {
+                invalid!("Invalid reduction dimension ({index} for input with {rank} dimension(s)")
+            }
             Some(at) => {
-                require!(!reduced[at], "Invalid reduction arguments: Axes contains duplicate dimension: {at}");
+                require!(
+                    !reduced[at],
+                    "Invalid reduction arguments: Axes contains duplicate dimension: {at}"
+                );
                 reduced[at] = true;
             }
         }

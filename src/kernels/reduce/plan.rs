@@ -1,9 +1,11 @@
-//! How a reduction over any axes becomes a sequence of steps over `[outer, extent, inner]`. Pure arithmetic, no device.
+//! How a reduction over any axes becomes a sequence of steps over `[outer, extent, inner]`. Pure
+//! arithmetic, no device.
 //!
-//! Neighbouring axes of one kind merge, extents of 1 vanish; what remains alternates between kept and reduced groups. Each
-//! step reduces one group, the largest first, to one value or to a number of segments that later steps reduce. Segments give
-//! a GPU enough invocations when the outputs are few, and keep every accumulation short: a serial run is at most
-//! [`MAX_RUN`] elements, so that float sums stay accurate whatever the extent.
+//! Neighbouring axes of one kind merge, extents of 1 vanish; what remains alternates between kept
+//! and reduced groups. Each step reduces one group, the largest first, to one value or to a number
+//! of segments that later steps reduce. Segments give a GPU enough invocations when the outputs are
+//! few, and keep every accumulation short: a serial run is at most [`MAX_RUN`] elements, so that
+//! float sums stay accurate whatever the extent.
 
 use smallvec::SmallVec;
 
@@ -24,7 +26,8 @@ pub struct Group {
 /// Alternating groups, outermost first.
 pub type Groups = SmallVec<[Group; 6]>;
 
-/// The groups of a tensor whose axis `d` is reduced where `reduced[d]`. Extents of 1 belong to no group.
+/// The groups of a tensor whose axis `d` is reduced where `reduced[d]`. Extents of 1 belong to no
+/// group.
 pub fn groups(dims: &[usize], reduced: &[bool]) -> Groups {
     let mut out = Groups::new();
     for (&extent, &reduced) in dims.iter().zip(reduced) {
@@ -47,7 +50,8 @@ pub fn push(groups: &mut Groups, group: Group) {
 pub enum Style {
     /// Many invocations, and up to 256 lanes that share a row through workgroup memory.
     Wide,
-    /// Software adapters: an invocation for each row, or eight lanes (one subgroup) where rows are few; barriers are dear.
+    /// Software adapters: an invocation for each row, or eight lanes (one subgroup) where rows are
+    /// few; barriers are dear.
     Narrow,
 }
 
@@ -60,21 +64,25 @@ pub struct Step {
     pub extent: usize,
     /// Product of the extents behind it.
     pub inner: usize,
-    /// Values that remain of each reduced run: segment `s` combines the `s`-th of as many runs of neighbours in its window.
+    /// Values that remain of each reduced run: segment `s` combines the `s`-th of as many runs of
+    /// neighbours in its window.
     pub segments: usize,
     /// Invocations that share a segment through workgroup memory; 1 is none.
     pub lanes: u32,
-    /// Windows along the extent, for runs beyond one binding; each leaves `segments / windows` segments.
+    /// Windows along the extent, for runs beyond one binding; each leaves `segments / windows`
+    /// segments.
     pub windows: usize,
 }
 
 impl Step {
-    /// A step that only maps and finishes `count` single elements, or fills `count` outputs with the identity.
+    /// A step that only maps and finishes `count` single elements, or fills `count` outputs with
+    /// the identity.
     pub const fn each(count: usize, extent: usize) -> Self {
         Self { outer: count, extent, inner: 1, segments: 1, lanes: 1, windows: 1 }
     }
 
-    /// Whether lanes share segments whose elements do not neighbour each other, but those of other segments.
+    /// Whether lanes share segments whose elements do not neighbour each other, but those of other
+    /// segments.
     pub const fn columns(&self) -> bool {
         self.lanes > 1 && self.inner > 1
     }
@@ -86,21 +94,26 @@ impl Step {
 }
 
 impl Style {
-    /// The step that reduces the largest reduced group, and the groups that remain after it. `window` is the number of input
-    /// elements that fit a binding.
+    /// The step that reduces the largest reduced group, and the groups that remain after it.
+    /// `window` is the number of input elements that fit a binding.
     pub fn step(self, groups: &Groups, window: usize) -> Option<(Step, Groups)> {
-        let at = (0..groups.len()).filter(|g| groups[*g].reduced).max_by_key(|g| groups[*g].extent)?;
+        let at =
+            (0..groups.len()).filter(|g| groups[*g].reduced).max_by_key(|g| groups[*g].extent)?;
         let product = |range: &[Group]| range.iter().map(|g| g.extent).product::<usize>();
         let (outer, inner) = (product(&groups[..at]), product(&groups[at + 1..]));
         let extent = groups[at].extent;
-        // A run that exceeds a window is cut into windows; where even one slice of `inner` exceeds it, nothing helps.
+        // A run that exceeds a window is cut into windows; where even one slice of `inner` exceeds
+        // it, nothing helps.
         let slices = (window / inner).max(2);
         let windows = extent.div_ceil(slices);
         let (segments, lanes) = self.cut(outer * windows, extent.div_ceil(windows), inner);
         let step = Step { outer, extent, inner, segments: segments * windows, lanes, windows };
         let mut rest = Groups::new();
         for (g, group) in groups.iter().enumerate() {
-            push(&mut rest, if g == at { Group { extent: step.segments, reduced: true } } else { *group });
+            push(
+                &mut rest,
+                if g == at { Group { extent: step.segments, reduced: true } } else { *group },
+            );
         }
         Some((step, rest))
     }
@@ -124,7 +137,8 @@ impl Style {
             Self::Narrow if inner == 1 && outer < 1000 && extent >= 64 => 8,
             Self::Narrow => 1,
         };
-        // Invocations that suffice, and the shortest run of one that is worth another step. On a processor one computes up to 32 columns.
+        // Invocations that suffice, and the shortest run of one that is worth another step. On a
+        // processor one computes up to 32 columns.
         let (target, shortest) = match (self, inner) {
             (Self::Wide, 1) => (1 << 18, 16),
             (Self::Wide, _) => (1 << 16, 64),

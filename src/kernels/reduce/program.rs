@@ -51,20 +51,34 @@ impl Variant {
     /// The program's text.
     pub fn shader(&self) -> Shader {
         let Self { row, input, output, fours, .. } = *self;
-        // An earlier step's output is already in the accumulator's type, which is its own accumulator.
+        // An earlier step's output is already in the accumulator's type, which is its own
+        // accumulator.
         let acc = accumulator(input);
         let order = match acc {
             DType::F32 => include_str!("../../../shaders/reduce_order_f32.wgsl"),
             _ => include_str!("../../../shaders/reduce_order.wgsl"),
         };
-        let shader = Shader::new(format!("{} {input} to {output}, {} lanes, {fours:?}", row.op, self.lanes));
+        let shader =
+            Shader::new(format!("{} {input} to {output}, {} lanes, {fours:?}", row.op, self.lanes));
         let shader = fours
             .bind(shader, input, output)
-            .u32s(&["count", "extent", "inner", "segments", "total", "identity_low", "identity_high"])
+            .u32s(&[
+                "count",
+                "extent",
+                "inner",
+                "segments",
+                "total",
+                "identity_low",
+                "identity_high",
+            ])
             .workgroup([self.workgroup, 1, 1])
             .define(
                 "ORDER",
-                if row.combine.starts_with("greater") || row.combine.starts_with("lesser") { order } else { "" },
+                if row.combine.starts_with("greater") || row.combine.starts_with("lesser") {
+                    order
+                } else {
+                    ""
+                },
             )
             .define("ACCUMULATOR", acc.value())
             .define("IDENTITY", identity_text(acc))
@@ -92,7 +106,10 @@ impl Variant {
                 .define("PARTIAL", "vec4<Accumulator>")
                 .define("MERGE", "combine_four")
                 .define("START", "identity_four()")
-                .define("RUN", "reduce_fours((o * p.extent + first) * p.inner + k, LANES * p.inner, n)")
+                .define(
+                    "RUN",
+                    "reduce_fours((o * p.extent + first) * p.inner + k, LANES * p.inner, n)",
+                )
                 .define("WORDS", "")
                 .define("EMIT", "write_y(i, finish_four(all), 4u);")
                 .define("EMIT_WORDS", "")
@@ -145,12 +162,15 @@ pub fn shaders() -> Vec<Shader> {
         for &dtype in row.types {
             let acc = accumulator(dtype);
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
-                let fours = [Fours::None, Fours::Rows, Fours::Columns, Fours::Quads(1), Fours::Quads(8)];
+                let fours =
+                    [Fours::None, Fours::Rows, Fours::Columns, Fours::Quads(1), Fours::Quads(8)];
                 for fours in fours.into_iter().take(if wide::supports(dtype) { 5 } else { 1 }) {
                     let shared = [(8, false, 8), (4, false, WORKGROUP), (256, false, WORKGROUP)];
                     let columns = [(8, true, WORKGROUP)];
                     let splits: &[(u32, bool, u32)] = match fours {
-                        Fours::None => &[shared.as_slice(), &columns, &[(1, false, WORKGROUP)]].concat(),
+                        Fours::None => {
+                            &[shared.as_slice(), &columns, &[(1, false, WORKGROUP)]].concat()
+                        }
                         Fours::Rows => &[shared.as_slice(), &[(1, false, WORKGROUP)]].concat(),
                         Fours::Columns => &columns,
                         Fours::Quads(_) => &[(1, false, 8)],
@@ -159,7 +179,18 @@ pub fn shaders() -> Vec<Shader> {
                         let input = if map { dtype } else { acc };
                         let output = if finish { dtype } else { acc };
                         out.push(
-                            Variant { row, input, output, map, finish, lanes, columns, fours, workgroup }.shader(),
+                            Variant {
+                                row,
+                                input,
+                                output,
+                                map,
+                                finish,
+                                lanes,
+                                columns,
+                                fours,
+                                workgroup,
+                            }
+                            .shader(),
                         );
                     }
                 }
@@ -209,7 +240,8 @@ pub fn reduce(
     }
 }
 
-/// Rounds the f32 elements of `x` to the type of `y`, for kernels that cannot store packed elements themselves.
+/// Rounds the f32 elements of `x` to the type of `y`, for kernels that cannot store packed elements
+/// themselves.
 pub fn convert(ctx: &mut dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
     let singles: Groups = smallvec![super::plan::Group { extent: x.len(), reduced: false }];
     reduce(ctx, Style::Wide, Reduction::of("Sum"), x, &singles, y)
@@ -225,7 +257,14 @@ struct Run {
 
 impl Run {
     /// Enqueues `step` in as many windows as the adapter's bindings need.
-    fn step(&self, device: &Device, step: &Step, x: &Tensor, y: &Tensor, finish: bool) -> Result<()> {
+    fn step(
+        &self,
+        device: &Device,
+        step: &Step,
+        x: &Tensor,
+        y: &Tensor,
+        finish: bool,
+    ) -> Result<()> {
         let window = window_bytes(device);
         let Step { outer, extent, inner, segments, windows, .. } = *step;
         if windows > 1 {
@@ -235,19 +274,34 @@ impl Run {
             for o in 0..outer {
                 for w in 0..windows {
                     let first = (w * slice).min(extent);
-                    let piece =
-                        Step { outer: 1, extent: slice.min(extent - first), segments: part, windows: 1, ..*step };
+                    let piece = Step {
+                        outer: 1,
+                        extent: slice.min(extent - first),
+                        segments: part,
+                        windows: 1,
+                        ..*step
+                    };
                     let from = (o * extent + first) * inner;
-                    self.dispatch(device, &piece, x, from, y, (o * segments + w * part) * inner, finish)?;
+                    self.dispatch(
+                        device,
+                        &piece,
+                        x,
+                        from,
+                        y,
+                        (o * segments + w * part) * inner,
+                        finish,
+                    )?;
                 }
             }
             return Ok(());
         }
         let row_bytes = |run: usize, dtype: DType| (run * inner * dtype.size()).max(1) as u64;
-        let fits = (window / row_bytes(extent, x.dtype)).min(window / row_bytes(segments, y.dtype)) as usize;
+        let fits = (window / row_bytes(extent, x.dtype)).min(window / row_bytes(segments, y.dtype))
+            as usize;
         // A window's outputs start at a whole word.
         let rows = if fits >= outer { outer } else { (fits / 4 * 4).max(1) };
-        let rows = if rows * inner * segments % y.dtype.lanes() as usize == 0 { rows } else { outer };
+        let rows =
+            if rows * inner * segments % y.dtype.lanes() as usize == 0 { rows } else { outer };
         for o in (0..outer).step_by(rows) {
             let piece = Step { outer: rows.min(outer - o), ..*step };
             self.dispatch(device, &piece, x, o * extent * inner, y, o * segments * inner, finish)?;
@@ -269,7 +323,8 @@ impl Run {
     ) -> Result<()> {
         let is_four = |t: &Tensor, first: usize| {
             wide::aligned(&[t])
-                && (t.address + (first * t.dtype.size()) as u64).is_multiple_of(wide::unit(t.dtype).into())
+                && (t.address + (first * t.dtype.size()) as u64)
+                    .is_multiple_of(wide::unit(t.dtype).into())
         };
         let fours = Fours::of(self.style, step, [is_four(x, from), is_four(y, to)]);
         let invocations = fours.invocations(step, y.dtype);
@@ -293,8 +348,12 @@ impl Run {
         device.check_extent(reads)?;
         device.check_extent(step.outputs())?;
         let [low, high] = self.row.identity.bits(accumulator(x.dtype));
-        let (mut bindings, mut count, mut extent, mut inner) =
-            (smallvec![part(x, from, reads), part(y, to, step.outputs())], step.outputs(), step.extent, step.inner);
+        let (mut bindings, mut count, mut extent, mut inner) = (
+            smallvec![part(x, from, reads), part(y, to, step.outputs())],
+            step.outputs(),
+            step.extent,
+            step.inner,
+        );
         let in_fours = |binding: &mut Binding| binding.unit *= wide::WIDTH;
         match fours {
             Fours::None => {}
@@ -331,5 +390,9 @@ impl Run {
 /// `count` elements of `t` from element `first` on.
 pub fn part(t: &Tensor, first: usize, count: usize) -> Binding {
     let size = t.dtype.size() as u64;
-    Binding { address: t.address + first as u64 * size, bytes: count as u64 * size, unit: size as u32 }
+    Binding {
+        address: t.address + first as u64 * size,
+        bytes: count as u64 * size,
+        unit: size as u32,
+    }
 }

@@ -1,4 +1,5 @@
-//! The reductions: one row each. The kernels, the registration and the tests' oracle all read these rows.
+//! The reductions: one row each. The kernels, the registration and the tests' oracle all read these
+//! rows.
 
 use crate::dtype::DType::{self, *};
 
@@ -27,7 +28,8 @@ pub struct Reduction {
     pub map: &'static str,
     /// WGSL of two accumulated values `a` and `b`; associative and commutative.
     pub combine: &'static str,
-    /// WGSL of the accumulated value `a` and `count`, the number of reduced elements in the accumulator's type.
+    /// WGSL of the accumulated value `a` and `count`, the number of reduced elements in the
+    /// accumulator's type.
     pub finish: &'static str,
     /// The result in f64, for tests; of complex numbers, when all are real.
     pub reference: fn(&[f64]) -> f64,
@@ -39,7 +41,8 @@ const FLOATS_I64: &[DType] = &[F32, F16, BF16, F64, I64];
 const COMPLEX: &[DType] = &[C64, C128];
 const FLOATS_INTS: &[DType] = &[F32, F16, BF16, F64, I64, I32];
 
-/// Every reduction to one value, sorted by name. `greater` and `lesser` propagate NaN, as TensorFlow's Max and Min do.
+/// Every reduction to one value, sorted by name. `greater` and `lesser` propagate NaN, as
+/// TensorFlow's Max and Min do.
 pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "All",
@@ -84,7 +87,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         map: "x",
         combine: "greater(a, b)",
         finish: "a",
-        reference: |x| x.iter().fold(f64::NEG_INFINITY, |a, b| if a.is_nan() || *b < a { a } else { *b }),
+        reference: |x| {
+            x.iter().fold(f64::NEG_INFINITY, |a, b| if a.is_nan() || *b < a { a } else { *b })
+        },
     },
     Reduction {
         op: "Mean",
@@ -102,7 +107,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         map: "x",
         combine: "lesser(a, b)",
         finish: "a",
-        reference: |x| x.iter().fold(f64::INFINITY, |a, b| if a.is_nan() || *b > a { a } else { *b }),
+        reference: |x| {
+            x.iter().fold(f64::INFINITY, |a, b| if a.is_nan() || *b > a { a } else { *b })
+        },
     },
     Reduction {
         op: "Prod",
@@ -124,7 +131,8 @@ pub const REDUCTIONS: &[Reduction] = &[
     },
 ];
 
-/// The reductions of complex numbers, which differ from those of the real ones in how they multiply. Sorted by name.
+/// The reductions of complex numbers, which differ from those of the real ones in how they
+/// multiply. Sorted by name.
 pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "EuclideanNorm",
@@ -186,7 +194,8 @@ pub const fn accumulator(dtype: DType) -> DType {
 }
 
 impl Identity {
-    /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type; f64 comes from an f32.
+    /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type;
+    /// f64 comes from an f32.
     pub fn bits(self, accumulator: DType) -> [u32; 2] {
         let wide = |v: i64| [v as u32, (v >> 32) as u32];
         match (self, accumulator) {
@@ -205,7 +214,8 @@ impl Identity {
     }
 }
 
-/// WGSL of `identity()` for an accumulator type. naga extends the sign of a u32 that becomes an i64, hence the mask.
+/// WGSL of `identity()` for an accumulator type. naga extends the sign of a u32 that becomes an
+/// i64, hence the mask.
 pub const fn identity_text(accumulator: DType) -> &'static str {
     match accumulator {
         I64 => "(i64(p.identity_high) << 32u) | (i64(p.identity_low) & 0xffffffffli)",

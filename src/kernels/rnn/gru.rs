@@ -1,7 +1,9 @@
 //! GRUBlockCell and its gradient.
 
 use super::check_extent;
-use super::pointwise::{GRU_GATES, GRU_OUTPUT, GRU_OUTPUT_GRAD, GRU_RESET_GRAD, GRU_STATE_GRAD, SUM, Setting};
+use super::pointwise::{
+    GRU_GATES, GRU_OUTPUT, GRU_OUTPUT_GRAD, GRU_RESET_GRAD, GRU_STATE_GRAD, SUM, Setting,
+};
 use super::values::{product, rows};
 use crate::dtype::DType::F32;
 use crate::error::Result;
@@ -12,8 +14,8 @@ use crate::tensor::Tensor;
 /// Inputs x, h_prev, w_ru, w_c, b_ru, b_c; outputs r, u, c, h.
 pub struct Gru;
 
-/// The inputs of the cell, then r, u, c and the gradient of h; outputs are the gradients of x, of h_prev, and of what the candidate and the
-/// gates are made from.
+/// The inputs of the cell, then r, u, c and the gradient of h; outputs are the gradients of x, of
+/// h_prev, and of what the candidate and the gates are made from.
 pub struct GruGrad;
 
 const NAMES: [&str; 6] = ["x", "h_prev", "w_ru_", "w_c", "b_ru", "b_c"];
@@ -40,7 +42,8 @@ impl Kernel for Gru {
         let [batch, width, cells] = check(&inputs)?;
         let [x, h_prev, w_ru, w_c, b_ru, b_c] = &inputs[..] else { unreachable!("six inputs") };
         let state = [batch, cells];
-        let (r, u, c) = (ctx.output(0, F32, &state)?, ctx.output(1, F32, &state)?, ctx.output(2, F32, &state)?);
+        let (r, u, c) =
+            (ctx.output(0, F32, &state)?, ctx.output(1, F32, &state)?, ctx.output(2, F32, &state)?);
         let h = ctx.output(3, F32, &state)?;
         if h.is_empty() {
             return Ok(());
@@ -66,7 +69,9 @@ impl Kernel for GruGrad {
             check_extent(&format!("{name}.dims"), tensor, 0, "batch_size", batch)?;
             check_extent(&format!("{name}.dims"), tensor, 1, "cell_size", cells)?;
         }
-        let [_, h_prev, w_ru, w_c, _, _, r, u, c, d_h] = &inputs[..] else { unreachable!("ten inputs") };
+        let [_, h_prev, w_ru, w_c, _, _, r, u, c, d_h] = &inputs[..] else {
+            unreachable!("ten inputs")
+        };
         let (input, state) = ([batch, width], [batch, cells]);
         let (d_x, d_h_prev) = (ctx.output(0, F32, &input)?, ctx.output(1, F32, &state)?);
         let (d_c, d_ru) = (ctx.output(2, F32, &state)?, ctx.output(3, F32, &[batch, 2 * cells])?);

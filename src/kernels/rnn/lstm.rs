@@ -66,23 +66,35 @@ impl Lstm {
 impl Kernel for Lstm {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let first = usize::from(self.sequence);
-        let inputs: Vec<Tensor> = (first..first + 8).map(|i| ctx.input(i)).collect::<Result<_>>()?;
-        let [x, cs_prev, h_prev, w, wci, wcf, wco, b] = &inputs[..] else { unreachable!("eight inputs") };
+        let inputs: Vec<Tensor> =
+            (first..first + 8).map(|i| ctx.input(i)).collect::<Result<_>>()?;
+        let [x, cs_prev, h_prev, w, wci, wcf, wco, b] = &inputs[..] else {
+            unreachable!("eight inputs")
+        };
         let extents = if self.sequence { check_sequence(&inputs)? } else { check_cell(&inputs)? };
         let Extents { steps, batch, inputs: width, cells } = extents;
         let length = if self.sequence { length(ctx, steps)? } else { 1 };
         let setting = Setting { cells, ..self.setting };
         let all = [steps, batch, cells];
         let dims = if self.sequence { &all[..] } else { &all[1..] };
-        let outputs: Vec<Output> = (0..7).map(|i| Output::new(ctx, i, self.dtype, dims)).collect::<Result<_>>()?;
+        let outputs: Vec<Output> =
+            (0..7).map(|i| Output::new(ctx, i, self.dtype, dims)).collect::<Result<_>>()?;
         let count = batch * cells;
         if count == 0 {
             return Ok(());
         }
-        let (x, cs_prev, h_prev, w) = (wide(ctx, x)?, wide(ctx, cs_prev)?, wide(ctx, h_prev)?, wide(ctx, w)?);
+        let (x, cs_prev, h_prev, w) =
+            (wide(ctx, x)?, wide(ctx, cs_prev)?, wide(ctx, h_prev)?, wide(ctx, w)?);
         let consts = constants(ctx, setting, Some(b), [wci, wcf, wco])?;
         let gx = ctx.temp(DType::F32, &[length * batch, 4 * cells])?;
-        product(ctx, &rows(&x, 0, length * batch, width), false, &rows(&w, 0, width, 4 * cells), false, &gx)?;
+        product(
+            ctx,
+            &rows(&x, 0, length * batch, width),
+            false,
+            &rows(&w, 0, width, 4 * cells),
+            false,
+            &gx,
+        )?;
         let gh = ctx.temp(DType::F32, &[batch, 4 * cells])?;
         let recurrent = rows(&w, width, cells, 4 * cells);
         for step in 0..length {
@@ -95,7 +107,12 @@ impl Kernel for Lstm {
             };
             let (cs_before, h_before) = (before(&cs_prev, 1), before(&h_prev, 6));
             product(ctx, &h_before, false, &recurrent, false, &gh)?;
-            LSTM_CELL.enqueue(ctx, &setting, count, &[&gx, &gh, &consts, &cs_before, &i, &f, &ci, &cs])?;
+            LSTM_CELL.enqueue(
+                ctx,
+                &setting,
+                count,
+                &[&gx, &gh, &consts, &cs_before, &i, &f, &ci, &cs],
+            )?;
             LSTM_OUTPUT.enqueue(ctx, &setting, count, &[&gx, &gh, &consts, &cs, &o, &co, &h])?;
         }
         for output in &outputs {
@@ -123,7 +140,11 @@ pub fn constants(
     if setting.peephole {
         for (k, peephole) in peepholes.into_iter().enumerate() {
             let peephole = wide(ctx, peephole)?;
-            ctx.device().copy(rows(&consts, 4 + k, 1, cells).address, peephole.address, peephole.bytes())?;
+            ctx.device().copy(
+                rows(&consts, 4 + k, 1, cells).address,
+                peephole.address,
+                peephole.bytes(),
+            )?;
         }
     }
     Ok(consts)
@@ -136,7 +157,9 @@ pub fn length(ctx: &mut dyn OpContext, steps: usize) -> Result<usize> {
     let length = ctx.host_i64(0, "seq_len_max")?;
     let valid = usize::try_from(length).ok().filter(|n| *n <= steps);
     valid.ok_or_else(|| {
-        crate::Error::InvalidArgument(format!("seq_len_max must be between 0 and {steps} but is {length}"))
+        crate::Error::InvalidArgument(format!(
+            "seq_len_max must be between 0 and {steps} but is {length}"
+        ))
     })
 }
 
@@ -145,12 +168,26 @@ const NAMES: [&str; 8] = ["x", "cs_prev", "h_prev", "w", "wci", "wcf", "wco", "b
 /// TensorFlow's checks of one cell.
 pub fn check_cell(inputs: &[Tensor]) -> Result<Extents> {
     for (name, (tensor, rank)) in NAMES.iter().zip(inputs.iter().zip([2, 2, 2, 2, 1, 1, 1, 1])) {
-        require!(tensor.rank() == rank, "{name}_tensor must be rank {rank} but is rank {}.", tensor.rank());
+        require!(
+            tensor.rank() == rank,
+            "{name}_tensor must be rank {rank} but is rank {}.",
+            tensor.rank()
+        );
     }
-    let extents = Extents { steps: 1, batch: inputs[0].dims[0], inputs: inputs[0].dims[1], cells: inputs[1].dims[1] };
+    let extents = Extents {
+        steps: 1,
+        batch: inputs[0].dims[0],
+        inputs: inputs[0].dims[1],
+        cells: inputs[1].dims[1],
+    };
     check_state(inputs, extents)?;
     let state = &inputs[1].dims;
-    require!(state[0] > 0 && state[1] > 0, "cs_prev_tensor is empty, has shape: ({},{}).", state[0], state[1]);
+    require!(
+        state[0] > 0 && state[1] > 0,
+        "cs_prev_tensor is empty, has shape: ({},{}).",
+        state[0],
+        state[1]
+    );
     Ok(extents)
 }
 

@@ -24,7 +24,11 @@ struct Common {
 
 impl Common {
     fn new(attrs: &dyn Attrs, layout: Layout, capabilities: Capabilities) -> Result<Self> {
-        let setting = Setting { order: layout.order(), peephole: attrs.bool("use_peephole")?, ..Setting::default() };
+        let setting = Setting {
+            order: layout.order(),
+            peephole: attrs.bool("use_peephole")?,
+            ..Setting::default()
+        };
         Ok(Self { dtype: attrs.dtype("T")?, setting, capabilities })
     }
 
@@ -34,7 +38,8 @@ impl Common {
         reduce(ctx, style, Reduction::of("Sum"), x, &groups(&x.dims, &[true, false]), y)
     }
 
-    /// The gradients of the three peepholes, from the gates' gradients and the states before and after `count / cells` rows.
+    /// The gradients of the three peepholes, from the gates' gradients and the states before and
+    /// after `count / cells` rows.
     fn peepholes(
         &self,
         ctx: &mut dyn OpContext,
@@ -61,8 +66,9 @@ impl Common {
 /// The values of a forward pass and the gradients of its results, which follow the eight inputs.
 const SAVED: [&str; 8] = ["i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad"];
 
-/// One step back: gradients of the gates in `dgates`; `carry` holds the gradients of state and output, and gets that of the state
-/// before. `saved` are i, cs_prev, f, o, ci, co, cs_grad and h_grad of the step.
+/// One step back: gradients of the gates in `dgates`; `carry` holds the gradients of state and
+/// output, and gets that of the state before. `saved` are i, cs_prev, f, o, ci, co, cs_grad and
+/// h_grad of the step.
 fn step_back(
     ctx: &dyn OpContext,
     setting: &Setting,
@@ -73,7 +79,12 @@ fn step_back(
 ) -> Result<()> {
     let [i, cs_prev, f, o, ci, co, cs_grad, h_grad] = saved;
     let count = dcs.len();
-    LSTM_OUTPUT_GRAD.enqueue(ctx, setting, count, &[o, co, h_grad, cs_grad, carry, consts, dgates, dcs])?;
+    LSTM_OUTPUT_GRAD.enqueue(
+        ctx,
+        setting,
+        count,
+        &[o, co, h_grad, cs_grad, carry, consts, dgates, dcs],
+    )?;
     LSTM_CELL_GRAD.enqueue(ctx, setting, count, &[i, f, ci, cs_prev, dcs, consts, dgates, carry])
 }
 
@@ -92,8 +103,16 @@ impl Kernel for CellGrad {
         let inputs: Vec<Tensor> = (0..16).map(|i| ctx.input(i)).collect::<Result<_>>()?;
         let Extents { batch, cells, .. } = check_cell(&inputs[..8])?;
         for (name, tensor) in SAVED.iter().zip(&inputs[8..]) {
-            require!(tensor.rank() == 2, "{name}_tensor must be rank 2 but is rank {}.", tensor.rank());
-            let what = if name.ends_with("_grad") { format!("{name}_tensor.dims") } else { format!("{name}.dim_size") };
+            require!(
+                tensor.rank() == 2,
+                "{name}_tensor must be rank 2 but is rank {}.",
+                tensor.rank()
+            );
+            let what = if name.ends_with("_grad") {
+                format!("{name}_tensor.dims")
+            } else {
+                format!("{name}.dim_size")
+            };
             super::check_extent(&what, tensor, 0, "batch_size", batch)?;
             super::check_extent(&what, tensor, 1, "cell_size", cells)?;
         }
@@ -101,8 +120,9 @@ impl Kernel for CellGrad {
         let dtype = self.0.dtype;
         let cs_prev_grad = Output::new(ctx, 0, dtype, &[batch, cells])?;
         let dgates = Output::new(ctx, 1, dtype, &[batch, 4 * cells])?;
-        let peepholes: Vec<Output> =
-            (0..3).map(|k| Output::new(ctx, 2 + k, dtype, &inputs[4 + k].dims)).collect::<Result<_>>()?;
+        let peepholes: Vec<Output> = (0..3)
+            .map(|k| Output::new(ctx, 2 + k, dtype, &inputs[4 + k].dims))
+            .collect::<Result<_>>()?;
         let consts = constants(ctx, setting, None, [&inputs[4], &inputs[5], &inputs[6]])?;
         let mut saved = Vec::new();
         for k in [8, 1, 10, 11, 12, 13, 14, 15] {
@@ -139,7 +159,9 @@ impl Kernel for SequenceGrad {
         let extents = check_sequence(&inputs[..8])?;
         let Extents { steps, batch, inputs: width, cells } = extents;
         // i, cs, f, o, ci, co and h of all steps, then the gradients of cs and h.
-        for (name, tensor) in ["i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"].iter().zip(&inputs[8..]) {
+        for (name, tensor) in
+            ["i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"].iter().zip(&inputs[8..])
+        {
             require!(tensor.rank() == 3, "{name} must be rank 3. Received: {}", tensor.rank());
             require!(
                 tensor.dims[..] == [steps, batch, cells],
@@ -174,30 +196,36 @@ impl SequenceGrad {
         outputs: &[Output],
     ) -> Result<()> {
         let Extents { steps, batch, inputs: width, cells } = extents;
-        let [x, cs_prev, h_prev, w, wci, wcf, wco, _, i, cs, f, o, ci, co, h, cs_grad, h_grad] = values else {
+        let [x, cs_prev, h_prev, w, wci, wcf, wco, _, i, cs, f, o, ci, co, h, cs_grad, h_grad] =
+            values
+        else {
             unreachable!("seventeen inputs")
         };
         let setting = Setting { cells, ..self.0.setting };
         let total = steps * batch;
         let consts = constants(ctx, setting, None, [wci, wcf, wco])?;
         // The states and outputs before each step, one after the other.
-        let shifted = |ctx: &mut dyn OpContext, initial: &Tensor, later: &Tensor| -> Result<Tensor> {
-            let all = ctx.temp(DType::F32, &[total, cells])?;
-            ctx.device().copy(all.address, initial.address, initial.bytes())?;
-            let (after, later) = (rows(&all, batch, total - batch, cells), rows(later, 0, total - batch, cells));
-            if !later.is_empty() {
-                ctx.device().copy(after.address, later.address, later.bytes())?;
-            }
-            Ok(all)
-        };
+        let shifted =
+            |ctx: &mut dyn OpContext, initial: &Tensor, later: &Tensor| -> Result<Tensor> {
+                let all = ctx.temp(DType::F32, &[total, cells])?;
+                ctx.device().copy(all.address, initial.address, initial.bytes())?;
+                let (after, later) =
+                    (rows(&all, batch, total - batch, cells), rows(later, 0, total - batch, cells));
+                if !later.is_empty() {
+                    ctx.device().copy(after.address, later.address, later.bytes())?;
+                }
+                Ok(all)
+            };
         let (states, before) = (shifted(ctx, cs_prev, cs)?, shifted(ctx, h_prev, h)?);
         let carry = ctx.temp(DType::F32, &[2 * batch, cells])?;
         clear(ctx, &carry)?;
         let dcs = ctx.temp(DType::F32, &[batch, cells])?;
         let dgates = ctx.temp(DType::F32, &[total, 4 * cells])?;
-        let (input_weights, recurrent) = (rows(w, 0, width, 4 * cells), rows(w, width, cells, 4 * cells));
+        let (input_weights, recurrent) =
+            (rows(w, 0, width, 4 * cells), rows(w, width, cells, 4 * cells));
         for step in (0..steps).rev() {
-            let saved = [i, &states, f, o, ci, co, cs_grad, h_grad].map(|t| rows(t, step * batch, batch, cells));
+            let saved = [i, &states, f, o, ci, co, cs_grad, h_grad]
+                .map(|t| rows(t, step * batch, batch, cells));
             let dgates = rows(&dgates, step * batch, batch, 4 * cells);
             step_back(ctx, &setting, &saved, &consts, &carry, [&dgates, &dcs])?;
             product(ctx, &dgates, false, &recurrent, true, &rows(&carry, batch, batch, cells))?;
@@ -205,9 +233,20 @@ impl SequenceGrad {
         let [x_grad, cs_prev_grad, h_prev_grad, w_grad, _, _, _, b_grad] =
             [0, 1, 2, 3, 4, 5, 6, 7].map(|k| &outputs[k].wide);
         ctx.device().copy(cs_prev_grad.address, carry.address, cs_prev_grad.bytes())?;
-        ctx.device().copy(h_prev_grad.address, rows(&carry, batch, batch, cells).address, h_prev_grad.bytes())?;
+        ctx.device().copy(
+            h_prev_grad.address,
+            rows(&carry, batch, batch, cells).address,
+            h_prev_grad.bytes(),
+        )?;
         product(ctx, &dgates, false, &input_weights, true, &rows(x_grad, 0, total, width))?;
-        product(ctx, &rows(x, 0, total, width), true, &dgates, false, &rows(w_grad, 0, width, 4 * cells))?;
+        product(
+            ctx,
+            &rows(x, 0, total, width),
+            true,
+            &dgates,
+            false,
+            &rows(w_grad, 0, width, 4 * cells),
+        )?;
         product(ctx, &before, true, &dgates, false, &rows(w_grad, width, cells, 4 * cells))?;
         self.0.sum_rows(ctx, &dgates, b_grad)?;
         let cs = rows(cs, 0, total, cells);

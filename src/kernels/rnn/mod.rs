@@ -1,7 +1,8 @@
 //! Recurrent cells: LSTMBlockCell, BlockLSTM, GRUBlockCell and their gradients.
 //!
-//! Products of matrices come from [`super::contract`], the rest from elementwise programs ([`pointwise`]). What a sequence does not need
-//! step by step (the input's products, the gradients of input, weights and biases) is one product over all steps.
+//! Products of matrices come from [`super::contract`], the rest from elementwise programs
+//! ([`pointwise`]). What a sequence does not need step by step (the input's products, the gradients
+//! of input, weights and biases) is one product over all steps.
 
 mod gru;
 mod lstm;
@@ -23,7 +24,10 @@ const LSTM_TYPES: &[DType] = &[F32, F16];
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
     let capabilities = *r.capabilities();
-    r.op("BlockLSTM").types("T", LSTM_TYPES).host(&["seq_len_max"]).kernel(|a| lstm::Lstm::new(a, Layout::Icfo, true));
+    r.op("BlockLSTM")
+        .types("T", LSTM_TYPES)
+        .host(&["seq_len_max"])
+        .kernel(|a| lstm::Lstm::new(a, Layout::Icfo, true));
     r.op("BlockLSTMV2")
         .types("T", LSTM_TYPES)
         .host(&["seq_len_max"])
@@ -36,7 +40,9 @@ pub fn register(r: &mut Registry) {
     }
     r.op("GRUBlockCell").types("T", &[F32]).kernel(|_| Ok(gru::Gru));
     r.op("GRUBlockCellGrad").types("T", &[F32]).kernel(|_| Ok(gru::GruGrad));
-    r.op("LSTMBlockCell").types("T", LSTM_TYPES).kernel(|a| lstm::Lstm::new(a, Layout::Icfo, false));
+    r.op("LSTMBlockCell")
+        .types("T", LSTM_TYPES)
+        .kernel(|a| lstm::Lstm::new(a, Layout::Icfo, false));
     r.op("LSTMBlockCellGrad")
         .types("T", LSTM_TYPES)
         .kernel(move |a: &dyn Attrs| lstm_grad::CellGrad::new(a, Layout::Icfo, capabilities));

@@ -1,7 +1,7 @@
 //! The elementwise parts of recurrent cells: one row for each program, all in f32.
 //!
-//! A body handles one cell `j` of one batch entry: element `t` of the tensors of [batch, cells], `row4 + k * p.cells` of those of
-//! [batch, 4 cells], `row2 + …` of those of [batch, 2 cells].
+//! A body handles one cell `j` of one batch entry: element `t` of the tensors of [batch, cells],
+//! `row4 + k * p.cells` of those of [batch, 4 cells], `row2 + …` of those of [batch, 2 cells].
 
 use smallvec::SmallVec;
 
@@ -20,7 +20,8 @@ pub struct Pointwise {
     body: &'static str,
 }
 
-/// What the programs of an LSTM need to know beside the tensors. `consts` holds the bias of the four gates and the three peepholes.
+/// What the programs of an LSTM need to know beside the tensors. `consts` holds the bias of the
+/// four gates and the three peepholes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Setting {
     /// Cells of a batch entry.
@@ -75,7 +76,8 @@ pub const LSTM_OUTPUT: Pointwise = Pointwise {
     store_h(t, o * co);",
 };
 
-/// Gradients of the output gate and of the cell's state. `carry` holds what later steps say about the state and the output.
+/// Gradients of the output gate and of the cell's state. `carry` holds what later steps say about
+/// the state and the output.
 pub const LSTM_OUTPUT_GRAD: Pointwise = Pointwise {
     name: "lstm output gradient",
     bindings: &["o", "co", "h_grad", "cs_grad", "carry", "consts", "dgates", "dcs"],
@@ -127,7 +129,8 @@ pub const GRU_GATES: Pointwise = Pointwise {
     name: "gru gates",
     bindings: &["gx", "gh", "bias", "h_prev", "r", "u", "hr"],
     body: "let r = sigmoid_f32(load_gx(row2) + load_gh(row2) + load_bias(j));
-    let u = sigmoid_f32(load_gx(row2 + p.cells) + load_gh(row2 + p.cells) + load_bias(p.cells + j));
+    let u = sigmoid_f32(load_gx(row2 + p.cells) + load_gh(row2 + p.cells) + load_bias(p.cells + \
+           j));
     store_hr(t, load_h_prev(t) * r);
     store_r(t, r);
     store_u(t, u);",
@@ -169,8 +172,11 @@ pub const GRU_STATE_GRAD: Pointwise = Pointwise {
 };
 
 /// A sum.
-pub const SUM: Pointwise =
-    Pointwise { name: "rnn sum", bindings: &["a", "b", "sum"], body: "store_sum(t, load_a(t) + load_b(t));" };
+pub const SUM: Pointwise = Pointwise {
+    name: "rnn sum",
+    bindings: &["a", "b", "sum"],
+    body: "store_sum(t, load_a(t) + load_b(t));",
+};
 
 const ALL: [&Pointwise; 11] = [
     &LSTM_CELL,
@@ -226,7 +232,10 @@ impl Pointwise {
     }
 
     fn shader(&self) -> Shader {
-        let shader = self.bindings.iter().fold(Shader::new(self.name), |shader, name| shader.bind(name, DType::F32));
+        let shader = self
+            .bindings
+            .iter()
+            .fold(Shader::new(self.name), |shader, name| shader.bind(name, DType::F32));
         let shader = shader
             .u32s(&["count", "cells", "c_at", "f_at", "peephole"])
             .param("forget_bias", Field::F32)

@@ -1,6 +1,8 @@
-//! What the cells compute with: f32 values of inputs and outputs, slices of them, and products of matrices.
+//! What the cells compute with: f32 values of inputs and outputs, slices of them, and products of
+//! matrices.
 //!
-//! half is converted on the way in and rounded once on the way out, so that steps of a sequence may start anywhere.
+//! half is converted on the way in and rounded once on the way out, so that steps of a sequence may
+//! start anywhere.
 
 use crate::dtype::DType;
 use crate::error::Result;

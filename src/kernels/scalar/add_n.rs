@@ -23,7 +23,12 @@ fn function(dtype: DType, n: usize) -> Function {
     let parameters: Vec<String> = names.iter().map(|x| format!("{x}: {value}")).collect();
     let name = format!("AddN{n}_{dtype}");
     let mut text = String::new();
-    let _ = writeln!(text, "fn {name}({}) -> {value} {{\n    return {};\n}}", parameters.join(", "), names.join(" + "));
+    let _ = writeln!(
+        text,
+        "fn {name}({}) -> {value} {{\n    return {};\n}}",
+        parameters.join(", "),
+        names.join(" + ")
+    );
     Function { name, libraries: Vec::new(), text }
 }
 
@@ -52,7 +57,8 @@ impl Kernel for AddN {
         for (i, t) in inputs.iter().enumerate() {
             require!(
                 t.dims == dims,
-                "Inputs to operation AddN of type AddN must have the same size and shape.  Input 0: {} != input {i}: {}",
+                "Inputs to operation AddN of type AddN must have the same size and shape.  Input \
+                 0: {} != input {i}: {}",
                 shape_text(&dims),
                 shape_text(&t.dims)
             );
@@ -60,15 +66,21 @@ impl Kernel for AddN {
         if inputs.len() == 1 {
             return ctx.forward_input(0, 0, &dims);
         }
-        // Only an input of the first dispatch may be overwritten: later ones are read after the output was written.
+        // Only an input of the first dispatch may be overwritten: later ones are read after the
+        // output was written.
         let first = inputs.len().min(MAX_INPUTS);
         let candidates: SmallVec<[usize; MAX_INPUTS]> = (0..first).collect();
         let z = ctx.forward_or_output(&candidates, 0, self.dtype, &dims)?;
         let device = ctx.device();
-        signature(self.dtype, first, |s| s.run(device, &inputs[..first], std::slice::from_ref(&z), &[]))?;
+        signature(self.dtype, first, |s| {
+            s.run(device, &inputs[..first], std::slice::from_ref(&z), &[])
+        })?;
         for part in inputs[first..].chunks(MAX_INPUTS - 1) {
-            let operands: SmallVec<[Tensor; MAX_INPUTS]> = std::iter::once(&z).chain(part).cloned().collect();
-            signature(self.dtype, operands.len(), |s| s.run(device, &operands, std::slice::from_ref(&z), &[]))?;
+            let operands: SmallVec<[Tensor; MAX_INPUTS]> =
+                std::iter::once(&z).chain(part).cloned().collect();
+            signature(self.dtype, operands.len(), |s| {
+                s.run(device, &operands, std::slice::from_ref(&z), &[])
+            })?;
         }
         Ok(())
     }
@@ -76,7 +88,10 @@ impl Kernel for AddN {
 
 /// Registers the op.
 pub fn register(registry: &mut Registry) {
-    registry.op("AddN").types("T", TYPES).kernel(|attrs: &dyn Attrs| Ok(AddN { dtype: attrs.dtype("T")? }));
+    registry
+        .op("AddN")
+        .types("T", TYPES)
+        .kernel(|attrs: &dyn Attrs| Ok(AddN { dtype: attrs.dtype("T")? }));
 }
 
 /// Every shader variant.

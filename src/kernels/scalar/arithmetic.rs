@@ -1,7 +1,8 @@
 //! Sums, products, quotients, signs, rounding, comparisons, logic and bits.
 //!
-//! Integer division by zero gives -1 (all bits set) and the remainder the dividend, as XLA defines it; TensorFlow's CPU kernels
-//! raise an error there, its GPU kernels do not. `Pow` of an integer to a negative power gives the truncated quotient.
+//! Integer division by zero gives -1 (all bits set) and the remainder the dividend, as XLA defines
+//! it; TensorFlow's CPU kernels raise an error there, its GPU kernels do not. `Pow` of an integer
+//! to a negative power gives the truncated quotient.
 
 use super::row::Reference::*;
 use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
@@ -20,11 +21,11 @@ const ALL_SIGNED: &[DType] = &[I8, I16, I32, I64];
 
 const TRUNCATED_QUOTIENT: &str = "select(x / y, {T}(-1), y == {T}(0))";
 const UNSIGNED_QUOTIENT: &str = "select(x / y, ~{T}(0), y == {T}(0))";
-const FLOOR_QUOTIENT: &str =
-    "select(x / y - select({T}(0), {T}(1), (x % y != {T}(0)) && ((x < {T}(0)) != (y < {T}(0)))), {T}(-1), y == {T}(0))";
+const FLOOR_QUOTIENT: &str = "select(x / y - select({T}(0), {T}(1), (x % y != {T}(0)) && ((x < \
+                              {T}(0)) != (y < {T}(0)))), {T}(-1), y == {T}(0))";
 const REMAINDER: &str = "select(x % y, x, y == {T}(0))";
-const FLOOR_REMAINDER: &str =
-    "select(x % y + select({T}(0), y, (x % y != {T}(0)) && ((x < {T}(0)) != (y < {T}(0)))), x, y == {T}(0))";
+const FLOOR_REMAINDER: &str = "select(x % y + select({T}(0), y, (x % y != {T}(0)) && ((x < \
+                               {T}(0)) != (y < {T}(0)))), x, y == {T}(0))";
 
 /// The half types round the quotient before they drop its fraction, as TensorFlow does.
 const F16_FLOOR: &str = "floor(unpack2x16float(f16_bits(div_f32(x, y))).x)";
@@ -150,12 +151,21 @@ const fn ones(dtype: DType, x: i128) -> i128 {
 
 /// The rows, sorted by op.
 pub(super) const ROWS: &[Row] = &[
-    unary("Abs", &[case(ALL_FLOATS, "abs(x)", Float1(f64::abs)), case(SIGNED, "abs(x)", Int1(i128::abs))]),
+    unary(
+        "Abs",
+        &[case(ALL_FLOATS, "abs(x)", Float1(f64::abs)), case(SIGNED, "abs(x)", Int1(i128::abs))],
+    ),
     binary(
         "Add",
-        &[case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)), case(&[I8, I16, I64, U8], "x + y", Int2(|x, y| x + y))],
+        &[
+            case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)),
+            case(&[I8, I16, I64, U8], "x + y", Int2(|x, y| x + y)),
+        ],
     ),
-    binary("AddV2", &[case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)), case(INTS, "x + y", Int2(|x, y| x + y))]),
+    binary(
+        "AddV2",
+        &[case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)), case(INTS, "x + y", Int2(|x, y| x + y))],
+    ),
     binary(
         "ApproximateEqual",
         &[
@@ -165,8 +175,12 @@ pub(super) const ROWS: &[Row] = &[
                 FloatTest3(|x, y, t| f64::from((x - y) as f32).abs() < t),
             )
             .lib(&["special"]),
-            case(&[F64], "is_finite_f64(x - y) && abs(x - y) < tolerance", FloatTest3(|x, y, t| (x - y).abs() < t))
-                .lib(&["special"]),
+            case(
+                &[F64],
+                "is_finite_f64(x - y) && abs(x - y) < tolerance",
+                FloatTest3(|x, y, t| (x - y).abs() < t),
+            )
+            .lib(&["special"]),
         ],
     )
     .attr("tolerance")
@@ -186,7 +200,12 @@ pub(super) const ROWS: &[Row] = &[
     ),
     binary(
         "DivNoNan",
-        &[case(ALL_FLOATS, "select(x / y, 0.0, y == 0.0)", Float2(|x, y| if y == 0.0 { 0.0 } else { x / y })).ulps(3)],
+        &[case(
+            ALL_FLOATS,
+            "select(x / y, 0.0, y == 0.0)",
+            Float2(|x, y| if y == 0.0 { 0.0 } else { x / y }),
+        )
+        .ulps(3)],
     ),
     binary(
         "Equal",
@@ -202,10 +221,13 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "FloorDiv",
         &[
-            case(&[F32], "floor(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).floor())).lib(&["div"]),
+            case(&[F32], "floor(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).floor()))
+                .lib(&["div"]),
             case(&[F64], "floor(x / y)", Float2(|x, y| (x / y).floor())),
-            case(&[F16], F16_FLOOR, Float2(|x, y| f16_quotient(x, y).floor())).lib(&["div", "f16_bits"]),
-            case(&[BF16], BF16_FLOOR, Float2(|x, y| bf16_quotient(x, y).floor())).lib(&["div", "bf16_bits"]),
+            case(&[F16], F16_FLOOR, Float2(|x, y| f16_quotient(x, y).floor()))
+                .lib(&["div", "f16_bits"]),
+            case(&[BF16], BF16_FLOOR, Float2(|x, y| bf16_quotient(x, y).floor()))
+                .lib(&["div", "bf16_bits"]),
             case(SIGNED, FLOOR_QUOTIENT, Int2(floor_quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(floor_quotient)),
         ],
@@ -220,30 +242,58 @@ pub(super) const ROWS: &[Row] = &[
     ),
     binary(
         "Greater",
-        &[case(ALL_FLOATS, "x > y", FloatTest2(|x, y| x > y)), case(INTS, "x > y", IntTest2(|x, y| x > y))],
+        &[
+            case(ALL_FLOATS, "x > y", FloatTest2(|x, y| x > y)),
+            case(INTS, "x > y", IntTest2(|x, y| x > y)),
+        ],
     )
     .test(),
     binary(
         "GreaterEqual",
-        &[case(ALL_FLOATS, "x >= y", FloatTest2(|x, y| x >= y)), case(INTS, "x >= y", IntTest2(|x, y| x >= y))],
+        &[
+            case(ALL_FLOATS, "x >= y", FloatTest2(|x, y| x >= y)),
+            case(INTS, "x >= y", IntTest2(|x, y| x >= y)),
+        ],
     )
     .test(),
     unary("Invert", &[case(ALL_INTS, "~x", Int1(|x| !x))]),
-    unary("IsFinite", &[case(ALL_FLOATS, "is_finite_{T}(x)", FloatTest1(f64::is_finite)).lib(&["special"])]).test(),
-    unary("IsInf", &[case(ALL_FLOATS, "is_inf_{T}(x)", FloatTest1(f64::is_infinite)).lib(&["special"])]).test(),
-    unary("IsNan", &[case(ALL_FLOATS, "is_nan_{T}(x)", FloatTest1(f64::is_nan)).lib(&["special"])]).test(),
+    unary(
+        "IsFinite",
+        &[case(ALL_FLOATS, "is_finite_{T}(x)", FloatTest1(f64::is_finite)).lib(&["special"])],
+    )
+    .test(),
+    unary(
+        "IsInf",
+        &[case(ALL_FLOATS, "is_inf_{T}(x)", FloatTest1(f64::is_infinite)).lib(&["special"])],
+    )
+    .test(),
+    unary("IsNan", &[case(ALL_FLOATS, "is_nan_{T}(x)", FloatTest1(f64::is_nan)).lib(&["special"])])
+        .test(),
     binary(
         "LeftShift",
         &[
-            case(ALL_SIGNED, "x << u32(min(max(y, {T}(0)), {T}({BITS} - 1)))", Typed2(|t, x, y| x << shift(t, y))),
+            case(
+                ALL_SIGNED,
+                "x << u32(min(max(y, {T}(0)), {T}({BITS} - 1)))",
+                Typed2(|t, x, y| x << shift(t, y)),
+            ),
             case(UNSIGNED, "x << u32(min(y, {T}({BITS} - 1)))", Typed2(|t, x, y| x << shift(t, y))),
         ],
     ),
-    binary("Less", &[case(ALL_FLOATS, "x < y", FloatTest2(|x, y| x < y)), case(INTS, "x < y", IntTest2(|x, y| x < y))])
-        .test(),
+    binary(
+        "Less",
+        &[
+            case(ALL_FLOATS, "x < y", FloatTest2(|x, y| x < y)),
+            case(INTS, "x < y", IntTest2(|x, y| x < y)),
+        ],
+    )
+    .test(),
     binary(
         "LessEqual",
-        &[case(ALL_FLOATS, "x <= y", FloatTest2(|x, y| x <= y)), case(INTS, "x <= y", IntTest2(|x, y| x <= y))],
+        &[
+            case(ALL_FLOATS, "x <= y", FloatTest2(|x, y| x <= y)),
+            case(INTS, "x <= y", IntTest2(|x, y| x <= y)),
+        ],
     )
     .test(),
     binary("LogicalAnd", &[case(&[Bool], "x && y", Int2(|x, y| x & y))]),
@@ -251,20 +301,39 @@ pub(super) const ROWS: &[Row] = &[
     binary("LogicalOr", &[case(&[Bool], "x || y", Int2(|x, y| x | y))]),
     binary(
         "Maximum",
-        &[case(ALL_FLOATS, "max_{T}(x, y)", Float2(max)).lib(&["special"]), case(INTS, "max(x, y)", Int2(i128::max))],
+        &[
+            case(ALL_FLOATS, "max_{T}(x, y)", Float2(max)).lib(&["special"]),
+            case(INTS, "max(x, y)", Int2(i128::max)),
+        ],
     ),
     binary(
         "Minimum",
-        &[case(ALL_FLOATS, "min_{T}(x, y)", Float2(min)).lib(&["special"]), case(INTS, "min(x, y)", Int2(i128::min))],
+        &[
+            case(ALL_FLOATS, "min_{T}(x, y)", Float2(min)).lib(&["special"]),
+            case(INTS, "min(x, y)", Int2(i128::min)),
+        ],
     ),
     binary(
         "Mod",
-        &[case(&[F32], "fmod_f32(x, y)", Float2(|x, y| x % y)).lib(&["div"]), case(&[I64], REMAINDER, Int2(remainder))],
+        &[
+            case(&[F32], "fmod_f32(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
+            case(&[I64], REMAINDER, Int2(remainder)),
+        ],
     ),
-    binary("Mul", &[case(ALL_FLOATS, "x * y", Float2(|x, y| x * y)), case(INTS, "x * y", Int2(i128::wrapping_mul))]),
+    binary(
+        "Mul",
+        &[
+            case(ALL_FLOATS, "x * y", Float2(|x, y| x * y)),
+            case(INTS, "x * y", Int2(i128::wrapping_mul)),
+        ],
+    ),
     binary(
         "MulNoNan",
-        &[case(ALL_FLOATS, "select(x * y, 0.0, y == 0.0)", Float2(|x, y| if y == 0.0 { 0.0 } else { x * y }))],
+        &[case(
+            ALL_FLOATS,
+            "select(x * y, 0.0, y == 0.0)",
+            Float2(|x, y| if y == 0.0 { 0.0 } else { x * y }),
+        )],
     ),
     unary("Neg", &[case(ALL_FLOATS, "-x", Float1(|x| -x)), case(SIGNED, "-x", Int1(|x| -x))]),
     binary(
@@ -287,12 +356,17 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "PopulationCount",
         &[
-            case(&[I8, I16], "countOneBits(extractBits(bitcast<u32>(x), 0u, {BITS}u))", Typed1(ones)),
+            case(
+                &[I8, I16],
+                "countOneBits(extractBits(bitcast<u32>(x), 0u, {BITS}u))",
+                Typed1(ones),
+            ),
             case(&[U8, U16], "countOneBits(x)", Typed1(ones)),
             case(&[I32], "countOneBits(bitcast<u32>(x))", Typed1(ones)),
             case(
                 &[I64],
-                "countOneBits(u32(x & 0xffffffffli)) + countOneBits(u32((x >> 32u) & 0xffffffffli))",
+                "countOneBits(u32(x & 0xffffffffli)) + countOneBits(u32((x >> 32u) & \
+                 0xffffffffli))",
                 Typed1(ones),
             ),
         ],
@@ -310,7 +384,11 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "RightShift",
         &[
-            case(ALL_SIGNED, "x >> u32(min(max(y, {T}(0)), {T}({BITS} - 1)))", Typed2(|t, x, y| x >> shift(t, y))),
+            case(
+                ALL_SIGNED,
+                "x >> u32(min(max(y, {T}(0)), {T}({BITS} - 1)))",
+                Typed2(|t, x, y| x >> shift(t, y)),
+            ),
             case(UNSIGNED, "x >> u32(min(y, {T}({BITS} - 1)))", Typed2(|t, x, y| x >> shift(t, y))),
         ],
     ),
@@ -333,10 +411,20 @@ pub(super) const ROWS: &[Row] = &[
         "Sign",
         &[
             case(ALL_FLOATS, "sign_{T}(x)", Float1(sign)).lib(&["special"]),
-            case(SIGNED, "select(select({T}(0), {T}(1), x > {T}(0)), {T}(-1), x < {T}(0))", Int1(i128::signum)),
+            case(
+                SIGNED,
+                "select(select({T}(0), {T}(1), x > {T}(0)), {T}(-1), x < {T}(0))",
+                Int1(i128::signum),
+            ),
         ],
     ),
-    unary("Square", &[case(ALL_FLOATS, "x * x", Float1(|x| x * x)), case(INTS, "x * x", Int1(|x| x.wrapping_mul(x)))]),
+    unary(
+        "Square",
+        &[
+            case(ALL_FLOATS, "x * x", Float1(|x| x * x)),
+            case(INTS, "x * x", Int1(|x| x.wrapping_mul(x))),
+        ],
+    ),
     binary(
         "SquaredDifference",
         &[
@@ -344,25 +432,39 @@ pub(super) const ROWS: &[Row] = &[
             case(&[I64], "(x - y) * (x - y)", Int2(|x, y| (x - y).wrapping_mul(x - y))),
         ],
     ),
-    binary("Sub", &[case(ALL_FLOATS, "x - y", Float2(|x, y| x - y)), case(INTS, "x - y", Int2(|x, y| x - y))]),
+    binary(
+        "Sub",
+        &[case(ALL_FLOATS, "x - y", Float2(|x, y| x - y)), case(INTS, "x - y", Int2(|x, y| x - y))],
+    ),
     binary(
         "TruncateDiv",
         &[
-            case(&[F32], "trunc(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).trunc())).lib(&["div"]),
+            case(&[F32], "trunc(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).trunc()))
+                .lib(&["div"]),
             case(&[F64], "trunc_f64(x / y)", Float2(|x, y| (x / y).trunc())).lib(&["round"]),
-            case(&[F16], F16_TRUNC, Float2(|x, y| f16_quotient(x, y).trunc())).lib(&["div", "f16_bits"]),
-            case(&[BF16], BF16_TRUNC, Float2(|x, y| bf16_quotient(x, y).trunc())).lib(&["div", "bf16_bits"]),
+            case(&[F16], F16_TRUNC, Float2(|x, y| f16_quotient(x, y).trunc()))
+                .lib(&["div", "f16_bits"]),
+            case(&[BF16], BF16_TRUNC, Float2(|x, y| bf16_quotient(x, y).trunc()))
+                .lib(&["div", "bf16_bits"]),
             case(SIGNED, TRUNCATED_QUOTIENT, Int2(quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(quotient)),
         ],
     ),
     binary(
         "TruncateMod",
-        &[case(&[F32], "fmod_f32(x, y)", Float2(|x, y| x % y)).lib(&["div"]), case(&[I64], REMAINDER, Int2(remainder))],
+        &[
+            case(&[F32], "fmod_f32(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
+            case(&[I64], REMAINDER, Int2(remainder)),
+        ],
     ),
     binary(
         "Xdivy",
-        &[case(ALL_FLOATS, "select(x / y, 0.0, x == 0.0)", Float2(|x, y| if x == 0.0 { 0.0 } else { x / y })).ulps(3)],
+        &[case(
+            ALL_FLOATS,
+            "select(x / y, 0.0, x == 0.0)",
+            Float2(|x, y| if x == 0.0 { 0.0 } else { x / y }),
+        )
+        .ulps(3)],
     ),
 ];
 
@@ -372,7 +474,11 @@ pub(super) const CHOICES: &[Row] = &[
         "ClipByValue",
         &[
             case(ALL_FLOATS, "clip_{T}(t, low, high)", Float3(clip)).lib(&["special"]),
-            case(&[I8, I16, I64, U8, U16], "max(min(t, high), low)", Int3(|t, low, high| t.min(high).max(low))),
+            case(
+                &[I8, I16, I64, U8, U16],
+                "max(min(t, high), low)",
+                Int3(|t, low, high| t.min(high).max(low)),
+            ),
         ],
     )
     .of(&[input("t"), input("low"), input("high")])
@@ -381,10 +487,23 @@ pub(super) const CHOICES: &[Row] = &[
     binary("SelectV2", SELECT).of(CONDITION),
 ];
 
-const CONDITION: &[Input] = &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
+const CONDITION: &[Input] =
+    &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
 
 const SELECT: &[Case] = &[
-    case(ALL_FLOATS, "select(e, t, condition)", Float3(|condition, t, e| if condition != 0.0 { t } else { e })),
-    case(ALL_INTS, "select(e, t, condition)", Int3(|condition, t, e| if condition != 0 { t } else { e })),
-    case(&[Bool], "select(e, t, condition)", Int3(|condition, t, e| if condition != 0 { t } else { e })),
+    case(
+        ALL_FLOATS,
+        "select(e, t, condition)",
+        Float3(|condition, t, e| if condition != 0.0 { t } else { e }),
+    ),
+    case(
+        ALL_INTS,
+        "select(e, t, condition)",
+        Int3(|condition, t, e| if condition != 0 { t } else { e }),
+    ),
+    case(
+        &[Bool],
+        "select(e, t, condition)",
+        Int3(|condition, t, e| if condition != 0 { t } else { e }),
+    ),
 ];

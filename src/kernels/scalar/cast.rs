@@ -1,8 +1,9 @@
 //! `Cast` between any two of the types, and `Bitcast`.
 //!
-//! A float becomes an integer by truncation. Beyond the range of int32, uint32, int64 or uint64 it becomes the nearest end, NaN becomes 0, as
-//! TensorFlow's GPU kernels have it (its CPU kernels give what the x86 instruction gives). 8- and 16-bit integers are the low bits of
-//! the 32-bit result.
+//! A float becomes an integer by truncation. Beyond the range of int32, uint32, int64 or uint64 it
+//! becomes the nearest end, NaN becomes 0, as TensorFlow's GPU kernels have it (its CPU kernels
+//! give what the x86 instruction gives). 8- and 16-bit integers are the low bits of the 32-bit
+//! result.
 
 use super::map::Signature;
 use super::row::Function;
@@ -36,11 +37,13 @@ pub fn function(from: DType, to: DType, truncate: bool) -> Function {
         _ => value,
     };
     let name = format!("Cast_{from}_to_{to}{suffix}");
-    let text = format!("fn {name}(x: {}) -> {} {{\n    return {value};\n}}\n", from.value(), to.value());
+    let text =
+        format!("fn {name}(x: {}) -> {} {{\n    return {value};\n}}\n", from.value(), to.value());
     Function { name, libraries, text }
 }
 
-/// The conversion to or from a complex type by way of its parts: the imaginary part of a real number is 0, and it is lost in one.
+/// The conversion to or from a complex type by way of its parts: the imaginary part of a real
+/// number is 0, and it is lost in one.
 fn complex(from: DType, to: DType, truncate: bool) -> Function {
     let part = function(from.part(), to.part(), truncate);
     let value = match (from.is_complex(), to.is_complex()) {
@@ -49,7 +52,12 @@ fn complex(from: DType, to: DType, truncate: bool) -> Function {
         _ => format!("vec2({}(x), {}(0))", part.name, to.part().value()),
     };
     let name = format!("{}_of_{from}_to_{to}", part.name);
-    let text = format!("{}\nfn {name}(x: {}) -> {} {{\n    return {value};\n}}\n", part.text, from.value(), to.value());
+    let text = format!(
+        "{}\nfn {name}(x: {}) -> {} {{\n    return {value};\n}}\n",
+        part.text,
+        from.value(),
+        to.value()
+    );
     Function { name, text, ..part }
 }
 
@@ -62,7 +70,8 @@ const fn short(dtype: DType) -> &'static str {
     }
 }
 
-/// `x` of the WGSL type `from` as `to`. Integers of different width and sign change one at a time: WGSL's drivers disagree otherwise.
+/// `x` of the WGSL type `from` as `to`. Integers of different width and sign change one at a time:
+/// WGSL's drivers disagree otherwise.
 fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
     match (from, to) {
         _ if from == to => "x".to_owned(),
@@ -93,9 +102,20 @@ fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
 }
 
 /// Calls `f` with the program that converts.
-pub fn signature<R>(from: DType, to: DType, truncate: bool, f: impl FnOnce(&Signature<'_>) -> R) -> R {
+pub fn signature<R>(
+    from: DType,
+    to: DType,
+    truncate: bool,
+    f: impl FnOnce(&Signature<'_>) -> R,
+) -> R {
     let op = if truncate { "CastTruncate" } else { "Cast" };
-    f(&Signature { op, inputs: &[from], outputs: &[to], attrs: &[], function: &|| function(from, to, truncate) })
+    f(&Signature {
+        op,
+        inputs: &[from],
+        outputs: &[to],
+        attrs: &[],
+        function: &|| function(from, to, truncate),
+    })
 }
 
 /// The kernel of a node.
@@ -108,7 +128,11 @@ pub struct Cast {
 impl Cast {
     /// Reads the node's attributes.
     pub fn new(attrs: &dyn Attrs) -> Result<Self> {
-        Ok(Self { from: attrs.dtype("SrcT")?, to: attrs.dtype("DstT")?, truncate: attrs.bool("Truncate")? })
+        Ok(Self {
+            from: attrs.dtype("SrcT")?,
+            to: attrs.dtype("DstT")?,
+            truncate: attrs.bool("Truncate")?,
+        })
     }
 }
 
@@ -156,11 +180,9 @@ impl Kernel for Bitcast {
 /// Registers both ops.
 pub fn register(registry: &mut Registry) {
     registry.op("Cast").types("SrcT", TYPES).types("DstT", TYPES).kernel(Cast::new);
-    registry
-        .op("Bitcast")
-        .types("T", TYPES_OF_BITCAST)
-        .types("type", TYPES_OF_BITCAST)
-        .kernel(|attrs: &dyn Attrs| Ok(Bitcast { from: attrs.dtype("T")?, to: attrs.dtype("type")? }));
+    registry.op("Bitcast").types("T", TYPES_OF_BITCAST).types("type", TYPES_OF_BITCAST).kernel(
+        |attrs: &dyn Attrs| Ok(Bitcast { from: attrs.dtype("T")?, to: attrs.dtype("type")? }),
+    );
 }
 
 /// The types of `Bitcast`: all of `Cast`'s but bool.

@@ -1,5 +1,5 @@
-//! The incomplete gamma and beta functions, the zeta function and their kin in float64, for the tests: series, quadratures and continued
-//! fractions that are run to the end.
+//! The incomplete gamma and beta functions, the zeta function and their kin in float64, for the
+//! tests: series, quadratures and continued fractions that are run to the end.
 
 use super::probability::{digamma, lgamma};
 use std::f64::consts::PI;
@@ -32,7 +32,11 @@ fn lgamma_next(a: f64) -> f64 {
         0.270_580_808_427_784_5,
         -0.207_385_551_028_673_98,
     ];
-    if a < 1e-3 { COEFFICIENTS.iter().rev().fold(0.0, |sum, c| (sum + c) * a) } else { lgamma(a + 1.0) }
+    if a < 1e-3 {
+        COEFFICIENTS.iter().rev().fold(0.0, |sum, c| (sum + c) * a)
+    } else {
+        lgamma(a + 1.0)
+    }
 }
 
 /// x^a exp(-x) / gamma(a + 1).
@@ -61,8 +65,9 @@ fn series(a: f64, x: f64) -> (f64, f64) {
     (sum, slope)
 }
 
-/// The integrals over exp(-t) (1 + t / x)^(a - 1) and the same times ln(1 + t / x), by the trapezoidal rule in u, t = exp(u - exp(-u)):
-/// Q over the density of the distribution, and what Q's derivative adds.
+/// The integrals over exp(-t) (1 + t / x)^(a - 1) and the same times ln(1 + t / x), by the
+/// trapezoidal rule in u, t = exp(u - exp(-u)): Q over the density of the distribution, and what
+/// Q's derivative adds.
 fn tail(a: f64, x: f64) -> (f64, f64) {
     let (mut value, mut slope) = (0.0, 0.0);
     let step = 1.0 / 32.0;
@@ -156,7 +161,9 @@ fn zeta_positive(x: f64, q: f64) -> f64 {
     let mut rest = power * (a / (x - 1.0) + 0.5);
     let mut factor = power * x / a;
     // (2k)! / B(2k)
-    for (k, d) in [12.0, -720.0, 30240.0, -1_209_600.0, 47_900_160.0, -1.892_437_580_318_379e9].into_iter().enumerate()
+    for (k, d) in [12.0, -720.0, 30240.0, -1_209_600.0, 47_900_160.0, -1.892_437_580_318_379e9]
+        .into_iter()
+        .enumerate()
     {
         rest += factor / d;
         let k = 2.0 * k as f64;
@@ -204,7 +211,8 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
     let below = (q.floor() + 1.0) - q;
     let terms = (-q).ceil() as i64;
     let sign = if even { 1.0 } else { -1.0 };
-    let pairs: f64 = (0..terms).map(|k| (k as f64 + above).powf(-x) + sign * (k as f64 + below).powf(-x)).sum();
+    let pairs: f64 =
+        (0..terms).map(|k| (k as f64 + above).powf(-x) + sign * (k as f64 + below).powf(-x)).sum();
     pairs + zeta_positive(x, above + terms as f64)
 }
 
@@ -242,7 +250,9 @@ fn lbeta(a: f64, b: f64) -> f64 {
     }
     let sum = a + b;
     // gamma(large + small) / gamma(large) without loss.
-    let quotient = (large - 0.5) * (small / large).ln_1p() + small * (sum.ln() - 1.0) + stirling(sum) - stirling(large);
+    let quotient =
+        (large - 0.5) * (small / large).ln_1p() + small * (sum.ln() - 1.0) + stirling(sum)
+            - stirling(large);
     lgamma(small) - quotient
 }
 
@@ -269,5 +279,9 @@ pub(super) fn betainc(a: f64, b: f64, x: f64) -> f64 {
     if x.is_nan() || x <= 0.0 || x >= 1.0 || !a.is_finite() || !b.is_finite() {
         return f64::NAN;
     }
-    if x <= (a + 1.0) / (a + b + 2.0) { beta_below_mean(a, b, x) } else { 1.0 - beta_below_mean(b, a, 1.0 - x) }
+    if x <= (a + 1.0) / (a + b + 2.0) {
+        beta_below_mean(a, b, x)
+    } else {
+        1.0 - beta_below_mean(b, a, 1.0 - x)
+    }
 }

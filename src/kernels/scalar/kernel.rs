@@ -25,8 +25,8 @@ impl RowKernel {
     pub fn new(row: &'static Row, attrs: &dyn Attrs) -> Result<Self> {
         let dtype = if row.is_typed() { attrs.dtype("T")? } else { DType::Bool };
         let attr = row.attr.map(|a| attrs.float(a)).transpose()?;
-        let scalar_if_incompatible =
-            matches!(row.shapes, Shapes::BroadcastOr(_)) && !attrs.bool("incompatible_shape_error")?;
+        let scalar_if_incompatible = matches!(row.shapes, Shapes::BroadcastOr(_))
+            && !attrs.bool("incompatible_shape_error")?;
         Ok(Self { row, dtype, attr, scalar_if_incompatible })
     }
 }
@@ -66,7 +66,9 @@ impl Kernel for RowKernel {
         let input_types = row.input_types(self.dtype);
         let attrs: SmallVec<[&'static str; 1]> = row.attr.into_iter().collect();
         let values: SmallVec<[f32; 1]> = self.attr.into_iter().collect();
-        signature(row, self.dtype, &input_types, &attrs, |s| s.run(ctx.device(), &inputs, &[z], &values))
+        signature(row, self.dtype, &input_types, &attrs, |s| {
+            s.run(ctx.device(), &inputs, &[z], &values)
+        })
     }
 }
 
@@ -79,7 +81,13 @@ pub fn signature<R>(
     f: impl FnOnce(&Signature<'_>) -> R,
 ) -> R {
     let function = || scalar_wgsl(row, dtype).expect("only a row's own types are registered");
-    f(&Signature { op: row.op, inputs, outputs: &[row.output_type(dtype)], attrs, function: &function })
+    f(&Signature {
+        op: row.op,
+        inputs,
+        outputs: &[row.output_type(dtype)],
+        attrs,
+        function: &function,
+    })
 }
 
 /// The output's extents, or TensorFlow's error.
@@ -87,7 +95,8 @@ pub(super) fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
     let op = row.op;
     match (row.shapes, inputs) {
         (Shapes::Broadcast | Shapes::BroadcastOr(_), [condition, t, e]) => {
-            let both = broadcast_dims(&t.dims, &e.dims).and_then(|d| broadcast_dims(&condition.dims, &d));
+            let both =
+                broadcast_dims(&t.dims, &e.dims).and_then(|d| broadcast_dims(&condition.dims, &d));
             match both {
                 Ok(dims) => Ok(dims),
                 Err(_) => invalid!(
@@ -109,7 +118,8 @@ pub(super) fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
             for t in &inputs[1..] {
                 require!(
                     t.dims == inputs[0].dims,
-                    "Inputs to operation {op} of type {op} must have the same size and shape.  Input 0: {} != input 1: {}",
+                    "Inputs to operation {op} of type {op} must have the same size and shape.  \
+                     Input 0: {} != input 1: {}",
                     shape_text(&inputs[0].dims),
                     shape_text(&t.dims)
                 );
@@ -135,7 +145,8 @@ pub(super) fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
             let texts = (shape_text(&condition.dims), shape_text(&t.dims), shape_text(&e.dims));
             require!(
                 t.dims == e.dims,
-                "Inputs to operation {op} of type {op} must have the same size and shape.  Input 0: {} != input 1: {}",
+                "Inputs to operation {op} of type {op} must have the same size and shape.  Input \
+                 0: {} != input 1: {}",
                 texts.1,
                 texts.2
             );
@@ -149,7 +160,8 @@ pub(super) fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
             } else {
                 require!(
                     condition.rank() == 0 || condition.dims == t.dims,
-                    "Inputs to operation {op} of type {op} must have the same size and shape.  Input 0: {} != input 1: {}",
+                    "Inputs to operation {op} of type {op} must have the same size and shape.  \
+                     Input 0: {} != input 1: {}",
                     texts.0,
                     texts.1
                 );
@@ -160,8 +172,9 @@ pub(super) fn output_dims(row: &Row, inputs: &[Tensor]) -> Result<Dims> {
             for bound in bounds {
                 require!(
                     bound.rank() == 0 || bound.dims == t.dims,
-                    "clip_value_min and clip_value_max must be either of the same shape as input, or a scalar. input shape: {} \
-                     clip_value_min shape: {} clip_value_max shape: {}",
+                    "clip_value_min and clip_value_max must be either of the same shape as input, \
+                     or a scalar. input shape: {} clip_value_min shape: {} clip_value_max shape: \
+                     {}",
                     shape_text(&t.dims),
                     shape_text(&bounds[0].dims),
                     shape_text(&bounds[1].dims)

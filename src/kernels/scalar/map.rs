@@ -1,13 +1,16 @@
-//! The program behind every elementwise kernel: one function of the inputs' elements, with one or more values, over any broadcast walk.
+//! The program behind every elementwise kernel: one function of the inputs' elements, with one or
+//! more values, over any broadcast walk.
 //!
 //! Three access classes, each its own pipeline:
-//! - wide: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and every input is linear, a splat, or
-//!   read by strides that keep four elements together ([`Iteration::wide_class`]); a pipeline of its own
-//!   where the last unit is cut, and one of eight elements per invocation for large tensors of software adapters ([`eight`]);
+//! - wide: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and every
+//!   input is linear, a splat, or read by strides that keep four elements together
+//!   ([`Iteration::wide_class`]); a pipeline of its own where the last unit is cut, and one of
+//!   eight elements per invocation for large tensors of software adapters ([`eight`]);
 //! - flat: every input is linear or a splat: one stored unit per invocation;
 //! - strided: some input is read by strides: one stored unit per invocation.
 //!
-//! A walk whose tensors exceed the adapter's largest binding is cut along its outermost dimension into windows.
+//! A walk whose tensors exceed the adapter's largest binding is cut along its outermost dimension
+//! into windows.
 
 use std::fmt::Write;
 
@@ -43,7 +46,8 @@ pub struct Signature<'a> {
     pub outputs: &'a [DType],
     /// Names of the function's `f32` arguments behind the inputs, which come from parameters.
     pub attrs: &'a [&'a str],
-    /// The function itself; called once for each pipeline. With several outputs it returns a struct of `y0`, `y1`, ….
+    /// The function itself; called once for each pipeline. With several outputs it returns a struct
+    /// of `y0`, `y1`, ….
     pub function: &'a dyn Fn() -> Function,
 }
 
@@ -54,8 +58,8 @@ struct Variant {
     class: AccessClass,
 }
 
-/// Units of a wide program. llvmpipe carries out every store of every unit, with no lane to store, where some unit may need it: a sixth
-/// of an addition's time.
+/// Units of a wide program. llvmpipe carries out every store of every unit, with no lane to store,
+/// where some unit may need it: a sixth of an addition's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wide {
     /// Four elements, all of which are there.
@@ -94,9 +98,11 @@ impl Signature<'_> {
             Some(Wide::Eight) => "eight ",
             None => "",
         };
-        let types = self.inputs.iter().chain(self.outputs).map(|t| t.name()).collect::<Vec<_>>().join(" ");
+        let types =
+            self.inputs.iter().chain(self.outputs).map(|t| t.name()).collect::<Vec<_>>().join(" ");
         let mut shader =
-            Shader::new(format!("{} ({types}) {access}{:?}", function.name, variant.class)).u32s(&["count"]);
+            Shader::new(format!("{} ({types}) {access}{:?}", function.name, variant.class))
+                .u32s(&["count"]);
         for library in &function.libraries {
             shader = shader.library(library);
         }
@@ -120,7 +126,13 @@ impl Signature<'_> {
         if self.outputs.len() == 1 { String::new() } else { format!(".y{k}") }
     }
 
-    fn plain(&self, mut shader: Shader, function: &Function, variant: &Variant, names: &[&'static str]) -> Shader {
+    fn plain(
+        &self,
+        mut shader: Shader,
+        function: &Function,
+        variant: &Variant,
+        names: &[&'static str],
+    ) -> Shader {
         for (name, dtype) in names.iter().zip(self.inputs) {
             shader = shader.bind(name, *dtype);
         }
@@ -130,7 +142,8 @@ impl Signature<'_> {
         shader = variant.class.declare(shader, names).body(&function.text);
         let call = self.call(function, names.iter().map(|n| format!("load_{n}(index_{n}(i))")));
         if let [output] = self.outputs {
-            let value = format!("\nfn value(i: u32) -> {} {{\n    return {call};\n}}\n", output.value());
+            let value =
+                format!("\nfn value(i: u32) -> {} {{\n    return {call};\n}}\n", output.value());
             return shader.body(&value).map(RESULTS[0]);
         }
         let lanes = self.lanes();
@@ -143,16 +156,17 @@ impl Signature<'_> {
                     let last = n - 1;
                     writeln!(
                         stores,
-                        "        word{k} |= pack_y{k}(lane & {last}u, v.y{k});\n        \
-                         if (lane & {last}u) == {last}u || i + 1u == p.count {{\n            \
-                         store_y{k}_word(i / {n}u, word{k});\n            word{k} = 0u;\n        }}"
+                        "        word{k} |= pack_y{k}(lane & {last}u, v.y{k});\n        if (lane \
+                         & {last}u) == {last}u || i + 1u == p.count {{\n            \
+                         store_y{k}_word(i / {n}u, word{k});\n            word{k} = 0u;\n        \
+                         }}"
                     )
                 }
             };
         }
         let body = format!(
-            "{words}    for (var lane = 0u; lane < {lanes}u && first + lane < p.count; lane += 1u) {{\n        \
-             let i = first + lane;\n        let v = {call};\n{stores}    }}\n"
+            "{words}    for (var lane = 0u; lane < {lanes}u && first + lane < p.count; lane += \
+             1u) {{\n        let i = first + lane;\n        let v = {call};\n{stores}    }}\n"
         );
         shader.body(&entry(lanes, &body))
     }
@@ -188,7 +202,8 @@ impl Signature<'_> {
             shader = variant.class.declare(shader, names);
         }
         // The names of four values and where they are in what was read.
-        let fours: &[(&str, &str)] = if wide == Wide::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
+        let fours: &[(&str, &str)] =
+            if wide == Wide::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
         for (four, part) in fours {
             for lane in LANES {
                 let argument = |(name, four): &(&&str, bool)| {
@@ -223,13 +238,15 @@ impl Signature<'_> {
         self.outputs.iter().map(|t| t.lanes()).max().unwrap_or(1)
     }
 
-    /// Every variant for tests: wide and flat with each input linear or a splat, strided of ranks 2 and 5.
+    /// Every variant for tests: wide and flat with each input linear or a splat, strided of ranks 2
+    /// and 5.
     pub fn shaders(&self) -> Vec<Shader> {
         let n = self.inputs.len();
         let mut classes = Vec::new();
         for splats in 0..1usize << n {
-            let walk =
-                (0..n).fold(Iteration::over(&[8]), |walk, k| walk.operand(&[i64::from(splats >> k & 1 == 0)], 0));
+            let walk = (0..n).fold(Iteration::over(&[8]), |walk, k| {
+                walk.operand(&[i64::from(splats >> k & 1 == 0)], 0)
+            });
             classes.push(walk.class());
         }
         let mut shaders = Vec::new();
@@ -243,7 +260,8 @@ impl Signature<'_> {
             // Rows and columns in turn.
             let first = usize::from(rank == 2);
             if self.can_be_wide()
-                && let Some(class) = walk(&|k| ((k + first) % 2) as i64).wide_class(wide::WIDTH as usize)
+                && let Some(class) =
+                    walk(&|k| ((k + first) % 2) as i64).wide_class(wide::WIDTH as usize)
             {
                 shaders.extend(self.wide_shaders(&class));
             }
@@ -277,21 +295,36 @@ impl Signature<'_> {
         self.inputs.iter().chain(self.outputs).all(|t| wide::supports(*t))
     }
 
-    /// Enqueues the function over `outputs`, which have the same dims. Each input's dims broadcast to these. An input may be
-    /// an output's memory when it has its dims and type: an invocation reads all that it needs before it writes.
-    pub fn run(&self, device: &Device, inputs: &[Tensor], outputs: &[Tensor], attrs: &[f32]) -> Result<()> {
+    /// Enqueues the function over `outputs`, which have the same dims. Each input's dims broadcast
+    /// to these. An input may be an output's memory when it has its dims and type: an invocation
+    /// reads all that it needs before it writes.
+    pub fn run(
+        &self,
+        device: &Device,
+        inputs: &[Tensor],
+        outputs: &[Tensor],
+        attrs: &[f32],
+    ) -> Result<()> {
         debug_assert_eq!((inputs.len(), outputs.len()), (self.inputs.len(), self.outputs.len()));
         let dims = &outputs[0].dims;
         if outputs[0].is_empty() {
             return Ok(());
         }
-        let walk = inputs.iter().fold(Iteration::over(dims), |walk, t| walk.broadcast(&t.dims)).collapse();
+        let walk =
+            inputs.iter().fold(Iteration::over(dims), |walk, t| walk.broadcast(&t.dims)).collapse();
         let bases: Bases = inputs.iter().chain(outputs).map(|t| t.address).collect();
         self.windows(device, &walk, &bases, attrs)
     }
 
-    /// Enqueues the function over a dense `output` of the extents of `walk`, whose operands, without offsets, are the inputs.
-    pub fn run_walk(&self, device: &Device, walk: &Iteration, inputs: &[Tensor], output: &Tensor) -> Result<()> {
+    /// Enqueues the function over a dense `output` of the extents of `walk`, whose operands,
+    /// without offsets, are the inputs.
+    pub fn run_walk(
+        &self,
+        device: &Device,
+        walk: &Iteration,
+        inputs: &[Tensor],
+        output: &Tensor,
+    ) -> Result<()> {
         debug_assert!((0..inputs.len()).all(|k| walk.offset(k) == 0));
         if output.is_empty() {
             return Ok(());
@@ -301,12 +334,20 @@ impl Signature<'_> {
     }
 
     /// Runs `walk`, or its parts when a tensor exceeds the largest binding.
-    fn windows(&self, device: &Device, walk: &Iteration, bases: &Bases, attrs: &[f32]) -> Result<()> {
+    fn windows(
+        &self,
+        device: &Device,
+        walk: &Iteration,
+        bases: &Bases,
+        attrs: &[f32],
+    ) -> Result<()> {
         // A binding starts at an aligned address and ends at a multiple of 16 bytes.
         let capabilities = device.capabilities();
         let limit = capabilities.max_binding - u64::from(capabilities.storage_alignment) - 16;
         let rows = self.rows_that_fit(walk, limit);
-        let Some(&extent) = walk.dims().first() else { return self.launch(device, walk, bases, attrs) };
+        let Some(&extent) = walk.dims().first() else {
+            return self.launch(device, walk, bases, attrs);
+        };
         if rows >= extent {
             return self.launch(device, walk, bases, attrs);
         }
@@ -315,7 +356,8 @@ impl Signature<'_> {
         let step_elements = step * inner.iter().product::<usize>();
         if step_elements % self.lanes() as usize != 0 {
             return Err(Error::ResourceExhausted(format!(
-                "a broadcast to {:?} elements of {:?} exceeds this adapter's largest storage binding of {} bytes",
+                "a broadcast to {:?} elements of {:?} exceeds this adapter's largest storage \
+                 binding of {} bytes",
                 walk.dims(),
                 self.outputs,
                 capabilities.max_binding
@@ -341,8 +383,8 @@ impl Signature<'_> {
         Ok(())
     }
 
-    /// Extent of the outermost dimension of a part in which every tensor's span has at most `limit` bytes; 0 when even one row
-    /// is larger.
+    /// Extent of the outermost dimension of a part in which every tensor's span has at most `limit`
+    /// bytes; 0 when even one row is larger.
     fn rows_that_fit(&self, walk: &Iteration, limit: u64) -> usize {
         let Some((&extent, inner)) = walk.dims().split_first() else { return 1 };
         let row: usize = inner.iter().product();
@@ -350,7 +392,8 @@ impl Signature<'_> {
         let mut fit = (limit / (row as u64 * largest as u64)).min(extent as u64);
         for (k, dtype) in self.inputs.iter().enumerate() {
             let strides = walk.strides(k);
-            let span: u64 = inner.iter().zip(&strides[1..]).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
+            let span: u64 =
+                inner.iter().zip(&strides[1..]).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
             let elements = limit / dtype.size() as u64;
             let rows = match (elements.checked_sub(span + 1), strides[0] as u64) {
                 (None, _) => 0,
@@ -363,18 +406,30 @@ impl Signature<'_> {
     }
 
     /// One dispatch.
-    fn launch(&self, device: &Device, walk: &Iteration, bases: &Bases, attrs: &[f32]) -> Result<()> {
+    fn launch(
+        &self,
+        device: &Device,
+        walk: &Iteration,
+        bases: &Bases,
+        attrs: &[f32],
+    ) -> Result<()> {
         let n = self.inputs.len();
         let fits = |wide: Wide, class: &AccessClass| {
-            let aligned = |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(wide.unit(dtype)));
+            let aligned =
+                |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(wide.unit(dtype)));
             self.can_be_wide()
                 && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
-                && self.inputs.iter().enumerate().all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
+                && self
+                    .inputs
+                    .iter()
+                    .enumerate()
+                    .all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
         };
         let units = |width: u32| walk.len().is_multiple_of(width as usize);
         let is_large = walk.len() >= eight::LEAST && eight::pays(device.capabilities());
         let four = if units(wide::WIDTH) { Wide::Whole } else { Wide::Cut };
-        let candidates = (is_large && units(eight::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);
+        let candidates =
+            (is_large && units(eight::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);
         let found = candidates
             .filter_map(|wide| Some((wide, walk.wide_class(wide.width() as usize)?)))
             .find(|(wide, class)| fits(*wide, class));
@@ -385,9 +440,20 @@ impl Signature<'_> {
         let count = device.check_extent(walk.len())?;
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         for (k, dtype) in self.inputs.iter().enumerate() {
-            let span: u64 = walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum();
-            let unit = wide.filter(|_| is_wide(class.access(k))).map_or(dtype.size() as u32, |w| w.unit(*dtype));
-            bindings.push(Binding { address: bases[k], bytes: (span + 1) * dtype.size() as u64, unit });
+            let span: u64 = walk
+                .dims()
+                .iter()
+                .zip(walk.strides(k))
+                .map(|(d, s)| (*d as u64 - 1) * *s as u64)
+                .sum();
+            let unit = wide
+                .filter(|_| is_wide(class.access(k)))
+                .map_or(dtype.size() as u32, |w| w.unit(*dtype));
+            bindings.push(Binding {
+                address: bases[k],
+                bytes: (span + 1) * dtype.size() as u64,
+                unit,
+            });
         }
         for (k, dtype) in self.outputs.iter().enumerate() {
             let unit = wide.map_or(dtype.size() as u32, |w| w.unit(*dtype));
@@ -419,10 +485,11 @@ const LANES: [&str; 4] = ["x", "y", "z", "w"];
 /// An entry point in which each invocation computes `elements` elements from `first` on by `body`.
 fn entry(elements: u32, body: &str) -> String {
     format!(
-        "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
-         @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {{\n    \
-         let t = linear_id(workgroup_id, num_workgroups, local_index);\n    let first = t * {elements}u;\n    \
-         if first >= p.count {{\n        return;\n    }}\n{body}}}\n"
+        "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) \
+         workgroup_id: vec3<u32>,\n    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    \
+         @builtin(local_invocation_index) local_index: u32,\n) {{\n    let t = \
+         linear_id(workgroup_id, num_workgroups, local_index);\n    let first = t * \
+         {elements}u;\n    if first >= p.count {{\n        return;\n    }}\n{body}}}\n"
     )
 }
 

@@ -18,7 +18,8 @@ const fn gradient(op: &'static str, inputs: &'static [Input], cases: &'static [C
 }
 
 /// 1 / x of integers: 0 but for 1 and -1; of 0, all bits set, as for `Div`.
-const INVERSE: &str = "select(select({T}(0), x, x == {T}(1) || x == {T}(-1)), {T}(-1), x == {T}(0))";
+const INVERSE: &str =
+    "select(select({T}(0), x, x == {T}(1) || x == {T}(-1)), {T}(-1), x == {T}(0))";
 
 fn inverse(x: i128) -> i128 {
     match x {
@@ -76,30 +77,87 @@ fn atanh_odd(x: f64) -> f64 {
 
 /// The rows of functions, sorted by op.
 pub(super) const FUNCTIONS: &[Row] = &[
-    unary("Acos", &[case(ALL_FLOATS, "acos_{T}(x)", Float1(f64::acos)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
-    unary("Acosh", &[case(ALL_FLOATS, "acosh_{T}(x)", Float1(acosh)).lib(&["hyperbolic"]).ulps(4).domain(1.0, 3.0)]),
-    unary("Asin", &[case(ALL_FLOATS, "asin_{T}(x)", Float1(f64::asin)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)]),
+    unary(
+        "Acos",
+        &[case(ALL_FLOATS, "acos_{T}(x)", Float1(f64::acos))
+            .lib(&["arc"])
+            .ulps(4)
+            .domain(-1.0, 1.0)],
+    ),
+    unary(
+        "Acosh",
+        &[case(ALL_FLOATS, "acosh_{T}(x)", Float1(acosh))
+            .lib(&["hyperbolic"])
+            .ulps(4)
+            .domain(1.0, 3.0)],
+    ),
+    unary(
+        "Asin",
+        &[case(ALL_FLOATS, "asin_{T}(x)", Float1(f64::asin))
+            .lib(&["arc"])
+            .ulps(4)
+            .domain(-1.0, 1.0)],
+    ),
     unary("Asinh", &[case(ALL_FLOATS, "asinh_{T}(x)", Float1(asinh)).lib(&["hyperbolic"]).ulps(4)]),
     unary("Atan", &[case(ALL_FLOATS, "atan_{T}(x)", Float1(f64::atan)).lib(&["arc"]).ulps(4)]),
-    binary("Atan2", &[case(ALL_FLOATS, "atan2_{T}(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)])
-        .of(&[input("y"), input("x")]),
+    binary(
+        "Atan2",
+        &[case(ALL_FLOATS, "atan2_{T}(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)],
+    )
+    .of(&[input("y"), input("x")]),
     unary(
         "Atanh",
-        &[case(ALL_FLOATS, "atanh_{T}(x)", Float1(atanh_odd)).lib(&["hyperbolic"]).ulps(4).domain(-1.0, 1.0)],
+        &[case(ALL_FLOATS, "atanh_{T}(x)", Float1(atanh_odd))
+            .lib(&["hyperbolic"])
+            .ulps(4)
+            .domain(-1.0, 1.0)],
     ),
-    unary("Cos", &[case(ALL_FLOATS, "cos_{T}(x)", Float1(f64::cos)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
+    unary(
+        "Cos",
+        &[case(ALL_FLOATS, "cos_{T}(x)", Float1(f64::cos))
+            .lib(&["trig"])
+            .ulps(2)
+            .domain(-20000.0, 20000.0)],
+    ),
     unary(
         "Cosh",
-        &[case(ALL_FLOATS, "cosh_{T}(x)", Float1(f64::cosh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)],
+        &[case(ALL_FLOATS, "cosh_{T}(x)", Float1(f64::cosh))
+            .lib(&["hyperbolic"])
+            .ulps(4)
+            .domain(-90.0, 90.0)],
     ),
-    unary("Exp", &[case(ALL_FLOATS, "exp_{T}(x)", Float1(f64::exp)).lib(&["exp"]).ulps(2).domain(-90.0, 90.0)]),
+    unary(
+        "Exp",
+        &[case(ALL_FLOATS, "exp_{T}(x)", Float1(f64::exp))
+            .lib(&["exp"])
+            .ulps(2)
+            .domain(-90.0, 90.0)],
+    ),
     unary("Expm1", &[case(ALL_FLOATS, "expm1_{T}(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
-    unary("Inv", &[case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3), case(&[I64], INVERSE, Int1(inverse))]),
-    unary("Log", &[case(ALL_FLOATS, "log_{T}(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)]),
-    unary("Log1p", &[case(ALL_FLOATS, "log1p_{T}(x)", Float1(f64::ln_1p)).lib(&["log"]).ulps(3).domain(-1.0, 3.0)]),
+    unary(
+        "Inv",
+        &[
+            case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3),
+            case(&[I64], INVERSE, Int1(inverse)),
+        ],
+    ),
+    unary(
+        "Log",
+        &[case(ALL_FLOATS, "log_{T}(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)],
+    ),
+    unary(
+        "Log1p",
+        &[case(ALL_FLOATS, "log1p_{T}(x)", Float1(f64::ln_1p))
+            .lib(&["log"])
+            .ulps(3)
+            .domain(-1.0, 3.0)],
+    ),
     unary(
         "Reciprocal",
-        &[case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3), case(&[I64], INVERSE, Int1(inverse))],
+        &[
+            case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3),
+            case(&[I64], INVERSE, Int1(inverse)),
+        ],
     ),
     unary(
         "Rsqrt",
@@ -108,28 +166,57 @@ pub(super) const FUNCTIONS: &[Row] = &[
             case(&[F64], "1.0 / sqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2),
         ],
     ),
-    unary("Sin", &[case(ALL_FLOATS, "sin_{T}(x)", Float1(f64::sin)).lib(&["trig"]).ulps(2).domain(-20000.0, 20000.0)]),
+    unary(
+        "Sin",
+        &[case(ALL_FLOATS, "sin_{T}(x)", Float1(f64::sin))
+            .lib(&["trig"])
+            .ulps(2)
+            .domain(-20000.0, 20000.0)],
+    ),
     unary(
         "Sinh",
-        &[case(ALL_FLOATS, "sinh_{T}(x)", Float1(f64::sinh)).lib(&["hyperbolic"]).ulps(4).domain(-90.0, 90.0)],
+        &[case(ALL_FLOATS, "sinh_{T}(x)", Float1(f64::sinh))
+            .lib(&["hyperbolic"])
+            .ulps(4)
+            .domain(-90.0, 90.0)],
     ),
     unary("Sqrt", &[case(ALL_FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4).ulps64(1)]),
-    unary("Tan", &[case(ALL_FLOATS, "tan_{T}(x)", Float1(f64::tan)).lib(&["trig"]).ulps(4).domain(-20000.0, 20000.0)]),
-    unary("Tanh", &[case(ALL_FLOATS, "tanh_{T}(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)]),
+    unary(
+        "Tan",
+        &[case(ALL_FLOATS, "tan_{T}(x)", Float1(f64::tan))
+            .lib(&["trig"])
+            .ulps(4)
+            .domain(-20000.0, 20000.0)],
+    ),
+    unary(
+        "Tanh",
+        &[case(ALL_FLOATS, "tanh_{T}(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)],
+    ),
     binary(
         "Xlog1py",
-        &[case(ALL_FLOATS, "select(x * log1p_{T}(y), 0.0, x == 0.0)", Float2(xlog1py)).lib(&["log"]).ulps(3)],
+        &[case(ALL_FLOATS, "select(x * log1p_{T}(y), 0.0, x == 0.0)", Float2(xlog1py))
+            .lib(&["log"])
+            .ulps(3)],
     ),
-    binary("Xlogy", &[case(ALL_FLOATS, "select(x * log_{T}(y), 0.0, x == 0.0)", Float2(xlogy)).lib(&["log"]).ulps(3)]),
+    binary(
+        "Xlogy",
+        &[case(ALL_FLOATS, "select(x * log_{T}(y), 0.0, x == 0.0)", Float2(xlogy))
+            .lib(&["log"])
+            .ulps(3)],
+    ),
 ];
 
 /// The rows of activations and gradients, sorted by op.
 pub(super) const ACTIVATIONS: &[Row] = &[
     unary(
         "Elu",
-        &[case(ALL_FLOATS, "select(x, expm1_{T}(x), x < 0.0)", Float1(|x| if x < 0.0 { x.exp_m1() } else { x }))
-            .lib(&["exp"])
-            .ulps(2)],
+        &[case(
+            ALL_FLOATS,
+            "select(x, expm1_{T}(x), x < 0.0)",
+            Float1(|x| if x < 0.0 { x.exp_m1() } else { x }),
+        )
+        .lib(&["exp"])
+        .ulps(2)],
     ),
     gradient(
         "EluGrad",
@@ -149,10 +236,18 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             .ulps(1),
         ],
     ),
-    gradient("InvGrad", Y_DY, &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
+    gradient(
+        "InvGrad",
+        Y_DY,
+        &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
+    ),
     unary(
         "LeakyRelu",
-        &[case(ALL_FLOATS, "select(x * alpha, x, x > 0.0)", Float2(|x, alpha| if x > 0.0 { x } else { x * alpha }))],
+        &[case(
+            ALL_FLOATS,
+            "select(x * alpha, x, x > 0.0)",
+            Float2(|x, alpha| if x > 0.0 { x } else { x * alpha }),
+        )],
     )
     .attr("alpha"),
     gradient(
@@ -165,7 +260,11 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         )],
     )
     .attr("alpha"),
-    gradient("ReciprocalGrad", Y_DY, &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()]),
+    gradient(
+        "ReciprocalGrad",
+        Y_DY,
+        &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
+    ),
     unary(
         "Relu",
         &[
@@ -176,8 +275,12 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     ),
     unary(
         "Relu6",
-        &[case(ALL_FLOATS, "min_{T}(max_{T}(x, 0.0), 6.0)", Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }))
-            .lib(&["special"])],
+        &[case(
+            ALL_FLOATS,
+            "min_{T}(max_{T}(x, 0.0), 6.0)",
+            Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }),
+        )
+        .lib(&["special"])],
     ),
     gradient(
         "Relu6Grad",
@@ -191,12 +294,18 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "ReluGrad",
         GRADIENTS_FEATURES,
-        &[case(ALL_FLOATS, "select(0.0, gradients, features > 0.0)", Float2(|g, x| if x > 0.0 { g } else { 0.0 }))],
+        &[case(
+            ALL_FLOATS,
+            "select(0.0, gradients, features > 0.0)",
+            Float2(|g, x| if x > 0.0 { g } else { 0.0 }),
+        )],
     ),
     gradient(
         "RsqrtGrad",
         Y_DY,
-        &[case(ALL_FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y))).ulps(3).narrow()],
+        &[case(ALL_FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y)))
+            .ulps(3)
+            .narrow()],
     ),
     unary(
         "Selu",
@@ -215,29 +324,47 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             case(
                 FLOATS,
                 "gradients * select(1.05070099, outputs + 1.75809934, outputs < 0.0)",
-                Float2(|g, y| g * if y < 0.0 { f64::from(y as f32 + SCALE_ALPHA as f32) } else { SCALE }),
+                Float2(|g, y| {
+                    g * if y < 0.0 { f64::from(y as f32 + SCALE_ALPHA as f32) } else { SCALE }
+                }),
             )
             .ulps(2),
             case(
                 &[F64],
-                "gradients * select(1.0507009873554805, outputs + 1.7580993408473766, outputs < 0.0)",
+                "gradients * select(1.0507009873554805, outputs + 1.7580993408473766, outputs < \
+                 0.0)",
                 Float2(|g, y| g * if y < 0.0 { y + SCALE_ALPHA } else { SCALE }),
             )
             .ulps(2),
         ],
     ),
-    unary("Sigmoid", &[case(ALL_FLOATS, "sigmoid_{T}(x)", Float1(sigmoid)).lib(&["exp"]).ulps(4).domain(-90.0, 30.0)]),
+    unary(
+        "Sigmoid",
+        &[case(ALL_FLOATS, "sigmoid_{T}(x)", Float1(sigmoid))
+            .lib(&["exp"])
+            .ulps(4)
+            .domain(-90.0, 30.0)],
+    ),
     gradient(
         "SigmoidGrad",
         Y_DY,
         &[
-            case(FLOATS, "dy * y * (1.0 - y)", Float2(|y, dy| dy * y * f64::from((1.0 - y) as f32))).ulps(3).narrow(),
+            case(
+                FLOATS,
+                "dy * y * (1.0 - y)",
+                Float2(|y, dy| dy * y * f64::from((1.0 - y) as f32)),
+            )
+            .ulps(3)
+            .narrow(),
             case(&[F64], "dy * y * (1.0 - y)", Float2(|y, dy| dy * y * (1.0 - y))).ulps(3).narrow(),
         ],
     ),
     unary(
         "Softplus",
-        &[case(ALL_FLOATS, "softplus_{T}(x)", Float1(softplus)).lib(&["softplus"]).ulps(4).domain(-90.0, 30.0)],
+        &[case(ALL_FLOATS, "softplus_{T}(x)", Float1(softplus))
+            .lib(&["softplus"])
+            .ulps(4)
+            .domain(-90.0, 30.0)],
     ),
     gradient(
         "SoftplusGrad",
@@ -250,12 +377,19 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             )
             .lib(&["exp"])
             .ulps(4),
-            case(&[F64], "gradients / (1.0 + exp_f64(-features))", Float2(|g, x| g / (1.0 + (-x).exp())))
-                .lib(&["exp"])
-                .ulps(4),
+            case(
+                &[F64],
+                "gradients / (1.0 + exp_f64(-features))",
+                Float2(|g, x| g / (1.0 + (-x).exp())),
+            )
+            .lib(&["exp"])
+            .ulps(4),
         ],
     ),
-    unary("Softsign", &[case(ALL_FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)]),
+    unary(
+        "Softsign",
+        &[case(ALL_FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)],
+    ),
     gradient(
         "SoftsignGrad",
         GRADIENTS_FEATURES,
@@ -277,16 +411,27 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             .ulps(4),
         ],
     ),
-    gradient("SqrtGrad", Y_DY, &[case(ALL_FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)]),
+    gradient(
+        "SqrtGrad",
+        Y_DY,
+        &[case(ALL_FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)],
+    ),
     gradient(
         "TanhGrad",
         Y_DY,
         &[
-            case(FLOATS, "dy * (1.0 - y * y)", Float2(|y, dy| dy * (1.0 - f64::from((y * y) as f32))))
+            case(
+                FLOATS,
+                "dy * (1.0 - y * y)",
+                Float2(|y, dy| dy * (1.0 - f64::from((y * y) as f32))),
+            )
+            .ulps(3)
+            .domain(-1.0, 1.0)
+            .narrow(),
+            case(&[F64], "dy * (1.0 - y * y)", Float2(|y, dy| dy * (1.0 - y * y)))
                 .ulps(3)
                 .domain(-1.0, 1.0)
                 .narrow(),
-            case(&[F64], "dy * (1.0 - y * y)", Float2(|y, dy| dy * (1.0 - y * y))).ulps(3).domain(-1.0, 1.0).narrow(),
         ],
     ),
 ];

@@ -1,7 +1,7 @@
 //! Elementwise ops: a table of scalar functions and one program for all of them.
 //!
-//! [`row`] says what a scalar function is, the tables (`arithmetic`, …) list them, [`map`] runs one over any broadcast walk.
-//! To add an op, add a row.
+//! [`row`] says what a scalar function is, the tables (`arithmetic`, …) list them, [`map`] runs one
+//! over any broadcast walk. To add an op, add a row.
 
 pub mod add_n;
 mod arithmetic;
@@ -25,8 +25,14 @@ use crate::shader::Shader;
 use row::{Output, Row};
 
 /// The tables, in the order of registration.
-pub const TABLES: &[&[Row]] =
-    &[arithmetic::ROWS, arithmetic::CHOICES, math::FUNCTIONS, math::ACTIVATIONS, probability::ROWS, special::ROWS];
+pub const TABLES: &[&[Row]] = &[
+    arithmetic::ROWS,
+    arithmetic::CHOICES,
+    math::FUNCTIONS,
+    math::ACTIVATIONS,
+    probability::ROWS,
+    special::ROWS,
+];
 
 /// Every row.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
@@ -36,7 +42,8 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 /// The row of an op.
 pub fn find(op: &str) -> Option<&'static Row> {
     // The graph optimizer asks for every node of a graph, several times.
-    static BY_OP: LazyLock<FxHashMap<&str, &Row>> = LazyLock::new(|| rows().map(|row| (row.op, row)).collect());
+    static BY_OP: LazyLock<FxHashMap<&str, &Row>> =
+        LazyLock::new(|| rows().map(|row| (row.op, row)).collect());
     BY_OP.get(op).copied()
 }
 
@@ -55,11 +62,17 @@ pub fn register_row(registry: &mut Registry, row: &'static Row) {
     }
     for case in row.cases {
         if !matches!(row.output, Output::Part | Output::Complex) {
-            registry.op(row.op).types("T", case.types).kernel(move |attrs| kernel::RowKernel::new(row, attrs));
+            registry
+                .op(row.op)
+                .types("T", case.types)
+                .kernel(move |attrs| kernel::RowKernel::new(row, attrs));
             continue;
         }
         for dtype in case.types {
-            let builder = registry.op(row.op).types("T", dtype.alone()).types("Tout", row.output_type(*dtype).alone());
+            let builder = registry
+                .op(row.op)
+                .types("T", dtype.alone())
+                .types("Tout", row.output_type(*dtype).alone());
             builder.kernel(move |attrs| kernel::RowKernel::new(row, attrs));
         }
     }
@@ -77,6 +90,8 @@ pub fn shaders() -> Vec<Shader> {
 pub fn row_shaders(row: &Row) -> Vec<Shader> {
     let attrs: Vec<_> = row.attr.into_iter().collect();
     row.types()
-        .flat_map(|dtype| kernel::signature(row, dtype, &row.input_types(dtype), &attrs, |s| s.shaders()))
+        .flat_map(|dtype| {
+            kernel::signature(row, dtype, &row.input_types(dtype), &attrs, |s| s.shaders())
+        })
         .collect()
 }

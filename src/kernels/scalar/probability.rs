@@ -31,7 +31,9 @@ fn erfinv(x: f64) -> f64 {
     if a < 0.1 {
         // Newton's method on erf itself, which keeps small arguments.
         let start = a / std::f64::consts::FRAC_2_SQRT_PI;
-        let improve = |y: f64, _| y - (libm::erf(y) - a) / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
+        let improve = |y: f64, _| {
+            y - (libm::erf(y) - a) / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp())
+        };
         return (0..8).fold(start, improve).copysign(x);
     }
     erfc_inverse(1.0 - a).copysign(x)
@@ -70,7 +72,9 @@ pub(super) fn digamma(x: f64) -> f64 {
         z += 1.0;
     }
     let s = 1.0 / (z * z);
-    sum + z.ln() - 0.5 / z - s * (1.0 / 12.0 - s * (1.0 / 120.0 - s * (1.0 / 252.0 - s * (1.0 / 240.0 - s / 132.0))))
+    sum + z.ln()
+        - 0.5 / z
+        - s * (1.0 / 12.0 - s * (1.0 / 120.0 - s * (1.0 / 252.0 - s * (1.0 / 240.0 - s / 132.0))))
 }
 
 /// The rows, sorted by op.
@@ -78,13 +82,37 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "Digamma",
         &[
-            case(&[F16, F32], "digamma_f32(x)", Float1(digamma)).lib(&["gamma"]).ulps(6).near_zero(4e-6),
-            case(&[F64], "digamma_f64(x)", Float1(digamma)).lib(&["gamma"]).ulps(8).near_zero(1e-14),
+            case(&[F16, F32], "digamma_f32(x)", Float1(digamma))
+                .lib(&["gamma"])
+                .ulps(6)
+                .near_zero(4e-6),
+            case(&[F64], "digamma_f64(x)", Float1(digamma))
+                .lib(&["gamma"])
+                .ulps(8)
+                .near_zero(1e-14),
         ],
     ),
-    unary("Erf", &[case(ALL_FLOATS, "erf_{T}(x)", Float1(libm::erf)).lib(&["erf"]).ulps(4).domain(-4.0, 4.0)]),
-    unary("Erfc", &[case(ALL_FLOATS, "erfc_{T}(x)", Float1(libm::erfc)).lib(&["erf"]).ulps(6).domain(-4.0, 10.0)]),
-    unary("Erfinv", &[case(&[F32, F64], "erfinv_{T}(x)", Float1(erfinv)).lib(&["erf"]).ulps(6).domain(-1.0, 1.0)]),
+    unary(
+        "Erf",
+        &[case(ALL_FLOATS, "erf_{T}(x)", Float1(libm::erf))
+            .lib(&["erf"])
+            .ulps(4)
+            .domain(-4.0, 4.0)],
+    ),
+    unary(
+        "Erfc",
+        &[case(ALL_FLOATS, "erfc_{T}(x)", Float1(libm::erfc))
+            .lib(&["erf"])
+            .ulps(6)
+            .domain(-4.0, 10.0)],
+    ),
+    unary(
+        "Erfinv",
+        &[case(&[F32, F64], "erfinv_{T}(x)", Float1(erfinv))
+            .lib(&["erf"])
+            .ulps(6)
+            .domain(-1.0, 1.0)],
+    ),
     unary(
         "Lgamma",
         &[
@@ -93,14 +121,26 @@ pub(super) const ROWS: &[Row] = &[
                 .ulps(6)
                 .near_zero(4e-6)
                 .domain(-10.0, 20.0),
-            case(&[F64], "lgamma_f64(x)", Float1(lgamma)).lib(&["gamma"]).ulps(6).near_zero(1e-14).domain(-10.0, 20.0),
+            case(&[F64], "lgamma_f64(x)", Float1(lgamma))
+                .lib(&["gamma"])
+                .ulps(6)
+                .near_zero(1e-14)
+                .domain(-10.0, 20.0),
         ],
     ),
     unary(
         "Ndtri",
         &[
-            case(&[F32], "ndtri_f32(x)", Float1(ndtri)).lib(&["erf"]).ulps(6).near_zero(1e-7).domain(0.0, 1.0),
-            case(&[F64], "ndtri_f64(x)", Float1(ndtri)).lib(&["erf"]).ulps(8).near_zero(1e-15).domain(0.0, 1.0),
+            case(&[F32], "ndtri_f32(x)", Float1(ndtri))
+                .lib(&["erf"])
+                .ulps(6)
+                .near_zero(1e-7)
+                .domain(0.0, 1.0),
+            case(&[F64], "ndtri_f64(x)", Float1(ndtri))
+                .lib(&["erf"])
+                .ulps(8)
+                .near_zero(1e-15)
+                .domain(0.0, 1.0),
         ],
     ),
 ];

@@ -1,5 +1,5 @@
-//! What a scalar function is: one row of a table that the plain kernel, the fused kernel, registration, the docs and the
-//! test oracle all read.
+//! What a scalar function is: one row of a table that the plain kernel, the fused kernel,
+//! registration, the docs and the test oracle all read.
 
 use crate::dtype::DType;
 use crate::shader::library;
@@ -15,7 +15,8 @@ pub struct Row {
     pub output: Output,
     /// Which shapes go together.
     pub shapes: Shapes,
-    /// A float attribute that the function receives after the inputs; never part of a pipeline's key.
+    /// A float attribute that the function receives after the inputs; never part of a pipeline's
+    /// key.
     pub attr: Option<&'static str>,
     /// Definitions, each for some types of the attribute `T`.
     pub cases: &'static [Case],
@@ -51,11 +52,13 @@ pub type Complex = [f64; 2];
 pub enum Shapes {
     /// numpy broadcasting.
     Broadcast,
-    /// numpy broadcasting; with the attribute `incompatible_shape_error` false, shapes that do not broadcast give this scalar.
+    /// numpy broadcasting; with the attribute `incompatible_shape_error` false, shapes that do not
+    /// broadcast give this scalar.
     BroadcastOr(bool),
     /// All the same.
     Same,
-    /// `Select`: the condition has the others' shape, or is a scalar, or a vector that selects along their first dimension.
+    /// `Select`: the condition has the others' shape, or is a scalar, or a vector that selects
+    /// along their first dimension.
     Select,
     /// `Betainc`: all that are no scalars have the same shape.
     SameOrScalar,
@@ -68,15 +71,17 @@ pub enum Shapes {
 pub struct Case {
     /// Values of the attribute `T`.
     pub types: &'static [DType],
-    /// A WGSL expression of the inputs' names; `{T}` stands for the type in which `T` is computed, `{R}` for that of a part of a complex `T`,
-    /// `{BITS}` for the width of `T` in bits. Types narrower than
-    /// 32 bits are computed in 32 bits, integers modulo their width.
+    /// A WGSL expression of the inputs' names; `{T}` stands for the type in which `T` is computed,
+    /// `{R}` for that of a part of a complex `T`, `{BITS}` for the width of `T` in bits. Types
+    /// narrower than 32 bits are computed in 32 bits, integers modulo their width.
     pub wgsl: &'static str,
-    /// Function libraries of `shaders/lib/` that the expression calls; in float64, their twins with the suffix `_f64`.
+    /// Function libraries of `shaders/lib/` that the expression calls; in float64, their twins with
+    /// the suffix `_f64`.
     pub libraries: &'static [&'static str],
     /// The same function in Rust.
     pub reference: Reference,
-    /// Tolerance in units in the last place of float32, on adapters that are as good as WGSL demands.
+    /// Tolerance in units in the last place of float32, on adapters that are as good as WGSL
+    /// demands.
     pub ulps: u32,
     /// The same in float64, where the reference itself is rounded.
     pub ulps64: u32,
@@ -84,12 +89,13 @@ pub struct Case {
     pub near_zero: f64,
     /// Where random arguments of tests are dense.
     pub domain: (f64, f64),
-    /// Intermediate products overflow or underflow for extreme arguments, in this and in TensorFlow's kernels: tests stay
-    /// within float32's square root.
+    /// Intermediate products overflow or underflow for extreme arguments, in this and in
+    /// TensorFlow's kernels: tests stay within float32's square root.
     pub narrow: bool,
 }
 
-/// A function in Rust: the oracle of the tests. Floats are computed in f64 and rounded once, integers in i128 and wrapped once.
+/// A function in Rust: the oracle of the tests. Floats are computed in f64 and rounded once,
+/// integers in i128 and wrapped once.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "argument class, result class and arity")]
 pub enum Reference {
@@ -107,7 +113,8 @@ pub enum Reference {
     Typed2(fn(DType, i128, i128) -> i128),
     /// As above, of one argument.
     Typed1(fn(DType, i128) -> i128),
-    /// A function of complex numbers. Real arguments and results have an imaginary part of 0, bools are 0 and 1.
+    /// A function of complex numbers. Real arguments and results have an imaginary part of 0, bools
+    /// are 0 and 1.
     Complex(fn(&[Complex]) -> Complex),
 }
 
@@ -137,8 +144,8 @@ impl Value {
 }
 
 impl Reference {
-    /// The function's exact value, not yet rounded or wrapped to the output's type. `dtype` is the attribute `T`.
-    /// Panics when the number of arguments is wrong.
+    /// The function's exact value, not yet rounded or wrapped to the output's type. `dtype` is the
+    /// attribute `T`. Panics when the number of arguments is wrong.
     pub fn evaluate(&self, dtype: DType, arguments: &[Value]) -> Value {
         let f = |k: usize| arguments[k].float();
         let i = |k: usize| arguments[k].int();
@@ -331,16 +338,19 @@ pub struct Function {
     pub text: String,
 }
 
-/// The WGSL function of `row` when the attribute `T` is `dtype`; `None` when the row has no such type. A fused shader calls
-/// several of them by name.
+/// The WGSL function of `row` when the attribute `T` is `dtype`; `None` when the row has no such
+/// type. A fused shader calls several of them by name.
 pub fn scalar_wgsl(row: &Row, dtype: DType) -> Option<Function> {
     let case = row.case(dtype)?;
     let output = row.output_type(dtype);
     let wide = dtype == DType::F64;
     let narrow = dtype.is_integer() && dtype.size() < 4;
     let name = format!("{}_{dtype}", row.op);
-    let mut parameters: Vec<String> =
-        row.inputs.iter().map(|i| format!("{}: {}", i.name, i.dtype.unwrap_or(dtype).value())).collect();
+    let mut parameters: Vec<String> = row
+        .inputs
+        .iter()
+        .map(|i| format!("{}: {}", i.name, i.dtype.unwrap_or(dtype).value()))
+        .collect();
     parameters.extend(row.attr.map(|a| format!("{a}{}: f32", if wide { "_f32" } else { "" })));
     let mut value = case
         .wgsl
@@ -348,12 +358,21 @@ pub fn scalar_wgsl(row: &Row, dtype: DType) -> Option<Function> {
         .replace("{R}", dtype.part().value())
         .replace("{BITS}", &(8 * dtype.size()).to_string());
     if narrow && output == dtype {
-        // Wraps as the narrow type does, so that the next function of a fused chain sees what memory would hold.
+        // Wraps as the narrow type does, so that the next function of a fused chain sees what
+        // memory would hold.
         value = format!("extractBits({value}, 0u, {}u)", 8 * dtype.size());
     }
-    let widened: String = row.attr.filter(|_| wide).iter().map(|a| format!("    let {a} = f64({a}_f32);\n")).collect();
-    let text =
-        format!("fn {name}({}) -> {} {{\n{widened}    return {value};\n}}\n", parameters.join(", "), output.value());
+    let widened: String = row
+        .attr
+        .filter(|_| wide)
+        .iter()
+        .map(|a| format!("    let {a} = f64({a}_f32);\n"))
+        .collect();
+    let text = format!(
+        "fn {name}({}) -> {} {{\n{widened}    return {value};\n}}\n",
+        parameters.join(", "),
+        output.value()
+    );
     let libraries = case.libraries.iter().map(|l| library::of_type(l, dtype)).collect();
     Some(Function { name, libraries, text })
 }

@@ -1,4 +1,5 @@
-//! Bessel functions, integrals without closed form and their kin. What they are at poles and infinities follows TensorFlow.
+//! Bessel functions, integrals without closed form and their kin. What they are at poles and
+//! infinities follows TensorFlow.
 
 use super::row::Reference::*;
 use super::row::{Input, Row, Shapes, binary, case, input, unary};
@@ -8,9 +9,11 @@ use crate::dtype::DType::{self, *};
 /// Types of the Bessel functions, computed in f32.
 const HALF: &[DType] = &[F16, F32];
 
-/// `op(x)` in one of the libraries: in the types computed in f32, and in f64. Tolerances are in ulp and absolute.
+/// `op(x)` in one of the libraries: in the types computed in f32, and in f64. Tolerances are in ulp
+/// and absolute.
 macro_rules! function {
-    ($op:literal, $types:expr, $lib:literal, $wgsl:literal, $reference:path, $ulps:literal, $near_zero:literal, $high:literal) => {
+    ($op:literal, $types:expr, $lib:literal, $wgsl:literal, $reference:path, $ulps:literal,
+        $near_zero:literal, $high:literal) => {
         unary(
             $op,
             &[
@@ -36,15 +39,25 @@ const ALPHA_SAMPLE: &[Input] = &[input("alpha"), input("sample")];
 
 /// A function of two numbers, in f32 and f64.
 macro_rules! gamma {
-    ($op:literal, $inputs:ident, $lib:literal, $wgsl:literal, $reference:path, $ulps:literal, $high:literal) => {
+    ($op:literal, $inputs:ident, $lib:literal, $wgsl:literal, $reference:path, $ulps:literal,
+        $high:literal) => {
         gamma!($op, $inputs, $lib, $wgsl, $reference, $reference, $ulps, $high)
     };
-    ($op:literal, $inputs:ident, $lib:literal, $wgsl:literal, $reference:path, $wide:path, $ulps:literal, $high:literal) => {
+    ($op:literal, $inputs:ident, $lib:literal, $wgsl:literal, $reference:path, $wide:path,
+        $ulps:literal, $high:literal) => {
         binary(
             $op,
             &[
-                case(&[F32], $wgsl, Float2($reference)).lib(&[$lib]).ulps($ulps).domain(0.0, $high).narrow(),
-                case(&[F64], $wgsl, Float2($wide)).lib(&[$lib]).ulps(4000).domain(0.0, $high).narrow(),
+                case(&[F32], $wgsl, Float2($reference))
+                    .lib(&[$lib])
+                    .ulps($ulps)
+                    .domain(0.0, $high)
+                    .narrow(),
+                case(&[F64], $wgsl, Float2($wide))
+                    .lib(&[$lib])
+                    .ulps(4000)
+                    .domain(0.0, $high)
+                    .narrow(),
             ],
         )
         .of($inputs)
@@ -86,9 +99,35 @@ pub(super) const ROWS: &[Row] = &[
     .shapes(Shapes::SameOrScalar),
     function!("Dawsn", &[F32], "integrals", "dawsn_{T}(x)", reference::dawsn, 8, 0.0, 10.0),
     function!("Expint", &[F32], "integrals", "expint_{T}(x)", reference::expint, 8, 3e-7, 50.0),
-    function!("FresnelCos", &[F32], "integrals", "fresnel_cos_{T}(x)", reference::fresnel_cos, 8, 0.0, 6.0),
-    function!("FresnelSin", &[F32], "integrals", "fresnel_sin_{T}(x)", reference::fresnel_sin, 8, 0.0, 6.0),
-    gamma!("Igamma", A_X, "incomplete_gamma", "igamma_{T}(a, x)", gamma_reference::igamma, 200, 30.0),
+    function!(
+        "FresnelCos",
+        &[F32],
+        "integrals",
+        "fresnel_cos_{T}(x)",
+        reference::fresnel_cos,
+        8,
+        0.0,
+        6.0
+    ),
+    function!(
+        "FresnelSin",
+        &[F32],
+        "integrals",
+        "fresnel_sin_{T}(x)",
+        reference::fresnel_sin,
+        8,
+        0.0,
+        6.0
+    ),
+    gamma!(
+        "Igamma",
+        A_X,
+        "incomplete_gamma",
+        "igamma_{T}(a, x)",
+        gamma_reference::igamma,
+        200,
+        30.0
+    ),
     gamma!(
         "IgammaGradA",
         A_X,
@@ -98,7 +137,15 @@ pub(super) const ROWS: &[Row] = &[
         250,
         30.0
     ),
-    gamma!("Igammac", A_X, "incomplete_gamma", "igammac_{T}(a, x)", gamma_reference::igammac, 100, 30.0),
+    gamma!(
+        "Igammac",
+        A_X,
+        "incomplete_gamma",
+        "igammac_{T}(a, x)",
+        gamma_reference::igammac,
+        100,
+        30.0
+    ),
     gamma!(
         "Polygamma",
         A_X,

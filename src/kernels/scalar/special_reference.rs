@@ -1,11 +1,13 @@
-//! The special functions in float64, for the tests: series, asymptotic series and quadratures, not the fits that the shaders evaluate.
+//! The special functions in float64, for the tests: series, asymptotic series and quadratures, not
+//! the fits that the shaders evaluate.
 
 use std::f64::consts::PI;
 
 /// Where Bessel's asymptotic series reach the precision of f64.
 const ASYMPTOTIC: f64 = 50.0;
 
-/// Sum of Hankel's asymptotic series of order `n`, with alternating signs for I and the same signs for K.
+/// Sum of Hankel's asymptotic series of order `n`, with alternating signs for I and the same signs
+/// for K.
 fn hankel(n: f64, x: f64, sign: f64) -> f64 {
     let (mut term, mut sum) = (1.0, 1.0);
     for k in 1..40 {
@@ -21,7 +23,11 @@ fn scaled_i(n: i32, x: f64) -> f64 {
     let a = x.abs();
     let sign = if n == 1 && x < 0.0 { -1.0 } else { 1.0 };
     if a > ASYMPTOTIC {
-        return if a.is_infinite() { 0.0 } else { sign * hankel(f64::from(n), a, -1.0) / (2.0 * PI).sqrt() / a.sqrt() };
+        return if a.is_infinite() {
+            0.0
+        } else {
+            sign * hankel(f64::from(n), a, -1.0) / (2.0 * PI).sqrt() / a.sqrt()
+        };
     }
     let mut term = if n == 0 { 1.0 } else { 0.5 * x };
     let mut sum = 0.0;
@@ -32,7 +38,8 @@ fn scaled_i(n: i32, x: f64) -> f64 {
     sum * (-a).exp()
 }
 
-/// exp(x) K_n(x) by the trapezoidal rule on the integral over exp(x - x cosh t) cosh(n t), whose error falls exponentially.
+/// exp(x) K_n(x) by the trapezoidal rule on the integral over exp(x - x cosh t) cosh(n t), whose
+/// error falls exponentially.
 fn scaled_k(n: i32, x: f64) -> f64 {
     if x.is_nan() {
         return x;
@@ -41,7 +48,11 @@ fn scaled_k(n: i32, x: f64) -> f64 {
         return f64::INFINITY;
     }
     if x > ASYMPTOTIC {
-        return if x.is_infinite() { 0.0 } else { hankel(f64::from(n), x, 1.0) * (0.5 * PI).sqrt() / x.sqrt() };
+        return if x.is_infinite() {
+            0.0
+        } else {
+            hankel(f64::from(n), x, 1.0) * (0.5 * PI).sqrt() / x.sqrt()
+        };
     }
     let step = 1.0 / 16.0;
     let integrand = |t: f64| {

@@ -1,12 +1,15 @@
-//! Scans along one axis: Cumsum, Cumprod, CumulativeLogsumexp. One row each: identity and combination.
+//! Scans along one axis: Cumsum, Cumprod, CumulativeLogsumexp. One row each: identity and
+//! combination.
 //!
-//! A line is cut into chunks when there are too few lines to occupy the device: the chunks' totals are scanned by the same program
-//! (recursively) and start the second pass. Half types are scanned in float32 and rounded once at the end. The order of
-//! operations depends on the shape and the adapter's class only, so results are reproducible.
+//! A line is cut into chunks when there are too few lines to occupy the device: the chunks' totals
+//! are scanned by the same program (recursively) and start the second pass. Half types are scanned
+//! in float32 and rounded once at the end. The order of operations depends on the shape and the
+//! adapter's class only, so results are reproducible.
 //!
-//! Where extents allow it an invocation takes four lines side by side, or four elements of a line, at once ([`Fours`]). Of tensors beyond
-//! one binding, whole lines are scanned one window after the other; a line that does not fit by itself is cut into chunks in any case, whose
-//! totals are taken, and from whose starts it is scanned, in windows of whole chunks.
+//! Where extents allow it an invocation takes four lines side by side, or four elements of a line,
+//! at once ([`Fours`]). Of tensors beyond one binding, whole lines are scanned one window after the
+//! other; a line that does not fit by itself is cut into chunks in any case, whose totals are
+//! taken, and from whose starts it is scanned, in windows of whole chunks.
 
 mod text;
 
@@ -33,7 +36,8 @@ const fn many(style: Style) -> usize {
         Style::Narrow => 64,
     }
 }
-/// From one four of an invocation to the next: what lies between belongs to its neighbours in a subgroup.
+/// From one four of an invocation to the next: what lies between belongs to its neighbours in a
+/// subgroup.
 const SPREAD: u32 = 8;
 /// Elements in a chunk when there are fewer lines.
 const CHUNK: usize = 64;
@@ -47,7 +51,8 @@ pub struct Row {
     pub types: &'static [DType],
     /// The neutral element as WGSL, given the element type.
     pub identity: fn(DType) -> String,
-    /// The combination of `a` and `b` as WGSL; `{T}` stands for the type in which they are computed.
+    /// The combination of `a` and `b` as WGSL; `{T}` stands for the type in which they are
+    /// computed.
     pub combine: &'static str,
     /// The library that `combine` calls.
     pub library: Option<&'static str>,
@@ -88,18 +93,23 @@ pub const ROWS: &[Row] = &[
 pub fn register(registry: &mut Registry) {
     let capabilities = *registry.capabilities();
     for row in ROWS {
-        registry.op(row.op).types("T", row.types).types("Tidx", types::INDEX).host(&["axis"]).kernel(move |attrs| {
-            let scan = Scan {
-                row,
-                dtype: attrs.dtype("T")?,
-                exclusive: attrs.bool("exclusive")?,
-                reverse: attrs.bool("reverse")?,
-            };
-            Ok(move |ctx: &mut dyn OpContext| {
-                let style = style(&capabilities, ctx.device());
-                scan.run(ctx, style)
-            })
-        });
+        registry
+            .op(row.op)
+            .types("T", row.types)
+            .types("Tidx", types::INDEX)
+            .host(&["axis"])
+            .kernel(move |attrs| {
+                let scan = Scan {
+                    row,
+                    dtype: attrs.dtype("T")?,
+                    exclusive: attrs.bool("exclusive")?,
+                    reverse: attrs.bool("reverse")?,
+                };
+                Ok(move |ctx: &mut dyn OpContext| {
+                    let style = style(&capabilities, ctx.device());
+                    scan.run(ctx, style)
+                })
+            });
     }
 }
 
@@ -109,9 +119,12 @@ pub fn shaders() -> Vec<Shader> {
     for row in ROWS {
         for &dtype in row.types {
             let computed = computed(dtype);
-            for (pass, exclusive) in
-                [(Pass::Totals, false), (Pass::Apply, false), (Pass::Apply, true), (Pass::Whole, true)]
-            {
+            for (pass, exclusive) in [
+                (Pass::Totals, false),
+                (Pass::Apply, false),
+                (Pass::Apply, true),
+                (Pass::Whole, true),
+            ] {
                 let of = |y: DType, fours: Fours| Variant {
                     row,
                     dtype,
@@ -151,7 +164,11 @@ impl Scan {
         let axis = ctx.host_i64(1, &format!("{}: axis", self.row.op))?;
         let x = ctx.input(0)?;
         let rank = x.rank() as i64;
-        require!((-rank..rank).contains(&axis), "Expected scan axis in the range [{}, {rank}), but got {axis}", -rank);
+        require!(
+            (-rank..rank).contains(&axis),
+            "Expected scan axis in the range [{}, {rank}), but got {axis}",
+            -rank
+        );
         let axis = axis.rem_euclid(rank) as usize;
         let y = ctx.output(0, x.dtype, &x.dims)?;
         if x.is_empty() {
@@ -173,7 +190,10 @@ impl Scan {
             ctx.device().enqueue(&Program {
                 key: Key::new("scan round").dtype(self.dtype),
                 shader: &|| round_shader(self.dtype),
-                bindings: smallvec![Binding::from(&part(&wide, first, len)), Binding::from(&part(&y, first, len))],
+                bindings: smallvec![
+                    Binding::from(&part(&wide, first, len)),
+                    Binding::from(&part(&y, first, len))
+                ],
                 params: Params::new().u32(len),
                 grid: Grid::map(len, self.dtype),
             })?;
@@ -221,9 +241,12 @@ impl Fours {
             Lines { outer, inner, .. } if inner.is_multiple_of(4) => {
                 let fits = |quads: &u32| {
                     let each = inner / 4 / *quads as usize;
-                    (inner / 4).is_multiple_of((SPREAD * quads) as usize) && outer * each >= many(style)
+                    (inner / 4).is_multiple_of((SPREAD * quads) as usize)
+                        && outer * each >= many(style)
                 };
-                Self::Lines([4, 2].into_iter().find(|q| style == Style::Narrow && fits(q)).unwrap_or(1))
+                Self::Lines(
+                    [4, 2].into_iter().find(|q| style == Style::Narrow && fits(q)).unwrap_or(1),
+                )
             }
             _ => Self::None,
         }
@@ -239,7 +262,8 @@ impl Fours {
 }
 
 impl Scan {
-    /// Scans `x` into `y`, which has the type in which `x` is computed, or the op's where fours fit.
+    /// Scans `x` into `y`, which has the type in which `x` is computed, or the op's where fours
+    /// fit.
     #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
     fn scan(
         &self,
@@ -263,14 +287,16 @@ impl Scan {
             _ => outer * inner,
         };
         if invocations >= many(style) && n < MAX_ITERATIONS || n <= CHUNK {
-            let step = Step { style, pass: Pass::Whole, lines, chunk: n, exclusive, reverse, fours };
+            let step =
+                Step { style, pass: Pass::Whole, lines, chunk: n, exclusive, reverse, fours };
             return self.enqueue(ctx, &step, &[x, y]);
         }
         let chunks = n.div_ceil(CHUNK);
         let computed = computed(self.dtype);
         let totals = ctx.temp(computed, &[outer, chunks, inner])?;
         let starts = ctx.temp(computed, &[outer, chunks, inner])?;
-        let apply = Step { style, pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, fours };
+        let apply =
+            Step { style, pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, fours };
         self.enqueue(ctx, &Step { pass: Pass::Totals, exclusive: false, ..apply }, &[x, &totals])?;
         self.scan(ctx, style, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
         self.enqueue(ctx, &apply, &[x, y, &starts])
@@ -298,7 +324,9 @@ impl Scan {
             for (first, outer) in ranges(outer, count) {
                 let [x, y] = [x, y].map(|t| part(t, first * n * inner, outer * n * inner));
                 let lines = Lines { outer, ..lines };
-                write(scratch.window(), &y, |ctx, y| self.scan(ctx, style, &x, y, lines, exclusive, reverse))?;
+                write(scratch.window(), &y, |ctx, y| {
+                    self.scan(ctx, style, &x, y, lines, exclusive, reverse)
+                })?;
             }
             return Ok(());
         }
@@ -316,30 +344,46 @@ impl Scan {
             let at = if reverse { n - first - count } else { first };
             part(t, (line * n + at) * inner, count * inner)
         };
-        let in_chunks =
-            |t: &Tensor, (first, count): (usize, usize)| part(t, first / chunk * inner, count.div_ceil(chunk) * inner);
+        let in_chunks = |t: &Tensor, (first, count): (usize, usize)| {
+            part(t, first / chunk * inner, count.div_ceil(chunk) * inner)
+        };
         let step = |x: &Tensor, y: &Tensor, pass, n| {
             let lines = Lines { outer: 1, n, inner };
-            Step { style, pass, lines, chunk, exclusive, reverse, fours: Fours::of(style, &[x, y], lines) }
+            Step {
+                style,
+                pass,
+                lines,
+                chunk,
+                exclusive,
+                reverse,
+                fours: Fours::of(style, &[x, y], lines),
+            }
         };
         let mut scratch = Scratch::new(ctx);
         for line in 0..outer {
             for at in ranges(n, rows) {
-                let (x, y, totals) = (window(x, line, at), window(y, line, at), in_chunks(&totals, at));
+                let (x, y, totals) =
+                    (window(x, line, at), window(y, line, at), in_chunks(&totals, at));
                 let step = Step { exclusive: false, ..step(&x, &y, Pass::Totals, at.1) };
                 self.enqueue(scratch.window(), &step, &[&x, &totals])?;
             }
             let of_chunks = Lines { outer: 1, n: chunks, inner };
             self.scan(scratch.window(), style, &totals, &starts, of_chunks, true, false)?;
             for at in ranges(n, rows) {
-                let (x, y, starts) = (window(x, line, at), window(y, line, at), in_chunks(&starts, at));
-                self.enqueue(scratch.window(), &step(&x, &y, Pass::Apply, at.1), &[&x, &y, &starts])?;
+                let (x, y, starts) =
+                    (window(x, line, at), window(y, line, at), in_chunks(&starts, at));
+                self.enqueue(
+                    scratch.window(),
+                    &step(&x, &y, Pass::Apply, at.1),
+                    &[&x, &y, &starts],
+                )?;
             }
         }
         Ok(())
     }
 
-    /// The same for so many lines side by side that not even two elements of each fit: some columns at a time, element after element.
+    /// The same for so many lines side by side that not even two elements of each fit: some columns
+    /// at a time, element after element.
     #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
     fn scan_rows(
         &self,
@@ -353,7 +397,9 @@ impl Scan {
     ) -> Result<()> {
         let computed = computed(self.dtype);
         let mut states = [ctx.temp(computed, &[columns])?, ctx.temp(computed, &[columns])?];
-        for (line, (first, count)) in (0..outer).flat_map(|line| ranges(inner, columns).map(move |at| (line, at))) {
+        for (line, (first, count)) in
+            (0..outer).flat_map(|line| ranges(inner, columns).map(move |at| (line, at)))
+        {
             let lines = Lines { outer: 1, n: 1, inner: count };
             for k in 0..n {
                 let row = line * n + if reverse { n - 1 - k } else { k };
@@ -362,7 +408,8 @@ impl Scan {
                 let pass = if k == 0 { Pass::Whole } else { Pass::Apply };
                 for (to, exclusive) in [(&y, exclusive), (&new, false)] {
                     let fours = Fours::of(style, &[&x, to], lines);
-                    let step = Step { style, pass, lines, chunk: 1, exclusive, reverse: false, fours };
+                    let step =
+                        Step { style, pass, lines, chunk: 1, exclusive, reverse: false, fours };
                     let tensors = [&x, to, &old];
                     self.enqueue(ctx, &step, &tensors[..if k == 0 { 2 } else { 3 }])?;
                 }
@@ -373,8 +420,15 @@ impl Scan {
     }
 
     fn enqueue(&self, ctx: &mut dyn OpContext, step: &Step, tensors: &[&Tensor]) -> Result<()> {
-        let Step { style, pass, lines: Lines { outer, mut n, mut inner }, mut chunk, exclusive, reverse, fours } =
-            *step;
+        let Step {
+            style,
+            pass,
+            lines: Lines { outer, mut n, mut inner },
+            mut chunk,
+            exclusive,
+            reverse,
+            fours,
+        } = *step;
         let chunks = n.div_ceil(chunk);
         match fours {
             Fours::None => {}

@@ -52,9 +52,14 @@ impl Variant {
         let read = |shader: Shader, name, dtype, in_fours| {
             if in_fours { wide::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
         };
-        let shader = Shader::new(format!("{} {loaded} {pass:?} {fours:?}", row.op)).workgroup([self.workgroup, 1, 1]);
+        let shader = Shader::new(format!("{} {loaded} {pass:?} {fours:?}", row.op)).workgroup([
+            self.workgroup,
+            1,
+            1,
+        ]);
         let shader = read(shader, "x", loaded, x);
-        let mut shader = if y { wide::bind_write(shader, "y", stored) } else { shader.bind("y", stored) };
+        let mut shader =
+            if y { wide::bind_write(shader, "y", stored) } else { shader.bind("y", stored) };
         let quads = fours.quads();
         let start = |j: u32| match (pass, starts) {
             (Pass::Apply, true) => format!("read_starts(place + {}u)", j * SPREAD),
@@ -67,26 +72,36 @@ impl Variant {
         if let Some(library) = row.library {
             shader = shader.library(library::of_type(library, computed));
         }
-        let each_quad = |text: &dyn Fn(u32) -> String| (0..quads).map(text).collect::<Vec<_>>().join("\n");
+        let each_quad =
+            |text: &dyn Fn(u32) -> String| (0..quads).map(text).collect::<Vec<_>>().join("\n");
         let store = |at: &str, value: &str| {
-            if y { format!("write_y({at}, {value}, 4u);") } else { format!("store_y({at}, {value});") }
+            if y {
+                format!("write_y({at}, {value}, 4u);")
+            } else {
+                format!("store_y({at}, {value});")
+            }
         };
         let keeps = pass != Pass::Totals;
         let keep = |at: &str, value: &str| if keeps { store(at, value) } else { String::new() };
         let step = match fours {
             Fours::Elements => {
-                let results = if exclusive { "vec4(state0, s0, s1, s2)" } else { "vec4(s0, s1, s2, s3)" };
-                let keep = keep("at", &format!("select({results}, ({results}).wzyx, p.reverse != 0u)"));
+                let results =
+                    if exclusive { "vec4(state0, s0, s1, s2)" } else { "vec4(s0, s1, s2, s3)" };
+                let keep =
+                    keep("at", &format!("select({results}, ({results}).wzyx, p.reverse != 0u)"));
                 format!(
-                    "        let four = read_x(at);\n        let v = select(four, four.wzyx, p.reverse != 0u);\n        \
-                 let s0 = combine(state0, v.x);\n        let s1 = combine(s0, v.y);\n        let s2 = combine(s1, v.z);\n        \
-                 let s3 = combine(s2, v.w);\n        {keep}\n        state0 = s3;"
+                    "        let four = read_x(at);\n        let v = select(four, four.wzyx, \
+                     p.reverse != 0u);\n        let s0 = combine(state0, v.x);\n        let s1 = \
+                     combine(s0, v.y);\n        let s2 = combine(s1, v.z);\n        let s3 = \
+                     combine(s2, v.w);\n        {keep}\n        state0 = s3;"
                 )
             }
             _ => each_quad(&|j| {
-                let (at, kept) = (format!("at + {}u", j * SPREAD), if exclusive { "state" } else { "next" });
+                let (at, kept) =
+                    (format!("at + {}u", j * SPREAD), if exclusive { "state" } else { "next" });
                 format!(
-                    "        let next{j} = combine(state{j}, {}_x({at}));\n        {}\n        state{j} = next{j};",
+                    "        let next{j} = combine(state{j}, {}_x({at}));\n        {}\n        \
+                     state{j} = next{j};",
                     if x { "read" } else { "load" },
                     keep(&at, &format!("{kept}{j}"))
                 )
@@ -95,9 +110,10 @@ impl Variant {
         let finish = |j| store(&format!("place + {}u", j * SPREAD), &format!("state{j}"));
         let each = |c| format!("combine_values(a.{c}, b.{c})");
         let (state, combine) = match fours {
-            Fours::Lines(_) => {
-                (format!("vec4<{}>", computed.value()), format!("State({})", ["x", "y", "z", "w"].map(each).join(", ")))
-            }
+            Fours::Lines(_) => (
+                format!("vec4<{}>", computed.value()),
+                format!("State({})", ["x", "y", "z", "w"].map(each).join(", ")),
+            ),
             _ => (computed.value().to_owned(), "combine_values(a, b)".to_owned()),
         };
         shader
@@ -111,7 +127,10 @@ impl Variant {
             .define("SPREAD", SPREAD.to_string())
             .define("START", each_quad(&|j| format!("    var state{j} = {};", start(j))))
             .define("STEP", step)
-            .define("FINISH", if keeps { String::new() } else { each_quad(&|j| format!("    {}", finish(j))) })
+            .define(
+                "FINISH",
+                if keeps { String::new() } else { each_quad(&|j| format!("    {}", finish(j))) },
+            )
             .body(include_str!("../../../shaders/scan.wgsl"))
     }
 }

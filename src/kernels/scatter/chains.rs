@@ -1,4 +1,5 @@
-//! The two programs of every scatter: chain the indices of each row, then fold each chain into the destination in place.
+//! The two programs of every scatter: chain the indices of each row, then fold each chain into the
+//! destination in place.
 
 use smallvec::smallvec;
 
@@ -26,7 +27,8 @@ pub enum Fold {
 
 impl Fold {
     /// Every fold.
-    pub const ALL: [Self; 7] = [Self::Update, Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Min, Self::Max];
+    pub const ALL: [Self; 7] =
+        [Self::Update, Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Min, Self::Max];
 
     /// The WGSL of one step of a chain, and what follows the last.
     const fn text(self) -> (&'static str, &'static str) {
@@ -42,8 +44,8 @@ impl Fold {
     }
 }
 
-/// Indices chained at once. Bounds the length of a chain well below [`crate::shader::MAX_ITERATIONS`]; later blocks fold into
-/// the results of earlier ones.
+/// Indices chained at once. Bounds the length of a chain well below
+/// [`crate::shader::MAX_ITERATIONS`]; later blocks fold into the results of earlier ones.
 pub const BLOCK: usize = 1 << 15;
 
 /// Updates for rows of `inner` elements.
@@ -88,7 +90,14 @@ impl Scatter<'_> {
         Ok(())
     }
 
-    fn fold(&self, ctx: &dyn OpContext, heads: &Tensor, links: &Tensor, dst: &Tensor, part: &Part) -> Result<()> {
+    fn fold(
+        &self,
+        ctx: &dyn OpContext,
+        heads: &Tensor,
+        links: &Tensor,
+        dst: &Tensor,
+        part: &Part,
+    ) -> Result<()> {
         let (fold, dtype) = (self.fold, dst.dtype);
         let size = dtype.size() as u64;
         let scalar = self.updates.dims.is_empty() && self.count * self.inner != 1;
@@ -97,7 +106,8 @@ impl Scatter<'_> {
             bytes: (n * self.inner) as u64 * size,
             unit: size as u32,
         };
-        let mut updates = if scalar { self.updates.into() } else { slice(self.updates, part.first, part.count) };
+        let mut updates =
+            if scalar { self.updates.into() } else { slice(self.updates, part.first, part.count) };
         let mut target = slice(dst, part.first_row, part.rows);
         let elements = part.rows * self.inner;
         let unit = wide::unit(dtype);
@@ -115,7 +125,8 @@ impl Scatter<'_> {
             (Form::Elements, self.inner, part.count * self.inner)
         };
         ctx.device().check_extent(invocations.max(elements))?;
-        // The dense program counts elements, the sparse one indices; both bound chains by the number of indices.
+        // The dense program counts elements, the sparse one indices; both bound chains by the
+        // number of indices.
         let params = Params::new()
             .u32(if form == Form::Words { elements } else { part.count })
             .u32(part.count)
@@ -139,8 +150,8 @@ impl Scatter<'_> {
     }
 }
 
-/// Chains the indices from `first` on by the row that they name: `heads`, filled with ones, gets the last of each row that came,
-/// `links` the one before.
+/// Chains the indices from `first` on by the row that they name: `heads`, filled with ones, gets
+/// the last of each row that came, `links` the one before.
 pub fn link(
     ctx: &dyn OpContext,
     indices: &Indices,
@@ -168,8 +179,10 @@ struct Part {
 
 /// The shader that chains indices.
 pub fn link_shader() -> Shader {
-    let shader =
-        Shader::new("scatter link").bind_raw("heads", "atomic<u32>", 4).bind_raw("links", "u32", 4).u32s(&["count"]);
+    let shader = Shader::new("scatter link")
+        .bind_raw("heads", "atomic<u32>", 4)
+        .bind_raw("links", "u32", 4)
+        .u32s(&["count"]);
     index::declare(shader).body(include_str!("../../../shaders/scatter/link.wgsl"))
 }
 
@@ -196,11 +209,18 @@ fn fold_shader(fold: Fold, dtype: DType, form: Form) -> Shader {
             .define("VALUE", format!("vec4<{}>", dtype.value())),
         _ => shader.bind("updates", dtype).bind("dst", dtype).define("VALUE", dtype.value()),
     };
-    let shader = index::declare(shader.u32s(&["count", "chain", "inner", "first_row", "rows", "update_stride"]))
-        .library("quotient")
-        .define("STEP", step)
-        .define("FINISH", finish)
-        .body(include_str!("../../../shaders/scatter/fold.wgsl"));
+    let shader = index::declare(shader.u32s(&[
+        "count",
+        "chain",
+        "inner",
+        "first_row",
+        "rows",
+        "update_stride",
+    ]))
+    .library("quotient")
+    .define("STEP", step)
+    .define("FINISH", finish)
+    .body(include_str!("../../../shaders/scatter/fold.wgsl"));
     match form {
         Form::Words => shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst"),
         _ => shader.body(include_str!("../../../shaders/scatter/sparse.wgsl")),

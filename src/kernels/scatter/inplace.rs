@@ -1,5 +1,5 @@
-//! InplaceUpdate, InplaceAdd and InplaceSub: inputs x (0), indices (1) and one row for each of them (2). Indices count modulo the number
-//! of rows.
+//! InplaceUpdate, InplaceAdd and InplaceSub: inputs x (0), indices (1) and one row for each of them
+//! (2). Indices count modulo the number of rows.
 
 use smallvec::smallvec;
 

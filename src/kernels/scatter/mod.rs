@@ -1,9 +1,10 @@
 //! Scatters and segment reductions: updates folded into the rows that index tensors name.
 //!
-//! Duplicate indices are chained per row first and each element is folded by one invocation ([`chains`]), so no type needs
-//! atomics of its own. Updates (last index wins), integers, minima and maxima are deterministic; float sums and products of
-//! three and more duplicates may differ in the last bits from run to run, as on TensorFlow's GPUs. Indices out of range are
-//! ignored, as there.
+//! Duplicate indices are chained per row first and each element is folded by one invocation
+//! ([`chains`]), so no type needs atomics of its own. Updates (last index wins), integers, minima
+//! and maxima are deterministic; float sums and products of three and more duplicates may differ in
+//! the last bits from run to run, as on TensorFlow's GPUs. Indices out of range are ignored, as
+//! there.
 
 pub mod chains;
 mod inplace;
@@ -17,7 +18,8 @@ use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use chains::Fold;
 
-/// Types with arithmetic. int32 variables live in host memory, so the ops on variables leave it out.
+/// Types with arithmetic. int32 variables live in host memory, so the ops on variables leave it
+/// out.
 const NUMBERS: &[DType] = &[F32, F16, BF16, F64, I8, I16, I64, U8, U16, U32, U64];
 const NUMBERS_I32: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
 const ADDED: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I64, U8, U16, U32, U64];
@@ -40,7 +42,8 @@ pub fn register(registry: &mut Registry) {
         ("ResourceScatterMax", Fold::Max, NUMBERS),
     ];
     for (op, fold, types) in RESOURCE.iter().copied() {
-        let builder = registry.op(op).types("dtype", types).types("Tindices", INDEX).host(&["resource"]);
+        let builder =
+            registry.op(op).types("dtype", types).types("Tindices", INDEX).host(&["resource"]);
         builder.kernel(move |_| Ok(resource::Scatter { fold }));
     }
     const RESOURCE_ND: &[(&str, Fold, &[DType])] = &[
@@ -73,10 +76,16 @@ pub fn register(registry: &mut Registry) {
         let builder = registry.op(op).types("T", types).types("Tindices", INDEX);
         builder.kernel(move |_| Ok(nd::TensorScatter { fold }));
     }
-    registry.op("ScatterNd").types("T", ADDED).types("Tindices", INDEX).host(&["shape"]).kernel(|_| Ok(nd::ScatterNd));
+    registry
+        .op("ScatterNd")
+        .types("T", ADDED)
+        .types("Tindices", INDEX)
+        .host(&["shape"])
+        .kernel(|_| Ok(nd::ScatterNd));
     for (op, reduction) in segment::UNSORTED {
         let types = if *reduction == segment::Reduction::Sum { SUMMED_SEGMENTS } else { SEGMENTS };
-        let builder = registry.op(op).types("T", types).types("Tindices", INDEX).host(&["num_segments"]);
+        let builder =
+            registry.op(op).types("T", types).types("Tindices", INDEX).host(&["num_segments"]);
         builder.kernel(move |_| Ok(segment::Unsorted { reduction: *reduction }));
     }
 }

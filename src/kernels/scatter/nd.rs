@@ -1,4 +1,5 @@
-//! ScatterNd and its kin: slices of a tensor by indices whose last extent is the number of components.
+//! ScatterNd and its kin: slices of a tensor by indices whose last extent is the number of
+//! components.
 
 use super::chains::{self, Fold};
 use crate::error::Result;
@@ -9,11 +10,25 @@ use crate::require;
 use crate::tensor::Tensor;
 
 /// Checks the shapes and folds `updates` into `dst`.
-fn scatter(ctx: &mut dyn OpContext, fold: Fold, dst: &Tensor, indices: &Tensor, updates: &Tensor) -> Result<()> {
+fn scatter(
+    ctx: &mut dyn OpContext,
+    fold: Fold,
+    dst: &Tensor,
+    indices: &Tensor,
+    updates: &Tensor,
+) -> Result<()> {
     let dims = &dst.dims;
     require!(!dims.is_empty(), "Output must be at least 1-D, got shape: {}", shape(dims));
-    require!(indices.rank() > 0, "Indices shape must have rank at least one. Found:{}", shape(&indices.dims));
-    require!(updates.rank() > 0, "Updates shape must have rank at least one. Found:{}", shape(&updates.dims));
+    require!(
+        indices.rank() > 0,
+        "Indices shape must have rank at least one. Found:{}",
+        shape(&indices.dims)
+    );
+    require!(
+        updates.rank() > 0,
+        "Updates shape must have rank at least one. Found:{}",
+        shape(&updates.dims)
+    );
     require!(
         !dst.is_empty() || (indices.is_empty() && updates.is_empty()) || updates.is_empty(),
         "Indices and updates specified for empty output.  indices shape: {}",
@@ -23,19 +38,22 @@ fn scatter(ctx: &mut dyn OpContext, fold: Fold, dst: &Tensor, indices: &Tensor, 
     let depth = indices.dims[batch];
     require!(
         depth <= dims.len(),
-        "The innermost dimension of indices must be at most the rank of the output: indices {}, output {}",
+        "The innermost dimension of indices must be at most the rank of the output: indices {}, \
+         output {}",
         shape(&indices.dims),
         shape(dims)
     );
     require!(
         updates.rank() >= batch && updates.dims[..batch] == indices.dims[..batch],
-        "Dimensions [0,{batch}) of indices[shape={}] must match dimensions [0,{batch}) of updates[shape={}]",
+        "Dimensions [0,{batch}) of indices[shape={}] must match dimensions [0,{batch}) of \
+         updates[shape={}]",
         shape(&indices.dims),
         shape(&updates.dims)
     );
     require!(
         updates.dims[batch..] == dims[depth..],
-        "Dimensions [{depth},{}) of input[shape={}] must match dimensions [{batch},{}) of updates[shape={}]",
+        "Dimensions [{depth},{}) of input[shape={}] must match dimensions [{batch},{}) of \
+         updates[shape={}]",
         dims.len(),
         shape(dims),
         updates.rank(),

@@ -32,17 +32,26 @@ impl Kernel for Scatter {
 }
 
 fn check(variable: &Tensor, indices: &Tensor, updates: &Tensor) -> Result<()> {
-    require!(variable.rank() > 0, "params must be at least 1-D, got shape {}", shape(&variable.dims));
+    require!(
+        variable.rank() > 0,
+        "params must be at least 1-D, got shape {}",
+        shape(&variable.dims)
+    );
     let mut want = Dims::from_slice(&indices.dims);
     want.extend_from_slice(&variable.dims[1..]);
     require!(
         updates.dims.is_empty() || updates.dims == want,
-        "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got updates.shape {}, \
-         indices.shape {}, params.shape {}",
+        "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got \
+         updates.shape {}, indices.shape {}, params.shape {}",
         shape(&updates.dims),
         shape(&indices.dims),
         shape(&variable.dims)
     );
-    require!(updates.dtype == variable.dtype, "updates are {}, the variable is {}", updates.dtype, variable.dtype);
+    require!(
+        updates.dtype == variable.dtype,
+        "updates are {}, the variable is {}",
+        updates.dtype,
+        variable.dtype
+    );
     Ok(())
 }

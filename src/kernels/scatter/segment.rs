@@ -1,4 +1,5 @@
-//! UnsortedSegmentSum, Prod, Max and Min: rows of data reduced by segment id. Where segments have many rows, these are sorted first.
+//! UnsortedSegmentSum, Prod, Max and Min: rows of data reduced by segment id. Where segments have
+//! many rows, these are sorted first.
 
 use super::chains::{self, Fold};
 use crate::dtype::DType;
@@ -60,15 +61,20 @@ impl Reduction {
             (Self::Max, DType::I64) => i64::MIN.to_ne_bytes().to_vec(),
             (Self::Min, DType::I32) => i32::MAX.to_ne_bytes().to_vec(),
             (Self::Min, DType::I64) => i64::MAX.to_ne_bytes().to_vec(),
-            (_, DType::F16) => HostTensor::floats(dtype, &[], &[sign * f64::from(half::f16::MAX)]).bytes,
-            (_, DType::BF16) => HostTensor::floats(dtype, &[], &[sign * f64::from(half::bf16::MAX)]).bytes,
+            (_, DType::F16) => {
+                HostTensor::floats(dtype, &[], &[sign * f64::from(half::f16::MAX)]).bytes
+            }
+            (_, DType::BF16) => {
+                HostTensor::floats(dtype, &[], &[sign * f64::from(half::bf16::MAX)]).bytes
+            }
             (_, DType::F64) => HostTensor::floats(dtype, &[], &[sign * f64::MAX]).bytes,
             (_, _) => HostTensor::floats(dtype, &[], &[sign * f64::from(f32::MAX)]).bytes,
         }
     }
 }
 
-/// Inputs data (0), segment_ids (1) and num_segments (2, host). Rows with ids out of range are dropped.
+/// Inputs data (0), segment_ids (1) and num_segments (2, host). Rows with ids out of range are
+/// dropped.
 pub struct Unsorted {
     /// The reduction.
     pub reduction: Reduction,
@@ -100,8 +106,14 @@ impl Kernel for Unsorted {
         if let Some(fold) = self.sorted(&data, ids.len(), segments as usize).filter(|_| fits) {
             let grouped = Buckets::of(ctx, &ids, segments as usize)?;
             let inner = out[1..].iter().product();
-            return Segments { fold, ids: &grouped.keys, rows: Some(&grouped.positions), data: &data, inner }
-                .enqueue(ctx, &dst);
+            return Segments {
+                fold,
+                ids: &grouped.keys,
+                rows: Some(&grouped.positions),
+                data: &data,
+                inner,
+            }
+            .enqueue(ctx, &dst);
         }
         chains::Scatter {
             fold: self.reduction.fold(),
@@ -115,7 +127,8 @@ impl Kernel for Unsorted {
 }
 
 impl Unsorted {
-    /// The fold of rows sorted by segment, where that pays: it takes a number of dispatches, but what a chain takes grows with the rows of a segment.
+    /// The fold of rows sorted by segment, where that pays: it takes a number of dispatches, but
+    /// what a chain takes grows with the rows of a segment.
     fn sorted(&self, data: &Tensor, count: usize, segments: usize) -> Option<reduce::Fold> {
         let long = count >= MANY && count / segments >= LONG;
         let fold = match self.reduction {

@@ -1,8 +1,9 @@
-//! SegmentSum, SegmentMean, SegmentProd, SegmentMin and SegmentMax: rows reduced by ascending segment ids. `sparse` has those that take
-//! rows by their indices.
+//! SegmentSum, SegmentMean, SegmentProd, SegmentMin and SegmentMax: rows reduced by ascending
+//! segment ids. `sparse` has those that take rows by their indices.
 //!
-//! The number of segments is the last id, which the device alone knows: these ops wait for it. As that tells more for nothing, they also refuse
-//! ids that are not sorted, as TensorFlow's CPU does; its GPU kernels leave the result open then.
+//! The number of segments is the last id, which the device alone knows: these ops wait for it. As
+//! that tells more for nothing, they also refuse ids that are not sorted, as TensorFlow's CPU does;
+//! its GPU kernels leave the result open then.
 
 pub mod reduce;
 mod scale;
@@ -73,7 +74,10 @@ impl Kernel for Segment {
         let (data, ids) = (ctx.input(0)?, ctx.input(1)?);
         require!(data.rank() >= 1, "input must be at least rank 1");
         require!(ids.rank() == 1, "segment_ids should be a vector.");
-        require!(ids.len() == data.dims[0], "segment_ids should be the same size as dimension 0 of input.");
+        require!(
+            ids.len() == data.dims[0],
+            "segment_ids should be the same size as dimension 0 of input."
+        );
         let mut dims = Dims::from_slice(&data.dims);
         let narrow = ctx.temp(U32, &[ids.len()])?;
         dims[0] = if ids.is_empty() { 0 } else { segments(ctx, &ids, &narrow, None)? };
@@ -87,7 +91,8 @@ impl Kernel for Segment {
         let total = if direct { out.clone() } else { ctx.temp(computed, &dims)? };
         self.fill(ctx, &total)?;
         let inner = dims[1..].iter().product();
-        Segments { fold: self.row.fold, ids: &narrow, rows: None, data: &data, inner }.enqueue(ctx, &total)?;
+        Segments { fold: self.row.fold, ids: &narrow, rows: None, data: &data, inner }
+            .enqueue(ctx, &total)?;
         if direct { Ok(()) } else { rescale(ctx, self.row.scale, &narrow, &total, &out) }
     }
 }
@@ -108,9 +113,14 @@ impl Segment {
     }
 }
 
-/// Checks the ids, narrows them, and returns the number of segments. Waits for the device, and checks in the same wait that `rows` has
-/// no row past the last.
-fn segments(ctx: &mut dyn OpContext, ids: &Tensor, narrow: &Tensor, rows: Option<&Rows<'_>>) -> Result<usize> {
+/// Checks the ids, narrows them, and returns the number of segments. Waits for the device, and
+/// checks in the same wait that `rows` has no row past the last.
+fn segments(
+    ctx: &mut dyn OpContext,
+    ids: &Tensor,
+    narrow: &Tensor,
+    rows: Option<&Rows<'_>>,
+) -> Result<usize> {
     let count = ctx.device().check_extent(ids.len())?;
     let summary = ctx.temp(U32, &[5])?;
     ctx.device().fill(summary.address, summary.bytes(), 0)?;

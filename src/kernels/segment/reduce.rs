@@ -1,7 +1,8 @@
-//! The segmented reduction: rows with ascending segment ids combined by segment, in an order that depends on the ids alone.
+//! The segmented reduction: rows with ascending segment ids combined by segment, in an order that
+//! depends on the ids alone.
 //!
-//! Rows are reduced in chunks, level upon level, so neither one huge segment nor a million small ones is walked by one invocation. Half
-//! types are accumulated in float32.
+//! Rows are reduced in chunks, level upon level, so neither one huge segment nor a million small
+//! ones is walked by one invocation. Half types are accumulated in float32.
 
 use smallvec::smallvec;
 
@@ -49,7 +50,8 @@ pub struct Segments<'a> {
     pub fold: Fold,
     /// The segment of each row: uint32, ascending. Ids from the number of segments on are dropped.
     pub ids: &'a Tensor,
-    /// Which row of `data` comes at each place (uint32), where it is not the row of that number. Rows past the last count as zeros.
+    /// Which row of `data` comes at each place (uint32), where it is not the row of that number.
+    /// Rows past the last count as zeros.
     pub rows: Option<&'a Tensor>,
     /// The rows.
     pub data: &'a Tensor,
@@ -68,7 +70,8 @@ impl Segments<'_> {
         }
     }
 
-    /// Enqueues the reduction into `out`, rows of the accumulator's type. Segments without rows are left as they are.
+    /// Enqueues the reduction into `out`, rows of the accumulator's type. Segments without rows are
+    /// left as they are.
     pub fn enqueue(&self, ctx: &mut dyn OpContext, out: &Tensor) -> Result<()> {
         let n = self.ids.len();
         if n == 0 || self.inner == 0 || out.is_empty() {
@@ -121,7 +124,8 @@ impl Segments<'_> {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let both = |fold, t, wide| [false, true].map(|permuted| shader(fold, t, wide, permuted));
-    let mut all: Vec<_> = [I32, U32, I64, U64].into_iter().flat_map(|t| both(Fold::Sum, t, false)).collect();
+    let mut all: Vec<_> =
+        [I32, U32, I64, U64].into_iter().flat_map(|t| both(Fold::Sum, t, false)).collect();
     for fold in Fold::ALL {
         all.extend([F32, F16, BF16, F64].into_iter().flat_map(|t| both(fold, t, false)));
         all.extend(both(fold, F32, true));
@@ -129,15 +133,19 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// The shader of rows of `loaded`; `wide` is for four columns of float32 at once, `permuted` for rows in another order.
+/// The shader of rows of `loaded`; `wide` is for four columns of float32 at once, `permuted` for
+/// rows in another order.
 fn shader(fold: Fold, loaded: DType, wide: bool, permuted: bool) -> Shader {
     let computed = Segments::accumulator(loaded);
-    let shader = Shader::new(format!("segment {fold:?} {loaded} {wide} {permuted}")).bind("ids", U32).bind("rows", U32);
+    let shader = Shader::new(format!("segment {fold:?} {loaded} {wide} {permuted}"))
+        .bind("ids", U32)
+        .bind("rows", U32);
     let shader = if wide {
         let accessors = |name: &str| {
             format!(
-                "fn load_{name}(i: u32) -> vec4<f32> {{\n    return {name}[p.off_{name} + i];\n}}\n\n\
-                 fn store_{name}(i: u32, v: vec4<f32>) {{\n    {name}[p.off_{name} + i] = v;\n}}\n"
+                "fn load_{name}(i: u32) -> vec4<f32> {{\n    return {name}[p.off_{name} + \
+                 i];\n}}\n\nfn store_{name}(i: u32, v: vec4<f32>) {{\n    {name}[p.off_{name} + \
+                 i] = v;\n}}\n"
             )
         };
         shader
@@ -147,11 +155,15 @@ fn shader(fold: Fold, loaded: DType, wide: bool, permuted: bool) -> Shader {
             .bind_raw("partials", "vec4<f32>", 16)
             .body(&["data", "out", "partials"].map(accessors).concat())
     } else {
-        shader.bind("data", loaded).bind("out", computed).bind("partial_ids", U32).bind("partials", computed)
+        shader
+            .bind("data", loaded)
+            .bind("out", computed)
+            .bind("partial_ids", U32)
+            .bind("partials", computed)
     };
     let element = if permuted {
-        "    let row = load_rows(i);\n    let v = load_data(min(row, p.data_rows - 1u) * p.inner + column);\n    \
-         return select(Value(), v, row < p.data_rows);"
+        "    let row = load_rows(i);\n    let v = load_data(min(row, p.data_rows - 1u) * p.inner + \
+         column);\n    return select(Value(), v, row < p.data_rows);"
     } else {
         "    return load_data(i * p.inner + column);"
     };

@@ -1,4 +1,5 @@
-//! What follows a segmented sum, or goes before its gradient: rows divided by what their segments' sizes say, and rounded.
+//! What follows a segmented sum, or goes before its gradient: rows divided by what their segments'
+//! sizes say, and rounded.
 
 use smallvec::smallvec;
 
@@ -27,9 +28,16 @@ impl Scale {
     const ALL: [Self; 3] = [Self::One, Self::Mean, Self::SqrtN];
 }
 
-/// `y` is `x`, of which each row belongs to a segment, divided by `scale`. `ids` has the segments that were reduced: uint32, ascending, not empty.
-/// One of the types is the accumulator's for the other.
-pub fn rescale(ctx: &mut dyn OpContext, scale: Scale, ids: &Tensor, x: &Tensor, y: &Tensor) -> Result<()> {
+/// `y` is `x`, of which each row belongs to a segment, divided by `scale`. `ids` has the segments
+/// that were reduced: uint32, ascending, not empty. One of the types is the accumulator's for the
+/// other.
+pub fn rescale(
+    ctx: &mut dyn OpContext,
+    scale: Scale,
+    ids: &Tensor,
+    x: &Tensor,
+    y: &Tensor,
+) -> Result<()> {
     let bounds = if scale == Scale::One { ids.clone() } else { bounds(ctx, ids, y.dims[0])? };
     let (loaded, stored) = (x.dtype, y.dtype);
     let count = ctx.device().check_extent(y.len())?;
@@ -69,7 +77,8 @@ fn shader(loaded: DType, stored: DType, scale: Scale) -> Shader {
         .bind("y", stored)
         .u32s(&["count", "inner"])
         .body(&format!(
-            "fn value(i: u32) -> {value} {{\n    let s = p.off_bounds + i / p.inner;\n    return load_x(i){divisor};\n}}"
+            "fn value(i: u32) -> {value} {{\n    let s = p.off_bounds + i / p.inner;\n    return \
+             load_x(i){divisor};\n}}"
         ))
         .map("y")
 }

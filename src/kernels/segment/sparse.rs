@@ -1,8 +1,9 @@
-//! SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN: rows picked by their indices and summed by ascending segment ids, with the number of
-//! segments given or not, and their gradients.
+//! SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN: rows picked by their indices and
+//! summed by ascending segment ids, with the number of segments given or not, and their gradients.
 //!
-//! Without a number of segments the ops wait for the device, as SegmentSum does, and refuse bad ids and indices. With one nothing waits: ids out
-//! of range are dropped, and indices out of range pick rows of zeros.
+//! Without a number of segments the ops wait for the device, as SegmentSum does, and refuse bad ids
+//! and indices. With one nothing waits: ids out of range are dropped, and indices out of range pick
+//! rows of zeros.
 
 use smallvec::smallvec;
 
@@ -23,17 +24,28 @@ use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
 
-/// A scale and its ops: plain, with the number of segments, the gradient, and the gradient's rows that are not zero.
+/// A scale and its ops: plain, with the number of segments, the gradient, and the gradient's rows
+/// that are not zero.
 type Row = (Scale, [&'static str; 4]);
 
 const ROWS: &[Row] = &[
     (
         Scale::One,
-        ["SparseSegmentSum", "SparseSegmentSumWithNumSegments", "SparseSegmentSumGrad", "SparseSegmentSumGradV2"],
+        [
+            "SparseSegmentSum",
+            "SparseSegmentSumWithNumSegments",
+            "SparseSegmentSumGrad",
+            "SparseSegmentSumGradV2",
+        ],
     ),
     (
         Scale::Mean,
-        ["SparseSegmentMean", "SparseSegmentMeanWithNumSegments", "SparseSegmentMeanGrad", "SparseSegmentMeanGradV2"],
+        [
+            "SparseSegmentMean",
+            "SparseSegmentMeanWithNumSegments",
+            "SparseSegmentMeanGrad",
+            "SparseSegmentMeanGradV2",
+        ],
     ),
     (
         Scale::SqrtN,
@@ -54,15 +66,21 @@ pub fn register(registry: &mut Registry) {
         op(r, plain, &[])
             .note(WAITS_FOR_SIZE)
             .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| reduce(ctx, scale, false)));
-        op(r, sized, &["num_segments"]).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| reduce(ctx, scale, true)));
-        op(r, grad, &["output_dim0"]).kernel(move |_| Ok(move |ctx: &mut dyn OpContext| gradient(ctx, scale)));
+        op(r, sized, &["num_segments"])
+            .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| reduce(ctx, scale, true)));
+        op(r, grad, &["output_dim0"])
+            .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| gradient(ctx, scale)));
         op(r, compact, &["dense_output_dim0"])
             .note(WAITS_FOR_SIZE)
             .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| compact_gradient(ctx, scale)));
     }
 }
 
-fn op<'r>(registry: &'r mut Registry, name: &'static str, host: &'static [&'static str]) -> OpBuilder<'r> {
+fn op<'r>(
+    registry: &'r mut Registry,
+    name: &'static str,
+    host: &'static [&'static str],
+) -> OpBuilder<'r> {
     registry.op(name).types("T", TYPES).types("Tidx", INDEX).types("Tsegmentids", INDEX).host(host)
 }
 
@@ -93,14 +111,18 @@ impl Rows<'_> {
     /// The error for index `i`.
     pub fn error<T>(&self, ctx: &dyn OpContext, i: usize) -> Result<T> {
         let value = number(ctx, self.indices, i)?;
-        Err(Error::InvalidArgument(format!("Bad: indices[{i}] == {value} out of range [0, {})", self.limit)))
+        Err(Error::InvalidArgument(format!(
+            "Bad: indices[{i}] == {value} out of range [0, {})",
+            self.limit
+        )))
     }
 }
 
 /// Element `i` of an index tensor. Waits for the device.
 fn number(ctx: &dyn OpContext, indices: &Tensor, i: usize) -> Result<i64> {
     let size = indices.dtype.size();
-    let mut host = HostTensor { dtype: indices.dtype, dims: Dims::from_slice(&[1]), bytes: vec![0; size] };
+    let mut host =
+        HostTensor { dtype: indices.dtype, dims: Dims::from_slice(&[1]), bytes: vec![0; size] };
     ctx.device().download(indices.address + (i * size) as u64, &mut host.bytes)?;
     Ok(host.to_i64()?[0])
 }
@@ -119,7 +141,11 @@ fn reduce(ctx: &mut dyn OpContext, scale: Scale, sized: bool) -> Result<()> {
     let data = ctx.input(0)?;
     let count = if sized {
         let count = ctx.host_input(3)?;
-        require!(count.dims.is_empty(), "num_segments should be a scalar, not shape {}", shape_text(&count.dims));
+        require!(
+            count.dims.is_empty(),
+            "num_segments should be a scalar, not shape {}",
+            shape_text(&count.dims)
+        );
         let count = count.to_i64()?[0];
         require!(count >= 0, "segment ids must be >= 0");
         Some(count as usize)
@@ -131,7 +157,11 @@ fn reduce(ctx: &mut dyn OpContext, scale: Scale, sized: bool) -> Result<()> {
     let mut dims = Dims::from_slice(&data.dims);
     let mut places = None;
     if !ids.is_empty() {
-        let rows = Rows { indices: &indices, narrow: narrow(ctx, &indices, data.dims[0])?, limit: data.dims[0] };
+        let rows = Rows {
+            indices: &indices,
+            narrow: narrow(ctx, &indices, data.dims[0])?,
+            limit: data.dims[0],
+        };
         let (narrowed, found) = match count {
             Some(count) => (narrow(ctx, &ids, count)?, count),
             None => {
@@ -199,8 +229,8 @@ impl Gradient {
         Ok(Self { indices, ids, rows: grad, dims })
     }
 
-    /// The indices in ascending order (uint32, the number of rows for those out of range) and the segment of each, after the
-    /// gradients of the segments got their scale.
+    /// The indices in ascending order (uint32, the number of rows for those out of range) and the
+    /// segment of each, after the gradients of the segments got their scale.
     fn sort(&mut self, ctx: &mut dyn OpContext, scale: Scale) -> Result<Pairs> {
         let ids = narrow(ctx, &self.ids, self.rows.dims[0])?;
         if scale != Scale::One && !self.rows.is_empty() {
@@ -224,8 +254,8 @@ fn gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     sum(ctx, &gradient.rows, Some(&(pairs.keys, pairs.values)), Scale::One, &out)
 }
 
-/// The gradient by the rows of the data that were used. Outputs their gradients (0) and their numbers, ascending (1). Waits for the device, for
-/// their number is an extent.
+/// The gradient by the rows of the data that were used. Outputs their gradients (0) and their
+/// numbers, ascending (1). Waits for the device, for their number is an extent.
 fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     let mut gradient = Gradient::new(ctx, "dense_output_dim0")?;
     let (dtype, index, limit) = (gradient.rows.dtype, gradient.indices.dtype, gradient.dims[0]);
@@ -256,7 +286,12 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     ctx.device().enqueue(&Program {
         key: Key::new("segment runs"),
         shader: &runs_shader,
-        bindings: smallvec![(&pairs.keys).into(), (&starts).into(), (&ranks).into(), Binding::raw(&unique, 4)],
+        bindings: smallvec![
+            (&pairs.keys).into(),
+            (&starts).into(),
+            (&ranks).into(),
+            Binding::raw(&unique, 4)
+        ],
         params: Params::new().u32(n).u32(index.size() / 4),
         grid: Grid::linear(n, WORKGROUP),
     })?;
@@ -288,7 +323,8 @@ fn heads_shader() -> Shader {
         .bind("heads", U32)
         .u32s(&["count"])
         .body(
-            "fn value(i: u32) -> u32 {\n    return select(0u, 1u, i == 0u || load_keys(i) != load_keys(max(i, 1u) - 1u));\n}",
+            "fn value(i: u32) -> u32 {\n    return select(0u, 1u, i == 0u || load_keys(i) != \
+             load_keys(max(i, 1u) - 1u));\n}",
         )
         .map("heads")
 }

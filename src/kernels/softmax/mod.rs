@@ -1,5 +1,6 @@
-//! Softmax, LogSoftmax and both cross entropies: one dispatch that goes over each row, in f32 (float64 in itself), stable for any logits.
-//! Four columns are read and written at once where rows are whole fours; [`text`] has the shaders.
+//! Softmax, LogSoftmax and both cross entropies: one dispatch that goes over each row, in f32
+//! (float64 in itself), stable for any logits. Four columns are read and written at once where rows
+//! are whole fours; [`text`] has the shaders.
 
 mod text;
 
@@ -25,7 +26,8 @@ const TYPES: &[DType] = &[F32, F64, F16, BF16];
 /// TensorFlow's GPU list has no float64 here.
 const SPARSE_TYPES: &[DType] = &[F32, F16, BF16];
 
-/// The ops of one input, with the WGSL of a result from `x`, the row's `largest` and its `sum` of exponentials.
+/// The ops of one input, with the WGSL of a result from `x`, the row's `largest` and its `sum` of
+/// exponentials.
 const SOFTMAXES: &[(&str, &str)] =
     &[("LogSoftmax", "(x - largest) - {{LOG}}(sum)"), ("Softmax", "{{EXP}}(x - largest) / sum")];
 
@@ -46,15 +48,19 @@ pub fn register(r: &mut Registry) {
             dense_cross_entropy(ctx, style)
         })
     });
-    r.op("SparseSoftmaxCrossEntropyWithLogits").types("T", SPARSE_TYPES).types("Tlabels", INDEX).kernel(move |_| {
-        Ok(move |ctx: &mut dyn OpContext| {
-            let style = style(&capabilities, ctx.device());
-            sparse_cross_entropy(ctx, style)
-        })
-    });
+    r.op("SparseSoftmaxCrossEntropyWithLogits")
+        .types("T", SPARSE_TYPES)
+        .types("Tlabels", INDEX)
+        .kernel(move |_| {
+            Ok(move |ctx: &mut dyn OpContext| {
+                let style = style(&capabilities, ctx.device());
+                sparse_cross_entropy(ctx, style)
+            })
+        });
 }
 
-/// Whether rows of `cols` elements of `dtype` are whole words, so that the row program can store them.
+/// Whether rows of `cols` elements of `dtype` are whole words, so that the row program can store
+/// them.
 fn whole_words(dtype: DType, cols: usize) -> bool {
     cols.is_multiple_of(dtype.lanes() as usize)
 }
@@ -70,7 +76,12 @@ fn rows_per_window(device: &Device, rows: usize, row_bytes: usize) -> usize {
     if fits >= rows { rows } else { (fits / 2 * 2).max(1) }
 }
 
-fn softmax(ctx: &mut dyn OpContext, style: Style, op: &'static str, result: &'static str) -> Result<()> {
+fn softmax(
+    ctx: &mut dyn OpContext,
+    style: Style,
+    op: &'static str,
+    result: &'static str,
+) -> Result<()> {
     let x = ctx.input(0)?;
     require!(x.rank() >= 1, "logits must have >= 1 dimension, got {}", shape_text(&x.dims));
     let y = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
@@ -114,14 +125,19 @@ fn dense_cross_entropy(ctx: &mut dyn OpContext, style: Style) -> Result<()> {
     let dims = crate::layout::broadcast_dims(&logits.dims, &labels.dims);
     require!(dims.is_ok(), "{}", sizes());
     let dims = dims?;
-    require!(dims.len() == 2, "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional");
+    require!(
+        dims.len() == 2,
+        "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional"
+    );
     let strides = |t: &Tensor| {
         let walk = crate::layout::Iteration::over(&dims).broadcast(&t.dims);
         [walk.strides(0)[0] as usize, walk.strides(0)[1] as usize]
     };
     let (logits_strides, labels_strides) = (strides(&logits), strides(&labels));
-    let operands =
-        [Operand { tensor: logits, strides: logits_strides }, Operand { tensor: labels, strides: labels_strides }];
+    let operands = [
+        Operand { tensor: logits, strides: logits_strides },
+        Operand { tensor: labels, strides: labels_strides },
+    ];
     cross_entropy(ctx, style, &operands, dims[0], dims[1])
 }
 
@@ -131,13 +147,21 @@ fn sparse_cross_entropy(ctx: &mut dyn OpContext, style: Style) -> Result<()> {
     require!(labels.rank() == 1, "labels must be 1-D, but got shape {}", shape_text(&labels.dims));
     require!(
         logits.dims[0] == labels.dims[0],
-        "logits and labels must have the same first dimension, got logits shape {} and labels shape {}",
+        "logits and labels must have the same first dimension, got logits shape {} and labels \
+         shape {}",
         shape_text(&logits.dims),
         shape_text(&labels.dims)
     );
     let (rows, cols) = (logits.dims[0], logits.dims[1]);
-    require!(cols > 0, "Must have at least one class, but got logits shape {}", shape_text(&logits.dims));
-    let operands = [Operand { tensor: logits, strides: [cols, 1] }, Operand { tensor: labels, strides: [1, 0] }];
+    require!(
+        cols > 0,
+        "Must have at least one class, but got logits shape {}",
+        shape_text(&logits.dims)
+    );
+    let operands = [
+        Operand { tensor: logits, strides: [cols, 1] },
+        Operand { tensor: labels, strides: [1, 0] },
+    ];
     cross_entropy(ctx, style, &operands, rows, cols)
 }
 
@@ -179,7 +203,8 @@ fn cross_entropy(
     let whole_loss = dtype.lanes() == 1;
     let whole_backprop = whole_words(dtype, cols);
     let loss_target = if whole_loss { loss.clone() } else { ctx.temp(F32, &[rows])? };
-    let backprop_target = if whole_backprop { backprop.clone() } else { ctx.temp(F32, &[rows, cols])? };
+    let backprop_target =
+        if whole_backprop { backprop.clone() } else { ctx.temp(F32, &[rows, cols])? };
     let device = ctx.device();
     // Sparse labels have no columns.
     let sparse = labels.tensor.dtype.is_integer();
@@ -190,12 +215,17 @@ fn cross_entropy(
     let split = Rows::of(device, style, rows, cols, fours)?;
     let [logits_strides, labels_strides] =
         [logits, labels].map(|o| if fours { [o.strides[0] / 4, 1] } else { o.strides });
-    let per_window = rows_per_window(device, rows, cols * dtype.size().max(backprop_target.dtype.size()));
+    let per_window =
+        rows_per_window(device, rows, cols * dtype.size().max(backprop_target.dtype.size()));
     for first in (0..rows).step_by(per_window) {
         let rows = per_window.min(rows - first);
         device.check_extent(rows * cols)?;
         device.enqueue(&Program {
-            key: split.key("cross_entropy").dtype(dtype).dtype(labels.tensor.dtype).dtype(backprop_target.dtype),
+            key: split
+                .key("cross_entropy")
+                .dtype(dtype)
+                .dtype(labels.tensor.dtype)
+                .dtype(backprop_target.dtype),
             shader: &|| split.cross_entropy(dtype, labels.tensor.dtype, backprop_target.dtype),
             bindings: smallvec![
                 in_units(logits.rows(first, rows), fours),

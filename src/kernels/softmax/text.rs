@@ -1,4 +1,5 @@
-//! The shaders of softmax and the cross entropies: how rows are shared among invocations, and how many columns are read at once.
+//! The shaders of softmax and the cross entropies: how rows are shared among invocations, and how
+//! many columns are read at once.
 
 use super::{SOFTMAXES, SPARSE_TYPES, TYPES};
 use crate::device::{Device, Grid, Key};
@@ -11,12 +12,16 @@ use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP, wide};
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
-    for (lanes, fours) in [(1, false), (8, false), (256, false), (1, true), (8, true), (256, true)] {
+    for (lanes, fours) in [(1, false), (8, false), (256, false), (1, true), (8, true), (256, true)]
+    {
         let rows = Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP }, fours };
         for &input in TYPES.iter().filter(|t| !fours || wide::supports(**t)) {
             for output in [input, accumulator(input)] {
-                out.extend(SOFTMAXES.iter().map(|(op, result)| rows.softmax(op, result, input, output)));
-                let labels: &[DType] = if SPARSE_TYPES.contains(&input) { &[input, I32, I64] } else { &[input] };
+                out.extend(
+                    SOFTMAXES.iter().map(|(op, result)| rows.softmax(op, result, input, output)),
+                );
+                let labels: &[DType] =
+                    if SPARSE_TYPES.contains(&input) { &[input, I32, I64] } else { &[input] };
                 out.extend(labels.iter().map(|labels| rows.cross_entropy(input, *labels, output)));
             }
         }
@@ -29,7 +34,8 @@ pub fn shaders() -> Vec<Shader> {
 pub(super) struct Rows {
     lanes: u32,
     workgroup: u32,
-    /// Whether four columns are read and written at once. Columns and strides of parameters then count fours.
+    /// Whether four columns are read and written at once. Columns and strides of parameters then
+    /// count fours.
     pub fours: bool,
 }
 
@@ -38,7 +44,13 @@ impl Rows {
     const MAX_RUN: usize = MAX_ITERATIONS / 4 - 300;
 
     /// How `rows` rows of `cols` columns are shared.
-    pub fn of(device: &Device, style: Style, rows: usize, cols: usize, fours: bool) -> Result<Self> {
+    pub fn of(
+        device: &Device,
+        style: Style,
+        rows: usize,
+        cols: usize,
+        fours: bool,
+    ) -> Result<Self> {
         let units = if fours { cols / 4 } else { cols };
         let wide = |lanes| Self { lanes, workgroup: WORKGROUP, fours };
         let narrow = Self { lanes: 8, workgroup: 8, fours };
@@ -49,10 +61,17 @@ impl Rows {
             (Style::Wide, 65..=1024) => wide(32),
             (Style::Wide, _) => wide(256),
         };
-        let fits = |split: &Self| !device.capabilities().cpu || units <= split.lanes as usize * Self::MAX_RUN;
-        [wanted, narrow, wide(256)].into_iter().find(|s| s.lanes >= wanted.lanes && fits(s)).ok_or_else(|| {
-            Error::Unimplemented(format!("a row of {cols} elements exceeds this kernel's limit on a software adapter"))
-        })
+        let fits = |split: &Self| {
+            !device.capabilities().cpu || units <= split.lanes as usize * Self::MAX_RUN
+        };
+        [wanted, narrow, wide(256)]
+            .into_iter()
+            .find(|s| s.lanes >= wanted.lanes && fits(s))
+            .ok_or_else(|| {
+                Error::Unimplemented(format!(
+                    "a row of {cols} elements exceeds this kernel's limit on a software adapter"
+                ))
+            })
     }
 
     /// Columns, or a stride, in what the parameters count.
@@ -74,7 +93,9 @@ impl Rows {
             _ => (shader, "exp", "log"),
         };
         let (unit, sum, largest) = match self.fours {
-            true => ("vec4<Value>", "(v.x + v.y) + (v.z + v.w)", "max(max(v.x, v.y), max(v.z, v.w))"),
+            true => {
+                ("vec4<Value>", "(v.x + v.y) + (v.z + v.w)", "max(max(v.x, v.y), max(v.z, v.w))")
+            }
             false => ("Value", "v", "v"),
         };
         shader
@@ -108,7 +129,10 @@ impl Rows {
     }
 
     pub fn softmax(self, op: &str, result: &str, input: DType, output: DType) -> Shader {
-        let shader = Shader::new(format!("{op} {input} to {output}, {} lanes, fours: {}", self.lanes, self.fours));
+        let shader = Shader::new(format!(
+            "{op} {input} to {output}, {} lanes, fours: {}",
+            self.lanes, self.fours
+        ));
         let shader = self.write(self.read(shader, "x", input), "y", output);
         let shader = shader
             .u32s(&["rows", "cols"])
@@ -127,11 +151,19 @@ impl Rows {
             self.lanes, self.fours
         ));
         let shader = self.read(shader, "logits", logits);
-        let shader = if sparse { shader.bind("labels", labels) } else { self.read(shader, "labels", labels) };
+        let shader = if sparse {
+            shader.bind("labels", labels)
+        } else {
+            self.read(shader, "labels", labels)
+        };
         let shader = shader.bind("loss", accumulator(logits));
         let unit = self.unit(backprop);
-        let add =
-            |l: u32| format!("own += sum_of(label(row, c + {l}u) * (log_sum - (logit(row, c + {l}u) - largest)));");
+        let add = |l: u32| {
+            format!(
+                "own += sum_of(label(row, c + {l}u) * (log_sum - (logit(row, c + {l}u) - \
+                 largest)));"
+            )
+        };
         let shader = self
             .write(shader, "backprop", backprop)
             .u32s(&["rows", "cols", "logits_row", "logits_col", "labels_row", "labels_col"])
@@ -139,10 +171,17 @@ impl Rows {
             .param("nan", Field::F32)
             .define("LOAD", self.load("logits", "row * p.logits_row + c * p.logits_col"))
             .define("LABEL", if sparse { self.sparse_label(labels) } else { self.dense_label() })
-            .define("ADD_LABEL", if sparse { "own = loss_of_label(row, lane, largest, log_sum);" } else { "" })
+            .define(
+                "ADD_LABEL",
+                if sparse { "own = loss_of_label(row, lane, largest, log_sum);" } else { "" },
+            )
             .define(
                 "ADD_LOSS",
-                if sparse { String::new() } else { (0..unit).map(add).collect::<Vec<_>>().join("\n        ") },
+                if sparse {
+                    String::new()
+                } else {
+                    (0..unit).map(add).collect::<Vec<_>>().join("\n        ")
+                },
             )
             .define("UNIT", unit.to_string())
             .define("STORE", self.store("backprop", backprop, "gradient"));
@@ -151,8 +190,8 @@ impl Rows {
 
     fn dense_label(self) -> String {
         format!(
-            "fn is_invalid(row: u32) -> bool {{\n    return false;\n}}\n\n\
-             fn label(row: u32, c: u32) -> Logits {{\n    return {};\n}}",
+            "fn is_invalid(row: u32) -> bool {{\n    return false;\n}}\n\nfn label(row: u32, c: \
+             u32) -> Logits {{\n    return {};\n}}",
             self.load("labels", "row * p.labels_row + c * p.labels_col")
         )
     }
@@ -162,7 +201,10 @@ impl Rows {
         let (cols, hits, own) = match self.fours {
             true => (
                 "p.cols * 4u",
-                format!("vec4({index}(c * 4u), {index}(c * 4u + 1u), {index}(c * 4u + 2u), {index}(c * 4u + 3u))"),
+                format!(
+                    "vec4({index}(c * 4u), {index}(c * 4u + 1u), {index}(c * 4u + 2u), {index}(c \
+                     * 4u + 3u))"
+                ),
                 "logit(row, at / 4u)[at % 4u]",
             ),
             false => ("p.cols", format!("{index}(c)"), "logit(row, at)"),
@@ -170,14 +212,14 @@ impl Rows {
         let class = if self.fours { "vec4(load_labels(row))" } else { "load_labels(row)" };
         format!(
             "fn is_invalid(row: u32) -> bool {{\n    let class_of_row = load_labels(row);\n    \
-             return class_of_row < {index}(0) || class_of_row >= {index}({cols});\n}}\n\n\
-             fn label(row: u32, c: u32) -> Logits {{\n    \
-             let hits = select(Logits(Value(0.0)), Logits(Value(1.0)), {class} == {hits});\n    \
-             return select(hits, Logits(Value(p.nan)), is_invalid(row));\n}}\n\n\
-             // The label's own logit alone counts, even where others are infinite.\n\
-             fn loss_of_label(row: u32, lane: u32, largest: Value, log_sum: Value) -> Value {{\n    \
-             if lane != 0u || row >= p.rows || is_invalid(row) {{\n        return Value(0.0);\n    }}\n    \
-             let at = u32(load_labels(row));\n    return log_sum - ({own} - largest);\n}}"
+             return class_of_row < {index}(0) || class_of_row >= {index}({cols});\n}}\n\nfn \
+             label(row: u32, c: u32) -> Logits {{\n    let hits = select(Logits(Value(0.0)), \
+             Logits(Value(1.0)), {class} == {hits});\n    return select(hits, \
+             Logits(Value(p.nan)), is_invalid(row));\n}}\n\n// The label's own logit alone \
+             counts, even where others are infinite.\nfn loss_of_label(row: u32, lane: u32, \
+             largest: Value, log_sum: Value) -> Value {{\n    if lane != 0u || row >= p.rows || \
+             is_invalid(row) {{\n        return Value(0.0);\n    }}\n    let at = \
+             u32(load_labels(row));\n    return log_sum - ({own} - largest);\n}}"
         )
     }
 
@@ -191,8 +233,9 @@ impl Rows {
         if lanes == 1 {
             return format!("store_{name}({at}, {value}(row, c, largest, sum));");
         }
-        let packed: Vec<_> =
-            (0..lanes).map(|l| format!("pack_{name}({l}u, {value}(row, c + {l}u, largest, sum))")).collect();
+        let packed: Vec<_> = (0..lanes)
+            .map(|l| format!("pack_{name}({l}u, {value}(row, c + {l}u, largest, sum))"))
+            .collect();
         format!("store_{name}_word(({at}) / {lanes}u, {});", packed.join(" | "))
     }
 }

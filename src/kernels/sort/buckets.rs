@@ -1,4 +1,5 @@
-//! Positions grouped by a small number each: the sort behind partitions, ragged rows and weighted counts.
+//! Positions grouped by a small number each: the sort behind partitions, ragged rows and weighted
+//! counts.
 
 use smallvec::smallvec;
 
@@ -13,26 +14,34 @@ use crate::tensor::{HostTensor, Tensor};
 /// Index types that bucket numbers may have.
 const INDICES: &[DType] = &[I32, I64];
 
-/// Positions grouped by bucket, in their order within each. Numbers out of range form one more bucket at the end.
+/// Positions grouped by bucket, in their order within each. Numbers out of range form one more
+/// bucket at the end.
 #[derive(Debug)]
 pub struct Buckets {
     /// The buckets' numbers, ascending (uint32).
     pub keys: Tensor,
     /// The positions, bucket after bucket (uint32).
     pub positions: Tensor,
-    /// Where each bucket starts in `positions` (uint32): one element for each, then the end of the last good one.
+    /// Where each bucket starts in `positions` (uint32): one element for each, then the end of the
+    /// last good one.
     pub bounds: Tensor,
     buckets: usize,
 }
 
 impl Buckets {
-    /// Groups the positions of `numbers`, an int32 or int64 tensor that is not empty, into `buckets` buckets.
+    /// Groups the positions of `numbers`, an int32 or int64 tensor that is not empty, into
+    /// `buckets` buckets.
     pub fn of(ctx: &mut dyn OpContext, numbers: &Tensor, buckets: usize) -> Result<Self> {
         Self::of_rows(ctx, numbers, numbers.len(), buckets)
     }
 
     /// The same where each row of `per_row` numbers has `size` buckets of its own.
-    pub fn of_rows(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) -> Result<Self> {
+    pub fn of_rows(
+        ctx: &mut dyn OpContext,
+        numbers: &Tensor,
+        per_row: usize,
+        size: usize,
+    ) -> Result<Self> {
         let buckets = numbers.len() / per_row * size;
         let keys = keys(ctx, numbers, per_row, size)?;
         let sorted = radix::sort(ctx, &keys, None, bits_below(buckets + 1))?;
@@ -42,14 +51,18 @@ impl Buckets {
 
     /// The bounds on the host. Waits for the device.
     pub fn host_bounds(&self, ctx: &dyn OpContext) -> Result<Vec<u32>> {
-        let mut host =
-            HostTensor { dtype: U32, dims: self.bounds.dims.clone(), bytes: vec![0; 4 * (self.buckets + 1)] };
+        let mut host = HostTensor {
+            dtype: U32,
+            dims: self.bounds.dims.clone(),
+            bytes: vec![0; 4 * (self.buckets + 1)],
+        };
         ctx.device().download(self.bounds.address, &mut host.bytes)?;
         Ok(host.values())
     }
 }
 
-/// The int32 or int64 `numbers` (not empty) as uint32, with `limit` for those that are not below it.
+/// The int32 or int64 `numbers` (not empty) as uint32, with `limit` for those that are not below
+/// it.
 pub fn narrow(ctx: &mut dyn OpContext, numbers: &Tensor, limit: usize) -> Result<Tensor> {
     keys(ctx, numbers, numbers.len(), limit)
 }
@@ -68,7 +81,8 @@ fn keys(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) 
     Ok(keys)
 }
 
-/// Where the run of each number up to `segments` starts in the sorted uint32 tensor `keys`: `segments` + 1 bounds.
+/// Where the run of each number up to `segments` starts in the sorted uint32 tensor `keys`:
+/// `segments` + 1 bounds.
 pub fn bounds(ctx: &mut dyn OpContext, keys: &Tensor, segments: usize) -> Result<Tensor> {
     let bounds = ctx.temp(U32, &[segments + 1])?;
     ctx.device().enqueue(&Program {
@@ -88,12 +102,12 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// WGSL for a number below `p.limit`, or the limit itself, from the raw words `numbers` of an index type. A negative number is large as an
-/// unsigned one, so one comparison finds both ends.
+/// WGSL for a number below `p.limit`, or the limit itself, from the raw words `numbers` of an index
+/// type. A negative number is large as an unsigned one, so one comparison finds both ends.
 pub fn clamped(dtype: DType) -> &'static str {
     if dtype.size() == 8 {
-        "fn clamped(i: u32) -> u32 {\n    let at = p.off_numbers + 2u * i;\n    \
-         return select(p.limit, min(numbers[at], p.limit), numbers[at + 1u] == 0u);\n}\n"
+        "fn clamped(i: u32) -> u32 {\n    let at = p.off_numbers + 2u * i;\n    return \
+         select(p.limit, min(numbers[at], p.limit), numbers[at + 1u] == 0u);\n}\n"
     } else {
         "fn clamped(i: u32) -> u32 {\n    return min(numbers[p.off_numbers + i], p.limit);\n}\n"
     }
@@ -106,8 +120,8 @@ fn keys_shader(dtype: DType) -> Shader {
         .u32s(&["count", "limit", "per_row", "last"])
         .body(clamped(dtype))
         .body(
-            "fn value(i: u32) -> u32 {\n    let n = clamped(i);\n    \
-             return select((i / p.per_row) * p.limit + n, p.last, n == p.limit);\n}",
+            "fn value(i: u32) -> u32 {\n    let n = clamped(i);\n    return select((i / \
+             p.per_row) * p.limit + n, p.last, n == p.limit);\n}",
         )
         .map("keys")
 }

@@ -1,5 +1,6 @@
-//! Bincount, DenseBincount and HistogramFixedWidth. Plain counts are atomic additions; weights are added up in the order of the input,
-//! after a sort by bin, so that sums of floats are reproducible.
+//! Bincount, DenseBincount and HistogramFixedWidth. Plain counts are atomic additions; weights are
+//! added up in the order of the input, after a sort by bin, so that sums of floats are
+//! reproducible.
 
 use smallvec::smallvec;
 
@@ -39,8 +40,8 @@ pub fn register(r: &mut Registry) {
         .kernel(|_| Ok(histogram as super::Compute));
 }
 
-/// Inputs: the numbers (0), size (1, host) and weights (2) or none. Numbers out of range are dropped, negative ones too, as on TensorFlow's
-/// GPUs: its CPU kernel refuses those.
+/// Inputs: the numbers (0), size (1, host) and weights (2) or none. Numbers out of range are
+/// dropped, negative ones too, as on TensorFlow's GPUs: its CPU kernel refuses those.
 fn bincount(ctx: &mut dyn OpContext, dense: bool, binary: bool) -> Result<()> {
     let size = ctx.host_input(1)?;
     require!(size.dims.is_empty(), "Shape must be rank 0 but is rank {}", size.dims.len());
@@ -51,12 +52,15 @@ fn bincount(ctx: &mut dyn OpContext, dense: bool, binary: bool) -> Result<()> {
         require!(x.rank() <= 2, "Shape must be at most rank 2 but is rank {}", x.rank());
         require!(
             weights.is_empty() || weights.dims == x.dims,
-            "`weights` must be the same shape as `arr` or a length-0 `Tensor`, in which case it acts as all weights equal to 1. \
-             Received {}",
+            "`weights` must be the same shape as `arr` or a length-0 `Tensor`, in which case it \
+             acts as all weights equal to 1. Received {}",
             shape(&weights.dims)
         );
     } else {
-        require!(weights.is_empty() || weights.len() == x.len(), "Input indices and weights must have the same size.");
+        require!(
+            weights.is_empty() || weights.len() == x.len(),
+            "Input indices and weights must have the same size."
+        );
     }
     let rows = if dense && x.rank() == 2 { x.dims[0] } else { 1 };
     let dims = if dense && x.rank() == 2 { vec![rows, size as usize] } else { vec![size as usize] };
@@ -72,14 +76,27 @@ fn bincount(ctx: &mut dyn OpContext, dense: bool, binary: bool) -> Result<()> {
     ctx.device().check_extent(bins)?;
     let per_row = x.len() / rows;
     if weights.is_empty() || binary {
-        return counts(ctx, &Bins::Numbers { x: &x, per_row, size: size as usize }, bins, &out, binary);
+        return counts(
+            ctx,
+            &Bins::Numbers { x: &x, per_row, size: size as usize },
+            bins,
+            &out,
+            binary,
+        );
     }
     let buckets = Buckets::of_rows(ctx, &x, per_row, size as usize)?;
-    Segments { fold: Fold::Sum, ids: &buckets.keys, rows: Some(&buckets.positions), data: &weights, inner: 1 }
-        .enqueue(ctx, &out)
+    Segments {
+        fold: Fold::Sum,
+        ids: &buckets.keys,
+        rows: Some(&buckets.positions),
+        data: &weights,
+        inner: 1,
+    }
+    .enqueue(ctx, &out)
 }
 
-/// Inputs: values (0), value_range (1, host) and nbins (2, host). NaN is in no bin, as on TensorFlow's GPUs; its CPU kernel refuses it.
+/// Inputs: values (0), value_range (1, host) and nbins (2, host). NaN is in no bin, as on
+/// TensorFlow's GPUs; its CPU kernel refuses it.
 fn histogram(ctx: &mut dyn OpContext) -> Result<()> {
     let (range, nbins) = (ctx.host_input(1)?, ctx.host_input(2)?);
     require!(range.dims[..] == [2], "value_range should be a vector of 2 elements.");
@@ -112,10 +129,11 @@ fn histogram(ctx: &mut dyn OpContext) -> Result<()> {
     counts(ctx, &Bins::Edges { x: &x, sorted: &sorted, low: &low }, nbins as usize, &out, false)
 }
 
-/// The distance from the range's begin at which each bin but the first begins, rounded up: comparing with it is TensorFlow's division by
-/// the width of a bin, which is done in float64.
+/// The distance from the range's begin at which each bin but the first begins, rounded up:
+/// comparing with it is TensorFlow's division by the width of a bin, which is done in float64.
 fn edges(range: &[f64], nbins: usize, wide: bool) -> HostTensor {
-    let width = if wide { range[1] - range[0] } else { f64::from(range[1] as f32 - range[0] as f32) };
+    let width =
+        if wide { range[1] - range[0] } else { f64::from(range[1] as f32 - range[0] as f32) };
     let step = width / nbins as f64;
     let dtype = if wide { F64 } else { F32 };
     let edge = |i: usize| {
@@ -147,8 +165,15 @@ enum Bins<'a> {
     Edges { x: &'a Tensor, sorted: &'a Tensor, low: &'a Tensor },
 }
 
-/// Adds to the int32 or float32 tensor `out`, which holds zeros, how many elements belong to each bin, or 1 where there is any (`binary`).
-fn counts(ctx: &mut dyn OpContext, of: &Bins<'_>, bins: usize, out: &Tensor, binary: bool) -> Result<()> {
+/// Adds to the int32 or float32 tensor `out`, which holds zeros, how many elements belong to each
+/// bin, or 1 where there is any (`binary`).
+fn counts(
+    ctx: &mut dyn OpContext,
+    of: &Bins<'_>,
+    bins: usize,
+    out: &Tensor,
+    binary: bool,
+) -> Result<()> {
     let direct = out.dtype == I32 && !binary;
     let counts = if direct { out.clone() } else { ctx.temp(I32, &[bins])? };
     if !direct {
@@ -170,7 +195,12 @@ fn counts(ctx: &mut dyn OpContext, of: &Bins<'_>, bins: usize, out: &Tensor, bin
         Bins::Edges { x, sorted, low } => ctx.device().enqueue(&Program {
             key: Key::new("sort count edges").dtype(x.dtype),
             shader: &|| edges_shader(x.dtype),
-            bindings: smallvec![Binding::raw(&counts, 4), (*x).into(), (*sorted).into(), (*low).into()],
+            bindings: smallvec![
+                Binding::raw(&counts, 4),
+                (*x).into(),
+                (*sorted).into(),
+                (*low).into()
+            ],
             params: params.u32(sorted.len()).u32(1),
             grid,
         })?,
@@ -206,8 +236,8 @@ fn numbers_shader(dtype: DType) -> Shader {
         .body(clamped(dtype))
         .define(
             "BIN",
-            "fn bin_of(i: u32) -> u32 {\n    let bin = clamped(i);\n    \
-             return select((i / p.per_row) * p.limit + bin, p.bins, bin == p.limit);\n}",
+            "fn bin_of(i: u32) -> u32 {\n    let bin = clamped(i);\n    return select((i / \
+             p.per_row) * p.limit + bin, p.bins, bin == p.limit);\n}",
         )
         .body(include_str!("../../../shaders/sort/count.wgsl"))
 }
@@ -222,8 +252,9 @@ fn edges_shader(dtype: DType) -> Shader {
     search::declare(shader, edge, edge)
         .define(
             "BIN",
-            "fn bin_of(i: u32) -> u32 {\n    let x = load_x(i);\n    let low = load_low(0u);\n    if x <= low {\n        \
-             return 0u;\n    }\n    if !(x > low) {\n        return p.bins;\n    }\n    return search(x - low, 0u, p.edges);\n}",
+            "fn bin_of(i: u32) -> u32 {\n    let x = load_x(i);\n    let low = load_low(0u);\n    \
+             if x <= low {\n        return 0u;\n    }\n    if !(x > low) {\n        return \
+             p.bins;\n    }\n    return search(x - low, 0u, p.edges);\n}",
         )
         .body(include_str!("../../../shaders/sort/count.wgsl"))
 }
@@ -235,7 +266,8 @@ fn finish_shader(dtype: DType) -> Shader {
         .param("count", Field::U32)
         .param("binary", Field::U32)
         .body(&format!(
-            "fn value(i: u32) -> {0} {{\n    let n = load_counts(i);\n    return {0}(select(n, min(n, 1), p.binary != 0u));\n}}",
+            "fn value(i: u32) -> {0} {{\n    let n = load_counts(i);\n    return {0}(select(n, \
+             min(n, 1), p.binary != 0u));\n}}",
             dtype.value()
         ))
         .map("out")

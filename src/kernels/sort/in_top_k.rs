@@ -19,7 +19,10 @@ const WORKGROUP: u32 = 64;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("InTopKV2").types("T", INDEX).items(&[(0, 1), (1, 0)]).kernel(|_| Ok(in_top_k as super::Compute));
+    r.op("InTopKV2")
+        .types("T", INDEX)
+        .items(&[(0, 1), (1, 0)])
+        .kernel(|_| Ok(in_top_k as super::Compute));
 }
 
 /// Inputs: predictions (0, float32), targets (1) and k (2), all on the device.
@@ -44,7 +47,12 @@ fn in_top_k(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device().enqueue(&Program {
         key: Key::new("sort in top k").dtype(index),
         shader: &|| shader(index),
-        bindings: smallvec![(&x).into(), Binding::raw(&targets, 4), Binding::raw(&k, 4), (&hits).into()],
+        bindings: smallvec![
+            (&x).into(),
+            Binding::raw(&targets, 4),
+            Binding::raw(&k, 4),
+            (&hits).into()
+        ],
         params: Params::new().u32(rows).u32(classes).u32(index.size() / 4),
         grid: Grid::groups(rows),
     })?;

@@ -1,6 +1,8 @@
-//! Elements of any type as unsigned keys of one or two words, and the stable order of a tensor by them.
+//! Elements of any type as unsigned keys of one or two words, and the stable order of a tensor by
+//! them.
 //!
-//! Keys are made from an element's bits, so no shader here needs 64-bit integers or floats, and few variants serve all types.
+//! Keys are made from an element's bits, so no shader here needs 64-bit integers or floats, and few
+//! variants serve all types.
 
 use smallvec::smallvec;
 
@@ -59,16 +61,17 @@ impl Kind {
         self.size == 8
     }
 
-    /// WGSL of a function body that tells whether `key` is that of a NaN, given the key of infinity as `p.infinity` (of two words,
-    /// the high one).
+    /// WGSL of a function body that tells whether `key` is that of a NaN, given the key of infinity
+    /// as `p.infinity` (of two words, the high one).
     pub fn is_nan(self) -> String {
         let mask = if self.size < 4 { (1u32 << self.bits()) - 1 } else { u32::MAX };
         match (self.class, self.is_wide()) {
             (Class::Float, false) => {
                 format!("    return key.x > p.infinity || key.x < {mask}u - p.infinity;")
             }
-            (Class::Float, true) => "    let low = ~p.infinity;\n    return key.y > p.infinity || (key.y == p.infinity && key.x > 0u) || key.y < low \
-                 || (key.y == low && key.x < 0xffffffffu);"
+            (Class::Float, true) => "    let low = ~p.infinity;\n    return key.y > p.infinity || \
+                                     (key.y == p.infinity && key.x > 0u) || key.y < low || (key.y \
+                                     == low && key.x < 0xffffffffu);"
                 .to_owned(),
             _ => "    return false;".to_owned(),
         }
@@ -96,13 +99,12 @@ impl Kind {
             (Class::Signed, false) => format!("    return bits ^ vec2({sign}u, 0u);"),
             (Class::Signed, true) => format!("    return bits ^ vec2(0u, {sign}u);"),
             (Class::Float, false) => format!(
-                "    if bits.x >= {sign}u {{\n        return vec2(select(~bits.x & {mask}u, {sign}u, bits.x == {sign}u), 0u);\n    \
-                 }}\n    return vec2(bits.x | {sign}u, 0u);"
+                "    if bits.x >= {sign}u {{\n        return vec2(select(~bits.x & {mask}u, \
+                 {sign}u, bits.x == {sign}u), 0u);\n    }}\n    return vec2(bits.x | {sign}u, 0u);"
             ),
             (Class::Float, true) => format!(
-                "    if bits.y >= {sign}u {{\n        \
-                 return select(~bits, vec2(0u, {sign}u), bits.y == {sign}u && bits.x == 0u);\n    }}\n    \
-                 return bits | vec2(0u, {sign}u);"
+                "    if bits.y >= {sign}u {{\n        return select(~bits, vec2(0u, {sign}u), \
+                 bits.y == {sign}u && bits.x == 0u);\n    }}\n    return bits | vec2(0u, {sign}u);"
             ),
         };
         shader
@@ -112,8 +114,8 @@ impl Kind {
     }
 }
 
-/// The stable order of `x`, seen as rows of `n` elements: each row's elements sorted, rows in their order. The result's `values` are
-/// positions in the whole of `x`.
+/// The stable order of `x`, seen as rows of `n` elements: each row's elements sorted, rows in their
+/// order. The result's `values` are positions in the whole of `x`.
 pub fn order(ctx: &mut dyn OpContext, x: &Tensor, n: usize, descending: bool) -> Result<Pairs> {
     let kind = Kind::of(x.dtype);
     let keys = ctx.temp(U32, &[x.len()])?;
@@ -142,7 +144,12 @@ enum Source<'a> {
 }
 
 /// Writes `keys[i]`, the key of position `permutation[i]`, or of `i`.
-fn enqueue(ctx: &dyn OpContext, source: Source<'_>, permutation: Option<&Tensor>, keys: &Tensor) -> Result<()> {
+fn enqueue(
+    ctx: &dyn OpContext,
+    source: Source<'_>,
+    permutation: Option<&Tensor>,
+    keys: &Tensor,
+) -> Result<()> {
     let params = Params::new().u32(keys.len()).u32(u32::from(permutation.is_some()));
     let grid = Grid::linear(keys.len(), WORKGROUP);
     match source {
@@ -152,7 +159,11 @@ fn enqueue(ctx: &dyn OpContext, source: Source<'_>, permutation: Option<&Tensor>
             ctx.device().enqueue(&Program {
                 key: Key::new("sort keys").number(kind.key()),
                 shader: &|| words_shader(kind),
-                bindings: smallvec![kind.binding(x), permutation.unwrap_or(keys).into(), keys.into()],
+                bindings: smallvec![
+                    kind.binding(x),
+                    permutation.unwrap_or(keys).into(),
+                    keys.into()
+                ],
                 params: params.u32(word).u32(mask),
                 grid,
             })
@@ -178,14 +189,17 @@ pub fn shaders() -> Vec<Shader> {
 fn map(shader: Shader, value: &str) -> Shader {
     shader
         .body(&format!(
-            "fn value(i: u32) -> u32 {{\n    var at = i;\n    if p.permuted != 0u {{\n        at = load_permutation(i);\n    }}\n    \
-             return {value};\n}}"
+            "fn value(i: u32) -> u32 {{\n    var at = i;\n    if p.permuted != 0u {{\n        at \
+             = load_permutation(i);\n    }}\n    return {value};\n}}"
         ))
         .map("keys")
 }
 
 fn words_shader(kind: Kind) -> Shader {
-    let shader = kind.declare(Shader::new(format!("sort keys {kind:?}"))).bind("permutation", U32).bind("keys", U32);
+    let shader = kind
+        .declare(Shader::new(format!("sort keys {kind:?}")))
+        .bind("permutation", U32)
+        .bind("keys", U32);
     map(shader.u32s(&["count", "permuted", "word", "mask"]), "order_key(at)[p.word] ^ p.mask")
 }
 

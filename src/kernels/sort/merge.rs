@@ -1,4 +1,5 @@
-//! Sorting many rows at once on software adapters: an invocation merges the runs of a row alone, without barriers, while others have theirs.
+//! Sorting many rows at once on software adapters: an invocation merges the runs of a row alone,
+//! without barriers, while others have theirs.
 
 use std::fmt::Write;
 
@@ -31,11 +32,19 @@ pub fn suits(device: &Device, x: &Tensor) -> bool {
     is_software && !Kind::of(x.dtype).is_wide() && rows >= LEAST_ROWS && n <= LONGEST
 }
 
-/// Writes the positions of the first `k` of each row of the matrix `x` into the uint32 tensor `out`.
-pub fn sort_rows(ctx: &mut dyn OpContext, x: &Tensor, k: usize, descending: bool, out: &Tensor) -> Result<()> {
+/// Writes the positions of the first `k` of each row of the matrix `x` into the uint32 tensor
+/// `out`.
+pub fn sort_rows(
+    ctx: &mut dyn OpContext,
+    x: &Tensor,
+    k: usize,
+    descending: bool,
+    out: &Tensor,
+) -> Result<()> {
     let (rows, n) = (x.dims[0], x.dims[1]);
     let size = n.next_multiple_of(RUN);
-    // Rows begin an odd number of 64 bytes apart: what lies a multiple of 4 KiB apart falls into few sets of a cache.
+    // Rows begin an odd number of 64 bytes apart: what lies a multiple of 4 KiB apart falls into
+    // few sets of a cache.
     let stride = size.next_multiple_of(16) + 8;
     let at_once = (SCRATCH / (16 * stride)).clamp(1, rows);
     let scratch = ctx.temp(U32, &[2 * at_once * stride, 2])?;
@@ -77,13 +86,14 @@ fn shader(kind: Kind) -> Shader {
     for i in 0..4 {
         let _ = write!(
             begin,
-            "    at[{i}] = base + first + {i}u * run;\n    ends[{i}] = base + min(first + {}u * run, p.size);\n    \
-             heads[{i}] = head(at[{i}], ends[{i}]);\n",
+            "    at[{i}] = base + first + {i}u * run;\n    ends[{i}] = base + min(first + {}u * \
+             run, p.size);\n    heads[{i}] = head(at[{i}], ends[{i}]);\n",
             i + 1
         );
         let _ = write!(
             advance,
-            "    heads[{i}] = select(heads[{i}], successor, won_{i});\n    at[{i}] = select(at[{i}], place, won_{i});\n"
+            "    heads[{i}] = select(heads[{i}], successor, won_{i});\n    at[{i}] = \
+             select(at[{i}], place, won_{i});\n"
         );
     }
     let mut sort = String::new();

@@ -1,7 +1,8 @@
 //! Ops that sort, select, count and search.
 //!
-//! The building blocks serve other families too: [`scan`] (device-wide prefix sums), [`radix`] (the stable sort of
-//! pairs), [`keys`] (elements of any type as sortable words) and [`buckets`] (positions grouped by a small number).
+//! The building blocks serve other families too: [`scan`] (device-wide prefix sums), [`radix`] (the
+//! stable sort of pairs), [`keys`] (elements of any type as sortable words) and [`buckets`]
+//! (positions grouped by a small number).
 
 pub mod buckets;
 mod count;

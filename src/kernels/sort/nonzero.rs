@@ -1,6 +1,7 @@
 //! Where: the coordinates of the elements that are not zero, in row-major order.
 //!
-//! Blocks count theirs, prefix sums over the counts tell where each block's begin, and the blocks write them.
+//! Blocks count theirs, prefix sums over the counts tell where each block's begin, and the blocks
+//! write them.
 
 use smallvec::smallvec;
 
@@ -69,8 +70,13 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 fn count_shader(dtype: DType) -> Shader {
-    let shader = Shader::new(format!("sort selected count {dtype}")).bind("x", dtype).bind("totals", U32);
-    selected(shader.u32s(&["count", "blocks"]), dtype, include_str!("../../../shaders/sort/selected_count.wgsl"))
+    let shader =
+        Shader::new(format!("sort selected count {dtype}")).bind("x", dtype).bind("totals", U32);
+    selected(
+        shader.u32s(&["count", "blocks"]),
+        dtype,
+        include_str!("../../../shaders/sort/selected_count.wgsl"),
+    )
 }
 
 fn coordinates_shader(dtype: DType) -> Shader {

@@ -22,8 +22,9 @@ pub fn register(r: &mut Registry) {
     });
 }
 
-/// Inputs: data (0) and partitions (1, int32). Waits for the device, for the numbers of rows are extents of the outputs; so it can refuse numbers
-/// out of range as TensorFlow's CPU does, which its GPU kernel drops.
+/// Inputs: data (0) and partitions (1, int32). Waits for the device, for the numbers of rows are
+/// extents of the outputs; so it can refuse numbers out of range as TensorFlow's CPU does, which
+/// its GPU kernel drops.
 fn partition(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let (data, partitions) = (ctx.input(0)?, ctx.input(1)?);
     require!(
@@ -43,7 +44,12 @@ fn partition(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let buckets = Buckets::of(ctx, &partitions, n)?;
     let bounds = buckets.host_bounds(ctx)?;
     if bounds[n] as usize != partitions.len() {
-        return Err(out_of_range(ctx, &partitions, word(ctx, &buckets.positions, bounds[n] as usize)? as usize, n)?);
+        return Err(out_of_range(
+            ctx,
+            &partitions,
+            word(ctx, &buckets.positions, bounds[n] as usize)? as usize,
+            n,
+        )?);
     }
     for (i, bound) in bounds.windows(2).enumerate() {
         let count = (bound[1] - bound[0]) as usize;
@@ -51,7 +57,8 @@ fn partition(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
         if out.is_empty() {
             continue;
         }
-        let positions = Tensor::new(I32, &[count], buckets.positions.address + 4 * u64::from(bound[0]));
+        let positions =
+            Tensor::new(I32, &[count], buckets.positions.address + 4 * u64::from(bound[0]));
         let indices = Indices::new(&positions, &[partitions.len()])?;
         let inner = row.iter().product();
         Gather { batch: 1, outer: 1, count, inner }.enqueue(ctx.device(), &data, &indices, &out)?;
@@ -67,6 +74,7 @@ fn out_of_range(ctx: &dyn OpContext, partitions: &Tensor, at: usize, n: usize) -
         coordinates.insert(0, (rest % d).to_string());
         rest /= d;
     }
-    let place = if coordinates.is_empty() { String::new() } else { format!("[{}]", coordinates.join(",")) };
+    let place =
+        if coordinates.is_empty() { String::new() } else { format!("[{}]", coordinates.join(",")) };
     Ok(Error::InvalidArgument(format!("partitions{place} = {value} is not in [0, {n})")))
 }

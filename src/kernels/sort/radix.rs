@@ -1,10 +1,13 @@
-//! The device-wide stable radix sort of (key, value) pairs of 32 bits, some bits a pass, lowest first.
+//! The device-wide stable radix sort of (key, value) pairs of 32 bits, some bits a pass, lowest
+//! first.
 //!
-//! A pass counts the digits of each block, scans the counts ([`super::scan`]) and places the pairs. Wider keys are sorted by their
-//! low words first, then by their high words: [`super::keys::order`] does that for tensors of any type.
+//! A pass counts the digits of each block, scans the counts ([`super::scan`]) and places the pairs.
+//! Wider keys are sorted by their low words first, then by their high words: [`super::keys::order`]
+//! does that for tensors of any type.
 //!
-//! A workgroup of a GPU sorts a block by four bits in its memory, so that neighbours read and write neighbouring pairs. An invocation of
-//! a software adapter takes a long run by up to eight bits alone: half the passes, and neither barriers nor atomics.
+//! A workgroup of a GPU sorts a block by four bits in its memory, so that neighbours read and write
+//! neighbouring pairs. An invocation of a software adapter takes a long run by up to eight bits
+//! alone: half the passes, and neither barriers nor atomics.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -37,9 +40,15 @@ pub struct Pairs {
     pub values: Tensor,
 }
 
-/// Sorts by `keys`, which have no higher bits than the lowest `bits`, ascending, equal keys in their order. Without `values` the keys' positions travel along:
-/// the result's values are the permutation. `keys` and `values` are used as scratch memory.
-pub fn sort(ctx: &mut dyn OpContext, keys: &Tensor, values: Option<&Tensor>, bits: u32) -> Result<Pairs> {
+/// Sorts by `keys`, which have no higher bits than the lowest `bits`, ascending, equal keys in
+/// their order. Without `values` the keys' positions travel along: the result's values are the
+/// permutation. `keys` and `values` are used as scratch memory.
+pub fn sort(
+    ctx: &mut dyn OpContext,
+    keys: &Tensor,
+    values: Option<&Tensor>,
+    bits: u32,
+) -> Result<Pairs> {
     let style = if ctx.device().capabilities().cpu { Style::Narrow } else { Style::Wide };
     sort_by(ctx, style, keys, values, bits)
 }
@@ -150,19 +159,25 @@ impl Cut {
             Style::Narrow => ("sort runs place", &|| run_place_shader(numbered)),
         };
         let params = self.params(pass);
-        let tensors: SmallVec<[&Tensor; 5]> = smallvec![&from.keys, &from.values, starts, &to.keys, &to.values];
+        let tensors: SmallVec<[&Tensor; 5]> =
+            smallvec![&from.keys, &from.values, starts, &to.keys, &to.values];
         ctx.device().enqueue(&Program {
             key: Key::new(name).number(u32::from(numbered && self.style == Style::Narrow)),
             shader,
             bindings: tensors.into_iter().map(Into::into).collect(),
-            params: if self.style == Style::Wide { params.u32(u32::from(numbered)) } else { params },
+            params: if self.style == Style::Wide {
+                params.u32(u32::from(numbered))
+            } else {
+                params
+            },
             grid: self.grid(),
         })
     }
 }
 
-/// Pairs of a run, of which there are some hundred where that leaves them long enough. Runs begin an odd number of 64 bytes apart, for
-/// what lies a multiple of 4 KiB apart falls into few sets of a cache, and a subgroup reads as many runs at once.
+/// Pairs of a run, of which there are some hundred where that leaves them long enough. Runs begin
+/// an odd number of 64 bytes apart, for what lies a multiple of 4 KiB apart falls into few sets of
+/// a cache, and a subgroup reads as many runs at once.
 fn run(pairs: usize) -> usize {
     let wanted = (pairs / 256).clamp(RUN.0, RUN.1);
     wanted / 32 * 32 + 16
@@ -175,7 +190,13 @@ pub const fn bits_below(n: usize) -> u32 {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![count_shader(), place_shader(), run_count_shader(), run_place_shader(false), run_place_shader(true)]
+    vec![
+        count_shader(),
+        place_shader(),
+        run_count_shader(),
+        run_place_shader(false),
+        run_place_shader(true),
+    ]
 }
 
 fn count_shader() -> Shader {

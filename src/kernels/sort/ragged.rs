@@ -19,7 +19,8 @@ use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Types of the values.
-pub const TYPES: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+pub const TYPES: &[DType] =
+    &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
 
 /// Types of the gradients.
 pub const SUMMED: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
@@ -31,11 +32,13 @@ pub fn register(r: &mut Registry) {
         .host(&["nrows"])
         .note(WAITS_FOR_SIZE)
         .kernel(|_| Ok(fill_empty_rows as super::Compute));
-    r.op("RaggedFillEmptyRowsGrad").types("T", SUMMED).kernel(|_| Ok(fill_empty_rows_grad as super::Compute));
+    r.op("RaggedFillEmptyRowsGrad")
+        .types("T", SUMMED)
+        .kernel(|_| Ok(fill_empty_rows_grad as super::Compute));
 }
 
-/// Inputs: value_rowids (0, int64, in any order), values (1), nrows (2, host), default_value (3). Waits for the device, for the number of empty
-/// rows decides the outputs' extents.
+/// Inputs: value_rowids (0, int64, in any order), values (1), nrows (2, host), default_value (3).
+/// Waits for the device, for the number of empty rows decides the outputs' extents.
 fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     let (rowids, values, default) = (ctx.input(0)?, ctx.input(1)?, ctx.input(3)?);
     let nrows = ctx.host_input(2)?;
@@ -53,7 +56,10 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     require!(rows >= 0, "Expected shape dimensions to be non-negative, got {rows}");
     let rows = rows as usize;
     if rows == 0 {
-        require!(n == 0, "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {n}");
+        require!(
+            n == 0,
+            "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {n}"
+        );
         // The odd shape is TensorFlow's.
         ctx.output(0, I64, &[0, 1])?;
         ctx.output(1, values.dtype, &[0])?;
@@ -73,8 +79,8 @@ pub struct Filled {
     pub places: Tensor,
 }
 
-/// Sets the outputs values (1), empty row indicator (2) and reverse index map (3) of a tensor with at least one row; where `output`, the row of
-/// each value is output 0. Waits for the device.
+/// Sets the outputs values (1), empty row indicator (2) and reverse index map (3) of a tensor with
+/// at least one row; where `output`, the row of each value is output 0. Waits for the device.
 pub fn fill_rows(
     ctx: &mut dyn OpContext,
     rowids: &Tensor,
@@ -108,7 +114,12 @@ pub fn fill_rows(
     if let Some(buckets) = &buckets {
         let good = word(ctx, &bounds, rows)? as usize;
         if good != n {
-            return Err(out_of_range(ctx, rowids, word(ctx, &buckets.positions, good)? as usize, rows)?);
+            return Err(out_of_range(
+                ctx,
+                rowids,
+                word(ctx, &buckets.positions, good)? as usize,
+                rows,
+            )?);
         }
     }
     let indicator = ctx.output(2, Bool, &[rows])?;
@@ -152,7 +163,13 @@ fn out_of_range(ctx: &dyn OpContext, rowids: &Tensor, at: usize, rows: usize) ->
 }
 
 /// `out[i]` is `values[places[i]]`, or the default where the place is the number of values.
-fn pick(ctx: &dyn OpContext, values: &Tensor, default: &Tensor, places: &Tensor, out: &Tensor) -> Result<()> {
+fn pick(
+    ctx: &dyn OpContext,
+    values: &Tensor,
+    default: &Tensor,
+    places: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
     let unit = Unit::of(out.dtype);
     ctx.device().enqueue(&Program {
         key: Key::new("sort ragged pick").number(unit.key()),
@@ -168,8 +185,9 @@ fn pick(ctx: &dyn OpContext, values: &Tensor, default: &Tensor, places: &Tensor,
     })
 }
 
-/// Inputs: reverse_index_map (0, int64) and grad_values (1). What no value came from is the default's gradient. Indices out of range give zeros,
-/// as a device cannot refuse them without waiting.
+/// Inputs: reverse_index_map (0, int64) and grad_values (1). What no value came from is the
+/// default's gradient. Indices out of range give zeros, as a device cannot refuse them without
+/// waiting.
 pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
     let (map, grad) = (ctx.input(0)?, ctx.input(1)?);
     require!(map.rank() == 1, "reverse_index_map must be a vector, saw: {}", shape(&map.dims));
@@ -210,7 +228,8 @@ pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
         grid: Grid::map(m, wide),
     })?;
     let total = if wide == dtype { d_default.reshaped(&[1]) } else { ctx.temp(wide, &[1])? };
-    Segments { fold: Fold::Sum, ids: &ids, rows: None, data: &masked, inner: 1 }.enqueue(ctx, &total)?;
+    Segments { fold: Fold::Sum, ids: &ids, rows: None, data: &masked, inner: 1 }
+        .enqueue(ctx, &total)?;
     if wide == dtype {
         return Ok(());
     }
@@ -262,21 +281,35 @@ fn place_shader() -> Shader {
 
 fn pick_shader(unit: Unit) -> Shader {
     let shader = unit.bind(Shader::new(format!("ragged pick {}", unit.key())), "src");
-    let shader = unit.bind(unit.bind(shader, "other"), "dst").bind("places", U32).u32s(&["count", "values"]);
+    let shader =
+        unit.bind(unit.bind(shader, "other"), "dst").bind("places", U32).u32s(&["count", "values"]);
     unit.map(shader.body(&format!(
-        "fn value(i: u32) -> {} {{\n    let at = load_places(i);\n    if at == p.values {{\n        return load_other(0u);\n    }}\n    \
-         return load_src(at);\n}}",
+        "fn value(i: u32) -> {} {{\n    let at = load_places(i);\n    if at == p.values \
+                 {{\n        return load_other(0u);\n    }}\n    return load_src(at);\n}}",
         unit.wgsl()
     )))
 }
 
 /// Marks the positions that the map names.
 fn mark_shader() -> Shader {
-    Shader::new("ragged mark").bind_raw("numbers", "u32", 4).bind("used", U32).u32s(&["count", "limit"]).body(clamped(I64)).body(
-        "@compute @workgroup_size({{WORKGROUP_SIZE}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
-         @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {\n    \
-         let i = linear_id(workgroup_id, num_workgroups, local_index);\n    if i >= p.count {\n        return;\n    }\n    \
-         let at = clamped(i);\n    if at < p.limit {\n        store_used(at, 1u);\n    }\n}\n",
+    let shader = Shader::new("ragged mark").bind_raw("numbers", "u32", 4).bind("used", U32);
+    shader.u32s(&["count", "limit"]).body(clamped(I64)).body(
+        "@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let i = linear_id(workgroup_id, num_workgroups, local_index);
+    if i >= p.count {
+        return;
+    }
+    let at = clamped(i);
+    if at < p.limit {
+        store_used(at, 1u);
+    }
+}
+",
     )
 }
 
@@ -289,7 +322,8 @@ fn mask_shader(dtype: DType) -> Shader {
         .bind("masked", Segments::accumulator(dtype))
         .param("count", Field::U32)
         .body(&format!(
-            "fn value(i: u32) -> {value} {{\n    return select(load_x(i), {value}(), load_used(i) != 0u);\n}}"
+            "fn value(i: u32) -> {value} {{\n    return select(load_x(i), {value}(), load_used(i) \
+             != 0u);\n}}"
         ))
         .map("masked")
 }

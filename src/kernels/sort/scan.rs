@@ -1,7 +1,8 @@
 //! Device-wide exclusive prefix sums.
 //!
-//! A block of [`BLOCK`] elements is scanned by one workgroup. The blocks' totals are scanned by the same programs (recursively) and
-//! start the second pass, so any length takes a handful of dispatches and no workgroup waits for another.
+//! A block of [`BLOCK`] elements is scanned by one workgroup. The blocks' totals are scanned by the
+//! same programs (recursively) and start the second pass, so any length takes a handful of
+//! dispatches and no workgroup waits for another.
 
 use smallvec::smallvec;
 
@@ -17,8 +18,8 @@ const INVOCATIONS: u32 = 64;
 /// Elements that one workgroup scans.
 const BLOCK: usize = 16 * INVOCATIONS as usize;
 
-/// Prefix sums of the uint32 tensor `counts`: `out[i]` is the sum of all counts before `i`. `out` is uint32 and has one element more, for
-/// the total.
+/// Prefix sums of the uint32 tensor `counts`: `out[i]` is the sum of all counts before `i`. `out`
+/// is uint32 and has one element more, for the total.
 pub fn exclusive(ctx: &mut dyn OpContext, counts: &Tensor, out: &Tensor) -> Result<()> {
     let n = counts.len();
     debug_assert_eq!((counts.dtype, out.dtype, out.len()), (U32, U32, n + 1));
@@ -53,7 +54,8 @@ fn starts(ctx: &mut dyn OpContext, x: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(starts))
 }
 
-/// Element `i` of a uint32 tensor, for the few ops whose output's size is known to the device alone. Waits for the device.
+/// Element `i` of a uint32 tensor, for the few ops whose output's size is known to the device
+/// alone. Waits for the device.
 pub fn word(ctx: &dyn OpContext, x: &Tensor, i: usize) -> Result<u32> {
     let mut bytes = [0; 4];
     ctx.device().download(x.address + 4 * i as u64, &mut bytes)?;
@@ -73,7 +75,8 @@ fn totals_shader() -> Shader {
         .workgroup([INVOCATIONS, 1, 1])
         .define(
             "FINISH",
-            "    if block < p.blocks && local_index == WORKGROUP - 1u {\n        store_totals(block, sum);\n    }",
+            "    if block < p.blocks && local_index == WORKGROUP - 1u {\n        \
+             store_totals(block, sum);\n    }",
         )
         .body(include_str!("../../../shaders/sort/scan.wgsl"))
 }

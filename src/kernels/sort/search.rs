@@ -1,4 +1,5 @@
-//! LowerBound, UpperBound (tf.searchsorted) and Bucketize: binary search of many values, an invocation for each.
+//! LowerBound, UpperBound (tf.searchsorted) and Bucketize: binary search of many values, an
+//! invocation for each.
 
 use smallvec::smallvec;
 
@@ -23,24 +24,35 @@ pub fn register(r: &mut Registry) {
         Ok(move |ctx: &mut dyn OpContext| bucketize(ctx, &boundaries))
     });
     for (op, upper) in [("LowerBound", false), ("UpperBound", true)] {
-        r.op(op).types("T", TYPES).types("out_type", INDEX).items(&[(0, 1), (1, 1)]).kernel(move |attrs| {
-            let index = attrs.dtype("out_type")?;
-            Ok(move |ctx: &mut dyn OpContext| bound(ctx, index, upper))
-        });
+        r.op(op).types("T", TYPES).types("out_type", INDEX).items(&[(0, 1), (1, 1)]).kernel(
+            move |attrs| {
+                let index = attrs.dtype("out_type")?;
+                Ok(move |ctx: &mut dyn OpContext| bound(ctx, index, upper))
+            },
+        );
     }
 }
 
 /// Inputs: sorted rows (0) and as many rows of values (1).
 fn bound(ctx: &mut dyn OpContext, index: DType, upper: bool) -> Result<()> {
     let (sorted, values) = (ctx.input(0)?, ctx.input(1)?);
-    require!(sorted.rank() == 2, "Shape must be rank 2 but is rank {} for `sorted_inputs` argument", sorted.rank());
-    require!(values.rank() == 2, "Shape must be rank 2 but is rank {} for `values` argument", values.rank());
+    require!(
+        sorted.rank() == 2,
+        "Shape must be rank 2 but is rank {} for `sorted_inputs` argument",
+        sorted.rank()
+    );
+    require!(
+        values.rank() == 2,
+        "Shape must be rank 2 but is rank {} for `values` argument",
+        values.rank()
+    );
     require!(sorted.dims[0] == values.dims[0], "Leading dim_size of both tensors must match.");
     let out = ctx.output(0, index, &values.dims)?;
     Search { upper }.enqueue(ctx, &sorted, &values, &out)
 }
 
-/// Input: any tensor. Values are compared with the boundaries in float32, doubles in float64, as TensorFlow does.
+/// Input: any tensor. Values are compared with the boundaries in float32, doubles in float64, as
+/// TensorFlow does.
 fn bucketize(ctx: &mut dyn OpContext, boundaries: &[f32]) -> Result<()> {
     let x = ctx.input(0)?;
     let out = ctx.output(0, I32, &x.dims)?;
@@ -59,11 +71,18 @@ struct Search {
 }
 
 impl Search {
-    fn enqueue(&self, ctx: &dyn OpContext, sorted: &Tensor, values: &Tensor, out: &Tensor) -> Result<()> {
+    fn enqueue(
+        &self,
+        ctx: &dyn OpContext,
+        sorted: &Tensor,
+        values: &Tensor,
+        out: &Tensor,
+    ) -> Result<()> {
         if out.is_empty() {
             return Ok(());
         }
-        let count = ctx.device().check_extent(values.len().max(sorted.len()))?.min(values.len() as u32);
+        let count =
+            ctx.device().check_extent(values.len().max(sorted.len()))?.min(values.len() as u32);
         let (list, value) = (sorted.dtype, values.dtype);
         ctx.device().enqueue(&Program {
             key: Key::new("sort search").dtype(list).dtype(value),
@@ -85,9 +104,12 @@ fn compared(list: DType, value: DType) -> &'static str {
     if list == value || value == F64 { value.value() } else { list.value() }
 }
 
-/// Adds the function `search` over the binding `sorted` of `list` for values of `value`; needs the parameter `upper`.
+/// Adds the function `search` over the binding `sorted` of `list` for values of `value`; needs the
+/// parameter `upper`.
 pub fn declare(shader: Shader, list: DType, value: DType) -> Shader {
-    shader.define("COMPARED", compared(list, value)).body(include_str!("../../../shaders/sort/search.wgsl"))
+    shader
+        .define("COMPARED", compared(list, value))
+        .body(include_str!("../../../shaders/sort/search.wgsl"))
 }
 
 /// Every shader variant of this file.
@@ -104,10 +126,12 @@ fn shader(list: DType, value: DType) -> Shader {
         .bind_raw("out", "u32", 4)
         .u32s(&["count", "n", "m", "words", "upper"]);
     declare(shader, list, value).body(
-        "@compute @workgroup_size({{WORKGROUP_SIZE}})\nfn main(\n    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    \
-         @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: u32,\n) {\n    \
-         let i = linear_id(workgroup_id, num_workgroups, local_index);\n    if i >= p.count {\n        return;\n    }\n    \
-         let at = p.off_out + i * p.words;\n    out[at] = search(Compared(load_values(i)), (i / p.m) * p.n, p.n);\n    \
-         if p.words == 2u {\n        out[at + 1u] = 0u;\n    }\n}\n",
+        "@compute @workgroup_size({{WORKGROUP_SIZE}})\nfn main(\n    @builtin(workgroup_id) \
+         workgroup_id: vec3<u32>,\n    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    \
+         @builtin(local_invocation_index) local_index: u32,\n) {\n    let i = \
+         linear_id(workgroup_id, num_workgroups, local_index);\n    if i >= p.count {\n        \
+         return;\n    }\n    let at = p.off_out + i * p.words;\n    out[at] = \
+         search(Compared(load_values(i)), (i / p.m) * p.n, p.n);\n    if p.words == 2u {\n        \
+         out[at + 1u] = 0u;\n    }\n}\n",
     )
 }

@@ -1,7 +1,9 @@
-//! NonMaxSuppressionV2, V3 and V4: boxes picked greedily by score, without those that overlap a better one.
+//! NonMaxSuppressionV2, V3 and V4: boxes picked greedily by score, without those that overlap a
+//! better one.
 //!
-//! Candidates are sorted by score and taken in blocks: each is compared with what earlier blocks selected, then the block is resolved
-//! in workgroup memory. The work grows with boxes times selections, and no matrix of all pairs is stored.
+//! Candidates are sorted by score and taken in blocks: each is compared with what earlier blocks
+//! selected, then the block is resolved in workgroup memory. The work grows with boxes times
+//! selections, and no matrix of all pairs is stored.
 
 use smallvec::smallvec;
 
@@ -57,7 +59,8 @@ pub fn register(r: &mut Registry) {
         });
 }
 
-/// The inputs: boxes (0), scores (1), max_output_size (2, host), iou_threshold (3, host), score_threshold (4, host).
+/// The inputs: boxes (0), scores (1), max_output_size (2, host), iou_threshold (3, host),
+/// score_threshold (4, host).
 struct Boxes {
     boxes: Tensor,
     scores: Tensor,
@@ -75,7 +78,11 @@ impl Boxes {
     fn of(ctx: &mut dyn OpContext, thresholded: bool) -> Result<Self> {
         let limit = scalar(&ctx.host_input(2)?, "max_output_size")? as i64;
         let overlap = scalar(&ctx.host_input(3)?, "iou_threshold")?;
-        let lowest = if thresholded { scalar(&ctx.host_input(4)?, "score_threshold")? } else { f64::from(f32::MIN) };
+        let lowest = if thresholded {
+            scalar(&ctx.host_input(4)?, "score_threshold")?
+        } else {
+            f64::from(f32::MIN)
+        };
         require!((0.0..=1.0).contains(&overlap), "iou_threshold must be in [0, 1]");
         require!(limit >= 0, "output size must be non-negative");
         let (boxes, scores) = (ctx.input(0)?, ctx.input(1)?);
@@ -83,10 +90,17 @@ impl Boxes {
         require!(boxes.dims[1] == 4, "boxes must have 4 columns");
         require!(scores.rank() == 1, "scores must be 1-D{}", shape(&scores.dims));
         require!(scores.len() == boxes.dims[0], "scores has incompatible shape");
-        Ok(Self { boxes, scores, limit: limit as usize, overlap: overlap as f32, lowest: lowest as f32 })
+        Ok(Self {
+            boxes,
+            scores,
+            limit: limit as usize,
+            overlap: overlap as f32,
+            lowest: lowest as f32,
+        })
     }
 
-    /// Enqueues the selection: as many indices as there can be, and on the device how many there are.
+    /// Enqueues the selection: as many indices as there can be, and on the device how many there
+    /// are.
     fn select(&self, ctx: &mut dyn OpContext) -> Result<(Option<Tensor>, Tensor)> {
         let state = ctx.temp(I32, &[1])?;
         ctx.device().fill(state.address, 4, 0)?;
@@ -97,7 +111,8 @@ impl Boxes {
         }
         if most > MAX_SELECTED {
             return Err(Error::Unimplemented(format!(
-                "non-maximum suppression of {n} boxes to {} at most: this device selects up to {MAX_SELECTED}",
+                "non-maximum suppression of {n} boxes to {} at most: this device selects up to \
+                 {MAX_SELECTED}",
                 self.limit
             )));
         }
@@ -117,19 +132,32 @@ impl Boxes {
                     (&selected).into(),
                     (&corners).into(),
                 ],
-                params: Params::new().u32(n).u32(first).u32(most).f32(self.overlap).f32(self.lowest),
+                params: Params::new()
+                    .u32(n)
+                    .u32(first)
+                    .u32(most)
+                    .f32(self.overlap)
+                    .f32(self.lowest),
                 grid: Grid::groups(1),
             })?;
         }
         Ok((Some(selected), state))
     }
 
-    /// Sets output 0 to the selected indices alone. Waits for the device, for their number is its extent.
-    fn output_selected(&self, ctx: &mut dyn OpContext, selected: Option<&Tensor>, count: &Tensor) -> Result<()> {
+    /// Sets output 0 to the selected indices alone. Waits for the device, for their number is its
+    /// extent.
+    fn output_selected(
+        &self,
+        ctx: &mut dyn OpContext,
+        selected: Option<&Tensor>,
+        count: &Tensor,
+    ) -> Result<()> {
         let n = if selected.is_some() { word(ctx, count, 0)? as usize } else { 0 };
         let out = ctx.output(0, I32, &[n])?;
         match selected {
-            Some(selected) if n > 0 => ctx.device().copy(out.address, selected.address, out.bytes()),
+            Some(selected) if n > 0 => {
+                ctx.device().copy(out.address, selected.address, out.bytes())
+            }
             _ => Ok(()),
         }
     }

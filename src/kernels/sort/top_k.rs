@@ -1,7 +1,8 @@
 //! TopK, TopKV2 and ApproxTopK: the k greatest of each row, sorted, equal values by position.
 //!
-//! A small k is found by a [`tournament`] of segments of each row. Where k is too large for that to shrink anything, all rows are sorted at
-//! once by the device-wide radix sort, and on software adapters many rows side by side ([`merge`]).
+//! A small k is found by a [`tournament`] of segments of each row. Where k is too large for that to
+//! shrink anything, all rows are sorted at once by the device-wide radix sort, and on software
+//! adapters many rows side by side ([`merge`]).
 
 use smallvec::smallvec;
 
@@ -23,14 +24,20 @@ use crate::tensor::{HostTensor, Tensor};
 const TYPES: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    // TensorFlow's own kernels of TopK ask for an attribute that the op lacks, so that no node ever finds them; this one works.
+    // TensorFlow's own kernels of TopK ask for an attribute that the op lacks, so that no node ever
+    // finds them; this one works.
     r.op("TopK")
         .types("T", TYPES)
         .items(&[(0, 1)])
         .kernel(|attrs| Ok(TopK { k: Some(attrs.int("k")?), descending: true }));
-    r.op("TopKV2").types("T", TYPES).types("index_type", &[I32]).host(&["k"]).items(&[(0, 1)]).kernel(|_| {
-        Ok(TopK { k: None, descending: true }) // `sorted` = false allows any order
-    });
+    r.op("TopKV2")
+        .types("T", TYPES)
+        .types("index_type", &[I32])
+        .host(&["k"])
+        .items(&[(0, 1)])
+        .kernel(|_| {
+            Ok(TopK { k: None, descending: true }) // `sorted` = false allows any order
+        });
     r.op("ApproxTopK").types("T", &[F32, F16, BF16, F64]).items(&[(0, 1)]).kernel(approx);
 }
 
@@ -38,7 +45,8 @@ fn approx(attrs: &dyn Attrs) -> Result<TopK> {
     let dimension = attrs.int("reduction_dimension")?;
     if dimension != -1 {
         return Err(Error::Unimplemented(format!(
-            "ApproxTopK reduces the last dimension alone (reduction_dimension = -1), got {dimension}"
+            "ApproxTopK reduces the last dimension alone (reduction_dimension = -1), got \
+             {dimension}"
         )));
     }
     Ok(TopK { k: Some(attrs.int("k")?), descending: attrs.bool("is_max_k")? })
@@ -59,7 +67,9 @@ impl Kernel for TopK {
         require!(k >= 0, "Need k >= 0, got {k}");
         let k = k as usize;
         let x = ctx.input(0)?;
-        let Some((n, batch)) = x.dims.split_last() else { crate::invalid!("input must be >= 1-D, got shape []") };
+        let Some((n, batch)) = x.dims.split_last() else {
+            crate::invalid!("input must be >= 1-D, got shape []")
+        };
         require!(*n >= k, "input must have at least k columns. Had {n}, needed {k}");
         let dims = [batch, &[k]].concat();
         let values = ctx.output(0, x.dtype, &dims)?;
@@ -70,7 +80,12 @@ impl Kernel for TopK {
         let rows = batch.iter().product();
         top(ctx, &x.reshaped(&[rows, *n]), k, self.descending, &positions.reinterpreted(U32))?;
         let indices = Indices::new(&positions, &[*n])?;
-        Gather { batch: rows, outer: 1, count: k, inner: 1 }.enqueue(ctx.device(), &x, &indices, &values)
+        Gather { batch: rows, outer: 1, count: k, inner: 1 }.enqueue(
+            ctx.device(),
+            &x,
+            &indices,
+            &values,
+        )
     }
 }
 
@@ -82,8 +97,15 @@ fn scalar(k: &HostTensor) -> Result<i64> {
     }
 }
 
-/// Writes the positions of the first `k` of each row of the matrix `x` in the order of values into the uint32 tensor `out`.
-pub fn top(ctx: &mut dyn OpContext, x: &Tensor, k: usize, descending: bool, out: &Tensor) -> Result<()> {
+/// Writes the positions of the first `k` of each row of the matrix `x` in the order of values into
+/// the uint32 tensor `out`.
+pub fn top(
+    ctx: &mut dyn OpContext,
+    x: &Tensor,
+    k: usize,
+    descending: bool,
+    out: &Tensor,
+) -> Result<()> {
     let (rows, length) = (x.dims[0], x.dims[1]);
     ctx.device().check_extent(x.len())?;
     if k > SELECTED && merge::suits(ctx.device(), x) {
@@ -97,7 +119,14 @@ pub fn top(ctx: &mut dyn OpContext, x: &Tensor, k: usize, descending: bool, out:
 }
 
 /// The first `k` positions of each row of a sorted matrix, counted within the row.
-fn heads(ctx: &dyn OpContext, sorted: &Tensor, rows: usize, n: usize, k: usize, out: &Tensor) -> Result<()> {
+fn heads(
+    ctx: &dyn OpContext,
+    sorted: &Tensor,
+    rows: usize,
+    n: usize,
+    k: usize,
+    out: &Tensor,
+) -> Result<()> {
     ctx.device().enqueue(&Program {
         key: Key::new("sort heads"),
         shader: &heads_shader,
@@ -117,6 +146,9 @@ fn heads_shader() -> Shader {
         .bind("sorted", U32)
         .bind("out", U32)
         .u32s(&["count", "n", "k"])
-        .body("fn value(i: u32) -> u32 {\n    let row = i / p.k;\n    return load_sorted(row * p.n + i % p.k) - row * p.n;\n}")
+        .body(
+            "fn value(i: u32) -> u32 {\n    let row = i / p.k;\n    return load_sorted(row * p.n \
+             + i % p.k) - row * p.n;\n}",
+        )
         .map("out")
 }

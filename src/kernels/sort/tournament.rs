@@ -1,6 +1,8 @@
-//! The k first of each row by a tournament: rows are cut into segments, and what each segment keeps meets in the next round.
+//! The k first of each row by a tournament: rows are cut into segments, and what each segment keeps
+//! meets in the next round.
 //!
-//! A round either selects (a small k) or sorts its segments. Both order elements by their keys and then by their positions.
+//! A round either selects (a small k) or sorts its segments. Both order elements by their keys and
+//! then by their positions.
 
 use smallvec::smallvec;
 
@@ -12,20 +14,28 @@ use crate::kernels::op::OpContext;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Elements that one workgroup sorts, and those it can compare with one another: `CAPACITY` in the shaders.
+/// Elements that one workgroup sorts, and those it can compare with one another: `CAPACITY` in the
+/// shaders.
 pub const CAPACITY: usize = 1024;
 /// The largest k for which a round leaves at most a quarter of the candidates.
 pub const TOURNAMENT: usize = CAPACITY / 4;
-/// Workgroups of the selecting program, each for a k of up to half its invocations: then the bound lets about 1.4 k elements pass.
+/// Workgroups of the selecting program, each for a k of up to half its invocations: then the bound
+/// lets about 1.4 k elements pass.
 const SELECTING: [u32; 4] = [32, 64, 128, 256];
 /// The largest k that is selected; for a larger one segments are sorted.
 pub const SELECTED: usize = 128;
 /// Elements of an invocation of the selecting program.
 const EACH: usize = 64;
 
-/// Writes the positions of the first `k` of each row of the matrix `x` into the uint32 tensor `out`. `k` is at most [`TOURNAMENT`] where rows
-/// are longer than [`CAPACITY`].
-pub fn tournament(ctx: &mut dyn OpContext, x: &Tensor, k: usize, descending: bool, out: &Tensor) -> Result<()> {
+/// Writes the positions of the first `k` of each row of the matrix `x` into the uint32 tensor
+/// `out`. `k` is at most [`TOURNAMENT`] where rows are longer than [`CAPACITY`].
+pub fn tournament(
+    ctx: &mut dyn OpContext,
+    x: &Tensor,
+    k: usize,
+    descending: bool,
+    out: &Tensor,
+) -> Result<()> {
     let (rows, length) = (x.dims[0], x.dims[1]);
     let mut candidates: Option<Tensor> = None;
     loop {
@@ -33,7 +43,8 @@ pub fn tournament(ctx: &mut dyn OpContext, x: &Tensor, k: usize, descending: boo
         let plan = Plan::of(n, k);
         let per_row = n.div_ceil(plan.segment());
         let kept = if per_row == 1 { out.clone() } else { ctx.temp(U32, &[rows, per_row * k])? };
-        Round { x, candidates: candidates.as_ref(), k, descending, per_row }.enqueue(ctx, plan, &kept)?;
+        Round { x, candidates: candidates.as_ref(), k, descending, per_row }
+            .enqueue(ctx, plan, &kept)?;
         if per_row == 1 {
             return Ok(());
         }
@@ -53,7 +64,9 @@ enum Plan {
 impl Plan {
     /// The round for `n` candidates of each row.
     fn of(n: usize, k: usize) -> Self {
-        let Some(workgroup) = SELECTING.into_iter().find(|w| 2 * k <= *w as usize) else { return Self::Sort };
+        let Some(workgroup) = SELECTING.into_iter().find(|w| 2 * k <= *w as usize) else {
+            return Self::Sort;
+        };
         let fitting = (CAPACITY / k + 1).next_power_of_two() / 2;
         let needed = n.div_ceil(workgroup as usize).next_power_of_two();
         Self::Select { workgroup, each: fitting.min(needed).min(EACH) }
@@ -85,7 +98,8 @@ impl Round<'_> {
         let n = self.candidates.map_or(length, |c| c.dims[1]);
         let segments = rows * self.per_row;
         let kind = Kind::of(self.x.dtype);
-        let bindings = smallvec![kind.binding(self.x), self.candidates.unwrap_or(kept).into(), kept.into()];
+        let bindings =
+            smallvec![kind.binding(self.x), self.candidates.unwrap_or(kept).into(), kept.into()];
         let params = Params::new()
             .u32(segments)
             .u32(self.per_row)
@@ -118,7 +132,8 @@ impl Round<'_> {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let of = |kind| SELECTING.map(|w| select_shader(kind, w)).into_iter().chain([sort_shader(kind)]);
+    let of =
+        |kind| SELECTING.map(|w| select_shader(kind, w)).into_iter().chain([sort_shader(kind)]);
     Kind::all().into_iter().flat_map(of).collect()
 }
 
@@ -142,9 +157,11 @@ fn select_shader(kind: Kind, workgroup: u32) -> Shader {
     } else {
         ("", "0u", "", format!("    return {after};"))
     };
-    // Written out, the elements compared are the same for all invocations, which some drivers load once for all of them.
-    let rank: String =
-        (0..workgroup).map(|j| format!("    rank += select(0u, 1u, before(element({j}u), best));\n")).collect();
+    // Written out, the elements compared are the same for all invocations, which some drivers load
+    // once for all of them.
+    let rank: String = (0..workgroup)
+        .map(|j| format!("    rank += select(0u, 1u, before(element({j}u), best));\n"))
+        .collect();
     declared(kind, "top_k select")
         .u32s(&["each", "shift"])
         .workgroup([workgroup, 1, 1])
@@ -160,7 +177,11 @@ fn sort_shader(kind: Kind) -> Shader {
     let after = "(a.x < b.x) | ((a.x == b.x) & (a.y < b.y))";
     let (element, new, before) = if kind.is_wide() {
         // Padded, so that an element lies in one access.
-        ("vec4<u32>", "vec4(key.x, at, key.y, 0u)", format!("(a.z < b.z) | ((a.z == b.z) & ({after}))"))
+        (
+            "vec4<u32>",
+            "vec4(key.x, at, key.y, 0u)",
+            format!("(a.z < b.z) | ((a.z == b.z) & ({after}))"),
+        )
     } else {
         ("vec2<u32>", "vec2(key.x, at)", after.to_owned())
     };

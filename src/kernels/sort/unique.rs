@@ -1,7 +1,8 @@
 //! Unique and UniqueWithCounts: the distinct values in the order of their first occurrence.
 //!
-//! A hash table finds the first position of each value, and prefix sums over the marks of those number them. Where the table is larger than a
-//! binding or values crowd in it, a stable sort does ([`super::unique_sorted`]).
+//! A hash table finds the first position of each value, and prefix sums over the marks of those
+//! number them. Where the table is larger than a binding or values crowd in it, a stable sort does
+//! ([`super::unique_sorted`]).
 
 use smallvec::smallvec;
 
@@ -23,20 +24,24 @@ use crate::tensor::{Dims, HostTensor, Tensor};
 
 const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
 
-/// Slots that an element looks at before the table gives up: far more than a table half full needs for values that the hash spreads.
+/// Slots that an element looks at before the table gives up: far more than a table half full needs
+/// for values that the hash spreads.
 const PROBES: u32 = 512;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     for (op, counted) in [("Unique", false), ("UniqueWithCounts", true)] {
-        r.op(op).types("T", TYPES).types("out_idx", INDEX).note(WAITS_FOR_SIZE).kernel(move |attrs| {
-            let index = attrs.dtype("out_idx")?;
-            Ok(move |ctx: &mut dyn OpContext| unique(ctx, index, counted))
-        });
+        r.op(op).types("T", TYPES).types("out_idx", INDEX).note(WAITS_FOR_SIZE).kernel(
+            move |attrs| {
+                let index = attrs.dtype("out_idx")?;
+                Ok(move |ctx: &mut dyn OpContext| unique(ctx, index, counted))
+            },
+        );
     }
 }
 
-/// Outputs y (0), idx (1) and, where `counted`, count (2). Waits for the device, for the number of distinct values is an extent.
+/// Outputs y (0), idx (1) and, where `counted`, count (2). Waits for the device, for the number of
+/// distinct values is an extent.
 fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
     let x = ctx.input(0)?;
     require!(x.rank() == 1, "unique expects a 1D vector.");
@@ -70,7 +75,12 @@ fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
         grid: Grid::linear(n, WORKGROUP),
     })?;
     let indices = Indices::new(&places, &[n])?;
-    Gather { batch: 1, outer: 1, count: found.distinct, inner: 1 }.enqueue(ctx.device(), &x, &indices, &y)
+    Gather { batch: 1, outer: 1, count: found.distinct, inner: 1 }.enqueue(
+        ctx.device(),
+        &x,
+        &indices,
+        &y,
+    )
 }
 
 /// Where each value occurs first.
@@ -103,7 +113,12 @@ impl Firsts {
         ctx.device().enqueue(&Program {
             key: Key::new("sort unique insert").number(kind.key()),
             shader: &|| insert_shader(kind),
-            bindings: smallvec![kind.binding(x), Binding::raw(&table, 4), (&firsts).into(), Binding::raw(&failed, 4),],
+            bindings: smallvec![
+                kind.binding(x),
+                Binding::raw(&table, 4),
+                (&firsts).into(),
+                Binding::raw(&failed, 4),
+            ],
             params: Params::new().u32(n).u32(infinity(x.dtype)).u32(slots - 1),
             grid: Grid::linear(n, WORKGROUP),
         })?;
@@ -122,7 +137,8 @@ impl Firsts {
     }
 }
 
-/// The key of positive infinity (its high word where there are two): what lies beyond, or below its counterpart, is NaN.
+/// The key of positive infinity (its high word where there are two): what lies beyond, or below its
+/// counterpart, is NaN.
 pub const fn infinity(dtype: DType) -> u32 {
     match dtype {
         F16 => 0xfc00,

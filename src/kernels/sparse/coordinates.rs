@@ -1,4 +1,5 @@
-//! SparseReshape, SparseReorder and SparseConcat: coordinates by their position in the dense tensor.
+//! SparseReshape, SparseReorder and SparseConcat: coordinates by their position in the dense
+//! tensor.
 
 use smallvec::smallvec;
 
@@ -24,11 +25,14 @@ pub fn register(registry: &mut Registry) {
     let reshape = registry.op("SparseReshape").host(&["input_shape", "new_shape", "output_shape"]);
     reshape.kernel(|_| Ok(reshape_kernel as Compute));
     registry.op("SparseReorder").types("T", ORDERED).kernel(|_| Ok(reorder_kernel as Compute));
-    // Not int32, which TensorFlow's GPU has: eager mode keeps such tensors in host memory and crashes on the mix of arguments.
-    registry.op("SparseConcat").types("T", MOVED).host(&["shapes", "output_shape"]).kernel(|attrs| {
-        let (axis, n) = (attrs.int("concat_dim")?, attrs.int("N")? as usize);
-        Ok(move |ctx: &mut dyn OpContext| concat(ctx, axis, n))
-    });
+    // Not int32, which TensorFlow's GPU has: eager mode keeps such tensors in host memory and
+    // crashes on the mix of arguments.
+    registry.op("SparseConcat").types("T", MOVED).host(&["shapes", "output_shape"]).kernel(
+        |attrs| {
+            let (axis, n) = (attrs.int("concat_dim")?, attrs.int("N")? as usize);
+            Ok(move |ctx: &mut dyn OpContext| concat(ctx, axis, n))
+        },
+    );
 }
 
 /// Every shader variant of this file.
@@ -57,12 +61,13 @@ fn resolve(dims: &Dims, requested: &[i64]) -> Result<Dims> {
     if let Some(d) = unknown {
         require!(
             product > 0,
-            "reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are non-zero"
+            "reshape cannot infer the missing input size for an empty tensor unless all specified \
+             input sizes are non-zero"
         );
         require!(
             size.is_multiple_of(product),
-            "Input to reshape is a SparseTensor with {size} dense values, but the requested shape requires a multiple of {product}. \
-             input_shape={} output_shape={}",
+            "Input to reshape is a SparseTensor with {size} dense values, but the requested shape \
+             requires a multiple of {product}. input_shape={} output_shape={}",
             shape(dims),
             shape(&out)
         );
@@ -70,7 +75,8 @@ fn resolve(dims: &Dims, requested: &[i64]) -> Result<Dims> {
     }
     require!(
         checked_product(&out)? == size,
-        "Input to reshape is a tensor with {size} dense values, but the requested shape has {}. input_shape={} output_shape={}",
+        "Input to reshape is a tensor with {size} dense values, but the requested shape has {}. \
+         input_shape={} output_shape={}",
         checked_product(&out)?,
         shape(dims),
         shape(&out)
@@ -81,7 +87,11 @@ fn resolve(dims: &Dims, requested: &[i64]) -> Result<Dims> {
 /// Inputs input_indices (0), input_shape (1, host) and new_shape (2, host).
 fn reshape_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let indices = ctx.input(0)?;
-    require!(indices.rank() == 2, "Input indices should be a matrix but received shape {}", shape(&indices.dims));
+    require!(
+        indices.rank() == 2,
+        "Input indices should be a matrix but received shape {}",
+        shape(&indices.dims)
+    );
     let requested = ctx.host_input(2)?;
     require!(
         requested.dims.len() == 1,
@@ -119,16 +129,27 @@ fn reshape_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     })
 }
 
-/// Inputs input_indices (0), input_values (1) and input_shape (2, on the device, so its values are not checked).
+/// Inputs input_indices (0), input_values (1) and input_shape (2, on the device, so its values are
+/// not checked).
 fn reorder_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let (indices, values, dims) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
-    require!(dims.rank() == 1, "Input shape should be a vector but received shape {}", shape(&dims.dims));
+    require!(
+        dims.rank() == 1,
+        "Input shape should be a vector but received shape {}",
+        shape(&dims.dims)
+    );
     check(&indices, &values, dims.len())?;
     reorder(ctx, &indices, &values, &dims)
 }
 
-/// Sets outputs 0 and 1 to the rows of `indices` and the `values` in row-major order of a tensor of the extents `dims`; equal ones keep theirs.
-fn reorder(ctx: &mut dyn OpContext, indices: &Tensor, values: &Tensor, dims: &Tensor) -> Result<()> {
+/// Sets outputs 0 and 1 to the rows of `indices` and the `values` in row-major order of a tensor of
+/// the extents `dims`; equal ones keep theirs.
+fn reorder(
+    ctx: &mut dyn OpContext,
+    indices: &Tensor,
+    values: &Tensor,
+    dims: &Tensor,
+) -> Result<()> {
     let (n, rank) = (indices.dims[0], indices.dims[1]);
     let out_indices = ctx.output(0, I64, &[n, rank])?;
     let out_values = ctx.output(1, values.dtype, &[n])?;
@@ -155,12 +176,18 @@ fn concat(ctx: &mut dyn OpContext, axis: i64, n: usize) -> Result<()> {
     let indices = (0..n).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
     for (i, t) in indices.iter().enumerate() {
         let dims = shape(&t.dims);
-        require!(t.rank() == 2, "Input indices should be a matrix but received shape {dims} at position {i}");
+        require!(
+            t.rank() == 2,
+            "Input indices should be a matrix but received shape {dims} at position {i}"
+        );
     }
     let values = (n..2 * n).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
     for (i, t) in values.iter().enumerate() {
         let dims = shape(&t.dims);
-        require!(t.rank() == 1, "Input values should be a vector but received shape {dims} at position {i}");
+        require!(
+            t.rank() == 1,
+            "Input values should be a vector but received shape {dims} at position {i}"
+        );
         require!(
             t.len() == indices[i].dims[0],
             "indices and values rows (indexing dimension) must match. (indices = {}, values = {})",
@@ -221,7 +248,11 @@ fn concat(ctx: &mut dyn OpContext, axis: i64, n: usize) -> Result<()> {
         shift(ctx, indices, &table, i * rank, &to)?;
         if !values.is_empty() {
             let size = values.dtype.size() as u64;
-            ctx.device().copy(all.1.address + first as u64 * size, values.address, values.bytes())?;
+            ctx.device().copy(
+                all.1.address + first as u64 * size,
+                values.address,
+                values.bytes(),
+            )?;
         }
         first += values.len();
     }
@@ -230,7 +261,13 @@ fn concat(ctx: &mut dyn OpContext, axis: i64, n: usize) -> Result<()> {
 }
 
 /// Adds the numbers of `table` from `first` on to each row of `rows`.
-pub fn shift(ctx: &dyn OpContext, rows: &Tensor, table: &Tensor, first: usize, out: &Tensor) -> Result<()> {
+pub fn shift(
+    ctx: &dyn OpContext,
+    rows: &Tensor,
+    table: &Tensor,
+    first: usize,
+    out: &Tensor,
+) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -244,8 +281,9 @@ pub fn shift(ctx: &dyn OpContext, rows: &Tensor, table: &Tensor, first: usize, o
 }
 
 /// WGSL of the position of row `i` of `indices` in a tensor whose extents begin `dims`.
-const POSITION: &str = "fn position(i: u32) -> i64 {\n    var at = 0li;\n    for (var d = 0u; d < p.rank; d += 1u) {\n        \
-     at = at * load_dims(d) + load_indices(i * p.rank + d);\n    }\n    return at;\n}";
+const POSITION: &str = "fn position(i: u32) -> i64 {\n    var at = 0li;\n    for (var d = 0u; d < \
+                        p.rank; d += 1u) {\n        at = at * load_dims(d) + load_indices(i * \
+                        p.rank + d);\n    }\n    return at;\n}";
 
 fn keys_shader() -> Shader {
     ["indices", "dims", "keys"]
@@ -265,8 +303,14 @@ fn reshape_shader() -> Shader {
         .u32s(&["count", "rank", "out_rank"])
         .body(POSITION)
         .body(
-            "fn value(t: u32) -> i64 {\n    var at = position(t / p.out_rank);\n    let d = t % p.out_rank;\n    if d > 0u {\n        \
-             at = at % load_dims(p.rank + d - 1u);\n    }\n    return at / load_dims(p.rank + d);\n}",
+            "fn value(t: u32) -> i64 {
+    var at = position(t / p.out_rank);
+    let d = t % p.out_rank;
+    if d > 0u {
+        at = at % load_dims(p.rank + d - 1u);
+    }
+    return at / load_dims(p.rank + d);
+}",
         )
         .map("out")
 }
@@ -276,6 +320,9 @@ fn shift_shader() -> Shader {
         .into_iter()
         .fold(Shader::new("sparse shift"), |shader, name| shader.bind(name, I64))
         .u32s(&["count", "rank", "first"])
-        .body("fn value(t: u32) -> i64 {\n    return load_rows(t) + load_table(p.first + t % p.rank);\n}")
+        .body(
+            "fn value(t: u32) -> i64 {\n    return load_rows(t) + load_table(p.first + t % \
+             p.rank);\n}",
+        )
         .map("out")
 }

@@ -20,7 +20,10 @@ pub fn register(registry: &mut Registry) {
     let fill = registry.op("SparseFillEmptyRows").types("T", TYPES).host(&["dense_shape"]);
     fill.note("waits for the device, for the number of empty rows decides the outputs' extents")
         .kernel(|_| Ok(fill_empty_rows as Compute));
-    registry.op("SparseFillEmptyRowsGrad").types("T", SUMMED).kernel(|_| Ok(fill_empty_rows_grad as Compute));
+    registry
+        .op("SparseFillEmptyRowsGrad")
+        .types("T", SUMMED)
+        .kernel(|_| Ok(fill_empty_rows_grad as Compute));
 }
 
 /// Every shader variant of this file.
@@ -28,7 +31,8 @@ pub fn shaders() -> Vec<Shader> {
     vec![rows_shader()]
 }
 
-/// Inputs indices (0), values (1), dense_shape (2, host) and default_value (3). Waits for the device.
+/// Inputs indices (0), values (1), dense_shape (2, host) and default_value (3). Waits for the
+/// device.
 fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     let (indices, values, default) = (ctx.input(0)?, ctx.input(1)?, ctx.input(3)?);
     let dense = ctx.host_input(2)?;
@@ -48,7 +52,10 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     require!(rows >= 0, "Expected shape dimensions to be non-negative, got {rows}");
     let rows = rows as usize;
     if rows == 0 {
-        require!(n == 0, "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {n}");
+        require!(
+            n == 0,
+            "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {n}"
+        );
         ctx.output(0, I64, &[0, rank])?;
         ctx.output(1, values.dtype, &[0])?;
         ctx.output(2, Bool, &[0])?;
@@ -65,7 +72,12 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     device.enqueue(&Program {
         key: Key::new("sparse fill rows"),
         shader: &rows_shader,
-        bindings: smallvec![(&indices).into(), (&filled.places).into(), (&filled.rowids).into(), (&out).into()],
+        bindings: smallvec![
+            (&indices).into(),
+            (&filled.places).into(),
+            (&filled.rowids).into(),
+            (&out).into()
+        ],
         params: Params::new().u32(device.check_extent(out.len())?).u32(rank).u32(n),
         grid: Grid::map(out.len(), I64),
     })
@@ -80,8 +92,10 @@ fn rows_shader() -> Shader {
         .bind("out", I64)
         .u32s(&["count", "rank", "values"])
         .body(
-            "fn value(t: u32) -> i64 {\n    let i = t / p.rank;\n    let d = t % p.rank;\n    if d == 0u {\n        return load_rowids(i);\n    }\n    \
-             let at = load_places(i);\n    if at == p.values {\n        return 0li;\n    }\n    return load_indices(at * p.rank + d);\n}",
+            "fn value(t: u32) -> i64 {\n    let i = t / p.rank;\n    let d = t % p.rank;\n    if \
+             d == 0u {\n        return load_rowids(i);\n    }\n    let at = load_places(i);\n    \
+             if at == p.values {\n        return 0li;\n    }\n    return load_indices(at * p.rank \
+             + d);\n}",
         )
         .map("out")
 }

@@ -1,7 +1,7 @@
 //! Sparse tensors: a matrix of coordinates (int64), a vector of values, and the dense shape.
 //!
-//! Coordinates are computed with on the device in 64 bits, so that the dense shape may be as large as TensorFlow's; the ops need an adapter
-//! with 64-bit integers.
+//! Coordinates are computed with on the device in 64 bits, so that the dense shape may be as large
+//! as TensorFlow's; the ops need an adapter with 64-bit integers.
 
 mod coordinates;
 mod fill;
@@ -39,7 +39,11 @@ fn check(indices: &Tensor, values: &Tensor, rank: usize) -> Result<()> {
     require!(indices.rank() == 2, "Sparse indices must be rank 2 but is rank {}", indices.rank());
     require!(values.rank() == 1, "Sparse values must be rank 1 but is rank {}", values.rank());
     let (n, columns) = (indices.dims[0], indices.dims[1]);
-    require!(n == values.len(), "Number of elements in indices ({n}) and values ({}) do not match", values.len());
+    require!(
+        n == values.len(),
+        "Number of elements in indices ({n}) and values ({}) do not match",
+        values.len()
+    );
     require!(columns == rank, "Index rank ({columns}) and shape rank ({rank}) do not match");
     Ok(())
 }
@@ -47,7 +51,11 @@ fn check(indices: &Tensor, values: &Tensor, rank: usize) -> Result<()> {
 /// The host input `i`, the dense shape.
 fn dense_shape(ctx: &mut dyn OpContext, i: usize) -> Result<Dims> {
     let given = ctx.host_input(i)?;
-    require!(given.dims.len() == 1, "Input shape should be a vector but received shape {}", shape(&given.dims));
+    require!(
+        given.dims.len() == 1,
+        "Input shape should be a vector but received shape {}",
+        shape(&given.dims)
+    );
     let mut dims = Dims::new();
     for n in given.to_i64()? {
         require!(n >= 0, "Expected shape dimensions to be non-negative, got {n}");

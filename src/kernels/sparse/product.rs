@@ -1,5 +1,5 @@
-//! SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as scatters ignore them: finding them would mean to wait
-//! for the device.
+//! SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as scatters
+//! ignore them: finding them would mean to wait for the device.
 
 use smallvec::smallvec;
 
@@ -27,20 +27,26 @@ pub fn register(registry: &mut Registry) {
     let to_dense = registry.op("SparseToDense").types("T", DENSE).types("Tindices", INDEX);
     to_dense
         .host(&["default_value", "output_shape"])
-        .note("`validate_indices` is not looked at: coordinates out of range are ignored, and the last of equal ones wins")
+        .note(
+            "`validate_indices` is not looked at: coordinates out of range are ignored, and the \
+             last of equal ones wins",
+        )
         .kernel(|_| Ok(to_dense_kernel as fn(&mut dyn OpContext) -> Result<()>));
-    let product = registry.op("SparseTensorDenseMatMul").types("T", PRODUCTS).types("Tindices", INDEX);
+    let product =
+        registry.op("SparseTensorDenseMatMul").types("T", PRODUCTS).types("Tindices", INDEX);
     product.host(&["a_shape"]).kernel(Product::new);
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut shaders: Vec<_> = PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| rows_shader(*t, *i))).collect();
+    let mut shaders: Vec<_> =
+        PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| rows_shader(*t, *i))).collect();
     shaders.push(narrow_shader(F16));
     shaders
 }
 
-/// Inputs sparse_indices (0), output_shape (1, host), sparse_values (2) and default_value (3, host).
+/// Inputs sparse_indices (0), output_shape (1, host), sparse_values (2) and default_value (3,
+/// host).
 fn to_dense_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let (indices, values) = (ctx.input(0)?, ctx.input(2)?);
     let default = ctx.host_input(3)?;
@@ -52,7 +58,11 @@ fn to_dense_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let dims = host_shape(ctx, 1, "output_shape")?;
     let count = if indices.rank() > 0 { indices.dims[0] } else { 1 };
     let depth = if indices.rank() > 1 { indices.dims[1] } else { 1 };
-    require!(dims.len() == depth, "output_shape has incorrect number of elements: {} should be: {depth}", dims.len());
+    require!(
+        dims.len() == depth,
+        "output_shape has incorrect number of elements: {} should be: {depth}",
+        dims.len()
+    );
     require!(
         values.rank() == 0 || (values.rank() == 1 && values.dims[0] == count),
         "sparse_values has incorrect shape {}, should be [] or [{count}]",
@@ -91,17 +101,25 @@ impl Kernel for Product {
         require!(values.rank() == 1, "Tensor 'a_values' is not a vector");
         require!(indices.rank() == 2, "Tensor 'a_indices' is not a matrix");
         let count = values.dims[0];
-        require!(indices.dims[0] == count, "Number of rows of a_indices does not match number of entries in a_values");
-        require!(indices.dims[1] == 2, "Number of columns of a_indices does not match number of entries in a_shape");
+        require!(
+            indices.dims[0] == count,
+            "Number of rows of a_indices does not match number of entries in a_values"
+        );
+        require!(
+            indices.dims[1] == 2,
+            "Number of columns of a_indices does not match number of entries in a_shape"
+        );
         let dims = dims.to_i64()?;
         require!(dims.iter().all(|d| *d >= 0), "a_shape must not be negative: {dims:?}");
         let (rows, inner) = if self.adjoint_a { (dims[1], dims[0]) } else { (dims[0], dims[1]) };
         let (rows, inner) = (rows as usize, inner as usize);
-        let [b_rows, b_cols] = if self.adjoint_b { [b.dims[1], b.dims[0]] } else { [b.dims[0], b.dims[1]] };
+        let [b_rows, b_cols] =
+            if self.adjoint_b { [b.dims[1], b.dims[0]] } else { [b.dims[0], b.dims[1]] };
         require!(
             inner == b_rows,
-            "Cannot multiply A and B because inner dimension does not match: {inner} vs. {b_rows}.  Did you forget a transpose?  \
-             Dimensions of A: [{rows}, {inner}).  Dimensions of B: {}",
+            "Cannot multiply A and B because inner dimension does not match: {inner} vs. \
+             {b_rows}.  Did you forget a transpose?  Dimensions of A: [{rows}, {inner}).  \
+             Dimensions of B: {}",
             shape_text(&b.dims)
         );
         let y = ctx.output(0, values.dtype, &[rows, b_cols])?;
@@ -142,7 +160,8 @@ impl Kernel for Product {
             ctx.device().fill(sums.address, sums.bytes(), 0)?;
         }
         let indices = &Indices::new(&own, &[rows])?;
-        Scatter { fold: Fold::Add, indices, count, updates: &scaled, inner: b_cols }.enqueue(ctx, &sums)?;
+        Scatter { fold: Fold::Add, indices, count, updates: &scaled, inner: b_cols }
+            .enqueue(ctx, &sums)?;
         if sums.address == y.address { Ok(()) } else { narrow(ctx, &sums, &y) }
     }
 }
@@ -171,12 +190,14 @@ fn narrow_shader(dtype: DType) -> Shader {
 /// Element `t` = (element of a, column of b) of the scaled rows. Grid: one invocation for each.
 fn rows_shader(dtype: DType, index: DType) -> Shader {
     let real = if dtype == F64 { "f64" } else { "f32" };
-    // Both words of an int64 are compared, so that huge and negative coordinates are out of range too.
-    let inside = if index == I64 { "k >= 0li && k < i64(p.inner)" } else { "k >= 0 && u32(k) < p.inner" };
+    // Both words of an int64 are compared, so that huge and negative coordinates are out of range
+    // too.
+    let inside =
+        if index == I64 { "k >= 0li && k < i64(p.inner)" } else { "k >= 0 && u32(k) < p.inner" };
     let text = format!(
-        "fn value(t: u32) -> {real} {{\n    let i = t / p.cols;\n    let k = load_indices(2u * i + p.column);\n    \
-         if !({inside}) {{\n        return {real}(0.0);\n    }}\n    \
-         return load_a(i) * load_b(u32(k) * p.row_step + t % p.cols * p.column_step);\n}}"
+        "fn value(t: u32) -> {real} {{\n    let i = t / p.cols;\n    let k = load_indices(2u * i \
+         + p.column);\n    if !({inside}) {{\n        return {real}(0.0);\n    }}\n    return \
+         load_a(i) * load_b(u32(k) * p.row_step + t % p.cols * p.column_step);\n}}"
     );
     Shader::new("sparse rows")
         .bind("indices", index)

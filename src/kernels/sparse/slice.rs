@@ -1,4 +1,5 @@
-//! SparseSlice, its gradient, and SparseSplit: rows dealt out to outputs by their coordinates, in their order.
+//! SparseSlice, its gradient, and SparseSplit: rows dealt out to outputs by their coordinates, in
+//! their order.
 
 use smallvec::smallvec;
 
@@ -21,12 +22,19 @@ const SUMMED: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I32, I64, U8
 
 /// Registers the ops.
 pub fn register(registry: &mut Registry) {
-    const WAITS: &str = "waits for the device, for the number of elements is an extent of the outputs";
+    const WAITS: &str =
+        "waits for the device, for the number of elements is an extent of the outputs";
     // Neither takes int32: see SparseConcat.
-    let slice = registry.op("SparseSlice").types("T", MOVED).host(&["shape", "start", "size", "output_shape"]);
+    let slice = registry.op("SparseSlice").types("T", MOVED).host(&[
+        "shape",
+        "start",
+        "size",
+        "output_shape",
+    ]);
     slice.note(WAITS).kernel(|_| Ok(slice_kernel as Compute));
     registry.op("SparseSliceGrad").types("T", SUMMED).kernel(|_| Ok(gradient as Compute));
-    let split = registry.op("SparseSplit").types("T", MOVED).host(&["split_dim", "shape", "output_shape"]);
+    let split =
+        registry.op("SparseSplit").types("T", MOVED).host(&["split_dim", "shape", "output_shape"]);
     split.note(WAITS).kernel(|attrs| {
         let n = attrs.int("num_split")? as usize;
         Ok(move |ctx: &mut dyn OpContext| split_kernel(ctx, n))
@@ -38,7 +46,8 @@ pub fn shaders() -> Vec<Shader> {
     vec![inside_shader(), part_shader(), find_shader()]
 }
 
-/// Inputs indices (0), values (1), shape (2, host), start (3, host) and size (4, host). Waits for the device.
+/// Inputs indices (0), values (1), shape (2, host), start (3, host) and size (4, host). Waits for
+/// the device.
 fn slice_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let (indices, values) = (ctx.input(0)?, ctx.input(1)?);
     let dims = dense_shape(ctx, 2)?;
@@ -47,7 +56,11 @@ fn slice_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let mut ranges = Vec::new();
     for (i, name) in [(3, "start"), (4, "size")] {
         let given = ctx.host_input(i)?;
-        require!(given.dims.len() == 1, "Input {name} should be a vector but received shape {}", shape(&given.dims));
+        require!(
+            given.dims.len() == 1,
+            "Input {name} should be a vector but received shape {}",
+            shape(&given.dims)
+        );
         require!(
             given.dims[0] == rank,
             "Expected {name} to be a vector of length {rank} but got length {}",
@@ -84,14 +97,21 @@ fn slice_kernel(ctx: &mut dyn OpContext) -> Result<()> {
 /// Coordinates out of range are in no part.
 fn split_kernel(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let given = ctx.host_input(0)?.dims;
-    require!(given.is_empty(), "Input axis should be a scalar but received shape {}", shape(&given));
+    require!(
+        given.is_empty(),
+        "Input axis should be a scalar but received shape {}",
+        shape(&given)
+    );
     let axis = ctx.host_i64(0, "split_dim")?;
     let (indices, values) = (ctx.input(1)?, ctx.input(2)?);
     let dims = dense_shape(ctx, 3)?;
     let rank = dims.len();
     check(&indices, &values, rank)?;
     let canonical = if axis < 0 { axis + rank as i64 } else { axis };
-    require!((0..rank as i64).contains(&canonical), "Input axis should be in range [-{rank}, {rank}), got {axis}");
+    require!(
+        (0..rank as i64).contains(&canonical),
+        "Input axis should be in range [-{rank}, {rank}), got {axis}"
+    );
     let axis = canonical as usize;
     let extent = dims[axis];
     require!(
@@ -125,9 +145,15 @@ fn split_kernel(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     deal(ctx, &indices, &values, &parts, &starts)
 }
 
-/// Sets the outputs indices and values, one of each for each of `starts`, to the rows whose number in `parts` is theirs, counted from their start.
-/// Waits for the device.
-fn deal(ctx: &mut dyn OpContext, indices: &Tensor, values: &Tensor, parts: &Tensor, starts: &[Vec<i64>]) -> Result<()> {
+/// Sets the outputs indices and values, one of each for each of `starts`, to the rows whose number
+/// in `parts` is theirs, counted from their start. Waits for the device.
+fn deal(
+    ctx: &mut dyn OpContext,
+    indices: &Tensor,
+    values: &Tensor,
+    parts: &Tensor,
+    starts: &[Vec<i64>],
+) -> Result<()> {
     let (n, rank) = (starts.len(), indices.dims[1]);
     if parts.is_empty() {
         for i in 0..n {
@@ -136,7 +162,10 @@ fn deal(ctx: &mut dyn OpContext, indices: &Tensor, values: &Tensor, parts: &Tens
         }
         return Ok(());
     }
-    let table = upload(ctx, &starts.iter().flatten().map(|start| start.wrapping_neg()).collect::<Vec<_>>())?;
+    let table = upload(
+        ctx,
+        &starts.iter().flatten().map(|start| start.wrapping_neg()).collect::<Vec<_>>(),
+    )?;
     let buckets = Buckets::of(ctx, parts, n)?;
     let bounds = buckets.host_bounds(ctx)?;
     for (i, bound) in bounds.windows(2).enumerate() {
@@ -146,7 +175,8 @@ fn deal(ctx: &mut dyn OpContext, indices: &Tensor, values: &Tensor, parts: &Tens
         if count == 0 {
             continue;
         }
-        let positions = Tensor::new(I32, &[count], buckets.positions.address + 4 * u64::from(bound[0]));
+        let positions =
+            Tensor::new(I32, &[count], buckets.positions.address + 4 * u64::from(bound[0]));
         let places = Indices::new(&positions, &[values.len()])?;
         let rows = ctx.temp(I64, &[count, rank])?;
         let gather = Gather { batch: 1, outer: 1, count, inner: rank };
@@ -157,30 +187,43 @@ fn deal(ctx: &mut dyn OpContext, indices: &Tensor, values: &Tensor, parts: &Tens
     Ok(())
 }
 
-/// Inputs backprop_val_grad (0), input_indices (1), input_start (2) and output_indices (3), all on the device. Rows of the input that the ordered
-/// output lacks get zeros, as on TensorFlow's GPUs.
+/// Inputs backprop_val_grad (0), input_indices (1), input_start (2) and output_indices (3), all on
+/// the device. Rows of the input that the ordered output lacks get zeros, as on TensorFlow's GPUs.
 fn gradient(ctx: &mut dyn OpContext) -> Result<()> {
-    let (grad, indices, start, found) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?, ctx.input(3)?);
+    let (grad, indices, start, found) =
+        (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?, ctx.input(3)?);
     require!(
         indices.rank() == 2 && found.rank() == 2,
         "Input indices should be matrices but received shapes: {} and {}",
         shape(&indices.dims),
         shape(&found.dims)
     );
-    require!(grad.rank() == 1, "Input backprop_val_grad should be a vector but received shape: {}", shape(&grad.dims));
+    require!(
+        grad.rank() == 1,
+        "Input backprop_val_grad should be a vector but received shape: {}",
+        shape(&grad.dims)
+    );
     let (n, rank, m) = (indices.dims[0], indices.dims[1], found.dims[0]);
     require!(
         rank == found.dims[1],
         "The input and output should have the same ndims: got: {rank} and {}",
         found.dims[1]
     );
-    require!(m <= n, "# rows of output_indices should be not greater than of input_indices, got {m} and {n}");
+    require!(
+        m <= n,
+        "# rows of output_indices should be not greater than of input_indices, got {m} and {n}"
+    );
     require!(
         grad.len() == m,
-        "# elements of backprop_val_grad and # rows of output_indices should match (#nnz of sum): got {} and {m}",
+        "# elements of backprop_val_grad and # rows of output_indices should match (#nnz of sum): \
+         got {} and {m}",
         grad.len()
     );
-    require!(start.rank() == 1, "Input start should be a vector but received shape {}", shape(&start.dims));
+    require!(
+        start.rank() == 1,
+        "Input start should be a vector but received shape {}",
+        shape(&start.dims)
+    );
     require!(
         start.len() == rank,
         "Expected input_start to be a vector of length {rank} but got length {}",
@@ -211,8 +254,9 @@ fn inside_shader() -> Shader {
         .bind("parts", I32)
         .u32s(&["count", "rank"])
         .body(
-            "fn value(i: u32) -> i32 {\n    for (var d = 0u; d < p.rank; d += 1u) {\n        let c = load_indices(i * p.rank + d);\n        \
-             if c < load_table(d) || c >= load_table(p.rank + d) {\n            return -1;\n        }\n    }\n    return 0;\n}",
+            "fn value(i: u32) -> i32 {\n    for (var d = 0u; d < p.rank; d += 1u) {\n        let \
+             c = load_indices(i * p.rank + d);\n        if c < load_table(d) || c >= \
+             load_table(p.rank + d) {\n            return -1;\n        }\n    }\n    return 0;\n}",
         )
         .map("parts")
 }
@@ -225,10 +269,11 @@ fn part_shader() -> Shader {
         .bind("parts", I32)
         .u32s(&["count", "rank", "axis"])
         .body(
-            "fn value(i: u32) -> i32 {\n    let c = load_indices(i * p.rank + p.axis);\n    let size = load_table(0u);\n    \
-             let more = load_table(1u);\n    if c < 0li || c >= load_table(2u) {\n        return -1;\n    }\n    \
-             let head = (size + 1li) * more;\n    if c < head {\n        return i32(c / (size + 1li));\n    }\n    \
-             return i32(more + (c - head) / size);\n}",
+            "fn value(i: u32) -> i32 {\n    let c = load_indices(i * p.rank + p.axis);\n    let \
+             size = load_table(0u);\n    let more = load_table(1u);\n    if c < 0li || c >= \
+             load_table(2u) {\n        return -1;\n    }\n    let head = (size + 1li) * more;\n    \
+             if c < head {\n        return i32(c / (size + 1li));\n    }\n    return i32(more + \
+             (c - head) / size);\n}",
         )
         .map("parts")
 }
@@ -242,14 +287,37 @@ fn find_shader() -> Shader {
         .bind("places", I32)
         .u32s(&["count", "rank", "rows"])
         .body(
-            "// -1, 0 or 1 as row `at` of found is before, at or after row `i`.\nfn compared(at: u32, i: u32) -> i32 {\n    \
-             for (var d = 0u; d < p.rank; d += 1u) {\n        let a = load_found(at * p.rank + d) + load_start(d);\n        \
-             let b = load_indices(i * p.rank + d);\n        if a < b {\n            return -1;\n        }\n        \
-             if a > b {\n            return 1;\n        }\n    }\n    return 0;\n}\n\n\
-             fn value(i: u32) -> i32 {\n    var low = 0u;\n    var high = p.rows;\n    while low < high {\n        \
-             let middle = low + (high - low) / 2u;\n        if compared(middle, i) < 0 {\n            low = middle + 1u;\n        \
-             } else {\n            high = middle;\n        }\n    }\n    if low < p.rows && compared(low, i) == 0 {\n        \
-             return i32(low);\n    }\n    return -1;\n}",
+            "// -1, 0 or 1 as row `at` of found is before, at or after row `i`.
+fn compared(at: u32, i: u32) -> i32 {
+    for (var d = 0u; d < p.rank; d += 1u) {
+        let a = load_found(at * p.rank + d) + load_start(d);
+        let b = load_indices(i * p.rank + d);
+        if a < b {
+            return -1;
+        }
+        if a > b {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+fn value(i: u32) -> i32 {
+    var low = 0u;
+    var high = p.rows;
+    while low < high {
+        let middle = low + (high - low) / 2u;
+        if compared(middle, i) < 0 {
+            low = middle + 1u;
+        } else {
+            high = middle;
+        }
+    }
+    if low < p.rows && compared(low, i) == 0 {
+        return i32(low);
+    }
+    return -1;
+}",
         )
         .map("places")
 }

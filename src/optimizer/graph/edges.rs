@@ -1,14 +1,16 @@
 //! Edges of a [`Graph`], kept at both ends.
 //!
-//! Each end knows where the edge is in the other's list. So an edge comes and goes in constant time, however many
-//! edges its nodes have: one tensor may have as many readers as the graph has nodes, and one node as many inputs.
+//! Each end knows where the edge is in the other's list. So an edge comes and goes in constant
+//! time, however many edges its nodes have: one tensor may have as many readers as the graph has
+//! nodes, and one node as many inputs.
 
 use smallvec::SmallVec;
 
 use super::Graph;
 use super::node::{Node, NodeId, Output};
 
-/// Lists of control edges up to this length keep their order when an edge goes. The order means nothing; it is for people.
+/// Lists of control edges up to this length keep their order when an edge goes. The order means
+/// nothing; it is for people.
 const ORDERED: usize = 64;
 
 /// Which edge of its user an edge is.
@@ -69,7 +71,9 @@ impl Graph {
         let users = &mut self.users[used.index()];
         users.nodes.swap_remove(place);
         users.slots.swap_remove(place);
-        if let Some((moved, slot)) = users.nodes.get(place).copied().zip(users.slots.get(place).copied()) {
+        if let Some((moved, slot)) =
+            users.nodes.get(place).copied().zip(users.slots.get(place).copied())
+        {
             *self.at(moved).place(slot) = place as u32;
         }
     }
@@ -134,7 +138,8 @@ impl Graph {
         self.users[used.index()].slots[place] = Slot::Control(at as u32);
     }
 
-    /// Takes each of `id`'s control edges from `control`: a graph may name one several times. Tells whether there was any.
+    /// Takes each of `id`'s control edges from `control`: a graph may name one several times. Tells
+    /// whether there was any.
     pub(super) fn drop_controls(&mut self, id: NodeId, control: NodeId) -> bool {
         let mut found = false;
         while let Some(at) = self.control_index(id, control) {
@@ -144,7 +149,8 @@ impl Graph {
         found
     }
 
-    /// The index of some control edge of `id` from `control`, looked for where there are fewer edges.
+    /// The index of some control edge of `id` from `control`, looked for where there are fewer
+    /// edges.
     pub(super) fn control_index(&self, id: NodeId, control: NodeId) -> Option<usize> {
         let (controls, users) = (&self.node(id).controls, &self.users[control.index()]);
         if controls.len() <= users.nodes.len() {
@@ -174,16 +180,23 @@ impl Graph {
 
     /// The data inputs that read a tensor: consumer and index, by number.
     pub fn readers(&self, output: Output) -> impl Iterator<Item = (NodeId, usize)> + '_ {
-        let mut readers: SmallVec<[(NodeId, usize); 8]> = self.readers_in_any_order(output).collect();
+        let mut readers: SmallVec<[(NodeId, usize); 8]> =
+            self.readers_in_any_order(output).collect();
         readers.sort_unstable();
         readers.into_iter()
     }
 
-    /// The same in no order, for who wants to know only whether there is a certain one: they are not listed before.
-    pub fn readers_in_any_order(&self, output: Output) -> impl Iterator<Item = (NodeId, usize)> + '_ {
+    /// The same in no order, for who wants to know only whether there is a certain one: they are
+    /// not listed before.
+    pub fn readers_in_any_order(
+        &self,
+        output: Output,
+    ) -> impl Iterator<Item = (NodeId, usize)> + '_ {
         let users = &self.users[output.node.index()];
         users.nodes.iter().zip(&users.slots).filter_map(move |(user, slot)| match *slot {
-            Slot::Input(at) if self.node(*user).inputs[at as usize] == output => Some((*user, at as usize)),
+            Slot::Input(at) if self.node(*user).inputs[at as usize] == output => {
+                Some((*user, at as usize))
+            }
             _ => None,
         })
     }
@@ -196,8 +209,10 @@ impl Graph {
     /// The nodes that wait for this one, whether they read it or not, once each, by number.
     pub fn waiters(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let users = &self.users[id.index()];
-        let waits = |(user, slot): (&NodeId, &Slot)| matches!(slot, Slot::Control(_)).then_some(*user);
-        let mut waiters: SmallVec<[NodeId; 8]> = users.nodes.iter().zip(&users.slots).filter_map(waits).collect();
+        let waits =
+            |(user, slot): (&NodeId, &Slot)| matches!(slot, Slot::Control(_)).then_some(*user);
+        let mut waiters: SmallVec<[NodeId; 8]> =
+            users.nodes.iter().zip(&users.slots).filter_map(waits).collect();
         waiters.sort_unstable();
         waiters.dedup();
         waiters.into_iter()
@@ -215,10 +230,14 @@ mod tests {
             for id in self.ids() {
                 let node = self.node(id);
                 let inputs = (0..node.inputs.len() as u32).map(Slot::Input).zip(&node.input_places);
-                let controls = (0..node.controls.len() as u32).map(Slot::Control).zip(&node.control_places);
+                let controls =
+                    (0..node.controls.len() as u32).map(Slot::Control).zip(&node.control_places);
                 for (slot, place) in inputs.chain(controls) {
                     let users = &self.users[node.used(slot).index()];
-                    assert_eq!((users.nodes[*place as usize], users.slots[*place as usize]), (id, slot));
+                    assert_eq!(
+                        (users.nodes[*place as usize], users.slots[*place as usize]),
+                        (id, slot)
+                    );
                     edges += 1;
                 }
             }
@@ -231,10 +250,14 @@ mod tests {
     fn both_ends_of_an_edge_agree() {
         let mut state = 5u64;
         let mut below = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % n
         };
-        let line = |i: usize| if i < 9 { format!("n{i} = A") } else { format!("n{i} = A(n0, n1, n1:1, ^n2, ^n2)") };
+        let line = |i: usize| {
+            if i < 9 { format!("n{i} = A") } else { format!("n{i} = A(n0, n1, n1:1, ^n2, ^n2)") }
+        };
         let text: Vec<String> = (0..40).map(line).collect();
         let mut graph = Graph::from_text(&text.join("\n")).unwrap();
         // One node with more control edges than keep their order.

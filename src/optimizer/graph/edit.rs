@@ -76,7 +76,9 @@ impl Graph {
             controls: Vec::new(),
             input_places: Vec::new(),
             control_places: Vec::new(),
-            attrs: OnceCell::from(BTreeMap::from_iter(new.attrs.into_iter().map(|(k, v)| (k.to_owned(), v)))),
+            attrs: OnceCell::from(BTreeMap::from_iter(
+                new.attrs.into_iter().map(|(k, v)| (k.to_owned(), v)),
+            )),
             infos: new.infos,
             original: None,
             rest: Vec::new(),
@@ -144,28 +146,42 @@ impl Graph {
         self.index.remove(&node.name);
     }
 
-    /// Puts one node in place of a region. `outputs` pairs each tensor of the region that is used outside with the new node's
-    /// port. The new node waits for what nodes of the region waited for, and whoever waited for one of them waits for it.
-    /// The region must be convex ([`Graph::is_convex`]), and the new node must read what the region did.
-    pub fn replace_region(&mut self, region: &[NodeId], new: NewNode, outputs: &[(Output, u32)]) -> NodeId {
+    /// Puts one node in place of a region. `outputs` pairs each tensor of the region that is used
+    /// outside with the new node's port. The new node waits for what nodes of the region waited
+    /// for, and whoever waited for one of them waits for it. The region must be convex
+    /// ([`Graph::is_convex`]), and the new node must read what the region did.
+    pub fn replace_region(
+        &mut self,
+        region: &[NodeId],
+        new: NewNode,
+        outputs: &[(Output, u32)],
+    ) -> NodeId {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let id = self.add(new);
         for member in region {
-            let controls: Vec<_> =
-                self.node(*member).controls.iter().copied().filter(|c| !inside.contains(c)).collect();
+            let controls: Vec<_> = self
+                .node(*member)
+                .controls
+                .iter()
+                .copied()
+                .filter(|c| !inside.contains(c))
+                .collect();
             for control in controls {
                 self.add_control(id, control);
             }
         }
         for (old, port) in outputs {
-            let readers: Vec<_> =
-                self.readers(*old).filter(|(reader, _)| !inside.contains(reader) && *reader != id).collect();
+            let readers: Vec<_> = self
+                .readers(*old)
+                .filter(|(reader, _)| !inside.contains(reader) && *reader != id)
+                .collect();
             for (reader, index) in readers {
                 self.set_input(reader, index, Output { node: id, port: *port });
             }
         }
         for member in region {
-            let waiters: Vec<_> = self.waiters(*member).filter(|w| !inside.contains(w) && *w != id).collect();
+            let waiters: Vec<_> =
+                self.waiters(*member).filter(|w| !inside.contains(w) && *w != id).collect();
             for waiter in waiters {
                 self.remove_control(waiter, *member);
                 self.add_control(waiter, id);
@@ -178,12 +194,15 @@ impl Graph {
     /// Removes nodes that only nodes among them use.
     pub fn remove_all(&mut self, region: &[NodeId]) {
         let mut left: FxHashSet<NodeId> = region.iter().copied().collect();
-        let mut free: Vec<NodeId> = region.iter().copied().filter(|id| self.users(*id).is_empty()).collect();
+        let mut free: Vec<NodeId> =
+            region.iter().copied().filter(|id| self.users(*id).is_empty()).collect();
         while let Some(id) = free.pop() {
             if left.remove(&id) {
                 let used: Vec<NodeId> = self.used(id).collect();
                 self.remove(id);
-                free.extend(used.into_iter().filter(|id| left.contains(id) && self.users(*id).is_empty()));
+                free.extend(
+                    used.into_iter().filter(|id| left.contains(id) && self.users(*id).is_empty()),
+                );
             }
         }
         if let Some(id) = left.iter().next() {

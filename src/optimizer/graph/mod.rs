@@ -1,8 +1,8 @@
 //! A GraphDef under rewriting.
 //!
-//! Nodes live in a vector and are named by [`NodeId`]s, which stay valid until the node is removed. Edges are kept in both
-//! directions. What a pass does not touch is written back byte for byte; of a node that changes, the attributes and
-//! fields that stay keep their bytes.
+//! Nodes live in a vector and are named by [`NodeId`]s, which stay valid until the node is removed.
+//! Edges are kept in both directions. What a pass does not touch is written back byte for byte; of
+//! a node that changes, the attributes and fields that stay keep their bytes.
 
 mod edges;
 mod edit;
@@ -96,7 +96,8 @@ impl Graph {
             let record = record?;
             if record.field == 1 {
                 let id = NodeId(graph.nodes.len() as u32);
-                let node = parse_node(bytes, record.value, &mut texts, |name| inputs.push((id, name)))?;
+                let node =
+                    parse_node(bytes, record.value, &mut texts, |name| inputs.push((id, name)))?;
                 graph.insert(node)?;
             } else {
                 graph.rest.push(bytes.slice_ref(record.bytes));
@@ -110,7 +111,10 @@ impl Graph {
 
     /// Enters a node without edges; its number is the count of nodes so far.
     fn insert(&mut self, node: Node) -> Result<NodeId> {
-        let id = NodeId(u32::try_from(self.nodes.len()).map_err(|_| Error::Internal("too many nodes".into()))?);
+        let id = NodeId(
+            u32::try_from(self.nodes.len())
+                .map_err(|_| Error::Internal("too many nodes".into()))?,
+        );
         if self.index.insert(node.name.clone(), id).is_some() {
             invalid!("the graph has two nodes named {}", node.name);
         }
@@ -124,9 +128,13 @@ impl Graph {
     fn connect(&mut self, to: NodeId, input: &str) -> Result<()> {
         let (name, port) = match (input.strip_prefix('^'), input.rsplit_once(':')) {
             (Some(name), _) => (name, None),
-            (None, Some((name, port))) if port.bytes().all(|b| b.is_ascii_digit()) => {
-                (name, Some(port.parse().map_err(|_| Error::InvalidArgument(format!("bad input {input}")))?))
-            }
+            (None, Some((name, port))) if port.bytes().all(|b| b.is_ascii_digit()) => (
+                name,
+                Some(
+                    port.parse()
+                        .map_err(|_| Error::InvalidArgument(format!("bad input {input}")))?,
+                ),
+            ),
             _ => (input, Some(0)),
         };
         let Some(&from) = self.index.get(name) else {
@@ -227,7 +235,8 @@ impl Graph {
         self.nodes.iter().flatten().any(|node| CONTROL_FLOW.contains(&node.op()))
     }
 
-    /// Whether the node does nothing but compute its outputs from its data inputs. Unknown ops are taken for stateful ones.
+    /// Whether the node does nothing but compute its outputs from its data inputs. Unknown ops are
+    /// taken for stateful ones.
     pub fn is_pure(&self, id: NodeId) -> bool {
         let op = self.node(id).op();
         match self.op_def(op) {
@@ -253,7 +262,8 @@ impl Graph {
         let node = self.node(id);
         let tensor = (node.op() == "Const").then(|| node.attr("value")?.tensor())??;
         let dims = tensor.tensor_shape.iter().flat_map(|shape| &shape.dim);
-        let shape = dims.map(|d| usize::try_from(d.size).ok().map(Dim::Known)).collect::<Option<_>>()?;
+        let shape =
+            dims.map(|d| usize::try_from(d.size).ok().map(Dim::Known)).collect::<Option<_>>()?;
         Some(TensorInfo { dtype: DType::from_tf(tensor.dtype), shape: Some(shape) })
     }
 }

@@ -99,7 +99,9 @@ impl Node {
 
     /// All attributes by name.
     pub fn attrs(&self) -> &BTreeMap<String, Attr> {
-        self.attrs.get_or_init(|| self.original.as_ref().map(|bytes| parse_attrs(bytes, &self.op)).unwrap_or_default())
+        self.attrs.get_or_init(|| {
+            self.original.as_ref().map(|bytes| parse_attrs(bytes, &self.op)).unwrap_or_default()
+        })
     }
 
     /// The same, to be changed.
@@ -149,7 +151,9 @@ impl Node {
         }
         let annotations = self.annotations();
         let annotations = annotations.iter().flatten().map(|(key, value)| (*key, value));
-        for (key, value) in self.attrs().iter().map(|(key, value)| (key.as_str(), value)).chain(annotations) {
+        for (key, value) in
+            self.attrs().iter().map(|(key, value)| (key.as_str(), value)).chain(annotations)
+        {
             let mut entry = Vec::new();
             wire::put(&mut entry, 1, key.as_bytes());
             wire::put(&mut entry, 2, value.raw());
@@ -165,12 +169,15 @@ impl Node {
     fn annotations(&self) -> Option<[(&'static str, Attr); 2]> {
         let shapes = self.infos.iter().map(TensorInfo::dims).collect::<Option<Vec<_>>>()?;
         let told = is_ours(&self.op) && !shapes.is_empty();
-        told.then(|| [(ANNOTATIONS[0], Attr::from(&shapes[..])), (ANNOTATIONS[1], Attr::from(true))])
+        told.then(|| {
+            [(ANNOTATIONS[0], Attr::from(&shapes[..])), (ANNOTATIONS[1], Attr::from(true))]
+        })
     }
 }
 
-/// Attributes from which TensorFlow's shape inference takes what an op's shape function cannot say: ours don't see lists of
-/// numbers and other nodes' values. A node that is written has them anew, so they are kept out of [`Node::attrs`].
+/// Attributes from which TensorFlow's shape inference takes what an op's shape function cannot say:
+/// ours don't see lists of numbers and other nodes' values. A node that is written has them anew,
+/// so they are kept out of [`Node::attrs`].
 const ANNOTATIONS: [&str; 2] = ["_output_shape_vector", "_same_output_for_iterations"];
 
 /// Whether the op is one that the optimizer makes.
@@ -280,7 +287,10 @@ mod tests {
         for record in wire::records(&bytes).map(Result::unwrap).filter(|r| r.field == 1) {
             let parts: Vec<_> = wire::records(record.value).map(Result::unwrap).collect();
             if parts.iter().any(|p| p.field == 1 && wire::text(p).unwrap() == name) {
-                let entries = parts.iter().filter(|p| p.field == 5).map(|p| wire::entry(p).unwrap().0.to_owned());
+                let entries = parts
+                    .iter()
+                    .filter(|p| p.field == 5)
+                    .map(|p| wire::entry(p).unwrap().0.to_owned());
                 found = Some(entries.collect());
             }
         }
@@ -289,8 +299,9 @@ mod tests {
 
     #[test]
     fn a_node_of_ours_tells_its_shapes_as_long_as_they_are_known() {
-        let text = "x = Placeholder -> float32[4]\na = _WgpuFusedReduce(x) -> float32[1], float32[1]\n\
-                    b = _WgpuFusedReduce(x) -> float32[1], float32[?]\nc = Sum(x) -> float32[]";
+        let text = "x = Placeholder -> float32[4]\na = _WgpuFusedReduce(x) -> float32[1], \
+                    float32[1]\nb = _WgpuFusedReduce(x) -> float32[1], float32[?]\nc = Sum(x) -> \
+                    float32[]";
         let mut graph = Graph::from_text(text).unwrap();
         let ids = ["a", "b", "c"].map(|name| graph.find(name).unwrap());
         ids.iter().for_each(|id| graph.set_attr(*id, "whole", true));

@@ -7,12 +7,13 @@ use rustc_hash::FxHashSet;
 use super::Graph;
 use super::node::NodeId;
 
-/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that is there, so that time is linear.
+/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that
+/// is there, so that time is linear.
 const MAX_SEARCHED: usize = 1 << 14;
 
 impl Graph {
-    /// The nodes with every node after those that it uses. Edges back into loops of TensorFlow 1 (`NextIteration` to `Merge`) don't
-    /// count. `None` for another cycle.
+    /// The nodes with every node after those that it uses. Edges back into loops of TensorFlow 1
+    /// (`NextIteration` to `Merge`) don't count. `None` for another cycle.
     pub fn order(&self) -> Option<Arc<[NodeId]>> {
         // Most passes change nothing, and the next one finds the order that they used.
         let mut known = self.order.borrow_mut();
@@ -61,9 +62,15 @@ impl Graph {
             && matches!(self.node(from).op(), "NextIteration" | "RefNextIteration")
     }
 
-    /// Whether some path leads from `start` to a node of `targets` by at least one edge; nodes in `avoid` are not passed
-    /// through. So it is also answered where that would take too long to find out.
-    pub fn reaches(&self, start: &[NodeId], targets: &FxHashSet<NodeId>, avoid: &FxHashSet<NodeId>) -> bool {
+    /// Whether some path leads from `start` to a node of `targets` by at least one edge; nodes in
+    /// `avoid` are not passed through. So it is also answered where that would take too long to
+    /// find out.
+    pub fn reaches(
+        &self,
+        start: &[NodeId],
+        targets: &FxHashSet<NodeId>,
+        avoid: &FxHashSet<NodeId>,
+    ) -> bool {
         let mut seen: FxHashSet<NodeId> = FxHashSet::default();
         let mut stack: Vec<NodeId> = start.to_vec();
         for _ in 0..MAX_SEARCHED {
@@ -80,7 +87,8 @@ impl Graph {
         true
     }
 
-    /// Whether surely no path leaves the region and comes back: only then can one node take its place.
+    /// Whether surely no path leaves the region and comes back: only then can one node take its
+    /// place.
     pub fn is_convex(&self, region: &[NodeId]) -> bool {
         self.is_convex_without(region, &FxHashSet::default())
     }
@@ -90,26 +98,36 @@ impl Graph {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let is_end = |id: &&NodeId| {
             let users = self.users(**id);
-            users.is_empty() || users.iter().any(|user| !inside.contains(user) && !left_out.contains(user))
+            users.is_empty()
+                || users.iter().any(|user| !inside.contains(user) && !left_out.contains(user))
         };
-        // All others lead to the only end, so that a path from there to any of them would be a cycle.
+        // All others lead to the only end, so that a path from there to any of them would be a
+        // cycle.
         if region.iter().filter(is_end).count() <= 1 {
             return true;
         }
-        // Down from what uses the region and up from what it uses, in turn: whichever way ends first has seen enough.
+        // Down from what uses the region and up from what it uses, in turn: whichever way ends
+        // first has seen enough.
         let outside = |ids: Vec<NodeId>| {
-            ids.into_iter().filter(|id| !inside.contains(id) && !left_out.contains(id)).collect::<Vec<_>>()
+            ids.into_iter()
+                .filter(|id| !inside.contains(id) && !left_out.contains(id))
+                .collect::<Vec<_>>()
         };
-        let mut below = Search::from(outside(region.iter().flat_map(|id| self.users(*id)).copied().collect()));
-        let mut above = Search::from(outside(region.iter().flat_map(|id| self.used(*id)).collect()));
+        let mut below =
+            Search::from(outside(region.iter().flat_map(|id| self.users(*id)).copied().collect()));
+        let mut above =
+            Search::from(outside(region.iter().flat_map(|id| self.used(*id)).collect()));
         for _ in 0..MAX_SEARCHED {
             for (search, down) in [(&mut below, true), (&mut above, false)] {
                 let Some(id) = search.stack.pop() else { return true };
-                let next: Vec<NodeId> = if down { self.users(id).to_vec() } else { self.used(id).collect() };
+                let next: Vec<NodeId> =
+                    if down { self.users(id).to_vec() } else { self.used(id).collect() };
                 if next.iter().any(|n| inside.contains(n)) {
                     return false;
                 }
-                search.stack.extend(next.into_iter().filter(|n| !left_out.contains(n) && search.seen.insert(*n)));
+                search.stack.extend(
+                    next.into_iter().filter(|n| !left_out.contains(n) && search.seen.insert(*n)),
+                );
             }
         }
         false
@@ -144,15 +162,23 @@ mod tests {
     fn convexity_is_that_of_all_paths() {
         let mut state = 7u64;
         let mut below = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % n
         };
         for _ in 0..200 {
             let n = 7;
-            let edges: Vec<(usize, usize)> = (0..9).map(|_| (below(n), below(n))).filter(|(a, b)| a < b).collect();
+            let edges: Vec<(usize, usize)> =
+                (0..9).map(|_| (below(n), below(n))).filter(|(a, b)| a < b).collect();
             let line = |i: usize| {
-                let inputs: Vec<_> = edges.iter().filter(|e| e.1 == i).map(|e| format!("n{}", e.0)).collect();
-                if inputs.is_empty() { format!("n{i} = A") } else { format!("n{i} = A({})", inputs.join(", ")) }
+                let inputs: Vec<_> =
+                    edges.iter().filter(|e| e.1 == i).map(|e| format!("n{}", e.0)).collect();
+                if inputs.is_empty() {
+                    format!("n{i} = A")
+                } else {
+                    format!("n{i} = A({})", inputs.join(", "))
+                }
             };
             let graph = Graph::from_text(&(0..n).map(line).collect::<Vec<_>>().join("\n")).unwrap();
             let mut path = vec![vec![false; n]; n];
@@ -168,11 +194,19 @@ mod tests {
                 let holds = |i: usize| bits >> i & 1 == 1;
                 let all = || 0..n;
                 let comes_back = |out: usize| {
-                    !holds(out) && all().any(|a| holds(a) && path[a][out]) && all().any(|b| holds(b) && path[out][b])
+                    !holds(out)
+                        && all().any(|a| holds(a) && path[a][out])
+                        && all().any(|b| holds(b) && path[out][b])
                 };
-                let region: Vec<NodeId> =
-                    all().filter(|i| holds(*i)).map(|i| graph.find(&format!("n{i}")).unwrap()).collect();
-                assert_eq!(graph.is_convex(&region), !all().any(comes_back), "{bits:b} of {edges:?}");
+                let region: Vec<NodeId> = all()
+                    .filter(|i| holds(*i))
+                    .map(|i| graph.find(&format!("n{i}")).unwrap())
+                    .collect();
+                assert_eq!(
+                    graph.is_convex(&region),
+                    !all().any(comes_back),
+                    "{bits:b} of {edges:?}"
+                );
             }
         }
     }

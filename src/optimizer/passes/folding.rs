@@ -1,5 +1,5 @@
-//! What the attributes of a contraction can say instead of a node before it: a transpose of the last two dimensions of a matrix
-//! product's operand, and zeros around the input of a convolution.
+//! What the attributes of a contraction can say instead of a node before it: a transpose of the
+//! last two dimensions of a matrix product's operand, and zeros around the input of a convolution.
 
 use super::contraction::{attributes, fused_op};
 use crate::dtype::DType;
@@ -24,7 +24,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Reads operands as they were before a transpose; one after another, for a transpose of a transpose.
+/// Reads operands as they were before a transpose; one after another, for a transpose of a
+/// transpose.
 fn transposes(graph: &mut Graph, id: NodeId, flags: [&'static str; 2]) {
     // The batch forms conjugate complex matrices as they transpose them.
     if !graph.node(id).dtype("T").is_some_and(DType::is_float) {
@@ -54,7 +55,8 @@ fn transposed(graph: &Graph, operand: Output) -> Option<NodeId> {
         n if n == rank + 1 => rank - 2,
         _ => d,
     };
-    let swaps = rank >= 2 && perm.iter().enumerate().all(|(d, p)| p.rem_euclid(rank as i64) == expected(d) as i64);
+    let swaps = rank >= 2
+        && perm.iter().enumerate().all(|(d, p)| p.rem_euclid(rank as i64) == expected(d) as i64);
     swaps.then_some(operand.node)
 }
 
@@ -79,8 +81,12 @@ fn pad(graph: &mut Graph, id: NodeId, fused: &'static str) {
             ("expression", format!("x: {dtype}; c: 0; return x0").into()),
         ];
         let known = attributes(node, fused, epilogue);
-        let strange: Vec<String> =
-            node.attrs().keys().filter(|name| known.iter().all(|(k, _)| k != name)).cloned().collect();
+        let strange: Vec<String> = node
+            .attrs()
+            .keys()
+            .filter(|name| known.iter().all(|(k, _)| k != name))
+            .cloned()
+            .collect();
         strange.iter().for_each(|name| graph.remove_attr(id, name));
         known.into_iter().for_each(|(name, value)| graph.set_attr(id, name, value));
         graph.set_op(id, fused);
@@ -95,7 +101,8 @@ fn pad(graph: &mut Graph, id: NodeId, fused: &'static str) {
     graph.remove(pad);
 }
 
-/// The node that pads the input of a convolution with zeros, where nothing else reads it, and the paddings of both together.
+/// The node that pads the input of a convolution with zeros, where nothing else reads it, and the
+/// paddings of both together.
 fn padded(graph: &Graph, id: NodeId) -> Option<(NodeId, Vec<i64>)> {
     let conv = graph.node(id);
     conv.dtype("T").filter(|t| t.is_float())?;
@@ -127,6 +134,7 @@ fn padded(graph: &Graph, id: NodeId) -> Option<(NodeId, Vec<i64>)> {
     let channel = if format.starts_with("NC") { 1 } else { rank.checked_sub(1)? };
     let spatial = |at: usize| at / 2 != 0 && at / 2 != channel;
     let expected = if fused_op(conv.op()) == Some("_WgpuFusedConv3D") { 5 } else { 4 };
-    let fits = rank == expected && paddings.iter().enumerate().all(|(at, p)| *p == 0 || (*p > 0 && spatial(at)));
+    let fits = rank == expected
+        && paddings.iter().enumerate().all(|(at, p)| *p == 0 || (*p > 0 && spatial(at)));
     fits.then(|| (input.node, paddings.iter().zip(&before).map(|(a, b)| a + b).collect()))
 }

@@ -18,7 +18,8 @@ mod rows;
 mod stacks;
 mod update;
 
-/// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what running it once does.
+/// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what
+/// running it once does.
 pub struct Pass {
     /// The name for `TF_WGPU_OPTIMIZER`.
     pub name: &'static str,
@@ -42,15 +43,18 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "elementwise", run: elementwise::run },
 ];
 
-/// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most once or twice.
+/// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most
+/// once or twice.
 const MAX_ROUNDS: usize = 4;
 
-/// Runs passes in their order, again and again until they find nothing more: so a second run changes nothing.
+/// Runs passes in their order, again and again until they find nothing more: so a second run
+/// changes nothing.
 ///
 /// # Errors
 /// Those of the passes.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
-    // How often the graph had been changed when each pass ended last: until it changes again, the pass has nothing to do.
+    // How often the graph had been changed when each pass ended last: until it changes again, the
+    // pass has nothing to do.
     let mut ended: Vec<Option<u64>> = vec![None; passes.len()];
     for round in 1..=MAX_ROUNDS {
         for (pass, ended) in passes.iter().zip(&mut ended) {
@@ -60,7 +64,12 @@ pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
             let start = Instant::now();
             (pass.run)(graph)?;
             *ended = Some(graph.edits());
-            log::debug!("optimizer, round {round}: {} took {:.1?}, {} nodes", pass.name, start.elapsed(), graph.len());
+            log::debug!(
+                "optimizer, round {round}: {} took {:.1?}, {} nodes",
+                pass.name,
+                start.elapsed(),
+                graph.len()
+            );
         }
     }
     Ok(())

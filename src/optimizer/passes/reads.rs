@@ -1,7 +1,9 @@
-//! Reads of one variable that see the same value become one, and so does what is computed alike from them.
+//! Reads of one variable that see the same value become one, and so does what is computed alike
+//! from them.
 //!
-//! Keras reads the rate and the step counter anew for each variable that it trains, and raises the betas to a power each time. TensorFlow's own
-//! deduplication stops at reads, for they have state; here it is known who writes the variable.
+//! Keras reads the rate and the step counter anew for each variable that it trains, and raises the
+//! betas to a power each time. TensorFlow's own deduplication stops at reads, for they have state;
+//! here it is known who writes the variable.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -27,7 +29,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Rounds of comparing reads that see the same with the first of them: those that wait for something else are compared among themselves next.
+/// Rounds of comparing reads that see the same with the first of them: those that wait for
+/// something else are compared among themselves next.
 const ROUNDS: usize = 4;
 
 /// Merges reads; tells whether there is any read.
@@ -87,16 +90,26 @@ fn same_reads(
         groups.retain(|group| group.len() > 1);
         // What a read waits for must come before the first one.
         let waits = |first: NodeId, read: NodeId| {
-            graph.node(read).controls().iter().filter(move |c| **c != first).map(move |c| (*c, first))
+            graph
+                .node(read)
+                .controls()
+                .iter()
+                .filter(move |c| **c != first)
+                .map(move |c| (*c, first))
         };
-        let others = || groups.iter().flat_map(|group| group[1..].iter().map(|read| (group[0], *read)));
+        let others =
+            || groups.iter().flat_map(|group| group[1..].iter().map(|read| (group[0], *read)));
         let pairs: Vec<_> = others().flat_map(|(first, read)| waits(first, read)).collect();
         let mut answers = places.connected(&pairs).into_iter();
         let mut left: Vec<Vec<NodeId>> = Vec::new();
         for group in &groups {
             let (first, mut rest) = (group[0], Vec::new());
             for read in group[1..].iter().copied() {
-                if answers.by_ref().take(waits(first, read).count()).fold(true, |all, answer| all & answer) {
+                if answers
+                    .by_ref()
+                    .take(waits(first, read).count())
+                    .fold(true, |all, answer| all & answer)
+                {
                     same.push((read, first));
                 } else {
                     rest.push(read);
@@ -122,7 +135,10 @@ fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
         }
         let node = graph.node(id);
         let op = node.op();
-        if !node.on_wgpu() || !(MERGED.contains(&op) || scalar::find(op).is_some()) || !graph.is_pure(id) {
+        if !node.on_wgpu()
+            || !(MERGED.contains(&op) || scalar::find(op).is_some())
+            || !graph.is_pure(id)
+        {
             continue;
         }
         let mut controls = SmallVec::from_slice(node.controls());
@@ -130,7 +146,8 @@ fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
         // Constants differ in nothing but their attributes.
         let mut hasher = FxHasher::default();
         visible(graph, id).for_each(|(name, value)| (name, value.raw()).hash(&mut hasher));
-        let key = (node.shared_texts(), SmallVec::from_slice(node.inputs()), controls, hasher.finish());
+        let key =
+            (node.shared_texts(), SmallVec::from_slice(node.inputs()), controls, hasher.finish());
         let same = known.entry(key).or_default();
         match same.iter().copied().find(|other| visible(graph, *other).eq(visible(graph, id))) {
             Some(other) => replace(graph, id, other),

@@ -1,8 +1,10 @@
-//! int32 values that a loop keeps for its gradient stay in host memory, where shapes and counters are made and needed.
+//! int32 values that a loop keeps for its gradient stay in host memory, where shapes and counters
+//! are made and needed.
 //!
-//! TensorFlow keeps them in lists, whose elements are on the device: each would be sent there, and each step of the gradient would wait until
-//! its elements are back. Lists that nodes of this graph alone make, fill and empty become stacks in host memory
-//! ([`crate::kernels::fused::stack`]), unless an element may be made on the device, as indices are that come out of another list.
+//! TensorFlow keeps them in lists, whose elements are on the device: each would be sent there, and
+//! each step of the gradient would wait until its elements are back. Lists that nodes of this graph
+//! alone make, fill and empty become stacks in host memory ([`crate::kernels::fused::stack`]),
+//! unless an element may be made on the device, as indices are that come out of another list.
 
 use super::lists::contents::{CARRIERS, Lists, are_stacks};
 use crate::dtype::DType;
@@ -11,9 +13,10 @@ use crate::kernels::fused::stack;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Ops whose int32 outputs are in host memory on every device, besides those that hand a tensor on: TensorFlow keeps int32 tensors there that
-/// control flow carries.
-const HOST: &[&str] = &["Const", "Rank", "Shape", "ShapeN", "Size", "TensorListElementShape", "TensorListLength"];
+/// Ops whose int32 outputs are in host memory on every device, besides those that hand a tensor on:
+/// TensorFlow keeps int32 tensors there that control flow carries.
+const HOST: &[&str] =
+    &["Const", "Rank", "Shape", "ShapeN", "Size", "TensorListElementShape", "TensorListLength"];
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -48,7 +51,9 @@ fn replaceable(graph: &Graph, members: &[Output]) -> Option<Vec<NodeId>> {
     let fits = |id: &NodeId| {
         let node = graph.node(*id);
         let known = match node.op() {
-            "EmptyTensorList" => is_int32(graph, *id) && node.dtype("shape_type") == Some(DType::I32),
+            "EmptyTensorList" => {
+                is_int32(graph, *id) && node.dtype("shape_type") == Some(DType::I32)
+            }
             "TensorListPopBack" | "TensorListPushBack" => is_int32(graph, *id),
             op => CARRIERS.contains(&op),
         };
@@ -60,7 +65,8 @@ fn replaceable(graph: &Graph, members: &[Output]) -> Option<Vec<NodeId>> {
 }
 
 fn replace(graph: &mut Graph, id: NodeId) {
-    let stack = TensorInfo { dtype: Some(DType::I32), shape: Some([Dim::Unknown].into_iter().collect()) };
+    let stack =
+        TensorInfo { dtype: Some(DType::I32), shape: Some([Dim::Unknown].into_iter().collect()) };
     let mut infos = graph.node(id).infos.clone();
     let op = graph.node(id).op().to_owned();
     let ours = match &*op {

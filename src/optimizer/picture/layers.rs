@@ -15,7 +15,8 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Puts each box below all that lead to it, but what depends on no other box than such ones just above where it is used.
+    /// Puts each box below all that lead to it, but what depends on no other box than such ones
+    /// just above where it is used.
     pub fn of(count: usize, wires: &[Wire]) -> Self {
         let (order, position) = order(count, wires);
         let mut above = vec![Vec::new(); count];
@@ -32,7 +33,8 @@ impl Layers {
             layer[node] = layer[node].max(lowest.unwrap_or(0));
         };
         order.iter().for_each(|node| sink(&mut layer, *node));
-        // Variables' handles, their reads, constants and casts of them: chains that begin with nothing.
+        // Variables' handles, their reads, constants and casts of them: chains that begin with
+        // nothing.
         let mut light = vec![false; count];
         for &node in &order {
             light[node] = above[node].len() <= 1 && above[node].iter().all(|u| light[*u]);
@@ -44,13 +46,16 @@ impl Layers {
         }
         // What only waits for such chains moves down with them.
         order.iter().for_each(|node| sink(&mut layer, *node));
-        let drawn =
-            wires.iter().map(|w| position[w.from] < position[w.to] && layer[w.to] - layer[w.from] <= LONGEST).collect();
+        let drawn = wires
+            .iter()
+            .map(|w| position[w.from] < position[w.to] && layer[w.to] - layer[w.from] <= LONGEST)
+            .collect();
         Self { layer, drawn }
     }
 }
 
-/// The boxes in an order in which wires lead forwards, except for those that close a cycle, and each box's position in it.
+/// The boxes in an order in which wires lead forwards, except for those that close a cycle, and
+/// each box's position in it.
 fn order(count: usize, wires: &[Wire]) -> (Vec<usize>, Vec<usize>) {
     let mut above = vec![Vec::new(); count];
     for wire in wires {
@@ -59,7 +64,8 @@ fn order(count: usize, wires: &[Wire]) -> (Vec<usize>, Vec<usize>) {
     let mut order = Vec::with_capacity(count);
     let mut seen = vec![false; count];
     for root in 0..count {
-        // Depth first without recursion, for graphs are deep; the number is of the next predecessor to look at.
+        // Depth first without recursion, for graphs are deep; the number is of the next predecessor
+        // to look at.
         let mut path = vec![(root, 0)];
         if std::mem::replace(&mut seen[root], true) {
             continue;
@@ -89,7 +95,14 @@ mod tests {
 
     fn layers(count: usize, wires: &[(usize, usize)], control: &[(usize, usize)]) -> Layers {
         let wire = |control| move |&(from, to): &(usize, usize)| Wire { from, to, control };
-        Layers::of(count, &wires.iter().map(wire(false)).chain(control.iter().map(wire(true))).collect::<Vec<_>>())
+        Layers::of(
+            count,
+            &wires
+                .iter()
+                .map(wire(false))
+                .chain(control.iter().map(wire(true)))
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Graphs as SVG pictures: boxes in layers from top to bottom, wires between them. Knows nothing of TensorFlow: `dump`
-//! says what a box shows.
+//! Graphs as SVG pictures: boxes in layers from top to bottom, wires between them. Knows nothing of
+//! TensorFlow: `dump` says what a box shows.
 //!
-//! A wire that would pass many layers is not drawn. Its end is a line of text in the box that it would lead to, which reads
-//! better than wires along the whole of a training graph.
+//! A wire that would pass many layers is not drawn. Its end is a line of text in the box that it
+//! would lead to, which reads better than wires along the whole of a training graph.
 
 mod layers;
 mod placement;
@@ -105,7 +105,8 @@ impl Picture {
     /// The picture as an SVG document. The same picture gives the same text.
     pub fn svg(&self) -> String {
         let count = self.boxes.len().min(MAX_BOXES);
-        let mut wires: Vec<Wire> = self.wires.iter().copied().filter(|w| w.from < count && w.to < count).collect();
+        let mut wires: Vec<Wire> =
+            self.wires.iter().copied().filter(|w| w.from < count && w.to < count).collect();
         wires.sort_unstable_by_key(|w| (w.from, w.to, w.control));
         wires.dedup_by_key(|w| (w.from, w.to));
         let layers = Layers::of(count, &wires);
@@ -130,7 +131,9 @@ impl Picture {
         } else {
             format!("{}: {count} nodes", self.title)
         };
-        let width = (placement.width + 2.0 * MARGIN).max(text_width(&title, FONT + 3.0) + 2.0 * MARGIN).max(560.0);
+        let width = (placement.width + 2.0 * MARGIN)
+            .max(text_width(&title, FONT + 3.0) + 2.0 * MARGIN)
+            .max(560.0);
         let height = placement.height + 2.0 * MARGIN + HEADER;
         let mut svg = String::new();
         // Writing to a String cannot fail.
@@ -198,7 +201,10 @@ fn size(shown: &Shown) -> Size {
     let lines = shown.lines.iter().map(|l| text_width(l, small));
     let width = lines.fold(text_width(&shown.head, head) * 1.08, f32::max);
     let height = LINE + shown.lines.len() as f32 * (LINE - 2.0);
-    Size { width: (width + 2.0 * PADDING).max(30.0), height: height + if small < FONT - 2.0 { 2.0 } else { PADDING } }
+    Size {
+        width: (width + 2.0 * PADDING).max(30.0),
+        height: height + if small < FONT - 2.0 { 2.0 } else { PADDING },
+    }
 }
 
 fn draw(svg: &mut String, shown: &Shown, size: Size, (x, y): (f32, f32)) {
@@ -302,8 +308,12 @@ mod tests {
 
     #[test]
     fn a_cycle_and_nothing_are_drawn() {
-        let svg =
-            Picture { title: String::new(), boxes: boxes(3), wires: vec![wire(0, 1), wire(1, 0), wire(2, 2)] }.svg();
+        let svg = Picture {
+            title: String::new(),
+            boxes: boxes(3),
+            wires: vec![wire(0, 1), wire(1, 0), wire(2, 2)],
+        }
+        .svg();
         assert_eq!(svg.matches("<path").count(), 1, "{svg}");
         assert!(Picture::default().svg().ends_with("</svg>\n"));
     }

@@ -1,4 +1,5 @@
-//! Where boxes and wires lie: an order within each layer with few crossings, then coordinates close to the neighbours'.
+//! Where boxes and wires lie: an order within each layer with few crossings, then coordinates close
+//! to the neighbours'.
 
 use super::Wire;
 use super::layers::Layers;
@@ -30,7 +31,8 @@ pub(super) struct Placement {
     pub routes: Vec<Vec<(f32, f32)>>,
 }
 
-/// What lies in the layers: the boxes, then the places where wires pass. All wires from one box share their passages.
+/// What lies in the layers: the boxes, then the places where wires pass. All wires from one box
+/// share their passages.
 struct Items {
     layer: Vec<usize>,
     size: Vec<Size>,
@@ -92,7 +94,8 @@ impl Placement {
         }
         order(&items, &mut rows);
         let mut x = coordinates(&items, &rows);
-        let left = (0..x.len()).map(|i| x[i] - items.size[i].width / 2.0).fold(f32::INFINITY, f32::min);
+        let left =
+            (0..x.len()).map(|i| x[i] - items.size[i].width / 2.0).fold(f32::INFINITY, f32::min);
         let left = if left.is_finite() { left } else { 0.0 };
         x.iter_mut().for_each(|x| *x -= left);
         let width = (0..x.len()).map(|i| x[i] + items.size[i].width / 2.0).fold(0.0, f32::max);
@@ -135,7 +138,8 @@ impl Placement {
     }
 }
 
-/// Orders the rows by the mean place of each item's neighbours in the row before, alternately downwards and upwards.
+/// Orders the rows by the mean place of each item's neighbours in the row before, alternately
+/// downwards and upwards.
 fn order(items: &Items, rows: &mut [Vec<usize>]) {
     let mut place = vec![0.0_f32; items.layer.len()];
     let mark = |place: &mut Vec<f32>, row: &[usize]| {
@@ -155,7 +159,8 @@ fn order(items: &Items, rows: &mut [Vec<usize>]) {
                 &mut rows[last - i]
             };
             let near = if down { &items.above } else { &items.below };
-            let mean = |item: &usize| mean(near[*item].iter().map(|n| place[*n])).unwrap_or(place[*item]);
+            let mean =
+                |item: &usize| mean(near[*item].iter().map(|n| place[*n])).unwrap_or(place[*item]);
             let mut keyed: Vec<(f32, usize)> = row.iter().map(|item| (mean(item), *item)).collect();
             keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
             *row = keyed.into_iter().map(|(_, item)| item).collect();
@@ -194,8 +199,8 @@ fn coordinates(items: &Items, rows: &[Vec<usize>]) -> Vec<f32> {
     x
 }
 
-/// Gives a row's items the places with the least squared distance from `wanted` that keep their order and gaps: an isotonic
-/// regression, by pooling neighbours that would overlap.
+/// Gives a row's items the places with the least squared distance from `wanted` that keep their
+/// order and gaps: an isotonic regression, by pooling neighbours that would overlap.
 fn spread(items: &Items, row: &[usize], wanted: &[f32], x: &mut [f32]) {
     let mut shift = Vec::with_capacity(row.len());
     let mut at = 0.0;
@@ -235,18 +240,26 @@ mod tests {
     const BOX: Size = Size { width: 40.0, height: 20.0 };
 
     fn placed(count: usize, wires: &[(usize, usize)]) -> Placement {
-        let wires: Vec<Wire> = wires.iter().map(|&(from, to)| Wire { from, to, control: false }).collect();
+        let wires: Vec<Wire> =
+            wires.iter().map(|&(from, to)| Wire { from, to, control: false }).collect();
         Placement::of(&Layers::of(count, &wires), &vec![BOX; count], &wires)
     }
 
     #[test]
     fn boxes_do_not_overlap() {
-        let wires: Vec<(usize, usize)> = (1..60).flat_map(|i| [(i / 3, i), (i / 5, i), (i * 7 % i, i)]).collect();
+        let wires: Vec<(usize, usize)> =
+            (1..60).flat_map(|i| [(i / 3, i), (i / 5, i), (i * 7 % i, i)]).collect();
         let placement = placed(60, &wires);
         for (i, a) in placement.boxes.iter().enumerate() {
-            assert!(a.0 >= 19.9 && a.0 <= placement.width - 19.9 && a.1 <= placement.height - 19.9, "{a:?}");
+            assert!(
+                a.0 >= 19.9 && a.0 <= placement.width - 19.9 && a.1 <= placement.height - 19.9,
+                "{a:?}"
+            );
             for b in &placement.boxes[..i] {
-                assert!((a.0 - b.0).abs() >= 40.0 + GAP - 0.1 || (a.1 - b.1).abs() >= 20.0 + RISE - 0.1, "{a:?} {b:?}");
+                assert!(
+                    (a.0 - b.0).abs() >= 40.0 + GAP - 0.1 || (a.1 - b.1).abs() >= 20.0 + RISE - 0.1,
+                    "{a:?} {b:?}"
+                );
             }
         }
     }
@@ -254,7 +267,10 @@ mod tests {
     #[test]
     fn a_chain_is_a_straight_line() {
         let placement = placed(5, &[(0, 1), (1, 2), (2, 3), (3, 4)]);
-        assert!(placement.boxes.iter().all(|b| (b.0 - placement.boxes[0].0).abs() < 0.01), "{placement:?}");
+        assert!(
+            placement.boxes.iter().all(|b| (b.0 - placement.boxes[0].0).abs() < 0.01),
+            "{placement:?}"
+        );
         assert_eq!(placement.routes[1], [(20.0, 66.0), (20.0, 92.0)]);
     }
 

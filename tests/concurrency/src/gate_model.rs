@@ -1,5 +1,5 @@
-//! The gate on pipelines that a thread compiles, of which some cannot be, and a recorder that computes at once: memory is
-//! words, each dispatch adds one to a word and stores it in another.
+//! The gate on pipelines that a thread compiles, of which some cannot be, and a recorder that
+//! computes at once: memory is words, each dispatch adds one to a word and stores it in another.
 
 use std::collections::BTreeMap;
 
@@ -105,8 +105,8 @@ pub fn nothing_overtakes_a_dispatch_that_waits() {
     assert!(gate.is_clear() && failures.load(Ordering::SeqCst) == 0);
 }
 
-/// A pipeline that cannot be compiled: what depends on its dispatch is an error to whoever reads it, and nothing else is, whether
-/// the calls came before that was known or after.
+/// A pipeline that cannot be compiled: what depends on its dispatch is an error to whoever reads
+/// it, and nothing else is, whether the calls came before that was known or after.
 pub fn what_depends_on_a_failed_dispatch_is_no_data() {
     let (gate, failures) = gate();
     let (right, broken) = (Pipeline::new(), Pipeline::new());
@@ -124,11 +124,16 @@ pub fn what_depends_on_a_failed_dispatch_is_no_data() {
             assert_eq!(read(&gate, 41), Ok(1), "it depends on nothing that failed");
         })
     };
-    // A call that is refused changes nothing; one that is not, though it should, spoils what it was to write.
+    // A call that is refused changes nothing; one that is not, though it should, spoils what it was
+    // to write.
     let first = add(&gate, &broken, 10, 11);
     let second = add(&gate, &right, 11, 12);
     let third = add(&gate, &right, 12, 13);
-    let spoiled = [first.is_ok(), second.is_ok() && first.is_ok(), third.is_ok() && second.is_ok() && first.is_ok()];
+    let spoiled = [
+        first.is_ok(),
+        second.is_ok() && first.is_ok(),
+        third.is_ok() && second.is_ok() && first.is_ok(),
+    ];
     for (at, is_spoiled) in (11..).zip(spoiled) {
         assert_eq!(read(&gate, at).is_err(), is_spoiled, "{at}");
     }
@@ -142,7 +147,8 @@ pub fn what_depends_on_a_failed_dispatch_is_no_data() {
     compiler.join().unwrap();
 }
 
-/// Memory that begins a new life while the dispatch before it waits: the new contents are right, whatever became of the old.
+/// Memory that begins a new life while the dispatch before it waits: the new contents are right,
+/// whatever became of the old.
 pub fn a_new_life_begins_behind_the_dispatches_of_the_old() {
     let (gate, _) = gate();
     let (right, broken) = (Pipeline::new(), Pipeline::new());

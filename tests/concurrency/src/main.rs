@@ -1,5 +1,6 @@
-//! Models of the device runtime's threads. Each runs under many schedules, at random from fixed seeds; a deadlock or a failed
-//! assertion ends the program with the schedule that led to it, which `shuttle::replay` repeats.
+//! Models of the device runtime's threads. Each runs under many schedules, at random from fixed
+//! seeds; a deadlock or a failed assertion ends the program with the schedule that led to it, which
+//! `shuttle::replay` repeats.
 
 // The modules under test offer more than the models use.
 #![allow(dead_code)]
@@ -17,7 +18,8 @@ mod ffi {
 
         pub fn caught<T>(label: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-                let message = payload.downcast_ref::<&str>().copied().unwrap_or("without a message");
+                let message =
+                    payload.downcast_ref::<&str>().copied().unwrap_or("without a message");
                 Err(Error::Internal(format!("{label} panicked: {message}")))
             })
         }
@@ -30,12 +32,21 @@ const SCHEDULES: usize = 2000;
 fn main() {
     let models: [(&str, fn()); 7] = [
         ("batches run in order", queue_model::batches_run_in_order_and_who_waits_finds_them_done),
-        ("a refused batch fails later read-backs", queue_model::a_refused_batch_fails_every_later_read_back),
+        (
+            "a refused batch fails later read-backs",
+            queue_model::a_refused_batch_fails_every_later_read_back,
+        ),
         ("who records is held up", queue_model::who_records_is_held_up_and_never_for_ever),
         ("callbacks can do anything but wait", queue_model::callbacks_can_do_anything_but_wait),
         ("nothing overtakes a dispatch", gate_model::nothing_overtakes_a_dispatch_that_waits),
-        ("what depends on a failure is no data", gate_model::what_depends_on_a_failed_dispatch_is_no_data),
-        ("a new life begins in order", gate_model::a_new_life_begins_behind_the_dispatches_of_the_old),
+        (
+            "what depends on a failure is no data",
+            gate_model::what_depends_on_a_failed_dispatch_is_no_data,
+        ),
+        (
+            "a new life begins in order",
+            gate_model::a_new_life_begins_behind_the_dispatches_of_the_old,
+        ),
     ];
     for (name, model) in models {
         let start = std::time::Instant::now();

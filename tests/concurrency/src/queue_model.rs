@@ -1,4 +1,5 @@
-//! Submitter and completion on a GPU that is a log: what was submitted, in which order, and which batch it refuses.
+//! Submitter and completion on a GPU that is a log: what was submitted, in which order, and which
+//! batch it refuses.
 
 use shuttle::thread;
 
@@ -57,7 +58,8 @@ struct Runtime {
 impl Runtime {
     fn new(refused: Option<Serial>) -> Arc<Self> {
         let outcomes = Outcomes::default();
-        let queue = Arc::new(Model { submitted: Mutex::default(), refused, outcomes: outcomes.clone() });
+        let queue =
+            Arc::new(Model { submitted: Mutex::default(), refused, outcomes: outcomes.clone() });
         let failures = Arc::new(Failures::default());
         let completion = Completion::start(queue.clone(), failures.clone());
         let submitter = Submitter::start(queue.clone(), completion.clone(), failures.clone());
@@ -92,7 +94,10 @@ pub fn batches_run_in_order_and_who_waits_finds_them_done() {
                         runtime.submitter.wake();
                     } else {
                         runtime.submitter.submit();
-                        assert!(runtime.queue.submitted.lock().contains(&serial), "it is submitted on return");
+                        assert!(
+                            runtime.queue.submitted.lock().contains(&serial),
+                            "it is submitted on return"
+                        );
                     }
                     if t > 0 {
                         runtime.completion.wait(serial).unwrap();
@@ -134,7 +139,9 @@ pub fn a_refused_batch_fails_every_later_read_back() {
     let outcomes = runtime.outcomes.lock();
     assert_eq!(outcomes.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
     assert!(outcomes.iter().all(|(serial, is_data)| *serial < 3 || !is_data), "{outcomes:?}");
-    assert!(matches!(runtime.failures.check(), Err(Error::Unavailable(m)) if m.contains("restart")));
+    assert!(
+        matches!(runtime.failures.check(), Err(Error::Unavailable(m)) if m.contains("restart"))
+    );
 }
 
 /// What is on its way stays within the limit, but for what each thread holds in its hands.
@@ -163,12 +170,14 @@ pub fn who_records_is_held_up_and_never_for_ever() {
     threads.into_iter().for_each(|t| t.join().unwrap());
     runtime.submitter.submit();
     runtime.completion.wait(8).unwrap();
-    // 512 MiB are two such batches and a half; the threads may both see them before they add theirs.
+    // 512 MiB are two such batches and a half; the threads may both see them before they add
+    // theirs.
     assert!(most.load(Ordering::SeqCst) <= 4, "{most:?}");
     assert_eq!(runtime.outcomes.lock().len(), 8);
 }
 
-/// A callback that waits, records, or panics: an error, a batch like any other, the end of the device. Nobody waits for ever.
+/// A callback that waits, records, or panics: an error, a batch like any other, the end of the
+/// device. Nobody waits for ever.
 pub fn callbacks_can_do_anything_but_wait() {
     let runtime = Runtime::new(None);
     let (inner, waited) = (runtime.clone(), Arc::new(Mutex::new(None)));
@@ -183,11 +192,15 @@ pub fn callbacks_can_do_anything_but_wait() {
     runtime.submitter.wake();
     runtime.completion.wait(first).unwrap();
     assert!(matches!(*waited.lock(), Some(Err(Error::FailedPrecondition(_)))));
-    let last =
-        runtime.record(1, Some(AfterWork::Callback(Box::new(|| std::panic::resume_unwind(Box::new("of a model"))))));
+    let last = runtime.record(
+        1,
+        Some(AfterWork::Callback(Box::new(|| std::panic::resume_unwind(Box::new("of a model"))))),
+    );
     runtime.submitter.submit();
     runtime.completion.wait(last).unwrap();
-    assert!(matches!(runtime.failures.check(), Err(Error::Internal(m)) if m.contains("of a model")));
+    assert!(
+        matches!(runtime.failures.check(), Err(Error::Internal(m)) if m.contains("of a model"))
+    );
     let outcomes = runtime.outcomes.lock();
     assert_eq!(*outcomes, [(1, true), (2, true), (3, false)], "what follows the panic is lost");
 }

@@ -1,4 +1,5 @@
-//! The protocol of Vulkan's layers: the loader asks for functions by name, and each element of the chain asks the next one.
+//! The protocol of Vulkan's layers: the loader asks for functions by name, and each element of the
+//! chain asks the next one.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -8,8 +9,9 @@ use crate::faults::strike;
 use crate::functions::{COUNT, FUNCTIONS, Id};
 use crate::vulkan::{
     CreateDevice, CreateInfo, CreateInstance, Destroy, Function, GetProcAddr, LAYER_LINK_INFO,
-    LAYER_NEGOTIATE_INTERFACE_STRUCT, LOADER_DEVICE_CREATE_INFO, LOADER_INSTANCE_CREATE_INFO, LayerCreateInfo, Link,
-    Negotiation, Object, VK_ERROR_INITIALIZATION_FAILED, VK_SUCCESS, VkResult,
+    LAYER_NEGOTIATE_INTERFACE_STRUCT, LOADER_DEVICE_CREATE_INFO, LOADER_INSTANCE_CREATE_INFO,
+    LayerCreateInfo, Link, Negotiation, Object, VK_ERROR_INITIALIZATION_FAILED, VK_SUCCESS,
+    VkResult,
 };
 
 /// The version of the interface between loader and layers that has this negotiation.
@@ -21,7 +23,8 @@ struct Next {
     /// The instance or device itself, as a number.
     object: usize,
     get_proc_addr: GetProcAddr,
-    /// Its function that destroys `object`. Layers above forget the object before they pass the call on, so it is asked for early.
+    /// Its function that destroys `object`. Layers above forget the object before they pass the
+    /// call on, so it is asked for early.
     destroy: Option<Function>,
     /// In the order of the table.
     functions: [Option<Function>; COUNT],
@@ -74,10 +77,12 @@ fn with_map<T>(f: impl FnOnce(&mut HashMap<usize, Next>) -> T) -> T {
 /// The next element's function for `object`.
 ///
 /// # Safety
-/// `object` must be a dispatchable handle of an instance or a device that was made through this layer.
+/// `object` must be a dispatchable handle of an instance or a device that was made through this
+/// layer.
 pub unsafe fn next(object: Object, id: Id) -> Function {
     // SAFETY: the caller's contract.
-    let next = unsafe { next_of(object) }.expect("a handle of an instance or device made through this layer");
+    let next = unsafe { next_of(object) }
+        .expect("a handle of an instance or device made through this layer");
     next.functions[id as usize].expect("a function that the next element has")
 }
 
@@ -86,10 +91,16 @@ pub unsafe fn next(object: Object, id: Id) -> Function {
 /// # Safety
 /// The loader passes its own struct.
 #[unsafe(no_mangle)]
-pub unsafe extern "system" fn vkNegotiateLoaderLayerInterfaceVersion(negotiation: *mut Negotiation) -> VkResult {
+pub unsafe extern "system" fn vkNegotiateLoaderLayerInterfaceVersion(
+    negotiation: *mut Negotiation,
+) -> VkResult {
     // SAFETY: the caller's contract.
-    let Some(negotiation) = (unsafe { negotiation.as_mut() }) else { return VK_ERROR_INITIALIZATION_FAILED };
-    if negotiation.s_type != LAYER_NEGOTIATE_INTERFACE_STRUCT || negotiation.version < INTERFACE_VERSION {
+    let Some(negotiation) = (unsafe { negotiation.as_mut() }) else {
+        return VK_ERROR_INITIALIZATION_FAILED;
+    };
+    if negotiation.s_type != LAYER_NEGOTIATE_INTERFACE_STRUCT
+        || negotiation.version < INTERFACE_VERSION
+    {
         return VK_ERROR_INITIALIZATION_FAILED;
     }
     negotiation.version = INTERFACE_VERSION;
@@ -104,8 +115,12 @@ unsafe fn own(name: &CStr) -> Option<Function> {
     // SAFETY: a function of any type may be kept as another one until it is called.
     unsafe {
         Some(match name.to_bytes() {
-            b"vkGetInstanceProcAddr" => std::mem::transmute::<GetProcAddr, Function>(get_instance_proc_addr),
-            b"vkGetDeviceProcAddr" => std::mem::transmute::<GetProcAddr, Function>(get_device_proc_addr),
+            b"vkGetInstanceProcAddr" => {
+                std::mem::transmute::<GetProcAddr, Function>(get_instance_proc_addr)
+            }
+            b"vkGetDeviceProcAddr" => {
+                std::mem::transmute::<GetProcAddr, Function>(get_device_proc_addr)
+            }
             b"vkCreateInstance" => std::mem::transmute::<CreateInstance, Function>(create_instance),
             b"vkCreateDevice" => std::mem::transmute::<CreateDevice, Function>(create_device),
             b"vkDestroyInstance" => std::mem::transmute::<Destroy, Function>(destroy_instance),
@@ -133,12 +148,18 @@ unsafe fn find(object: Object, name: *const c_char) -> Option<Function> {
     }
 }
 
-unsafe extern "system" fn get_instance_proc_addr(instance: Object, name: *const c_char) -> Option<Function> {
+unsafe extern "system" fn get_instance_proc_addr(
+    instance: Object,
+    name: *const c_char,
+) -> Option<Function> {
     // SAFETY: as Vulkan has it.
     unsafe { find(instance, name) }
 }
 
-unsafe extern "system" fn get_device_proc_addr(device: Object, name: *const c_char) -> Option<Function> {
+unsafe extern "system" fn get_device_proc_addr(
+    device: Object,
+    name: *const c_char,
+) -> Option<Function> {
     // SAFETY: as Vulkan has it.
     unsafe { find(device, name) }
 }
@@ -148,7 +169,8 @@ unsafe extern "system" fn get_device_proc_addr(device: Object, name: *const c_ch
 /// # Safety
 /// `info` must be the create info that the loader passed.
 unsafe fn take_link(info: *const c_void, s_type: i32) -> Option<&'static Link> {
-    // SAFETY: every struct of the chain begins with its type and the next one; the link is the loader's.
+    // SAFETY: every struct of the chain begins with its type and the next one; the link is the
+    // loader's.
     unsafe {
         let mut at: *mut LayerCreateInfo = (*info.cast::<CreateInfo>()).next;
         while let Some(layer) = at.as_mut() {
@@ -173,7 +195,9 @@ unsafe extern "system" fn create_instance(
     }
     // SAFETY: the protocol of layers: the next element is asked for its function by a null handle.
     unsafe {
-        let Some(link) = take_link(info, LOADER_INSTANCE_CREATE_INFO) else { return VK_ERROR_INITIALIZATION_FAILED };
+        let Some(link) = take_link(info, LOADER_INSTANCE_CREATE_INFO) else {
+            return VK_ERROR_INITIALIZATION_FAILED;
+        };
         let get = link.get_instance_proc_addr;
         let Some(create) = get(std::ptr::null(), c"vkCreateInstance".as_ptr()) else {
             return VK_ERROR_INITIALIZATION_FAILED;
@@ -198,13 +222,17 @@ unsafe extern "system" fn create_device(
     }
     // SAFETY: the protocol of layers.
     unsafe {
-        let Some(link) = take_link(info, LOADER_DEVICE_CREATE_INFO) else { return VK_ERROR_INITIALIZATION_FAILED };
-        let get = link.get_device_proc_addr;
-        let instance = next_of(physical).map_or(std::ptr::null(), |next| next.object as Object);
-        let Some(create) = (link.get_instance_proc_addr)(instance, c"vkCreateDevice".as_ptr()) else {
+        let Some(link) = take_link(info, LOADER_DEVICE_CREATE_INFO) else {
             return VK_ERROR_INITIALIZATION_FAILED;
         };
-        let result = std::mem::transmute::<Function, CreateDevice>(create)(physical, info, allocator, made);
+        let get = link.get_device_proc_addr;
+        let instance = next_of(physical).map_or(std::ptr::null(), |next| next.object as Object);
+        let Some(create) = (link.get_instance_proc_addr)(instance, c"vkCreateDevice".as_ptr())
+        else {
+            return VK_ERROR_INITIALIZATION_FAILED;
+        };
+        let result =
+            std::mem::transmute::<Function, CreateDevice>(create)(physical, info, allocator, made);
         if result == VK_SUCCESS {
             let next = Next::new(*made, get, c"vkDestroyDevice");
             with_map(|map| map.insert(key(*made), next));

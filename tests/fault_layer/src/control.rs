@@ -13,13 +13,19 @@ unsafe fn place(name: *const c_char) -> usize {
     FUNCTIONS.iter().position(|row| row.name == name).unwrap_or(COUNT)
 }
 
-/// Counts from 0 and has the calls `first` to `last` (from 1) of function `name` return `result`. With `first` 0 none fails. A
-/// `VK_ERROR_DEVICE_LOST` without end makes every function that can return it do so. Returns 0, or -1 for an unknown function.
+/// Counts from 0 and has the calls `first` to `last` (from 1) of function `name` return `result`.
+/// With `first` 0 none fails. A `VK_ERROR_DEVICE_LOST` without end makes every function that can
+/// return it do so. Returns 0, or -1 for an unknown function.
 ///
 /// # Safety
 /// `name` must be a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fault_layer_arm(name: *const c_char, first: u64, last: u64, result: VkResult) -> i32 {
+pub unsafe extern "C" fn fault_layer_arm(
+    name: *const c_char,
+    first: u64,
+    last: u64,
+    result: VkResult,
+) -> i32 {
     // SAFETY: the caller's contract.
     let target = unsafe { place(name) };
     if target == COUNT {

@@ -54,7 +54,8 @@ pub fn strike(id: Id) -> Option<VkResult> {
     if chosen && result == VK_ERROR_DEVICE_LOST && LAST.load(Ordering::SeqCst) == u64::MAX {
         LOST.store(true, Ordering::SeqCst);
     }
-    let lost = LOST.load(Ordering::SeqCst) && FUNCTIONS[id as usize].results.contains(&VK_ERROR_DEVICE_LOST);
+    let lost = LOST.load(Ordering::SeqCst)
+        && FUNCTIONS[id as usize].results.contains(&VK_ERROR_DEVICE_LOST);
     let failure = if chosen { Some(result) } else { lost.then_some(VK_ERROR_DEVICE_LOST) };
     if failure.is_some() {
         INJECTED.fetch_add(1, Ordering::SeqCst);

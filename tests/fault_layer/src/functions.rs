@@ -1,6 +1,6 @@
-//! The table of functions that can fail. A row is a function with its parameters behind the first, a handle, and the results that
-//! Vulkan allows it apart from success. It becomes a wrapper that counts and fails or passes on. Rows without parameters are
-//! wrapped by [`chain`].
+//! The table of functions that can fail. A row is a function with its parameters behind the first,
+//! a handle, and the results that Vulkan allows it apart from success. It becomes a wrapper that
+//! counts and fails or passes on. Rows without parameters are wrapped by [`chain`].
 
 use std::ffi::{CStr, c_void};
 
@@ -40,7 +40,8 @@ macro_rules! wrapper {
             if let Some(result) = strike(Id::$name) {
                 return result;
             }
-            // SAFETY: the next element's function of this name, with the types that Vulkan gives it.
+            // SAFETY: the next element's function of this name, with the types that Vulkan gives
+            // it.
             unsafe {
                 let next = chain::next(object, Id::$name);
                 std::mem::transmute::<Function, Wrapped>(next)(object $(, $arg)*)
@@ -94,7 +95,8 @@ functions! {
     vkCreatePipelineLayout(info: Any, allocator: Any, layout: Out) [HOST, DEVICE]
     vkCreatePipelineCache(info: Any, allocator: Any, cache: Out) [HOST, DEVICE]
     vkGetPipelineCacheData(cache: u64, size: Out, data: Out) [HOST, DEVICE]
-    vkCreateComputePipelines(cache: u64, count: u32, infos: Any, allocator: Any, pipelines: Out) [HOST, DEVICE]
+    vkCreateComputePipelines(cache: u64, count: u32, infos: Any, allocator: Any,
+        pipelines: Out) [HOST, DEVICE]
     vkCreateDescriptorPool(info: Any, allocator: Any, pool: Out) [HOST, DEVICE, FRAGMENTATION]
     vkAllocateDescriptorSets(info: Any, sets: Out) [HOST, DEVICE, FRAGMENTED]
     vkCreateCommandPool(info: Any, allocator: Any, pool: Out) [HOST, DEVICE]
@@ -109,7 +111,8 @@ functions! {
     vkWaitSemaphores(info: Any, timeout: u64) [HOST, DEVICE, LOST, TIMEOUT]
     vkGetSemaphoreCounterValue(semaphore: u64, value: Out) [HOST, DEVICE, LOST]
     vkCreateQueryPool(info: Any, allocator: Any, pool: Out) [HOST, DEVICE]
-    vkGetQueryPoolResults(pool: u64, first: u32, count: u32, size: usize, data: Out, stride: u64, flags: u32) [HOST, DEVICE, LOST]
+    vkGetQueryPoolResults(pool: u64, first: u32, count: u32, size: usize, data: Out, stride: u64,
+        flags: u32) [HOST, DEVICE, LOST]
     vkQueueSubmit(count: u32, submits: Any, fence: u64) [HOST, DEVICE, LOST]
     vkQueueSubmit2(count: u32, submits: Any, fence: u64) [HOST, DEVICE, LOST]
     vkQueueWaitIdle() [HOST, DEVICE, LOST]

@@ -1,12 +1,15 @@
-//! A Vulkan layer that fails a chosen call of a chosen function with a chosen result, and counts calls.
+//! A Vulkan layer that fails a chosen call of a chosen function with a chosen result, and counts
+//! calls.
 //!
-//! It sits between the Vulkan loader and the driver, below wgpu, so that a test sees what a program makes of an exhausted, lost or
-//! broken GPU. The loader finds it by `VK_LAYER_PATH`, a directory with [`manifest`]'s text in a file that ends in `.json`, and
-//! `VK_INSTANCE_LAYERS`, which is [`NAME`]. A process that loads the same file itself controls it by four functions:
-//! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see [`control`]).
+//! It sits between the Vulkan loader and the driver, below wgpu, so that a test sees what a program
+//! makes of an exhausted, lost or broken GPU. The loader finds it by `VK_LAYER_PATH`, a directory
+//! with [`manifest`]'s text in a file that ends in `.json`, and `VK_INSTANCE_LAYERS`, which is
+//! [`NAME`]. A process that loads the same file itself controls it by four functions:
+//! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see
+//! [`control`]).
 //!
-//! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is the protocol of layers.
-//! It depends on nothing, so that it builds in a second.
+//! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is
+//! the protocol of layers. It depends on nothing, so that it builds in a second.
 
 mod chain;
 pub mod control;

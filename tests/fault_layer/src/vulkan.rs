@@ -1,4 +1,5 @@
-//! The few types of Vulkan and of its loader that a layer needs, by the names of `vulkan_core.h` and `vk_layer.h`.
+//! The few types of Vulkan and of its loader that a layer needs, by the names of `vulkan_core.h`
+//! and `vk_layer.h`.
 
 use std::ffi::{c_char, c_void};
 
@@ -8,14 +9,16 @@ pub const VK_SUCCESS: VkResult = 0;
 pub const VK_ERROR_INITIALIZATION_FAILED: VkResult = -3;
 pub const VK_ERROR_DEVICE_LOST: VkResult = -4;
 
-/// A dispatchable handle: an instance, a device, a queue, a command buffer. It points to an object that begins with the
-/// loader's table, which all objects of one instance or device share.
+/// A dispatchable handle: an instance, a device, a queue, a command buffer. It points to an object
+/// that begins with the loader's table, which all objects of one instance or device share.
 pub type Object = *const usize;
 
 pub type Function = unsafe extern "system" fn();
 pub type GetProcAddr = unsafe extern "system" fn(Object, *const c_char) -> Option<Function>;
-pub type CreateInstance = unsafe extern "system" fn(*const c_void, *const c_void, *mut Object) -> VkResult;
-pub type CreateDevice = unsafe extern "system" fn(Object, *const c_void, *const c_void, *mut Object) -> VkResult;
+pub type CreateInstance =
+    unsafe extern "system" fn(*const c_void, *const c_void, *mut Object) -> VkResult;
+pub type CreateDevice =
+    unsafe extern "system" fn(Object, *const c_void, *const c_void, *mut Object) -> VkResult;
 pub type Destroy = unsafe extern "system" fn(Object, *const c_void);
 
 pub const LOADER_INSTANCE_CREATE_INFO: i32 = 47;
@@ -41,7 +44,8 @@ pub struct CreateInfo {
     pub next: *mut LayerCreateInfo,
 }
 
-/// `VkLayerInstanceCreateInfo` and `VkLayerDeviceCreateInfo`, which the loader puts into the chain of the above.
+/// `VkLayerInstanceCreateInfo` and `VkLayerDeviceCreateInfo`, which the loader puts into the chain
+/// of the above.
 #[repr(C)]
 pub struct LayerCreateInfo {
     pub s_type: i32,

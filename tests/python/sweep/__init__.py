@@ -1,6 +1,7 @@
 """A case for every op that the plug-in registers; `tests/python/test_sweep.py` runs them.
 
-A module of this package for each kernel family, found by name: adding a file is enough. `core` says what a case is.
+A module of this package for each kernel family, found by name: adding a file is enough. `core` says
+what a case is.
 """
 
 import importlib

@@ -5,18 +5,27 @@ from .removed import removed_op
 
 HALVES = {"float16": (1e-2, 5e-2), "bfloat16": (5e-2, 3e-1)}
 
-# TensorFlow's CPU has groups and dilations of halves on processors that oneDNN computes them on, and nowhere else.
+# TensorFlow's CPU has groups and dilations of halves on processors that oneDNN computes them on,
+# and nowhere else.
 WIDE = {"float16": "float32", "bfloat16": "float32"}
 
 # Input, filter and attributes; TensorFlow's CPU has channels last alone.
 PLANES = [
     ((2, 5, 6, 4), (3, 2, 4, 3), {"strides": [1, 1, 1, 1], "padding": "SAME"}),
     ((1, 7, 5, 4), (3, 3, 2, 6), {"strides": [1, 2, 1, 1], "padding": "VALID"}),
-    ((2, 6, 6, 2), (3, 3, 2, 4), {"strides": [1, 1, 1, 1], "padding": "VALID", "dilations": [1, 2, 1, 1]}),
+    (
+        (2, 6, 6, 2),
+        (3, 3, 2, 4),
+        {"strides": [1, 1, 1, 1], "padding": "VALID", "dilations": [1, 2, 1, 1]},
+    ),
     (
         (1, 4, 4, 3),
         (2, 2, 3, 5),
-        {"strides": [1, 2, 2, 1], "padding": "EXPLICIT", "explicit_paddings": [0, 0, 1, 0, 1, 2, 0, 0]},
+        {
+            "strides": [1, 2, 2, 1],
+            "padding": "EXPLICIT",
+            "explicit_paddings": [0, 0, 1, 0, 1, 2, 0, 0],
+        },
     ),
     # oneDNN's Conv2D gives an empty batch the input's depth: as many filters.
     ((0, 4, 4, 3), (3, 3, 3, 3), {"strides": [1, 1, 1, 1], "padding": "SAME"}),
@@ -28,7 +37,9 @@ VOLUMES = [
 
 
 def supported(t, cases):
-    """Without oneDNN the CPU's gradients know neither groups nor dilations, and nothing knows groups of integers."""
+    """Without oneDNN the CPU's gradients know neither groups nor dilations, and nothing knows
+    groups of integers.
+    """
     plain = t["T"] in ("float64", "int32")
     return [c for c in cases if not plain or (c[0][-1] == c[1][-2] and "dilations" not in c[2])]
 
@@ -48,13 +59,24 @@ def output_shape(x, w, attributes, filters):
     dilations = attributes.get("dilations", [1] * len(x))
     pads = attributes.get("explicit_paddings", [0] * 2 * len(x))
     pads = list(zip(pads[::2], pads[1::2]))
-    spatial = extents(x[1:-1], w[:-2], attributes["strides"][1:-1], dilations[1:-1], attributes["padding"], pads[1:-1])
+    spatial = extents(
+        x[1:-1],
+        w[:-2],
+        attributes["strides"][1:-1],
+        dilations[1:-1],
+        attributes["padding"],
+        pads[1:-1],
+    )
     return (x[0], *spatial, filters)
 
 
 @case("Conv2D", "Conv3D", "Conv", tol=HALVES)
 def conv(t):
-    shapes = {"Conv2D": PLANES, "Conv3D": VOLUMES, "Conv": [c for c in PLANES[:3] + VOLUMES if c[0][-1] == c[1][-2]]}
+    shapes = {
+        "Conv2D": PLANES,
+        "Conv3D": VOLUMES,
+        "Conv": [c for c in PLANES[:3] + VOLUMES if c[0][-1] == c[1][-2]],
+    }
     for x, w, attributes in supported(t, shapes[t.op]):
         yield dict(input=t.values("T", x), filter=t.values("T", w), **attributes)
 
@@ -76,14 +98,17 @@ def conv_filter(t):
 @case("Conv3DBackpropInput", "Conv3DBackpropFilter", tol=HALVES)
 def conv_old(t):
     if t["T"] == "bfloat16":
-        # TensorFlow has kernels of this type, but the op's definition refuses it: nothing can run them.
+        # TensorFlow has kernels of this type, but the op's definition refuses it: nothing can run
+        # them.
         yield t.program(list)
         return
     for x, w, attributes in VOLUMES:
         dy = t.values("T", output_shape(x, w, attributes, w[-1]))
         inputs = [t.values("T", x), t.values("T", w), dy]
         yield t.program(
-            lambda inputs=inputs, attributes=attributes: removed_op(t.op, inputs, t.types, producer=9, **attributes)
+            lambda inputs=inputs, attributes=attributes: removed_op(
+                t.op, inputs, t.types, producer=9, **attributes
+            )
         )
 
 
@@ -101,7 +126,11 @@ def depthwise(t):
         dy = t.values("T", output_shape(x, w, attributes, x[-1] * w[-1]))
         tensors = {
             "DepthwiseConv2dNative": dict(input=t.values("T", x), filter=t.values("T", w)),
-            "DepthwiseConv2dNativeBackpropInput": dict(input_sizes=list(x), filter=t.values("T", w), out_backprop=dy),
-            "DepthwiseConv2dNativeBackpropFilter": dict(input=t.values("T", x), filter_sizes=list(w), out_backprop=dy),
+            "DepthwiseConv2dNativeBackpropInput": dict(
+                input_sizes=list(x), filter=t.values("T", w), out_backprop=dy
+            ),
+            "DepthwiseConv2dNativeBackpropFilter": dict(
+                input=t.values("T", x), filter_sizes=list(w), out_backprop=dy
+            ),
         }
         yield dict(**tensors[t.op], **attributes)

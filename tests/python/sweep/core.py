@@ -5,8 +5,9 @@ def incomplete_gamma(t):
     yield dict(a=t.uniform("T", (2, 3), 0.5, 4), x=t.uniform("T", (2, 3), 0.5, 4))
     yield dict(a=t.uniform("T", (0, 3), 1, 2), x=t.uniform("T", (), 1, 2))
 
-A dict holds keyword arguments of `tf.raw_ops.<op>`, attributes included. What needs more than one op (variables, lists)
-is a `t.program(fn)`: `fn` takes nothing, runs under the device, and returns tensors.
+A dict holds keyword arguments of `tf.raw_ops.<op>`, attributes included. What needs more than one
+op (variables, lists) is a `t.program(fn)`: `fn` takes nothing, runs under the device, and returns
+tensors.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Case:
     cpu_as: dict[str, str] = field(default_factory=dict)
 
     def tolerance(self, dtype: str) -> tuple[float | None, float | None]:
-        """Relative and absolute tolerance for results of this type; None is the default of the type."""
+        """Relative and absolute tolerance for results of this type; None is the default of the
+        type.
+        """
         return self.tol.get(dtype, (self.rtol, self.atol))
 
 
@@ -90,7 +93,9 @@ class Types:
         return self.types.get(attr, default)
 
     def large(self) -> list[tuple[int, ...]]:
-        """In the longer sweep, for a wide and two packed types: over 65,535 workgroups and one binding of 128 MiB."""
+        """In the longer sweep, for a wide and two packed types: over 65,535 workgroups and one
+        binding of 128 MiB.
+        """
         wanted = self.long and self.types.get("T", tf.bool) in (tf.float32, tf.int8, tf.bool)
         return [((1 << 25) + 5,)] if wanted else []
 
@@ -102,7 +107,9 @@ class Types:
         """The numpy type of an attribute, or of a type."""
         return (self.types[attr] if isinstance(attr, str) else attr).as_numpy_dtype
 
-    def uniform(self, attr: str | tf.DType, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
+    def uniform(
+        self, attr: str | tf.DType, shape: tuple[int, ...], low: float, high: float
+    ) -> np.ndarray:
         """Uniform values; complex types get two parts."""
         dtype = self.numpy(attr)
         x = self.rng.uniform(low, high, shape)
@@ -118,12 +125,16 @@ class Types:
             x = x + 1j * self.rng.normal(size=shape)
         return np.asarray(x).astype(dtype)
 
-    def integers(self, attr: str | tf.DType, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
+    def integers(
+        self, attr: str | tf.DType, shape: tuple[int, ...], low: int, high: int
+    ) -> np.ndarray:
         """Whole numbers in [low, high), in any type."""
         return np.asarray(self.rng.integers(low, high, shape)).astype(self.numpy(attr))
 
     def values(self, attr: str | tf.DType, shape: tuple[int, ...]) -> np.ndarray:
-        """Ordinary values of any type: normal floats, small integers (no negative ones in unsigned types), booleans."""
+        """Ordinary values of any type: normal floats, small integers (no negative ones in unsigned
+        types), booleans.
+        """
         dtype = np.dtype(self.numpy(attr))
         if dtype == np.bool_:
             return np.asarray(self.rng.integers(0, 2, shape)).astype(dtype)
@@ -132,5 +143,7 @@ class Types:
         return self.normal(attr, shape)
 
     def program(self, fn: Callable[[], Any], *, graph: bool = False) -> Program:
-        """A case of several ops; with `graph` it also runs as a tf.function (it may not make variables then)."""
+        """A case of several ops; with `graph` it also runs as a tf.function (it may not make
+        variables then).
+        """
         return Program(fn, graph)

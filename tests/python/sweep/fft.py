@@ -23,12 +23,21 @@ def transforms(t):
     yield dict(input=t.normal("Tcomplex", (0, 2, 3, 4)))
 
 
-@case("BatchFFT", "BatchFFT2D", "BatchFFT3D", "BatchIFFT", "BatchIFFT2D", "BatchIFFT3D", tol=TOLERANCES)
+@case(
+    "BatchFFT",
+    "BatchFFT2D",
+    "BatchFFT3D",
+    "BatchIFFT",
+    "BatchIFFT2D",
+    "BatchIFFT3D",
+    tol=TOLERANCES,
+)
 def legacy(t):
     x = (t.rng.normal(size=(2, 3, 4, 5)) + 1j * t.rng.normal(size=(2, 3, 4, 5))).astype("complex64")
 
     def run():
-        # TensorFlow has no CPU kernels under these names, and runs them only in graphs of its first year.
+        # TensorFlow has no CPU kernels under these names, and runs them only in graphs of its first
+        # year.
         if "WGPU" not in tf.identity(x).device:
             return getattr(tf.raw_ops, t.op.removeprefix("Batch"))(input=tf.constant(x))
         graph = tf.Graph()
@@ -52,7 +61,11 @@ def legacy(t):
 @case("RFFT", "RFFT2D", "RFFT3D", tol=TOLERANCES)
 def real_input(t):
     n = rank(t.op)
-    for shape, lengths in [((2, 8, 6, 10), (8, 6, 10)), ((2, 4, 3, 7), (4, 3, 7)), ((2, 4, 5, 9), (3, 5, 4))]:
+    for shape, lengths in [
+        ((2, 8, 6, 10), (8, 6, 10)),
+        ((2, 4, 3, 7), (4, 3, 7)),
+        ((2, 4, 5, 9), (3, 5, 4)),
+    ]:
         lengths = np.array(lengths[-n:], np.int32)
         yield dict(input=t.normal("Treal", shape), fft_length=lengths, Tcomplex=t["Tcomplex"])
 
@@ -60,7 +73,11 @@ def real_input(t):
 @case("IRFFT", "IRFFT2D", "IRFFT3D", tol=TOLERANCES)
 def real_output(t):
     n = rank(t.op)
-    for shape, lengths in [((2, 8, 6, 6), (8, 6, 10)), ((2, 4, 3, 4), (4, 3, 7)), ((2, 4, 5, 9), (3, 5, 4))]:
+    for shape, lengths in [
+        ((2, 8, 6, 6), (8, 6, 10)),
+        ((2, 4, 3, 4), (4, 3, 7)),
+        ((2, 4, 5, 9), (3, 5, 4)),
+    ]:
         lengths = np.array(lengths[-n:], np.int32)
         yield dict(input=t.normal("Tcomplex", shape), fft_length=lengths, Treal=t["Treal"])
 
@@ -84,7 +101,9 @@ def given_axes(t):
 def transform_axes(op, x, lengths, axes, result, other):
     """The op, or numpy's function on the CPU, for which TensorFlow has no kernel."""
     if "WGPU" in tf.identity(x).device:
-        arguments = dict(input=tf.constant(x), fft_length=tf.constant(lengths), axes=tf.constant(axes))
+        arguments = dict(
+            input=tf.constant(x), fft_length=tf.constant(lengths), axes=tf.constant(axes)
+        )
         return getattr(tf.raw_ops, op)(**arguments, **other)
     want = getattr(np.fft, op.removesuffix("D").lower())(x, lengths, axes)
     return tf.constant(want.astype(result.as_numpy_dtype))

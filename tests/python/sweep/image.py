@@ -6,11 +6,22 @@ import tensorflow as tf
 from .core import case
 from .removed import removed_op
 
-SIZES = [((5, 7), (9, 4)), ((3, 4), (7, 11)), ((6, 5), (6, 5)), ((4, 6), (1, 1)), ((1, 1), (3, 2)), ((2, 3), (40, 3))]
+SIZES = [
+    ((5, 7), (9, 4)),
+    ((3, 4), (7, 11)),
+    ((6, 5), (6, 5)),
+    ((4, 6), (1, 1)),
+    ((1, 1), (3, 2)),
+    ((2, 3), (40, 3)),
+]
 FLAGS = [{}, {"align_corners": True}, {"half_pixel_centers": True}]
 
 
-@case("ResizeBilinear", "ResizeNearestNeighbor", tol={"float64": (1e-6, 1e-6), "float16": (5e-3, 5e-3)})
+@case(
+    "ResizeBilinear",
+    "ResizeNearestNeighbor",
+    tol={"float64": (1e-6, 1e-6), "float16": (5e-3, 5e-3)},
+)
 def resize(t):
     for flags in FLAGS:
         for old, new in SIZES:
@@ -19,7 +30,10 @@ def resize(t):
     yield dict(images=t.normal("T", (0, 4, 3, 2)), size=np.array((5, 6), "int32"))
 
 
-@case("ResizeBilinearGrad", tol={"float64": (1e-5, 1e-5), "float16": (1e-2, 2e-2), "bfloat16": (5e-2, 2e-1)})
+@case(
+    "ResizeBilinearGrad",
+    tol={"float64": (1e-5, 1e-5), "float16": (1e-2, 2e-2), "bfloat16": (5e-2, 2e-1)},
+)
 def resize_bilinear_grad(t):
     for flags in FLAGS:
         for old, new in SIZES:
@@ -52,7 +66,11 @@ WHERE = np.array([0, 1, 1, 0, 1, 0, 1], "int32")
 CROPS = [(3, 4), (1, 1), (9, 1), (1, 13)]
 
 
-@case("CropAndResize", gradient=True, tol={"float16": (1e-2, 2e-2), "float64": (1e-4, 1e-4), "float32": (1e-4, 1e-4)})
+@case(
+    "CropAndResize",
+    gradient=True,
+    tol={"float16": (1e-2, 2e-2), "float64": (1e-4, 1e-4), "float32": (1e-4, 1e-4)},
+)
 def crop_and_resize(t):
     for size in CROPS:
         image = t.normal("T", (2, 6, 5, 3))
@@ -68,7 +86,10 @@ def crop_and_resize(t):
     )
 
 
-@case("CropAndResizeGradImage", tol={"float16": (1e-2, 3e-2), "float64": (1e-4, 1e-4), "float32": (1e-4, 1e-4)})
+@case(
+    "CropAndResizeGradImage",
+    tol={"float16": (1e-2, 3e-2), "float64": (1e-4, 1e-4), "float32": (1e-4, 1e-4)},
+)
 def crop_and_resize_grad_image(t):
     for size in CROPS:
         for method in "bilinear", "nearest":
@@ -194,7 +215,11 @@ def bounded_contrast(t):
     for shape in [(2, 5, 7, 3), (4, 3, 2), (0, 4, 4, 3)]:
         images = 5 * t.values("T", shape)
         bounds = [np.float32(v) for v in (1.7, -12.5, 11.25)]
-        yield t.program(lambda images=images, bounds=bounds: removed_op("AdjustContrast", [images, *bounds], t.types))
+        yield t.program(
+            lambda images=images, bounds=bounds: removed_op(
+                "AdjustContrast", [images, *bounds], t.types
+            )
+        )
 
 
 @case("Cross", gradient=None, tol={"float16": (5e-3, 1e-2), "bfloat16": (5e-2, 1e-1)})

@@ -22,7 +22,12 @@ def inplace(t):
 def reverse_sequence(t):
     def call(shape, lengths, seq_dim, batch_dim):
         x = t.values("T", shape)
-        return dict(input=x, seq_lengths=np.asarray(lengths, t.numpy("Tlen")), seq_dim=seq_dim, batch_dim=batch_dim)
+        return dict(
+            input=x,
+            seq_lengths=np.asarray(lengths, t.numpy("Tlen")),
+            seq_dim=seq_dim,
+            batch_dim=batch_dim,
+        )
 
     yield call((3, 5), [1, 0, 5], 1, 0)
     yield call((4, 3, 7), [2, 4, 3], 0, 1)

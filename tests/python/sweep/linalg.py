@@ -28,7 +28,9 @@ def lu(t):
         yield dict(input=t.normal("T", shape), output_idx_type=t["output_idx_type"])
 
 
-@case("MatrixDeterminant", "MatrixInverse", "LogMatrixDeterminant", rtol=1e-3, atol=1e-4, tol=DOUBLE)
+@case(
+    "MatrixDeterminant", "MatrixInverse", "LogMatrixDeterminant", rtol=1e-3, atol=1e-4, tol=DOUBLE
+)
 def square(t):
     for shape in [(5, 5), (2, 3, 3), (0, 2, 2), (1, 1)]:
         yield dict(input=well_conditioned(t, shape))
@@ -44,7 +46,9 @@ def same_product(got, want):
         rtol, atol = DOUBLE.get(q.dtype.name, (1e-3, 1e-4))
         np.testing.assert_allclose(q @ r, wanted_q @ wanted_r, rtol=rtol, atol=atol)
         gram = np.conj(np.swapaxes(q, -1, -2)) @ q
-        np.testing.assert_allclose(gram, np.broadcast_to(np.eye(q.shape[-1]), gram.shape), atol=atol)
+        np.testing.assert_allclose(
+            gram, np.broadcast_to(np.eye(q.shape[-1]), gram.shape), atol=atol
+        )
         np.testing.assert_allclose(r, np.triu(r), atol=atol)
 
 

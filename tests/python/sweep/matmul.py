@@ -19,7 +19,10 @@ def matmul(t):
         (3, 0, 2, False, False),
     ]:
         yield dict(
-            a=t.normal("T", transposed((m, k), a)), b=t.normal("T", transposed((k, n), b)), transpose_a=a, transpose_b=b
+            a=t.normal("T", transposed((m, k), a)),
+            b=t.normal("T", transposed((k, n), b)),
+            transpose_a=a,
+            transpose_b=b,
         )
 
 

@@ -8,14 +8,18 @@ from .removed import removed_op
 
 
 def by_parts(t, call):
-    """A call that the CPU does for the real and the imaginary parts, where it has no complex kernel."""
+    """A call that the CPU does for the real and the imaginary parts, where it has no complex
+    kernel.
+    """
     raw = getattr(tf.raw_ops, t.op)
 
     def run():
         if "CPU" not in tf.constant(0.0).device:
             return raw(**call)
         real, imaginary = (
-            raw(**{k: getattr(v, part) if np.iscomplexobj(v) else v for k, v in call.items()}).numpy()
+            raw(
+                **{k: getattr(v, part) if np.iscomplexobj(v) else v for k, v in call.items()}
+            ).numpy()
             for part in ("real", "imag")
         )
         return tf.constant((real + 1j * imaginary).astype(t.numpy("T")))
@@ -52,24 +56,44 @@ def slices(t):
         ((4,), (4,), (0,)),
         ((), (), ()),
     ]:
-        yield dict(input=t.values("T", shape), begin=np.array(begin, "int64"), size=np.array(size, "int64"))
+        yield dict(
+            input=t.values("T", shape), begin=np.array(begin, "int64"), size=np.array(size, "int64")
+        )
 
 
 @case("BroadcastTo")
 def broadcasts(t):
-    for shape, to in [((3, 1), (3, 5)), ((1,), (2, 3, 4)), ((), (7,)), ((2, 1, 3), (2, 0, 3)), ((), ())]:
+    for shape, to in [
+        ((3, 1), (3, 5)),
+        ((1,), (2, 3, 4)),
+        ((), (7,)),
+        ((2, 1, 3), (2, 0, 3)),
+        ((), ()),
+    ]:
         yield dict(input=t.values("T", shape), shape=np.array(to, "int32"))
 
 
 @case("Tile", cpu_as={"uint16": "int32"}, tol={"float16": (1e-2, 2e-2), "bfloat16": (5e-2, 1e-1)})
 def tiles(t):
-    for shape, times in [((2, 3), (3, 2)), ((5,), (1,)), ((2, 1, 3), (1, 4, 2)), ((2, 3), (0, 2)), ((), ())]:
+    for shape, times in [
+        ((2, 3), (3, 2)),
+        ((5,), (1,)),
+        ((2, 1, 3), (1, 4, 2)),
+        ((2, 3), (0, 2)),
+        ((), ()),
+    ]:
         yield dict(input=t.values("T", shape), multiples=index(t, times, "Tmultiples"))
 
 
 @case("ReverseV2")
 def reversals(t):
-    for shape, axes in [((3, 5, 2), (0, -1)), ((7,), (0,)), ((2, 3), ()), ((0, 3), (1,)), ((2, 4, 3), (1,))]:
+    for shape, axes in [
+        ((3, 5, 2), (0, -1)),
+        ((7,), (0,)),
+        ((2, 3), ()),
+        ((0, 3), (1,)),
+        ((2, 4, 3), (1,)),
+    ]:
         yield dict(tensor=t.values("T", shape), axis=index(t, axes))
 
 
@@ -92,7 +116,11 @@ def rolls(t):
         ((5, 2), (1, 1), (0, 0)),
         ((0, 3), (1,), (1,)),
     ]:
-        yield dict(input=t.values("T", shape), shift=index(t, shift, "Tshift"), axis=index(t, axis, "Taxis"))
+        yield dict(
+            input=t.values("T", shape),
+            shift=index(t, shift, "Tshift"),
+            axis=index(t, axis, "Taxis"),
+        )
     yield dict(input=t.values("T", (6,)), shift=index(t, 2, "Tshift"), axis=index(t, 0, "Taxis"))
 
 
@@ -139,7 +167,11 @@ def strided_slice_updates(t):
         yield dict(input=t.values("T", shape), value=value, **spec, **masks)
     # Into nothing anything goes.
     for shape in ((), (1, 0), (5, 0)):
-        yield dict(input=t.values("T", (3, 4)), value=t.values("T", shape), **specification((1, 1), (1, 1), (1, 1)))
+        yield dict(
+            input=t.values("T", (3, 4)),
+            value=t.values("T", shape),
+            **specification((1, 1), (1, 1), (1, 1)),
+        )
 
 
 @case("ResourceStridedSliceAssign")
@@ -150,7 +182,9 @@ def strided_slice_assignments(t):
 
         def assign(start=start, value=value, spec=spec, masks=masks):
             variable = tf.Variable(start)
-            tf.raw_ops.ResourceStridedSliceAssign(ref=variable.handle, value=tf.constant(value), **spec, **masks)
+            tf.raw_ops.ResourceStridedSliceAssign(
+                ref=variable.handle, value=tf.constant(value), **spec, **masks
+            )
             return variable.read_value()
 
         yield t.program(assign)
@@ -175,7 +209,11 @@ def pads(t):
 def filled_pads(t):
     for shape, paddings in PADDED:
         fill = t.values("T", ())
-        yield dict(input=t.values("T", shape), paddings=index(t, paddings, "Tpaddings"), constant_values=fill)
+        yield dict(
+            input=t.values("T", shape),
+            paddings=index(t, paddings, "Tpaddings"),
+            constant_values=fill,
+        )
 
 
 MIRRORED = [((4, 5), ((1, 3), (0, 2))), ((6,), ((0, 0),)), ((2, 3, 4), ((1, 1), (2, 0), (0, 3)))]
@@ -185,7 +223,9 @@ MIRRORED = [((4, 5), ((1, 3), (0, 2))), ((6,), ((0, 0),)), ((2, 3, 4), ((1, 1), 
 def mirrored_pads(t):
     for mode in "REFLECT", "SYMMETRIC":
         for shape, paddings in MIRRORED:
-            yield dict(input=t.values("T", shape), paddings=index(t, paddings, "Tpaddings"), mode=mode)
+            yield dict(
+                input=t.values("T", shape), paddings=index(t, paddings, "Tpaddings"), mode=mode
+            )
 
 
 @case("MirrorPadGrad", tol={"float16": (1e-2, 1e-2), "bfloat16": (5e-2, 5e-2)})
@@ -193,10 +233,16 @@ def mirrored_pad_gradients(t):
     for mode in "REFLECT", "SYMMETRIC":
         for shape, paddings in MIRRORED:
             padded = tuple(n + a + b for n, (a, b) in zip(shape, paddings))
-            yield dict(input=t.values("T", padded), paddings=index(t, paddings, "Tpaddings"), mode=mode)
+            yield dict(
+                input=t.values("T", padded), paddings=index(t, paddings, "Tpaddings"), mode=mode
+            )
 
 
-JOINED = [([(3, 2), (3, 5), (3, 1)], 1), ([(2, 3), (4, 3)], 0), ([(2, 0, 3), (2, 4, 3), (2, 1, 3)], -2)]
+JOINED = [
+    ([(3, 2), (3, 5), (3, 1)], 1),
+    ([(2, 3), (4, 3)], 0),
+    ([(2, 0, 3), (2, 4, 3), (2, 1, 3)], -2),
+]
 
 
 @case("ConcatV2")
@@ -214,7 +260,13 @@ def old_joins(t):
 
 @case("Pack")
 def packs(t):
-    for shape, count, axis in [((3, 2), 3, 1), ((), 4, 0), ((0, 3), 2, 0), ((2, 3), 1, -1), ((5,), 10, -1)]:
+    for shape, count, axis in [
+        ((3, 2), 3, 1),
+        ((), 4, 0),
+        ((0, 3), 2, 0),
+        ((2, 3), 1, -1),
+        ((5,), 10, -1),
+    ]:
         yield dict(values=[t.values("T", shape) for _ in range(count)], axis=axis)
 
 
@@ -226,15 +278,29 @@ def unpacks(t):
 
 @case("Split")
 def splits(t):
-    for shape, axis, count in [((6, 5), 0, 3), ((2, 4, 3), 1, 2), ((3, 8), -1, 4), ((3, 2), 0, 1), ((0, 4), 1, 2)]:
+    for shape, axis, count in [
+        ((6, 5), 0, 3),
+        ((2, 4, 3), 1, 2),
+        ((3, 8), -1, 4),
+        ((3, 2), 0, 1),
+        ((0, 4), 1, 2),
+    ]:
         yield dict(axis=np.int32(axis), value=t.values("T", shape), num_split=count)
 
 
 @case("SplitV")
 def sized_splits(t):
-    for shape, axis, sizes in [((6, 5), 0, (1, 3, 2)), ((2, 9), 1, (4, -1, 2)), ((4,), 0, (4,)), ((2, 5), 1, (0, 5))]:
+    for shape, axis, sizes in [
+        ((6, 5), 0, (1, 3, 2)),
+        ((2, 9), 1, (4, -1, 2)),
+        ((4,), 0, (4,)),
+        ((2, 5), 1, (0, 5)),
+    ]:
         yield dict(
-            value=t.values("T", shape), size_splits=index(t, sizes, "Tlen"), axis=np.int32(axis), num_split=len(sizes)
+            value=t.values("T", shape),
+            size_splits=index(t, sizes, "Tlen"),
+            axis=np.int32(axis),
+            num_split=len(sizes),
         )
 
 
@@ -251,11 +317,18 @@ def diagonals(t):
 @case("MatrixSetDiag")
 def set_diagonals(t):
     for shape in [(3, 4), (2, 5, 3), (0, 2, 2)]:
-        yield dict(input=t.values("T", shape), diagonal=t.values("T", (*shape[:-2], min(shape[-2:]))))
+        yield dict(
+            input=t.values("T", shape), diagonal=t.values("T", (*shape[:-2], min(shape[-2:])))
+        )
 
 
 # Matrix, diagonals, packed shape.
-BANDS = [((4, 5), (-1, 2), (4, 4)), ((3, 3), (0, 0), (3,)), ((5, 3), (-3, -1), (3, 3)), ((2, 6), (1, 4), (4, 2))]
+BANDS = [
+    ((4, 5), (-1, 2), (4, 4)),
+    ((3, 3), (0, 0), (3,)),
+    ((5, 3), (-3, -1), (3, 3)),
+    ((2, 6), (1, 4), (4, 2)),
+]
 
 
 def aligned(t):
@@ -282,7 +355,12 @@ def bands_of_matrices(t):
     for shape, k, _ in BANDS:
         for align in aligned(t):
             fill = t.values("T", ())
-            yield dict(input=t.values("T", (2, *shape)), k=np.array(k, "int32"), padding_value=fill, **align)
+            yield dict(
+                input=t.values("T", (2, *shape)),
+                k=np.array(k, "int32"),
+                padding_value=fill,
+                **align,
+            )
 
 
 @case("MatrixSetDiagV2", "MatrixSetDiagV3")
@@ -290,17 +368,31 @@ def set_bands(t):
     for shape, k, packed in BANDS:
         for align in aligned(t):
             yield dict(
-                input=t.values("T", (2, *shape)), diagonal=t.values("T", (2, *packed)), k=np.array(k, "int32"), **align
+                input=t.values("T", (2, *shape)),
+                diagonal=t.values("T", (2, *packed)),
+                k=np.array(k, "int32"),
+                **align,
             )
 
 
 @case("MatrixBandPart")
 def band_parts(t):
-    for shape, low, high in [((4, 5), 1, 2), ((2, 3, 3), -1, 0), ((2, 5, 2), 0, -1), ((0, 3, 3), 1, 1)]:
+    for shape, low, high in [
+        ((4, 5), 1, 2),
+        ((2, 3, 3), -1, 0),
+        ((2, 5, 2), 0, -1),
+        ((0, 3, 3), 1, 1),
+    ]:
         yield dict(input=t.values("T", shape), num_lower=np.int64(low), num_upper=np.int64(high))
 
 
-@case("BatchMatrixDiag", "BatchMatrixDiagPart", "BatchMatrixSetDiag", "BatchMatrixBandPart", gradient=False)
+@case(
+    "BatchMatrixDiag",
+    "BatchMatrixDiagPart",
+    "BatchMatrixSetDiag",
+    "BatchMatrixBandPart",
+    gradient=False,
+)
 def old_diagonals(t):
     # The CPU has no BatchMatrixBandPart for bool.
     if t.op == "BatchMatrixBandPart" and t["T"] == tf.bool:
@@ -351,7 +443,9 @@ def blocks(t):
         ((5, 2), (1,), ((0, 0),)),
     ]:
         x = t.values("T", (batch, *shape))
-        yield by_parts(t, {"input": x, "block_shape": np.array(block, "int32"), name: np.array(pairs, "int32")})
+        yield by_parts(
+            t, {"input": x, "block_shape": np.array(block, "int32"), name: np.array(pairs, "int32")}
+        )
 
 
 @case("Snapshot")

@@ -1,4 +1,6 @@
-"""Batch normalization. The last reserved output is no one's to read, and the CPU's is another than a GPU's."""
+"""Batch normalization. The last reserved output is no one's to read, and the CPU's is another than
+a GPU's.
+"""
 
 from support import assert_close
 
@@ -8,7 +10,9 @@ TOL = {"float32": (1e-4, 1e-4), "float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2
 
 
 def visible(got, want):
-    """The normalized values and the batch's moments; then the reserved moments, whose form is each device's own."""
+    """The normalized values and the batch's moments; then the reserved moments, whose form is each
+    device's own.
+    """
     for g, w in list(zip(got, want))[:3]:
         assert_close(g, w, *TOL[w.dtype.name])
 

@@ -54,7 +54,11 @@ def update(t, rule, shape, indices=None, flag=True, lr_power=-0.5, l1=0.01):
     rows = shape if indices is None else (len(indices), *shape[1:])
     for name in DENSE[rule].split():
         if name in VARIABLES:
-            given[name] = t.uniform("T", shape, 0.5, 1.5) if name in POSITIVE else t.uniform("T", shape, -0.5, 0.5)
+            given[name] = (
+                t.uniform("T", shape, 0.5, 1.5)
+                if name in POSITIVE
+                else t.uniform("T", shape, -0.5, 0.5)
+            )
         elif name in ("grad", "delta"):
             scalars[name] = t.uniform("T", rows, -1, 1)
         else:
@@ -70,7 +74,9 @@ def update(t, rule, shape, indices=None, flag=True, lr_power=-0.5, l1=0.01):
         wide = "CPU" in tf.constant(0.0).device and t["T"] == "float16"
 
         def tensor(value):
-            return tf.constant(value.astype("float32") if wide and value.dtype == "float16" else value)
+            return tf.constant(
+                value.astype("float32") if wide and value.dtype == "float16" else value
+            )
 
         variables = {name: tf.Variable(tensor(value)) for name, value in given.items()}
         inputs = {name: tensor(value) for name, value in scalars.items()}

@@ -9,7 +9,11 @@ from .core import case
 def image_patches(t):
     """TensorFlow's gradients extract patches of int64 indices, which its GPU lacks."""
     for padding in "SAME", "VALID":
-        for sizes, strides, rates in [((2, 3), (1, 2), (1, 1)), ((1, 2), (3, 1), (1, 3)), ((3, 3), (2, 2), (2, 1))]:
+        for sizes, strides, rates in [
+            ((2, 3), (1, 2), (1, 1)),
+            ((1, 2), (3, 1), (1, 3)),
+            ((3, 3), (2, 2), (2, 1)),
+        ]:
             for channels in 1, 2, 3, 8:
                 yield dict(
                     images=t.values("T", (2, 7, 8, channels)),
@@ -19,7 +23,13 @@ def image_patches(t):
                     padding=padding,
                 )
     ones = [1, 1, 1, 1]
-    yield dict(images=t.values("T", (0, 5, 5, 3)), ksizes=[1, 2, 2, 1], strides=ones, rates=ones, padding="SAME")
+    yield dict(
+        images=t.values("T", (0, 5, 5, 3)),
+        ksizes=[1, 2, 2, 1],
+        strides=ones,
+        rates=ones,
+        padding="SAME",
+    )
 
 
 @case("ExtractVolumePatches", gradient=False)
@@ -34,19 +44,36 @@ def volume_patches(t):
                     padding=padding,
                 )
     ones = [1, 1, 1, 1, 1]
-    yield dict(input=t.values("T", (0, 3, 3, 3, 2)), ksizes=[1, 2, 2, 2, 1], strides=ones, padding="SAME")
+    yield dict(
+        input=t.values("T", (0, 3, 3, 3, 2)), ksizes=[1, 2, 2, 2, 1], strides=ones, padding="SAME"
+    )
 
 
 DILATED = {"float16": (1e-2, 1e-2), "bfloat16": (5e-2, 1e-1)}
 
 
 def dilations(t, out):
-    """Small integers, so that ties are common; `out` makes the gradient from the output's shape, or is None."""
+    """Small integers, so that ties are common; `out` makes the gradient from the output's shape, or
+    is None.
+    """
     for padding in "SAME", "VALID":
-        for kernel, strides, rates in [((2, 3), (1, 1), (1, 1)), ((3, 2), (2, 1), (1, 2)), ((1, 1), (2, 3), (1, 1))]:
+        for kernel, strides, rates in [
+            ((2, 3), (1, 1), (1, 1)),
+            ((3, 2), (2, 1), (1, 2)),
+            ((1, 1), (2, 3), (1, 1)),
+        ]:
             for batch in 2, 0:
-                x, w = t.integers("T", (batch, 6, 7, 3), -3, 4), t.integers("T", (*kernel, 3), -2, 3)
-                call = dict(input=x, filter=w, strides=[1, *strides, 1], rates=[1, *rates, 1], padding=padding)
+                x, w = (
+                    t.integers("T", (batch, 6, 7, 3), -3, 4),
+                    t.integers("T", (*kernel, 3), -2, 3),
+                )
+                call = dict(
+                    input=x,
+                    filter=w,
+                    strides=[1, *strides, 1],
+                    rates=[1, *rates, 1],
+                    padding=padding,
+                )
                 if out:
                     with tf.device("/device:CPU:0"):
                         y = tf.raw_ops.Dilation2D(**call)
@@ -79,4 +106,12 @@ def local_response(t):
 def local_response_gradient(t):
     for shape in [(2, 3, 4, 9), (0, 3, 4, 2)]:
         x, y, dy = (t.normal("T", shape) for _ in range(3))
-        yield dict(input_grads=dy, input_image=x, output_image=y, depth_radius=2, bias=1.5, alpha=0.3, beta=0.75)
+        yield dict(
+            input_grads=dy,
+            input_image=x,
+            output_image=y,
+            depth_radius=2,
+            bias=1.5,
+            alpha=0.3,
+            beta=0.75,
+        )

@@ -7,10 +7,24 @@ from .core import case
 
 TOL = {"float32": (2e-5, 1e-5), "float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
 #: At most 256 elements, so that they can all differ in every type: ties go where each device likes.
-WINDOWS = [((2, 7, 6, 3), 3, 2, "SAME"), ((1, 5, 5, 2), 2, 1, "VALID"), ((0, 4, 4, 1), 2, 2, "VALID")]
-WINDOWS_3D = [((2, 3, 5, 4, 2), 3, 2, "SAME"), ((1, 3, 4, 5, 2), 2, 1, "VALID"), ((0, 3, 4, 4, 1), 2, 2, "VALID")]
+WINDOWS = [
+    ((2, 7, 6, 3), 3, 2, "SAME"),
+    ((1, 5, 5, 2), 2, 1, "VALID"),
+    ((0, 4, 4, 1), 2, 2, "VALID"),
+]
+WINDOWS_3D = [
+    ((2, 3, 5, 4, 2), 3, 2, "SAME"),
+    ((1, 3, 4, 5, 2), 2, 1, "VALID"),
+    ((0, 3, 4, 4, 1), 2, 2, "VALID"),
+]
 #: The CPU has no kernel, or refuses empty tensors.
-NO_EMPTY = ("MaxPool3DGradGrad", "MaxPoolGradGrad", "MaxPoolGradGradV2", "MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
+NO_EMPTY = (
+    "MaxPool3DGradGrad",
+    "MaxPoolGradGrad",
+    "MaxPoolGradGradV2",
+    "MaxPoolWithArgmax",
+    "MaxPoolGradWithArgmax",
+)
 CPU_AS = {"float16": "float32", "bfloat16": "float32"}
 
 
@@ -27,7 +41,10 @@ def cases(t):
     for shape, window, stride, padding in WINDOWS_3D if "3D" in t.op else WINDOWS:
         if shape[0] == 0 and t.op in NO_EMPTY:
             continue
-        out = [-(-n // stride) if padding == "SAME" else (n - window) // stride + 1 for n in shape[1:-1]]
+        out = [
+            -(-n // stride) if padding == "SAME" else (n - window) // stride + 1
+            for n in shape[1:-1]
+        ]
         yield attributes(t, window, stride, padding), shape, (shape[0], *out, shape[-1])
 
 
@@ -66,7 +83,9 @@ def maxima(t, x, call):
     extents = x.shape[1:-1]
     same = call["padding"] == "SAME"
     out = [-(-n // s) if same else (n - k) // s + 1 for n, k, s in zip(extents, *sizes)]
-    pads = [max((o - 1) * s + k - n, 0) // 2 if same else 0 for o, n, k, s in zip(out, extents, *sizes)]
+    pads = [
+        max((o - 1) * s + k - n, 0) // 2 if same else 0 for o, n, k, s in zip(out, extents, *sizes)
+    ]
     y = np.zeros((x.shape[0], *out, x.shape[-1]), x.dtype)
     for at in np.ndindex(*out):
         starts = [o * s - p for o, s, p in zip(at, sizes[1], pads)]
@@ -102,12 +121,17 @@ def argmax(t, x, call):
     ksize, strides = np.asarray(call["ksize"])[1:-1], np.asarray(call["strides"])[1:-1]
     out = best.shape[1:-1]
     same = call["padding"] == "SAME"
-    pads = [max((o - 1) * s + k - n, 0) // 2 if same else 0 for o, n, k, s in zip(out, x.shape[1:-1], ksize, strides)]
+    pads = [
+        max((o - 1) * s + k - n, 0) // 2 if same else 0
+        for o, n, k, s in zip(out, x.shape[1:-1], ksize, strides)
+    ]
     for b, i, j, c in np.ndindex(*best.shape):
         rows = slice(max(i * strides[0] - pads[0], 0), i * strides[0] - pads[0] + ksize[0])
         columns = slice(max(j * strides[1] - pads[1], 0), j * strides[1] - pads[1] + ksize[1])
         window = x[b, rows, columns, c]
-        found[b, i, j, c] = places[0, rows, columns, c].ravel()[int(np.argmax(window.astype("float64")))]
+        found[b, i, j, c] = places[0, rows, columns, c].ravel()[
+            int(np.argmax(window.astype("float64")))
+        ]
     return found
 
 
@@ -132,12 +156,16 @@ def second_gradient_by_argmax(t):
 
 
 def picked(x, grad, places, call):
-    """The op on WGPU; on the CPU, which lacks it, what it means: the elements of `grad` that argmax names."""
+    """The op on WGPU; on the CPU, which lacks it, what it means: the elements of `grad` that argmax
+    names.
+    """
 
     def run():
         device_grad = tf.constant(grad)
         if "WGPU" in device_grad.device:
-            return tf.raw_ops.MaxPoolGradGradWithArgmax(input=x, grad=device_grad, argmax=places, **call)
+            return tf.raw_ops.MaxPoolGradGradWithArgmax(
+                input=x, grad=device_grad, argmax=places, **call
+            )
         flat = grad.reshape(len(grad), int(np.prod(grad.shape[1:])))
         taken = [image[at.ravel()] for image, at in zip(flat, places)]
         return tf.constant(np.asarray(taken, grad.dtype).reshape(places.shape))

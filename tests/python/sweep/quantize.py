@@ -54,7 +54,11 @@ def fake_channels(t):
     low, high = channels()
     for shape in ((4,), (5, 4), (2, 3, 3, 4), (0, 4)):
         yield dict(
-            inputs=t.uniform(tf.float32, shape, -8, 8), min=low, max=high, num_bits=6, narrow_range=len(shape) == 2
+            inputs=t.uniform(tf.float32, shape, -8, 8),
+            min=low,
+            max=high,
+            num_bits=6,
+            narrow_range=len(shape) == 2,
         )
 
 
@@ -69,10 +73,14 @@ def fake_channels_gradient(t):
 @case("QuantizeAndDequantize")
 def quantize_attributes(t):
     def call(x, **attributes):
-        return t.program(lambda: removed_op("QuantizeAndDequantize", [x], {"T": t["T"]}, 5, **attributes))
+        return t.program(
+            lambda: removed_op("QuantizeAndDequantize", [x], {"T": t["T"]}, 5, **attributes)
+        )
 
     yield call(t.uniform("T", (5, 7), -3, 2))
-    yield call(t.uniform("T", (5, 7), -3, 2), range_given=True, input_min=-1.5, input_max=0.5, num_bits=4)
+    yield call(
+        t.uniform("T", (5, 7), -3, 2), range_given=True, input_min=-1.5, input_max=0.5, num_bits=4
+    )
     yield call(t.uniform("T", (9,), 0, 2), signed_input=False, num_bits=3)
     yield call(t.uniform("T", (), -3, 2))
     yield call(np.zeros((4,), t.numpy("T")))
@@ -89,19 +97,44 @@ def quantize(t):
         for narrow in (False, True):
             given = dict(round_mode=mode, narrow_range=narrow)
             yield dict(input=t.uniform("T", (5, 7), -3, 2), **bounds(t, 0, 0), **given)
-            yield dict(input=t.uniform("T", (9,), -3, 2), **bounds(t, -1.5, 0.5), range_given=True, num_bits=4, **given)
-    yield dict(input=np.arange(-6, 7).astype(t.numpy("T")) / 2, **bounds(t, -4, 3), range_given=True, num_bits=3)
+            yield dict(
+                input=t.uniform("T", (9,), -3, 2),
+                **bounds(t, -1.5, 0.5),
+                range_given=True,
+                num_bits=4,
+                **given,
+            )
+    yield dict(
+        input=np.arange(-6, 7).astype(t.numpy("T")) / 2,
+        **bounds(t, -4, 3),
+        range_given=True,
+        num_bits=3,
+    )
     yield dict(input=t.uniform("T", (2, 3, 4), -3, 2), **bounds(t, [0] * 3, [0] * 3), axis=1)
-    yield dict(input=t.uniform("T", (2, 3, 4), 0, 2), **bounds(t, [0] * 4, [0] * 4), axis=2, signed_input=False)
-    yield dict(input=t.uniform("T", (3, 2), -3, 2), **bounds(t, [0] * 3, [0] * 3), axis=0, num_bits=24)
+    yield dict(
+        input=t.uniform("T", (2, 3, 4), 0, 2),
+        **bounds(t, [0] * 4, [0] * 4),
+        axis=2,
+        signed_input=False,
+    )
+    yield dict(
+        input=t.uniform("T", (3, 2), -3, 2), **bounds(t, [0] * 3, [0] * 3), axis=0, num_bits=24
+    )
 
 
 @case("QuantizeAndDequantizeV3")
 def quantize_bits(t):
     yield dict(input=t.uniform("T", (5, 7), -3, 2), **bounds(t, -1.5, 0.5), num_bits=np.int32(5))
-    yield dict(input=t.uniform("T", (5, 7), -3, 2), **bounds(t, 0, 0), num_bits=np.int32(8), range_given=False)
+    yield dict(
+        input=t.uniform("T", (5, 7), -3, 2),
+        **bounds(t, 0, 0),
+        num_bits=np.int32(8),
+        range_given=False,
+    )
     low, high = [-1.0, -2.0, 0.0], [1.0, 0.5, 1.5]
-    yield dict(input=t.uniform("T", (2, 3, 4), -3, 2), **bounds(t, low, high), num_bits=np.int32(8), axis=1)
+    yield dict(
+        input=t.uniform("T", (2, 3, 4), -3, 2), **bounds(t, low, high), num_bits=np.int32(8), axis=1
+    )
 
 
 # TensorFlow registers a gradient of this gradient that fails.
@@ -134,4 +167,6 @@ def check_numerics(t):
             except tf.errors.InvalidArgumentError as error:
                 yield error.message[error.message.index("bad : ") :].split(" values")[0]
 
-    yield t.program(lambda: [tf.constant(len(m) * 1000 + sum(map(ord, m)), tf.float32) for m in messages()])
+    yield t.program(
+        lambda: [tf.constant(len(m) * 1000 + sum(map(ord, m)), tf.float32) for m in messages()]
+    )

@@ -47,7 +47,10 @@ def seeded_integers(t):
 
 def keyed_arguments(dims):
     return dict(
-        shape=shape_of(dims), key=np.array([5], np.uint64), counter=np.array([3, 4], np.uint64), alg=np.int32(1)
+        shape=shape_of(dims),
+        key=np.array([5], np.uint64),
+        counter=np.array([3, 4], np.uint64),
+        alg=np.int32(1),
     )
 
 
@@ -136,13 +139,24 @@ def draw(t, dims, **arguments):
     def run():
         state = tf.Variable(tf.constant([-1, 2, 3], tf.int64))
         raw = getattr(tf.raw_ops, t.op)
-        drawn = raw(resource=state.handle, algorithm=tf.constant(1, tf.int64), shape=shape_of(dims), **arguments)
+        drawn = raw(
+            resource=state.handle,
+            algorithm=tf.constant(1, tf.int64),
+            shape=shape_of(dims),
+            **arguments,
+        )
         return drawn, state.read_value()
 
     return t.program(run)
 
 
-@case("StatefulUniform", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulUniformFullInt", tol=ALIKE)
+@case(
+    "StatefulUniform",
+    "StatefulStandardNormalV2",
+    "StatefulTruncatedNormal",
+    "StatefulUniformFullInt",
+    tol=ALIKE,
+)
 def of_a_generator(t):
     for dims in SHAPES:
         yield draw(t, dims, dtype=t["dtype"])
@@ -160,10 +174,14 @@ def skip(t):
         state = tf.Variable(tf.constant([-1, 2, 3], tf.int64))
         if t.op == "RngSkip":
             tf.raw_ops.RngSkip(
-                resource=state.handle, algorithm=tf.constant(1, tf.int64), delta=tf.constant(3, tf.int64)
+                resource=state.handle,
+                algorithm=tf.constant(1, tf.int64),
+                delta=tf.constant(3, tf.int64),
             )
             return state.read_value()
-        before = tf.raw_ops.RngReadAndSkip(resource=state.handle, alg=1, delta=tf.constant(3, tf.uint64))
+        before = tf.raw_ops.RngReadAndSkip(
+            resource=state.handle, alg=1, delta=tf.constant(3, tf.uint64)
+        )
         return before, state.read_value()
 
     yield t.program(run)
@@ -182,7 +200,11 @@ def drawn_alike(got, want):
 def multinomial(t):
     logits = np.log([[0.5, 1e-9, 0.25, 0.25]]).astype(t.numpy("T"))
     for batch, samples in [(1, 8000), (3, 0), (0, 5)]:
-        common = dict(logits=np.repeat(logits, batch, 0), num_samples=np.int32(samples), output_dtype=t["output_dtype"])
+        common = dict(
+            logits=np.repeat(logits, batch, 0),
+            num_samples=np.int32(samples),
+            output_dtype=t["output_dtype"],
+        )
         yield dict(**common, seed=SEED if t.op == "StatelessMultinomial" else 5)
 
 
@@ -191,7 +213,10 @@ def rounded_alike(got, want):
     for g, w in zip(got, want):
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
         np.testing.assert_allclose(
-            g.astype("float64"), w.astype("float64"), rtol=0, atol=0.06 if g.dtype.kind == "f" else 0
+            g.astype("float64"),
+            w.astype("float64"),
+            rtol=0,
+            atol=0.06 if g.dtype.kind == "f" else 0,
         )
 
 
@@ -204,10 +229,14 @@ def stochastic_cast(t):
         arguments = [tf.constant(np.asarray(values), source)]
         arguments += [tf.constant([7], tf.uint64), tf.constant([3, 4], tf.uint64), tf.constant(1)]
         attributes = ("Tin", source.as_datatype_enum, "Tout", target.as_datatype_enum)
-        return execute.execute(b"StochasticCastToInt", 1, arguments, attributes, context.context())[0]
+        return execute.execute(b"StochasticCastToInt", 1, arguments, attributes, context.context())[
+            0
+        ]
 
     def mean(value):
         return tf.constant(np.mean(cast(np.full(5000, value)).numpy(), dtype="float64"))
 
     yield t.program(lambda: [mean(2.25), mean(-2.25)])
-    yield t.program(lambda: [cast([np.nan, 5, -7, 0, 300, -300]), cast(np.zeros((0, 2))), cast(-3.0)])
+    yield t.program(
+        lambda: [cast([np.nan, 5, -7, 0, 300, -300]), cast(np.zeros((0, 2))), cast(-3.0)]
+    )

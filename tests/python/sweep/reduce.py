@@ -12,7 +12,12 @@ def axes(t, *values):
     return np.asarray(values, t.numpy("Tidx")) if t.get("Tidx") else list(values)
 
 
-@case("EuclideanNorm", "Prod", tol=HALF | {"float32": (2e-5, 2e-5)}, no_gradient=("complex64", "complex128"))
+@case(
+    "EuclideanNorm",
+    "Prod",
+    tol=HALF | {"float32": (2e-5, 2e-5)},
+    no_gradient=("complex64", "complex128"),
+)
 def reductions_of_products(t):
     yield from reductions(t)
 
@@ -20,9 +25,14 @@ def reductions_of_products(t):
 @case("Max", "Mean", "Min", "Sum", tol=HALF | {"float32": (2e-5, 2e-5)})
 def reductions(t):
     if t["Tidx"].name == "uint64":
-        # TensorFlow registers the kernel, but the op has no such type: another index type stands for it.
+        # TensorFlow registers the kernel, but the op has no such type: another index type stands
+        # for it.
         t.types["Tidx"] = tf.int64
-    small = (lambda shape: t.integers("T", shape, 1, 3)) if t.op == "Prod" else (lambda shape: t.values("T", shape))
+    small = (
+        (lambda shape: t.integers("T", shape, 1, 3))
+        if t.op == "Prod"
+        else (lambda shape: t.values("T", shape))
+    )
     for shape, reduced, keep in [
         ((3, 7), [1], False),
         ((2, 3, 5), [0, -1], True),
@@ -40,7 +50,11 @@ def reductions(t):
 @case("All", "Any")
 def logic(t):
     for shape, reduced in [((3, 7), [1]), ((2, 3, 5), [0, 2]), ((2, 0), [1]), ((), [])]:
-        yield dict(input=np.asarray(t.rng.integers(0, 2, shape)).astype(bool), axis=axes(t, *reduced), keep_dims=False)
+        yield dict(
+            input=np.asarray(t.rng.integers(0, 2, shape)).astype(bool),
+            axis=axes(t, *reduced),
+            keep_dims=False,
+        )
 
 
 @case("L2Loss", tol=HALF)
@@ -51,7 +65,19 @@ def l2_loss(t):
 
 @case("ArgMax", "ArgMin")
 def extremes(t):
-    for shape, axis in [((3, 7), 1), ((4, 3, 2), 0), ((5,), -1), ((0, 3), 1), *((s, 1) for s in t.many_rows())]:
+    for shape, axis in [
+        ((3, 7), 1),
+        ((4, 3, 2), 0),
+        ((5,), -1),
+        ((0, 3), 1),
+        *((s, 1) for s in t.many_rows()),
+    ]:
         # The generator's integers have ties, where the first wins.
-        x = t.values("T", shape) if t["T"].is_bool else t.integers("T", shape, 0 if t["T"].is_unsigned else -3, 4)
-        yield dict(input=x, dimension=t.integers("Tidx", (), axis, axis + 1), output_type=t["output_type"])
+        x = (
+            t.values("T", shape)
+            if t["T"].is_bool
+            else t.integers("T", shape, 0 if t["T"].is_unsigned else -3, 4)
+        )
+        yield dict(
+            input=x, dimension=t.integers("Tidx", (), axis, axis + 1), output_type=t["output_type"]
+        )

@@ -8,13 +8,17 @@ from .core import case
 
 
 def removed_op(name, inputs, types, producer=1, **attributes):
-    """Runs an op in a graph of an old version, on the current device; `types` are its type attributes."""
+    """Runs an op in a graph of an old version, on the current device; `types` are its type
+    attributes.
+    """
     device = tf.constant(0.0).device
     inputs = [np.asarray(i) for i in inputs]
     with tf.Graph().as_default() as graph, tf.device(device):
         placeholders = [tf.compat.v1.placeholder(i.dtype, i.shape) for i in inputs]
     definition = graph.as_graph_def()
-    node = definition.node.add(op=name, name="removed", device=device, input=[p.op.name for p in placeholders])
+    node = definition.node.add(
+        op=name, name="removed", device=device, input=[p.op.name for p in placeholders]
+    )
     for key, dtype in types.items():
         node.attr[key].type = tf.as_dtype(dtype).as_datatype_enum
     for key, value in attributes.items():
@@ -24,7 +28,9 @@ def removed_op(name, inputs, types, producer=1, **attributes):
         tf.import_graph_def(definition, name="")
         outputs = graph.get_operation_by_name("removed").outputs
         feed = {p.name: i for p, i in zip(placeholders, inputs)}
-        with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(allow_soft_placement=False)) as session:
+        with tf.compat.v1.Session(
+            graph=graph, config=tf.compat.v1.ConfigProto(allow_soft_placement=False)
+        ) as session:
             results = session.run(outputs, feed)
     return [tf.constant(r) for r in results]
 
@@ -42,7 +48,12 @@ def global_norm(t):
 def global_norm_gradient(t):
     for shape, scaled in [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((1, 1, 1, 3), True)]:
         x, channels = t.normal("T", shape), shape[-1:]
-        inputs = [x, t.normal("T", channels), t.uniform("T", channels, 0.5, 2), t.normal("T", channels)]
+        inputs = [
+            x,
+            t.normal("T", channels),
+            t.uniform("T", channels, 0.5, 2),
+            t.normal("T", channels),
+        ]
         yield global_norm_call(t, [*inputs, t.normal("T", shape)], scaled)
 
 

@@ -32,7 +32,10 @@ def cell(t):
 @case("LSTMBlockCellGrad", tol=HALF, cpu_as=CPU_AS)
 def cell_grad(t):
     for peephole in (False, True):
-        saved = {n: t.uniform("T", (3, 7), 0, 1) for n in ("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad")}
+        saved = {
+            n: t.uniform("T", (3, 7), 0, 1)
+            for n in ("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad")
+        }
         yield dict(**lstm(t, 3, 5, 7), **saved, use_peephole=peephole)
 
 
@@ -50,7 +53,9 @@ def sequence_grad(t):
         state = (steps, 3, 7)
         names = ("i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad")
         saved = {n: t.uniform("T", state, 0, 1) for n in names}
-        yield dict(seq_len_max=np.int64(length), **lstm(t, 3, 5, 7, steps), **saved, use_peephole=peephole)
+        yield dict(
+            seq_len_max=np.int64(length), **lstm(t, 3, 5, 7, steps), **saved, use_peephole=peephole
+        )
 
 
 def gru(t, batch, width, cells):

@@ -96,7 +96,9 @@ def values(t, shape, domain=None):
 def without_zero(t, shape):
     """Values away from zero, of either sign where the type has one."""
     if is_inexact(t):
-        return np.asarray(t.uniform("T", shape, 0.5, 3) * np.sign(t.rng.normal(size=shape))).astype(t.numpy("T"))
+        return np.asarray(t.uniform("T", shape, 0.5, 3) * np.sign(t.rng.normal(size=shape))).astype(
+            t.numpy("T")
+        )
     x = t.integers("T", shape, 1, 9)
     if t["T"].is_unsigned:
         return x
@@ -140,7 +142,10 @@ def tests(t):
 def gradients(t):
     incoming = {"gradients", "dy"}
     for shape in [*SHAPES, *t.large()]:
-        yield {n: t.normal("T", shape) if n in incoming else values(t, shape, GRADIENTS[t.op]) for n in names(t.op)}
+        yield {
+            n: t.normal("T", shape) if n in incoming else values(t, shape, GRADIENTS[t.op])
+            for n in names(t.op)
+        }
 
 
 @case("LeakyRelu", "LeakyReluGrad", tol=HALF)
@@ -160,7 +165,17 @@ def quotient_or_zero(t):
     yield from quotients(t)
 
 
-@case("Div", "DivNoNan", "FloorDiv", "FloorMod", "Mod", "RealDiv", "TruncateDiv", "TruncateMod", tol=HALF)
+@case(
+    "Div",
+    "DivNoNan",
+    "FloorDiv",
+    "FloorMod",
+    "Mod",
+    "RealDiv",
+    "TruncateDiv",
+    "TruncateMod",
+    tol=HALF,
+)
 def quotients(t):
     for x, y in pairs(t):
         yield dict(x=t.values("T", x), y=without_zero(t, y))
@@ -198,7 +213,10 @@ def of_two_signs(t):
         yield {first: t.normal("T", x), second: without_zero(t, y)}
 
 
-@case("Pow", tol=HALF | {"float32": (3e-5, 3e-5), "complex64": (1e-4, 1e-4), "complex128": (1e-11, 1e-11)})
+@case(
+    "Pow",
+    tol=HALF | {"float32": (3e-5, 3e-5), "complex64": (1e-4, 1e-4), "complex128": (1e-11, 1e-11)},
+)
 def power(t):
     for x, y in pairs(t):
         if is_inexact(t):
@@ -210,7 +228,10 @@ def power(t):
 @case("Xlog1py", "Xlogy", tol=HALF | {"float32": (3e-5, 3e-5), "complex64": (3e-5, 3e-5)})
 def products_with_logarithms(t):
     for x, y in pairs(t):
-        yield dict(x=(t.normal("T", x) * t.rng.integers(0, 2, x)).astype(t.numpy("T")), y=t.uniform("T", y, 0.5, 4))
+        yield dict(
+            x=(t.normal("T", x) * t.rng.integers(0, 2, x)).astype(t.numpy("T")),
+            y=t.uniform("T", y, 0.5, 4),
+        )
 
 
 @case("ApproximateEqual")
@@ -230,7 +251,10 @@ def choices(t):
         first, second = t.values("T", x), t.values("T", y)
         if t.op == "Select":
             # In Python its inputs have other names than in the op.
-            yield t.program(lambda c=condition, a=first, b=second: tf.raw_ops.Select(condition=c, x=a, y=b), graph=True)
+            yield t.program(
+                lambda c=condition, a=first, b=second: tf.raw_ops.Select(condition=c, x=a, y=b),
+                graph=True,
+            )
         else:
             yield dict(condition=condition, t=first, e=second)
 
@@ -240,16 +264,26 @@ def clip(t):
     low, high = (2, 6) if t["T"].is_unsigned else (-1, 2)
     for shape in [*SHAPES, *t.large()]:
         bound = t.integers("T", (), low, low + 1)
-        yield dict(t=t.values("T", shape), clip_value_min=bound, clip_value_max=t.integers("T", shape, high, high + 3))
+        yield dict(
+            t=t.values("T", shape),
+            clip_value_min=bound,
+            clip_value_max=t.integers("T", shape, high, high + 3),
+        )
     # The lower bound goes first.
     yield dict(
-        t=t.values("T", (3, 5)), clip_value_min=t.integers("T", (), 5, 6), clip_value_max=t.integers("T", (), 2, 3)
+        t=t.values("T", (3, 5)),
+        clip_value_min=t.integers("T", (), 5, 6),
+        clip_value_max=t.integers("T", (), 2, 3),
     )
     if t["T"].is_floating:
         nan, some = t.integers("T", (), 1, 2) * np.nan, t.values("T", (7,))
         some[3] = np.nan
-        yield dict(t=some, clip_value_min=nan.astype(some.dtype), clip_value_max=t.integers("T", (), 0, 1))
-        yield dict(t=some, clip_value_min=t.integers("T", (), 0, 1), clip_value_max=nan.astype(some.dtype))
+        yield dict(
+            t=some, clip_value_min=nan.astype(some.dtype), clip_value_max=t.integers("T", (), 0, 1)
+        )
+        yield dict(
+            t=some, clip_value_min=t.integers("T", (), 0, 1), clip_value_max=nan.astype(some.dtype)
+        )
 
 
 @case("AddN", tol=HALF)
@@ -262,7 +296,12 @@ def sums(t):
 def casts(t):
     narrow = any("4" in t[a].name and t[a].size == 1 for a in ("SrcT", "DstT"))
     for shape in [*SHAPES, *t.large()]:
-        x = np.floor(t.uniform("SrcT", shape, 0, 7 if narrow else 100).astype("complex128").real * 8) / 8
+        x = (
+            np.floor(
+                t.uniform("SrcT", shape, 0, 7 if narrow else 100).astype("complex128").real * 8
+            )
+            / 8
+        )
         yield dict(x=x.astype(t.numpy("SrcT")), DstT=t["DstT"], Truncate=False)
         if is_inexact(t, "SrcT") and t["DstT"].is_floating:
             yield dict(x=x.astype(t.numpy("SrcT")), DstT=t["DstT"], Truncate=True)

@@ -37,7 +37,9 @@ def tensor_scatter(t):
     name = "input" if t.op == "ScatterNdNonAliasingAdd" else "tensor"
     for dims, count, depth in (((6,), 4, 1), ((5, 3), 4, 1), ((3, 2), 3, 2), ((4, 3), 0, 1)):
         flat = rows(t, count, int(np.prod(dims[:depth])))
-        indices = np.stack(np.unravel_index(flat, dims[:depth]), axis=-1).astype(t.numpy("Tindices"))
+        indices = np.stack(np.unravel_index(flat, dims[:depth]), axis=-1).astype(
+            t.numpy("Tindices")
+        )
         yield {
             name: t.values("T", dims),
             "indices": indices,
@@ -79,7 +81,9 @@ def changed(t, name, initial, indices, update):
 def resource_scatter(t):
     for dims, count in (((6,), 4), ((5, 3), 4), ((4, 3), 0)):
         indices = rows(t, count, dims[0]).astype(t.numpy("Tindices"))
-        yield changed(t, "resource", t.values("dtype", dims), indices, updates(t, "dtype", (count, *dims[1:])))
+        yield changed(
+            t, "resource", t.values("dtype", dims), indices, updates(t, "dtype", (count, *dims[1:]))
+        )
     indices = rows(t, 3, 5).astype(t.numpy("Tindices"))
     yield changed(t, "resource", t.values("dtype", (5, 3)), indices, updates(t, "dtype", ()))
 
@@ -98,9 +102,20 @@ def resource_scatter_nd(t):
         yield changed(t, "ref", t.values("T", dims), indices, updates(t, "T", (count, *dims[1:])))
 
 
-@case("UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMin", "UnsortedSegmentMax", tol=LOOSE)
+@case(
+    "UnsortedSegmentSum",
+    "UnsortedSegmentProd",
+    "UnsortedSegmentMin",
+    "UnsortedSegmentMax",
+    tol=LOOSE,
+)
 def unsorted_segments(t):
-    for dims, ids, segments in (((6,), (6,), 4), ((5, 3), (5,), 7), ((2, 3, 2), (2, 3), 3), ((0, 2), (0,), 3)):
+    for dims, ids, segments in (
+        ((6,), (6,), 4),
+        ((5, 3), (5,), 7),
+        ((2, 3, 2), (2, 3), 3),
+        ((0, 2), (0,), 3),
+    ):
         yield dict(
             data=t.values("T", dims),
             segment_ids=t.integers("Tindices", ids, -1, segments),

@@ -15,12 +15,19 @@ def softmax(t):
 
 @case("SoftmaxCrossEntropyWithLogits", tol=TOL)
 def dense(t):
-    for features, labels in [((3, 7), (3, 7)), ((4, 70), (4, 70)), ((0, 3), (0, 3)), *((s, s) for s in t.many_rows())]:
+    for features, labels in [
+        ((3, 7), (3, 7)),
+        ((4, 70), (4, 70)),
+        ((0, 3), (0, 3)),
+        *((s, s) for s in t.many_rows()),
+    ]:
         yield dict(features=t.normal("T", features), labels=t.uniform("T", labels, 0, 0.3))
 
 
 @case("SparseSoftmaxCrossEntropyWithLogits", tol=TOL)
 def sparse(t):
     for rows, classes in [(3, 7), (4, 70), (0, 3), *t.many_rows()]:
-        labels = t.integers("Tlabels", (rows,), 0, classes) if rows else np.zeros(0, t.numpy("Tlabels"))
+        labels = (
+            t.integers("Tlabels", (rows,), 0, classes) if rows else np.zeros(0, t.numpy("Tlabels"))
+        )
         yield dict(features=t.normal("T", (rows, classes)), labels=labels)

@@ -23,24 +23,35 @@ def where(t):
 
 @case("TopKV2")
 def top_k(t):
-    for shape, k in (((5,), 2), ((3, 7), 7), ((2, 1, 1100), 4), ((2, 1100), 300), ((0, 3), 2), ((3, 4), 0)):
+    for shape, k in (
+        ((5,), 2),
+        ((3, 7), 7),
+        ((2, 1, 1100), 4),
+        ((2, 1100), 300),
+        ((0, 3), 2),
+        ((3, 4), 0),
+    ):
         yield dict(input=distinct(t, "T", shape), k=np.int32(k))
     yield dict(input=distinct(t, "T", (3, 7)), k=np.int64(3), sorted=True)
 
 
 @case("ApproxTopK")
 def approx_top_k(t):
-    # The op's definition excludes float64, for which TensorFlow's GPU list has a kernel all the same: no node has it.
+    # The op's definition excludes float64, for which TensorFlow's GPU list has a kernel all the
+    # same: no node has it.
     dtype = tf.float32 if t["T"] == tf.float64 else t["T"]
     for shape, k in (((5,), 2), ((3, 700), 7), ((0, 3), 2)):
         values = distinct(t, dtype, shape)
-        yield t.program(lambda values=values, k=k: tf.raw_ops.ApproxTopK(input=values, k=k), graph=True)
+        yield t.program(
+            lambda values=values, k=k: tf.raw_ops.ApproxTopK(input=values, k=k), graph=True
+        )
 
 
 @case("TopK")
 def top_k_attribute(t):
-    # TensorFlow refuses every node of TopK on every device, for its own kernels ask for an attribute that the op lacks.
-    # What is left to see is that the op of the next version has the same types.
+    # TensorFlow refuses every node of TopK on every device, for its own kernels ask for an
+    # attribute that the op lacks. What is left to see is that the op of the next version has the
+    # same types.
     values = distinct(t, "T", (3, 7))
     yield t.program(lambda: tf.raw_ops.TopKV2(input=values, k=3), graph=True)
 
@@ -53,7 +64,13 @@ def unique(t):
 
 @case("DynamicPartition")
 def dynamic_partition(t):
-    for shape, rank, n in (((6,), 1, 3), ((2, 3, 2), 2, 2), ((0, 2), 1, 2), ((), 0, 3), ((500, 3), 1, 20)):
+    for shape, rank, n in (
+        ((6,), 1, 3),
+        ((2, 3, 2), 2, 2),
+        ((0, 2), 1, 2),
+        ((), 0, 3),
+        ((500, 3), 1, 20),
+    ):
         partitions = t.rng.integers(0, n, shape[:rank]).astype(np.int32)
         yield dict(data=t.values("T", shape), partitions=partitions, num_partitions=n)
 
@@ -121,7 +138,8 @@ def non_max_suppression(t):
 
 @case("HistogramFixedWidth")
 def histogram(t):
-    # The op's definition excludes the half types, for which TensorFlow's GPU list has kernels all the same.
+    # The op's definition excludes the half types, for which TensorFlow's GPU list has kernels all
+    # the same.
     dtype = t["T"] if t["T"] in (tf.float32, tf.float64) else tf.float32
     for n, nbins in ((9, 5), (0, 3), (700, 37)):
         values, span = t.uniform(dtype, (n,), -1, 6), np.asarray([0, 5], t.numpy(dtype))
@@ -147,4 +165,7 @@ def ragged_fill_empty_rows(t):
 @case("RaggedFillEmptyRowsGrad")
 def ragged_fill_empty_rows_grad(t):
     for n, m in ((3, 6), (0, 3), (0, 0), (30, 40)):
-        yield dict(reverse_index_map=np.sort(t.rng.permutation(m)[:n]), grad_values=t.integers("T", (m,), 0, 3))
+        yield dict(
+            reverse_index_map=np.sort(t.rng.permutation(m)[:n]),
+            grad_values=t.integers("T", (m,), 0, 3),
+        )

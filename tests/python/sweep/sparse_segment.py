@@ -34,9 +34,14 @@ def places(t):
 def plain(t):
     for shape, indices, ids in places(t):
         yield dict(data=t.uniform("T", shape, 0.5, 1.5), indices=indices, segment_ids=ids)
-    form = {"SparseSegmentSum": "sum", "SparseSegmentMean": "mean", "SparseSegmentSqrtN": "sqrt_n"}[t.op]
+    form = {"SparseSegmentSum": "sum", "SparseSegmentMean": "mean", "SparseSegmentSqrtN": "sqrt_n"}[
+        t.op
+    ]
     data = t.uniform("T", (6, 2), 0.5, 1.5)
-    indices, ids = np.asarray([5, 1, 1, 0], t.numpy("Tidx")), np.asarray([0, 0, 0, 2], t.numpy("Tsegmentids"))
+    indices, ids = (
+        np.asarray([5, 1, 1, 0], t.numpy("Tidx")),
+        np.asarray([0, 0, 0, 2], t.numpy("Tsegmentids")),
+    )
 
     def user():
         x, at, to = tf.constant(data), tf.constant(indices), tf.constant(ids)
@@ -44,7 +49,9 @@ def plain(t):
         for sparse in (False, True):
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y = getattr(tf.sparse, f"segment_{form}")(x, at, to, num_segments=4, sparse_gradient=sparse)
+                y = getattr(tf.sparse, f"segment_{form}")(
+                    x, at, to, num_segments=4, sparse_gradient=sparse
+                )
                 loss = tf.reduce_sum(y * y)
             gradient = tape.gradient(loss, x)
             results += [y, *([gradient.values, gradient.indices] if sparse else [gradient])]
@@ -59,7 +66,10 @@ def sized(t):
         for segments in (np.int32(7), np.int64(41)):
             if not ids.size or ids[-1] < segments:
                 yield dict(
-                    data=t.uniform("T", shape, 0.5, 1.5), indices=indices, segment_ids=ids, num_segments=segments
+                    data=t.uniform("T", shape, 0.5, 1.5),
+                    indices=indices,
+                    segment_ids=ids,
+                    num_segments=segments,
                 )
 
 

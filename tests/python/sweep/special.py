@@ -5,10 +5,24 @@ from .core import case
 HALF = {"float16": (2e-3, 2e-3)}
 
 
-@case("BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "BesselJ0", "BesselJ1", gradient=True, rtol=1e-5, tol=HALF)
+@case(
+    "BesselI0",
+    "BesselI0e",
+    "BesselI1",
+    "BesselI1e",
+    "BesselJ0",
+    "BesselJ1",
+    gradient=True,
+    rtol=1e-5,
+    tol=HALF,
+)
 def even_and_odd(t):
     yield dict(x=t.uniform("T", (3, 7), -9, 9))
-    yield dict(x=t.uniform("T", (5,), 4, 30) if "e" in t.op[-1] or "J" in t.op else t.uniform("T", (5,), -4, 4))
+    yield dict(
+        x=t.uniform("T", (5,), 4, 30)
+        if "e" in t.op[-1] or "J" in t.op
+        else t.uniform("T", (5,), -4, 4)
+    )
     yield dict(x=t.uniform("T", (), -3, 3))
     yield dict(x=t.uniform("T", (0, 3), -3, 3))
 
@@ -64,7 +78,13 @@ def polygamma(t):
 
 @case("Betainc", rtol=5e-5, atol=1e-5)
 def betainc(t):
-    for shapes in [((3, 7), (3, 7), (3, 7)), ((), (5,), (5,)), ((4,), (), ()), ((), (), ()), ((0, 2), (), (0, 2))]:
+    for shapes in [
+        ((3, 7), (3, 7), (3, 7)),
+        ((), (5,), (5,)),
+        ((4,), (), ()),
+        ((), (), ()),
+        ((0, 2), (), (0, 2)),
+    ]:
         yield dict(
             a=t.uniform("T", shapes[0], 0.3, 12),
             b=t.uniform("T", shapes[1], 0.3, 12),

@@ -1,4 +1,6 @@
-"""Eigenvalues, singular values, tridiagonal systems. Vectors have no unique sign: their products are compared."""
+"""Eigenvalues, singular values, tridiagonal systems. Vectors have no unique sign: their products
+are compared.
+"""
 
 import numpy as np
 import tensorflow as tf

@@ -6,7 +6,11 @@ import tensorflow as tf
 from .core import case
 
 
-@case("AssignAddVariableOp", "AssignSubVariableOp", tol={"float16": (1e-3, 1e-3), "bfloat16": (1e-2, 1e-2)})
+@case(
+    "AssignAddVariableOp",
+    "AssignSubVariableOp",
+    tol={"float16": (1e-3, 1e-3), "bfloat16": (1e-2, 1e-2)},
+)
 def assign_update(t):
     op = getattr(tf.raw_ops, t.op)
     # TensorFlow puts int32 variables on the CPU; the kernel guards against those of old graphs.
@@ -39,7 +43,10 @@ def assign_update(t):
         def wraps():
             tf.config.set_soft_device_placement(soft)
             variable = tf.Variable(np.asarray([limits.max, limits.min], t.numpy("dtype")))
-            op(resource=variable.handle, value=tf.constant(np.asarray([limits.max, 1], t.numpy("dtype"))))
+            op(
+                resource=variable.handle,
+                value=tf.constant(np.asarray([limits.max, 1], t.numpy("dtype"))),
+            )
             result = variable.read_value().numpy()
             tf.config.set_soft_device_placement(False)
             with tf.device("CPU:0"):

@@ -21,7 +21,9 @@ def list_of(rows, dtype: tf.DType | None = None) -> tf.Tensor:
     """A list of the rows of `rows`, pushed one by one: these ops serve every type."""
     rows = tf.convert_to_tensor(rows, dtype)
     handle = raw.EmptyTensorList(
-        element_shape=shape(*rows.shape[1:]), max_num_elements=tf.constant(-1), element_dtype=rows.dtype
+        element_shape=shape(*rows.shape[1:]),
+        max_num_elements=tf.constant(-1),
+        element_dtype=rows.dtype,
     )
     for row in tf.unstack(rows):
         handle = raw.TensorListPushBack(input_handle=handle, tensor=row)
@@ -35,12 +37,16 @@ def stacked(handle: tf.Tensor, dtype: tf.DType, *dims: int) -> tf.Tensor:
 
 def reserved(dtype: tf.DType, n: int, *dims: int) -> tf.Tensor:
     """A list of `n` elements that are not set."""
-    return raw.TensorListReserve(element_shape=shape(*dims), num_elements=tf.constant(n), element_dtype=dtype)
+    return raw.TensorListReserve(
+        element_shape=shape(*dims), num_elements=tf.constant(n), element_dtype=dtype
+    )
 
 
 def nested(*lists: tf.Tensor) -> tf.Tensor:
     """A list of lists."""
-    handle = raw.EmptyTensorList(element_shape=shape(), max_num_elements=tf.constant(-1), element_dtype=tf.variant)
+    handle = raw.EmptyTensorList(
+        element_shape=shape(), max_num_elements=tf.constant(-1), element_dtype=tf.variant
+    )
     for inner in lists:
         handle = raw.TensorListPushBack(input_handle=handle, tensor=inner)
     return handle
@@ -50,7 +56,9 @@ def popped(handle: tf.Tensor, n: int) -> list[tf.Tensor]:
     """The last `n` elements of a list of lists."""
     found = []
     for _ in range(n):
-        handle, inner = raw.TensorListPopBack(input_handle=handle, element_shape=shape(), element_dtype=tf.variant)
+        handle, inner = raw.TensorListPopBack(
+            input_handle=handle, element_shape=shape(), element_dtype=tf.variant
+        )
         found.append(inner)
     return found
 
@@ -63,10 +71,16 @@ def value(optional: tf.Tensor, *dtypes: tf.DType) -> list[tf.Tensor]:
 
 @case("OptionalFromValue", "OptionalGetValue", "OptionalHasValue", "OptionalNone")
 def optional(t: Types) -> Iterator[Program]:
-    x, flags, words = t.normal(tf.float32, (2, 3)), t.values(tf.bool, (5,)), tf.constant(["a", "bc"])
+    x, flags, words = (
+        t.normal(tf.float32, (2, 3)),
+        t.values(tf.bool, (5,)),
+        tf.constant(["a", "bc"]),
+    )
 
     def full() -> list[tf.Tensor]:
-        made = raw.OptionalFromValue(components=[tf.constant(x), tf.constant(flags), tf.constant(7), words])
+        made = raw.OptionalFromValue(
+            components=[tf.constant(x), tf.constant(flags), tf.constant(7), words]
+        )
         has = raw.OptionalHasValue(optional=made)
         return [has, *value(made, tf.float32, tf.bool, tf.int32, tf.string)]
 
@@ -78,13 +92,22 @@ def optional(t: Types) -> Iterator[Program]:
 def add_n(t: Types) -> Iterator[Program]:
     for dtype in (tf.float32, tf.float16, tf.bfloat16, tf.int64):
         x = [t.values(dtype, (3, 5)) for _ in range(8)]
-        yield t.program(lambda x=x, d=dtype: stacked(raw.AddN(inputs=[list_of(v) for v in x[:2]]), d, 5), graph=True)
-        yield t.program(lambda x=x, d=dtype: stacked(raw.AddN(inputs=[list_of(v) for v in x]), d, 5))
+        yield t.program(
+            lambda x=x, d=dtype: stacked(raw.AddN(inputs=[list_of(v) for v in x[:2]]), d, 5),
+            graph=True,
+        )
+        yield t.program(
+            lambda x=x, d=dtype: stacked(raw.AddN(inputs=[list_of(v) for v in x]), d, 5)
+        )
     x = t.normal(tf.float32, (4, 2))
 
     def half() -> tf.Tensor:
-        some = raw.TensorListSetItem(input_handle=reserved(tf.float32, 4, 2), index=tf.constant(1), item=x[0])
-        return stacked(raw.AddN(inputs=[some, list_of(x), reserved(tf.float32, 4, 2)]), tf.float32, 2)
+        some = raw.TensorListSetItem(
+            input_handle=reserved(tf.float32, 4, 2), index=tf.constant(1), item=x[0]
+        )
+        return stacked(
+            raw.AddN(inputs=[some, list_of(x), reserved(tf.float32, 4, 2)]), tf.float32, 2
+        )
 
     def of_lists() -> list[tf.Tensor]:
         a, b = nested(list_of(x), list_of(x[:1])), nested(list_of(2 * x), list_of(3 * x[:1]))
@@ -102,7 +125,9 @@ def add_n(t: Types) -> Iterator[Program]:
     yield t.program(half, graph=True)
     yield t.program(of_lists, graph=True)
     yield t.program(lambda: stacked(raw.AddN(inputs=[list_of(x)]), tf.float32, 2))
-    yield t.program(lambda: stacked(raw.AddN(inputs=[reserved(tf.float32, 0, 2)] * 2), tf.float32, 2))
+    yield t.program(
+        lambda: stacked(raw.AddN(inputs=[reserved(tf.float32, 0, 2)] * 2), tf.float32, 2)
+    )
     yield t.program(lambda: stacked(raw.AddN(inputs=[list_of(x[:, :0])] * 2), tf.float32, 0))
 
 
@@ -126,7 +151,9 @@ def zeros_like(t: Types) -> Iterator[Program]:
     yield t.program(lambda: raw.OptionalHasValue(optional=raw.ZerosLike(x=raw.OptionalNone())))
     yield t.program(of_lists, graph=True)
     yield t.program(lambda: stacked(raw.ZerosLike(x=reserved(tf.float32, 3, 2)), tf.float32, 2))
-    yield t.program(lambda: raw.TensorListLength(input_handle=raw.ZerosLike(x=reserved(tf.float32, 0, 2))))
+    yield t.program(
+        lambda: raw.TensorListLength(input_handle=raw.ZerosLike(x=reserved(tf.float32, 0, 2)))
+    )
 
 
 @case("TensorListStack")
@@ -138,7 +165,9 @@ def stack(t: Types) -> Iterator[Program]:
     item = t.values(ELEMENT, (3,))
 
     def some() -> tf.Tensor:
-        handle = raw.TensorListSetItem(input_handle=reserved(d, 3, 3), index=tf.constant(1), item=item)
+        handle = raw.TensorListSetItem(
+            input_handle=reserved(d, 3, 3), index=tf.constant(1), item=item
+        )
         return stacked(handle, d, -1)
 
     yield t.program(some, graph=True)
@@ -150,7 +179,9 @@ def from_tensor(t: Types) -> Iterator[Program]:
         x = t.values(ELEMENT, dims)
 
         def run(x=x) -> tf.Tensor:
-            handle = raw.TensorListFromTensor(tensor=tf.constant(x), element_shape=shape(*x.shape[1:]))
+            handle = raw.TensorListFromTensor(
+                tensor=tf.constant(x), element_shape=shape(*x.shape[1:])
+            )
             return stacked(handle, t[ELEMENT], *x.shape[1:])
 
         yield t.program(run, graph=True)
@@ -167,7 +198,9 @@ def item(t: Types) -> Iterator[Program]:
 
     def run() -> list[tf.Tensor]:
         handle = list_of(x)
-        other = raw.TensorListSetItem(input_handle=handle, index=tf.constant(2), item=tf.constant(new))
+        other = raw.TensorListSetItem(
+            input_handle=handle, index=tf.constant(2), item=tf.constant(new)
+        )
         return [get(handle, 2), get(other, 2), get(other, 3)]
 
     yield t.program(run, graph=True)
@@ -180,12 +213,17 @@ def pop_back(t: Types) -> Iterator[Program]:
     if d == tf.variant:
         x = t.normal(tf.float32, (3, 2))
         yield t.program(
-            lambda: [stacked(i, tf.float32, 2) for i in popped(nested(list_of(x), list_of(x[1:])), 2)], graph=True
+            lambda: [
+                stacked(i, tf.float32, 2) for i in popped(nested(list_of(x), list_of(x[1:])), 2)
+            ],
+            graph=True,
         )
         return
 
     def pop(handle: tf.Tensor) -> list[tf.Tensor]:
-        rest, last = raw.TensorListPopBack(input_handle=handle, element_shape=shape(5), element_dtype=d)
+        rest, last = raw.TensorListPopBack(
+            input_handle=handle, element_shape=shape(5), element_dtype=d
+        )
         return [last, stacked(rest, d, 5)]
 
     x = t.values(ELEMENT, (3, 5))
@@ -213,7 +251,10 @@ def gather(t: Types) -> Iterator[Program]:
 
     def take(handle: tf.Tensor, *indices: int) -> tf.Tensor:
         return raw.TensorListGather(
-            input_handle=handle, indices=tf.constant(indices, tf.int32), element_shape=shape(5), element_dtype=d
+            input_handle=handle,
+            indices=tf.constant(indices, tf.int32),
+            element_shape=shape(5),
+            element_dtype=d,
         )
 
     yield t.program(lambda: take(list_of(x), 2, 0, 3, 2), graph=True)
@@ -230,9 +271,13 @@ def scatter(t: Types) -> Iterator[Program]:
         def run(x=x, indices=indices) -> tf.Tensor:
             arguments = {"tensor": tf.constant(x), "indices": tf.constant(indices, tf.int32)}
             if t.op == "TensorListScatterIntoExistingList":
-                handle = raw.TensorListScatterIntoExistingList(input_handle=reserved(d, 5, 5), **arguments)
+                handle = raw.TensorListScatterIntoExistingList(
+                    input_handle=reserved(d, 5, 5), **arguments
+                )
             elif t.op == "TensorListScatterV2":
-                handle = raw.TensorListScatterV2(element_shape=shape(5), num_elements=tf.constant(6), **arguments)
+                handle = raw.TensorListScatterV2(
+                    element_shape=shape(5), num_elements=tf.constant(6), **arguments
+                )
             else:
                 handle = raw.TensorListScatter(element_shape=shape(5), **arguments)
             return stacked(handle, d, 5)
@@ -245,11 +290,15 @@ def concat(t: Types) -> Iterator[Program]:
     d, x = t[ELEMENT], t.values(ELEMENT, (7, 3))
 
     def joined(*lengths: int) -> list[tf.Tensor]:
-        handle = raw.EmptyTensorList(element_shape=shape(-1, 3), max_num_elements=tf.constant(-1), element_dtype=d)
+        handle = raw.EmptyTensorList(
+            element_shape=shape(-1, 3), max_num_elements=tf.constant(-1), element_dtype=d
+        )
         for start, end in zip(lengths, lengths[1:]):
             handle = raw.TensorListPushBack(input_handle=handle, tensor=tf.constant(x[start:end]))
         if t.op == "TensorListConcat":
-            return list(raw.TensorListConcat(input_handle=handle, element_dtype=d, element_shape=[None, 3]))
+            return list(
+                raw.TensorListConcat(input_handle=handle, element_dtype=d, element_shape=[None, 3])
+            )
         return list(
             raw.TensorListConcatV2(
                 input_handle=handle,
@@ -270,9 +319,13 @@ def split(t: Types) -> Iterator[Program]:
 
     def run() -> list[tf.Tensor]:
         handle = raw.TensorListSplit(
-            tensor=tf.constant(x), element_shape=shape(-1, 3), lengths=tf.constant([2, 0, 5], tf.int64)
+            tensor=tf.constant(x),
+            element_shape=shape(-1, 3),
+            lengths=tf.constant([2, 0, 5], tf.int64),
         )
-        rest, last = raw.TensorListPopBack(input_handle=handle, element_shape=shape(-1, 3), element_dtype=t[ELEMENT])
+        rest, last = raw.TensorListPopBack(
+            input_handle=handle, element_shape=shape(-1, 3), element_dtype=t[ELEMENT]
+        )
         del rest
         return [last]
 

@@ -1,7 +1,8 @@
-//! burn on its wgpu backend. Speaks what `benches/peers/rows.py` describes: a row's key on standard input, a line of JSON for it.
+//! burn on its wgpu backend. Speaks what `benches/peers/rows.py` describes: a row's key on standard
+//! input, a line of JSON for it.
 //!
-//! Fusion runs operations when they are needed, and leaves out what nobody can see. So each result is alive when the device is told
-//! to carry out what it was told.
+//! Fusion runs operations when they are needed, and leaves out what nobody can see. So each result
+//! is alive when the device is told to carry out what it was told.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -40,7 +41,8 @@ fn repeat<const D: usize>(device: &Device, work: impl Fn() -> Tensor<D> + 'stati
     })
 }
 
-/// 1000 sums, all of which are kept, so that all are computed; how many go into a dispatch is burn's choice.
+/// 1000 sums, all of which are kept, so that all are computed; how many go into a dispatch is
+/// burn's choice.
 fn small(device: &Device) -> Run {
     let (x, y, device) = (random(device, [64]), random(device, [64]), device.clone());
     Box::new(move |times| {
@@ -61,7 +63,10 @@ fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
 fn check(what: &str, got: &[f32], expected: impl Fn(usize) -> f64) {
     for i in (0..16).map(|i| i * 7919 % got.len()) {
         let (got, expected) = (f64::from(got[i]), expected(i));
-        assert!((got - expected).abs() < 1e-3, "{what} is wrong: element {i} is {got}, not {expected}");
+        assert!(
+            (got - expected).abs() < 1e-3,
+            "{what} is wrong: element {i} is {got}, not {expected}"
+        );
     }
 }
 
@@ -91,15 +96,19 @@ fn convolution(device: &Device, side: Side, [n, h, c, filters, size]: [usize; 5]
     if side == Side::Forward {
         let (values, weights) = (floats(&x), floats(&w));
         check("a convolution", &floats(&conv2d(x.clone(), w.clone(), None, options())), |i| {
-            let (image, filter, row, column) = (i / (filters * h * h), i / (h * h) % filters, i / h % h, i % h);
-            let terms = (0..c * size * size).map(|k| (k / (size * size), k / size % size, k % size));
+            let (image, filter, row, column) =
+                (i / (filters * h * h), i / (h * h) % filters, i / h % h, i % h);
+            let terms =
+                (0..c * size * size).map(|k| (k / (size * size), k / size % size, k % size));
             let inside = terms.map(|(c, p, q)| (c, p, q, row + p, column + q));
             let pad = size / 2;
-            let inside = inside.filter(|(.., p, q)| (pad..h + pad).contains(p) && (pad..h + pad).contains(q));
+            let inside = inside
+                .filter(|(.., p, q)| (pad..h + pad).contains(p) && (pad..h + pad).contains(q));
             inside
                 .map(|(channel, p, q, from_p, from_q)| {
                     let at = ((image * c + channel) * h + from_p - pad) * h + from_q - pad;
-                    f64::from(values[at]) * f64::from(weights[((filter * c + channel) * size + p) * size + q])
+                    f64::from(values[at])
+                        * f64::from(weights[((filter * c + channel) * size + p) * size + q])
                 })
                 .sum()
         });
@@ -108,13 +117,21 @@ fn convolution(device: &Device, side: Side, [n, h, c, filters, size]: [usize; 5]
         Side::Forward => repeat(device, move || conv2d(x.clone(), w.clone(), None, options())),
         Side::Input => repeat(device, move || {
             let [x, w, y] = [&x, &w, &y].map(|t| t.clone().into_dispatch());
-            Tensor::<4>::from_dispatch(<Dispatch as ModuleOps<Dispatch>>::conv2d_x_backward(x, w, y, options()))
+            Tensor::<4>::from_dispatch(<Dispatch as ModuleOps<Dispatch>>::conv2d_x_backward(
+                x,
+                w,
+                y,
+                options(),
+            ))
         }),
-        Side::Filter => repeat(device, move || conv2d_weight_backward(x.clone(), w.clone(), y.clone(), options())),
+        Side::Filter => repeat(device, move || {
+            conv2d_weight_backward(x.clone(), w.clone(), y.clone(), options())
+        }),
     }
 }
 
-/// The row with this key, if it is known. There is no transposition: it only swaps strides, and what follows may keep them.
+/// The row with this key, if it is known. There is no transposition: it only swaps strides, and
+/// what follows may keep them.
 fn make(device: &Device, key: &str) -> Option<Run> {
     let (three, one) = ([8, 56, 64, 64, 3], [8, 14, 256, 1024, 1]);
     let rows = || random(device, [4096, 1024]);
@@ -169,7 +186,11 @@ fn measure(run: &Run) -> [f64; 2] {
 
 fn main() {
     let device = Device::wgpu(Default::default());
-    let tuned = if std::path::Path::new("cubecl.toml").exists() { "as cubecl.toml says" } else { "as by default" };
+    let tuned = if std::path::Path::new("cubecl.toml").exists() {
+        "as cubecl.toml says"
+    } else {
+        "as by default"
+    };
     println!("{{\"about\": \"burn 0.22 on wgpu by WGSL, with fusion, tuned {tuned}\"}}");
     let mut made: HashMap<String, Run> = HashMap::new();
     for key in std::io::stdin().lock().lines().map_while(Result::ok) {

@@ -1,5 +1,6 @@
-//! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one invocation per element, or for
-//! four channels of a position where they lie together ([`wide`]), or of a run of positions for common windows ([`rolling`]).
+//! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one
+//! invocation per element, or for four channels of a position where they lie together ([`wide`]),
+//! or of a run of positions for common windows ([`rolling`]).
 
 mod rolling;
 mod wide;
@@ -45,7 +46,13 @@ impl Which {
     }
 }
 
-fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&Form>, wide: bool) -> Shader {
+fn shader(
+    which: Which,
+    dtype: DType,
+    channels_last: bool,
+    epilogue: Option<&Form>,
+    wide: bool,
+) -> Shader {
     let (label, text) = match which {
         Which::Forward => ("forward", FORWARD),
         Which::Input => ("input", INPUT),
@@ -57,8 +64,9 @@ fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&For
         (_, Some(form)) => form.output(),
         _ => dtype,
     };
-    let mut shader =
-        Shader::new(format!("depthwise {label} {dtype} channels_last={channels_last} {epilogue:?} wide={wide}"));
+    let mut shader = Shader::new(format!(
+        "depthwise {label} {dtype} channels_last={channels_last} {epilogue:?} wide={wide}"
+    ));
     shader = if wide {
         wide::bind(shader, names, dtype, result)
     } else {
@@ -74,8 +82,11 @@ fn shader(which: Which, dtype: DType, channels_last: bool, epilogue: Option<&For
     shader = shader.define("T", dtype.value()).define("RESULT_T", result.value());
     shader = match epilogue {
         Some(form) => {
-            let (reads, call) = (form.reads("i", &channel_of("i")), form.call("sum", "i", &channel_of("i"), ""));
-            form.declare(shader, |shader, _, _| shader).define("READS", reads).define("RESULT", call)
+            let (reads, call) =
+                (form.reads("i", &channel_of("i")), form.call("sum", "i", &channel_of("i"), ""));
+            form.declare(shader, |shader, _, _| shader)
+                .define("READS", reads)
+                .define("RESULT", call)
         }
         None => shader.define("READS", "").define("RESULT", "sum"),
     };
@@ -87,14 +98,21 @@ const CHANNELS_LAST: &str = include_str!("../../../../shaders/conv/channels_last
 const CHANNELS_FIRST: &str = include_str!("../../../../shaders/conv/channels_first.wgsl");
 
 fn params(g: &Geometry, count: usize) -> Params {
-    let mut params = Params::new().u32(count).u32(g.channels).u32(g.filters / g.channels).u32(g.filters);
+    let mut params =
+        Params::new().u32(count).u32(g.channels).u32(g.filters / g.channels).u32(g.filters);
     for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.dilation, &g.pad] {
         params = params.u32(list[1]).u32(list[2]);
     }
     params
 }
 
-fn enqueue(device: &Device, which: Which, g: &Geometry, operands: [&Tensor; 3], params: Params) -> Result<()> {
+fn enqueue(
+    device: &Device,
+    which: Which,
+    g: &Geometry,
+    operands: [&Tensor; 3],
+    params: Params,
+) -> Result<()> {
     enqueue_with(device, which, g, operands, params, None)
 }
 
@@ -111,10 +129,14 @@ fn enqueue_with(
     }
     let (dtype, last) = (a.dtype, g.channels_last);
     let wide = wide::fits(which, g, [a, b, result]);
-    let mut key =
-        Key::new("depthwise").number(which as u32).dtype(dtype).number(u32::from(last)).number(u32::from(wide));
+    let mut key = Key::new("depthwise")
+        .number(which as u32)
+        .dtype(dtype)
+        .number(u32::from(last))
+        .number(u32::from(wide));
     let unit = |t: &Tensor| if wide { wide::unit(t.dtype) } else { t.dtype.size() as u32 };
-    let mut bindings: SmallVec<[Binding; 8]> = [a, b, result].map(|t| Binding::raw(t, unit(t))).into_iter().collect();
+    let mut bindings: SmallVec<[Binding; 8]> =
+        [a, b, result].map(|t| Binding::raw(t, unit(t))).into_iter().collect();
     let form = epilogue.map(|e| e.form(false));
     if let (Some(epilogue), Some(form)) = (epilogue, &form) {
         key = form.key(key);
@@ -134,16 +156,25 @@ fn enqueue_with(
 pub fn check_iterations(device: &Device, iterations: usize) -> Result<()> {
     if device.capabilities().cpu && iterations > MAX_ITERATIONS {
         return Err(Error::Unimplemented(format!(
-            "windows that take {iterations} steps for an element exceed this software adapter's {MAX_ITERATIONS}"
+            "windows that take {iterations} steps for an element exceed this software adapter's \
+             {MAX_ITERATIONS}"
         )));
     }
     Ok(())
 }
 
-/// Windows of images of which elements of the input and of the output take so many bytes; none where all fit at once.
-fn windows(device: &Device, g: &Geometry, side: Side, [input, output]: [usize; 2]) -> Result<Option<Vec<Window>>> {
+/// Windows of images of which elements of the input and of the output take so many bytes; none
+/// where all fit at once.
+fn windows(
+    device: &Device,
+    g: &Geometry,
+    side: Side,
+    [input, output]: [usize; 2],
+) -> Result<Option<Vec<Window>>> {
     let limit = limit(device);
-    let fits = |g: &Geometry| (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit;
+    let fits = |g: &Geometry| {
+        (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit
+    };
     if fits(g) {
         return Ok(None);
     }
@@ -171,7 +202,9 @@ pub fn forward(
     for Window { geometry: g, input, output, .. } in windows {
         let bound = epilogue.map(|e| e.window(output, g.outputs()));
         let (x, y) = (part(x, input, g.inputs()), part(y, output, g.outputs()));
-        write(scratch.window(), &y, |ctx, y| forward_part(ctx.device(), &g, [&x, filter, y], bound.as_ref()))?;
+        write(scratch.window(), &y, |ctx, y| {
+            forward_part(ctx.device(), &g, [&x, filter, y], bound.as_ref())
+        })?;
     }
     Ok(())
 }
@@ -190,7 +223,13 @@ fn forward_part(
 }
 
 /// The gradient of the input: each element gathers from the windows that contain it.
-pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+pub fn backprop_input(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    filter: &Tensor,
+    dy: &Tensor,
+    dx: &Tensor,
+) -> Result<()> {
     let (device, size) = (ctx.device(), dx.dtype.size());
     let Some(windows) = windows(device, g, Side::Input, [size, size])? else {
         return backprop_input_part(device, g, filter, dy, dx);
@@ -198,12 +237,20 @@ pub fn backprop_input(ctx: &mut dyn OpContext, g: &Geometry, filter: &Tensor, dy
     let mut scratch = Scratch::new(ctx);
     for Window { geometry: g, input, output, .. } in windows {
         let (dy, dx) = (part(dy, output, g.outputs()), part(dx, input, g.inputs()));
-        write(scratch.window(), &dx, |ctx, dx| backprop_input_part(ctx.device(), &g, filter, &dy, dx))?;
+        write(scratch.window(), &dx, |ctx, dx| {
+            backprop_input_part(ctx.device(), &g, filter, &dy, dx)
+        })?;
     }
     Ok(())
 }
 
-fn backprop_input_part(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tensor, dx: &Tensor) -> Result<()> {
+fn backprop_input_part(
+    device: &Device,
+    g: &Geometry,
+    filter: &Tensor,
+    dy: &Tensor,
+    dx: &Tensor,
+) -> Result<()> {
     if let Some(tile) = Tile::of(Which::Input, g, Class::of(device), [filter, dy, dx]) {
         return rolling::backprop_input(device, g, tile, [filter, dy, dx]);
     }
@@ -211,8 +258,15 @@ fn backprop_input_part(device: &Device, g: &Geometry, filter: &Tensor, dy: &Tens
     enqueue(device, Which::Input, g, [filter, dy, dx], params(g, dx.len()))
 }
 
-/// The gradient of the filter: parts of the output's lines are summed side by side, then the parts in order.
-pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+/// The gradient of the filter: parts of the output's lines are summed side by side, then the parts
+/// in order.
+pub fn backprop_filter(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    x: &Tensor,
+    dy: &Tensor,
+    dw: &Tensor,
+) -> Result<()> {
     let size = x.dtype.size();
     let Some(windows) = windows(ctx.device(), g, Side::Output, [size, size])? else {
         return backprop_filter_part(ctx, g, x, dy, dw);
@@ -227,7 +281,13 @@ pub fn backprop_filter(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &T
     sums.finish(scratch.device(), dw, None, true)
 }
 
-fn backprop_filter_part(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &Tensor, dw: &Tensor) -> Result<()> {
+fn backprop_filter_part(
+    ctx: &mut dyn OpContext,
+    g: &Geometry,
+    x: &Tensor,
+    dy: &Tensor,
+    dw: &Tensor,
+) -> Result<()> {
     let class = Class::of(ctx.device());
     // Most sums that are bound at once.
     let most = limit(ctx.device()) as usize / computed(dw.dtype).size();
@@ -242,7 +302,8 @@ fn backprop_filter_part(ctx: &mut dyn OpContext, g: &Geometry, x: &Tensor, dy: &
     let line = g.output[2] + 1;
     // Four elements each, perhaps: then there are as many invocations with four times the parts.
     let invocations = dw.len() / if wide::fits(Which::Filter, g, [x, dy, dw]) { 4 } else { 1 };
-    let chunk = lines.div_ceil((wanted / invocations).clamp(1, lines)).min(MAX_ITERATIONS / line).max(1);
+    let chunk =
+        lines.div_ceil((wanted / invocations).clamp(1, lines)).min(MAX_ITERATIONS / line).max(1);
     check_iterations(ctx.device(), chunk * line)?;
     let partial = ctx.temp(computed(dw.dtype), &[lines.div_ceil(chunk), dw.len()])?;
     let params = params(g, partial.len()).u32(lines).u32(chunk);
@@ -270,7 +331,9 @@ pub fn fused_shaders() -> Vec<Shader> {
     for dtype in super::TYPES {
         for (epilogue, classes) in samples(*dtype) {
             let form = Form::sample(&epilogue, &classes, false);
-            out.extend([true, false].map(|last| shader(Which::Forward, *dtype, last, Some(&form), false)));
+            out.extend(
+                [true, false].map(|last| shader(Which::Forward, *dtype, last, Some(&form), false)),
+            );
             if wide::supports(*dtype) && wide::supports(form.output()) {
                 out.push(shader(Which::Forward, *dtype, true, Some(&form), true));
                 out.push(rolling::fused(*dtype, &Form::sample(&epilogue, &classes, true)));

@@ -1,8 +1,10 @@
-//! Depthwise convolutions of common windows: four channels at once, and an invocation goes down several neighbouring columns, so that an
-//! element is loaded once for all outputs of those columns and filters are loaded once for a whole run of rows.
+//! Depthwise convolutions of common windows: four channels at once, and an invocation goes down
+//! several neighbouring columns, so that an element is loaded once for all outputs of those columns
+//! and filters are loaded once for a whole run of rows.
 //!
-//! Of each column as many rows are under way as windows overlap. Texts are unrolled over a window and [`Tile::width`] columns; extents,
-//! padding and the length of runs are parameters. Other windows, strides and dilations are [`super::wide`]'s.
+//! Of each column as many rows are under way as windows overlap. Texts are unrolled over a window
+//! and [`Tile::width`] columns; extents, padding and the length of runs are parameters. Other
+//! windows, strides and dilations are [`super::wide`]'s.
 
 mod text;
 
@@ -75,8 +77,9 @@ impl Tile {
     }
 }
 
-/// A software adapter has the fewest loads for each output with many columns, but takes longer to compile them, and larger windows leave
-/// few places for sums in registers, of which GPUs have a limited number.
+/// A software adapter has the fewest loads for each output with many columns, but takes longer to
+/// compile them, and larger windows leave few places for sums in registers, of which GPUs have a
+/// limited number.
 const fn width(class: Class, kernel: u32, stride: u32) -> u32 {
     match (kernel, stride) {
         (3, 1) if !class.is_gpu() => 8,
@@ -100,7 +103,8 @@ impl Runs {
     /// Runs of `rows` rows and `columns` columns of each image, such that there are about `wanted`.
     fn new(rows: usize, columns: usize, tile: Tile, wanted: usize, least: usize) -> Self {
         let blocks = columns.div_ceil(tile.width as usize);
-        let run = rows.div_ceil((wanted / blocks).clamp(1, rows)).max(least).min(MAX_ITERATIONS / 2);
+        let run =
+            rows.div_ceil((wanted / blocks).clamp(1, rows)).max(least).min(MAX_ITERATIONS / 2);
         Self { blocks, segments: rows.div_ceil(run), run }
     }
 
@@ -110,7 +114,8 @@ impl Runs {
     }
 }
 
-/// Strides from the one that contains the first element behind `pad` elements on, that `extent` elements touch: the first and the end.
+/// Strides from the one that contains the first element behind `pad` elements on, that `extent`
+/// elements touch: the first and the end.
 const fn strides(extent: usize, pad: usize, stride: usize) -> [usize; 2] {
     [pad / stride, (pad + extent - 1) / stride + 1]
 }
@@ -130,8 +135,10 @@ fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&Form>) -> Sh
         (_, Some(form)) => form.output(),
         _ => dtype,
     };
-    let mut shader = Shader::new(format!("depthwise rolling {which:?} {dtype} {tile:?} {epilogue:?}"));
-    shader = super::wide::bind(shader.workgroup([WORKGROUP, 1, 1]), which.operands(), dtype, result);
+    let mut shader =
+        Shader::new(format!("depthwise rolling {which:?} {dtype} {tile:?} {epilogue:?}"));
+    shader =
+        super::wide::bind(shader.workgroup([WORKGROUP, 1, 1]), which.operands(), dtype, result);
     shader = shader.u32s(&["count", "units", "blocks", "segments", "run", "kernel"]);
     for name in ["in", "out", "pad"] {
         shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
@@ -145,7 +152,12 @@ fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&Form>) -> Sh
 }
 
 fn params(g: &Geometry, count: usize, runs: &Runs) -> Params {
-    let mut params = Params::new().u32(count).u32(g.channels / 4).u32(runs.blocks).u32(runs.segments).u32(runs.run);
+    let mut params = Params::new()
+        .u32(count)
+        .u32(g.channels / 4)
+        .u32(runs.blocks)
+        .u32(runs.segments)
+        .u32(runs.run);
     params = params.u32(g.kernel[1]);
     for list in [&g.input, &g.output, &g.pad] {
         params = params.u32(list[1]).u32(list[2]);
@@ -193,17 +205,24 @@ pub(super) fn forward(
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
     let columns = g.batch * g.channels / 4;
-    let runs = Runs::new(g.output[1], g.output[2], tile, wanted(Class::of(device)) / columns, LEAST_RUN);
+    let runs =
+        Runs::new(g.output[1], g.output[2], tile, wanted(Class::of(device)) / columns, LEAST_RUN);
     let count = columns * runs.of_image();
     enqueue(device, Which::Forward, tile, operands, (count, params(g, count, &runs)), epilogue)
 }
 
 /// The gradient of the input.
-pub(super) fn backprop_input(device: &Device, g: &Geometry, tile: Tile, operands: [&Tensor; 3]) -> Result<()> {
+pub(super) fn backprop_input(
+    device: &Device,
+    g: &Geometry,
+    tile: Tile,
+    operands: [&Tensor; 3],
+) -> Result<()> {
     let columns = g.batch * g.channels / 4;
     let [low1, high1] = strides(g.input[1], g.pad[1], tile.stride as usize);
     let [low2, high2] = strides(g.input[2], g.pad[2], tile.stride as usize);
-    let runs = Runs::new(high1 - low1, high2 - low2, tile, wanted(Class::of(device)) / columns, LEAST_RUN);
+    let runs =
+        Runs::new(high1 - low1, high2 - low2, tile, wanted(Class::of(device)) / columns, LEAST_RUN);
     let count = columns * runs.of_image();
     let params = params(g, count, &runs).u32(low1).u32(low2).u32(high1);
     enqueue(device, Which::Input, tile, operands, (count, params), None)
@@ -222,7 +241,8 @@ impl Parts {
     /// The cut for an adapter that binds at most `most` sums at once.
     pub fn of(class: Class, g: &Geometry, tile: Tile, most: usize) -> Self {
         let wanted = (wanted(class) / (g.channels / 4)).min(most / (g.taps() * g.channels)).max(1);
-        let runs = Runs::new(g.output[1], g.output[2], tile, wanted.div_ceil(g.batch), 2 * LEAST_RUN);
+        let runs =
+            Runs::new(g.output[1], g.output[2], tile, wanted.div_ceil(g.batch), 2 * LEAST_RUN);
         let all = g.batch * runs.of_image();
         let steps = runs.run + tile.overlap() as usize;
         let chunk = all.div_ceil(wanted).min(MAX_ITERATIONS / steps).max(1);

@@ -1,4 +1,5 @@
-//! Depthwise convolutions of four channels at once: channels are the innermost dimension, a multiple of four, and have a filter each.
+//! Depthwise convolutions of four channels at once: channels are the innermost dimension, a
+//! multiple of four, and have a filter each.
 
 use super::Which;
 use crate::device::Grid;
@@ -19,7 +20,9 @@ pub(super) fn fits(which: Which, g: &Geometry, operands: [&Tensor; 3]) -> bool {
         && g.filters == g.channels
         && g.channels.is_multiple_of(4)
         && !(matches!(which, Which::Input) && dilated)
-        && operands.iter().all(|t| supports(t.dtype) && t.address.is_multiple_of(u64::from(unit(t.dtype))))
+        && operands
+            .iter()
+            .all(|t| supports(t.dtype) && t.address.is_multiple_of(u64::from(unit(t.dtype))))
 }
 
 /// Bytes of four elements.
@@ -33,7 +36,12 @@ pub(super) fn grid(elements: usize) -> Grid {
 }
 
 /// Declares the operands and the result.
-pub(super) fn bind(shader: Shader, names: [&'static str; 2], dtype: DType, result: DType) -> Shader {
+pub(super) fn bind(
+    shader: Shader,
+    names: [&'static str; 2],
+    dtype: DType,
+    result: DType,
+) -> Shader {
     let shader = names.iter().fold(shader, |shader, name| wide::bind_read(shader, name, dtype));
     wide::bind_write(shader, "result", result)
 }

@@ -27,7 +27,8 @@ const fn covers(extent: usize, part: usize) -> bool {
     extent.next_multiple_of(part) * 4 <= extent * 5
 }
 
-/// Enqueues the program where it is the better one; every element of `y` is written. Four channels are loaded at once by contractions.
+/// Enqueues the program where it is the better one; every element of `y` is written. Four channels
+/// are loaded at once by contractions.
 pub(in super::super) fn forward(
     device: &Device,
     g: &Geometry,
@@ -47,10 +48,19 @@ pub(in super::super) fn forward(
     let blocks = g.output[2].div_ceil(WIDTH as usize);
     let units = g.batch * g.output[1] * blocks;
     let total = units * g.filters.div_ceil(FILTERS);
-    let mut params = Params::new().u32(total).u32(units).u32(blocks).u32(g.filters).u32(g.kernel[1]).u32(g.stride[1]);
+    let mut params = Params::new()
+        .u32(total)
+        .u32(units)
+        .u32(blocks)
+        .u32(g.filters)
+        .u32(g.kernel[1])
+        .u32(g.stride[1]);
     params = params.u32(g.input[1]).u32(g.output[1]).u32(g.output[2]).u32(g.pad[1]).u32(g.pad[2]);
     params = params.u32(g.input[2] * g.channels);
-    let mut key = Key::new("conv few forward").number(window.kernel).number(window.stride).number(window.channels);
+    let mut key = Key::new("conv few forward")
+        .number(window.kernel)
+        .number(window.stride)
+        .number(window.channels);
     let mut bindings: SmallVec<[Binding; 8]> =
         smallvec![Binding::from(x), Binding::raw(filter, 16), Binding::raw(y, 16)];
     let form = epilogue.map(|e| e.form(true));
@@ -71,10 +81,13 @@ pub(in super::super) fn forward(
 
 pub(super) fn shader(window: Window, epilogue: Option<&Form>) -> Shader {
     let Window { kernel, stride, channels } = window;
-    let mut shader = Shader::new(format!("conv of few channels {window:?} {epilogue:?}")).workgroup([SUBGROUP, 1, 1]);
+    let mut shader = Shader::new(format!("conv of few channels {window:?} {epilogue:?}"))
+        .workgroup([SUBGROUP, 1, 1]);
     shader = quads_of(shader.bind("x", DType::F32), "weight", DType::F32);
     shader = quads_of(shader, "c", DType::F32).body("alias Quad = vec4<f32>;\n");
-    shader = shader.u32s(&["total", "units", "blocks", "filters", "kernel1", "stride1", "in1", "out1", "out2", "pad1"]);
+    shader = shader.u32s(&[
+        "total", "units", "blocks", "filters", "kernel1", "stride1", "in1", "out1", "out2", "pad1",
+    ]);
     shader = shader.u32s(&["pad2", "line"]);
     shader = match epilogue {
         Some(form) => form.declare(shader, quads_of).body(&form.finish("", true)),
@@ -83,18 +96,37 @@ pub(super) fn shader(window: Window, epilogue: Option<&Form>) -> Shader {
     let (mut places, mut loads, mut products) = (String::new(), String::new(), String::new());
     let read = ((WIDTH - 1) * stride + kernel) * channels;
     for g in 0..read.div_ceil(SUBGROUP) {
-        let _ = writeln!(places, "    let at{g} = first + {}u + subgroup_lane % {SUBGROUP}u;", g * SUBGROUP);
-        let _ = writeln!(loads, "        let own{g} = select(0.0, load_x(line + at{g}), in_x && at{g} < p.line);");
+        let _ = writeln!(
+            places,
+            "    let at{g} = first + {}u + subgroup_lane % {SUBGROUP}u;",
+            g * SUBGROUP
+        );
+        let _ = writeln!(
+            loads,
+            "        let own{g} = select(0.0, load_x(line + at{g}), in_x && at{g} < p.line);"
+        );
     }
     for e in 0..read {
-        let _ = writeln!(loads, "        let value{e} = subgroupBroadcast(own{}, {}u);", e / SUBGROUP, e % SUBGROUP);
+        let _ = writeln!(
+            loads,
+            "        let value{e} = subgroupBroadcast(own{}, {}u);",
+            e / SUBGROUP,
+            e % SUBGROUP
+        );
     }
     for e in 0..window.elements() {
         let _ = writeln!(loads, "        let w{e} = load4_weight(w_at + {e}u * p.filters);");
     }
-    for (first, e) in (0..WIDTH).step_by(AT_ONCE as usize).flat_map(|b| (0..window.elements()).map(move |e| (b, e))) {
+    for (first, e) in (0..WIDTH)
+        .step_by(AT_ONCE as usize)
+        .flat_map(|b| (0..window.elements()).map(move |e| (b, e)))
+    {
         for b in first..first + AT_ONCE {
-            let _ = writeln!(products, "        sum{b} = fma(Quad(value{}), w{e}, sum{b});", b * stride * channels + e);
+            let _ = writeln!(
+                products,
+                "        sum{b} = fma(Quad(value{}), w{e}, sum{b});",
+                b * stride * channels + e
+            );
         }
     }
     let (mut sums, mut stores) = (String::new(), String::new());
@@ -102,8 +134,8 @@ pub(super) fn shader(window: Window, epilogue: Option<&Form>) -> Shader {
         let _ = writeln!(sums, "    var sum{b} = Quad();");
         let _ = writeln!(
             stores,
-            "        if y2 + {b}u < p.out2 {{\n            let line = (row + {b}u) * p.filters;\n            \
-             store4_c(line + n, finish(sum{b}, line, n));\n        }}"
+            "        if y2 + {b}u < p.out2 {{\n            let line = (row + {b}u) * \
+                 p.filters;\n            store4_c(line + n, finish(sum{b}, line, n));\n        }}"
         );
     }
     shader

@@ -1,4 +1,5 @@
-//! The gradient of the input: lanes are runs of columns of the image, and share what they load of the filter.
+//! The gradient of the input: lanes are runs of columns of the image, and share what they load of
+//! the filter.
 
 use std::fmt::Write;
 
@@ -31,25 +32,34 @@ impl Window {
 }
 
 /// Enqueues the program where it is the better one; every element of `dx` is written.
-pub(in super::super) fn backprop_input(device: &Device, g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Result<bool> {
+pub(in super::super) fn backprop_input(
+    device: &Device,
+    g: &Geometry,
+    [filter, dy, dx]: [&Tensor; 3],
+) -> Result<bool> {
     let window = Window::of(device, g, [filter, dy, dx]).filter(|_| fours(filter) && fours(dy));
     let Some(window) = window else { return Ok(false) };
     for t in [filter, dy, dx] {
         device.check_extent(t.len())?;
     }
-    let strides = |d: usize| (g.pad[d] / g.stride[d], (g.pad[d] + g.input[d] - 1) / g.stride[d] + 1);
+    let strides =
+        |d: usize| (g.pad[d] / g.stride[d], (g.pad[d] + g.input[d] - 1) / g.stride[d] + 1);
     let ((low1, high1), (low2, high2)) = (strides(1), strides(2));
     let (lines, blocks) = (high1 - low1, (high2 - low2).div_ceil(window.width() as usize));
     let units = g.batch * lines * blocks;
     let groups = units.div_ceil(SUBGROUP as usize);
     let total = groups * g.stride[1];
-    let mut params = Params::new().u32(total).u32(groups).u32(units).u32(blocks).u32(lines).u32(g.filters);
+    let mut params =
+        Params::new().u32(total).u32(groups).u32(units).u32(blocks).u32(lines).u32(g.filters);
     params = params.u32(low1).u32(low2).u32(g.kernel[1]).u32(g.stride[1]);
     for list in [&g.input, &g.output, &g.pad] {
         params = params.u32(list[1]).u32(list[2]);
     }
     device.enqueue(&Program {
-        key: Key::new("conv few input").number(window.kernel).number(window.stride).number(window.channels),
+        key: Key::new("conv few input")
+            .number(window.kernel)
+            .number(window.stride)
+            .number(window.channels),
         shader: &|| shader(window),
         bindings: smallvec![Binding::raw(filter, 16), Binding::raw(dy, 16), Binding::from(dx)],
         params,
@@ -61,10 +71,14 @@ pub(in super::super) fn backprop_input(device: &Device, g: &Geometry, [filter, d
 pub(super) fn shader(window: Window) -> Shader {
     let Window { kernel, stride, channels } = window;
     let (width, ahead) = (window.width(), window.ahead());
-    let mut shader = Shader::new(format!("conv input of few channels {window:?}")).workgroup([SUBGROUP, 1, 1]);
-    shader = quads_of(quads_of(shader, "weight", DType::F32), "dy", DType::F32).bind("dx", DType::F32);
+    let mut shader =
+        Shader::new(format!("conv input of few channels {window:?}")).workgroup([SUBGROUP, 1, 1]);
     shader =
-        shader.u32s(&["total", "groups", "units", "blocks", "lines", "filters", "low1", "low2", "kernel1", "stride1"]);
+        quads_of(quads_of(shader, "weight", DType::F32), "dy", DType::F32).bind("dx", DType::F32);
+    shader = shader.u32s(&[
+        "total", "groups", "units", "blocks", "lines", "filters", "low1", "low2", "kernel1",
+        "stride1",
+    ]);
     for name in ["in", "out", "pad"] {
         shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
     }
@@ -72,14 +86,19 @@ pub(super) fn shader(window: Window) -> Shader {
     for j in 0..width + ahead {
         let _ = writeln!(inside, "    let in2_{j} = i2 + {j}u - {ahead}u < p.out2;");
         let _ = writeln!(places, "        let in{j} = in_y && in2_{j};");
-        let _ = writeln!(places, "        let at{j} = select(0u, dy_at + {j}u * p.filters, in{j});");
-        let _ = writeln!(loads, "            let dy{j} = select(vec4<f32>(), load4_dy(at{j} + f), in{j});");
+        let _ =
+            writeln!(places, "        let at{j} = select(0u, dy_at + {j}u * p.filters, in{j});");
+        let _ = writeln!(
+            loads,
+            "            let dy{j} = select(vec4<f32>(), load4_dy(at{j} + f), in{j});"
+        );
     }
     for g in 0..window.elements().div_ceil(SUBGROUP) {
         let (first, last) = (g * SUBGROUP, window.elements() - 1);
         let _ = writeln!(
             places,
-            "        let w_at{g} = w_at + min({first}u + subgroup_lane % {SUBGROUP}u, {last}u) * p.filters;"
+            "        let w_at{g} = w_at + min({first}u + subgroup_lane % {SUBGROUP}u, {last}u) * \
+             p.filters;"
         );
         let _ = writeln!(loads, "            let w{g} = load4_weight(w_at{g} + f);");
     }
@@ -100,7 +119,8 @@ pub(super) fn shader(window: Window) -> Shader {
                 for b in 0..width {
                     let _ = writeln!(
                         products,
-                        "            sum{b}_{r}_{c} = fma(dy{}.{lane}, f{e}_{lane}, sum{b}_{r}_{c});",
+                        "            sum{b}_{r}_{c} = fma(dy{}.{lane}, f{e}_{lane}, \
+                         sum{b}_{r}_{c});",
                         b + ahead - o
                     );
                 }
@@ -111,7 +131,11 @@ pub(super) fn shader(window: Window) -> Shader {
         let x = b * stride + r;
         let _ = writeln!(stores, "        if first_x + {x}u < p.in2 {{");
         for c in 0..channels {
-            let _ = writeln!(stores, "            store_dx(dx_at + {}u, sum{b}_{r}_{c});", x * channels + c);
+            let _ = writeln!(
+                stores,
+                "            store_dx(dx_at + {}u, sum{b}_{r}_{c});",
+                x * channels + c
+            );
         }
         stores.push_str("        }\n");
     }

@@ -1,8 +1,10 @@
-//! Convolutions of few channels and the gradients of their inputs, on software adapters whose subgroups share loads.
+//! Convolutions of few channels and the gradients of their inputs, on software adapters whose
+//! subgroups share loads.
 //!
-//! A contraction loads their input element by element, and has a column for each channel of the gradient, which leaves most lanes without
-//! work. Here an element is loaded once for all columns of the window. Texts are unrolled over a window's columns, its stride along them, and
-//! channels; everything else is a parameter.
+//! A contraction loads their input element by element, and has a column for each channel of the
+//! gradient, which leaves most lanes without work. Here an element is loaded once for all columns
+//! of the window. Texts are unrolled over a window's columns, its stride along them, and channels;
+//! everything else is a parameter.
 
 mod forward;
 mod input;
@@ -46,9 +48,14 @@ impl Window {
             && g.filters.is_multiple_of(4)
             && g.kernel[2] * g.channels <= ELEMENTS
             && g.stride[2] <= CHANNELS
-            && g.taps() * g.filters.max(g.channels) <= Contraction::LONGEST_WHOLE.min(MAX_ITERATIONS)
+            && g.taps() * g.filters.max(g.channels)
+                <= Contraction::LONGEST_WHOLE.min(MAX_ITERATIONS)
             && operands.iter().all(|t| t.dtype == DType::F32 && t.bytes() <= limit);
-        let window = Self { kernel: g.kernel[2] as u32, stride: g.stride[2] as u32, channels: g.channels as u32 };
+        let window = Self {
+            kernel: g.kernel[2] as u32,
+            stride: g.stride[2] as u32,
+            channels: g.channels as u32,
+        };
         fits.then_some(window)
     }
 
@@ -65,7 +72,9 @@ fn fours(t: &Tensor) -> bool {
 
 /// Texts for common windows, and the smallest and largest ones.
 pub(super) fn shaders() -> Vec<Shader> {
-    let windows = [(1, 1, 1), (3, 1, 3), (3, 2, 3), (5, 2, 1), (7, 2, 3), (2, 4, 4), (9, 1, 4), (11, 4, 3)];
-    let windows = windows.into_iter().map(|(kernel, stride, channels)| Window { kernel, stride, channels });
+    let windows =
+        [(1, 1, 1), (3, 1, 3), (3, 2, 3), (5, 2, 1), (7, 2, 3), (2, 4, 4), (9, 1, 4), (11, 4, 3)];
+    let windows =
+        windows.into_iter().map(|(kernel, stride, channels)| Window { kernel, stride, channels });
     windows.flat_map(|window| [input::shader(window), forward::shader(window, None)]).collect()
 }

@@ -1,21 +1,27 @@
-//! `_WgpuFusedAttention`: `softmax(scale * query * key^T + mask) * value` as one op, without transposes and, on GPUs, without the matrix of
-//! scores in memory. On software adapters scores go through memory, see [`staged`].
+//! `_WgpuFusedAttention`: `softmax(scale * query * key^T + mask) * value` as one op, without
+//! transposes and, on GPUs, without the matrix of scores in memory. On software adapters scores go
+//! through memory, see [`staged`].
 //!
-//! On GPUs each row keeps the maximum and the sum of exponentials of the keys that it has seen, and shrinks what it has summed when the
-//! maximum grows: the online softmax of Milakov and Gimelshein (2018), whose use for attention is FlashAttention (Dao et al.,
-//! 2022). Long or few rows are cut along the keys; a second program puts the pieces together, as in Flash-Decoding (Dao et al., 2023).
+//! On GPUs each row keeps the maximum and the sum of exponentials of the keys that it has seen, and
+//! shrinks what it has summed when the maximum grows: the online softmax of Milakov and Gimelshein
+//! (2018), whose use for attention is FlashAttention (Dao et al., 2022). Long or few rows are cut
+//! along the keys; a second program puts the pieces together, as in Flash-Decoding (Dao et al.,
+//! 2023).
 //!
 //! Attributes:
-//! - `layout`: `BNTH` (heads before positions) or `BTNH`; of query, key, value and result. Masks have the layout of scores.
+//! - `layout`: `BNTH` (heads before positions) or `BTNH`; of query, key, value and result. Masks
+//!   have the layout of scores.
 //! - `scale`: what products are multiplied with.
-//! - `mask`: `none`; `bias`: the operand is added to the scores; `choice`: the operand is boolean, and where it is not `keep` the score is
-//!   `fill` instead; `penalty`: `fill` is added there.
+//! - `mask`: `none`; `bias`: the operand is added to the scores; `choice`: the operand is boolean,
+//!   and where it is not `keep` the score is `fill` instead; `penalty`: `fill` is added there.
 //! - `causal`: row t sees the keys up to t, others count as masked.
 //! - `zero_masked`: weights of masked keys are zero after the softmax.
 //! - `broadcast`: whether batches and heads broadcast.
-//! - `Tsaved`: one float32 output for [`grad`], or none. Its contents are a matter between the two kernels, see [`Geometry::saved`].
+//! - `Tsaved`: one float32 output for [`grad`], or none. Its contents are a matter between the two
+//!   kernels, see [`Geometry::saved`].
 //!
-//! Everything is computed in f32: roundings to 16 bits between the ops that this one replaces are dropped.
+//! Everything is computed in f32: roundings to 16 bits between the ops that this one replaces are
+//! dropped.
 
 pub mod grad;
 mod rule;
@@ -72,7 +78,8 @@ pub const DEFINITIONS: &[OpDefinition] = &[DEFINITION, grad::DEFINITION];
 const TYPES: &[DType] = &[F32, F16, BF16];
 const MASKS: &[DType] = &[DType::Bool, F32, F16, BF16];
 
-/// Most keys of a split: bounds the rounding error of the sums, and the iterations of an invocation.
+/// Most keys of a split: bounds the rounding error of the sums, and the iterations of an
+/// invocation.
 const MAX_CHUNK: usize = 16_384;
 /// Fewest keys that a split is worth.
 const MIN_CHUNK: usize = 256;
@@ -95,13 +102,16 @@ pub fn shaders() -> Vec<Shader> {
     }
     for tile in tile::TILES {
         for loads in [Loads::Exact, Loads::Padded] {
-            for (dtype, store) in
-                TYPES.iter().flat_map(|t| [Store::Result, Store::Saved, Store::Partial].map(|s| (*t, s)))
+            for (dtype, store) in TYPES
+                .iter()
+                .flat_map(|t| [Store::Result, Store::Saved, Store::Partial].map(|s| (*t, s)))
             {
                 let variant = Variant { dtype, mask: None, loads, store, tile: *tile };
                 out.push(variant.shader());
                 if tile.quads == 4 {
-                    out.extend(MASKS.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()));
+                    out.extend(
+                        MASKS.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()),
+                    );
                 }
             }
         }
@@ -125,7 +135,8 @@ impl Attention {
     fn params(&self, g: &Geometry, split: &Split) -> Params {
         let numbers = [split.workgroups, split.chunk, g.heads, g.queries, g.keys, g.depth, g.width];
         let strides = g.strides.iter().flatten().chain(&g.mask);
-        self.rule.params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
+        self.rule
+            .params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
     }
 }
 
@@ -135,13 +146,22 @@ impl Kernel for Attention {
         let extra = if self.rule.mask == Mask::None { None } else { Some(ctx.input(3)?) };
         self.rule.check_mask(extra.as_ref())?;
         let mask = extra.as_ref().map(|t| &t.dims[..]);
-        let mut g = Geometry::new([&query.dims, &key.dims, &value.dims], mask, self.rule.layout, self.broadcast)?;
+        let mut g = Geometry::new(
+            [&query.dims, &key.dims, &value.dims],
+            mask,
+            self.rule.layout,
+            self.broadcast,
+        )?;
         let result = ctx.output(0, query.dtype, &g.dims)?;
         if result.is_empty() || g.keys == 0 {
             if self.saves {
                 ctx.output(1, F32, &[0])?;
             }
-            return if result.is_empty() { Ok(()) } else { ctx.device().fill(result.address, result.bytes(), 0) };
+            return if result.is_empty() {
+                Ok(())
+            } else {
+                ctx.device().fill(result.address, result.bytes(), 0)
+            };
         }
         for t in [&query, &key, &value, &result].into_iter().chain(&extra) {
             ctx.device().check_extent(t.len())?;
@@ -153,7 +173,8 @@ impl Kernel for Attention {
             Plan::Staged(at_once) => {
                 let tensors = [&query, &key, &value, &result];
                 let (extra, saved) = (extra.as_ref(), saved.as_ref());
-                return Staged { geometry: &g, rule: &self.rule, tensors, extra, saved }.enqueue(ctx, at_once);
+                return Staged { geometry: &g, rule: &self.rule, tensors, extra, saved }
+                    .enqueue(ctx, at_once);
             }
         };
         let split = Split::new(Class::of(ctx.device()), tile, &g);
@@ -170,7 +191,11 @@ impl Kernel for Attention {
         let variant = Variant {
             dtype: operands[0].dtype,
             mask: extra.as_ref().map(|t| t.dtype),
-            loads: if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded },
+            loads: if [g.depth, g.width] == [tile.width(); 2] {
+                Loads::Exact
+            } else {
+                Loads::Padded
+            },
             store: match (direct, self.saves) {
                 (false, _) => Store::Partial,
                 (true, false) => Store::Result,

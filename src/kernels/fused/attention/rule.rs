@@ -1,4 +1,5 @@
-//! How scores become weights: the attributes that the op and its gradient share, and which form of the kernels runs.
+//! How scores become weights: the attributes that the op and its gradient share, and which form of
+//! the kernels runs.
 
 use super::shape::{Geometry, Layout, is_choice};
 use super::tile::Tile;
@@ -62,7 +63,8 @@ impl Rule {
         })
     }
 
-    /// Whether weights of masked keys are zero although their scores have a gradient: no formula of ours holds then.
+    /// Whether weights of masked keys are zero although their scores have a gradient: no formula of
+    /// ours holds then.
     pub fn zeroes_what_counts(&self) -> bool {
         self.zero_masked && self.mask == Mask::Penalty
     }
@@ -80,7 +82,8 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether keys beyond a row's own position weigh nothing: only where every row sees a key whose score no mask lowers.
+    /// Whether keys beyond a row's own position weigh nothing: only where every row sees a key
+    /// whose score no mask lowers.
     pub fn hides(&self) -> bool {
         self.causal && self.mask == Mask::None && self.fill <= HIDDEN
     }
@@ -114,11 +117,14 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// GPUs have tiles. Software adapters are faster with scores in memory, and so are rows too wide for a tile. Parts of `packed`
-    /// tensors, with so many elements for each batch and so many in a word, must begin with a whole word.
+    /// GPUs have tiles. Software adapters are faster with scores in memory, and so are rows too
+    /// wide for a tile. Parts of `packed` tensors, with so many elements for each batch and so many
+    /// in a word, must begin with a whole word.
     pub fn new(device: &Device, g: &Geometry, packed: &[usize], lanes: u32) -> Self {
         let scores = (g.heads * g.queries * g.keys * 4) as u64;
-        let at_once = usize::try_from(window_bytes(device) / scores.max(1)).unwrap_or(usize::MAX).min(g.batch);
+        let at_once = usize::try_from(window_bytes(device) / scores.max(1))
+            .unwrap_or(usize::MAX)
+            .min(g.batch);
         let whole = at_once == g.batch || packed.iter().all(|n| n.is_multiple_of(lanes as usize));
         let at_once = (at_once > 0 && whole).then_some(at_once);
         match (Tile::of(g.depth.max(g.width)), at_once) {

@@ -11,7 +11,8 @@ use crate::{invalid, require};
 /// Where the heads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// `[batch, heads, positions, depth]`, or fewer leading dimensions: operands of a matrix product.
+    /// `[batch, heads, positions, depth]`, or fewer leading dimensions: operands of a matrix
+    /// product.
     HeadsFirst,
     /// `[batch, positions, heads, depth]`: what a dense layer gives.
     HeadsLast,
@@ -72,7 +73,8 @@ impl Operand {
     fn new(dims: &[usize], layout: Layout) -> Self {
         let mut padded = [1; 4];
         padded[4 - dims.len()..].copy_from_slice(dims);
-        // A single leading dimension is the batch: programs of one head are the same for rank 3 and 4.
+        // A single leading dimension is the batch: programs of one head are the same for rank 3 and
+        // 4.
         if dims.len() == 3 {
             padded.swap(0, 1);
         }
@@ -100,8 +102,9 @@ impl Operand {
 }
 
 impl Geometry {
-    /// The geometry for these shapes. Without `broadcast`, batches and heads of query, key and value must be equal, as an
-    /// `Einsum` has it; else they broadcast, as those of a `BatchMatMulV2`. A mask broadcasts in any case.
+    /// The geometry for these shapes. Without `broadcast`, batches and heads of query, key and
+    /// value must be equal, as an `Einsum` has it; else they broadcast, as those of a
+    /// `BatchMatMulV2`. A mask broadcasts in any case.
     ///
     /// # Errors
     /// `InvalidArgument` where the shapes do not go together.
@@ -112,7 +115,14 @@ impl Geometry {
         broadcast: bool,
     ) -> Result<Self> {
         let rank = query.len();
-        let shapes = || format!("query {}, key {}, value {}", shape_text(query), shape_text(key), shape_text(value));
+        let shapes = || {
+            format!(
+                "query {}, key {}, value {}",
+                shape_text(query),
+                shape_text(key),
+                shape_text(value)
+            )
+        };
         let ranks = if layout == Layout::HeadsLast { 4..=4 } else { 2..=4 };
         require!(
             ranks.contains(&rank) && key.len() == rank && value.len() == rank,
@@ -121,17 +131,28 @@ impl Geometry {
             shapes()
         );
         let [q, k, v] = [query, key, value].map(|dims| Operand::new(dims, layout));
-        require!(q.dims[3] == k.dims[3], "query and key must have the same depth, got {}", shapes());
+        require!(
+            q.dims[3] == k.dims[3],
+            "query and key must have the same depth, got {}",
+            shapes()
+        );
         let lead = |a: &[usize], b: &[usize]| {
             require!(broadcast || a == b, "batches and heads must be equal, got {}", shapes());
-            broadcast_dims(a, b).map_err(|e| e.map_message(|m| format!("{m} (batches and heads of {})", shapes())))
+            broadcast_dims(a, b)
+                .map_err(|e| e.map_message(|m| format!("{m} (batches and heads of {})", shapes())))
         };
         let products = lead(&q.dims[..2], &k.dims[..2])?;
         let mut scores: Dims = products.iter().copied().chain([q.dims[2], k.dims[2]]).collect();
         let mut masked = [0; 4];
         if let Some(mask) = mask {
-            require!(mask.len() <= rank, "mask {} has more dimensions than {}", shape_text(mask), shapes());
-            let padded: Dims = std::iter::repeat_n(1, rank - mask.len()).chain(mask.iter().copied()).collect();
+            require!(
+                mask.len() <= rank,
+                "mask {} has more dimensions than {}",
+                shape_text(mask),
+                shapes()
+            );
+            let padded: Dims =
+                std::iter::repeat_n(1, rank - mask.len()).chain(mask.iter().copied()).collect();
             let mask = Operand::new(&padded, Layout::HeadsFirst);
             scores = broadcast_dims(&scores, &mask.dims)
                 .map_err(|e| e.map_message(|m| format!("{m} (scores and mask of {})", shapes())))?;
@@ -168,12 +189,16 @@ impl Geometry {
     pub fn packed(&self, training: bool) -> Vec<usize> {
         let inputs = [(self.queries, self.depth), (self.keys, self.depth), (self.keys, self.width)];
         let of_inputs = inputs.into_iter().filter(|_| training);
-        std::iter::once((self.queries, self.width)).chain(of_inputs).map(|(n, m)| self.heads * n * m).collect()
+        std::iter::once((self.queries, self.width))
+            .chain(of_inputs)
+            .map(|(n, m)| self.heads * n * m)
+            .collect()
     }
 
-    /// Shape of what the gradient needs of the forward pass: the weights where they went through memory, else two numbers for each row,
-    /// the maximum of its scores and the sum of their exponentials less that. (One number, their logarithm, would say less of
-    /// rows that are masked altogether: next to a score of -1e9 the logarithm of the sum is lost.)
+    /// Shape of what the gradient needs of the forward pass: the weights where they went through
+    /// memory, else two numbers for each row, the maximum of its scores and the sum of their
+    /// exponentials less that. (One number, their logarithm, would say less of rows that are masked
+    /// altogether: next to a score of -1e9 the logarithm of the sum is lost.)
     pub fn saved(&self, plan: Plan) -> Dims {
         match plan {
             Plan::Staged(_) => Dims::from_slice(&[self.batch, self.heads, self.queries, self.keys]),
@@ -185,7 +210,8 @@ impl Geometry {
     pub fn widen(&mut self, [depth, _, width]: [usize; 3]) {
         let before = [self.depth, self.depth, self.width].map(|n| n.max(1));
         let after = [depth, depth, width];
-        for (strides, (before, after)) in self.strides.iter_mut().zip(before.into_iter().zip(after)) {
+        for (strides, (before, after)) in self.strides.iter_mut().zip(before.into_iter().zip(after))
+        {
             *strides = strides.map(|n| n / before * after);
         }
         (self.depth, self.width) = (depth, width);
@@ -194,7 +220,9 @@ impl Geometry {
 
 /// The result's shape as far as it is known whatever the layout and the kind of mask are.
 pub fn infer(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
-    let [query, key, value, mask @ ..] = inputs.shapes else { invalid!("query, key and value are missing") };
+    let [query, key, value, mask @ ..] = inputs.shapes else {
+        invalid!("query, key and value are missing")
+    };
     let (Some(query), Some(value)) = (query, value) else { return Ok(vec![None]) };
     require!(
         query.len() == value.len() && (2..=4).contains(&query.len()),
@@ -203,7 +231,8 @@ pub fn infer(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
         value.len()
     );
     let last = query.len() - 1;
-    let one = |shape: &PartialShape, d: usize| shape.as_ref().is_some_and(|s| s.get(d) == Some(&Some(1)));
+    let one =
+        |shape: &PartialShape, d: usize| shape.as_ref().is_some_and(|s| s.get(d) == Some(&Some(1)));
     let dims = (0..last).map(|d| match query[d] {
         // Where the query has one batch, head or row, key, value and mask may have more.
         Some(1) => (one(key, d) && value[d] == Some(1) && mask.is_empty()).then_some(1),
@@ -247,13 +276,20 @@ mod tests {
 
     #[test]
     fn inferred_shapes_follow_the_query() {
-        let shape = |dims: &[i64]| Some(dims.iter().map(|d| usize::try_from(*d).ok()).collect::<Vec<_>>());
+        let shape =
+            |dims: &[i64]| Some(dims.iter().map(|d| usize::try_from(*d).ok()).collect::<Vec<_>>());
         let infer = |shapes: &[PartialShape]| infer(&ShapeInputs { shapes, dtype: &|_| None });
         let q = shape(&[-1, 7, 3, 8]);
-        assert_eq!(infer(&[q.clone(), q.clone(), shape(&[-1, 9, 3, 4])]).unwrap(), [shape(&[-1, 7, 3, 4])]);
+        assert_eq!(
+            infer(&[q.clone(), q.clone(), shape(&[-1, 9, 3, 4])]).unwrap(),
+            [shape(&[-1, 7, 3, 4])]
+        );
         let one = shape(&[1, 5, 8]);
         assert_eq!(infer(&vec![one.clone(); 3]).unwrap(), std::slice::from_ref(&one));
-        assert_eq!(infer(&[one.clone(), shape(&[2, 5, 8]), one.clone()]).unwrap(), [shape(&[-1, 5, 8])]);
+        assert_eq!(
+            infer(&[one.clone(), shape(&[2, 5, 8]), one.clone()]).unwrap(),
+            [shape(&[-1, 5, 8])]
+        );
         assert_eq!(infer(&[one.clone(), one.clone(), one, None]).unwrap(), [shape(&[-1, 5, 8])]);
         assert_eq!(infer(&[None, None, None]).unwrap(), [None]);
         assert!(infer(&[shape(&[3]), shape(&[3]), shape(&[3])]).is_err());

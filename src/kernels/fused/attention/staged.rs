@@ -1,7 +1,9 @@
-//! Attention in three programs: scores, their softmax with scale and mask, and the products with the values. For software adapters,
-//! where tiles in workgroup memory are slow and contractions in registers are fast, and for rows too wide for a tile.
+//! Attention in three programs: scores, their softmax with scale and mask, and the products with
+//! the values. For software adapters, where tiles in workgroup memory are slow and contractions in
+//! registers are fast, and for rows too wide for a tile.
 //!
-//! The layout of the operands is a matter of strides, so nothing is transposed. As many batches go at once as their scores fit a binding.
+//! The layout of the operands is a matter of strides, so nothing is transposed. As many batches go
+//! at once as their scores fit a binding.
 
 use std::ops::Range;
 
@@ -18,14 +20,16 @@ use crate::layout::Iteration;
 use crate::shader::{MAX_ITERATIONS, wide};
 use crate::tensor::Tensor;
 
-/// Keys from which on a workgroup of 256 invocations shares a row, so that none runs too many iterations.
+/// Keys from which on a workgroup of 256 invocations shares a row, so that none runs too many
+/// iterations.
 pub const LONG: usize = MAX_ITERATIONS / 4 * 8;
 
 /// Rows of which a software adapter's invocations take one each.
 const MANY: usize = 1000;
 /// Fewest rows of a block.
 const BLOCK: usize = 128;
-/// Results that every software adapter's tile leaves in so many workgroups that no contraction is cut.
+/// Results that every software adapter's tile leaves in so many workgroups that no contraction is
+/// cut.
 const UNCUT: usize = 1 << 14;
 
 /// The operands and how the softmax sees scores.
@@ -53,13 +57,23 @@ impl Staged<'_> {
         };
         for first in (0..g.batch).step_by(at_once) {
             let batch = at_once.min(g.batch - first);
-            let scores = slice(&scores, if self.saved.is_some() { first * matrices } else { 0 }, batch * matrices);
+            let scores = slice(
+                &scores,
+                if self.saved.is_some() { first * matrices } else { 0 },
+                batch * matrices,
+            );
             self.part(ctx, first, batch, &scores)?;
         }
         Ok(())
     }
 
-    fn part(&self, ctx: &mut dyn OpContext, first: usize, batch: usize, scores: &Tensor) -> Result<()> {
+    fn part(
+        &self,
+        ctx: &mut dyn OpContext,
+        first: usize,
+        batch: usize,
+        scores: &Tensor,
+    ) -> Result<()> {
         let g = self.geometry;
         let result_strides = self.rule.layout.strides(g.heads, g.queries, g.width);
         let strides = [g.strides[0], g.strides[1], g.strides[2], result_strides];
@@ -67,12 +81,15 @@ impl Staged<'_> {
             0 => self.tensors[i].clone(),
             step => slice(self.tensors[i], first * step, batch * step),
         });
-        // Strides of whole matrices count rows, which keeps them known as multiples of four where rows are.
+        // Strides of whole matrices count rows, which keeps them known as multiples of four where
+        // rows are.
         let walk = |operands: [(usize, usize, usize); 3]| {
             let start = Iteration::over(&[batch, g.heads]);
             operands
                 .into_iter()
-                .fold(start, |walk, (b, h, row)| walk.operand(&[(b / row.max(1)) as i64, (h / row.max(1)) as i64], 0))
+                .fold(start, |walk, (b, h, row)| {
+                    walk.operand(&[(b / row.max(1)) as i64, (h / row.max(1)) as i64], 0)
+                })
                 .collapse()
         };
         let of = |i: usize, row: usize| (strides[i][0], strides[i][1], row);
@@ -132,9 +149,10 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// How many rows a contraction takes: all of them, or, where later keys are hidden, so many that leaving out what none of them sees is
-    /// worth further contractions. One that is cut along its depth would write what lies between its rows as well, so there must be
-    /// work enough without.
+    /// How many rows a contraction takes: all of them, or, where later keys are hidden, so many
+    /// that leaving out what none of them sees is worth further contractions. One that is cut along
+    /// its depth would write what lies between its rows as well, so there must be work enough
+    /// without.
     fn block(&self, device: &Device, batch: usize) -> usize {
         let g = self.geometry;
         let count = (g.queries / BLOCK).max(1);
@@ -151,21 +169,31 @@ impl Staged<'_> {
 
     /// How many keys a block of rows sees.
     fn keys(&self, rows: &Range<usize>) -> usize {
-        if rows.len() < self.geometry.queries { self.geometry.keys.min(rows.end) } else { self.geometry.keys }
+        if rows.len() < self.geometry.queries {
+            self.geometry.keys.min(rows.end)
+        } else {
+            self.geometry.keys
+        }
     }
 
     fn weights(&self, device: &Device, scores: &Tensor, first: usize, block: usize) -> Result<()> {
         let g = self.geometry;
         if g.keys >= LONG * 32 {
-            return Err(Error::Unimplemented(format!("{} keys exceed this kernel's limit", g.keys)));
+            return Err(Error::Unimplemented(format!(
+                "{} keys exceed this kernel's limit",
+                g.keys
+            )));
         }
         let mask = self.extra.map(|t| match g.mask[0] {
             0 => t.clone(),
             step => slice(t, first * step, t.len() - first * step),
         });
-        let in_fours =
-            |t: &Tensor| g.mask[3] == 1 && g.mask[..3].iter().all(|n| n.is_multiple_of(4)) && wide::aligned(&[t]);
-        let fours = g.keys.is_multiple_of(4) && wide::aligned(&[scores]) && mask.as_ref().is_none_or(in_fours);
+        let in_fours = |t: &Tensor| {
+            g.mask[3] == 1 && g.mask[..3].iter().all(|n| n.is_multiple_of(4)) && wide::aligned(&[t])
+        };
+        let fours = g.keys.is_multiple_of(4)
+            && wide::aligned(&[scores])
+            && mask.as_ref().is_none_or(in_fours);
         let unit = if fours { 4 } else { 1 };
         let rows = scores.len() / g.keys;
         let lanes = match g.keys {
@@ -177,8 +205,14 @@ impl Staged<'_> {
         let dtype = mask.as_ref().map(|t| t.dtype);
         let key = Key::new("attention_weights").number(lanes).number(u32::from(fours));
         // What the products leave out is nobody's, but for the gradient, which reads all weights.
-        let block = if block < g.queries && self.saved.is_none() { block } else { g.keys.next_multiple_of(4) };
-        let params = [rows, g.heads, g.queries, g.keys / unit, block].into_iter().chain(g.mask.map(|n| n / unit));
+        let block = if block < g.queries && self.saved.is_none() {
+            block
+        } else {
+            g.keys.next_multiple_of(4)
+        };
+        let params = [rows, g.heads, g.queries, g.keys / unit, block]
+            .into_iter()
+            .chain(g.mask.map(|n| n / unit));
         let binding = |t: &Tensor| Binding::raw(t, (t.dtype.size() * unit) as u32);
         device.enqueue(&Program {
             key: dtype.map_or(key.clone(), |t| key.dtype(t)),

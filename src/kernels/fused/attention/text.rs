@@ -1,4 +1,5 @@
-//! The shaders of attention: WGSL files, and between them the unrolled arithmetic on four elements at a time.
+//! The shaders of attention: WGSL files, and between them the unrolled arithmetic on four elements
+//! at a time.
 
 use std::fmt::Write;
 
@@ -51,22 +52,25 @@ pub struct Variant {
     pub tile: Tile,
 }
 
-/// The parameters, in order; then `scale`, `fill` and `lowest`. With the offsets of six bindings they fit 128 bytes of immediates:
-/// a buffer of parameters would cost a write for each program.
+/// The parameters, in order; then `scale`, `fill` and `lowest`. With the offsets of six bindings
+/// they fit 128 bytes of immediates: a buffer of parameters would cost a write for each program.
 const PARAMS: &[&str] = &[
-    "total", "chunk", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b", "k_h", "k_t", "v_b",
-    "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
+    "total", "chunk", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b",
+    "k_h", "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
 ];
 
 /// The row of the result that row t of a head is.
-pub const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n    \
-    return select((b * p.heads + h) * p.queries + t, (b * p.queries + t) * p.heads + h, (p.flags & HEADS_LAST) != 0u);\n}\n";
+pub const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n    return \
+                              select((b * p.heads + h) * p.queries + t, (b * p.queries + t) * \
+                              p.heads + h, (p.flags & HEADS_LAST) != 0u);\n}\n";
 
 /// Declares the parameters behind `flags`, and `is_kept` and `score` for a mask of type `mask`.
 pub fn score(shader: Shader, mask: Option<DType>) -> Shader {
     let (kept, bias) = match mask {
         None => ("", ""),
-        Some(DType::Bool) => (" & (load_extra(mask_at + s * p.m_s) == ((p.flags & KEEP) != 0u))", ""),
+        Some(DType::Bool) => {
+            (" & (load_extra(mask_at + s * p.m_s) == ((p.flags & KEEP) != 0u))", "")
+        }
         Some(_) => ("", " + load_extra(mask_at + s * p.m_s)"),
     };
     flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE)
@@ -76,7 +80,9 @@ pub fn score(shader: Shader, mask: Option<DType>) -> Shader {
 fn score_fours(shader: Shader, mask: Option<DType>) -> Shader {
     let (kept, bias) = match mask {
         None => ("", ""),
-        Some(DType::Bool) => (" & (read_extra(mask_at + c) == vec4<bool>((p.flags & KEEP) != 0u))", ""),
+        Some(DType::Bool) => {
+            (" & (read_extra(mask_at + c) == vec4<bool>((p.flags & KEEP) != 0u))", "")
+        }
         Some(_) => ("", " + read_extra(mask_at + c)"),
     };
     flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE_FOURS)
@@ -87,8 +93,8 @@ fn flags(shader: Shader) -> Shader {
     names.into_iter().fold(shader, |shader, name| shader.param(name, Field::F32)).body(FLAGS)
 }
 
-/// The shader that turns scores into weights, for a mask of type `mask`, with `lanes` invocations for each row; with `fours` they take four
-/// keys at once, which parameters then count in fours.
+/// The shader that turns scores into weights, for a mask of type `mask`, with `lanes` invocations
+/// for each row; with `fours` they take four keys at once, which parameters then count in fours.
 pub fn weights(mask: Option<DType>, lanes: u32, fours: bool) -> Shader {
     let label = format!("attention weights, mask {mask:?}, {lanes} lanes, fours: {fours}");
     let names = ["total", "heads", "queries", "keys", "block", "m_b", "m_h", "m_t", "m_s", "flags"];
@@ -100,8 +106,15 @@ pub fn weights(mask: Option<DType>, lanes: u32, fours: bool) -> Shader {
         None => shader,
     };
     let shader = shader.u32s(&names);
-    let shader = if fours { score_fours(shader, mask).body(FOURS) } else { score(shader, mask).body(SINGLES) };
-    shader.workgroup([weights_workgroup(lanes), 1, 1]).define("LANES", lanes.to_string()).body(WEIGHTS)
+    let shader = if fours {
+        score_fours(shader, mask).body(FOURS)
+    } else {
+        score(shader, mask).body(SINGLES)
+    };
+    shader
+        .workgroup([weights_workgroup(lanes), 1, 1])
+        .define("LANES", lanes.to_string())
+        .body(WEIGHTS)
 }
 
 /// Invocations of a workgroup in which each row has `lanes`.
@@ -158,7 +171,10 @@ fn sum_of(v: Scores) -> f32 {
 impl Variant {
     /// The key of its pipeline.
     pub fn key(&self) -> Key {
-        let key = Key::new("attention").dtype(self.dtype).number(self.loads as u32).number(self.store as u32);
+        let key = Key::new("attention")
+            .dtype(self.dtype)
+            .number(self.loads as u32)
+            .number(self.store as u32);
         let key = key.number(self.tile.quads);
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
@@ -174,9 +190,11 @@ impl Variant {
     /// The shader.
     pub fn shader(&self) -> Shader {
         let Self { dtype, mask, loads, tile, .. } = *self;
-        let mut shader =
-            Shader::new(format!("attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} quads", self.store, tile.quads))
-                .workgroup([tile.lanes, 1, 1]);
+        let mut shader = Shader::new(format!(
+            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} quads",
+            self.store, tile.quads
+        ))
+        .workgroup([tile.lanes, 1, 1]);
         for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width")] {
             shader = operand(shader, name, dtype, loads, extent);
         }
@@ -209,7 +227,11 @@ impl Variant {
 
     /// The group of four elements that is the invocation's own number `c`.
     fn quad(&self, c: u32) -> String {
-        if self.tile.parts == 1 { format!("{c}u") } else { format!("{}u + part", c * self.tile.parts) }
+        if self.tile.parts == 1 {
+            format!("{c}u")
+        } else {
+            format!("{}u + part", c * self.tile.parts)
+        }
     }
 
     /// Products of the invocation's own elements with the tile's keys.
@@ -223,13 +245,17 @@ impl Variant {
         for c in 0..own {
             for j in 0..keys {
                 let quad = self.quad(c);
-                let _ = writeln!(out, "{pad}dot{j} = fma(q{c}, key_tile[(j + {j}u) * QUADS + {quad}], dot{j});");
+                let _ = writeln!(
+                    out,
+                    "{pad}dot{j} = fma(q{c}, key_tile[(j + {j}u) * QUADS + {quad}], dot{j});"
+                );
             }
         }
         for j in 0..keys {
             let _ = writeln!(
                 out,
-                "{pad}products[(j + {j}u) * WORKGROUP + local_index] = dot{j}.x + dot{j}.y + dot{j}.z + dot{j}.w;"
+                "{pad}products[(j + {j}u) * WORKGROUP + local_index] = dot{j}.x + dot{j}.y + \
+                 dot{j}.z + dot{j}.w;"
             );
         }
         out.trim_end().to_owned()
@@ -241,23 +267,33 @@ impl Variant {
         let mut out = String::new();
         for j in 0..self.tile.step {
             let _ = writeln!(out, "{pad}let s{j} = min(s + {j}u, p.keys - 1u);");
-            let _ = writeln!(out, "{pad}let products{j} = (j + {j}u) * WORKGROUP + local_index - part;");
-            let sum: Vec<_> = (0..self.tile.parts).map(|i| format!("products[products{j} + {i}u]")).collect();
+            let _ = writeln!(
+                out,
+                "{pad}let products{j} = (j + {j}u) * WORKGROUP + local_index - part;"
+            );
+            let sum: Vec<_> =
+                (0..self.tile.parts).map(|i| format!("products[products{j} + {i}u]")).collect();
             let _ = writeln!(out, "{pad}let kept{j} = is_kept(row, s{j}, mask_at);");
             let _ = writeln!(
                 out,
-                "{pad}let x{j} = select(p.lowest, score({}, kept{j}, s{j}, mask_at), s + {j}u < end);",
+                "{pad}let x{j} = select(p.lowest, score({}, kept{j}, s{j}, mask_at), s + {j}u < \
+                 end);",
                 sum.join(" + ")
             );
         }
-        out + &self.online(self.tile.step, pad, |c, j| format!("value_tile[(j + {j}u) * QUADS + {}]", self.quad(c)))
+        out + &self.online(self.tile.step, pad, |c, j| {
+            format!("value_tile[(j + {j}u) * QUADS + {}]", self.quad(c))
+        })
     }
 
-    /// The running maximum, sum of exponentials and sums of values, taken on by scores `x0`, `x1`, ….
+    /// The running maximum, sum of exponentials and sums of values, taken on by scores `x0`, `x1`,
+    /// ….
     fn online(&self, keys: u32, pad: &str, value: impl Fn(u32, u32) -> String) -> String {
         let mut out = String::new();
         let of_keys = |prefix: &str| (0..keys).map(|j| format!("{prefix}{j}")).collect::<Vec<_>>();
-        let top = of_keys("x").into_iter().fold("largest".to_owned(), |top, x| format!("max({top}, {x})"));
+        let top = of_keys("x")
+            .into_iter()
+            .fold("largest".to_owned(), |top, x| format!("max({top}, {x})"));
         let _ = writeln!(out, "{pad}let top = {top};");
         // Without a finite score yet, minus infinity less itself would be NaN.
         let _ = writeln!(out, "{pad}let base = select(top, 0.0, top < LOWEST_FINITE);");
@@ -267,7 +303,8 @@ impl Variant {
             let _ = writeln!(out, "{pad}let e{j} = exp(x{j} - base);");
             let _ = writeln!(
                 out,
-                "{pad}let w{j} = vec4<f32>(select(0.0, e{j}, kept{j} | ((p.flags & ZERO_MASKED) == 0u)));"
+                "{pad}let w{j} = vec4<f32>(select(0.0, e{j}, kept{j} | ((p.flags & ZERO_MASKED) \
+                 == 0u)));"
             );
         }
         let _ = writeln!(out, "{pad}total = fma(total, shrink, {});", of_keys("e").join(" + "));
@@ -285,7 +322,9 @@ impl Variant {
         let mut out = String::new();
         let finished = |c: u32| match self.store {
             Store::Result | Store::Saved => {
-                format!("select(sum{c} / total, vec4<f32>(not_a_number()), largest < LOWEST_FINITE)")
+                format!(
+                    "select(sum{c} / total, vec4<f32>(not_a_number()), largest < LOWEST_FINITE)"
+                )
             }
             Store::Partial => format!("sum{c}"),
         };
@@ -293,23 +332,28 @@ impl Variant {
             Store::Result => writeln!(out, "{pad}let start = at;"),
             Store::Saved => writeln!(
                 out,
-                "{pad}let start = at;\n{pad}let stats_at = at / p.width * 2u;\n\
-                 {pad}store_stats(stats_at, largest);\n{pad}store_stats(stats_at + 1u, total);"
+                "{pad}let start = at;\n{pad}let stats_at = at / p.width * \
+                 2u;\n{pad}store_stats(stats_at, largest);\n{pad}store_stats(stats_at + 1u, \
+                 total);"
             ),
             Store::Partial => writeln!(
                 out,
-                "{pad}let start = split * (p.total / tiles / splits) * p.queries * p.width + at;\n{pad}let stats_at = start / p.width * 2u;\n\
-                 {pad}store_stats(stats_at, largest);\n{pad}store_stats(stats_at + 1u, total);"
+                "{pad}let start = split * (p.total / tiles / splits) * p.queries * p.width + \
+                 at;\n{pad}let stats_at = start / p.width * 2u;\n{pad}store_stats(stats_at, \
+                 largest);\n{pad}store_stats(stats_at + 1u, total);"
             ),
         };
         for c in 0..self.tile.quads / self.tile.parts {
             let quad = self.quad(c);
             let value = finished(c);
             let _ = match self.loads {
-                Loads::Exact => writeln!(out, "{pad}store4_result((start >> 2u) + {quad}, {value});"),
+                Loads::Exact => {
+                    writeln!(out, "{pad}store4_result((start >> 2u) + {quad}, {value});")
+                }
                 Loads::Padded => writeln!(
                     out,
-                    "{pad}if ({quad}) * 4u < p.width {{\n{pad}    store4_result((start >> 2u) + {quad}, {value});\n{pad}}}"
+                    "{pad}if ({quad}) * 4u < p.width {{\n{pad}    store4_result((start >> 2u) + \
+                     {quad}, {value});\n{pad}}}"
                 ),
             };
         }
@@ -318,19 +362,28 @@ impl Variant {
 }
 
 /// Binds an operand with `quad_NAME(at, c)`: group c of the row that starts at element `at`.
-pub fn operand(shader: Shader, x: &'static str, dtype: DType, loads: Loads, extent: &str) -> Shader {
+pub fn operand(
+    shader: Shader,
+    x: &'static str,
+    dtype: DType,
+    loads: Loads,
+    extent: &str,
+) -> Shader {
     let (ty, load, ..) = quads_of(dtype);
     let shader = shader.bind_raw(x, ty, 4 * dtype.size() as u32);
     let shader = shader.body(&format!(
-        "fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + i];\n    return {load};\n}}\n"
+        "fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + i];\n    return \
+         {load};\n}}\n"
     ));
     match loads {
         Loads::Exact => shader.body(&format!(
-            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return load4_{x}((at >> 2u) + c);\n}}\n"
+            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return load4_{x}((at >> 2u) + \
+             c);\n}}\n"
         )),
         Loads::Padded => shader.body(&format!(
-            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    let is_inside = c * 4u < p.{extent};\n    \
-             return select(vec4<f32>(), load4_{x}(select(0u, (at >> 2u) + c, is_inside)), is_inside);\n}}\n"
+            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    let is_inside = c * 4u < \
+             p.{extent};\n    return select(vec4<f32>(), load4_{x}(select(0u, (at >> 2u) + c, \
+             is_inside)), is_inside);\n}}\n"
         )),
     }
 }
@@ -338,23 +391,32 @@ pub fn operand(shader: Shader, x: &'static str, dtype: DType, loads: Loads, exte
 /// Binds a result with `store4_NAME(i, y)`, which counts in fours.
 pub fn quads_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     let (ty, _, store, library) = quads_of(dtype);
-    let shader = library.into_iter().fold(shader, Shader::library).bind_raw(x, ty, 4 * dtype.size() as u32);
-    shader.body(&format!("fn store4_{x}(i: u32, y: vec4<f32>) {{\n    {x}[p.off_{x} + i] = {store};\n}}\n"))
+    let shader =
+        library.into_iter().fold(shader, Shader::library).bind_raw(x, ty, 4 * dtype.size() as u32);
+    shader.body(&format!(
+        "fn store4_{x}(i: u32, y: vec4<f32>) {{\n    {x}[p.off_{x} + i] = {store};\n}}\n"
+    ))
 }
 
-/// Four elements: their type in WGSL, what makes f32 of `bits` and `bits` of `y`, and the library that does.
-const fn quads_of(dtype: DType) -> (&'static str, &'static str, &'static str, Option<&'static str>) {
+/// Four elements: their type in WGSL, what makes f32 of `bits` and `bits` of `y`, and the library
+/// that does.
+const fn quads_of(
+    dtype: DType,
+) -> (&'static str, &'static str, &'static str, Option<&'static str>) {
     match dtype {
         DType::F16 => (
             "vec2<u32>",
             "vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y))",
-            "vec2<u32>(f16_bits(y.x) | (f16_bits(y.y) << 16u), f16_bits(y.z) | (f16_bits(y.w) << 16u))",
+            "vec2<u32>(f16_bits(y.x) | (f16_bits(y.y) << 16u), f16_bits(y.z) | (f16_bits(y.w) << \
+             16u))",
             Some("f16_bits"),
         ),
         DType::BF16 => (
             "vec2<u32>",
-            "bitcast<vec4<f32>>(vec4<u32>(bits.x << 16u, bits.x & 0xffff0000u, bits.y << 16u, bits.y & 0xffff0000u))",
-            "vec2<u32>(bf16_bits(y.x) | (bf16_bits(y.y) << 16u), bf16_bits(y.z) | (bf16_bits(y.w) << 16u))",
+            "bitcast<vec4<f32>>(vec4<u32>(bits.x << 16u, bits.x & 0xffff0000u, bits.y << 16u, \
+             bits.y & 0xffff0000u))",
+            "vec2<u32>(bf16_bits(y.x) | (bf16_bits(y.y) << 16u), bf16_bits(y.z) | (bf16_bits(y.w) \
+             << 16u))",
             Some("bf16_bits"),
         ),
         _ => ("vec4<f32>", "bits", "y", None),

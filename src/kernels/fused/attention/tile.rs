@@ -1,4 +1,5 @@
-//! Tiles of attention in workgroup memory: which rows a workgroup computes and how many keys it takes at a time.
+//! Tiles of attention in workgroup memory: which rows a workgroup computes and how many keys it
+//! takes at a time.
 
 /// A workgroup of `lanes` invocations, `parts` of which share a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +21,24 @@ const fn tile(quads: u32, parts: u32, keys: u32) -> Tile {
 }
 
 /// All tiles, by ascending width.
-pub const TILES: &[Tile] =
-    &[tile(4, 1, 16), tile(8, 1, 16), tile(16, 2, 16), tile(24, 4, 8), tile(32, 4, 8), tile(64, 8, 4)];
+pub const TILES: &[Tile] = &[
+    tile(4, 1, 16),
+    tile(8, 1, 16),
+    tile(16, 2, 16),
+    tile(24, 4, 8),
+    tile(32, 4, 8),
+    tile(64, 8, 4),
+];
 
 /// The tiles of the gradient, of the same widths: `keys` are positions of the other side.
-pub const GRADIENT: &[Tile] =
-    &[tile(4, 1, 16), tile(8, 2, 16), tile(16, 4, 8), tile(24, 8, 8), tile(32, 8, 8), tile(64, 16, 4)];
+pub const GRADIENT: &[Tile] = &[
+    tile(4, 1, 16),
+    tile(8, 2, 16),
+    tile(16, 4, 8),
+    tile(24, 8, 8),
+    tile(32, 8, 8),
+    tile(64, 16, 4),
+];
 
 impl Tile {
     /// The narrowest tile for rows of `width` elements.

@@ -1,5 +1,5 @@
-//! What a node makes of its reductions' results before it stores them: an expression of the results and of further operands, which
-//! have the results' shape or one element.
+//! What a node makes of its reductions' results before it stores them: an expression of the results
+//! and of further operands, which have the results' shape or one element.
 //!
 //! A dispatch binds few tensors, so the outputs may be spread over several: [`Epilogue::parts`].
 
@@ -50,7 +50,10 @@ impl Epilogue {
     pub fn of(text: &str, extras: &[DType], constants: Vec<f32>, states: &States) -> Result<Self> {
         let results: Vec<DType> = states.finish().iter().map(|f| f.dtype).collect();
         if text.is_empty() {
-            require!(extras.is_empty() && constants.is_empty(), "operands and parameters of no epilogue");
+            require!(
+                extras.is_empty() && constants.is_empty(),
+                "operands and parameters of no epilogue"
+            );
             return Ok(Self::none(states));
         }
         let expression: Expression = text.parse()?;
@@ -100,7 +103,8 @@ impl Epilogue {
         &self.constants
     }
 
-    /// The outputs in groups that one dispatch each can write, where `bindings` are left for operands and outputs.
+    /// The outputs in groups that one dispatch each can write, where `bindings` are left for
+    /// operands and outputs.
     pub fn parts(&self, extras: &[Extra], bindings: usize) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for output in 0..self.expression.outputs().len() {
@@ -109,7 +113,9 @@ impl Epilogue {
                 (self.part(&which, extras), last)
             });
             match joined {
-                Some((both, _)) if both.tensors() <= bindings && both.packs_alike() => parts.push(both),
+                Some((both, _)) if both.tensors() <= bindings && both.packs_alike() => {
+                    parts.push(both)
+                }
                 Some((_, last)) => parts.extend([last, self.part(&[output], extras)]),
                 None => parts.push(self.part(&[output], extras)),
             }
@@ -120,7 +126,8 @@ impl Epilogue {
     fn part(&self, which: &[usize], extras: &[Extra]) -> Part {
         let values: Vec<Value> = which.iter().map(|o| self.expression.outputs()[*o]).collect();
         let (expression, inputs) = self.expression.select(&values);
-        let (results, operands): (Vec<usize>, Vec<usize>) = inputs.into_iter().partition(|i| *i < self.results);
+        let (results, operands): (Vec<usize>, Vec<usize>) =
+            inputs.into_iter().partition(|i| *i < self.results);
         Part {
             text: expression.to_string(),
             expression,
@@ -203,7 +210,8 @@ impl Part {
     pub fn declare(&self, mut shader: Shader, states: &States) -> Shader {
         let types = self.expression.output_types();
         let finish = states.finish();
-        let mut arguments: Vec<String> = self.results.iter().map(|r| finish[*r].value.clone()).collect();
+        let mut arguments: Vec<String> =
+            self.results.iter().map(|r| finish[*r].value.clone()).collect();
         for (extra, name) in self.extras.iter().zip(EXTRAS) {
             shader = shader.bind(name, extra.tensor.dtype);
             arguments.push(format!("load_{name}({})", if extra.whole { "i" } else { "0u" }));

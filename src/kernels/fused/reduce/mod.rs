@@ -1,7 +1,9 @@
-//! `_WgpuFusedReduce`: several reductions over the same axes, of values that an expression gives for every element, in one pass.
+//! `_WgpuFusedReduce`: several reductions over the same axes, of values that an expression gives
+//! for every element, in one pass.
 //!
-//! An output is reduced over the shape to which the inputs behind its own value broadcast, as it would be without fusion. Where these
-//! shapes differ, which the optimizer cannot always exclude, each of them is a pass of its own.
+//! An output is reduced over the shape to which the inputs behind its own value broadcast, as it
+//! would be without fusion. Where these shapes differ, which the optimizer cannot always exclude,
+//! each of them is a pass of its own.
 
 mod epilogue;
 mod program;
@@ -31,9 +33,11 @@ pub use state::{MOMENTS, States};
 /// The op.
 pub const OP: &str = "_WgpuFusedReduce";
 
-/// Its definition. Result `k` is the reduction `k` of the expression's value `k`; `Moments` has two, mean and variance. The outputs are the
-/// results, or what an `epilogue` makes of them and of further operands `extra`, which have the results' shape or one element. `axes` count
-/// from the front or, when negative, from the back of the shape that is reduced; `whole` reduces all axes to a scalar.
+/// Its definition. Result `k` is the reduction `k` of the expression's value `k`; `Moments` has
+/// two, mean and variance. The outputs are the results, or what an `epilogue` makes of them and of
+/// further operands `extra`, which have the results' shape or one element. `axes` count from the
+/// front or, when negative, from the back of the shape that is reduced; `whole` reduces all axes to
+/// a scalar.
 pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     name: OP,
     inputs: &["x: T_in", "extra: T_extra"],
@@ -104,7 +108,10 @@ impl FusedReduce {
             "{OP}: inputs of {given:?}, the expression takes {:?}",
             expression.inputs()
         );
-        require!(returned == wanted, "{OP}: outputs of {returned:?}, the reductions give {wanted:?}");
+        require!(
+            returned == wanted,
+            "{OP}: outputs of {returned:?}, the reductions give {wanted:?}"
+        );
         require!(
             constants.len() == expression.constants(),
             "{OP}: {} constants for {} parameters",
@@ -112,7 +119,9 @@ impl FusedReduce {
             expression.constants()
         );
         require!(
-            given.len() <= MAX_INPUTS && wanted.len() <= MAX_OUTPUTS && states.planes() <= MAX_PLANES,
+            given.len() <= MAX_INPUTS
+                && wanted.len() <= MAX_OUTPUTS
+                && states.planes() <= MAX_PLANES,
             "{OP}: {} inputs and {} outputs of {} numbers are too many",
             given.len(),
             wanted.len(),
@@ -121,7 +130,10 @@ impl FusedReduce {
         let single = (0..states.reductions()).map(|k| pass(&expression, &states, &[k])).collect();
         let which: Vec<usize> = (0..states.reductions()).collect();
         let all = Pass { epilogue, ..pass(&expression, &states, &which) };
-        require!(all.inputs.len() == given.len(), "{OP}: an input that no value of {expression} depends on");
+        require!(
+            all.inputs.len() == given.len(),
+            "{OP}: an input that no value of {expression} depends on"
+        );
         Ok(Self {
             all,
             single,
@@ -133,9 +145,18 @@ impl FusedReduce {
         })
     }
 
-    fn run(&self, ctx: &mut dyn OpContext, pass: &Pass, inputs: &[Tensor], dims: &[usize]) -> Result<()> {
-        let reduced =
-            if self.whole { dims.iter().map(|_| true).collect() } else { reduced_axes(&self.axes, dims.len())? };
+    fn run(
+        &self,
+        ctx: &mut dyn OpContext,
+        pass: &Pass,
+        inputs: &[Tensor],
+        dims: &[usize],
+    ) -> Result<()> {
+        let reduced = if self.whole {
+            dims.iter().map(|_| true).collect()
+        } else {
+            reduced_axes(&self.axes, dims.len())?
+        };
         let kept = kept_dims(dims, &reduced, self.keep_dims);
         let mut outputs: SmallVec<[Tensor; 6]> = SmallVec::new();
         for (o, dtype) in pass.epilogue.outputs().into_iter().enumerate() {
@@ -146,19 +167,29 @@ impl FusedReduce {
         if outputs[0].is_empty() {
             return Ok(());
         }
-        let total: usize =
-            dims.iter().zip(&reduced).filter(|(_, reduced)| **reduced).map(|(extent, _)| extent).product();
+        let total: usize = dims
+            .iter()
+            .zip(&reduced)
+            .filter(|(_, reduced)| **reduced)
+            .map(|(extent, _)| extent)
+            .product();
         let total = ctx.device().check_extent(total)?;
         // The outputs' strides, 0 along reduced axes, keep reduced and kept axes apart.
-        let marker: Dims =
-            dims.iter().zip(&reduced).map(|(extent, reduced)| if *reduced { 1 } else { *extent }).collect();
+        let marker: Dims = dims
+            .iter()
+            .zip(&reduced)
+            .map(|(extent, reduced)| if *reduced { 1 } else { *extent })
+            .collect();
         let marker: SmallVec<[i64; 6]> = dense_strides(&marker)
             .iter()
             .zip(&reduced)
             .map(|(stride, reduced)| if *reduced { 0 } else { *stride })
             .collect();
         let read = pass.inputs.iter().map(|i| &inputs[*i]);
-        let walk = read.clone().fold(Iteration::over(dims), |w, x| w.broadcast(&x.dims)).operand(&marker, 0);
+        let walk = read
+            .clone()
+            .fold(Iteration::over(dims), |w, x| w.broadcast(&x.dims))
+            .operand(&marker, 0);
         let style = self.style(ctx.device());
         let Pass { expression, text, states, epilogue, .. } = pass;
         let work = run::Work {
@@ -183,7 +214,9 @@ impl FusedReduce {
 
 impl Kernel for FusedReduce {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let inputs = (0..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<SmallVec<[Tensor; 6]>>>()?;
+        let inputs = (0..ctx.num_inputs())
+            .map(|i| ctx.input(i))
+            .collect::<Result<SmallVec<[Tensor; 6]>>>()?;
         let shape = |pass: &Pass| {
             let mut read = pass.inputs.iter().map(|i| &inputs[*i].dims);
             let first = read.next().cloned().unwrap_or_default();
@@ -193,8 +226,14 @@ impl Kernel for FusedReduce {
         if shapes.iter().all(|dims| *dims == shapes[0]) {
             return self.run(ctx, &self.all, &inputs, &shapes[0]);
         }
-        require!(self.all.epilogue.is_none(), "{OP}: results of several shapes cannot meet in an epilogue");
-        self.single.iter().zip(&shapes).try_for_each(|(pass, dims)| self.run(ctx, pass, &inputs, dims))
+        require!(
+            self.all.epilogue.is_none(),
+            "{OP}: results of several shapes cannot meet in an epilogue"
+        );
+        self.single
+            .iter()
+            .zip(&shapes)
+            .try_for_each(|(pass, dims)| self.run(ctx, pass, &inputs, dims))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The text of a step: elements of the expression or states of an earlier step in, states or outputs out.
+//! The text of a step: elements of the expression or states of an earlier step in, states or
+//! outputs out.
 
 use crate::device::Key;
 use crate::dtype::DType;
@@ -41,8 +42,8 @@ pub struct Variant<'a> {
     pub reads: Reads<'a>,
     /// The outputs that it writes; otherwise it writes states.
     pub finish: Option<&'a Part>,
-    /// Which inputs are read four elements at once, one bit for each; the others then have one element for a whole run. 0 where elements are
-    /// read one by one.
+    /// Which inputs are read four elements at once, one bit for each; the others then have one
+    /// element for a whole run. 0 where elements are read one by one.
     pub fours: u32,
     /// Invocations for each segment.
     pub lanes: u32,
@@ -88,8 +89,9 @@ impl Variant<'_> {
             Reads::States => {
                 let read = |j: u32| format!("load_state(at + {j}u * stride)");
                 let advance = |n: u32| format!("at += {n}u * stride;");
-                let function =
-                    Expression::wgsl_all(&self.finish.iter().map(|f| ("tail", f.expression())).collect::<Vec<_>>());
+                let function = Expression::wgsl_all(
+                    &self.finish.iter().map(|f| ("tail", f.expression())).collect::<Vec<_>>(),
+                );
                 for library in &function.libraries {
                     shader = shader.library(library);
                 }
@@ -97,7 +99,11 @@ impl Variant<'_> {
                     .bind("before", states.accumulator())
                     .param("before_plane", Field::U32)
                     .define("SOURCE", format!("{}\n{}", function.text, states.load()))
-                    .define("CURSORS", "var at = (o * p.extent + e) * p.inner + k;\n    let stride = by * p.inner;")
+                    .define(
+                        "CURSORS",
+                        "var at = (o * p.extent + e) * p.inner + k;\n    let stride = by * \
+                         p.inner;",
+                    )
                     .define("READ_0", read(0))
                     .define("READ_1", read(1))
                     .define("READ_2", read(2))
@@ -110,10 +116,13 @@ impl Variant<'_> {
             Some(part) => part.declare(shader, states),
             None => self.kept(shader),
         };
-        shader = shader.define("STATE", states.wgsl()).define("UNIT", self.unit().to_string()).body(match self.fours {
-            0 => include_str!("../../../../shaders/fused/reduce_run.wgsl"),
-            _ => include_str!("../../../../shaders/fused/reduce_run_fours.wgsl"),
-        });
+        shader = shader
+            .define("STATE", states.wgsl())
+            .define("UNIT", self.unit().to_string())
+            .body(match self.fours {
+                0 => include_str!("../../../../shaders/fused/reduce_run.wgsl"),
+                _ => include_str!("../../../../shaders/fused/reduce_run_fours.wgsl"),
+            });
         if self.lanes == 1 {
             return shader.body(include_str!("../../../../shaders/fused/reduce_threads.wgsl"));
         }
@@ -137,8 +146,12 @@ impl Variant<'_> {
 
     /// Adds the inputs and their accesses.
     fn elements(&self, mut shader: Shader, expression: &Expression, class: &AccessClass) -> Shader {
-        let functions: Vec<(&str, &Expression)> =
-            self.finish.iter().map(|f| ("tail", f.expression())).chain([("fused", expression)]).collect();
+        let functions: Vec<(&str, &Expression)> = self
+            .finish
+            .iter()
+            .map(|f| ("tail", f.expression()))
+            .chain([("fused", expression)])
+            .collect();
         let function = Expression::wgsl_all(&functions);
         let inputs = expression.inputs();
         for library in &function.libraries {
@@ -146,7 +159,11 @@ impl Variant<'_> {
         }
         let is_four = |k: usize| self.fours >> k & 1 != 0;
         for (k, (name, dtype)) in INPUTS.into_iter().zip(inputs).enumerate() {
-            shader = if is_four(k) { wide::bind_read(shader, name, *dtype) } else { shader.bind(name, *dtype) };
+            shader = if is_four(k) {
+                wide::bind_read(shader, name, *dtype)
+            } else {
+                shader.bind(name, *dtype)
+            };
         }
         for step in &STEPS[..inputs.len()] {
             shader = shader.param(*step, Field::U32);
@@ -155,8 +172,9 @@ impl Variant<'_> {
             shader = shader.param(format!("c{c}"), Field::F32);
         }
         let names = &INPUTS[..inputs.len()];
-        let each =
-            |f: &dyn Fn(usize, &str) -> String| names.iter().enumerate().map(|(k, x)| f(k, x)).collect::<Vec<_>>();
+        let each = |f: &dyn Fn(usize, &str) -> String| {
+            names.iter().enumerate().map(|(k, x)| f(k, x)).collect::<Vec<_>>()
+        };
         if self.fours != 0 {
             let cursors = each(&|k, x| match is_four(k) {
                 true => format!("var {x}_at = index_{x}(start) / 4u;"),
@@ -168,13 +186,21 @@ impl Variant<'_> {
             };
             let read = |lane: &str| {
                 let constants = (0..expression.constants()).map(|c| format!("p.c{c}"));
-                let values = each(&|k, x| if is_four(k) { format!("{x}_four.{lane}") } else { format!("{x}_value") });
-                format!("lift(fused({}))", values.into_iter().chain(constants).collect::<Vec<_>>().join(", "))
+                let values = each(&|k, x| {
+                    if is_four(k) { format!("{x}_four.{lane}") } else { format!("{x}_value") }
+                });
+                format!(
+                    "lift(fused({}))",
+                    values.into_iter().chain(constants).collect::<Vec<_>>().join(", ")
+                )
             };
             return class
                 .declare(shader, names)
                 .define("SOURCE", format!("{}\n{}", function.text, self.states.lift("fused")))
-                .define("CURSORS", format!("let start = (o * p.extent + e) * 4u;\n    {}", cursors.join("\n    ")))
+                .define(
+                    "CURSORS",
+                    format!("let start = (o * p.extent + e) * 4u;\n    {}", cursors.join("\n    ")),
+                )
                 .define("FOURS", of_fours(&|x| format!("let {x}_four = read_{x}({x}_at);")))
                 .define("READ_0", read("x"))
                 .define("READ_1", read("y"))
@@ -182,17 +208,29 @@ impl Variant<'_> {
                 .define("READ_3", read("w"))
                 .define("ADVANCE_1", of_fours(&|x| format!("{x}_at += by;")));
         }
-        let cursors = each(&|_, x| format!("var {x}_at = index_{x}(start);\n    let {x}_by = by * p.{x}_step;"));
+        let cursors = each(&|_, x| {
+            format!("var {x}_at = index_{x}(start);\n    let {x}_by = by * p.{x}_step;")
+        });
         let read = |j: u32| {
             let constants = (0..expression.constants()).map(|c| format!("p.c{c}"));
             let loads = each(&|_, x| format!("load_{x}({x}_at + {j}u * {x}_by)"));
-            format!("lift(fused({}))", loads.into_iter().chain(constants).collect::<Vec<_>>().join(", "))
+            format!(
+                "lift(fused({}))",
+                loads.into_iter().chain(constants).collect::<Vec<_>>().join(", ")
+            )
         };
-        let advance = |n: u32, indent: &str| each(&|_, x| format!("{x}_at += {n}u * {x}_by;")).join(indent);
+        let advance =
+            |n: u32, indent: &str| each(&|_, x| format!("{x}_at += {n}u * {x}_by;")).join(indent);
         class
             .declare(shader, names)
             .define("SOURCE", format!("{}\n{}", function.text, self.states.lift("fused")))
-            .define("CURSORS", format!("let start = (o * p.extent + e) * p.inner + k;\n    {}", cursors.join("\n    ")))
+            .define(
+                "CURSORS",
+                format!(
+                    "let start = (o * p.extent + e) * p.inner + k;\n    {}",
+                    cursors.join("\n    ")
+                ),
+            )
             .define("READ_0", read(0))
             .define("READ_1", read(1))
             .define("READ_2", read(2))
@@ -202,7 +240,8 @@ impl Variant<'_> {
     }
 }
 
-/// Samples of texts for `tests/shaders.rs`: every kind of reduction and type, over each kind of access.
+/// Samples of texts for `tests/shaders.rs`: every kind of reduction and type, over each kind of
+/// access.
 pub fn samples() -> Vec<Shader> {
     use crate::layout::Iteration;
     let mut out = Vec::new();
@@ -211,7 +250,8 @@ pub fn samples() -> Vec<Shader> {
         let states = States::new(names, &expression.output_types()).expect("a sample");
         let text = expression.to_string();
         let results = states.finish().len();
-        let types = epilogue.parse::<Expression>().map_or(Vec::new(), |e| e.inputs()[results..].to_vec());
+        let types =
+            epilogue.parse::<Expression>().map_or(Vec::new(), |e| e.inputs()[results..].to_vec());
         let constants = epilogue.matches("c0").take(1).map(|_| 0.0).collect();
         let epilogue = Epilogue::of(epilogue, &types, constants, &states).expect("a sample");
         let extras: Vec<Extra> = (types.iter().zip([true, false].into_iter().cycle()))
@@ -220,8 +260,12 @@ pub fn samples() -> Vec<Shader> {
         for dims in [&[8][..], &[2, 3], &[2, 3, 4, 5, 6]] {
             let strided: Vec<i64> = dims.iter().map(|_| 3).collect();
             let walk = Iteration::over(dims);
-            let walk = if dims.len() == 1 { walk.operand(&[1], 0) } else { walk.operand(&strided, 0) };
-            let class = expression.inputs()[1..].iter().fold(walk, |w, _| w.operand(&vec![0; dims.len()], 0)).class();
+            let walk =
+                if dims.len() == 1 { walk.operand(&[1], 0) } else { walk.operand(&strided, 0) };
+            let class = expression.inputs()[1..]
+                .iter()
+                .fold(walk, |w, _| w.operand(&vec![0; dims.len()], 0))
+                .class();
             for reads in [Reads::Elements(&expression, &text, &class), Reads::States] {
                 let styles = [(false, 1, 256), (true, 1, 256), (true, 8, 8), (false, 64, 256)];
                 for (finish, lanes, workgroup) in styles {
@@ -230,13 +274,26 @@ pub fn samples() -> Vec<Shader> {
                     let can = matches!(reads, Reads::Elements(..))
                         && dims.len() == 1
                         && expression.inputs().iter().all(|t| wide::supports(*t));
-                    let fours = if can && !finish { 0b10101 & ((1 << expression.inputs().len()) - 1) } else { 0 };
-                    let variant = Variant { states: &states, reads, finish: None, fours, lanes, columns, workgroup };
+                    let fours = if can && !finish {
+                        0b10101 & ((1 << expression.inputs().len()) - 1)
+                    } else {
+                        0
+                    };
+                    let variant = Variant {
+                        states: &states,
+                        reads,
+                        finish: None,
+                        fours,
+                        lanes,
+                        columns,
+                        workgroup,
+                    };
                     if !finish {
                         out.push(variant.shader());
                         continue;
                     }
-                    let own = if matches!(reads, Reads::States) { 1 } else { expression.inputs().len() };
+                    let own =
+                        if matches!(reads, Reads::States) { 1 } else { expression.inputs().len() };
                     for part in epilogue.parts(&extras, MAX_BINDINGS - own) {
                         if own + part.tensors() <= MAX_BINDINGS {
                             out.push(Variant { finish: Some(&part), ..variant }.shader());
@@ -249,13 +306,15 @@ pub fn samples() -> Vec<Shader> {
     with(
         "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return x0, s0",
         "Sum,Moments",
-        "x: float32, float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x2, c0); s1 = Rsqrt<float32>(s0); \
-         s2 = Mul<float32>(s1, x3); s3 = Mul<float32>(x1, x4); s4 = Cast<float32, float16>(s3); return x0, s1, s2, s4",
+        "x: float32, float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x2, c0); s1 = \
+         Rsqrt<float32>(s0); s2 = Mul<float32>(s1, x3); s3 = Mul<float32>(x1, x4); s4 = \
+         Cast<float32, float16>(s3); return x0, s1, s2, s4",
     );
     with(
         "x: float16; c: 0; return x0",
         "Mean",
-        "x: float16; c: 0; s0 = Exp<float16>(x0); s1 = IsFinite<float16>(x0); s2 = Cast<float16, float32>(x0); return s0, s1, s2",
+        "x: float16; c: 0; s0 = Exp<float16>(x0); s1 = IsFinite<float16>(x0); s2 = Cast<float16, \
+         float32>(x0); return s0, s1, s2",
     );
     let mut each = |expression: &str, names: &str| with(expression, names, "");
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I64] {
@@ -271,7 +330,8 @@ pub fn samples() -> Vec<Shader> {
     each("x: float16; c: 1; s0 = Maximum<float16>(x0, c0); return s0", "EuclideanNorm");
     each("x: float32; c: 0; s0 = IsFinite<float32>(x0); return s0, s0", "All,Any");
     each(
-        "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); return x0, s1",
+        "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); \
+         return x0, s1",
         "Sum,Sum",
     );
     out

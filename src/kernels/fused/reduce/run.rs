@@ -1,8 +1,10 @@
-//! Runs a fused reduction: which axes each step reduces, in how many segments, and in which windows.
+//! Runs a fused reduction: which axes each step reduces, in how many segments, and in which
+//! windows.
 //!
-//! The first step evaluates the expression over the group of reduced axes that is largest among those along which every input
-//! has one stride; later steps merge its states as [`plan`](crate::kernels::reduce::plan) cuts them. A walk of which some tensor exceeds
-//! the adapter's largest binding is cut along an axis until its parts fit.
+//! The first step evaluates the expression over the group of reduced axes that is largest among
+//! those along which every input has one stride; later steps merge its states as
+//! [`plan`](crate::kernels::reduce::plan) cuts them. A walk of which some tensor exceeds the
+//! adapter's largest binding is cut along an axis until its parts fit.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -87,14 +89,26 @@ struct Source {
 
 impl Work<'_> {
     /// Reduces the elements of `walk`, whose operands are the inputs, then the outputs, to `sink`.
-    pub fn reduce(&self, ctx: &mut dyn OpContext, walk: &Iteration, bases: &Bases, sink: Sink<'_>) -> Result<()> {
+    pub fn reduce(
+        &self,
+        ctx: &mut dyn OpContext,
+        walk: &Iteration,
+        bases: &Bases,
+        sink: Sink<'_>,
+    ) -> Result<()> {
         if walk.is_empty() {
             // Nothing to reduce: the identities.
             let count = outputs(walk);
             let splat = Iteration::over(&[count]);
             let walk = bases.iter().fold(splat, |w, _| w.operand(&[0], 0));
             let rest = Groups::from_slice(&[Group { extent: count, reduced: false }]);
-            return self.run_first(ctx, &walk, bases, First { step: Step::each(count, 0), axis: None, rest }, sink);
+            return self.run_first(
+                ctx,
+                &walk,
+                bases,
+                First { step: Step::each(count, 0), axis: None, rest },
+                sink,
+            );
         }
         let first = self.first(walk);
         if self.fits(ctx.device(), walk, &first) {
@@ -135,7 +149,13 @@ impl Work<'_> {
     }
 
     /// Reduces states, whose extents form `left`, to `sink`.
-    fn merge(&self, ctx: &mut dyn OpContext, states: &Tensor, mut left: Groups, sink: Sink<'_>) -> Result<()> {
+    fn merge(
+        &self,
+        ctx: &mut dyn OpContext,
+        states: &Tensor,
+        mut left: Groups,
+        sink: Sink<'_>,
+    ) -> Result<()> {
         let mut before = states.clone();
         let mut plane: usize = left.iter().map(|g| g.extent).product();
         loop {
@@ -154,7 +174,9 @@ impl Work<'_> {
                     return self.enqueue(ctx.device(), &step, states(), sink, None);
                 }
                 let parts = self.epilogue.parts(self.extras, self.room(ctx.device(), &states()));
-                return parts.iter().try_for_each(|p| self.enqueue(ctx.device(), &step, states(), sink, Some(p)));
+                return parts
+                    .iter()
+                    .try_for_each(|p| self.enqueue(ctx.device(), &step, states(), sink, Some(p)));
             }
             let count = step.outputs();
             let after = ctx.temp(before.dtype, &[self.states.planes() * count])?;
@@ -170,19 +192,28 @@ impl Work<'_> {
             return First { step: Step::each(walk.len(), 1), axis: None, rest: Groups::new() };
         };
         let product = |range: &[usize]| range.iter().product::<usize>();
-        let (outer, extent, inner) = (product(&dims[..axis]), dims[axis], product(&dims[axis + 1..]));
+        let (outer, extent, inner) =
+            (product(&dims[..axis]), dims[axis], product(&dims[axis + 1..]));
         let (segments, lanes) = self.style.cut(outer, extent, inner);
         let mut rest = Groups::new();
         for (d, dim) in dims.iter().enumerate() {
-            push(&mut rest, Group { extent: if d == axis { segments } else { *dim }, reduced: kept[d] == 0 });
+            push(
+                &mut rest,
+                Group { extent: if d == axis { segments } else { *dim }, reduced: kept[d] == 0 },
+            );
         }
-        First { step: Step { outer, extent, inner, segments, lanes, windows: 1 }, axis: Some(axis), rest }
+        First {
+            step: Step { outer, extent, inner, segments, lanes, windows: 1 },
+            axis: Some(axis),
+            rest,
+        }
     }
 
     /// Whether indices and bindings suffice for the walk.
     fn fits(&self, device: &Device, walk: &Iteration, first: &First) -> bool {
         let limit = window_bytes(device);
-        let states = (first.step.outputs() * self.states.planes() * self.states.accumulator().size()) as u64;
+        let states =
+            (first.step.outputs() * self.states.planes() * self.states.accumulator().size()) as u64;
         let inputs = self.expression.inputs().iter().enumerate();
         walk.len() < u32::MAX as usize
             && states <= limit
@@ -194,12 +225,19 @@ impl Work<'_> {
         (outputs(walk) * self.states.planes() * self.states.accumulator().size()) as u64
     }
 
-    /// Reduces parts of the walk along one axis, each on its own: the outermost axis, or the outermost that is kept where the
-    /// states of several parts would be too large.
-    fn cut(&self, ctx: &mut dyn OpContext, walk: &Iteration, bases: &Bases, sink: Sink<'_>) -> Result<()> {
+    /// Reduces parts of the walk along one axis, each on its own: the outermost axis, or the
+    /// outermost that is kept where the states of several parts would be too large.
+    fn cut(
+        &self,
+        ctx: &mut dyn OpContext,
+        walk: &Iteration,
+        bases: &Bases,
+        sink: Sink<'_>,
+    ) -> Result<()> {
         let marker = walk_outputs(walk);
         let device = ctx.device();
-        let is_small = |walk: &Iteration| self.state_bytes(walk) <= window_bytes(device) / MAX_PARTS;
+        let is_small =
+            |walk: &Iteration| self.state_bytes(walk) <= window_bytes(device) / MAX_PARTS;
         let kept = (0..walk.dims().len()).find(|d| walk.strides(marker)[*d] != 0);
         let axis = kept.filter(|_| !is_small(walk)).unwrap_or(0);
         let too_large = || {
@@ -212,16 +250,24 @@ impl Work<'_> {
         let sub = |rows: usize| {
             let mut dims = Dims::from_slice(walk.dims());
             dims[axis] = rows;
-            (0..=marker).fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0)).collapse()
+            (0..=marker)
+                .fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0))
+                .collapse()
         };
-        let suffices = |part: &Iteration| self.fits(device, part, &self.first(part)) || (axis > 0 && is_small(part));
+        let suffices = |part: &Iteration| {
+            self.fits(device, part, &self.first(part)) || (axis > 0 && is_small(part))
+        };
         let mut rows = extent;
         while rows > 1 && !suffices(&sub(rows)) {
             rows = rows.div_ceil(2);
         }
         let at = |start: usize| -> Bases {
-            let strides =
-                self.expression.inputs().iter().enumerate().map(|(k, t)| walk.strides(k)[axis] as usize * t.size());
+            let strides = self
+                .expression
+                .inputs()
+                .iter()
+                .enumerate()
+                .map(|(k, t)| walk.strides(k)[axis] as usize * t.size());
             bases.iter().zip(strides).map(|(base, stride)| base + (start * stride) as u64).collect()
         };
         let row_outputs = walk.strides(marker)[axis] as usize;
@@ -255,9 +301,16 @@ impl Work<'_> {
     }
 
     /// What a step reads that evaluates the expression.
-    fn elements(&self, step: &Step, walk: &Iteration, bases: &Bases, axis: Option<usize>) -> Source {
-        let inputs =
-            (0..bases.len()).fold(Iteration::over(walk.dims()), |w, k| w.operand(walk.strides(k), 0)).collapse();
+    fn elements(
+        &self,
+        step: &Step,
+        walk: &Iteration,
+        bases: &Bases,
+        axis: Option<usize>,
+    ) -> Source {
+        let inputs = (0..bases.len())
+            .fold(Iteration::over(walk.dims()), |w, k| w.operand(walk.strides(k), 0))
+            .collapse();
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         let fours = axis.map_or(0, |axis| self.fours(step, walk, bases, axis));
         for (k, dtype) in self.expression.inputs().iter().enumerate() {
@@ -266,21 +319,29 @@ impl Work<'_> {
             let unit = if fours >> k & 1 != 0 { wide::unit(*dtype) } else { size as u32 };
             bindings.push(Binding { address: bases[k], bytes: elements * size, unit });
         }
-        let step = &Step { extent: if fours == 0 { step.extent } else { step.extent / 4 }, ..*step };
+        let step =
+            &Step { extent: if fours == 0 { step.extent } else { step.extent / 4 }, ..*step };
         let steps = (0..bases.len()).map(|k| axis.map_or(0, |axis| walk.strides(k)[axis] as u32));
         let params = steps.fold(self.params(step), Params::u32);
         let params = self.constants.iter().fold(params, |p, c| p.f32(*c));
         Source { class: Some(inputs.class()), fours, bindings, params: inputs.params(params) }
     }
 
-    /// Which inputs a step can read four elements at once; none unless all others have one element for each run.
+    /// Which inputs a step can read four elements at once; none unless all others have one element
+    /// for each run.
     fn fours(&self, step: &Step, walk: &Iteration, bases: &Bases, axis: usize) -> u32 {
         if step.inner != 1 || step.extent == 0 || !step.extent.is_multiple_of(4) {
             return 0;
         }
         let mut fours = 0;
         for (k, dtype) in self.expression.inputs().iter().enumerate() {
-            let outer = || walk.strides(k).iter().enumerate().filter(|(d, _)| *d != axis).map(|(_, stride)| stride);
+            let outer = || {
+                walk.strides(k)
+                    .iter()
+                    .enumerate()
+                    .filter(|(d, _)| *d != axis)
+                    .map(|(_, stride)| stride)
+            };
             match walk.strides(k)[axis] {
                 0 => {}
                 1 if wide::supports(*dtype)
@@ -304,7 +365,8 @@ impl Work<'_> {
     }
 
     fn params(&self, step: &Step) -> Params {
-        let params = Params::new().u32(step.outputs()).u32(step.extent).u32(step.inner).u32(step.segments);
+        let params =
+            Params::new().u32(step.outputs()).u32(step.extent).u32(step.inner).u32(step.segments);
         self.states.parameters().into_iter().fold(params.u32(self.total), |p, (_, v)| p.u32(v))
     }
 
@@ -323,9 +385,11 @@ impl Work<'_> {
         match (sink, finish) {
             (Sink::Outputs(first), Some(finish)) => {
                 let extras = finish.extras.iter();
+                bindings.extend(extras.map(|e| {
+                    if e.whole { part(&e.tensor, first, count) } else { (&e.tensor).into() }
+                }));
                 bindings
-                    .extend(extras.map(|e| if e.whole { part(&e.tensor, first, count) } else { (&e.tensor).into() }));
-                bindings.extend(finish.outputs.iter().map(|y| part(&self.outputs[*y], first, count)));
+                    .extend(finish.outputs.iter().map(|y| part(&self.outputs[*y], first, count)));
                 params = self.epilogue.constants().iter().fold(params, |p, c| p.f32(*c));
             }
             (Sink::States(states, plane, first), _) => {
@@ -335,7 +399,9 @@ impl Work<'_> {
             (Sink::Outputs(_), None) => unreachable!("outputs are written in parts"),
         }
         let workgroup = self.style.workgroup(step);
-        let reads = class.as_ref().map_or(Reads::States, |class| Reads::Elements(self.expression, self.text, class));
+        let reads = class
+            .as_ref()
+            .map_or(Reads::States, |class| Reads::Elements(self.expression, self.text, class));
         let variant = Variant {
             states: self.states,
             reads,
@@ -369,5 +435,6 @@ fn outputs(walk: &Iteration) -> usize {
 
 /// Elements from the first to the last that operand `k` of a walk reads.
 fn span(walk: &Iteration, k: usize) -> u64 {
-    walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum::<u64>() + 1
+    walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum::<u64>()
+        + 1
 }

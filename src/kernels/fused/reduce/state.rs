@@ -1,7 +1,9 @@
-//! What a fused reduction accumulates: the reductions of a node, their state between steps, and its WGSL.
+//! What a fused reduction accumulates: the reductions of a node, their state between steps, and its
+//! WGSL.
 //!
-//! A [`State`](States) has one member for each reduction: an accumulated value, or the moments (count, sum, squared differences).
-//! Between steps states lie in planes, one number of every state in each.
+//! A [`State`](States) has one member for each reduction: an accumulated value, or the moments
+//! (count, sum, squared differences). Between steps states lie in planes, one number of every state
+//! in each.
 
 use std::fmt::Write;
 
@@ -40,11 +42,17 @@ impl States {
     /// The reductions `names`, separated by commas, of values of `dtypes`.
     ///
     /// # Errors
-    /// `InvalidArgument` where a reduction is unknown or lacks the type, or where their accumulators differ in type.
+    /// `InvalidArgument` where a reduction is unknown or lacks the type, or where their
+    /// accumulators differ in type.
     pub fn new(names: &str, dtypes: &[DType]) -> Result<Self> {
         let mut kinds = Vec::new();
         let names: Vec<&str> = names.split(',').collect();
-        require!(names.len() == dtypes.len(), "{} reductions of {} values", names.len(), dtypes.len());
+        require!(
+            names.len() == dtypes.len(),
+            "{} reductions of {} values",
+            names.len(),
+            dtypes.len()
+        );
         let accumulator = accumulator(dtypes[0]);
         for (name, &dtype) in names.into_iter().zip(dtypes) {
             let kind = match REDUCTIONS.iter().find(|r| r.op == name && r.types.contains(&dtype)) {
@@ -64,7 +72,10 @@ impl States {
 
     /// The reductions of some of the values.
     pub fn select(&self, which: &[usize]) -> Self {
-        Self { kinds: which.iter().map(|k| self.kinds[*k]).collect(), accumulator: self.accumulator }
+        Self {
+            kinds: which.iter().map(|k| self.kinds[*k]).collect(),
+            accumulator: self.accumulator,
+        }
     }
 
     /// The type in which all accumulate.
@@ -99,12 +110,15 @@ impl States {
     /// Names and values of the parameters behind the identities.
     pub fn parameters(&self) -> Vec<(&'static str, u32)> {
         let wanted = |identity: Identity| {
-            self.kinds.iter().any(|(kind, _)| matches!(kind, Kind::Row(row) if row.identity == identity))
+            self.kinds
+                .iter()
+                .any(|(kind, _)| matches!(kind, Kind::Row(row) if row.identity == identity))
         };
         let mut out = Vec::new();
-        for (identity, names) in
-            [(Identity::Lowest, ["lowest_low", "lowest_high"]), (Identity::Highest, ["highest_low", "highest_high"])]
-        {
+        for (identity, names) in [
+            (Identity::Lowest, ["lowest_low", "lowest_high"]),
+            (Identity::Highest, ["highest_low", "highest_high"]),
+        ] {
             if wanted(identity) {
                 out.extend(names.into_iter().zip(identity.bits(self.accumulator)));
             }
@@ -115,9 +129,13 @@ impl States {
     /// WGSL of `State`, `identity`, `merge` and the rows' functions.
     pub fn wgsl(&self) -> String {
         let mut text = format!("alias Accumulator = {};\n\n", self.accumulator.value());
-        let rows =
-            || self.kinds.iter().filter_map(|(kind, _)| if let Kind::Row(row) = kind { Some(*row) } else { None });
-        if rows().any(|row| row.combine.starts_with("greater") || row.combine.starts_with("lesser")) {
+        let rows = || {
+            self.kinds
+                .iter()
+                .filter_map(|(kind, _)| if let Kind::Row(row) = kind { Some(*row) } else { None })
+        };
+        if rows().any(|row| row.combine.starts_with("greater") || row.combine.starts_with("lesser"))
+        {
             text.push_str(match self.accumulator {
                 DType::F32 => include_str!("../../../../shaders/reduce_order_f32.wgsl"),
                 _ => include_str!("../../../../shaders/reduce_order.wgsl"),
@@ -142,16 +160,18 @@ impl States {
             let value = dtype.value();
             let _ = write!(
                 text,
-                "fn map_{k}(x: {value}) -> Accumulator {{\n    return {};\n}}\n\n\
-                 fn combine_{k}(a: Accumulator, b: Accumulator) -> Accumulator {{\n    return {};\n}}\n\n\
-                 fn finish_{k}(a: Accumulator) -> {value} {{\n    let count = Accumulator(p.total);\n    return {};\n}}\n\n",
+                "fn map_{k}(x: {value}) -> Accumulator {{\n    return {};\n}}\n\nfn \
+                 combine_{k}(a: Accumulator, b: Accumulator) -> Accumulator {{\n    return \
+                 {};\n}}\n\nfn finish_{k}(a: Accumulator) -> {value} {{\n    let count = \
+                 Accumulator(p.total);\n    return {};\n}}\n\n",
                 row.map, row.combine, row.finish
             );
         }
         let _ = write!(
             text,
-            "struct State {{\n{members}}}\n\nfn identity() -> State {{\n    return State({});\n}}\n\n\
-             fn merge(a: State, b: State) -> State {{\n    return State({});\n}}\n",
+            "struct State {{\n{members}}}\n\nfn identity() -> State {{\n    return \
+             State({});\n}}\n\nfn merge(a: State, b: State) -> State {{\n    return \
+             State({});\n}}\n",
             identities.join(", "),
             merges.join(", ")
         );
@@ -159,7 +179,9 @@ impl States {
     }
 
     fn identity(&self, identity: Identity) -> String {
-        let text = |prefix: &str| format!("({})", identity_text(self.accumulator).replace("p.identity_", prefix));
+        let text = |prefix: &str| {
+            format!("({})", identity_text(self.accumulator).replace("p.identity_", prefix))
+        };
         match identity {
             Identity::Zero => "Accumulator(0)".to_owned(),
             Identity::One => "Accumulator(1)".to_owned(),
@@ -168,10 +190,12 @@ impl States {
         }
     }
 
-    /// WGSL of `lift`, the state of one element, of the values that a function named `function` returns.
+    /// WGSL of `lift`, the state of one element, of the values that a function named `function`
+    /// returns.
     pub fn lift(&self, function: &str) -> String {
         let one = self.reductions() == 1;
-        let argument = if one { self.kinds[0].1.value().to_owned() } else { format!("{function}_values") };
+        let argument =
+            if one { self.kinds[0].1.value().to_owned() } else { format!("{function}_values") };
         let lifted = self.kinds.iter().enumerate().map(|(k, (kind, _))| {
             let value = if one { "v".to_owned() } else { format!("v.y{k}") };
             match kind {
@@ -192,10 +216,13 @@ impl States {
         self.kinds.iter().enumerate().flat_map(of).collect()
     }
 
-    /// WGSL of `load_state`, from the planes of the binding `before`, `p.before_plane` elements apart.
+    /// WGSL of `load_state`, from the planes of the binding `before`, `p.before_plane` elements
+    /// apart.
     pub fn load(&self) -> String {
         let loads: String = (self.members().iter().enumerate())
-            .map(|(at, member)| format!("    s.{member} = load_before({at}u * p.before_plane + i);\n"))
+            .map(|(at, member)| {
+                format!("    s.{member} = load_before({at}u * p.before_plane + i);\n")
+            })
             .collect();
         format!("fn load_state(i: u32) -> State {{\n    var s: State;\n{loads}    return s;\n}}\n")
     }
@@ -203,7 +230,9 @@ impl States {
     /// WGSL of `store_state`, to the planes of the binding `after`, `p.after_plane` elements apart.
     pub fn store(&self) -> String {
         let stores: String = (self.members().iter().enumerate())
-            .map(|(at, member)| format!("    store_after({at}u * p.after_plane + i, s.{member});\n"))
+            .map(|(at, member)| {
+                format!("    store_after({at}u * p.after_plane + i, s.{member});\n")
+            })
             .collect();
         format!("fn store_state(i: u32, s: State) {{\n{stores}}}\n")
     }
@@ -213,7 +242,9 @@ impl States {
         let of = |(k, (kind, dtype)): (usize, &(Kind, DType))| {
             let values = match kind {
                 Kind::Row(_) => vec![format!("finish_{k}(all.r{k})")],
-                Kind::Moments => ["sum", "squares"].map(|m| format!("all.r{k}.{m} / Accumulator(p.total)")).to_vec(),
+                Kind::Moments => ["sum", "squares"]
+                    .map(|m| format!("all.r{k}.{m} / Accumulator(p.total)"))
+                    .to_vec(),
             };
             values.into_iter().map(|value| Finish { value, dtype: *dtype }).collect::<Vec<_>>()
         };

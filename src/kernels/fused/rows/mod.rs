@@ -1,8 +1,9 @@
-//! `_WgpuFusedRows`: reductions over the same axes with everything elementwise before, between and behind them, in one dispatch that goes
-//! over each row a few times while it lies in the cache: normalizations, softmax, cross entropies and their gradients.
+//! `_WgpuFusedRows`: reductions over the same axes with everything elementwise before, between and
+//! behind them, in one dispatch that goes over each row a few times while it lies in the cache:
+//! normalizations, softmax, cross entropies and their gradients.
 //!
-//! [`program`] says what is computed, [`walk`] with which shapes, [`text`] is the shader. The shapes are those that the separate ops
-//! would have, whatever the inputs broadcast to.
+//! [`program`] says what is computed, [`walk`] with which shapes, [`text`] is the shader. The
+//! shapes are those that the separate ops would have, whatever the inputs broadcast to.
 
 pub mod program;
 pub mod text;
@@ -74,7 +75,8 @@ struct FusedRows {
     axes: Vec<i64>,
 }
 
-/// The type in which a shader stores single elements of `dtype`, to be converted afterwards where that is another.
+/// The type in which a shader stores single elements of `dtype`, to be converted afterwards where
+/// that is another.
 const fn single(dtype: DType) -> DType {
     match (dtype.lanes(), dtype) {
         (1, _) => dtype,
@@ -91,8 +93,15 @@ impl FusedRows {
         let (inputs, outputs) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
         require!(inputs == program.inputs(), "{OP}: inputs of {inputs:?} for {program}");
         require!(outputs == program.output_types(), "{OP}: outputs of {outputs:?} from {program}");
-        require!(constants.len() == program.constants(), "{OP}: {} constants for {program}", constants.len());
-        require!(inputs.len() + outputs.len() <= MAX_TENSORS, "{OP}: more than {MAX_TENSORS} tensors in {program}");
+        require!(
+            constants.len() == program.constants(),
+            "{OP}: {} constants for {program}",
+            constants.len()
+        );
+        require!(
+            inputs.len() + outputs.len() <= MAX_TENSORS,
+            "{OP}: more than {MAX_TENSORS} tensors in {program}"
+        );
         Ok(Self { text: program.to_string(), program, constants, axes: attrs.ints("axes")? })
     }
 
@@ -101,7 +110,8 @@ impl FusedRows {
         let inputs = (0..count).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
         let dims: Vec<Dims> = inputs.iter().map(|t| t.dims.clone()).collect();
         let shapes = Shapes::infer(&self.program, &dims, &self.axes)?;
-        let walk = Walk::new(&shapes, &dims.iter().chain(&shapes.walked).cloned().collect::<Vec<_>>());
+        let walk =
+            Walk::new(&shapes, &dims.iter().chain(&shapes.walked).cloned().collect::<Vec<_>>());
         let mut outputs: Vec<Tensor> = Vec::new();
         for (o, output) in self.program.outputs().iter().enumerate() {
             let (dtype, dims) = (self.program.output_types()[o], &shapes.outputs[o]);
@@ -193,7 +203,8 @@ impl Launch<'_> {
         };
         // Each stage has a loop, and one more for every block.
         let run = MAX_ITERATIONS / self.fused.program.stages().len() * 256 / 257 - 300;
-        let fits = |(lanes, _): &(u32, u32)| !device.capabilities().cpu || units <= *lanes as usize * run;
+        let fits =
+            |(lanes, _): &(u32, u32)| !device.capabilities().cpu || units <= *lanes as usize * run;
         let splits = [wanted, (8, 8), (256, WORKGROUP)];
         splits.into_iter().find(|s| s.0 >= wanted.0 && fits(s)).ok_or_else(|| {
             Error::Unimplemented(format!(
@@ -218,10 +229,12 @@ impl Launch<'_> {
         for (k, (t, _)) in tensors.iter().enumerate() {
             if t.bytes() > limit {
                 let is_cut = walk.rows.dims().len() == 1 && stride(k) > 0;
-                let fits = if is_cut { (limit / (stride(k) * t.dtype.size()) as u64) as usize } else { 0 };
+                let fits =
+                    if is_cut { (limit / (stride(k) * t.dtype.size()) as u64) as usize } else { 0 };
                 if fits == 0 {
                     let message = format!(
-                        "a row of {columns} elements of {} exceeds this adapter's largest storage binding",
+                        "a row of {columns} elements of {} exceeds this adapter's largest storage \
+                         binding",
                         t.dtype
                     );
                     return Err(Error::ResourceExhausted(message));
@@ -237,7 +250,11 @@ impl Launch<'_> {
             let count = per_window.min(rows - first);
             device.check_extent(count * columns)?;
             let bind = |(k, (t, access)): (usize, &(&Tensor, Access))| {
-                let unit = if *access == Access::Four { wide::unit(t.dtype) } else { t.dtype.size() as u32 };
+                let unit = if *access == Access::Four {
+                    wide::unit(t.dtype)
+                } else {
+                    t.dtype.size() as u32
+                };
                 let all = Binding::raw(t, unit);
                 if count == rows || stride(k) == 0 {
                     return all;
@@ -260,11 +277,11 @@ impl Launch<'_> {
 pub fn shaders() -> Vec<Shader> {
     let norm = |t: &str| {
         format!(
-            "Mean: x: {t}, float32; c: 1; return x0 | \
-             Mean, Max: x: {t}, float32, {t}; c: 1; s0 = SquaredDifference<{t}>(x0, x2); return s0, x0 | \
-             row: x: {t}, float32, {t}, {t}, {t}; c: 1; s0 = Rsqrt<{t}>(x3); return s0 | \
-             full: x: {t}, float32, {t}, {t}, {t}, {t}; c: 1; s0 = Mul<{t}>(x0, x5); s1 = Greater<{t}>(s0, x4); \
-             s2 = Mul<float32>(x1, c0); return s0, s1, s2 | return y0, r0, r1 flat, y1, y2"
+            "Mean: x: {t}, float32; c: 1; return x0 | Mean, Max: x: {t}, float32, {t}; c: 1; s0 = \
+             SquaredDifference<{t}>(x0, x2); return s0, x0 | row: x: {t}, float32, {t}, {t}, {t}; \
+             c: 1; s0 = Rsqrt<{t}>(x3); return s0 | full: x: {t}, float32, {t}, {t}, {t}, {t}; c: \
+             1; s0 = Mul<{t}>(x0, x5); s1 = Greater<{t}>(s0, x4); s2 = Mul<float32>(x1, c0); \
+             return s0, s1, s2 | return y0, r0, r1 flat, y1, y2"
         )
     };
     let mut all = Vec::new();
@@ -275,11 +292,21 @@ pub fn shaders() -> Vec<Shader> {
         for (unit, rank) in [(1, 1), (1, 2), (4, 1), (4, 5)] {
             for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (32, WORKGROUP)] {
                 let is_four = |t: DType| unit == 4 && rank == 1 && wide::supports(t);
-                let full = |t: DType| if is_four(t) { (Access::Four, t) } else { (Access::Each, single(t)) };
-                let inputs = vec![if is_four(dtype) { Access::Four } else { Access::Each }, Access::Row];
-                let outputs = (program.outputs().iter().zip(&types))
-                    .map(|(o, t)| if let Output::Full(_) = o { full(*t) } else { (Access::Row, single(*t)) })
-                    .collect();
+                let full = |t: DType| {
+                    if is_four(t) { (Access::Four, t) } else { (Access::Each, single(t)) }
+                };
+                let inputs =
+                    vec![if is_four(dtype) { Access::Four } else { Access::Each }, Access::Row];
+                let outputs =
+                    (program.outputs().iter().zip(&types))
+                        .map(|(o, t)| {
+                            if let Output::Full(_) = o {
+                                full(*t)
+                            } else {
+                                (Access::Row, single(*t))
+                            }
+                        })
+                        .collect();
                 let variant = Variant {
                     program: &program,
                     text: &text,

@@ -1,16 +1,20 @@
-//! What `_WgpuFusedRows` computes: stages over the rows of a tensor. A row is all elements that differ only in the reduced axes.
+//! What `_WgpuFusedRows` computes: stages over the rows of a tensor. A row is all elements that
+//! differ only in the reduced axes.
 //!
-//! A stage of reductions evaluates its expression for each element and reduces the values of a row to one; a stage `row` evaluates
-//! its expression once for each row; the stage `full`, the last, gives values of whole tensors. As text, here softmax:
+//! A stage of reductions evaluates its expression for each element and reduces the values of a row
+//! to one; a stage `row` evaluates its expression once for each row; the stage `full`, the last,
+//! gives values of whole tensors. As text, here softmax:
 //!
 //! ```text
-//! Max: x: float32; c: 0; return x0 | Sum: x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Exp<float32>(s0); return s1
+//! Max: x: float32; c: 0; return x0 | Sum: x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1);
+//!     s1 = Exp<float32>(s0); return s1
 //! | full: x: float32, float32, float32; …; return s2 | return y0
 //! ```
 //!
-//! The inputs of every expression are those of the op, then the values of rows that the stages before gave, in their order (`r0`,
-//! `r1`, …). The values of the last stage are `y0`, `y1`, …. The outputs are a list of both, values of rows with the reduced axes
-//! kept as extents of 1, or without them where `flat` follows.
+//! The inputs of every expression are those of the op, then the values of rows that the stages
+//! before gave, in their order (`r0`, `r1`, …). The values of the last stage are `y0`, `y1`, …. The
+//! outputs are a list of both, values of rows with the reduced axes kept as extents of 1, or
+//! without them where `flat` follows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -114,10 +118,17 @@ impl RowProgram {
         for (i, stage) in self.stages.iter().enumerate() {
             let e = &stage.expression;
             require!(e.inputs() == types, "stage {i} takes {:?}, there are {types:?}", e.inputs());
-            require!(e.constants() == first.expression.constants(), "stage {i} has another number of parameters");
+            require!(
+                e.constants() == first.expression.constants(),
+                "stage {i} has another number of parameters"
+            );
             let outputs = e.output_types();
             if let Action::Reduce(reductions) = &stage.action {
-                require!(reductions.len() == outputs.len(), "stage {i} has {} values", outputs.len());
+                require!(
+                    reductions.len() == outputs.len(),
+                    "stage {i} has {} values",
+                    outputs.len()
+                );
                 let fits = outputs.iter().all(|t| Reduction::TYPES.contains(t));
                 require!(fits, "stage {i} reduces {outputs:?}");
             }
@@ -170,7 +181,8 @@ impl RowProgram {
 
     /// Types of the op's outputs.
     pub fn output_types(&self) -> Vec<DType> {
-        let (rows, full) = (self.row_types(), self.full().map_or_else(Vec::new, Expression::output_types));
+        let (rows, full) =
+            (self.row_types(), self.full().map_or_else(Vec::new, Expression::output_types));
         let dtype = |output: &Output| match output {
             Output::Row { value, .. } => rows[*value as usize],
             Output::Full(value) => full[*value as usize],
@@ -199,7 +211,9 @@ impl fmt::Display for RowProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for stage in &self.stages {
             let action = match &stage.action {
-                Action::Reduce(reductions) => reductions.iter().map(|r| r.op()).collect::<Vec<_>>().join(", "),
+                Action::Reduce(reductions) => {
+                    reductions.iter().map(|r| r.op()).collect::<Vec<_>>().join(", ")
+                }
                 Action::Row => "row".to_owned(),
                 Action::Full => "full".to_owned(),
             };
@@ -266,11 +280,12 @@ impl FromStr for RowProgram {
 mod tests {
     use super::*;
 
-    const NORM: &str = "Mean: x: float32; c: 1; return x0 | \
-        Mean, Max: x: float32, float32; c: 1; s0 = SquaredDifference<float32>(x0, x1); return s0, x0 | \
-        row: x: float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x2, c0); s1 = Rsqrt<float32>(s0); return s1 | \
-        full: x: float32, float32, float32, float32, float32; c: 1; s0 = Mul<float32>(x0, x4); return s0 | \
-        return y0, r1, r0 flat";
+    const NORM: &str = "Mean: x: float32; c: 1; return x0 | Mean, Max: x: float32, float32; c: 1; \
+                        s0 = SquaredDifference<float32>(x0, x1); return s0, x0 | row: x: float32, \
+                        float32, float32, float32; c: 1; s0 = AddV2<float32>(x2, c0); s1 = \
+                        Rsqrt<float32>(s0); return s1 | full: x: float32, float32, float32, \
+                        float32, float32; c: 1; s0 = Mul<float32>(x0, x4); return s0 | return y0, \
+                        r1, r0 flat";
 
     #[test]
     fn text_and_program_are_inverse() {
@@ -292,7 +307,8 @@ mod tests {
             "Sum, Max: x: float32; c: 0; return x0 | return r0",
             "Sum: x: int64; c: 0; return x0 | return r0",
             "Sum: x: float32; c: 0; return x0 | full: x: float32; c: 0; return x0 | return y0",
-            "Sum: x: float32; c: 0; return x0 | full: x: float32, float32; c: 1; return x0 | return y0",
+            "Sum: x: float32; c: 0; return x0 | full: x: float32, float32; c: 1; return x0 | \
+             return y0",
             "full: x: float32; c: 0; return x0 | Sum: x: float32; c: 0; return x0 | return y0",
             "full: x: float32; c: 0; return x0 | return y0 flat",
         ] {

@@ -1,7 +1,8 @@
 //! The shader of a row program.
 //!
-//! `LANES` neighbouring invocations share a row; in each stage they go over its columns, `UNIT` at a time, and combine their values
-//! through workgroup memory. Values of rows are kept in registers, elements are read again in each stage that uses them.
+//! `LANES` neighbouring invocations share a row; in each stage they go over its columns, `UNIT` at
+//! a time, and combine their values through workgroup memory. Values of rows are kept in registers,
+//! elements are read again in each stage that uses them.
 
 use std::fmt::Write;
 
@@ -67,18 +68,24 @@ fn give(params: Params, values: &[i64], rank: usize) -> Params {
     if rank > 1 { params.list(&values) } else { params.u32(values.first().copied().unwrap_or(0)) }
 }
 
-/// `fn NAME(i: u32) -> u32`: the offset of index `i` of a walk over `dims` by `strides`, both parameters.
+/// `fn NAME(i: u32) -> u32`: the offset of index `i` of a walk over `dims` by `strides`, both
+/// parameters.
 fn index_function(name: &str, dims: &str, strides: &str, rank: usize) -> String {
     let mut text = format!("fn {name}(i: u32) -> u32 {{\n");
     if rank <= 1 {
         let _ = writeln!(text, "    return i * p.{strides};\n}}\n");
         return text;
     }
-    let lane = |list: &str, d: usize| format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4]);
+    let lane =
+        |list: &str, d: usize| format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4]);
     text.push_str("    var rest = i;\n    var at = 0u;\n");
     for d in (1..rank).rev() {
         let extent = lane(dims, d);
-        let _ = writeln!(text, "    at += (rest % {extent}) * {};\n    rest = rest / {extent};", lane(strides, d));
+        let _ = writeln!(
+            text,
+            "    at += (rest % {extent}) * {};\n    rest = rest / {extent};",
+            lane(strides, d)
+        );
     }
     let _ = writeln!(text, "    return at + rest * {};\n}}\n", lane(strides, 0));
     text
@@ -117,16 +124,18 @@ impl Variant<'_> {
 
     /// The shader.
     pub fn shader(&self) -> Shader {
-        let mut shader = Shader::new(format!("rows, {} lanes of {}: {}", self.lanes, self.unit, self.text))
-            .u32s(&["rows", "columns"])
-            .param("lowest", Field::F32)
-            .workgroup([self.workgroup, 1, 1])
-            .define("LANES", self.lanes.to_string())
-            .define("UNIT", self.unit.to_string());
+        let mut shader =
+            Shader::new(format!("rows, {} lanes of {}: {}", self.lanes, self.unit, self.text))
+                .u32s(&["rows", "columns"])
+                .param("lowest", Field::F32)
+                .workgroup([self.workgroup, 1, 1])
+                .define("LANES", self.lanes.to_string())
+                .define("UNIT", self.unit.to_string());
         for c in 0..self.program.constants() {
             shader = shader.param(format!("c{c}"), Field::F32);
         }
-        shader = declare(declare(shader, "row_dims", self.row_rank), "column_dims", self.column_rank);
+        shader =
+            declare(declare(shader, "row_dims", self.row_rank), "column_dims", self.column_rank);
         let mut indices = String::new();
         let names = INPUTS[..self.inputs.len()].iter().chain(&OUTPUTS[..self.outputs.len()]);
         for name in names {
@@ -134,7 +143,12 @@ impl Variant<'_> {
             shader = declare(shader, &format!("{name}_columns"), self.column_rank);
             let (rows, columns) = (format!("{name}_rows"), format!("{name}_columns"));
             indices += &index_function(&format!("row_{name}"), "row_dims", &rows, self.row_rank);
-            indices += &index_function(&format!("column_{name}"), "column_dims", &columns, self.column_rank);
+            indices += &index_function(
+                &format!("column_{name}"),
+                "column_dims",
+                &columns,
+                self.column_rank,
+            );
         }
         for ((name, access), dtype) in INPUTS.iter().zip(&self.inputs).zip(self.program.inputs()) {
             shader = match access {
@@ -148,9 +162,13 @@ impl Variant<'_> {
                 _ => shader.bind(name, *dtype),
             };
         }
-        let names: Vec<String> = (0..self.program.stages().len()).map(|i| format!("stage{i}")).collect();
-        let stages: Vec<(&str, &Expression)> =
-            names.iter().zip(self.program.stages()).map(|(n, s)| (n.as_str(), &s.expression)).collect();
+        let names: Vec<String> =
+            (0..self.program.stages().len()).map(|i| format!("stage{i}")).collect();
+        let stages: Vec<(&str, &Expression)> = names
+            .iter()
+            .zip(self.program.stages())
+            .map(|(n, s)| (n.as_str(), &s.expression))
+            .collect();
         let functions = Expression::wgsl_all(&stages);
         for library in functions.libraries {
             shader = shader.library(library);
@@ -169,7 +187,12 @@ impl Variant<'_> {
         let mut wanted: Vec<(Reduction, &str)> = Vec::new();
         for stage in self.program.stages() {
             if let Action::Reduce(reductions) = &stage.action {
-                wanted.extend(reductions.iter().zip(stage.expression.output_types()).map(|(r, t)| (*r, t.value())));
+                wanted.extend(
+                    reductions
+                        .iter()
+                        .zip(stage.expression.output_types())
+                        .map(|(r, t)| (*r, t.value())),
+                );
             }
         }
         wanted.sort_unstable_by_key(|(r, t)| (r.op(), *t));
@@ -196,8 +219,8 @@ impl Variant<'_> {
             };
             let _ = write!(
                 text,
-                "fn {op}_identity_{t}() -> {t} {{\n    return {t}({identity});\n}}\n\n\
-                 fn {op}_{t}(a: {t}, b: {t}) -> {t} {{\n    return {combine};\n}}\n\n"
+                "fn {op}_identity_{t}() -> {t} {{\n    return {t}({identity});\n}}\n\nfn \
+                 {op}_{t}(a: {t}, b: {t}) -> {t} {{\n    return {combine};\n}}\n\n"
             );
             if self.lanes > 1 {
                 let lanes = include_str!("../../../../shaders/fused/rows_lanes.wgsl");
@@ -232,7 +255,8 @@ impl Variant<'_> {
                     let _ = writeln!(text, "    let v{s} = {};", self.call(s, stage, rows, None));
                     let outputs = stage.expression.outputs().len();
                     for k in 0..outputs {
-                        let _ = writeln!(text, "    let r{} = v{s}{};", rows + k, member(outputs, k));
+                        let _ =
+                            writeln!(text, "    let r{} = v{s}{};", rows + k, member(outputs, k));
                     }
                     rows += outputs;
                 }
@@ -243,7 +267,11 @@ impl Variant<'_> {
         for (o, output) in program.outputs().iter().enumerate() {
             if let Output::Row { value, .. } = output {
                 let name = OUTPUTS[o];
-                let v = self.stored(&format!("r{value}"), program.row_types()[*value as usize], self.outputs[o].1);
+                let v = self.stored(
+                    &format!("r{value}"),
+                    program.row_types()[*value as usize],
+                    self.outputs[o].1,
+                );
                 let _ = writeln!(stores, "        store_{name}(base_{name}, {v});");
             }
         }
@@ -261,7 +289,8 @@ impl Variant<'_> {
         }
     }
 
-    /// A call of the function of stage `s`, for one of the columns at hand or, without one, for the row.
+    /// A call of the function of stage `s`, for one of the columns at hand or, without one, for the
+    /// row.
     fn call(&self, s: usize, stage: &Stage, rows: usize, column: Option<usize>) -> String {
         let types = self.program.inputs();
         let mut args: Vec<String> = Vec::new();
@@ -281,7 +310,9 @@ impl Variant<'_> {
     /// Statements that read the elements at column `c` which `stage` uses.
     fn reads(&self, text: &mut String, stage: &Stage) {
         let types = self.program.inputs();
-        for (i, access) in self.inputs.iter().enumerate().filter(|(i, _)| RowProgram::uses(stage, *i)) {
+        for (i, access) in
+            self.inputs.iter().enumerate().filter(|(i, _)| RowProgram::uses(stage, *i))
+        {
             let (name, dtype) = (INPUTS[i], types[i]);
             let each = |k: u32| format!("load_{name}(base_{name} + column_{name}(c + {k}u))");
             let value = match access {
@@ -289,7 +320,11 @@ impl Variant<'_> {
                 Access::Four => format!("read_{name}((base_{name} + column_{name}(c)) / 4u)"),
                 Access::Each if self.unit == 1 => each(0),
                 Access::Each => {
-                    format!("vec4<{}>({})", dtype.value(), (0..4).map(each).collect::<Vec<_>>().join(", "))
+                    format!(
+                        "vec4<{}>({})",
+                        dtype.value(),
+                        (0..4).map(each).collect::<Vec<_>>().join(", ")
+                    )
                 }
             };
             let _ = writeln!(text, "            let element_{name} = {value};");
@@ -308,14 +343,23 @@ impl Variant<'_> {
         })
     }
 
-    fn reduce(&self, text: &mut String, s: usize, stage: &Stage, reductions: &[Reduction], rows: usize) {
+    fn reduce(
+        &self,
+        text: &mut String,
+        s: usize,
+        stage: &Stage,
+        reductions: &[Reduction],
+        rows: usize,
+    ) {
         let types = stage.expression.output_types();
         let n = reductions.len();
         let each = |f: &dyn Fn(usize, &str, &str) -> String| -> String {
             (0..n).map(|k| f(k, reductions[k].op(), types[k].value())).collect()
         };
         text.push_str(&each(&|k, op, t| format!("    var total{s}_{k} = {op}_identity_{t}();\n")));
-        text.push_str("    for (var begin = lane * UNIT; begin < columns; begin += BLOCK * LANES * UNIT) {\n");
+        text.push_str(
+            "    for (var begin = lane * UNIT; begin < columns; begin += BLOCK * LANES * UNIT) {\n",
+        );
         text.push_str("        let end = min(columns, begin + BLOCK * LANES * UNIT);\n");
         text.push_str(&each(&|k, op, t| format!("        var block{k} = {op}_identity_{t}();\n")));
         text.push_str("        for (var c = begin; c < end; c += LANES * UNIT) {\n");
@@ -329,14 +373,20 @@ impl Variant<'_> {
             format!("            block{k} = {op}_{t}(block{k}, {values});\n")
         }));
         text.push_str("        }\n");
-        text.push_str(&each(&|k, op, t| format!("        total{s}_{k} = {op}_{t}(total{s}_{k}, block{k});\n")));
+        text.push_str(&each(&|k, op, t| {
+            format!("        total{s}_{k} = {op}_{t}(total{s}_{k}, block{k});\n")
+        }));
         text.push_str("    }\n");
         text.push_str(&each(&|k, op, t| {
             let all = match self.lanes {
                 1 => format!("total{s}_{k}"),
                 _ => format!("{op}_of_lanes_{t}(total{s}_{k}, lane, local_index)"),
             };
-            let mean = if reductions[k] == Reduction::Mean { format!(" / {t}(p.columns)") } else { String::new() };
+            let mean = if reductions[k] == Reduction::Mean {
+                format!(" / {t}(p.columns)")
+            } else {
+                String::new()
+            };
             format!("    let r{} = {all}{mean};\n", rows + k)
         }));
     }
@@ -354,7 +404,10 @@ impl Variant<'_> {
             if access == Access::Four {
                 let values: Vec<String> = (0..4).map(value).collect();
                 let all = format!("vec4<{}>({})", dtype.value(), values.join(", "));
-                let _ = writeln!(text, "        write_{name}((base_{name} + column_{name}(c)) / 4u, {all}, 4u);");
+                let _ = writeln!(
+                    text,
+                    "        write_{name}((base_{name} + column_{name}(c)) / 4u, {all}, 4u);"
+                );
             } else {
                 for k in 0..self.unit as usize {
                     let at = format!("base_{name} + column_{name}(c + {k}u)");

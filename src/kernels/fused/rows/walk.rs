@@ -37,7 +37,11 @@ fn keep(dims: &[usize], axes: &[i64]) -> Dims {
 /// `dims` without the reduced axes.
 fn drop(dims: &[usize], axes: &[i64]) -> Dims {
     let rank = dims.len() as i64;
-    dims.iter().enumerate().filter(|(d, _)| !axes.contains(&(*d as i64 - rank))).map(|(_, extent)| *extent).collect()
+    dims.iter()
+        .enumerate()
+        .filter(|(d, _)| !axes.contains(&(*d as i64 - rank)))
+        .map(|(_, extent)| *extent)
+        .collect()
 }
 
 /// Shapes of the values of `expression`.
@@ -62,7 +66,8 @@ impl Shapes {
     /// The shapes when the inputs have `inputs` and `axes`, counted from the end, are reduced.
     ///
     /// # Errors
-    /// `InvalidArgument` where shapes do not broadcast, or where the program does not mean what its stages say for these shapes.
+    /// `InvalidArgument` where shapes do not broadcast, or where the program does not mean what its
+    /// stages say for these shapes.
     pub fn infer(program: &RowProgram, inputs: &[Dims], axes: &[i64]) -> Result<Self> {
         let mut full = Dims::new();
         for dims in inputs {
@@ -70,10 +75,16 @@ impl Shapes {
         }
         let rank = full.len();
         let is_axis = |axis: &i64| *axis < 0 && rank as i64 + axis >= 0;
-        require!(axes.iter().all(is_axis), "axes {axes:?} of a tensor of shape {}", shape_text(&full));
-        let reduced: SmallVec<[bool; 6]> = (0..rank).map(|d| axes.contains(&(d as i64 - rank as i64))).collect();
+        require!(
+            axes.iter().all(is_axis),
+            "axes {axes:?} of a tensor of shape {}",
+            shape_text(&full)
+        );
+        let reduced: SmallVec<[bool; 6]> =
+            (0..rank).map(|d| axes.contains(&(d as i64 - rank as i64))).collect();
         let columns = |dims: &[usize]| -> Vec<usize> {
-            let at = |axis: &i64| usize::try_from(dims.len() as i64 + axis).map_or(1, |at| dims[at]);
+            let at =
+                |axis: &i64| usize::try_from(dims.len() as i64 + axis).map_or(1, |at| dims[at]);
             axes.iter().map(at).collect()
         };
         let mut known = inputs.to_vec();
@@ -95,8 +106,13 @@ impl Shapes {
                 }
                 Action::Row => {
                     for (i, dims) in known.iter().enumerate() {
-                        let varies = RowProgram::uses(stage, i) && columns(dims).iter().any(|extent| *extent != 1);
-                        require!(!varies, "input {i} of shape {} is not constant in rows", shape_text(dims));
+                        let varies = RowProgram::uses(stage, i)
+                            && columns(dims).iter().any(|extent| *extent != 1);
+                        require!(
+                            !varies,
+                            "input {i} of shape {} is not constant in rows",
+                            shape_text(dims)
+                        );
                     }
                     known.extend(given);
                 }
@@ -134,7 +150,12 @@ impl Walk {
     pub fn new(shapes: &Shapes, operands: &[Dims]) -> Self {
         let along = |wanted: bool| {
             let pick = |values: &[usize]| -> Dims {
-                values.iter().zip(&shapes.reduced).filter(|(_, r)| **r == wanted).map(|(v, _)| *v).collect()
+                values
+                    .iter()
+                    .zip(&shapes.reduced)
+                    .filter(|(_, r)| **r == wanted)
+                    .map(|(v, _)| *v)
+                    .collect()
             };
             let mut walk = Iteration::over(&pick(&shapes.full));
             for dims in operands {
@@ -156,7 +177,8 @@ impl Walk {
         self.columns.strides(k).iter().all(|s| *s == 0)
     }
 
-    /// Whether every fourth column of every row of operand `k` starts at a multiple of four elements, and four are neighbours.
+    /// Whether every fourth column of every row of operand `k` starts at a multiple of four
+    /// elements, and four are neighbours.
     pub fn is_in_fours(&self, k: usize) -> bool {
         let fours = |strides: &[i64]| strides.iter().all(|s| s % 4 == 0);
         match self.columns.strides(k).split_last() {
@@ -165,7 +187,8 @@ impl Walk {
         }
     }
 
-    /// Whether the columns can be taken four at a time: their innermost extent is a multiple of four.
+    /// Whether the columns can be taken four at a time: their innermost extent is a multiple of
+    /// four.
     pub fn has_fours(&self) -> bool {
         self.columns.dims().last().is_some_and(|extent| extent.is_multiple_of(4))
     }
@@ -175,9 +198,9 @@ impl Walk {
 mod tests {
     use super::*;
 
-    const CENTER: &str = "Mean: x: float32, float32; c: 0; return x0 | \
-        full: x: float32, float32, float32; c: 0; s0 = Sub<float32>(x0, x2); s1 = Mul<float32>(s0, x1); return s1 | \
-        return y0, r0, r0 flat";
+    const CENTER: &str = "Mean: x: float32, float32; c: 0; return x0 | full: x: float32, float32, \
+                          float32; c: 0; s0 = Sub<float32>(x0, x2); s1 = Mul<float32>(s0, x1); \
+                          return s1 | return y0, r0, r0 flat";
 
     fn dims(extents: &[usize]) -> Dims {
         Dims::from_slice(extents)
@@ -191,14 +214,19 @@ mod tests {
         assert_eq!(shapes.outputs, [dims(&[2, 3, 8]), dims(&[2, 3, 1]), dims(&[2, 3])]);
         let walk = Walk::new(&shapes, &[dims(&[2, 3, 8]), dims(&[8]), dims(&[2, 3, 1])]);
         assert_eq!((walk.rows.dims(), walk.columns.dims()), (&[6][..], &[8][..]));
-        assert_eq!((walk.is_in_fours(0), walk.is_in_fours(1), walk.is_in_fours(2)), (true, true, false));
+        assert_eq!(
+            (walk.is_in_fours(0), walk.is_in_fours(1), walk.is_in_fours(2)),
+            (true, true, false)
+        );
         assert!(walk.is_constant_in_rows(2) && walk.has_fours());
     }
 
     #[test]
     fn shapes_that_do_not_fit_are_refused() {
         let program: RowProgram = CENTER.parse().unwrap();
-        let infer = |x: &[usize], y: &[usize], axes: &[i64]| Shapes::infer(&program, &[dims(x), dims(y)], axes);
+        let infer = |x: &[usize], y: &[usize], axes: &[i64]| {
+            Shapes::infer(&program, &[dims(x), dims(y)], axes)
+        };
         let message = infer(&[2, 8], &[3], &[-1]).unwrap_err().to_string();
         assert!(message.contains("Incompatible shapes: [2,8] vs. [3]"), "{message}");
         // The mean of single elements is not the mean of the rows of the whole.

@@ -1,11 +1,13 @@
 //! `_WgpuFusedUpdate`: one step of many variables, in place, in as few dispatches as memory allows.
 //!
-//! The op has N members that share an expression: `NR / N` variables each, the same number of tensors each, and scalars that serve all
-//! members. The expression's inputs are a member's old values, its tensors, and the scalars; its outputs are the new values of all of the
-//! member's variables. A tensor has the variables' shape, or one element. Members differ in shape. Inputs come member by member.
+//! The op has N members that share an expression: `NR / N` variables each, the same number of
+//! tensors each, and scalars that serve all members. The expression's inputs are a member's old
+//! values, its tensors, and the scalars; its outputs are the new values of all of the member's
+//! variables. A tensor has the variables' shape, or one element. Members differ in shape. Inputs
+//! come member by member.
 //!
-//! TensorFlow cuts all tensors out of few large blocks, so a dispatch binds windows of blocks instead of tensors, and a table
-//! tells each workgroup which elements of which member it updates.
+//! TensorFlow cuts all tensors out of few large blocks, so a dispatch binds windows of blocks
+//! instead of tensors, and a table tells each workgroup which elements of which member it updates.
 
 pub mod plan;
 pub mod shader;
@@ -29,7 +31,8 @@ use crate::tensor::{Tensor, shape_text};
 /// The op's name.
 pub const OP: &str = "_WgpuFusedUpdate";
 
-/// Most variables and tensors of a member: each may lie in a block of its own, and the scalars need one window more.
+/// Most variables and tensors of a member: each may lie in a block of its own, and the scalars need
+/// one window more.
 pub const MAX_VALUES: usize = shader::MAX_WINDOWS - 1;
 
 /// Its signature.
@@ -83,12 +86,20 @@ impl FusedUpdate {
         let (members, variables): (usize, usize) = (length("N")?, length("NR")?);
         let (tensors, scalars) = (attrs.dtypes("Ttensors")?, attrs.dtypes("Tscalars")?);
         require!(
-            members > 0 && variables > 0 && variables % members == 0 && tensors.len() % members == 0,
+            members > 0
+                && variables > 0
+                && variables % members == 0
+                && tensors.len() % members == 0,
             "{variables} variables and {} tensors are not those of {members} members",
             tensors.len()
         );
-        let kernel =
-            Self { variables: variables / members, tensors: tensors.len() / members, expression, constants, members };
+        let kernel = Self {
+            variables: variables / members,
+            tensors: tensors.len() / members,
+            expression,
+            constants,
+            members,
+        };
         let inputs = kernel.expression.inputs();
         let (old, others) = inputs.split_at(kernel.variables.min(inputs.len()));
         let (own, shared) = others.split_at(kernel.tensors.min(others.len()));
@@ -98,11 +109,16 @@ impl FusedUpdate {
             && (kernel.tensors == 0 || tensors.chunks(kernel.tensors).all(|member| member == own));
         require!(
             fit,
-            "the expression {} does not fit {} variables, tensors {tensors:?} and scalars {scalars:?} of {members} members",
+            "the expression {} does not fit {} variables, tensors {tensors:?} and scalars \
+             {scalars:?} of {members} members",
             kernel.expression,
             kernel.variables
         );
-        require!(fits(old, own, shared), "the expression {} has too many inputs", kernel.expression);
+        require!(
+            fits(old, own, shared),
+            "the expression {} has too many inputs",
+            kernel.expression
+        );
         Ok(kernel)
     }
 }
@@ -132,7 +148,8 @@ impl Kernel for FusedUpdate {
 }
 
 impl FusedUpdate {
-    /// Refuses a member whose variables or tensors differ in shape or are not of the expression's types.
+    /// Refuses a member whose variables or tensors differ in shape or are not of the expression's
+    /// types.
     fn check(&self, member: usize, variables: &[Tensor], tensors: &[Tensor]) -> Result<()> {
         let dims = &variables[0].dims;
         for (k, t) in variables.iter().enumerate() {
@@ -152,7 +169,8 @@ impl FusedUpdate {
         for t in tensors {
             require!(
                 t.dims == *dims || t.len() == 1 && t.rank() <= dims.len(),
-                "Cannot update variable with shape {} using a Tensor with shape {}, shapes must be equal.",
+                "Cannot update variable with shape {} using a Tensor with shape {}, shapes must \
+                 be equal.",
                 shape_text(dims),
                 shape_text(&t.dims)
             );
@@ -171,15 +189,21 @@ impl FusedUpdate {
     ) {
         let count = variables[0].len();
         let widest = self.expression.inputs().iter().map(|t| t.size()).max().unwrap_or(1);
-        let run = (plan::longest_run(ctx.device().capabilities().max_binding) as usize / widest) & !63;
+        let run =
+            (plan::longest_run(ctx.device().capabilities().max_binding) as usize / widest) & !63;
         let own = variables.len() + tensors.len();
         for first in (0..count).step_by(run) {
-            let places = variables.iter().chain(tensors).chain(scalars).enumerate().map(|(k, t)| {
-                // A variable is never one, for it is written where it lies.
-                let splat = k >= own || k >= variables.len() && t.len() == 1 && count > 1;
-                let first = if splat { 0 } else { first };
-                Place { address: t.address + (first * t.dtype.size()) as u64, dtype: t.dtype, splat }
-            });
+            let places =
+                variables.iter().chain(tensors).chain(scalars).enumerate().map(|(k, t)| {
+                    // A variable is never one, for it is written where it lies.
+                    let splat = k >= own || k >= variables.len() && t.len() == 1 && count > 1;
+                    let first = if splat { 0 } else { first };
+                    Place {
+                        address: t.address + (first * t.dtype.size()) as u64,
+                        dtype: t.dtype,
+                        splat,
+                    }
+                });
             into.push(Piece { count: run.min(count - first) as u32, places: places.collect() });
         }
     }
@@ -187,12 +211,18 @@ impl FusedUpdate {
     /// Enqueues the dispatches for all pieces.
     fn run(&self, ctx: &mut dyn OpContext, pieces: Vec<Piece>) -> Result<()> {
         let max_binding = ctx.device().capabilities().max_binding;
-        let (mut parts, scattered) = plan::plan(pieces, max_binding, &|address| ctx.device().block(address))?;
+        let (mut parts, scattered) =
+            plan::plan(pieces, max_binding, &|address| ctx.device().block(address))?;
         if !scattered.is_empty() {
-            let gathered = scattered.into_iter().map(|p| gather(ctx, p)).collect::<Result<Vec<_>>>()?;
-            let (more, left) = plan::plan(gathered, max_binding, &|address| ctx.device().block(address))?;
+            let gathered =
+                scattered.into_iter().map(|p| gather(ctx, p)).collect::<Result<Vec<_>>>()?;
+            let (more, left) =
+                plan::plan(gathered, max_binding, &|address| ctx.device().block(address))?;
             if let Some(piece) = left.first() {
-                return Err(Error::Internal(format!("{OP}: {} tensors need too many bindings", piece.places.len())));
+                return Err(Error::Internal(format!(
+                    "{OP}: {} tensors need too many bindings",
+                    piece.places.len()
+                )));
             }
             parts.extend(more);
         }
@@ -205,10 +235,17 @@ impl FusedUpdate {
     }
 
     /// One dispatch for pieces whose inputs lie in the same windows.
-    fn enqueue(&self, device: &Device, part: &Part, homes: &[usize], pieces: &[&Piece]) -> Result<()> {
+    fn enqueue(
+        &self,
+        device: &Device,
+        part: &Part,
+        homes: &[usize],
+        pieces: &[&Piece],
+    ) -> Result<()> {
         let expression = &self.expression;
         let (used, homes) = plan::bindings(homes, self.variables + self.tensors, &part.windows);
-        let windows: SmallVec<[&plan::Window; 6]> = used.iter().map(|w| &part.windows[*w]).collect();
+        let windows: SmallVec<[&plan::Window; 6]> =
+            used.iter().map(|w| &part.windows[*w]).collect();
         let access = access(expression, part, pieces);
         let group = access.elements_of_group(expression);
         let mut table: Vec<u32> = Vec::with_capacity(pieces.len() * shader::row_words(expression));
@@ -243,16 +280,21 @@ impl FusedUpdate {
     }
 }
 
-/// Fours, where the elements of all pieces can be taken so, and where what completes the last four is in the window too.
+/// Fours, where the elements of all pieces can be taken so, and where what completes the last four
+/// is in the window too.
 fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
     let inputs = expression.inputs();
-    let splats: SmallVec<[bool; 8]> = (0..inputs.len()).map(|k| pieces[0].places[k].splat).collect();
+    let splats: SmallVec<[bool; 8]> =
+        (0..inputs.len()).map(|k| pieces[0].places[k].splat).collect();
     let fits = |piece: &&Piece| {
         piece.places.iter().zip(&splats).all(|(place, splat)| {
             let window = &part.windows[part.locate(piece, place).0 as usize].range;
             let end = (place.address + 4 * u64::from(piece.count)).next_multiple_of(16);
             place.splat == *splat
-                && (place.splat || place.dtype.size() == 4 && place.address.is_multiple_of(16) && end <= window.end)
+                && (place.splat
+                    || place.dtype.size() == 4
+                        && place.address.is_multiple_of(16)
+                        && end <= window.end)
         })
     };
     let is_word = |t: &DType| t.size() == 4;
@@ -280,20 +322,32 @@ fn gather(ctx: &mut dyn OpContext, mut piece: Piece) -> Result<Piece> {
 pub fn shaders() -> Vec<Shader> {
     const WORD: Class = Class::Word;
     let samples: [(&str, &[Class]); 6] = [
-        ("x: float32, float32; c: 1; s0 = Mul<float32>(x1, c0); s1 = AddV2<float32>(x0, s0); return s1", &[WORD]),
         (
-            "x: float32, float32, float32; c: 1; s0 = Mul<float32>(x2, c0); s1 = AddV2<float32>(x0, s0); \
-             s2 = Sub<float32>(x1, s1); return s1, s2",
+            "x: float32, float32; c: 1; s0 = Mul<float32>(x1, c0); s1 = AddV2<float32>(x0, s0); \
+             return s1",
+            &[WORD],
+        ),
+        (
+            "x: float32, float32, float32; c: 1; s0 = Mul<float32>(x2, c0); s1 = \
+             AddV2<float32>(x0, s0); s2 = Sub<float32>(x1, s1); return s1, s2",
             &[WORD; 6],
         ),
         (
-            "x: float16, float32; c: 0; s0 = Cast<float32, float16>(x1); s1 = Sub<float16>(x0, s0); return s1",
+            "x: float16, float32; c: 0; s0 = Cast<float32, float16>(x1); s1 = Sub<float16>(x0, \
+             s0); return s1",
             &[WORD; 2],
         ),
-        ("x: bfloat16, float32, bool; c: 0; s0 = SelectV2<float32>(x2, x1, x1); return x0, s0", &[WORD; 4]),
-        ("x: float64, float64; c: 0; s0 = Sub<float64>(x0, x1); return s0", &[Class::Double(DType::F64)]),
         (
-            "x: int64, float32, int64; c: 0; s0 = AddV2<int64>(x0, x2); s1 = Square<float32>(x1); return s0, s1",
+            "x: bfloat16, float32, bool; c: 0; s0 = SelectV2<float32>(x2, x1, x1); return x0, s0",
+            &[WORD; 4],
+        ),
+        (
+            "x: float64, float64; c: 0; s0 = Sub<float64>(x0, x1); return s0",
+            &[Class::Double(DType::F64)],
+        ),
+        (
+            "x: int64, float32, int64; c: 0; s0 = AddV2<int64>(x0, x2); s1 = Square<float32>(x1); \
+             return s0, s1",
             &[WORD, WORD, Class::Double(DType::I64)],
         ),
     ];
@@ -311,7 +365,8 @@ pub fn shaders() -> Vec<Shader> {
         let outputs = expression.output_types();
         let splats: SmallVec<[bool; 8]> = (0..homes.len()).map(|k| k >= outputs.len()).collect();
         let is_word = outputs.iter().all(|t| t.size() == 4);
-        let fours = is_word.then(|| shader::shader(&expression, windows, &homes, &Access::Fours { splats }));
+        let fours = is_word
+            .then(|| shader::shader(&expression, windows, &homes, &Access::Fours { splats }));
         std::iter::once(single).chain(fours)
     };
     samples.iter().flat_map(shader).collect()

@@ -1,4 +1,5 @@
-//! Which dispatches an update takes: runs of elements that share a few windows of memory go together.
+//! Which dispatches an update takes: runs of elements that share a few windows of memory go
+//! together.
 
 use std::ops::Range;
 
@@ -8,7 +9,8 @@ use super::shader::{Class, MAX_WINDOWS};
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Windows start and end at multiples of this, so that a step after the other binds the same ranges.
+/// Windows start and end at multiples of this, so that a step after the other binds the same
+/// ranges.
 const GRAIN: u64 = 1 << 16;
 
 /// Where an input of the expression lies.
@@ -70,7 +72,8 @@ impl Part {
     pub fn by_homes(&self) -> Vec<(Vec<usize>, Vec<&Piece>)> {
         let mut groups: Vec<(Vec<usize>, Vec<&Piece>)> = Vec::new();
         for piece in &self.pieces {
-            let homes: Vec<usize> = piece.places.iter().map(|p| self.locate(piece, p).0 as usize).collect();
+            let homes: Vec<usize> =
+                piece.places.iter().map(|p| self.locate(piece, p).0 as usize).collect();
             match groups.iter_mut().find(|(h, _)| *h == homes) {
                 Some((_, pieces)) => pieces.push(piece),
                 None => groups.push((homes, vec![piece])),
@@ -82,8 +85,11 @@ impl Part {
     /// The window of a place, and its offset there in elements of its type.
     pub fn locate(&self, piece: &Piece, place: &Place) -> (u32, u32) {
         let (class, range) = (Class::of(place.dtype), piece.range(place));
-        let inside = |w: &Window| Some(w.class) == class && w.range.start <= range.start && range.end <= w.range.end;
-        let index = self.windows.iter().position(inside).expect("a part has windows for its places");
+        let inside = |w: &Window| {
+            Some(w.class) == class && w.range.start <= range.start && range.end <= w.range.end
+        };
+        let index =
+            self.windows.iter().position(inside).expect("a part has windows for its places");
         let offset = (place.address - self.windows[index].range.start) / place.dtype.size() as u64;
         (index as u32, offset as u32)
     }
@@ -99,7 +105,8 @@ fn limit(max_binding: u64) -> u64 {
     (max_binding & !(GRAIN - 1)).min(1 << 31)
 }
 
-/// Distributes pieces over dispatches. A piece that needs too many windows for one comes back as an error.
+/// Distributes pieces over dispatches. A piece that needs too many windows for one comes back as an
+/// error.
 pub fn plan(
     pieces: Vec<Piece>,
     max_binding: u64,
@@ -129,12 +136,13 @@ pub fn plan(
     Ok((parts, scattered))
 }
 
-/// The windows that a dispatch binds, and the binding of each input, from the window of each input in `homes`. The first
-/// `own` inputs are a member's variables and tensors; scalars follow.
+/// The windows that a dispatch binds, and the binding of each input, from the window of each input
+/// in `homes`. The first `own` inputs are a member's variables and tensors; scalars follow.
 ///
-/// Each result is a pipeline, so few may occur. While all inputs of a class share a window, it is bound once. As soon as
-/// they lie in several blocks, each of the first `own` inputs gets a binding of its own, whatever window it shares:
-/// else every distribution of k inputs over two blocks were a pipeline, 2^(k-1) of them.
+/// Each result is a pipeline, so few may occur. While all inputs of a class share a window, it is
+/// bound once. As soon as they lie in several blocks, each of the first `own` inputs gets a binding
+/// of its own, whatever window it shares: else every distribution of k inputs over two blocks were
+/// a pipeline, 2^(k-1) of them.
 pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, SmallVec<[usize; 8]>) {
     let first_uses = |homes: &[usize]| {
         let mut used = Bound::new();
@@ -145,10 +153,14 @@ pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, Smal
         });
         used
     };
-    let index = |used: &Bound, home: &usize| used.iter().position(|u| u == home).expect("a window that is used");
+    let index = |used: &Bound, home: &usize| {
+        used.iter().position(|u| u == home).expect("a window that is used")
+    };
     let used = first_uses(homes);
-    let is_split =
-        used.iter().enumerate().any(|(k, w)| used[..k].iter().any(|v| windows[*v].class == windows[*w].class));
+    let is_split = used
+        .iter()
+        .enumerate()
+        .any(|(k, w)| used[..k].iter().any(|v| windows[*v].class == windows[*w].class));
     let (tensors, scalars) = homes.split_at(own);
     let shared = first_uses(scalars);
     if !is_split || own + shared.len() > MAX_WINDOWS {
@@ -170,7 +182,8 @@ fn cover(mut windows: Vec<Window>, needs: &[Window], limit: u64) -> Option<Vec<W
             w.class == *class && w.block == *block && grown.end - grown.start <= limit
         };
         let growth = |w: &Window| grown(w).end - grown(w).start - (w.range.end - w.range.start);
-        match (0..windows.len()).filter(|k| fits(&windows[*k])).min_by_key(|k| growth(&windows[*k])) {
+        match (0..windows.len()).filter(|k| fits(&windows[*k])).min_by_key(|k| growth(&windows[*k]))
+        {
             Some(k) => windows[k].range = grown(&windows[k]),
             None if windows.len() < MAX_WINDOWS => {
                 windows.push(Window { class: *class, range: start..end, block: block.clone() });
@@ -193,8 +206,11 @@ mod tests {
     }
 
     fn piece(count: u32, places: &[(u64, DType, bool)]) -> Piece {
-        let places =
-            places.iter().map(|(address, dtype, splat)| Place { address: *address, dtype: *dtype, splat: *splat });
+        let places = places.iter().map(|(address, dtype, splat)| Place {
+            address: *address,
+            dtype: *dtype,
+            splat: *splat,
+        });
         Piece { count, places: places.collect() }
     }
 
@@ -203,14 +219,23 @@ mod tests {
         for part in parts {
             assert!(part.windows.len() <= MAX_WINDOWS);
             for w in &part.windows {
-                assert!(w.range.end - w.range.start <= max_binding && w.range.end <= w.block.end, "{w:?}");
+                assert!(
+                    w.range.end - w.range.start <= max_binding && w.range.end <= w.block.end,
+                    "{w:?}"
+                );
             }
             for piece in &part.pieces {
                 for place in &piece.places {
                     let (window, offset) = part.locate(piece, place);
                     let window = &part.windows[window as usize];
-                    assert_eq!(window.range.start + u64::from(offset) * place.dtype.size() as u64, place.address);
-                    assert!(piece.range(place).end <= window.range.end && Some(window.class) == Class::of(place.dtype));
+                    assert_eq!(
+                        window.range.start + u64::from(offset) * place.dtype.size() as u64,
+                        place.address
+                    );
+                    assert!(
+                        piece.range(place).end <= window.range.end
+                            && Some(window.class) == Class::of(place.dtype)
+                    );
                 }
             }
         }
@@ -238,7 +263,12 @@ mod tests {
     #[test]
     fn distant_members_take_several_dispatches() {
         let pieces: Vec<Piece> = (0..10u64)
-            .map(|k| piece(16, &[(k * BLOCK, DType::F32, false), (k * BLOCK + (1 << 29), DType::F64, false)]))
+            .map(|k| {
+                piece(
+                    16,
+                    &[(k * BLOCK, DType::F32, false), (k * BLOCK + (1 << 29), DType::F64, false)],
+                )
+            })
             .collect();
         let (parts, scattered) = plan(pieces, 1 << 27, &block).unwrap();
         check(&parts, 1 << 27);
@@ -247,9 +277,13 @@ mod tests {
 
     #[test]
     fn blocks_make_few_pipelines() {
-        let window =
-            |k: u64, class| Window { class, range: k * BLOCK..k * BLOCK + 1024, block: k * BLOCK..(k + 1) * BLOCK };
-        let windows = [window(0, Class::Word), window(1, Class::Word), window(1, Class::Double(DType::I64))];
+        let window = |k: u64, class| Window {
+            class,
+            range: k * BLOCK..k * BLOCK + 1024,
+            block: k * BLOCK..(k + 1) * BLOCK,
+        };
+        let windows =
+            [window(0, Class::Word), window(1, Class::Word), window(1, Class::Double(DType::I64))];
         let of = |homes: &[usize]| {
             let (used, places) = bindings(homes, 4, &windows);
             let bound: Vec<usize> = places.iter().map(|k| used[*k]).collect();
@@ -258,7 +292,10 @@ mod tests {
             (classes, places)
         };
         let one_block = of(&[0, 0, 0, 0, 0]);
-        assert_eq!((&one_block.0[..], &one_block.1[..]), (&[Class::Word][..], &[0, 0, 0, 0, 0][..]));
+        assert_eq!(
+            (&one_block.0[..], &one_block.1[..]),
+            (&[Class::Word][..], &[0, 0, 0, 0, 0][..])
+        );
         assert_eq!(of(&[1, 1, 1, 1, 1]), one_block);
         // Several classes are no reason to bind a window twice.
         assert_eq!(&of(&[2, 0, 0, 0, 0]).1[..], &[0, 1, 1, 1, 1]);

@@ -19,7 +19,8 @@ const UNITS_OF_FOURS: u32 = 8;
 
 const NAMES: [&str; MAX_WINDOWS] = ["w0", "w1", "w2", "w3", "w4", "w5"];
 
-/// How a window's memory is declared. The same memory may be seen through windows of several classes.
+/// How a window's memory is declared. The same memory may be seen through windows of several
+/// classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Words that hold types of at most 32 bits.
@@ -29,10 +30,13 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class through which values of `dtype` are seen; `None` for types that updates do not know.
+    /// The class through which values of `dtype` are seen; `None` for types that updates do not
+    /// know.
     pub const fn of(dtype: DType) -> Option<Self> {
         match dtype {
-            DType::F32 | DType::I32 | DType::U32 | DType::F16 | DType::BF16 | DType::Bool => Some(Self::Word),
+            DType::F32 | DType::I32 | DType::U32 | DType::F16 | DType::BF16 | DType::Bool => {
+                Some(Self::Word)
+            }
             DType::F64 | DType::I64 | DType::U64 => Some(Self::Double(dtype)),
             _ => None,
         }
@@ -60,8 +64,8 @@ impl Class {
 pub enum Access {
     /// One by one, or as many as share a word.
     Single,
-    /// Four at once where they lie side by side: `splats` tells of which inputs one element serves all. The others are of 32 bits, and start
-    /// at multiples of 16 bytes.
+    /// Four at once where they lie side by side: `splats` tells of which inputs one element serves
+    /// all. The others are of 32 bits, and start at multiples of 16 bytes.
     Fours { splats: SmallVec<[bool; 8]> },
 }
 
@@ -108,28 +112,34 @@ pub fn row_words(expression: &Expression) -> usize {
     2 + 2 * expression.inputs().len()
 }
 
-/// The pipeline of an expression whose first inputs are the variables, of windows of these classes, and of the window of each input.
+/// The pipeline of an expression whose first inputs are the variables, of windows of these classes,
+/// and of the window of each input.
 ///
-/// The windows are no matter of the table: a branch for each access costs little on a GPU, where all invocations of a workgroup take
-/// the same, but a software adapter carries out every side of it.
+/// The windows are no matter of the table: a branch for each access costs little on a GPU, where
+/// all invocations of a workgroup take the same, but a software adapter carries out every side of
+/// it.
 pub fn key(expression: &Expression, windows: &[Class], homes: &[usize], access: &Access) -> Key {
     let key = Key::new("fused_update").name(&expression.to_string());
     let key = windows.iter().fold(key, |key, c| key.name(access.storage(*c)));
     let key = homes.iter().fold(key, |key, home| key.number(*home as u32));
     match access {
         Access::Single => key,
-        Access::Fours { splats } => splats.iter().fold(key, |key, splat| key.number(u32::from(*splat))),
+        Access::Fours { splats } => {
+            splats.iter().fold(key, |key, splat| key.number(u32::from(*splat)))
+        }
     }
 }
 
 /// Its shader.
-pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize], access: &Access) -> Shader {
+pub fn shader(
+    expression: &Expression,
+    windows: &[Class],
+    homes: &[usize],
+    access: &Access,
+) -> Shader {
     let classes: String = windows.iter().map(|c| format!(" {}", access.storage(*c))).collect();
-    let mut shader = Shader::new(format!("fused update {expression}; windows{classes} {homes:?}")).u32s(&[
-        "rows",
-        "jump",
-        "constants",
-    ]);
+    let mut shader = Shader::new(format!("fused update {expression}; windows{classes} {homes:?}"))
+        .u32s(&["rows", "jump", "constants"]);
     let mut text = String::new();
     for (k, dtype) in expression.inputs().iter().enumerate() {
         let words = windows[homes[k]] == Class::Word;
@@ -138,7 +148,9 @@ pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize], acces
             Access::Fours { .. } if words => {
                 load(k, *dtype, NAMES[homes[k]], &|at| format!("[({at}) >> 2u][({at}) & 3u]"))
             }
-            _ => load(k, *dtype, NAMES[homes[k]], &|at| format!("[p.off_{} + ({at})]", NAMES[homes[k]])),
+            _ => load(k, *dtype, NAMES[homes[k]], &|at| {
+                format!("[p.off_{} + ({at})]", NAMES[homes[k]])
+            }),
         });
         shader = match dtype {
             DType::F16 => shader.library("f16_bits"),
@@ -170,7 +182,8 @@ pub fn shader(expression: &Expression, windows: &[Class], homes: &[usize], acces
         .body(include_str!("../../../../shaders/fused/update.wgsl"))
 }
 
-/// The function that reads element `i` of the expression's input `k` in `window`, of which `index` picks a word.
+/// The function that reads element `i` of the expression's input `k` in `window`, of which `index`
+/// picks a word.
 fn load(k: usize, dtype: DType, window: &str, index: &dyn Fn(&str) -> String) -> String {
     let (shift, value) = match dtype {
         DType::F32 | DType::I32 => (0, format!("bitcast<{}>(word)", dtype.value())),
@@ -181,8 +194,8 @@ fn load(k: usize, dtype: DType, window: &str, index: &dyn Fn(&str) -> String) ->
     };
     let at = if shift == 0 { "j".to_owned() } else { format!("j >> {shift}u") };
     format!(
-        "fn load_x{k}(at: vec2<u32>, i: u32) -> {} {{\n    let j = at.x + i * at.y;\n    let word = {window}{};\n    \
-         return {value};\n}}\n\n",
+        "fn load_x{k}(at: vec2<u32>, i: u32) -> {} {{\n    let j = at.x + i * at.y;\n    let word \
+         = {window}{};\n    return {value};\n}}\n\n",
         dtype.value(),
         index(&at)
     )
@@ -191,8 +204,9 @@ fn load(k: usize, dtype: DType, window: &str, index: &dyn Fn(&str) -> String) ->
 /// The function that reads the words of elements `i` to `i + 3` of input `k`.
 fn load_four(k: usize, dtype: DType, window: &str) -> String {
     format!(
-        "fn words_x{k}(at: vec2<u32>, i: u32) -> vec4<u32> {{\n    return {window}[(at.x + i) >> 2u];\n}}\n\n\
-         fn load_x{k}(words: vec4<u32>) -> vec4<{0}> {{\n    return bitcast<vec4<{0}>>(words);\n}}\n\n",
+        "fn words_x{k}(at: vec2<u32>, i: u32) -> vec4<u32> {{\n    return {window}[(at.x + i) >> \
+         2u];\n}}\n\nfn load_x{k}(words: vec4<u32>) -> vec4<{0}> {{\n    return \
+         bitcast<vec4<{0}>>(words);\n}}\n\n",
         dtype.value()
     )
 }
@@ -201,23 +215,29 @@ fn load_four(k: usize, dtype: DType, window: &str) -> String {
 fn places(expression: &Expression, access: &Access) -> String {
     let inputs = (0..expression.inputs().len()).map(|k| {
         let splat = match access {
-            Access::Fours { splats } if splats[k] => format!("    let x{k} = load_x{k}(at{k}, 0u);\n"),
+            Access::Fours { splats } if splats[k] => {
+                format!("    let x{k} = load_x{k}(at{k}, 0u);\n")
+            }
             _ => String::new(),
         };
         format!("    let at{k} = place(row, {k}u);\n{splat}")
     });
-    let constants = (0..expression.constants())
-        .map(|k| format!("    let c{k} = bitcast<f32>(table[p.off_table + p.constants + {k}u]);\n"));
+    let constants = (0..expression.constants()).map(|k| {
+        format!("    let c{k} = bitcast<f32>(table[p.off_table + p.constants + {k}u]);\n")
+    });
     inputs.chain(constants).collect()
 }
 
-/// One four. What lies behind the last element stays as it is: as all places but those of splats start at multiples of 16 bytes, no other
-/// variable begins there.
+/// One four. What lies behind the last element stays as it is: as all places but those of splats
+/// start at multiples of 16 bytes, no other variable begins there.
 fn steps_of_fours(expression: &Expression, homes: &[usize], splats: &[bool]) -> String {
     const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
     let mut text = String::new();
     for k in (0..splats.len()).filter(|k| !splats[*k]) {
-        let _ = writeln!(text, "        let words{k} = words_x{k}(at{k}, i);\n        let x{k} = load_x{k}(words{k});");
+        let _ = writeln!(
+            text,
+            "        let words{k} = words_x{k}(at{k}, i);\n        let x{k} = load_x{k}(words{k});"
+        );
     }
     for (lane, c) in COMPONENTS.iter().enumerate() {
         let arguments: Vec<String> = (splats.iter().enumerate())
@@ -233,7 +253,8 @@ fn steps_of_fours(expression: &Expression, homes: &[usize], splats: &[bool]) -> 
         let values: Vec<String> = (0..4).map(|lane| format!("v{lane}{member}")).collect();
         let _ = writeln!(
             text,
-            "        {}[(at{k}.x + i) >> 2u] = select(words{k}, bitcast<vec4<u32>>(vec4<{}>({})), live);",
+            "        {}[(at{k}.x + i) >> 2u] = select(words{k}, bitcast<vec4<u32>>(vec4<{}>({})), \
+             live);",
             NAMES[homes[k]],
             dtype.value(),
             values.join(", ")
@@ -255,7 +276,8 @@ fn steps(expression: &Expression, lanes: u32, homes: &[usize]) -> String {
     }
     let types = expression.output_types();
     for (k, dtype) in types.iter().enumerate() {
-        let value = |lane: u32| if types.len() == 1 { format!("v{lane}") } else { format!("v{lane}.y{k}") };
+        let value =
+            |lane: u32| if types.len() == 1 { format!("v{lane}") } else { format!("v{lane}.y{k}") };
         let window = NAMES[homes[k]];
         match dtype {
             DType::F16 | DType::BF16 => {
@@ -263,7 +285,8 @@ fn steps(expression: &Expression, lanes: u32, homes: &[usize]) -> String {
                 // Behind the last element a zero fills its word.
                 let _ = writeln!(
                     text,
-                    "        {window}[p.off_{window} + ((at{k}.x + i) >> 1u)] = {bits}({}) | select(0u, {bits}({}) << 16u, i + 1u < count);",
+                    "        {window}[p.off_{window} + ((at{k}.x + i) >> 1u)] = {bits}({}) | \
+                     select(0u, {bits}({}) << 16u, i + 1u < count);",
                     value(0),
                     value(1)
                 );
@@ -278,7 +301,10 @@ fn steps(expression: &Expression, lanes: u32, homes: &[usize]) -> String {
                     let _ = if lane == 0 {
                         writeln!(text, "        {put}")
                     } else {
-                        writeln!(text, "        if i + {lane}u < count {{\n            {put}\n        }}")
+                        writeln!(
+                            text,
+                            "        if i + {lane}u < count {{\n            {put}\n        }}"
+                        )
                     };
                 }
             }

@@ -1,8 +1,10 @@
-//! The gradient of attention, as TensorFlow's tape writes it: from the gradient of the result those of the values and of the weights, the
-//! softmax's, the mask's and the scale's, and the products with key and query.
+//! The gradient of attention, as TensorFlow's tape writes it: from the gradient of the result those
+//! of the values and of the weights, the softmax's, the mask's and the scale's, and the products
+//! with key and query.
 //!
-//! Grappler orders the factors of the softmax's gradient as it likes: they may come in any order, some multiplied beforehand.
-//! All that reads the weights must belong to it, and whatever is between must have no other use.
+//! Grappler orders the factors of the softmax's gradient as it likes: they may come in any order,
+//! some multiplied beforehand. All that reads the weights must belong to it, and whatever is
+//! between must have no other use.
 
 use super::labels::{DEPTH, Label, permutation, product, stops, through};
 use super::scores::{Scores, Weights, constant_operand, is_single_use, scalar};
@@ -49,14 +51,19 @@ pub fn gradient(graph: &Graph, f: &Forward<'_>) -> Option<Gradient> {
     let softmax = f.weights.softmax;
     let after = f.weights.next.unwrap_or(f.last);
     // The forward pass reads them once, and the gradient three times.
-    if [softmax, f.operand.0].iter().any(|weights| graph.readers_in_any_order(*weights).nth(8).is_some()) {
+    if [softmax, f.operand.0]
+        .iter()
+        .any(|weights| graph.readers_in_any_order(*weights).nth(8).is_some())
+    {
         return None;
     }
-    let mut readers: Vec<NodeId> = graph.readers(softmax).map(|(id, _)| id).filter(|id| *id != after).collect();
+    let mut readers: Vec<NodeId> =
+        graph.readers(softmax).map(|(id, _)| id).filter(|id| *id != after).collect();
     if f.operand.0 != softmax {
         readers.extend(graph.readers(f.operand.0).map(|(id, _)| id).filter(|id| *id != f.last));
     }
-    let (products, factors): (Vec<_>, Vec<_>) = readers.into_iter().partition(|id| product(graph, *id).is_some());
+    let (products, factors): (Vec<_>, Vec<_>) =
+        readers.into_iter().partition(|id| product(graph, *id).is_some());
     let ([value_id], [_, _]) = (&products[..], &factors[..]) else { return None };
     let (given, value_labels) = of_operand(graph, *value_id, &f.operand, f.width)?;
 
@@ -71,7 +78,8 @@ pub fn gradient(graph: &Graph, f: &Forward<'_>) -> Option<Gradient> {
     let ends: Vec<NodeId> = graph.readers(walk.at).map(|(id, _)| id).collect();
     let [one, two] = ends[..] else { return None };
     let end = (walk.at, walk.labels);
-    let (one, two) = ((one, of_operand(graph, one, &end, DEPTH)?), (two, of_operand(graph, two, &end, DEPTH)?));
+    let (one, two) =
+        ((one, of_operand(graph, one, &end, DEPTH)?), (two, of_operand(graph, two, &end, DEPTH)?));
     let ((query_id, (key, query_labels)), (key_id, (query, key_labels))) =
         if one.1.1.contains(&t) { (one, two) } else { (two, one) };
 
@@ -88,12 +96,20 @@ pub fn gradient(graph: &Graph, f: &Forward<'_>) -> Option<Gradient> {
     }
     region.extend([change_id, query_id, key_id]);
     let results = [(query_id, query_labels), (key_id, key_labels), (*value_id, value_labels)];
-    let typed = [change_id, query_id, key_id, *value_id].iter().all(|id| graph.node(*id).dtype("T") == Some(f.dtype));
+    let typed = [change_id, query_id, key_id, *value_id]
+        .iter()
+        .all(|id| graph.node(*id).dtype("T") == Some(f.dtype));
     typed.then_some(Gradient { region, given, results, read })
 }
 
-/// The other operand and the result of a product that reads `operand` once; the label that the operand lacks becomes `free`.
-fn of_operand(graph: &Graph, id: NodeId, operand: &Labelled, free: Label) -> Option<(Labelled, Vec<Label>)> {
+/// The other operand and the result of a product that reads `operand` once; the label that the
+/// operand lacks becomes `free`.
+fn of_operand(
+    graph: &Graph,
+    id: NodeId,
+    operand: &Labelled,
+    free: Label,
+) -> Option<(Labelled, Vec<Label>)> {
     let inputs = graph.node(id).inputs();
     let i = inputs.iter().position(|x| *x == operand.0)?;
     let [other, result] = product(graph, id)?.complete(i, &operand.1, free)?;
@@ -103,7 +119,9 @@ fn of_operand(graph: &Graph, id: NodeId, operand: &Labelled, free: Label) -> Opt
 /// Whether two tensors are one but for transposes.
 fn is_same(graph: &Graph, a: &Labelled, b: &Labelled) -> bool {
     let b = stops(graph, b.0, &b.1, false);
-    stops(graph, a.0, &a.1, false).iter().any(|a| b.iter().any(|b| (a.at, &a.labels) == (b.at, &b.labels)))
+    stops(graph, a.0, &a.1, false)
+        .iter()
+        .any(|a| b.iter().any(|b| (a.at, &a.labels) == (b.at, &b.labels)))
 }
 
 /// The only node that reads a tensor.
@@ -141,12 +159,22 @@ impl Mean {
             && keeps
             && difference.inputs() == [of, output(sum_id)]
             && graph.readers(of).count() == 2;
-        fits.then(|| Self { nodes: [id, sum_id, difference_id], of, difference: output(difference_id) })
+        fits.then(|| Self {
+            nodes: [id, sum_id, difference_id],
+            of,
+            difference: output(difference_id),
+        })
     }
 }
 
-/// The product behind the gradients of the weights, and the labels of its result. What is between goes into `region`.
-fn change(graph: &Graph, f: &Forward<'_>, of: Output, region: &mut Vec<NodeId>) -> Option<(NodeId, Vec<Label>)> {
+/// The product behind the gradients of the weights, and the labels of its result. What is between
+/// goes into `region`.
+fn change(
+    graph: &Graph,
+    f: &Forward<'_>,
+    of: Output,
+    region: &mut Vec<NodeId>,
+) -> Option<(NodeId, Vec<Label>)> {
     let (mut at, mut labels, mut zeroed) = (of, f.operand.1.clone(), false);
     loop {
         if at.port != 0 || (at != of && !is_single_use(graph, at)) {
@@ -188,9 +216,17 @@ struct Walk {
 }
 
 impl Walk {
-    /// Walks from `at` until products read what is there. `factor` is the reader of the weights that belongs to it.
-    fn from(graph: &Graph, f: &Forward<'_>, at: Output, factor: NodeId, region: &mut Vec<NodeId>) -> Option<Self> {
-        let mut walk = Self { at, labels: f.operand.1.clone(), scale: 1.0, weighed: false, masked: false };
+    /// Walks from `at` until products read what is there. `factor` is the reader of the weights
+    /// that belongs to it.
+    fn from(
+        graph: &Graph,
+        f: &Forward<'_>,
+        at: Output,
+        factor: NodeId,
+        region: &mut Vec<NodeId>,
+    ) -> Option<Self> {
+        let mut walk =
+            Self { at, labels: f.operand.1.clone(), scale: 1.0, weighed: false, masked: false };
         while let Some(reader) = only_reader(graph, walk.at) {
             walk.pass(graph, f, reader, factor, region)?;
             region.push(reader);
@@ -226,7 +262,10 @@ impl Walk {
                     // Weights that were multiplied with a constant beforehand.
                     let (x, by) = constant_operand(graph, graph.node(factor).inputs(), true)?;
                     let fits = graph.node(factor).op() == "Mul" && x == f.weights.softmax;
-                    if !fits || other != (Output { node: factor, port: 0 }) || !is_single_use(graph, other) {
+                    if !fits
+                        || other != (Output { node: factor, port: 0 })
+                        || !is_single_use(graph, other)
+                    {
                         return None;
                     }
                     region.push(factor);
@@ -247,8 +286,9 @@ impl Walk {
             "SelectV2" => {
                 let mask = f.scores.mask.as_ref().filter(|m| m.kind == "choice")?;
                 let (kept, zero) = if mask.keep { (1, 2) } else { (2, 1) };
-                let fits =
-                    inputs[0] == mask.operand && inputs[kept] == self.at && scalar(graph, inputs[zero]) == Some(0.0);
+                let fits = inputs[0] == mask.operand
+                    && inputs[kept] == self.at
+                    && scalar(graph, inputs[zero]) == Some(0.0);
                 fits && !std::mem::replace(&mut self.masked, true)
             }
             _ => false,

@@ -69,8 +69,10 @@ pub fn product(graph: &Graph, id: NodeId) -> Option<Product> {
             let (a, b) = inputs.split_once(',')?;
             let labels = |text: &str| {
                 let distinct: FxHashSet<char> = text.chars().collect();
-                let plain = text.chars().all(|c| c.is_ascii_alphabetic()) && distinct.len() == text.len();
-                (plain && (2..=4).contains(&text.len())).then(|| text.chars().map(Label::from).collect::<Vec<_>>())
+                let plain =
+                    text.chars().all(|c| c.is_ascii_alphabetic()) && distinct.len() == text.len();
+                (plain && (2..=4).contains(&text.len()))
+                    .then(|| text.chars().map(Label::from).collect::<Vec<_>>())
             };
             ([labels(a)?, labels(b)?], labels(result)?, false)
         }
@@ -96,8 +98,8 @@ impl Product {
         Some([rename(&self.operands[0])?, rename(&self.operands[1])?])
     }
 
-    /// The labels of the operand besides number `i` and of the result, where those of operand `i` are `labels`; the one that operand `i`
-    /// lacks becomes `free`.
+    /// The labels of the operand besides number `i` and of the result, where those of operand `i`
+    /// are `labels`; the one that operand `i` lacks becomes `free`.
     pub fn complete(&self, i: usize, labels: &[Label], free: Label) -> Option<[Vec<Label>; 2]> {
         let (own, other) = (&self.operands[i], &self.operands[1 - i]);
         if own.len() != labels.len() {
@@ -127,7 +129,9 @@ pub fn through(graph: &Graph, perm: Output, labels: &[Label]) -> Option<Vec<Labe
 
 pub fn permutation(graph: &Graph, perm: Output, rank: usize) -> Option<Vec<usize>> {
     let values = graph.constant(perm)?.to_i64().ok()?;
-    let axis = |p: i64| usize::try_from(if p < 0 { p + rank as i64 } else { p }).ok().filter(|p| *p < rank);
+    let axis = |p: i64| {
+        usize::try_from(if p < 0 { p + rank as i64 } else { p }).ok().filter(|p| *p < rank)
+    };
     let perm = values.into_iter().map(axis).collect::<Option<Vec<_>>>()?;
     let distinct: FxHashSet<usize> = perm.iter().copied().collect();
     (perm.len() == rank && distinct.len() == rank).then_some(perm)
@@ -142,10 +146,10 @@ pub fn stops(graph: &Graph, at: Output, labels: &[Label], may_scale: bool) -> Ve
             break;
         }
         let next = match node.op() {
-            "Transpose" => through(graph, node.inputs()[1], &stop.labels).map(|labels| (node.inputs()[0], labels, 1.0)),
-            "Mul" if may_scale => {
-                constant_operand(graph, node.inputs(), true).map(|(x, by)| (x, stop.labels.clone(), by))
-            }
+            "Transpose" => through(graph, node.inputs()[1], &stop.labels)
+                .map(|labels| (node.inputs()[0], labels, 1.0)),
+            "Mul" if may_scale => constant_operand(graph, node.inputs(), true)
+                .map(|(x, by)| (x, stop.labels.clone(), by)),
             _ => None,
         };
         let Some((at, labels, by)) = next else { break };

@@ -1,12 +1,15 @@
-//! Attention as Keras and hand-written transformers spell it out: the product of query and key, a scale, a mask, softmax, the product with the
-//! value; with transposes, and conversions of 16-bit floats to float32 and back, around and between.
+//! Attention as Keras and hand-written transformers spell it out: the product of query and key, a
+//! scale, a mask, softmax, the product with the value; with transposes, and conversions of 16-bit
+//! floats to float32 and back, around and between.
 //!
-//! Axes carry labels: those of an `Einsum`'s equation, or made up for a `BatchMatMulV2`. Following the labels through transposes says which
-//! operand is the query and where its heads are. Values between the ops must have no other use. The conversion of weights to 16 bits
-//! goes with the ops: it only rounds values between 0 and 1.
+//! Axes carry labels: those of an `Einsum`'s equation, or made up for a `BatchMatMulV2`. Following
+//! the labels through transposes says which operand is the query and where its heads are. Values
+//! between the ops must have no other use. The conversion of weights to 16 bits goes with the ops:
+//! it only rounds values between 0 and 1.
 //!
-//! In training the weights have readers in the gradient. If that is of the form that [`gradient`] knows, and nobody else reads them, it is
-//! replaced as well: query, key and value all have gradients, the mask has none, nothing broadcasts, and nothing drops out.
+//! In training the weights have readers in the gradient. If that is of the form that [`gradient`]
+//! knows, and nobody else reads them, it is replaced as well: query, key and value all have
+//! gradients, the mask has none, nothing broadcasts, and nothing drops out.
 
 mod gradient;
 mod labels;
@@ -93,7 +96,8 @@ impl Found {
         let labels = &last.operands[i];
         let operand = (node.inputs()[i], labels.clone());
         let (weights, mut scores) = weights(graph, operand.0, last.dtype)?;
-        let (first_id, labels_first) = products_of(graph, weights.input, labels.clone(), &mut scores, 0)?;
+        let (first_id, labels_first) =
+            products_of(graph, weights.input, labels.clone(), &mut scores, 0)?;
         let first = product(graph, first_id)?;
         if first.broadcasts != last.broadcasts || first.dtype != last.dtype {
             return None;
@@ -117,24 +121,37 @@ impl Found {
         let gradient = if weights.is_single_use { None } else { Some(gradient(graph, &forward)?) };
         let results = results(graph, id, &last.result);
         let arranged = Arranged::new(graph, &forward, &results, gradient.as_ref())?;
-        if gradient.is_some() && (last.broadcasts || scores.mask.is_some()) && !arranged.is_even(graph, &forward) {
+        if gradient.is_some()
+            && (last.broadcasts || scores.mask.is_some())
+            && !arranged.is_even(graph, &forward)
+        {
             return None;
         }
         let attrs = attributes(graph, &scores, last, &arranged)?;
         let mut region = scores.region.clone();
         region.extend([first_id, id]);
         region.extend((arranged.results[0].node != id).then_some(arranged.results[0].node));
-        let mut passed: Vec<NodeId> = arranged.stops.iter().flat_map(|s| s.passed.clone()).collect();
+        let mut passed: Vec<NodeId> =
+            arranged.stops.iter().flat_map(|s| s.passed.clone()).collect();
         let gradient = gradient.map(|found| {
-            let of_read = found.read.iter().flat_map(|(at, labels)| stops(graph, *at, labels, false));
+            let of_read =
+                found.read.iter().flat_map(|(at, labels)| stops(graph, *at, labels, false));
             passed.extend(of_read.flat_map(|s| s.passed));
             let mut region = found.region;
             let ends = found.results.iter().map(|(id, _)| *id).zip(&arranged.results[1..]);
-            region.extend(ends.filter(|(id, end)| end.node != *id).map(|(_, end)| end.node).collect::<Vec<_>>());
+            region.extend(
+                ends.filter(|(id, end)| end.node != *id)
+                    .map(|(_, end)| end.node)
+                    .collect::<Vec<_>>(),
+            );
             let results = [arranged.results[1], arranged.results[2], arranged.results[3]];
             FoundGradient { region, given: arranged.stops[3].at, results }
         });
-        let inputs = arranged.stops[..3].iter().map(|s| s.at).chain(scores.mask.map(|m| m.operand)).collect();
+        let inputs = arranged.stops[..3]
+            .iter()
+            .map(|s| s.at)
+            .chain(scores.mask.map(|m| m.operand))
+            .collect();
         if !scores.shapes.is_empty() && last.broadcasts {
             return None;
         }
@@ -142,13 +159,15 @@ impl Found {
             let stop = stops(graph, *at, labels, true).pop();
             stop.map(|stop| (stop.at, stop.labels))
         };
-        let (shapes, products) = (scores.shapes, [source(&forward_tensors[0])?, source(&forward_tensors[1])?]);
+        let (shapes, products) =
+            (scores.shapes, [source(&forward_tensors[0])?, source(&forward_tensors[1])?]);
         let result = arranged.results[0];
         let found = Self { region, passed, result, inputs, attrs, gradient, shapes, products };
         (!found.shapes.is_empty() || found.is_legal(graph, &FxHashSet::default())).then_some(found)
     }
 
-    /// Whether the nodes are ours to replace, and nothing leads out of them and back, but over nodes of `shapes`: these are to read something else.
+    /// Whether the nodes are ours to replace, and nothing leads out of them and back, but over
+    /// nodes of `shapes`: these are to read something else.
     fn is_legal(&self, graph: &Graph, shapes: &FxHashSet<NodeId>) -> bool {
         let device = graph.node(self.result.node).device();
         let ours = |region: &[NodeId]| {
@@ -180,14 +199,20 @@ impl Found {
                 device: device.clone(),
                 inputs,
                 controls: Vec::new(),
-                attrs: self.attrs.iter().filter(|(name, _)| *name != "broadcast").cloned().collect(),
+                attrs: self
+                    .attrs
+                    .iter()
+                    .filter(|(name, _)| *name != "broadcast")
+                    .cloned()
+                    .collect(),
                 infos: found.results.iter().map(|r| graph.info(*r).clone()).collect(),
             };
             let ports = [0, 1, 2].map(|i| (found.results[i as usize], i));
             graph.replace_region(&found.region, new, &ports)
         });
         let inputs = self.inputs;
-        let new = NewNode { name, op: OP.to_owned(), device, inputs, controls: Vec::new(), attrs, infos };
+        let new =
+            NewNode { name, op: OP.to_owned(), device, inputs, controls: Vec::new(), attrs, infos };
         let id = graph.replace_region(&self.region, new, &[(self.result, 0)]);
         if let Some(grad_id) = grad_id {
             graph.set_input(grad_id, 5, Output { node: id, port: 1 });
@@ -202,7 +227,12 @@ impl Found {
 
 impl Arranged {
     /// Everything in the layout in which all of it is to be had.
-    fn new(graph: &Graph, f: &Forward<'_>, of_result: &[Labelled], gradient: Option<&Gradient>) -> Option<Self> {
+    fn new(
+        graph: &Graph,
+        f: &Forward<'_>,
+        of_result: &[Labelled],
+        gradient: Option<&Gradient>,
+    ) -> Option<Self> {
         let labels = &f.operand.1;
         let rank = labels.len();
         let (lead, t, s) = (&labels[..rank - 2], labels[rank - 2], labels[rank - 1]);
@@ -215,7 +245,10 @@ impl Arranged {
             // A scale before the product is part of the forward op, but of no gradient's.
             let may_scale = gradient.is_none();
             let find = |(at, labels): &Labelled, wanted: Vec<Label>, may_scale: bool| {
-                stops(graph, *at, labels, may_scale).into_iter().rev().find(|stop| stop.labels == wanted)
+                stops(graph, *at, labels, may_scale)
+                    .into_iter()
+                    .rev()
+                    .find(|stop| stop.labels == wanted)
             };
             let [query, key, value] = &f.tensors;
             let mut all = vec![
@@ -239,17 +272,19 @@ impl Arranged {
         arranged("BTNH", &heads_last).or_else(|| arranged("BNTH", &heads_first))
     }
 
-    /// Whether query, key, value and the result's gradient surely have the extents that the weights have, so that nothing
-    /// broadcasts.
+    /// Whether query, key, value and the result's gradient surely have the extents that the weights
+    /// have, so that nothing broadcasts.
     fn is_even(&self, graph: &Graph, f: &Forward<'_>) -> bool {
         let Some(weights) = &graph.info(f.weights.softmax).shape else { return false };
         self.stops.iter().all(|stop| {
             let Some(shape) = &graph.info(stop.at).shape else { return false };
             let extents = stop.labels.iter().zip(shape);
             shape.len() == stop.labels.len()
-                && extents.into_iter().all(|(label, extent)| match f.operand.1.iter().position(|l| l == label) {
-                    Some(at) => weights.get(at).is_some_and(|w| w.same(*extent)),
-                    None => true,
+                && extents.into_iter().all(|(label, extent)| {
+                    match f.operand.1.iter().position(|l| l == label) {
+                        Some(at) => weights.get(at).is_some_and(|w| w.same(*extent)),
+                        None => true,
+                    }
                 })
         })
     }

@@ -1,4 +1,5 @@
-//! What stands between the product of query and key and the weights: scale, mask, softmax, conversions.
+//! What stands between the product of query and key and the weights: scale, mask, softmax,
+//! conversions.
 
 use super::labels::{Label, product, through};
 use crate::dtype::DType;
@@ -45,7 +46,10 @@ fn is_read_once(graph: &Graph, tensor: Output) -> bool {
 
 /// The only element of a constant.
 pub fn scalar(graph: &Graph, output: Output) -> Option<f64> {
-    graph.constant(output).filter(|v| v.dtype.is_float() && v.dims.is_empty()).map(|v| v.to_f64()[0])
+    graph
+        .constant(output)
+        .filter(|v| v.dtype.is_float() && v.dims.is_empty())
+        .map(|v| v.to_f64()[0])
 }
 
 /// The softmax behind weights that a product reads.
@@ -77,11 +81,18 @@ pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Sc
         let before = match node.op() {
             "Softmax" => {
                 let own = node.dtype("T")?;
-                let found = Weights { input: node.inputs()[0], softmax: at, next, is_single_use: single };
+                let found =
+                    Weights { input: node.inputs()[0], softmax: at, next, is_single_use: single };
                 return (own == dtype || own == DType::F32).then_some((found, scores));
             }
-            "Cast" if node.dtype("DstT") == Some(dtype) && node.dtype("SrcT") == Some(DType::F32) => node.inputs()[0],
-            "SelectV2" if scores.zeroed_by.is_none() && scalar(graph, node.inputs()[2]) == Some(0.0) => {
+            "Cast"
+                if node.dtype("DstT") == Some(dtype) && node.dtype("SrcT") == Some(DType::F32) =>
+            {
+                node.inputs()[0]
+            }
+            "SelectV2"
+                if scores.zeroed_by.is_none() && scalar(graph, node.inputs()[2]) == Some(0.0) =>
+            {
                 scores.zeroed_by = Some(node.inputs()[0]);
                 node.inputs()[1]
             }
@@ -92,7 +103,8 @@ pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Sc
     }
 }
 
-/// The product of query and key behind the softmax's input, with the labels of its result. What is passed goes into `scores`.
+/// The product of query and key behind the softmax's input, with the labels of its result. What is
+/// passed goes into `scores`.
 pub fn products_of(
     graph: &Graph,
     at: Output,
@@ -134,8 +146,10 @@ pub fn products_of(
         "AddV2" | "Add" if is_plain(&passed) => {
             let found = (0..2).find_map(|i| {
                 let mut tried = passed.clone();
-                tried.mask = Some(Mask { kind: "bias", operand: inputs[1 - i], keep: true, fill: 0.0 });
-                products_of(graph, inputs[i], labels.clone(), &mut tried, 1).map(|found| (found, tried))
+                tried.mask =
+                    Some(Mask { kind: "bias", operand: inputs[1 - i], keep: true, fill: 0.0 });
+                products_of(graph, inputs[i], labels.clone(), &mut tried, 1)
+                    .map(|found| (found, tried))
             });
             let (found, tried) = found?;
             *scores = tried;
@@ -169,7 +183,8 @@ pub fn constant_operand(graph: &Graph, inputs: &[Output], commutes: bool) -> Opt
     }
 }
 
-/// What a `SelectV2` does to scores: they, where they are kept, and what stands elsewhere. With a penalty, the node that adds it.
+/// What a `SelectV2` does to scores: they, where they are kept, and what stands elsewhere. With a
+/// penalty, the node that adds it.
 fn choice(graph: &Graph, inputs: &[Output]) -> Option<(Output, bool, f64, Option<NodeId>)> {
     let [_, yes, no] = inputs else { return None };
     for (x, other, keep) in [(*yes, *no, true), (*no, *yes, false)] {

@@ -1,4 +1,5 @@
-//! Shapes of scores without the scores: Keras makes masks as large as they are, where batches are not known beforehand.
+//! Shapes of scores without the scores: Keras makes masks as large as they are, where batches are
+//! not known beforehand.
 
 use super::gradient::Labelled;
 use super::labels::Label;
@@ -9,13 +10,21 @@ use crate::optimizer::shape::TensorInfo;
 use crate::tensor::HostTensor;
 
 /// Whether [`detach`] works.
-pub fn can_detach(graph: &Graph, shapes: &[(NodeId, Vec<Label>)], operands: &[Labelled; 2]) -> bool {
+pub fn can_detach(
+    graph: &Graph,
+    shapes: &[(NodeId, Vec<Label>)],
+    operands: &[Labelled; 2],
+) -> bool {
     let has_extent = |label: &Label| {
-        let found = operands.iter().find_map(|(at, labels)| Some((*at, labels.iter().position(|l| l == label)?)));
+        let found = operands
+            .iter()
+            .find_map(|(at, labels)| Some((*at, labels.iter().position(|l| l == label)?)));
         found.is_some_and(|(operand, axis)| {
             let info = graph.info(operand);
             let extent = info.shape.as_ref().and_then(|shape| shape.get(axis));
-            extent.is_some_and(|d| d.known().map_or(info.dtype.is_some(), |known| i32::try_from(known).is_ok()))
+            extent.is_some_and(|d| {
+                d.known().map_or(info.dtype.is_some(), |known| i32::try_from(known).is_ok())
+            })
         })
     };
     shapes.iter().all(|(id, labels)| {
@@ -25,19 +34,28 @@ pub fn can_detach(graph: &Graph, shapes: &[(NodeId, Vec<Label>)], operands: &[La
     })
 }
 
-/// Puts in the place of `Shape` nodes, whose inputs have the axes given, what the operands of the product say. `None` where that is not
-/// possible; [`can_detach`] tells so beforehand.
-pub fn detach(graph: &mut Graph, shapes: &[(NodeId, Vec<Label>)], operands: &[Labelled; 2]) -> Option<()> {
+/// Puts in the place of `Shape` nodes, whose inputs have the axes given, what the operands of the
+/// product say. `None` where that is not possible; [`can_detach`] tells so beforehand.
+pub fn detach(
+    graph: &mut Graph,
+    shapes: &[(NodeId, Vec<Label>)],
+    operands: &[Labelled; 2],
+) -> Option<()> {
     shapes.iter().try_for_each(|(id, labels)| {
         let node = graph.node(*id);
         let plain = node.on_wgpu() && !graph.is_preserved(*id) && node.controls().is_empty();
         if !plain || node.dtype("out_type") != Some(DType::I32) {
             return None;
         }
-        let mut build = Build { name: node.name().to_owned(), device: node.device().to_owned(), graph };
-        let extents = labels.iter().map(|label| build.extent(*label, operands)).collect::<Option<Vec<_>>>()?;
+        let mut build =
+            Build { name: node.name().to_owned(), device: node.device().to_owned(), graph };
+        let extents = labels
+            .iter()
+            .map(|label| build.extent(*label, operands))
+            .collect::<Option<Vec<_>>>()?;
         let count = extents.len();
-        let attrs = vec![("N", (count as i64).into()), ("T", DType::I32.into()), ("axis", 0i64.into())];
+        let attrs =
+            vec![("N", (count as i64).into()), ("T", DType::I32.into()), ("axis", 0i64.into())];
         let packed = build.add("packed", "Pack", extents, attrs, &[count]);
         graph.replace_readers(Output { node: *id, port: 0 }, packed);
         graph.replace_waiters(*id, packed.node);
@@ -87,7 +105,9 @@ impl Build<'_> {
 
     /// The extent of an axis, from the operand that has it.
     fn extent(&mut self, label: Label, operands: &[Labelled; 2]) -> Option<Output> {
-        let found = operands.iter().find_map(|(at, labels)| Some((*at, labels.iter().position(|l| *l == label)?)));
+        let found = operands
+            .iter()
+            .find_map(|(at, labels)| Some((*at, labels.iter().position(|l| *l == label)?)));
         let (operand, axis) = found?;
         let info = self.graph.info(operand);
         let shape = info.shape.clone()?;
@@ -96,8 +116,13 @@ impl Build<'_> {
         }
         let attrs = vec![("T", info.dtype?.into()), ("out_type", DType::I32.into())];
         let whole = self.add("operand", "Shape", vec![operand], attrs, &[shape.len()]);
-        let (begin, end, step) = (self.constant(&[1], axis)?, self.constant(&[1], axis + 1)?, self.constant(&[1], 1)?);
-        let mut attrs = vec![("Index", DType::I32.into()), ("T", DType::I32.into()), ("shrink_axis_mask", 1i64.into())];
+        let (begin, end, step) =
+            (self.constant(&[1], axis)?, self.constant(&[1], axis + 1)?, self.constant(&[1], 1)?);
+        let mut attrs = vec![
+            ("Index", DType::I32.into()),
+            ("T", DType::I32.into()),
+            ("shrink_axis_mask", 1i64.into()),
+        ];
         let masks = ["begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask"];
         attrs.extend(masks.map(|name| (name, Attr::from(0i64))));
         Some(self.add("extent", "StridedSlice", vec![whole, begin, end, step], attrs, &[]))

@@ -1,14 +1,15 @@
 //! Constants that wait for something, as TensorFlow's constant folding leaves them.
 //!
-//! Such an edge makes a path through the constant that fusion must not cut short. Whoever uses the constant waits in its place,
-//! mostly for what it waits for anyhow.
+//! Such an edge makes a path through the constant that fusion must not cut short. Whoever uses the
+//! constant waits in its place, mostly for what it waits for anyhow.
 
 use crate::optimizer::graph::{Graph, NodeId};
 
 /// Most control edges that one constant's may become.
 const MAX_EDGES: usize = 64;
 
-/// Lets constants wait for nothing. Where parts of the graph may not run, such an edge may be what tells whether the constant is there.
+/// Lets constants wait for nothing. Where parts of the graph may not run, such an edge may be what
+/// tells whether the constant is there.
 pub fn release(graph: &mut Graph) {
     if graph.has_control_flow() {
         return;
@@ -29,11 +30,16 @@ pub fn release(graph: &mut Graph) {
 
 fn is_released(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
-    if node.op() != "Const" || !node.on_wgpu() || node.controls().is_empty() || graph.is_preserved(id) {
+    if node.op() != "Const"
+        || !node.on_wgpu()
+        || node.controls().is_empty()
+        || graph.is_preserved(id)
+    {
         return false;
     }
     let users = users(graph, id);
-    users.len() * node.controls().len() <= MAX_EDGES && users.iter().all(|user| graph.node(*user).on_wgpu())
+    users.len() * node.controls().len() <= MAX_EDGES
+        && users.iter().all(|user| graph.node(*user).on_wgpu())
 }
 
 fn users(graph: &Graph, id: NodeId) -> Vec<NodeId> {

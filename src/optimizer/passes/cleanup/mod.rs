@@ -1,8 +1,10 @@
-//! What stands in the way of fusion and costs dispatches for nothing: copies, conversions there and back, transposes and changes of
-//! shape that cancel, constants that wait for something, and nodes that nobody uses.
+//! What stands in the way of fusion and costs dispatches for nothing: copies, conversions there and
+//! back, transposes and changes of shape that cancel, constants that wait for something, and nodes
+//! that nobody uses.
 //!
-//! TensorFlow's own passes remove what is redundant by itself; here goes what is so for these devices (an Identity on them is
-//! no more than a name), or because of what other passes of ours left.
+//! TensorFlow's own passes remove what is redundant by itself; here goes what is so for these
+//! devices (an Identity on them is no more than a name), or because of what other passes of ours
+//! left.
 
 mod constants;
 mod reshapes;
@@ -49,26 +51,30 @@ fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let from = graph.node(input.node);
     match node.op() {
         op if COPIES.contains(&op) => {
-            // An Identity behind a Switch says which branch runs, and one of another device is a transfer.
+            // An Identity behind a Switch says which branch runs, and one of another device is a
+            // transfer.
             let plain = from.device() == node.device()
                 && !matches!(from.op(), "Switch" | "Merge" | "Enter" | "Exit" | "NextIteration");
             plain.then_some(input)
         }
         "Cast" if from.op() == "Cast" && from.on_wgpu() => {
-            let (first, between, last) = (from.dtype("SrcT")?, from.dtype("DstT")?, node.dtype("DstT")?);
+            let (first, between, last) =
+                (from.dtype("SrcT")?, from.dtype("DstT")?, node.dtype("DstT")?);
             (first == last && holds(between, first)).then_some(from.inputs()[0])
         }
         "Transpose" if from.op() == "Transpose" && from.on_wgpu() => {
             let inner = permutation(graph, from.inputs()[1])?;
             let outer = permutation(graph, node.inputs()[1])?;
-            let back = outer.len() == inner.len() && outer.iter().enumerate().all(|(i, p)| inner.get(*p) == Some(&i));
+            let back = outer.len() == inner.len()
+                && outer.iter().enumerate().all(|(i, p)| inner.get(*p) == Some(&i));
             back.then_some(from.inputs()[0])
         }
         _ => reshapes::source(graph, id),
     }
 }
 
-/// Whether every value of `narrow` is one of `wide`, so that a conversion there and back changes nothing.
+/// Whether every value of `narrow` is one of `wide`, so that a conversion there and back changes
+/// nothing.
 fn holds(wide: DType, narrow: DType) -> bool {
     use DType::*;
     match narrow {

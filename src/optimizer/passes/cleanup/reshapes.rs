@@ -1,4 +1,5 @@
-//! Changes of shape alone: those that end where they began vanish, and of several in a row the last one does.
+//! Changes of shape alone: those that end where they began vanish, and of several in a row the last
+//! one does.
 
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
@@ -21,7 +22,8 @@ pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     None
 }
 
-/// Lets a `Reshape`, which says all of its shape, read the tensor at the start of a row of such nodes.
+/// Lets a `Reshape`, which says all of its shape, read the tensor at the start of a row of such
+/// nodes.
 pub fn shorten(graph: &mut Graph, id: NodeId) {
     let node = graph.node(id);
     if node.op() != "Reshape" || !node.on_wgpu() || graph.is_preserved(id) {
@@ -30,7 +32,10 @@ pub fn shorten(graph: &mut Graph, id: NodeId) {
     let first = node.inputs()[0];
     let mut tensor = first;
     for _ in 0..MAX_ROW {
-        let Some(further) = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor)) else { break };
+        let Some(further) = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor))
+        else {
+            break;
+        };
         tensor = further;
     }
     if tensor != first {
@@ -38,10 +43,13 @@ pub fn shorten(graph: &mut Graph, id: NodeId) {
     }
 }
 
-/// Whether the node can read what the reshape behind `tensor` reads instead: that one waits for nothing else, and surely succeeds.
+/// Whether the node can read what the reshape behind `tensor` reads instead: that one waits for
+/// nothing else, and surely succeeds.
 fn is_free(graph: &Graph, id: NodeId, tensor: Output) -> bool {
     let from = graph.node(tensor.node);
-    from.device() == graph.node(id).device() && from.controls().is_empty() && graph.info(tensor).dims().is_some()
+    from.device() == graph.node(id).device()
+        && from.controls().is_empty()
+        && graph.info(tensor).dims().is_some()
 }
 
 /// What a node that changes the shape reads.

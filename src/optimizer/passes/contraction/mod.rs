@@ -1,9 +1,11 @@
-//! Contractions with what follows them: bias, inference's batch normalization, activations, residuals and conversions become the
-//! epilogue of a matrix product or convolution, see [`crate::kernels::fused::contraction`].
+//! Contractions with what follows them: bias, inference's batch normalization, activations,
+//! residuals and conversions become the epilogue of a matrix product or convolution, see
+//! [`crate::kernels::fused::contraction`].
 //!
-//! A tail is a set of elementwise nodes behind the contraction of which one value alone is used elsewhere. Where a value is
-//! needed elsewhere, as by gradients, the tail ends with it. Further operands may have any shape, for the fused kernel
-//! broadcasts as the ops did; those that it would surely not read in the contraction itself are left to other passes.
+//! A tail is a set of elementwise nodes behind the contraction of which one value alone is used
+//! elsewhere. Where a value is needed elsewhere, as by gradients, the tail ends with it. Further
+//! operands may have any shape, for the fused kernel broadcasts as the ops did; those that it would
+//! surely not read in the contraction itself are left to other passes.
 
 mod norm;
 mod tail;
@@ -89,7 +91,8 @@ pub(super) fn attributes(
     fused: &'static str,
     epilogue: [(&'static str, Attr); 4],
 ) -> Vec<(&'static str, Attr)> {
-    let definition = DEFINITIONS.iter().find(|d| d.name == fused).expect("every fused op has a definition");
+    let definition =
+        DEFINITIONS.iter().find(|d| d.name == fused).expect("every fused op has a definition");
     let names = definition.attrs.iter().filter_map(|a| a.split(':').next());
     let mut attrs: Vec<(&'static str, Attr)> = names
         .filter(|name| !EPILOGUE.contains(name))

@@ -1,4 +1,5 @@
-//! Inference's batch normalization behind a convolution: `(x - mean) * (rsqrt(variance + epsilon) * scale) + offset`.
+//! Inference's batch normalization behind a convolution: `(x - mean) * (rsqrt(variance + epsilon) *
+//! scale) + offset`.
 
 use super::tail::Builder;
 use crate::dtype::DType;
@@ -12,7 +13,12 @@ pub(super) fn is_inference(node: &Node) -> bool {
 }
 
 /// The normalized value of `x`.
-pub(super) fn value(builder: &mut Builder<'_>, node: &Node, x: Value, behind: bool) -> Option<Value> {
+pub(super) fn value(
+    builder: &mut Builder<'_>,
+    node: &Node,
+    x: Value,
+    behind: bool,
+) -> Option<Value> {
     builder.check_format(node, "NHWC")?;
     let (dtype, moments) = (node.dtype("T")?, node.dtype("U")?);
     if moments != DType::F32 {
@@ -29,8 +35,10 @@ pub(super) fn value(builder: &mut Builder<'_>, node: &Node, x: Value, behind: bo
         return None;
     }
     let [_, scale, offset, mean, variance] = node.inputs()[..] else { return None };
-    let mut vectors = [scale, offset, mean, variance].into_iter().map(|v| builder.channel_vector(v, behind));
-    let [scale, offset, mean, variance] = [vectors.next()??, vectors.next()??, vectors.next()??, vectors.next()??];
+    let mut vectors =
+        [scale, offset, mean, variance].into_iter().map(|v| builder.channel_vector(v, behind));
+    let [scale, offset, mean, variance] =
+        [vectors.next()??, vectors.next()??, vectors.next()??, vectors.next()??];
     let epsilon = builder.constant(node.attr("epsilon")?.float()?);
     let mut x = x;
     if dtype != moments {

@@ -1,4 +1,5 @@
-//! The tail of a contraction: which nodes behind it one epilogue computes, and the expression of them.
+//! The tail of a contraction: which nodes behind it one epilogue computes, and the expression of
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,8 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The largest tail of `root`. `positions` has each node's place in an order in which nodes follow what they use.
+    /// The largest tail of `root`. `positions` has each node's place in an order in which nodes
+    /// follow what they use.
     pub fn find(graph: &Graph, root: &Root, positions: &[usize]) -> Option<Self> {
         if graph.users(root.id).len() > MAX_USES {
             return None;
@@ -83,8 +85,11 @@ fn reshapes(node: &Node) -> bool {
 
 /// The nodes that may be in the tail, in order.
 fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
-    let place = |id: NodeId| positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id));
-    let mut ahead: BTreeSet<(usize, NodeId)> = graph.readers(root.output()).filter_map(|(id, _)| place(id)).collect();
+    let place = |id: NodeId| {
+        positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id))
+    };
+    let mut ahead: BTreeSet<(usize, NodeId)> =
+        graph.readers(root.output()).filter_map(|(id, _)| place(id)).collect();
     let mut found = Vec::new();
     while let Some((_, id)) = ahead.pop_first() {
         let node = graph.node(id);
@@ -114,7 +119,9 @@ fn row(node: &Node) -> Option<Call> {
     let Call::Row(row, _) = call else { return None };
     let broadcasts = match row.shapes {
         Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true)),
+        Shapes::BroadcastOr(_) => {
+            node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
+        }
         Shapes::Same => row.inputs.len() == 1,
         _ => false,
     };
@@ -139,7 +146,8 @@ impl<'g> Builder<'g> {
     /// Starts with the contraction's result, or with what its epilogue gives.
     fn new(graph: &'g Graph, root: &'g Root) -> Option<Self> {
         let node = graph.node(root.id);
-        let (mut expression, mut constants, mut extras) = (Expression::new(), Vec::new(), Vec::new());
+        let (mut expression, mut constants, mut extras) =
+            (Expression::new(), Vec::new(), Vec::new());
         let value = if let Some(text) = node.attr("expression") {
             let old: Expression = text.string()?.parse().ok()?;
             constants = node.attr("constants")?.floats()?.to_vec();
@@ -185,19 +193,26 @@ impl<'g> Builder<'g> {
         })
     }
 
-    /// The value of a node whose inputs in the tail have theirs, and whether it lies behind the reshape.
+    /// The value of a node whose inputs in the tail have theirs, and whether it lies behind the
+    /// reshape.
     fn node(&mut self, id: NodeId) -> Option<(Value, bool)> {
         let node = self.graph.node(id);
-        let inner: Vec<(Value, bool)> =
-            node.inputs().iter().filter(|i| i.port == 0).filter_map(|i| self.values.get(&i.node)).copied().collect();
+        let inner: Vec<(Value, bool)> = node
+            .inputs()
+            .iter()
+            .filter(|i| i.port == 0)
+            .filter_map(|i| self.values.get(&i.node))
+            .copied()
+            .collect();
         let &(first, behind) = inner.first()?;
         // Values of different extents don't meet.
         if inner.iter().any(|(_, other)| *other != behind) {
             return None;
         }
         if reshapes(node) {
-            let is_first =
-                self.reshape.is_none() && inner.len() == 1 && self.values.contains_key(&node.inputs()[0].node);
+            let is_first = self.reshape.is_none()
+                && inner.len() == 1
+                && self.values.contains_key(&node.inputs()[0].node);
             self.reshape = Some(id);
             return (is_first && self.keeps_channels(id)).then_some((first, true));
         }
@@ -293,14 +308,17 @@ impl<'g> Builder<'g> {
     fn operand(&mut self, from: Output, dtype: DType, behind: bool) -> Option<Value> {
         if matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
             && let Some(tensor) = self.graph.constant(from)
-            && let ([value], true) =
-                (&tensor.to_f64()[..], tensor.dims.len() <= self.root.rank && !behind || tensor.dims.is_empty())
+            && let ([value], true) = (
+                &tensor.to_f64()[..],
+                tensor.dims.len() <= self.root.rank && !behind || tensor.dims.is_empty(),
+            )
         {
             return Some(self.constant(*value as f32));
         }
         let info = self.graph.info(from);
         let fits = if behind {
-            self.is_vector(info) && info.rank().is_some_and(|r| r <= self.behind_rank().unwrap_or(0))
+            self.is_vector(info)
+                && info.rank().is_some_and(|r| r <= self.behind_rank().unwrap_or(0))
                 || info.rank() == Some(0)
         } else {
             self.may_be_read(info)
@@ -317,7 +335,8 @@ impl<'g> Builder<'g> {
         value
     }
 
-    /// A vector that has one element for each channel, or the op would fail: an operand that broadcasts would hide that.
+    /// A vector that has one element for each channel, or the op would fail: an operand that
+    /// broadcasts would hide that.
     pub(super) fn channel_vector(&mut self, from: Output, behind: bool) -> Option<Value> {
         let info = self.graph.info(from);
         if self.values.contains_key(&from.node) {
@@ -325,7 +344,8 @@ impl<'g> Builder<'g> {
         }
         let [extent] = info.shape.as_deref()? else { return None };
         let channels = self.channels();
-        let sure = extent.known().is_some_and(|n| n != 1) || channels.is_some_and(|c| c.same(*extent));
+        let sure =
+            extent.known().is_some_and(|n| n != 1) || channels.is_some_and(|c| c.same(*extent));
         if !sure || (behind && !self.is_vector(info)) {
             return None;
         }
@@ -347,8 +367,10 @@ impl<'g> Builder<'g> {
 
     /// Whether a node of the tail that gives other extents keeps the channels last.
     fn keeps_channels(&self, id: NodeId) -> bool {
-        let last = |output: Output| self.graph.info(output).shape.as_ref().and_then(|s| s.last().copied());
-        let (from, to) = (last(self.graph.node(id).inputs()[0]), last(Output { node: id, port: 0 }));
+        let last =
+            |output: Output| self.graph.info(output).shape.as_ref().and_then(|s| s.last().copied());
+        let (from, to) =
+            (last(self.graph.node(id).inputs()[0]), last(Output { node: id, port: 0 }));
         let known = |d: Option<Dim>| d.and_then(Dim::known).filter(|n| *n > 1);
         self.root.channels == ChannelAxis::Last && known(from).is_some() && known(from) == known(to)
     }
@@ -362,10 +384,13 @@ impl<'g> Builder<'g> {
 
     /// Whether a tensor surely is one element, or one for each channel of channels that are last.
     fn is_vector(&self, info: &TensorInfo) -> bool {
-        let Some((last, lead)) = info.shape.as_deref().and_then(|s| s.split_last()) else { return false };
+        let Some((last, lead)) = info.shape.as_deref().and_then(|s| s.split_last()) else {
+            return false;
+        };
         let channels = self.channels().and_then(Dim::known);
         let one = Dim::Known(1);
-        lead.iter().all(|d| *d == one) && (*last == one || (last.known().is_some() && last.known() == channels))
+        lead.iter().all(|d| *d == one)
+            && (*last == one || (last.known().is_some() && last.known() == channels))
     }
 
     /// Whether the contraction may read a tensor of this shape itself.
@@ -383,7 +408,9 @@ impl<'g> Builder<'g> {
         let Some(lead) = result.len().checked_sub(extra.len()) else { return false };
         let axis = self.root.channels.axis(result.len());
         let may_be = |a: Dim, b: Dim| a.known().is_none() || b.known().is_none() || a == b;
-        let all = |f: &dyn Fn(usize, Dim) -> bool| extra.iter().enumerate().all(|(d, extent)| f(lead + d, *extent));
+        let all = |f: &dyn Fn(usize, Dim) -> bool| {
+            extra.iter().enumerate().all(|(d, extent)| f(lead + d, *extent))
+        };
         let full = |shape: &Shape| shape[..lead].iter().all(|d| may_be(*d, Dim::Known(1)));
         all(&|d, extent| may_be(extent, if d == axis { result[d] } else { Dim::Known(1) }))
             || (full(result) && all(&|d, extent| may_be(extent, result[d])))

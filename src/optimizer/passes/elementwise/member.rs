@@ -1,5 +1,5 @@
-//! What a node may be within a group: a call, a repetition, a constant, something that every reader computes again, or another view
-//! of what it reads.
+//! What a node may be within a group: a call, a repetition, a constant, something that every reader
+//! computes again, or another view of what it reads.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,13 +18,19 @@ pub enum Member {
     Call(Scalar),
     /// The element of its first input, of this type, which it repeats along axes of extent 1.
     Repeat(DType),
-    /// The element of its first input, of this type, to whose shape it adds outer extents of 1: no member by itself.
+    /// The element of its first input, of this type, to whose shape it adds outer extents of 1: no
+    /// member by itself.
     View(DType),
 }
 
 impl Member {
     /// What `id` computes; `None` for what has no place in a group.
-    pub fn of(graph: &Graph, shapes: &SameShapes<'_>, uniforms: &Uniforms, id: NodeId) -> Option<Self> {
+    pub fn of(
+        graph: &Graph,
+        shapes: &SameShapes<'_>,
+        uniforms: &Uniforms,
+        id: NodeId,
+    ) -> Option<Self> {
         let node = graph.node(id);
         let is_view = match node.op() {
             "BroadcastTo" | "Tile" => false,
@@ -80,8 +86,9 @@ impl Member {
     }
 }
 
-/// The nodes whose value costs no more to compute than to read, and that several groups may want: each of them computes it
-/// again, and nobody stores it. Where they follow each other, all that lead to one of them count.
+/// The nodes whose value costs no more to compute than to read, and that several groups may want:
+/// each of them computes it again, and nobody stores it. Where they follow each other, all that
+/// lead to one of them count.
 pub fn recomputed(
     graph: &Graph,
     order: &[NodeId],
@@ -125,7 +132,8 @@ pub fn recomputed(
     weights.into_keys().filter(|id| !matches!(members[id], Member::View(_))).collect()
 }
 
-/// The nodes that may read what is behind a [`Member::View`] instead of it, for something else gives their value its shape.
+/// The nodes that may read what is behind a [`Member::View`] instead of it, for something else
+/// gives their value its shape.
 pub fn looking_through(
     graph: &Graph,
     shapes: &SameShapes<'_>,
@@ -150,7 +158,8 @@ pub fn looking_through(
     members.iter().filter(|(id, member)| looks(**id, **member)).map(|(id, _)| *id).collect()
 }
 
-/// The tensors that are constant but perhaps for their shape, with one value of a type that a parameter can stand for.
+/// The tensors that are constant but perhaps for their shape, with one value of a type that a
+/// parameter can stand for.
 pub struct Uniforms(Vec<Option<f32>>);
 
 impl Uniforms {
@@ -178,9 +187,11 @@ impl Uniforms {
             "Fill" => self.value(*node.inputs().get(1)?)?,
             "BroadcastTo" => self.value(*node.inputs().first()?)?,
             "Const" => {
-                let value = graph.constant(Output { node: id, port: 0 }).filter(|v| is_float(v.dtype))?;
+                let value =
+                    graph.constant(Output { node: id, port: 0 }).filter(|v| is_float(v.dtype))?;
                 let first = value.bytes.get(..value.dtype.size())?;
-                let same = value.bytes.chunks_exact(value.dtype.size()).all(|element| element == first);
+                let same =
+                    value.bytes.chunks_exact(value.dtype.size()).all(|element| element == first);
                 return same.then(|| value.to_f64()[0] as f32);
             }
             _ => return None,

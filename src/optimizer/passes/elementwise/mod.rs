@@ -1,8 +1,9 @@
 //! Chains and bundles of elementwise nodes become one `_WgpuFusedElementwise` each.
 //!
-//! A group grows along edges from producers to consumers, then sideways to nodes that read the same large tensor. All that leaves
-//! a group has one shape, that of its iteration. What is smaller may be computed within when it costs next to nothing again and
-//! again; nothing larger is. Groups of one shape grow first, so that what is small is divided into few nodes before large ones take
+//! A group grows along edges from producers to consumers, then sideways to nodes that read the same
+//! large tensor. All that leaves a group has one shape, that of its iteration. What is smaller may
+//! be computed within when it costs next to nothing again and again; nothing larger is. Groups of
+//! one shape grow first, so that what is small is divided into few nodes before large ones take
 //! parts of it.
 
 mod member;
@@ -35,9 +36,14 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     // What earlier regions gave is now a fused node's.
     let mut moved: FxHashMap<Output, Output> = FxHashMap::default();
     for mut region in regions {
-        region.inputs.iter_mut().for_each(|input| *input = moved.get(input).copied().unwrap_or(*input));
+        region
+            .inputs
+            .iter_mut()
+            .for_each(|input| *input = moved.get(input).copied().unwrap_or(*input));
         let fused = region.emit(graph)?;
-        moved.extend(region.outputs.iter().zip(0..).map(|(old, port)| (*old, Output { node: fused, port })));
+        moved.extend(
+            region.outputs.iter().zip(0..).map(|(old, port)| (*old, Output { node: fused, port })),
+        );
     }
     Ok(())
 }
@@ -50,7 +56,8 @@ struct Groups<'g> {
     shapes: SameShapes<'g>,
     uniforms: Uniforms,
     members: FxHashMap<NodeId, Member>,
-    /// Nodes without a group: views, and those that every reader computes again, see [`recomputed`].
+    /// Nodes without a group: views, and those that every reader computes again, see
+    /// [`recomputed`].
     bypassed: FxHashSet<NodeId>,
     /// Members that read what is behind a view.
     through: FxHashSet<NodeId>,
@@ -59,7 +66,8 @@ struct Groups<'g> {
     branches: Option<Branches>,
     /// By [`Clusters::group`].
     regions: FxHashMap<NodeId, Region>,
-    /// Pairs of groups that did not merge, each with its size: as long as neither grows, they never will.
+    /// Pairs of groups that did not merge, each with its size: as long as neither grows, they never
+    /// will.
     refused: FxHashSet<(bool, [(NodeId, usize); 2])>,
 }
 
@@ -70,7 +78,8 @@ impl<'g> Groups<'g> {
         order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at as u32);
         let shapes = SameShapes::new(graph, &order);
         let uniforms = Uniforms::of(graph, &order);
-        let is_read = |id: NodeId| graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some();
+        let is_read =
+            |id: NodeId| graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some();
         let eligible = |id: &NodeId| !graph.is_preserved(*id) && is_read(*id);
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
             .filter_map(|id| Some((*id, Member::of(graph, &shapes, &uniforms, *id)?)))
@@ -140,7 +149,8 @@ impl<'g> Groups<'g> {
         tensor
     }
 
-    /// Whether somebody outside of a group needs the value stored, itself or what is behind a view of it.
+    /// Whether somebody outside of a group needs the value stored, itself or what is behind a view
+    /// of it.
     fn leaves(&self, value: Output, inside: &FxHashSet<NodeId>) -> bool {
         let mut open = vec![(value, false)];
         while let Some((value, viewed)) = open.pop() {
@@ -174,10 +184,14 @@ impl<'g> Groups<'g> {
         let mut merged = 0;
         let mut readers: Vec<(u32, Output, NodeId)> = Vec::new();
         for id in self.order.iter().filter(|id| self.is_member(**id)) {
-            readers.extend(self.reads(*id).map(|tensor| (self.position[tensor.node.index()], tensor, *id)));
+            readers.extend(
+                self.reads(*id).map(|tensor| (self.position[tensor.node.index()], tensor, *id)),
+            );
         }
-        // In the order of tensors, then of readers; those next to each other run under the same conditions, if any two do.
-        let conditions = |id: NodeId| self.branches.as_ref().map(|branches| branches.conditions(id));
+        // In the order of tensors, then of readers; those next to each other run under the same
+        // conditions, if any two do.
+        let conditions =
+            |id: NodeId| self.branches.as_ref().map(|branches| branches.conditions(id));
         readers.sort_by_key(|(position, tensor, id)| (*position, tensor.port, conditions(*id)));
         readers.dedup();
         for pair in readers.windows(2).filter(|w| w[0].1 == w[1].1) {
@@ -194,11 +208,13 @@ impl<'g> Groups<'g> {
         self.regions.get(&self.clusters.group(id))
     }
 
-    /// Merges the groups of two nodes if one node can replace both, and if they have the same shape where it must be the `same`;
-    /// where it must not, `b` uses `a`.
+    /// Merges the groups of two nodes if one node can replace both, and if they have the same shape
+    /// where it must be the `same`; where it must not, `b` uses `a`.
     fn try_merge(&mut self, a: NodeId, b: NodeId, same: bool) -> bool {
         let (first, second) = (self.clusters.group(a), self.clusters.group(b));
-        let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else { return false };
+        let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else {
+            return false;
+        };
         // What is computed again may count in both.
         if first == second || cost::elementwise(x.own + y.own) > BOUND {
             return false;
@@ -209,7 +225,8 @@ impl<'g> Groups<'g> {
         if same && !self.shapes.same(x.shape, y.shape) {
             return false;
         }
-        // A node runs when all that it reads is there: one that is always needed may not get an input that is there in one branch alone.
+        // A node runs when all that it reads is there: one that is always needed may not get an
+        // input that is there in one branch alone.
         let conditions = |branches: &Branches| [a, b].map(|id| branches.conditions(id));
         if self.branches.as_ref().map(conditions).is_some_and(|[a, b]| a != b) {
             return false;
@@ -231,7 +248,8 @@ impl<'g> Groups<'g> {
         true
     }
 
-    /// The group of these nodes, which are in topological order; `None` where one node cannot replace them.
+    /// The group of these nodes, which are in topological order; `None` where one node cannot
+    /// replace them.
     fn region(&self, members: Vec<NodeId>, shape: Output) -> Option<Region> {
         let graph = self.graph;
         let inside: FxHashSet<NodeId> = members.iter().copied().collect();
@@ -263,7 +281,8 @@ impl<'g> Groups<'g> {
             repeats |= repeats_here;
             for input in self.reads(*id) {
                 // A view that must be read as such comes between two members.
-                if self.bypassed.contains(&input.node) && inside.contains(&self.behind(input).node) {
+                if self.bypassed.contains(&input.node) && inside.contains(&self.behind(input).node)
+                {
                     return None;
                 }
                 if !inside.contains(&input.node) && seen.insert(input) {
@@ -308,12 +327,13 @@ impl<'g> Groups<'g> {
         ids.into_iter().map(|id| (id, self.members[&id])).collect()
     }
 
-    /// Constants that can become parameters, and all other inputs: a constant may have a shape when the others give the
-    /// iteration its shape without it.
+    /// Constants that can become parameters, and all other inputs: a constant may have a shape when
+    /// the others give the iteration its shape without it.
     fn split(&self, read: &[Output], shape: Output) -> (Vec<(Output, f32)>, Vec<Output>) {
         let values: Vec<Option<f32>> = read.iter().map(|o| self.uniforms.value(*o)).collect();
         let rank = |o: Output| self.graph.info(o).rank();
-        let tensors: Vec<Output> = read.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(o, _)| *o).collect();
+        let tensors: Vec<Output> =
+            read.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(o, _)| *o).collect();
         let covered = self.covers(&tensors, shape);
         let (mut constants, mut inputs) = (Vec::new(), Vec::new());
         for (output, value) in read.iter().zip(values) {
@@ -332,14 +352,16 @@ impl<'g> Groups<'g> {
         }
         let dims = tensors.iter().map(|t| self.graph.info(*t).dims()).collect::<Option<Vec<_>>>();
         let (Some(dims), Some(want)) = (dims, self.graph.info(shape).dims()) else { return false };
-        let both = dims.iter().try_fold(crate::tensor::Dims::new(), |all, d| broadcast_dims(&all, d));
+        let both =
+            dims.iter().try_fold(crate::tensor::Dims::new(), |all, d| broadcast_dims(&all, d));
         both.is_ok_and(|both| both[..] == want[..])
     }
 
     /// The groups that are worth a node of their own, in topological order.
     fn regions(self) -> Vec<Region> {
         let settled = self.regions.values().filter_map(|region| self.settled(region));
-        let computed = |r: &Region| r.steps.iter().filter(|(_, m)| !matches!(m, Member::View(_))).count();
+        let computed =
+            |r: &Region| r.steps.iter().filter(|(_, m)| !matches!(m, Member::View(_))).count();
         let mut regions: Vec<Region> = settled.filter(|r| computed(r) > 1).collect();
         regions.sort_unstable_by_key(|r| self.position[r.members[0].index()]);
         regions
@@ -362,7 +384,8 @@ impl<'g> Groups<'g> {
 
 /// What a node waits for outside of its group.
 fn outer_controls(graph: &Graph, id: NodeId, inside: &FxHashSet<NodeId>) -> Vec<NodeId> {
-    let mut controls: Vec<NodeId> = graph.node(id).controls().iter().copied().filter(|c| !inside.contains(c)).collect();
+    let mut controls: Vec<NodeId> =
+        graph.node(id).controls().iter().copied().filter(|c| !inside.contains(c)).collect();
     controls.sort_unstable();
     controls
 }

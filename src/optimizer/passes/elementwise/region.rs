@@ -14,7 +14,8 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 pub struct Region {
     /// In topological order.
     pub members: Vec<NodeId>,
-    /// What is computed, by members, by others whose value is computed again, and by views, in topological order.
+    /// What is computed, by members, by others whose value is computed again, and by views, in
+    /// topological order.
     pub steps: Vec<(NodeId, Member)>,
     /// The members' weight.
     pub own: u32,
@@ -40,7 +41,11 @@ impl Region {
             op: OP.to_owned(),
             device: root.device().to_owned(),
             inputs: self.inputs.clone(),
-            controls: self.constants.iter().flat_map(|(c, _)| graph.node(c.node).controls().to_vec()).collect(),
+            controls: self
+                .constants
+                .iter()
+                .flat_map(|(c, _)| graph.node(c.node).controls().to_vec())
+                .collect(),
             attrs: vec![
                 ("T_in", expression.inputs().into()),
                 ("T_out", expression.output_types()[..].into()),
@@ -49,11 +54,13 @@ impl Region {
             ],
             infos: self.outputs.iter().map(|o| graph.info(*o).clone()).collect(),
         };
-        let outputs: Vec<(Output, u32)> = self.outputs.iter().zip(0..).map(|(o, port)| (*o, port)).collect();
+        let outputs: Vec<(Output, u32)> =
+            self.outputs.iter().zip(0..).map(|(o, port)| (*o, port)).collect();
         let fused = graph.replace_region(&self.replaced(graph), new, &outputs);
         for (constant, _) in &self.constants {
             let id = constant.node;
-            let unused = graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id);
+            let unused =
+                graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id);
             if unused && graph.node(id).on_wgpu() {
                 graph.remove(id);
             }
@@ -61,7 +68,8 @@ impl Region {
         Ok(fused)
     }
 
-    /// The members, and what is computed again or viewed by them and nobody else. Some may read what others look through.
+    /// The members, and what is computed again or viewed by them and nobody else. Some may read
+    /// what others look through.
     fn replaced(&self, graph: &Graph) -> Vec<NodeId> {
         let mut replaced: Vec<NodeId> = self.steps.iter().map(|(id, _)| *id).collect();
         for (id, _) in self.steps.iter().rev().filter(|(id, _)| !self.members.contains(id)) {
@@ -83,18 +91,21 @@ impl Region {
             values.insert(*input, expression.input(dtype));
         }
         let mut parameter = |expression: &mut Expression, value: f32| -> Value {
-            let at = parameters.iter().position(|p| p.to_bits() == value.to_bits()).unwrap_or_else(|| {
-                parameters.push(value);
-                expression.constant();
-                parameters.len() - 1
-            });
+            let at = parameters.iter().position(|p| p.to_bits() == value.to_bits()).unwrap_or_else(
+                || {
+                    parameters.push(value);
+                    expression.constant();
+                    parameters.len() - 1
+                },
+            );
             Value::Constant(at as u32)
         };
         for (constant, value) in &self.constants {
             values.insert(*constant, parameter(&mut expression, *value));
         }
         for (id, member) in &self.steps {
-            let args: Vec<Value> = member.arguments(graph.node(*id).inputs()).iter().map(|i| values[i]).collect();
+            let args: Vec<Value> =
+                member.arguments(graph.node(*id).inputs()).iter().map(|i| values[i]).collect();
             let mut value = args[0];
             if let Member::Call(scalar) = member {
                 let arity = scalar.call.inputs().len();
@@ -115,7 +126,8 @@ impl Region {
     fn input_types(&self, graph: &Graph) -> Vec<DType> {
         let of = |input: &Output| {
             self.steps.iter().find_map(|(id, member)| {
-                let at = member.arguments(graph.node(*id).inputs()).iter().position(|i| i == input)?;
+                let at =
+                    member.arguments(graph.node(*id).inputs()).iter().position(|i| i == input)?;
                 Some(member.input_type(at))
             })
         };

@@ -9,11 +9,13 @@ use crate::optimizer::shape::Shape;
 /// Ops that hand lists on, by input 0 or, `Merge`, by all inputs.
 pub const CARRIERS: &[&str] = &["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"];
 
-/// Whether all that is done with lists is to hand them on, and to add and remove their last elements.
+/// Whether all that is done with lists is to hand them on, and to add and remove their last
+/// elements.
 pub fn are_stacks(graph: &Graph, members: &[Output]) -> bool {
     let takes_it = |(reader, index): (NodeId, usize)| {
         let op = graph.node(reader).op();
-        let takes = CARRIERS.contains(&op) || matches!(op, "TensorListPopBack" | "TensorListPushBack");
+        let takes =
+            CARRIERS.contains(&op) || matches!(op, "TensorListPopBack" | "TensorListPushBack");
         takes && (index == 0 || op == "Merge")
     };
     members.iter().all(|list| graph.readers_in_any_order(*list).all(takes_it))
@@ -54,7 +56,8 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Of a graph whose nodes come in this order. An empty list from which several begin makes them no lists of one kind.
+    /// Of a graph whose nodes come in this order. An empty list from which several begin makes them
+    /// no lists of one kind.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
         Self::joined(graph, order, |list| graph.node(list.node).op() != "EmptyTensorList")
     }
@@ -74,20 +77,25 @@ impl Lists {
             let mut holds = |element| elements.push((output(0), element));
             match (node.op(), inputs) {
                 ("TensorListFromTensor", [rows, ..]) => holds(Element::Rows(*rows)),
-                ("TensorListPushBack", [_, item]) | ("TensorListSetItem", [_, _, item]) => holds(Element::Whole(*item)),
+                ("TensorListPushBack", [_, item]) | ("TensorListSetItem", [_, _, item]) => {
+                    holds(Element::Whole(*item))
+                }
                 _ => {}
             }
             // Loops carry tensors too; of them nothing is asked.
             let (outputs, sources) = match node.op() {
-                "Enter" | "Exit" | "Identity" | "NextIteration" | "TensorListPopBack" | "TensorListPushBack"
-                | "TensorListSetItem" => (1, &inputs[..1]),
+                "Enter" | "Exit" | "Identity" | "NextIteration" | "TensorListPopBack"
+                | "TensorListPushBack" | "TensorListSetItem" => (1, &inputs[..1]),
                 "Merge" => (1, inputs),
                 "Switch" => (2, &inputs[..1]),
                 _ => (0, &inputs[..0]),
             };
             for port in 0..outputs {
                 lists.number(output(port));
-                sources.iter().filter(|source| joins(**source)).for_each(|source| lists.join(output(port), *source));
+                sources
+                    .iter()
+                    .filter(|source| joins(**source))
+                    .for_each(|source| lists.join(output(port), *source));
             }
         }
         lists.flatten();
@@ -109,7 +117,8 @@ impl Lists {
         lists
     }
 
-    /// All lists of each kind that gets its elements from nodes of the graph alone, one by one, with these, in no order.
+    /// All lists of each kind that gets its elements from nodes of the graph alone, one by one,
+    /// with these, in no order.
     pub fn closed(&self) -> impl Iterator<Item = (&[Output], &[Output])> {
         self.kinds.values().filter_map(|kind| Some((&kind.members[..], kind.items()?)))
     }
@@ -189,7 +198,9 @@ impl Kind {
     fn element(&self, shapes: &Shapes<'_>) -> Option<Shape> {
         let shape = |element: &Element| match element {
             Element::Whole(item) => shapes.of(*item),
-            Element::Rows(rows) => shapes.of(*rows).filter(|s| !s.is_empty()).map(|s| Shape::from_slice(&s[1..])),
+            Element::Rows(rows) => {
+                shapes.of(*rows).filter(|s| !s.is_empty()).map(|s| Shape::from_slice(&s[1..]))
+            }
         };
         let (first, others) = self.elements.split_first()?;
         let first = shape(first)?;
@@ -216,7 +227,9 @@ fn is_shown(graph: &Graph, list: Output) -> bool {
         | "TensorListFromTensor"
         | "TensorListPopBack"
         | "TensorListPushBack" => true,
-        "TensorListSetItem" => node.attr("resize_if_index_out_of_bounds").and_then(|a| a.bool()) != Some(true),
+        "TensorListSetItem" => {
+            node.attr("resize_if_index_out_of_bounds").and_then(|a| a.bool()) != Some(true)
+        }
         _ => false,
     };
     shown && !graph.is_preserved(list.node)

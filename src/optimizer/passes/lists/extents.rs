@@ -13,7 +13,8 @@ const MAX_DEPTH: u32 = 8;
 /// Most nodes that are looked at for one value.
 const MAX_NODES: u32 = 512;
 
-/// The elements of a vector, or the scalar, each time that its node runs. They are extents: a scalar is as a vector of one.
+/// The elements of a vector, or the scalar, each time that its node runs. They are extents: a
+/// scalar is as a vector of one.
 pub fn of(shapes: &Shapes<'_>, output: Output) -> Option<Shape> {
     search(shapes, output, MAX_DEPTH, &Cell::new(MAX_NODES))
 }
@@ -30,42 +31,62 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> 
         return None;
     }
     match node.op() {
-        "Const" => constant(shapes, output)?.into_iter().map(|n| Some(Dim::Known(usize::try_from(n).ok()?))).collect(),
+        "Const" => constant(shapes, output)?
+            .into_iter()
+            .map(|n| Some(Dim::Known(usize::try_from(n).ok()?)))
+            .collect(),
         "Shape" => shapes.of(*inputs.first()?),
         // TensorFlow keeps the shapes of the variables that a function captures with its arguments.
         "VariableShape" => {
             let handle = shapes.graph.node(inputs.first()?.node);
-            let of_variables = (handle.op() == "_Arg").then(|| handle.attr("_handle_shapes")?.shapes())??;
+            let of_variables =
+                (handle.op() == "_Arg").then(|| handle.attr("_handle_shapes")?.shapes())??;
             let [Some(extents)] = &of_variables[..] else { return None };
             Some(extents.iter().map(|n| Dim::Known(*n)).collect())
         }
         "ShapeN" => shapes.of(*inputs.get(output.port as usize)?),
         "Enter" | "Exit" | "ExpandDims" | "Identity" | "Switch" => input(0),
         "Cast" if ["SrcT", "DstT"].map(|name| node.dtype(name)).iter().all(is_extent) => input(0),
-        "Pack" => inputs.iter().map(|scalar| single(search(shapes, *scalar, depth, left)?)).collect(),
+        "Pack" => {
+            inputs.iter().map(|scalar| single(search(shapes, *scalar, depth, left)?)).collect()
+        }
         "ConcatV2" => {
             let vectors = inputs.len().checked_sub(1)?;
             let parts: Vec<Shape> = (0..vectors).map(input).collect::<Option<_>>()?;
             Some(parts.into_iter().flatten().collect())
         }
         "Slice" => {
-            let (vector, begin, size) =
-                (input(0)?, single_number(shapes, *inputs.get(1)?)?, single_number(shapes, *inputs.get(2)?)?);
+            let (vector, begin, size) = (
+                input(0)?,
+                single_number(shapes, *inputs.get(1)?)?,
+                single_number(shapes, *inputs.get(2)?)?,
+            );
             let begin = usize::try_from(begin).ok()?;
-            let end = if size < 0 { vector.len() } else { begin.checked_add(usize::try_from(size).ok()?)? };
+            let end = if size < 0 {
+                vector.len()
+            } else {
+                begin.checked_add(usize::try_from(size).ok()?)?
+            };
             vector.get(begin..end).map(Shape::from_slice)
         }
         "StridedSlice" => {
             let vector = input(0)?;
             let (spec, _) = slice(shapes, output.node, &[vector.len()])?;
-            let at = |i: usize| vector.get(usize::try_from(spec.begin[0] + i as i64 * spec.stride[0]).ok()?).copied();
+            let at = |i: usize| {
+                vector
+                    .get(usize::try_from(spec.begin[0] + i as i64 * spec.stride[0]).ok()?)
+                    .copied()
+            };
             (0..spec.count[0]).map(at).collect()
         }
         _ if is_from_list => {
             let items = shapes.lists.items(*inputs.first()?)?;
             let (first, others) = items.split_first()?;
             let first = search(shapes, *first, depth, left)?;
-            others.iter().all(|other| search(shapes, *other, depth, left).as_ref() == Some(&first)).then_some(first)
+            others
+                .iter()
+                .all(|other| search(shapes, *other, depth, left).as_ref() == Some(&first))
+                .then_some(first)
         }
         _ => None,
     }

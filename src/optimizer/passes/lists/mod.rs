@@ -1,18 +1,22 @@
 //! Shapes of what passes through lists, and of what is computed from it.
 //!
-//! TensorFlow keeps in lists what the steps of a loop leave for its gradient, and infers nothing about what comes out of them again: hardly a
-//! shape of a recurrent layer's gradient is known, so nothing of it could be fused. But all elements of a list that the graph makes come
-//! from its nodes, and where all of those have one shape, so has every element.
+//! TensorFlow keeps in lists what the steps of a loop leave for its gradient, and infers nothing
+//! about what comes out of them again: hardly a shape of a recurrent layer's gradient is known, so
+//! nothing of it could be fused. But all elements of a list that the graph makes come from its
+//! nodes, and where all of those have one shape, so has every element.
 //!
-//! What a loop computes from it may be carried to the next step. Such a value is taken to have the shape with which the loop begins; where
-//! the step then gives another one, or one that is not known, it is not, and all is inferred anew. What is left holds in the first
-//! step, and in each step that follows one in which it holds.
+//! What a loop computes from it may be carried to the next step. Such a value is taken to have the
+//! shape with which the loop begins; where the step then gives another one, or one that is not
+//! known, it is not, and all is inferred anew. What is left holds in the first step, and in each
+//! step that follows one in which it holds.
 //!
-//! Unknown extents, as the size of a batch is one, have a number each time that TensorFlow finds one. Where a tensor has one extent by what
-//! TensorFlow inferred and another one by these rules, both are the same, and so they are in the whole graph.
+//! Unknown extents, as the size of a batch is one, have a number each time that TensorFlow finds
+//! one. Where a tensor has one extent by what TensorFlow inferred and another one by these rules,
+//! both are the same, and so they are in the whole graph.
 //!
-//! With what is known then, sums of gradients over what might have been broadcast, but was not, vanish ([`sums`]), and lists out of which nobody
-//! takes an element are no longer filled ([`unread`]).
+//! With what is known then, sums of gradients over what might have been broadcast, but was not,
+//! vanish ([`sums`]), and lists out of which nobody takes an element are no longer filled
+//! ([`unread`]).
 
 pub mod contents;
 mod extents;
@@ -34,7 +38,8 @@ use places::Places;
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let is_list = |id: &NodeId| matches!(graph.node(*id).op(), "TensorListGetItem" | "TensorListPopBack");
+    let is_list =
+        |id: &NodeId| matches!(graph.node(*id).op(), "TensorListGetItem" | "TensorListPopBack");
     if !order.iter().any(is_list) {
         return Ok(());
     }
@@ -110,7 +115,8 @@ impl<'g> Shapes<'g> {
             Dim::Symbol(s) => self.places.is_fixed(*s),
             Dim::Unknown => false,
         };
-        let known = self.graph.info(output).shape.clone().filter(|shape| shape.iter().all(is_fixed));
+        let known =
+            self.graph.info(output).shape.clone().filter(|shape| shape.iter().all(is_fixed));
         let shape = known.or_else(|| self.found.get(&output).cloned())?;
         Some(shape.into_iter().map(|d| self.representative(d)).collect())
     }
@@ -128,7 +134,9 @@ impl<'g> Shapes<'g> {
     /// Makes equal extents one: a known one, or that of the least number.
     fn equate(&mut self, a: Dim, b: Dim) {
         match (self.representative(a), self.representative(b)) {
-            (Dim::Symbol(a), Dim::Symbol(b)) if a != b => drop(self.equal.insert(a.max(b), Dim::Symbol(a.min(b)))),
+            (Dim::Symbol(a), Dim::Symbol(b)) if a != b => {
+                self.equal.insert(a.max(b), Dim::Symbol(a.min(b)));
+            }
             (Dim::Symbol(s), known @ Dim::Known(_)) | (known @ Dim::Known(_), Dim::Symbol(s)) => {
                 self.equal.insert(s, known);
             }
@@ -136,7 +144,8 @@ impl<'g> Shapes<'g> {
         }
     }
 
-    /// Finds what follows from the lists, and returns where it was taken that a step leaves a shape as it was.
+    /// Finds what follows from the lists, and returns where it was taken that a step leaves a shape
+    /// as it was.
     fn infer(&mut self, order: &[NodeId], refuted: &FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut carried = Vec::new();
         for _ in 0..MAX_SWEEPS {
@@ -151,7 +160,8 @@ impl<'g> Shapes<'g> {
         carried
     }
 
-    /// The shape of the elements of lists of a kind, which `find` finds: once in a sweep, unless nothing was known yet.
+    /// The shape of the elements of lists of a kind, which `find` finds: once in a sweep, unless
+    /// nothing was known yet.
     fn of_elements(&self, kind: usize, find: impl FnOnce() -> Option<Shape>) -> Option<Shape> {
         let mut elements = self.elements.borrow_mut();
         let asked = elements.entry(kind).or_default();
@@ -179,7 +189,9 @@ impl<'g> Shapes<'g> {
             };
             for (shape, port) in results.into_iter().zip(0..) {
                 let output = Output { node: id, port };
-                let Some(shape) = shape.filter(|shape| self.agrees(output, shape)) else { continue };
+                let Some(shape) = shape.filter(|shape| self.agrees(output, shape)) else {
+                    continue;
+                };
                 match self.of(output) {
                     None => drop(self.found.insert(output, shape)),
                     Some(known) if self.places.always_runs(id) => {
@@ -214,8 +226,9 @@ impl<'g> Shapes<'g> {
                 .zip(0..)
                 .map(|(info, port)| {
                     let found = self.found.get(&Output { node: *id, port });
-                    let shape =
-                        found.or(info.shape.as_ref()).map(|s| s.iter().map(|d| self.representative(*d)).collect());
+                    let shape = found
+                        .or(info.shape.as_ref())
+                        .map(|s| s.iter().map(|d| self.representative(*d)).collect());
                     TensorInfo { dtype: info.dtype, shape }
                 })
                 .collect();

@@ -30,14 +30,20 @@ impl Places {
                 "Exit" | "RefExit" => around.saturating_sub(1),
                 _ => around,
             };
-            let is_switch = inside == 0 && matches!(graph.node(*id).op(), "Switch" | "RefSwitch" | "_SwitchN");
+            let is_switch =
+                inside == 0 && matches!(graph.node(*id).op(), "Switch" | "RefSwitch" | "_SwitchN");
             loops[id.index()] = inside;
             branch[id.index()] = is_switch || graph.used(*id).any(|used| branch[used.index()]);
             places.always[id.index()] = inside == 0 && !branch[id.index()];
-            behind[id.index()] = inside < around || graph.used(*id).any(|used| behind[used.index()]);
+            behind[id.index()] =
+                inside < around || graph.used(*id).any(|used| behind[used.index()]);
             let shapes = graph.node(*id).infos.iter().flat_map(|info| &info.shape);
-            for symbol in shapes.flatten().filter_map(|d| if let Dim::Symbol(s) = d { Some(*s) } else { None }) {
-                // What a loop makes has its number behind the loop too, where it is the last step's.
+            for symbol in shapes
+                .flatten()
+                .filter_map(|d| if let Dim::Symbol(s) = d { Some(*s) } else { None })
+            {
+                // What a loop makes has its number behind the loop too, where it is the last
+                // step's.
                 let is_new = seen.insert(symbol);
                 if inside == 0 && (is_new || !behind[id.index()]) {
                     places.fixed.insert(symbol);
@@ -52,7 +58,8 @@ impl Places {
         self.always[id.index()]
     }
 
-    /// Whether an unknown extent is the same in every step of every loop: it is one of a tensor that is there before.
+    /// Whether an unknown extent is the same in every step of every loop: it is one of a tensor
+    /// that is there before.
     pub fn is_fixed(&self, symbol: u32) -> bool {
         self.fixed.contains(&symbol)
     }

@@ -1,4 +1,5 @@
-//! Shapes of outputs from those of inputs, for the ops that loops of recurrent layers and their gradients are made of.
+//! Shapes of outputs from those of inputs, for the ops that loops of recurrent layers and their
+//! gradients are made of.
 
 use super::{Shapes, extents, sums};
 use crate::kernels::scalar;
@@ -12,8 +13,8 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
     let inputs = node.inputs();
     let first = || shapes.of(*inputs.first()?);
     match node.op() {
-        "BiasAdd" | "Cast" | "Enter" | "Exit" | "Identity" | "NextIteration" | "OnesLike" | "PreventGradient"
-        | "StopGradient" | "ZerosLike" => vec![first()],
+        "BiasAdd" | "Cast" | "Enter" | "Exit" | "Identity" | "NextIteration" | "OnesLike"
+        | "PreventGradient" | "StopGradient" | "ZerosLike" => vec![first()],
         "Switch" => vec![first(), first()],
         "TensorListGetItem" => vec![shapes.lists.element(shapes, inputs[0])],
         "TensorListPopBack" => vec![None, shapes.lists.element(shapes, inputs[0])],
@@ -31,11 +32,17 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
             let flag = |name| node.attr(name).and_then(|a| a.bool()) == Some(true);
             vec![product(shapes, inputs, [flag("transpose_a"), flag("transpose_b")])]
         }
-        op => vec![scalar::find(op).filter(|row| row.inputs.len() == inputs.len()).and_then(|row| match row.shapes {
-            row::Shapes::Broadcast | row::Shapes::BroadcastOr(_) => broadcast(shapes, inputs),
-            row::Shapes::Same => shapes.common(inputs),
-            _ => None,
-        })],
+        op => {
+            vec![scalar::find(op).filter(|row| row.inputs.len() == inputs.len()).and_then(|row| {
+                match row.shapes {
+                    row::Shapes::Broadcast | row::Shapes::BroadcastOr(_) => {
+                        broadcast(shapes, inputs)
+                    }
+                    row::Shapes::Same => shapes.common(inputs),
+                    _ => None,
+                }
+            })]
+        }
     }
 }
 
@@ -44,8 +51,10 @@ fn broadcast(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     let all: Vec<Shape> = inputs.iter().map(|input| shapes.of(*input)).collect::<Option<_>>()?;
     let rank = all.iter().map(|s| s.len()).max()?;
     let extent = |d: usize| {
-        let mut extents =
-            all.iter().filter_map(|s| s.get((d + s.len()).checked_sub(rank)?)).filter(|d| **d != Dim::Known(1));
+        let mut extents = all
+            .iter()
+            .filter_map(|s| s.get((d + s.len()).checked_sub(rank)?))
+            .filter(|d| **d != Dim::Known(1));
         let Some(first) = extents.next() else { return Some(Dim::Known(1)) };
         extents.all(|other| other == first).then_some(*first)
     };
@@ -59,7 +68,8 @@ fn concatenation(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     let all: Vec<Shape> = values.iter().map(|input| shapes.of(*input)).collect::<Option<_>>()?;
     let mut result = all.first()?.clone();
     let axis = usize::try_from(if axis < 0 { axis + result.len() as i64 } else { axis }).ok()?;
-    let others = |s: &Shape| s.iter().zip(&result).enumerate().all(|(d, (a, b))| d == axis || a == b);
+    let others =
+        |s: &Shape| s.iter().zip(&result).enumerate().all(|(d, (a, b))| d == axis || a == b);
     if axis >= result.len() || !all.iter().all(|s| s.len() == result.len() && others(s)) {
         return None;
     }
@@ -72,7 +82,9 @@ fn product(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Opt
     let [a, b] = inputs else { return None };
     let (a, b) = (shapes.of(*a)?, shapes.of(*b)?);
     let matrices = a.len() == 2 && b.len() == 2;
-    matrices.then(|| [a[usize::from(transposed[0])], b[usize::from(!transposed[1])]].into_iter().collect())
+    matrices.then(|| {
+        [a[usize::from(transposed[0])], b[usize::from(!transposed[1])]].into_iter().collect()
+    })
 }
 
 /// The axis, then the value, in parts of one size.
@@ -101,7 +113,8 @@ fn slice(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     let dims: Vec<usize> = whole.iter().map(|d| d.known().unwrap_or(1)).collect();
     let (spec, masks) = extents::slice(shapes, id, &dims)?;
     let bit = |mask: i64, d: usize| d < entries && mask & (1 << d) != 0;
-    let is_whole = |d: usize| d >= entries || (bit(masks.begin & masks.end, d) && spec.stride[d] == 1);
+    let is_whole =
+        |d: usize| d >= entries || (bit(masks.begin & masks.end, d) && spec.stride[d] == 1);
     let kept = (0..whole.len()).filter(|d| !bit(masks.shrink_axis, *d));
     let extent = |d: usize| match whole[d] {
         Dim::Known(_) => Some(Dim::Known(spec.count[d])),
@@ -110,7 +123,8 @@ fn slice(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     if masks.ellipsis != 0 || masks.new_axis != 0 { None } else { kept.map(extent).collect() }
 }
 
-/// All elements of a list. Those that nobody gave it get the shape of the others, if the node does not say a whole shape.
+/// All elements of a list. Those that nobody gave it get the shape of the others, if the node does
+/// not say a whole shape.
 fn stack(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     let [list, said] = shapes.graph.node(id).inputs() else { return None };
     let count = *shapes.graph.info(Output { node: id, port: 0 }).shape.as_ref()?.first()?;
@@ -125,7 +139,10 @@ fn stack(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
 fn transpose(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     let [value, permutation] = inputs else { return None };
     let value = shapes.of(*value)?;
-    let permutation = shapes.graph.constant(*permutation)?.to_i64().ok().filter(|p| p.len() == value.len())?;
-    let extent = |p: i64| value.get(usize::try_from(if p < 0 { p + value.len() as i64 } else { p }).ok()?).copied();
+    let permutation =
+        shapes.graph.constant(*permutation)?.to_i64().ok().filter(|p| p.len() == value.len())?;
+    let extent = |p: i64| {
+        value.get(usize::try_from(if p < 0 { p + value.len() as i64 } else { p }).ok()?).copied()
+    };
     permutation.into_iter().map(extent).collect()
 }

@@ -1,7 +1,8 @@
 //! Sums of gradients over dimensions that might have been broadcast.
 //!
-//! TensorFlow's gradient of an op that broadcasts sums over the dimensions that `BroadcastGradientArgs` finds, and gives the sum the shape of the
-//! input. Where the input already had the result's shape, both leave the gradient as it is.
+//! TensorFlow's gradient of an op that broadcasts sums over the dimensions that
+//! `BroadcastGradientArgs` finds, and gives the sum the shape of the input. Where the input already
+//! had the result's shape, both leave the gradient as it is.
 
 use super::{Shapes, extents};
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -17,21 +18,26 @@ pub fn keeps_all(shapes: &Shapes<'_>, id: NodeId) -> bool {
         return false;
     }
     let [a, b] = args.inputs() else { return false };
-    let (Some(a), Some(b)) = (extents::of(shapes, *a), extents::of(shapes, *b)) else { return false };
+    let (Some(a), Some(b)) = (extents::of(shapes, *a), extents::of(shapes, *b)) else {
+        return false;
+    };
     let (own, other) = if axes.port == 0 { (a, b) } else { (b, a) };
     covers(&own, &other)
 }
 
 /// Whether broadcasting the one shape with the other surely gives the one.
 fn covers(own: &Shape, other: &Shape) -> bool {
-    other.len() <= own.len() && own.iter().rev().zip(other.iter().rev()).all(|(a, b)| *b == Dim::Known(1) || a.same(*b))
+    other.len() <= own.len()
+        && own.iter().rev().zip(other.iter().rev()).all(|(a, b)| *b == Dim::Known(1) || a.same(*b))
 }
 
-/// The nodes that surely give what they are given: such sums, and changes of shape to the shape that was.
+/// The nodes that surely give what they are given: such sums, and changes of shape to the shape
+/// that was.
 pub fn superfluous(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<NodeId> {
     let is_superfluous = |id: &NodeId| {
         let node = shapes.graph.node(*id);
-        // Who waits for such a node may not wait for a Switch in its place, which runs for both branches.
+        // Who waits for such a node may not wait for a Switch in its place, which runs for both
+        // branches.
         let waits = !node.controls().is_empty() || shapes.graph.waiters(*id).next().is_some();
         if !node.on_wgpu() || shapes.graph.is_preserved(*id) || waits {
             return false;
@@ -50,7 +56,8 @@ pub fn superfluous(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<NodeId> {
     order.iter().copied().filter(is_superfluous).collect()
 }
 
-/// Lets who reads such nodes read what they are given. What found out the dimensions goes with them.
+/// Lets who reads such nodes read what they are given. What found out the dimensions goes with
+/// them.
 pub fn remove(graph: &mut Graph, superfluous: &[NodeId]) {
     let mut left: Vec<NodeId> = Vec::new();
     for id in superfluous {

@@ -1,5 +1,6 @@
-//! Lists out of which nobody takes an element stay empty: what a loop leaves for a gradient that does not need it after all. As with every node that
-//! nobody needs, an error that it would have had goes with it.
+//! Lists out of which nobody takes an element stay empty: what a loop leaves for a gradient that
+//! does not need it after all. As with every node that nobody needs, an error that it would have
+//! had goes with it.
 
 use super::contents::{CARRIERS, Lists, are_stacks};
 use crate::error::Result;
@@ -10,9 +11,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let lists = Lists::of(graph, &order);
     let unread = lists.closed().filter(|(members, _)| is_unread(graph, members));
-    let changes = |list: &Output| matches!(graph.node(list.node).op(), "TensorListPopBack" | "TensorListPushBack");
-    let mut nodes: Vec<NodeId> =
-        unread.flat_map(|(members, _)| members.iter().filter(|list| changes(list))).map(|list| list.node).collect();
+    let changes = |list: &Output| {
+        matches!(graph.node(list.node).op(), "TensorListPopBack" | "TensorListPushBack")
+    };
+    let mut nodes: Vec<NodeId> = unread
+        .flat_map(|(members, _)| members.iter().filter(|list| changes(list)))
+        .map(|list| list.node)
+        .collect();
     nodes.sort_unstable();
     for id in nodes {
         let list = graph.node(id).inputs()[0];
@@ -22,7 +27,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Whether lists of one kind are made, filled and emptied by nodes that can do without, and for nobody.
+/// Whether lists of one kind are made, filled and emptied by nodes that can do without, and for
+/// nobody.
 fn is_unread(graph: &Graph, members: &[Output]) -> bool {
     let is_ours = |list: &Output| {
         let node = graph.node(list.node);
@@ -31,7 +37,8 @@ fn is_unread(graph: &Graph, members: &[Output]) -> bool {
             && match node.op() {
                 "TensorListPopBack" | "TensorListPushBack" => {
                     let item = Output { node: list.node, port: 1 };
-                    let alone = node.controls().is_empty() && graph.waiters(list.node).next().is_none();
+                    let alone =
+                        node.controls().is_empty() && graph.waiters(list.node).next().is_none();
                     alone && graph.readers_in_any_order(item).next().is_none()
                 }
                 op => CARRIERS.contains(&op),

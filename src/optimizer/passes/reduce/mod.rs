@@ -1,9 +1,12 @@
-//! Reductions with the elementwise nodes around them, and several reductions of the same tensors, become one node each.
+//! Reductions with the elementwise nodes around them, and several reductions of the same tensors,
+//! become one node each.
 //!
-//! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes that have the shape that is reduced
-//! and that nobody else reads become part of the node; a conversion that others read too is done again where it reads less. Reductions
-//! over the same axes of the same shape that read a common tensor share a pass, unless one needs the other. What follows from their
-//! results and has their elements is the node's epilogue. A reduction of a reduction is one, and the gradient of a bias is a sum.
+//! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes
+//! that have the shape that is reduced and that nobody else reads become part of the node; a
+//! conversion that others read too is done again where it reads less. Reductions over the same axes
+//! of the same shape that read a common tensor share a pass, unless one needs the other. What
+//! follows from their results and has their elements is the node's epilogue. A reduction of a
+//! reduction is one, and the gradient of a bias is a sum.
 
 mod roots;
 mod sequence;
@@ -24,7 +27,8 @@ use roots::{Manner, Root, moments, reduction};
 use tail::{Search, Tail};
 use values::{Elementwise, Translation, Values, elementwise};
 
-/// Most regions of one tensor to which a reduction is tried to be added: the last ones. So time is linear.
+/// Most regions of one tensor to which a reduction is tried to be added: the last ones. So time is
+/// linear.
 const MAX_OPEN: usize = 32;
 
 /// Runs the pass.
@@ -53,7 +57,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         let Some(mut plan) = region.plan(graph, &order) else { continue };
         plan.tail = region.tail(graph, &plan, &updates, &order);
         if plan.is_worth_it() {
-            let closes = || Error::Internal(format!("a cycle through the reduction of {:?}", region.results()));
+            let closes = || {
+                Error::Internal(format!("a cycle through the reduction of {:?}", region.results()))
+            };
             for new in region.replace(graph, plan) {
                 order.enter(graph, new).ok_or_else(closes)?;
             }
@@ -114,7 +120,8 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
             if !other.space.same_shape(&region.space) {
                 return None;
             }
-            let both = Region { roots: [&other.roots[..], &region.roots].concat(), ..other.clone() };
+            let both =
+                Region { roots: [&other.roots[..], &region.roots].concat(), ..other.clone() };
             let plan = both.plan(graph, order)?;
             Some((at, both, plan))
         });
@@ -128,7 +135,8 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
                 regions.remove(0);
             }
         }
-        let is_full = plan.states.planes() >= MAX_PLANES || plan.states.finish().len() >= MAX_OUTPUTS;
+        let is_full =
+            plan.states.planes() >= MAX_PLANES || plan.states.finish().len() >= MAX_OUTPUTS;
         if at == all.len() {
             all.push(region);
             full.push(is_full);
@@ -145,10 +153,12 @@ impl Region {
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
         let states = States::new(&names.join(","), &dtypes).ok()?;
-        let roots: FxHashSet<NodeId> = self.roots.iter().flat_map(|r| r.nodes.iter().copied()).collect();
+        let roots: FxHashSet<NodeId> =
+            self.roots.iter().flat_map(|r| r.nodes.iter().copied()).collect();
         let wanted: Vec<_> = self.roots.iter().map(|r| (r.tensor(graph), r.dtype)).collect();
         let translate = |inside: &FxHashSet<NodeId>| {
-            Values::translate(graph, &self.space, inside, &wanted).filter(|v| v.inputs.len() <= MAX_INPUTS)
+            Values::translate(graph, &self.space, inside, &wanted)
+                .filter(|v| v.inputs.len() <= MAX_INPUTS)
         };
         let mut inside = FxHashSet::default();
         let mut values = translate(&inside)?;
@@ -170,7 +180,8 @@ impl Region {
                 }
             }
         }
-        let mut members: Vec<NodeId> = roots.iter().copied().chain(vanishing(graph, &roots, &inside)).collect();
+        let mut members: Vec<NodeId> =
+            roots.iter().copied().chain(vanishing(graph, &roots, &inside)).collect();
         members.sort_unstable();
         let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
         let small = states.planes() <= MAX_PLANES && states.finish().len() <= MAX_OUTPUTS;
@@ -184,28 +195,54 @@ impl Region {
     }
 
     /// What follows the region and can be computed with it.
-    fn tail(&self, graph: &Graph, plan: &Plan, updates: &FxHashSet<NodeId>, order: &Order) -> Option<Tail> {
-        let results: Vec<_> = self.results().into_iter().zip(plan.states.finish()).map(|(r, f)| (r, f.dtype)).collect();
+    fn tail(
+        &self,
+        graph: &Graph,
+        plan: &Plan,
+        updates: &FxHashSet<NodeId>,
+        order: &Order,
+    ) -> Option<Tail> {
+        let results: Vec<_> = self
+            .results()
+            .into_iter()
+            .zip(plan.states.finish())
+            .map(|(r, f)| (r, f.dtype))
+            .collect();
         let kept = graph.info(results[results.len() - 1].0);
         let reduced = cost::expression(&plan.values.expression);
-        Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept }.find()
+        Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept }
+            .find()
     }
 
     /// The tensors that the reductions give.
     fn results(&self) -> Vec<Output> {
-        self.roots.iter().flat_map(|r| r.outputs.iter().map(|node| Output { node: *node, port: 0 })).collect()
+        self.roots
+            .iter()
+            .flat_map(|r| r.outputs.iter().map(|node| Output { node: *node, port: 0 }))
+            .collect()
     }
 
     /// Whether the node's output is rather computed than read.
-    fn absorbs(&self, graph: &Graph, id: NodeId, roots: &FxHashSet<NodeId>, inside: &FxHashSet<NodeId>) -> bool {
+    fn absorbs(
+        &self,
+        graph: &Graph,
+        id: NodeId,
+        roots: &FxHashSet<NodeId>,
+        inside: &FxHashSet<NodeId>,
+    ) -> bool {
         let node = graph.node(id);
         let output = Output { node: id, port: 0 };
-        if !node.on_wgpu() || node.device() != self.manner.device || !graph.info(output).same_shape(&self.space) {
+        if !node.on_wgpu()
+            || node.device() != self.manner.device
+            || !graph.info(output).same_shape(&self.space)
+        {
             return false;
         }
         let gone: FxHashSet<NodeId> = vanishing(graph, roots, inside).into_iter().collect();
         let alone = !graph.is_preserved(id)
-            && graph.readers_in_any_order(output).all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
+            && graph
+                .readers_in_any_order(output)
+                .all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
         // Beyond one tensor, and perhaps its new shape, there is nothing that is computed again.
         if !alone && node.inputs().len() > 2 {
             return false;
@@ -214,14 +251,17 @@ impl Region {
         alone
             || match kind {
                 Elementwise::Call(call) => {
-                    call.inputs().len() == 1 && node.op() == "Cast" && call.inputs()[0].size() < call.output().size()
+                    call.inputs().len() == 1
+                        && node.op() == "Cast"
+                        && call.inputs()[0].size() < call.output().size()
                 }
                 Elementwise::Repeat => !graph.info(node.inputs()[0]).same_shape(&self.space),
                 Elementwise::Sum(_) => false,
             }
     }
 
-    /// Whether each value has an input of the whole shape: what is broadcast alone would be reduced over too few elements.
+    /// Whether each value has an input of the whole shape: what is broadcast alone would be reduced
+    /// over too few elements.
     fn covers(&self, graph: &Graph, values: &Translation) -> bool {
         values.expression.outputs().iter().all(|value| {
             let (_, inputs) = values.expression.select(&[*value]);
@@ -233,7 +273,8 @@ impl Region {
     fn replace(&self, graph: &mut Graph, plan: Plan) -> Vec<NodeId> {
         let Plan { mut members, states, values, tail, .. } = plan;
         let results = self.results();
-        // The results of one reduction are alike; a mean that nobody reads may differ in the axes that it keeps.
+        // The results of one reduction are alike; a mean that nobody reads may differ in the axes
+        // that it keeps.
         let mut infos: Vec<TensorInfo> = (self.roots.iter())
             .flat_map(|r| {
                 let last = Output { node: r.outputs[r.outputs.len() - 1], port: 0 };
@@ -251,7 +292,8 @@ impl Region {
             extras = tail.values.expression.inputs()[types.len()..].to_vec();
             types = tail.values.expression.output_types();
             let kept = infos.pop().and_then(|info| info.shape);
-            infos = types.iter().map(|t| TensorInfo { dtype: Some(*t), shape: kept.clone() }).collect();
+            infos =
+                types.iter().map(|t| TensorInfo { dtype: Some(*t), shape: kept.clone() }).collect();
             inputs.extend(tail.values.inputs);
             (epilogue, parameters) = (tail.values.expression.to_string(), tail.values.constants);
             members.extend(tail.members);
@@ -278,7 +320,8 @@ impl Region {
             ],
             infos,
         };
-        let read: Vec<NodeId> = members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
+        let read: Vec<NodeId> =
+            members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
         let ports: Vec<_> = outputs.into_iter().zip(0..).collect();
         entered.insert(0, graph.replace_region(&members, new, &ports));
         for id in read {
@@ -300,7 +343,8 @@ impl Region {
 
 /// The nodes of `inside` that only `roots` and such nodes read.
 fn vanishing(graph: &Graph, roots: &FxHashSet<NodeId>, inside: &FxHashSet<NodeId>) -> Vec<NodeId> {
-    let mut gone: Vec<NodeId> = inside.iter().copied().filter(|id| !graph.is_preserved(*id)).collect();
+    let mut gone: Vec<NodeId> =
+        inside.iter().copied().filter(|id| !graph.is_preserved(*id)).collect();
     gone.sort_unstable();
     loop {
         let read_outside = |id: &NodeId| {

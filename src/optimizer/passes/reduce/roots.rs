@@ -1,4 +1,5 @@
-//! Reductions as a graph has them: which node, which axes, and the pairs of means that are mean and variance.
+//! Reductions as a graph has them: which node, which axes, and the pairs of means that are mean and
+//! variance.
 
 use crate::dtype::DType;
 use crate::kernels::fused::reduce::MOMENTS;
@@ -11,7 +12,8 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 pub struct Root {
     /// Its name in `_WgpuFusedReduce`.
     pub name: &'static str,
-    /// The nodes that it replaces. The last one has what it reduces as its first input, or the first one where that is a mean.
+    /// The nodes that it replaces. The last one has what it reduces as its first input, or the
+    /// first one where that is a mean.
     pub nodes: Vec<NodeId>,
     /// The node whose first input is reduced.
     pub reader: NodeId,
@@ -86,8 +88,8 @@ fn all_but_channels(graph: &Graph, id: NodeId) -> Option<Vec<i64>> {
     Some((0..rank).filter(|axis| *axis != channels).collect())
 }
 
-/// Mean and variance in one, where `id` is the mean of the squared differences from the mean over the same axes, written
-/// with `SquaredDifference`, or with `Sub` and `Square`.
+/// Mean and variance in one, where `id` is the mean of the squared differences from the mean over
+/// the same axes, written with `SquaredDifference`, or with `Sub` and `Square`.
 pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     let (variance, manner) = reduction(graph, id)?;
     let own = |n: NodeId| {
@@ -95,7 +97,10 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
         node.on_wgpu() && node.device() == manner.device && !graph.is_preserved(n)
     };
     let only = |n: NodeId, reader: NodeId| {
-        own(n) && graph.readers_in_any_order(Output { node: n, port: 0 }).all(|(user, _)| user == reader)
+        own(n)
+            && graph
+                .readers_in_any_order(Output { node: n, port: 0 })
+                .all(|(user, _)| user == reader)
     };
     if variance.name != "Mean" || !variance.dtype.is_float() {
         return None;
@@ -127,13 +132,20 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
         let (root, of_mean) = reduction(graph, mean)?;
         let mut readers = graph.readers_in_any_order(Output { node: mean, port: 0 });
         let unread = readers.all(|(user, _)| nodes.contains(&user));
-        // The mean must keep its axes to be subtracted, and the two outputs are alike unless one is not used.
+        // The mean must keep its axes to be subtracted, and the two outputs are alike unless one is
+        // not used.
         let alike = of_mean.keep_dims && (manner.keep_dims || unread);
         let same = root.name == "Mean" && root.dtype == variance.dtype && root.tensor(graph) == x;
         let manners = of_mean.axes == manner.axes && of_mean.device == manner.device;
         nodes.push(mean);
         (alike && same && manners).then(|| {
-            let root = Root { name: MOMENTS, nodes, reader: mean, dtype: root.dtype, outputs: vec![mean, id] };
+            let root = Root {
+                name: MOMENTS,
+                nodes,
+                reader: mean,
+                dtype: root.dtype,
+                outputs: vec![mean, id],
+            };
             (root, manner.clone())
         })
     })

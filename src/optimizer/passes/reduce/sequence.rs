@@ -1,5 +1,5 @@
-//! Reductions of reductions, as losses write them: the mean of each row, then the sum of the means. Where nobody else reads the inner
-//! one, the outer one reduces over all the axes.
+//! Reductions of reductions, as losses write them: the mean of each row, then the sum of the means.
+//! Where nobody else reads the inner one, the outer one reduces over all the axes.
 
 use super::roots::{Manner, reduction};
 use crate::dtype::DType;
@@ -83,9 +83,16 @@ impl Joined {
             graph.set_op(id, self.op);
         }
         graph.remove(self.inner);
-        let (Some(factor), Some(dtype)) = (self.factor, graph.node(id).dtype("T")) else { return Ok(()) };
+        let (Some(factor), Some(dtype)) = (self.factor, graph.node(id).dtype("T")) else {
+            return Ok(());
+        };
         let output = Output { node: id, port: 0 };
-        let factor = constant(graph, format!("{name}/factor"), &device, &HostTensor::floats(dtype, &[], &[factor]));
+        let factor = constant(
+            graph,
+            format!("{name}/factor"),
+            &device,
+            &HostTensor::floats(dtype, &[], &[factor]),
+        );
         let readers: Vec<_> = graph.readers(output).collect();
         let scaled = graph.add(NewNode {
             name: format!("{name}/scaled"),
@@ -111,7 +118,8 @@ fn own_reduction(graph: &Graph, id: NodeId) -> Option<(&'static str, Manner)> {
 
 /// The axes of both, as those of the inner reduction's tensor.
 fn all_axes(inner: &Manner, outer: &Manner, rank: usize) -> Option<Vec<i64>> {
-    let kept: Vec<i64> = (0..rank as i64).filter(|a| inner.keep_dims || !inner.axes.contains(a)).collect();
+    let kept: Vec<i64> =
+        (0..rank as i64).filter(|a| inner.keep_dims || !inner.axes.contains(a)).collect();
     let named = |a: &i64| kept.get(usize::try_from(*a).ok()?).copied();
     let mut axes = outer.axes.iter().map(named).collect::<Option<Vec<_>>>()?;
     axes.extend(&inner.axes);

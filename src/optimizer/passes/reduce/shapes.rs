@@ -1,5 +1,5 @@
-//! Gradients ask for the shapes of tensors that nobody else needs. The shape of an elementwise node's input, where it is surely the
-//! same, tells as much and leaves the node free to vanish.
+//! Gradients ask for the shapes of tensors that nobody else needs. The shape of an elementwise
+//! node's input, where it is surely the same, tells as much and leaves the node free to vanish.
 
 use crate::kernels::scalar;
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -21,7 +21,8 @@ pub fn read_further_up(graph: &mut Graph, order: &[NodeId]) {
     }
 }
 
-/// An input, of the same type and surely of the same shape, of the elementwise node behind a tensor.
+/// An input, of the same type and surely of the same shape, of the elementwise node behind a
+/// tensor.
 fn above(graph: &Graph, tensor: Output) -> Option<Output> {
     let node = graph.node(tensor.node);
     if !node.on_wgpu() || scalar::find(node.op()).is_none() {

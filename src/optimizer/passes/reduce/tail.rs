@@ -1,7 +1,9 @@
-//! What follows reductions: elementwise nodes whose values have the results' elements, computed by the dispatch that finishes them.
+//! What follows reductions: elementwise nodes whose values have the results' elements, computed by
+//! the dispatch that finishes them.
 //!
-//! Extents of 1 make no difference, and nodes that only add or drop them are seen through; where somebody else reads such a node, it
-//! stays behind the fused one. Steps of variables are left to the pass `update`, which does them in place.
+//! Extents of 1 make no difference, and nodes that only add or drop them are seen through; where
+//! somebody else reads such a node, it stays behind the fused one. Steps of variables are left to
+//! the pass `update`, which does them in place.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +57,11 @@ pub fn updates(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
         let computes = || matches!(op, "AddN" | "Cast") || scalar::find(op).is_some();
         let mut readers = graph.readers_in_any_order(Output { node: *id, port: 0 }).peekable();
         let assigns = op.starts_with("Assign") && op.ends_with("VariableOp");
-        if assigns || (computes() && readers.peek().is_some() && readers.all(|(reader, _)| found.contains(&reader))) {
+        if assigns
+            || (computes()
+                && readers.peek().is_some()
+                && readers.all(|(reader, _)| found.contains(&reader)))
+        {
             found.insert(*id);
         }
     }
@@ -75,14 +81,16 @@ pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
         "Cast" => {
             let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
             let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
-            (plain && is_ours(from) && is_ours(to)).then_some(Elementwise::Call(Call::Cast(from, to)))
+            (plain && is_ours(from) && is_ours(to))
+                .then_some(Elementwise::Call(Call::Cast(from, to)))
         }
         _ if reshapes(node) => Some(Elementwise::Repeat),
         _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
     }
 }
 
-/// Whether two tensors surely have the same elements in the same order: the same extents, but for extents of 1.
+/// Whether two tensors surely have the same elements in the same order: the same extents, but for
+/// extents of 1.
 fn same_elements(a: &TensorInfo, b: &TensorInfo) -> bool {
     let (Some(a), Some(b)) = (&a.shape, &b.shape) else { return false };
     let long = |dim: &&Dim| **dim != Dim::Known(1);
@@ -105,10 +113,14 @@ impl Search<'_> {
             if let Some(tail) = self.draft(&nodes).filter(Tail::fits) {
                 return Some(tail);
             }
-            let reads = |user: NodeId, used: NodeId| self.graph.node(user).inputs().iter().any(|i| i.node == used);
+            let reads = |user: NodeId, used: NodeId| {
+                self.graph.node(user).inputs().iter().any(|i| i.node == used)
+            };
             let is_leaf = |at: &usize| nodes.iter().all(|user| !reads(*user, nodes[*at]));
-            let without = |at: usize| nodes.iter().copied().filter(|id| *id != nodes[at]).collect::<Vec<_>>();
-            let size = |at: usize| self.draft(&without(at)).map_or(usize::MAX, |tail| tail.tensors());
+            let without =
+                |at: usize| nodes.iter().copied().filter(|id| *id != nodes[at]).collect::<Vec<_>>();
+            let size =
+                |at: usize| self.draft(&without(at)).map_or(usize::MAX, |tail| tail.tensors());
             let leaf = (0..nodes.len()).rev().filter(is_leaf).min_by_key(|at| size(*at))?;
             nodes.remove(leaf);
         }
@@ -119,8 +131,10 @@ impl Search<'_> {
     fn followers(&self) -> Vec<NodeId> {
         let place = |id: NodeId| self.order.rank(id).map(|rank| (rank, id));
         let readers = |output: Output| self.graph.readers(output).filter_map(|(id, _)| place(id));
-        let mut ahead: BTreeSet<(u64, NodeId)> = self.results.iter().flat_map(|(r, _)| readers(*r)).collect();
-        let floor = self.region.iter().filter_map(|id| place(*id)).map(|(p, _)| p).min().unwrap_or(0);
+        let mut ahead: BTreeSet<(u64, NodeId)> =
+            self.results.iter().flat_map(|(r, _)| readers(*r)).collect();
+        let floor =
+            self.region.iter().filter_map(|id| place(*id)).map(|(p, _)| p).min().unwrap_or(0);
         let mut inside: FxHashSet<NodeId> = self.region.iter().copied().collect();
         let mut free: FxHashSet<NodeId> = FxHashSet::default();
         let mut found = Vec::new();
@@ -128,7 +142,10 @@ impl Search<'_> {
             if found.len() == MAX_NODES {
                 break;
             }
-            if !inside.contains(&id) && self.follows(id, &inside) && !self.comes_back(id, &inside, &mut free, floor) {
+            if !inside.contains(&id)
+                && self.follows(id, &inside)
+                && !self.comes_back(id, &inside, &mut free, floor)
+            {
                 found.push(id);
                 inside.insert(id);
                 ahead.extend(readers(Output { node: id, port: 0 }));
@@ -137,20 +154,28 @@ impl Search<'_> {
         found
     }
 
-    /// Whether a node computes the results' elements from values inside and tensors that can be read with them.
+    /// Whether a node computes the results' elements from values inside and tensors that can be
+    /// read with them.
     fn follows(&self, id: NodeId, inside: &FxHashSet<NodeId>) -> bool {
         let graph = self.graph;
         let node = graph.node(id);
         let info = graph.info(Output { node: id, port: 0 });
-        let own = node.on_wgpu() && node.device() == graph.node(self.region[0]).device() && !graph.is_preserved(id);
-        if !own || self.updates.contains(&id) || !same_elements(info, self.kept) || follower(graph, id).is_none() {
+        let own = node.on_wgpu()
+            && node.device() == graph.node(self.region[0]).device()
+            && !graph.is_preserved(id);
+        if !own
+            || self.updates.contains(&id)
+            || !same_elements(info, self.kept)
+            || follower(graph, id).is_none()
+        {
             return false;
         }
         let known = |input: &Output| {
             if !inside.contains(&input.node) {
                 return self.is_operand(*input);
             }
-            !self.region.contains(&input.node) || self.results.iter().any(|(result, _)| result == input)
+            !self.region.contains(&input.node)
+                || self.results.iter().any(|(result, _)| result == input)
         };
         if reshapes(node) {
             let (tensor, sizes) = node.inputs().split_at(1);
@@ -158,7 +183,8 @@ impl Search<'_> {
                 && known(&tensor[0])
                 && sizes.iter().all(|s| graph.node(s.node).op() == "Const");
         }
-        node.inputs().iter().all(known) && graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some()
+        node.inputs().iter().all(known)
+            && graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some()
     }
 
     fn is_operand(&self, tensor: Output) -> bool {
@@ -166,8 +192,15 @@ impl Search<'_> {
         info.is_single() || same_elements(info, self.kept)
     }
 
-    /// Whether what a node uses from outside depends on what is inside. `free` are nodes that surely do not.
-    fn comes_back(&self, id: NodeId, inside: &FxHashSet<NodeId>, free: &mut FxHashSet<NodeId>, floor: u64) -> bool {
+    /// Whether what a node uses from outside depends on what is inside. `free` are nodes that
+    /// surely do not.
+    fn comes_back(
+        &self,
+        id: NodeId,
+        inside: &FxHashSet<NodeId>,
+        free: &mut FxHashSet<NodeId>,
+        floor: u64,
+    ) -> bool {
         let mut seen: FxHashSet<NodeId> = FxHashSet::default();
         let mut stack = vec![id];
         while let Some(at) = stack.pop() {
@@ -198,7 +231,9 @@ impl Search<'_> {
         let mut outputs = Vec::new();
         let computed = nodes.iter().rev().map(|id| Output { node: *id, port: 0 });
         for tensor in computed.chain(self.results.iter().rev().map(|(r, _)| *r)) {
-            let outside = |id: NodeId| staying.contains(&id) || !(nodes.contains(&id) || self.region.contains(&id));
+            let outside = |id: NodeId| {
+                staying.contains(&id) || !(nodes.contains(&id) || self.region.contains(&id))
+            };
             if read_by(tensor, &outside) {
                 if reshapes(graph.node(tensor.node)) {
                     staying.insert(tensor.node);
@@ -208,12 +243,18 @@ impl Search<'_> {
             }
         }
         outputs.reverse();
-        let reshapes = outputs.iter().map(|output| self.reshape(*output, nodes)).collect::<Option<Vec<_>>>()?;
-        let types = outputs.iter().map(|o| Some((*o, self.dtype(*o)?))).collect::<Option<Vec<_>>>()?;
+        let reshapes = outputs
+            .iter()
+            .map(|output| self.reshape(*output, nodes))
+            .collect::<Option<Vec<_>>>()?;
+        let types =
+            outputs.iter().map(|o| Some((*o, self.dtype(*o)?))).collect::<Option<Vec<_>>>()?;
         let mut inside: FxHashSet<NodeId> = nodes.iter().copied().collect();
         let mut values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
         // A tensor that follows from others that are read is computed again.
-        while let Some(id) = values.inputs.iter().map(|i| i.node).find(|id| self.follows_from(*id, &values)) {
+        while let Some(id) =
+            values.inputs.iter().map(|i| i.node).find(|id| self.follows_from(*id, &values))
+        {
             inside.insert(id);
             values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
         }
@@ -222,7 +263,8 @@ impl Search<'_> {
     }
 
     fn dtype(&self, tensor: Output) -> Option<DType> {
-        let result = self.results.iter().find(|(result, _)| *result == tensor).map(|(_, dtype)| *dtype);
+        let result =
+            self.results.iter().find(|(result, _)| *result == tensor).map(|(_, dtype)| *dtype);
         result.or_else(|| match follower(self.graph, tensor.node)? {
             Elementwise::Call(call) => Some(call.output()),
             Elementwise::Sum(dtype) => Some(dtype),
@@ -234,24 +276,33 @@ impl Search<'_> {
     fn follows_from(&self, id: NodeId, values: &Translation) -> bool {
         let graph = self.graph;
         let inputs = graph.node(id).inputs();
-        let small = |input: &Output| graph.constant(*input).is_some_and(|c| c.dims.iter().all(|d| *d == 1));
+        let small =
+            |input: &Output| graph.constant(*input).is_some_and(|c| c.dims.iter().all(|d| *d == 1));
         let called = matches!(follower(graph, id), Some(Elementwise::Call(_)));
         let whole = same_elements(graph.info(Output { node: id, port: 0 }), self.kept);
-        called && whole && graph.node(id).on_wgpu() && inputs.iter().all(|i| values.inputs.contains(i) || small(i))
+        called
+            && whole
+            && graph.node(id).on_wgpu()
+            && inputs.iter().all(|i| values.inputs.contains(i) || small(i))
     }
 
-    /// The node that gives an output its extents, if these are not the results'; `None` where there is no such node.
+    /// The node that gives an output its extents, if these are not the results'; `None` where there
+    /// is no such node.
     #[expect(clippy::option_option, reason = "two different ways of having no node")]
     fn reshape(&self, output: Output, nodes: &[NodeId]) -> Option<Option<NodeId>> {
         let graph = self.graph;
         let wanted = graph.info(output);
-        if wanted.same_shape(self.kept) || self.results.iter().any(|(result, _)| *result == output) {
+        if wanted.same_shape(self.kept) || self.results.iter().any(|(result, _)| *result == output)
+        {
             return Some(None);
         }
         let gives = |id: &&NodeId| {
             let node = graph.node(**id);
-            let from_kept = node.op() == "Reshape" || graph.info(node.inputs()[0]).same_shape(self.kept);
-            reshapes(node) && from_kept && graph.info(Output { node: **id, port: 0 }).same_shape(wanted)
+            let from_kept =
+                node.op() == "Reshape" || graph.info(node.inputs()[0]).same_shape(self.kept);
+            reshapes(node)
+                && from_kept
+                && graph.info(Output { node: **id, port: 0 }).same_shape(wanted)
         };
         nodes.iter().find(gives).map(|id| Some(*id))
     }
@@ -280,7 +331,9 @@ impl Tail {
             let Some(pattern) = pattern else { continue };
             let node = graph.node(*pattern);
             let attrs = ["Tdim", "Tshape", "squeeze_dims"].into_iter();
-            let attrs = attrs.filter_map(|name| Some((name, node.attr(name)?.clone()))).chain([("T", dtype.into())]);
+            let attrs = attrs
+                .filter_map(|name| Some((name, node.attr(name)?.clone())))
+                .chain([("T", dtype.into())]);
             let new = NewNode {
                 name: format!("{}/shape", graph.node(output.node).name()),
                 op: node.op().to_owned(),
@@ -290,7 +343,8 @@ impl Tail {
                 attrs: attrs.collect(),
                 infos: vec![graph.info(*output).clone()],
             };
-            let readers: Vec<_> = graph.readers(*output).filter(|(id, _)| !self.members.contains(id)).collect();
+            let readers: Vec<_> =
+                graph.readers(*output).filter(|(id, _)| !self.members.contains(id)).collect();
             let shaped = graph.add(new);
             for (reader, index) in readers {
                 graph.set_input(reader, index, Output { node: shaped, port: 0 });

@@ -23,7 +23,8 @@ pub enum Elementwise {
     Repeat,
 }
 
-/// What a node does to each element of a tensor of the shape of `space`; `None` where it does something else, or perhaps does.
+/// What a node does to each element of a tensor of the shape of `space`; `None` where it does
+/// something else, or perhaps does.
 pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elementwise> {
     let node = graph.node(id);
     let info = |k: usize| graph.info(node.inputs()[k]);
@@ -34,12 +35,14 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elem
             let rounds = matches!(to, DType::F16 | DType::BF16) && from != DType::Bool;
             // Within an expression 16-bit floats are not rounded; a conversion to them has to.
             let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
-            (plain && !rounds && is_ours(from) && is_ours(to)).then_some(Elementwise::Call(Call::Cast(from, to)))
+            (plain && !rounds && is_ours(from) && is_ours(to))
+                .then_some(Elementwise::Call(Call::Cast(from, to)))
         }
         "AddN" => {
             let dtype = node.dtype("T")?;
             let same = (0..node.inputs().len()).all(|k| info(k).same_shape(space));
-            (same && is_ours(dtype) && Call::row("AddV2", dtype).is_some()).then_some(Elementwise::Sum(dtype))
+            (same && is_ours(dtype) && Call::row("AddV2", dtype).is_some())
+                .then_some(Elementwise::Sum(dtype))
         }
         "Tile" | "BroadcastTo" => fits(0).then_some(Elementwise::Repeat),
         op => {
@@ -65,7 +68,9 @@ fn shapes_agree(graph: &Graph, node: &Node, row: &Row, space: &TensorInfo) -> bo
     let mut all = 0..node.inputs().len();
     match row.shapes {
         Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true)),
+        Shapes::BroadcastOr(_) => {
+            node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
+        }
         Shapes::Same | Shapes::Select => all.all(same),
         Shapes::SameOrScalar | Shapes::Bounds => all.all(|k| same(k) || scalar(k)),
     }
@@ -111,12 +116,13 @@ impl<'g> Values<'g> {
         if expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))) {
             return None;
         }
-        let small = cost::reduce(cost::expression(&expression), 0) <= BOUND && constants.len() <= MAX_CONSTANTS;
+        let small = cost::reduce(cost::expression(&expression), 0) <= BOUND
+            && constants.len() <= MAX_CONSTANTS;
         small.then_some(Translation { expression, inputs, constants })
     }
 
-    /// The values `wanted` of nodes behind reductions of values of the weight `reduced`: the expression's first inputs are the
-    /// reductions' results.
+    /// The values `wanted` of nodes behind reductions of values of the weight `reduced`: the
+    /// expression's first inputs are the reductions' results.
     pub fn behind(
         graph: &'g Graph,
         reduced: u32,
@@ -171,12 +177,14 @@ impl<'g> Values<'g> {
         Some(value)
     }
 
-    /// The only element of a constant, where a parameter can hold it and it leaves the others' shape alone.
+    /// The only element of a constant, where a parameter can hold it and it leaves the others'
+    /// shape alone.
     fn number(&self, tensor: Output, dtype: DType) -> Option<f32> {
         let constant = self.graph.constant(tensor)?;
         let rank = self.space.map_or(Some(usize::MAX), TensorInfo::rank)?;
         let single = constant.dims.iter().all(|d| *d == 1) && constant.dims.len() <= rank;
-        let float = matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && constant.dtype == dtype;
+        let float =
+            matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && constant.dtype == dtype;
         (single && float).then(|| constant.to_f64()[0] as f32)
     }
 
@@ -204,7 +212,10 @@ impl<'g> Values<'g> {
                 let mut args = Vec::new();
                 for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
                     let value = self.value(*input, dtype)?;
-                    if sees_overflow(node.op()) && dtype.size() == 2 && matches!(value, Value::Step(_)) {
+                    if sees_overflow(node.op())
+                        && dtype.size() == 2
+                        && matches!(value, Value::Step(_))
+                    {
                         return None;
                     }
                     args.push(value);

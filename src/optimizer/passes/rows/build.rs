@@ -6,7 +6,9 @@ use super::member::{Extent, Role, parameter};
 use super::region::{Region, Scene};
 use crate::kernels::fused::expression::{Call, Expression, Value};
 use crate::kernels::fused::rows::OP;
-use crate::kernels::fused::rows::program::{Action, Output as ProgramOutput, Reduction, RowProgram, Stage};
+use crate::kernels::fused::rows::program::{
+    Action, Output as ProgramOutput, Reduction, RowProgram, Stage,
+};
 use crate::kernels::fused::rows::walk::Shapes;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{NewNode, NodeId, Output};
@@ -21,7 +23,8 @@ pub struct Replacement {
     pub outputs: Vec<(Output, u32)>,
 }
 
-/// The node of a region, and which of the region's tensors its outputs are; `None` where no program does what the region does.
+/// The node of a region, and which of the region's tensors its outputs are; `None` where no program
+/// does what the region does.
 pub fn build(scene: &Scene<'_>, region: &Region) -> Option<Replacement> {
     let mut builder = Builder::new(scene, region)?;
     let program = builder.program()?;
@@ -55,9 +58,14 @@ fn output(id: NodeId) -> Output {
     Output { node: id, port: 0 }
 }
 
-/// Whether the kernel gives the outputs the shapes that TensorFlow knows them to have. Extents that are known to be equal but not
-/// how large are tried with numbers that nothing else has.
-fn means_the_same(scene: &Scene<'_>, program: &RowProgram, inputs: &[Output], exports: &[NodeId]) -> bool {
+/// Whether the kernel gives the outputs the shapes that TensorFlow knows them to have. Extents that
+/// are known to be equal but not how large are tried with numbers that nothing else has.
+fn means_the_same(
+    scene: &Scene<'_>,
+    program: &RowProgram,
+    inputs: &[Output],
+    exports: &[NodeId],
+) -> bool {
     const SYMBOLS: usize = 1_000_003;
     let sample = |t: Output| -> Option<Dims> {
         let of = |d: &Dim| match d {
@@ -67,11 +75,15 @@ fn means_the_same(scene: &Scene<'_>, program: &RowProgram, inputs: &[Output], ex
         };
         scene.graph.info(t).shape.as_ref()?.iter().map(of).collect()
     };
-    let Some(dims) = inputs.iter().map(|t| sample(*t)).collect::<Option<Vec<_>>>() else { return false };
+    let Some(dims) = inputs.iter().map(|t| sample(*t)).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
     let wanted: Option<Vec<Dims>> = exports.iter().map(|id| sample(output(*id))).collect();
-    let types: Option<Vec<_>> = exports.iter().map(|id| scene.graph.info(output(*id)).dtype).collect();
+    let types: Option<Vec<_>> =
+        exports.iter().map(|id| scene.graph.info(output(*id)).dtype).collect();
     let shapes = Shapes::infer(program, &dims, &scene.space.axes);
-    shapes.is_ok_and(|shapes| Some(shapes.outputs) == wanted) && types == Some(program.output_types())
+    shapes.is_ok_and(|shapes| Some(shapes.outputs) == wanted)
+        && types == Some(program.output_types())
 }
 
 struct Builder<'s> {
@@ -93,7 +105,10 @@ struct Builder<'s> {
 impl<'s> Builder<'s> {
     fn new(scene: &'s Scene<'s>, region: &Region) -> Option<Self> {
         let nodes = scene.nodes(region);
-        let roles = nodes.iter().map(|id| Some((*id, scene.role(*id)?))).collect::<Option<FxHashMap<_, _>>>()?;
+        let roles = nodes
+            .iter()
+            .map(|id| Some((*id, scene.role(*id)?)))
+            .collect::<Option<FxHashMap<_, _>>>()?;
         let mut levels: FxHashMap<NodeId, usize> = FxHashMap::default();
         for id in &nodes {
             let behind = |input: &Output| {
@@ -175,7 +190,12 @@ impl<'s> Builder<'s> {
     }
 
     /// The value of a tensor in `e`.
-    fn value(&self, e: &mut Expression, known: &mut FxHashMap<NodeId, Value>, tensor: Output) -> Option<Value> {
+    fn value(
+        &self,
+        e: &mut Expression,
+        known: &mut FxHashMap<NodeId, Value>,
+        tensor: Output,
+    ) -> Option<Value> {
         let tensor = self.source(tensor);
         let id = tensor.node;
         if let Some(row) = self.rows.get(&id) {
@@ -241,7 +261,9 @@ impl<'s> Builder<'s> {
     fn is_kept(&self, id: NodeId) -> bool {
         let level = self.levels[&id];
         let within = |user: &NodeId| match self.roles.get(user) {
-            Some((Role::Call(_) | Role::Fold(_), extent)) => *extent != Extent::Full && self.levels[user] == level,
+            Some((Role::Call(_) | Role::Fold(_), extent)) => {
+                *extent != Extent::Full && self.levels[user] == level
+            }
             _ => false,
         };
         self.exports.contains(&id) || !self.scene.graph.users(id).iter().all(within)
@@ -251,25 +273,39 @@ impl<'s> Builder<'s> {
         let mut stages = Vec::new();
         let deepest = self.levels.values().max().copied()?;
         for level in 0..=deepest {
-            let at: Vec<NodeId> = self.nodes.iter().filter(|id| self.levels[id] == level).copied().collect();
+            let at: Vec<NodeId> =
+                self.nodes.iter().filter(|id| self.levels[id] == level).copied().collect();
             let is_row = |id: &NodeId| {
                 let (role, extent) = self.roles[id];
-                extent != Extent::Full && matches!(role, Role::Call(_) | Role::Fold(_)) && self.is_kept(*id)
+                extent != Extent::Full
+                    && matches!(role, Role::Call(_) | Role::Fold(_))
+                    && self.is_kept(*id)
             };
             let rows: Vec<NodeId> = at.iter().filter(|id| is_row(id)).copied().collect();
-            self.stage(&mut stages, Action::Row, &rows.iter().map(|id| output(*id)).collect::<Vec<_>>())?;
+            self.stage(
+                &mut stages,
+                Action::Row,
+                &rows.iter().map(|id| output(*id)).collect::<Vec<_>>(),
+            )?;
             self.add_rows(&rows)?;
             let reduced: Vec<(NodeId, Reduction)> = (at.iter())
-                .filter_map(|id| if let Role::Reduce(r) = self.roles[id].0 { Some((*id, r)) } else { None })
+                .filter_map(|id| {
+                    if let Role::Reduce(r) = self.roles[id].0 { Some((*id, r)) } else { None }
+                })
                 .collect();
-            let operands: Vec<Output> = reduced.iter().map(|(id, _)| self.scene.graph.node(*id).inputs()[0]).collect();
+            let operands: Vec<Output> =
+                reduced.iter().map(|(id, _)| self.scene.graph.node(*id).inputs()[0]).collect();
             let action = Action::Reduce(reduced.iter().map(|(_, r)| *r).collect());
             self.stage(&mut stages, action, &operands)?;
             self.add_rows(&reduced.iter().map(|(id, _)| *id).collect::<Vec<_>>())?;
         }
         let is_full = |id: &&NodeId| self.roles[id].1 == Extent::Full;
         let full: Vec<NodeId> = self.exports.iter().filter(is_full).copied().collect();
-        self.stage(&mut stages, Action::Full, &full.iter().map(|id| output(*id)).collect::<Vec<_>>())?;
+        self.stage(
+            &mut stages,
+            Action::Full,
+            &full.iter().map(|id| output(*id)).collect::<Vec<_>>(),
+        )?;
         let mut outputs = Vec::new();
         for id in &self.exports {
             outputs.push(match full.iter().position(|f| f == id) {

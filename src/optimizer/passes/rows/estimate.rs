@@ -7,23 +7,30 @@ use super::region::{Region, Scene};
 use crate::kernels::fused::cost;
 use crate::optimizer::graph::{NodeId, Output};
 
-/// The stage that writes elements, among the bits that stand for stages: the reductions of each level have one before it.
+/// The stage that writes elements, among the bits that stand for stages: the reductions of each
+/// level have one before it.
 const LAST: u32 = u64::BITS - 1;
 
 impl Scene<'_> {
-    /// The estimate of [`cost::rows`] for the region's program, without building it. A value of elements counts for each stage that
-    /// computes it.
+    /// The estimate of [`cost::rows`] for the region's program, without building it. A value of
+    /// elements counts for each stage that computes it.
     pub fn cost(&self, region: &Region) -> u32 {
         let nodes = self.nodes(region);
-        let places: FxHashMap<NodeId, usize> = nodes.iter().enumerate().map(|(at, id)| (*id, at)).collect();
-        let inputs =
-            |id: NodeId| self.inputs(id).into_iter().filter_map(|i| places.get(&i.node).copied()).collect::<Vec<_>>();
+        let places: FxHashMap<NodeId, usize> =
+            nodes.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+        let inputs = |id: NodeId| {
+            self.inputs(id)
+                .into_iter()
+                .filter_map(|i| places.get(&i.node).copied())
+                .collect::<Vec<_>>()
+        };
         let roles: Vec<_> = nodes.iter().map(|id| self.role(*id)).collect();
         let is_reduced = |at: usize| matches!(roles[at], Some((Role::Reduce(_), _)));
         // How many reductions lie before each node on its longest path.
         let mut levels: Vec<u32> = Vec::with_capacity(nodes.len());
         for id in &nodes {
-            let level = inputs(*id).into_iter().map(|at| levels[at] + u32::from(is_reduced(at))).max();
+            let level =
+                inputs(*id).into_iter().map(|at| levels[at] + u32::from(is_reduced(at))).max();
             levels.push(level.unwrap_or(0));
         }
         let mut stages = vec![0u64; nodes.len()];
@@ -38,11 +45,17 @@ impl Scene<'_> {
                 Role::Reduce(_) => (cost::REDUCTION, 1 << levels[at]),
                 Role::Copy => (0, stages[at]),
                 Role::Call(call) | Role::Fold(call) => {
-                    let calls =
-                        if matches!(role, Role::Fold(_)) { self.graph.node(*id).inputs().len() as u32 - 1 } else { 1 };
+                    let calls = if matches!(role, Role::Fold(_)) {
+                        self.graph.node(*id).inputs().len() as u32 - 1
+                    } else {
+                        1
+                    };
                     let weight = cost::weight(call).saturating_mul(calls);
                     if extent == Extent::Full {
-                        (cost::row_stage(weight, true).saturating_mul(stages[at].count_ones()), stages[at])
+                        (
+                            cost::row_stage(weight, true).saturating_mul(stages[at].count_ones()),
+                            stages[at],
+                        )
                     } else {
                         (cost::row_stage(weight, false), 0)
                     }
@@ -54,11 +67,14 @@ impl Scene<'_> {
         sum
     }
 
-    /// How many tensors with an element for each element of the rows the region's program reads and writes.
+    /// How many tensors with an element for each element of the rows the region's program reads and
+    /// writes.
     pub fn traffic(&self, region: &Region) -> usize {
-        let is_full = |tensor: Output| self.space.extent(self.graph.info(tensor)) == Some(Extent::Full);
+        let is_full =
+            |tensor: Output| self.space.extent(self.graph.info(tensor)) == Some(Extent::Full);
         let read = self.tensors(region).into_iter().filter(|t| is_full(*t)).count();
-        let written = self.exports(region).into_iter().filter(|id| is_full(Self::output(*id))).count();
+        let written =
+            self.exports(region).into_iter().filter(|id| is_full(Self::output(*id))).count();
         read + written
     }
 }

@@ -1,5 +1,6 @@
-//! How a region grows from a reduction: over what depends on it, then over what it depends on, as far as the cost of its program
-//! allows. Where that is the limit, the region is cut where it reads and writes the least.
+//! How a region grows from a reduction: over what depends on it, then over what it depends on, as
+//! far as the cost of its program allows. Where that is the limit, the region is cut where it reads
+//! and writes the least.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +9,12 @@ use super::region::{Nodes, Region, Scene};
 use crate::kernels::fused::cost::BOUND;
 use crate::optimizer::graph::{NodeId, Output};
 
-/// Most nodes that one search for paths around a region looks at. What lies farther away does not join.
+/// Most nodes that one search for paths around a region looks at. What lies farther away does not
+/// join.
 const MAX_VISITS: usize = 2048;
 
-/// All nodes that can join without a path that leaves the region and comes back, as far as the cost allows.
+/// All nodes that can join without a path that leaves the region and comes back, as far as the cost
+/// allows.
 pub fn grow(scene: &Scene<'_>, seed: NodeId) -> Region {
     let region = Region { members: Nodes::from_iter([seed]), copies: Nodes::default() };
     let mut growth = Growth { scene, region, joined: Vec::new(), is_full: false };
@@ -75,7 +78,11 @@ impl Growth<'_, '_> {
         if self.region.members.iter().any(|id| is_wide(scene, *id)) {
             return;
         }
-        self.region.members.iter().flat_map(|id| users(*id)).for_each(|user| ahead.add(scene, user, true));
+        self.region
+            .members
+            .iter()
+            .flat_map(|id| users(*id))
+            .for_each(|user| ahead.add(scene, user, true));
         for _ in 0..MAX_VISITS {
             if ahead.open.is_empty() || self.is_full {
                 return;
@@ -90,8 +97,10 @@ impl Growth<'_, '_> {
             let waits = node.controls().iter().any(|c| self.has(*c));
             // What a parameter waits for does not matter to who takes its value.
             let needs = |i: &Output| after.contains(&i.node) && parameter(graph, id, *i).is_none();
-            let late = node.controls().iter().any(|c| after.contains(c)) || node.inputs().iter().any(needs);
-            // What only waits for the region, as TensorFlow's constants make it, may be in the way of what reads both.
+            let late = node.controls().iter().any(|c| after.contains(c))
+                || node.inputs().iter().any(needs);
+            // What only waits for the region, as TensorFlow's constants make it, may be in the way
+            // of what reads both.
             let joins = (reads || waits) && !late && self.join(id);
             if !joins && (reads || waits || late) {
                 after.insert(id);
@@ -116,7 +125,11 @@ impl Growth<'_, '_> {
         // Nodes outside on which the region depends; what they depend on must stay outside.
         let mut before = Nodes::default();
         let mut ahead = Ahead::default();
-        self.region.members.iter().flat_map(|id| used(*id)).for_each(|used| ahead.add(scene, used, true));
+        self.region
+            .members
+            .iter()
+            .flat_map(|id| used(*id))
+            .for_each(|used| ahead.add(scene, used, true));
         for _ in 0..MAX_VISITS {
             if ahead.open.is_empty() || self.is_full {
                 return;
@@ -137,9 +150,12 @@ impl Growth<'_, '_> {
             let joins = is_read && !early && self.may_precede(id) && self.join(id);
             if !joins {
                 let mut readers = graph.readers_in_any_order(output).map(|(user, _)| user);
-                let needed = |user: NodeId| self.has(user) && parameter(graph, user, output).is_none();
-                let awaited =
-                    graph.users(id).iter().any(|user| self.has(*user) && graph.node(*user).controls().contains(&id));
+                let needed =
+                    |user: NodeId| self.has(user) && parameter(graph, user, output).is_none();
+                let awaited = graph
+                    .users(id)
+                    .iter()
+                    .any(|user| self.has(*user) && graph.node(*user).controls().contains(&id));
                 if !(early || awaited || readers.any(needed)) {
                     continue;
                 }
@@ -178,12 +194,16 @@ impl Growth<'_, '_> {
         }
     }
 
-    /// Whether a node ahead of the region may be computed in every stage that needs it. What is dear is only taken in where it is
-    /// needed once, or where it comes from reductions itself, as the exponentials of softmax.
+    /// Whether a node ahead of the region may be computed in every stage that needs it. What is
+    /// dear is only taken in where it is needed once, or where it comes from reductions itself, as
+    /// the exponentials of softmax.
     fn may_precede(&self, id: NodeId) -> bool {
         let scene = self.scene;
         let is_row = matches!(scene.role(id), Some((Role::Reduce(_), _) | (_, Extent::Row)));
-        is_row || Space::is_cheap(scene.graph, id) || scene.graph.users(id).len() == 1 || self.is_derived(id)
+        is_row
+            || Space::is_cheap(scene.graph, id)
+            || scene.graph.users(id).len() == 1
+            || self.is_derived(id)
     }
 
     /// Whether a node's value comes from reductions of these rows.
@@ -203,7 +223,8 @@ impl Growth<'_, '_> {
         false
     }
 
-    /// The region, if its cost was no limit; else as it was when it read and wrote the fewest tensors, of what uses half of what it may cost.
+    /// The region, if its cost was no limit; else as it was when it read and wrote the fewest
+    /// tensors, of what uses half of what it may cost.
     fn cut(self) -> Region {
         let Self { scene, mut region, joined, is_full } = self;
         if !is_full {

@@ -11,7 +11,8 @@ use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 /// Types of values in a row program. Tensors of int32 live in host memory.
 const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool, I64];
 
-/// Elementwise ops that cost no more than reading their value from memory, so that each stage may compute them again.
+/// Elementwise ops that cost no more than reading their value from memory, so that each stage may
+/// compute them again.
 const CHEAP: &[&str] = &[
     "Abs",
     "AddN",
@@ -106,9 +107,14 @@ impl Space {
             return None;
         }
         let is_axis = |d: usize| axes.contains(&(d as i64 - shape.len() as i64));
-        let extents = |wanted: bool| shape.iter().enumerate().filter(move |(d, _)| is_axis(*d) == wanted);
-        let columns: usize = extents(true).map(|(_, d)| d.known()).collect::<Option<Vec<_>>>()?.iter().product();
-        let rows = extents(false).map(|(_, d)| d.known()).collect::<Option<Vec<_>>>().map(|d| d.iter().product());
+        let extents =
+            |wanted: bool| shape.iter().enumerate().filter(move |(d, _)| is_axis(*d) == wanted);
+        let columns: usize =
+            extents(true).map(|(_, d)| d.known()).collect::<Option<Vec<_>>>()?.iter().product();
+        let rows = extents(false)
+            .map(|(_, d)| d.known())
+            .collect::<Option<Vec<_>>>()
+            .map(|d| d.iter().product());
         if columns < 2 || is_too_long(rows, columns) {
             return None;
         }
@@ -149,7 +155,9 @@ impl Space {
         }
         let role = match node.op() {
             "Tile" => (given(0)? == Extent::Row && extent == Extent::Full).then_some(Role::Copy)?,
-            "BroadcastTo" => (given(0)? != Extent::Flat && extent != Extent::Flat).then_some(Role::Copy)?,
+            "BroadcastTo" => {
+                (given(0)? != Extent::Flat && extent != Extent::Flat).then_some(Role::Copy)?
+            }
             "Reshape" | "ExpandDims" | "Squeeze" => {
                 (given(0)? != Extent::Full && extent != Extent::Full).then_some(Role::Copy)?
             }
@@ -163,14 +171,19 @@ impl Space {
                 && (role == Role::Copy || info.is_single() || info.broadcasts_to(to))
                 && (role == Role::Copy
                     || info.is_single()
-                    || if extent == Extent::Flat { info.same_shape(&self.flat) } else { !self.is_flat(graph, *input) })
+                    || if extent == Extent::Flat {
+                        info.same_shape(&self.flat)
+                    } else {
+                        !self.is_flat(graph, *input)
+                    })
         };
         let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
         inputs.iter().all(fits).then_some((role, extent))
     }
 
-    /// Whether the tensor may be a value of rows that lost its reduced axes. Where extents happen to agree, such as a `[4]` of rows that
-    /// are `[4, 4]`, it broadcasts along other axes than those of its rows.
+    /// Whether the tensor may be a value of rows that lost its reduced axes. Where extents happen
+    /// to agree, such as a `[4]` of rows that are `[4, 4]`, it broadcasts along other axes than
+    /// those of its rows.
     fn is_flat(&self, graph: &Graph, tensor: Output) -> bool {
         let op = graph.node(tensor.node).op();
         let is_member = Reduction::of(op).is_some()
@@ -199,7 +212,9 @@ fn elementwise(graph: &Graph, id: NodeId) -> Option<Role> {
             let row = scalar::find(op)?;
             let fits = match row.shapes {
                 Shapes::Broadcast | Shapes::Same => true,
-                Shapes::BroadcastOr(_) => node.attr("incompatible_shape_error").and_then(|a| a.bool()).unwrap_or(true),
+                Shapes::BroadcastOr(_) => {
+                    node.attr("incompatible_shape_error").and_then(|a| a.bool()).unwrap_or(true)
+                }
                 _ => false,
             };
             let dtype = if row.is_typed() { node.dtype("T")? } else { Bool };
@@ -217,12 +232,13 @@ fn axes(graph: &Graph, id: NodeId, rank: usize) -> Option<Vec<i64>> {
     let rank = rank as i64;
     let mut axes: Vec<i64> = given.into_iter().map(|a| if a < 0 { a } else { a - rank }).collect();
     axes.sort_unstable();
-    let is_sound = axes.iter().all(|a| (-rank..0).contains(a)) && axes.windows(2).all(|w| w[0] < w[1]);
+    let is_sound =
+        axes.iter().all(|a| (-rank..0).contains(a)) && axes.windows(2).all(|w| w[0] < w[1]);
     (is_sound && !axes.is_empty()).then_some(axes)
 }
 
-/// The value of an input that is the same number everywhere and may be a parameter: a single element, or one of a tensor whose
-/// shape another input has as well.
+/// The value of an input that is the same number everywhere and may be a parameter: a single
+/// element, or one of a tensor whose shape another input has as well.
 pub fn parameter(graph: &Graph, reader: NodeId, input: Output) -> Option<f32> {
     let value = graph.constant(input)?;
     if !matches!(value.dtype, F32 | F16 | BF16) {
@@ -230,7 +246,9 @@ pub fn parameter(graph: &Graph, reader: NodeId, input: Output) -> Option<f32> {
     }
     let shape = graph.info(Output { node: reader, port: 0 });
     let node = graph.node(reader);
-    let shown = |other: &Output| graph.node(other.node).op() != "Const" && graph.info(*other).same_shape(shape);
+    let shown = |other: &Output| {
+        graph.node(other.node).op() != "Const" && graph.info(*other).same_shape(shape)
+    };
     if value.bytes.len() != value.dtype.size() && !node.inputs().iter().any(shown) {
         return None;
     }

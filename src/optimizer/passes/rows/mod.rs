@@ -1,10 +1,11 @@
-//! Reductions over the innermost axes whose results flow back into the elements that they came from, with everything elementwise
-//! around them: one `_WgpuFusedRows` node in place of normalizations, softmax and the like and of their gradients, as Keras writes
-//! them out.
+//! Reductions over the innermost axes whose results flow back into the elements that they came
+//! from, with everything elementwise around them: one `_WgpuFusedRows` node in place of
+//! normalizations, softmax and the like and of their gradients, as Keras writes them out.
 //!
-//! A region grows from a reduction whose axes are known, over elementwise nodes of the shape that is reduced and of its rows, and over other
-//! reductions of the same rows. [`member`] says which nodes can take part, [`grow`] and [`region`] which do, as far as the
-//! [`estimate`] of the program's cost allows; [`build`] writes the program.
+//! A region grows from a reduction whose axes are known, over elementwise nodes of the shape that
+//! is reduced and of its rows, and over other reductions of the same rows. [`member`] says which
+//! nodes can take part, [`grow`] and [`region`] which do, as far as the [`estimate`] of the
+//! program's cost allows; [`build`] writes the program.
 
 mod build;
 mod estimate;
@@ -25,8 +26,11 @@ use region::{Region, Scene};
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(nodes) = graph.order() else { return Ok(()) };
     let mut order = Order::of(graph, &nodes);
-    // Gradients come last and compute again what is cheap, so that the forward pass need not keep it.
-    for seed in nodes.iter().rev().filter(|id| Space::may_seed(graph, **id)).copied().collect::<Vec<_>>() {
+    // Gradients come last and compute again what is cheap, so that the forward pass need not keep
+    // it.
+    for seed in
+        nodes.iter().rev().filter(|id| Space::may_seed(graph, **id)).copied().collect::<Vec<_>>()
+    {
         if !graph.contains(seed) {
             continue;
         }
@@ -51,8 +55,13 @@ fn plan(graph: &Graph, order: &Order, seed: NodeId) -> Option<(Region, Replaceme
 /// Whether nothing that the new node reads or waits for depends on what it gives.
 fn is_acyclic(graph: &Graph, order: &Order, region: &Region, new: &NewNode) -> bool {
     let controls = region.members.iter().flat_map(|id| graph.node(*id).controls());
-    let needed: FxHashSet<NodeId> =
-        new.inputs.iter().map(|i| i.node).chain(controls.copied()).filter(|id| !region.members.contains(id)).collect();
+    let needed: FxHashSet<NodeId> = new
+        .inputs
+        .iter()
+        .map(|i| i.node)
+        .chain(controls.copied())
+        .filter(|id| !region.members.contains(id))
+        .collect();
     // What comes after all of these leads to none of them.
     let last = needed.iter().filter_map(|id| order.rank(*id)).max();
     let mut seen: FxHashSet<NodeId> = FxHashSet::default();
@@ -62,7 +71,8 @@ fn is_acyclic(graph: &Graph, order: &Order, region: &Region, new: &NewNode) -> b
             if needed.contains(user) {
                 return false;
             }
-            if order.rank(*user) <= last && order.rank(*user) > order.rank(id) && seen.insert(*user) {
+            if order.rank(*user) <= last && order.rank(*user) > order.rank(id) && seen.insert(*user)
+            {
                 stack.push(*user);
             }
         }
@@ -78,7 +88,8 @@ fn replace(graph: &mut Graph, region: &Region, new: Replacement) -> NodeId {
     copies.sort_unstable();
     let added = graph.replace_region(&members, new.node, &new.outputs);
     loop {
-        let idle = |id: &NodeId| graph.users(*id).is_empty() && graph.node(*id).controls().is_empty();
+        let idle =
+            |id: &NodeId| graph.users(*id).is_empty() && graph.node(*id).controls().is_empty();
         let Some(at) = copies.iter().position(idle) else { return added };
         graph.remove(copies.swap_remove(at));
     }

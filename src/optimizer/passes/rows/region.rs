@@ -1,4 +1,5 @@
-//! Which nodes one row program takes over: grown from a reduction, with copies of nodes that are cheaper computed than read.
+//! Which nodes one row program takes over: grown from a reduction, with copies of nodes that are
+//! cheaper computed than read.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -77,7 +78,8 @@ impl<'g> Scene<'g> {
         nodes
     }
 
-    /// The inputs of a node that are tensors to a program: not parameters, and not what says axes or shapes.
+    /// The inputs of a node that are tensors to a program: not parameters, and not what says axes
+    /// or shapes.
     pub fn inputs(&self, id: NodeId) -> Vec<Output> {
         let found = || {
             let node = self.graph.node(id);
@@ -85,7 +87,11 @@ impl<'g> Scene<'g> {
                 Some((Role::Reduce(_) | Role::Copy, _)) => 1,
                 _ => node.inputs().len(),
             };
-            node.inputs()[..count].iter().filter(|i| parameter(self.graph, id, **i).is_none()).copied().collect()
+            node.inputs()[..count]
+                .iter()
+                .filter(|i| parameter(self.graph, id, **i).is_none())
+                .copied()
+                .collect()
         };
         self.tensors.borrow_mut().entry(id).or_insert_with(found).clone()
     }
@@ -95,7 +101,8 @@ impl<'g> Scene<'g> {
         let mut tensors = Vec::new();
         for id in self.nodes(region) {
             for input in self.inputs(id) {
-                let inside = region.members.contains(&input.node) || region.copies.contains(&input.node);
+                let inside =
+                    region.members.contains(&input.node) || region.copies.contains(&input.node);
                 if !inside && !tensors.contains(&input) {
                     tensors.push(input);
                 }
@@ -108,7 +115,9 @@ impl<'g> Scene<'g> {
     pub fn exports(&self, region: &Region) -> Vec<NodeId> {
         let dead = self.dead(region);
         let stays = |user: NodeId| !region.members.contains(&user) && !dead.contains(&user);
-        let is_read = |id: &NodeId| self.graph.readers_in_any_order(Self::output(*id)).any(|(user, _)| stays(user));
+        let is_read = |id: &NodeId| {
+            self.graph.readers_in_any_order(Self::output(*id)).any(|(user, _)| stays(user))
+        };
         let nodes = self.nodes(region);
         nodes.into_iter().filter(|id| region.members.contains(id) && is_read(id)).collect()
     }
@@ -119,7 +128,12 @@ impl<'g> Scene<'g> {
         copies.sort_unstable_by_key(|id| Reverse(self.order.rank(*id)));
         let mut dead = Nodes::default();
         for id in copies {
-            if self.graph.users(id).iter().all(|user| region.members.contains(user) || dead.contains(user)) {
+            if self
+                .graph
+                .users(id)
+                .iter()
+                .all(|user| region.members.contains(user) || dead.contains(user))
+            {
                 dead.insert(id);
             }
         }
@@ -138,12 +152,14 @@ impl<'g> Scene<'g> {
         behind
     }
 
-    /// Leaves to other reductions what they alone read and what costs no reduction of this region: they compute it as they go.
+    /// Leaves to other reductions what they alone read and what costs no reduction of this region:
+    /// they compute it as they go.
     fn leave(&self, region: &mut Region) {
         let behind = self.behind(region);
         for id in self.nodes(region).into_iter().rev() {
             let is_full = matches!(self.role(id), Some((_, Extent::Full)));
-            let is_free = is_full && !behind.contains(&id) && self.graph.waiters(id).next().is_none();
+            let is_free =
+                is_full && !behind.contains(&id) && self.graph.waiters(id).next().is_none();
             if is_free && self.feeds_reductions(region, id, 4, &mut FxHashMap::default()) {
                 region.members.remove(&id);
                 region.copies.insert(id);
@@ -152,7 +168,8 @@ impl<'g> Scene<'g> {
         self.drop_idle(region);
     }
 
-    /// Whether readers outside exist, and all lead to reductions by elementwise nodes. `known` is what was found out on the way.
+    /// Whether readers outside exist, and all lead to reductions by elementwise nodes. `known` is
+    /// what was found out on the way.
     fn feeds_reductions(
         &self,
         region: &Region,
@@ -171,7 +188,9 @@ impl<'g> Scene<'g> {
                 let is_elementwise = || matches!(self.role(*user), Some((_, Extent::Full)));
                 is_reduction
                     || region.copies.contains(user)
-                    || (depth > 0 && is_elementwise() && self.feeds_reductions(region, *user, depth - 1, known))
+                    || (depth > 0
+                        && is_elementwise()
+                        && self.feeds_reductions(region, *user, depth - 1, known))
             });
         known.insert((id, depth), feeds);
         feeds
@@ -180,8 +199,12 @@ impl<'g> Scene<'g> {
     /// Takes in copies of the nodes whose values are cheaper computed than read.
     fn copy(&self, region: &mut Region) {
         loop {
-            let known: FxHashSet<Output> = self.nodes(region).iter().flat_map(|id| self.inputs(*id)).collect();
-            let next = self.tensors(region).into_iter().find(|t| self.is_cheaper_copied(&known, region, *t));
+            let known: FxHashSet<Output> =
+                self.nodes(region).iter().flat_map(|id| self.inputs(*id)).collect();
+            let next = self
+                .tensors(region)
+                .into_iter()
+                .find(|t| self.is_cheaper_copied(&known, region, *t));
             let Some(next) = next else { return };
             region.copies.insert(next.node);
             if self.cost(region) > BOUND {
@@ -191,18 +214,27 @@ impl<'g> Scene<'g> {
         }
     }
 
-    fn is_cheaper_copied(&self, known: &FxHashSet<Output>, region: &Region, tensor: Output) -> bool {
+    fn is_cheaper_copied(
+        &self,
+        known: &FxHashSet<Output>,
+        region: &Region,
+        tensor: Output,
+    ) -> bool {
         let Some((role, extent)) = self.role(tensor.node) else { return false };
         let node = self.graph.node(tensor.node);
-        if matches!(role, Role::Reduce(_)) || !node.controls().is_empty() || extent == Extent::Flat {
+        if matches!(role, Role::Reduce(_)) || !node.controls().is_empty() || extent == Extent::Flat
+        {
             return false;
         }
         let inputs = self.inputs(tensor.node);
-        let is_inside = |i: &Output| region.members.contains(&i.node) || region.copies.contains(&i.node);
+        let is_inside =
+            |i: &Output| region.members.contains(&i.node) || region.copies.contains(&i.node);
         let is_known = |i: &Output| known.contains(i) || is_inside(i);
         let is_small = |i: &Output| self.space.extent(self.graph.info(*i)) != Some(Extent::Full);
         let narrows = |i: &Output| {
-            let size = |o: &Output| self.graph.info(*o).dtype.map_or(usize::MAX, crate::dtype::DType::size);
+            let size = |o: &Output| {
+                self.graph.info(*o).dtype.map_or(usize::MAX, crate::dtype::DType::size)
+            };
             node.op() == "Cast" && size(i) < size(&tensor)
         };
         match extent {
@@ -214,7 +246,8 @@ impl<'g> Scene<'g> {
         }
     }
 
-    /// Gives up nodes at the edge of the region until it fits a program; `None` where nothing is left.
+    /// Gives up nodes at the edge of the region until it fits a program; `None` where nothing is
+    /// left.
     fn shrink(&self, region: &mut Region) -> Option<()> {
         loop {
             let exports = self.exports(region).len();
@@ -236,14 +269,19 @@ impl<'g> Scene<'g> {
     /// Drops copies that no member needs.
     fn drop_idle(&self, region: &mut Region) {
         for id in self.nodes(region).into_iter().rev() {
-            let is_used = self.graph.users(id).iter().any(|u| region.members.contains(u) || region.copies.contains(u));
+            let is_used = self
+                .graph
+                .users(id)
+                .iter()
+                .any(|u| region.members.contains(u) || region.copies.contains(u));
             if region.copies.contains(&id) && !is_used {
                 region.copies.remove(&id);
             }
         }
     }
 
-    /// Whether elements depend on a reduction of their row: a reduction that leads to nothing else is done better by itself.
+    /// Whether elements depend on a reduction of their row: a reduction that leads to nothing else
+    /// is done better by itself.
     fn is_useful(&self, region: &Region) -> bool {
         let behind = self.behind(region);
         let is_full = |id: &&NodeId| matches!(self.role(**id), Some((_, Extent::Full)));
@@ -273,7 +311,8 @@ impl<'s, 'g> Edge<'s, 'g> {
             }
         }
         let exports: Nodes = scene.exports(region).into_iter().collect();
-        let tensors = readers.keys().filter(|tensor| !region.has(tensor.node)).count() + exports.len();
+        let tensors =
+            readers.keys().filter(|tensor| !region.has(tensor.node)).count() + exports.len();
         Self { scene, region, used, readers, exports, tensors }
     }
 
@@ -287,7 +326,8 @@ impl<'s, 'g> Edge<'s, 'g> {
 
     /// Whether no node of the region uses a node of it, or it reads none.
     fn holds(&self, id: NodeId) -> bool {
-        !self.used.contains(&id) || !self.scene.graph.node(id).inputs().iter().any(|i| self.region.has(i.node))
+        !self.used.contains(&id)
+            || !self.scene.graph.node(id).inputs().iter().any(|i| self.region.has(i.node))
     }
 
     /// How many tensors the region reads and writes without the member `id`.
@@ -304,7 +344,8 @@ impl<'s, 'g> Edge<'s, 'g> {
         let unread = Self::read(scene, id).iter().filter(is_last).count();
         let own = usize::from(self.readers.contains_key(&Scene::output(id)));
         let inputs = scene.graph.node(id).inputs().iter().filter(|i| i.port == 0).map(|i| i.node);
-        let stored: Nodes = inputs.filter(|n| region.members.contains(n) && !self.exports.contains(n)).collect();
+        let stored: Nodes =
+            inputs.filter(|n| region.members.contains(n) && !self.exports.contains(n)).collect();
         self.tensors + own + stored.len() - unread - usize::from(self.exports.contains(&id))
     }
 }

@@ -1,8 +1,10 @@
 //! Which members may become nodes together, without a cycle.
 //!
-//! All members are taken for nodes at once. Where that makes a cycle, those of it but the first fall apart, until there is none. In a graph without
-//! cycles each member has a level: how many members lie before it on a path. Members of one level have no path between them, and a path
-//! only ever leads from one level to a higher one. So members of one level may be one node each, whichever they are, all at the same time.
+//! All members are taken for nodes at once. Where that makes a cycle, those of it but the first
+//! fall apart, until there is none. In a graph without cycles each member has a level: how many
+//! members lie before it on a path. Members of one level have no path between them, and a path only
+//! ever leads from one level to a higher one. So members of one level may be one node each,
+//! whichever they are, all at the same time.
 
 use super::member::Member;
 use crate::optimizer::graph::{Graph, NodeId};
@@ -11,7 +13,8 @@ use crate::optimizer::graph::{Graph, NodeId};
 struct Contracted<'g> {
     graph: &'g Graph,
     members: &'g [Member],
-    /// For each node of the graph, the node that it is part of: its own number, or the graph's capacity and the member's number.
+    /// For each node of the graph, the node that it is part of: its own number, or the graph's
+    /// capacity and the member's number.
     of: Vec<u32>,
 }
 
@@ -49,7 +52,8 @@ impl<'g> Contracted<'g> {
         used
     }
 
-    /// The strongly connected components, each behind those that its nodes use (Tarjan's algorithm, without recursion).
+    /// The strongly connected components, each behind those that its nodes use (Tarjan's algorithm,
+    /// without recursion).
     fn components(&self, order: &[NodeId]) -> Vec<Vec<u32>> {
         const UNSEEN: u32 = u32::MAX;
         const DONE: u32 = u32::MAX - 1;
@@ -83,7 +87,8 @@ impl<'g> Contracted<'g> {
                     low[*user as usize] = low[*user as usize].min(low[node as usize]);
                 }
                 if low[node as usize] == met[node as usize] {
-                    let at = stack.iter().rposition(|n| *n == node).expect("the node is on the stack");
+                    let at =
+                        stack.iter().rposition(|n| *n == node).expect("the node is on the stack");
                     let component = stack.split_off(at);
                     component.iter().for_each(|n| met[*n as usize] = DONE);
                     components.push(component);
@@ -94,7 +99,8 @@ impl<'g> Contracted<'g> {
     }
 }
 
-/// The members that can all become nodes, with their levels. Of one that cannot, `parts` are tried instead.
+/// The members that can all become nodes, with their levels. Of one that cannot, `parts` are tried
+/// instead.
 pub fn legal(
     graph: &Graph,
     order: &[NodeId],
@@ -107,8 +113,11 @@ pub fn legal(
         let first_member = graph.capacity() as u32;
         let mut broken: Vec<usize> = Vec::new();
         for component in components.iter().filter(|c| c.len() > 1) {
-            let mut inside: Vec<usize> =
-                component.iter().filter_map(|n| n.checked_sub(first_member)).map(|n| n as usize).collect();
+            let mut inside: Vec<usize> = component
+                .iter()
+                .filter_map(|n| n.checked_sub(first_member))
+                .map(|n| n as usize)
+                .collect();
             inside.sort_unstable();
             // One alone cannot stay. Of several, the first may.
             let stays = usize::from(inside.len() > 1);

@@ -1,4 +1,5 @@
-//! One member of an update: assignments to variables of one shape that build on each other, with everything elementwise between them.
+//! One member of an update: assignments to variables of one shape that build on each other, with
+//! everything elementwise between them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,7 +21,8 @@ pub struct Member {
     pub nodes: Vec<NodeId>,
     /// Reads that stay, of what the member overwrites.
     pub after: Vec<NodeId>,
-    /// Reads that stay, of what the member writes: they wait for it, although some of its nodes read them.
+    /// Reads that stay, of what the member writes: they wait for it, although some of its nodes
+    /// read them.
     pub before: Vec<NodeId>,
     /// The variables.
     pub handles: Vec<Output>,
@@ -80,7 +82,9 @@ impl<'v, 'g> Builder<'v, 'g> {
     /// For assignments in their order, all of which are candidates.
     pub fn new(view: &'v View<'g>, assigns: &'v [NodeId], own_scalars: bool) -> Option<Self> {
         let dims = view.dims(assigns[0])?;
-        let alike = assigns.iter().all(|a| view.dims(*a).as_ref() == Some(&dims) && view.together(assigns[0], *a));
+        let alike = assigns
+            .iter()
+            .all(|a| view.dims(*a).as_ref() == Some(&dims) && view.together(assigns[0], *a));
         alike.then_some(Self {
             view,
             assigns,
@@ -102,21 +106,31 @@ impl<'v, 'g> Builder<'v, 'g> {
             }
             self.outside.extend(shared);
         }
-        let reads: Vec<NodeId> =
-            self.roles.inside.iter().copied().filter(|n| self.view.graph.node(*n).op() == "ReadVariableOp").collect();
-        let (kept, own): (Vec<_>, Vec<_>) =
-            reads.into_iter().partition(|r| self.view.graph.is_preserved(*r) || self.is_needed_outside(*r));
-        let mut nodes: Vec<NodeId> = self.assigns.iter().copied().chain(self.calls()).chain(own).collect();
+        let reads: Vec<NodeId> = self
+            .roles
+            .inside
+            .iter()
+            .copied()
+            .filter(|n| self.view.graph.node(*n).op() == "ReadVariableOp")
+            .collect();
+        let (kept, own): (Vec<_>, Vec<_>) = reads
+            .into_iter()
+            .partition(|r| self.view.graph.is_preserved(*r) || self.is_needed_outside(*r));
+        let mut nodes: Vec<NodeId> =
+            self.assigns.iter().copied().chain(self.calls()).chain(own).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let (before, after): (Vec<_>, Vec<_>) =
             kept.into_iter().partition(|r| matches!(self.source_of_read(*r), Source::New(_)));
         before.iter().all(|r| self.sees_the_end(*r)).then_some(())?;
-        let handles = self.roles.variables.iter().map(|v| self.handle(v)).collect::<Option<Vec<_>>>()?;
+        let handles =
+            self.roles.variables.iter().map(|v| self.handle(v)).collect::<Option<Vec<_>>>()?;
         let (expression, constants) = self.expression()?;
         let (old, others) = expression.inputs().split_at(handles.len());
         let (own, shared) = others.split_at(self.roles.tensors.len());
-        let takes = |n: &&NodeId| !matches!(self.view.graph.node(**n).op(), "ReadVariableOp" | "AssignVariableOp");
+        let takes = |n: &&NodeId| {
+            !matches!(self.view.graph.node(**n).op(), "ReadVariableOp" | "AssignVariableOp")
+        };
         let member = Member {
             assigns: self.assigns.to_vec(),
             place: self.assigns.last().map_or(0, |last| self.view.places.of(*last)),
@@ -130,20 +144,29 @@ impl<'v, 'g> Builder<'v, 'g> {
             constants,
             expression: expression.clone(),
         };
-        (update::fits(old, own, shared) && expression.inputs().iter().all(|t| on_device(*t))).then_some(member)
+        (update::fits(old, own, shared) && expression.inputs().iter().all(|t| on_device(*t)))
+            .then_some(member)
     }
 
     fn calls(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.roles.inside.iter().copied().filter(|n| self.view.graph.node(*n).op() != "ReadVariableOp")
+        self.roles
+            .inside
+            .iter()
+            .copied()
+            .filter(|n| self.view.graph.node(*n).op() != "ReadVariableOp")
     }
 
     /// Whether a node that is no part of the member reads this one.
     fn is_needed_outside(&self, id: NodeId) -> bool {
         let inside = |n: NodeId| self.assigns.contains(&n) || self.roles.seen.contains(&n);
-        self.view.graph.readers_in_any_order(Output { node: id, port: 0 }).any(|(reader, _)| !inside(reader))
+        self.view
+            .graph
+            .readers_in_any_order(Output { node: id, port: 0 })
+            .any(|(reader, _)| !inside(reader))
     }
 
-    /// Whether a read of a new value sees what the member leaves behind, not what it overwrites once more.
+    /// Whether a read of a new value sees what the member leaves behind, not what it overwrites
+    /// once more.
     fn sees_the_end(&self, read: NodeId) -> bool {
         let variable = self.view.variable(read);
         let last = self.assigns.iter().rev().find(|a| self.view.variable(**a) == variable);
@@ -152,7 +175,8 @@ impl<'v, 'g> Builder<'v, 'g> {
 
     fn find_roles(&mut self) -> Option<()> {
         self.roles = Roles::default();
-        // From the last assignments backwards, so that equal members name equal things alike, in whatever order they come.
+        // From the last assignments backwards, so that equal members name equal things alike, in
+        // whatever order they come.
         let assigns = self.assigns;
         let mut done = FxHashSet::default();
         for assign in assigns.iter().rev() {
@@ -241,14 +265,18 @@ impl<'v, 'g> Builder<'v, 'g> {
     fn source_of_read(&self, read: NodeId) -> Source {
         let view = self.view;
         let tensor = Source::Tensor(Output { node: read, port: 0 });
-        let (writer, Some(variable)) = (view.last_writer(read), view.variable(read)) else { return tensor };
+        let (writer, Some(variable)) = (view.last_writer(read), view.variable(read)) else {
+            return tensor;
+        };
         let first = self.assigns.iter().copied().find(|a| view.variable(*a) == Some(variable));
         match (writer, first) {
             (Writer::Unknown, _) | (_, None) => tensor,
             (Writer::Node(w), _) if self.assigns.contains(&w) => Source::New(w),
-            // As many writers come before both, and all others surely behind the read: the assignment is the next of them.
+            // As many writers come before both, and all others surely behind the read: the
+            // assignment is the next of them.
             (w, Some(first))
-                if view.last_writer(first) == w && view.history.place(first) == view.history.place(read) =>
+                if view.last_writer(first) == w
+                    && view.history.place(first) == view.history.place(read) =>
             {
                 Source::Old(variable.clone())
             }
@@ -264,11 +292,18 @@ impl<'v, 'g> Builder<'v, 'g> {
 
     fn expression(&self) -> Option<(Expression, Vec<f32>)> {
         let view = self.view;
-        let mut draft = Draft { expression: Expression::new(), constants: Vec::new(), values: FxHashMap::default() };
+        let mut draft = Draft {
+            expression: Expression::new(),
+            constants: Vec::new(),
+            values: FxHashMap::default(),
+        };
         let mut old = FxHashMap::default();
         for variable in &self.roles.variables {
             let first = self.assigns.iter().find(|a| view.variable(**a) == Some(variable))?;
-            old.insert(variable.clone(), draft.expression.input(view.graph.node(*first).dtype("dtype")?));
+            old.insert(
+                variable.clone(),
+                draft.expression.input(view.graph.node(*first).dtype("dtype")?),
+            );
         }
         let mut inputs = FxHashMap::default();
         for tensor in self.roles.tensors.iter().chain(&self.roles.scalars) {
@@ -285,8 +320,12 @@ impl<'v, 'g> Builder<'v, 'g> {
             };
             let value = self.evaluate(view.value(*assign), &mut draft, &old, &inputs, &new)?;
             let result = match node.op() {
-                "AssignAddVariableOp" => draft.expression.step(Call::row("AddV2", dtype)?, &[before, value]).ok()?,
-                "AssignSubVariableOp" => draft.expression.step(Call::row("Sub", dtype)?, &[before, value]).ok()?,
+                "AssignAddVariableOp" => {
+                    draft.expression.step(Call::row("AddV2", dtype)?, &[before, value]).ok()?
+                }
+                "AssignSubVariableOp" => {
+                    draft.expression.step(Call::row("Sub", dtype)?, &[before, value]).ok()?
+                }
                 // Only who has read a variable knows that it has a value of this shape.
                 _ if self.reads_old(variable) => value,
                 _ => return None,
@@ -306,11 +345,10 @@ impl<'v, 'g> Builder<'v, 'g> {
         let adds = |a: &NodeId| self.view.graph.node(*a).op() != "AssignVariableOp";
         let first = self.assigns.iter().find(|a| self.view.variable(**a) == Some(variable));
         first.is_some_and(adds)
-            || self
-                .roles
-                .inside
-                .iter()
-                .any(|n| self.view.variable(*n) == Some(variable) && matches!(self.source_of_read(*n), Source::Old(_)))
+            || self.roles.inside.iter().any(|n| {
+                self.view.variable(*n) == Some(variable)
+                    && matches!(self.source_of_read(*n), Source::Old(_))
+            })
     }
 
     fn evaluate(
@@ -388,12 +426,14 @@ fn push(list: &mut Vec<Output>, tensor: Output) {
 }
 
 impl View<'_> {
-    /// The reads of the variables' shape that an assignment's value comes from by elementwise calls.
+    /// The reads of the variables' shape that an assignment's value comes from by elementwise
+    /// calls.
     pub fn reads_of(&self, assign: NodeId, dims: &[usize]) -> Vec<NodeId> {
         let (mut reads, mut seen) = (Vec::new(), FxHashSet::default());
         let mut stack = vec![self.value(assign)];
         while let Some(tensor) = stack.pop() {
-            if tensor.port != 0 || !self.together(tensor.node, assign) || !seen.insert(tensor.node) {
+            if tensor.port != 0 || !self.together(tensor.node, assign) || !seen.insert(tensor.node)
+            {
                 continue;
             }
             if self.graph.node(tensor.node).op() == "ReadVariableOp" {

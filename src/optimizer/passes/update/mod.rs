@@ -1,10 +1,12 @@
 //! Assignments become updates in place, and equal updates of many variables become one.
 //!
-//! First assignments that build on each other (Adam's moments and the variable that they move) are one [`member::Member`], with everything elementwise
-//! between them; then independent members with the same expression go into one `_WgpuFusedUpdate`, whatever their shapes.
+//! First assignments that build on each other (Adam's moments and the variable that they move) are
+//! one [`member::Member`], with everything elementwise between them; then independent members with
+//! the same expression go into one `_WgpuFusedUpdate`, whatever their shapes.
 //!
-//! Automatic control dependencies order reads and writes of each variable. That order is all that this pass relies on, and a variable that
-//! is read or written by something unordered is left alone. Variables in loops of TensorFlow 1 are, too.
+//! Automatic control dependencies order reads and writes of each variable. That order is all that
+//! this pass relies on, and a variable that is read or written by something unordered is left
+//! alone. Variables in loops of TensorFlow 1 are, too.
 
 mod levels;
 mod member;
@@ -49,7 +51,13 @@ fn batches(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
     let branches = Branches::of(graph, order);
     let variables = Variables::of(graph);
     let history = History::of(graph, &places, &variables);
-    let view = View { graph, places: &places, history: &history, branches: &branches, variables: &variables };
+    let view = View {
+        graph,
+        places: &places,
+        history: &history,
+        branches: &branches,
+        variables: &variables,
+    };
     let alone = |member: &Member| {
         let assigns = member.assigns.iter().filter(|_| member.assigns.len() > 1);
         assigns.filter_map(|assign| build(&view, std::slice::from_ref(assign))).collect()
@@ -77,7 +85,8 @@ fn batches(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
 fn find(view: &View<'_>) -> Vec<Member> {
     let mut assigns: Vec<NodeId> = view.graph.ids().filter(|id| view.is_candidate(*id)).collect();
     assigns.sort_by_key(|id| view.places.of(*id));
-    let place: FxHashMap<NodeId, usize> = assigns.iter().enumerate().map(|(k, id)| (*id, k)).collect();
+    let place: FxHashMap<NodeId, usize> =
+        assigns.iter().enumerate().map(|(k, id)| (*id, k)).collect();
     // Each assignment's group, by its first member.
     let mut first: Vec<usize> = (0..assigns.len()).collect();
     fn root(first: &mut [usize], mut k: usize) -> usize {
@@ -110,7 +119,8 @@ fn find(view: &View<'_>) -> Vec<Member> {
         match build(view, component) {
             Some(member) => members.push(member),
             None if component.len() > 1 => {
-                members.extend(component.iter().filter_map(|a| build(view, std::slice::from_ref(a))));
+                members
+                    .extend(component.iter().filter_map(|a| build(view, std::slice::from_ref(a))));
             }
             None => {}
         }
@@ -123,7 +133,8 @@ fn build(view: &View<'_>, assigns: &[NodeId]) -> Option<Member> {
     [false, true].into_iter().find_map(|own| Builder::new(view, assigns, own)?.build())
 }
 
-/// Members that one node may serve, in groups, the largest first: alike, and of one level, so that no path leads between them.
+/// Members that one node may serve, in groups, the largest first: alike, and of one level, so that
+/// no path leads between them.
 fn groups(graph: &Graph, branches: &Branches, members: Vec<(Member, u32)>) -> Vec<Vec<Member>> {
     type Key = (String, Vec<u32>, Vec<Output>, String, Conditions, u32);
     let mut keys: FxHashMap<Key, usize> = FxHashMap::default();
@@ -162,7 +173,8 @@ fn replace(graph: &mut Graph, members: &[Member]) {
     let handles: Vec<Output> = members.iter().flat_map(|m| m.handles.iter().copied()).collect();
     let last = members.iter().max_by_key(|m| m.place).and_then(|m| m.assigns.last()).copied();
     let last = last.expect("a member has assignments");
-    let (kept, gone): (Vec<NodeId>, Vec<NodeId>) = nodes.iter().partition(|n| graph.is_preserved(**n));
+    let (kept, gone): (Vec<NodeId>, Vec<NodeId>) =
+        nodes.iter().partition(|n| graph.is_preserved(**n));
     let waited = detach(graph, &kept, &nodes);
     let new = NewNode {
         name: format!("{}/update", graph.node(last).name()),
@@ -190,7 +202,8 @@ fn replace(graph: &mut Graph, members: &[Member]) {
     }
 }
 
-/// Makes assignments whose names must stay no more than names, which nothing inside waits for. Returns what they waited for.
+/// Makes assignments whose names must stay no more than names, which nothing inside waits for.
+/// Returns what they waited for.
 fn detach(graph: &mut Graph, kept: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
     let mut waited = Vec::new();
     let inside: FxHashSet<NodeId> = nodes.iter().copied().collect();
@@ -207,7 +220,8 @@ fn detach(graph: &mut Graph, kept: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
             }
         }
         graph.set_inputs(*id, Vec::new());
-        let attrs: Vec<String> = graph.node(*id).attrs().keys().filter(|k| !k.starts_with('_')).cloned().collect();
+        let attrs: Vec<String> =
+            graph.node(*id).attrs().keys().filter(|k| !k.starts_with('_')).cloned().collect();
         attrs.iter().for_each(|name| graph.remove_attr(*id, name));
         graph.set_op(*id, "NoOp");
     }

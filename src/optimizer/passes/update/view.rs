@@ -48,7 +48,9 @@ impl View<'_> {
             && node.inputs().len() == 2
             && !self.branches.in_loop(id)
             && self.dims(id).is_some()
-            && node.dtype("dtype").is_some_and(|t| self.graph.info(self.value(id)).dtype.is_none_or(|v| v == t))
+            && node
+                .dtype("dtype")
+                .is_some_and(|t| self.graph.info(self.value(id)).dtype.is_none_or(|v| v == t))
     }
 
     /// Whether two nodes run on the same device under the same conditions.
@@ -57,7 +59,8 @@ impl View<'_> {
             && self.branches.conditions(a) == self.branches.conditions(b)
     }
 
-    /// The scalar function of an elementwise node whose output has these extents, with every input's either these or one element.
+    /// The scalar function of an elementwise node whose output has these extents, with every
+    /// input's either these or one element.
     pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Call> {
         let node = self.graph.node(id);
         let output = self.graph.info(Output { node: id, port: 0 });
@@ -79,7 +82,8 @@ impl View<'_> {
 
     /// Whether a tensor has these extents, or one element that broadcasts to them.
     pub fn fits(&self, info: &TensorInfo, dims: &[usize]) -> bool {
-        info.has_dims(dims) || info.is_single() && info.rank().is_some_and(|rank| rank <= dims.len())
+        info.has_dims(dims)
+            || info.is_single() && info.rank().is_some_and(|rank| rank <= dims.len())
     }
 
     /// The value of a constant of one element that an expression can take as a parameter.
@@ -96,7 +100,8 @@ impl View<'_> {
     }
 }
 
-/// Whether tensors of this type are in device memory and updates know it; TensorFlow keeps int32 on the host.
+/// Whether tensors of this type are in device memory and updates know it; TensorFlow keeps int32 on
+/// the host.
 pub fn on_device(dtype: DType) -> bool {
     dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
 }

@@ -30,8 +30,8 @@ fn tap(tile: Tile, m: u32, q: u32) -> Option<u32> {
     Some(m * tile.stride + q).filter(|k| *k < tile.kernel)
 }
 
-/// Loads the window's filters. A row at a time moves in behind the others, in a loop that compilers do not unroll: software adapters take long
-/// to compile loads.
+/// Loads the window's filters. A row at a time moves in behind the others, in a loop that compilers
+/// do not unroll: software adapters take long to compile loads.
 fn filters(tile: Tile) -> String {
     let last = tile.kernel - 1;
     let (mut variables, mut moves, mut loads) = (String::new(), String::new(), String::new());
@@ -45,8 +45,8 @@ fn filters(tile: Tile) -> String {
     }
     let k = tile.kernel;
     format!(
-        "{variables}    for (var k1 = 0u; k1 < p.kernel; k1 += 1u) {{\n        \
-         let w_at = k1 * {k}u * p.units + unit;\n{moves}{loads}    }}\n"
+        "{variables}    for (var k1 = 0u; k1 < p.kernel; k1 += 1u) {{\n        let w_at = k1 * \
+         {k}u * p.units + unit;\n{moves}{loads}    }}\n"
     )
 }
 
@@ -64,17 +64,21 @@ fn inside(tile: Tile, indent: &str) -> String {
     text
 }
 
-/// For each row of a stride: loads what the tile's columns read of it, as zero outside the input where that is wanted, and does what
-/// `products(q)` says.
+/// For each row of a stride: loads what the tile's columns read of it, as zero outside the input
+/// where that is wanted, and does what `products(q)` says.
 fn rows(tile: Tile, indent: &str, zeros: bool, products: impl Fn(u32) -> String) -> String {
     let mut text = String::new();
     for q in 0..tile.stride {
         let _ = writeln!(text, "{indent}let y{q} = row * {}u + {q}u - p.pad1;", tile.stride);
         let _ = writeln!(text, "{indent}let in_y{q} = y{q} < p.in1;");
-        let _ = writeln!(text, "{indent}let x_at{q} = ((image * p.in1 + y{q}) * p.in2 + left) * p.units + unit;");
+        let _ = writeln!(
+            text,
+            "{indent}let x_at{q} = ((image * p.in1 + y{q}) * p.in2 + left) * p.units + unit;"
+        );
         for j in 0..columns(tile) {
             let load = format!("read_x(x_at{q} + {j}u * p.units)");
-            let value = if zeros { format!("select(vec4<f32>(), {load}, in_y{q} && in{j})") } else { load };
+            let value =
+                if zeros { format!("select(vec4<f32>(), {load}, in_y{q} && in{j})") } else { load };
             let _ = writeln!(text, "{indent}let x{q}_{j} = {value};");
         }
         text += &products(q);
@@ -92,7 +96,11 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
         let mut text = String::new();
         for (m, k1) in (0..=last).filter_map(|m| Some((m, tap(tile, m, q)?))) {
             for (w, k2) in (0..tile.width).flat_map(|w| (0..tile.kernel).map(move |k2| (w, k2))) {
-                let _ = writeln!(text, "        sum{m}_{w} += x{q}_{} * w{k1}_{k2};", w * tile.stride + k2);
+                let _ = writeln!(
+                    text,
+                    "        sum{m}_{w} += x{q}_{} * w{k1}_{k2};",
+                    w * tile.stride + k2
+                );
             }
         }
         text
@@ -114,7 +122,8 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
             }
             None => sum,
         };
-        let _ = writeln!(stores, "                write_result(at{w}, {value}, 4u);\n            }}");
+        let _ =
+            writeln!(stores, "                write_result(at{w}, {value}, 4u);\n            }}");
         for m in (1..=last).rev() {
             let _ = writeln!(moves, "        sum{m}_{w} = sum{}_{w};", m - 1);
         }
@@ -139,21 +148,31 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
 fn input(shader: Shader, tile: Tile) -> Shader {
     let (last, s) = (tile.overlap() - 1, tile.stride);
     let columns = tile.width * s;
-    let (mut sums, mut loads, mut inside, mut products) = (String::new(), String::new(), String::new(), String::new());
+    let (mut sums, mut loads, mut inside, mut products) =
+        (String::new(), String::new(), String::new(), String::new());
     for j in 0..tile.width + last {
         let _ = writeln!(inside, "    let in{j} = left + {j}u < p.out2;");
-        let _ =
-            writeln!(loads, "        let dy{j} = select(vec4<f32>(), read_dy(dy_at + {j}u * p.units), in_y && in{j});");
+        let _ = writeln!(
+            loads,
+            "        let dy{j} = select(vec4<f32>(), read_dy(dy_at + {j}u * p.units), in_y && \
+             in{j});"
+        );
     }
     let (mut stores, mut moves) = (String::new(), String::new());
     for q in 0..s {
         let _ = writeln!(stores, "            let x{q} = y * {s}u + {q}u - p.pad1;");
-        let _ =
-            writeln!(stores, "            let at{q} = ((image * p.in1 + x{q}) * p.in2 + first_x) * p.units + unit;");
+        let _ = writeln!(
+            stores,
+            "            let at{q} = ((image * p.in1 + x{q}) * p.in2 + first_x) * p.units + unit;"
+        );
         for c in 0..columns {
             for m in 0..=last {
                 let _ = writeln!(sums, "    var sum{m}_{q}_{c} = vec4<f32>();");
-                let next = if m < last { format!("sum{}_{q}_{c}", m + 1) } else { "vec4<f32>()".to_owned() };
+                let next = if m < last {
+                    format!("sum{}_{q}_{c}", m + 1)
+                } else {
+                    "vec4<f32>()".to_owned()
+                };
                 let _ = writeln!(moves, "        sum{m}_{q}_{c} = {next};");
                 let Some(k1) = tap(tile, m, q) else { continue };
                 for (n, k2) in (0..=last).filter_map(|n| Some((n, tap(tile, n, c % s)?))) {
@@ -191,7 +210,8 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
         }
     }
     let (mut gradients, mut loads, mut moves) = (String::new(), String::new(), String::new());
-    // Products of what lies outside are left out, not multiplied by zero: an infinity or a NaN beside it belongs to other taps alone.
+    // Products of what lies outside are left out, not multiplied by zero: an infinity or a NaN
+    // beside it belongs to other taps alone.
     let mut pairs = inside(tile, "        ");
     for m in 0..=last {
         let _ = writeln!(loads, "            let in_dy{m} = row - first - {m}u < end - first;");
@@ -201,7 +221,11 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
             let _ = writeln!(gradients, "        var dy{m}_{w} = vec4<f32>();");
         }
         for k2 in 0..tile.kernel {
-            let _ = writeln!(pairs, "        let in{w}_{k2} = in{} && column + {w}u < p.out2;", w * tile.stride + k2);
+            let _ = writeln!(
+                pairs,
+                "        let in{w}_{k2} = in{} && column + {w}u < p.out2;",
+                w * tile.stride + k2
+            );
         }
         let _ = writeln!(loads, "            dy0_{w} = read_dy(dy_at + {w}u * p.units);");
         for m in (1..=last).rev() {
@@ -215,7 +239,8 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
             for (w, k2) in (0..tile.width).flat_map(|w| (0..tile.kernel).map(move |k2| (w, k2))) {
                 let _ = writeln!(
                     text,
-                    "            sum{k1}_{k2} += select(vec4<f32>(), x{q}_{} * dy{m}_{w}, in_rows{q}_{m} && in{w}_{k2});",
+                    "            sum{k1}_{k2} += select(vec4<f32>(), x{q}_{} * dy{m}_{w}, \
+                     in_rows{q}_{m} && in{w}_{k2});",
                     w * tile.stride + k2
                 );
             }

@@ -1,15 +1,24 @@
-//! `_WgpuFusedAttentionGrad`: the gradients of `_WgpuFusedAttention` with respect to query, key and value.
+//! `_WgpuFusedAttentionGrad`: the gradients of `_WgpuFusedAttention` with respect to query, key and
+//! value.
 //!
-//! With scores S, weights P = softmax(S), result O = P V and its gradient dO: dV = P^T dO, dP = dO V^T,
-//! dS = P * (dP - D) where D is for each row the sum of dO * O, dQ = scale * dS K, dK = scale * dS^T Q. That D needs no row of
-//! dP, and that P follows from S with the maximum and the sum that the forward pass kept, is FlashAttention's (Dao et al.,
-//! 2022, appendix B; Dao, 2023). Where a mask or the causal rule puts a constant in the place of a score, dS is zero. A mask gets no
-//! gradient.
+//! With scores S, weights P = softmax(S), result O = P V and its gradient dO:
 //!
-//! On GPUs one program has the gradient of the query, for tiles of its rows, and another those of key and value, for tiles of
-//! theirs, so that no sum needs atomic operations: the same operands always give the same bits. On software adapters weights go through
-//! memory as in the forward pass, which leaves them to this one, see [`staged`]: computed anew they would cost a seventh product, and a
-//! step takes as long as without the ops, give or take 8 % (llvmpipe, sequences of 64 to 1024), with 17 to 28 % less of memory traffic.
+//! - dV = P^T dO
+//! - dP = dO V^T
+//! - dS = P * (dP - D), where D is for each row the sum of dO * O
+//! - dQ = scale * dS K
+//! - dK = scale * dS^T Q
+//!
+//! That D needs no row of dP, and that P follows from S with the maximum and the sum that the
+//! forward pass kept, is FlashAttention's (Dao et al., 2022, appendix B; Dao, 2023). Where a mask
+//! or the causal rule puts a constant in the place of a score, dS is zero. A mask gets no gradient.
+//!
+//! On GPUs one program has the gradient of the query, for tiles of its rows, and another those of
+//! key and value, for tiles of theirs, so that no sum needs atomic operations: the same operands
+//! always give the same bits. On software adapters weights go through memory as in the forward
+//! pass, which leaves them to this one, see [`staged`]: computed anew they would cost a seventh
+//! product, and a step takes as long as without the ops, give or take 8 % (llvmpipe, sequences of
+//! 64 to 1024), with 17 to 28 % less of memory traffic.
 //!
 //! Attributes are those of the op, but that nothing broadcasts besides the mask.
 
@@ -41,7 +50,15 @@ pub const OP: &str = "_WgpuFusedAttentionGrad";
 /// The op.
 pub const DEFINITION: OpDefinition = OpDefinition {
     name: OP,
-    inputs: &["query: T", "key: T", "value: T", "result: T", "gradient: T", "saved: float", "extra: Textra"],
+    inputs: &[
+        "query: T",
+        "key: T",
+        "value: T",
+        "result: T",
+        "gradient: T",
+        "saved: float",
+        "extra: Textra",
+    ],
     outputs: &["query_gradient: T", "key_gradient: T", "value_gradient: T"],
     attrs: &[
         "T: {half, bfloat16, float}",
@@ -65,7 +82,8 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut out: Vec<_> = TYPES.iter().flat_map(|t| [text::rows(*t), super::text::pad(F32, *t)]).collect();
+    let mut out: Vec<_> =
+        TYPES.iter().flat_map(|t| [text::rows(*t), super::text::pad(F32, *t)]).collect();
     out.extend(text::variants(TYPES, super::MASKS));
     out
 }
@@ -95,7 +113,10 @@ struct Tensors {
 impl AttentionGrad {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let rule = Rule::new(attrs)?;
-        require!(!rule.zeroes_what_counts(), "{OP}: weights of masked keys cannot be zero where masks are penalties");
+        require!(
+            !rule.zeroes_what_counts(),
+            "{OP}: weights of masked keys cannot be zero where masks are penalties"
+        );
         Ok(Self { rule })
     }
 
@@ -109,8 +130,12 @@ impl AttentionGrad {
         let plain = Geometry::new(shapes, None, self.rule.layout, false)?;
         let g = Geometry::new(shapes, mask, self.rule.layout, false)?;
         require!(
-            result.dims == g.dims && gradient.dims == g.dims && plain.dims == g.dims && plain.keys == g.keys,
-            "the result {} and its gradient {} must have the shape {} that scores without their mask give",
+            result.dims == g.dims
+                && gradient.dims == g.dims
+                && plain.dims == g.dims
+                && plain.keys == g.keys,
+            "the result {} and its gradient {} must have the shape {} that scores without their \
+             mask give",
             shape_text(&result.dims),
             shape_text(&gradient.dims),
             shape_text(&plain.dims)
@@ -123,10 +148,17 @@ impl AttentionGrad {
     fn params(&self, g: &Geometry, workgroups: usize) -> Params {
         let numbers = [workgroups, g.heads, g.queries, g.keys, g.depth, g.width];
         let strides = g.strides.iter().flatten().chain(&g.mask);
-        self.rule.params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
+        self.rule
+            .params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
     }
 
-    fn tiled(&self, ctx: &mut dyn OpContext, t: Tensors, mut g: Geometry, tile: &'static Tile) -> Result<()> {
+    fn tiled(
+        &self,
+        ctx: &mut dyn OpContext,
+        t: Tensors,
+        mut g: Geometry,
+        tile: &'static Tile,
+    ) -> Result<()> {
         let rows = ctx.temp(F32, &[g.batch * g.heads * g.queries, 3])?;
         prepare(ctx.device(), &t, &rows)?;
         let Tensors { query, key, value, gradient, extra, gradients, .. } = t;
@@ -147,7 +179,8 @@ impl AttentionGrad {
             let tile = side.tile(tile);
             let dtype = operands[0].dtype;
             let mask = extra.as_ref().map(|t| t.dtype);
-            let loads = if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded };
+            let loads =
+                if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded };
             let variant = Variant { dtype, mask, loads, side, tile };
             let (own, others) = match side {
                 Side::Queries => (g.queries, g.keys),
@@ -155,7 +188,9 @@ impl AttentionGrad {
             };
             let steps = others.div_ceil(tile.keys as usize) * variant.iterations();
             if steps > MAX_ITERATIONS {
-                return Err(Error::Unimplemented(format!("{OP}: {others} positions exceed this kernel's limit")));
+                return Err(Error::Unimplemented(format!(
+                    "{OP}: {others} positions exceed this kernel's limit"
+                )));
             }
             let workgroups = own.div_ceil(tile.rows()) * g.batch * g.heads;
             let fours = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
@@ -174,7 +209,11 @@ impl AttentionGrad {
                 grid: Grid::groups(workgroups),
             })?;
         }
-        if whole { Ok(()) } else { gradients.iter().zip(&stored).try_for_each(|(y, x)| narrow(ctx.device(), x, y)) }
+        if whole {
+            Ok(())
+        } else {
+            gradients.iter().zip(&stored).try_for_each(|(y, x)| narrow(ctx.device(), x, y))
+        }
     }
 }
 
@@ -183,7 +222,11 @@ impl Kernel for AttentionGrad {
         let (t, g) = self.tensors(ctx)?;
         if t.result.is_empty() || g.keys == 0 {
             let device = ctx.device();
-            return t.gradients.iter().filter(|y| !y.is_empty()).try_for_each(|y| device.fill(y.address, y.bytes(), 0));
+            return t
+                .gradients
+                .iter()
+                .filter(|y| !y.is_empty())
+                .try_for_each(|y| device.fill(y.address, y.bytes(), 0));
         }
         for x in [&t.query, &t.key, &t.value, &t.result].into_iter().chain(&t.extra) {
             ctx.device().check_extent(x.len())?;
@@ -197,19 +240,27 @@ impl Kernel for AttentionGrad {
         );
         match plan {
             Plan::Tiled(tile) => self.tiled(ctx, t, g, tile),
-            Plan::Staged(at_once) => Staged { geometry: &g, rule: &self.rule, tensors: &t }.enqueue(ctx, at_once),
+            Plan::Staged(at_once) => {
+                Staged { geometry: &g, rule: &self.rule, tensors: &t }.enqueue(ctx, at_once)
+            }
         }
     }
 }
 
-/// For each row: what is subtracted from its scores, what their exponentials are multiplied with, and D.
+/// For each row: what is subtracted from its scores, what their exponentials are multiplied with,
+/// and D.
 fn prepare(device: &Device, t: &Tensors, rows: &Tensor) -> Result<()> {
     let width = t.result.dims[t.result.rank() - 1];
     let dtype = t.result.dtype;
     device.enqueue(&Program {
         key: Key::new("attention_grad_rows").dtype(dtype),
         shader: &|| text::rows(dtype),
-        bindings: smallvec![(&t.result).into(), (&t.gradient).into(), (&t.saved).into(), rows.into()],
+        bindings: smallvec![
+            (&t.result).into(),
+            (&t.gradient).into(),
+            (&t.saved).into(),
+            rows.into()
+        ],
         params: Params::new().u32(rows.dims[0]).u32(width),
         grid: Grid::linear(rows.dims[0], 64),
     })

@@ -1,4 +1,5 @@
-//! The gradient through memory, from the weights that the forward pass left: contractions, and one program over the weights' rows.
+//! The gradient through memory, from the weights that the forward pass left: contractions, and one
+//! program over the weights' rows.
 
 use super::super::rule::Rule;
 use super::super::shape::{Geometry, Strides};
@@ -56,7 +57,12 @@ impl Staged<'_> {
         let t = self.tensors;
         let of = |tensor: &Tensor, rows: usize, width: usize| {
             let strides = self.rule.layout.strides(g.heads, rows, width);
-            Matrices { tensor: slice(tensor, first * strides[0], batch * strides[0]), strides, rows, width }
+            Matrices {
+                tensor: slice(tensor, first * strides[0], batch * strides[0]),
+                strides,
+                rows,
+                width,
+            }
         };
         let square = |tensor: &Tensor| Matrices {
             tensor: tensor.clone(),
@@ -64,7 +70,8 @@ impl Staged<'_> {
             rows: g.queries,
             width: g.keys,
         };
-        let [query, query_gradient] = [&t.query, &t.gradients[0]].map(|x| of(x, g.queries, g.depth));
+        let [query, query_gradient] =
+            [&t.query, &t.gradients[0]].map(|x| of(x, g.queries, g.depth));
         let [key, key_gradient] = [&t.key, &t.gradients[1]].map(|x| of(x, g.keys, g.depth));
         let [value, value_gradient] = [&t.value, &t.gradients[2]].map(|x| of(x, g.keys, g.width));
         let gradient = of(&t.gradient, g.queries, g.width);
@@ -85,10 +92,13 @@ impl Staged<'_> {
         c: &Matrices,
     ) -> Result<()> {
         // Strides of whole matrices count the least that matrices are apart, see the forward pass.
-        let walk = [a, b, c].into_iter().fold(Iteration::over(&[batch, self.geometry.heads]), |walk, x| {
-            let unit = x.width.max(1);
-            walk.operand(&[(x.strides[0] / unit) as i64, (x.strides[1] / unit) as i64], 0)
-        });
+        let walk = [a, b, c].into_iter().fold(
+            Iteration::over(&[batch, self.geometry.heads]),
+            |walk, x| {
+                let unit = x.width.max(1);
+                walk.operand(&[(x.strides[0] / unit) as i64, (x.strides[1] / unit) as i64], 0)
+            },
+        );
         let (a_row, a_step) = if a_transposed { (1, a.strides[2]) } else { (a.strides[2], 1) };
         let (b_step, b_column) = if b_transposed { (1, b.strides[2]) } else { (b.strides[2], 1) };
         Contraction {
@@ -114,14 +124,27 @@ impl Staged<'_> {
         .enqueue(ctx)
     }
 
-    fn of_weights(&self, device: &Device, weights: &Tensor, changes: &Tensor, first: usize) -> Result<()> {
+    fn of_weights(
+        &self,
+        device: &Device,
+        weights: &Tensor,
+        changes: &Tensor,
+        first: usize,
+    ) -> Result<()> {
         let g = self.geometry;
         let lanes = if g.keys < LONG { 8 } else { 256 };
-        let mask = self.tensors.extra.as_ref().map(|t| slice(t, first * g.mask[0], t.len() - first * g.mask[0]));
+        let mask = self
+            .tensors
+            .extra
+            .as_ref()
+            .map(|t| slice(t, first * g.mask[0], t.len() - first * g.mask[0]));
         let dtype = mask.as_ref().map(|t| t.dtype);
         let key = Key::new("attention_grad_weights").number(lanes);
         let rows = weights.len() / g.keys;
-        let params = [rows, g.heads, g.queries, g.keys].iter().chain(&g.mask).fold(Params::new(), |p, n| p.u32(*n));
+        let params = [rows, g.heads, g.queries, g.keys]
+            .iter()
+            .chain(&g.mask)
+            .fold(Params::new(), |p, n| p.u32(*n));
         device.enqueue(&Program {
             key: dtype.map_or(key.clone(), |t| key.dtype(t)),
             shader: &|| text::weights(dtype, lanes),

@@ -24,9 +24,13 @@ pub enum Side {
 }
 
 impl Side {
-    /// The tile for rows as wide as those of `forward`: as it has more rows in registers, more invocations share each.
+    /// The tile for rows as wide as those of `forward`: as it has more rows in registers, more
+    /// invocations share each.
     pub fn tile(self, forward: &Tile) -> Tile {
-        *tile::GRADIENT.iter().find(|t| t.quads == forward.quads).expect("there is a tile for every width")
+        *tile::GRADIENT
+            .iter()
+            .find(|t| t.quads == forward.quads)
+            .expect("there is a tile for every width")
     }
 }
 
@@ -47,8 +51,8 @@ pub struct Variant {
 
 /// The parameters, in order; then `scale`, `fill` and `lowest`.
 const PARAMS: &[&str] = &[
-    "total", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b", "k_h", "k_t", "v_b", "v_h",
-    "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
+    "total", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b", "k_h",
+    "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
 ];
 
 /// Every variant: masks do not depend on tiles, nor do types.
@@ -64,7 +68,9 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
                     let variant = Variant { dtype: *dtype, mask: None, loads, side, tile: *tile };
                     out.push(variant.shader());
                     if tile.quads == 4 {
-                        out.extend(masks.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()));
+                        out.extend(
+                            masks.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()),
+                        );
                     }
                 }
             }
@@ -76,15 +82,18 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
 impl Variant {
     /// The key of its pipeline.
     pub fn key(&self) -> Key {
-        let key = Key::new("attention_grad").dtype(self.dtype).number(self.loads as u32).number(self.side as u32);
+        let key = Key::new("attention_grad")
+            .dtype(self.dtype)
+            .number(self.loads as u32)
+            .number(self.side as u32);
         let key = key.number(self.tile.quads);
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
     /// Iterations of an invocation for each tile of the other side's rows.
     pub const fn iterations(&self) -> usize {
-        (1 + (self.tile.keys * self.tile.quads).div_ceil(self.tile.lanes) + 2 * self.tile.keys / self.tile.step)
-            as usize
+        (1 + (self.tile.keys * self.tile.quads).div_ceil(self.tile.lanes)
+            + 2 * self.tile.keys / self.tile.step) as usize
     }
 
     /// The shader.
@@ -95,7 +104,9 @@ impl Variant {
             tile.quads
         ))
         .workgroup([tile.lanes, 1, 1]);
-        for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width"), ("gradient", "width")] {
+        for (name, extent) in
+            [("query", "depth"), ("key", "depth"), ("value", "width"), ("gradient", "width")]
+        {
             shader = operand(shader, name, dtype, loads, extent);
         }
         shader = shader.bind("rows", DType::F32);
@@ -112,7 +123,9 @@ impl Variant {
         shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
         // The invocation's own rows of operands, and where they are in the other side's tiles.
         let (own, body) = match side {
-            Side::Queries => ([("q", "query", "query_at"), ("g", "gradient", "gradient_at")], QUERY),
+            Side::Queries => {
+                ([("q", "query", "query_at"), ("g", "gradient", "gradient_at")], QUERY)
+            }
             Side::Keys => ([("q", "key", "key_at"), ("g", "value", "value_at")], KEY),
         };
         let mut loaded = String::new();
@@ -124,7 +137,10 @@ impl Variant {
         let sums = (0..tile.quads / tile.parts).fold(String::new(), |mut out, c| {
             let _ = match side {
                 Side::Queries => writeln!(out, "    var sum{c} = vec4<f32>();"),
-                Side::Keys => writeln!(out, "    var sum{c} = vec4<f32>();\n    var value_sum{c} = vec4<f32>();"),
+                Side::Keys => writeln!(
+                    out,
+                    "    var sum{c} = vec4<f32>();\n    var value_sum{c} = vec4<f32>();"
+                ),
             };
             out
         });
@@ -144,7 +160,11 @@ impl Variant {
 
     /// The group of four elements that is the invocation's own number `c`.
     fn quad(&self, c: u32) -> String {
-        if self.tile.parts == 1 { format!("{c}u") } else { format!("{}u + part", c * self.tile.parts) }
+        if self.tile.parts == 1 {
+            format!("{c}u")
+        } else {
+            format!("{}u + part", c * self.tile.parts)
+        }
     }
 
     /// What the invocation's own elements add to the products of its rows with those of both tiles.
@@ -152,7 +172,10 @@ impl Variant {
         let pad = "            ";
         let mut out = String::new();
         for j in 0..self.tile.step {
-            let _ = writeln!(out, "{pad}var score{j} = vec4<f32>();\n{pad}var change{j} = vec4<f32>();");
+            let _ = writeln!(
+                out,
+                "{pad}var score{j} = vec4<f32>();\n{pad}var change{j} = vec4<f32>();"
+            );
         }
         for c in 0..self.tile.quads / self.tile.parts {
             for j in 0..self.tile.step {
@@ -165,7 +188,8 @@ impl Variant {
             for (name, array) in [("score", "scores"), ("change", "changes")] {
                 let _ = writeln!(
                     out,
-                    "{pad}{array}[(j + {j}u) * WORKGROUP + local_index] = {name}{j}.x + {name}{j}.y + {name}{j}.z + {name}{j}.w;"
+                    "{pad}{array}[(j + {j}u) * WORKGROUP + local_index] = {name}{j}.x + \
+                     {name}{j}.y + {name}{j}.z + {name}{j}.w;"
                 );
             }
         }
@@ -179,7 +203,8 @@ impl Variant {
         for j in 0..self.tile.step {
             let _ = writeln!(out, "{pad}let at{j} = (j + {j}u) * WORKGROUP + local_index - part;");
             let sum = |array: &str| {
-                let parts: Vec<_> = (0..self.tile.parts).map(|i| format!("{array}[at{j} + {i}u]")).collect();
+                let parts: Vec<_> =
+                    (0..self.tile.parts).map(|i| format!("{array}[at{j} + {i}u]")).collect();
                 parts.join(" + ")
             };
             let _ = writeln!(
@@ -192,11 +217,15 @@ impl Variant {
             );
             for c in 0..self.tile.quads / self.tile.parts {
                 let at = format!("(j + {j}u) * QUADS + {}", self.quad(c));
-                let _ = writeln!(out, "{pad}sum{c} = fma(vec4<f32>(weight{j}.x), depth_tile[{at}], sum{c});");
+                let _ = writeln!(
+                    out,
+                    "{pad}sum{c} = fma(vec4<f32>(weight{j}.x), depth_tile[{at}], sum{c});"
+                );
                 if self.side == Side::Keys {
                     let _ = writeln!(
                         out,
-                        "{pad}value_sum{c} = fma(vec4<f32>(weight{j}.y), width_tile[{at}], value_sum{c});"
+                        "{pad}value_sum{c} = fma(vec4<f32>(weight{j}.y), width_tile[{at}], \
+                         value_sum{c});"
                     );
                 }
             }
@@ -220,7 +249,10 @@ impl Variant {
                 let store = format!("store4_{name}(({at} >> 2u) + {quad}, {value});");
                 let _ = match self.loads {
                     Loads::Exact => writeln!(out, "{pad}{store}"),
-                    Loads::Padded => writeln!(out, "{pad}if ({quad}) * 4u < p.{extent} {{\n{pad}    {store}\n{pad}}}"),
+                    Loads::Padded => writeln!(
+                        out,
+                        "{pad}if ({quad}) * 4u < p.{extent} {{\n{pad}    {store}\n{pad}}}"
+                    ),
                 };
             }
         }
@@ -240,13 +272,15 @@ pub fn rows(dtype: DType) -> Shader {
         .body(ROWS)
 }
 
-/// The shader that turns gradients of weights into gradients of products, for a mask of type `mask`, with `lanes` invocations for
-/// each row.
+/// The shader that turns gradients of weights into gradients of products, for a mask of type
+/// `mask`, with `lanes` invocations for each row.
 pub fn weights(mask: Option<DType>, lanes: u32) -> Shader {
-    let shader = Shader::new(format!("attention gradient of weights, mask {mask:?}, {lanes} lanes"))
-        .bind("weights", DType::F32)
-        .bind("changes", DType::F32);
+    let shader =
+        Shader::new(format!("attention gradient of weights, mask {mask:?}, {lanes} lanes"))
+            .bind("weights", DType::F32)
+            .bind("changes", DType::F32);
     let shader = mask.into_iter().fold(shader, |shader, mask| shader.bind("extra", mask));
-    let shader = shader.u32s(&["total", "heads", "queries", "keys", "m_b", "m_h", "m_t", "m_s", "flags"]);
+    let shader =
+        shader.u32s(&["total", "heads", "queries", "keys", "m_b", "m_h", "m_t", "m_s", "flags"]);
     score(shader, mask).workgroup([lanes, 1, 1]).body(WEIGHTS)
 }

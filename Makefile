@@ -13,9 +13,11 @@ FUZZ_SECONDS ?= 600
 # middle one and the candidate.
 VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0 2.22.0rc0
 TEST_VERSIONS := 2.16.2 2.19.1 2.22.0rc0
-SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') $(wildcard build.rs proto/*) \
+SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') \
+	$(wildcard build.rs proto/*) \
 	Cargo.toml Cargo.lock pyproject.toml hatch_build.py README.md
 BIN := $(VENV)/bin
+SITE := $(VENV)/lib/python3*/site-packages
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 INSTALLED := $(VENV)/.installed-$(PROFILE)
 
@@ -30,59 +32,65 @@ demo: install ## Train a CNN on handwritten digits on WGPU and on the CPU, and c
 	$(BIN)/python demo/demo.py
 
 .PHONY: test
-test: ## Every check: format, lints, Rust tests, Python tests on TensorFlow 2.21, smoke test on others.
+test: ## Every check: format, lints, Rust and Python tests, smoke test on other TensorFlows.
 	$(MAKE) setup
-	$(PYTHON) tools/smoke $(TEST_VERSIONS) --install >$(VENV)/versions.log 2>&1 & # Downloads while cargo compiles; its errors come again below.
+	@# Downloads while cargo compiles; its errors come again below.
+	$(PYTHON) tools/smoke $(TEST_VERSIONS) --install >$(VENV)/versions.log 2>&1 &
 	cargo fmt --all --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cargo clippy --locked --all-targets -- -D warnings
-	TENSORFLOW_INCLUDE_DIR="$$(echo $(abspath $(VENV))/lib/python3*/site-packages/tensorflow/include)" cargo test --locked
+	TENSORFLOW_INCLUDE_DIR="$$(echo $(abspath $(SITE))/tensorflow/include)" cargo test --locked
 	$(MAKE) models
 	$(MAKE) test-python PROFILE=dev
 	$(MAKE) versions PROFILE=dev VERSIONS="$(TEST_VERSIONS)"
 
 .PHONY: models
-models: ## The device runtime's threads, under schedulers that try their interleavings. Part of `test`.
-	cargo run --locked --quiet --manifest-path tests/concurrency/Cargo.toml --target-dir target/concurrency
+models: ## The device's threads under schedulers that try their interleavings. Part of `test`.
+	cargo run --locked --quiet --manifest-path tests/concurrency/Cargo.toml \
+		--target-dir target/concurrency
 
 .PHONY: test-python
-test-python: install ## The Python tests on TensorFlow 2.21, in two processes; the sweep over all kernels first.
+test-python: install ## The Python tests on TensorFlow 2.21; the sweep over all kernels first.
 	$(BIN)/python -m pytest --numprocesses 2 tests/python/test_sweep.py
 	$(BIN)/python -m pytest --numprocesses 2 --ignore tests/python/test_sweep.py
 
 .PHONY: sweep
-sweep: install ## The longer sweep: every kernel in large shapes too, and all of Keras's application families.
-	TF_WGPU_SWEEP=long $(BIN)/python -m pytest --numprocesses 2 tests/python/test_sweep.py tests/python/test_models.py
+sweep: install ## The longer sweep: every kernel in large shapes too, all of Keras's applications.
+	TF_WGPU_SWEEP=long $(BIN)/python -m pytest --numprocesses 2 \
+		tests/python/test_sweep.py tests/python/test_models.py
 
 .PHONY: soak
 soak: install ## Train in two processes for SOAK_MINUTES (60); what they hold must not grow.
 	$(BIN)/python tests/soak --minutes $(SOAK_MINUTES)
 
 .PHONY: versions
-versions: wheel ## The smoke test on each TensorFlow that is supported, or on those of VERSIONS="2.19.1 2.22.0rc0".
+versions: wheel ## The smoke test on every supported TensorFlow, or VERSIONS="2.19.1 2.22.0rc0".
 	$(PYTHON) tools/smoke $(VERSIONS) --wheel dist/$(PROFILE)/*.whl
 
 .PHONY: keras-tests
-keras-tests: install ## Keras's own tests on WGPU and on the CPU: none may fail on WGPU alone. Takes hours; goes on where it stopped.
+keras-tests: install ## Keras's own tests: none may fail on WGPU alone. Hours; can be resumed.
 	$(BIN)/python tools/keras-tests
 
 .PHONY: faults
-faults: install ## The longer walk over injected Vulkan faults: every call in Rust, many of a TensorFlow training.
+faults: install ## The walk over injected Vulkan faults: every call in Rust, many in TensorFlow.
 	TF_WGPU_FAULTS=all cargo test --locked --test faults
 	TF_WGPU_FAULTS=all $(BIN)/python -m pytest --numprocesses 2 tests/python/test_faults.py
 
 # Failing allocations are tested, and resident memory.
-ASAN := ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.txt
+ASAN := ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8 \
+	LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.txt \
+	RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic"
 
 .PHONY: asan
-asan: ## The unit tests and those of the C boundary under the address and leak sanitizers. Part of CI; Linux.
-	@# The stable compiler has the sanitizers behind a switch. The driver's shield opens libraries as they do not allow.
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(ASAN) cargo test --locked --profile asan \
-		--target $(HOST) --target-dir target/asan --lib --test stream_executor -- --skip vulkan_driver::shield
+asan: ## The tests of the C boundary under the address and leak sanitizers. Part of CI; Linux.
+	@# The stable compiler has the sanitizers behind a switch. They forbid RTLD_DEEPBIND.
+	RUSTC_BOOTSTRAP=1 $(ASAN) cargo test --locked --profile asan \
+		--target $(HOST) --target-dir target/asan --lib --test stream_executor \
+		-- --skip vulkan_driver::shield
 
 .PHONY: fuzz
-fuzz: install ## Fuzz the graph optimizer, FUZZ_SECONDS (600) a target, from graphs of real models. Needs nightly and cargo-fuzz.
+fuzz: install ## Fuzz the optimizer, FUZZ_SECONDS (600) a target. Needs nightly and cargo-fuzz.
 	test -d fuzz/corpus || $(BIN)/python fuzz/corpus.py
 	for target in graph_def graph_text; do \
 		cargo +nightly fuzz run --sanitizer none $$target -- \

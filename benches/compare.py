@@ -15,7 +15,8 @@ import math
 import sys
 from typing import Any
 
-#: The kinds of files: what names a row, and the figures that can be compared, of which the first is the default.
+#: The kinds of files: what names a row, and the figures that can be compared, of which the first is
+#: the default.
 KINDS = {
     "kernels": (
         ("family", "name"),

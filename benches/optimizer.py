@@ -142,7 +142,8 @@ def ratio(row: dict[str, Any], what: str) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
     lines = [
-        "| Step | Dispatches without | with | ratio | MB without | with | ratio | ms without | with | ratio |",
+        "| Step | Dispatches without | with | ratio | MB without | with | ratio | ms without | "
+        "with | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -211,7 +212,8 @@ def compare_passes(name: str) -> dict[str, Any]:
     """
     with_ours, alone = passes(name, True), passes(name, False)
     print(
-        f"{name}: {alone['operations']} operations; milliseconds of all runs of a pass, with the plug-in's and without"
+        f"{name}: {alone['operations']} operations; milliseconds of all runs of a pass, with the "
+        "plug-in's and without"
     )
     with_ours, alone = with_ours["milliseconds"], alone["milliseconds"]
     for found in sorted({*with_ours, *alone}, key=lambda found: -alone.get(found, 0.0)):
@@ -220,7 +222,8 @@ def compare_passes(name: str) -> dict[str, Any]:
     rest = sum(with_ours.values()) - ours
     print(f"{rest + ours:10.1f} {total:10.1f}  all")
     print(
-        f"{OURS}: {ours / total:.1%} of TensorFlow's own time, {ours / rest:.1%} of what TensorFlow takes beside it"
+        f"{OURS}: {ours / total:.1%} of TensorFlow's own time, {ours / rest:.1%} of what "
+        "TensorFlow takes beside it"
     )
     return {"model": name, "milliseconds": {"with": with_ours, "without": alone}}
 

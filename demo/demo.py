@@ -169,7 +169,10 @@ def plot(results: dict[str, dict[str, Any]], path: Path) -> None:
             linewidth=1,
             label=f"{REQUIRED_ACCURACY:.0%}",
         )
-        summary = f"test accuracy {result['accuracy']:.3f}, {result['step_ms']:.1f} ms per step of {BATCH} images"
+        summary = (
+            f"test accuracy {result['accuracy']:.3f}, {result['step_ms']:.1f} ms per step of "
+            f"{BATCH} images"
+        )
         axis.set_title(f"{name}\n{summary}", fontsize=10, loc="left")
         axis.set_ylabel("accuracy")
         axis.grid(alpha=0.3)
@@ -218,7 +221,8 @@ def main() -> int:
 
     print(f"\nTest accuracy   WGPU {wgpu['accuracy']:.4f}   CPU {cpu['accuracy']:.4f}")
     print(
-        f"Time per step   WGPU {wgpu['step_ms']:.1f} ms   CPU {cpu['step_ms']:.1f} ms   ({BATCH} images)"
+        f"Time per step   WGPU {wgpu['step_ms']:.1f} ms   CPU {cpu['step_ms']:.1f} ms   ({BATCH} "
+        "images)"
     )
     print("One training step ran")
     for device, ops in sorted(ran.items(), reverse=True):

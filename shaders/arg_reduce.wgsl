@@ -34,7 +34,8 @@ fn main(
         let e = base + r * p.inner;
         let v = {{LOAD}};
         let index = {{INDEX}};
-        if !is_nan(v) && (!found || beats(v, best_value) || (v == best_value && index < best_index)) {
+        let is_first = v == best_value && index < best_index;
+        if !is_nan(v) && (!found || beats(v, best_value) || is_first) {
             best_value = v;
             best_index = index;
             found = true;

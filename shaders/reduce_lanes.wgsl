@@ -18,7 +18,8 @@ fn merge_lanes(own: {{PARTIAL}}, lane: u32, local_index: u32) -> {{PARTIAL}} {
     workgroupBarrier();
     for (var step = LANES / 2u; step > 0u; step = step / 2u) {
         if lane < step {
-            partials[local_index] = {{MERGE}}(partials[local_index], partials[local_index + step * LANE_STRIDE]);
+            partials[local_index] = {{MERGE}}(partials[local_index],
+                partials[local_index + step * LANE_STRIDE]);
         }
         workgroupBarrier();
     }

@@ -10,5 +10,6 @@ fn value(i: u32) -> {{OUTPUT}} {
     let o = rest / p.segments;
     let length = (p.extent + p.segments - 1u) / p.segments;
     let first = min(s * length, p.extent);
-    return finish(reduce_run((o * p.extent + first) * p.inner + k, p.inner, min(length, p.extent - first)));
+    return finish(reduce_run((o * p.extent + first) * p.inner + k, p.inner, min(length,
+        p.extent - first)));
 }

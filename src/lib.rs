@@ -16,6 +16,8 @@ pub mod local;
 pub mod optimizer;
 pub mod report;
 pub mod shader;
+#[expect(unsafe_code, reason = "calls of the system, of wgpu and of drivers")]
+mod sys;
 pub mod tensor;
 
 pub use dtype::DType;

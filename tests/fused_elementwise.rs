@@ -4,9 +4,9 @@
 mod numeric;
 
 use numeric::{Random, assert_close, session};
+use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::kernels::fused::elementwise::OP;
 use tensorflow_wgpu::kernels::fused::eval::{elements, tensor};
-use tensorflow_wgpu::kernels::fused::expression::Expression;
 use tensorflow_wgpu::kernels::scalar::row::Value as Scalar;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};

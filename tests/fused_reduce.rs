@@ -3,7 +3,7 @@
 
 use tensorflow_wgpu::device::Capabilities;
 use tensorflow_wgpu::dtype::DType::{self, *};
-use tensorflow_wgpu::kernels::fused::expression::Expression;
+use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::kernels::fused::reduce::MOMENTS;
 use tensorflow_wgpu::kernels::reduce::table::Reduction;
 use tensorflow_wgpu::local::{Input, Node, Session};

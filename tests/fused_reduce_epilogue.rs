@@ -5,7 +5,7 @@
 use tensorflow_wgpu::device::adapters::Selection;
 use tensorflow_wgpu::device::{Capabilities, Device};
 use tensorflow_wgpu::dtype::DType::{self, *};
-use tensorflow_wgpu::kernels::fused::expression::Expression;
+use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 

@@ -6,7 +6,7 @@
 mod numeric;
 
 use numeric::{Random, session};
-use tensorflow_wgpu::kernels::optimizer::table::{RULES, Rule};
+use tensorflow_wgpu::kernels::training::table::{RULES, Rule};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 

@@ -20,8 +20,8 @@ except ImportError as error:
 PROVIDER = "WebGpuExecutionProvider"
 DRIVER = "Dawn wants a newer Vulkan driver: for lavapipe Mesa 25, see the head of run.py"
 Node = tuple[str, list[str], dict]
-#: All that rows need: bindings do not keep what they point at, and Dawn's destructors want an order. The process ends
-#: without them.
+#: All that rows need: bindings do not keep what they point at, and Dawn's destructors want an
+#: order. The process ends without them.
 KEPT: list[tuple] = []
 
 
@@ -149,7 +149,10 @@ def main() -> None:
             type(error).__name__
         ]
         tell(
-            refused=f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes ({reason[0]}). {DRIVER}"
+            refused=(
+                f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes "
+                f"({reason[0]}). {DRIVER}"
+            )
         )
         return
     tell(about=f"onnxruntime-webgpu {ort.__version__}")

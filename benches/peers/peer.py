@@ -27,7 +27,8 @@ class Peer:
         self.refused: str | None = None
         #: What it told besides.
         self.told: dict[str, Any] = {}
-        #: Measurements of each row, seconds of the wall clock and of the processors, and what failed.
+        #: Measurements of each row, seconds of the wall clock and of the processors, and what
+        #: failed.
         self.samples: dict[str, list[tuple[float, float]]] = {}
         self.errors: dict[str, str] = {}
         self.absent: set[str] = set()
@@ -64,7 +65,7 @@ class Peer:
             self.process.stdin.write(f"{self.name_of(row)}\n".encode())
             self.process.stdin.flush()
         except OSError:
-            pass  # It has ended, and what it left in its output is not of interest: the next line says so.
+            pass  # It has ended; the next line says so.
         told = self.line()
         if told is not None:
             self.take(row, told)

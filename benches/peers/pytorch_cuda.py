@@ -1,4 +1,4 @@
-"""PyTorch on a CUDA GPU: cuBLAS and cuDNN in float32, without TF32; float16 with sums in float32."""
+"""PyTorch on CUDA: cuBLAS and cuDNN in float32, without TF32; float16 sums in float32."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ OURS, PLUGIN = "ours", "TensorFlow WGPU"
 ORT, BURN, CPU, CUDA = "ONNX Runtime WebGPU", "burn", "TensorFlow CPU", "PyTorch CUDA"
 #: Another that is no program: what the adapter reaches in a copy.
 COPY = "copy bandwidth"
-#: A driver's peers by name, each with `about`, `refused`, `errors`, and `samples`: seconds by both clocks for each row.
+#: A driver's peers by name, each with `about`, `refused`, `errors`, and `samples`: seconds by both
+#: clocks for each row.
 Peers = dict[str, dict[str, Any]]
 #: Which of a sample's figures is what.
 WALL, PROCESSORS = 0, 1

@@ -22,7 +22,9 @@ except ImportError:
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "CPU:0"
 if not tf.config.list_physical_devices(DEVICE.partition(":")[0]):
     tell(
-        refused=f"TensorFlow {tf.__version__} has no {DEVICE}: python -m pip install tensorflow-wgpu"
+        refused=(
+            f"TensorFlow {tf.__version__} has no {DEVICE}: python -m pip install tensorflow-wgpu"
+        )
     )
     raise SystemExit(0)
 

@@ -10,7 +10,7 @@ from tensorflow_wgpu import _doctor
 
 
 def main() -> int:
-    """Prints the findings. The exit code is 0 when TensorFlow can compute on a WGPU device, else 1."""
+    """Prints the findings. The exit code is 0 when TensorFlow can compute on WGPU, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tensorflow_wgpu", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--ops", action="store_true", help="list the ops with their types")

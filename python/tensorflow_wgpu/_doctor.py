@@ -100,9 +100,15 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     error, library = facts["library"]["error"], facts["library"]["result"]
     if error is not None:
         if "signal" in error or "seconds" in error:
-            do = "A GPU driver crashed or hangs: update it, or choose another with WGPU_ADAPTER_NAME or VK_DRIVER_FILES."
+            do = (
+                "A GPU driver crashed or hangs: update it, or choose another with "
+                "WGPU_ADAPTER_NAME or VK_DRIVER_FILES."
+            )
         else:
-            do = "The library does not load on this system: build the wheel here, with `pip wheel .` in its sources."
+            do = (
+                "The library does not load on this system: build the wheel here, with `pip wheel "
+                ".` in its sources."
+            )
         yield "error", f"The library's own report failed: {error}", do
         return
     if library["problem"]:
@@ -111,7 +117,8 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         if adapter["problem"]:
             yield (
                 "error",
-                f"{adapter['device']} ({adapter['name']}) was tried out and failed: {adapter['problem']}",
+                f"{adapter['device']} ({adapter['name']}) was tried out and failed: "
+                f"{adapter['problem']}",
                 "Update its driver, or hide it: set TF_WGPU_VISIBLE_DEVICES to the other devices.",
             )
     used = [a for a in library["adapters"] if a["device"]]
@@ -145,13 +152,17 @@ def driver_advice() -> str:
         return "Update the system and the GPU's driver; wgpu needs Metal, DX12 or Vulkan."
     if Path("/dev/nvidia0").exists():
         return (
-            "For NVIDIA install the driver's Vulkan part (Debian: nvidia-vulkan-icd, Ubuntu: libnvidia-gl-<version>); "
+            "For NVIDIA install the driver's Vulkan part (Debian: nvidia-vulkan-icd, Ubuntu: "
+            "libnvidia-gl-<version>); "
             "a container needs NVIDIA_DRIVER_CAPABILITIES=all."
         )
     nodes = sorted(Path("/dev/dri").glob("renderD*")) if Path("/dev/dri").exists() else []
     if nodes and not any(readable(node) for node in nodes):
         return f"You may not open {nodes[0]}: sudo usermod -aG render $USER, then log in again."
-    return "On Debian and Ubuntu: sudo apt-get install mesa-vulkan-drivers libvulkan1 (AMD, Intel, or no GPU at all)."
+    return (
+        "On Debian and Ubuntu: sudo apt-get install mesa-vulkan-drivers libvulkan1 (AMD, Intel, or "
+        "no GPU at all)."
+    )
 
 
 def readable(node: Path) -> bool:
@@ -185,14 +196,16 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
     if version and not is_supported(version):
         yield (
             "error",
-            f"TensorFlow {version} is installed, which this version of the plug-in does not support ({RANGE}).",
+            f"TensorFlow {version} is installed, which this version of the plug-in does not "
+            f"support ({RANGE}).",
             INSTALL_TENSORFLOW,
         )
     if error is not None:
         yield (
             "error",
             f"A program that imports TensorFlow and uses the devices failed: {error}",
-            "See whether it works with TF_WGPU_VISIBLE_DEVICES= (no device); if not, install TensorFlow again.",
+            "See whether it works with TF_WGPU_VISIBLE_DEVICES= (no device); if not, install "
+            "TensorFlow again.",
         )
         return
     variables = seen["variables"]
@@ -206,7 +219,8 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
         yield (
             "error",
             f"TensorFlow sees no WGPU device, although the library finds one. {said}".strip(),
-            "TF_WGPU_LOG=debug shows how it was loaded; is the wheel installed beside this TensorFlow?",
+            "TF_WGPU_LOG=debug shows how it was loaded; is the wheel installed beside this "
+            "TensorFlow?",
         )
     for device, failure in seen["failures"].items():
         yield (
@@ -217,7 +231,8 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
     if seen["devices"] and not seen["hooks"]:
         yield (
             "warning",
-            "The library could not install its Keras hooks, so that Keras asks for XLA, which fails.",
+            "The library could not install its Keras hooks, so that Keras asks for XLA, which "
+            "fails.",
             "Install library and package from one wheel, or compile models with jit_compile=False.",
         )
 
@@ -264,7 +279,8 @@ def describe_adapter(adapter: dict[str, Any]) -> Iterator[str]:
     hidden = "hidden by TF_WGPU_VISIBLE_DEVICES" if adapter["index"] is not None else "not used"
     yield f"  {adapter['device'] or '-'}  {adapter['name']}"
     driver = " ".join(filter(None, (adapter["driver"], adapter["driver_info"]))) or "unknown"
-    yield f"    {KINDS.get(adapter['type'], 'adapter')} of {adapter['vendor']}, {adapter['backend']}, driver {driver}"
+    kind = KINDS.get(adapter["type"], "adapter")
+    yield f"    {kind} of {adapter['vendor']}, {adapter['backend']}, driver {driver}"
     if adapter["device"] is None:
         yield f"    {hidden}" + (f": {adapter['rejected']}" if adapter["rejected"] else "")
     memory = adapter["memory"]
@@ -277,7 +293,8 @@ def describe_adapter(adapter: dict[str, Any]) -> Iterator[str]:
         yield f"    memory {size(memory['total'])}, {size(memory['free'])} free, {source}"
     limits = adapter["limits"]
     yield (
-        f"    buffers of {size(limits['max_buffer'])}, bindings of {size(limits['max_binding'])} at multiples of "
+        f"    buffers of {size(limits['max_buffer'])}, bindings of {size(limits['max_binding'])} "
+        "at multiples of "
         f"{limits['storage_alignment']}, {limits['max_bindings']} per shader"
     )
     yield (

@@ -55,7 +55,8 @@ class Fallback:
     types: dict[str, str]
     #: How many nodes of the program.
     count: int
-    #: Whether it computes with floating-point or complex numbers: the ones that cost copies and time.
+    #: Whether it computes with floating-point or complex numbers: the ones that cost copies and
+    #: time.
     floating: bool
     #: Why it is not on the device.
     why: str
@@ -311,7 +312,8 @@ def _why(op: str, types: dict[str, str]) -> str:
                 types.get(name) in allowed for name, allowed in constraint.items() if name in types
             ):
                 return (
-                    "WGPU has a kernel, but tf.device, a resource or an input that lives on the CPU (a dataset's "
+                    "WGPU has a kernel, but tf.device, a resource or an input that lives on the "
+                    "CPU (a dataset's "
                     "iterator, a variable made there), or its small int32 operands keep it there"
                 )
             offered.append(constraint)
@@ -320,8 +322,14 @@ def _why(op: str, types: dict[str, str]) -> str:
     for name in sorted(types):
         allowed = set().union(*(c.get(name, {types[name]}) for c in offered))
         if types[name] not in allowed:
-            return f"WGPU has kernels for {name} in {', '.join(sorted(allowed))}, not for {types[name]}"
-    return f"WGPU has no kernel for this combination of types: {', '.join(f'{k}={v}' for k, v in sorted(types.items()))}"
+            return (
+                f"WGPU has kernels for {name} in {', '.join(sorted(allowed))}, not for "
+                f"{types[name]}"
+            )
+    return (
+        "WGPU has no kernel for this combination of types: "
+        f"{', '.join(f'{k}={v}' for k, v in sorted(types.items()))}"
+    )
 
 
 def mode() -> str:

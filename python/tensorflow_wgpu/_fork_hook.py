@@ -15,8 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 MESSAGE = (
-    "forked process: this process was forked from one that uses WGPU devices, and cannot use them; start processes "
-    "with multiprocessing's 'spawn' or 'forkserver' method, fork before TensorFlow is imported, or run this under "
+    "forked process: this process was forked from one that uses WGPU devices, and cannot use "
+    "them; start processes "
+    "with multiprocessing's 'spawn' or 'forkserver' method, fork before TensorFlow is imported, "
+    "or run this under "
     "tf.device('CPU:0')"
 )
 
@@ -27,7 +29,7 @@ def install() -> None:
 
 
 def refuse() -> None:
-    """Replaces the ways into eager execution by ones that refuse what would run on a WGPU device."""
+    """Has the ways into eager execution refuse what would run on a WGPU device."""
     context = sys.modules.get("tensorflow.python.eager.context")
     if context is None or not uses_devices(context):
         return

@@ -25,7 +25,10 @@ log = logging.getLogger("tensorflow_wgpu")
 #: `error`: an explicit jit_compile=True on WGPU is an error.
 VARIABLE = "TF_WGPU_JIT"
 
-ADVICE = "XLA has no compiler for WGPU devices; leave jit_compile out, or run this under tf.device('CPU:0')"
+ADVICE = (
+    "XLA has no compiler for WGPU devices; leave jit_compile out, or run this under "
+    "tf.device('CPU:0')"
+)
 
 MUST_COMPILE = "_XlaMustCompile"
 # TensorFlow sets it on functions for XLA, so that they stay whole; the optimizer wants them
@@ -37,7 +40,8 @@ NO_INLINE = "_noinline"
 def warn() -> None:
     """Says once that XLA is left out."""
     log.warning(
-        "jit_compile=True: XLA has no compiler for WGPU devices; tensorflow-wgpu's own graph optimizer takes its "
+        "jit_compile=True: XLA has no compiler for WGPU devices; tensorflow-wgpu's own graph "
+        "optimizer takes its "
         "place, here and wherever else this process asks for XLA. %s=error makes it an error.",
         VARIABLE,
     )
@@ -168,7 +172,8 @@ def _refuse_ops_of_xla(graph: Any) -> None:
         op for op in ops if op.startswith("Xla") and "WGPU" not in kernel_devices(op)
     ):
         raise _invalid_argument(
-            f"tf.function(jit_compile=True) {graph.name!r} holds {', '.join(alone)}, which XLA alone can run: {ADVICE}."
+            f"tf.function(jit_compile=True) {graph.name!r} holds {', '.join(alone)}, which XLA "
+            f"alone can run: {ADVICE}."
         )
 
 

@@ -12,5 +12,6 @@ fn main(
         return;
     }
     let at = t / p.quads * p.a_row + t % p.quads * 4u * p.a_step;
-    store4_c(t * 4u, vec4(load_a(at), load_a(at + p.a_step), load_a(at + 2u * p.a_step), load_a(at + 3u * p.a_step)));
+    store4_c(t * 4u, vec4(load_a(at), load_a(at + p.a_step), load_a(at + 2u * p.a_step),
+        load_a(at + 3u * p.a_step)));
 }

@@ -20,8 +20,10 @@ fn value(i: u32) -> {{T}} {
         for (var x2 = 0u; x2 < p.out2; x2 += 1u) {
             let y2 = x2 * p.stride2 + k2 * p.dilation2 - p.pad2;
             if y2 < p.in2 {
-                let x_at = element_of(Place(image, channel / p.multiplier, y1, y2), p.channels, p.in1, p.in2);
-                sum += load_x(x_at) * load_dy(element_of(Place(image, channel, x1, x2), p.filters, p.out1, p.out2));
+                let x_at = element_of(Place(image, channel / p.multiplier, y1, y2), p.channels,
+                    p.in1, p.in2);
+                sum += load_x(x_at) * load_dy(element_of(Place(image, channel, x1, x2), p.filters,
+                    p.out1, p.out2));
             }
         }
     }

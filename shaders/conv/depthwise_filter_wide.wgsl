@@ -30,7 +30,8 @@ fn main(
         if y1 >= p.in1 {
             continue;
         }
-        var x_at = ((line / p.out1 * p.in1 + y1) * p.in2 + first * p.stride2 + shift - p.pad2) * units + channel;
+        var x_at = ((line / p.out1 * p.in1 + y1) * p.in2 + first * p.stride2 + shift - p.pad2)
+            * units + channel;
         var dy_at = (line * p.out2 + first) * units + channel;
         for (var x2 = first; x2 < behind; x2 += 1u) {
             sum += read_x(x_at) * read_dy(dy_at);

@@ -24,8 +24,10 @@ fn main(
     let shift2 = at.x2 * p.stride2;
     let first1 = (max(p.pad1, shift1) - shift1 + p.dilation1 - 1u) / p.dilation1;
     let first2 = (max(p.pad2, shift2) - shift2 + p.dilation2 - 1u) / p.dilation2;
-    let end1 = min((max(p.in1 + p.pad1, shift1) - shift1 + p.dilation1 - 1u) / p.dilation1, p.kernel1);
-    let end2 = min((max(p.in2 + p.pad2, shift2) - shift2 + p.dilation2 - 1u) / p.dilation2, p.kernel2);
+    let end1 = min((max(p.in1 + p.pad1, shift1) - shift1 + p.dilation1 - 1u) / p.dilation1,
+        p.kernel1);
+    let end2 = min((max(p.in2 + p.pad2, shift2) - shift2 + p.dilation2 - 1u) / p.dilation2,
+        p.kernel2);
     let step = p.dilation2 * units;
     var sum = vec4<f32>();
     for (var k1 = first1; k1 < end1; k1 += 1u) {
@@ -38,5 +40,6 @@ fn main(
             weight_at += units;
         }
     }
-    write_result(t, vec4<{{RESULT_T}}>(finish(i, sum.x), finish(i + 1u, sum.y), finish(i + 2u, sum.z), finish(i + 3u, sum.w)), 4u);
+    write_result(t, vec4<{{RESULT_T}}>(finish(i, sum.x), finish(i + 1u, sum.y), finish(i + 2u,
+        sum.z), finish(i + 3u, sum.w)), 4u);
 }

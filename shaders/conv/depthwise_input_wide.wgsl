@@ -26,7 +26,8 @@ fn main(
         let taps = (last1 - x1 * p.stride1) * p.kernel2;
         for (var x2 = first2; x2 < end2; x2 += 1u) {
             let tap = taps + last2 - x2 * p.stride2;
-            sum += read_dy((line + x2) * units + at.channel) * read_weight(tap * units + at.channel);
+            sum += read_dy((line + x2) * units + at.channel) * read_weight(tap * units
+                + at.channel);
         }
     }
     write_result(t, sum, 4u);

@@ -25,7 +25,8 @@ fn of_query(product: f32, change: f32, position: u32, s: u32, b: u32, h: u32) ->
     let is_inside = position < p.queries;
     let counts = is_inside & (kept | ((p.flags & PENALTY) != 0u));
     let weighs = is_inside & (kept | ((p.flags & ZERO_MASKED) == 0u));
-    return vec2<f32>(select(0.0, weight * (change - load_rows(at + 2u)), counts), select(0.0, weight, weighs));
+    return vec2<f32>(select(0.0, weight * (change - load_rows(at + 2u)), counts), select(0.0,
+        weight, weighs));
 }
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})

@@ -15,7 +15,8 @@ fn of_width(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
 }
 
 // The gradient of the score of row t and key s. own is the row's in rows.
-fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32, own: vec3<f32>) -> vec2<f32> {
+fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32,
+    own: vec3<f32>) -> vec2<f32> {
     let key = min(s, p.keys - 1u);
     let kept = is_kept(t, key, mask_at);
     let weight = exp(score(product, kept, key, mask_at) - own.x) * own.y;
@@ -43,7 +44,8 @@ fn main(
     let mask_at = b * p.m_b + h * p.m_h + row * p.m_t;
     let own_row = result_row(b, h, row);
     let gradient_at = own_row * p.width;
-    let own = vec3<f32>(load_rows(own_row * 3u), load_rows(own_row * 3u + 1u), load_rows(own_row * 3u + 2u));
+    let own = vec3<f32>(load_rows(own_row * 3u), load_rows(own_row * 3u + 1u),
+        load_rows(own_row * 3u + 2u));
     let end = select(p.keys, min(p.keys, (tile + 1u) * ROWS), (p.flags & SKIP) != 0u);
 {{OWN}}
 {{SUMS}}

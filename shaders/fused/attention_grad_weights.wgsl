@@ -34,6 +34,7 @@ fn main(
     for (var s = lane; s < keys; s += LANES) {
         let at = row * keys + s;
         let counts = is_kept(t, s, mask_at) | ((p.flags & PENALTY) != 0u);
-        store_changes(at, select(0.0, load_weights(at) * (load_changes(at) - mean) * p.scale, counts));
+        store_changes(at, select(0.0, load_weights(at) * (load_changes(at) - mean) * p.scale,
+            counts));
     }
 }

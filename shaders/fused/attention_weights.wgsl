@@ -17,7 +17,8 @@ fn of_lanes(own: f32, lane: u32, local_index: u32, is_sum: bool) -> f32 {
     for (var step = LANES / 2u; step > 0u; step = step / 2u) {
         if lane < step {
             let other = partials[local_index + step];
-            partials[local_index] = select(max(partials[local_index], other), partials[local_index] + other, is_sum);
+            partials[local_index] = select(max(partials[local_index], other),
+                partials[local_index] + other, is_sum);
         }
         workgroupBarrier();
     }
@@ -58,7 +59,8 @@ fn main(
     }
     let total = of_lanes(sum_of(sum), lane, local_index, true);
     for (var c = lane; c < keys; c += LANES) {
-        let weight = select(scores[p.off_scores + scores_at + c] / total, Scores(not_a_number()), Kept(none));
+        let weight = select(scores[p.off_scores + scores_at + c] / total, Scores(not_a_number()),
+            Kept(none));
         let is_zero = Kept((p.flags & ZERO_MASKED) != 0u) & !kept_at(t, c, mask_at);
         scores[p.off_scores + scores_at + c] = select(weight, Scores(), is_zero);
     }

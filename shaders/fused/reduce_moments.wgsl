@@ -19,5 +19,6 @@ fn merge_moments(a: Moments, b: Moments) -> Moments {
     let delta = mean_of(b) - mean_of(a);
     // The weight is 0 where one set is empty; it meets one factor only, so that the other cannot
     // overflow first.
-    return Moments(count, a.sum + b.sum, a.squares + b.squares + delta * (delta * (share * b.count)));
+    return Moments(count, a.sum + b.sum,
+        a.squares + b.squares + delta * (delta * (share * b.count)));
 }

@@ -4,7 +4,8 @@ fn {{OP}}_of_lanes_{{TYPE}}(own: {{TYPE}}, lane: u32, local_index: u32) -> {{TYP
     workgroupBarrier();
     for (var step = LANES / 2u; step > 0u; step = step / 2u) {
         if lane < step {
-            partials_{{TYPE}}[local_index] = {{OP}}_{{TYPE}}(partials_{{TYPE}}[local_index], partials_{{TYPE}}[local_index + step]);
+            partials_{{TYPE}}[local_index] = {{OP}}_{{TYPE}}(partials_{{TYPE}}[local_index],
+                partials_{{TYPE}}[local_index + step]);
         }
         workgroupBarrier();
     }

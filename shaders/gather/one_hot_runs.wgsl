@@ -17,6 +17,7 @@ fn main(
     // The element of the unit that is on: beyond it, often by wrapping, where none is.
     let hit = row_of(a) - (t - a * p.runs) * p.per_run;
     let word = hit / LANES;
-    let mask = select(vec4(0u), vec4({{MASK}}u << ((hit % LANES) * {{BITS}}u)), {{WORDS}} == vec4(word));
+    let mask = select(vec4(0u), vec4({{MASK}}u << ((hit % LANES) * {{BITS}}u)),
+        {{WORDS}} == vec4(word));
     dst[p.off_dst + t] = ({{OFF}} & ~mask) | ({{ON}} & mask);
 }

@@ -17,7 +17,8 @@ struct Tap {
 
 // x holds the rows, y the columns.
 fn box_of(b: u32) -> Box {
-    return Box(vec2<f32>(load_boxes(4u * b), load_boxes(4u * b + 1u)), vec2<f32>(load_boxes(4u * b + 2u), load_boxes(4u * b + 3u)));
+    return Box(vec2<f32>(load_boxes(4u * b), load_boxes(4u * b + 1u)),
+        vec2<f32>(load_boxes(4u * b + 2u), load_boxes(4u * b + 3u)));
 }
 
 // The step in the image for one position of the crop.

@@ -41,8 +41,10 @@ fn main(
             let bottom_left = f32(load_image((below + x.low) * p.depth + c));
             let bottom_right = f32(load_image((below + x.high) * p.depth + c));
             let g = load_grads(crop + c);
-            dy += g * ((1.0 - x.lerp) * (bottom_left - top_left) + x.lerp * (bottom_right - top_right));
-            dx += g * ((1.0 - y.lerp) * (top_right - top_left) + y.lerp * (bottom_right - bottom_left));
+            dy += g * ((1.0 - x.lerp) * (bottom_left - top_left) + x.lerp * (bottom_right
+                - top_right));
+            dx += g * ((1.0 - y.lerp) * (top_right - top_left) + y.lerp * (bottom_right
+                - bottom_left));
         }
     }
     let sy = dy * shares(row, p.height, p.crop_height);

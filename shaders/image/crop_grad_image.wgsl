@@ -13,7 +13,8 @@ fn candidates(at: u32, low: f32, high: f32, extent: u32, crop: u32) -> vec2<u32>
     let a = (f32(at) - 1.0 - start) / scale;
     let b = (f32(at) + 1.0 - start) / scale;
     let limit = f32(crop);
-    return vec2<u32>(u32(clamp(floor(min(a, b)) - 1.0, 0.0, limit)), u32(clamp(ceil(max(a, b)) + 2.0, 0.0, limit)));
+    return vec2<u32>(u32(clamp(floor(min(a, b)) - 1.0, 0.0, limit)), u32(clamp(ceil(max(a,
+        b)) + 2.0, 0.0, limit)));
 }
 
 // What a tap took of position `at`.
@@ -53,7 +54,8 @@ fn value(i: u32) -> {{REAL}} {
             for (var column = columns.x; column < columns.y; column += 1u) {
                 let wx = weight(tap(column, window.low.y, window.high.y, p.width, p.crop_width), x);
                 if wx != 0.0 {
-                    let g = load_grads(((b * p.crop_height + row) * p.crop_width + column) * p.depth + c);
+                    let g = load_grads(((b * p.crop_height + row) * p.crop_width + column) * p.depth
+                        + c);
                     sum += {{REAL}}(wx * (wy * g));
                 }
             }

@@ -15,7 +15,8 @@ fn readers(i: u32, scale: f32, extent: u32, resized: u32) -> vec2<u32> {
             range.x = u32(clamp(ceil((at - {{BEFORE}}) / scale - p.half - room), 0.0, limit));
         }
         if i + 1u < extent {
-            range.y = min(resized, u32(clamp(floor((at + 1.0) / scale - p.half + room) + 1.0, 0.0, limit)));
+            range.y = min(resized, u32(clamp(floor((at + 1.0) / scale - p.half + room) + 1.0, 0.0,
+                limit)));
         }
     }
     return range;

@@ -72,8 +72,10 @@ fn value(i: u32) -> {{VALUE}} {
     if projection == 0.0 {
         return convert(p.fill);
     }
-    var at_x = load_transforms(t) * column + load_transforms(t + 1u) * row + load_transforms(t + 2u);
-    var at_y = load_transforms(t + 3u) * column + load_transforms(t + 4u) * row + load_transforms(t + 5u);
+    var at_x = load_transforms(t) * column + load_transforms(t + 1u) * row + load_transforms(t
+        + 2u);
+    var at_y = load_transforms(t + 3u) * column + load_transforms(t + 4u) * row + load_transforms(t
+        + 5u);
     // Divisions need not be exact on a GPU; an affine transform has none.
     if projection != 1.0 {
         at_x /= projection;

@@ -62,7 +62,8 @@ fn atan2_f64(y: f64, x: f64) -> f64 {
         // Scaled, so that the quotient of extreme numbers neither overflows nor loses bits on the
         // way.
         let larger = max(abs(x), abs(y));
-        let scale = select(select(1.0lf, 1.4916681462400413e-154lf, larger > 1e150), 6.703903964971299e153lf, larger < 1e-150);
+        let scale = select(select(1.0lf, 1.4916681462400413e-154lf, larger > 1e150),
+            6.703903964971299e153lf, larger < 1e-150);
         angle = atan_f64(abs(y * scale) / abs(x * scale));
     }
     if is_negative_f64(x) {
@@ -99,7 +100,8 @@ fn asin_f64(x: f64) -> f64 {
     let s = sqrt(z);
     let tail = asin_tail_f64(z);
     if a > 0.975 {
-        return copy_sign_f64(1.5707963267948966 - (2.0 * (s + s * tail) - 6.123233995736766e-17), x);
+        return copy_sign_f64(1.5707963267948966 - (2.0 * (s + s * tail) - 6.123233995736766e-17),
+            x);
     }
     let high = high_bits_f64(s);
     let low = (z - high * high) / (s + high);

@@ -196,7 +196,8 @@ fn bessel_j0_f64(x: f64) -> f64 {
     }
     let w = 5.0lf / a;
     let circle = circle_f64(a);
-    return 0.564189583547756287lf / sqrt(a) * (p0_f64(w * w) * circle.x - q0_f64(w * w) / a * circle.y);
+    return 0.564189583547756287lf / sqrt(a) * (p0_f64(w * w) * circle.x - q0_f64(w * w) / a
+        * circle.y);
 }
 
 fn bessel_j1_f64(x: f64) -> f64 {
@@ -209,7 +210,8 @@ fn bessel_j1_f64(x: f64) -> f64 {
     }
     let w = 5.0lf / a;
     let circle = circle_f64(a);
-    let y = 0.564189583547756287lf / sqrt(a) * (p1_f64(w * w) * circle.y + q1_f64(w * w) / a * circle.x);
+    let y = 0.564189583547756287lf / sqrt(a) * (p1_f64(w * w) * circle.y + q1_f64(w * w) / a
+        * circle.x);
     return select(y, -y, x < 0.0lf);
 }
 
@@ -229,7 +231,8 @@ fn bessel_y0_f64(x: f64) -> f64 {
     }
     let w = 5.0lf / x;
     let circle = circle_f64(x);
-    return 0.564189583547756287lf / sqrt(x) * (p0_f64(w * w) * circle.y + q0_f64(w * w) / x * circle.x);
+    return 0.564189583547756287lf / sqrt(x) * (p0_f64(w * w) * circle.y + q0_f64(w * w) / x
+        * circle.x);
 }
 
 fn bessel_y1_f64(x: f64) -> f64 {
@@ -244,9 +247,11 @@ fn bessel_y1_f64(x: f64) -> f64 {
     }
     if x <= 5.0lf {
         let z = x * x;
-        return x * y1_small_f64(z) + 0.636619772367581343lf * (log_f64(x) * (x * j1_small_f64(z)) - 1.0lf / x);
+        return x * y1_small_f64(z) + 0.636619772367581343lf * (log_f64(x) * (x * j1_small_f64(z))
+            - 1.0lf / x);
     }
     let w = 5.0lf / x;
     let circle = circle_f64(x);
-    return 0.564189583547756287lf / sqrt(x) * (q1_f64(w * w) / x * circle.y - p1_f64(w * w) * circle.x);
+    return 0.564189583547756287lf / sqrt(x) * (q1_f64(w * w) / x * circle.y - p1_f64(w * w)
+        * circle.x);
 }

@@ -26,7 +26,8 @@ fn minus_two_log(m: u32) -> f32 {
     let series = z * (0.6666667f + z * (0.4f + z * (0.2857143f + z * 0.22222222f)));
     let half_square = 0.5f * f * f;
     // ln 2 in two parts; the product of the first with e is exact.
-    let log = e * 0.69313812f + (f - (half_square - (s * (half_square + series) + e * 9.058001e-6f)));
+    let log = e * 0.69313812f + (f - (half_square - (s * (half_square + series) + e
+        * 9.058001e-6f)));
     return -2.0f * log;
 }
 
@@ -77,10 +78,12 @@ fn sin_cos_turn(n: u32) -> vec2<f32> {
     }
 
     let z = r * r;
-    let sine = r + r * z * (-0.16666667f + z * (0.008333334f + z * (-1.984127e-4f + z * 2.7557319e-6f)));
+    let sine = r + r * z * (-0.16666667f + z * (0.008333334f + z * (-1.984127e-4f + z
+        * 2.7557319e-6f)));
     let half_square = 0.5f * z;
     let head = 1.0f - half_square;
-    let tail = z * z * (0.041666668f + z * (-0.0013888889f + z * (2.4801587e-5f + z * -2.7557319e-7f)));
+    let tail = z * z * (0.041666668f + z * (-0.0013888889f + z * (2.4801587e-5f + z
+        * -2.7557319e-7f)));
     let cosine = head + (((1.0f - head) - half_square) + tail);
     switch quadrant & 3u {
         case 1u: {

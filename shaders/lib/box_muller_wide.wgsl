@@ -37,7 +37,8 @@ fn wide_normal_f32(words: vec4<u32>) -> vec2<f32> {
     // The nearest quarter of a turn, and the rest.
     let high = words.z & 0xfffffu;
     let quarter = (high + 0x20000u) >> 18u;
-    let rest = f32(i32(high) - i32(quarter << 18u)) * 9.5367431640625e-7 + f32(words.w) * 2.220446049250313e-16;
+    let rest = f32(i32(high) - i32(quarter << 18u)) * 9.5367431640625e-7 + f32(words.w)
+        * 2.220446049250313e-16;
     let angle = 6.28318531 * rest;
     let s = sin_small_f32(angle, 0.0);
     let c = cos_small_f32(angle, 0.0);

@@ -37,11 +37,13 @@ fn complex_div_f32(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
         return infinity_like_f32(y.x) * x;
     }
     if (is_inf_f32(y.x) || is_inf_f32(y.y)) && is_finite_f32(x.x) && is_finite_f32(x.y) {
-        let unit = vec2(copy_sign_f32(select(0.0, 1.0, is_inf_f32(y.x)), y.x), copy_sign_f32(select(0.0, 1.0, is_inf_f32(y.y)), y.y));
+        let unit = vec2(copy_sign_f32(select(0.0, 1.0, is_inf_f32(y.x)), y.x),
+            copy_sign_f32(select(0.0, 1.0, is_inf_f32(y.y)), y.y));
         return 0.0 * vec2(x.x * unit.x + x.y * unit.y, x.y * unit.x - x.x * unit.y);
     }
     // The divisor near 1, and the dividend where its products stay finite.
-    let scale = select(select(1.0, 5.421010862427522e-20, largest > 1e18), 18446744073709551616.0, largest < 1e-18);
+    let scale = select(select(1.0, 5.421010862427522e-20, largest > 1e18), 18446744073709551616.0,
+        largest < 1e-18);
     let half = select(1.0, 0.5, max(abs(x.x), abs(x.y)) > 1e38);
     let m = largest * scale;
     let d = (y * scale) / m;
@@ -64,7 +66,8 @@ fn complex_sign_f32(z: vec2<f32>) -> vec2<f32> {
     }
     // Halved where the absolute value would overflow, doubled where it would lose bits.
     let largest = max(abs(z.x), abs(z.y));
-    let scale = select(select(1.0, 5.421010862427522e-20, largest > 1e18), 18446744073709551616.0, largest < 1e-18);
+    let scale = select(select(1.0, 5.421010862427522e-20, largest > 1e18), 18446744073709551616.0,
+        largest < 1e-18);
     let s = z * scale;
     return s / complex_abs_f32(s);
 }
@@ -101,7 +104,8 @@ fn complex_sinh_f32(z: vec2<f32>) -> vec2<f32> {
             complex_exp_times_f32(abs(z.x), sin_f32(z.y)),
         );
     }
-    return vec2(complex_part_f32(sinh_f32(z.x), cos_f32(z.y)), complex_part_f32(cosh_f32(z.x), sin_f32(z.y)));
+    return vec2(complex_part_f32(sinh_f32(z.x), cos_f32(z.y)), complex_part_f32(cosh_f32(z.x),
+        sin_f32(z.y)));
 }
 
 fn complex_cosh_f32(z: vec2<f32>) -> vec2<f32> {
@@ -114,13 +118,15 @@ fn complex_cosh_f32(z: vec2<f32>) -> vec2<f32> {
             complex_exp_times_f32(abs(z.x), copy_sign_f32(1.0, z.x) * sin_f32(z.y)),
         );
     }
-    return vec2(complex_part_f32(cosh_f32(z.x), cos_f32(z.y)), complex_part_f32(sinh_f32(z.x), sin_f32(z.y)));
+    return vec2(complex_part_f32(cosh_f32(z.x), cos_f32(z.y)), complex_part_f32(sinh_f32(z.x),
+        sin_f32(z.y)));
 }
 
 // Kahan's formula: no cancellation, and no overflow beyond |re| = 11, where tanh is 1.
 fn complex_tanh_f32(z: vec2<f32>) -> vec2<f32> {
     if abs(z.x) > 11.0 {
-        let turn = select(4.0 * sin_f32(z.y) * cos_f32(z.y) * exp_f32(-2.0 * abs(z.x)), 0.0, !is_finite_f32(z.y));
+        let turn = select(4.0 * sin_f32(z.y) * cos_f32(z.y) * exp_f32(-2.0 * abs(z.x)), 0.0,
+            !is_finite_f32(z.y));
         return vec2(copy_sign_f32(1.0, z.x), turn);
     }
     let t = tan_f32(z.y);
@@ -128,7 +134,8 @@ fn complex_tanh_f32(z: vec2<f32>) -> vec2<f32> {
     let s = sinh_f32(z.x);
     let rho = sqrt(1.0 + s * s);
     let bottom = 1.0 + beta * s * s;
-    return vec2(select(beta * rho * s / bottom, z.x, z.x == 0.0), select(t / bottom, z.y, z.y == 0.0));
+    return vec2(select(beta * rho * s / bottom, z.x, z.x == 0.0), select(t / bottom, z.y,
+        z.y == 0.0));
 }
 
 fn complex_sin_f32(z: vec2<f32>) -> vec2<f32> {
@@ -165,7 +172,8 @@ fn complex_log_f32(z: vec2<f32>) -> vec2<f32> {
 
 fn complex_log1p_f32(z: vec2<f32>) -> vec2<f32> {
     if max(abs(z.x), abs(z.y)) < 0.5 {
-        return vec2(0.5 * log1p_f32(2.0 * z.x + (z.x * z.x + z.y * z.y)), atan2_f32(z.y, 1.0 + z.x));
+        return vec2(0.5 * log1p_f32(2.0 * z.x + (z.x * z.x + z.y * z.y)), atan2_f32(z.y,
+            1.0 + z.x));
     }
     return complex_log_f32(vec2(1.0 + z.x, z.y));
 }

@@ -26,7 +26,8 @@ fn complex_abs_f64(z: vec2<f64>) -> f64 {
         return 0.0lf;
     }
     // Scaled, for drivers may flush or overflow the reciprocal of an extreme divisor.
-    let scale = select(select(1.0lf, 1.1102230246251565e-16lf, a > 1e290lf), 9007199254740992.0lf, a < 1e-290lf);
+    let scale = select(select(1.0lf, 1.1102230246251565e-16lf, a > 1e290lf), 9007199254740992.0lf,
+        a < 1e-290lf);
     let q = (b * scale) / (a * scale);
     return a * sqrt(1.0lf + q * q);
 }
@@ -37,11 +38,13 @@ fn complex_div_f64(x: vec2<f64>, y: vec2<f64>) -> vec2<f64> {
         return infinity_like_f64(y.x) * x;
     }
     if (is_inf_f64(y.x) || is_inf_f64(y.y)) && is_finite_f64(x.x) && is_finite_f64(x.y) {
-        let unit = vec2(copy_sign_f64(select(0.0lf, 1.0lf, is_inf_f64(y.x)), y.x), copy_sign_f64(select(0.0lf, 1.0lf, is_inf_f64(y.y)), y.y));
+        let unit = vec2(copy_sign_f64(select(0.0lf, 1.0lf, is_inf_f64(y.x)), y.x),
+            copy_sign_f64(select(0.0lf, 1.0lf, is_inf_f64(y.y)), y.y));
         return 0.0lf * vec2(x.x * unit.x + x.y * unit.y, x.y * unit.x - x.x * unit.y);
     }
     // The divisor near 1, and the dividend where its products stay finite.
-    let scale = select(select(1.0lf, 7.458340731200207e-155lf, largest > 1e140lf), 1.3407807929942597e154lf, largest < 1e-140lf);
+    let scale = select(select(1.0lf, 7.458340731200207e-155lf, largest > 1e140lf),
+        1.3407807929942597e154lf, largest < 1e-140lf);
     let half = select(1.0lf, 0.5lf, max(abs(x.x), abs(x.y)) > 1e307lf);
     let m = largest * scale;
     let d = (y * scale) / m;
@@ -64,7 +67,8 @@ fn complex_sign_f64(z: vec2<f64>) -> vec2<f64> {
     }
     // Halved where the absolute value would overflow, doubled where it would lose bits.
     let largest = max(abs(z.x), abs(z.y));
-    let scale = select(select(1.0lf, 7.458340731200207e-155lf, largest > 1e140lf), 1.3407807929942597e154lf, largest < 1e-140lf);
+    let scale = select(select(1.0lf, 7.458340731200207e-155lf, largest > 1e140lf),
+        1.3407807929942597e154lf, largest < 1e-140lf);
     let s = z * scale;
     return s / complex_abs_f64(s);
 }
@@ -101,7 +105,8 @@ fn complex_sinh_f64(z: vec2<f64>) -> vec2<f64> {
             complex_exp_times_f64(abs(z.x), sin_f64(z.y)),
         );
     }
-    return vec2(complex_part_f64(sinh_f64(z.x), cos_f64(z.y)), complex_part_f64(cosh_f64(z.x), sin_f64(z.y)));
+    return vec2(complex_part_f64(sinh_f64(z.x), cos_f64(z.y)), complex_part_f64(cosh_f64(z.x),
+        sin_f64(z.y)));
 }
 
 fn complex_cosh_f64(z: vec2<f64>) -> vec2<f64> {
@@ -114,13 +119,15 @@ fn complex_cosh_f64(z: vec2<f64>) -> vec2<f64> {
             complex_exp_times_f64(abs(z.x), copy_sign_f64(1.0lf, z.x) * sin_f64(z.y)),
         );
     }
-    return vec2(complex_part_f64(cosh_f64(z.x), cos_f64(z.y)), complex_part_f64(sinh_f64(z.x), sin_f64(z.y)));
+    return vec2(complex_part_f64(cosh_f64(z.x), cos_f64(z.y)), complex_part_f64(sinh_f64(z.x),
+        sin_f64(z.y)));
 }
 
 // Kahan's formula: no cancellation, and no overflow beyond |re| = 20, where tanh is 1.
 fn complex_tanh_f64(z: vec2<f64>) -> vec2<f64> {
     if abs(z.x) > 20.0lf {
-        let turn = select(4.0lf * sin_f64(z.y) * cos_f64(z.y) * exp_f64(-2.0lf * abs(z.x)), 0.0lf, !is_finite_f64(z.y));
+        let turn = select(4.0lf * sin_f64(z.y) * cos_f64(z.y) * exp_f64(-2.0lf * abs(z.x)), 0.0lf,
+            !is_finite_f64(z.y));
         return vec2(copy_sign_f64(1.0lf, z.x), turn);
     }
     let t = tan_f64(z.y);
@@ -128,7 +135,8 @@ fn complex_tanh_f64(z: vec2<f64>) -> vec2<f64> {
     let s = sinh_f64(z.x);
     let rho = sqrt(1.0lf + s * s);
     let bottom = 1.0lf + beta * s * s;
-    return vec2(select(beta * rho * s / bottom, z.x, z.x == 0.0lf), select(t / bottom, z.y, z.y == 0.0lf));
+    return vec2(select(beta * rho * s / bottom, z.x, z.x == 0.0lf), select(t / bottom, z.y,
+        z.y == 0.0lf));
 }
 
 fn complex_sin_f64(z: vec2<f64>) -> vec2<f64> {
@@ -154,7 +162,8 @@ fn complex_log_abs_f64(z: vec2<f64>) -> f64 {
     if a > 0.5lf && a < 2.0lf {
         return 0.5lf * log1p_f64((a - 1.0lf) * (a + 1.0lf) + b * b);
     }
-    let scale = select(select(1.0lf, 1.1102230246251565e-16lf, a > 1e290lf), 9007199254740992.0lf, a < 1e-290lf);
+    let scale = select(select(1.0lf, 1.1102230246251565e-16lf, a > 1e290lf), 9007199254740992.0lf,
+        a < 1e-290lf);
     let q = (b * scale) / (a * scale);
     return log_f64(a) + 0.5lf * log1p_f64(q * q);
 }
@@ -165,7 +174,8 @@ fn complex_log_f64(z: vec2<f64>) -> vec2<f64> {
 
 fn complex_log1p_f64(z: vec2<f64>) -> vec2<f64> {
     if max(abs(z.x), abs(z.y)) < 0.5lf {
-        return vec2(0.5lf * log1p_f64(2.0lf * z.x + (z.x * z.x + z.y * z.y)), atan2_f64(z.y, 1.0lf + z.x));
+        return vec2(0.5lf * log1p_f64(2.0lf * z.x + (z.x * z.x + z.y * z.y)), atan2_f64(z.y,
+            1.0lf + z.x));
     }
     return complex_log_f64(vec2(1.0lf + z.x, z.y));
 }

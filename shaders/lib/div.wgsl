@@ -72,7 +72,8 @@ fn div_f32(x: f32, y: f32) -> f32 {
     rest = rest % b.bits;
     quotient = (quotient << 1u) | select(0u, 1u, rest != 0u);
     let magnitude = compose_f32(quotient, a.exponent - b.exponent - 27);
-    return bitcast<f32>(bitcast<u32>(magnitude) | ((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u));
+    return bitcast<f32>(bitcast<u32>(magnitude)
+        | ((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u));
 }
 
 // The exact remainder of x / y with the sign of x, as C's fmod.

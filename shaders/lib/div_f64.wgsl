@@ -10,7 +10,8 @@ struct SignificandF64 {
 
 fn leading_zeros_u64(v: u64) -> u32 {
     let high = u32(v >> 32u);
-    return select(countLeadingZeros(high), 32u + countLeadingZeros(u32(v & 0xfffffffflu)), high == 0u);
+    return select(countLeadingZeros(high), 32u + countLeadingZeros(u32(v & 0xfffffffflu)),
+        high == 0u);
 }
 
 fn significand_f64(x: f64) -> SignificandF64 {
@@ -19,7 +20,8 @@ fn significand_f64(x: f64) -> SignificandF64 {
         let shift = leading_zeros_u64(bits) - 11u;
         return SignificandF64(bits << shift, -1074 - i32(shift));
     }
-    return SignificandF64((bits & 0xffffffffffffflu) | 0x10000000000000lu, i32(u32(bits >> 52u)) - 1075);
+    return SignificandF64((bits & 0xffffffffffffflu) | 0x10000000000000lu,
+        i32(u32(bits >> 52u)) - 1075);
 }
 
 // The exact remainder of x / y with the sign of x, as C's fmod.

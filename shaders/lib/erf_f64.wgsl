@@ -91,7 +91,8 @@ fn erfc_tail_f64(x: f64) -> f64 {
     }
     // x^2 as an exact square and a small rest.
     let high = high_bits_f64(x);
-    return exp_f64(-high * high - 0.5625) * exp_f64((high - x) * (high + x) + erfc_exponent_f64(x)) / x;
+    return exp_f64(-high * high - 0.5625) * exp_f64((high - x) * (high + x)
+        + erfc_exponent_f64(x)) / x;
 }
 
 fn erf_f64(x: f64) -> f64 {

@@ -15,7 +15,8 @@ fn exp_reduce_f32(x: f32) -> ExpReduction {
 
 // exp(r) - 1 for |r| <= ln 2 / 2.
 fn expm1_small_f32(r: f32) -> f32 {
-    let q = ((((1.9917832472e-4 * r + 1.3946086707e-3) * r + 8.3332654128e-3) * r + 4.1666269693e-2) * r
+    let q = ((((1.9917832472e-4 * r + 1.3946086707e-3) * r + 8.3332654128e-3) * r + 4.1666269693e-2)
+        * r
         + 1.6666666856e-1) * r + 5.0000000780e-1;
     return r + r * r * q;
 }
@@ -42,7 +43,8 @@ fn whole_power_of_two_f32(k: f32) -> f32 {
 fn exp_f32(x: f32) -> f32 {
     let e = exp_reduce_f32(clamp(x, -104.0, 89.0));
     let half = floor(0.5 * e.k);
-    let y = (1.0 + expm1_small_f32(e.r)) * whole_power_of_two_f32(half) * whole_power_of_two_f32(e.k - half);
+    let y = (1.0 + expm1_small_f32(e.r)) * whole_power_of_two_f32(half) * whole_power_of_two_f32(e.k
+        - half);
     return select(select(y, infinity_like_f32(1.0), x > 88.7228394), x, is_nan_f32(x));
 }
 

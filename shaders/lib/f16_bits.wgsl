@@ -9,7 +9,8 @@ fn f16_bits(v: f32) -> u32 {
     // What a shift of 25 or more leaves is 0.
     let significand = (magnitude & 0x7fffffu) | 0x800000u;
     let shift = 126u - clamp(magnitude >> 23u, 95u, 125u);
-    let subnormal = (significand + (1u << (shift - 1u)) - 1u + ((significand >> shift) & 1u)) >> shift;
+    let subnormal = (significand + (1u << (shift - 1u)) - 1u
+        + ((significand >> shift) & 1u)) >> shift;
     var half = select(normal, subnormal, magnitude < 0x38800000u);
     // 65520 and above round to infinity.
     half = select(half, 0x7c00u, magnitude >= 0x477ff000u);

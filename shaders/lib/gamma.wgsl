@@ -81,7 +81,8 @@ fn digamma_positive_f32(x: f32) -> f32 {
     }
     let r = 1.0 / z;
     let s = r * r;
-    return sum + (log_f32(z) - 0.5 * r - s * (8.33333333e-2 - s * (8.33333333e-3 - s * 3.96825397e-3)));
+    return sum + (log_f32(z) - 0.5 * r - s * (8.33333333e-2 - s * (8.33333333e-3 - s
+        * 3.96825397e-3)));
 }
 
 // NaN at 0 and the negative integers, as TensorFlow has it.

@@ -167,7 +167,8 @@ fn digamma_positive_f64(x: f64) -> f64 {
     let r = 1.0 / z;
     let s = r * r;
     let tail = 0.007575757575757576 - s * (0.021092796092796094 - s * 0.08333333333333333);
-    let series = 0.08333333333333333 - s * (0.008333333333333333 - s * (0.003968253968253968 - s * (0.004166666666666667 - s * tail)));
+    let series = 0.08333333333333333 - s * (0.008333333333333333 - s * (0.003968253968253968 - s
+        * (0.004166666666666667 - s * tail)));
     return sum + (log_f64(z) - 0.5 * r - s * series);
 }
 
@@ -184,5 +185,6 @@ fn digamma_f64(x: f64) -> f64 {
         return nan_like_f64(x);
     }
     let circle = sin_cos_pi_f64(abs(f));
-    return digamma_positive_f64(1.0 - x) - copy_sign_f64(3.141592653589793 * circle.y / circle.x, f);
+    return digamma_positive_f64(1.0 - x) - copy_sign_f64(3.141592653589793 * circle.y / circle.x,
+        f);
 }

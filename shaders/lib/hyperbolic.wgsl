@@ -30,9 +30,9 @@ fn cosh_f32(x: f32) -> f32 {
 }
 
 // (T + s) / (1 + T s) with s = tanh(r) and T = tanh(k ln 2 / 2) = (2^k - 1) / (2^k + 1), within 2.6
-// ulp. |x| = k ln 2 / 2 + r with
-// |r| <= ln 2 / 4; the product need not be exact, for where k is large, the quotient is near 1 whatever r is. No branches, for software adapters
-// carry out all sides of one. From 9.02 on, tanh is 1.
+// ulp. |x| = k ln 2 / 2 + r with |r| <= ln 2 / 4; the product need not be exact, for where k is
+// large, the quotient is near 1 whatever r is. No branches, for software adapters carry out all
+// sides of one. From 9.02 on, tanh is 1.
 fn tanh_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x) & 0x7fffffffu;
     let a = bitcast<f32>(min(bits, 0x411051ecu));
@@ -53,7 +53,8 @@ fn asinh_f32(x: f32) -> f32 {
     }
     if a < 0.5 {
         let z = x * x;
-        let p = ((2.0122003309e-2 * z - 4.2699340972e-2) * z + 7.4847586088e-2) * z - 1.6666288134e-1;
+        let p = ((2.0122003309e-2 * z - 4.2699340972e-2) * z + 7.4847586088e-2) * z
+            - 1.6666288134e-1;
         return x + x * z * p;
     }
     if a > 1e4 {
@@ -84,7 +85,8 @@ fn atanh_f32(x: f32) -> f32 {
     }
     if a < 0.5 {
         let z = x * x;
-        let p = (((1.81740078349e-1 * z + 8.24370301058e-2) * z + 1.46691431730e-1) * z + 1.99782164500e-1) * z
+        let p = (((1.81740078349e-1 * z + 8.24370301058e-2) * z + 1.46691431730e-1) * z
+            + 1.99782164500e-1) * z
             + 3.33337300303e-1;
         return x + x * z * p;
     }

@@ -8,7 +8,8 @@ fn sinh_f64(x: f64) -> f64 {
     }
     if a < 22.0 {
         let t = expm1_f64(a);
-        return copy_sign_f64(0.5 * select(t + t / (t + 1.0), 2.0 * t - t * t / (t + 1.0), a < 1.0), x);
+        return copy_sign_f64(0.5 * select(t + t / (t + 1.0), 2.0 * t - t * t / (t + 1.0), a < 1.0),
+            x);
     }
     let root = exp_f64(0.5 * a);
     return copy_sign_f64((0.5 * root) * root, x);

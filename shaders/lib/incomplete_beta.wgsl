@@ -23,11 +23,13 @@ fn beta_density_f32(a: f32, b: f32, x: f32) -> f32 {
     if a >= 8.0 && b >= 8.0 {
         let excess = beta_excess_f32(a, b, x);
         let exponent = a * log1p_rest_f32(-excess / a) + b * log1p_rest_f32(excess / b);
-        return exp_f32(exponent - stirling_f32(a) - stirling_f32(b) + stirling_f32(a + b)) * sqrt(a / (6.28318531 * (a + b)) * b);
+        return exp_f32(exponent - stirling_f32(a) - stirling_f32(b) + stirling_f32(a + b))
+            * sqrt(a / (6.28318531 * (a + b)) * b);
     }
     if a < 8.0 && b < 8.0 {
         let powers = exp_f32(a * log_f32(x) + b * log1p_f32(-x));
-        return powers * (a / (a + b) * b) * (gamma_next_f32(a + b) / (gamma_next_f32(a) * gamma_next_f32(b)));
+        return powers * (a / (a + b) * b) * (gamma_next_f32(a + b) / (gamma_next_f32(a)
+            * gamma_next_f32(b)));
     }
     if a < b {
         let exponent = a * log_f32(x * (a + b)) + b * log1p_f32(-x) + gamma_quotient_f32(a, b);

@@ -23,11 +23,13 @@ fn beta_density_f64(a: f64, b: f64, x: f64) -> f64 {
     if a >= 8.0lf && b >= 8.0lf {
         let excess = beta_excess_f64(a, b, x);
         let exponent = a * log1p_rest_f64(-excess / a) + b * log1p_rest_f64(excess / b);
-        return exp_f64(exponent - stirling_f64(a) - stirling_f64(b) + stirling_f64(a + b)) * sqrt(a / (6.28318530717958648lf * (a + b)) * b);
+        return exp_f64(exponent - stirling_f64(a) - stirling_f64(b) + stirling_f64(a + b))
+            * sqrt(a / (6.28318530717958648lf * (a + b)) * b);
     }
     if a < 8.0lf && b < 8.0lf {
         let powers = exp_f64(a * log_f64(x) + b * log1p_f64(-x));
-        return powers * (a / (a + b) * b) * (gamma_next_f64(a + b) / (gamma_next_f64(a) * gamma_next_f64(b)));
+        return powers * (a / (a + b) * b) * (gamma_next_f64(a + b) / (gamma_next_f64(a)
+            * gamma_next_f64(b)));
     }
     if a < b {
         let exponent = a * log_f64(x * (a + b)) + b * log1p_f64(-x) + gamma_quotient_f64(a, b);

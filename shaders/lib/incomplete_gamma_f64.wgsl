@@ -152,7 +152,8 @@ fn gamma_fraction_f64(a: f64, x: f64) -> vec2<f64> {
             value = better;
             let slope_before = slope;
             slope = (last.z - value * last.w) / last.y;
-            if change <= 2e-16lf * abs(value) && abs(slope - slope_before) <= 5.0lf * 2e-16lf * abs(slope) {
+            if change <= 2e-16lf * abs(value)
+                && abs(slope - slope_before) <= 5.0lf * 2e-16lf * abs(slope) {
                 break;
             }
         }

@@ -15,7 +15,8 @@ fn log_sum_f64(f: f64, rest: f64, k: f64) -> f64 {
     r = r * z + 0.2857142874366239;
     r = r * z + 0.3999999999940942;
     r = r * z + 0.6666666666666735;
-    return s * (half + r * z) + (k * 1.9082149292705877e-10 + rest) - half + f + k * 0.6931471803691238;
+    return s * (half + r * z) + (k * 1.9082149292705877e-10 + rest) - half + f + k
+        * 0.6931471803691238;
 }
 
 // log(x) for finite x > 0, plus `rest`.

@@ -66,7 +66,8 @@ fn pow_f64(x: f64, y: f64) -> f64 {
         // The first product is exact: y is large, and so would be y times its error.
         let t_high = high_bits_f64(t);
         let u = 1.4426950216293335 * t_high;
-        let v = 1.4426950216293335 * (t - t_high) + (t * 1.9259629911266175e-08 - w * 1.4426950408889634);
+        let v = 1.4426950216293335 * (t - t_high) + (t * 1.9259629911266175e-08 - w
+            * 1.4426950408889634);
         log_high = high_bits_f64(u + v);
         log_low = v - (log_high - u);
     } else {

@@ -28,7 +28,8 @@ fn nan_like_f64(x: f64) -> f64 {
 }
 
 fn copy_sign_f64(magnitude: f64, sign: f64) -> f64 {
-    return bitcast<f64>((bitcast<u64>(magnitude) & 0x7ffffffffffffffflu) | (bitcast<u64>(sign) & 0x8000000000000000lu));
+    return bitcast<f64>((bitcast<u64>(magnitude) & 0x7ffffffffffffffflu)
+        | (bitcast<u64>(sign) & 0x8000000000000000lu));
 }
 
 // The larger value; NaN when either is NaN.
@@ -56,7 +57,8 @@ fn clip_f64(t: f64, low: f64, high: f64) -> f64 {
 }
 
 fn sign_f64(x: f64) -> f64 {
-    return select(select(0.0lf, 1.0lf, x > 0.0lf) - select(0.0lf, 1.0lf, x < 0.0lf), x, is_nan_f64(x));
+    return select(select(0.0lf, 1.0lf, x > 0.0lf) - select(0.0lf, 1.0lf, x < 0.0lf), x,
+        is_nan_f64(x));
 }
 
 // The high half of the significand, whose square is exact.

@@ -105,7 +105,8 @@ fn main(
         let is_rotating = atomicLoad(&rotating[s & 1u]) != 0u;
         // A block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and p.pairs
         // - 1 - i have p.pairs + 1 blocks together.
-        for (var folded = local / ACROSS; folded < select(0u, (p.pairs + 1u) / 2u, is_rotating); folded += DOWN) {
+        for (var folded = local / ACROSS; folded < select(0u, (p.pairs + 1u) / 2u,
+            is_rotating); folded += DOWN) {
             // The middle one of an odd number of rows is alone.
             let places = select(p.pairs + 1u, folded + 1u, 2u * folded + 1u == p.pairs);
             for (var place = local % ACROSS; place < places; place += ACROSS) {

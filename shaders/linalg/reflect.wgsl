@@ -100,7 +100,8 @@ fn main(
     let lane = local / COLUMNS;
     for (var s = 0u; s < p.steps; s += 1u) {
 {{STEP}}
-        for (var tile = first_column / COLUMNS + group % p.groups; tile * COLUMNS < p.cols; tile += p.groups) {
+        for (var tile = first_column / COLUMNS + group % p.groups; tile
+            * COLUMNS < p.cols; tile += p.groups) {
             let j = tile * COLUMNS + local % COLUMNS;
             let is_mine = j >= first_column && j < p.cols;
             var sum = real(0.0);

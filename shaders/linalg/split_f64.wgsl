@@ -19,7 +19,8 @@ fn split(x: f64) -> Split {
         return Split(x, 0, false);
     }
     let exponent = i32(u32(bits >> 52u) & 0x7ffu) - lower;
-    return Split(bitcast<f64>((bits & 0x800ffffffffffffflu) | 0x3fe0000000000000lu), exponent, false);
+    return Split(bitcast<f64>((bits & 0x800ffffffffffffflu) | 0x3fe0000000000000lu), exponent,
+        false);
 }
 
 // 2^e for exponents within the bounds above.

@@ -33,8 +33,10 @@ fn main(
         return;
     }
     // Rows and columns past the end repeat the last one and are not stored.
-    let rows = p.a_at + matrix * p.a_matrix + min(i + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.m - 1u)) * p.a_row;
-    let columns = p.b_at + matrix * p.b_matrix + min(j + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.n - 1u)) * p.b_col;
+    let rows = p.a_at + matrix * p.a_matrix + min(i + vec4<u32>(0u, 1u, 2u, 3u),
+        vec4<u32>(p.m - 1u)) * p.a_row;
+    let columns = p.b_at + matrix * p.b_matrix + min(j + vec4<u32>(0u, 1u, 2u, 3u),
+        vec4<u32>(p.n - 1u)) * p.b_col;
     var sums0 = vec4<real>(real(0.0));
     var sums1 = sums0;
     var sums2 = sums0;

@@ -27,7 +27,8 @@ fn main(
         return;
     }
     // Rows past the end repeat the last one and are not stored.
-    let rows = p.off_a + p.a_at + matrix * p.a_matrix + min(i + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.m - 1u)) * p.a_row;
+    let rows = p.off_a + p.a_at + matrix * p.a_matrix + min(i + vec4<u32>(0u, 1u, 2u, 3u),
+        vec4<u32>(p.m - 1u)) * p.a_row;
     var at_b = p.off_b + p.b_at + matrix * p.b_matrix + {{FIRST_B}};
     var sums0 = vec4<f32>();
     var sums1 = sums0;

@@ -28,7 +28,8 @@ fn value(i: u32) -> {{OUTPUT}} {
                 continue;
             }
             let position = h * p.kernel_columns + w;
-            let sum = rounded(load_x(((image + row) * p.columns + column) * p.depth + c) + load_weight(position * p.depth + c));
+            let sum = rounded(load_x(((image + row) * p.columns + column) * p.depth + c)
+                + load_weight(position * p.depth + c));
             if sum > largest {
                 largest = sum;
                 best = position;

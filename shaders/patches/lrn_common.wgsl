@@ -10,15 +10,18 @@ fn term_at(start: u32, c: u32) -> f32 {
 fn windows(start: u32, c: u32) -> vec4<f32> {
     let r = p.radius;
     if r == 0u {
-        return vec4(term_at(start, c), term_at(start, c + 1u), term_at(start, c + 2u), term_at(start, c + 3u));
+        return vec4(term_at(start, c), term_at(start, c + 1u), term_at(start, c + 2u),
+            term_at(start, c + 3u));
     }
     var middle = 0.0;
     let end = start + min(c + r + 1u, p.depth);
     for (var j = start + max(c + 3u, r) - r; j < end; j += 1u) {
         middle += term(j);
     }
-    let before = vec3(term_at(start, c - r), term_at(start, c + 1u - r), term_at(start, c + 2u - r));
-    let behind = vec3(term_at(start, c + 1u + r), term_at(start, c + 2u + r), term_at(start, c + 3u + r));
+    let before = vec3(term_at(start, c - r), term_at(start, c + 1u - r), term_at(start,
+        c + 2u - r));
+    let behind = vec3(term_at(start, c + 1u + r), term_at(start, c + 2u + r), term_at(start,
+        c + 3u + r));
     let late = before.y + before.z;
     let early = behind.x + behind.y;
     return middle + vec4(before.x + late, late + behind.x, before.z + early, early + behind.z);

@@ -4,5 +4,6 @@
 
 fn value(i: u32) -> i64 {
     let at = place_of(i, out_extent());
-    return i64(first_match(at.image, at.channel, at.x, load_y(i)) - at.image * p.per_image) + i64(p.base);
+    return i64(first_match(at.image, at.channel, at.x,
+        load_y(i)) - at.image * p.per_image) + i64(p.base);
 }

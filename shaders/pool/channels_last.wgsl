@@ -4,7 +4,8 @@ fn place_of(i: u32, extent: vec3<u32>) -> Place {
     let line = quotient(position, extent.z);
     let plane = quotient(line, extent.y);
     let image = quotient(plane, extent.x);
-    let x = vec3<u32>(plane - image * extent.x, line - plane * extent.y, position - line * extent.z);
+    let x = vec3<u32>(plane - image * extent.x, line - plane * extent.y,
+        position - line * extent.z);
     return Place(image, i - position * p.channels, x);
 }
 

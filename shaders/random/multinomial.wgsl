@@ -19,7 +19,8 @@ fn gumbel(m: u32) -> f32 {
 }
 
 fn wins(score: f32, candidate: u32, best_score: f32, best_class: u32) -> bool {
-    return candidate != NONE && (best_class == NONE || score > best_score || (score == best_score && candidate > best_class));
+    return candidate != NONE && (best_class == NONE || score > best_score || (score == best_score
+        && candidate > best_class));
 }
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
@@ -47,7 +48,8 @@ fn main(
         for (var k = 0u; k < 4u; k += 1u) {
             let index = group * 4u + k;
             if index >= first && index < first + p.classes {
-                let score = f32(load_logits(logits_row + index - first)) + gumbel(bits[k] & 0x7fffffu);
+                let score = f32(load_logits(logits_row + index - first))
+                    + gumbel(bits[k] & 0x7fffffu);
                 if wins(score, index - first, best_score, best_class) {
                     best_score = score;
                     best_class = index - first;
@@ -60,7 +62,8 @@ fn main(
     classes[lane] = best_class;
     for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
-        if lane < half && wins(scores[lane + half], classes[lane + half], scores[lane], classes[lane]) {
+        if lane < half && wins(scores[lane + half], classes[lane + half], scores[lane],
+            classes[lane]) {
             scores[lane] = scores[lane + half];
             classes[lane] = classes[lane + half];
         }

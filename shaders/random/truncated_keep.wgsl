@@ -9,5 +9,6 @@ struct Kept {
 fn keep(kept: Kept, v: f32) -> Kept {
     let fits = abs(v) < 2.0f;
     let place = vec4<u32>(kept.count) == vec4<u32>(0u, 1u, 2u, 3u);
-    return Kept(select(kept.values, vec4<f32>(v), place & vec4<bool>(fits)), kept.count + select(0u, 1u, fits));
+    return Kept(select(kept.values, vec4<f32>(v), place & vec4<bool>(fits)), kept.count + select(0u,
+        1u, fits));
 }

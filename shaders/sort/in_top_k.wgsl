@@ -55,6 +55,7 @@ fn main(
     }
     workgroupBarrier();
     if live && local_index == 0u {
-        store_hits(row, select(0u, 1u, atomicLoad(&unknown) == 0u && is_below_k(atomicLoad(&greater))));
+        store_hits(row, select(0u, 1u,
+            atomicLoad(&unknown) == 0u && is_below_k(atomicLoad(&greater))));
     }
 }

@@ -55,8 +55,10 @@ fn next() -> Element {
     let other_head = select(heads[2], heads[3], right_of_others);
     let is_other = before(other_head, left_head);
     let result = select(left_head, other_head, is_other);
-    let place = 1u + select(select(at[0], at[1], right), select(at[2], at[3], right_of_others), is_other);
-    let end = select(select(ends[0], ends[1], right), select(ends[2], ends[3], right_of_others), is_other);
+    let place = 1u + select(select(at[0], at[1], right), select(at[2], at[3], right_of_others),
+        is_other);
+    let end = select(select(ends[0], ends[1], right), select(ends[2], ends[3], right_of_others),
+        is_other);
     let successor = head(place, end);
     let won_0 = !is_other & !right;
     let won_1 = !is_other & right;

@@ -24,7 +24,8 @@ fn overlaps(a: vec4<f32>, b: vec4<f32>) -> bool {
 }
 
 fn chosen(s: u32) -> vec4<f32> {
-    return vec4(load_corners(s * 4u), load_corners(s * 4u + 1u), load_corners(s * 4u + 2u), load_corners(s * 4u + 3u));
+    return vec4(load_corners(s * 4u), load_corners(s * 4u + 1u), load_corners(s * 4u + 2u),
+        load_corners(s * 4u + 3u));
 }
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})

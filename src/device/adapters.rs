@@ -1,7 +1,7 @@
 //! Which adapters become WGPU:0, WGPU:1, …: enumeration, order, and the environment's say in it.
 
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught_as;
+use crate::sys::guard::caught_as;
 
 /// An adapter that was found, and why it is not used if it is not.
 #[derive(Debug, Clone)]
@@ -63,8 +63,8 @@ impl Selection {
         }
         let backends = backends(lookup("WGPU_BACKEND").as_deref())?;
         let low_power = low_power(lookup("WGPU_POWER_PREF").as_deref())?;
-        crate::ffi::address_range::check_room()?;
-        crate::ffi::vulkan_driver::preload()?;
+        crate::sys::address_range::check_room()?;
+        crate::sys::vulkan_driver::preload()?;
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
         descriptor.backends = backends;
         let instance = wgpu::Instance::new(descriptor);

@@ -8,7 +8,7 @@
 //! - Nothing reported: half of the computer's memory for integrated GPUs, else the size of the
 //!   largest buffer.
 
-use crate::ffi::memory_budget::{self, Reported, SystemMemory};
+use crate::sys::memory_budget::{self, Reported, SystemMemory};
 
 /// A device's memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,6 +113,11 @@ impl Capabilities {
         }
     }
 
+    /// Whether programs that take eight elements at once, in words of 64 bits, gain by it.
+    pub const fn eight_wide(&self) -> bool {
+        self.cpu && self.int64
+    }
+
     /// Whether tensors of this type can be computed on the device. Handles (resource, variant) are
     /// always fine.
     pub const fn supports(&self, dtype: DType) -> bool {

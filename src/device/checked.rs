@@ -2,7 +2,7 @@
 //! no owner, and costs the device.
 
 use crate::error::{Error, Result};
-use crate::ffi::guard::panic_message;
+use crate::sys::guard::panic_message;
 
 /// Runs `call`; what wgpu reports meanwhile on this thread is the error. `label` says what was
 /// tried. wgpu panics where it does not expect what a driver returned; nobody knows then in which

@@ -13,7 +13,7 @@ use super::sync::{
     unbounded,
 };
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught;
+use crate::sys::guard::caught;
 
 /// Number of a submission. Serials grow by one; serial 0 is complete from the start.
 pub type Serial = u64;

@@ -10,7 +10,7 @@ use super::checked::checked;
 use super::process::{self, Inside};
 use super::queue::Queue;
 use crate::error::{Error, Result};
-use crate::ffi::guard::panic_message;
+use crate::sys::guard::panic_message;
 
 /// Receives the bytes of a read-back, or why there are none.
 pub(crate) type Sink = Box<dyn FnOnce(Result<&[u8]>) + Send>;

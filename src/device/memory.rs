@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::checked::checked;
 use crate::error::{Error, Result};
-use crate::ffi::address_range::AddressRange;
+use crate::sys::address_range::AddressRange;
 
 /// Blocks start at multiples of this, which exceeds every alignment that TensorFlow or a GPU asks
 /// for.

@@ -57,7 +57,7 @@ use submitter::Submitter;
 use tuning::Tuner;
 
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught_as;
+use crate::sys::guard::caught_as;
 
 /// One GPU (or software adapter) with its memory and its in-order queue. All methods may be called
 /// from any thread.
@@ -100,7 +100,7 @@ fn request(
             required_features: features | wanted,
             required_limits: adapter.limits(),
             experimental_features: if cooperative {
-                crate::ffi::experimental::cooperative_matrices()
+                crate::sys::experimental::cooperative_matrices()
             } else {
                 wgpu::ExperimentalFeatures::disabled()
             },
@@ -179,9 +179,19 @@ impl Device {
         capabilities: Capabilities,
         directory: Option<&Path>,
     ) -> Result<Arc<Self>> {
+        Self::open_for(adapter, capabilities, directory, || false)
+    }
+
+    /// The same for a program that may ask for deterministic ops: where kernels are timed while it
+    /// runs (`TF_WGPU_AUTOTUNE`), they are not while `deterministic` says so.
+    pub fn open_for(
+        adapter: &wgpu::Adapter,
+        capabilities: Capabilities,
+        directory: Option<&Path>,
+        deterministic: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Arc<Self>> {
         let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), capabilities.cpu);
-        let open =
-            || Tuner::open(&adapter.get_info(), directory, crate::ffi::determinism::is_required);
+        let open = || Tuner::open(&adapter.get_info(), directory, deterministic);
         Self::open_as(adapter, capabilities, directory, wanted.then(open))
     }
 
@@ -204,7 +214,7 @@ impl Device {
         tuner: Option<Tuner>,
     ) -> Result<Arc<Self>> {
         process::check()?;
-        crate::ffi::process::watch_forks();
+        process::watch_forks();
         if !capabilities::cooperative_allowed(&|name| std::env::var(name).ok()) {
             capabilities.cooperative_matrix = 0;
         }
@@ -264,7 +274,7 @@ impl Device {
         });
         // The driver and what it has made for the device are older than this, so they are destroyed
         // later.
-        crate::ffi::process::watch_exit();
+        process::watch_exit();
         Ok(device)
     }
 

@@ -16,8 +16,8 @@ use super::gate::{Plan, Uses};
 use super::process;
 use super::program::{Key, Program};
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught;
 use crate::shader::Shader;
+use crate::sys::guard::caught;
 
 /// More threads would fight for the driver's own locks.
 const MAX_WORKERS: usize = 8;
@@ -221,7 +221,7 @@ impl Compiler {
         let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
         let layout = self.layout(*entries, *params_buffer, dynamic)?;
         let raw = checked(&self.device, "its pipeline", || {
-            let module = crate::ffi::trusted_shader::create(&self.device, shader.label(), wgsl);
+            let module = crate::sys::trusted_shader::create(&self.device, shader.label(), wgsl);
             let pipeline_layout =
                 self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                     label: Some(shader.label()),
@@ -245,7 +245,7 @@ impl Compiler {
         }
         // A driver makes more of what its end destroys while it compiles the first ones.
         if self.compiled.fetch_add(1, Ordering::Relaxed).is_power_of_two() {
-            crate::ffi::process::watch_exit();
+            super::process::watch_exit();
         }
         Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
     }

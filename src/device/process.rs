@@ -35,6 +35,16 @@ pub(crate) trait Save: Send + Sync {
     fn save(&self, deadline: Instant);
 }
 
+/// Watches for forks from now on.
+pub(super) fn watch_forks() {
+    crate::sys::process::watch_forks(forked);
+}
+
+/// Has the use of drivers ended when the process exits, see [`crate::sys::process::watch_exit`].
+pub(super) fn watch_exit() {
+    crate::sys::process::watch_exit(end);
+}
+
 /// Why no device can be used, if so.
 pub(crate) fn check() -> Result<()> {
     match STATE.load(Ordering::Relaxed) {

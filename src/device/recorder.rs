@@ -22,7 +22,7 @@ use super::staging::Staging;
 use super::statistics::Statistics;
 use super::submitter::{Recorded, Submitter};
 use crate::error::Result;
-use crate::ffi::guard::caught;
+use crate::sys::guard::caught;
 
 /// Bytes of parameter blocks and tables in one submission, unless one alone is larger.
 const PARAMS_BUFFER: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use super::failures::Failures;
 use super::queue::Queue;
 use super::sync::{Arc, Mutex, Receiver, Sender, Weak, bounded, spawn};
 use crate::error::Result;
-use crate::ffi::guard::caught;
+use crate::sys::guard::caught;
 
 /// Batches that may wait. Beyond that the recording thread submits, so that it cannot run away from
 /// the thread.

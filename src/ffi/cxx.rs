@@ -8,9 +8,9 @@
 use std::ffi::{CStr, c_void};
 
 use crate::error::Result;
+use crate::ffi::abi::kernel::TF_Tensor;
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::symbols;
-use crate::ffi::sys::kernel::TF_Tensor;
 
 /// The representation of an OK `absl::Status`.
 const OK_STATUS: usize = 1;

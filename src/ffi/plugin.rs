@@ -12,10 +12,9 @@ use std::time::Instant;
 
 use crate::device::{Capabilities, Device, Selection, adapters, cache};
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught;
 use crate::ffi::handle::{Handle, Held};
-use crate::ffi::sys::stream_executor::SP_Stream;
-use crate::ffi::{second_copy, stream_executor, symbols, variables};
+use crate::ffi::{determinism, second_copy, symbols, variables};
+use crate::sys::guard::caught;
 
 /// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the
 /// libraries below, without the Vulkan loader's own messages, which take several lines to say what
@@ -65,15 +64,6 @@ pub(crate) fn common_capabilities() -> Option<Capabilities> {
     get().adapters.iter().map(Capabilities::of).reduce(Capabilities::common)
 }
 
-/// The device behind a stream, for kernels.
-///
-/// # Safety
-/// `stream` must be null or a stream of ours that is alive, as TF_GetStream returns it.
-pub(crate) unsafe fn stream_device(stream: SP_Stream) -> Result<&'static Arc<Device>> {
-    // SAFETY: the caller's contract.
-    unsafe { stream_executor::stream_device(stream) }
-}
-
 impl Plugin {
     fn new() -> Self {
         if let Err(e) = second_copy::check().and_then(|()| supported()) {
@@ -119,7 +109,8 @@ impl Plugin {
 
 impl PluginDevice {
     fn open(adapter: &wgpu::Adapter, caches: Option<&Path>) -> Result<Self> {
-        let device = Device::open_cached(adapter, caches)?;
+        let capabilities = Capabilities::of(adapter);
+        let device = Device::open_for(adapter, capabilities, caches, determinism::is_required)?;
         let info = device.info();
         let pci = info.device_pci_bus_id.as_str();
         let this = Self {

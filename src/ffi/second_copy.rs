@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
-use crate::ffi::loaded;
+use crate::sys::loaded;
 
 /// The name of this copy's platform and its type of devices.
 pub(super) fn device_type() -> &'static CStr {

@@ -9,7 +9,7 @@ use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims};
 use crate::require;
 use crate::shader::Shader;
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::{Dims, Tensor, shape_text};
 
 /// Element types, as on TensorFlow's GPU list.
 const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128];
@@ -72,7 +72,7 @@ impl MatMul {
 
     /// TensorFlow's checks, in its order and words; returns the batch dimensions of the result.
     fn check(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
-        let show = shown;
+        let show = shape_text;
         if self.form != Form::Broadcast {
             require!(
                 a.len() == b.len(),
@@ -108,12 +108,6 @@ impl MatMul {
     }
 }
 
-/// Dims as TensorFlow prints them: `[2,3]`.
-pub(crate) fn shown(dims: &[usize]) -> String {
-    let parts: Vec<_> = dims.iter().map(usize::to_string).collect();
-    format!("[{}]", parts.join(","))
-}
-
 /// Rows and columns of the last two dimensions.
 fn edges(dims: &[usize], transposed: bool) -> (usize, usize) {
     let [rows, columns] = [dims[dims.len() - 2], dims[dims.len() - 1]];
@@ -130,7 +124,12 @@ impl Product for MatMul {
     fn shape(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
         let mut dims = self.check(a, b)?;
         let ((m, k), (k_b, n)) = (edges(a, self.transpose_a), edges(b, self.transpose_b));
-        require!(k == k_b, "Matrix size-incompatible: In[0]: {}, In[1]: {}", shown(a), shown(b));
+        require!(
+            k == k_b,
+            "Matrix size-incompatible: In[0]: {}, In[1]: {}",
+            shape_text(a),
+            shape_text(b)
+        );
         dims.extend([m, n]);
         Ok(dims)
     }

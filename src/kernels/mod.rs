@@ -10,6 +10,7 @@ pub mod conv;
 pub mod debug_summary;
 pub mod definition;
 pub mod einsum;
+pub mod expression;
 pub mod fft;
 pub mod fill;
 pub mod fused;
@@ -21,7 +22,6 @@ pub mod matmul;
 pub mod movement;
 pub mod norm;
 pub mod op;
-pub mod optimizer;
 pub mod parallel_concat;
 pub mod patches;
 pub mod pool;
@@ -37,6 +37,7 @@ pub mod segment;
 pub mod softmax;
 pub mod sort;
 pub mod sparse;
+pub mod training;
 pub mod variable;
 pub mod variant;
 pub(crate) mod windows;
@@ -56,51 +57,49 @@ pub struct Family {
     pub shaders: fn() -> Vec<Shader>,
 }
 
-/// Every family, in the order in which it registers.
-pub const FAMILIES: &[Family] = &[
-    // One row for each family, alphabetically.
-    Family { name: "bias", register: bias::register, shaders: bias::shaders },
-    Family { name: "complex", register: complex::register, shaders: complex::shaders },
-    Family {
-        name: "check_numerics",
-        register: check_numerics::register,
-        shaders: check_numerics::shaders,
-    },
-    Family { name: "conv", register: conv::register, shaders: conv::shaders },
-    Family { name: "einsum", register: einsum::register, shaders: einsum::shaders },
-    Family {
-        name: "debug_summary",
-        register: debug_summary::register,
-        shaders: debug_summary::shaders,
-    },
-    Family { name: "fft", register: fft::register, shaders: fft::shaders },
-    Family { name: "fill", register: fill::register, shaders: fill::shaders },
-    Family { name: "fused", register: fused::register, shaders: fused::shaders },
-    Family { name: "gather", register: gather::register, shaders: gather::shaders },
-    Family { name: "image", register: image::register, shaders: image::shaders },
-    Family { name: "linalg", register: linalg::register, shaders: linalg::shaders },
-    Family { name: "matmul", register: matmul::register, shaders: matmul::shaders },
-    Family { name: "movement", register: movement::register, shaders: movement::shaders },
-    Family { name: "norm", register: norm::register, shaders: norm::shaders },
-    Family { name: "optimizer", register: optimizer::register, shaders: optimizer::shaders },
-    Family {
-        name: "parallel_concat",
-        register: parallel_concat::register,
-        shaders: parallel_concat::shaders,
-    },
-    Family { name: "patches", register: patches::register, shaders: patches::shaders },
-    Family { name: "pool", register: pool::register, shaders: pool::shaders },
-    Family { name: "quantize", register: quantize::register, shaders: quantize::shaders },
-    Family { name: "random", register: random::register, shaders: random::shaders },
-    Family { name: "reduce", register: reduce::register, shaders: reduce::shaders },
-    Family { name: "rnn", register: rnn::register, shaders: rnn::shaders },
-    Family { name: "scalar", register: scalar::register, shaders: scalar::shaders },
-    Family { name: "scan", register: scan::register, shaders: scan::shaders },
-    Family { name: "scatter", register: scatter::register, shaders: scatter::shaders },
-    Family { name: "segment", register: segment::register, shaders: segment::shaders },
-    Family { name: "softmax", register: softmax::register, shaders: softmax::shaders },
-    Family { name: "sort", register: sort::register, shaders: sort::shaders },
-    Family { name: "sparse", register: sparse::register, shaders: sparse::shaders },
-    Family { name: "variable", register: variable::register, shaders: variable::shaders },
-    Family { name: "variant", register: variant::register, shaders: variant::shaders },
-];
+macro_rules! families {
+    ($($name:ident,)*) => {
+        /// Every family, in the order in which it registers.
+        pub const FAMILIES: &[Family] = &[$(Family {
+            name: stringify!($name),
+            register: $name::register,
+            shaders: $name::shaders,
+        }),*];
+    };
+}
+
+// One row for each family, alphabetically.
+families! {
+    bias,
+    check_numerics,
+    complex,
+    conv,
+    debug_summary,
+    einsum,
+    fft,
+    fill,
+    fused,
+    gather,
+    image,
+    linalg,
+    matmul,
+    movement,
+    norm,
+    parallel_concat,
+    patches,
+    pool,
+    quantize,
+    random,
+    reduce,
+    rnn,
+    scalar,
+    scan,
+    scatter,
+    segment,
+    softmax,
+    sort,
+    sparse,
+    training,
+    variable,
+    variant,
+}

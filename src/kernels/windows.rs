@@ -17,13 +17,12 @@
 //! - Recurrent cells, random shuffles, Multinomial, gamma numbers, Dilation2DBackpropFilter, Einsum
 //!   onto a diagonal: nobody has cut them yet, for states and samples of this size are rare.
 //! - One item by itself (a matrix, a row of a table, a row of an image; with channels first, an
-//!   image of a depthwise convolution or of a gradient of a filter): it would have to be copied apart.
+//!   image of a depthwise convolution or of a gradient of a filter): it would have to be copied
+//!   apart.
 
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::contract::epilogue::Bound;
-use crate::kernels::contract::{element, finish};
 use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor};
 
@@ -187,48 +186,5 @@ impl OpContext for Scratch<'_> {
 
     fn execution(&self) -> Option<Execution> {
         self.ctx.execution()
-    }
-}
-
-/// Sums over windows, added in order in the type that products are computed in, and rounded once.
-pub struct Sums {
-    /// What was added so far, and the next window's.
-    slices: Tensor,
-    added: usize,
-}
-
-impl Sums {
-    /// Memory for `len` sums of elements of `dtype`.
-    pub fn new(ctx: &mut dyn OpContext, dtype: DType, len: usize) -> Result<Self> {
-        Ok(Self { slices: ctx.temp(element::computed(dtype), &[2, len])?, added: 0 })
-    }
-
-    /// Bytes that they bind at once.
-    pub fn bytes(dtype: DType, len: usize) -> u64 {
-        2 * (len * element::computed(dtype).size()) as u64
-    }
-
-    /// Where the next window's sums go, all of which it writes.
-    pub fn next(&mut self, device: &Device) -> Result<Tensor> {
-        let len = self.slices.dims[1];
-        if self.added > 1 {
-            finish::enqueue(device, &self.slices, &part(&self.slices, 0, len))?;
-        }
-        let first = if self.added > 0 { len } else { 0 };
-        self.added += 1;
-        Ok(part(&self.slices, first, len))
-    }
-
-    /// Rounds the sums to `y`, with an epilogue. `rows` tells whether fours of `y` lie within a row
-    /// of columns.
-    pub fn finish(
-        &self,
-        device: &Device,
-        y: &Tensor,
-        epilogue: Option<&Bound<'_>>,
-        rows: bool,
-    ) -> Result<()> {
-        let slices = part(&self.slices, 0, self.added.min(2) * self.slices.dims[1]);
-        finish::enqueue_epilogue(device, &slices, y, epilogue, rows)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::graph::{Graph, NodeId, Output};
 use crate::dtype::DType;
-use crate::kernels::fused::expression::Call;
+use crate::kernels::expression::Call;
 use crate::kernels::scalar::row::{Row, Shapes};
 
 /// What an elementwise node computes for each element.

@@ -3,7 +3,6 @@
 //! are better served by [`super::wide`].
 
 use super::{Shader, wide};
-use crate::device::Capabilities;
 use crate::dtype::DType;
 
 /// Elements in one unit.
@@ -15,11 +14,6 @@ pub const LEAST: usize = 1 << 17;
 /// Bytes of eight elements.
 pub const fn unit(dtype: DType) -> u32 {
     WIDTH * dtype.size() as u32
-}
-
-/// Whether an adapter gains by it, and can.
-pub const fn pays(capabilities: &Capabilities) -> bool {
-    capabilities.cpu && capabilities.int64
 }
 
 /// The element type of the raw array, and that of the words of four elements.

@@ -3,7 +3,7 @@
 
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::dtype::DType;
-use tensorflow_wgpu::kernels::fused::expression::{Call, Expression, Value};
+use tensorflow_wgpu::kernels::expression::{Call, Expression, Value};
 use tensorflow_wgpu::kernels::fused::rows::program::{Action, Output, Reduction, RowProgram};
 use tensorflow_wgpu::kernels::scalar::row;
 

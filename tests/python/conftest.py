@@ -20,7 +20,7 @@ import tensorflow as tf
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Stops when there is nothing to test: a run that skips everything must not look like success."""
+    """Stops when there is nothing to test: a run that skips all must not look like success."""
     del session
     devices = tf.config.list_physical_devices("WGPU")
     if not devices:

@@ -32,7 +32,8 @@ SPECIALS = [
 
 UNARY = {
     "x": (
-        "Abs Neg Sign Square Sqrt Rsqrt Reciprocal Inv Exp Expm1 Log Log1p Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh "
+        "Abs Neg Sign Square Sqrt Rsqrt Reciprocal Inv Exp Expm1 Log Log1p Sin Cos Tan Asin Acos "
+        "Atan Sinh Cosh Tanh "
         "Asinh Acosh Atanh Sigmoid Floor Ceil Round Erf Erfc IsNan IsInf IsFinite"
     ),
     "features": "Relu Relu6 Elu Selu Softplus Softsign LeakyRelu",
@@ -86,9 +87,11 @@ BINARY_INT = [
     "RightShift",
 ]
 GRADIENTS = {
-    "SigmoidGrad": ("y", "dy"), "TanhGrad": ("y", "dy"), "SqrtGrad": ("y", "dy"), "RsqrtGrad": ("y", "dy"),
+    "SigmoidGrad": ("y", "dy"), "TanhGrad": ("y", "dy"), "SqrtGrad": ("y", "dy"),
+    "RsqrtGrad": ("y", "dy"),
     "InvGrad": ("y", "dy"), "ReciprocalGrad": ("y", "dy"), "ReluGrad": ("gradients", "features"),
-    "Relu6Grad": ("gradients", "features"), "EluGrad": ("gradients", "outputs"), "SeluGrad": ("gradients", "outputs"),
+    "Relu6Grad": ("gradients", "features"), "EluGrad": ("gradients", "outputs"),
+    "SeluGrad": ("gradients", "outputs"),
     "LeakyReluGrad": ("gradients", "features"), "SoftplusGrad": ("gradients", "features"),
     "SoftsignGrad": ("gradients", "features"),
 }  # fmt: skip
@@ -269,9 +272,12 @@ def test_bitcast(src: str, dst: str, rng: np.random.Generator) -> None:
     "fn",
     [tf.exp, tf.tanh, tf.sigmoid, tf.nn.softplus, tf.nn.gelu, tf.nn.silu, tf.nn.elu, tf.nn.selu,
      tf.nn.leaky_relu, tf.nn.relu6,
-     tf.math.log1p, tf.math.expm1, tf.sin, tf.cos, tf.tan, tf.atan, tf.asinh, tf.math.erf, tf.square, tf.abs,
-     lambda x: tf.sqrt(x * x + 1.0), lambda x: tf.math.rsqrt(x * x + 1.0), lambda x: 1.0 / (x * x + 1.0),
-     lambda x: tf.pow(x * x + 0.5, 1.5), lambda x: tf.maximum(x, 0.3 * x), lambda x: tf.where(x > 0.0, x, tf.exp(x)),
+     tf.math.log1p, tf.math.expm1, tf.sin, tf.cos, tf.tan, tf.atan, tf.asinh, tf.math.erf,
+     tf.square, tf.abs,
+     lambda x: tf.sqrt(x * x + 1.0), lambda x: tf.math.rsqrt(x * x + 1.0),
+     lambda x: 1.0 / (x * x + 1.0),
+     lambda x: tf.pow(x * x + 0.5, 1.5), lambda x: tf.maximum(x, 0.3 * x),
+     lambda x: tf.where(x > 0.0, x, tf.exp(x)),
      lambda x: tf.clip_by_value(x, -1.0, 1.0), lambda x: tf.math.lgamma(x * x + 1.0)],
 )  # fmt: skip
 def test_gradients(fn, rng: np.random.Generator) -> None:

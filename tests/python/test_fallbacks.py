@@ -76,7 +76,10 @@ for _ in range(2):
         print(type(e).__name__, e)
 """
 EAGER = "tf.nn.ctc_greedy_decoder(x, [3, 3])"
-GRAPH = "f = globals().setdefault('f', tf.function(lambda x: tf.nn.ctc_greedy_decoder(x, [3, 3])[1])); f(x)"
+GRAPH = (
+    "f = globals().setdefault('f', tf.function(lambda x: tf.nn.ctc_greedy_decoder(x, [3, 3])[1])); "
+    "f(x)"
+)
 
 
 @pytest.mark.parametrize("call", [EAGER, GRAPH], ids=["eager", "function"])

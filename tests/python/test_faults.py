@@ -32,7 +32,9 @@ CODES = {
 }
 FUNCTIONS = {
     name: [CODES[r] for r in results.split(", ")]
-    for name, results in re.findall(r"^    (vk\w+)(?:\(.*?\))? \[([\w, ]*)\]$", TABLE, re.MULTILINE)
+    for name, results in re.findall(
+        r"^    (vk\w+)(?:\([^)]*\))?\s+\[([\w, ]*)\]$", TABLE, re.MULTILINE
+    )
 }
 # Nothing of a training calls them on this system, or not at a time that a test can tell.
 UNUSED = {

@@ -1,4 +1,4 @@
-"""Gathers, scatters and segments through TensorFlow, on tensors and on variables, with gradients."""
+"""Gathers, scatters and segments on tensors and on variables, with their gradients."""
 
 import numpy as np
 import pytest

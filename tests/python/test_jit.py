@@ -175,7 +175,10 @@ PROGRAM = """
     model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
     for what in (
         lambda: f(tf.ones(2)), lambda: g(tf.ones(3)),
-        lambda: (model.compile("sgd", "mse", jit_compile=True), model.fit(np.ones((4, 3)), np.ones(4), verbose=0)),
+        lambda: (
+            model.compile("sgd", "mse", jit_compile=True),
+            model.fit(np.ones((4, 3)), np.ones(4), verbose=0),
+        ),
     ):
         try:
             what()

@@ -245,7 +245,8 @@ def test_the_hooks_hold_whatever_is_imported_first(first):
         f"""
         import {first}
         import keras
-        model = keras.Sequential([keras.layers.Input((4, 4, 4)), keras.layers.Conv2D(4, 3, groups=2)])
+        layers = [keras.layers.Input((4, 4, 4)), keras.layers.Conv2D(4, 3, groups=2)]
+        model = keras.Sequential(layers)
         model.compile("sgd", "mse")
         assert not model.jit_compile
         model(keras.ops.ones((1, 4, 4, 4)))

@@ -65,7 +65,8 @@ def test_no_driver() -> None:
     [
         "{ this is not JSON",
         "{}",
-        '{"file_format_version": "1.0.0", "ICD": {"library_path": "/nonexistent.so", "api_version": "1.3.0"}}',
+        '{"file_format_version": "1.0.0", '
+        '"ICD": {"library_path": "/nonexistent.so", "api_version": "1.3.0"}}',
     ],
     ids=["json", "empty", "library"],
 )

@@ -21,7 +21,8 @@ from support import CPU, WGPU
 from sweep.core import LONG
 
 STEPS = 3
-#: Policy to the tolerance of losses and weights, relative to their size. In half types each device rounds its own sums.
+#: Policy to the tolerance of losses and weights, relative to their size. In half types each device
+#: rounds its own sums.
 POLICIES = {"float32": 2e-3, "mixed_float16": 3e-2, "mixed_bfloat16": 1.5e-1}
 
 
@@ -87,7 +88,8 @@ MODELS = {
     "gru": recurrent(layers.GRU),
     "unet": unet,
 }
-#: Name and image size. Too slow for every run on a software adapter; `make sweep` runs them, in all policies.
+#: Name and image size. Too slow for every run on a software adapter; `make sweep` runs them, in all
+#: policies.
 APPLICATIONS = {
     "ConvNeXtTiny": 32,
     "DenseNet121": 32,

@@ -149,7 +149,8 @@ def test_ranges_and_shapes():
     ):
         for dtype in (tf.float32, tf.float64):
             # How many there are is counted in the operands' type.
-            on_both(lambda: tf.range(*(tf.constant(v, dtype) for v in (start, limit, delta))))  # noqa: B023
+            bounds = [tf.constant(v, dtype) for v in (start, limit, delta)]
+            on_both(lambda: tf.range(*bounds))  # noqa: B023
     on_both(
         lambda: tf.range(
             tf.constant(10, tf.int64), tf.constant(-3, tf.int64), tf.constant(-4, tf.int64)

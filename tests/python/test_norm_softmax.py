@@ -1,4 +1,4 @@
-"""Softmax, cross entropies, bias and batch normalization on WGPU against TensorFlow's CPU kernels."""
+"""Softmax, cross entropies, bias and batch normalization, against TensorFlow's CPU."""
 
 from __future__ import annotations
 

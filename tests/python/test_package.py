@@ -185,7 +185,9 @@ def test_the_doctor_works_without_tensorflow():
         import importlib.util, json, sys
         from tensorflow_wgpu import _doctor, _probe
         find_spec = importlib.util.find_spec
-        importlib.util.find_spec = lambda name, *rest: None if name == "tensorflow" else find_spec(name, *rest)
+        def without(name, *rest):
+            return None if name == "tensorflow" else find_spec(name, *rest)
+        importlib.util.find_spec = without
         print(json.dumps(_doctor.examine()))
         """
     )

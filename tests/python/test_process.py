@@ -66,7 +66,10 @@ def test_another_allocator_may_be_preloaded(library: str, package: str) -> None:
         ["/bin/true"], env={"LD_PRELOAD": library}, capture_output=True, text=True, check=False
     )
     if probe.stderr:
-        why = f"{library} cannot be preloaded ({probe.stderr.strip()}); `apt-get install {package}` brings it"
+        why = (
+            f"{library} cannot be preloaded ({probe.stderr.strip()}); `apt-get install {package}` "
+            "brings it"
+        )
         if os.environ.get("CI") == "true":
             pytest.fail(why)
         pytest.skip(why)
@@ -89,7 +92,8 @@ def test_drivers_may_be_switched_off(env: dict[str, str]) -> None:
         assert not tf.config.list_physical_devices("WGPU")
         assert float(tf.reduce_sum(tf.constant([1.0, 2.0]))) == 3.0
         mapped = open("/proc/self/maps").read()
-        print([name for name in ("libvulkan_lvp", "libvulkan_radeon", "libvulkan_intel") if name in mapped])
+        drivers = ("libvulkan_lvp", "libvulkan_radeon", "libvulkan_intel")
+        print([name for name in drivers if name in mapped])
         """,
         **env,
     )
@@ -129,7 +133,8 @@ resource.setrlimit(resource.RLIMIT_AS, ({bytes}, {bytes}))
 TRAIN = """
 if tf.config.list_physical_devices("WGPU"):
     import keras
-    model = keras.Sequential([keras.layers.Input((16,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(1)])
+    layers = keras.layers
+    model = keras.Sequential([layers.Input((16,)), layers.Dense(32, "relu"), layers.Dense(1)])
     model.compile("adam", "mse")
     x = np.random.default_rng(0).normal(size=(256, 16)).astype("float32")
     y = x.sum(axis=1, keepdims=True)
@@ -299,7 +304,8 @@ def test_a_process_may_end_while_pipelines_are_compiled_and_work_is_in_flight() 
                 x = tf.random.normal((128, 128))
                 for k in range(2, 9):
                     y = tf.tile(tf.nn.softmax(x @ x, axis=0), [k, 1])
-                    y = tf.cumsum(tf.sort(tf.reverse(y, [k % 2])), axis=k % 2) + tf.linalg.band_part(y, 3, k)
+                    sums = tf.cumsum(tf.sort(tf.reverse(y, [k % 2])), axis=k % 2)
+                    y = sums + tf.linalg.band_part(y, 3, k)
             import sys
             sys.exit({exit_code})
             """),

@@ -160,7 +160,8 @@ def test_legacy_keras_trains():
     ran = python(
         """
         import numpy as np, tensorflow as tf
-        assert tf.keras.layers.Dense.__module__.startswith("tf_keras."), tf.keras.layers.Dense.__module__
+        module = tf.keras.layers.Dense.__module__
+        assert module.startswith("tf_keras."), module
         tf.keras.utils.set_random_seed(0)
         x = np.random.default_rng(0).normal(size=(64, 4, 4)).astype("float32")
         y = (x.mean(axis=(1, 2)) > 0).astype("int64")

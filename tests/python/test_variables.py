@@ -100,7 +100,7 @@ def test_a_function_reads_what_it_wrote(rng: np.random.Generator) -> None:
 
 
 def test_threads_lose_no_update_and_see_whole_ones() -> None:
-    """Four writers and two readers of one variable: every value read is the same in all elements."""
+    """Four writers, two readers of a variable: each value read is the same in all elements."""
     writers, updates, length = 4, 60, 5000
     torn: list[np.ndarray] = []
     errors: list[BaseException] = []

@@ -142,7 +142,9 @@ MEMORY = """
 
     def pushed(rows, shape, dtype):
         handle = raw.EmptyTensorList(
-            element_shape=tf.constant(shape, tf.int32), max_num_elements=tf.constant(-1), element_dtype=dtype
+            element_shape=tf.constant(shape, tf.int32),
+            max_num_elements=tf.constant(-1),
+            element_dtype=dtype,
         )
         for row in rows:
             handle = raw.TensorListPushBack(input_handle=handle, tensor=row)
@@ -156,16 +158,23 @@ MEMORY = """
         nested = pushed([total, b], [], tf.variant)
         nested = raw.AddN(inputs=[nested, raw.ZerosLike(x=nested)])
         shape = tf.constant([], tf.int32)
-        nested, inner = raw.TensorListPopBack(input_handle=nested, element_shape=shape, element_dtype=tf.variant)
+        nested, inner = raw.TensorListPopBack(
+            input_handle=nested, element_shape=shape, element_dtype=tf.variant
+        )
         some = raw.OptionalFromValue(components=[rows[0], total])
         raw.AddN(inputs=[some, raw.ZerosLike(x=some), some])
         bools = pushed(flags, [4096], tf.bool)
-        flags = raw.TensorListStack(input_handle=bools, element_shape=tf.constant([4096]), element_dtype=tf.bool)
+        extent = tf.constant([4096])
+        flags = raw.TensorListStack(
+            input_handle=bools, element_shape=extent, element_dtype=tf.bool
+        )
         try:
             raw.AddN(inputs=[total, pushed(rows[1:], [4096], tf.float32)])
         except tf.errors.InvalidArgumentError:
             pass
-        stacked = raw.TensorListStack(input_handle=inner, element_shape=tf.constant([4096]), element_dtype=tf.float32)
+        stacked = raw.TensorListStack(
+            input_handle=inner, element_shape=extent, element_dtype=tf.float32
+        )
         return float(tf.reduce_sum(tf.where(flags, stacked, 0.0)))
 
     @tf.function

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tensorflow_wgpu::kernels::expression::{Call, Expression};
 use tensorflow_wgpu::kernels::fused::elementwise;
-use tensorflow_wgpu::kernels::fused::expression::{Call, Expression};
 use tensorflow_wgpu::kernels::op::Attrs;
 use tensorflow_wgpu::local::{self, Input, Session};
 use tensorflow_wgpu::optimizer::graph::{Graph, NodeId, Output};

@@ -69,7 +69,8 @@ def judge(name: str, rounds: list[dict[str, float]], baseline: float) -> list[st
     for key in COUNTS:
         before, after = (max(r[key] for r in part) for part in (rounds[:last], rounds[last:]))
         print(
-            f"  {key:14} first {rounds[0][key]:>14,}  highest {max(before, after):>14,}  last {rounds[-1][key]:>14,}"
+            f"  {key:14} first {rounds[0][key]:>14,}  highest {max(before, after):>14,}  last "
+            f"{rounds[-1][key]:>14,}"
         )
         if after > before * SLACK.get(key, 1):
             grown.append(f"{name}: {key} grew from {before} to {after}")
@@ -141,7 +142,8 @@ def main() -> int:
         for w, log in zip(workers, logs.values()):
             if w.wait() != 0:
                 raise SystemExit(
-                    f"{log.stem} ended with {w.returncode}:\n{log.with_suffix('.err').read_text()[-4000:]}"
+                    f"{log.stem} ended with "
+                    f"{w.returncode}:\n{log.with_suffix('.err').read_text()[-4000:]}"
                 )
         return {name: figures(log) for name, log in logs.items()}
 

@@ -1,6 +1,7 @@
-/* What the plugin's stream executor and graph optimizer need of TensorFlow. Built under the name of TensorFlow's library, so
- * that the plugin finds it the way it finds TensorFlow. Its objects are counted, so that tests see what was not deleted. What
- * nobody may call here is there to be found. */
+/* What the plugin's stream executor and graph optimizer need of TensorFlow. Built under the name of
+ * TensorFlow's library, so that the plugin finds it the way it finds TensorFlow. Its objects are
+ * counted, so that tests see what was not deleted. What nobody may call here is there to be found.
+ * */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -48,7 +49,8 @@ void TF_DeleteBuffer(TF_Buffer* buffer) {
   }
   delete(buffer);
 }
-/* An empty message: no op is known, so the plugin defines its own ops, and registers kernels for these alone. */
+/* An empty message: no op is known, so the plugin defines its own ops, and registers kernels for
+ * these alone. */
 TF_Buffer* TF_GetAllOpList(void) { return TF_NewBuffer(); }
 
 /* Definitions of ops: taken and thrown away. */
@@ -61,16 +63,18 @@ void TF_OpDefinitionBuilderSetShapeInferenceFunction(void* builder, void* functi
 void TF_RegisterOpDefinition(void* builder, TF_Status* status) { delete(builder); }
 
 /* Kernels: taken and thrown away, like the ops. */
-void* TF_NewKernelBuilder(const char* op, const char* device, void* create, void* compute, void* delete_kernel) {
+void* TF_NewKernelBuilder(const char* op, const char* device, void* create, void* compute,
+    void* delete_kernel) {
   return make(1);
 }
 void TF_DeleteKernelBuilder(void* builder) { delete(builder); }
-void TF_KernelBuilder_TypeConstraint(void* builder, const char* attr, int type, TF_Status* status) {}
+void TF_KernelBuilder_TypeConstraint(void* builder, const char* attr, int type,
+    TF_Status* status) {}
 void TF_KernelBuilder_HostMemory(void* builder, const char* argument) {}
 void TF_RegisterKernelBuilder(const char* op, void* builder, TF_Status* status) { delete(builder); }
 
-/* A graph of which TensorFlow knows the name of one node to preserve, and the type and shape of every output:
- * TensorProperties of float32[4]. */
+/* A graph of which TensorFlow knows the name of one node to preserve, and the type and shape of
+ * every output: TensorProperties of float32[4]. */
 static const char kPreserved[] = "kept";
 static const uint8_t kProperties[] = {0x08, 1, 0x12, 4, 0x12, 2, 0x08, 4};
 
@@ -78,24 +82,31 @@ void TF_GetNodesToPreserveListSize(const void* item, int* count, size_t* bytes, 
   *count = 1;
   *bytes = strlen(kPreserved);
 }
-void TF_GetNodesToPreserveList(const void* item, char** values, size_t* lengths, int count, void* storage, size_t bytes,
+void TF_GetNodesToPreserveList(const void* item, char** values, size_t* lengths, int count,
+    void* storage, size_t bytes,
                                TF_Status* status) {
   memcpy(storage, kPreserved, bytes);
   values[0] = storage;
   lengths[0] = bytes;
 }
-void TF_GetFetchNodesListSize(const void* item, int* count, size_t* bytes, TF_Status* status) { *count = *bytes = 0; }
-void TF_GetFetchNodesList(const void* item, char** values, size_t* lengths, int count, void* storage, size_t bytes,
+void TF_GetFetchNodesListSize(const void* item, int* count, size_t* bytes,
+    TF_Status* status) { *count = *bytes = 0; }
+void TF_GetFetchNodesList(const void* item, char** values, size_t* lengths, int count,
+    void* storage, size_t bytes,
                           TF_Status* status) {}
 _Bool fail_inference;
 void* TF_NewGraphProperties(const void* item) { return make(1); }
 void TF_DeleteGraphProperties(void* properties) { delete(properties); }
-void TF_InferStatically(void* properties, uint8_t a, uint8_t b, uint8_t c, uint8_t d, TF_Status* status) {
+void TF_InferStatically(void* properties, uint8_t a, uint8_t b, uint8_t c, uint8_t d,
+    TF_Status* status) {
   if (fail_inference) TF_SetStatus(status, 13, "inference fails");
 }
-void TF_GetInputPropertiesListSize(void* properties, const char* name, int* count, TF_Status* status) { *count = 0; }
-void TF_GetInputPropertiesList(void* properties, const char* name, TF_Buffer** list, int count, TF_Status* status) {}
-void TF_GetOutputPropertiesListSize(void* properties, const char* name, int* count, TF_Status* status) {
+void TF_GetInputPropertiesListSize(void* properties, const char* name, int* count,
+    TF_Status* status) { *count = 0; }
+void TF_GetInputPropertiesList(void* properties, const char* name, TF_Buffer** list, int count,
+    TF_Status* status) {}
+void TF_GetOutputPropertiesListSize(void* properties, const char* name, int* count,
+    TF_Status* status) {
   *count = 1;
 }
 static void free_copy(void* data, size_t length) { delete(data); }
@@ -104,7 +115,8 @@ static void fill(TF_Buffer* buffer, const void* bytes, size_t length) {
   memcpy(copy, bytes, length);
   *buffer = (TF_Buffer){copy, length, free_copy};
 }
-void TF_GetOutputPropertiesList(void* properties, const char* name, TF_Buffer** list, int count, TF_Status* status) {
+void TF_GetOutputPropertiesList(void* properties, const char* name, TF_Buffer** list, int count,
+    TF_Status* status) {
   for (int i = 0; i < count; ++i) fill(list[i], kProperties, sizeof(kProperties));
 }
 void* TF_NewFunctionLibraryDefinition(const TF_Buffer* graph, TF_Status* status) { return make(1); }

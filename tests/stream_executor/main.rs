@@ -3,7 +3,7 @@
 
 #![cfg(unix)]
 
-#[path = "../../src/ffi/sys/stream_executor.rs"]
+#[path = "../../src/ffi/abi/stream_executor.rs"]
 mod abi;
 mod copies;
 mod events;

@@ -33,18 +33,18 @@ pub fn cases(_: Sizes) -> Vec<Case> {
     .concat();
     let mut cases = vec![
         Case::new(
-            "optimizer",
+            "training",
             "ResourceApplyGradientDescent 4 M",
             node("ResourceApplyGradientDescent"),
             [variable(&dims), scalar(0.01), f32s(&dims)],
         ),
         Case::new(
-            "optimizer",
+            "training",
             "ResourceApplyMomentum 4 M",
             node("ResourceApplyMomentum"),
             [variable(&dims), variable(&dims), scalar(0.01), f32s(&dims), scalar(0.9)],
         ),
-        Case::new("optimizer", "ResourceApplyAdam 4 M", node("ResourceApplyAdam"), adam),
+        Case::new("training", "ResourceApplyAdam 4 M", node("ResourceApplyAdam"), adam),
     ];
     let sparse =
         Node::new("ResourceSparseApplyAdagrad").attr("T", DType::F32).attr("Tindices", DType::I32);
@@ -59,9 +59,8 @@ pub fn cases(_: Sizes) -> Vec<Case> {
     ];
     let sparse = sparse.attr("use_locking", false).attr("update_slots", true);
     let name = "ResourceSparseApplyAdagrad 512 rows of 30522×768";
-    cases.push(
-        Case::new("optimizer", name, sparse, inputs).bytes(5.0 * 4.0 * (rows * width) as f64),
-    );
+    cases
+        .push(Case::new("training", name, sparse, inputs).bytes(5.0 * 4.0 * (rows * width) as f64));
     cases.push(fused("1 of 4 M", &[vec![4 << 20]]));
     cases.push(fused("48 of a transformer's layers", &transformer(4)));
     cases.push(fused("161 of ResNet50", &resnet()));

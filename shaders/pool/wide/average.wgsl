@@ -7,7 +7,8 @@ fn unit(t: u32) {
     var sum{{Q}} = vec4<f32>();
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
-            var i = element_at(at.image, at.channel, vec3<u32>(x0, x1, window.first.z), in_extent());
+            var i = element_at(at.image, at.channel, vec3<u32>(x0, x1, window.first.z),
+                in_extent());
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
                 let of_x{{E}} = read_x(i + {{E}}u * p.part);
                 sum{{Q}} += of_x{{HALF}};

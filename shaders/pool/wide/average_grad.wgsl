@@ -15,7 +15,8 @@ fn unit(t: u32) {
         let depth = width_of(o0, p.stride0, p.kernel0, p.pad0, p.in0);
         for (var o1 = windows.first.y; o1 < windows.end.y; o1 += 1u) {
             let area = depth * width_of(o1, p.stride1, p.kernel1, p.pad1, p.in1);
-            var i = element_at(at.image, at.channel, vec3<u32>(o0, o1, windows.first.z), out_extent());
+            var i = element_at(at.image, at.channel, vec3<u32>(o0, o1, windows.first.z),
+                out_extent());
             for (var o2 = windows.first.z; o2 < windows.end.z; o2 += 1u) {
                 let count = f32(area * width_of(o2, p.stride2, p.kernel2, p.pad2, p.in2));
                 let of_dy{{E}} = read_dy(i + {{E}}u * p.part);

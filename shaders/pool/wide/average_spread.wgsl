@@ -9,14 +9,16 @@ fn unit(t: u32) {
     var share = vec4<f32>();
     if all(at.x < out_extent()) {
         let extent = window.end - window.first;
-        share = read_dy(element_at(at.image, at.channel, at.x, out_extent())) / f32(extent.x * extent.y * extent.z);
+        share = read_dy(element_at(at.image, at.channel, at.x,
+            out_extent())) / f32(extent.x * extent.y * extent.z);
     }
     for (var x0 = block.first.x; x0 < block.end.x; x0 += 1u) {
         for (var x1 = block.first.y; x1 < block.end.y; x1 += 1u) {
             for (var x2 = block.first.z; x2 < block.end.z; x2 += 1u) {
                 let x = vec3<u32>(x0, x1, x2);
                 let inside = all(x < window.end);
-                write_result(element_at(at.image, at.channel, x, in_extent()), select(vec4<f32>(), share, inside), 4u);
+                write_result(element_at(at.image, at.channel, x, in_extent()), select(vec4<f32>(),
+                    share, inside), 4u);
             }
         }
     }

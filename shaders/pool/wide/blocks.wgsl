@@ -7,5 +7,6 @@ fn blocks() -> vec3<u32> {
 // The elements of block `b`, without padding.
 fn block_of(b: vec3<u32>) -> Range {
     let start = b * stride();
-    return Range(max(start, pad()) - pad(), max(min(start + stride(), pad() + in_extent()), pad()) - pad());
+    return Range(max(start, pad()) - pad(), max(min(start + stride(), pad() + in_extent()),
+        pad()) - pad());
 }

@@ -8,8 +8,10 @@ fn unit(t: u32) {
     var sum{{Q}} = vec4<f32>();
     for (var o0 = windows.first.x; o0 < windows.end.x; o0 += 1u) {
         for (var o1 = windows.first.y; o1 < windows.end.y; o1 += 1u) {
-            var i = element_at(at.image, at.channel, vec3<u32>(o0, o1, windows.first.z), out_extent());
-            let line = ((x.x - o0 * p.stride0) * p.kernel1 + x.y - o1 * p.stride1) * p.kernel2 + x.z;
+            var i = element_at(at.image, at.channel, vec3<u32>(o0, o1, windows.first.z),
+                out_extent());
+            let line = ((x.x - o0 * p.stride0) * p.kernel1 + x.y - o1 * p.stride1) * p.kernel2
+                + x.z;
             for (var o2 = windows.first.z; o2 < windows.end.z; o2 += 1u) {
                 let tap = line - o2 * p.stride2;
                 let of_taps{{E}} = taps[p.off_taps + i + {{E}}u * p.part];

@@ -11,8 +11,10 @@ fn unit(t: u32) {
     var taken{{Q}} = vec4(255u);
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
-            var i = element_at(at.image, at.channel, vec3<u32>(x0, x1, window.first.z), in_extent());
-            var tap = ((x0 + p.pad0 - start.x) * p.kernel1 + x1 + p.pad1 - start.y) * p.kernel2 + window.first.z + p.pad2 - start.z;
+            var i = element_at(at.image, at.channel, vec3<u32>(x0, x1, window.first.z),
+                in_extent());
+            var tap = ((x0 + p.pad0 - start.x) * p.kernel1 + x1 + p.pad1 - start.y) * p.kernel2
+                + window.first.z + p.pad2 - start.z;
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
                 let of_x{{E}} = read_x(i + {{E}}u * p.part);
                 taken{{Q}} = first_of(taken{{Q}}, tap, matches(of_x{{HALF}}, best{{HALF}}));

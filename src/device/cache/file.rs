@@ -184,7 +184,7 @@ fn untrusted(metadata: &std::fs::Metadata) -> Option<&'static str> {
     // In a directory as /tmp is, others cannot replace what is ours, and what is theirs has its
     // owner.
     let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
-    if ![0, crate::ffi::process::user()].contains(&metadata.uid()) {
+    if ![0, crate::sys::process::user()].contains(&metadata.uid()) {
         Some("belongs to another user")
     } else if metadata.mode() & 0o022 != 0 && !sticky {
         Some("may be written by other users; `chmod go-w` forbids it")

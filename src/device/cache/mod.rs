@@ -48,7 +48,7 @@ impl DiskCache {
     /// Reads the cache of an adapter. The device must have [`Self::FEATURE`].
     pub fn open(device: &wgpu::Device, info: &wgpu::AdapterInfo, directory: &Path) -> Self {
         let store = Self::store(info, directory);
-        let raw = crate::ffi::pipeline_cache::create(device, store.read().as_deref());
+        let raw = crate::sys::pipeline_cache::create(device, store.read().as_deref());
         let (path, kept) = (store.path().to_owned(), raw.clone());
         Self { raw, path, saver: store.keep(move || kept.get_data()) }
     }

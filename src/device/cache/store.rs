@@ -248,7 +248,7 @@ mod tests {
             let kept = Arc::new(parking_lot::Mutex::new(b"before".to_vec()));
             let data = kept.clone();
             let saver = store(Path::new(&directory)).keep(move || Some(data.lock().clone()));
-            crate::ffi::process::watch_exit();
+            crate::device::process::watch_exit();
             *kept.lock() = b"after".to_vec();
             saver.changed();
             // As TensorFlow does with a device: it is never dropped.

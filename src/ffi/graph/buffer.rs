@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use prost::Message;
 
 use crate::error::{Error, Result};
+use crate::ffi::abi::graph::GraphApi;
+use crate::ffi::abi::kernel::TF_Buffer;
 use crate::ffi::handle;
-use crate::ffi::sys::graph::GraphApi;
-use crate::ffi::sys::kernel::TF_Buffer;
 
 /// The bytes of a buffer of TensorFlow's; none for a null one.
 ///

@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use super::buffer::OwnedBuffer;
 use crate::error::{Error, Result};
-use crate::ffi::status::Status;
-use crate::ffi::sys::graph::{
+use crate::ffi::abi::graph::{
     GraphApi, TF_FunctionLibraryDefinition, TF_GraphProperties, TF_GrapplerItem,
 };
-use crate::ffi::sys::kernel::TF_Buffer;
+use crate::ffi::abi::kernel::TF_Buffer;
+use crate::ffi::status::Status;
 use crate::optimizer::Item;
 use crate::optimizer::proto::OpDef;
 use crate::optimizer::proto::op_info::TensorProperties;

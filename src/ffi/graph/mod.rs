@@ -10,19 +10,20 @@ use std::mem::offset_of;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
-use crate::ffi::guard::{caught, guard_or, guard_status};
-use crate::ffi::handle::{Handle, Held};
-use crate::ffi::kernel::definitions;
-use crate::ffi::status::TF_Status;
-use crate::ffi::sys::graph::{
+use crate::ffi::abi::graph::{
     GO_MAJOR, GraphApi, TF_GrapplerItem, TF_TRI_STATE_DEFAULT, TF_TRI_STATE_OFF, TP_Optimizer,
     TP_OptimizerConfigs, TP_OptimizerRegistrationParams,
 };
-use crate::ffi::sys::kernel::TF_Buffer;
+use crate::ffi::abi::kernel::TF_Buffer;
+use crate::ffi::guard::{guard_or, guard_status};
+use crate::ffi::handle::{Handle, Held};
+use crate::ffi::kernel::definitions;
+use crate::ffi::status::TF_Status;
 use crate::ffi::{plugin, second_copy};
 use crate::optimizer;
 use crate::optimizer::memory::Memory;
 use crate::optimizer::settings::{Settings, VARIABLE};
+use crate::sys::guard::caught;
 
 /// Entry point of the graph C API.
 ///

@@ -6,9 +6,9 @@ use prost::Message;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelConstruction};
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::symbols::missing;
-use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelConstruction};
 use crate::ffi::variants;
 use crate::kernels::op::{Attrs, Kernel};
 use crate::optimizer::proto::{NodeDef, attr_value};

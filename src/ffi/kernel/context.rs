@@ -14,9 +14,9 @@ use super::tensor::{CDims, OwnedTensor, c_dims};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::{KernelApi, TF_AllocatorAttributes, TF_OpKernelContext, TF_Tensor};
 use crate::ffi::status::{self, Status};
-use crate::ffi::sys::kernel::{KernelApi, TF_AllocatorAttributes, TF_OpKernelContext, TF_Tensor};
-use crate::ffi::{plugin, variables, variants};
+use crate::ffi::{stream_executor, variables, variants};
 use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
@@ -51,7 +51,7 @@ impl Context {
         let stream = unsafe { (api.TF_GetStream)(raw, status.as_ptr()) };
         status.take()?;
         // SAFETY: TensorFlow hands back the stream of the device on which the node runs.
-        let device = unsafe { plugin::stream_device(stream) }?;
+        let device = unsafe { stream_executor::stream_device(stream) }?;
         Ok(Self {
             api,
             raw,

@@ -10,15 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::op_list::OpList;
 use super::{c_string, shapes};
 use crate::error::{Error, Result};
+use crate::ffi::abi::ops::OpsApi;
 use crate::ffi::status::Status;
-use crate::ffi::sys::ops::OpsApi;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::fused;
-
-/// Definition number `slot`.
-pub(super) fn definition(slot: usize) -> Option<&'static OpDefinition> {
-    fused::DEFINITIONS.iter().copied().flatten().nth(slot)
-}
 
 /// Defines every op that `known` lacks, and adds it there. Without a list nothing is defined, for
 /// an op of that name might be there; kernels of ops that were not defined are then registered in

@@ -17,8 +17,8 @@ use op_list::{Fit, OpList};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::KernelApi;
 use crate::ffi::status::Status;
-use crate::ffi::sys::kernel::KernelApi;
 use crate::ffi::{guard, plugin, variants};
 use crate::kernels::op::{Attrs, Kernel};
 use crate::kernels::registry::{Registration, Registry};

@@ -8,7 +8,7 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
-use crate::ffi::sys::kernel::{KernelApi, TF_Buffer};
+use crate::ffi::abi::kernel::{KernelApi, TF_Buffer};
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registration;
 

@@ -9,15 +9,21 @@
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
 
-use super::definitions::definition;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ffi::guard::guard_status;
-use crate::ffi::status::{Status, TF_Status};
-use crate::ffi::sys::ops::{
+use crate::ffi::abi::ops::{
     OpsApi, ShapeFn, TF_DimensionHandle, TF_ShapeHandle, TF_ShapeInferenceContext,
 };
+use crate::ffi::guard::guard_status;
+use crate::ffi::status::{Status, TF_Status};
+use crate::kernels::definition::OpDefinition;
 use crate::kernels::definition::{PartialShape, ShapeInputs};
+use crate::kernels::fused;
+
+/// Definition number `slot`.
+fn definition(slot: usize) -> Option<&'static OpDefinition> {
+    fused::DEFINITIONS.iter().copied().flatten().nth(slot)
+}
 
 /// Number of shape functions.
 pub(super) const SLOTS: usize = 32;

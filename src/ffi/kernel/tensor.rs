@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::{KernelApi, TF_Tensor};
 use crate::ffi::status::Status;
-use crate::ffi::sys::kernel::{KernelApi, TF_Tensor};
 use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
 use crate::{invalid, require};
 

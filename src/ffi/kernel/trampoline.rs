@@ -7,12 +7,13 @@ use super::attrs::Construction;
 use super::context::{self, Context};
 use super::{OPS, Op};
 use crate::error::{Error, Result};
-use crate::ffi::guard::{caught, guard_or};
+use crate::ffi::abi::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_OpKernelContext};
+use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::status::{self, Status};
-use crate::ffi::sys::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_OpKernelContext};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registration;
+use crate::sys::guard::caught;
 
 /// The kernel of one node.
 struct Node {

@@ -11,10 +11,10 @@ use super::stream::{device_of, upload_device_of};
 use super::{address, opened};
 use crate::device::{Device, process};
 use crate::error::{Error, Result};
+use crate::ffi::abi::stream_executor::{SP_Device, SP_DeviceMemoryBase, SP_Stream};
 use crate::ffi::guard::guard_status;
 use crate::ffi::plugin;
 use crate::ffi::status::TF_Status;
-use crate::ffi::sys::stream_executor::{SP_Device, SP_DeviceMemoryBase, SP_Stream};
 
 /// A host destination on its way to the completion thread.
 struct HostDestination {

@@ -3,10 +3,10 @@
 use std::ffi::{CStr, c_char};
 
 use super::opened;
+use crate::ffi::abi::stream_executor::{SP_Device, SP_DeviceFns};
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::Handle;
 use crate::ffi::plugin::PluginDevice;
-use crate::ffi::sys::stream_executor::{SP_Device, SP_DeviceFns};
 
 /// Functions of every device.
 pub(super) const FNS: SP_DeviceFns = SP_DeviceFns {

@@ -5,10 +5,10 @@ use std::ffi::c_void;
 
 use super::opened;
 use crate::error::{Error, Result};
-use crate::ffi::guard::guard_or;
-use crate::ffi::sys::stream_executor::{
+use crate::ffi::abi::stream_executor::{
     SP_AllocatorStats, SP_Device, SP_DeviceMemoryBase, TF_Bool,
 };
+use crate::ffi::guard::guard_or;
 
 /// Alignment of host memory. TensorFlow's CPU kernels ask for a cache line; its allocator cuts
 /// blocks into pieces of this size, and from 2.22 on ends the process where a block is aligned to

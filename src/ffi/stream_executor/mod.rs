@@ -19,9 +19,9 @@ use std::mem::offset_of;
 
 use crate::device::process;
 use crate::error::{Error, Result};
+use crate::ffi::abi::stream_executor::{SP_Device, SP_DeviceMemoryBase, SP_StreamExecutor};
 use crate::ffi::handle::Handle;
 use crate::ffi::plugin::PluginDevice;
-use crate::ffi::sys::stream_executor::{SP_Device, SP_DeviceMemoryBase, SP_StreamExecutor};
 
 /// Every callback of a device's executor.
 const EXECUTOR: SP_StreamExecutor = SP_StreamExecutor {
@@ -110,3 +110,16 @@ unsafe fn check_size<T>(object: *const T, name: &str, ours: usize) -> Result<()>
 const _: () = assert!(
     offset_of!(SP_Device, struct_size) == 0 && offset_of!(SP_StreamExecutor, struct_size) == 0
 );
+
+/// Writes a table after checking that there is room for it.
+///
+/// # Safety
+/// `target` must be null or a struct of TensorFlow's with struct_size set.
+unsafe fn fill<T>(target: *mut T, name: &str, size: usize, value: T) -> Result<()> {
+    // SAFETY: the caller's contract, then the check.
+    unsafe {
+        check_size(target, name, size)?;
+        target.write(value);
+    }
+    Ok(())
+}

@@ -2,15 +2,15 @@
 
 use std::ffi::c_int;
 
-use super::{EXECUTOR, check_size, device, timer};
-use crate::error::{Error, Result};
-use crate::ffi::guard::{guard_or, guard_status};
-use crate::ffi::status::TF_Status;
-use crate::ffi::sys::stream_executor::{
+use super::{EXECUTOR, check_size, device, fill, timer};
+use crate::error::Error;
+use crate::ffi::abi::stream_executor::{
     SE_CreateDeviceFnsParams, SE_CreateDeviceParams, SE_CreateStreamExecutorParams, SE_MAJOR,
     SE_MINOR, SE_PATCH, SE_PlatformRegistrationParams, SP_Device, SP_DeviceFns, SP_Platform,
     SP_PlatformFns, SP_StreamExecutor,
 };
+use crate::ffi::guard::{guard_or, guard_status};
+use crate::ffi::status::TF_Status;
 use crate::ffi::{copy_function, plugin, python, second_copy};
 
 /// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is
@@ -175,17 +175,4 @@ unsafe extern "C" fn create_stream_executor(
             )
         }
     });
-}
-
-/// Writes a table after checking that there is room for it.
-///
-/// # Safety
-/// `target` must be null or a struct of TensorFlow's with struct_size set.
-pub(super) unsafe fn fill<T>(target: *mut T, name: &str, size: usize, value: T) -> Result<()> {
-    // SAFETY: the caller's contract, then the check.
-    unsafe {
-        check_size(target, name, size)?;
-        target.write(value);
-    }
-    Ok(())
 }

@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::opened;
 use crate::device::{Device, Serial, process};
 use crate::error::{Error, Result};
-use crate::ffi::guard::{caught, guard_or, guard_status};
-use crate::ffi::handle::{Handle, Held};
-use crate::ffi::plugin::PluginDevice;
-use crate::ffi::status::{Status, TF_Status};
-use crate::ffi::sys::stream_executor::{
+use crate::ffi::abi::stream_executor::{
     SE_EVENT_COMPLETE, SE_EVENT_PENDING, SE_EventStatus, SE_StatusCallbackFn, SP_Device, SP_Event,
     SP_Stream, TF_Bool,
 };
+use crate::ffi::guard::{guard_or, guard_status};
+use crate::ffi::handle::{Handle, Held};
+use crate::ffi::plugin::PluginDevice;
+use crate::ffi::status::{Status, TF_Status};
+use crate::sys::guard::caught;
 
 /// Behind an SP_Stream.
 struct Stream {

@@ -1,15 +1,15 @@
 //! Timers: GPU timestamps where the adapter has them.
 
+use super::fill;
 use super::opened;
-use super::platform::fill;
 use super::stream::device_of;
 use crate::device::Timer;
 use crate::error::Result;
+use crate::ffi::abi::stream_executor::{SP_Device, SP_Platform, SP_Stream, SP_Timer, SP_TimerFns};
 use crate::ffi::guard::{guard_or, guard_status};
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::plugin::PluginDevice;
 use crate::ffi::status::TF_Status;
-use crate::ffi::sys::stream_executor::{SP_Device, SP_Platform, SP_Stream, SP_Timer, SP_TimerFns};
 
 /// Behind an SP_Timer.
 struct DeviceTimer {

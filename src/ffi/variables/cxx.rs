@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::TF_OpKernelContext;
 use crate::ffi::cxx::{ReturnedStatus, TensorFromC, TensorToC, is_release};
 use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::symbols;
-use crate::ffi::sys::kernel::TF_OpKernelContext;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 

@@ -10,13 +10,13 @@ use std::ffi::c_int;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught;
+use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
 use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::symbols::symbol_table;
-use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
+use crate::sys::guard::caught;
 use crate::tensor::Tensor;
 
 /// The lock on some variables.

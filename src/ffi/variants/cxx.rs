@@ -3,10 +3,10 @@
 //! to add in a sum.
 
 use super::elements::{self, type_text};
-use super::list::List;
-use super::optional::Optional;
 use super::release::ListApi;
 use super::tensors::Tensors;
+use super::value::list::List;
+use super::value::optional::Optional;
 use super::value::{Value, scalar};
 use crate::dtype::DType;
 use crate::error::{Error, Result};

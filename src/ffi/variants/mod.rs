@@ -19,18 +19,16 @@
 
 mod cxx;
 mod elements;
-mod list;
 mod native;
 mod official;
-mod optional;
 mod release;
 mod tensors;
 mod value;
 
 use crate::error::Result;
+use crate::ffi::abi::kernel::TF_OpKernelConstruction;
 use crate::ffi::kernel::context::Context;
 use crate::ffi::status::Status;
-use crate::ffi::sys::kernel::TF_OpKernelConstruction;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Need;
 

@@ -12,9 +12,9 @@ use std::ptr::NonNull;
 use super::release::layout::{construction as members, kernel as slots};
 use super::release::{Compute, CreateOpKernel};
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::TF_OpKernelConstruction;
 use crate::ffi::cxx::ShortString;
 use crate::ffi::status::Status;
-use crate::ffi::sys::kernel::TF_OpKernelConstruction;
 use crate::kernels::op::{Kernel, OpContext};
 
 /// An `OpKernel` of TensorFlow's.

@@ -5,12 +5,12 @@ use std::cell::Cell;
 
 use super::elements;
 use crate::error::{Error, Result};
-use crate::ffi::guard::caught;
+use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
 use crate::ffi::kernel::context::{self, Context};
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::status::TF_Status;
 use crate::ffi::symbols::symbol_table;
-use crate::ffi::sys::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
+use crate::sys::guard::caught;
 
 /// Writes the sum of two tensors to a third; owns all of them.
 type AddFn =

@@ -7,9 +7,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::TF_OpKernelContext;
 use crate::ffi::cxx::{ReturnedStatus, ReturnedString, TensorFromC, TensorToC, is_release};
 use crate::ffi::symbols;
-use crate::ffi::sys::kernel::TF_OpKernelContext;
 
 /// One release series.
 struct Release {

@@ -7,16 +7,13 @@
 
 use std::fmt::Write;
 
-use super::tile::{COOPERATIVE_DEPTH as DEPTH, PADDING};
+use super::tile::{COOPERATIVE_DEPTH as DEPTH, MOST_BLOCKS, PADDING};
 use super::workgroup::{self, Place, Slot};
 use super::{Lanes, Variant};
 use crate::shader::Shader;
 
 const COOPERATIVE: &str = include_str!("../../../shaders/contract/cooperative.wgsl");
 const EMULATED: &str = include_str!("../../../shaders/contract/emulated.wgsl");
-
-/// Most blocks of a workgroup, which bounds the memory of staged sums.
-pub(super) const MOST_BLOCKS: u32 = 8;
 
 /// How matrices are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

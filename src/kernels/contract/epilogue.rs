@@ -14,7 +14,7 @@ use super::element::lane;
 use crate::device::{Binding, Device, Key, Params};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::fused::expression::Expression;
+use crate::kernels::expression::Expression;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::scalar::map::Signature;
 use crate::kernels::windows;

@@ -5,8 +5,8 @@ use smallvec::smallvec;
 
 use super::element::{computed, declarations};
 use super::epilogue::{Bound, Form, channel_of};
-use super::run::Work;
 use super::text::{FINISH, quads_of};
+use super::work::Work;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;

@@ -14,6 +14,7 @@
 //! is applied once, to whole sums: where they are stored, or in [`finish`]. Tensors beyond one
 //! binding are cut by `windows`. Cooperative matrices are on [`trust`].
 
+mod assembly;
 pub mod choice;
 pub mod cooperative;
 pub mod element;
@@ -25,6 +26,7 @@ mod narrow;
 mod panels;
 mod registers;
 mod run;
+pub(crate) mod sums;
 pub(crate) mod text;
 pub mod tile;
 pub mod trust;
@@ -32,6 +34,7 @@ mod tuned;
 mod unfold;
 mod variants;
 mod windows;
+mod work;
 mod workgroup;
 
 use crate::device::Key;
@@ -330,6 +333,6 @@ impl Variant {
     }
 
     fn shader(&self) -> Shader {
-        text::shader(self)
+        assembly::shader(self)
     }
 }

@@ -8,9 +8,9 @@
 use smallvec::smallvec;
 
 use super::element::computed;
-use super::run::Work;
 use super::text::quads_of;
 use super::tile::{Class, Memory};
+use super::work::Work;
 use super::{Contraction, Lanes, Lines, Rows, Store, Variant};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;

@@ -7,9 +7,9 @@
 use smallvec::smallvec;
 
 use super::element::computed;
-use super::run::Work;
 use super::text::quads_of;
 use super::tile::{Memory, SUBGROUP, Tile};
+use super::work::Work;
 use super::{Contraction, Lanes, Lines};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;

@@ -1,18 +1,16 @@
 //! What is enqueued for a contraction: the choice of a tile, copies of operands for it, the
 //! contraction itself, and what adds the sums of its parts.
 
-use std::cell::Cell;
-
 use smallvec::smallvec;
 
 use super::choice::{self, Choice, Demand};
 use super::cooperative::Cooperative;
 use super::epilogue::Bound;
 use super::tile::{Class, Memory};
+use super::work::Work;
 use super::{Contraction, Lanes, Lines, LinesKind, Rows, RowsKind, Store, StoreKind, Variant};
 use super::{element, finish, narrow, panels, trust, tuned, unfold};
 use crate::device::{Binding, Device, Grid, Params, Program};
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
@@ -24,38 +22,6 @@ use crate::tensor::Tensor;
 const MAX_CHUNK: usize = 8192;
 /// Most elements of the buffer of partial sums that parallelism alone is worth.
 const MAX_PARTIAL: usize = 1 << 24;
-
-/// What is done with a contraction's programs.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Work<'w> {
-    /// They are enqueued.
-    Enqueue,
-    /// The same; the cell becomes true if they find no memory.
-    Attempt(&'w Cell<bool>),
-    /// They begin to be compiled; the cell becomes false if one is not yet.
-    Compile(&'w Cell<bool>),
-}
-
-impl Work<'_> {
-    pub(super) fn program(self, device: &Device, program: &Program<'_>) -> Result<()> {
-        match self {
-            Self::Enqueue | Self::Attempt(_) => device.enqueue(program),
-            Self::Compile(ready) => {
-                ready.set(device.is_ready(program)? && ready.get());
-                Ok(())
-            }
-        }
-    }
-
-    /// Memory that the programs need. None is taken for those that do not run.
-    fn temp(self, ctx: &mut dyn OpContext, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        match self {
-            Self::Enqueue => ctx.temp(dtype, dims),
-            Self::Attempt(short) => ctx.temp(dtype, dims).inspect_err(|_| short.set(true)),
-            Self::Compile(_) => Ok(Tensor::new(dtype, dims, 0)),
-        }
-    }
-}
 
 impl Contraction<'_> {
     /// The longest contracted index that need not be cut.

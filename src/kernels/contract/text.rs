@@ -3,111 +3,28 @@
 
 use std::fmt::Write;
 
-use super::element::{declarations, element, loader, multiply_add, words};
-use super::geometry::Geometry;
-use super::tile::{Memory, Tile};
-use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
+use super::element::{element, multiply_add};
+use super::tile::Tile;
+use super::{Lanes, StoreKind, Variant};
 use crate::dtype::DType;
 use crate::shader::Shader;
 
-const PLACE: &str = include_str!("../../../shaders/contract/place.wgsl");
-const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
-const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
-const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
+pub(super) const PLACE: &str = include_str!("../../../shaders/contract/place.wgsl");
+pub(super) const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
+pub(super) const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
+pub(super) const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
 pub(super) const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
 /// What happens to four sums on their way to the result without an epilogue: nothing.
 pub(crate) const FINISH: &str =
     "alias Stored = Quad;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
 
-pub(super) fn shader(v: &Variant) -> Shader {
-    let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
-    let mut shader = Shader::new(format!(
-        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} \
-         {:?}",
-        memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
-    ))
-    .workgroup([v.tile.threads(), 1, 1])
-    .body(&declarations(v.a.0));
-    for (x, source, conjugated) in [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])] {
-        shader = operand(shader, x, source).body(&loader(x, conjugated).1);
-    }
-    shader = match v.c.1 {
-        StoreKind::Quads => quads_of(shader, "c", v.c.0),
-        _ => shader.bind("c", v.c.0),
-    };
-    shader = shader.u32s(&[
-        "m", "n", "total", "splits", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
-        "c_split",
-    ]);
-    shader = match v.rows {
-        RowsKind::Dense => shader.u32s(&["a_row"]),
-        kind => Geometry::declare(shader, v.spatial, kind == RowsKind::Window),
-    };
-    shader = match v.lines {
-        LinesKind::Dense => {
-            shader.body("fn b_line(o: u32) -> u32 {\n    return o * p.inner * p.b_step;\n}\n")
-        }
-        LinesKind::Strided => shader
-            .u32s(&["b_outer"])
-            .body("fn b_line(o: u32) -> u32 {\n    return o * p.b_outer;\n}\n"),
-        LinesKind::Planar => shader.u32s(&["b_lines", "b_image", "b_outer"]).body(
-            "fn b_line(o: u32) -> u32 {\n    return o / p.b_lines * p.b_image + o % p.b_lines * \
-             p.b_outer;\n}\n",
-        ),
-    };
-    shader = match v.c.1 {
-        _ if v.places => {
-            shader.u32s(&["c_extent0", "c_extent1", "c_image", "c_row", "c_pixel"]).body(
-                "fn c_line(m: u32) -> u32 {\n    let line = m / p.c_extent1;\n    return line / \
-                 p.c_extent0 * p.c_image + line % p.c_extent0 * p.c_row + m % p.c_extent1 * \
-                 p.c_pixel;\n}\n",
-            )
-        }
-        StoreKind::Planes => shader.u32s(&["c_plane", "c_image"]).body(
-            "fn c_line(m: u32) -> u32 {\n    return m / p.c_plane * p.c_image + m % \
-             p.c_plane;\n}\n",
-        ),
-        StoreKind::Columns => {
-            shader.u32s(&["c_column"]).body("fn c_line(m: u32) -> u32 {\n    return m;\n}\n")
-        }
-        _ => {
-            shader.u32s(&["c_row"]).body("fn c_line(m: u32) -> u32 {\n    return m * p.c_row;\n}\n")
-        }
-    };
-    shader = batch(shader, v);
-    shader = shader.body(&store_text(v));
-    shader = match &v.epilogue {
-        Some(form) => {
-            let channels = v.batch.is_none() && v.c.1 != StoreKind::Columns;
-            form.declare(shader, quads_of).body(&form.finish(column(v.c.1), channels))
-        }
-        None => shader.body(FINISH),
-    };
-    shader = shader.body(match v.rows {
-        RowsKind::Dense => DENSE,
-        RowsKind::Patch => PATCH,
-        RowsKind::Spread => SPREAD,
-        RowsKind::Window => WINDOW,
-    });
-    shader = spatial_defines(shader, v.spatial).body(PLACE);
-    match memory {
-        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => {
-            super::registers::program(shader, v)
-        }
-        Memory::Workgroup(depth) | Memory::Double(depth) => {
-            super::workgroup::program(shader, v, depth / words(v.a.0) as u32)
-        }
-        Memory::Cooperative(_) => super::cooperative::program(
-            shader,
-            v,
-            v.cooperative.expect("a tile of cooperative matrices comes with them"),
-        ),
-    }
-}
-
 /// Binds an operand with `load_NAME` or, for lanes of four, `load4_NAME(i)` at an element index
 /// that is a multiple of 4.
-fn operand(shader: Shader, name: &'static str, (dtype, lanes): (DType, Lanes)) -> Shader {
+pub(super) fn operand(
+    shader: Shader,
+    name: &'static str,
+    (dtype, lanes): (DType, Lanes),
+) -> Shader {
     if lanes == Lanes::One { shader.bind(name, dtype) } else { quads_of(shader, name, dtype) }
 }
 
@@ -150,7 +67,7 @@ pub(crate) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader 
 }
 
 /// Declares `a_at`, `b_at` and `c_at`: where the operands of matrix z start.
-fn batch(mut shader: Shader, v: &Variant) -> Shader {
+pub(super) fn batch(mut shader: Shader, v: &Variant) -> Shader {
     let Some(class) = &v.batch else {
         return shader.body(
             "fn a_start(z: u32) -> u32 {\n    return 0u;\n}\n\nfn b_start(z: u32) -> u32 {\n    \
@@ -166,7 +83,7 @@ fn batch(mut shader: Shader, v: &Variant) -> Shader {
 }
 
 /// By what a column's number is multiplied.
-fn column(kind: StoreKind) -> &'static str {
+pub(super) fn column(kind: StoreKind) -> &'static str {
     match kind {
         StoreKind::Planes => " * p.c_plane",
         StoreKind::Columns => " * p.c_column",
@@ -175,7 +92,7 @@ fn column(kind: StoreKind) -> &'static str {
 }
 
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.
-fn store_text(v: &Variant) -> String {
+pub(super) fn store_text(v: &Variant) -> String {
     match v.c.1 {
         StoreKind::Quads => {
             "fn store_quad(line: u32, n: u32, v: Stored) {\n    if n < p.n {\n        \

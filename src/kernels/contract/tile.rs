@@ -3,8 +3,10 @@
 
 use std::cell::Cell;
 
-use super::cooperative::MOST_BLOCKS;
 use crate::device::Device;
+
+/// Most blocks of a workgroup, which bounds the memory of staged sums.
+pub(super) const MOST_BLOCKS: u32 = 8;
 
 /// Where operands wait for their use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::choice::{self, Choice, Demand};
 use super::cooperative::Cooperative;
 use super::epilogue::Bound;
-use super::run::Work;
+use super::work::Work;
 use super::{Contraction, StoreKind};
 use crate::device::tuning::{Name, Names, Pick, Shape, Tuner};
 use crate::device::{Device, Key};

@@ -6,9 +6,9 @@ use smallvec::smallvec;
 
 use super::element::computed;
 use super::geometry::Geometry;
-use super::run::Work;
 use super::text::{WINDOW, quads_of, spatial_defines};
 use super::tile::Memory;
+use super::work::Work;
 use super::{Contraction, Lanes, Lines, Rows, Variant};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;

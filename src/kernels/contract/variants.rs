@@ -1,12 +1,12 @@
 //! The list of shader variants for the tests.
 
+use super::assembly::shader;
 use super::cooperative::{Cooperative, Means};
 use super::epilogue::{Class, Epilogue, Form};
-use super::text::shader;
 use super::tile::{self, Tile};
 use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
 use crate::dtype::DType;
-use crate::kernels::fused::expression::Expression;
+use crate::kernels::expression::Expression;
 use crate::layout::Iteration;
 use crate::shader::Shader;
 

@@ -16,8 +16,9 @@ use super::tile::Class;
 use super::{Contraction, Lines, Rows, Store, StoreKind};
 use crate::device::Device;
 use crate::error::Result;
+use crate::kernels::contract::sums::Sums;
 use crate::kernels::op::OpContext;
-use crate::kernels::windows::{Scratch, Sums, largest, limit, part, ranges, too_large, write};
+use crate::kernels::windows::{Scratch, largest, limit, part, ranges, too_large, write};
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 

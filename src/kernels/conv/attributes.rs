@@ -4,9 +4,8 @@
 use super::window::{Format, Padding, positive};
 use crate::error::{Error, Result};
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::matmul::shown;
 use crate::kernels::op::Attrs;
-use crate::tensor::Dims;
+use crate::tensor::{Dims, shape_text};
 use crate::{invalid, require};
 
 /// How channels of input and output belong together.
@@ -150,12 +149,12 @@ impl ConvAttributes {
         require!(
             input.len() == rank,
             "{subject}input must be {rank}-dimensional: {}",
-            shown(input)
+            shape_text(input)
         );
         require!(
             filter.len() == rank,
             "{subject}filter must be {rank}-dimensional: {}",
-            shown(filter)
+            shape_text(filter)
         );
         let (depth, filter_depth) = (input[self.format.channel()], filter[rank - 2]);
         if self.family.depth == Depth::Wise {

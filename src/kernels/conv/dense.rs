@@ -9,9 +9,10 @@ use crate::kernels::contract::element::computed;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
+use crate::kernels::contract::sums::Sums;
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
-use crate::kernels::windows::{Scratch, Sums, limit, part, too_large, write};
+use crate::kernels::windows::{Scratch, limit, part, too_large, write};
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 

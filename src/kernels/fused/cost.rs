@@ -12,9 +12,9 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::expression::{Call, Expression};
 use super::rows::program::{Action, RowProgram, Stage};
 use crate::dtype::DType;
+use crate::kernels::expression::{Call, Expression};
 use crate::kernels::scalar;
 use crate::shader::library::LIBRARIES;
 

@@ -3,10 +3,10 @@
 
 use smallvec::SmallVec;
 
-use super::expression::{Expression, Value};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
+use crate::kernels::expression::{Expression, Value};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::kernels::scalar::map::{MAX_INPUTS, MAX_TENSORS, Signature};

@@ -6,7 +6,7 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::fused::expression::{Call, Expression, Value};
+use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::scalar::row::Value as Scalar;
 use crate::layout::{Iteration, broadcast_dims};
 use crate::require;

@@ -1,12 +1,11 @@
 //! Kernels of the ops that the graph optimizer emits. Their scalar code is an
-//! [`expression::Expression`], an attribute of the node.
+//! [`crate::kernels::expression::Expression`], an attribute of the node.
 
 pub mod attention;
 pub mod contraction;
 pub mod cost;
 pub mod elementwise;
 pub mod eval;
-pub mod expression;
 pub mod predicate;
 pub mod reduce;
 pub mod rows;

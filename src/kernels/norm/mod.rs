@@ -7,7 +7,6 @@
 
 mod global;
 mod program;
-mod wide;
 
 use crate::device::Capabilities;
 use crate::dtype::DType::{self, *};

@@ -10,17 +10,15 @@
 
 mod attributes;
 mod program;
-mod wide;
 mod windows;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::matmul::shown;
 use crate::kernels::op::{Attrs, Kernel, OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::{Dims, Tensor, shape_text};
 use attributes::PoolAttributes;
 use program::Pool;
 pub use program::shaders;
@@ -136,8 +134,8 @@ fn check_shape(name: &str, t: &Tensor, expected: &[usize]) -> Result<()> {
     require!(
         t.dims[..] == *expected,
         "Expected {name} shape to be {}, but got {}",
-        shown(expected),
-        shown(&t.dims)
+        shape_text(expected),
+        shape_text(&t.dims)
     );
     Ok(())
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::program::Pool;
-use super::wide;
+use super::program::wide;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};

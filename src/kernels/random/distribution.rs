@@ -8,7 +8,7 @@ use super::philox::Generator;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::shader::{Shader, WORKGROUP, eight};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// What to draw.
@@ -112,7 +112,7 @@ impl Form {
         let words = words(output.dtype);
         let total = (output.bytes() as usize).div_ceil(4);
         let aligned = |groups: usize| output.address.is_multiple_of(4 * (groups * words) as u64);
-        let pairs = eight::pays(capabilities) && aligned(2) && total.is_multiple_of(2 * words);
+        let pairs = capabilities.eight_wide() && aligned(2) && total.is_multiple_of(2 * words);
         match distribution {
             _ if !aligned(1) => Self::Words,
             Distribution::TruncatedNormal if capabilities.cpu && output.dtype != DType::F64 => {

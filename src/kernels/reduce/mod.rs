@@ -6,7 +6,6 @@
 //! the shapes.
 
 pub mod arg;
-mod arg_fours;
 pub mod fours;
 pub mod plan;
 pub mod program;
@@ -61,7 +60,7 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut all = program::shaders();
     all.extend(arg::shaders());
-    all.extend(arg_fours::shaders());
+    all.extend(arg::fours::shaders());
     all
 }
 

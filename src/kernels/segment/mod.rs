@@ -5,6 +5,7 @@
 //! that tells more for nothing, they also refuse ids that are not sorted, as TensorFlow's CPU does;
 //! its GPU kernels leave the result open then.
 
+mod bincount;
 pub mod reduce;
 mod scale;
 mod sparse;
@@ -53,6 +54,7 @@ pub fn register(registry: &mut Registry) {
             .kernel(move |_| Ok(Segment { row }));
     }
     sparse::register(registry);
+    bincount::register(registry);
 }
 
 /// Every shader variant.
@@ -61,6 +63,7 @@ pub fn shaders() -> Vec<Shader> {
     all.push(check_shader());
     all.extend(scale::shaders());
     all.extend(sparse::shaders());
+    all.extend(bincount::shaders());
     all
 }
 

@@ -178,6 +178,18 @@ fn enqueue(
     }
 }
 
+/// The key of positive infinity (its high word where there are two): what lies beyond, or below its
+/// counterpart, is NaN.
+pub const fn infinity(dtype: DType) -> u32 {
+    match dtype {
+        F16 => 0xfc00,
+        BF16 => 0xff80,
+        F32 => 0xff80_0000,
+        F64 => 0xfff0_0000,
+        _ => 0,
+    }
+}
+
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![rows_shader()];

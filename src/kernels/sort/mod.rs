@@ -5,16 +5,14 @@
 //! (positions grouped by a small number).
 
 pub mod buckets;
-mod count;
 mod in_top_k;
 pub mod keys;
 mod merge;
 mod nonzero;
 mod partition;
 pub mod radix;
-pub mod ragged;
 pub mod scan;
-mod search;
+pub(crate) mod search;
 mod suppress;
 mod top_k;
 mod tournament;
@@ -30,11 +28,9 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
-    count::register(registry);
     in_top_k::register(registry);
     nonzero::register(registry);
     partition::register(registry);
-    ragged::register(registry);
     search::register(registry);
     suppress::register(registry);
     top_k::register(registry);
@@ -43,16 +39,14 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let files: [fn() -> Vec<Shader>; 15] = [
+    let files: [fn() -> Vec<Shader>; 13] = [
         scan::shaders,
         radix::shaders,
         keys::shaders,
         buckets::shaders,
-        count::shaders,
         in_top_k::shaders,
         merge::shaders,
         nonzero::shaders,
-        ragged::shaders,
         search::shaders,
         suppress::shaders,
         top_k::shaders,

@@ -6,7 +6,7 @@
 
 use smallvec::smallvec;
 
-use super::keys::Kind;
+use super::keys::{Kind, infinity};
 use super::scan::exclusive;
 use super::unique_sorted::by_sort;
 use crate::device::{Binding, Grid, Key, Params, Program};
@@ -134,18 +134,6 @@ impl Firsts {
         ctx.device().download(counts.address + 4 * n as u64, &mut host.bytes)?;
         let [distinct, failed] = host.values::<u32>()[..] else { unreachable!("two words") };
         Ok((failed == 0).then_some(Self { firsts, ranks, distinct: distinct as usize }))
-    }
-}
-
-/// The key of positive infinity (its high word where there are two): what lies beyond, or below its
-/// counterpart, is NaN.
-pub const fn infinity(dtype: DType) -> u32 {
-    match dtype {
-        F16 => 0xfc00,
-        BF16 => 0xff80,
-        F32 => 0xff80_0000,
-        F64 => 0xfff0_0000,
-        _ => 0,
     }
 }
 

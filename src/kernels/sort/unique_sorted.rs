@@ -5,9 +5,9 @@
 
 use smallvec::smallvec;
 
+use super::keys::infinity;
 use super::keys::{Kind, order};
 use super::scan::{exclusive, word};
-use super::unique::infinity;
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{I32, U32};
 use crate::error::Result;

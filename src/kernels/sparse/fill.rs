@@ -3,6 +3,7 @@
 use smallvec::smallvec;
 
 use super::Compute;
+use super::ragged::{SUMMED, TYPES, fill_empty_rows_grad, fill_rows};
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::*;
 use crate::error::Result;
@@ -10,7 +11,6 @@ use crate::kernels::movement::shape;
 use crate::kernels::movement::walk::copy_strided;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
-use crate::kernels::sort::ragged::{SUMMED, TYPES, fill_empty_rows_grad, fill_rows};
 use crate::layout::Iteration;
 use crate::require;
 use crate::shader::Shader;

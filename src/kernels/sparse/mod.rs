@@ -6,6 +6,7 @@
 mod coordinates;
 mod fill;
 mod product;
+pub(crate) mod ragged;
 mod slice;
 
 use super::movement::{checked_product, shape};
@@ -22,6 +23,7 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
     product::register(registry);
+    ragged::register(registry);
     if registry.capabilities().supports(I64) {
         coordinates::register(registry);
         fill::register(registry);
@@ -31,7 +33,9 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    [product::shaders(), coordinates::shaders(), fill::shaders(), slice::shaders()].concat()
+    let all: [fn() -> Vec<Shader>; 5] =
+        [coordinates::shaders, fill::shaders, product::shaders, ragged::shaders, slice::shaders];
+    all.into_iter().flat_map(|shaders| shaders()).collect()
 }
 
 /// Checks that `indices` and `values` are those of a sparse tensor of `rank` extents.

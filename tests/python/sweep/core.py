@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-#: The longer sweep (`make sweep`): cases may add shapes over 65,535 workgroups and over one binding window.
+#: The longer sweep (`make sweep`): cases may add shapes over 65,535 workgroups and over one binding
+#: window.
 LONG = os.environ.get("TF_WGPU_SWEEP") == "long"
 
 
@@ -37,9 +38,11 @@ class Case:
     """How the ops of one decorated function are swept."""
 
     build: Callable[[Types], Iterator[dict[str, Any] | Program]]
-    #: True: the gradient must exist and agree. None: it must agree where TensorFlow has one. False: not compared.
+    #: True: the gradient must exist and agree. None: it must agree where TensorFlow has one. False:
+    #: not compared.
     gradient: bool | None = None
-    #: Types of which no gradient is compared: it takes ops that TensorFlow's GPU list lacks for them.
+    #: Types of which no gradient is compared: it takes ops that TensorFlow's GPU list lacks for
+    #: them.
     no_gradient: tuple[str, ...] = ()
     rtol: float | None = None
     atol: float | None = None
@@ -47,7 +50,8 @@ class Case:
     tol: dict[str, tuple[float, float]] = field(default_factory=dict)
     #: Compares the lists of results instead of the tolerances, where a result is not unique.
     compare: Callable[[list[np.ndarray], list[np.ndarray]], None] | None = None
-    #: Type to the type in which TensorFlow's CPU computes the reference, where it lacks a kernel or is worse.
+    #: Type to the type in which TensorFlow's CPU computes the reference, where it lacks a kernel or
+    #: is worse.
     cpu_as: dict[str, str] = field(default_factory=dict)
 
     def tolerance(self, dtype: str) -> tuple[float | None, float | None]:
@@ -57,7 +61,8 @@ class Case:
         return self.tol.get(dtype, (self.rtol, self.atol))
 
 
-#: Op name to its case. `"AddN:variant"` is the case of the registrations of AddN that have this type, before `"AddN"`.
+#: Op name to its case. `"AddN:variant"` is the case of the registrations of AddN that have this
+#: type, before `"AddN"`.
 CASES: dict[str, Case] = {}
 
 
@@ -68,7 +73,7 @@ def case_of(op: str, types: dict[str, tf.DType]) -> Case | None:
 
 
 def case(*ops: str, **options: Any) -> Callable:
-    """Registers the decorated function as the case of `ops`; the options are the fields of `Case`."""
+    """Registers the decorated function as the case of `ops`; options are fields of `Case`."""
 
     def add(build: Callable) -> Callable:
         for op in ops:

@@ -1,4 +1,4 @@
-"""Elementwise ops: lists of names, each with arguments on which it is defined and of ordinary size."""
+"""Elementwise ops: lists of names, with arguments of ordinary size where they are defined."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""TensorLists and optionals: sums and zeros, and lists of the types that DEVICE_DEFAULT leaves out."""
+"""TensorLists and optionals: sums, zeros, and lists of types that DEVICE_DEFAULT lacks."""
 
 from __future__ import annotations
 

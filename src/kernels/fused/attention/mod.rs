@@ -24,7 +24,6 @@
 //! dropped.
 
 pub mod grad;
-mod rule;
 mod shape;
 mod staged;
 mod text;
@@ -41,8 +40,8 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
-use rule::{Mask, Plan, Rule};
 use shape::Geometry;
+use shape::rule::{Mask, Plan, Rule};
 use staged::Staged;
 use text::{Loads, Store, Variant};
 use tile::Tile;

@@ -7,8 +7,8 @@
 
 use std::ops::Range;
 
-use super::rule::Rule;
 use super::shape::Geometry;
+use super::shape::rule::Rule;
 use super::text;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;

@@ -9,7 +9,7 @@ use super::state::States;
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::fused::expression::{Expression, Value};
+use crate::kernels::expression::{Expression, Value};
 use crate::kernels::op::Attrs;
 use crate::require;
 use crate::shader::{Field, Shader};

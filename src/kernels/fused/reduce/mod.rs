@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::device::{Capabilities, Device};
 use crate::error::Result;
 use crate::kernels::definition::OpDefinition;
-use crate::kernels::fused::expression::{Expression, Value};
+use crate::kernels::expression::{Expression, Value};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::plan::Style;
 use crate::kernels::reduce::{kept_dims, reduced_axes, style};

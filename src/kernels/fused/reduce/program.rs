@@ -3,7 +3,7 @@
 
 use crate::device::Key;
 use crate::dtype::DType;
-use crate::kernels::fused::expression::Expression;
+use crate::kernels::expression::Expression;
 use crate::kernels::reduce::program::lanes;
 use crate::layout::AccessClass;
 use crate::shader::{Field, Shader, wide};

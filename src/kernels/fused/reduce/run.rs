@@ -13,7 +13,7 @@ use super::program::{MAX_BINDINGS, Reads, Variant};
 use super::state::States;
 use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::error::{Error, Result};
-use crate::kernels::fused::expression::Expression;
+use crate::kernels::expression::Expression;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::{Group, Groups, Step, Style, push};
 use crate::kernels::reduce::program::{part, window_bytes};

@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::fused::expression::{Expression, Value};
+use crate::kernels::expression::{Expression, Value};
 use crate::{invalid, require};
 
 /// How the values of a row become one.

@@ -10,7 +10,7 @@ use super::program::{Action, Output, Reduction, RowProgram, Stage};
 use super::walk::Walk;
 use crate::device::{Key, Params};
 use crate::dtype::DType;
-use crate::kernels::fused::expression::Expression;
+use crate::kernels::expression::Expression;
 use crate::shader::{Field, Shader, wide};
 
 /// Names of the inputs' bindings.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::program::{Action, Output, RowProgram};
 use crate::error::Result;
-use crate::kernels::fused::expression::{Expression, Value};
+use crate::kernels::expression::{Expression, Value};
 use crate::layout::{Iteration, Strides, broadcast_dims, dense_strides};
 use crate::require;
 use crate::tensor::{Dims, shape_text};

@@ -21,7 +21,7 @@ use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, ShapeInputs};
-use crate::kernels::fused::expression::Expression;
+use crate::kernels::expression::Expression;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;

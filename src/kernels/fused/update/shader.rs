@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::device::Key;
 use crate::dtype::DType;
-use crate::kernels::fused::expression::Expression;
+use crate::kernels::expression::Expression;
 use crate::shader::{Shader, WORKGROUP, wide};
 
 /// Most windows of one dispatch: with the table and perhaps a parameter buffer, eight bindings.

@@ -6,8 +6,8 @@
 //! some multiplied beforehand. All that reads the weights must belong to it, and whatever is
 //! between must have no other use.
 
-use super::labels::{DEPTH, Label, permutation, product, stops, through};
-use super::scores::{Scores, Weights, constant_operand, is_single_use, scalar};
+use super::labels::{DEPTH, Label, constant_operand, permutation, product, scalar, stops, through};
+use super::scores::{Scores, Weights, is_single_use};
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};

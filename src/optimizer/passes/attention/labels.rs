@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashSet;
 
-use super::scores::constant_operand;
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -176,4 +175,22 @@ pub fn results(graph: &Graph, id: NodeId, labels: &[Label]) -> Vec<(Output, Vec<
         }
     }
     out
+}
+
+/// The only element of a constant.
+pub fn scalar(graph: &Graph, output: Output) -> Option<f64> {
+    graph
+        .constant(output)
+        .filter(|v| v.dtype.is_float() && v.dims.is_empty())
+        .map(|v| v.to_f64()[0])
+}
+
+/// The operand of a `Mul` or `RealDiv` that is no constant, and the constant.
+pub fn constant_operand(graph: &Graph, inputs: &[Output], commutes: bool) -> Option<(Output, f64)> {
+    let [a, b] = inputs else { return None };
+    match (scalar(graph, *b), commutes) {
+        (Some(by), _) => Some((*a, by)),
+        (None, true) => scalar(graph, *a).map(|by| (*b, by)),
+        (None, false) => None,
+    }
 }

@@ -1,7 +1,7 @@
 //! What stands between the product of query and key and the weights: scale, mask, softmax,
 //! conversions.
 
-use super::labels::{Label, product, through};
+use super::labels::{Label, constant_operand, product, scalar, through};
 use crate::dtype::DType;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
@@ -42,14 +42,6 @@ pub fn is_single_use(graph: &Graph, output: Output) -> bool {
 /// Whether one input alone reads a tensor.
 fn is_read_once(graph: &Graph, tensor: Output) -> bool {
     graph.readers_in_any_order(tensor).take(2).count() == 1
-}
-
-/// The only element of a constant.
-pub fn scalar(graph: &Graph, output: Output) -> Option<f64> {
-    graph
-        .constant(output)
-        .filter(|v| v.dtype.is_float() && v.dims.is_empty())
-        .map(|v| v.to_f64()[0])
 }
 
 /// The softmax behind weights that a product reads.
@@ -171,16 +163,6 @@ pub fn products_of(
 /// Whether nothing was met that a mask cannot be outside of.
 fn is_plain(scores: &Scores) -> bool {
     scores.mask.is_none() && scores.scale == 1.0 && !scores.transposed
-}
-
-/// The operand of a `Mul` or `RealDiv` that is no constant, and the constant.
-pub fn constant_operand(graph: &Graph, inputs: &[Output], commutes: bool) -> Option<(Output, f64)> {
-    let [a, b] = inputs else { return None };
-    match (scalar(graph, *b), commutes) {
-        (Some(by), _) => Some((*a, by)),
-        (None, true) => scalar(graph, *a).map(|by| (*b, by)),
-        (None, false) => None,
-    }
 }
 
 /// What a `SelectV2` does to scores: they, where they are kept, and what stands elsewhere. With a

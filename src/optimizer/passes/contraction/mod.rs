@@ -7,7 +7,6 @@
 //! operands may have any shape, for the fused kernel broadcasts as the ops did; those that it would
 //! surely not read in the contraction itself are left to other passes.
 
-mod norm;
 mod tail;
 
 use crate::dtype::DType;

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::member::Member;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::expression::{Expression, Value};
 use crate::kernels::fused::elementwise::OP;
-use crate::kernels::fused::expression::{Expression, Value};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 
 /// A group of nodes that one node can replace.

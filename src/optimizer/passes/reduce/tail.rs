@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use super::values::{Elementwise, Translation, Values, elementwise, is_ours};
+use super::values::{Elementwise, Translation, Values, follower, reshapes};
 use crate::dtype::DType;
-use crate::kernels::fused::expression::{Call, Value};
+use crate::kernels::expression::Value;
 use crate::kernels::fused::reduce::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
 use crate::kernels::scalar;
-use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::order::Order;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
@@ -66,27 +66,6 @@ pub fn updates(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
         }
     }
     found
-}
-
-/// Whether a node only gives its first input other extents.
-fn reshapes(node: &Node) -> bool {
-    matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
-}
-
-/// What a node behind a reduction does with each element.
-pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
-    let node = graph.node(id);
-    match node.op() {
-        "Tile" | "BroadcastTo" => None,
-        "Cast" => {
-            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
-            let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
-            (plain && is_ours(from) && is_ours(to))
-                .then_some(Elementwise::Call(Call::Cast(from, to)))
-        }
-        _ if reshapes(node) => Some(Elementwise::Repeat),
-        _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
-    }
 }
 
 /// Whether two tensors surely have the same elements in the same order: the same extents, but for

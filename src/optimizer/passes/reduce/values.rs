@@ -2,10 +2,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::tail::follower;
 use crate::dtype::DType;
+use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::fused::cost::{self, BOUND};
-use crate::kernels::fused::expression::{Call, Expression, Value};
 use crate::kernels::scalar::row::{Row, Shapes};
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
@@ -227,5 +226,26 @@ impl<'g> Values<'g> {
                 self.expression.step(call, &args).ok()
             }
         }
+    }
+}
+
+/// Whether a node only gives its first input other extents.
+pub fn reshapes(node: &Node) -> bool {
+    matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
+}
+
+/// What a node behind a reduction does with each element.
+pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
+    let node = graph.node(id);
+    match node.op() {
+        "Tile" | "BroadcastTo" => None,
+        "Cast" => {
+            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
+            let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
+            (plain && is_ours(from) && is_ours(to))
+                .then_some(Elementwise::Call(Call::Cast(from, to)))
+        }
+        _ if reshapes(node) => Some(Elementwise::Repeat),
+        _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
     }
 }

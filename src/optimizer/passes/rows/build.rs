@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::member::{Extent, Role, parameter};
 use super::region::{Region, Scene};
-use crate::kernels::fused::expression::{Call, Expression, Value};
+use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::fused::rows::OP;
 use crate::kernels::fused::rows::program::{
     Action, Output as ProgramOutput, Reduction, RowProgram, Stage,

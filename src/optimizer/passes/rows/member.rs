@@ -1,7 +1,7 @@
 //! Which nodes a row program can take over, given the rows.
 
 use crate::dtype::DType::{self, *};
-use crate::kernels::fused::expression::Call;
+use crate::kernels::expression::Call;
 use crate::kernels::fused::rows::program::Reduction;
 use crate::kernels::scalar;
 use crate::kernels::scalar::row::Shapes;

@@ -9,7 +9,6 @@
 
 mod build;
 mod estimate;
-mod grow;
 mod member;
 mod region;
 

@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::view::{View, on_device};
-use crate::kernels::fused::expression::{Call, Expression, Value};
+use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::fused::update;
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::history::Writer;

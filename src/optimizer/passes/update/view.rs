@@ -1,7 +1,7 @@
 //! What the pass knows of a graph: who writes what when, and which nodes an update may take in.
 
 use crate::dtype::DType;
-use crate::kernels::fused::expression::Call;
+use crate::kernels::expression::Call;
 use crate::kernels::scalar::row::{Output as RowOutput, Row};
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};

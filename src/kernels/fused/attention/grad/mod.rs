@@ -27,8 +27,8 @@ mod text;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::rule::{Mask, Plan, Rule};
 use super::shape::Geometry;
+use super::shape::rule::{Mask, Plan, Rule};
 use super::text::Loads;
 use super::tile::Tile;
 use super::{TYPES, is_whole, pad};

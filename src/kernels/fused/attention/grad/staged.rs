@@ -1,7 +1,7 @@
 //! The gradient through memory, from the weights that the forward pass left: contractions, and one
 //! program over the weights' rows.
 
-use super::super::rule::Rule;
+use super::super::shape::rule::Rule;
 use super::super::shape::{Geometry, Strides};
 use super::super::staged::{LONG, slice};
 use super::{Tensors, text};

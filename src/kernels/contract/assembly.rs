@@ -1,0 +1,92 @@
+//! The shader of a variant, put together from the texts of its operands, its tile and its epilogue.
+
+use super::element::{declarations, loader, words};
+use super::geometry::Geometry;
+use super::text::*;
+use super::tile::{Memory, Tile};
+use super::{LinesKind, RowsKind, StoreKind, Variant, cooperative, registers, workgroup};
+use crate::shader::Shader;
+
+pub(super) fn shader(v: &Variant) -> Shader {
+    let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
+    let mut shader = Shader::new(format!(
+        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} \
+         {:?}",
+        memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
+    ))
+    .workgroup([v.tile.threads(), 1, 1])
+    .body(&declarations(v.a.0));
+    for (x, source, conjugated) in [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])] {
+        shader = operand(shader, x, source).body(&loader(x, conjugated).1);
+    }
+    shader = match v.c.1 {
+        StoreKind::Quads => quads_of(shader, "c", v.c.0),
+        _ => shader.bind("c", v.c.0),
+    };
+    shader = shader.u32s(&[
+        "m", "n", "total", "splits", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
+        "c_split",
+    ]);
+    shader = match v.rows {
+        RowsKind::Dense => shader.u32s(&["a_row"]),
+        kind => Geometry::declare(shader, v.spatial, kind == RowsKind::Window),
+    };
+    shader = match v.lines {
+        LinesKind::Dense => {
+            shader.body("fn b_line(o: u32) -> u32 {\n    return o * p.inner * p.b_step;\n}\n")
+        }
+        LinesKind::Strided => shader
+            .u32s(&["b_outer"])
+            .body("fn b_line(o: u32) -> u32 {\n    return o * p.b_outer;\n}\n"),
+        LinesKind::Planar => shader.u32s(&["b_lines", "b_image", "b_outer"]).body(
+            "fn b_line(o: u32) -> u32 {\n    return o / p.b_lines * p.b_image + o % p.b_lines * \
+             p.b_outer;\n}\n",
+        ),
+    };
+    shader = match v.c.1 {
+        _ if v.places => {
+            shader.u32s(&["c_extent0", "c_extent1", "c_image", "c_row", "c_pixel"]).body(
+                "fn c_line(m: u32) -> u32 {\n    let line = m / p.c_extent1;\n    return line / \
+                 p.c_extent0 * p.c_image + line % p.c_extent0 * p.c_row + m % p.c_extent1 * \
+                 p.c_pixel;\n}\n",
+            )
+        }
+        StoreKind::Planes => shader.u32s(&["c_plane", "c_image"]).body(
+            "fn c_line(m: u32) -> u32 {\n    return m / p.c_plane * p.c_image + m % \
+             p.c_plane;\n}\n",
+        ),
+        StoreKind::Columns => {
+            shader.u32s(&["c_column"]).body("fn c_line(m: u32) -> u32 {\n    return m;\n}\n")
+        }
+        _ => {
+            shader.u32s(&["c_row"]).body("fn c_line(m: u32) -> u32 {\n    return m * p.c_row;\n}\n")
+        }
+    };
+    shader = batch(shader, v);
+    shader = shader.body(&store_text(v));
+    shader = match &v.epilogue {
+        Some(form) => {
+            let channels = v.batch.is_none() && v.c.1 != StoreKind::Columns;
+            form.declare(shader, quads_of).body(&form.finish(column(v.c.1), channels))
+        }
+        None => shader.body(FINISH),
+    };
+    shader = shader.body(match v.rows {
+        RowsKind::Dense => DENSE,
+        RowsKind::Patch => PATCH,
+        RowsKind::Spread => SPREAD,
+        RowsKind::Window => WINDOW,
+    });
+    shader = spatial_defines(shader, v.spatial).body(PLACE);
+    match memory {
+        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => registers::program(shader, v),
+        Memory::Workgroup(depth) | Memory::Double(depth) => {
+            workgroup::program(shader, v, depth / words(v.a.0) as u32)
+        }
+        Memory::Cooperative(_) => cooperative::program(
+            shader,
+            v,
+            v.cooperative.expect("a tile of cooperative matrices comes with them"),
+        ),
+    }
+}

@@ -1,0 +1,53 @@
+//! Products whose terms are added up window by window.
+
+use super::epilogue::Bound;
+use super::{element, finish};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::windows::part;
+use crate::tensor::Tensor;
+
+/// Sums over windows, added in order in the type that products are computed in, and rounded once.
+pub struct Sums {
+    /// What was added so far, and the next window's.
+    slices: Tensor,
+    added: usize,
+}
+
+impl Sums {
+    /// Memory for `len` sums of elements of `dtype`.
+    pub fn new(ctx: &mut dyn OpContext, dtype: DType, len: usize) -> Result<Self> {
+        Ok(Self { slices: ctx.temp(element::computed(dtype), &[2, len])?, added: 0 })
+    }
+
+    /// Bytes that they bind at once.
+    pub fn bytes(dtype: DType, len: usize) -> u64 {
+        2 * (len * element::computed(dtype).size()) as u64
+    }
+
+    /// Where the next window's sums go, all of which it writes.
+    pub fn next(&mut self, device: &Device) -> Result<Tensor> {
+        let len = self.slices.dims[1];
+        if self.added > 1 {
+            finish::enqueue(device, &self.slices, &part(&self.slices, 0, len))?;
+        }
+        let first = if self.added > 0 { len } else { 0 };
+        self.added += 1;
+        Ok(part(&self.slices, first, len))
+    }
+
+    /// Rounds the sums to `y`, with an epilogue. `rows` tells whether fours of `y` lie within a row
+    /// of columns.
+    pub fn finish(
+        &self,
+        device: &Device,
+        y: &Tensor,
+        epilogue: Option<&Bound<'_>>,
+        rows: bool,
+    ) -> Result<()> {
+        let slices = part(&self.slices, 0, self.added.min(2) * self.slices.dims[1]);
+        finish::enqueue_epilogue(device, &slices, y, epilogue, rows)
+    }
+}

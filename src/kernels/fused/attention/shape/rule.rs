@@ -1,0 +1,136 @@
+//! How scores become weights: the attributes that the op and its gradient share, and which form of
+//! the kernels runs.
+
+use super::super::tile::Tile;
+use super::{Geometry, Layout, is_choice};
+use crate::device::{Device, Params};
+use crate::error::Result;
+use crate::kernels::contract::tile::Class;
+use crate::kernels::op::Attrs;
+use crate::kernels::reduce::program::window_bytes;
+use crate::tensor::Tensor;
+use crate::{invalid, require};
+
+/// A causal rule whose masked scores are at most this hides keys altogether.
+const HIDDEN: f32 = -1e8;
+
+/// What a mask does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mask {
+    /// There is none.
+    None,
+    /// It is added to the scores.
+    Bias,
+    /// It chooses between scores and a constant.
+    Choice,
+    /// It says where a constant is added.
+    Penalty,
+}
+
+/// The attributes.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Where the heads are.
+    pub layout: Layout,
+    /// What the mask does.
+    pub mask: Mask,
+    /// What products are multiplied with.
+    pub scale: f32,
+    /// The score of a masked key, or what is added to it.
+    pub fill: f32,
+    keep: bool,
+    causal: bool,
+    zero_masked: bool,
+}
+
+impl Rule {
+    /// Reads the attributes.
+    pub fn new(attrs: &dyn Attrs) -> Result<Self> {
+        Ok(Self {
+            layout: Layout::parse(&attrs.string("layout")?)?,
+            mask: match attrs.string("mask")?.as_str() {
+                "none" => Mask::None,
+                "bias" => Mask::Bias,
+                "choice" => Mask::Choice,
+                "penalty" => Mask::Penalty,
+                other => invalid!("mask must be none, bias, choice or penalty, not {other}"),
+            },
+            scale: attrs.float("scale")?,
+            fill: attrs.float("fill")?,
+            keep: attrs.bool("keep")?,
+            causal: attrs.bool("causal")?,
+            zero_masked: attrs.bool("zero_masked")?,
+        })
+    }
+
+    /// Whether weights of masked keys are zero although their scores have a gradient: no formula of
+    /// ours holds then.
+    pub fn zeroes_what_counts(&self) -> bool {
+        self.zero_masked && self.mask == Mask::Penalty
+    }
+
+    /// Fails for a mask of a type that the rule has no use for.
+    pub fn check_mask(&self, extra: Option<&Tensor>) -> Result<()> {
+        if let Some(extra) = extra {
+            require!(
+                is_choice(extra.dtype) == (self.mask != Mask::Bias),
+                "the mask {:?} cannot be of type {}",
+                self.mask,
+                extra.dtype
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether keys beyond a row's own position weigh nothing: only where every row sees a key
+    /// whose score no mask lowers.
+    pub fn hides(&self) -> bool {
+        self.causal && self.mask == Mask::None && self.fill <= HIDDEN
+    }
+
+    /// The flags of `attention_flags.wgsl`.
+    pub fn flags(&self) -> u32 {
+        let flags = [
+            self.causal,
+            self.hides(),
+            self.keep,
+            self.mask == Mask::Penalty,
+            self.zero_masked,
+            self.layout == Layout::HeadsLast,
+        ];
+        flags.iter().enumerate().map(|(bit, flag)| u32::from(*flag) << bit).sum()
+    }
+
+    /// The parameters of `attention_flags.wgsl` from `flags` on.
+    pub fn params(&self, params: Params) -> Params {
+        params.u32(self.flags()).f32(self.scale).f32(self.fill).f32(f32::NEG_INFINITY)
+    }
+}
+
+/// Which form of the kernels runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// Scores go through memory, those of so many batches at once.
+    Staged(usize),
+    /// Tiles in workgroup memory.
+    Tiled(&'static Tile),
+}
+
+impl Plan {
+    /// GPUs have tiles. Software adapters are faster with scores in memory, and so are rows too
+    /// wide for a tile. Parts of `packed` tensors, with so many elements for each batch and so many
+    /// in a word, must begin with a whole word.
+    pub fn new(device: &Device, g: &Geometry, packed: &[usize], lanes: u32) -> Self {
+        let scores = (g.heads * g.queries * g.keys * 4) as u64;
+        let at_once = usize::try_from(window_bytes(device) / scores.max(1))
+            .unwrap_or(usize::MAX)
+            .min(g.batch);
+        let whole = at_once == g.batch || packed.iter().all(|n| n.is_multiple_of(lanes as usize));
+        let at_once = (at_once > 0 && whole).then_some(at_once);
+        match (Tile::of(g.depth.max(g.width)), at_once) {
+            (Some(tile), None) => Self::Tiled(tile),
+            (Some(tile), _) if Class::of(device).is_gpu() => Self::Tiled(tile),
+            (_, at_once) => Self::Staged(at_once.unwrap_or(1)),
+        }
+    }
+}

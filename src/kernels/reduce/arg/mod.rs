@@ -1,0 +1,301 @@
+//! ArgMax and ArgMin along one axis. The first of equal values wins and NaN never does, as in
+//! TensorFlow's CPU kernels; with nothing but NaN the result is 0.
+
+pub(super) mod fours;
+
+use smallvec::smallvec;
+
+use super::plan::Style;
+use super::program::part;
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::Result;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::shader::{MAX_ITERATIONS, Shader, wide};
+use crate::tensor::{Tensor, shape_text};
+use crate::{invalid, require};
+use fours::Layout;
+
+/// An arg-reduction.
+#[derive(Debug, Clone, Copy)]
+pub struct ArgReduction {
+    /// TensorFlow's op.
+    pub op: &'static str,
+    /// WGSL: whether value `a` beats value `b`; false for NaN.
+    pub beats: &'static str,
+    /// Whether `a` beats `b`, for tests.
+    pub reference: fn(f64, f64) -> bool,
+}
+
+/// Both.
+pub const ARG_REDUCTIONS: &[ArgReduction] = &[
+    ArgReduction { op: "ArgMax", beats: "a > b", reference: |a, b| a > b },
+    ArgReduction { op: "ArgMin", beats: "a < b", reference: |a, b| a < b },
+];
+
+const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool];
+const OUTPUTS: &[DType] = &[I32, I64];
+
+/// Registers both.
+pub(super) fn register(r: &mut Registry) {
+    let capabilities = *r.capabilities();
+    for row in ARG_REDUCTIONS {
+        r.op(row.op)
+            .types("T", TYPES)
+            .types("output_type", OUTPUTS)
+            .types("Tidx", &[I32])
+            .host(&["dimension"])
+            .kernel(move |attrs: &dyn Attrs| {
+                let output = attrs.dtype("output_type")?;
+                Ok(move |ctx: &mut dyn OpContext| {
+                    let style = super::style(&capabilities, ctx.device());
+                    compute(ctx, style, row, output)
+                })
+            });
+    }
+}
+
+fn compute(
+    ctx: &mut dyn OpContext,
+    style: Style,
+    row: &'static ArgReduction,
+    output: DType,
+) -> Result<()> {
+    let x = ctx.input(0)?;
+    let dimension = ctx.host_input(1)?;
+    require!(
+        dimension.dims.is_empty(),
+        "dim must be a scalar, but received tensor of shape: {}",
+        shape_text(&dimension.dims)
+    );
+    let dimension = dimension.to_i64()?[0];
+    let rank = x.rank() as i64;
+    let axis = if dimension < 0 { dimension + rank } else { dimension };
+    if !(0..rank).contains(&axis) {
+        invalid!("Expected dimension in the range [{}, {rank}), but got {dimension}", -rank);
+    }
+    let axis = axis as usize;
+    let extent = x.dims[axis];
+    require!(extent > 0, "Reduction axis {dimension} is empty in shape {}", shape_text(&x.dims));
+    let mut dims = x.dims.clone();
+    dims.remove(axis);
+    let y = ctx.output(0, output, &dims)?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let outer: usize = x.dims[..axis].iter().product();
+    let inner: usize = x.dims[axis + 1..].iter().product();
+    arg_reduce(ctx, style, row, &x, [outer, extent, inner], &y)
+}
+
+/// What the text depends on.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    row: &'static ArgReduction,
+    input: DType,
+    output: DType,
+    /// Whether indices come with the values, from an earlier step.
+    pairs: bool,
+    /// Whether only the indices are kept.
+    last: bool,
+}
+
+impl Variant {
+    fn key(&self) -> Key {
+        Key::new("arg_reduce")
+            .name(self.row.op)
+            .dtype(self.input)
+            .dtype(self.output)
+            .number(u32::from(self.pairs) + 2 * u32::from(self.last))
+    }
+
+    fn shader(&self) -> Shader {
+        let value = |t: DType| if t == Bool { "u32" } else { t.value() };
+        let mut shader = Shader::new(format!("{} {} to {}", self.row.op, self.input, self.output))
+            .bind("x", self.input);
+        if self.pairs {
+            shader = shader.bind("at", I32);
+        }
+        if !self.last {
+            shader = shader.bind("best", comparable(self.input));
+        }
+        let is_nan = match self.input {
+            F32 | F16 | BF16 => "(bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u",
+            F64 => "a != a",
+            _ => "false",
+        };
+        shader
+            .bind("y", self.output)
+            .u32s(&["count", "extent", "inner", "segments"])
+            .define("VALUE", value(self.input))
+            .define(
+                "LOAD",
+                if self.input == Bool { "select(0u, 1u, load_x(e))" } else { "load_x(e)" },
+            )
+            .define("IS_NAN", is_nan)
+            .define("BEATS", self.row.beats)
+            .define("INDEX", if self.pairs { "u32(load_at(e))" } else { "r" })
+            .define("KEEP_BEST", if self.last { "" } else { "store_best(i, best_value);" })
+            .define("OUTPUT", self.output.value())
+            .body(include_str!("../../../../shaders/arg_reduce.wgsl"))
+    }
+}
+
+/// The type in which values are kept between steps.
+const fn comparable(dtype: DType) -> DType {
+    super::table::accumulator(dtype)
+}
+
+/// Every text.
+pub(super) fn shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for row in ARG_REDUCTIONS {
+        for &dtype in TYPES {
+            for &output in OUTPUTS {
+                out.push(Variant { row, input: dtype, output, pairs: false, last: true }.shader());
+                out.push(
+                    Variant { row, input: comparable(dtype), output, pairs: true, last: true }
+                        .shader(),
+                );
+            }
+            out.push(
+                Variant { row, input: dtype, output: I32, pairs: false, last: false }.shader(),
+            );
+        }
+    }
+    out
+}
+
+fn arg_reduce(
+    ctx: &mut dyn OpContext,
+    style: Style,
+    row: &'static ArgReduction,
+    x: &Tensor,
+    [outer, extent, inner]: [usize; 3],
+    y: &Tensor,
+) -> Result<()> {
+    let target = match style {
+        Style::Wide => 1 << 17,
+        Style::Narrow => 1 << 9,
+    };
+    let layout = Layout::of(style, x.dtype, extent, inner).filter(|_| wide::aligned(&[x]));
+    // Two steps where the extent is long and outputs are few, or where one invocation may not run
+    // over it.
+    let each = layout.map_or(inner, |layout| layout.invocations(inner));
+    let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
+    let wanted = (target / (outer * each)).min(length / 64).min(1024);
+    let segments = wanted.max(length.div_ceil(MAX_ITERATIONS)).max(1);
+    if segments < 2 {
+        return match layout {
+            Some(layout) => {
+                fours(ctx.device(), style, row, layout, x, [outer, extent, inner, 1], None, y)
+            }
+            None => {
+                let variant =
+                    Variant { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
+                run(ctx.device(), variant, x, None, [outer, extent, inner, 1], None, y)
+            }
+        };
+    }
+    let best = ctx.temp(comparable(x.dtype), &[outer * segments * inner])?;
+    let at = ctx.temp(I32, &[outer * segments * inner])?;
+    let device = ctx.device();
+    let extents = [outer, extent, inner, segments];
+    match layout {
+        Some(layout) => fours(device, style, row, layout, x, extents, Some(&best), &at)?,
+        None => {
+            let first = Variant { row, input: x.dtype, output: I32, pairs: false, last: false };
+            run(device, first, x, None, extents, Some(&best), &at)?;
+        }
+    }
+    let second = Variant { row, input: best.dtype, output: y.dtype, pairs: true, last: true };
+    run(device, second, &best, Some(&at), [outer, segments, inner, 1], None, y)
+}
+
+/// Enqueues the first step by fours, in windows along `outer` where it exceeds a binding. It is the
+/// last one too without `best`.
+#[expect(clippy::too_many_arguments, reason = "one step with its tensors")]
+fn fours(
+    device: &Device,
+    style: Style,
+    row: &'static ArgReduction,
+    layout: Layout,
+    x: &Tensor,
+    [outer, extent, inner, segments]: [usize; 4],
+    best: Option<&Tensor>,
+    y: &Tensor,
+) -> Result<()> {
+    let rows = window_rows(device, x.dtype, [outer, extent, inner, segments]);
+    let [units, inner_units] = layout.units(extent, inner);
+    for o in (0..outer).step_by(rows) {
+        let rows = rows.min(outer - o);
+        let reads = rows * extent * inner;
+        let (to, count) = (o * segments * inner, rows * segments * inner);
+        device.check_extent(reads)?;
+        let invocations = rows * segments * layout.invocations(inner);
+        let workgroup = fours::Variant::workgroup(style, invocations);
+        let variant = fours::Variant {
+            row,
+            input: x.dtype,
+            output: y.dtype,
+            last: best.is_none(),
+            layout,
+            workgroup,
+        };
+        let mut bindings =
+            smallvec![Binding { unit: wide::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
+        bindings.extend(best.map(|t| part(t, to, count)));
+        bindings.push(part(y, to, count));
+        device.enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings,
+            params: variant
+                .params(Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments)),
+            grid: Grid::linear(invocations, workgroup),
+        })?;
+    }
+    Ok(())
+}
+
+/// Rows of `outer` whose tensors fit a binding each.
+fn window_rows(
+    device: &Device,
+    input: DType,
+    [outer, extent, inner, segments]: [usize; 4],
+) -> usize {
+    let bytes = (extent * inner * input.size()).max(segments * inner * 8) as u64;
+    (((device.capabilities().max_binding - 256).min(1 << 31) / bytes) as usize).clamp(1, outer)
+}
+
+/// Enqueues one step, in windows along `outer` where it exceeds a binding.
+fn run(
+    device: &Device,
+    variant: Variant,
+    x: &Tensor,
+    at: Option<&Tensor>,
+    [outer, extent, inner, segments]: [usize; 4],
+    best: Option<&Tensor>,
+    y: &Tensor,
+) -> Result<()> {
+    let rows = window_rows(device, x.dtype, [outer, extent, inner, segments]);
+    for o in (0..outer).step_by(rows) {
+        let rows = rows.min(outer - o);
+        let (from, reads) = (o * extent * inner, rows * extent * inner);
+        let (to, count) = (o * segments * inner, rows * segments * inner);
+        device.check_extent(reads)?;
+        let mut bindings = smallvec![part(x, from, reads)];
+        bindings.extend(at.map(|t| part(t, from, reads)));
+        bindings.extend(best.map(|t| part(t, to, count)));
+        bindings.push(part(y, to, count));
+        device.enqueue(&Program {
+            key: variant.key(),
+            shader: &|| variant.shader(),
+            bindings,
+            params: Params::new().u32(count).u32(extent).u32(inner).u32(segments),
+            grid: Grid::map(count, y.dtype),
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! ResourceApply*: a step of every element of whole variables.
+
+use smallvec::SmallVec;
+
+use super::text::Step;
+use super::{check_scalar, check_variables, scalars};
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::error::Result;
+use crate::kernels::movement::walk::window_limit;
+use crate::kernels::op::{Kernel, OpContext};
+use crate::require;
+use crate::shader::{Shader, WORKGROUP, wide};
+use crate::tensor::{Tensor, shape_text};
+
+/// The variables, then the inputs that the rule names.
+pub struct Dense {
+    /// The rule.
+    pub step: Step,
+}
+
+/// Most bindings of a program.
+const BINDINGS: usize = 8;
+
+impl Kernel for Dense {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let rule = self.step.rule;
+        let count = rule.variables.len();
+        let mut gradient = None;
+        let mut scalars: SmallVec<[Tensor; 6]> = SmallVec::new();
+        for (k, name) in rule.dense.iter().enumerate() {
+            let input = ctx.input(count + k)?;
+            if *name == "g" {
+                gradient = Some(input);
+            } else {
+                check_scalar(name, &input)?;
+                scalars.push(input);
+            }
+        }
+        let gradient = gradient.expect("every rule has a gradient");
+        let inputs: SmallVec<[usize; 4]> = (0..count).collect();
+        ctx.update_variables(&inputs, &mut |ctx, variables| {
+            check_variables(&self.step, variables)?;
+            require!(
+                gradient.dims == variables[0].dims,
+                "var and {} do not have the same shape{} {}",
+                if rule.op == "ResourceApplyGradientDescent" { "delta" } else { "grad" },
+                shape_text(&variables[0].dims),
+                shape_text(&gradient.dims)
+            );
+            self.enqueue(ctx, variables, &gradient, &scalars)
+        })
+    }
+}
+
+impl Dense {
+    /// One dispatch, or one for each window that fits a binding.
+    fn enqueue(
+        &self,
+        ctx: &mut dyn OpContext,
+        variables: &[Tensor],
+        g: &Tensor,
+        scalars: &[Tensor],
+    ) -> Result<()> {
+        if g.is_empty() {
+            return Ok(());
+        }
+        let step = self.step;
+        let packed = if is_packed(&step) { Some(scalars::pack(ctx, scalars)?) } else { None };
+        let size = step.dtype.size();
+        let window = (window_limit(ctx.device()) as usize / size).min(1 << 30) & !63;
+        // Whole units of four elements, then those behind them.
+        let tensors: SmallVec<[Binding; 8]> =
+            variables.iter().chain([g]).map(Binding::from).collect();
+        let whole = if step.in_units(&tensors) { g.len() & !(wide::WIDTH as usize - 1) } else { 0 };
+        for (range, units) in [(0..whole, true), (whole..g.len(), false)] {
+            for first in range.clone().step_by(window) {
+                let count = window.min(range.end - first);
+                let unit = if units { wide::unit(step.dtype) } else { size as u32 };
+                let part = |t: &Tensor| Binding {
+                    address: t.address + (first * size) as u64,
+                    bytes: (count * size) as u64,
+                    unit,
+                };
+                let mut bindings: SmallVec<[Binding; 8]> =
+                    variables.iter().chain([g]).map(part).collect();
+                match &packed {
+                    Some(packed) => bindings.push(packed.into()),
+                    None => bindings.extend(scalars.iter().map(Binding::from)),
+                }
+                let (count, grid) = if units {
+                    let count = count / wide::WIDTH as usize;
+                    (count, Grid::linear(count, WORKGROUP))
+                } else {
+                    (count, Grid::map(count, step.dtype))
+                };
+                let key = Key::new(step.rule.op).dtype(step.dtype).number(u32::from(step.flag));
+                ctx.device().enqueue(&Program {
+                    key: key.number(u32::from(units)),
+                    shader: &|| if units { units_shader(step) } else { shader(step) },
+                    bindings,
+                    params: Params::new().u32(count),
+                    grid,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_packed(step: &Step) -> bool {
+    step.rule.variables.len() + step.rule.dense.len() > BINDINGS
+}
+
+/// The shader of a dense step.
+pub fn shader(step: Step) -> Shader {
+    let packed = is_packed(&step);
+    let shader = step.bind(Shader::new(format!("{} {}, {}", step.rule.op, step.dtype, step.flag)));
+    let shader = step.bind_scalars(shader, packed).u32s(&["count"]);
+    step.functions(shader, packed)
+        .body(&step.load_state())
+        .define("LANES", step.dtype.lanes().to_string())
+        .define("STEPS", step.store_unit("step(load_state(i), load_g(i), c)"))
+        .body(include_str!("../../../shaders/training/dense.wgsl"))
+}
+
+/// The shader of a dense step of whole units of four elements.
+pub fn units_shader(step: Step) -> Shader {
+    let packed = is_packed(&step);
+    let shader = step.bind_units(Shader::new(format!(
+        "{} {}, {}, by units",
+        step.rule.op, step.dtype, step.flag
+    )));
+    let shader = step.functions(step.bind_scalars(shader, packed).u32s(&["count"]), packed);
+    step.units(shader).body(include_str!("../../../shaders/training/dense_units.wgsl"))
+}
+
+/// Every variant.
+pub fn shaders(step: Step) -> impl Iterator<Item = Shader> {
+    wide::supports(step.dtype).then(|| units_shader(step)).into_iter().chain([shader(step)])
+}

@@ -1,0 +1,420 @@
+//! The tail of a contraction: which nodes behind it one epilogue computes, and the expression of
+//! them.
+
+pub(super) mod norm;
+
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Root;
+use crate::dtype::DType;
+use crate::kernels::bias::ChannelAxis;
+use crate::kernels::contract::epilogue::{MAX_CONSTANTS, MAX_EXTRAS};
+use crate::kernels::expression::{Call, Expression, Value};
+use crate::kernels::fused::cost::{self, BOUND};
+use crate::kernels::scalar::row::Shapes;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::shape::{Dim, Shape, TensorInfo};
+
+/// Most nodes behind a contraction that are looked at.
+const MAX_NODES: usize = 64;
+/// Most terms of a sum: more cost more than any epilogue may.
+const MAX_TERMS: usize = 256;
+/// Most uses of a value within a tail: of one that has more, some are surely outside.
+const MAX_USES: usize = 4 * MAX_NODES;
+
+/// What one epilogue computes.
+pub(super) struct Tail {
+    /// The contraction and the nodes behind it.
+    pub nodes: Vec<NodeId>,
+    /// The node whose value is used elsewhere.
+    pub exit: NodeId,
+    /// The node among them that gives the values other extents.
+    pub reshape: Option<NodeId>,
+    pub expression: Expression,
+    pub constants: Vec<f32>,
+    /// The further operands.
+    pub extras: Vec<Output>,
+}
+
+impl Tail {
+    /// The largest tail of `root`. `positions` has each node's place in an order in which nodes
+    /// follow what they use.
+    pub fn find(graph: &Graph, root: &Root, positions: &[usize]) -> Option<Self> {
+        if graph.users(root.id).len() > MAX_USES {
+            return None;
+        }
+        let followers = followers(graph, root, positions);
+        (0..followers.len()).rev().find_map(|at| {
+            let exit = followers[at];
+            if reshapes(graph.node(exit)) {
+                return None;
+            }
+            let mut inside: FxHashSet<NodeId> = FxHashSet::from_iter([exit]);
+            let mut nodes = vec![exit];
+            for id in followers[..at].iter().rev() {
+                if graph.users(*id).iter().any(|u| inside.contains(u) && reads(graph, *u, *id)) {
+                    inside.insert(*id);
+                    nodes.push(*id);
+                }
+            }
+            nodes.reverse();
+            let closed = std::iter::once(&root.id).chain(&nodes).all(|id| {
+                let used_by = graph.users(*id).iter().filter(|user| reads(graph, **user, *id));
+                *id == exit || used_by.into_iter().all(|user| inside.contains(user))
+            });
+            if !closed {
+                return None;
+            }
+            let mut tail = Builder::new(graph, root)?.build(&nodes)?;
+            nodes.insert(0, root.id);
+            tail.nodes = nodes;
+            graph.is_convex(&tail.nodes).then_some(tail)
+        })
+    }
+}
+
+fn reads(graph: &Graph, user: NodeId, used: NodeId) -> bool {
+    graph.node(user).inputs().iter().any(|i| i.node == used)
+}
+
+/// Ops that only give a tensor other extents.
+fn reshapes(node: &Node) -> bool {
+    matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
+}
+
+/// The nodes that may be in the tail, in order.
+fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
+    let place = |id: NodeId| {
+        positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id))
+    };
+    let mut ahead: BTreeSet<(usize, NodeId)> =
+        graph.readers(root.output()).filter_map(|(id, _)| place(id)).collect();
+    let mut found = Vec::new();
+    while let Some((_, id)) = ahead.pop_first() {
+        let node = graph.node(id);
+        let same_device = node.device() == graph.node(root.id).device();
+        let known = reshapes(node)
+            || matches!(node.op(), "BiasAdd" | "Cast")
+            || (node.op() == "AddN" && node.inputs().len() <= MAX_TERMS)
+            || norm::is_inference(node)
+            || row(node).is_some();
+        if !same_device || !known || graph.is_preserved(id) || found.len() == MAX_NODES {
+            continue;
+        }
+        found.push(id);
+        // What many others read too can only be the end of a tail.
+        if graph.users(id).len() > MAX_USES {
+            continue;
+        }
+        ahead.extend(graph.readers(Output { node: id, port: 0 }).filter_map(|(id, _)| place(id)));
+    }
+    found
+}
+
+/// The call of an elementwise node whose shapes broadcast.
+fn row(node: &Node) -> Option<Call> {
+    let dtype = if node.op().starts_with("Logical") { DType::Bool } else { node.dtype("T")? };
+    let call = Call::row(node.op(), dtype)?;
+    let Call::Row(row, _) = call else { return None };
+    let broadcasts = match row.shapes {
+        Shapes::Broadcast => true,
+        Shapes::BroadcastOr(_) => {
+            node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
+        }
+        Shapes::Same => row.inputs.len() == 1,
+        _ => false,
+    };
+    let mut types = call.inputs();
+    types.push(call.output());
+    (broadcasts && types.iter().all(|t| t.is_float() || *t == DType::Bool)).then_some(call)
+}
+
+/// An expression under construction.
+pub(super) struct Builder<'g> {
+    pub graph: &'g Graph,
+    root: &'g Root,
+    pub expression: Expression,
+    constants: Vec<f32>,
+    extras: Vec<(Output, Value)>,
+    /// The value of each node of the tail, and whether it lies behind the reshape.
+    values: FxHashMap<NodeId, (Value, bool)>,
+    reshape: Option<NodeId>,
+}
+
+impl<'g> Builder<'g> {
+    /// Starts with the contraction's result, or with what its epilogue gives.
+    fn new(graph: &'g Graph, root: &'g Root) -> Option<Self> {
+        let node = graph.node(root.id);
+        let (mut expression, mut constants, mut extras) =
+            (Expression::new(), Vec::new(), Vec::new());
+        let value = if let Some(text) = node.attr("expression") {
+            let old: Expression = text.string()?.parse().ok()?;
+            constants = node.attr("constants")?.floats()?.to_vec();
+            let inputs: Vec<Value> = old.inputs().iter().map(|t| expression.input(*t)).collect();
+            extras.extend(node.inputs()[2..].iter().copied().zip(inputs.into_iter().skip(1)));
+            for _ in &constants {
+                expression.constant();
+            }
+            for step in old.steps() {
+                expression.step(step.call, &step.args).ok()?;
+            }
+            *old.outputs().first()?
+        } else {
+            expression.input(root.dtype)
+        };
+        let values = FxHashMap::from_iter([(root.id, (value, false))]);
+        Some(Self { graph, root, expression, constants, extras, values, reshape: None })
+    }
+
+    fn build(mut self, nodes: &[NodeId]) -> Option<Tail> {
+        for id in nodes {
+            let value = self.node(*id)?;
+            self.values.insert(*id, value);
+            if self.extras.len() > MAX_EXTRAS || self.constants.len() > MAX_CONSTANTS {
+                return None;
+            }
+        }
+        let exit = *nodes.last()?;
+        let (value, behind) = self.values[&exit];
+        self.expression.output(value);
+        let fits = self.extras.len() <= MAX_EXTRAS
+            && self.constants.len() <= MAX_CONSTANTS
+            && cost::contraction(cost::expression(&self.expression)) <= BOUND;
+        let output = self.expression.output_types()[0];
+        let typed = output.is_float() && !matches!(value, Value::Constant(_));
+        (fits && typed).then(|| Tail {
+            nodes: Vec::new(),
+            exit,
+            reshape: self.reshape.filter(|_| behind),
+            expression: self.expression,
+            constants: self.constants,
+            extras: self.extras.into_iter().map(|(output, _)| output).collect(),
+        })
+    }
+
+    /// The value of a node whose inputs in the tail have theirs, and whether it lies behind the
+    /// reshape.
+    fn node(&mut self, id: NodeId) -> Option<(Value, bool)> {
+        let node = self.graph.node(id);
+        let inner: Vec<(Value, bool)> = node
+            .inputs()
+            .iter()
+            .filter(|i| i.port == 0)
+            .filter_map(|i| self.values.get(&i.node))
+            .copied()
+            .collect();
+        let &(first, behind) = inner.first()?;
+        // Values of different extents don't meet.
+        if inner.iter().any(|(_, other)| *other != behind) {
+            return None;
+        }
+        if reshapes(node) {
+            let is_first = self.reshape.is_none()
+                && inner.len() == 1
+                && self.values.contains_key(&node.inputs()[0].node);
+            self.reshape = Some(id);
+            return (is_first && self.keeps_channels(id)).then_some((first, true));
+        }
+        let value = match node.op() {
+            "Cast" => {
+                let truncates = node.attr("Truncate").and_then(Attr::bool).unwrap_or(false);
+                let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
+                let known = |t: DType| t.is_float() || t == DType::Bool;
+                if truncates || !known(from) || !known(to) {
+                    return None;
+                }
+                self.call(Call::Cast(from, to), &[first])?
+            }
+            "BiasAdd" => {
+                self.values.get(&node.inputs()[0].node)?;
+                self.check_format(node, "NHWC")?;
+                let bias = self.channel_vector(node.inputs()[1], behind)?;
+                self.row("AddV2", node.dtype("T")?, &[first, bias])?
+            }
+            "AddN" => self.sum(node, behind)?,
+            _ if norm::is_inference(node) => {
+                self.values.get(&node.inputs()[0].node)?;
+                norm::value(self, node, first, behind)?
+            }
+            _ => {
+                let call = row(node)?;
+                let Call::Row(row, _) = call else { return None };
+                let mut args = Vec::new();
+                for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
+                    args.push(match self.values.get(&input.node) {
+                        Some((value, _)) if input.port == 0 => *value,
+                        Some(_) => return None,
+                        None => self.operand(*input, dtype, behind)?,
+                    });
+                }
+                if let Some(attr) = row.attr {
+                    args.push(self.constant(node.attr(attr)?.float()?));
+                }
+                self.call(call, &args)?
+            }
+        };
+        Some((value, behind))
+    }
+
+    /// A sum of tensors of one shape; TensorFlow makes it of additions.
+    fn sum(&mut self, node: &Node, behind: bool) -> Option<Value> {
+        let dtype = node.dtype("T").filter(|t| t.is_float())?;
+        let (first, others) = node.inputs().split_first()?;
+        let infos = others.iter().map(|i| self.graph.info(*i));
+        if behind || !infos.into_iter().all(|info| info.same_shape(self.graph.info(*first))) {
+            return None;
+        }
+        let mut sum: Option<Value> = None;
+        for input in node.inputs() {
+            let value = match self.values.get(&input.node) {
+                Some((value, _)) if input.port == 0 => *value,
+                Some(_) => return None,
+                None => self.operand(*input, dtype, behind)?,
+            };
+            if self.extras.len() > MAX_EXTRAS {
+                return None;
+            }
+            sum = Some(match sum {
+                Some(sum) => self.row("AddV2", dtype, &[sum, value])?,
+                None => value,
+            });
+        }
+        sum
+    }
+
+    pub(super) fn call(&mut self, call: Call, args: &[Value]) -> Option<Value> {
+        self.expression.step(call, args).ok()
+    }
+
+    /// A call of the row `op`.
+    pub(super) fn row(&mut self, op: &str, dtype: DType, args: &[Value]) -> Option<Value> {
+        self.call(Call::row(op, dtype)?, args)
+    }
+
+    /// A parameter.
+    pub(super) fn constant(&mut self, value: f32) -> Value {
+        let at = self.constants.iter().position(|c| c.to_bits() == value.to_bits());
+        at.map_or_else(
+            || {
+                self.constants.push(value);
+                self.expression.constant()
+            },
+            |at| Value::Constant(at as u32),
+        )
+    }
+
+    /// A tensor from outside of the tail as an operand that broadcasts.
+    fn operand(&mut self, from: Output, dtype: DType, behind: bool) -> Option<Value> {
+        if matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+            && let Some(tensor) = self.graph.constant(from)
+            && let ([value], true) = (
+                &tensor.to_f64()[..],
+                tensor.dims.len() <= self.root.rank && !behind || tensor.dims.is_empty(),
+            )
+        {
+            return Some(self.constant(*value as f32));
+        }
+        let info = self.graph.info(from);
+        let fits = if behind {
+            self.is_vector(info)
+                && info.rank().is_some_and(|r| r <= self.behind_rank().unwrap_or(0))
+                || info.rank() == Some(0)
+        } else {
+            self.may_be_read(info)
+        };
+        fits.then(|| self.extra(from, dtype))
+    }
+
+    fn extra(&mut self, from: Output, dtype: DType) -> Value {
+        if let Some((_, value)) = self.extras.iter().find(|(output, _)| *output == from) {
+            return *value;
+        }
+        let value = self.expression.input(dtype);
+        self.extras.push((from, value));
+        value
+    }
+
+    /// A vector that has one element for each channel, or the op would fail: an operand that
+    /// broadcasts would hide that.
+    pub(super) fn channel_vector(&mut self, from: Output, behind: bool) -> Option<Value> {
+        let info = self.graph.info(from);
+        if self.values.contains_key(&from.node) {
+            return None;
+        }
+        let [extent] = info.shape.as_deref()? else { return None };
+        let channels = self.channels();
+        let sure =
+            extent.known().is_some_and(|n| n != 1) || channels.is_some_and(|c| c.same(*extent));
+        if !sure || (behind && !self.is_vector(info)) {
+            return None;
+        }
+        Some(self.extra(from, info.dtype?))
+    }
+
+    /// The extent of the channels, where it is known.
+    fn channels(&self) -> Option<Dim> {
+        let shape = self.graph.info(self.root.output()).shape.as_ref()?;
+        (shape.len() >= 2).then(|| shape[self.root.channels.axis(shape.len())])
+    }
+
+    /// Whether the attribute `data_format` of a node of the tail means the contraction's channels.
+    pub(super) fn check_format(&self, node: &Node, default: &str) -> Option<()> {
+        let format = node.attr("data_format").and_then(Attr::string).unwrap_or(default);
+        let second = matches!(format, "NCHW" | "NCDHW");
+        (second == (self.root.channels == ChannelAxis::Second)).then_some(())
+    }
+
+    /// Whether a node of the tail that gives other extents keeps the channels last.
+    fn keeps_channels(&self, id: NodeId) -> bool {
+        let last =
+            |output: Output| self.graph.info(output).shape.as_ref().and_then(|s| s.last().copied());
+        let (from, to) =
+            (last(self.graph.node(id).inputs()[0]), last(Output { node: id, port: 0 }));
+        let known = |d: Option<Dim>| d.and_then(Dim::known).filter(|n| *n > 1);
+        self.root.channels == ChannelAxis::Last && known(from).is_some() && known(from) == known(to)
+    }
+
+    /// The lesser of the ranks before and behind the reshape.
+    fn behind_rank(&self) -> Option<usize> {
+        let reshape = self.reshape?;
+        let before = self.graph.info(self.graph.node(reshape).inputs()[0]).rank()?;
+        Some(before.min(self.graph.info(Output { node: reshape, port: 0 }).rank()?))
+    }
+
+    /// Whether a tensor surely is one element, or one for each channel of channels that are last.
+    fn is_vector(&self, info: &TensorInfo) -> bool {
+        let Some((last, lead)) = info.shape.as_deref().and_then(|s| s.split_last()) else {
+            return false;
+        };
+        let channels = self.channels().and_then(Dim::known);
+        let one = Dim::Known(1);
+        lead.iter().all(|d| *d == one)
+            && (*last == one || (last.known().is_some() && last.known() == channels))
+    }
+
+    /// Whether the contraction may read a tensor of this shape itself.
+    fn may_be_read(&self, info: &TensorInfo) -> bool {
+        let second = self.root.channels == ChannelAxis::Second;
+        let Some(extra) = &info.shape else { return !second };
+        if info.is_single() {
+            return extra.len() <= self.root.rank;
+        }
+        // A vector would be taken for channels.
+        if second && extra.len() == 1 {
+            return false;
+        }
+        let Some(result) = &self.graph.info(self.root.output()).shape else { return true };
+        let Some(lead) = result.len().checked_sub(extra.len()) else { return false };
+        let axis = self.root.channels.axis(result.len());
+        let may_be = |a: Dim, b: Dim| a.known().is_none() || b.known().is_none() || a == b;
+        let all = |f: &dyn Fn(usize, Dim) -> bool| {
+            extra.iter().enumerate().all(|(d, extent)| f(lead + d, *extent))
+        };
+        let full = |shape: &Shape| shape[..lead].iter().all(|d| may_be(*d, Dim::Known(1)));
+        all(&|d, extent| may_be(extent, if d == axis { result[d] } else { Dim::Known(1) }))
+            || (full(result) && all(&|d, extent| may_be(extent, result[d])))
+    }
+}

@@ -1,0 +1,13 @@
+//! The leaf below everything: unsafe calls of the system, of wgpu and of drivers, behind safe
+//! functions. It knows nothing of TensorFlow, devices or kernels.
+
+pub(crate) mod address_range;
+pub(crate) mod experimental;
+pub(crate) mod guard;
+#[cfg(target_os = "linux")]
+pub(crate) mod loaded;
+pub(crate) mod memory_budget;
+pub(crate) mod pipeline_cache;
+pub(crate) mod process;
+pub(crate) mod trusted_shader;
+pub(crate) mod vulkan_driver;

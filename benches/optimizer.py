@@ -3,8 +3,7 @@ adapter in one run.
 
     python benches/optimizer.py                      # all workloads, a table
     python benches/optimizer.py --only gelu,adam --json results.json
-    python benches/optimizer.py --passes             # how long grappler's passes take, with ours
-    and without
+    python benches/optimizer.py --passes    # how long grappler's passes take, with ours and without
 
 Both versions of a step are the same Python function, traced twice; TensorFlow runs one of them
 without plug-in optimizers. Timed calls alternate between the two. Bytes are those of all tensors

@@ -1,4 +1,4 @@
-"""The same work on every peer that is installed, as tables: rates by both clocks, and what of the
+r"""The same work on every peer that is installed, as tables: rates by both clocks, and what of the
 targets is met.
 
 Peers are this project's kernels, ONNX Runtime WebGPU, burn, TensorFlow's CPU kernels, TensorFlow on
@@ -7,8 +7,8 @@ this plug-in (small operations only), PyTorch on CUDA.
     cargo build --release --example kernels
     python -m venv /tmp/ort && /tmp/ort/bin/pip install onnxruntime-webgpu onnx numpy
     (cd benches/peers/burn && cargo build --release)
-    python benches/peers/run.py --onnxruntime-python /tmp/ort/bin/python --json peers.json
-    --markdown peers.md
+    python benches/peers/run.py --onnxruntime-python /tmp/ort/bin/python \
+        --json peers.json --markdown peers.md
 
 The peers are asked for the first row in turn, then for the second, and so on, several times, so
 that what else the machine does meets all of them. A figure is the median. Each has a Python of its
@@ -16,10 +16,9 @@ own where one is given. What is missing or refuses is named below the tables, wi
 it never ends the run.
 
 ONNX Runtime does not take lavapipe of Mesa 22.3, which Debian 12 has. A newer driver beside the
-system's, for these programs alone, on Debian 12:
+system's, for these programs alone, on Debian 12, once the suite bookworm-backports is among apt's
+sources:
 
-    echo "deb http://deb.debian.org/debian bookworm-backports main" | sudo tee
-    /etc/apt/sources.list.d/backports.list
     sudo apt-get update && sudo apt-get install libllvm15 && mkdir /tmp/mesa25 && cd /tmp/mesa25
     apt-get download {mesa-vulkan-drivers,libdrm2,libdrm-amdgpu1}/bookworm-backports
     for package in *.deb; do dpkg -x $package .; done
@@ -30,8 +29,8 @@ turn.
 On a machine with a bare GPU, nothing needs to be built: `kernels`, made elsewhere, and a PyTorch
 with CUDA do.
 
-    python3 benches/peers/run.py --kernels ./kernels --only ours,pytorch --json peers.json
-    --markdown peers.md
+    python3 benches/peers/run.py --kernels ./kernels --only ours,pytorch \
+        --json peers.json --markdown peers.md
 
 burn tunes itself: `burn/cubecl.toml` keeps that to a minute on a software adapter; `--tune` leaves
 it out, for GPUs.

@@ -70,6 +70,7 @@ versions: wheel ## The smoke test on every supported TensorFlow, or VERSIONS="2.
 
 .PHONY: keras-tests
 keras-tests: install ## Keras's own tests: none may fail on WGPU alone. Hours; can be resumed.
+	$(BIN)/python -m pip install --quiet jax grain # Ten files import them.
 	$(BIN)/python tools/keras-tests
 
 .PHONY: faults

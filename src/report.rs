@@ -190,6 +190,26 @@ fn main_types(rows: &[&Registration]) -> Vec<DType> {
     types
 }
 
+/// What stands above the table of ops.
+const OPS_HEAD: &str = "\
+# Ops
+
+Written by `make docs` from the registry; a test compares them. {count} ops have kernels for WGPU.
+TensorFlow adds those that it offers every device (constants, reshapes, variable handles, control
+flow, function calls); all others run on the CPU.
+
+64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m tensorflow_wgpu` lists
+what yours offers.
+
+Every op with every type is run against TensorFlow's CPU kernel by the case in `tests/python/sweep/`
+that the last column names. Arguments in host memory are those that TensorFlow's own GPU kernels
+have there, but for `StatelessRandomGetKeyCounter`, which makes its keys on the device. Notes say
+what runs on the host, or by a kernel of TensorFlow's own.
+
+| Op | Types | In host memory | Notes | Family | Sweep |
+|---|---|---|---|---|---|
+";
+
 /// The table of supported ops, for an adapter with every feature. `sweep` is the folder
 /// `tests/python/sweep`, whose files hold a case for each op; they are named in the table. Fails
 /// when the folder cannot be read.
@@ -206,18 +226,7 @@ pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
     }
     let registry = Registry::new(Capabilities::FULL);
     let by_op = by_op(registry.rows());
-    let mut table = format!(
-        "# Ops\n\nWritten by `make docs` from the registry; a test compares them. {} ops have \
-         kernels for WGPU. TensorFlow adds those that\nit offers every device (constants, \
-         reshapes, variable handles, control flow, function calls); all others run on the \
-         CPU.\n\n64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m \
-         tensorflow_wgpu` lists what yours offers.\n\nEvery op with every type is run against \
-         TensorFlow's CPU kernel by the case in `tests/python/sweep/` that the last \
-         column\nnames. Arguments in host memory are those that TensorFlow's own GPU kernels have \
-         there, but for `StatelessRandomGetKeyCounter`, which makes its keys on the device.\n\n| \
-         Op | Types | In host memory | Notes | Family | Sweep |\n|---|---|---|---|---|---|\n",
-        by_op.len()
-    );
+    let mut table = OPS_HEAD.replace("{count}", &by_op.len().to_string());
     for (op, rows) in by_op {
         let mut attributes = BTreeMap::<_, Vec<DType>>::new();
         for (attr, dtype) in rows.iter().flat_map(|r| &r.types) {

@@ -15,6 +15,9 @@ pub const WAITS_FOR_SIZE: &str = "waits for the device to learn its output's siz
 pub const WAITS_TO_CHECK: &str = "waits for the device to check its input";
 /// Note of a kernel for tensors that TensorFlow keeps in host memory.
 pub const ON_HOST: &str = "int32 runs on the host, where TensorFlow keeps it";
+/// Note of a kernel that only moves values which TensorFlow keeps as C++ objects: TensorFlow's own
+/// kernel does it, and its copies and fills run on the device.
+pub const TENSORFLOWS: &str = "runs TensorFlow's own kernel; copies run on the device";
 
 /// Makes the kernel of a node from its attributes.
 pub type CreateKernel = Arc<dyn Fn(&dyn Attrs) -> Result<Box<dyn Kernel>> + Send + Sync>;

@@ -12,7 +12,7 @@
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext, OpContextExt};
-use crate::kernels::registry::{Need, Registry};
+use crate::kernels::registry::{Need, Registry, TENSORFLOWS};
 use crate::require;
 use crate::shader::Shader;
 
@@ -71,7 +71,7 @@ pub fn register(registry: &mut Registry) {
         .need(Need::Variants)
         .kernel(|_| Ok(|ctx: &mut dyn OpContext| -> Result<()> { ctx.zero_variant() }));
     for &(op, host) in OPTIONALS {
-        let row = registry.op(op).host(host).need(Need::TensorFlowKernel);
+        let row = registry.op(op).host(host).need(Need::TensorFlowKernel).note(TENSORFLOWS);
         row.kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
     }
     for &(op, types, host) in LISTS {
@@ -79,7 +79,7 @@ pub fn register(registry: &mut Registry) {
         let row = registry.op(op).types("element_dtype", types).host(host).unsupported_too();
         let lengths = LENGTHS.iter().find(|(name, ..)| *name == op);
         let parts = (op == "TensorListSplit").then_some(2);
-        row.need(Need::TensorFlowKernel).kernel(move |attrs: &dyn Attrs| {
+        row.need(Need::TensorFlowKernel).note(TENSORFLOWS).kernel(move |attrs: &dyn Attrs| {
             Ok(List { kernel: attrs.tensorflow_kernel()?, lengths, parts })
         });
     }

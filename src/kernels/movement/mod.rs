@@ -20,7 +20,7 @@ pub mod unit;
 pub mod walk;
 
 use super::op::{Attrs, OpContext};
-use super::registry::Registry;
+use super::registry::{ON_HOST, Registry};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
 use crate::error::{Error, Result};
@@ -103,7 +103,9 @@ fn unary<P, F>(
     F: Fn(&dyn Attrs) -> Result<P> + Send + Sync + 'static,
 {
     let builder = constraints.iter().fold(registry.op(op), |b, (attr, types)| b.types(attr, types));
-    builder.host(host).kernel(move |attrs| Ok(Unary { memory, input, plan: make(attrs)? }));
+    let note = if matches!(memory, Memory::Host) { ON_HOST } else { "" };
+    let kernel = move |attrs: &dyn Attrs| Ok(Unary { memory, input, plan: make(attrs)? });
+    builder.host(host).note(note).kernel(kernel);
 }
 
 /// A planner without attributes.
@@ -237,7 +239,7 @@ fn register_slice_writes(registry: &mut Registry) {
         .host(&["begin", "end", "strides"])
         .kernel(tensor(Memory::Device));
     let host = &["input", "begin", "end", "strides", "value", "output"];
-    registry.op(op).types("T", I32_ONLY).host(host).kernel(tensor(Memory::Host));
+    registry.op(op).types("T", I32_ONLY).host(host).note(ON_HOST).kernel(tensor(Memory::Host));
     let host = &["ref", "begin", "end", "strides"];
     registry
         .op("ReverseSequence")
@@ -251,8 +253,8 @@ fn register_slice_writes(registry: &mut Registry) {
 }
 
 fn register_pads(registry: &mut Registry) {
-    const ON_DEVICE: Constraints = &[("T", MOVED), ("Tpaddings", INDEX)];
-    const ON_HOST: Constraints = &[("T", I32_ONLY), ("Tpaddings", INDEX)];
+    const DEVICE_TYPES: Constraints = &[("T", MOVED), ("Tpaddings", INDEX)];
+    const HOST_TYPES: Constraints = &[("T", I32_ONLY), ("Tpaddings", INDEX)];
     let plan = |constant: bool| {
         move |_: &dyn Attrs| {
             Ok(move |ctx: &mut dyn OpContext, dims: &[usize], dtype: DType| {
@@ -260,11 +262,11 @@ fn register_pads(registry: &mut Registry) {
             })
         }
     };
-    unary(registry, "Pad", ON_DEVICE, &["paddings"], (Memory::Device, 0), plan(false));
+    unary(registry, "Pad", DEVICE_TYPES, &["paddings"], (Memory::Device, 0), plan(false));
     unary(
         registry,
         "Pad",
-        ON_HOST,
+        HOST_TYPES,
         &["input", "paddings", "output"],
         (Memory::Host, 0),
         plan(false),
@@ -272,14 +274,14 @@ fn register_pads(registry: &mut Registry) {
     unary(
         registry,
         "PadV2",
-        ON_DEVICE,
+        DEVICE_TYPES,
         &["paddings", "constant_values"],
         (Memory::Device, 0),
         plan(true),
     );
     let all = &["input", "paddings", "constant_values", "output"];
-    unary(registry, "PadV2", ON_HOST, all, (Memory::Host, 0), plan(true));
-    unary(registry, "MirrorPad", ON_DEVICE, &["paddings"], (Memory::Device, 0), |attrs| {
+    unary(registry, "PadV2", HOST_TYPES, all, (Memory::Host, 0), plan(true));
+    unary(registry, "MirrorPad", DEVICE_TYPES, &["paddings"], (Memory::Device, 0), |attrs| {
         let rule = pad::mirror_rule(&attrs.string("mode")?)?;
         Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| {
             pad::mirror_pad(ctx, dims, rule)
@@ -302,7 +304,12 @@ fn register_joins(registry: &mut Registry) {
         .kernel(|_| Ok(Concat { axis: Some(0) }));
     let pack = |memory| move |attrs: &dyn Attrs| Ok(Pack { axis: attrs.int("axis")?, memory });
     registry.op("Pack").types("T", MOVED).kernel(pack(Memory::Device));
-    registry.op("Pack").types("T", I32_ONLY).host(&["values", "output"]).kernel(pack(Memory::Host));
+    registry
+        .op("Pack")
+        .types("T", I32_ONLY)
+        .host(&["values", "output"])
+        .note(ON_HOST)
+        .kernel(pack(Memory::Host));
     let split =
         |memory| move |attrs: &dyn Attrs| Ok(Split { num_split: attrs.int("num_split")?, memory });
     registry.op("Split").types("T", MOVED).host(&["split_dim"]).kernel(split(Memory::Device));
@@ -310,6 +317,7 @@ fn register_joins(registry: &mut Registry) {
         .op("Split")
         .types("T", I32_ONLY)
         .host(&["split_dim", "value", "output"])
+        .note(ON_HOST)
         .kernel(split(Memory::Host));
     let split_v = |memory| move |_: &dyn Attrs| Ok(SplitV { memory });
     registry
@@ -323,6 +331,7 @@ fn register_joins(registry: &mut Registry) {
         .types("T", I32_ONLY)
         .types("Tlen", SPLIT_INDEX)
         .host(&["size_splits", "split_dim", "value", "output"])
+        .note(ON_HOST)
         .kernel(split_v(Memory::Host));
     registry
         .op("Unpack")

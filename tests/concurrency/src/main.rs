@@ -11,8 +11,8 @@ mod error;
 mod gate_model;
 mod queue_model;
 
-/// What the modules under test take of `src/ffi`.
-mod ffi {
+/// What the modules under test take of `src/sys`.
+mod sys {
     pub mod guard {
         use crate::error::{Error, Result};
 

@@ -104,11 +104,27 @@ def counts() -> str:
 
 def is_lost(error: Exception) -> bool:
     """Whether an error says that the device is gone, and what to do."""
+    # TensorFlow's executor turns some into InternalError, and says so.
     return (
-        isinstance(error, tf.errors.UnavailableError)
+        (
+            isinstance(error, tf.errors.UnavailableError)
+            or "originally returned UnavailableError" in str(error)
+        )
         and "lost" in str(error)
         and "restart" in str(error)
     )
+
+
+def is_exhausted(error: Exception) -> bool:
+    """Whether an error says that there is no memory."""
+    # TensorFlow's words where it gets none for a copy.
+    no_target = "Dst tensor is not initialized" in str(error)
+    return no_target or isinstance(error, tf.errors.ResourceExhaustedError)
+
+
+def is_marked(numbers: list[np.ndarray]) -> bool:
+    """Whether a copy to the host failed: it leaves NaN, and an error for the next call."""
+    return any(np.isnan(value).all() for value in numbers)
 
 
 def text_of(error: Exception) -> str:
@@ -179,7 +195,8 @@ class Server:
                 if injected and error
                 else ("bad", "no device")
             )
-        if numbers is not None:
+        marked = injected and numbers is not None and is_marked(numbers)
+        if numbers is not None and not marked:
             self.training.check(numbers, self.reference())
         if not injected:
             return (
@@ -187,22 +204,20 @@ class Server:
                 if error is None
                 else ("bad", f"an error without a fault: {text_of(error)}")
             )
-        word, text = "right", ""
+        word, text = ("error", "a copy to the host failed") if marked else ("right", "")
         if error is not None:
             text = text_of(error)
             word = "lost" if is_lost(error) else "error"
             # TensorFlow's own words for a wait that fails; ours are in the log, and in the next
             # error.
             waited = "SyncAll failed" in text
-            if (
-                word == "error"
-                and not waited
-                and not isinstance(error, tf.errors.ResourceExhaustedError)
-            ):
+            if word == "error" and not waited and not is_exhausted(error):
                 return "bad", f"neither lost nor exhausted: {text}"
         for attempt in range(ATTEMPTS):
             try:
                 self.checked()
+                if marked and attempt == 0:
+                    return "bad", "a copy failed, and no call said so"
                 return word, text
             except tf.errors.OpError as e:
                 if is_lost(e):

@@ -243,7 +243,7 @@ impl Device {
             capabilities.storage_alignment,
             completion.clone(),
             submitter.clone(),
-        );
+        )?;
         let failed = failures.clone();
         let failed = move |e| {
             // As in `settled`, for calls that have returned.

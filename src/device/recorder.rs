@@ -54,7 +54,7 @@ pub(crate) struct Recorder {
     belt: Belt,
     /// Host bytes that the open batch holds: uploads and read-backs.
     staged: u64,
-    params: Option<wgpu::Buffer>,
+    params: wgpu::Buffer,
     /// What stands for `params` in place of a block's number. Blocks count from 0, these from the
     /// other end.
     params_id: u32,
@@ -69,13 +69,15 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    /// Makes the parameter buffer too, so that no first operation fails for want of one.
     pub fn new(
         gpu: Arc<Gpu>,
         storage_alignment: u32,
         completion: Arc<Completion<Gpu>>,
         submitter: Arc<Submitter<Gpu>>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
+            params: params_buffer(&gpu.device, PARAMS_BUFFER)?,
             gpu,
             storage_alignment: storage_alignment as usize,
             completion,
@@ -85,14 +87,13 @@ impl Recorder {
             after: Vec::new(),
             belt: Belt::default(),
             staged: 0,
-            params: None,
             params_id: u32::MAX,
             params_bytes: Vec::new(),
             batch: Batch::default(),
             bind_groups: BindGroups::default(),
             submitted: 0,
             statistics: Statistics::default(),
-        }
+        })
     }
 
     /// Records one dispatch. What fails leaves nothing of it in the batch.
@@ -122,11 +123,12 @@ impl Recorder {
             offsets.push(params_at as u32);
         }
         let (device, own, made) =
-            (&self.gpu.device, self.params.as_ref(), &mut self.statistics.bind_groups);
+            (&self.gpu.device, &self.params, &mut self.statistics.bind_groups);
         let group = self.bind_groups.get(&ranges, || {
             *made += 1;
-            let table = own.filter(|_| !table.is_empty());
-            let buffers = table.into_iter().chain(bound.iter().map(|(b, ..)| &b.buffer)).chain(own);
+            let table = (!table.is_empty()).then_some(own);
+            let buffers =
+                table.into_iter().chain(bound.iter().map(|(b, ..)| &b.buffer)).chain([own]);
             checked(device, "cannot bind tensors", || {
                 bind_group(device, &pipeline.layout, buffers, &ranges)
             })
@@ -253,9 +255,8 @@ impl Recorder {
             let Some(encoder) = self.encoder.take() else { return Ok(None) };
             self.belt.hand_over(&encoder);
             self.statistics.submissions += 1;
-            let params = self.params.as_ref().filter(|_| !self.params_bytes.is_empty());
-            let params =
-                params.map(|buffer| (buffer.clone(), std::mem::take(&mut self.params_bytes)));
+            let params = (!self.params_bytes.is_empty())
+                .then(|| (self.params.clone(), std::mem::take(&mut self.params_bytes)));
             Ok(Some(gpu::Batch { encoder, params }))
         });
         self.submitted += 1;
@@ -326,8 +327,7 @@ impl Recorder {
         if more == 0 {
             return Ok((0, 0));
         }
-        let room = self.params.as_ref().map_or(0, wgpu::Buffer::size);
-        if (self.params_bytes.len() + more) as u64 > room {
+        if (self.params_bytes.len() + more) as u64 > self.params.size() {
             self.submit();
             self.grow_params(more as u64)?;
         }
@@ -341,24 +341,12 @@ impl Recorder {
         Ok(at.into())
     }
 
-    /// Makes a parameter buffer of at least `bytes`, if there is none. Nothing that is recorded may
-    /// use it.
+    /// Replaces the parameter buffer if it has less than `bytes`. Nothing that is recorded may use
+    /// it.
     fn grow_params(&mut self, bytes: u64) -> Result<()> {
-        let room = self.params.as_ref().map_or(0, wgpu::Buffer::size);
-        if room >= bytes {
-            return Ok(());
-        }
-        let device = &self.gpu.device;
-        let grown = checked(device, "cannot hold the parameters of programs", || {
-            device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("parameters"),
-                size: bytes.next_power_of_two().max(PARAMS_BUFFER),
-                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        })?;
-        self.params = Some(grown);
-        if room > 0 {
+        let room = self.params.size();
+        if room < bytes {
+            self.params = params_buffer(&self.gpu.device, bytes.next_power_of_two())?;
             self.bind_groups.forget(self.params_id, room);
             self.params_id -= 1;
         }
@@ -380,6 +368,17 @@ impl Record for Recorder {
 const fn split(offset: u64) -> (u64, u32) {
     const DYNAMIC: u64 = (1 << 31) - 1;
     (offset & !DYNAMIC, (offset & DYNAMIC) as u32)
+}
+
+fn params_buffer(device: &wgpu::Device, bytes: u64) -> Result<wgpu::Buffer> {
+    checked(device, "cannot hold the parameters of programs", || {
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("parameters"),
+            size: bytes,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    })
 }
 
 fn open<'a>(

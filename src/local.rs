@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use crate::device::{Capabilities, Device, Selection};
+use parking_lot::Mutex;
+
+use crate::device::{Device, Profile, Selection};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext, UpdateAll, VariableUpdate};
@@ -132,6 +134,13 @@ impl From<HostTensor> for Input {
     }
 }
 
+fn first_adapter() -> Result<wgpu::Adapter> {
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let problem = selection.problem;
+    let first = selection.adapters.into_iter().next();
+    first.ok_or_else(|| Error::Unavailable(problem.unwrap_or_default()))
+}
+
 /// A device with a registry and variables. Device memory of inputs and outputs is freed after each
 /// run.
 pub struct Session {
@@ -154,16 +163,9 @@ struct Arena {
 impl Session {
     /// A session on a device.
     pub fn new(device: Arc<Device>) -> Self {
-        let capabilities = *device.capabilities();
-        Self::with_capabilities(device, capabilities)
-    }
-
-    /// A session whose kernels are registered as for an adapter with other capabilities: how a
-    /// software adapter runs the variants of a GPU.
-    pub fn with_capabilities(device: Arc<Device>, capabilities: Capabilities) -> Self {
         Self {
+            registry: Registry::new(*device.capabilities()),
             device,
-            registry: Registry::new(capabilities),
             variables: Vec::new(),
             misalign: 0,
             arena: None,
@@ -173,14 +175,21 @@ impl Session {
     /// A session on the first adapter of this machine, one device for the whole process.
     pub fn shared() -> Result<Self> {
         static DEVICE: OnceLock<Result<Arc<Device>>> = OnceLock::new();
-        let open = || {
-            let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-            match selection.adapters.first() {
-                Some(adapter) => Device::open(adapter),
-                None => Err(Error::Unavailable(selection.problem.unwrap_or_default())),
-            }
-        };
-        Ok(Self::new(DEVICE.get_or_init(open).clone()?))
+        Ok(Self::new(DEVICE.get_or_init(|| Device::open(&first_adapter()?)).clone()?))
+    }
+
+    /// The same under `profile`, as far as the adapter can; one device for each profile. So tests
+    /// on a software adapter run the programs of a GPU.
+    pub fn under(profile: Profile) -> Result<Self> {
+        static DEVICES: Mutex<Vec<(Profile, Arc<Device>)>> = Mutex::new(Vec::new());
+        let mut devices = DEVICES.lock();
+        if let Some((_, device)) = devices.iter().find(|(p, _)| *p == profile) {
+            return Ok(Self::new(device.clone()));
+        }
+        let adapter = first_adapter()?;
+        let device = Device::open_with(&adapter, profile.on(Profile::of(&adapter)), None)?;
+        devices.push((profile, device.clone()));
+        Ok(Self::new(device))
     }
 
     /// From now on, cuts all tensors out of one block of `bytes`, as TensorFlow's allocator does;

@@ -7,19 +7,22 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::device::{AdapterReport, Capabilities, Device, Selection, Statistics, adapters};
+use crate::device::{
+    AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters,
+};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 10] = [
+pub const VARIABLES: [&str; 11] = [
     "TF_WGPU_VISIBLE_DEVICES",
     "TF_WGPU_LOG",
     "TF_WGPU_FALLBACK",
     "TF_WGPU_CACHE",
     "TF_WGPU_COOPERATIVE_MATRIX",
     "TF_WGPU_AUTOTUNE",
+    "TF_WGPU_PROFILE",
     "TF_WGPU_DRIVER_SHIELD",
     "WGPU_BACKEND",
     "WGPU_ADAPTER_NAME",
@@ -101,6 +104,8 @@ fn adapter(
 ) -> Value {
     let info = &found.info;
     let capabilities = Capabilities::from_parts(info, found.features, &found.limits);
+    let own = Profile::from_parts(info, capabilities);
+    let device = opened.and_then(|o| o.as_ref().ok());
     let known = |s: &str| (!s.is_empty()).then(|| s.to_owned());
     json!({
         "device": found.device.map(|d| format!("WGPU:{d}")),
@@ -112,11 +117,12 @@ fn adapter(
         "vendor_id": info.vendor,
         "device_id": info.device,
         "pci_bus_id": known(&info.device_pci_bus_id),
+        "profile": device.map_or(own.name, |(device, _)| device.profile().name),
         "type": format!("{:?}", info.device_type),
         "backend": format!("{:?}", info.backend),
         "driver": known(&info.driver),
         "driver_info": known(&info.driver_info),
-        "memory": opened.and_then(|o| o.as_ref().ok()).map(|(_, memory)| memory),
+        "memory": device.map(|(_, memory)| memory),
         "limits": {
             "max_binding": capabilities.max_binding,
             "max_buffer": capabilities.max_buffer,

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use numeric::{Random, assert_close};
 use scratch::Scratch;
-use tensorflow_wgpu::device::{Capabilities, Device, Selection};
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::{Capabilities, Device, Profile, Selection};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, HostTensor};
 
@@ -35,8 +34,13 @@ fn untuned() -> Arc<Device> {
     Device::open(&adapter()).unwrap()
 }
 
+/// What a GPU with its own memory is like: software adapters have too few tiles to time.
+fn gpu() -> Profile {
+    Profile::NVIDIA.on(untuned().profile())
+}
+
 fn device(directory: Option<&Path>) -> Arc<Device> {
-    Device::open_tuning(&adapter(), *untuned().capabilities(), directory, || false).unwrap()
+    Device::open_tuning(&adapter(), gpu(), directory, || false).unwrap()
 }
 
 /// An op with its inputs and what comes of them.
@@ -144,7 +148,7 @@ impl Case {
 
     /// Runs it as on a GPU and compares.
     fn run(&self, session: &mut Session) -> HostTensor {
-        let got = with_class(Class::Discrete, || session.run(&self.node, &self.inputs)).unwrap();
+        let got = session.run(&self.node, &self.inputs).unwrap();
         assert_close(&got[0], &self.want, self.scale, &format!("{:?}", self.node));
         got.into_iter().next().unwrap()
     }
@@ -200,8 +204,9 @@ fn contractions_of_all_kinds_are_tuned_and_stay_right() {
 
 #[test]
 fn without_timestamps_the_host_keeps_the_time() {
-    let capabilities = Capabilities { timestamps: false, ..*untuned().capabilities() };
-    let device = Device::open_tuning(&adapter(), capabilities, None, || false).unwrap();
+    let capabilities = Capabilities { timestamps: false, ..gpu().capabilities };
+    let profile = Profile { capabilities, ..gpu() };
+    let device = Device::open_tuning(&adapter(), profile, None, || false).unwrap();
     let mut session = Session::new(device);
     let case = Case::matmul(DType::F32, [40, 96, 72]);
     case.tune(&mut session);
@@ -261,14 +266,14 @@ fn garbage_in_the_file_is_discarded_and_replaced() {
 fn determinism_keeps_to_the_estimate() {
     let on = Arc::new(AtomicBool::new(true));
     let asked = on.clone();
-    let capabilities = *untuned().capabilities();
+    let profile = gpu();
     let device =
-        Device::open_tuning(&adapter(), capabilities, None, move || asked.load(Ordering::Relaxed))
+        Device::open_tuning(&adapter(), profile, None, move || asked.load(Ordering::Relaxed))
             .unwrap();
     let mut session = Session::new(device);
     // Long sums, whose last bits tell their order.
     let case = Case::matmul(DType::F32, [5, 3000, 6]);
-    let untuned = case.run(&mut Session::new(untuned()));
+    let untuned = case.run(&mut Session::under(Profile::NVIDIA).unwrap());
     for _ in 0..4 {
         assert_eq!(case.run(&mut session).bytes, untuned.bytes);
     }

@@ -420,10 +420,11 @@ fn sum_of_table(device: &Device, to: u64, table: Vec<u32>, stride: u32) {
 /// `buffers`.
 fn plain_device(buffers: bool) -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-    let mut capabilities = *own_device().capabilities();
+    let mut profile = own_device().profile();
+    let capabilities = &mut profile.capabilities;
     capabilities.max_dynamic_bindings = 0;
     capabilities.immediates = if buffers { 0 } else { capabilities.immediates };
-    Device::open_with(&selection.adapters[0], capabilities, None).unwrap()
+    Device::open_with(&selection.adapters[0], profile, None).unwrap()
 }
 
 #[test]

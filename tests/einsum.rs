@@ -6,8 +6,9 @@ mod numeric;
 
 use std::collections::HashMap;
 
+use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -75,11 +76,10 @@ fn check(dtype: DType, equation: &str, plain: &str, shapes: &[&[usize]]) {
         .collect();
     let (shape, want) = reference(&operands, output);
     let terms = shapes.iter().flat_map(|s| s.iter()).product::<usize>().min(4096) as f64;
-    for class in Class::ALL {
-        let what = format!("{dtype} {equation} {shapes:?} {class:?}");
+    for profile in Profile::DISTINCT {
+        let what = format!("{dtype} {equation} {shapes:?} {profile}");
         let inputs: Vec<Input> = tensors.iter().map(|(t, _)| t.clone().into()).collect();
-        let got =
-            with_class(class, || session().run(&einsum(dtype, equation), &inputs)).expect(&what);
+        let got = under(profile, || session().run(&einsum(dtype, equation), &inputs)).expect(&what);
         assert_eq!(got[0].dims[..], shape[..], "{what}");
         complex::assert_complex_close(&got[0], &want, terms.min(64.0), &what);
     }

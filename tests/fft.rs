@@ -3,8 +3,8 @@
 
 use std::f64::consts::TAU;
 
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
 use tensorflow_wgpu::kernels::fft::{ROWS, Real};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
@@ -189,16 +189,14 @@ fn every_short_length() {
 /// others.
 #[test]
 fn the_programs_of_gpus() {
-    with_class(Class::Discrete, || {
-        let mut session = session();
-        for n in [2, 6, 32, 100, 1024] {
-            check(&mut session, "FFT", F32, &[3, n], &[n]);
-            check(&mut session, "IFFT", F32, &[2, n], &[n]);
-            check(&mut session, "RFFT", F32, &[2, n], &[n]);
-        }
-        check(&mut session, "FFT2D", F32, &[2, 32, 10], &[32, 10]);
-        check(&mut session, "RFFT2D", F32, &[2, 6, 12], &[6, 12]);
-    });
+    let mut session = Session::under(Profile::NVIDIA).unwrap();
+    for n in [2, 6, 32, 100, 1024] {
+        check(&mut session, "FFT", F32, &[3, n], &[n]);
+        check(&mut session, "IFFT", F32, &[2, n], &[n]);
+        check(&mut session, "RFFT", F32, &[2, n], &[n]);
+    }
+    check(&mut session, "FFT2D", F32, &[2, 32, 10], &[32, 10]);
+    check(&mut session, "RFFT2D", F32, &[2, 6, 12], &[6, 12]);
 }
 
 /// Pairs of butterflies in first and later passes, of lines, and what cannot be paired.

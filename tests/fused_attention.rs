@@ -5,9 +5,10 @@ mod attention_case;
 mod numeric;
 
 use attention_case::Case;
+use numeric::bindings::like;
 use numeric::{Random, session};
 use tensorflow_wgpu::DType::*;
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -27,14 +28,14 @@ const SIZES: &[[usize; 6]] = &[
 
 #[test]
 fn every_width_type_and_layout() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(1);
     for dtype in [F32, F16, BF16] {
         for layout in ["BNTH", "BTNH"] {
             let sizes = if dtype == F32 { SIZES } else { &SIZES[..5] };
             for sizes in sizes {
                 let case = Case::plain(dtype, layout, *sizes);
-                case.check(&mut session, &case.inputs(&mut random));
+                case.check(&session, &case.inputs(&mut random));
             }
         }
     }
@@ -42,7 +43,7 @@ fn every_width_type_and_layout() {
 
 #[test]
 fn masks_of_every_kind_and_shape() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(2);
     let shapes: [&[usize]; 7] = [
         &[2, 3, 9, 21],
@@ -65,7 +66,7 @@ fn masks_of_every_kind_and_shape() {
                 Case { causal: true, ..plain.masked("bias", F32, shape) },
             ];
             for case in cases {
-                case.check(&mut session, &case.inputs(&mut random));
+                case.check(&session, &case.inputs(&mut random));
             }
         }
     }
@@ -73,13 +74,13 @@ fn masks_of_every_kind_and_shape() {
 
 #[test]
 fn causal_rows_see_no_later_key() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(3);
     for (rows, keys) in [(1, 1), (8, 8), (33, 33), (70, 70), (5, 40), (40, 5)] {
         for (fill, zero_masked) in [(-1e9, false), (-1e9, true), (-2.0, false), (-2.0, true)] {
             let plain = Case::plain(F32, "BTNH", [1, 2, rows, keys, 16, 16]);
             let case = Case { causal: true, fill, zero_masked, ..plain };
-            case.check(&mut session, &case.inputs(&mut random));
+            case.check(&session, &case.inputs(&mut random));
         }
     }
 }
@@ -87,7 +88,7 @@ fn causal_rows_see_no_later_key() {
 /// Enough rows for blocks that leave out later keys, and for an invocation for each row.
 #[test]
 fn blocks_of_causal_rows_leave_out_later_keys() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(11);
     for (dtype, layout, sizes) in [
         (F32, "BTNH", [1, 4, 260, 260, 16, 64]),
@@ -96,15 +97,15 @@ fn blocks_of_causal_rows_leave_out_later_keys() {
         (F32, "BTNH", [1, 4, 263, 271, 7, 66]),
     ] {
         let case = Case { causal: true, ..Case::plain(dtype, layout, sizes) };
-        case.check(&mut session, &case.inputs(&mut random));
+        case.check(&session, &case.inputs(&mut random));
         let low = Case { fill: -1.0, ..case };
-        low.check(&mut session, &low.inputs(&mut random));
+        low.check(&session, &low.inputs(&mut random));
     }
 }
 
 #[test]
 fn masks_are_read_in_fours() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(12);
     let shapes: [&[usize]; 5] = [&[2, 3, 9, 24], &[2, 1, 1, 24], &[24], &[9, 24], &[9, 1]];
     for sizes in [[2, 3, 9, 24, 8, 12], [2, 3, 170, 24, 8, 12]] {
@@ -121,7 +122,7 @@ fn masks_are_read_in_fours() {
                 Case { fill: -3.0, ..plain.masked("penalty", Bool, shape) },
             ];
             for case in cases {
-                case.check(&mut session, &case.inputs(&mut random));
+                case.check(&session, &case.inputs(&mut random));
             }
         }
     }
@@ -129,7 +130,7 @@ fn masks_are_read_in_fours() {
 
 #[test]
 fn long_keys_are_split_and_merged() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(4);
     for (dtype, sizes) in [
         (F32, [1, 1, 1, 2000, 16, 16]),
@@ -139,17 +140,17 @@ fn long_keys_are_split_and_merged() {
         (F32, [1, 1, 300, 900, 32, 32]),
     ] {
         let case = Case::plain(dtype, "BNTH", sizes);
-        case.check(&mut session, &case.inputs(&mut random));
+        case.check(&session, &case.inputs(&mut random));
         let masked = case.clone().masked("choice", Bool, &[sizes[3]]);
-        masked.check(&mut session, &masked.inputs(&mut random));
+        masked.check(&session, &masked.inputs(&mut random));
         let causal = Case { causal: true, ..case };
-        causal.check(&mut session, &causal.inputs(&mut random));
+        causal.check(&session, &causal.inputs(&mut random));
     }
 }
 
 #[test]
 fn fully_masked_rows_are_even_and_infinite_ones_are_not_numbers() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(5);
     for keys in [7, 1100] {
         let plain = Case::plain(F32, "BNTH", [1, 1, 3, keys, 8, 8]);
@@ -159,7 +160,7 @@ fn fully_masked_rows_are_even_and_infinite_ones_are_not_numbers() {
         for fill in [-1e9, -2.372_671e38] {
             for zero_masked in [false, true] {
                 let case = Case { fill, zero_masked, ..case.clone() };
-                case.check(&mut session, &inputs);
+                case.check(&session, &inputs);
                 assert_eq!(case.reference(&inputs)[0] == 0.0, zero_masked);
             }
         }
@@ -174,30 +175,30 @@ fn fully_masked_rows_are_even_and_infinite_ones_are_not_numbers() {
         });
         inputs[3] = HostTensor::of(F32, &[3, keys], &bias.collect::<Vec<_>>());
         assert!(case.reference(&inputs)[0].is_nan() && case.reference(&inputs)[8].is_finite());
-        case.check(&mut session, &inputs);
+        case.check(&session, &inputs);
     }
 }
 
 #[test]
 fn large_scores_and_infinite_values_stay_where_they_are() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(6);
     let case = Case::plain(F32, "BNTH", [1, 1, 4, 21, 8, 8]);
     let mut inputs = case.inputs(&mut random);
     let large: Vec<f64> = inputs[0].to_f64().iter().map(|x| x * 300.0).collect();
     inputs[0] = HostTensor::floats(F32, &[1, 1, 4, 8], &large);
-    case.check(&mut session, &inputs);
+    case.check(&session, &inputs);
     let mut values = inputs[2].to_f64();
     values[20 * 8] = f64::INFINITY;
     inputs[2] = HostTensor::floats(F32, &[1, 1, 21, 8], &values);
     inputs[0] = HostTensor::floats(F32, &[1, 1, 4, 8], &[0.25; 32]);
     let wanted = case.reference(&inputs);
-    for class in Class::ALL {
+    for profile in Profile::DISTINCT {
         let inputs: Vec<Input> = inputs.iter().cloned().map(Input::Value).collect();
-        let got = with_class(class, || session.run(&case.node(), &inputs)).unwrap()[0].to_f64();
+        let got = like(&session, profile).run(&case.node(), &inputs).unwrap()[0].to_f64();
         for row in 0..4 {
-            assert_eq!(got[row * 8], f64::INFINITY, "{class:?}");
-            assert!((got[row * 8 + 1] - wanted[row * 8 + 1]).abs() < 1e-5, "{class:?}");
+            assert_eq!(got[row * 8], f64::INFINITY, "{profile}");
+            assert!((got[row * 8 + 1] - wanted[row * 8 + 1]).abs() < 1e-5, "{profile}");
         }
     }
 }
@@ -213,7 +214,7 @@ fn misaligned_operands() {
             Bool,
             &[2, 1, 1, 11],
         );
-        case.check(&mut session, &case.inputs(&mut random));
+        case.check(&session, &case.inputs(&mut random));
     }
 }
 

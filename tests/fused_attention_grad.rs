@@ -6,9 +6,10 @@ mod attention_case;
 mod numeric;
 
 use attention_case::{Case, SCALE};
+use numeric::bindings::like;
 use numeric::{Random, epsilon, session};
 use tensorflow_wgpu::DType::*;
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -131,8 +132,8 @@ fn check(session: &mut Session, case: &Case, inputs: &[HostTensor], random: &mut
     let [_, _, rows, _, _, width] = case.sizes;
     let gradient = random.tensor(case.dtype, &case.dims(rows, width)).0;
     let wanted = reference(case, inputs, &gradient);
-    for class in Class::ALL {
-        let got = with_class(class, || run(session, case, inputs, &gradient)).unwrap();
+    for profile in Profile::DISTINCT {
+        let got = run(&mut like(session, profile), case, inputs, &gradient).unwrap();
         assert_eq!(got.len(), 3);
         for (which, got) in got.iter().enumerate() {
             assert_eq!((got.dtype, &got.dims), (case.dtype, &inputs[which].dims), "{case:?}");
@@ -143,7 +144,7 @@ fn check(session: &mut Session, case: &Case, inputs: &[HostTensor], random: &mut
                 let tolerance = epsilon(case.dtype) * (w.abs() + size) + 4e-6 * size.max(1.0);
                 assert!(
                     (g - w).abs() <= tolerance,
-                    "{case:?} {class:?}: gradient {which}, element {i} is {g}, not {w}"
+                    "{case:?} {profile}: gradient {which}, element {i} is {g}, not {w}"
                 );
             }
         }
@@ -286,17 +287,16 @@ fn long_sides_and_large_scores() {
 
 #[test]
 fn the_same_operands_give_the_same_bits() {
-    let mut session = session();
+    let session = session();
     let mut random = Random::new(17);
     let case = Case::plain(F32, "BTNH", [2, 2, 40, 70, 16, 16]);
     let (inputs, gradient) = (case.inputs(&mut random), random.tensor(F32, &case.dims(40, 16)).0);
-    for class in Class::ALL {
-        let mut bits =
-            || with_class(class, || run(&mut session, &case, &inputs, &gradient)).unwrap();
+    for profile in Profile::DISTINCT {
+        let bits = || run(&mut like(&session, profile), &case, &inputs, &gradient).unwrap();
         let first = bits();
         assert!(
             (0..3).all(|_| bits().iter().zip(&first).all(|(a, b)| a.bytes == b.bytes)),
-            "{class:?}"
+            "{profile}"
         );
     }
 }
@@ -319,15 +319,14 @@ fn misaligned_operands() {
 
 #[test]
 fn empty_operands_and_lower_ranks() {
-    let mut session = session();
+    let session = session();
     let ones = |dims: &[usize]| HostTensor::floats(F32, dims, &vec![1.0; dims.iter().product()]);
     let case = Case::plain(F32, "BNTH", [1; 6]);
-    for class in Class::ALL {
-        let mut gradients = |q: &[usize], k: &[usize], v: &[usize]| {
+    for profile in Profile::DISTINCT {
+        let gradients = |q: &[usize], k: &[usize], v: &[usize]| {
             let result: Vec<usize> = q[..q.len() - 1].iter().chain(v.last()).copied().collect();
             let inputs = [ones(q), ones(k), ones(v)];
-            let got =
-                with_class(class, || run(&mut session, &case, &inputs, &ones(&result))).unwrap();
+            let got = run(&mut like(&session, profile), &case, &inputs, &ones(&result)).unwrap();
             got.iter().zip([q, k, v]).for_each(|(got, dims)| assert_eq!(got.dims[..], *dims));
             got.iter().map(HostTensor::to_f64).collect::<Vec<_>>()
         };

@@ -5,9 +5,10 @@ mod numeric;
 #[path = "numeric/products.rs"]
 mod products;
 
+use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
 use products::{Conv, Layout, matmul, permuted};
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -129,8 +130,8 @@ fn check(
     let mut random = Random::new(*turn as u64);
     for _ in 0..if dtype == DType::F32 { 2 } else { 1 } {
         *turn += 1;
-        let (class, sample) = (
-            Class::ALL[*turn % Class::ALL.len()],
+        let (profile, sample) = (
+            Profile::DISTINCT[*turn % Profile::DISTINCT.len()],
             &SAMPLES[(*turn + *turn / SAMPLES.len()) % SAMPLES.len()],
         );
         let to = other(dtype);
@@ -162,10 +163,10 @@ fn check(
         // Values that go through memory in between are rounded there.
         let rounded =
             if sample.extras.contains(&Extra::Rows) { numeric::epsilon(dtype) / 1e-6 } else { 0.0 };
-        let what = format!("{what} {dtype} {class:?} misaligned by {misalign}: {text}");
-        let mut session = session();
+        let what = format!("{what} {dtype} {profile} misaligned by {misalign}: {text}");
+        let mut session = under(profile, session);
         session.misalign = misalign;
-        let got = with_class(class, || session.run(&node, &inputs)).expect(&what);
+        let got = session.run(&node, &inputs).expect(&what);
         assert_eq!((got[0].dtype, &got[0].dims[..]), (output, &result.dims[..]), "{what}");
         // Sums of 16-bit floats are as precise as float32, whatever they are converted to.
         let got = if dtype == DType::F64 {
@@ -319,7 +320,8 @@ fn convolutions_of_few_channels() {
         ..Conv::default()
     };
     for mut turn in [0, 20, 32] {
-        assert_eq!(Class::ALL[(turn + 1) % Class::ALL.len()], Class::CpuSubgroup);
+        let profile = Profile::DISTINCT[(turn + 1) % Profile::DISTINCT.len()];
+        assert_eq!(profile, Profile::LLVMPIPE);
         check_conv(&mut turn, &few, DType::F32);
     }
 }

@@ -1,7 +1,7 @@
 //! Fused reductions against references in f64: reductions, axes, types, broadcast inputs, and
 //! shapes from empty to beyond one binding.
 
-use tensorflow_wgpu::device::Capabilities;
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::kernels::fused::reduce::MOMENTS;
@@ -9,14 +9,10 @@ use tensorflow_wgpu::kernels::reduce::table::Reduction;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
-/// The styles of a software adapter and of a GPU, on whatever adapter there is.
+/// On the adapter as it is, and as a GPU.
 fn sessions() -> [Session; 2] {
-    let shared =
-        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
-    let narrow = shared();
-    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
-    let wide = Session::with_capabilities(shared().device, capabilities);
-    [narrow, wide]
+    let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    [shared, Session::under(Profile::NVIDIA).unwrap()]
 }
 
 /// A tensor with its elements in f64.

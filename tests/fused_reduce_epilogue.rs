@@ -3,19 +3,16 @@
 //! one element, in as many dispatches as the outputs need.
 
 use tensorflow_wgpu::device::adapters::Selection;
-use tensorflow_wgpu::device::{Capabilities, Device};
+use tensorflow_wgpu::device::{Device, Profile};
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
-/// The styles of a software adapter and of a GPU, on whatever adapter there is.
+/// On the adapter as it is, and as a GPU.
 fn sessions() -> [Session; 2] {
-    let shared =
-        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
-    let narrow = shared();
-    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
-    [narrow, Session::with_capabilities(shared().device, capabilities)]
+    let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    [shared, Session::under(Profile::NVIDIA).unwrap()]
 }
 
 /// Numbers in [-1, 1) that repeat with a long period, as `dtype` holds them.
@@ -293,11 +290,12 @@ fn a_reduction_and_its_epilogue_are_one_dispatch() {
     };
     // A device of its own: other tests' dispatches are not to be counted.
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-    let device = Device::open(&selection.adapters[0]).expect("a Vulkan driver");
+    let own = Device::open(&selection.adapters[0]).expect("a Vulkan driver");
     for wide in [false, true] {
-        let device = device.clone();
-        let capabilities = Capabilities { cpu: !wide, ..*device.capabilities() };
-        let mut session = Session::with_capabilities(device, capabilities);
+        let preset = if wide { Profile::NVIDIA } else { Profile::LLVMPIPE };
+        let profile = preset.on(own.profile());
+        let device = Device::open_with(&selection.adapters[0], profile, None).expect("a device");
+        let mut session = Session::new(device);
         for (dims, wanted) in
             [([4, 8, 8, 128], 1), ([4, 16, 16, 64], 1), ([8, 2, 2, 512], 1), ([16, 56, 56, 8], 2)]
         {

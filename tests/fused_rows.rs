@@ -2,7 +2,7 @@
 //! references, and normalizations and softmax written by hand; in the styles of a software adapter
 //! and of a GPU.
 
-use tensorflow_wgpu::device::Capabilities;
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::fused::rows::program::RowProgram;
 use tensorflow_wgpu::local::{Input, Node, Session};
@@ -11,12 +11,10 @@ use tensorflow_wgpu::{Error, HostTensor};
 mod fused_rows_reference;
 use fused_rows_reference::evaluate;
 
+/// On the adapter as it is, and as a GPU.
 fn sessions() -> [Session; 2] {
-    let shared =
-        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
-    let narrow = shared();
-    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
-    [narrow, Session::with_capabilities(shared().device, capabilities)]
+    let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    [shared, Session::under(Profile::NVIDIA).unwrap()]
 }
 
 fn node(program: &str, constants: &[f32], axes: &[i64]) -> Node {

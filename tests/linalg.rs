@@ -2,7 +2,7 @@
 //! for determinants.
 
 use tensorflow_wgpu::DType::{self, F32, F64, I32, I64};
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -52,7 +52,10 @@ fn assert_small(error: f64, bound: f64, what: &str) {
 
 /// Runs `check` for each type that the device has.
 fn for_each_type(check: impl Fn(&mut Session, DType)) {
-    let mut session = Session::shared().unwrap();
+    for_each_type_on(Session::shared().unwrap(), check);
+}
+
+fn for_each_type_on(mut session: Session, check: impl Fn(&mut Session, DType)) {
     for dtype in [F32, F64] {
         if session.device.capabilities().supports(dtype) {
             check(&mut session, dtype);
@@ -103,7 +106,11 @@ const SIZES: &[usize] = &[1, 2, 3, 16, 17, 33, 64, 65, 130, 132];
 
 #[test]
 fn qr() {
-    for_each_type(|session, dtype| {
+    qr_on(Session::shared().unwrap());
+}
+
+fn qr_on(session: Session) {
+    for_each_type_on(session, |session, dtype| {
         let unit = unit(dtype);
         let cases: &[(usize, usize, usize)] = &[
             (1, 1, 1),
@@ -165,7 +172,7 @@ fn qr() {
 
 #[test]
 fn qr_by_the_programs_of_gpus() {
-    with_class(Class::Discrete, qr);
+    qr_on(Session::under(Profile::NVIDIA).unwrap());
 }
 
 #[test]
@@ -323,37 +330,32 @@ fn triangular_solve() {
 /// Programs of GPUs and of software adapters differ in who loads what.
 #[test]
 fn cholesky_and_inverse_by_the_programs_of_gpus() {
-    with_class(Class::Discrete, || {
-        let mut session = Session::shared().unwrap();
-        for n in [7, 68, 136] {
-            let x = conditioned(2, n);
-            let mut a = Vec::new();
-            for x in x.chunks(n * n) {
-                a.extend(
-                    matmul(x, &transpose(x, n, n), n, n, n)
-                        .into_iter()
-                        .map(|v| f64::from(v as f32)),
-                );
-            }
-            let l = run(&mut session, &node("Cholesky", F32), &[tensor(F32, &[2, n, n], &a)])
-                .remove(0)
-                .to_f64();
-            for (l, a) in l.chunks(n * n).zip(a.chunks(n * n)) {
-                let error = distance(&matmul(l, &transpose(l, n, n), n, n, n), a);
-                assert_small(error, 1e-6 * n as f64 * 10.0, &format!("cholesky {n}"));
-            }
-            let invert = node("MatrixInverse", F32).attr("adjoint", false);
-            let inverse =
-                run(&mut session, &invert, &[tensor(F32, &[2, n, n], &x)]).remove(0).to_f64();
-            for (inverse, x) in inverse.chunks(n * n).zip(x.chunks(n * n)) {
-                assert_small(
-                    distance(&matmul(inverse, x, n, n, n), &identity(n)),
-                    4e-6 * n as f64,
-                    &format!("inverse {n}"),
-                );
-            }
+    let mut session = Session::under(Profile::NVIDIA).unwrap();
+    for n in [7, 68, 136] {
+        let x = conditioned(2, n);
+        let mut a = Vec::new();
+        for x in x.chunks(n * n) {
+            a.extend(
+                matmul(x, &transpose(x, n, n), n, n, n).into_iter().map(|v| f64::from(v as f32)),
+            );
         }
-    });
+        let l = run(&mut session, &node("Cholesky", F32), &[tensor(F32, &[2, n, n], &a)])
+            .remove(0)
+            .to_f64();
+        for (l, a) in l.chunks(n * n).zip(a.chunks(n * n)) {
+            let error = distance(&matmul(l, &transpose(l, n, n), n, n, n), a);
+            assert_small(error, 1e-6 * n as f64 * 10.0, &format!("cholesky {n}"));
+        }
+        let invert = node("MatrixInverse", F32).attr("adjoint", false);
+        let inverse = run(&mut session, &invert, &[tensor(F32, &[2, n, n], &x)]).remove(0).to_f64();
+        for (inverse, x) in inverse.chunks(n * n).zip(x.chunks(n * n)) {
+            assert_small(
+                distance(&matmul(inverse, x, n, n, n), &identity(n)),
+                4e-6 * n as f64,
+                &format!("inverse {n}"),
+            );
+        }
+    }
 }
 
 #[test]

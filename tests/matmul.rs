@@ -7,11 +7,10 @@ mod numeric;
 #[allow(dead_code, reason = "convolutions have tests of their own")]
 mod products;
 
+use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
-use tensorflow_wgpu::kernels::contract::choice::with_tile;
-use tensorflow_wgpu::kernels::contract::cooperative::{Cooperative, Means};
-use tensorflow_wgpu::kernels::contract::tile::{self, Class, Memory, with_class};
-use tensorflow_wgpu::kernels::contract::trust::with_cooperative;
+use tensorflow_wgpu::device::{Capabilities, Cooperative, Means, Profile};
+use tensorflow_wgpu::kernels::contract::tile::{self, Memory};
 use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -48,28 +47,21 @@ fn swapped(rows: usize, columns: usize, transposed: bool) -> [usize; 2] {
 }
 
 fn check(dtype: DType, shape: [usize; 3], ta: bool, tb: bool, misalign: usize) {
-    for class in Class::ALL {
-        check_class(class, dtype, shape, ta, tb, misalign);
+    for profile in Profile::DISTINCT {
+        under(profile, || check_once(dtype, shape, ta, tb, misalign));
     }
 }
 
-fn check_class(
-    class: Class,
-    dtype: DType,
-    [m, k, n]: [usize; 3],
-    ta: bool,
-    tb: bool,
-    misalign: usize,
-) {
+fn check_once(dtype: DType, [m, k, n]: [usize; 3], ta: bool, tb: bool, misalign: usize) {
     let mut random = Random::new((m * 31 + k * 7 + n) as u64);
     let (a, av) = random.tensor(dtype, &swapped(m, k, ta));
     let (b, bv) = random.tensor(dtype, &swapped(k, n, tb));
     let want = product(&av, &bv, [m, k, n], ta, tb);
     let mut session = session();
     session.misalign = misalign;
-    let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {class:?} misaligned by {misalign}");
-    let got = with_class(class, || session.run(&matmul(dtype, ta, tb), &[a.into(), b.into()]))
-        .expect(&what);
+    let profile = session.device.profile().name;
+    let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {profile} misaligned by {misalign}");
+    let got = session.run(&matmul(dtype, ta, tb), &[a.into(), b.into()]).expect(&what);
     assert_eq!(got[0].dims[..], [m, n]);
     assert_close(&got[0], &want, k as f64, &what);
 }
@@ -145,9 +137,17 @@ fn every_tile_of_gpus() {
             (DType::F64, shape, false, false),
         ];
         for (dtype, shape, ta, tb) in [cases[i % 6], cases[(i + 4 - i % 2) % 6]] {
-            with_tile(tile, || check_class(Class::Discrete, dtype, shape, ta, tb, 0));
+            let profile = Profile { tile: tile.id(), ..Profile::NVIDIA };
+            under(profile, || check_once(dtype, shape, ta, tb, 0));
         }
     }
+}
+
+/// A GPU that offers these, and takes the tile of this id, if not 0.
+fn offering(cooperative: Cooperative, tile: u32) -> Profile {
+    let own = session().device.profile().capabilities;
+    let capabilities = Capabilities { cooperative: Some(cooperative), ..own };
+    Profile { tile, capabilities, ..Profile::NVIDIA }
 }
 
 /// Matrices that every invocation computes for itself stand in for those that no software adapter
@@ -163,9 +163,11 @@ fn cooperative_matrices() {
     for (edge, lanes, shape, ta, tb) in cases {
         let tile = tile::cooperative(edge).find(|t| t.m() == 64).expect("a tile of 64 rows");
         let offered = Cooperative { edge, lanes, means: Means::Emulation };
-        let product =
-            || with_tile(tile, || check_class(Class::Discrete, DType::F16, shape, ta, tb, 0));
-        assert_eq!(with_cooperative(offered, product).1, Some(true), "{offered:?}");
+        let verdict = under(offering(offered, tile.id()), || {
+            check_once(DType::F16, shape, ta, tb, 0);
+            session().device.cooperative_matrices().verdict()
+        });
+        assert_eq!(verdict, Some(true), "{offered:?}");
     }
 }
 
@@ -175,10 +177,13 @@ fn cooperative_matrices() {
 fn cooperative_matrices_that_are_wrong() {
     for means in [Means::WrongEmulation, Means::Nonsense] {
         let offered = Cooperative { edge: 16, lanes: 32, means };
-        let product = || check_class(Class::Discrete, DType::F16, [65, 40, 68], false, true, 0);
-        assert_eq!(with_cooperative(offered, product).1, Some(false), "{means:?}");
-        // The adapter's own failures are not those of the next op.
-        check_class(Class::Discrete, DType::F32, [4, 4, 4], false, false, 0);
+        let verdict = under(offering(offered, 0), || {
+            check_once(DType::F16, [65, 40, 68], false, true, 0);
+            // The adapter's own failures are not those of the next op.
+            check_once(DType::F32, [4, 4, 4], false, false, 0);
+            session().device.cooperative_matrices().verdict()
+        });
+        assert_eq!(verdict, Some(false), "{means:?}");
     }
 }
 
@@ -263,15 +268,14 @@ fn a_long_contraction_stays_precise() {
     let (pa, pb) = (positive(&a), positive(&b));
     for (a, b, av, bv) in [(a, b, av, bv), (pa.clone(), pb.clone(), pa.to_f64(), pb.to_f64())] {
         let want = product(&av, &bv, [m, k, n], false, false);
-        for class in Class::ALL {
+        for profile in Profile::DISTINCT {
             let inputs = [a.clone().into(), b.clone().into()];
-            let got =
-                with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs))
-                    .unwrap();
+            let got = under(profile, || session().run(&matmul(DType::F32, false, false), &inputs))
+                .unwrap();
             let norm = want.iter().map(|w| w * w).sum::<f64>().sqrt();
             let error =
                 got[0].to_f64().iter().zip(&want).map(|(g, w)| (g - w).powi(2)).sum::<f64>().sqrt();
-            assert!(error <= 1e-5 * norm, "{class:?}: {error:e} of {norm:e}");
+            assert!(error <= 1e-5 * norm, "{profile}: {error:e} of {norm:e}");
         }
     }
 }
@@ -319,11 +323,11 @@ fn batches_broadcast() {
                     let (i, j) = (at(0) * m * k, at(1) * k * n);
                     want.extend(product(&av[i..i + m * k], &bv[j..j + k * n], [m, k, n], ta, tb));
                 }
-                for class in Class::ALL {
+                for profile in Profile::DISTINCT {
                     let inputs = [a.clone().into(), b.clone().into()];
-                    let what = format!("{op} {dtype} {x:?} {y:?} {m}x{k}x{n} {ta} {tb} {class:?}");
+                    let what = format!("{op} {dtype} {x:?} {y:?} {m}x{k}x{n} {ta} {tb} {profile}");
                     let got =
-                        with_class(class, || session().run(&batched(op, dtype, ta, tb), &inputs))
+                        under(profile, || session().run(&batched(op, dtype, ta, tb), &inputs))
                             .expect(&what);
                     assert_eq!(got[0].dims[..], [&batch[..], &[m, n][..]].concat()[..], "{what}");
                     assert_close(&got[0], &want, k as f64, &what);
@@ -360,10 +364,10 @@ fn complex_numbers() {
                 let want: Vec<_> = (0..m * n).map(|i| (rr[i] - ii[i], ri[i] + ir[i])).collect();
                 let node =
                     if op == "MatMul" { matmul(dtype, ta, tb) } else { batched(op, dtype, ta, tb) };
-                for class in Class::ALL {
-                    let what = format!("{op} {dtype} {m}x{k}x{n} {ta} {tb} {class:?}");
+                for profile in Profile::DISTINCT {
+                    let what = format!("{op} {dtype} {m}x{k}x{n} {ta} {tb} {profile}");
                     let inputs = [a.clone().into(), b.clone().into()];
-                    let got = with_class(class, || session().run(&node, &inputs)).expect(&what);
+                    let got = under(profile, || session().run(&node, &inputs)).expect(&what);
                     complex::assert_complex_close(&got[0], &want, 2.0 * k as f64, &what);
                 }
             }
@@ -379,13 +383,13 @@ fn more_workgroups_than_one_dimension_has() {
     let (b, bv) = Random::new(2).tensor(DType::F32, &[n, 2, 1]);
     let want: Vec<f64> =
         (0..n).map(|i| av[2 * i] * bv[2 * i] + av[2 * i + 1] * bv[2 * i + 1]).collect();
-    for class in Class::ALL {
+    for profile in Profile::DISTINCT {
         let inputs = [a.clone().into(), b.clone().into()];
-        let got = with_class(class, || {
+        let got = under(profile, || {
             session().run(&batched("BatchMatMulV2", DType::F32, false, false), &inputs)
         })
         .unwrap();
-        assert_close(&got[0], &want, 2.0, &format!("{class:?}"));
+        assert_close(&got[0], &want, 2.0, &format!("{profile}"));
     }
 }
 
@@ -393,11 +397,11 @@ fn more_workgroups_than_one_dimension_has() {
 fn infinities_stay_in_their_row_and_column() {
     let a = HostTensor::f32(&[2, 3], &[1.0, f32::INFINITY, 2.0, 1.0, 1.0, 1.0]);
     let b = HostTensor::f32(&[3, 5], &[1.0; 15]);
-    for class in Class::ALL {
+    for profile in Profile::DISTINCT {
         let inputs = [a.clone().into(), b.clone().into()];
-        let got = with_class(class, || session().run(&matmul(DType::F32, false, false), &inputs))
-            .unwrap();
-        assert_eq!(got[0].values::<f32>(), [[f32::INFINITY; 5], [3.0; 5]].concat(), "{class:?}");
+        let got =
+            under(profile, || session().run(&matmul(DType::F32, false, false), &inputs)).unwrap();
+        assert_eq!(got[0].values::<f32>(), [[f32::INFINITY; 5], [3.0; 5]].concat(), "{profile}");
     }
 }
 
@@ -466,7 +470,7 @@ fn tensors_beyond_one_binding() {
             [1, 900, 1],
         ] {
             for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
-                check_class(Class::CpuSubgroup, DType::F32, shape, ta, tb, 0);
+                under(Profile::LLVMPIPE, || check_once(DType::F32, shape, ta, tb, 0));
             }
         }
         for shape in [[65, 33, 67], [700, 7, 3], [3, 1300, 5], [1, 5, 1900], [40, 36, 72]] {
@@ -477,11 +481,11 @@ fn tensors_beyond_one_binding() {
                 (DType::BF16, true, true),
                 (DType::F64, false, true),
             ] {
-                check_class(Class::Discrete, dtype, shape, ta, tb, usize::from(ta));
+                under(Profile::NVIDIA, || check_once(dtype, shape, ta, tb, usize::from(ta)));
             }
         }
         // Chunks of a long contraction, whose sums are bound together.
-        check_class(Class::CpuSubgroup, DType::F32, [3, 40_000, 8], true, false, 0);
+        under(Profile::LLVMPIPE, || check_once(DType::F32, [3, 40_000, 8], true, false, 0));
     });
     assert_eq!(refused, 0);
 }

@@ -1,20 +1,16 @@
 //! Reductions against the rows' references in f64: every row, type, set of axes and style.
 
-use tensorflow_wgpu::device::Capabilities;
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::reduce::arg::ARG_REDUCTIONS;
 use tensorflow_wgpu::kernels::reduce::table::{REDUCTIONS, Reduction};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
-/// The styles of a software adapter and of a GPU, on whatever adapter there is.
+/// On the adapter as it is, and as a GPU.
 fn sessions() -> [Session; 2] {
-    let shared =
-        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
-    let narrow = shared();
-    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
-    let wide = Session::with_capabilities(shared().device, capabilities);
-    [narrow, wide]
+    let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    [shared, Session::under(Profile::NVIDIA).unwrap()]
 }
 
 /// Numbers in [-1, 1), or small integers, or bools, that repeat with a long period.

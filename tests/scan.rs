@@ -4,7 +4,7 @@
 mod bindings;
 
 use tensorflow_wgpu::DType::{self, *};
-use tensorflow_wgpu::device::Capabilities;
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::kernels::scan::{ROWS, Row};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
@@ -65,9 +65,7 @@ fn every_row_type_axis_and_flag() {
 
 #[test]
 fn fours_of_lines_and_of_elements() {
-    let narrow = Session::shared().unwrap();
-    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
-    let wide = Session::with_capabilities(Session::shared().unwrap().device, capabilities);
+    let [narrow, wide] = [Profile::LLVMPIPE, Profile::NVIDIA].map(|p| Session::under(p).unwrap());
     // Few and many lines, whole and in chunks, and several fours of an invocation.
     let shapes: &[&[usize]] = &[&[2, 400], &[80, 12], &[3, 130, 4], &[4, 20, 256], &[2, 6, 384]];
     for (mut session, types) in [(narrow, &[F32, F16, I32][..]), (wide, &[F32, BF16])] {

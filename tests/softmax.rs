@@ -1,17 +1,15 @@
 //! Softmax, LogSoftmax and the cross entropies against plain f64, in the styles of a software
 //! adapter and of a GPU.
 
-use tensorflow_wgpu::device::Capabilities;
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
+/// On the adapter as it is, and as a GPU.
 fn sessions() -> [Session; 2] {
-    let shared =
-        || Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
-    let narrow = shared();
-    let capabilities = Capabilities { cpu: false, ..*narrow.device.capabilities() };
-    [narrow, Session::with_capabilities(shared().device, capabilities)]
+    let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    [shared, Session::under(Profile::NVIDIA).unwrap()]
 }
 
 /// Logits in [-8, 8) as the type holds them.

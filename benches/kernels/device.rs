@@ -89,7 +89,7 @@ fn copy_program(device: &Device, from: &Tensor, to: &Tensor, count: usize) -> Re
 
 fn copy(device: &Device, budget: &Budget) -> Result<[f64; 2]> {
     // Larger than any cache of a GPU; a software adapter's time is the host's.
-    let most = if device.capabilities().cpu { 64 << 20 } else { 512 << 20 };
+    let most = if device.profile().is_software() { 64 << 20 } else { 512 << 20 };
     let bytes = device.capabilities().max_binding.min(most) / 256 * 256;
     let (from, to) = (buffer(device, bytes)?, buffer(device, bytes)?);
     let timed =
@@ -129,7 +129,7 @@ const UNROLLED: usize = 8;
 
 fn flops(device: &Device, budget: &Budget) -> Result<[f64; 2]> {
     let (invocations, count) =
-        if device.capabilities().cpu { (4096_usize, 64_usize) } else { (1 << 20, 64) };
+        if device.profile().is_software() { (4096_usize, 64_usize) } else { (1 << 20, 64) };
     let to = buffer(device, invocations as u64 * 4)?;
     let mut best = [0.0_f64; 2];
     for (number, form) in FORMS.iter().enumerate() {

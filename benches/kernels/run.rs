@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<usize> {
         tell(format_args!("{}", host::table(&adapter, &device, session.registry(), rounds)?));
         return Ok(0);
     }
-    let software = device.capabilities().cpu;
+    let software = device.profile().is_software();
     let batch = options.batch.unwrap_or(if software { 8 } else { 64 });
     let mut cases = families::all(Sizes::new(batch, !software || batch >= LARGE));
     cases.retain(|c| options.wants(c.family, &c.name));
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<usize> {
             write(path, &format!("{:#}\n", report::json(&environment, &rows, &peaks)))?;
         }
     }
-    let worst = report::worst(&rows, &peaks, device.capabilities().cpu, options.worst);
+    let worst = report::worst(&rows, &peaks, device.profile().is_software(), options.worst);
     tell(format_args!("{worst}"));
     if let Some(path) = &options.markdown {
         write(path, &(tables + &worst))?;

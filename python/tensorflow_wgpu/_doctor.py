@@ -281,6 +281,7 @@ def describe_adapter(adapter: dict[str, Any]) -> Iterator[str]:
     driver = " ".join(filter(None, (adapter["driver"], adapter["driver_info"]))) or "unknown"
     kind = KINDS.get(adapter["type"], "adapter")
     yield f"    {kind} of {adapter['vendor']}, {adapter['backend']}, driver {driver}"
+    yield f"    kernels of the profile {adapter['profile']}"
     if adapter["device"] is None:
         yield f"    {hidden}" + (f": {adapter['rejected']}" if adapter["rejected"] else "")
     memory = adapter["memory"]

@@ -2,6 +2,40 @@
 
 use crate::dtype::DType;
 
+/// How cooperative matrices are multiplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// By the adapter.
+    Adapter,
+    /// By the invocations themselves: for tests.
+    Emulation,
+    /// The same without the products of one step: for tests of what finds that out.
+    WrongEmulation,
+    /// By text that does not compile: for tests as well.
+    Nonsense,
+}
+
+/// Cooperative matrices of f16, summed in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cooperative {
+    /// Rows and columns of a matrix: 8 or 16.
+    pub edge: u32,
+    /// Most invocations of a subgroup.
+    pub lanes: u32,
+    /// How they are multiplied.
+    pub means: Means,
+}
+
+impl Cooperative {
+    /// A number that no other one has.
+    pub const fn id(self) -> u32 {
+        self.edge | self.lanes << 8 | (self.means as u32) << 24
+    }
+}
+
+/// Fewest invocations of a subgroup for which blocks of cooperative matrices are few enough.
+const FEWEST_LANES: u32 = 16;
+
 /// The properties of a device that decide which kernels exist and how they are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
@@ -13,12 +47,8 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// Timestamps inside encoders.
     pub timestamps: bool,
-    /// A software adapter such as lavapipe, where workgroup memory and barriers cost more than they
-    /// save.
-    pub cpu: bool,
-    /// Rows and columns of the cooperative matrices that multiply f16 and sum in f32: 16, 8, or 0
-    /// where there are none.
-    pub cooperative_matrix: u32,
+    /// Matrices of f16 that subgroups multiply and sum in f32.
+    pub cooperative: Option<Cooperative>,
     /// Bytes of immediates (push constants); 0 when there are none.
     pub immediates: u32,
     /// Largest storage binding in bytes.
@@ -57,16 +87,32 @@ impl Capabilities {
         float64: true,
         subgroups: true,
         timestamps: true,
-        cpu: false,
-        cooperative_matrix: 16,
+        cooperative: Some(Cooperative { edge: 16, lanes: 32, means: Means::Adapter }),
         immediates: 128,
-        max_binding: 1 << 31,
-        max_buffer: 1 << 31,
+        max_binding: 1 << 40,
+        max_buffer: 1 << 40,
         storage_alignment: 32,
         max_bindings: 32,
         max_dynamic_bindings: 32,
         max_invocations: 1024,
         workgroup_memory: 32 << 10,
+    };
+
+    /// What WebGPU promises of every adapter: no optional feature, and its default limits.
+    pub const WEBGPU: Self = Self {
+        int64: false,
+        float64: false,
+        subgroups: false,
+        timestamps: false,
+        cooperative: None,
+        immediates: 0,
+        max_binding: 128 << 20,
+        max_buffer: 256 << 20,
+        storage_alignment: 256,
+        max_bindings: 8,
+        max_dynamic_bindings: 4,
+        max_invocations: 256,
+        workgroup_memory: 16 << 10,
     };
 
     /// Reads them off an adapter.
@@ -76,11 +122,19 @@ impl Capabilities {
         if let Some(most) = binding_limit(&|name| std::env::var(name).ok()) {
             capabilities.max_binding = capabilities.max_binding.min(most);
         }
-        if capabilities.cpu || !adapter.features().contains(Self::COOPERATIVE) {
-            return capabilities;
+        let info = adapter.get_info();
+        if info.device_type != wgpu::DeviceType::Cpu
+            && adapter.features().contains(Self::COOPERATIVE)
+            && info.subgroup_max_size >= FEWEST_LANES
+        {
+            let edge = cooperative_edge(&adapter.cooperative_matrix_properties());
+            capabilities.cooperative = edge.map(|edge| Cooperative {
+                edge,
+                lanes: info.subgroup_max_size,
+                means: Means::Adapter,
+            });
         }
-        let properties = adapter.cooperative_matrix_properties();
-        Self { cooperative_matrix: cooperative_edge(&properties), ..capabilities }
+        capabilities
     }
 
     /// Reads them off what an adapter says about itself; cooperative matrices it says elsewhere.
@@ -100,8 +154,7 @@ impl Capabilities {
             timestamps: has(
                 wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
             ),
-            cpu: info.device_type == wgpu::DeviceType::Cpu,
-            cooperative_matrix: 0,
+            cooperative: None,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
@@ -111,11 +164,6 @@ impl Capabilities {
             max_invocations: limits.max_compute_invocations_per_workgroup,
             workgroup_memory: limits.max_compute_workgroup_storage_size,
         }
-    }
-
-    /// Whether programs that take eight elements at once, in words of 64 bits, gain by it.
-    pub const fn eight_wide(&self) -> bool {
-        self.cpu && self.int64
     }
 
     /// Whether tensors of this type can be computed on the device. Handles (resource, variant) are
@@ -137,12 +185,7 @@ impl Capabilities {
             float64: self.float64 && other.float64,
             subgroups: self.subgroups && other.subgroups,
             timestamps: self.timestamps && other.timestamps,
-            cpu: self.cpu || other.cpu,
-            cooperative_matrix: if self.cooperative_matrix == other.cooperative_matrix {
-                self.cooperative_matrix
-            } else {
-                0
-            },
+            cooperative: self.cooperative.filter(|own| other.cooperative == Some(*own)),
             immediates: self.immediates.min(other.immediates),
             max_binding: self.max_binding.min(other.max_binding),
             max_buffer: self.max_buffer.min(other.max_buffer),
@@ -157,14 +200,14 @@ impl Capabilities {
 
 /// The largest square matrices of f16 among `properties` whose sums are f32. Saturating is for
 /// integers.
-fn cooperative_edge(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
+fn cooperative_edge(properties: &[wgpu::CooperativeMatrixProperties]) -> Option<u32> {
     use wgpu::CooperativeScalarType::{F16, F32};
     let square =
         |p: &wgpu::CooperativeMatrixProperties, edge| [p.m_size, p.n_size, p.k_size] == [edge; 3];
     let has = |edge: &u32| {
         properties.iter().any(|p| square(p, *edge) && p.ab_type == F16 && p.cr_type == F32)
     };
-    [16, 8].into_iter().find(has).unwrap_or(0)
+    [16, 8].into_iter().find(has)
 }
 
 /// The fewest bytes that a device may be told to bind at once.
@@ -207,18 +250,18 @@ mod tests {
 
     #[test]
     fn square_matrices_of_f16_summed_in_f32_count() {
-        assert_eq!(cooperative_edge(&[]), 0);
+        assert_eq!(cooperative_edge(&[]), None);
         assert_eq!(
             cooperative_edge(&[listed(16, 16, 16, [F16, F16]), listed(16, 8, 16, [F16, F32])]),
-            0
+            None
         );
         assert_eq!(
             cooperative_edge(&[listed(8, 8, 8, [F32, F32]), listed(8, 8, 8, [F16, F32])]),
-            8
+            Some(8)
         );
         assert_eq!(
             cooperative_edge(&[listed(8, 8, 8, [F16, F32]), listed(16, 16, 16, [F16, F32])]),
-            16
+            Some(16)
         );
     }
 

@@ -17,6 +17,7 @@ mod memory;
 mod pipelines;
 mod poison;
 pub(crate) mod process;
+mod profile;
 mod program;
 mod queue;
 mod recorder;
@@ -36,9 +37,10 @@ use smallvec::SmallVec;
 
 pub use adapters::{AdapterReport, Selection};
 pub use budget::MemoryBudget;
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, Cooperative, Means};
 pub use completion::Serial;
 pub use memory::MemoryStats;
+pub use profile::{Barriers, Class, Profile};
 pub use program::{Binding, Grid, Key, Params, Program};
 pub use statistics::Statistics;
 pub use transfer::Timer;
@@ -64,7 +66,7 @@ use crate::sys::guard::caught_as;
 pub struct Device {
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
-    capabilities: Capabilities,
+    profile: Profile,
     memory: Memory,
     pipelines: Pipelines,
     recorder: Gate<Recorder>,
@@ -169,70 +171,76 @@ impl Device {
     /// Opens a device on `adapter` that keeps compiled pipelines in a directory, where the backend
     /// has a way to.
     pub fn open_cached(adapter: &wgpu::Adapter, directory: Option<&Path>) -> Result<Arc<Self>> {
-        Self::open_with(adapter, Capabilities::of(adapter), directory)
+        Self::open_with(adapter, Profile::of(adapter), directory)
     }
 
-    /// Opens a device on `adapter` that does as if the adapter could do no more than
-    /// `capabilities`, which it can.
+    /// Opens a device on `adapter` that does as if the adapter were as `profile` says; it must be
+    /// able to.
     pub fn open_with(
         adapter: &wgpu::Adapter,
-        capabilities: Capabilities,
+        profile: Profile,
         directory: Option<&Path>,
     ) -> Result<Arc<Self>> {
-        Self::open_for(adapter, capabilities, directory, || false)
+        Self::open_for(adapter, profile, directory, || false)
     }
 
     /// The same for a program that may ask for deterministic ops: where kernels are timed while it
     /// runs (`TF_WGPU_AUTOTUNE`), they are not while `deterministic` says so.
     pub fn open_for(
         adapter: &wgpu::Adapter,
-        capabilities: Capabilities,
+        profile: Profile,
         directory: Option<&Path>,
         deterministic: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
-        let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), capabilities.cpu);
+        let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), profile.is_software());
         let open = || Tuner::open(&adapter.get_info(), directory, deterministic);
-        Self::open_as(adapter, capabilities, directory, wanted.then(open))
+        Self::open_as(adapter, profile, directory, wanted.then(open))
     }
 
     /// The same for one that tunes, whatever the adapter and the environment are, except while
     /// `deterministic` says that it must not: for tests on any adapter.
     pub fn open_tuning(
         adapter: &wgpu::Adapter,
-        capabilities: Capabilities,
+        profile: Profile,
         directory: Option<&Path>,
         deterministic: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
         let tuner = Tuner::open(&adapter.get_info(), directory, deterministic);
-        Self::open_as(adapter, capabilities, directory, Some(tuner))
+        Self::open_as(adapter, profile, directory, Some(tuner))
     }
 
     fn open_as(
         adapter: &wgpu::Adapter,
-        mut capabilities: Capabilities,
+        mut profile: Profile,
         directory: Option<&Path>,
         tuner: Option<Tuner>,
     ) -> Result<Arc<Self>> {
         process::check()?;
         process::watch_forks();
-        if !capabilities::cooperative_allowed(&|name| std::env::var(name).ok()) {
-            capabilities.cooperative_matrix = 0;
+        let has_matrices = |profile: &Profile| {
+            profile.capabilities.cooperative.is_some_and(|c| c.means == Means::Adapter)
+        };
+        if has_matrices(&profile)
+            && !capabilities::cooperative_allowed(&|name| std::env::var(name).ok())
+        {
+            profile.capabilities.cooperative = None;
         }
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
         let features = adapter.features() & Capabilities::WANTED | cache_feature;
-        let (raw, queue) = match request(adapter, features, capabilities.cooperative_matrix > 0) {
-            Err(e) if capabilities.cooperative_matrix > 0 => {
+        let (raw, queue) = match request(adapter, features, has_matrices(&profile)) {
+            Err(e) if has_matrices(&profile) => {
                 log::warn!(
                     "{}: no cooperative matrices, since the device does not open with them: {e}",
                     adapter.get_info().name
                 );
-                capabilities.cooperative_matrix = 0;
+                profile.capabilities.cooperative = None;
                 request(adapter, features, false)
             }
             opened => opened,
         }?;
+        let capabilities = profile.capabilities;
         let failures = Arc::new(Failures::default());
         watch(&raw, &failures);
         let gpu = Arc::new(Gpu::new(raw.clone(), queue));
@@ -259,7 +267,7 @@ impl Device {
         let device = Arc::new(Self {
             adapter: adapter.clone(),
             info,
-            capabilities,
+            profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
             pipelines: Pipelines::new(raw.clone(), capabilities, cache),
             recorder: Gate::new(recorder, failed),
@@ -289,9 +297,14 @@ impl Device {
         self.pipelines.cache().map(DiskCache::path)
     }
 
+    /// What kernels may ask about the adapter.
+    pub const fn profile(&self) -> Profile {
+        self.profile
+    }
+
     /// What the adapter can do.
     pub const fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+        &self.profile.capabilities
     }
 
     /// Allocates uninitialized device memory and returns its address, a multiple of 65,536. On a
@@ -345,7 +358,7 @@ impl Device {
         let budget = budget::of(
             &self.adapter,
             &self.info,
-            self.capabilities.max_buffer,
+            self.profile.capabilities.max_buffer,
             self.memory.stats().in_use,
         );
         let room = self.memory.room();
@@ -433,7 +446,7 @@ impl Device {
         let empty = program.bindings.iter().any(|binding| binding.bytes == 0);
         let spare = if empty { Some(self.memory.spare()?) } else { None };
         let table_bytes = size_of_val(&*table) as u64;
-        if table_bytes > self.capabilities.max_binding {
+        if table_bytes > self.profile.capabilities.max_binding {
             return Err(Error::ResourceExhausted(format!(
                 "a table of {table_bytes} bytes exceeds this adapter's bindings"
             )));
@@ -505,18 +518,18 @@ impl Device {
     /// Resolves a binding to an aligned range of a block and the remaining offset in elements.
     fn bind(&self, blocks: &Blocks<'_>, binding: &Binding) -> Result<(Bound, u32)> {
         let Binding { address, bytes, unit } = *binding;
-        let alignment = u64::from(self.capabilities.storage_alignment);
+        let alignment = u64::from(self.profile.capabilities.storage_alignment);
         let block = blocks.resolve(address, bytes)?;
         let offset = (address - block.address) & !(alignment - 1);
         let rest = address - block.address - offset;
         // Whole vec4s, so that a packed or vectorized tail stays inside the binding; blocks are
         // multiples of 256 bytes.
         let size = (rest + bytes).next_multiple_of(16).min(block.bytes - offset);
-        if size > self.capabilities.max_binding {
+        if size > self.profile.capabilities.max_binding {
             return Err(Error::ResourceExhausted(format!(
                 "a tensor of {bytes} bytes exceeds this adapter's largest storage binding of {} \
                  bytes",
-                self.capabilities.max_binding
+                self.profile.capabilities.max_binding
             )));
         }
         if !rest.is_multiple_of(u64::from(unit)) {

@@ -237,7 +237,7 @@ impl Device {
     fn windows(&self, bytes: u64, mut f: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
         // Half of the largest binding leaves room for offsets rounded down; both stay below 2^32
         // bytes.
-        let window = (self.capabilities.max_binding / 2).min(1 << 30) & !255;
+        let window = (self.profile.capabilities.max_binding / 2).min(1 << 30) & !255;
         let mut at = 0;
         while at < bytes {
             let count = window.min(bytes - at);
@@ -260,7 +260,7 @@ impl Device {
             })
         };
         // Without queries the host's clock serves.
-        let queries = if self.capabilities.timestamps { make().ok() } else { None };
+        let queries = if self.profile.capabilities.timestamps { make().ok() } else { None };
         Timer { queries, elapsed: Arc::default(), started: Mutex::default() }
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::device::{Capabilities, Device, Selection, adapters, cache};
+use crate::device::{Capabilities, Device, Profile, Selection, adapters, cache};
 use crate::error::{Error, Result};
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::{determinism, second_copy, symbols, variables};
@@ -61,7 +61,7 @@ pub(crate) fn get() -> &'static Plugin {
 
 /// What all devices can do, which decides the kernels to register. None without a device.
 pub(crate) fn common_capabilities() -> Option<Capabilities> {
-    get().adapters.iter().map(Capabilities::of).reduce(Capabilities::common)
+    get().adapters.iter().map(|a| Profile::of(a).capabilities).reduce(Capabilities::common)
 }
 
 impl Plugin {
@@ -109,8 +109,8 @@ impl Plugin {
 
 impl PluginDevice {
     fn open(adapter: &wgpu::Adapter, caches: Option<&Path>) -> Result<Self> {
-        let capabilities = Capabilities::of(adapter);
-        let device = Device::open_for(adapter, capabilities, caches, determinism::is_required)?;
+        let profile = Profile::of(adapter);
+        let device = Device::open_for(adapter, profile, caches, determinism::is_required)?;
         let info = device.info();
         let pci = info.device_pci_bus_id.as_str();
         let this = Self {

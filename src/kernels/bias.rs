@@ -2,11 +2,10 @@
 
 use smallvec::smallvec;
 
-use super::reduce::plan::{Style, groups};
+use super::reduce::plan::groups;
 use super::reduce::program::{part, reduce, window_bytes};
-use super::reduce::style;
 use super::reduce::table::Reduction;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
@@ -20,13 +19,9 @@ const GRADIENT_TYPES: &[DType] = &[F32, F16, BF16, F64];
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     r.op("BiasAdd").types("T", TYPES).kernel(move |attrs: &dyn Attrs| {
         let channel = ChannelAxis::of(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| {
-            let style = style(&capabilities, ctx.device());
-            bias_add(ctx, style, channel)
-        })
+        Ok(move |ctx: &mut dyn OpContext| bias_add(ctx, channel))
     });
     r.op("BiasAddGrad").types("T", GRADIENT_TYPES).kernel(move |attrs: &dyn Attrs| {
         let channel = ChannelAxis::of(attrs)?;
@@ -36,16 +31,12 @@ pub fn register(r: &mut Registry) {
             let axis = channel.axis(dy.rank());
             let db = ctx.output(0, dy.dtype, &[dy.dims[axis]])?;
             let reduced: Vec<bool> = (0..dy.rank()).map(|d| d != axis).collect();
-            let style = style(&capabilities, ctx.device());
-            reduce(ctx, style, Reduction::of("Sum"), &dy, &groups(&dy.dims, &reduced), &db)
+            reduce(ctx, Reduction::of("Sum"), &dy, &groups(&dy.dims, &reduced), &db)
         })
     });
-    r.op("BiasAddV1").types("T", TYPES).kernel(move |_| {
-        Ok(move |ctx: &mut dyn OpContext| {
-            let style = style(&capabilities, ctx.device());
-            bias_add(ctx, style, ChannelAxis::Last)
-        })
-    });
+    r.op("BiasAddV1")
+        .types("T", TYPES)
+        .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| bias_add(ctx, ChannelAxis::Last)));
 }
 
 /// Every shader variant.
@@ -115,7 +106,8 @@ fn shader(dtype: DType) -> Shader {
         .map("y")
 }
 
-fn bias_add(ctx: &mut dyn OpContext, style: Style, channel: ChannelAxis) -> Result<()> {
+fn bias_add(ctx: &mut dyn OpContext, channel: ChannelAxis) -> Result<()> {
+    let profile = ctx.device().profile();
     let (x, bias) = (ctx.input(0)?, ctx.input(1)?);
     require!(x.rank() >= 2, "Input tensor must be at least 2D: {}", shape_text(&x.dims));
     require!(bias.rank() == 1, "Biases must be 1D: {}", shape_text(&bias.dims));
@@ -128,7 +120,7 @@ fn bias_add(ctx: &mut dyn OpContext, style: Style, channel: ChannelAxis) -> Resu
     );
     let y = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
     let inner = x.dims[axis + 1..].iter().product();
-    add(ctx.device(), style, &x, &bias, inner, &y)
+    add(ctx.device(), profile, &x, &bias, inner, &y)
 }
 
 /// The program for channels that are innermost and a multiple of four.
@@ -143,7 +135,13 @@ fn fours_shader(dtype: DType) -> Shader {
 }
 
 /// Adds to rows of channels, four at a time.
-fn add_fours(device: &Device, style: Style, x: &Tensor, bias: &Tensor, y: &Tensor) -> Result<()> {
+fn add_fours(
+    device: &Device,
+    profile: Profile,
+    x: &Tensor,
+    bias: &Tensor,
+    y: &Tensor,
+) -> Result<()> {
     let (channels, units) = (bias.len(), bias.len() / 4);
     let in_fours = |binding: Binding| Binding { unit: wide::unit(x.dtype), ..binding };
     let most = (window_bytes(device) as usize / (channels * x.dtype.size())).max(1);
@@ -151,7 +149,7 @@ fn add_fours(device: &Device, style: Style, x: &Tensor, bias: &Tensor, y: &Tenso
     for first in (0..all).step_by(most) {
         let rows = most.min(all - first);
         device.check_extent(rows * channels)?;
-        let step = row_step(style, rows, units);
+        let step = row_step(profile, rows, units);
         let window = |t: &Tensor| in_fours(part(t, first * channels, rows * channels));
         device.enqueue(&Program {
             key: Key::new("bias_add fours").dtype(x.dtype),
@@ -166,24 +164,24 @@ fn add_fours(device: &Device, style: Style, x: &Tensor, bias: &Tensor, y: &Tenso
 
 /// From one row of `units` fours of an invocation to the next: several rows each, where that leaves
 /// enough invocations.
-pub(super) fn row_step(style: Style, rows: usize, units: usize) -> usize {
-    let (invocations, most) = match style {
-        Style::Wide => (1 << 17, 8),
-        Style::Narrow => (1 << 12, 16),
+pub(super) fn row_step(profile: Profile, rows: usize, units: usize) -> usize {
+    let (invocations, most) = match profile.barriers {
+        Barriers::Cheap => (1 << 17, 8),
+        Barriers::Dear => (1 << 12, 16),
     };
     rows.div_ceil((rows * units / invocations).clamp(1, most))
 }
 
 fn add(
     device: &Device,
-    style: Style,
+    profile: Profile,
     x: &Tensor,
     bias: &Tensor,
     inner: usize,
     y: &Tensor,
 ) -> Result<()> {
     if inner == 1 && bias.len().is_multiple_of(4) && !x.is_empty() && wide::aligned(&[x, bias, y]) {
-        return add_fours(device, style, x, bias, y);
+        return add_fours(device, profile, x, bias, y);
     }
     element_windows(device, y.len(), y.dtype.size(), |first, count| {
         let (phase, rest) = phase(first, inner, bias.len());

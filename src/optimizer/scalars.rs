@@ -16,7 +16,7 @@ pub struct Scalar {
 }
 
 /// Libraries whose functions loop so long that several in one invocation come near
-/// `shader::MAX_ITERATIONS`.
+/// `Profile::loop_limit`.
 const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "zeta"];
 
 /// Whether tensors of the type may be inputs and outputs of expressions. int32 tensors are

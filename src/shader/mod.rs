@@ -24,11 +24,6 @@ use crate::dtype::DType;
 /// The default number of invocations in a workgroup.
 pub const WORKGROUP: u32 = 256;
 
-/// Mesa's llvmpipe (lavapipe) silently leaves every loop once an invocation has run this many
-/// iterations in all of its loops together. A kernel whose loops grow with an extent must stay
-/// below it: by more invocations, by segments, or by unrolling.
-pub const MAX_ITERATIONS: usize = 65_535;
-
 /// WGSL type of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {

@@ -1,9 +1,10 @@
 //! Filters of single channels.
 
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::{DType, HostTensor};
 
 use crate::case::Case;
+use crate::numeric::bindings::under;
 use crate::numeric::{Random, session};
 use crate::{check, plain, random_case, random_cases, sizes};
 
@@ -78,9 +79,9 @@ fn filters_of_what_is_no_number() {
             sizes(&case.filter_shape()),
             HostTensor::floats(DType::F32, &y_dims, &dy).into(),
         ];
-        for class in Class::ALL {
+        for profile in Profile::DISTINCT {
             let node = case.node("BackpropFilter", DType::F32);
-            let got = with_class(class, || session().run(&node, &inputs))
+            let got = under(profile, || session().run(&node, &inputs))
                 .expect("a gradient")
                 .remove(0)
                 .to_f64();
@@ -89,7 +90,7 @@ fn filters_of_what_is_no_number() {
                     got == want || got.is_nan() && want.is_nan() || (got - want).abs() < 1e-3;
                 assert!(
                     same,
-                    "{class:?} {kernel} {stride}: tap {}, channel {}: {got}, not {want}",
+                    "{profile} {kernel} {stride}: tap {}, channel {}: {got}, not {want}",
                     i / 8,
                     i % 8
                 );

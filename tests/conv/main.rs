@@ -6,8 +6,9 @@ mod depthwise;
 mod numeric;
 
 use case::Case;
+use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
-use tensorflow_wgpu::kernels::contract::tile::{Class, with_class};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::Input;
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -51,16 +52,16 @@ fn check(case: &Case, dtype: DType, seed: u64, misalign: usize) -> bool {
             case.batch * out.iter().product::<usize>(),
         ),
     ];
-    // Windows are the same for all classes, and compiling takes most of the time.
-    let first = seed as usize % Class::ALL.len();
-    let classes =
-        if numeric::bindings::is_limited() { &Class::ALL[first..=first] } else { &Class::ALL[..] };
-    for &class in classes {
+    // Windows are the same for all profiles, and compiling takes most of the time.
+    let all = &Profile::DISTINCT;
+    let first = seed as usize % all.len();
+    let profiles = if numeric::bindings::is_limited() { &all[first..=first] } else { &all[..] };
+    for &profile in profiles {
         for (suffix, inputs, want, dims, terms) in &runs {
-            let mut session = session();
+            let mut session = under(profile, session);
             session.misalign = misalign;
-            let what = format!("{suffix} {dtype} {class:?} {case:?}");
-            let got = with_class(class, || session.run(&case.node(suffix, dtype), inputs));
+            let what = format!("{suffix} {dtype} {profile} {case:?}");
+            let got = session.run(&case.node(suffix, dtype), inputs);
             let Some(got) = numeric::bindings::ran(got, &what) else { continue };
             assert_eq!(got[0].dims[..], dims[..], "{what}");
             assert_close(&got[0], want, *terms as f64, &what);
@@ -303,16 +304,16 @@ fn whole_numbers() {
             dx[i] = dx[i].wrapping_add(dy[o].wrapping_mul(w[k]));
         });
         let (w, dy) = (HostTensor::i32(&case.filter_shape(), &w), HostTensor::i32(&y_dims, &dy));
-        for class in Class::ALL {
+        for profile in Profile::DISTINCT {
             let run = |suffix: &str, inputs: &[Input]| {
-                with_class(class, || session().run(&case.node(suffix, DType::I32), inputs))
+                under(profile, || session().run(&case.node(suffix, DType::I32), inputs))
                     .expect("int32")
                     .remove(0)
             };
             let got = run("", &[HostTensor::i32(&x_dims, &x).into(), w.clone().into()]);
-            assert_eq!(got.values::<i32>(), y, "{class:?} {case:?}");
+            assert_eq!(got.values::<i32>(), y, "{profile} {case:?}");
             let got = run("BackpropInput", &[sizes(&x_dims), w.clone().into(), dy.clone().into()]);
-            assert_eq!(got.values::<i32>(), dx, "{class:?} {case:?}");
+            assert_eq!(got.values::<i32>(), dx, "{profile} {case:?}");
         }
     }
 }

@@ -104,7 +104,7 @@ fn dispatches() {
     // Others must not dispatch on the device where these are counted.
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let mut session = Session::new(Device::open(&selection.adapters[0]).unwrap());
-    let cpu = session.device.capabilities().cpu;
+    let cpu = session.device.profile().is_software();
     for (columns, parts, want) in
         [(512, 4, [1; 2]), (520, 8, [2; 2]), (1 << 15, 4, if cpu { [4; 2] } else { [1; 2] })]
     {

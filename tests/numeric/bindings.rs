@@ -1,26 +1,43 @@
-//! Sessions on devices that bind fewer bytes at once than the adapter does, so that small tensors
-//! are computed in windows.
+//! Sessions on devices that are less than the adapter: under another profile, so that a software
+//! adapter runs the programs of GPUs, and with smaller bindings, so that small tensors are computed
+//! in windows.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
-use tensorflow_wgpu::device::{Capabilities, Device, Selection};
+use tensorflow_wgpu::device::{Capabilities, Profile};
 use tensorflow_wgpu::local::Session;
 use tensorflow_wgpu::{Error, HostTensor};
 
 thread_local! {
+    static PROFILE: Cell<Option<Profile>> = const { Cell::new(None) };
     static MOST: Cell<u64> = const { Cell::new(0) };
     static REFUSED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The first adapter's device, or the one of [`within`].
+/// The first adapter's device, or the one of [`under`] and [`within`].
 pub fn session() -> Session {
-    match MOST.get() {
-        0 => shared(),
-        most => session_of(most),
+    match (PROFILE.get(), MOST.get()) {
+        (None, 0) => shared(),
+        (Some(profile), 0) => opened(profile),
+        (profile, most) => {
+            let profile = profile.unwrap_or_else(|| shared().device.profile());
+            let capabilities = Capabilities { max_binding: most, ..profile.capabilities };
+            opened(Profile { capabilities, ..profile })
+        }
     }
+}
+
+fn opened(profile: Profile) -> Session {
+    Session::under(profile).expect("a device")
+}
+
+/// Runs `f`, whose sessions are on a device under `profile`.
+pub fn under<R>(profile: Profile, f: impl FnOnce() -> R) -> R {
+    let before = PROFILE.replace(Some(profile));
+    let result = f();
+    PROFILE.set(before);
+    result
 }
 
 fn shared() -> Session {
@@ -32,17 +49,19 @@ pub fn is_limited() -> bool {
     MOST.get() > 0
 }
 
+/// A session like this one on a device under `profile`.
+pub fn like(session: &Session, profile: Profile) -> Session {
+    let mut other = under(profile, self::session);
+    other.misalign = session.misalign;
+    other
+}
+
 /// A session whose device binds at most `most` bytes at once.
 pub fn session_of(most: u64) -> Session {
-    static DEVICES: Mutex<BTreeMap<u64, Arc<Device>>> = Mutex::new(BTreeMap::new());
-    let mut devices = DEVICES.lock().unwrap();
-    let open = || {
-        let selection = Selection::enumerate(&|name| std::env::var(name).ok());
-        let adapter = &selection.adapters[0];
-        let capabilities = Capabilities { max_binding: most, ..*shared().device.capabilities() };
-        Device::open_with(adapter, capabilities, None).expect("a device")
-    };
-    Session::new(devices.entry(most).or_insert_with(open).clone())
+    let before = MOST.replace(most);
+    let session = session();
+    MOST.set(before);
+    session
 }
 
 /// Runs `f`, whose sessions bind at most `most` bytes at once, and returns how often [`ran`] found

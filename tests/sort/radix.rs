@@ -1,18 +1,18 @@
 //! The radix sort that other kernels build upon, in the programs of GPUs and of software adapters.
 
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::kernels::op::OpContext;
-use tensorflow_wgpu::kernels::reduce::plan::Style;
-use tensorflow_wgpu::kernels::sort::radix::sort_by;
+use tensorflow_wgpu::kernels::sort::radix::sort;
 use tensorflow_wgpu::{Error, Tensor};
 
 use super::*;
 
 /// Sorted keys and the values that travelled with them, or positions.
-fn sorted(style: Style, keys: &[u32], values: Option<&[u32]>, bits: u32) -> [Vec<u32>; 2] {
+fn sorted(profile: Profile, keys: &[u32], values: Option<&[u32]>, bits: u32) -> [Vec<u32>; 2] {
     let kernel = move |ctx: &mut dyn OpContext| -> Result<(), Error> {
         let keys = ctx.input(0)?;
         let values: Option<Tensor> = if ctx.num_inputs() > 1 { Some(ctx.input(1)?) } else { None };
-        let pairs = sort_by(ctx, style, &keys, values.as_ref(), bits)?;
+        let pairs = sort(ctx, &keys, values.as_ref(), bits)?;
         for (i, from) in [&pairs.keys, &pairs.values].into_iter().enumerate() {
             let to = ctx.output(i, DType::U32, &keys.dims)?;
             ctx.device().copy(to.address, from.address, to.bytes())?;
@@ -21,12 +21,12 @@ fn sorted(style: Style, keys: &[u32], values: Option<&[u32]>, bits: u32) -> [Vec
     };
     let tensor = |v: &[u32]| Input::from(HostTensor::of(DType::U32, &[v.len()], v));
     let inputs: Vec<Input> = std::iter::once(keys).chain(values).map(tensor).collect();
-    let out = session().run_kernel(&kernel, &inputs).unwrap();
+    let out = Session::under(profile).unwrap().run_kernel(&kernel, &inputs).unwrap();
     [out[0].values(), out[1].values()]
 }
 
 #[test]
-fn both_styles_sort_stably() {
+fn both_forms_sort_stably() {
     // Lengths: parts of a subgroup, runs and blocks with a rest, several of both; bits: a digit, an
     // odd number of digits, all.
     for n in [1, 7, 271, 272, 273, 2048, 2049, 70_001] {
@@ -38,17 +38,17 @@ fn both_styles_sort_stably() {
             want.sort_by_key(|i| keys[*i as usize]);
             let want_keys: Vec<u32> = want.iter().map(|i| keys[*i as usize]).collect();
             let values: Vec<u32> = (0..n as u32).map(|i| !i).collect();
-            for style in [Style::Narrow, Style::Wide] {
+            for profile in [Profile::LLVMPIPE, Profile::NVIDIA] {
                 let inverted: Vec<u32> = want.iter().map(|i| !i).collect();
                 assert_eq!(
-                    sorted(style, &keys, None, bits),
+                    sorted(profile, &keys, None, bits),
                     [want_keys.clone(), want.clone()],
-                    "{style:?} {n} {bits}"
+                    "{profile} {n} {bits}"
                 );
                 assert_eq!(
-                    sorted(style, &keys, Some(&values), bits),
+                    sorted(profile, &keys, Some(&values), bits),
                     [want_keys.clone(), inverted],
-                    "{style:?} {n} {bits}"
+                    "{profile} {n} {bits}"
                 );
             }
         }
@@ -57,7 +57,7 @@ fn both_styles_sort_stably() {
 
 #[test]
 fn nothing_is_sorted() {
-    for style in [Style::Narrow, Style::Wide] {
-        assert!(sorted(style, &[], None, 32).iter().all(Vec::is_empty));
+    for profile in [Profile::LLVMPIPE, Profile::NVIDIA] {
+        assert!(sorted(profile, &[], None, 32).iter().all(Vec::is_empty));
     }
 }

@@ -1,23 +1,19 @@
-//! Which tile of a class' table a contraction takes, and into how many parts its contracted index
-//! is cut: whatever is estimated to be done first.
+//! Which tile of an adapter's table a contraction takes, and into how many parts its contracted
+//! index is cut: whatever is estimated to be done first.
 //!
 //! An estimate counts products of one invocation, as if a machine ran a number of invocations at
-//! once and all others after them. No adapter tells how wide it is; that number belongs to the
-//! class.
-
-use std::cell::Cell;
+//! once and all others after them. No adapter tells how wide it is; its profile does.
 
 use smallvec::SmallVec;
 
-use super::tile::{self, COOPERATIVE_DEPTH, Class, Memory, SUBGROUP, Tile};
+use super::tile::{self, COOPERATIVE_DEPTH, Memory, SUBGROUP, Tile};
+use crate::device::Profile;
 
 /// What there is to choose for.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand {
-    /// Class of the adapter.
-    pub class: Class,
-    /// Bytes of workgroup memory that it has.
-    pub workgroup_memory: u32,
+    /// The adapter.
+    pub profile: Profile,
     /// 32-bit words of a sum.
     pub words: usize,
     /// Rows of the result.
@@ -37,28 +33,10 @@ pub struct Demand {
 /// What was chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// A tile of the class' table.
+    /// A tile of the adapter's table.
     pub tile: &'static Tile,
     /// Parts of the contracted index that parallelism is worth.
     pub splits: usize,
-}
-
-thread_local! {
-    static FORCED: Cell<Option<&'static Tile>> = const { Cell::new(None) };
-}
-
-/// Runs `f` with `tile`, whatever it costs, for all contractions of this thread whose sums fit it:
-/// tests run every tile on any adapter.
-pub fn with_tile<R>(tile: &'static Tile, f: impl FnOnce() -> R) -> R {
-    let before = FORCED.replace(Some(tile));
-    let result = f();
-    FORCED.set(before);
-    result
-}
-
-/// Whether [`with_tile`] takes the choice away.
-pub(super) fn is_forced() -> bool {
-    FORCED.get().is_some()
 }
 
 /// The choice with the least estimated cost.
@@ -72,7 +50,7 @@ pub const MOST_CANDIDATES: usize = 5;
 /// How many times the least estimate a candidate's may be: estimates are not so wrong, and each is
 /// run a few times.
 const MOST_COST: f64 = 4.0;
-/// An adapter may be this much narrower than its class is taken for.
+/// An adapter may be this much narrower than its profile says.
 const NARROWER: usize = 4;
 
 /// The choices that are worth timing, the one of [`choose`] first.
@@ -101,25 +79,25 @@ impl Choice {
 }
 
 fn fits(d: &Demand, t: &Tile) -> bool {
-    t.fits(d.words) && t.workgroup_memory() <= d.workgroup_memory
+    t.fits(d.words) && t.workgroup_memory() <= d.profile.capabilities.workgroup_memory
 }
 
 /// The tiles of the adapter that are for such a contraction.
 fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
-    d.class.table().iter().chain(tile::cooperative(d.cooperative)).filter(|t| fits(d, t))
+    tile::table(&d.profile).iter().chain(tile::cooperative(d.cooperative)).filter(|t| fits(d, t))
 }
 
 /// What there is to choose among, with its cost.
 fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
-    let forced = FORCED.get().filter(|t| fits(d, t)).filter(|t| match t.memory {
+    let forced = tile::of_id(d.profile.tile).filter(|t| fits(d, t)).filter(|t| match t.memory {
         Memory::Cooperative(edge) => edge == d.cooperative,
         _ => true,
     });
     let tiles = offered(d).filter(move |t| forced.is_none_or(|f| f == *t)).chain(forced);
     tiles
-        .flat_map(
-            |tile| if d.class.is_gpu() { on_gpu(d, tile) } else { [Some(on_cpu(d, tile)), None] },
-        )
+        .flat_map(|tile| {
+            if d.profile.is_software() { [Some(on_cpu(d, tile)), None] } else { on_gpu(d, tile) }
+        })
         .flatten()
 }
 
@@ -136,7 +114,7 @@ const LEAST_ON_CPU: usize = 512;
 
 fn on_cpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
     let tiles = t.tiles(d.m, d.n) * d.batch;
-    let busy = d.class.workgroups();
+    let busy = d.profile.workgroups;
     let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
     // Per step of the contracted index an invocation loads rows + columns elements, four at a time,
     // for rows * columns products.
@@ -161,24 +139,14 @@ const START: f64 = 100.0;
 const BARRIER: f64 = 20.0;
 /// How many products cooperative matrices make in the time of one.
 const COOPERATIVE_SPEED: f64 = 8.0;
-/// What a second dispatch that waits for the first one costs.
-const FINISH: f64 = 2000.0;
 /// Fewest steps of an invocation when the contracted index is cut.
 const LEAST: usize = 128;
 /// The same for those that share a sum, whose steps are loads without products in between.
 const LEAST_REDUCED: usize = 16;
 
-/// Invocations that a GPU runs at once, those that wait for memory included.
-const fn width(class: Class) -> usize {
-    match class {
-        Class::Discrete => 1 << 16,
-        _ => 1 << 13,
-    }
-}
-
 /// In one part, and in as many as there is room for.
 fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
-    let width = width(d.class);
+    let width = d.profile.invocations;
     let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
     let groups = t.groups();
     let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
@@ -207,7 +175,8 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
         let waves = (invocations * splits) as f64 / width as f64;
         let steps = d.depth as f64 / splits as f64 / f64::from(groups);
         let finish = if splits > 1 {
-            FINISH + NEAR * (splits * d.m * d.n * d.batch) as f64 / width as f64
+            f64::from(d.profile.dispatch_cost)
+                + NEAR * (splits * d.m * d.n * d.batch) as f64 / width as f64
         } else {
             0.0
         };
@@ -222,13 +191,19 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Capabilities;
 
-    const GPUS: [Class; 2] = [Class::Integrated, Class::Discrete];
+    const GPUS: [Profile; 2] = [Profile::INTEL, Profile::NVIDIA];
 
-    fn demand(class: Class, m: usize, n: usize, depth: usize) -> Demand {
+    /// With so many bytes of workgroup memory.
+    fn with_memory(profile: Profile, workgroup_memory: u32) -> Profile {
+        let capabilities = Capabilities { workgroup_memory, ..profile.capabilities };
+        Profile { capabilities, ..profile }
+    }
+
+    fn demand(profile: Profile, m: usize, n: usize, depth: usize) -> Demand {
         Demand {
-            class,
-            workgroup_memory: 16 << 10,
+            profile: with_memory(profile, 16 << 10),
             words: 1,
             m,
             n,
@@ -241,33 +216,38 @@ mod tests {
 
     #[test]
     fn narrow_results_get_narrow_tiles() {
-        let tile = |class, m, n| choose(&demand(class, m, n, 1024)).tile;
-        assert_eq!(tile(Class::Cpu, 1024, 1024).n(), 128);
-        assert!(tile(Class::Cpu, 128, 10).n() <= 16);
-        assert_eq!(tile(Class::Cpu, 1000, 1).n(), 4);
-        assert_eq!(tile(Class::Cpu, 1, 1000).m(), 1);
-        for class in GPUS {
+        let tile = |profile, m, n| choose(&demand(profile, m, n, 1024)).tile;
+        assert_eq!(tile(Profile::SWIFTSHADER, 1024, 1024).n(), 128);
+        assert!(tile(Profile::SWIFTSHADER, 128, 10).n() <= 16);
+        assert_eq!(tile(Profile::SWIFTSHADER, 1000, 1).n(), 4);
+        assert_eq!(tile(Profile::SWIFTSHADER, 1, 1000).m(), 1);
+        for profile in GPUS {
             for (m, n, most) in [(4, 4096, 8), (16, 4096, 16), (64, 64, 64)] {
                 assert!(
-                    tile(class, m, n).m() <= most,
-                    "{class:?} {m}x{n}: {:?}",
-                    tile(class, m, n)
+                    tile(profile, m, n).m() <= most,
+                    "{profile:?} {m}x{n}: {:?}",
+                    tile(profile, m, n)
                 );
             }
-            assert!(tile(class, 65_536, 16).n() <= 16, "{class:?}: {:?}", tile(class, 65_536, 16));
+            assert!(
+                tile(profile, 65_536, 16).n() <= 16,
+                "{profile:?}: {:?}",
+                tile(profile, 65_536, 16)
+            );
         }
     }
 
     #[test]
     fn large_results_get_large_tiles() {
-        let discrete = demand(Class::Discrete, 4096, 4096, 4096);
+        let discrete = demand(Profile::NVIDIA, 4096, 4096, 4096);
         assert_eq!(choose(&discrete).tile.m(), 128);
         // With as much memory as most have, loads are ahead of products.
-        let ahead = choose(&Demand { workgroup_memory: 32 << 10, ..discrete }).tile;
+        let ahead =
+            choose(&Demand { profile: with_memory(Profile::NVIDIA, 32 << 10), ..discrete }).tile;
         assert!(ahead.m() == 128 && matches!(ahead.memory, Memory::Double(_)), "{ahead:?}");
-        assert_eq!(choose(&demand(Class::Integrated, 4096, 4096, 4096)).tile.m(), 64);
-        for class in GPUS {
-            assert_eq!(choose(&demand(class, 4096, 4096, 4096)).splits, 1);
+        assert_eq!(choose(&demand(Profile::INTEL, 4096, 4096, 4096)).tile.m(), 64);
+        for profile in GPUS {
+            assert_eq!(choose(&demand(profile, 4096, 4096, 4096)).splits, 1);
         }
     }
 
@@ -275,38 +255,38 @@ mod tests {
     /// neighbours and enough of them.
     #[test]
     fn vectors_take_groups_that_share_sums() {
-        for class in GPUS {
+        for profile in GPUS {
             for m in [1, 4] {
-                let by_columns = demand(class, m, 4096, 4096);
+                let by_columns = demand(profile, m, 4096, 4096);
                 let tile = choose(&by_columns).tile;
                 assert!(
                     tile.m() == m && tile.groups() > 1 && tile.lanes_n >= 16,
-                    "{class:?} {m}: {tile:?}"
+                    "{profile:?} {m}: {tile:?}"
                 );
                 let tile = choose(&Demand { by_depth: true, ..by_columns }).tile;
                 assert!(
                     tile.m() == m && tile.groups() >= 32 && tile.lanes_n == 1,
-                    "{class:?} {m}: {tile:?}"
+                    "{profile:?} {m}: {tile:?}"
                 );
             }
             // Sixteen rows share what they read of the matrix through workgroup memory, and the
             // contracted index is cut.
-            let choice = choose(&demand(class, 16, 4096, 4096));
+            let choice = choose(&demand(profile, 16, 4096, 4096));
             assert!(
                 choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1,
-                "{class:?}: {choice:?}"
+                "{profile:?}: {choice:?}"
             );
-            assert!(choice.tile.m() == 16 && choice.splits > 1, "{class:?}: {choice:?}");
+            assert!(choice.tile.m() == 16 && choice.splits > 1, "{profile:?}: {choice:?}");
         }
     }
 
     #[test]
     fn cooperative_matrices_take_what_is_large_enough() {
-        for class in GPUS {
+        for profile in GPUS {
             let offered = Demand {
                 cooperative: 16,
-                workgroup_memory: 48 << 10,
-                ..demand(class, 2048, 2048, 2048)
+                profile: with_memory(profile, 48 << 10),
+                ..demand(profile, 2048, 2048, 2048)
             };
             assert_eq!(choose(&offered).tile.memory, Memory::Cooperative(16));
             assert_eq!(
@@ -314,29 +294,29 @@ mod tests {
                 Memory::Cooperative(8)
             );
             assert!(choose(&Demand { m: 1, ..offered }).tile.groups() > 1);
-            let small = choose(&Demand { workgroup_memory: 16 << 10, ..offered }).tile;
+            let small = choose(&Demand { profile: with_memory(profile, 16 << 10), ..offered }).tile;
             assert!(small.workgroup_memory() <= 16 << 10, "{small:?}");
         }
     }
 
     #[test]
     fn few_results_of_long_contractions_are_cut() {
-        for class in Class::ALL {
-            let Choice { tile, splits } = choose(&demand(class, 8, 8, 100_000));
+        for profile in Profile::DISTINCT {
+            let Choice { tile, splits } = choose(&demand(profile, 8, 8, 100_000));
             let parts = tile.tiles(8, 8) * splits * tile.groups() as usize;
-            assert!(parts >= 16, "{class:?}: {tile:?}, {splits} parts");
-            assert_eq!(choose(&demand(class, 8, 8, 64)).splits.max(1), 1, "{class:?}");
+            assert!(parts >= 16, "{profile:?}: {tile:?}, {splits} parts");
+            assert_eq!(choose(&demand(profile, 8, 8, 64)).splits.max(1), 1, "{profile:?}");
         }
     }
 
     #[test]
     fn candidates_begin_with_the_choice_and_are_known_by_name() {
-        for class in Class::ALL {
+        for profile in Profile::DISTINCT {
             for [m, n, depth] in
                 [[1, 1, 1], [1, 4096, 4096], [300, 300, 300], [8, 8, 100_000], [4096, 4096, 64]]
             {
                 for words in [1, 2, 4] {
-                    let d = Demand { words, ..demand(class, m, n, depth) };
+                    let d = Demand { words, ..demand(profile, m, n, depth) };
                     let all = candidates(&d);
                     assert_eq!(all[0], choose(&d));
                     for (i, choice) in all.iter().enumerate() {
@@ -347,8 +327,8 @@ mod tests {
                         );
                     }
                     assert!(
-                        !class.is_gpu() || words > 1 || all.len() > 1,
-                        "{class:?} {m}x{n}x{depth}: {all:?}"
+                        profile.is_software() || words > 1 || all.len() > 1,
+                        "{profile:?} {m}x{n}x{depth}: {all:?}"
                     );
                 }
             }
@@ -357,31 +337,32 @@ mod tests {
 
     #[test]
     fn a_name_of_no_tile_means_nothing() {
-        let d = demand(Class::Discrete, 4096, 4096, 4096);
-        let tile = |class: Class| choose(&Demand { class, ..d });
+        let d = demand(Profile::NVIDIA, 4096, 4096, 4096);
+        let tile = |profile: Profile| choose(&Demand { profile, ..d });
         assert_eq!(Choice::named(0, &d), None);
         assert_eq!(Choice::named(u64::MAX, &d), None);
-        assert_eq!(Choice::named(tile(Class::Cpu).name(), &d), None, "of another class");
-        let wide = choose(&Demand { workgroup_memory: 64 << 10, ..d });
+        assert_eq!(Choice::named(tile(Profile::SWIFTSHADER).name(), &d), None, "of another class");
+        let wide = choose(&Demand { profile: with_memory(Profile::NVIDIA, 64 << 10), ..d });
         assert_eq!(Choice::named(wide.name(), &d), None, "for more memory: {wide:?}");
-        let matrices = choose(&Demand { cooperative: 16, workgroup_memory: 48 << 10, ..d });
+        let matrices = choose(&Demand {
+            cooperative: 16,
+            profile: with_memory(Profile::NVIDIA, 48 << 10),
+            ..d
+        });
         assert_eq!(Choice::named(matrices.name(), &d), None, "without matrices: {matrices:?}");
     }
 
     #[test]
     fn tiles_fit_the_workgroup_memory_and_every_element() {
-        for class in Class::ALL {
+        for profile in Profile::DISTINCT {
             for (words, bytes) in [(1, 16 << 10), (2, 16 << 10), (4, 16 << 10), (1, 64 << 10)] {
                 for (m, n) in [(1, 1), (1, 5000), (5000, 1), (300, 300), (5000, 5000)] {
-                    let tile = choose(&Demand {
-                        words,
-                        workgroup_memory: bytes,
-                        ..demand(class, m, n, 777)
-                    })
-                    .tile;
+                    let tile =
+                        choose(&Demand { words, ..demand(with_memory(profile, bytes), m, n, 777) })
+                            .tile;
                     assert!(
                         tile.fits(words) && tile.workgroup_memory() <= bytes,
-                        "{class:?} {m}x{n}: {tile:?}"
+                        "{profile:?} {m}x{n}: {tile:?}"
                     );
                 }
             }

@@ -10,41 +10,11 @@ use std::fmt::Write;
 use super::tile::{COOPERATIVE_DEPTH as DEPTH, MOST_BLOCKS, PADDING};
 use super::workgroup::{self, Place, Slot};
 use super::{Lanes, Variant};
+use crate::device::{Cooperative, Means};
 use crate::shader::Shader;
 
 const COOPERATIVE: &str = include_str!("../../../shaders/contract/cooperative.wgsl");
 const EMULATED: &str = include_str!("../../../shaders/contract/emulated.wgsl");
-
-/// How matrices are multiplied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Means {
-    /// By the adapter.
-    Adapter,
-    /// By the invocations themselves: for tests.
-    Emulation,
-    /// The same without the products of one step: for tests of what finds that out.
-    WrongEmulation,
-    /// By text that does not compile: for tests as well.
-    Nonsense,
-}
-
-/// What an adapter offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cooperative {
-    /// Rows and columns of a matrix: 8 or 16.
-    pub edge: u32,
-    /// Most invocations of a subgroup.
-    pub lanes: u32,
-    /// How matrices are multiplied.
-    pub means: Means,
-}
-
-impl Cooperative {
-    /// A number that no other one has.
-    pub const fn id(self) -> u32 {
-        self.edge | self.lanes << 8 | (self.means as u32) << 24
-    }
-}
 
 /// Blocks of a tile of so many matrices in both directions: those of a column and of a row.
 fn blocks(count: u32, matrices_m: u32, matrices_n: u32) -> (u32, u32) {

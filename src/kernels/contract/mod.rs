@@ -37,12 +37,11 @@ mod windows;
 mod work;
 mod workgroup;
 
-use crate::device::Key;
+use crate::device::{Cooperative, Key};
 use crate::dtype::DType;
 use crate::layout::{AccessClass, Iteration};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
-use cooperative::Cooperative;
 use epilogue::Form;
 use geometry::Geometry;
 use tile::Tile;

@@ -9,10 +9,10 @@ use smallvec::smallvec;
 
 use super::element::computed;
 use super::text::quads_of;
-use super::tile::{Class, Memory};
+use super::tile::Memory;
 use super::work::Work;
 use super::{Contraction, Lanes, Lines, Rows, Store, Variant};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP};
@@ -26,12 +26,12 @@ const GPU_WIDE: usize = 4;
 const LEAST: usize = 256;
 
 /// The transposed contraction, where its lanes have more to do.
-pub(super) fn transposed<'a>(c: &Contraction<'a>, class: Class) -> Option<Contraction<'a>> {
+pub(super) fn transposed<'a>(c: &Contraction<'a>, profile: &Profile) -> Option<Contraction<'a>> {
     let (Rows::Dense { stride }, Lines::Dense, Store::Rows(line)) = (c.rows, c.lines, c.store)
     else {
         return None;
     };
-    let wide = if class.is_gpu() { GPU_WIDE } else { WIDE };
+    let wide = if profile.is_software() { WIDE } else { GPU_WIDE };
     if c.batch.len() != 1 || c.outer != 1 || c.n >= wide || c.m < wide {
         return None;
     }

@@ -4,13 +4,12 @@
 use smallvec::smallvec;
 
 use super::choice::{self, Choice, Demand};
-use super::cooperative::Cooperative;
 use super::epilogue::Bound;
-use super::tile::{Class, Memory};
+use super::tile::Memory;
 use super::work::Work;
 use super::{Contraction, Lanes, Lines, LinesKind, Rows, RowsKind, Store, StoreKind, Variant};
 use super::{element, finish, narrow, panels, trust, tuned, unfold};
-use crate::device::{Binding, Device, Grid, Params, Program};
+use crate::device::{Binding, Cooperative, Device, Grid, Params, Program};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
@@ -18,7 +17,7 @@ use crate::tensor::Tensor;
 
 /// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which
 /// bounds the rounding error of long contractions and keeps loops below
-/// [`crate::shader::MAX_ITERATIONS`].
+/// [`crate::device::Profile::loop_limit`].
 const MAX_CHUNK: usize = 8192;
 /// Most elements of the buffer of partial sums that parallelism alone is worth.
 const MAX_PARTIAL: usize = 1 << 24;
@@ -51,15 +50,13 @@ impl Contraction<'_> {
         if !self.fits(ctx.device(), epilogue) {
             return self.enqueue_windows(ctx, epilogue);
         }
-        let class = Class::of(ctx.device());
-        self.whole(ctx, class, epilogue)
+        self.whole(ctx, epilogue)
     }
 
     /// Enqueues a contraction that fits the bindings.
     pub(super) fn whole(
         &self,
         ctx: &mut dyn OpContext,
-        class: Class,
         epilogue: Option<&Bound<'_>>,
     ) -> Result<()> {
         for extent in
@@ -67,24 +64,18 @@ impl Contraction<'_> {
         {
             ctx.device().check_extent(extent)?;
         }
-        match narrow::transposed(self, class) {
-            Some(turned) => turned.plan(ctx, class, epilogue),
-            None => self.plan(ctx, class, epilogue),
+        match narrow::transposed(self, &ctx.device().profile()) {
+            Some(turned) => turned.plan(ctx, epilogue),
+            None => self.plan(ctx, epilogue),
         }
     }
 
     /// Chooses the tile.
-    fn plan(
-        &self,
-        ctx: &mut dyn OpContext,
-        class: Class,
-        epilogue: Option<&Bound<'_>>,
-    ) -> Result<()> {
-        let cooperative =
-            if class.is_gpu() { trust::usable(ctx, self.a.dtype, self.b.dtype) } else { None };
+    fn plan(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
+        let profile = ctx.device().profile();
+        let cooperative = trust::usable(ctx, self.a.dtype, self.b.dtype);
         let demand = Demand {
-            class,
-            workgroup_memory: ctx.device().capabilities().workgroup_memory,
+            profile,
             words: element::words(self.a.dtype),
             m: self.m,
             n: self.n,
@@ -93,7 +84,7 @@ impl Contraction<'_> {
             by_depth: self.b_step == 1 && self.n > 1 && self.b_column != 1,
             cooperative: cooperative.map_or(0, |c| c.edge),
         };
-        let tuner = ctx.device().tuner().filter(|_| !choice::is_forced()).cloned();
+        let tuner = ctx.device().tuner().filter(|_| profile.tile == 0).cloned();
         let done = match tuner {
             Some(tuner) => tuned::enqueue(self, ctx, &tuner, &demand, cooperative, epilogue),
             None => {
@@ -106,7 +97,7 @@ impl Contraction<'_> {
                 if cooperative.is_some()
                     && trust::usable(ctx, self.a.dtype, self.b.dtype).is_none() =>
             {
-                self.plan(ctx, class, epilogue)
+                self.plan(ctx, epilogue)
             }
             done => done,
         }

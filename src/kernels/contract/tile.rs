@@ -1,9 +1,7 @@
 //! Tiles: which part of a result one workgroup computes, and with which memory. One static table
-//! for each class of adapter.
+//! for each kind of adapter.
 
-use std::cell::Cell;
-
-use crate::device::Device;
+use crate::device::{Class, Profile};
 
 /// Most blocks of a workgroup, which bounds the memory of staged sums.
 pub(super) const MOST_BLOCKS: u32 = 8;
@@ -163,6 +161,11 @@ pub fn all() -> impl Iterator<Item = &'static Tile> {
     (0..tables.len()).flat_map(move |i| tables[i].iter().filter(move |tile| !before(i, tile)))
 }
 
+/// The tile of this id, in whichever table.
+pub fn of_id(id: u32) -> Option<&'static Tile> {
+    all().chain(COOPERATIVE).find(|t| t.id() == id)
+}
+
 impl Tile {
     /// Rows of the workgroup.
     pub const fn m(&self) -> usize {
@@ -229,72 +232,13 @@ impl Tile {
     }
 }
 
-/// Which table applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// Software adapters.
-    Cpu,
-    /// Software adapters with subgroups of eight lanes or more.
-    CpuSubgroup,
-    /// GPUs that share the processor's memory, virtual ones, and others.
-    Integrated,
-    /// GPUs with a memory of their own.
-    Discrete,
-}
-
-thread_local! {
-    static FORCED: Cell<Option<Class>> = const { Cell::new(None) };
-}
-
-/// Runs `f` with the table of `class` for everything that this thread computes: tests run both
-/// tables on any adapter.
-pub fn with_class<R>(class: Class, f: impl FnOnce() -> R) -> R {
-    let before = FORCED.replace(Some(class));
-    let result = f();
-    FORCED.set(before);
-    result
-}
-
-impl Class {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cpu, Self::CpuSubgroup, Self::Integrated, Self::Discrete];
-
-    /// The class of a device.
-    pub fn of(device: &Device) -> Self {
-        let sharing =
-            device.capabilities().subgroups && device.info().subgroup_min_size >= SUBGROUP;
-        let own = match device.info().device_type {
-            wgpu::DeviceType::Cpu if sharing => Self::CpuSubgroup,
-            wgpu::DeviceType::Cpu => Self::Cpu,
-            wgpu::DeviceType::DiscreteGpu => Self::Discrete,
-            _ => Self::Integrated,
-        };
-        // What an adapter lacks cannot be forced.
-        FORCED.get().filter(|class| sharing || *class != Self::CpuSubgroup).unwrap_or(own)
-    }
-
-    /// Its tiles.
-    pub const fn table(self) -> &'static [Tile] {
-        match self {
-            Self::Cpu => CPU,
-            Self::CpuSubgroup => CPU_SUBGROUP,
-            Self::Integrated => INTEGRATED,
-            Self::Discrete => DISCRETE,
-        }
-    }
-
-    /// How many workgroups keep it busy.
-    pub const fn workgroups(self) -> usize {
-        match self {
-            Self::Cpu | Self::CpuSubgroup => 16,
-            Self::Integrated => 64,
-            Self::Discrete => 512,
-        }
-    }
-
-    /// Whether it is one of GPUs, which hide the latency of loads behind other work.
-    pub const fn is_gpu(self) -> bool {
-        matches!(self, Self::Integrated | Self::Discrete)
+/// The tiles of an adapter.
+pub const fn table(profile: &Profile) -> &'static [Tile] {
+    match profile.class {
+        Class::Software if profile.shares_loads() => CPU_SUBGROUP,
+        Class::Software => CPU,
+        Class::Integrated => INTEGRATED,
+        Class::Discrete => DISCRETE,
     }
 }
 

@@ -2,90 +2,44 @@
 //! with known results came out right. A driver whose programs do not compile, or that computes
 //! something else, gets the other tiles from then on.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-
-use super::choice::with_tile;
-use super::cooperative::{Cooperative, Means};
+use super::choice::Choice;
 use super::tile::{self, Tile};
+use super::work::Work;
 use super::{Contraction, Lines, Rows, Store};
-use crate::device::{Device, Trust};
+use crate::device::{Cooperative, Device, Means};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
 use crate::tensor::HostTensor;
 
-thread_local! {
-    static EMULATED: RefCell<Option<(Cooperative, Rc<Trust>)>> = const { RefCell::new(None) };
-    static CHECKING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Fewest invocations of a subgroup for which blocks are few enough.
-const FEWEST_LANES: u32 = 16;
-
-/// Runs `f` as if the adapter had these cooperative matrices and returns what became of the trust
-/// in them: for tests on any adapter.
-pub fn with_cooperative<R>(cooperative: Cooperative, f: impl FnOnce() -> R) -> (R, Option<bool>) {
-    let trust = Rc::new(Trust::new());
-    let before = EMULATED.replace(Some((cooperative, trust.clone())));
-    let result = f();
-    EMULATED.replace(before);
-    (result, trust.verdict())
-}
-
 /// What `device` may use for operands of these types. The first call tries it.
 pub(super) fn usable(ctx: &mut dyn OpContext, a: DType, b: DType) -> Option<Cooperative> {
     if [a, b] != [DType::F16; 2] {
         return None;
     }
-    let offered = offered(ctx.device())?;
-    if CHECKING.get() {
-        return Some(offered);
-    }
-    let verdict = with_trust(ctx.device(), Trust::verdict);
+    let offered = ctx.device().capabilities().cooperative?;
+    let verdict = ctx.device().cooperative_matrices().verdict();
     // What went wrong before is not what is tried.
     if let (None, Err(e)) = (verdict, ctx.device().check()) {
         ctx.device().raise(e);
         return None;
     }
     let trusted = verdict.unwrap_or_else(|| {
-        let before = CHECKING.replace(true);
-        let checked = check(ctx, offered);
-        CHECKING.set(before);
-        match checked {
-            Ok(()) => with_trust(ctx.device(), Trust::confirm),
+        match check(ctx, offered) {
+            Ok(()) => ctx.device().cooperative_matrices().confirm(),
             Err(e) => refuse(ctx.device(), &e),
         }
-        with_trust(ctx.device(), Trust::verdict) == Some(true)
+        ctx.device().cooperative_matrices().verdict() == Some(true)
     });
     trusted.then_some(offered)
 }
 
 /// Ends the use of cooperative matrices on `device`.
 pub(super) fn refuse(device: &Device, reason: &Error) {
-    if with_trust(device, Trust::refuse) {
+    if device.cooperative_matrices().refuse() {
         log::warn!("{}: cooperative matrices are not used, since {reason}", device.info().name);
     }
-}
-
-fn offered(device: &Device) -> Option<Cooperative> {
-    if let Some(emulated) = EMULATED.with_borrow(|e| e.as_ref().map(|(emulated, _)| *emulated)) {
-        return Some(emulated);
-    }
-    let (edge, lanes) = (device.capabilities().cooperative_matrix, device.info().subgroup_max_size);
-    (edge > 0 && lanes >= FEWEST_LANES).then_some(Cooperative {
-        edge,
-        lanes,
-        means: Means::Adapter,
-    })
-}
-
-fn with_trust<R>(device: &Device, f: impl FnOnce(&Trust) -> R) -> R {
-    EMULATED.with_borrow(|e| match e {
-        Some((_, trust)) => f(trust),
-        None => f(device.cooperative_matrices()),
-    })
 }
 
 /// Products whose sums are whole numbers, with each tile, in two orientations and with edges in all
@@ -104,14 +58,19 @@ fn check(ctx: &mut dyn OpContext, offered: Cooperative) -> Result<()> {
     }
     for tile in tiles {
         for by_rows in [false, true] {
-            with_tile(tile, || check_tile(ctx, tile, by_rows))?;
+            check_tile(ctx, offered, tile, by_rows)?;
         }
     }
     Ok(())
 }
 
 /// One product of a[m][k] and b[k][n], or of a[k][m] and b[n][k].
-fn check_tile(ctx: &mut dyn OpContext, tile: &Tile, turned: bool) -> Result<()> {
+fn check_tile(
+    ctx: &mut dyn OpContext,
+    offered: Cooperative,
+    tile: &'static Tile,
+    turned: bool,
+) -> Result<()> {
     let [m, k, n] = [tile.m() + 4, 76, tile.n() + 4];
     let (a_at, b_at) =
         (|i: usize, l: usize| (i * 5 + l * 3) % 9, |l: usize, j: usize| (l * 7 + j * 2) % 11);
@@ -156,7 +115,8 @@ fn check_tile(ctx: &mut dyn OpContext, tile: &Tile, turned: bool) -> Result<()> 
         c_matrix: 0,
         conjugated: [false; 2],
     };
-    contraction.enqueue(ctx)?;
+    let choice = Choice { tile, splits: 1 };
+    contraction.execute(ctx, choice, Some(offered), None, Work::Enqueue)?;
     let mut bytes = vec![0; m * n * 4];
     ctx.device().download(c.address, &mut bytes)?;
     let got: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();

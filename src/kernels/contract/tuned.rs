@@ -10,12 +10,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::choice::{self, Choice, Demand};
-use super::cooperative::Cooperative;
 use super::epilogue::Bound;
 use super::work::Work;
-use super::{Contraction, StoreKind};
+use super::{Contraction, StoreKind, tile};
 use crate::device::tuning::{Name, Names, Pick, Shape, Tuner};
-use crate::device::{Device, Key};
+use crate::device::{Cooperative, Device, Key};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 
@@ -146,8 +145,8 @@ fn question(
     cooperative: Option<Cooperative>,
     epilogue: Option<&Bound<'_>>,
 ) -> Key {
-    // A tile for the class, whichever is chosen.
-    let mut variant = c.variant(&demand.class.table()[0]);
+    // A tile of the adapter's, whichever is chosen.
+    let mut variant = c.variant(&tile::table(&demand.profile)[0]);
     variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
     variant.cooperative = cooperative;
     let sizes = [demand.m, demand.n, demand.depth, demand.batch]
@@ -161,9 +160,9 @@ fn question(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tile::{Class, DISCRETE, with_class};
+    use super::super::tile::DISCRETE;
     use crate::HostTensor;
-    use crate::device::{Capabilities, Device, Selection};
+    use crate::device::{Device, Profile, Selection};
     use crate::dtype::DType;
     use crate::local::{Node, Session};
 
@@ -177,16 +176,16 @@ mod tests {
             .attr("transpose_b", false);
         let values: Vec<f64> = (0..N * N).map(|i| (i % 7) as f64 - 3.0).collect();
         let operand = HostTensor::floats(DType::F32, &[N, N], &values);
-        let run = || session.run(&node, &[operand.clone().into(), operand.into()]);
-        with_class(Class::Discrete, run).unwrap()[0].to_f64()
+        let got = session.run(&node, &[operand.clone().into(), operand.into()]);
+        got.unwrap()[0].to_f64()
     }
 
     #[test]
     fn an_answer_is_carried_out_and_one_of_no_tile_is_forgotten() {
         let selection = Selection::enumerate(&|name| std::env::var(name).ok());
         let adapter = selection.adapters.first().expect("a Vulkan driver");
-        let device =
-            Device::open_tuning(adapter, Capabilities::of(adapter), None, || false).unwrap();
+        let profile = Profile::NVIDIA.on(Profile::of(adapter));
+        let device = Device::open_tuning(adapter, profile, None, || false).unwrap();
         let tuner = device.tuner().unwrap().clone();
         let mut session = Session::new(device.clone());
         let want = product(&mut session);

@@ -1,10 +1,10 @@
 //! The list of shader variants for the tests.
 
 use super::assembly::shader;
-use super::cooperative::{Cooperative, Means};
 use super::epilogue::{Class, Epilogue, Form};
 use super::tile::{self, Tile};
 use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
+use crate::device::{Cooperative, Means};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
 use crate::layout::Iteration;

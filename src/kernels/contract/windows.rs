@@ -12,7 +12,6 @@ use smallvec::{SmallVec, smallvec};
 use super::element::computed;
 use super::epilogue::Bound;
 use super::geometry::Geometry;
-use super::tile::Class;
 use super::{Contraction, Lines, Rows, Store, StoreKind};
 use crate::device::Device;
 use crate::error::Result;
@@ -250,8 +249,7 @@ impl Contraction<'_> {
             };
             part.store = Store::Places { extents: [1, 1], strides: [stride, 0, 0] };
         }
-        let class = Class::of(ctx.device());
-        part.whole(ctx, class, epilogue)
+        part.whole(ctx, epilogue)
     }
 
     fn axes(&self) -> SmallVec<[Extent; 12]> {

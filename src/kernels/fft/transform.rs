@@ -7,7 +7,6 @@ use super::program::{Keep, Lines, Load, Step, Variant};
 use crate::device::{Binding, Device};
 use crate::dtype::DType::{self, F32};
 use crate::error::{Error, Result};
-use crate::kernels::contract::tile::Class;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::require;
@@ -281,7 +280,7 @@ fn most(device: &Device, part: DType) -> usize {
 }
 
 fn is_software(device: &Device) -> bool {
-    matches!(Class::of(device), Class::Cpu | Class::CpuSubgroup)
+    device.profile().is_software()
 }
 
 impl Variant {

@@ -4,13 +4,12 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::check_extents;
-use crate::device::{Binding, Capabilities, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::style;
 use crate::kernels::reduce::table::Reduction;
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -22,11 +21,11 @@ const V1: &[DType] = &[F32, F64, U8, I8, I16, I32];
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     for (op, types, bounded) in [("AdjustContrast", V1, true), ("AdjustContrastv2", V2, false)] {
-        r.op(op).types("T", types).items(&[(0, 3)]).kernel(move |_| {
-            Ok(move |ctx: &mut dyn OpContext| adjust_contrast(ctx, capabilities, bounded))
-        });
+        r.op(op)
+            .types("T", types)
+            .items(&[(0, 3)])
+            .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| adjust_contrast(ctx, bounded)));
     }
 }
 
@@ -41,11 +40,7 @@ pub fn shaders() -> Vec<Shader> {
 
 /// Inputs: images, contrast_factor; where the result is bounded also min_value and max_value, all
 /// float32 scalars on the device.
-fn adjust_contrast(
-    ctx: &mut dyn OpContext,
-    capabilities: Capabilities,
-    bounded: bool,
-) -> Result<()> {
+fn adjust_contrast(ctx: &mut dyn OpContext, bounded: bool) -> Result<()> {
     let x = ctx.input(0)?;
     require!(x.rank() >= 3, "input must be at least 3-D, got shape{}", shape_text(&x.dims));
     let names: &[&str] =
@@ -70,8 +65,7 @@ fn adjust_contrast(
         widen(ctx, &x, &wide)?;
     }
     let mean = ctx.temp(F32, &[dims[0], dims[2]])?;
-    let style = style(&capabilities, ctx.device());
-    reduce(ctx, style, Reduction::of("Mean"), &wide, &groups(&dims, &[false, true, false]), &mean)?;
+    reduce(ctx, Reduction::of("Mean"), &wide, &groups(&dims, &[false, true, false]), &mean)?;
     // An unbounded result has no use for the other two; the factor stands in for them.
     let factor = &scalars[0];
     let (low, high) = if bounded { (&scalars[1], &scalars[2]) } else { (factor, factor) };

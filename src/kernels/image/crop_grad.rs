@@ -10,7 +10,7 @@ use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::require;
-use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
@@ -71,13 +71,13 @@ fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<(
     // Passes over some of the boxes, or over some rows of one box, keep loops short; each adds to
     // the sums.
     let (rows, columns) = (grads.dims[1], grads.dims[2]);
+    let most = device.profile().loop_limit;
     let steps = |rows: usize| 1 + rows * (1 + columns);
-    let pass_rows =
-        if steps(rows) <= MAX_ITERATIONS { rows } else { (MAX_ITERATIONS - 1) / (1 + columns) };
+    let pass_rows = if steps(rows) <= most { rows } else { (most - 1) / (1 + columns) };
     if pass_rows == 0 {
         return Err(Error::Unimplemented(format!("the gradient of crops with {columns} columns")));
     }
-    let pass_boxes = if pass_rows == rows { (MAX_ITERATIONS / steps(rows)).min(count) } else { 1 };
+    let pass_boxes = if pass_rows == rows { (most / steps(rows)).min(count) } else { 1 };
     for first_box in (0..count).step_by(pass_boxes) {
         for first_row in (0..rows).step_by(pass_rows) {
             let end_box = (first_box + pass_boxes).min(count);

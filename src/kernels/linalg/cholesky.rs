@@ -12,7 +12,6 @@ use super::program::{Extents, Map, Part, map, update};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32, I32};
 use crate::error::Result;
-use crate::kernels::contract::tile::Class;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
@@ -86,7 +85,7 @@ struct Panel {
 
 impl Panel {
     fn of(device: &Device, dtype: DType, n: usize) -> Self {
-        let shared = dtype == F32 && Class::of(device) == Class::CpuSubgroup;
+        let shared = dtype == F32 && device.profile().shares_loads();
         Self { dtype, workgroup: workgroup(device, n), shared }
     }
 

@@ -17,7 +17,7 @@ use crate::kernels::registry::Registry;
 use crate::shader::{Field, Shader};
 use crate::tensor::Tensor;
 
-/// Iterations of an invocation in a dispatch, well below [`crate::shader::MAX_ITERATIONS`].
+/// Iterations of an invocation in a dispatch, well below [`crate::device::Profile::loop_limit`].
 const ITERATIONS: usize = 30_000;
 
 /// Registers the op.

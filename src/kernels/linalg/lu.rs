@@ -171,9 +171,9 @@ impl Decomposition {
 pub fn workgroup(device: &Device, n: usize) -> u32 {
     match n {
         0..=16 => 16,
-        17..=256 if device.capabilities().cpu => 16,
+        17..=256 if device.profile().is_software() => 16,
         17..=64 => 64,
-        65..=1024 if device.capabilities().cpu => 64,
+        65..=1024 if device.profile().is_software() => 64,
         _ => 256,
     }
 }

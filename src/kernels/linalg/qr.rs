@@ -12,7 +12,6 @@ use super::program::{Map, Part, map};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, I32};
 use crate::error::Result;
-use crate::kernels::contract::tile::Class;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
@@ -25,7 +24,7 @@ const COLUMNS: usize = 16;
 /// Invocations of a workgroup: on GPUs, and on software adapters, for which barriers cost as much
 /// as many products, unless they would iterate too often.
 const INVOCATIONS: [u32; 2] = [256, 32];
-/// Iterations of an invocation in a dispatch, well below [`crate::shader::MAX_ITERATIONS`].
+/// Iterations of an invocation in a dispatch, well below [`crate::device::Profile::loop_limit`].
 const ITERATIONS: usize = 30_000;
 
 /// Registers the op.
@@ -97,7 +96,7 @@ impl Matrices<'_> {
             let (all, lanes) = (workgroup as usize, workgroup as usize / COLUMNS);
             tiles.div_ceil(groups) * (2 * m.div_ceil(lanes) + lanes + 3) + 2 * m.div_ceil(all) + 19
         };
-        let is_software = matches!(Class::of(device), Class::Cpu | Class::CpuSubgroup);
+        let is_software = device.profile().is_software();
         let is_few = is_software && work(INVOCATIONS[1]) <= ITERATIONS;
         let workgroup = INVOCATIONS[usize::from(is_few)];
         let steps = if groups == 1 { (ITERATIONS / work(workgroup)).max(1) } else { 1 };

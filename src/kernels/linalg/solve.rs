@@ -9,7 +9,6 @@ use super::program::{Extents, Part, block, update};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32};
 use crate::error::Result;
-use crate::kernels::contract::tile::Class;
 use crate::shader::Shader;
 
 /// What a triangle is.
@@ -28,7 +27,7 @@ const SOLVERS: u32 = 64;
 /// The same where lanes share loads of the triangle, and so belong to one matrix.
 const SHARERS: u32 = 16;
 /// Equations that software adapters solve in one dispatch: a step for every eight of them and each
-/// before, far below [`crate::shader::MAX_ITERATIONS`].
+/// before, far below [`crate::device::Profile::loop_limit`].
 const WHOLE: usize = 512;
 
 /// Every shader variant of this file.
@@ -53,7 +52,7 @@ pub fn solve(
     if batch * n * cols == 0 {
         return Ok(());
     }
-    let width = if device.capabilities().cpu { n.min(WHOLE) } else { block(n) };
+    let width = if device.profile().is_software() { n.min(WHOLE) } else { block(n) };
     let mut firsts: Vec<_> = (0..n).step_by(width).collect();
     if triangle.upper {
         firsts.reverse();
@@ -65,7 +64,7 @@ pub fn solve(
         let unit = if fours { 4 } else { 1 };
         let units = cols / unit;
         // Fewer columns would leave most lanes of a matrix without one.
-        let shared = dtype == F32 && units >= EDGE / 2 && Class::of(device) == Class::CpuSubgroup;
+        let shared = dtype == F32 && units >= EDGE / 2 && device.profile().shares_loads();
         let program = Solve { dtype, fours, shared };
         // Upper triangles are lower ones, seen from their last element: strides are negative, in
         // u32's arithmetic.

@@ -20,7 +20,7 @@ use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Iterations of an invocation in a dispatch, well below [`crate::shader::MAX_ITERATIONS`].
+/// Iterations of an invocation in a dispatch, well below [`crate::device::Profile::loop_limit`].
 const ITERATIONS: usize = 30_000;
 /// Invocations that complete a basis.
 const COMPLETERS: u32 = 256;

@@ -12,7 +12,8 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 
-/// Equations that an invocation handles in a dispatch, below [`crate::shader::MAX_ITERATIONS`].
+/// Equations that an invocation handles in a dispatch, below every
+/// [`crate::device::Profile::loop_limit`].
 const EQUATIONS: usize = 32_768;
 
 /// Registers the ops.

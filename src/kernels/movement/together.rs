@@ -52,7 +52,7 @@ pub fn enqueue(
     let sections: Vec<&Section> = sections.iter().filter(|s| s.row > 0).collect();
     let size = whole.dtype.size() as u64;
     let bytes = outer as u64 * total as u64 * size;
-    let limit = if device.capabilities().cpu { LARGEST_ON_CPU } else { window_limit(device) };
+    let limit = if device.profile().is_software() { LARGEST_ON_CPU } else { window_limit(device) };
     if sections.len() < 2 || bytes == 0 || bytes > limit {
         return Ok(false);
     }

@@ -108,7 +108,7 @@ impl Walk {
             }
         }
         let (tiles, blocks) = match tiling {
-            Tiling::Auto => (!device.capabilities().cpu, true),
+            Tiling::Auto => (!device.profile().is_software(), true),
             Tiling::Never => (false, false),
             Tiling::Blocks => (false, true),
             Tiling::Always => (true, false),
@@ -118,7 +118,7 @@ impl Walk {
         }
         // What repeats elements along rows has nothing to gain from reading several rows.
         let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
-        match walk.blocks(device.capabilities().cpu).filter(|_| blocks && !repeats) {
+        match walk.blocks(device.profile().is_software()).filter(|_| blocks && !repeats) {
             Some(blocks) => blocks.enqueue(device),
             None => walk.dispatch(device, blocks),
         }

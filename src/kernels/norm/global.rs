@@ -1,13 +1,12 @@
 //! BatchNormWithGlobalNormalization and its gradient, which only graphs from before TensorFlow 1.0
 //! have.
 
-use crate::device::{Binding, Capabilities, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::style;
 use crate::kernels::reduce::table::Reduction;
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -18,14 +17,13 @@ const TYPES: &[DType] = &[F32, F16];
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     r.op("BatchNormWithGlobalNormalization").types("T", TYPES).kernel(|attrs| {
         let norm = GlobalNorm::of(attrs)?;
         Ok(move |ctx: &mut dyn OpContext| norm.forward(ctx))
     });
     r.op("BatchNormWithGlobalNormalizationGrad").types("T", TYPES).kernel(move |attrs| {
         let norm = GlobalNorm::of(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| norm.backward(ctx, capabilities))
+        Ok(move |ctx: &mut dyn OpContext| norm.backward(ctx))
     });
 }
 
@@ -85,7 +83,7 @@ impl GlobalNorm {
     }
 
     /// Inputs: t, m, v, gamma, backprop. Outputs: dx, dm, dv, db, dg.
-    fn backward(&self, ctx: &mut dyn OpContext, capabilities: Capabilities) -> Result<()> {
+    fn backward(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let [x, mean, variance] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
         let [gamma, dy] = [ctx.input(3)?, ctx.input(4)?];
         check(&x, &[(&mean, "mean"), (&variance, "var"), (&gamma, "gamma")])?;
@@ -101,15 +99,7 @@ impl GlobalNorm {
         let products = ctx.temp(F32, &dims)?;
         self.enqueue(ctx, &PRODUCTS, channels, elements, 0, &[&x, &mean, &dy, &products])?;
         let sums = ctx.temp(F32, &[2, channels])?;
-        let style = style(&capabilities, ctx.device());
-        reduce(
-            ctx,
-            style,
-            Reduction::of("Sum"),
-            &products,
-            &groups(&dims, &[false, true, false]),
-            &sums,
-        )?;
+        reduce(ctx, Reduction::of("Sum"), &products, &groups(&dims, &[false, true, false]), &sums)?;
         for which in 1..5 {
             let result = ctx.output(which, x.dtype, &[channels])?;
             self.enqueue(

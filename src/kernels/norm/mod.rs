@@ -8,12 +8,10 @@
 mod global;
 mod program;
 
-use crate::device::Capabilities;
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
 use crate::kernels::op::{Attrs, OpContext};
-use crate::kernels::reduce::style;
 use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
@@ -31,10 +29,9 @@ const TYPES: &[DType] = &[F32, F16, BF16];
 /// Registers the family. Version 1 is float32 only and has no attribute U.
 pub fn register(r: &mut Registry) {
     global::register(r);
-    let capabilities = *r.capabilities();
     for (op, version) in [("FusedBatchNorm", 1), ("FusedBatchNormV2", 2), ("FusedBatchNormV3", 3)] {
         let create = move |attrs: &dyn Attrs| {
-            let norm = BatchNorm::of(attrs, version, capabilities)?;
+            let norm = BatchNorm::of(attrs, version)?;
             let factor = attrs.float("exponential_avg_factor")?;
             Ok(move |ctx: &mut dyn OpContext| norm.forward(ctx, factor))
         };
@@ -47,7 +44,7 @@ pub fn register(r: &mut Registry) {
         [("FusedBatchNormGrad", 1), ("FusedBatchNormGradV2", 2), ("FusedBatchNormGradV3", 3)]
     {
         let create = move |attrs: &dyn Attrs| {
-            let norm = BatchNorm::of(attrs, version, capabilities)?;
+            let norm = BatchNorm::of(attrs, version)?;
             Ok(move |ctx: &mut dyn OpContext| norm.backward(ctx))
         };
         match version {
@@ -63,7 +60,6 @@ struct BatchNorm {
     channel: ChannelAxis,
     epsilon: f32,
     is_training: bool,
-    capabilities: Capabilities,
 }
 
 /// Inputs of one value for each channel must be vectors.
@@ -84,13 +80,12 @@ fn check_channels(t: &Tensor, when: &str, name: &str, channels: usize) -> Result
 }
 
 impl BatchNorm {
-    fn of(attrs: &dyn Attrs, version: u32, capabilities: Capabilities) -> Result<Self> {
+    fn of(attrs: &dyn Attrs, version: u32) -> Result<Self> {
         Ok(Self {
             version,
             channel: ChannelAxis::of(attrs)?,
             epsilon: attrs.float("epsilon")?,
             is_training: attrs.bool("is_training")?,
-            capabilities,
         })
     }
 
@@ -106,7 +101,7 @@ impl BatchNorm {
             images: x.dims[..axis].iter().product(),
             channels: x.dims[axis],
             inner: x.dims[axis + 1..].iter().product(),
-            style: style(&self.capabilities, ctx.device()),
+            profile: ctx.device().profile(),
         })
     }
 

@@ -10,7 +10,7 @@ use crate::kernels::items::Held;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
 /// Registers the ops.
@@ -94,8 +94,9 @@ fn filter_gradient(
     dw: &Tensor,
 ) -> Result<()> {
     let windows = g.batch * g.output[0] * g.output[1];
-    let wanted = if ctx.device().capabilities().cpu { 1 << 12 } else { 1 << 16 };
-    let runs = (wanted / dw.len()).clamp(1, windows).max(windows.div_ceil(MAX_ITERATIONS));
+    let profile = ctx.device().profile();
+    let wanted = if profile.is_software() { 1 << 12 } else { 1 << 16 };
+    let runs = (wanted / dw.len()).clamp(1, windows).max(windows.div_ceil(profile.loop_limit));
     let run = windows.div_ceil(runs);
     let runs = windows.div_ceil(run);
     let (dtype, sum) = (dw.dtype, if dw.dtype == F64 { F64 } else { F32 });

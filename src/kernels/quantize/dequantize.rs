@@ -6,13 +6,12 @@
 use smallvec::smallvec;
 
 use super::window;
-use crate::device::{Capabilities, Grid, Key, Params, Program};
+use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::{part, reduce};
-use crate::kernels::reduce::style;
 use crate::kernels::reduce::table::Reduction;
 use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
@@ -42,12 +41,11 @@ pub struct Quantize {
     bits: i64,
     /// Of [`Version::Attributes`].
     bounds: [f32; 2],
-    capabilities: Capabilities,
 }
 
 impl Quantize {
     /// From the attributes.
-    pub fn new(attrs: &dyn Attrs, version: Version, capabilities: Capabilities) -> Result<Self> {
+    pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
         let signed = attrs.bool("signed_input")?;
         let range_given = attrs.bool("range_given")?;
         let bits = if version == Version::BitsInput { 0 } else { attrs.int("num_bits")? };
@@ -74,7 +72,6 @@ impl Quantize {
             axis: if first { -1 } else { attrs.int("axis")? },
             bits,
             bounds,
-            capabilities,
         })
     }
 
@@ -103,9 +100,8 @@ impl Quantize {
         let bounds = [ctx.temp(self.dtype, &[channels])?, ctx.temp(self.dtype, &[channels])?];
         if !self.range_given {
             let reduced: Vec<bool> = (0..x.rank()).map(|d| d as i64 != self.axis).collect();
-            let style = style(&self.capabilities, ctx.device());
             for (op, bound) in ["Min", "Max"].into_iter().zip(&bounds) {
-                reduce(ctx, style, Reduction::of(op), x, &groups(&x.dims, &reduced), bound)?;
+                reduce(ctx, Reduction::of(op), x, &groups(&x.dims, &reduced), bound)?;
             }
             return Ok(bounds);
         }

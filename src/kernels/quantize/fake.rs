@@ -6,13 +6,12 @@
 use smallvec::smallvec;
 
 use super::window;
-use crate::device::{Capabilities, Grid, Key, Params, Program};
+use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::{part, reduce};
-use crate::kernels::reduce::style;
 use crate::kernels::reduce::table::Reduction;
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
@@ -72,18 +71,11 @@ pub struct Fake {
     steps: [f32; 2],
     /// Attributes of [`Form::Attributes`].
     bounds: [f32; 2],
-    capabilities: Capabilities,
 }
 
 impl Fake {
     /// From the attributes.
-    pub fn new(
-        attrs: &dyn Attrs,
-        op: &'static str,
-        form: Form,
-        gradient: bool,
-        capabilities: Capabilities,
-    ) -> Result<Self> {
+    pub fn new(attrs: &dyn Attrs, op: &'static str, form: Form, gradient: bool) -> Result<Self> {
         let mut bounds = [0.0; 2];
         if form == Form::Attributes {
             bounds = [attrs.float("min")?, attrs.float("max")?];
@@ -98,14 +90,7 @@ impl Fake {
         let bits = attrs.int("num_bits")?;
         require!((2..=16).contains(&bits), "num_bits must be between 2 and 16, inclusive");
         let first = if attrs.bool("narrow_range")? { 1.0 } else { 0.0 };
-        Ok(Self {
-            op,
-            form,
-            gradient,
-            steps: [first, ((1 << bits) - 1) as f32],
-            bounds,
-            capabilities,
-        })
+        Ok(Self { op, form, gradient, steps: [first, ((1 << bits) - 1) as f32], bounds })
     }
 
     /// The ranges, one for each channel.
@@ -181,8 +166,7 @@ impl Kernel for Fake {
             let last = parts.rank().saturating_sub(1);
             let reduced: Vec<bool> =
                 (0..parts.rank()).map(|d| self.form == Form::Inputs || d != last).collect();
-            let style = style(&self.capabilities, ctx.device());
-            reduce(ctx, style, Reduction::of("Sum"), &parts, &groups(&parts.dims, &reduced), &sum)?;
+            reduce(ctx, Reduction::of("Sum"), &parts, &groups(&parts.dims, &reduced), &sum)?;
         }
         Ok(())
     }

@@ -16,13 +16,10 @@ const TYPES: &[DType] = &[F32, F64];
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     for (op, form, gradient) in fake::OPS {
         let host: &'static [&'static str] =
             if *form == Form::Attributes { &[] } else { &["min", "max"] };
-        r.op(op)
-            .host(host)
-            .kernel(move |a: &dyn Attrs| Fake::new(a, op, *form, *gradient, capabilities));
+        r.op(op).host(host).kernel(move |a: &dyn Attrs| Fake::new(a, op, *form, *gradient));
     }
     let host: &'static [&'static str] = &["input_min", "input_max"];
     let with_bits: &'static [&'static str] = &["input_min", "input_max", "num_bits"];
@@ -35,7 +32,7 @@ pub fn register(r: &mut Registry) {
         r.op(op)
             .types("T", TYPES)
             .host(host)
-            .kernel(move |a: &dyn Attrs| Quantize::new(a, version, capabilities));
+            .kernel(move |a: &dyn Attrs| Quantize::new(a, version));
     }
     r.op("QuantizeAndDequantizeV4Grad")
         .types("T", TYPES)

@@ -108,14 +108,16 @@ const QUEUED: usize = 16;
 
 impl Form {
     fn of(device: &Device, distribution: Distribution, output: &Tensor) -> Self {
-        let capabilities = device.capabilities();
+        let profile = device.profile();
         let words = words(output.dtype);
         let total = (output.bytes() as usize).div_ceil(4);
         let aligned = |groups: usize| output.address.is_multiple_of(4 * (groups * words) as u64);
-        let pairs = capabilities.eight_wide() && aligned(2) && total.is_multiple_of(2 * words);
+        let pairs = profile.eight_wide() && aligned(2) && total.is_multiple_of(2 * words);
         match distribution {
             _ if !aligned(1) => Self::Words,
-            Distribution::TruncatedNormal if capabilities.cpu && output.dtype != DType::F64 => {
+            Distribution::TruncatedNormal
+                if profile.is_software() && output.dtype != DType::F64 =>
+            {
                 Self::Queue
             }
             Distribution::TruncatedNormal => Self::Groups,

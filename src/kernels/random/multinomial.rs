@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::shader::Shader;
 
 /// Types of the logits. TensorFlow's GPU kernel rounds float64 to float32, too.
 const LOGITS: &[DType] = &[DType::F32, DType::F16, DType::F64];
@@ -113,9 +113,9 @@ impl Kernel for Multinomial {
         // For each group of four classes: ten rounds of the generator, four of the loop over them,
         // one of the loop itself.
         let iterations = classes.div_ceil(4 * WORKGROUPS[1] as usize).saturating_mul(15);
-        if iterations + 64 > MAX_ITERATIONS {
+        if iterations + 64 > ctx.device().profile().loop_limit {
             return Err(Error::Unimplemented(format!(
-                "{classes} classes; this device draws from up to 4 million"
+                "{classes} classes are more than this device draws from"
             )));
         }
         let device = ctx.device();

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::plan::{Step, Style};
+use super::plan::Step;
+use crate::device::{Barriers, Profile};
 use crate::dtype::DType;
 use crate::shader::{Shader, WORKGROUP, wide};
 
@@ -25,22 +26,24 @@ pub const SPREAD: usize = 8;
 
 impl Fours {
     /// What a step can read whose input and output start where `aligned` says that fours start.
-    pub fn of(style: Style, step: &Step, aligned: [bool; 2]) -> Self {
+    pub fn of(profile: Profile, step: &Step, aligned: [bool; 2]) -> Self {
         let [x, y] = aligned;
         match (step.inner, step.lanes) {
             (1, _) if x && step.extent.is_multiple_of(4) && step.extent > 0 => Self::Rows,
-            (2.., lanes) if x && y && step.inner.is_multiple_of(4) => match (style, lanes) {
-                (_, 2..) => Self::Columns,
-                (Style::Wide, _) => Self::Quads(1),
-                (Style::Narrow, _) if step.extent < 64 => Self::Quads(1),
-                // A long stretch of each row for each subgroup: rows may lie pages apart.
-                (Style::Narrow, _) => Self::Quads(match step.inner / 4 / SPREAD {
-                    8.. => 8,
-                    4.. => 4,
-                    2.. => 2,
-                    _ => 1,
-                }),
-            },
+            (2.., lanes) if x && y && step.inner.is_multiple_of(4) => {
+                match (profile.barriers, lanes) {
+                    (_, 2..) => Self::Columns,
+                    (Barriers::Cheap, _) => Self::Quads(1),
+                    (Barriers::Dear, _) if step.extent < 64 => Self::Quads(1),
+                    // A long stretch of each row for each subgroup: rows may lie pages apart.
+                    (Barriers::Dear, _) => Self::Quads(match step.inner / 4 / SPREAD {
+                        8.. => 8,
+                        4.. => 4,
+                        2.. => 2,
+                        _ => 1,
+                    }),
+                }
+            }
             _ => Self::None,
         }
     }
@@ -75,10 +78,10 @@ impl Fours {
     }
 
     /// Invocations in a workgroup of a step that is not shared among lanes.
-    pub fn workgroup(self, style: Style, invocations: usize) -> u32 {
-        match (self, style) {
+    pub fn workgroup(self, profile: Profile, invocations: usize) -> u32 {
+        match (self, profile.barriers) {
             // A processor's cores share the workgroups.
-            (Self::Quads(_), Style::Narrow) if invocations < 1 << 13 => SPREAD as u32,
+            (Self::Quads(_), Barriers::Dear) if invocations < 1 << 13 => SPREAD as u32,
             _ => WORKGROUP,
         }
     }

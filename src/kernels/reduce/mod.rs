@@ -13,7 +13,6 @@ pub mod table;
 
 use smallvec::SmallVec;
 
-use crate::device::{Capabilities, Device};
 use crate::dtype::DType::{I32, I64, U64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
@@ -23,34 +22,25 @@ use crate::shader::Shader;
 use crate::tensor::Dims;
 use crate::{invalid, require};
 
-use plan::Style;
 use table::{COMPLEX_REDUCTIONS, REDUCTIONS, Reduction};
-
-/// The style for a device, given the capabilities for which the kernels were registered: tests
-/// register for a GPU and run on a software adapter.
-pub fn style(registered: &Capabilities, device: &Device) -> Style {
-    if registered.cpu && device.capabilities().cpu { Style::Narrow } else { Style::Wide }
-}
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     for row in REDUCTIONS.iter().chain(COMPLEX_REDUCTIONS) {
-        let style = move |device: &Device| style(&capabilities, device);
         match row.op {
-            "L2Loss" => r.op(row.op).types("T", row.types).kernel(move |_| Ok(whole(row, style))),
+            "L2Loss" => r.op(row.op).types("T", row.types).kernel(move |_| Ok(whole(row))),
             "All" | "Any" => r
                 .op(row.op)
                 .types("Tidx", INDEX)
                 .host(&["reduction_indices"])
-                .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?, style))),
+                .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?))),
             _ => r
                 .op(row.op)
                 .types("T", row.types)
                 // TensorFlow's list has uint64 for this op alone.
                 .types("Tidx", if row.op == "Prod" { &[I32, I64, U64] } else { INDEX })
                 .host(&["reduction_indices"])
-                .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?, style))),
+                .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?))),
         }
     }
     arg::register(r);
@@ -67,11 +57,7 @@ pub fn shaders() -> Vec<Shader> {
 type Compute<'a> = Box<dyn Fn(&mut dyn OpContext) -> Result<()> + Send + Sync + 'a>;
 
 /// The kernel of a reduction whose axes are the host input 1.
-fn axes_kernel(
-    row: &'static Reduction,
-    keep_dims: bool,
-    style: impl Fn(&Device) -> Style + Send + Sync + 'static,
-) -> Compute<'static> {
+fn axes_kernel(row: &'static Reduction, keep_dims: bool) -> Compute<'static> {
     Box::new(move |ctx| {
         let x = ctx.input(0)?;
         let axes = ctx.host_input(1)?;
@@ -84,21 +70,16 @@ fn axes_kernel(
             return ctx.forward_input(0, 0, &dims);
         }
         let y = ctx.output(0, x.dtype, &dims)?;
-        let style = style(ctx.device());
-        program::reduce(ctx, style, row, &x, &plan::groups(&x.dims, &reduced), &y)
+        program::reduce(ctx, row, &x, &plan::groups(&x.dims, &reduced), &y)
     })
 }
 
 /// The kernel of a reduction of all elements to a scalar.
-fn whole(
-    row: &'static Reduction,
-    style: impl Fn(&Device) -> Style + Send + Sync + 'static,
-) -> Compute<'static> {
+fn whole(row: &'static Reduction) -> Compute<'static> {
     Box::new(move |ctx| {
         let x = ctx.input(0)?;
         let y = ctx.output(0, x.dtype, &[])?;
-        let style = style(ctx.device());
-        program::reduce(ctx, style, row, &x, &plan::groups(&[x.len()], &[true]), &y)
+        program::reduce(ctx, row, &x, &plan::groups(&[x.len()], &[true]), &y)
     })
 }
 

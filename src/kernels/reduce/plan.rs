@@ -9,6 +9,7 @@
 
 use smallvec::SmallVec;
 
+use crate::device::{Barriers, Profile};
 use crate::shader::WORKGROUP;
 
 /// The most elements that one invocation accumulates.
@@ -43,16 +44,6 @@ pub fn push(groups: &mut Groups, group: Group) {
         Some(last) if last.reduced == group.reduced => last.extent *= group.extent,
         _ => groups.push(group),
     }
-}
-
-/// How steps are cut for an adapter: a static choice, not a measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// Many invocations, and up to 256 lanes that share a row through workgroup memory.
-    Wide,
-    /// Software adapters: an invocation for each row, or eight lanes (one subgroup) where rows are
-    /// few; barriers are dear.
-    Narrow,
 }
 
 /// One dispatch (or one for each window): `x[outer, extent, inner]` to `y[outer, segments, inner]`.
@@ -91,12 +82,10 @@ impl Step {
     pub const fn outputs(&self) -> usize {
         self.outer * self.segments * self.inner
     }
-}
 
-impl Style {
     /// The step that reduces the largest reduced group, and the groups that remain after it.
     /// `window` is the number of input elements that fit a binding.
-    pub fn step(self, groups: &Groups, window: usize) -> Option<(Step, Groups)> {
+    pub fn largest(profile: Profile, groups: &Groups, window: usize) -> Option<(Self, Groups)> {
         let at =
             (0..groups.len()).filter(|g| groups[*g].reduced).max_by_key(|g| groups[*g].extent)?;
         let product = |range: &[Group]| range.iter().map(|g| g.extent).product::<usize>();
@@ -106,8 +95,8 @@ impl Style {
         // it, nothing helps.
         let slices = (window / inner).max(2);
         let windows = extent.div_ceil(slices);
-        let (segments, lanes) = self.cut(outer * windows, extent.div_ceil(windows), inner);
-        let step = Step { outer, extent, inner, segments: segments * windows, lanes, windows };
+        let (segments, lanes) = cut(profile, outer * windows, extent.div_ceil(windows), inner);
+        let step = Self { outer, extent, inner, segments: segments * windows, lanes, windows };
         let mut rest = Groups::new();
         for (g, group) in groups.iter().enumerate() {
             push(
@@ -118,49 +107,50 @@ impl Style {
         Some((step, rest))
     }
 
-    /// Segments and lanes for `outer * inner` runs of `extent` elements.
-    pub fn cut(self, outer: usize, extent: usize, inner: usize) -> (usize, u32) {
-        let lanes = match self {
-            Self::Wide if inner > 1 => match extent {
-                0..32 => 1,
-                32..128 => 4,
-                128..512 => 8,
-                _ => 32,
-            },
-            Self::Wide => match extent {
-                0..16 => 1,
-                16..64 => 4,
-                64..256 => 16,
-                256..1024 => 64,
-                _ => 256,
-            },
-            Self::Narrow if inner == 1 && outer < 1000 && extent >= 64 => 8,
-            Self::Narrow => 1,
-        };
-        // Invocations that suffice, and the shortest run of one that is worth another step. On a
-        // processor one computes up to 32 columns.
-        let (target, shortest) = match (self, inner) {
-            (Self::Wide, 1) => (1 << 18, 16),
-            (Self::Wide, _) => (1 << 16, 64),
-            (Self::Narrow, 1) => (1 << 9, 256),
-            (Self::Narrow, _) => (1 << 9, 1024),
-        };
-        let columns = if self == Self::Narrow { inner.div_ceil(32) } else { inner };
-        let invocations = outer * columns * lanes as usize;
-        let run = extent.div_ceil(lanes as usize);
-        let wanted = (target / invocations.max(1)).min(run / shortest).max(run.div_ceil(MAX_RUN));
-        (wanted.clamp(1, (extent / 2).max(1)), lanes)
-    }
-
     /// Invocations in a workgroup of a step whose program lets it choose.
-    pub const fn workgroup(self, step: &Step) -> u32 {
-        match self {
-            Self::Narrow if step.lanes > 1 => step.lanes,
+    pub fn workgroup(&self, profile: Profile) -> u32 {
+        match profile.barriers {
+            Barriers::Dear if self.lanes > 1 => self.lanes,
             // A processor's cores share the workgroups.
-            Self::Narrow if step.outputs() < 1 << 12 => 32,
+            Barriers::Dear if self.outputs() < 1 << 12 => 32,
             _ => WORKGROUP,
         }
     }
+}
+
+/// Segments and lanes for `outer * inner` runs of `extent` elements. Where barriers are cheap, up
+/// to 256 lanes share a row through workgroup memory; where they are dear, a row has one
+/// invocation, or the eight of a subgroup where rows are few.
+pub fn cut(profile: Profile, outer: usize, extent: usize, inner: usize) -> (usize, u32) {
+    let lanes = match profile.barriers {
+        Barriers::Cheap if inner > 1 => match extent {
+            0..32 => 1,
+            32..128 => 4,
+            128..512 => 8,
+            _ => 32,
+        },
+        Barriers::Cheap => match extent {
+            0..16 => 1,
+            16..64 => 4,
+            64..256 => 16,
+            256..1024 => 64,
+            _ => 256,
+        },
+        Barriers::Dear if inner == 1 && outer < 1000 && extent >= 64 => 8,
+        Barriers::Dear => 1,
+    };
+    // Invocations that suffice, and the shortest run of one that is worth another step. On a
+    // processor one computes up to 32 columns.
+    let (target, shortest, columns) = match (profile.barriers, inner) {
+        (Barriers::Cheap, 1) => (1 << 18, 16, inner),
+        (Barriers::Cheap, _) => (1 << 16, 64, inner),
+        (Barriers::Dear, 1) => (1 << 9, 256, inner),
+        (Barriers::Dear, _) => (1 << 9, 1024, inner.div_ceil(32)),
+    };
+    let invocations = outer * columns * lanes as usize;
+    let run = extent.div_ceil(lanes as usize);
+    let wanted = (target / invocations.max(1)).min(run / shortest).max(run.div_ceil(MAX_RUN));
+    (wanted.clamp(1, (extent / 2).max(1)), lanes)
 }
 
 #[cfg(test)]
@@ -181,7 +171,7 @@ mod tests {
 
     #[test]
     fn steps_end_with_one_value_and_keep_runs_short() {
-        for style in [Style::Wide, Style::Narrow] {
+        for profile in [Profile::NVIDIA, Profile::LLVMPIPE] {
             for (dims, reduced) in [
                 (vec![10_000_019], vec![true]),
                 (vec![3, 1_000_000], vec![false, true]),
@@ -192,13 +182,13 @@ mod tests {
                 let mut left = groups(&dims, &reduced);
                 let kept: usize = left.iter().filter(|g| !g.reduced).map(|g| g.extent).product();
                 let mut steps = 0;
-                while let Some((step, rest)) = style.step(&left, 1 << 16) {
+                while let Some((step, rest)) = Step::largest(profile, &left, 1 << 16) {
                     let run = step.extent.div_ceil(step.segments * step.lanes as usize);
-                    assert!(run <= MAX_RUN, "{style:?} {step:?}");
-                    assert!(step.segments < step.extent, "{style:?} {step:?}");
+                    assert!(run <= MAX_RUN, "{} {step:?}", profile.name);
+                    assert!(step.segments < step.extent, "{} {step:?}", profile.name);
                     left = rest;
                     steps += 1;
-                    assert!(steps < 20, "{style:?} {dims:?} does not end");
+                    assert!(steps < 20, "{} {dims:?} does not end", profile.name);
                 }
                 assert_eq!(left.iter().map(|g| g.extent).product::<usize>(), kept);
             }
@@ -207,7 +197,8 @@ mod tests {
 
     #[test]
     fn runs_beyond_a_window_are_cut() {
-        let (step, _) = Style::Wide.step(&groups(&[5, 1000], &[false, true]), 300).unwrap();
+        let (step, _) =
+            Step::largest(Profile::NVIDIA, &groups(&[5, 1000], &[false, true]), 300).unwrap();
         assert_eq!((step.windows, step.segments % step.windows), (4, 0));
     }
 }

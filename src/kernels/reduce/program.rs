@@ -3,9 +3,9 @@
 use smallvec::smallvec;
 
 use super::fours::{Fours, quads};
-use super::plan::{Groups, Step, Style};
+use super::plan::{Groups, Step};
 use super::table::{Reduction, accumulator, identity_text};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -208,7 +208,6 @@ pub fn window_bytes(device: &Device) -> u64 {
 /// Reduces `x`, whose extents form `groups`, to `y`.
 pub fn reduce(
     ctx: &mut dyn OpContext,
-    style: Style,
     row: &'static Reduction,
     x: &Tensor,
     groups: &Groups,
@@ -221,8 +220,8 @@ pub fn reduce(
     if row.finish.contains("count") {
         ctx.device().check_extent(total)?;
     }
-    let acc = accumulator(x.dtype);
-    let mut run = Run { row, style, total, first: true };
+    let (acc, profile) = (accumulator(x.dtype), ctx.device().profile());
+    let mut run = Run { row, profile, total, first: true };
     if total == 0 || groups.iter().all(|g| !g.reduced) {
         return run.step(ctx.device(), &Step::each(y.len(), total.min(1)), x, y, true);
     }
@@ -230,7 +229,7 @@ pub fn reduce(
     let mut input = x.clone();
     loop {
         let window = (window_bytes(ctx.device()) / input.dtype.size() as u64) as usize;
-        let Some((step, rest)) = style.step(&left, window) else { return Ok(()) };
+        let Some((step, rest)) = Step::largest(profile, &left, window) else { return Ok(()) };
         let last = step.segments == 1 && rest.iter().all(|g| !g.reduced);
         let output = if last { y.clone() } else { ctx.temp(acc, &[step.outputs()])? };
         run.step(ctx.device(), &step, &input, &output, last)?;
@@ -244,13 +243,13 @@ pub fn reduce(
 /// themselves.
 pub fn convert(ctx: &mut dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
     let singles: Groups = smallvec![super::plan::Group { extent: x.len(), reduced: false }];
-    reduce(ctx, Style::Wide, Reduction::of("Sum"), x, &singles, y)
+    reduce(ctx, Reduction::of("Sum"), x, &singles, y)
 }
 
 /// A reduction under way.
 struct Run {
     row: &'static Reduction,
-    style: Style,
+    profile: Profile,
     total: usize,
     first: bool,
 }
@@ -326,11 +325,11 @@ impl Run {
                 && (t.address + (first * t.dtype.size()) as u64)
                     .is_multiple_of(wide::unit(t.dtype).into())
         };
-        let fours = Fours::of(self.style, step, [is_four(x, from), is_four(y, to)]);
+        let fours = Fours::of(self.profile, step, [is_four(x, from), is_four(y, to)]);
         let invocations = fours.invocations(step, y.dtype);
-        let workgroup = match (step.lanes, self.style) {
-            (2.., Style::Narrow) => step.lanes,
-            _ => fours.workgroup(self.style, invocations),
+        let workgroup = match (step.lanes, self.profile.barriers) {
+            (2.., Barriers::Dear) => step.lanes,
+            _ => fours.workgroup(self.profile, invocations),
         };
         let columns = step.columns();
         let variant = Variant {

@@ -3,13 +3,11 @@
 use super::lstm::{Extents, Layout, check_cell, check_sequence, constants, length};
 use super::pointwise::{LSTM_CELL_GRAD, LSTM_OUTPUT_GRAD, LSTM_PEEPHOLE_GRAD, Setting};
 use super::values::{Output, clear, product, rows, wide};
-use crate::device::Capabilities;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::style;
 use crate::kernels::reduce::table::Reduction;
 use crate::require;
 use crate::tensor::{Tensor, shape_text};
@@ -19,23 +17,21 @@ use crate::tensor::{Tensor, shape_text};
 struct Common {
     dtype: DType,
     setting: Setting,
-    capabilities: Capabilities,
 }
 
 impl Common {
-    fn new(attrs: &dyn Attrs, layout: Layout, capabilities: Capabilities) -> Result<Self> {
+    fn new(attrs: &dyn Attrs, layout: Layout) -> Result<Self> {
         let setting = Setting {
             order: layout.order(),
             peephole: attrs.bool("use_peephole")?,
             ..Setting::default()
         };
-        Ok(Self { dtype: attrs.dtype("T")?, setting, capabilities })
+        Ok(Self { dtype: attrs.dtype("T")?, setting })
     }
 
     /// `y = ` the sum of the rows of `x`.
     fn sum_rows(&self, ctx: &mut dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
-        let style = style(&self.capabilities, ctx.device());
-        reduce(ctx, style, Reduction::of("Sum"), x, &groups(&x.dims, &[true, false]), y)
+        reduce(ctx, Reduction::of("Sum"), x, &groups(&x.dims, &[true, false]), y)
     }
 
     /// The gradients of the three peepholes, from the gates' gradients and the states before and
@@ -93,8 +89,8 @@ pub struct CellGrad(Common);
 
 impl CellGrad {
     /// From the attributes.
-    pub fn new(attrs: &dyn Attrs, layout: Layout, capabilities: Capabilities) -> Result<Self> {
-        Ok(Self(Common::new(attrs, layout, capabilities)?))
+    pub fn new(attrs: &dyn Attrs, layout: Layout) -> Result<Self> {
+        Ok(Self(Common::new(attrs, layout)?))
     }
 }
 
@@ -148,8 +144,8 @@ pub struct SequenceGrad(Common);
 
 impl SequenceGrad {
     /// From the attributes.
-    pub fn new(attrs: &dyn Attrs, layout: Layout, capabilities: Capabilities) -> Result<Self> {
-        Ok(Self(Common::new(attrs, layout, capabilities)?))
+    pub fn new(attrs: &dyn Attrs, layout: Layout) -> Result<Self> {
+        Ok(Self(Common::new(attrs, layout)?))
     }
 }
 

@@ -23,7 +23,6 @@ const LSTM_TYPES: &[DType] = &[F32, F16];
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     r.op("BlockLSTM")
         .types("T", LSTM_TYPES)
         .host(&["seq_len_max"])
@@ -36,7 +35,7 @@ pub fn register(r: &mut Registry) {
         r.op(op)
             .types("T", LSTM_TYPES)
             .host(&["seq_len_max"])
-            .kernel(move |a: &dyn Attrs| lstm_grad::SequenceGrad::new(a, layout, capabilities));
+            .kernel(move |a: &dyn Attrs| lstm_grad::SequenceGrad::new(a, layout));
     }
     r.op("GRUBlockCell").types("T", &[F32]).kernel(|_| Ok(gru::Gru));
     r.op("GRUBlockCellGrad").types("T", &[F32]).kernel(|_| Ok(gru::GruGrad));
@@ -45,7 +44,7 @@ pub fn register(r: &mut Registry) {
         .kernel(|a| lstm::Lstm::new(a, Layout::Icfo, false));
     r.op("LSTMBlockCellGrad")
         .types("T", LSTM_TYPES)
-        .kernel(move |a: &dyn Attrs| lstm_grad::CellGrad::new(a, Layout::Icfo, capabilities));
+        .kernel(move |a: &dyn Attrs| lstm_grad::CellGrad::new(a, Layout::Icfo));
 }
 
 /// Every shader of the family's own.

@@ -426,7 +426,7 @@ impl Signature<'_> {
                     .all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
         };
         let units = |width: u32| walk.len().is_multiple_of(width as usize);
-        let is_large = walk.len() >= eight::LEAST && device.capabilities().eight_wide();
+        let is_large = walk.len() >= eight::LEAST && device.profile().eight_wide();
         let four = if units(wide::WIDTH) { Wide::Whole } else { Wide::Cut };
         let candidates =
             (is_large && units(eight::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);

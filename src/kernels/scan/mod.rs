@@ -15,9 +15,7 @@ mod text;
 
 use smallvec::smallvec;
 
-use super::reduce::plan::Style;
-use super::reduce::style;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Barriers, Binding, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types;
 use crate::error::Result;
@@ -25,15 +23,15 @@ use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
 use crate::kernels::windows::{Scratch, largest, limit, part, ranges, write};
 use crate::require;
-use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP, wide};
+use crate::shader::{Field, Shader, WORKGROUP, wide};
 use crate::tensor::Tensor;
 use text::Variant;
 
 /// Invocations from which on each scans whole lines.
-const fn many(style: Style) -> usize {
-    match style {
-        Style::Wide => 4096,
-        Style::Narrow => 64,
+const fn many(profile: Profile) -> usize {
+    match profile.barriers {
+        Barriers::Cheap => 4096,
+        Barriers::Dear => 64,
     }
 }
 /// From one four of an invocation to the next: what lies between belongs to its neighbours in a
@@ -91,7 +89,6 @@ pub const ROWS: &[Row] = &[
 
 /// Registers the family.
 pub fn register(registry: &mut Registry) {
-    let capabilities = *registry.capabilities();
     for row in ROWS {
         registry
             .op(row.op)
@@ -105,10 +102,7 @@ pub fn register(registry: &mut Registry) {
                     exclusive: attrs.bool("exclusive")?,
                     reverse: attrs.bool("reverse")?,
                 };
-                Ok(move |ctx: &mut dyn OpContext| {
-                    let style = style(&capabilities, ctx.device());
-                    scan.run(ctx, style)
-                })
+                Ok(move |ctx: &mut dyn OpContext| scan.run(ctx))
             });
     }
 }
@@ -160,7 +154,7 @@ const fn computed(dtype: DType) -> DType {
 }
 
 impl Scan {
-    fn run(&self, ctx: &mut dyn OpContext, style: Style) -> Result<()> {
+    fn run(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let axis = ctx.host_i64(1, &format!("{}: axis", self.row.op))?;
         let x = ctx.input(0)?;
         let rank = x.rank() as i64;
@@ -179,12 +173,14 @@ impl Scan {
             n: x.dims[axis],
             inner: x.dims[axis + 1..].iter().product(),
         };
-        if self.dtype.lanes() == 1 || Fours::of(style, &[&x, &y], lines) != Fours::None {
-            return self.scan(ctx, style, &x, &y, lines, self.exclusive, self.reverse);
+        if self.dtype.lanes() == 1
+            || Fours::of(ctx.device().profile(), &[&x, &y], lines) != Fours::None
+        {
+            return self.scan(ctx, &x, &y, lines, self.exclusive, self.reverse);
         }
         // Neighbouring lines share words of the output: scan into float32, then round.
         let wide = ctx.temp(F32, &x.dims)?;
-        self.scan(ctx, style, &x, &wide, lines, self.exclusive, self.reverse)?;
+        self.scan(ctx, &x, &wide, lines, self.exclusive, self.reverse)?;
         let most = (limit(ctx.device()) as usize / F32.size()) & !63;
         for (first, len) in ranges(x.len(), most) {
             ctx.device().enqueue(&Program {
@@ -234,7 +230,7 @@ enum Fours {
 
 impl Fours {
     /// What fits the lines of `tensors`.
-    fn of(style: Style, tensors: &[&Tensor], lines: Lines) -> Self {
+    fn of(profile: Profile, tensors: &[&Tensor], lines: Lines) -> Self {
         match lines {
             _ if !wide::aligned(tensors) => Self::None,
             Lines { inner: 1, n, .. } if n.is_multiple_of(4) => Self::Elements,
@@ -242,10 +238,13 @@ impl Fours {
                 let fits = |quads: &u32| {
                     let each = inner / 4 / *quads as usize;
                     (inner / 4).is_multiple_of((SPREAD * quads) as usize)
-                        && outer * each >= many(style)
+                        && outer * each >= many(profile)
                 };
                 Self::Lines(
-                    [4, 2].into_iter().find(|q| style == Style::Narrow && fits(q)).unwrap_or(1),
+                    [4, 2]
+                        .into_iter()
+                        .find(|q| profile.barriers == Barriers::Dear && fits(q))
+                        .unwrap_or(1),
                 )
             }
             _ => Self::None,
@@ -264,11 +263,9 @@ impl Fours {
 impl Scan {
     /// Scans `x` into `y`, which has the type in which `x` is computed, or the op's where fours
     /// fit.
-    #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
     fn scan(
         &self,
         ctx: &mut dyn OpContext,
-        style: Style,
         x: &Tensor,
         y: &Tensor,
         lines: Lines,
@@ -278,36 +275,33 @@ impl Scan {
         let Lines { outer, n, inner } = lines;
         let limit = limit(ctx.device());
         if x.bytes().max(y.bytes()) > limit {
-            return self.scan_windows(ctx, style, [x, y], lines, exclusive, reverse, limit);
+            return self.scan_windows(ctx, [x, y], lines, exclusive, reverse, limit);
         }
         ctx.device().check_extent(x.len())?;
-        let fours = Fours::of(style, &[x, y], lines);
+        let profile = ctx.device().profile();
+        let fours = Fours::of(profile, &[x, y], lines);
         let invocations = match fours {
             Fours::Lines(quads) => outer * inner / 4 / quads as usize,
             _ => outer * inner,
         };
-        if invocations >= many(style) && n < MAX_ITERATIONS || n <= CHUNK {
-            let step =
-                Step { style, pass: Pass::Whole, lines, chunk: n, exclusive, reverse, fours };
+        if invocations >= many(profile) && n < profile.loop_limit || n <= CHUNK {
+            let step = Step { pass: Pass::Whole, lines, chunk: n, exclusive, reverse, fours };
             return self.enqueue(ctx, &step, &[x, y]);
         }
         let chunks = n.div_ceil(CHUNK);
         let computed = computed(self.dtype);
         let totals = ctx.temp(computed, &[outer, chunks, inner])?;
         let starts = ctx.temp(computed, &[outer, chunks, inner])?;
-        let apply =
-            Step { style, pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, fours };
+        let apply = Step { pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, fours };
         self.enqueue(ctx, &Step { pass: Pass::Totals, exclusive: false, ..apply }, &[x, &totals])?;
-        self.scan(ctx, style, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
+        self.scan(ctx, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
         self.enqueue(ctx, &apply, &[x, y, &starts])
     }
 
     /// The same for tensors of which one binding holds `limit` bytes.
-    #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
     fn scan_windows(
         &self,
         ctx: &mut dyn OpContext,
-        style: Style,
         [x, y]: [&Tensor; 2],
         lines: Lines,
         exclusive: bool,
@@ -325,7 +319,7 @@ impl Scan {
                 let [x, y] = [x, y].map(|t| part(t, first * n * inner, outer * n * inner));
                 let lines = Lines { outer, ..lines };
                 write(scratch.window(), &y, |ctx, y| {
-                    self.scan(ctx, style, &x, y, lines, exclusive, reverse)
+                    self.scan(ctx, &x, y, lines, exclusive, reverse)
                 })?;
             }
             return Ok(());
@@ -333,7 +327,7 @@ impl Scan {
         let chunk = largest(n, |rows| fits(rows * inner)).min(CHUNK);
         if chunk < 2 {
             let columns = largest(inner, fits);
-            return self.scan_rows(ctx, style, [x, y], lines, exclusive, reverse, columns);
+            return self.scan_rows(ctx, [x, y], lines, exclusive, reverse, columns);
         }
         let rows = largest(n, |rows| fits(rows * inner)) / chunk * chunk;
         let chunks = n.div_ceil(chunk);
@@ -347,16 +341,16 @@ impl Scan {
         let in_chunks = |t: &Tensor, (first, count): (usize, usize)| {
             part(t, first / chunk * inner, count.div_ceil(chunk) * inner)
         };
+        let profile = ctx.device().profile();
         let step = |x: &Tensor, y: &Tensor, pass, n| {
             let lines = Lines { outer: 1, n, inner };
             Step {
-                style,
                 pass,
                 lines,
                 chunk,
                 exclusive,
                 reverse,
-                fours: Fours::of(style, &[x, y], lines),
+                fours: Fours::of(profile, &[x, y], lines),
             }
         };
         let mut scratch = Scratch::new(ctx);
@@ -368,7 +362,7 @@ impl Scan {
                 self.enqueue(scratch.window(), &step, &[&x, &totals])?;
             }
             let of_chunks = Lines { outer: 1, n: chunks, inner };
-            self.scan(scratch.window(), style, &totals, &starts, of_chunks, true, false)?;
+            self.scan(scratch.window(), &totals, &starts, of_chunks, true, false)?;
             for at in ranges(n, rows) {
                 let (x, y, starts) =
                     (window(x, line, at), window(y, line, at), in_chunks(&starts, at));
@@ -384,18 +378,16 @@ impl Scan {
 
     /// The same for so many lines side by side that not even two elements of each fit: some columns
     /// at a time, element after element.
-    #[expect(clippy::too_many_arguments, reason = "two tensors with their shape and two flags")]
     fn scan_rows(
         &self,
         ctx: &mut dyn OpContext,
-        style: Style,
         [x, y]: [&Tensor; 2],
         Lines { outer, n, inner }: Lines,
         exclusive: bool,
         reverse: bool,
         columns: usize,
     ) -> Result<()> {
-        let computed = computed(self.dtype);
+        let (computed, profile) = (computed(self.dtype), ctx.device().profile());
         let mut states = [ctx.temp(computed, &[columns])?, ctx.temp(computed, &[columns])?];
         for (line, (first, count)) in
             (0..outer).flat_map(|line| ranges(inner, columns).map(move |at| (line, at)))
@@ -407,9 +399,8 @@ impl Scan {
                 let [old, new] = [0, 1].map(|i| part(&states[i], 0, count));
                 let pass = if k == 0 { Pass::Whole } else { Pass::Apply };
                 for (to, exclusive) in [(&y, exclusive), (&new, false)] {
-                    let fours = Fours::of(style, &[&x, to], lines);
-                    let step =
-                        Step { style, pass, lines, chunk: 1, exclusive, reverse: false, fours };
+                    let fours = Fours::of(profile, &[&x, to], lines);
+                    let step = Step { pass, lines, chunk: 1, exclusive, reverse: false, fours };
                     let tensors = [&x, to, &old];
                     self.enqueue(ctx, &step, &tensors[..if k == 0 { 2 } else { 3 }])?;
                 }
@@ -420,8 +411,8 @@ impl Scan {
     }
 
     fn enqueue(&self, ctx: &mut dyn OpContext, step: &Step, tensors: &[&Tensor]) -> Result<()> {
+        let profile = ctx.device().profile();
         let Step {
-            style,
             pass,
             lines: Lines { outer, mut n, mut inner },
             mut chunk,
@@ -437,7 +428,8 @@ impl Scan {
         }
         let count = outer * chunks * inner / fours.quads() as usize;
         // A processor's cores share the workgroups.
-        let workgroup = if style == Style::Narrow && count < 1 << 13 { 8 } else { WORKGROUP };
+        let workgroup =
+            if profile.barriers == Barriers::Dear && count < 1 << 13 { 8 } else { WORKGROUP };
         let variant = Variant {
             row: self.row,
             dtype: self.dtype,
@@ -472,7 +464,6 @@ impl Scan {
 /// One dispatch.
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    style: Style,
     pass: Pass,
     lines: Lines,
     /// Elements of a chunk.

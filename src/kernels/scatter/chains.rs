@@ -45,7 +45,7 @@ impl Fold {
 }
 
 /// Indices chained at once. Bounds the length of a chain well below
-/// [`crate::shader::MAX_ITERATIONS`]; later blocks fold into the results of earlier ones.
+/// [`crate::device::Profile::loop_limit`]; later blocks fold into the results of earlier ones.
 pub const BLOCK: usize = 1 << 15;
 
 /// Updates for rows of `inner` elements.

@@ -13,7 +13,7 @@ use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// Rows in a chunk; even, and far below [`crate::shader::MAX_ITERATIONS`].
+/// Rows in a chunk; even, and far below [`crate::device::Profile::loop_limit`].
 const CHUNK: usize = 64;
 
 /// Columns that one invocation reduces at once where it can.

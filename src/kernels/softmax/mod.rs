@@ -6,9 +6,7 @@ mod text;
 
 use smallvec::smallvec;
 
-use super::reduce::plan::Style;
 use super::reduce::program::{convert, part, window_bytes};
-use super::reduce::style;
 use crate::device::{Binding, Device, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
@@ -33,30 +31,18 @@ const SOFTMAXES: &[(&str, &str)] =
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     for &(op, result) in SOFTMAXES {
-        r.op(op).types("T", TYPES).kernel(move |_| {
-            Ok(move |ctx: &mut dyn OpContext| {
-                let style = style(&capabilities, ctx.device());
-                softmax(ctx, style, op, result)
-            })
-        });
+        r.op(op)
+            .types("T", TYPES)
+            .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| softmax(ctx, op, result)));
     }
-    r.op("SoftmaxCrossEntropyWithLogits").types("T", TYPES).kernel(move |_| {
-        Ok(move |ctx: &mut dyn OpContext| {
-            let style = style(&capabilities, ctx.device());
-            dense_cross_entropy(ctx, style)
-        })
-    });
+    r.op("SoftmaxCrossEntropyWithLogits")
+        .types("T", TYPES)
+        .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| dense_cross_entropy(ctx)));
     r.op("SparseSoftmaxCrossEntropyWithLogits")
         .types("T", SPARSE_TYPES)
         .types("Tlabels", INDEX)
-        .kernel(move |_| {
-            Ok(move |ctx: &mut dyn OpContext| {
-                let style = style(&capabilities, ctx.device());
-                sparse_cross_entropy(ctx, style)
-            })
-        });
+        .kernel(move |_| Ok(move |ctx: &mut dyn OpContext| sparse_cross_entropy(ctx)));
 }
 
 /// Whether rows of `cols` elements of `dtype` are whole words, so that the row program can store
@@ -76,12 +62,7 @@ fn rows_per_window(device: &Device, rows: usize, row_bytes: usize) -> usize {
     if fits >= rows { rows } else { (fits / 2 * 2).max(1) }
 }
 
-fn softmax(
-    ctx: &mut dyn OpContext,
-    style: Style,
-    op: &'static str,
-    result: &'static str,
-) -> Result<()> {
+fn softmax(ctx: &mut dyn OpContext, op: &'static str, result: &'static str) -> Result<()> {
     let x = ctx.input(0)?;
     require!(x.rank() >= 1, "logits must have >= 1 dimension, got {}", shape_text(&x.dims));
     let y = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
@@ -94,7 +75,7 @@ fn softmax(
     let target = if direct { y.clone() } else { ctx.temp(F32, &x.dims)? };
     let device = ctx.device();
     let fours = cols.is_multiple_of(4) && wide::aligned(&[&x, &target]);
-    let split = Rows::of(device, style, rows, cols, fours)?;
+    let split = Rows::of(device.profile(), rows, cols, fours)?;
     let per_window = rows_per_window(device, rows, cols * x.dtype.size().max(target.dtype.size()));
     for first in (0..rows).step_by(per_window) {
         let rows = per_window.min(rows - first);
@@ -113,7 +94,7 @@ fn softmax(
     if direct { Ok(()) } else { convert(ctx, &target, &y) }
 }
 
-fn dense_cross_entropy(ctx: &mut dyn OpContext, style: Style) -> Result<()> {
+fn dense_cross_entropy(ctx: &mut dyn OpContext) -> Result<()> {
     let (logits, labels) = (ctx.input(0)?, ctx.input(1)?);
     let sizes = || {
         format!(
@@ -138,10 +119,10 @@ fn dense_cross_entropy(ctx: &mut dyn OpContext, style: Style) -> Result<()> {
         Operand { tensor: logits, strides: logits_strides },
         Operand { tensor: labels, strides: labels_strides },
     ];
-    cross_entropy(ctx, style, &operands, dims[0], dims[1])
+    cross_entropy(ctx, &operands, dims[0], dims[1])
 }
 
-fn sparse_cross_entropy(ctx: &mut dyn OpContext, style: Style) -> Result<()> {
+fn sparse_cross_entropy(ctx: &mut dyn OpContext) -> Result<()> {
     let (logits, labels) = (ctx.input(0)?, ctx.input(1)?);
     require!(logits.rank() == 2, "logits must be 2-D, but got shape {}", shape_text(&logits.dims));
     require!(labels.rank() == 1, "labels must be 1-D, but got shape {}", shape_text(&labels.dims));
@@ -162,7 +143,7 @@ fn sparse_cross_entropy(ctx: &mut dyn OpContext, style: Style) -> Result<()> {
         Operand { tensor: logits, strides: [cols, 1] },
         Operand { tensor: labels, strides: [1, 0] },
     ];
-    cross_entropy(ctx, style, &operands, rows, cols)
+    cross_entropy(ctx, &operands, rows, cols)
 }
 
 /// An operand with its strides along rows and columns.
@@ -188,7 +169,6 @@ impl Operand {
 
 fn cross_entropy(
     ctx: &mut dyn OpContext,
-    style: Style,
     operands: &[Operand; 2],
     rows: usize,
     cols: usize,
@@ -212,7 +192,7 @@ fn cross_entropy(
         && logits.is_in_fours()
         && (sparse || labels.is_in_fours())
         && wide::aligned(&[&backprop_target]);
-    let split = Rows::of(device, style, rows, cols, fours)?;
+    let split = Rows::of(device.profile(), rows, cols, fours)?;
     let [logits_strides, labels_strides] =
         [logits, labels].map(|o| if fours { [o.strides[0] / 4, 1] } else { o.strides });
     let per_window =

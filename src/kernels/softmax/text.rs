@@ -2,12 +2,11 @@
 //! many columns are read at once.
 
 use super::{SOFTMAXES, SPARSE_TYPES, TYPES};
-use crate::device::{Device, Grid, Key};
+use crate::device::{Barriers, Grid, Key, Profile};
 use crate::dtype::DType::{self, F64, I32, I64};
 use crate::error::{Error, Result};
-use crate::kernels::reduce::plan::Style;
 use crate::kernels::reduce::table::accumulator;
-use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP, wide};
+use crate::shader::{Field, Shader, WORKGROUP, wide};
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
@@ -40,36 +39,27 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Columns or fours for each lane: up to four loops go over them.
-    const MAX_RUN: usize = MAX_ITERATIONS / 4 - 300;
-
     /// How `rows` rows of `cols` columns are shared.
-    pub fn of(
-        device: &Device,
-        style: Style,
-        rows: usize,
-        cols: usize,
-        fours: bool,
-    ) -> Result<Self> {
+    pub fn of(profile: Profile, rows: usize, cols: usize, fours: bool) -> Result<Self> {
         let units = if fours { cols / 4 } else { cols };
         let wide = |lanes| Self { lanes, workgroup: WORKGROUP, fours };
         let narrow = Self { lanes: 8, workgroup: 8, fours };
-        let wanted = match (style, units) {
-            (Style::Narrow, 64..) if rows < 1000 => narrow,
-            (Style::Narrow, _) | (Style::Wide, 0..=8) => wide(1),
-            (Style::Wide, 9..=64) => wide(4),
-            (Style::Wide, 65..=1024) => wide(32),
-            (Style::Wide, _) => wide(256),
+        let wanted = match (profile.barriers, units) {
+            (Barriers::Dear, 64..) if rows < 1000 => narrow,
+            (Barriers::Dear, _) | (Barriers::Cheap, 0..=8) => wide(1),
+            (Barriers::Cheap, 9..=64) => wide(4),
+            (Barriers::Cheap, 65..=1024) => wide(32),
+            (Barriers::Cheap, _) => wide(256),
         };
-        let fits = |split: &Self| {
-            !device.capabilities().cpu || units <= split.lanes as usize * Self::MAX_RUN
-        };
+        // Up to four loops go over a lane's columns.
+        let longest = profile.loop_limit / 4 - 300;
+        let fits = |split: &Self| units <= split.lanes as usize * longest;
         [wanted, narrow, wide(256)]
             .into_iter()
             .find(|s| s.lanes >= wanted.lanes && fits(s))
             .ok_or_else(|| {
                 Error::Unimplemented(format!(
-                    "a row of {cols} elements exceeds this kernel's limit on a software adapter"
+                    "a row of {cols} elements exceeds this kernel's limit on this adapter"
                 ))
             })
     }

@@ -9,7 +9,6 @@ use super::keys::Kind;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::U32;
 use crate::error::Result;
-use crate::kernels::contract::tile::Class;
 use crate::kernels::op::OpContext;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
@@ -18,7 +17,7 @@ use crate::tensor::Tensor;
 const RUN: usize = 16;
 /// Rows below which too few invocations would work.
 const LEAST_ROWS: usize = 32;
-/// The longest row, whose invocation stays within [`crate::shader::MAX_ITERATIONS`].
+/// The longest row, whose invocation stays within [`crate::device::Profile::loop_limit`].
 const LONGEST: usize = 8192;
 /// Invocations of a workgroup: a subgroup of a software adapter.
 const INVOCATIONS: u32 = 8;
@@ -28,8 +27,10 @@ const SCRATCH: usize = 16 << 20;
 /// Whether [`sort_rows`] is for this device and these rows.
 pub fn suits(device: &Device, x: &Tensor) -> bool {
     let (rows, n) = (x.dims[0], x.dims[1]);
-    let is_software = matches!(Class::of(device), Class::Cpu | Class::CpuSubgroup);
-    is_software && !Kind::of(x.dtype).is_wide() && rows >= LEAST_ROWS && n <= LONGEST
+    device.profile().is_software()
+        && !Kind::of(x.dtype).is_wide()
+        && rows >= LEAST_ROWS
+        && n <= LONGEST
 }
 
 /// Writes the positions of the first `k` of each row of the matrix `x` into the uint32 tensor

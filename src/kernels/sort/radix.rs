@@ -12,11 +12,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::scan;
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Barriers, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::U32;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::kernels::reduce::plan::Style;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
@@ -49,20 +48,9 @@ pub fn sort(
     values: Option<&Tensor>,
     bits: u32,
 ) -> Result<Pairs> {
-    let style = if ctx.device().capabilities().cpu { Style::Narrow } else { Style::Wide };
-    sort_by(ctx, style, keys, values, bits)
-}
-
-/// [`sort`] by the programs of `style`, which do the same.
-pub fn sort_by(
-    ctx: &mut dyn OpContext,
-    style: Style,
-    keys: &Tensor,
-    values: Option<&Tensor>,
-    bits: u32,
-) -> Result<Pairs> {
+    let profile = ctx.device().profile();
     let n = ctx.device().check_extent(keys.len())? as usize;
-    let cut = Cut::of(style, n, bits);
+    let cut = Cut::of(profile, n, bits);
     let other = ctx.temp(U32, &[n])?;
     let (positions, permutation) = (ctx.temp(U32, &[n])?, ctx.temp(U32, &[n])?);
     let mut now = Pairs { keys: keys.clone(), values: values.unwrap_or(&positions).clone() };
@@ -86,7 +74,7 @@ pub fn sort_by(
 /// How the pairs are cut into parts, and the keys into digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
-    style: Style,
+    profile: Profile,
     pairs: usize,
     /// Pairs of a part: of a workgroup's block, or of an invocation's run.
     part: usize,
@@ -97,16 +85,17 @@ struct Cut {
 }
 
 impl Cut {
-    fn of(style: Style, pairs: usize, bits: u32) -> Self {
+    fn of(profile: Profile, pairs: usize, bits: u32) -> Self {
         // A pass with no bits left still writes the positions.
         let bits = bits.max(1);
-        let (part, most) = match style {
-            Style::Wide => (BLOCK, BLOCK_BITS),
-            Style::Narrow => (run(pairs), RUN_BITS),
+        let (part, most) = match profile.barriers {
+            Barriers::Cheap => (BLOCK, BLOCK_BITS),
+            Barriers::Dear => (run(pairs), RUN_BITS),
         };
         let passes = bits.div_ceil(most);
-        let digit = if style == Style::Wide { BLOCK_BITS } else { bits.div_ceil(passes) };
-        Self { style, pairs, part, parts: pairs.div_ceil(part).max(1), digit, passes }
+        let digit =
+            if profile.barriers == Barriers::Cheap { BLOCK_BITS } else { bits.div_ceil(passes) };
+        Self { profile, pairs, part, parts: pairs.div_ceil(part).max(1), digit, passes }
     }
 
     /// Elements of the table of counts, which has the parts of each digit together.
@@ -117,23 +106,23 @@ impl Cut {
     /// Parameters of both programs.
     fn params(&self, pass: u32) -> Params {
         let params = Params::new().u32(self.pairs).u32(self.parts).u32(pass * self.digit);
-        match self.style {
-            Style::Wide => params,
-            Style::Narrow => params.u32(self.part).u32((1_u32 << self.digit) - 1),
+        match self.profile.barriers {
+            Barriers::Cheap => params,
+            Barriers::Dear => params.u32(self.part).u32((1_u32 << self.digit) - 1),
         }
     }
 
     fn grid(&self) -> Grid {
-        match self.style {
-            Style::Wide => Grid::groups(self.parts),
-            Style::Narrow => Grid::linear(self.parts, RUNS),
+        match self.profile.barriers {
+            Barriers::Cheap => Grid::groups(self.parts),
+            Barriers::Dear => Grid::linear(self.parts, RUNS),
         }
     }
 
     fn count(&self, ctx: &dyn OpContext, pass: u32, keys: &Tensor, counts: &Tensor) -> Result<()> {
-        let (name, shader): (_, fn() -> Shader) = match self.style {
-            Style::Wide => ("sort radix count", count_shader),
-            Style::Narrow => ("sort runs count", run_count_shader),
+        let (name, shader): (_, fn() -> Shader) = match self.profile.barriers {
+            Barriers::Cheap => ("sort radix count", count_shader),
+            Barriers::Dear => ("sort runs count", run_count_shader),
         };
         ctx.device().enqueue(&Program {
             key: Key::new(name),
@@ -154,18 +143,19 @@ impl Cut {
         starts: &Tensor,
         to: &Pairs,
     ) -> Result<()> {
-        let (name, shader): (_, &dyn Fn() -> Shader) = match self.style {
-            Style::Wide => ("sort radix place", &place_shader),
-            Style::Narrow => ("sort runs place", &|| run_place_shader(numbered)),
+        let (name, shader): (_, &dyn Fn() -> Shader) = match self.profile.barriers {
+            Barriers::Cheap => ("sort radix place", &place_shader),
+            Barriers::Dear => ("sort runs place", &|| run_place_shader(numbered)),
         };
         let params = self.params(pass);
         let tensors: SmallVec<[&Tensor; 5]> =
             smallvec![&from.keys, &from.values, starts, &to.keys, &to.values];
         ctx.device().enqueue(&Program {
-            key: Key::new(name).number(u32::from(numbered && self.style == Style::Narrow)),
+            key: Key::new(name)
+                .number(u32::from(numbered && self.profile.barriers == Barriers::Dear)),
             shader,
             bindings: tensors.into_iter().map(Into::into).collect(),
-            params: if self.style == Style::Wide {
+            params: if self.profile.barriers == Barriers::Cheap {
                 params.u32(u32::from(numbered))
             } else {
                 params

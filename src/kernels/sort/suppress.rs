@@ -16,11 +16,8 @@ use crate::kernels::movement::shape;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
-use crate::shader::{Field, MAX_ITERATIONS, Shader, WORKGROUP};
+use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
-
-/// The most boxes that can be selected: a candidate visits each selected box.
-const MAX_SELECTED: usize = MAX_ITERATIONS / 2;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
@@ -109,10 +106,12 @@ impl Boxes {
         if most == 0 {
             return Ok((None, state));
         }
-        if most > MAX_SELECTED {
+        // A candidate visits each selected box.
+        let largest = ctx.device().profile().loop_limit / 2;
+        if most > largest {
             return Err(Error::Unimplemented(format!(
                 "non-maximum suppression of {n} boxes to {} at most: this device selects up to \
-                 {MAX_SELECTED}",
+                 {largest}",
                 self.limit
             )));
         }

@@ -15,11 +15,10 @@ use crate::kernels::contract::epilogue::{Bound, Form, channel_of};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
 use crate::kernels::contract::sums::Sums;
-use crate::kernels::contract::tile::Class;
 use crate::kernels::contract::{finish, samples};
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::{Scratch, limit, part, too_large, write};
-use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::shader::Shader;
 use crate::tensor::Tensor;
 use rolling::{Parts, Tile};
 
@@ -153,12 +152,12 @@ fn enqueue_with(
     })
 }
 
-/// Fails where a software adapter would silently leave a loop early.
+/// Fails where the adapter would leave a loop early.
 pub fn check_iterations(device: &Device, iterations: usize) -> Result<()> {
-    if device.capabilities().cpu && iterations > MAX_ITERATIONS {
+    let limit = device.profile().loop_limit;
+    if iterations > limit {
         return Err(Error::Unimplemented(format!(
-            "windows that take {iterations} steps for an element exceed this software adapter's \
-             {MAX_ITERATIONS}"
+            "windows that take {iterations} steps for an element exceed this adapter's {limit}"
         )));
     }
     Ok(())
@@ -216,7 +215,7 @@ fn forward_part(
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
-    if let Some(tile) = Tile::of(Which::Forward, g, Class::of(device), [x, filter, y]) {
+    if let Some(tile) = Tile::of(Which::Forward, g, &device.profile(), [x, filter, y]) {
         return rolling::forward(device, g, tile, [x, filter, y], epilogue);
     }
     check_iterations(device, g.taps() + g.kernel[1])?;
@@ -252,7 +251,7 @@ fn backprop_input_part(
     dy: &Tensor,
     dx: &Tensor,
 ) -> Result<()> {
-    if let Some(tile) = Tile::of(Which::Input, g, Class::of(device), [filter, dy, dx]) {
+    if let Some(tile) = Tile::of(Which::Input, g, &device.profile(), [filter, dy, dx]) {
         return rolling::backprop_input(device, g, tile, [filter, dy, dx]);
     }
     check_iterations(device, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
@@ -289,22 +288,24 @@ fn backprop_filter_part(
     dy: &Tensor,
     dw: &Tensor,
 ) -> Result<()> {
-    let class = Class::of(ctx.device());
+    let profile = ctx.device().profile();
     // Most sums that are bound at once.
     let most = limit(ctx.device()) as usize / computed(dw.dtype).size();
-    if let Some(tile) = Tile::of(Which::Filter, g, class, [x, dy, dw]) {
-        let parts = Parts::of(class, g, tile, most);
+    if let Some(tile) = Tile::of(Which::Filter, g, &profile, [x, dy, dw]) {
+        let parts = Parts::of(&profile, g, tile, most);
         let partial = ctx.temp(computed(dw.dtype), &[parts.parts, dw.len()])?;
         rolling::backprop_filter(ctx.device(), g, tile, &parts, [x, dy, &partial])?;
         return finish::enqueue(ctx.device(), &partial, dw);
     }
-    let wanted = most.min(if class.is_gpu() { 1 << 16 } else { 1 << 12 });
+    let wanted = most.min(if profile.is_software() { 1 << 12 } else { 1 << 16 });
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
     // Four elements each, perhaps: then there are as many invocations with four times the parts.
     let invocations = dw.len() / if wide::fits(Which::Filter, g, [x, dy, dw]) { 4 } else { 1 };
-    let chunk =
-        lines.div_ceil((wanted / invocations).clamp(1, lines)).min(MAX_ITERATIONS / line).max(1);
+    let chunk = lines
+        .div_ceil((wanted / invocations).clamp(1, lines))
+        .min(profile.loop_limit / line)
+        .max(1);
     check_iterations(ctx.device(), chunk * line)?;
     let partial = ctx.temp(computed(dw.dtype), &[lines.div_ceil(chunk), dw.len()])?;
     let params = params(g, partial.len()).u32(lines).u32(chunk);

@@ -11,13 +11,12 @@ mod text;
 use smallvec::SmallVec;
 
 use super::Which;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Class, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, Form};
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::contract::tile::Class;
-use crate::shader::{MAX_ITERATIONS, Shader, wide};
+use crate::shader::{Shader, wide};
 use crate::tensor::Tensor;
 
 /// Invocations of a workgroup: few, since there are few invocations.
@@ -48,7 +47,12 @@ impl Tile {
     }
 
     /// The tile for a convolution, if it is one of those whose windows there are texts for.
-    pub fn of(which: Which, g: &Geometry, class: Class, operands: [&Tensor; 3]) -> Option<Self> {
+    pub fn of(
+        which: Which,
+        g: &Geometry,
+        profile: &Profile,
+        operands: [&Tensor; 3],
+    ) -> Option<Self> {
         let same = |list: &[usize; 3]| (list[1] == list[2]).then_some(list[1] as u32);
         let (kernel, stride) = (same(&g.kernel)?, same(&g.stride)?);
         let fits = super::wide::fits(which, g, operands)
@@ -58,16 +62,16 @@ impl Tile {
             && KERNELS.contains(&kernel)
             && STRIDES.contains(&stride)
             && operands.iter().all(|t| !t.is_empty());
-        let tile = Self { kernel, stride, width: width(class, kernel, stride) };
-        (fits && (!class.is_gpu() || kernel <= GPU_KERNEL)).then_some(tile)
+        let tile = Self { kernel, stride, width: width(profile, kernel, stride) };
+        (fits && (profile.is_software() || kernel <= GPU_KERNEL)).then_some(tile)
     }
 
     /// Every tile.
     fn all() -> Vec<Self> {
         let mut tiles = Vec::new();
         for (kernel, stride) in KERNELS.into_iter().flat_map(|k| STRIDES.map(|s| (k, s))) {
-            for class in Class::ALL {
-                let tile = Self { kernel, stride, width: width(class, kernel, stride) };
+            for profile in &Profile::DISTINCT {
+                let tile = Self { kernel, stride, width: width(profile, kernel, stride) };
                 if !tiles.contains(&tile) {
                     tiles.push(tile);
                 }
@@ -80,11 +84,11 @@ impl Tile {
 /// A software adapter has the fewest loads for each output with many columns, but takes longer to
 /// compile them, and larger windows leave few places for sums in registers, of which GPUs have a
 /// limited number.
-const fn width(class: Class, kernel: u32, stride: u32) -> u32 {
+fn width(profile: &Profile, kernel: u32, stride: u32) -> u32 {
     match (kernel, stride) {
-        (3, 1) if !class.is_gpu() => 8,
+        (3, 1) if profile.is_software() => 8,
         (3, _) => 4,
-        (5, 1) if !class.is_gpu() => 4,
+        (5, 1) if profile.is_software() => 4,
         _ => 2,
     }
 }
@@ -100,11 +104,18 @@ struct Runs {
 }
 
 impl Runs {
-    /// Runs of `rows` rows and `columns` columns of each image, such that there are about `wanted`.
-    fn new(rows: usize, columns: usize, tile: Tile, wanted: usize, least: usize) -> Self {
+    /// Runs of `rows` rows and `columns` columns of each image, such that there are about `wanted`,
+    /// none shorter than `least` or longer than the adapter's loops may be.
+    fn new(
+        [rows, columns]: [usize; 2],
+        tile: Tile,
+        wanted: usize,
+        least: usize,
+        profile: &Profile,
+    ) -> Self {
         let blocks = columns.div_ceil(tile.width as usize);
         let run =
-            rows.div_ceil((wanted / blocks).clamp(1, rows)).max(least).min(MAX_ITERATIONS / 2);
+            rows.div_ceil((wanted / blocks).clamp(1, rows)).max(least).min(profile.loop_limit / 2);
         Self { blocks, segments: rows.div_ceil(run), run }
     }
 
@@ -121,9 +132,9 @@ const fn strides(extent: usize, pad: usize, stride: usize) -> [usize; 2] {
 }
 
 /// Invocations that keep an adapter busy.
-const fn wanted(class: Class) -> usize {
-    match class {
-        Class::Cpu | Class::CpuSubgroup => 1 << 11,
+const fn wanted(profile: &Profile) -> usize {
+    match profile.class {
+        Class::Software => 1 << 11,
         Class::Integrated => 1 << 14,
         Class::Discrete => 1 << 17,
     }
@@ -205,8 +216,9 @@ pub(super) fn forward(
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
     let columns = g.batch * g.channels / 4;
-    let runs =
-        Runs::new(g.output[1], g.output[2], tile, wanted(Class::of(device)) / columns, LEAST_RUN);
+    let profile = device.profile();
+    let sizes = [g.output[1], g.output[2]];
+    let runs = Runs::new(sizes, tile, wanted(&profile) / columns, LEAST_RUN, &profile);
     let count = columns * runs.of_image();
     enqueue(device, Which::Forward, tile, operands, (count, params(g, count, &runs)), epilogue)
 }
@@ -221,8 +233,9 @@ pub(super) fn backprop_input(
     let columns = g.batch * g.channels / 4;
     let [low1, high1] = strides(g.input[1], g.pad[1], tile.stride as usize);
     let [low2, high2] = strides(g.input[2], g.pad[2], tile.stride as usize);
-    let runs =
-        Runs::new(high1 - low1, high2 - low2, tile, wanted(Class::of(device)) / columns, LEAST_RUN);
+    let profile = device.profile();
+    let sizes = [high1 - low1, high2 - low2];
+    let runs = Runs::new(sizes, tile, wanted(&profile) / columns, LEAST_RUN, &profile);
     let count = columns * runs.of_image();
     let params = params(g, count, &runs).u32(low1).u32(low2).u32(high1);
     enqueue(device, Which::Input, tile, operands, (count, params), None)
@@ -239,13 +252,14 @@ pub(super) struct Parts {
 
 impl Parts {
     /// The cut for an adapter that binds at most `most` sums at once.
-    pub fn of(class: Class, g: &Geometry, tile: Tile, most: usize) -> Self {
-        let wanted = (wanted(class) / (g.channels / 4)).min(most / (g.taps() * g.channels)).max(1);
-        let runs =
-            Runs::new(g.output[1], g.output[2], tile, wanted.div_ceil(g.batch), 2 * LEAST_RUN);
+    pub fn of(profile: &Profile, g: &Geometry, tile: Tile, most: usize) -> Self {
+        let wanted =
+            (wanted(profile) / (g.channels / 4)).min(most / (g.taps() * g.channels)).max(1);
+        let sizes = [g.output[1], g.output[2]];
+        let runs = Runs::new(sizes, tile, wanted.div_ceil(g.batch), 2 * LEAST_RUN, profile);
         let all = g.batch * runs.of_image();
         let steps = runs.run + tile.overlap() as usize;
-        let chunk = all.div_ceil(wanted).min(MAX_ITERATIONS / steps).max(1);
+        let chunk = all.div_ceil(wanted).min(profile.loop_limit / steps).max(1);
         Self { runs, all, chunk, parts: all.div_ceil(chunk) }
     }
 }

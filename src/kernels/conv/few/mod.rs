@@ -13,9 +13,8 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::kernels::contract::Contraction;
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::contract::tile::Class;
 use crate::kernels::windows::limit;
-use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::shader::Shader;
 use crate::tensor::Tensor;
 pub(super) use forward::{forward, fused};
 pub(super) use input::backprop_input;
@@ -39,7 +38,7 @@ impl Window {
     /// The text for a convolution, if it is one of those that there are texts for.
     fn of(device: &Device, g: &Geometry, operands: [&Tensor; 3]) -> Option<Self> {
         let limit = limit(device);
-        let fits = Class::of(device) == Class::CpuSubgroup
+        let fits = device.profile().shares_loads()
             && g.channels_last
             && g.groups == 1
             && g.spatial_class() == 2
@@ -49,7 +48,7 @@ impl Window {
             && g.kernel[2] * g.channels <= ELEMENTS
             && g.stride[2] <= CHANNELS
             && g.taps() * g.filters.max(g.channels)
-                <= Contraction::LONGEST_WHOLE.min(MAX_ITERATIONS)
+                <= Contraction::LONGEST_WHOLE.min(device.profile().loop_limit)
             && operands.iter().all(|t| t.dtype == DType::F32 && t.bytes() <= limit);
         let window = Self {
             kernel: g.kernel[2] as u32,

@@ -34,7 +34,6 @@ use smallvec::{SmallVec, smallvec};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, BF16, F16, F32};
 use crate::error::Result;
-use crate::kernels::contract::tile::Class;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -176,7 +175,7 @@ impl Kernel for Attention {
                     .enqueue(ctx, at_once);
             }
         };
-        let split = Split::new(Class::of(ctx.device()), tile, &g);
+        let split = Split::new(ctx.device().profile().workgroups, tile, &g);
         let mut operands = [query, key, value];
         let padded = !is_whole(&g, &operands);
         if padded {
@@ -240,10 +239,10 @@ struct Split {
 }
 
 impl Split {
-    fn new(class: Class, tile: &Tile, g: &Geometry) -> Self {
+    fn new(busy: usize, tile: &Tile, g: &Geometry) -> Self {
         let tiles = g.queries.div_ceil(tile.rows());
         let matrices = g.batch * g.heads;
-        let for_work = (class.workgroups() / (tiles * matrices)).min(g.keys / MIN_CHUNK).max(1);
+        let for_work = (busy / (tiles * matrices)).min(g.keys / MIN_CHUNK).max(1);
         let splits = for_work.max(g.keys.div_ceil(MAX_CHUNK));
         let chunk = g.keys.div_ceil(splits).next_multiple_of(tile.keys as usize);
         let splits = g.keys.div_ceil(chunk);

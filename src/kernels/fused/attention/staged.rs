@@ -13,16 +13,15 @@ use super::text;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
 use crate::error::{Error, Result};
-use crate::kernels::contract::tile::Class;
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
-use crate::shader::{MAX_ITERATIONS, wide};
+use crate::shader::wide;
 use crate::tensor::Tensor;
 
-/// Keys from which on a workgroup of 256 invocations shares a row, so that none runs too many
-/// iterations.
-pub const LONG: usize = MAX_ITERATIONS / 4 * 8;
+/// Keys from which on a workgroup of 256 invocations shares a row, so that none runs more
+/// iterations of its four loops than any adapter's [`crate::device::Profile::loop_limit`].
+pub const LONG: usize = 65_535 / 4 * 8;
 
 /// Rows of which a software adapter's invocations take one each.
 const MANY: usize = 1000;
@@ -163,7 +162,7 @@ impl Staged<'_> {
         };
         let whole = g.keys.max(g.depth) <= Contraction::LONGEST_WHOLE;
         let uncut = least * g.width.min(g.keys.min(block)) * batch * g.heads >= UNCUT;
-        let pays = self.rule.hides() && whole && uncut && !Class::of(device).is_gpu();
+        let pays = self.rule.hides() && whole && uncut && device.profile().is_software();
         if pays { block } else { g.queries }
     }
 
@@ -199,7 +198,7 @@ impl Staged<'_> {
         let lanes = match g.keys {
             LONG.. => 256,
             // Barriers cost a software adapter more than reading rows apart from each other.
-            n if n < LONG / 8 && rows >= MANY && device.capabilities().cpu => 1,
+            n if n < LONG / 8 && rows >= MANY && device.profile().is_software() => 1,
             _ => 8,
         };
         let dtype = mask.as_ref().map(|t| t.dtype);

@@ -12,13 +12,11 @@ mod state;
 
 use smallvec::SmallVec;
 
-use crate::device::{Capabilities, Device};
 use crate::error::Result;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::expression::{Expression, Value};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
-use crate::kernels::reduce::plan::Style;
-use crate::kernels::reduce::{kept_dims, reduced_axes, style};
+use crate::kernels::reduce::{kept_dims, reduced_axes};
 use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims, dense_strides};
 use crate::require;
@@ -62,8 +60,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
-    r.op(OP).kernel(move |attrs: &dyn Attrs| FusedReduce::new(attrs, capabilities));
+    r.op(OP).kernel(move |attrs: &dyn Attrs| FusedReduce::new(attrs));
 }
 
 /// Shader variants of sample expressions.
@@ -92,11 +89,10 @@ struct FusedReduce {
     axes: Vec<i64>,
     whole: bool,
     keep_dims: bool,
-    capabilities: Capabilities,
 }
 
 impl FusedReduce {
-    fn new(attrs: &dyn Attrs, capabilities: Capabilities) -> Result<Self> {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
         let expression: Expression = attrs.string("expression")?.parse()?;
         let constants = attrs.floats("constants")?;
         let states = States::new(&attrs.string("reductions")?, &expression.output_types())?;
@@ -141,7 +137,6 @@ impl FusedReduce {
             axes: attrs.ints("axes")?,
             whole: attrs.bool("whole")?,
             keep_dims: attrs.bool("keep_dims")?,
-            capabilities,
         })
     }
 
@@ -190,7 +185,7 @@ impl FusedReduce {
             .clone()
             .fold(Iteration::over(dims), |w, x| w.broadcast(&x.dims))
             .operand(&marker, 0);
-        let style = self.style(ctx.device());
+        let profile = ctx.device().profile();
         let Pass { expression, text, states, epilogue, .. } = pass;
         let work = run::Work {
             expression,
@@ -200,15 +195,11 @@ impl FusedReduce {
             epilogue,
             extras: &extras,
             outputs: &outputs,
-            style,
+            profile,
             total,
         };
         let bases = read.map(|x| x.address).collect();
         work.reduce(ctx, &walk.collapse(), &bases, run::Sink::Outputs(0))
-    }
-
-    fn style(&self, device: &Device) -> Style {
-        style(&self.capabilities, device)
     }
 }
 

@@ -11,11 +11,11 @@ use smallvec::{SmallVec, smallvec};
 use super::epilogue::{Epilogue, Extra, Part};
 use super::program::{MAX_BINDINGS, Reads, Variant};
 use super::state::States;
-use crate::device::{Binding, Device, Grid, Params, Program};
+use crate::device::{Binding, Device, Grid, Params, Profile, Program};
 use crate::error::{Error, Result};
 use crate::kernels::expression::Expression;
 use crate::kernels::op::OpContext;
-use crate::kernels::reduce::plan::{Group, Groups, Step, Style, push};
+use crate::kernels::reduce::plan::{Group, Groups, Step, cut, push};
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::layout::{AccessClass, Iteration};
 use crate::shader::wide;
@@ -41,7 +41,7 @@ pub struct Work<'a> {
     /// The node's outputs, in the order of the epilogue's.
     pub outputs: &'a [Tensor],
     /// How steps are cut.
-    pub style: Style,
+    pub profile: Profile,
     /// Number of elements behind each output.
     pub total: u32,
 }
@@ -159,7 +159,7 @@ impl Work<'_> {
         let mut before = states.clone();
         let mut plane: usize = left.iter().map(|g| g.extent).product();
         loop {
-            let (step, rest) = match self.style.step(&left, usize::MAX) {
+            let (step, rest) = match Step::largest(self.profile, &left, usize::MAX) {
                 Some(step) => step,
                 None => (Step::each(plane, 1), left),
             };
@@ -194,7 +194,7 @@ impl Work<'_> {
         let product = |range: &[usize]| range.iter().product::<usize>();
         let (outer, extent, inner) =
             (product(&dims[..axis]), dims[axis], product(&dims[axis + 1..]));
-        let (segments, lanes) = self.style.cut(outer, extent, inner);
+        let (segments, lanes) = cut(self.profile, outer, extent, inner);
         let mut rest = Groups::new();
         for (d, dim) in dims.iter().enumerate() {
             push(
@@ -398,7 +398,7 @@ impl Work<'_> {
             }
             (Sink::Outputs(_), None) => unreachable!("outputs are written in parts"),
         }
-        let workgroup = self.style.workgroup(step);
+        let workgroup = step.workgroup(self.profile);
         let reads = class
             .as_ref()
             .map_or(Reads::States, |class| Reads::Elements(self.expression, self.text, class));

@@ -11,18 +11,16 @@ pub mod walk;
 
 use smallvec::SmallVec;
 
-use crate::device::{Binding, Device, Grid, Program};
+use crate::device::{Barriers, Binding, Device, Grid, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::op::{Attrs, OpContext};
-use crate::kernels::reduce::plan::Style;
 use crate::kernels::reduce::program::{part, window_bytes};
-use crate::kernels::reduce::style;
 use crate::kernels::registry::Registry;
 use crate::kernels::scalar::cast;
 use crate::require;
-use crate::shader::{MAX_ITERATIONS, Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, wide};
 use crate::tensor::{Dims, Tensor};
 
 use program::{Output, RowProgram};
@@ -55,13 +53,9 @@ fn unknown(_: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
 
 /// Adds the op.
 pub fn register(registry: &mut Registry) {
-    let capabilities = *registry.capabilities();
     registry.op(OP).kernel(move |attrs| {
         let rows = FusedRows::new(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| {
-            let style = style(&capabilities, ctx.device());
-            rows.run(ctx, style)
-        })
+        Ok(move |ctx: &mut dyn OpContext| rows.run(ctx))
     });
 }
 
@@ -105,7 +99,7 @@ impl FusedRows {
         Ok(Self { text: program.to_string(), program, constants, axes: attrs.ints("axes")? })
     }
 
-    fn run(&self, ctx: &mut dyn OpContext, style: Style) -> Result<()> {
+    fn run(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let count = self.program.inputs().len();
         let inputs = (0..count).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
         let dims: Vec<Dims> = inputs.iter().map(|t| t.dims.clone()).collect();
@@ -126,8 +120,8 @@ impl FusedRows {
         if outputs.iter().all(Tensor::is_empty) {
             return Ok(());
         }
-        let launch = Launch { fused: self, walk, inputs: &inputs, style };
-        let variant = launch.variant(ctx.device(), &outputs)?;
+        let launch = Launch { fused: self, walk, inputs: &inputs, profile: ctx.device().profile() };
+        let variant = launch.variant(&outputs)?;
         let mut targets = Vec::new();
         for (output, (_, dtype)) in outputs.iter().zip(&variant.outputs) {
             let direct = *dtype == output.dtype;
@@ -148,11 +142,11 @@ struct Launch<'a> {
     fused: &'a FusedRows,
     walk: Walk,
     inputs: &'a [Tensor],
-    style: Style,
+    profile: Profile,
 }
 
 impl Launch<'_> {
-    fn variant(&self, device: &Device, outputs: &[Tensor]) -> Result<Variant<'_>> {
+    fn variant(&self, outputs: &[Tensor]) -> Result<Variant<'_>> {
         let (walk, program) = (&self.walk, &self.fused.program);
         let in_fours = walk.has_fours();
         let fits = |k: usize, t: &Tensor| {
@@ -176,7 +170,7 @@ impl Launch<'_> {
             })
             .collect();
         let unit = if in_fours { 4 } else { 1 };
-        let (lanes, workgroup) = self.lanes(device, unit)?;
+        let (lanes, workgroup) = self.lanes(unit)?;
         Ok(Variant {
             program,
             text: &self.fused.text,
@@ -191,24 +185,23 @@ impl Launch<'_> {
     }
 
     /// How many invocations share a row, and how many are in a workgroup.
-    fn lanes(&self, device: &Device, unit: u32) -> Result<(u32, u32)> {
+    fn lanes(&self, unit: u32) -> Result<(u32, u32)> {
         let (rows, columns) = (self.walk.rows.len(), self.walk.columns.len());
         let units = columns.div_ceil(unit as usize);
-        let wanted = match (self.style, units) {
-            (Style::Narrow, 16..) if rows < 1000 => (8, 8),
-            (Style::Narrow, _) | (Style::Wide, 0..=4) => (1, WORKGROUP),
-            (Style::Wide, 5..=32) => (4, WORKGROUP),
-            (Style::Wide, 33..=512) => (32, WORKGROUP),
-            (Style::Wide, _) => (256, WORKGROUP),
+        let wanted = match (self.profile.barriers, units) {
+            (Barriers::Dear, 16..) if rows < 1000 => (8, 8),
+            (Barriers::Dear, _) | (Barriers::Cheap, 0..=4) => (1, WORKGROUP),
+            (Barriers::Cheap, 5..=32) => (4, WORKGROUP),
+            (Barriers::Cheap, 33..=512) => (32, WORKGROUP),
+            (Barriers::Cheap, _) => (256, WORKGROUP),
         };
         // Each stage has a loop, and one more for every block.
-        let run = MAX_ITERATIONS / self.fused.program.stages().len() * 256 / 257 - 300;
-        let fits =
-            |(lanes, _): &(u32, u32)| !device.capabilities().cpu || units <= *lanes as usize * run;
+        let run = self.profile.loop_limit / self.fused.program.stages().len() * 256 / 257 - 300;
+        let fits = |(lanes, _): &(u32, u32)| units <= *lanes as usize * run;
         let splits = [wanted, (8, 8), (256, WORKGROUP)];
         splits.into_iter().find(|s| s.0 >= wanted.0 && fits(s)).ok_or_else(|| {
             Error::Unimplemented(format!(
-                "a row of {columns} elements exceeds this kernel's limit on a software adapter"
+                "a row of {columns} elements exceeds this kernel's limit on this adapter"
             ))
         })
     }

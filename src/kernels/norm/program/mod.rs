@@ -6,12 +6,12 @@ mod wide;
 use smallvec::{SmallVec, smallvec};
 
 use super::TYPES;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::bias::{element_windows, phase};
 use crate::kernels::op::OpContext;
-use crate::kernels::reduce::plan::{MAX_RUN, Style};
+use crate::kernels::reduce::plan::MAX_RUN;
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
@@ -26,7 +26,7 @@ pub struct Channels {
     /// Product of the extents behind the channels.
     pub inner: usize,
     /// How work is cut.
-    pub style: Style,
+    pub profile: Profile,
 }
 
 /// Operands of the gradient.
@@ -330,14 +330,14 @@ impl Channels {
         wide: bool,
         others: &dyn Fn(usize, usize) -> SmallVec<[Binding; 8]>,
     ) -> Result<(Tensor, usize)> {
-        let Self { images, channels, inner, style } = *self;
+        let Self { images, channels, inner, profile } = *self;
         let image = channels * inner;
         let fits = (window_bytes(ctx.device()) as usize / (image * x.dtype.size())).max(1);
         let per_window = images.min(fits);
         let windows = images.div_ceil(per_window);
-        let (target, shortest) = match style {
-            Style::Wide => (1 << 17, 16),
-            Style::Narrow => (1 << 9, 256),
+        let (target, shortest) = match profile.barriers {
+            Barriers::Cheap => (1 << 17, 16),
+            Barriers::Dear => (1 << 9, 256),
         };
         let run = per_window * inner;
         let lines = if wide { channels / 4 } else { channels };
@@ -388,7 +388,7 @@ impl Channels {
         others: SmallVec<[Binding; 8]>,
         params: &dyn Fn(Params) -> Params,
     ) -> Result<()> {
-        let lanes = if self.style == Style::Narrow || segments < 32 { 1 } else { 64 };
+        let lanes = if self.profile.barriers == Barriers::Dear || segments < 32 { 1 } else { 64 };
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![sums.into()];
         bindings.extend(others);
         device.enqueue(&Program {

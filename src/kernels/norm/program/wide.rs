@@ -81,7 +81,7 @@ impl End {
         let most_rows = (window_bytes(device) as usize / (channels.channels * dtype.size())).max(1);
         for first in (0..channels.images).step_by(most_rows) {
             let rows = most_rows.min(channels.images - first);
-            let step = row_step(channels.style, rows, units);
+            let step = row_step(channels.profile, rows, units);
             let window =
                 |t: &Tensor| wide_part(t, first * channels.channels, rows * channels.channels);
             let mut bindings: SmallVec<[Binding; 8]> = walked.iter().map(|t| window(t)).collect();

@@ -85,7 +85,7 @@ impl Channels {
             |t: &&Tensor| t.address.is_multiple_of(u64::from(Self::Eights(1).unit(t.dtype)));
         let eights = program.unrolls && channels.is_multiple_of(8) && tensors.iter().all(aligned);
         match channels / 8 {
-            _ if !eights || !device.capabilities().eight_wide() => Self::Four,
+            _ if !eights || !device.profile().eight_wide() => Self::Four,
             n => Self::Eights(if n.is_multiple_of(2) { 2 } else { 1 }),
         }
     }

@@ -5,9 +5,8 @@
 use std::fmt::Write;
 
 use super::super::fours::SPREAD;
-use super::super::plan::Style;
 use super::ArgReduction;
-use crate::device::{Key, Params};
+use crate::device::{Barriers, Key, Params, Profile};
 use crate::dtype::DType::{self, *};
 use crate::shader::{Field, Shader, WORKGROUP, wide};
 
@@ -24,13 +23,13 @@ pub(in crate::kernels::reduce) enum Layout {
 impl Layout {
     /// What fits `[extent, inner]` of an input that starts at a whole four. Its first step takes
     /// several hundred invocations.
-    pub fn of(style: Style, dtype: DType, extent: usize, inner: usize) -> Option<Self> {
+    pub fn of(profile: Profile, dtype: DType, extent: usize, inner: usize) -> Option<Self> {
         match inner {
             // A row's fours are compared at the end: few are not worth it.
             _ if !matches!(dtype, F32 | F16 | BF16) => None,
             1 => (extent.is_multiple_of(4) && extent >= 16).then_some(Self::Rows),
             _ if !inner.is_multiple_of(4) => None,
-            _ if style == Style::Wide || extent < 64 => Some(Self::Columns(1)),
+            _ if profile.barriers == Barriers::Cheap || extent < 64 => Some(Self::Columns(1)),
             _ => Some(Self::Columns(match inner / 4 / SPREAD {
                 8.. => 8,
                 4.. => 4,
@@ -71,8 +70,8 @@ pub(in crate::kernels::reduce) struct Variant {
 
 impl Variant {
     /// Invocations in a workgroup for so many: a processor's cores share the workgroups.
-    pub const fn workgroup(style: Style, invocations: usize) -> u32 {
-        if matches!(style, Style::Narrow) && invocations < 1 << 13 {
+    pub fn workgroup(profile: Profile, invocations: usize) -> u32 {
+        if profile.barriers == Barriers::Dear && invocations < 1 << 13 {
             SPREAD as u32
         } else {
             WORKGROUP

@@ -5,14 +5,13 @@ pub(super) mod fours;
 
 use smallvec::smallvec;
 
-use super::plan::Style;
 use super::program::part;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::{MAX_ITERATIONS, Shader, wide};
+use crate::shader::{Shader, wide};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
 use fours::Layout;
@@ -39,7 +38,6 @@ const OUTPUTS: &[DType] = &[I32, I64];
 
 /// Registers both.
 pub(super) fn register(r: &mut Registry) {
-    let capabilities = *r.capabilities();
     for row in ARG_REDUCTIONS {
         r.op(row.op)
             .types("T", TYPES)
@@ -48,20 +46,12 @@ pub(super) fn register(r: &mut Registry) {
             .host(&["dimension"])
             .kernel(move |attrs: &dyn Attrs| {
                 let output = attrs.dtype("output_type")?;
-                Ok(move |ctx: &mut dyn OpContext| {
-                    let style = super::style(&capabilities, ctx.device());
-                    compute(ctx, style, row, output)
-                })
+                Ok(move |ctx: &mut dyn OpContext| compute(ctx, row, output))
             });
     }
 }
 
-fn compute(
-    ctx: &mut dyn OpContext,
-    style: Style,
-    row: &'static ArgReduction,
-    output: DType,
-) -> Result<()> {
+fn compute(ctx: &mut dyn OpContext, row: &'static ArgReduction, output: DType) -> Result<()> {
     let x = ctx.input(0)?;
     let dimension = ctx.host_input(1)?;
     require!(
@@ -86,7 +76,7 @@ fn compute(
     }
     let outer: usize = x.dims[..axis].iter().product();
     let inner: usize = x.dims[axis + 1..].iter().product();
-    arg_reduce(ctx, style, row, &x, [outer, extent, inner], &y)
+    arg_reduce(ctx, row, &x, [outer, extent, inner], &y)
 }
 
 /// What the text depends on.
@@ -169,27 +159,27 @@ pub(super) fn shaders() -> Vec<Shader> {
 
 fn arg_reduce(
     ctx: &mut dyn OpContext,
-    style: Style,
     row: &'static ArgReduction,
     x: &Tensor,
     [outer, extent, inner]: [usize; 3],
     y: &Tensor,
 ) -> Result<()> {
-    let target = match style {
-        Style::Wide => 1 << 17,
-        Style::Narrow => 1 << 9,
+    let profile = ctx.device().profile();
+    let target = match profile.barriers {
+        Barriers::Cheap => 1 << 17,
+        Barriers::Dear => 1 << 9,
     };
-    let layout = Layout::of(style, x.dtype, extent, inner).filter(|_| wide::aligned(&[x]));
+    let layout = Layout::of(profile, x.dtype, extent, inner).filter(|_| wide::aligned(&[x]));
     // Two steps where the extent is long and outputs are few, or where one invocation may not run
     // over it.
     let each = layout.map_or(inner, |layout| layout.invocations(inner));
     let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
     let wanted = (target / (outer * each)).min(length / 64).min(1024);
-    let segments = wanted.max(length.div_ceil(MAX_ITERATIONS)).max(1);
+    let segments = wanted.max(length.div_ceil(profile.loop_limit)).max(1);
     if segments < 2 {
         return match layout {
             Some(layout) => {
-                fours(ctx.device(), style, row, layout, x, [outer, extent, inner, 1], None, y)
+                fours(ctx.device(), profile, row, layout, x, [outer, extent, inner, 1], None, y)
             }
             None => {
                 let variant =
@@ -203,7 +193,7 @@ fn arg_reduce(
     let device = ctx.device();
     let extents = [outer, extent, inner, segments];
     match layout {
-        Some(layout) => fours(device, style, row, layout, x, extents, Some(&best), &at)?,
+        Some(layout) => fours(device, profile, row, layout, x, extents, Some(&best), &at)?,
         None => {
             let first = Variant { row, input: x.dtype, output: I32, pairs: false, last: false };
             run(device, first, x, None, extents, Some(&best), &at)?;
@@ -218,7 +208,7 @@ fn arg_reduce(
 #[expect(clippy::too_many_arguments, reason = "one step with its tensors")]
 fn fours(
     device: &Device,
-    style: Style,
+    profile: Profile,
     row: &'static ArgReduction,
     layout: Layout,
     x: &Tensor,
@@ -234,7 +224,7 @@ fn fours(
         let (to, count) = (o * segments * inner, rows * segments * inner);
         device.check_extent(reads)?;
         let invocations = rows * segments * layout.invocations(inner);
-        let workgroup = fours::Variant::workgroup(style, invocations);
+        let workgroup = fours::Variant::workgroup(profile, invocations);
         let variant = fours::Variant {
             row,
             input: x.dtype,

@@ -39,7 +39,7 @@ use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{MAX_ITERATIONS, Shader};
+use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 use staged::Staged;
 use text::{Side, Variant};
@@ -187,7 +187,7 @@ impl AttentionGrad {
                 Side::Keys => (g.keys, g.queries),
             };
             let steps = others.div_ceil(tile.keys as usize) * variant.iterations();
-            if steps > MAX_ITERATIONS {
+            if steps > ctx.device().profile().loop_limit {
                 return Err(Error::Unimplemented(format!(
                     "{OP}: {others} positions exceed this kernel's limit"
                 )));

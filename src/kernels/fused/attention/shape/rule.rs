@@ -5,7 +5,6 @@ use super::super::tile::Tile;
 use super::{Geometry, Layout, is_choice};
 use crate::device::{Device, Params};
 use crate::error::Result;
-use crate::kernels::contract::tile::Class;
 use crate::kernels::op::Attrs;
 use crate::kernels::reduce::program::window_bytes;
 use crate::tensor::Tensor;
@@ -129,7 +128,7 @@ impl Plan {
         let at_once = (at_once > 0 && whole).then_some(at_once);
         match (Tile::of(g.depth.max(g.width)), at_once) {
             (Some(tile), None) => Self::Tiled(tile),
-            (Some(tile), _) if Class::of(device).is_gpu() => Self::Tiled(tile),
+            (Some(tile), _) if !device.profile().is_software() => Self::Tiled(tile),
             (_, at_once) => Self::Staged(at_once.unwrap_or(1)),
         }
     }

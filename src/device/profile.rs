@@ -1,0 +1,260 @@
+//! What kernels may ask about an adapter: one [`Profile`], set when a device is opened.
+//!
+//! Capabilities are facts, which the driver tells. The rest is what we know of a kind of adapter
+//! and no driver tells: a preset for each vendor, and for the software adapters. A kernel that
+//! chooses between two forms asks for the property that decides, such as the cost of a barrier, not
+//! for a name.
+
+use std::{env, fmt};
+
+use super::{Capabilities, Cooperative, Means};
+
+/// How an adapter computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// On the processor.
+    Software,
+    /// A GPU that shares the processor's memory, a virtual one, or one that does not tell.
+    Integrated,
+    /// A GPU with memory of its own.
+    Discrete,
+}
+
+/// What a barrier among the invocations of a workgroup costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Barriers {
+    /// About as much as a load. Up to 256 invocations share a sum through workgroup memory.
+    Cheap,
+    /// More than the work it saves: the adapter runs a workgroup's invocations one after the other.
+    Dear,
+}
+
+/// What kernels may ask about an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profile {
+    /// The preset's name, for the doctor and `TF_WGPU_PROFILE`.
+    pub name: &'static str,
+    /// How it computes.
+    pub class: Class,
+    /// Fewest invocations of a subgroup, which run in step.
+    pub simd_width: u32,
+    /// Most bytes that an invocation loads at once: 16, or 32 where words of 64 bits pay.
+    pub load_bytes: u32,
+    /// What a barrier costs.
+    pub barriers: Barriers,
+    /// What a dispatch costs that waits for the one before it, in multiply-adds of one invocation.
+    pub dispatch_cost: u32,
+    /// Invocations that the adapter runs at once, those included that wait for memory.
+    pub invocations: usize,
+    /// Workgroups that keep it busy.
+    pub workgroups: usize,
+    /// Most iterations of all loops of an invocation together. Beyond 65,535 llvmpipe leaves every
+    /// loop without an error. A GPU's watchdog ends programs of seconds.
+    pub loop_limit: usize,
+    /// The tile that every contraction takes whose sums fit it, by its id: for tests. 0 is none.
+    pub tile: u32,
+    /// Types, limits and features.
+    pub capabilities: Capabilities,
+}
+
+/// A GPU with its own memory, as a start for presets.
+const DISCRETE: Profile = Profile {
+    name: "discrete",
+    class: Class::Discrete,
+    simd_width: 32,
+    load_bytes: 16,
+    barriers: Barriers::Cheap,
+    dispatch_cost: 2000,
+    invocations: 1 << 16,
+    workgroups: 512,
+    loop_limit: 1 << 24,
+    tile: 0,
+    capabilities: Capabilities::FULL,
+};
+
+/// A GPU that shares the processor's memory, as a start for presets.
+const INTEGRATED: Profile = Profile {
+    name: "integrated",
+    class: Class::Integrated,
+    invocations: 1 << 13,
+    workgroups: 64,
+    ..DISCRETE
+};
+
+/// Its name.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Profile {
+    /// AMD's GPUs from GCN on: subgroups of 32 (RDNA) or 64.
+    pub const AMD: Self = Self { name: "amd", ..DISCRETE };
+    /// Intel's GPUs: SIMD8 to SIMD32, as the compiler likes.
+    pub const INTEL: Self = Self { name: "intel", simd_width: 8, ..INTEGRATED };
+    /// NVIDIA's GPUs.
+    pub const NVIDIA: Self = Self { name: "nvidia", ..DISCRETE };
+    /// Apple's GPUs, which have no float64.
+    pub const APPLE: Self = Self {
+        name: "apple",
+        capabilities: Capabilities { float64: false, ..Capabilities::FULL },
+        ..INTEGRATED
+    };
+    /// What WebGPU promises of every adapter: no optional feature, and its default limits.
+    pub const WEBGPU: Self =
+        Self { name: "webgpu", simd_width: 4, capabilities: Capabilities::WEBGPU, ..INTEGRATED };
+    /// Mesa's llvmpipe with vectors of 256 bits or more. It loads and stores lane by lane, word by
+    /// word.
+    pub const LLVMPIPE: Self = Self {
+        name: "llvmpipe",
+        class: Class::Software,
+        simd_width: 8,
+        load_bytes: 32,
+        barriers: Barriers::Dear,
+        workgroups: 16,
+        loop_limit: 65_535,
+        ..INTEGRATED
+    };
+    /// Software adapters with subgroups of fewer invocations: SwiftShader, WARP, llvmpipe on an old
+    /// processor.
+    pub const SWIFTSHADER: Self = Self { name: "swiftshader", simd_width: 4, ..Self::LLVMPIPE };
+
+    /// All presets.
+    pub const PRESETS: [Self; 7] = [
+        Self::AMD,
+        Self::INTEL,
+        Self::NVIDIA,
+        Self::APPLE,
+        Self::WEBGPU,
+        Self::LLVMPIPE,
+        Self::SWIFTSHADER,
+    ];
+
+    /// One preset for every table and kernel form there is: what tests compute everything under.
+    pub const DISTINCT: [Self; 4] = [Self::SWIFTSHADER, Self::LLVMPIPE, Self::INTEL, Self::NVIDIA];
+
+    /// The profile of an adapter, or what `TF_WGPU_PROFILE` makes of it.
+    pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
+        let own = Self::from_parts(&adapter.get_info(), Capabilities::of(adapter));
+        let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
+        match Self::named(&name) {
+            Some(preset) => preset.on(own),
+            None => {
+                let known = Self::PRESETS.map(|p| p.name).join(", ");
+                log::warn!("TF_WGPU_PROFILE={name}: no such profile; there are {known}");
+                own
+            }
+        }
+    }
+
+    /// The profile of an adapter that says so much about itself.
+    pub(crate) fn from_parts(info: &wgpu::AdapterInfo, capabilities: Capabilities) -> Self {
+        let class = match info.device_type {
+            wgpu::DeviceType::Cpu => Class::Software,
+            wgpu::DeviceType::DiscreteGpu => Class::Discrete,
+            _ => Class::Integrated,
+        };
+        let simd_width = info.subgroup_min_size;
+        let kind = match class {
+            Class::Software if simd_width >= Self::LLVMPIPE.simd_width => Self::LLVMPIPE,
+            Class::Software => Self::SWIFTSHADER,
+            Class::Integrated => INTEGRATED,
+            Class::Discrete => DISCRETE,
+        };
+        // What a GPU with or without memory of its own has is known better than its vendor's.
+        let name = match (class, info.vendor) {
+            (Class::Software, _) => kind.name,
+            (_, 0x1002) => Self::AMD.name,
+            (_, 0x8086) => Self::INTEL.name,
+            (_, 0x10de) => Self::NVIDIA.name,
+            (_, 0x106b) => Self::APPLE.name,
+            _ => kind.name,
+        };
+        // Words of 64 bits take 64-bit integers.
+        let load_bytes = if capabilities.int64 { kind.load_bytes } else { 16 };
+        Self { name, simd_width, load_bytes, capabilities, ..kind }
+    }
+
+    /// The preset of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::PRESETS.into_iter().find(|p| p.name.eq_ignore_ascii_case(name.trim()))
+    }
+
+    /// This preset on an adapter whose own profile is `own`: what the adapter lacks, no preset
+    /// gives it, and what its driver gets wrong stays wrong.
+    #[must_use]
+    pub fn on(self, own: Self) -> Self {
+        Self {
+            simd_width: self.simd_width.min(own.simd_width),
+            load_bytes: self.load_bytes.min(own.load_bytes),
+            loop_limit: self.loop_limit.min(own.loop_limit),
+            capabilities: Capabilities {
+                cooperative: match self.capabilities.cooperative {
+                    Some(Cooperative { means: Means::Adapter, .. }) => own.capabilities.cooperative,
+                    none_or_emulated => none_or_emulated,
+                },
+                ..self.capabilities.common(own.capabilities)
+            },
+            ..self
+        }
+    }
+
+    /// Whether eight elements of 32 bits at once, in words of 64 bits, are worth a pipeline.
+    pub const fn eight_wide(&self) -> bool {
+        self.load_bytes >= 32
+    }
+
+    /// Whether the adapter computes on the processor.
+    pub const fn is_software(&self) -> bool {
+        matches!(self.class, Class::Software)
+    }
+
+    /// Whether eight invocations load one element each and broadcast it to the others, since a load
+    /// goes lane by lane and costs more than the subgroup operation.
+    pub const fn shares_loads(&self) -> bool {
+        self.is_software() && self.capabilities.subgroups && self.simd_width >= 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(device_type: wgpu::DeviceType, vendor: u32, simd_width: u32) -> wgpu::AdapterInfo {
+        wgpu::AdapterInfo {
+            vendor,
+            subgroup_min_size: simd_width,
+            ..wgpu::AdapterInfo::new(device_type, wgpu::Backend::Vulkan)
+        }
+    }
+
+    #[test]
+    fn an_adapter_gets_its_vendors_name_and_its_own_class() {
+        use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu, Other};
+        let of = |kind, vendor, simd| {
+            let profile = Profile::from_parts(&info(kind, vendor, simd), Capabilities::FULL);
+            (profile.name, profile.class, profile.simd_width)
+        };
+        assert_eq!(of(DiscreteGpu, 0x10de, 32), ("nvidia", Class::Discrete, 32));
+        assert_eq!(of(IntegratedGpu, 0x1002, 64), ("amd", Class::Integrated, 64));
+        assert_eq!(of(DiscreteGpu, 0x8086, 8), ("intel", Class::Discrete, 8));
+        assert_eq!(of(Other, 0x1234, 4), ("integrated", Class::Integrated, 4));
+        assert_eq!(of(Cpu, 0x10005, 8), ("llvmpipe", Class::Software, 8));
+        assert_eq!(of(Cpu, 0x1ae0, 4), ("swiftshader", Class::Software, 4));
+    }
+
+    #[test]
+    fn a_preset_adds_nothing_that_the_adapter_lacks() {
+        let poor = Capabilities { float64: false, max_binding: 4096, ..Capabilities::FULL };
+        let own = Profile { capabilities: poor, ..Profile::SWIFTSHADER };
+        for preset in Profile::PRESETS {
+            let on = preset.on(own);
+            assert_eq!((on.name, on.class), (preset.name, preset.class));
+            assert!(!on.capabilities.float64 && on.capabilities.max_binding <= 4096, "{on:?}");
+            assert!(on.simd_width <= 4 && on.loop_limit <= 65_535, "{on:?}");
+        }
+        assert_eq!(Profile::named(" NVIDIA "), Some(Profile::NVIDIA));
+        assert_eq!(Profile::named("riva"), None);
+    }
+}

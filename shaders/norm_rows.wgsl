@@ -1,5 +1,5 @@
 // What batch normalization or a bias does to rows of channels, four channels at once: p.units
-// counts fours of channels. An invocation computes rows p.step apart, of p.rows, with the values of
+// counts vec4s of channels. An invocation computes rows p.step apart, of p.rows, with the values of
 // its channels read once. Grid: one invocation for each of p.count = p.step * p.units.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})

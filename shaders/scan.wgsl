@@ -1,7 +1,7 @@
 // Scans (prefix sums, products, log-sum-exps) along the middle axis of a dense [outer, n, inner]
 // tensor. Grid: one invocation for each chunk of p.chunk elements of each line. Four lines side by
 // side, or four elements of a line, may be read and written at once: inner indices, or elements,
-// then count fours. An invocation may have QUADS of the former, SPREAD apart, so that a subgroup
+// then count vec4s. An invocation may have VEC4S of the former, SPREAD apart, so that a subgroup
 // reads a long stretch at once.
 //
 // With place = (outer index * p.chunks + chunk) * p.inner + inner index: TOTALS: y[place] is the
@@ -9,7 +9,7 @@
 // scan of the totals) or with the identity when a line is one chunk. Position k of the scan is
 // element k of the axis, or n - 1 - k when p.reverse is 1.
 
-const QUADS = {{QUADS}}u;
+const VEC4S = {{VEC4S}}u;
 const SPREAD = {{SPREAD}}u;
 
 alias Value = {{VALUE}};
@@ -43,10 +43,10 @@ fn main(
     if t >= p.count {
         return;
     }
-    let each = p.inner / QUADS;
+    let each = p.inner / VEC4S;
     let lines = t / each;
     let column = t - lines * each;
-    let inner_index = column / SPREAD * SPREAD * QUADS + column % SPREAD;
+    let inner_index = column / SPREAD * SPREAD * VEC4S + column % SPREAD;
     let place = lines * p.inner + inner_index;
     let line = lines / p.chunks;
     let chunk = lines - line * p.chunks;

@@ -1,6 +1,6 @@
 // Softmax or LogSoftmax of the rows of x[p.rows, p.cols]. Packed outputs need rows of whole words.
 // Grid: LANES invocations for each row, spread over x and y. Offsets and p.cols count elements, or
-// fours of them.
+// vec4s of them.
 
 fn logit(row: u32, c: u32) -> Logits {
     return {{LOAD}};

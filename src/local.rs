@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::device::{Device, Profile, Selection};
+use crate::device::{Capabilities, Device, Profile, Selection};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext, UpdateAll, VariableUpdate};
@@ -190,6 +190,28 @@ impl Session {
         let device = Device::open_with(&adapter, profile.on(Profile::of(&adapter)), None)?;
         devices.push((profile, device.clone()));
         Ok(Self::new(device))
+    }
+
+    /// The same on a device that binds at most `bytes` at once, so that small tensors are computed
+    /// in windows.
+    pub fn binding(bytes: u64) -> Result<Self> {
+        let own = Self::shared()?.device.profile();
+        let capabilities = Capabilities { max_binding: bytes, ..own.capabilities };
+        Self::under(Profile { capabilities, ..own })
+    }
+
+    /// Whether the device has a type: tests leave out what it cannot run. Says so; and where `CI`
+    /// is set, panics if adapters of this profile do have the type, for then something is broken.
+    pub fn runs(&self, dtype: DType) -> bool {
+        let runs = self.device.capabilities().supports(dtype);
+        if !runs {
+            let own = self.device.profile();
+            let must = Profile::named(own.name).is_some_and(|p| p.capabilities.supports(dtype));
+            let what = format!("skipped: {own} runs no {dtype} here");
+            assert!(!must || std::env::var_os("CI").is_none(), "{what}, but does elsewhere");
+            println!("{what}");
+        }
+        runs
     }
 
     /// From now on, cuts all tensors out of one block of `bytes`, as TensorFlow's allocator does;

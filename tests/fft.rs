@@ -142,7 +142,7 @@ fn input_type(real: Real, part: DType) -> DType {
 }
 
 fn parts(session: &Session) -> Vec<DType> {
-    [F32, F64].into_iter().filter(|t| session.device.capabilities().supports(*t)).collect()
+    [F32, F64].into_iter().filter(|t| session.runs(*t)).collect()
 }
 
 fn vector(v: &[usize]) -> HostTensor {
@@ -298,11 +298,8 @@ fn many_lines() {
 /// More lines than one binding holds: they are transformed in turn.
 #[test]
 fn windows() {
-    let mut session = session();
-    let limit = session.device.capabilities().max_binding as usize;
-    if limit > 256 << 20 {
-        return;
-    }
+    let limit = 1 << 20;
+    let mut session = Session::binding(limit as u64).unwrap();
     let (n, rows) = (20, limit / (20 * 8) + 77);
     let line = values(n, false);
     let v: Vec<C> = (0..rows)

@@ -104,7 +104,7 @@ fn blocks_of_causal_rows_leave_out_later_keys() {
 }
 
 #[test]
-fn masks_are_read_in_fours() {
+fn masks_are_read_in_vec4s() {
     let session = session();
     let mut random = Random::new(12);
     let shapes: [&[usize]; 5] = [&[2, 3, 9, 24], &[2, 1, 1, 24], &[24], &[9, 24], &[9, 1]];

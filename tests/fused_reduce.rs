@@ -170,7 +170,7 @@ fn check(session: &mut Session, case: &Case<'_>, inputs: &[Array], dims: &[usize
 }
 
 fn supported(session: &Session, types: &[DType]) -> Vec<DType> {
-    types.iter().copied().filter(|t| session.device.capabilities().supports(*t)).collect()
+    types.iter().copied().filter(|t| session.runs(*t)).collect()
 }
 
 const ALL_AXES: [&[usize]; 8] = [&[0], &[1], &[2], &[0, 1], &[1, 2], &[0, 2], &[0, 1, 2], &[]];
@@ -384,11 +384,8 @@ fn errors_are_those_of_the_plain_ops() {
 
 #[test]
 fn tensors_beyond_one_binding_are_reduced_in_windows() {
-    let [mut session, _] = sessions();
-    let limit = session.device.capabilities().max_binding as usize;
-    if limit > 256 << 20 {
-        return println!("skipped: this adapter binds {limit} bytes at once");
-    }
+    let limit = 1 << 20;
+    let mut session = Session::binding(limit as u64).unwrap();
     let expression = "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return s0, x0";
     let rows = (limit / 4 + 12_345) / 5;
     let x: Vec<f32> = (0..rows * 5).map(|i| (i % 16) as f32).collect();
@@ -429,11 +426,8 @@ fn tensors_beyond_one_binding_are_reduced_in_windows() {
 
 #[test]
 fn states_beyond_one_binding_are_cut_along_kept_axes() {
-    let [mut session, _] = sessions();
-    let limit = session.device.capabilities().max_binding as usize;
-    if limit > 256 << 20 {
-        return println!("skipped: this adapter binds {limit} bytes at once");
-    }
+    let limit = 1 << 20;
+    let mut session = Session::binding(limit as u64).unwrap();
     let columns = limit / 16 + 100_003;
     let x: Vec<f32> = (0..4 * columns).map(|i| (i % 13) as f32).collect();
     let expression = "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return s0, x0";

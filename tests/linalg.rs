@@ -57,7 +57,7 @@ fn for_each_type(check: impl Fn(&mut Session, DType)) {
 
 fn for_each_type_on(mut session: Session, check: impl Fn(&mut Session, DType)) {
     for dtype in [F32, F64] {
-        if session.device.capabilities().supports(dtype) {
+        if session.runs(dtype) {
             check(&mut session, dtype);
         }
     }

@@ -126,14 +126,14 @@ fn every_tile_of_gpus() {
     let tiles = tile::all().filter(|t| t.memory != Memory::Subgroup && !tile::CPU.contains(t));
     for (i, tile) in tiles.enumerate() {
         let shape = [tile.m() + 3, 45, tile.n() + 5];
-        let fours = [tile.m() + 4, 44, tile.n() + 8];
+        let vec4s = [tile.m() + 4, 44, tile.n() + 8];
         // Compiling takes most of the time: each tile has two of these.
         let cases = [
             (DType::F32, shape, false, true),
-            (DType::F32, fours, false, false),
-            (DType::F16, fours, true, true),
+            (DType::F32, vec4s, false, false),
+            (DType::F16, vec4s, true, true),
             (DType::BF16, shape, true, false),
-            (DType::F32, fours, true, true),
+            (DType::F32, vec4s, true, true),
             (DType::F64, shape, false, false),
         ];
         for (dtype, shape, ta, tb) in [cases[i % 6], cases[(i + 4 - i % 2) % 6]] {

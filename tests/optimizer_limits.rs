@@ -14,7 +14,7 @@ use random_graphs::run::{OnDevice, assert_same, run};
 use tensorflow_wgpu::DType;
 use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::kernels::fused::cost::{self, BOUND};
-use tensorflow_wgpu::kernels::fused::rows::program::RowProgram;
+use tensorflow_wgpu::kernels::fused::rowwise::program::RowProgram;
 use tensorflow_wgpu::optimizer::graph::{Graph, Node};
 use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
 
@@ -213,7 +213,7 @@ fn cost(node: &Node) -> u32 {
     match node.op() {
         "_WgpuFusedElementwise" => cost::elementwise(weight("expression")),
         "_WgpuFusedReduce" => cost::reduce(weight("expression"), weight("epilogue")),
-        "_WgpuFusedRows" => cost::rows(&text("program").parse::<RowProgram>().unwrap()),
+        "_WgpuFusedRowwise" => cost::rows(&text("program").parse::<RowProgram>().unwrap()),
         op if op.starts_with("_WgpuFused") => cost::contraction(weight("expression")),
         _ => 0,
     }

@@ -1,4 +1,5 @@
-//! The pass `rows` on small graphs: what it takes over, what it leaves, and how the nodes come out.
+//! The pass `rowwise` on small graphs: what it takes over, what it leaves, and how the nodes come
+//! out.
 
 use expect_test::{Expect, expect};
 use tensorflow_wgpu::optimizer::graph::Graph;
@@ -6,7 +7,7 @@ use tensorflow_wgpu::optimizer::passes;
 
 /// The graph after the pass, without the constants. Running it again must change nothing.
 fn optimized(text: &str) -> String {
-    let pass = passes::find("rows").unwrap();
+    let pass = passes::find("rowwise").unwrap();
     let mut graph = Graph::from_text(text).unwrap();
     (pass.run)(&mut graph).unwrap();
     let once = graph.to_text();
@@ -30,7 +31,7 @@ fn check(text: &str, wanted: &Expect) {
 fn check_untouched(text: &str) {
     let graph = Graph::from_text(text).unwrap();
     let after = optimized(text);
-    assert!(!after.contains("_WgpuFusedRows"), "{after}");
+    assert!(!after.contains("_WgpuFusedRowwise"), "{after}");
     assert!(graph.ids().count() > 1);
 }
 
@@ -62,8 +63,8 @@ fn a_normalization_is_one_node() {
         scaled = Mul(centered, scale) {T: float32} -> float32[?2, 8]
         y = Identity(scaled) {T: float32} -> float32[?2, 8]",
         &expect![[r#"
-            y = Identity(scaled/fused_rows) {T: float32} -> float32[?2, 8]
-            scaled/fused_rows = _WgpuFusedRows(x, gamma, ^x) {T_in: [float32, float32], T_out: [float32], axes: [-1], constants: [0.5], program: "Mean: x: float32, float32; c: 1; return x0 | Mean: x: float32, float32, float32; c: 1; s0 = SquaredDifference<float32>(x0, x2); return s0 | row: x: float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x3, c0); s1 = Rsqrt<float32>(s0); return s1 | full: x: float32, float32, float32, float32, float32; c: 1; s0 = Sub<float32>(x0, x2); s1 = Mul<float32>(x4, x1); s2 = Mul<float32>(s0, s1); return s2 | return y0"} -> float32[?2, 8]
+            y = Identity(scaled/fused_rowwise) {T: float32} -> float32[?2, 8]
+            scaled/fused_rowwise = _WgpuFusedRowwise(x, gamma, ^x) {T_in: [float32, float32], T_out: [float32], axes: [-1], constants: [0.5], program: "Mean: x: float32, float32; c: 1; return x0 | Mean: x: float32, float32, float32; c: 1; s0 = SquaredDifference<float32>(x0, x2); return s0 | row: x: float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x3, c0); s1 = Rsqrt<float32>(s0); return s1 | full: x: float32, float32, float32, float32, float32; c: 1; s0 = Sub<float32>(x0, x2); s1 = Mul<float32>(x4, x1); s2 = Mul<float32>(s0, s1); return s2 | return y0"} -> float32[?2, 8]
         "#]],
     );
 }
@@ -84,9 +85,9 @@ fn rows_without_the_reduced_axes_and_tiles_are_values_of_rows() {
         y = Identity(product) {T: float32} -> float32[4, 6, 8]
         z = Identity(log) {T: float32} -> float32[4, 6]",
         &expect![[r#"
-            y = Identity(product/fused_rows:1) {T: float32} -> float32[4, 6, 8]
-            z = Identity(product/fused_rows) {T: float32} -> float32[4, 6]
-            product/fused_rows = _WgpuFusedRows(x) {T_in: [float32], T_out: [float32, float32], axes: [-1], constants: [], program: "Sum: x: float32; c: 0; return x0 | row: x: float32, float32; c: 0; s0 = Log<float32>(x1); return s0 | full: x: float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x2); return s0 | return r1 flat, y0"} -> float32[4, 6], float32[4, 6, 8]
+            y = Identity(product/fused_rowwise:1) {T: float32} -> float32[4, 6, 8]
+            z = Identity(product/fused_rowwise) {T: float32} -> float32[4, 6]
+            product/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32, float32], axes: [-1], constants: [], program: "Sum: x: float32; c: 0; return x0 | row: x: float32, float32; c: 0; s0 = Log<float32>(x1); return s0 | full: x: float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x2); return s0 | return r1 flat, y0"} -> float32[4, 6], float32[4, 6, 8]
         "#]],
     );
 }
@@ -116,13 +117,13 @@ fn what_is_cheap_is_computed_again_and_what_sums_over_rows_need_is_left_to_them(
         dgamma = Identity(dgamma_sum, ^used) {T: float32} -> float32[8]",
         &expect![[r#"
             wide = Cast(x) {DstT: float32, SrcT: float16} -> float32[4, 8]
-            used = MatMul(difference/fused_rows, difference/fused_rows) {T: float32, transpose_b: true} -> float32[4, 4]
+            used = MatMul(difference/fused_rowwise, difference/fused_rowwise) {T: float32, transpose_b: true} -> float32[4, 4]
             normed = Mul(wide, scale) {T: float32} -> float32[4, 8]
             weighted = Mul(dy, normed) {T: float32} -> float32[4, 8]
             dgamma_sum = Sum(weighted, first) {T: float32, Tidx: int32, keep_dims: false} -> float32[8]
-            dx = Identity(difference/fused_rows:1) {T: float32} -> float32[4, 8]
+            dx = Identity(difference/fused_rowwise:1) {T: float32} -> float32[4, 8]
             dgamma = Identity(dgamma_sum, ^used) {T: float32} -> float32[8]
-            difference/fused_rows = _WgpuFusedRows(x, gamma, scale, dy) {T_in: [float16, float32, float32, float32], T_out: [float32, float32], axes: [-1], constants: [], program: "Sum: x: float16, float32, float32, float32; c: 0; s0 = Mul<float32>(x1, x2); s1 = Mul<float32>(x3, s0); return s1 | full: x: float16, float32, float32, float32, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Exp<float32>(s0); s2 = Mul<float32>(x1, x2); s3 = Mul<float32>(x3, s2); s4 = Mul<float32>(s0, x2); s5 = Mul<float32>(s4, x4); s6 = Sub<float32>(s3, s5); return s1, s6 | return y0, y1"} -> float32[4, 8], float32[4, 8]
+            difference/fused_rowwise = _WgpuFusedRowwise(x, gamma, scale, dy) {T_in: [float16, float32, float32, float32], T_out: [float32, float32], axes: [-1], constants: [], program: "Sum: x: float16, float32, float32, float32; c: 0; s0 = Mul<float32>(x1, x2); s1 = Mul<float32>(x3, s0); return s1 | full: x: float16, float32, float32, float32, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Exp<float32>(s0); s2 = Mul<float32>(x1, x2); s3 = Mul<float32>(x3, s2); s4 = Mul<float32>(s0, x2); s5 = Mul<float32>(s4, x4); s6 = Sub<float32>(s3, s5); return s1, s6 | return y0, y1"} -> float32[4, 8], float32[4, 8]
         "#]],
     );
 }
@@ -141,10 +142,10 @@ fn paths_that_leave_and_come_back_are_not_closed() {
         again = Sub(sum, max) {T: float32} -> float32[8, 8]
         y = Identity(again) {T: float32} -> float32[8, 8]",
         &expect![[r#"
-            product = MatMul(centered/fused_rows, centered/fused_rows) {T: float32} -> float32[8, 8]
-            y = Identity(again/fused_rows) {T: float32} -> float32[8, 8]
-            again/fused_rows = _WgpuFusedRows(x, product) {T_in: [float32, float32], T_out: [float32], axes: [-1], constants: [], program: "Max: x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0 | full: x: float32, float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Sub<float32>(s0, x2); return s1 | return y0"} -> float32[8, 8]
-            centered/fused_rows = _WgpuFusedRows(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [], program: "Mean: x: float32; c: 0; return x0 | full: x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); return s0 | return y0"} -> float32[8, 8]
+            product = MatMul(centered/fused_rowwise, centered/fused_rowwise) {T: float32} -> float32[8, 8]
+            y = Identity(again/fused_rowwise) {T: float32} -> float32[8, 8]
+            again/fused_rowwise = _WgpuFusedRowwise(x, product) {T_in: [float32, float32], T_out: [float32], axes: [-1], constants: [], program: "Max: x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0 | full: x: float32, float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Sub<float32>(s0, x2); return s1 | return y0"} -> float32[8, 8]
+            centered/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [], program: "Mean: x: float32; c: 0; return x0 | full: x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); return s0 | return y0"} -> float32[8, 8]
         "#]],
     );
 }
@@ -161,8 +162,8 @@ fn a_constant_that_waits_for_a_member_does_not_part_the_region() {
         doubled = Mul(centered, two) {T: float32} -> float32[4, 8]
         y = Identity(doubled) {T: float32} -> float32[4, 8]",
         &expect![[r#"
-            y = Identity(doubled/fused_rows) {T: float32} -> float32[4, 8]
-            doubled/fused_rows = _WgpuFusedRows(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [2.0], program: "Mean: x: float32; c: 1; return x0 | full: x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1 | return y0"} -> float32[4, 8]
+            y = Identity(doubled/fused_rowwise) {T: float32} -> float32[4, 8]
+            doubled/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [2.0], program: "Mean: x: float32; c: 1; return x0 | full: x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1 | return y0"} -> float32[4, 8]
         "#]],
     );
 }
@@ -180,8 +181,8 @@ fn a_product_that_waits_for_a_member_does_not_part_the_region() {
         product = Mul(centered, doubled) {T: float32} -> float32[4, 8]
         y = Identity(product) {T: float32} -> float32[4, 8]",
         &expect![[r#"
-            y = Identity(product/fused_rows) {T: float32} -> float32[4, 8]
-            product/fused_rows = _WgpuFusedRows(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [2.0], program: "Mean: x: float32; c: 1; return x0 | full: x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(x0, c0); s2 = Mul<float32>(s0, s1); return s2 | return y0"} -> float32[4, 8]
+            y = Identity(product/fused_rowwise) {T: float32} -> float32[4, 8]
+            product/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [2.0], program: "Mean: x: float32; c: 1; return x0 | full: x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(x0, c0); s2 = Mul<float32>(s0, s1); return s2 | return y0"} -> float32[4, 8]
         "#]],
     );
 }
@@ -189,7 +190,7 @@ fn a_product_that_waits_for_a_member_does_not_part_the_region() {
 #[test]
 fn other_reductions_are_left_alone() {
     let plain = centered("4, 8", "4, 1", "1");
-    assert!(optimized(&plain).contains("_WgpuFusedRows"));
+    assert!(optimized(&plain).contains("_WgpuFusedRowwise"));
     check_untouched(&centered("4, 8", "1, 8", "0"));
     check_untouched(&centered("?, 8", "?, 1", "1"));
     check_untouched(&centered("4, ?2", "4, 1", "1"));

@@ -52,7 +52,7 @@ fn main() {
 
 fn row_matches_its_reference(row: &'static Row, dtype: DType) -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
-    if !session.device.capabilities().supports(dtype) {
+    if !session.runs(dtype) {
         return Ok(());
     }
     let case = row.case(dtype).ok_or("no case")?;
@@ -146,19 +146,18 @@ fn errors() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tensors larger than one binding: linear with a splat, packed bytes (more than 65,535
-/// workgroups), and a strided broadcast.
+/// Tensors larger than one binding: linear with a splat, packed bytes, and a strided broadcast; and
+/// bytes for more than 65,535 workgroups.
 fn windows() -> Result<(), Failed> {
-    let mut session = Session::shared().map_err(|e| e.to_string())?;
-    let limit = session.device.capabilities().max_binding as usize;
-    if limit > 256 << 20 {
-        return Ok(());
-    }
-    let mut run = |op: &str, dtype, x: HostTensor, y: HostTensor| {
+    let limit = 1 << 20;
+    let small = || Session::binding(limit as u64).map_err(|e| e.to_string());
+    let run_on = |session: &mut Session, op: &str, dtype, x: HostTensor, y: HostTensor| {
         session
             .run(&Node::new(op).attr("T", dtype), &[x.into(), y.into()])
             .map_err(|e| e.to_string())
     };
+    let mut session = small()?;
+    let mut run = |op: &str, dtype, x, y| run_on(&mut session, op, dtype, x, y);
     let n = limit / 4 + 1001;
     let x: Vec<f32> = (0..n).map(|i| (i % 9973) as f32).collect();
     let z = run("AddV2", DType::F32, HostTensor::f32(&[n], &x), HostTensor::f32(&[], &[0.5]))?[0]
@@ -166,17 +165,15 @@ fn windows() -> Result<(), Failed> {
     if let Some(i) = (0..n).find(|&i| z[i] != x[i] + 0.5) {
         return Err(format!("float32 element {i}: {} + 0.5 = {}", x[i], z[i]).into());
     }
-    let n = limit + 77;
-    let x: Vec<u8> = (0..n).map(|i| (i % 251) as u8).collect();
-    let z = run(
-        "AddV2",
-        DType::U8,
-        HostTensor::of(DType::U8, &[n], &x),
-        HostTensor::of(DType::U8, &[], &[9u8]),
-    )?[0]
-        .values::<u8>();
-    if let Some(i) = (0..n).find(|&i| z[i] != x[i].wrapping_add(9)) {
-        return Err(format!("uint8 element {i}: {} + 9 = {}", x[i], z[i]).into());
+    let whole = Session::shared().map_err(|e| e.to_string())?;
+    for (mut session, n) in [(small()?, limit + 77), (whole, 65_536 * 1024 + 77)] {
+        let x: Vec<u8> = (0..n).map(|i| (i % 251) as u8).collect();
+        let (many, nine) =
+            (HostTensor::of(DType::U8, &[n], &x), HostTensor::of(DType::U8, &[], &[9u8]));
+        let z = run_on(&mut session, "AddV2", DType::U8, many, nine)?[0].values::<u8>();
+        if let Some(i) = (0..n).find(|&i| z[i] != x[i].wrapping_add(9)) {
+            return Err(format!("uint8 element {i}: {} + 9 = {}", x[i], z[i]).into());
+        }
     }
     let (rows, columns) = (1003, limit / 4 / 1000);
     let x: Vec<f32> = (0..rows).map(|i| i as f32).collect();
@@ -194,8 +191,7 @@ fn windows() -> Result<(), Failed> {
 /// Every pair of types of `Cast`, with and without truncation, against Rust's `as`.
 fn cast(from: DType, to: DType, truncate: bool) -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
-    if !session.device.capabilities().supports(from) || !session.device.capabilities().supports(to)
-    {
+    if !session.runs(from) || !session.runs(to) {
         return Ok(());
     }
     let node = Node::new("Cast").attr("SrcT", from).attr("DstT", to).attr("Truncate", truncate);
@@ -234,7 +230,7 @@ fn clip_shapes() -> Result<(), Failed> {
 /// Large powers of numbers near one, which multiply every error of the logarithm.
 fn pow_near_one() -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
-    if !session.device.capabilities().supports(DType::F64) {
+    if !session.runs(DType::F64) {
         return Ok(());
     }
     let row = scalar::find("Pow").ok_or("no row")?;

@@ -64,9 +64,9 @@ fn every_row_type_axis_and_flag() {
 }
 
 #[test]
-fn fours_of_lines_and_of_elements() {
+fn vec4s_of_lines_and_of_elements() {
     let [narrow, wide] = [Profile::LLVMPIPE, Profile::NVIDIA].map(|p| Session::under(p).unwrap());
-    // Few and many lines, whole and in chunks, and several fours of an invocation.
+    // Few and many lines, whole and in chunks, and several vec4s of an invocation.
     let shapes: &[&[usize]] = &[&[2, 400], &[80, 12], &[3, 130, 4], &[4, 20, 256], &[2, 6, 384]];
     for (mut session, types) in [(narrow, &[F32, F16, I32][..]), (wide, &[F32, BF16])] {
         for row in ROWS {

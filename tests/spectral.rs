@@ -26,7 +26,7 @@ fn run(
 }
 
 fn types(session: &Session) -> Vec<DType> {
-    [F32, F64].into_iter().filter(|t| session.device.capabilities().supports(*t)).collect()
+    [F32, F64].into_iter().filter(|t| session.runs(*t)).collect()
 }
 
 fn epsilon(dtype: DType) -> f64 {

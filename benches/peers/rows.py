@@ -107,7 +107,7 @@ ROWS = [
         "Layer norm 4096×1024",
         8.0 * 4 * MILLION,
         "GB/s",
-        "_WgpuFusedRows layer norm float32 4096×1024",
+        "_WgpuFusedRowwise layer norm float32 4096×1024",
     ),
     Row(
         "transpose",

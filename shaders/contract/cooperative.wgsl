@@ -18,7 +18,7 @@ var<workgroup> tile_b: array<{{HALF}}, {{DEPTH}} * B_LINE>;
 var<workgroup> staged: array<f32, BLOCKS * EDGE * EDGE>;
 
 {{MATRICES}}
-fn put_a(row: u32, k: u32, v: Quad) {
+fn put_a(row: u32, k: u32, v: Vec4) {
     let at = row * A_LINE + k;
     tile_a[at] = {{HALF}}(v.x);
     tile_a[at + {{A_NEXT}}] = {{HALF}}(v.y);
@@ -26,7 +26,7 @@ fn put_a(row: u32, k: u32, v: Quad) {
     tile_a[at + 3u * {{A_NEXT}}] = {{HALF}}(v.w);
 }
 
-fn put_b(k: u32, column: u32, v: Quad) {
+fn put_b(k: u32, column: u32, v: Vec4) {
     let at = k * B_LINE + column;
     tile_b[at] = {{HALF}}(v.x);
     tile_b[at + 1u] = {{HALF}}(v.y);
@@ -43,7 +43,7 @@ fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32) {
         let column = n + block % {{BLOCKS_N}} * {{BLOCK_N}} + quad % (EDGE / 4u) * 4u;
         if quad < BLOCKS * EDGE * EDGE / 4u && row < p.m {
             let at = quad * 4u;
-            let v = Quad(staged[at], staged[at + 1u], staged[at + 2u], staged[at + 3u]);
+            let v = Vec4(staged[at], staged[at + 1u], staged[at + 2u], staged[at + 3u]);
             let line = c_first + c_line(row);
             store_quad(line, column, finish(v, line, column));
         }

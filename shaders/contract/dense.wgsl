@@ -11,7 +11,7 @@ fn main(
     if t >= p.count {
         return;
     }
-    let at = t / p.quads * p.a_row + t % p.quads * 4u * p.a_step;
+    let at = t / p.vec4s * p.a_row + t % p.vec4s * 4u * p.a_step;
     store4_c(t * 4u, vec4(load_a(at), load_a(at + p.a_step), load_a(at + 2u * p.a_step),
         load_a(at + 3u * p.a_step)));
 }

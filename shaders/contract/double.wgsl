@@ -3,12 +3,12 @@
 // while those of one place are multiplied, and go to the other one. Grid: one workgroup per tile,
 // split and matrix, see place.wgsl. Bindings: a, b, c. All strides and offsets are in elements.
 // Products and sums are `Scalar`s, in the order of k. tile_a keeps the order in which a is loaded:
-// [row][k / 4] with four k in a Quad, or [k][row / 4] with four rows; tile_b is [k][column / 4].
+// [row][k / 4] with four k in a Vec4, or [k][row / 4] with four rows; tile_b is [k][column / 4].
 // Rows and columns beyond the edge repeat the last one and are not stored; k beyond the end is
 // zero.
 
-var<workgroup> tile_a: array<Quad, 2u * {{TILE_M}} * {{DEPTH}} / 4u>;
-var<workgroup> tile_b: array<Quad, 2u * {{TILE_N}} * {{DEPTH}} / 4u>;
+var<workgroup> tile_a: array<Vec4, 2u * {{TILE_M}} * {{DEPTH}} / 4u>;
+var<workgroup> tile_b: array<Vec4, 2u * {{TILE_N}} * {{DEPTH}} / 4u>;
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -25,8 +25,8 @@ fn place_of(workgroup: u32) -> Place {
     let tiles_n = (p.n + {{TILE_N}} - 1u) / {{TILE_N}};
     let column_tile = workgroup / tiles_m;
     let matrix = column_tile / tiles_n;
-    let z = matrix / p.splits;
-    let split = matrix % p.splits;
+    let z = matrix / p.split_k;
+    let split = matrix % p.split_k;
     let k_first = split * p.chunk;
     return Place(
         workgroup % tiles_m * {{TILE_M}},

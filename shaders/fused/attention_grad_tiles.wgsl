@@ -5,11 +5,11 @@
 const PARTS = {{PARTS}}u;
 const ROWS = WORKGROUP / PARTS;
 const POSITIONS = {{POSITIONS}}u;
-const QUADS = {{QUADS}}u;
+const VEC4S = {{VEC4S}}u;
 
 // Keys and values, or queries and the gradients of their results.
-var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * QUADS>;
-var<workgroup> width_tile: array<vec4<f32>, POSITIONS * QUADS>;
+var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * VEC4S>;
+var<workgroup> width_tile: array<vec4<f32>, POSITIONS * VEC4S>;
 // What each invocation adds to the products of its rows with those of both tiles, position by
 // position.
 var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
@@ -17,13 +17,13 @@ var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;
 
 // Loads the rows from position `first` on; those from `end` on are zeros.
 fn load_tiles(b: u32, h: u32, first: u32, end: u32, local_index: u32) {
-    for (var slot = local_index; slot < POSITIONS * QUADS; slot += WORKGROUP) {
-        let position = first + slot / QUADS;
+    for (var slot = local_index; slot < POSITIONS * VEC4S; slot += WORKGROUP) {
+        let position = first + slot / VEC4S;
         var depth_quad = vec4<f32>();
         var width_quad = vec4<f32>();
         if position < end {
-            depth_quad = of_depth(b, h, position, slot % QUADS);
-            width_quad = of_width(b, h, position, slot % QUADS);
+            depth_quad = of_depth(b, h, position, slot % VEC4S);
+            width_quad = of_width(b, h, position, slot % VEC4S);
         }
         depth_tile[slot] = depth_quad;
         width_tile[slot] = width_quad;

@@ -9,10 +9,10 @@
 const PARTS = {{PARTS}}u;
 const ROWS = WORKGROUP / PARTS;
 const KEYS = {{KEYS}}u;
-const QUADS = {{QUADS}}u;
+const VEC4S = {{VEC4S}}u;
 
-var<workgroup> key_tile: array<vec4<f32>, KEYS * QUADS>;
-var<workgroup> value_tile: array<vec4<f32>, KEYS * QUADS>;
+var<workgroup> key_tile: array<vec4<f32>, KEYS * VEC4S>;
+var<workgroup> value_tile: array<vec4<f32>, KEYS * VEC4S>;
 // What each invocation adds to the products of its row, key by key.
 var<workgroup> products: array<f32, KEYS * WORKGROUP>;
 
@@ -46,13 +46,13 @@ fn main(
     var largest = p.lowest;
     var total = 0.0;
     for (var s_first = first; s_first < end; s_first += KEYS) {
-        for (var slot = local_index; slot < KEYS * QUADS; slot += WORKGROUP) {
-            let s = s_first + slot / QUADS;
+        for (var slot = local_index; slot < KEYS * VEC4S; slot += WORKGROUP) {
+            let s = s_first + slot / VEC4S;
             var key_quad = vec4<f32>();
             var value_quad = vec4<f32>();
             if s < end {
-                key_quad = quad_key(keys_at + s * p.k_t, slot % QUADS);
-                value_quad = quad_value(values_at + s * p.v_t, slot % QUADS);
+                key_quad = quad_key(keys_at + s * p.k_t, slot % VEC4S);
+                value_quad = quad_value(values_at + s * p.v_t, slot % VEC4S);
             }
             key_tile[slot] = key_quad;
             value_tile[slot] = value_quad;

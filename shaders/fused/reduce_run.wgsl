@@ -15,9 +15,9 @@ fn reduce_run(o: u32, e: u32, k: u32, by: u32, n: u32) -> State {
     var total = identity();
     for (var begin = 0u; begin < n; begin += BLOCK) {
         let length = min(BLOCK, n - begin);
-        let quads = length / 4u;
+        let vec4s = length / 4u;
         var part = identity();
-        for (var q = 0u; q < quads; q += 1u) {
+        for (var q = 0u; q < vec4s; q += 1u) {
             let a = {{READ_0}};
             let b = {{READ_1}};
             let c = {{READ_2}};
@@ -25,7 +25,7 @@ fn reduce_run(o: u32, e: u32, k: u32, by: u32, n: u32) -> State {
             part = merge(part, merge(merge(a, b), merge(c, d)));
             {{ADVANCE_4}}
         }
-        for (var r = quads * 4u; r < length; r += 1u) {
+        for (var r = vec4s * 4u; r < length; r += 1u) {
             part = merge(part, {{READ_0}});
             {{ADVANCE_1}}
         }

@@ -1,5 +1,5 @@
-// gather.wgsl for rows of one element and indices that come in whole fours: p.count and
-// p.count_indices count fours, of dst and of the indices of a batch. Grid: one invocation per four.
+// gather.wgsl for rows of one element and indices that come in whole vec4s: p.count and
+// p.count_indices count vec4s, of dst and of the indices of a batch. Grid: one invocation per four.
 
 @compute @workgroup_size({{WORKGROUP_SIZE}})
 fn main(

@@ -3,7 +3,7 @@
 // row.
 //
 // Whole rows are swapped, the columns beyond p.end are otherwise left as they are. permutation[i]
-// is the row of the input that became row i. ACCESS are load_a and store_a where fours of a row are
+// is the row of the input that became row i. ACCESS are load_a and store_a where vec4s of a row are
 // read and written at once, SWAP and ELIMINATE go over rows. state[2 * matrix] is 1 once a pivot
 // was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
 

@@ -1,5 +1,5 @@
 // Solves lower triangular systems of p.width equations, in place, for p.cols right-hand sides (or
-// fours of them: `value`) of each matrix. Grid: one invocation for each right-hand side of each
+// vec4s of them: `value`) of each matrix. Grid: one invocation for each right-hand side of each
 // matrix, p.count in all; with shared loads whole workgroups for each matrix.
 //
 // Eight equations at a time: their right-hand sides are in registers while the unknowns before them

@@ -11,9 +11,9 @@ mod capabilities;
 mod checked;
 mod completion;
 mod failures;
-mod gate;
 mod gpu;
 mod memory;
+mod pending;
 mod pipelines;
 mod poison;
 pub(crate) mod process;
@@ -26,8 +26,8 @@ mod statistics;
 mod submitter;
 mod sync;
 mod transfer;
-mod trust;
 pub mod tuning;
+mod validation;
 
 use std::ops::Range;
 use std::path::Path;
@@ -44,14 +44,14 @@ pub use profile::{Barriers, Class, Profile};
 pub use program::{Binding, Grid, Key, Params, Program};
 pub use statistics::Statistics;
 pub use transfer::Timer;
-pub use trust::Trust;
+pub use validation::Validation;
 
 use cache::DiskCache;
 use completion::Completion;
 use failures::Failures;
-use gate::{Gate, Waiting};
 use gpu::Gpu;
 use memory::{Blocks, Memory};
+use pending::{PendingDispatches, Waiting};
 use pipelines::Pipelines;
 use recorder::{Bound, Dispatch, Recorder};
 use staging::Staging;
@@ -69,12 +69,12 @@ pub struct Device {
     profile: Profile,
     memory: Memory,
     pipelines: Pipelines,
-    recorder: Gate<Recorder>,
+    recorder: PendingDispatches<Recorder>,
     completion: Arc<Completion<Gpu>>,
     submitter: Arc<Submitter<Gpu>>,
     failures: Arc<Failures>,
     staging: Staging,
-    cooperative_matrices: Trust,
+    cooperative_matrices: Validation,
     tuner: Option<Arc<Tuner>>,
     gpu: Arc<Gpu>,
     /// Workgroups in one dimension.
@@ -270,12 +270,12 @@ impl Device {
             profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
             pipelines: Pipelines::new(raw.clone(), capabilities, cache),
-            recorder: Gate::new(recorder, failed),
+            recorder: PendingDispatches::new(recorder, failed),
             completion,
             submitter,
             failures,
             staging: Staging::default(),
-            cooperative_matrices: Trust::new(),
+            cooperative_matrices: Validation::new(),
             tuner: tuner.map(Arc::new),
             max_groups: raw.limits().max_compute_workgroups_per_dimension,
             gpu,
@@ -395,7 +395,7 @@ impl Device {
     }
 
     /// Whether its cooperative matrices give right results.
-    pub const fn cooperative_matrices(&self) -> &Trust {
+    pub const fn cooperative_matrices(&self) -> &Validation {
         &self.cooperative_matrices
     }
 

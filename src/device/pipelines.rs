@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::Capabilities;
 use super::cache::DiskCache;
 use super::checked::checked;
-use super::gate::{Plan, Uses};
+use super::pending::{Plan, Uses};
 use super::process;
 use super::program::{Key, Program};
 use crate::error::{Error, Result};

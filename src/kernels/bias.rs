@@ -10,7 +10,7 @@ use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::{Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
 
@@ -41,8 +41,8 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let fours = TYPES.iter().filter(|t| wide::supports(**t)).map(|t| fours_shader(*t));
-    TYPES.iter().map(|t| shader(*t)).chain(fours).collect()
+    let vec4s = TYPES.iter().filter(|t| vec4::supports(**t)).map(|t| vec4s_shader(*t));
+    TYPES.iter().map(|t| shader(*t)).chain(vec4s).collect()
 }
 
 /// Which dimension holds the channels.
@@ -124,9 +124,9 @@ fn bias_add(ctx: &mut dyn OpContext, channel: ChannelAxis) -> Result<()> {
 }
 
 /// The program for channels that are innermost and a multiple of four.
-fn fours_shader(dtype: DType) -> Shader {
-    let shader = wide::bind_read(Shader::new(format!("BiasAdd {dtype} in fours")), "x", dtype);
-    wide::bind_write(wide::bind_read(shader, "bias", dtype), "y", dtype)
+fn vec4s_shader(dtype: DType) -> Shader {
+    let shader = vec4::bind_read(Shader::new(format!("BiasAdd {dtype} in vec4s")), "x", dtype);
+    vec4::bind_write(vec4::bind_read(shader, "bias", dtype), "y", dtype)
         .u32s(&["count", "units", "rows", "step"])
         .library("quotient")
         .define("CHANNEL", "let bias_value = read_bias(c);")
@@ -135,7 +135,7 @@ fn fours_shader(dtype: DType) -> Shader {
 }
 
 /// Adds to rows of channels, four at a time.
-fn add_fours(
+fn add_vec4s(
     device: &Device,
     profile: Profile,
     x: &Tensor,
@@ -143,18 +143,18 @@ fn add_fours(
     y: &Tensor,
 ) -> Result<()> {
     let (channels, units) = (bias.len(), bias.len() / 4);
-    let in_fours = |binding: Binding| Binding { unit: wide::unit(x.dtype), ..binding };
+    let in_vec4s = |binding: Binding| Binding { unit: vec4::unit(x.dtype), ..binding };
     let most = (window_bytes(device) as usize / (channels * x.dtype.size())).max(1);
     let all = x.len() / channels;
     for first in (0..all).step_by(most) {
         let rows = most.min(all - first);
         device.check_extent(rows * channels)?;
         let step = row_step(profile, rows, units);
-        let window = |t: &Tensor| in_fours(part(t, first * channels, rows * channels));
+        let window = |t: &Tensor| in_vec4s(part(t, first * channels, rows * channels));
         device.enqueue(&Program {
-            key: Key::new("bias_add fours").dtype(x.dtype),
-            shader: &|| fours_shader(x.dtype),
-            bindings: smallvec![window(x), in_fours(bias.into()), window(y)],
+            key: Key::new("bias_add vec4s").dtype(x.dtype),
+            shader: &|| vec4s_shader(x.dtype),
+            bindings: smallvec![window(x), in_vec4s(bias.into()), window(y)],
             params: Params::new().u32(step * units).u32(units).u32(rows).u32(step),
             grid: Grid::linear(step * units, WORKGROUP),
         })?;
@@ -162,7 +162,7 @@ fn add_fours(
     Ok(())
 }
 
-/// From one row of `units` fours of an invocation to the next: several rows each, where that leaves
+/// From one row of `units` vec4s of an invocation to the next: several rows each, where that leaves
 /// enough invocations.
 pub(super) fn row_step(profile: Profile, rows: usize, units: usize) -> usize {
     let (invocations, most) = match profile.barriers {
@@ -180,8 +180,8 @@ fn add(
     inner: usize,
     y: &Tensor,
 ) -> Result<()> {
-    if inner == 1 && bias.len().is_multiple_of(4) && !x.is_empty() && wide::aligned(&[x, bias, y]) {
-        return add_fours(device, profile, x, bias, y);
+    if inner == 1 && bias.len().is_multiple_of(4) && !x.is_empty() && vec4::aligned(&[x, bias, y]) {
+        return add_vec4s(device, profile, x, bias, y);
     }
     element_windows(device, y.len(), y.dtype.size(), |first, count| {
         let (phase, rest) = phase(first, inner, bias.len());

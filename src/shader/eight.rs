@@ -1,8 +1,8 @@
 //! Eight elements per invocation, in words of 64 bits, for software adapters: llvmpipe loads and
 //! stores lane by lane, word by word, so that fewer and wider words halve an addition's time. GPUs
-//! are better served by [`super::wide`].
+//! are better served by [`super::vec4`].
 
-use super::{Shader, wide};
+use super::{Shader, vec4};
 use crate::dtype::DType;
 
 /// Elements in one unit.
@@ -28,12 +28,12 @@ const fn storage(dtype: DType) -> (&'static str, &'static str) {
 /// Declares the next binding with `fn read_NAME(t: u32) -> array<vec4<T>, 2>`: elements 8t to 8t+7.
 #[must_use]
 pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
-    assert!(wide::supports(dtype), "{dtype} is wider than 32 bits");
+    assert!(vec4::supports(dtype), "{dtype} is wider than 32 bits");
     let (value, (array, words)) = (dtype.value(), storage(dtype));
     let four = if dtype.size() == 4 {
         format!("bitcast<vec4<{value}>>(w)")
     } else {
-        wide::unpack(dtype).to_owned()
+        vec4::unpack(dtype).to_owned()
     };
     let halves = match dtype.size() {
         4 => [
@@ -56,9 +56,9 @@ pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
 /// elements 8t to 8t+7.
 #[must_use]
 pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
-    assert!(wide::supports(dtype), "{dtype} is wider than 32 bits");
+    assert!(vec4::supports(dtype), "{dtype} is wider than 32 bits");
     let (value, (array, words)) = (dtype.value(), storage(dtype));
-    let (before, four) = wide::pack(dtype);
+    let (before, four) = vec4::pack(dtype);
     let four = if dtype.size() == 4 { format!("bitcast<vec4<u32>>({four})") } else { four };
     let joined = |low: &str, high: &str| format!("u64({low}) | (u64({high}) << 32u)");
     let unit_text = match dtype.size() {
@@ -72,7 +72,7 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
         2 => format!("vec2<u64>({}, {})", joined("a.x", "a.y"), joined("b.x", "b.y")),
         _ => joined("a", "b"),
     };
-    wide::packing(shader, dtype).bind_raw(name, array, unit(dtype)).body(&format!(
+    vec4::packing(shader, dtype).bind_raw(name, array, unit(dtype)).body(&format!(
         "fn pack_{name}(v: vec4<{value}>) -> {words} {{\n{before}    return {four};\n}}\n\nfn \
          write_{name}(t: u32, v: vec4<{value}>, w: vec4<{value}>) {{\n    let a = \
          pack_{name}(v);\n    let b = pack_{name}(w);\n    {name}[p.off_{name} + t] = \

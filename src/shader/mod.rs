@@ -15,7 +15,7 @@
 
 pub mod eight;
 pub mod library;
-pub mod wide;
+pub mod vec4;
 
 use std::fmt::Write;
 

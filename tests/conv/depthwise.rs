@@ -99,7 +99,7 @@ fn filters_of_what_is_no_number() {
     }
 }
 
-/// Channels that lie together in fours have programs of their own.
+/// Channels that lie together in vec4s have programs of their own.
 #[test]
 fn four_channels_at_once() {
     let mut random = Random::new(4);

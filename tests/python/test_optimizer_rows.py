@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from support import CPU, WGPU, assert_close
 
-FUSED = "_WgpuFusedRows"
+FUSED = "_WgpuFusedRowwise"
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2, "float64": 1e-11}
 
 

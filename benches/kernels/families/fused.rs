@@ -136,10 +136,10 @@ fn rows(
         .replace("<T>", &format!("<{dtype}>"))
         .replace("T,", &format!("{dtype},"))
         .replace("T;", &format!("{dtype};"));
-    let node = typed(Node::new("_WgpuFusedRows"), dtype, inputs, 1);
+    let node = typed(Node::new("_WgpuFusedRowwise"), dtype, inputs, 1);
     let node =
         node.attr("program", &program[..]).attr("axes", &[-1_i64][..]).attr("constants", constants);
-    Case::new("fused", format!("_WgpuFusedRows {what} {dtype} {}", by(dims)), node, sources)
+    Case::new("fused", format!("_WgpuFusedRowwise {what} {dtype} {}", by(dims)), node, sources)
 }
 
 fn reduce(what: &str, text: &str, reductions: &str, dims: &[usize], axes: &[i64]) -> Case {

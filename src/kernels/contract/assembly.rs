@@ -8,9 +8,9 @@ use super::{LinesKind, RowsKind, StoreKind, Variant, cooperative, registers, wor
 use crate::shader::Shader;
 
 pub(super) fn shader(v: &Variant) -> Shader {
-    let Tile { rows, quads, lanes_m, lanes_n, memory } = *v.tile;
+    let Tile { rows, vec4s, lanes_m, lanes_n, memory } = *v.tile;
     let mut shader = Shader::new(format!(
-        "contract {:?} {rows}x{quads} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} \
+        "contract {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} \
          {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
@@ -20,11 +20,11 @@ pub(super) fn shader(v: &Variant) -> Shader {
         shader = operand(shader, x, source).body(&loader(x, conjugated).1);
     }
     shader = match v.c.1 {
-        StoreKind::Quads => quads_of(shader, "c", v.c.0),
+        StoreKind::Vec4s => vec4s_of(shader, "c", v.c.0),
         _ => shader.bind("c", v.c.0),
     };
     shader = shader.u32s(&[
-        "m", "n", "total", "splits", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
+        "m", "n", "total", "split_k", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
         "c_split",
     ]);
     shader = match v.rows {
@@ -67,7 +67,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
     shader = match &v.epilogue {
         Some(form) => {
             let channels = v.batch.is_none() && v.c.1 != StoreKind::Columns;
-            form.declare(shader, quads_of).body(&form.finish(column(v.c.1), channels))
+            form.declare(shader, vec4s_of).body(&form.finish(column(v.c.1), channels))
         }
         None => shader.body(FINISH),
     };
@@ -79,7 +79,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
     });
     shader = spatial_defines(shader, v.spatial).body(PLACE);
     match memory {
-        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => registers::program(shader, v),
+        Memory::Registers | Memory::Subgroup | Memory::Gemv(_) => registers::program(shader, v),
         Memory::Workgroup(depth) | Memory::Double(depth) => {
             workgroup::program(shader, v, depth / words(v.a.0) as u32)
         }

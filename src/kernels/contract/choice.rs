@@ -36,7 +36,7 @@ pub struct Choice {
     /// A tile of the adapter's table.
     pub tile: &'static Tile,
     /// Parts of the contracted index that parallelism is worth.
-    pub splits: usize,
+    pub split_k: usize,
 }
 
 /// The choice with the least estimated cost.
@@ -58,8 +58,8 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
     let mut all: SmallVec<[(Choice, f64); 32]> = estimates(d).collect();
     all.sort_by(|x, y| order(d, x, y));
     let Some((first, least)) = all.first().copied() else { return SmallVec::new() };
-    let fewer = Choice { splits: first.splits / NARROWER, ..first };
-    let cut = (fewer.splits > 1).then_some(fewer);
+    let fewer = Choice { split_k: first.split_k / NARROWER, ..first };
+    let cut = (fewer.split_k > 1).then_some(fewer);
     let others =
         all[1..].iter().filter(|(_, cost)| *cost <= MOST_COST * least).map(|(choice, _)| *choice);
     std::iter::once(first).chain(cut).chain(others).take(MOST_CANDIDATES).collect()
@@ -68,13 +68,13 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
 impl Choice {
     /// A number that no other choice has, in any process.
     pub const fn name(&self) -> u64 {
-        (self.splits as u64) << 32 | self.tile.id() as u64
+        (self.split_k as u64) << 32 | self.tile.id() as u64
     }
 
     /// The choice of this name, if the adapter has its tile for such a contraction.
     pub fn named(name: u64, d: &Demand) -> Option<Self> {
         let tile = offered(d).find(|t| u64::from(t.id()) == name & u64::from(u32::MAX))?;
-        Some(Self { tile, splits: (name >> 32) as usize })
+        Some(Self { tile, split_k: (name >> 32) as usize })
     }
 }
 
@@ -115,14 +115,14 @@ const LEAST_ON_CPU: usize = 512;
 fn on_cpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
     let tiles = t.tiles(d.m, d.n) * d.batch;
     let busy = d.profile.workgroups;
-    let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
+    let (rows, columns) = (t.rows as f64, f64::from(t.vec4s * 4));
     // Per step of the contracted index an invocation loads rows + columns elements, four at a time,
     // for rows * columns products.
     let own = if t.memory == Memory::Subgroup { rows / f64::from(SUBGROUP) } else { rows };
     let step = rows * columns + LOAD * (own + columns) / 4.0;
     // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.
     let cost = step * f64::from(t.threads()) * tiles.max(busy) as f64;
-    (Choice { tile: t, splits: (busy / tiles).min(d.depth / LEAST_ON_CPU) }, cost)
+    (Choice { tile: t, split_k: (busy / tiles).min(d.depth / LEAST_ON_CPU) }, cost)
 }
 
 /// What a load from memory costs a GPU, in products of an invocation: the same as those of the
@@ -142,17 +142,17 @@ const COOPERATIVE_SPEED: f64 = 8.0;
 /// Fewest steps of an invocation when the contracted index is cut.
 const LEAST: usize = 128;
 /// The same for those that share a sum, whose steps are loads without products in between.
-const LEAST_REDUCED: usize = 16;
+const LEAST_GEMV: usize = 16;
 
 /// In one part, and in as many as there is room for.
 fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let width = d.profile.invocations;
     let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
     let groups = t.groups();
-    let (rows, columns) = (t.rows as f64, f64::from(t.quads * 4));
+    let (rows, columns) = (t.rows as f64, f64::from(t.vec4s * 4));
     let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
     let loads = match t.memory {
-        Memory::Registers | Memory::Subgroup | Memory::Reduced(_) => {
+        Memory::Registers | Memory::Subgroup | Memory::Gemv(_) => {
             SAME * rows + if near { NEAR } else { APART } * columns
         }
         Memory::Workgroup(depth) | Memory::Double(depth) => {
@@ -170,22 +170,22 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     };
     let products = rows * columns
         / if matches!(t.memory, Memory::Cooperative(_)) { COOPERATIVE_SPEED } else { 1.0 };
-    let adding = f64::from(groups.ilog2() * t.rows * t.quads) * BARRIER;
-    let cost = |splits: usize| {
-        let waves = (invocations * splits) as f64 / width as f64;
-        let steps = d.depth as f64 / splits as f64 / f64::from(groups);
-        let finish = if splits > 1 {
+    let adding = f64::from(groups.ilog2() * t.rows * t.vec4s) * BARRIER;
+    let cost = |split_k: usize| {
+        let waves = (invocations * split_k) as f64 / width as f64;
+        let steps = d.depth as f64 / split_k as f64 / f64::from(groups);
+        let finish = if split_k > 1 {
             f64::from(d.profile.dispatch_cost)
-                + NEAR * (splits * d.m * d.n * d.batch) as f64 / width as f64
+                + NEAR * (split_k * d.m * d.n * d.batch) as f64 / width as f64
         } else {
             0.0
         };
         waves.max(1.0) * ((products + loads) * steps + START + adding) + finish
     };
-    let least = if groups > 1 { LEAST_REDUCED * groups as usize } else { LEAST };
+    let least = if groups > 1 { LEAST_GEMV * groups as usize } else { LEAST };
     let most = (width / invocations).min(d.depth / least).max(1);
     [Some(1), (most > 1).then_some(most)]
-        .map(|splits| splits.map(|splits| (Choice { tile: t, splits }, cost(splits))))
+        .map(|split_k| split_k.map(|split_k| (Choice { tile: t, split_k }, cost(split_k))))
 }
 
 #[cfg(test)]
@@ -247,7 +247,7 @@ mod tests {
         assert!(ahead.m() == 128 && matches!(ahead.memory, Memory::Double(_)), "{ahead:?}");
         assert_eq!(choose(&demand(Profile::INTEL, 4096, 4096, 4096)).tile.m(), 64);
         for profile in GPUS {
-            assert_eq!(choose(&demand(profile, 4096, 4096, 4096)).splits, 1);
+            assert_eq!(choose(&demand(profile, 4096, 4096, 4096)).split_k, 1);
         }
     }
 
@@ -276,7 +276,7 @@ mod tests {
                 choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1,
                 "{profile:?}: {choice:?}"
             );
-            assert!(choice.tile.m() == 16 && choice.splits > 1, "{profile:?}: {choice:?}");
+            assert!(choice.tile.m() == 16 && choice.split_k > 1, "{profile:?}: {choice:?}");
         }
     }
 
@@ -302,10 +302,10 @@ mod tests {
     #[test]
     fn few_results_of_long_contractions_are_cut() {
         for profile in Profile::DISTINCT {
-            let Choice { tile, splits } = choose(&demand(profile, 8, 8, 100_000));
-            let parts = tile.tiles(8, 8) * splits * tile.groups() as usize;
-            assert!(parts >= 16, "{profile:?}: {tile:?}, {splits} parts");
-            assert_eq!(choose(&demand(profile, 8, 8, 64)).splits.max(1), 1, "{profile:?}");
+            let Choice { tile, split_k } = choose(&demand(profile, 8, 8, 100_000));
+            let parts = tile.tiles(8, 8) * split_k * tile.groups() as usize;
+            assert!(parts >= 16, "{profile:?}: {tile:?}, {split_k} parts");
+            assert_eq!(choose(&demand(profile, 8, 8, 64)).split_k.max(1), 1, "{profile:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a contraction computes in: the scalar and the group of four columns that the generated text
-//! calls `Scalar` and `Quad`.
+//! calls `Scalar` and `Vec4`.
 //!
-//! 16-bit floats are computed in f32. A `Quad` of complex numbers is a struct of two vectors, so
+//! 16-bit floats are computed in f32. A `Vec4` of complex numbers is a struct of two vectors, so
 //! that its parts multiply as vectors do.
 
 use crate::dtype::DType;
@@ -24,7 +24,7 @@ pub(super) fn lane(k: u32) -> &'static str {
     ["x", "y", "z", "w"][k as usize % 4]
 }
 
-/// Declares `Scalar`, `Quad`, `four(x, y, z, w)` and, for complex numbers, `mac`.
+/// Declares `Scalar`, `Vec4`, `four(x, y, z, w)` and, for complex numbers, `mac`.
 pub(super) fn declarations(dtype: DType) -> String {
     let (scalar, part) =
         (computed(dtype).value(), if computed(dtype).size() > 8 { "f64" } else { "f32" });
@@ -32,15 +32,15 @@ pub(super) fn declarations(dtype: DType) -> String {
     if !dtype.is_complex() {
         return head
             + &format!(
-                "alias Quad = vec4<{scalar}>;\n\nfn four(x: Scalar, y: Scalar, z: Scalar, w: \
-                 Scalar) -> Quad {{\n    return Quad(x, y, z, w);\n}}\n"
+                "alias Vec4 = vec4<{scalar}>;\n\nfn four(x: Scalar, y: Scalar, z: Scalar, w: \
+                 Scalar) -> Vec4 {{\n    return Vec4(x, y, z, w);\n}}\n"
             );
     }
     head + &format!(
-        "struct Quad {{\n    re: vec4<{part}>,\n    im: vec4<{part}>,\n}}\n\nfn four(x: Scalar, \
-         y: Scalar, z: Scalar, w: Scalar) -> Quad {{\n    return Quad(vec4<{part}>(x.x, y.x, z.x, \
-         w.x), vec4<{part}>(x.y, y.y, z.y, w.y));\n}}\n\nfn mac(a: Scalar, b: Quad, c: Quad) -> \
-         Quad {{\n    return Quad(c.re + (a.x * b.re - a.y * b.im), c.im + (a.x * b.im + a.y * \
+        "struct Vec4 {{\n    re: vec4<{part}>,\n    im: vec4<{part}>,\n}}\n\nfn four(x: Scalar, \
+         y: Scalar, z: Scalar, w: Scalar) -> Vec4 {{\n    return Vec4(vec4<{part}>(x.x, y.x, z.x, \
+         w.x), vec4<{part}>(x.y, y.y, z.y, w.y));\n}}\n\nfn mac(a: Scalar, b: Vec4, c: Vec4) -> \
+         Vec4 {{\n    return Vec4(c.re + (a.x * b.re - a.y * b.im), c.im + (a.x * b.im + a.y * \
          b.re));\n}}\n"
     )
 }
@@ -55,13 +55,13 @@ pub(super) fn element(dtype: DType, name: &str, k: u32) -> String {
     }
 }
 
-/// The statement `c += a * b` for a scalar and two quads. `fma` is not for f64, which not every
+/// The statement `c += a * b` for a scalar and two vec4s. `fma` is not for f64, which not every
 /// driver has it for.
 pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
     match computed(dtype) {
-        DType::F32 => format!("{c} = fma(Quad({a}), {b}, {c});"),
+        DType::F32 => format!("{c} = fma(Vec4({a}), {b}, {c});"),
         DType::C64 | DType::C128 => format!("{c} = mac({a}, {b}, {c});"),
-        _ => format!("{c} += Quad({a}) * {b};"),
+        _ => format!("{c} += Vec4({a}) * {b};"),
     }
 }
 

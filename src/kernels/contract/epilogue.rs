@@ -235,12 +235,12 @@ impl Bound<'_> {
         Self { extras: self.extras.iter().map(moved).collect(), ..*self }
     }
 
-    /// What shader text depends on; with `quads` four neighbouring elements of the result are
+    /// What shader text depends on; with `vec4s` four neighbouring elements of the result are
     /// stored at once.
-    pub(crate) fn form(&self, quads: bool) -> Form {
+    pub(crate) fn form(&self, vec4s: bool) -> Form {
         let four = |class: Class, t: &Tensor| {
             let typed = matches!(t.dtype, DType::F32 | DType::F16 | DType::BF16);
-            quads
+            vec4s
                 && class != Class::Scalar
                 && typed
                 && t.address.is_multiple_of(4 * t.dtype.size() as u64)
@@ -257,7 +257,7 @@ impl Bound<'_> {
 
     /// Bindings of the further operands.
     pub(crate) fn bindings<'b>(&'b self, form: &'b Form) -> impl Iterator<Item = Binding> + 'b {
-        let unit = |quads: bool, t: &Tensor| t.dtype.size() as u32 * if quads { 4 } else { 1 };
+        let unit = |vec4s: bool, t: &Tensor| t.dtype.size() as u32 * if vec4s { 4 } else { 1 };
         self.extras.iter().zip(&form.extras).map(move |((_, t), f)| Binding::raw(t, unit(f.2, t)))
     }
 
@@ -272,10 +272,10 @@ impl Bound<'_> {
 
 impl Form {
     /// An epilogue of sample operands, for the list of variants.
-    pub(crate) fn sample(epilogue: &Epilogue, classes: &[Class], quads: bool) -> Self {
+    pub(crate) fn sample(epilogue: &Epilogue, classes: &[Class], vec4s: bool) -> Self {
         let types = &epilogue.expression().inputs()[1..];
         let four = |t: DType, c: Class| {
-            quads && c != Class::Scalar && matches!(t, DType::F32 | DType::F16 | DType::BF16)
+            vec4s && c != Class::Scalar && matches!(t, DType::F32 | DType::F16 | DType::BF16)
         };
         Self {
             function: epilogue.function.clone(),
@@ -286,8 +286,8 @@ impl Form {
     /// Adds what distinguishes its text to a pipeline's key.
     pub(crate) fn key(&self, mut key: Key) -> Key {
         key = key.name(&self.function.text);
-        for (_, class, quads) in &self.extras {
-            key = key.number(*class as u32 | u32::from(*quads) << 4);
+        for (_, class, vec4s) in &self.extras {
+            key = key.number(*class as u32 | u32::from(*vec4s) << 4);
         }
         key
     }
@@ -297,16 +297,16 @@ impl Form {
         self.function.expression.output_types()[0]
     }
 
-    /// Declares bindings, parameters and the function `epilogue`. `bind_quads` binds an operand of
+    /// Declares bindings, parameters and the function `epilogue`. `bind_vec4s` binds an operand of
     /// which four elements are loaded at once, by `load4_NAME`.
     pub(crate) fn declare(
         &self,
         mut shader: Shader,
-        bind_quads: impl Fn(Shader, &'static str, DType) -> Shader,
+        bind_vec4s: impl Fn(Shader, &'static str, DType) -> Shader,
     ) -> Shader {
-        for ((dtype, _, quads), name) in self.extras.iter().zip(NAMES) {
+        for ((dtype, _, vec4s), name) in self.extras.iter().zip(NAMES) {
             shader =
-                if *quads { bind_quads(shader, name, *dtype) } else { shader.bind(name, *dtype) };
+                if *vec4s { bind_vec4s(shader, name, *dtype) } else { shader.bind(name, *dtype) };
         }
         shader = shader.u32s(&["channel_inner", "channels_all"]);
         let function = self.function.expression.wgsl("epilogue");
@@ -326,7 +326,7 @@ impl Form {
         let call = |k: u32| self.call(&format!("v.{}", lane(k)), &at(k), &channel(k), lane(k));
         let calls: Vec<String> = (0..4).map(|k| format!("        {},\n", call(k))).collect();
         format!(
-            "alias Stored = vec4<{}>;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {{\n{}    \
+            "alias Stored = vec4<{}>;\n\nfn finish(v: Vec4, line: u32, n: u32) -> Stored {{\n{}    \
              return Stored(\n{}    );\n}}\n",
             self.output().value(),
             self.reads(&at(0), &channel(0)),
@@ -342,9 +342,9 @@ impl Form {
 
     /// Those of [`Form::reads`] that are the same for all positions.
     pub(crate) fn channel_reads(&self, channel: &str) -> String {
-        self.read_lines(|class, quads, name| match class {
+        self.read_lines(|class, vec4s, name| match class {
             Class::Scalar => Some(format!("    let {name}_v = load_{name}(0u);\n")),
-            Class::Channel if quads => {
+            Class::Channel if vec4s => {
                 Some(format!("    let {name}_v = load4_{name}({channel});\n"))
             }
             _ => None,
@@ -353,8 +353,8 @@ impl Form {
 
     /// The others.
     pub(crate) fn full_reads(&self, at: &str) -> String {
-        self.read_lines(|class, quads, name| {
-            (quads && class == Class::Full)
+        self.read_lines(|class, vec4s, name| {
+            (vec4s && class == Class::Full)
                 .then(|| format!("    let {name}_v = load4_{name}({at});\n"))
         })
     }
@@ -363,16 +363,16 @@ impl Form {
         self.extras
             .iter()
             .zip(NAMES)
-            .filter_map(|((_, class, quads), name)| line(*class, *quads, name))
+            .filter_map(|((_, class, vec4s), name)| line(*class, *vec4s, name))
             .collect()
     }
 
     /// The call for the contraction's value `x`, the result's element `at` of channel `channel`;
     /// `lane` selects from what [`Form::reads`] read.
     pub(crate) fn call(&self, x: &str, at: &str, channel: &str, lane: &str) -> String {
-        let extras = self.extras.iter().zip(NAMES).map(|((_, class, quads), name)| match class {
+        let extras = self.extras.iter().zip(NAMES).map(|((_, class, vec4s), name)| match class {
             Class::Scalar => format!("{name}_v"),
-            _ if *quads => format!("{name}_v.{lane}"),
+            _ if *vec4s => format!("{name}_v.{lane}"),
             Class::Channel => format!("load_{name}({channel})"),
             Class::Full => format!("load_{name}({at})"),
         });

@@ -5,7 +5,7 @@ use smallvec::smallvec;
 
 use super::element::{computed, declarations};
 use super::epilogue::{Bound, Form, channel_of};
-use super::text::{FINISH, quads_of};
+use super::text::{FINISH, vec4s_of};
 use super::work::Work;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -23,7 +23,7 @@ pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sha
     let mut shader = Shader::new(format!("contract finish {partial} {dtype} {epilogue:?}"))
         .bind("partial", partial)
         .bind("y", dtype)
-        .u32s(&["count", "splits"])
+        .u32s(&["count", "split_k"])
         .define("SUM", partial.value())
         .define("T", dtype.value());
     shader = match epilogue {
@@ -40,16 +40,16 @@ pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sha
 }
 
 /// The text for four neighbours at a time.
-pub(super) fn quads(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Shader {
+pub(super) fn vec4_text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Shader {
     let mut shader =
-        Shader::new(format!("contract finish in fours {partial} {dtype} {epilogue:?}"));
-    shader = quads_of(shader.body(&declarations(partial)), "partial", partial);
-    shader = quads_of(shader, "c", dtype).u32s(&["count", "splits"]);
+        Shader::new(format!("contract finish in vec4s {partial} {dtype} {epilogue:?}"));
+    shader = vec4s_of(shader.body(&declarations(partial)), "partial", partial);
+    shader = vec4s_of(shader, "c", dtype).u32s(&["count", "split_k"]);
     shader = match epilogue {
-        Some(form) => form.declare(shader, quads_of).body(&form.finish("", false)),
+        Some(form) => form.declare(shader, vec4s_of).body(&form.finish("", false)),
         None => shader.body(FINISH),
     };
-    shader.body(include_str!("../../../shaders/contract/finish_quads.wgsl"))
+    shader.body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
 }
 
 /// Enqueues `y[i] = sum over s of partial[s][i]`, in order.
@@ -68,8 +68,8 @@ pub fn enqueue_epilogue(
     enqueue_with(Work::Enqueue, device, partial, y, epilogue, rows)
 }
 
-/// The same with an epilogue on the sums. `rows` tells whether fours of the result lie within a row
-/// of columns, as an epilogue in fours needs.
+/// The same with an epilogue on the sums. `rows` tells whether vec4s of the result lie within a row
+/// of columns, as an epilogue in vec4s needs.
 pub(super) fn enqueue_with(
     work: Work<'_>,
     device: &Device,
@@ -81,25 +81,25 @@ pub(super) fn enqueue_with(
     let typed = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16 | DType::I32);
     let aligned =
         |t: &Tensor| typed(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
-    let fours = rows && y.len().is_multiple_of(4) && aligned(partial) && aligned(y);
-    let form = epilogue.map(|e| e.form(fours));
+    let vec4s = rows && y.len().is_multiple_of(4) && aligned(partial) && aligned(y);
+    let form = epilogue.map(|e| e.form(vec4s));
     let mut key =
-        Key::new("contract finish").number(u32::from(fours)).dtype(partial.dtype).dtype(y.dtype);
+        Key::new("contract finish").number(u32::from(vec4s)).dtype(partial.dtype).dtype(y.dtype);
     let mut params = Params::new().u32(y.len()).u32(partial.len() / y.len());
-    let unit = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * if fours { 4 } else { 1 });
+    let unit = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 });
     let mut bindings = smallvec![unit(partial), unit(y)];
     if let (Some(epilogue), Some(form)) = (epilogue, &form) {
         key = form.key(key);
         params = epilogue.params(params);
         bindings.extend(epilogue.bindings(form));
     }
-    let make = if fours { quads } else { text };
+    let make = if vec4s { vec4_text } else { text };
     let program = Program {
         key,
         shader: &|| make(partial.dtype, y.dtype, form.as_ref()),
         bindings,
         params,
-        grid: if fours {
+        grid: if vec4s {
             Grid::linear(y.len() / 4, WORKGROUP)
         } else {
             Grid::map(y.len(), y.dtype)

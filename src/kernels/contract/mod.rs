@@ -12,7 +12,7 @@
 //! sums go to a temporary buffer and are added in order by [`finish`]: deterministic, precise for
 //! any length, and parallel when the result is small. An [`epilogue`] (bias, activation, residual)
 //! is applied once, to whole sums: where they are stored, or in [`finish`]. Tensors beyond one
-//! binding are cut by `windows`. Cooperative matrices are on [`trust`].
+//! binding are cut by `windows`. Cooperative matrices are on [`validation`].
 
 mod assembly;
 pub mod choice;
@@ -21,17 +21,17 @@ pub mod element;
 pub mod epilogue;
 pub mod finish;
 pub mod geometry;
+mod im2col;
 pub mod images;
 mod narrow;
-mod panels;
+mod packed_b;
 mod registers;
 mod run;
 pub(crate) mod sums;
 pub(crate) mod text;
 pub mod tile;
-pub mod trust;
 mod tuned;
-mod unfold;
+pub mod validation;
 mod variants;
 mod windows;
 mod work;
@@ -172,8 +172,8 @@ struct Variant {
     lines: LinesKind,
     a: (DType, Lanes),
     b: (DType, Lanes),
-    /// Whether b lies in [`panels`].
-    panels: bool,
+    /// Whether b lies in [`packed_b`].
+    packed_b: bool,
     c: (DType, StoreKind),
     /// Whether rows of c are [`Store::Places`].
     places: bool,
@@ -203,7 +203,7 @@ enum LinesKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StoreKind {
     /// Four columns at once.
-    Quads,
+    Vec4s,
     /// Single elements, columns next to each other.
     Elements,
     /// Single elements, columns a plane apart.
@@ -215,40 +215,40 @@ enum StoreKind {
 impl Contraction<'_> {
     fn variant(&self, tile: &'static Tile) -> Variant {
         let single = self.batch.len() == 1;
-        let fours = |t: &Tensor, strides: &[usize]| {
+        let vec4s = |t: &Tensor, strides: &[usize]| {
             t.address.is_multiple_of(4 * t.dtype.size() as u64)
                 && t.dtype.size() <= 4
                 && strides.iter().all(|s| s.is_multiple_of(4))
         };
         let a_matrix = if single { 0 } else { self.a_matrix };
         let b_matrix = if single { 0 } else { self.b_matrix };
-        // Loads by rows come in fours: a tile of one row takes elements.
+        // Loads by rows come in vec4s: a tile of one row takes elements.
         let four_rows = tile.rows.is_multiple_of(4);
         // The distance of a row from the next one, where there is one.
         let several = |extent: usize, stride: usize| if extent == 1 { 0 } else { stride };
         let a = match self.rows {
             Rows::Dense { stride }
                 if self.a_step == 1
-                    && fours(self.a, &[several(self.m, stride), self.inner, a_matrix]) =>
+                    && vec4s(self.a, &[several(self.m, stride), self.inner, a_matrix]) =>
             {
                 Lanes::Depth
             }
             Rows::Dense { stride: 1 }
-                if four_rows && fours(self.a, &[self.a_step, self.m, a_matrix]) =>
+                if four_rows && vec4s(self.a, &[self.a_step, self.m, a_matrix]) =>
             {
                 Lanes::Edge
             }
             Rows::Dense { .. } => Lanes::One,
-            Rows::Patch(g) if g.channels_last && fours(self.a, &[g.channels, self.inner]) => {
+            Rows::Patch(g) if g.channels_last && vec4s(self.a, &[g.channels, self.inner]) => {
                 Lanes::Depth
             }
-            Rows::Spread(g) if g.channels_last && fours(self.a, &[g.filters, self.inner]) => {
+            Rows::Spread(g) if g.channels_last && vec4s(self.a, &[g.filters, self.inner]) => {
                 Lanes::Depth
             }
             Rows::Window(g)
                 if four_rows
                     && g.channels_last
-                    && fours(self.a, &[g.channels, g.channels / g.groups]) =>
+                    && vec4s(self.a, &[g.channels, g.channels / g.groups]) =>
             {
                 Lanes::Edge
             }
@@ -259,10 +259,10 @@ impl Contraction<'_> {
             Lines::Strided(stride) => stride,
             Lines::Planar { image, stride, .. } => image | stride,
         };
-        let b = if self.b_column == 1 && fours(self.b, &[self.n, self.b_step, outer, b_matrix]) {
+        let b = if self.b_column == 1 && vec4s(self.b, &[self.n, self.b_step, outer, b_matrix]) {
             Lanes::Edge
         } else if self.b_step == 1
-            && fours(self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix])
+            && vec4s(self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix])
         {
             Lanes::Depth
         } else {
@@ -285,7 +285,7 @@ impl Contraction<'_> {
             },
             a: (self.a.dtype, a),
             b: (self.b.dtype, b),
-            panels: false,
+            packed_b: false,
             c: (self.c.dtype, self.store_kind(self.c)),
             places: matches!(self.store, Store::Places { .. }),
             cooperative: None,
@@ -297,7 +297,7 @@ impl Contraction<'_> {
 
     fn store_kind(&self, c: &Tensor) -> StoreKind {
         let matrix = if self.batch.len() == 1 { 0 } else { self.c_matrix };
-        let fours = |strides: &[usize]| {
+        let vec4s = |strides: &[usize]| {
             [self.n, matrix].iter().chain(strides).all(|s| s.is_multiple_of(4))
                 && c.address.is_multiple_of(4 * c.dtype.size() as u64)
                 && c.dtype.size() <= 4
@@ -305,8 +305,8 @@ impl Contraction<'_> {
         match self.store {
             Store::Planes { .. } => StoreKind::Planes,
             Store::Columns(_) => StoreKind::Columns,
-            Store::Rows(stride) if fours(&[stride]) => StoreKind::Quads,
-            Store::Places { strides, .. } if fours(&strides) => StoreKind::Quads,
+            Store::Rows(stride) if vec4s(&[stride]) => StoreKind::Vec4s,
+            Store::Places { strides, .. } if vec4s(&strides) => StoreKind::Vec4s,
             Store::Rows(_) | Store::Places { .. } => StoreKind::Elements,
         }
     }
@@ -322,7 +322,7 @@ impl Variant {
         key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
         key = key
-            .number(u32::from(self.panels) | u32::from(self.places) << 1)
+            .number(u32::from(self.packed_b) | u32::from(self.places) << 1)
             .number(self.cooperative.map_or(0, Cooperative::id))
             .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
         if let Some(class) = &self.batch {

@@ -8,7 +8,7 @@
 use smallvec::smallvec;
 
 use super::element::computed;
-use super::text::quads_of;
+use super::text::vec4s_of;
 use super::tile::Memory;
 use super::work::Work;
 use super::{Contraction, Lanes, Lines, Rows, Store, Variant};
@@ -19,7 +19,7 @@ use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Columns that the lanes of a subgroup cover.
-const WIDE: usize = super::panels::COLUMNS;
+const WIDE: usize = super::packed_b::COLUMNS;
 /// Columns of an invocation of a GPU.
 const GPU_WIDE: usize = 4;
 /// Fewest columns for which a copy of few rows is worth a dispatch.
@@ -64,7 +64,7 @@ pub(super) fn worthwhile(c: &Contraction<'_>, v: &Variant, most: usize) -> bool 
 pub(super) fn shader(dtype: DType) -> Shader {
     let shader = Shader::new(format!("contract rows {dtype}")).bind("a", dtype);
     let shader =
-        quads_of(shader, "c", computed(dtype)).u32s(&["count", "quads", "a_row", "a_step"]);
+        vec4s_of(shader, "c", computed(dtype)).u32s(&["count", "vec4s", "a_row", "a_step"]);
     shader.body(include_str!("../../../shaders/contract/dense.wgsl"))
 }
 
@@ -76,13 +76,13 @@ pub(super) fn enqueue(
     rows: &Tensor,
 ) -> Result<()> {
     let Rows::Dense { stride } = c.rows else { unreachable!("only dense rows are worthwhile") };
-    let (quads, dtype) = (c.inner / 4, c.a.dtype);
+    let (vec4s, dtype) = (c.inner / 4, c.a.dtype);
     let program = Program {
         key: Key::new("contract rows").dtype(dtype),
         shader: &|| shader(dtype),
         bindings: smallvec![Binding::from(c.a), Binding::raw(rows, 4 * rows.dtype.size() as u32)],
-        params: Params::new().u32(c.m * quads).u32(quads).u32(stride).u32(c.a_step),
-        grid: Grid::linear(c.m * quads, WORKGROUP),
+        params: Params::new().u32(c.m * vec4s).u32(vec4s).u32(stride).u32(c.a_step),
+        grid: Grid::linear(c.m * vec4s, WORKGROUP),
     };
     work.program(device, &program)
 }

@@ -1,6 +1,6 @@
 //! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the
 //! columns share: either each of them loads it, or ([`Memory::Subgroup`]) eight lanes load eight
-//! different ones and broadcast them. Where groups of invocations share sums ([`Memory::Reduced`]),
+//! different ones and broadcast them. Where groups of invocations share sums ([`Memory::Gemv`]),
 //! each takes every so many-th step, and the first one adds and stores.
 
 use std::fmt::Write;
@@ -76,10 +76,10 @@ const ONCE: &str = "    let workgroup = workgroup_id.y * num_workgroups.x + work
 
 /// Declares `shared_sums`, where groups hand their sums over, and `plus`.
 pub(super) fn shared_sums(tile: &Tile, dtype: DType) -> String {
-    let sum = if dtype.is_complex() { "Quad(x.re + y.re, x.im + y.im)" } else { "x + y" };
+    let sum = if dtype.is_complex() { "Vec4(x.re + y.re, x.im + y.im)" } else { "x + y" };
     format!(
-        "var<workgroup> shared_sums: array<Quad, {}>;\n\n\
-         fn plus(x: Quad, y: Quad) -> Quad {{\n    return {sum};\n}}\n",
+        "var<workgroup> shared_sums: array<Vec4, {}>;\n\n\
+         fn plus(x: Vec4, y: Vec4) -> Vec4 {{\n    return {sum};\n}}\n",
         tile.threads()
     )
 }
@@ -89,7 +89,7 @@ fn reduction(v: &Variant) -> String {
     let (tile, plane) = (v.tile, v.tile.lanes_m * v.tile.lanes_n);
     let mut text = String::new();
     for row in 0..tile.rows {
-        for q in 0..tile.quads {
+        for q in 0..tile.vec4s {
             let _ = writeln!(
                 text,
                 "    shared_sums[local_index] = c{row}_{q};\n    workgroupBarrier();"
@@ -157,7 +157,7 @@ fn broadcasts(v: &Variant, steps: u32) -> String {
             };
             let _ =
                 writeln!(text, "            let s{row}_{k} = subgroupBroadcast({value}, {from}u);");
-            for q in 0..v.tile.quads {
+            for q in 0..v.tile.vec4s {
                 let sum = multiply_add(
                     v.a.0,
                     &format!("s{row}_{k}"),
@@ -224,13 +224,13 @@ impl Rows {
                 let value = if v.rows == RowsKind::Dense {
                     load
                 } else {
-                    format!("select(Quad(), {load}, line{g}.inside)")
+                    format!("select(Vec4(), {load}, line{g}.inside)")
                 };
                 let _ = writeln!(step, "            let a{g} = {value};");
                 continue;
             }
             let (load, zero) = if v.a.1 == Lanes::Edge {
-                ("load4_a", "Quad()")
+                ("load4_a", "Vec4()")
             } else {
                 (&load_a[..], "Scalar()")
             };
@@ -268,15 +268,15 @@ impl Rows {
     }
 }
 
-/// The quads of `b`, and in `clamped` the columns that they are loaded from.
+/// The vec4s of `b`, and in `clamped` the columns that they are loaded from.
 fn load_b(v: &Variant, steps: u32, guarded: bool, step: &mut String, clamped: &mut String) {
     let load_b = loader("b", v.conjugated[1]).0;
     let within = |k: u32, load: String| {
-        if guarded && k > 0 { format!("select(Quad(), {load}, i + {k}u < i_end)") } else { load }
+        if guarded && k > 0 { format!("select(Vec4(), {load}, i + {k}u < i_end)") } else { load }
     };
-    for q in 0..v.tile.quads {
-        if v.panels {
-            let columns = super::panels::COLUMNS;
+    for q in 0..v.tile.vec4s {
+        if v.packed_b {
+            let columns = super::packed_b::COLUMNS;
             let _ = writeln!(clamped, "    let column{q} = min(n{q}, p.n - 4u);");
             let _ = writeln!(
                 clamped,

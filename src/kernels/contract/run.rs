@@ -8,7 +8,7 @@ use super::epilogue::Bound;
 use super::tile::Memory;
 use super::work::Work;
 use super::{Contraction, Lanes, Lines, LinesKind, Rows, RowsKind, Store, StoreKind, Variant};
-use super::{element, finish, narrow, panels, trust, tuned, unfold};
+use super::{element, finish, im2col, narrow, packed_b, tuned, validation};
 use crate::device::{Binding, Cooperative, Device, Grid, Params, Program};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -73,7 +73,7 @@ impl Contraction<'_> {
     /// Chooses the tile.
     fn plan(&self, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
         let profile = ctx.device().profile();
-        let cooperative = trust::usable(ctx, self.a.dtype, self.b.dtype);
+        let cooperative = validation::usable(ctx, self.a.dtype, self.b.dtype);
         let demand = Demand {
             profile,
             words: element::words(self.a.dtype),
@@ -95,7 +95,7 @@ impl Contraction<'_> {
             // Without cooperative matrices, where they turned out to be unusable.
             Err(_)
                 if cooperative.is_some()
-                    && trust::usable(ctx, self.a.dtype, self.b.dtype).is_none() =>
+                    && validation::usable(ctx, self.a.dtype, self.b.dtype).is_none() =>
             {
                 self.plan(ctx, epilogue)
             }
@@ -112,26 +112,26 @@ impl Contraction<'_> {
         epilogue: Option<&Bound<'_>>,
         work: Work<'_>,
     ) -> Result<()> {
-        let Choice { tile, splits } = choice;
+        let Choice { tile, split_k } = choice;
         let depth = self.outer * self.inner;
-        let chunk = self.chunk(ctx.device(), splits);
+        let chunk = self.chunk(ctx.device(), split_k);
         let mut variant = self.variant(tile);
         if matches!(tile.memory, Memory::Cooperative(_)) {
             variant.cooperative = cooperative;
         }
-        variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
+        variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Vec4s));
         // Most elements of a copy.
         let copied = limit(ctx.device()) as usize / element::computed(self.a.dtype).size();
-        if panels::worthwhile(self, tile, variant.b.1, copied) {
+        if packed_b::worthwhile(self, tile, variant.b.1, copied) {
             let dtype = element::computed(self.b.dtype);
-            let copy = work.temp(ctx, dtype, &[panels::elements(self)])?;
+            let copy = work.temp(ctx, dtype, &[packed_b::elements(self)])?;
             ctx.device().check_extent(copy.len())?;
-            panels::enqueue(work, ctx.device(), self, variant.b.1, &copy)?;
-            (variant.b, variant.panels, variant.lines) =
+            packed_b::enqueue(work, ctx.device(), self, variant.b.1, &copy)?;
+            (variant.b, variant.packed_b, variant.lines) =
                 ((dtype, Lanes::Edge), true, LinesKind::Dense);
             let mut paneled: Contraction<'_> = self.clone();
             (paneled.b, paneled.lines) = (&copy, Lines::Dense);
-            (paneled.b_step, paneled.b_column) = (panels::COLUMNS, depth * panels::COLUMNS);
+            (paneled.b_step, paneled.b_column) = (packed_b::COLUMNS, depth * packed_b::COLUMNS);
             return paneled.run(ctx, variant, chunk, epilogue, work);
         }
         if narrow::worthwhile(self, &variant, copied) {
@@ -143,15 +143,15 @@ impl Contraction<'_> {
             (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
             return dense.run(ctx, variant, chunk, epilogue, work);
         }
-        if unfold::worthwhile(self, &variant, copied) {
+        if im2col::worthwhile(self, &variant, copied) {
             let dtype = element::computed(self.a.dtype);
             let copy = work.temp(ctx, dtype, &[depth, self.m])?;
-            unfold::enqueue(work, ctx.device(), self, &copy)?;
+            im2col::enqueue(work, ctx.device(), self, &copy)?;
             (variant.a, variant.rows, variant.spatial) = ((dtype, Lanes::Edge), RowsKind::Dense, 0);
             let mut dense: Contraction<'_> = self.clone();
             (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: 1 }, self.m);
             (dense.outer, dense.inner) = (1, depth);
-            let chunk = dense.chunk(ctx.device(), splits);
+            let chunk = dense.chunk(ctx.device(), split_k);
             return dense.run(ctx, variant, chunk, epilogue, work);
         }
         self.run(ctx, variant, chunk, epilogue, work)
@@ -166,25 +166,25 @@ impl Contraction<'_> {
         epilogue: Option<&Bound<'_>>,
         work: Work<'_>,
     ) -> Result<()> {
-        let splits = (self.outer * self.inner).div_ceil(chunk);
+        let split_k = (self.outer * self.inner).div_ceil(chunk);
         let packed = self.c.dtype.lanes() > 1;
-        let direct = splits == 1 && (!packed || variant.c.1 == StoreKind::Quads);
+        let direct = split_k == 1 && (!packed || variant.c.1 == StoreKind::Vec4s);
         if direct {
             return self.dispatch(work, ctx.device(), &variant, (self.c, chunk), epilogue);
         }
         variant.epilogue = None;
         let computed = element::computed(self.a.dtype);
-        let partial = work.temp(ctx, computed, &[splits, self.c.len()])?;
+        let partial = work.temp(ctx, computed, &[split_k, self.c.len()])?;
         ctx.device().check_extent(partial.len())?;
         variant.c = (computed, self.store_kind(&partial));
         self.dispatch(work, ctx.device(), &variant, (&partial, chunk), None)?;
-        let rows = self.store_kind(self.c) == StoreKind::Quads;
+        let rows = self.store_kind(self.c) == StoreKind::Vec4s;
         finish::enqueue_with(work, ctx.device(), &partial, self.c, epilogue, rows)
     }
 
     /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted`
     /// parts: whole outer steps, or a multiple of 4 where an outer step is too long or the only
-    /// one. Both respect loads in fours, which need `inner` to be a multiple of 4.
+    /// one. Both respect loads in vec4s, which need `inner` to be a multiple of 4.
     pub(super) fn chunk(&self, device: &Device, wanted: usize) -> usize {
         let depth = self.outer * self.inner;
         if matches!(self.store, Store::Places { .. }) {
@@ -193,11 +193,11 @@ impl Contraction<'_> {
         let most =
             (limit(device) as usize / element::computed(self.a.dtype).size()).min(MAX_PARTIAL);
         let by_work = wanted.min(most / self.c.len().max(1)).max(1);
-        let splits = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
+        let split_k = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
         if self.outer > 1 && self.inner <= MAX_CHUNK {
-            self.outer.div_ceil(splits) * self.inner
+            self.outer.div_ceil(split_k) * self.inner
         } else {
-            depth.div_ceil(splits).next_multiple_of(4)
+            depth.div_ceil(split_k).next_multiple_of(4)
         }
     }
 
@@ -210,13 +210,13 @@ impl Contraction<'_> {
         epilogue: Option<&Bound<'_>>,
     ) -> Result<()> {
         let depth = self.outer * self.inner;
-        let splits = depth.div_ceil(chunk);
+        let split_k = depth.div_ceil(chunk);
         let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
         let mut params = Params::new()
             .u32(self.m)
             .u32(self.n)
-            .u32(tiles * splits)
-            .u32(splits)
+            .u32(tiles * split_k)
+            .u32(split_k)
             .u32(chunk)
             .u32(depth);
         params = params
@@ -250,13 +250,13 @@ impl Contraction<'_> {
         if let Some(epilogue) = epilogue {
             params = epilogue.params(params);
         }
-        let unit = |t: &Tensor, quads: bool| {
-            Binding::raw(t, t.dtype.size() as u32 * if quads { 4 } else { 1 })
+        let unit = |t: &Tensor, vec4s: bool| {
+            Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 })
         };
         let mut bindings = smallvec![
             unit(self.a, variant.a.1 != Lanes::One),
             unit(self.b, variant.b.1 != Lanes::One),
-            unit(c, variant.c.1 == StoreKind::Quads),
+            unit(c, variant.c.1 == StoreKind::Vec4s),
         ];
         if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
             bindings.extend(epilogue.bindings(form));
@@ -266,7 +266,7 @@ impl Contraction<'_> {
             shader: &|| variant.shader(),
             bindings,
             params,
-            grid: Grid::groups(tiles * splits),
+            grid: Grid::groups(tiles * split_k),
         };
         if variant.cooperative.is_none() {
             return work.program(device, &program);
@@ -276,7 +276,7 @@ impl Contraction<'_> {
             Work::Compile(_) => work.program(device, &program),
             _ => device.prepare(&program),
         };
-        compiled.inspect_err(|e| trust::refuse(device, e))?;
+        compiled.inspect_err(|e| validation::refuse(device, e))?;
         if matches!(work, Work::Compile(_)) { Ok(()) } else { work.program(device, &program) }
     }
 }

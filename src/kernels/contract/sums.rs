@@ -38,7 +38,7 @@ impl Sums {
         Ok(part(&self.slices, first, len))
     }
 
-    /// Rounds the sums to `y`, with an epilogue. `rows` tells whether fours of `y` lie within a row
+    /// Rounds the sums to `y`, with an epilogue. `rows` tells whether vec4s of `y` lie within a row
     /// of columns.
     pub fn finish(
         &self,

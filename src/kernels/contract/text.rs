@@ -16,7 +16,7 @@ pub(super) const SPREAD: &str = include_str!("../../../shaders/contract/rows_spr
 pub(super) const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
 /// What happens to four sums on their way to the result without an epilogue: nothing.
 pub(crate) const FINISH: &str =
-    "alias Stored = Quad;\n\nfn finish(v: Quad, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
+    "alias Stored = Vec4;\n\nfn finish(v: Vec4, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
 
 /// Binds an operand with `load_NAME` or, for lanes of four, `load4_NAME(i)` at an element index
 /// that is a multiple of 4.
@@ -25,11 +25,11 @@ pub(super) fn operand(
     name: &'static str,
     (dtype, lanes): (DType, Lanes),
 ) -> Shader {
-    if lanes == Lanes::One { shader.bind(name, dtype) } else { quads_of(shader, name, dtype) }
+    if lanes == Lanes::One { shader.bind(name, dtype) } else { vec4s_of(shader, name, dtype) }
 }
 
 /// Binds four elements at a time, with `store4_c` for the result c, else with `load4_NAME`.
-pub(crate) fn quads_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
+pub(crate) fn vec4s_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     let value = if dtype == DType::I32 { "vec4<i32>" } else { "vec4<f32>" };
     let (ty, load, store, library) = match dtype {
         DType::F16 => (
@@ -94,7 +94,7 @@ pub(super) fn column(kind: StoreKind) -> &'static str {
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.
 pub(super) fn store_text(v: &Variant) -> String {
     match v.c.1 {
-        StoreKind::Quads => {
+        StoreKind::Vec4s => {
             "fn store_quad(line: u32, n: u32, v: Stored) {\n    if n < p.n {\n        \
              store4_c(line + n, v);\n    }\n}\n"
                 .to_owned()
@@ -136,7 +136,7 @@ pub(super) fn products(
     let mut text = String::new();
     for k in 0..steps {
         for row in 0..v.tile.rows {
-            for q in 0..v.tile.quads {
+            for q in 0..v.tile.vec4s {
                 let a = element(row, k);
                 let _ = writeln!(
                     text,
@@ -149,12 +149,12 @@ pub(super) fn products(
     text
 }
 
-/// `var c{row}_{quad} = Quad();`
+/// `var c{row}_{quad} = Vec4();`
 fn sums(tile: &Tile) -> String {
     let mut text = String::new();
     for row in 0..tile.rows {
-        for q in 0..tile.quads {
-            let _ = writeln!(text, "    var c{row}_{q} = Quad();");
+        for q in 0..tile.vec4s {
+            let _ = writeln!(text, "    var c{row}_{q} = Vec4();");
         }
     }
     text
@@ -168,7 +168,7 @@ pub(super) fn stores(tile: &Tile) -> String {
             text,
             "    if m0 + {row}u < p.m {{\n        let line = place.c + c_line(m0 + {row}u);"
         );
-        for q in 0..tile.quads {
+        for q in 0..tile.vec4s {
             let _ =
                 writeln!(text, "        store_quad(line, n{q}, finish(c{row}_{q}, line, n{q}));");
         }
@@ -181,7 +181,7 @@ pub(super) fn stores(tile: &Tile) -> String {
 /// one range.
 fn columns(tile: &Tile) -> String {
     let mut text = String::new();
-    for q in 0..tile.quads {
+    for q in 0..tile.vec4s {
         let _ = writeln!(text, "    let n{q} = place.n + (lane_n + {}u) * 4u;", q * tile.lanes_n);
     }
     text

@@ -18,7 +18,7 @@ pub enum Memory {
     /// Loaded straight into registers by this many groups of invocations, a power of two, which
     /// take turns at the steps of the contracted index; their sums are added in pairs through
     /// workgroup memory, in an order that depends on nothing else.
-    Reduced(u32),
+    Gemv(u32),
     /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a
     /// multiple of 16, so that elements of 16 bytes take a quarter of the steps.
     Workgroup(u32),
@@ -31,13 +31,13 @@ pub enum Memory {
 }
 
 /// A workgroup of `lanes_m * lanes_n` invocations, times those that share a sum, each of which
-/// computes `rows` rows of `quads` times four columns.
+/// computes `rows` rows of `vec4s` times four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     /// Rows of an invocation.
     pub rows: u32,
     /// Groups of four columns of an invocation.
-    pub quads: u32,
+    pub vec4s: u32,
     /// Invocations side by side along the rows.
     pub lanes_m: u32,
     /// Invocations side by side along the columns.
@@ -46,30 +46,30 @@ pub struct Tile {
     pub memory: Memory,
 }
 
-const fn registers(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Registers }
+const fn registers(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
+    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Registers }
 }
 
 /// Lanes in a row, whose number is that of the lanes that share.
-const fn subgroup(rows: u32, quads: u32, lanes_n: u32) -> Tile {
-    Tile { rows, quads, lanes_m: 1, lanes_n, memory: Memory::Subgroup }
+const fn subgroup(rows: u32, vec4s: u32, lanes_n: u32) -> Tile {
+    Tile { rows, vec4s, lanes_m: 1, lanes_n, memory: Memory::Subgroup }
 }
 
 /// Lanes in a row, in `groups` that share sums.
-const fn reduced(rows: u32, lanes_n: u32, groups: u32) -> Tile {
-    Tile { rows, quads: 1, lanes_m: 1, lanes_n, memory: Memory::Reduced(groups) }
+const fn gemv(rows: u32, lanes_n: u32, groups: u32) -> Tile {
+    Tile { rows, vec4s: 1, lanes_m: 1, lanes_n, memory: Memory::Gemv(groups) }
 }
 
-const fn workgroup(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Workgroup(16) }
+const fn workgroup(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
+    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Workgroup(16) }
 }
 
-const fn double(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Double(16) }
+const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
+    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Double(16) }
 }
 
-const fn cooperative_tile(rows: u32, quads: u32, lanes_m: u32, lanes_n: u32, edge: u32) -> Tile {
-    Tile { rows, quads, lanes_m, lanes_n, memory: Memory::Cooperative(edge) }
+const fn cooperative_tile(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32, edge: u32) -> Tile {
+    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Cooperative(edge) }
 }
 
 /// Steps of the contracted index that cooperative matrices take at a time.
@@ -117,10 +117,10 @@ pub const INTEGRATED: &[Tile] = &[
     workgroup(4, 1, 2, 32),
     registers(4, 1, 1, 64),
     registers(1, 1, 1, 64),
-    reduced(4, 16, 16),
-    reduced(1, 16, 16),
-    reduced(4, 1, 64),
-    reduced(1, 1, 64),
+    gemv(4, 16, 16),
+    gemv(1, 16, 16),
+    gemv(4, 1, 64),
+    gemv(1, 1, 64),
 ];
 
 /// Tiles of GPUs with a memory of their own. One whose workgroup memory exceeds what an adapter has
@@ -136,10 +136,10 @@ pub const DISCRETE: &[Tile] = &[
     workgroup(4, 1, 2, 32),
     registers(4, 1, 1, 64),
     registers(1, 1, 1, 64),
-    reduced(4, 16, 16),
-    reduced(1, 16, 16),
-    reduced(4, 1, 64),
-    reduced(1, 1, 64),
+    gemv(4, 16, 16),
+    gemv(1, 16, 16),
+    gemv(4, 1, 64),
+    gemv(1, 1, 64),
 ];
 
 /// Tiles of GPUs with cooperative matrices.
@@ -174,7 +174,7 @@ impl Tile {
 
     /// Columns of the workgroup.
     pub const fn n(&self) -> usize {
-        (self.quads * 4 * self.lanes_n) as usize
+        (self.vec4s * 4 * self.lanes_n) as usize
     }
 
     /// Workgroups that cover a result of `m` by `n`.
@@ -189,7 +189,7 @@ impl Tile {
 
     /// Groups of invocations that take turns at the steps of the contracted index.
     pub const fn groups(&self) -> u32 {
-        if let Memory::Reduced(groups) = self.memory { groups } else { 1 }
+        if let Memory::Gemv(groups) = self.memory { groups } else { 1 }
     }
 
     /// Bytes of workgroup memory for elements of one word. For wider ones tiles in workgroup memory
@@ -197,7 +197,7 @@ impl Tile {
     pub const fn workgroup_memory(&self) -> u32 {
         match self.memory {
             Memory::Registers | Memory::Subgroup => 0,
-            Memory::Reduced(_) => self.threads() * 16,
+            Memory::Gemv(_) => self.threads() * 16,
             Memory::Workgroup(depth) => depth * (self.m() + self.n()) as u32 * 4,
             Memory::Double(depth) => 2 * depth * (self.m() + self.n()) as u32 * 4,
             Memory::Cooperative(edge) => {
@@ -215,7 +215,7 @@ impl Tile {
     pub const fn fits(&self, words: usize) -> bool {
         words == 1
             || !matches!(self.memory, Memory::Subgroup | Memory::Cooperative(_))
-                && (self.rows * self.quads) as usize * words <= 16
+                && (self.rows * self.vec4s) as usize * words <= 16
     }
 
     /// A number that no other tile has.
@@ -223,12 +223,12 @@ impl Tile {
         let memory = match self.memory {
             Memory::Registers => 0,
             Memory::Subgroup => 1,
-            Memory::Reduced(groups) => 2 | groups.ilog2() << 4,
+            Memory::Gemv(groups) => 2 | groups.ilog2() << 4,
             Memory::Workgroup(depth) => 3 | (depth / 16) << 4,
             Memory::Double(depth) => 4 | (depth / 16) << 4,
             Memory::Cooperative(edge) => 5 | (edge / 8) << 4,
         };
-        self.rows | self.quads << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
+        self.rows | self.vec4s << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
             if let Memory::Workgroup(depth) | Memory::Double(depth) = t.memory {
                 assert_eq!(depth % 16, 0);
             }
-            if let Memory::Reduced(groups) = t.memory {
+            if let Memory::Gemv(groups) = t.memory {
                 assert!(groups.is_power_of_two(), "{t:?}");
                 assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
             }
@@ -268,7 +268,7 @@ mod tests {
                 );
                 assert!(t.rows <= 4 * SUBGROUP, "one load by rows: {t:?}");
             }
-            assert!(t.rows == 1 || t.rows.is_multiple_of(4), "rows come in fours: {t:?}");
+            assert!(t.rows == 1 || t.rows.is_multiple_of(4), "rows come in vec4s: {t:?}");
             assert!(all[..i].iter().all(|u| u.id() != t.id()), "{t:?}");
         }
     }

@@ -125,7 +125,7 @@ fn names(device: &Device, c: &Contraction<'_>, demand: &Demand) -> Names {
     let mut names = Names::new();
     let mut seen = Names::new();
     for choice in choice::candidates(demand) {
-        let what = Choice { splits: c.chunk(device, choice.splits), ..choice }.name();
+        let what = Choice { split_k: c.chunk(device, choice.split_k), ..choice }.name();
         if !seen.contains(&what) {
             seen.push(what);
             names.push(choice.name());
@@ -147,7 +147,7 @@ fn question(
 ) -> Key {
     // A tile of the adapter's, whichever is chosen.
     let mut variant = c.variant(&tile::table(&demand.profile)[0]);
-    variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Quads));
+    variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Vec4s));
     variant.cooperative = cooperative;
     let sizes = [demand.m, demand.n, demand.depth, demand.batch]
         .map(|size| size.next_power_of_two().ilog2());

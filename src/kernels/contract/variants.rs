@@ -21,7 +21,7 @@ pub fn variants() -> Vec<Shader> {
             lines,
             a,
             b,
-            panels: false,
+            packed_b: false,
             places: false,
             cooperative: None,
             c,
@@ -44,7 +44,7 @@ pub fn variants() -> Vec<Shader> {
                     dense,
                     (f, a),
                     (f, b),
-                    (f, StoreKind::Quads),
+                    (f, StoreKind::Vec4s),
                 ));
                 if a != b {
                     continue;
@@ -57,13 +57,13 @@ pub fn variants() -> Vec<Shader> {
                         dense,
                         (dtype, a),
                         (dtype, b),
-                        (dtype, StoreKind::Quads),
+                        (dtype, StoreKind::Vec4s),
                     ));
                 }
             }
             let edge = (f, Lanes::Edge);
             for spatial in [2, 3] {
-                for store in [StoreKind::Quads, StoreKind::Elements, StoreKind::Planes] {
+                for store in [StoreKind::Vec4s, StoreKind::Elements, StoreKind::Planes] {
                     if a != Lanes::Edge {
                         out.push(single(
                             tile,
@@ -125,10 +125,10 @@ pub fn variants() -> Vec<Shader> {
                 lines: dense,
                 a: (DType::F32, Lanes::Depth),
                 b: (DType::F32, Lanes::Edge),
-                panels: false,
+                packed_b: false,
                 places: false,
                 cooperative: None,
-                c: (DType::F32, StoreKind::Quads),
+                c: (DType::F32, StoreKind::Vec4s),
                 batch: Some(walk.class()),
                 conjugated: [false; 2],
                 epilogue: None,
@@ -143,7 +143,7 @@ pub fn variants() -> Vec<Shader> {
     out.extend(places());
     out.extend(cooperative());
     for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
-        out.push(super::finish::quads(super::element::computed(dtype), dtype, None));
+        out.push(super::finish::vec4_text(super::element::computed(dtype), dtype, None));
     }
     out
 }
@@ -155,11 +155,11 @@ const DTYPES: [DType; 7] =
 fn paneled() -> Vec<Shader> {
     let mut out = Vec::new();
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
-        out.extend([Lanes::Edge, Lanes::Depth].map(|lanes| super::panels::shader(dtype, lanes)));
+        out.extend([Lanes::Edge, Lanes::Depth].map(|lanes| super::packed_b::shader(dtype, lanes)));
     }
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
         out.push(super::narrow::shader(dtype));
-        out.extend([2, 3].map(|spatial| super::unfold::shader(dtype, spatial)));
+        out.extend([2, 3].map(|spatial| super::im2col::shader(dtype, spatial)));
     }
     for tile in tile::CPU.iter().chain(tile::CPU_SUBGROUP) {
         let (a, b, c) = (
@@ -175,7 +175,7 @@ fn paneled() -> Vec<Shader> {
             lines,
             a,
             b,
-            panels: false,
+            packed_b: false,
             places: false,
             cooperative: None,
             c,
@@ -194,7 +194,7 @@ fn paneled() -> Vec<Shader> {
             (RowsKind::Window, 2, Lanes::Edge),
         ] {
             let (a, b, c) =
-                ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Quads));
+                ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Vec4s));
             let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
             let v = Variant {
                 tile,
@@ -203,7 +203,7 @@ fn paneled() -> Vec<Shader> {
                 lines,
                 a,
                 b,
-                panels: true,
+                packed_b: true,
                 places: false,
                 cooperative: None,
                 c,
@@ -224,8 +224,8 @@ fn places() -> Vec<Shader> {
     let rows = Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]).class();
     for (i, tile) in tile::all().enumerate() {
         let dtype = [DType::F32, DType::F16][i % 2];
-        for (b, store) in [(Lanes::Depth, StoreKind::Quads), (Lanes::One, StoreKind::Elements)] {
-            let c = (if store == StoreKind::Quads { dtype } else { DType::F32 }, store);
+        for (b, store) in [(Lanes::Depth, StoreKind::Vec4s), (Lanes::One, StoreKind::Elements)] {
+            let c = (if store == StoreKind::Vec4s { dtype } else { DType::F32 }, store);
             for lines in [LinesKind::Strided, LinesKind::Planar, LinesKind::Dense] {
                 let dense = lines == LinesKind::Dense;
                 out.push(shader(&Variant {
@@ -235,7 +235,7 @@ fn places() -> Vec<Shader> {
                     lines,
                     a: (dtype, b),
                     b: (dtype, b),
-                    panels: false,
+                    packed_b: false,
                     c,
                     places: true,
                     cooperative: None,
@@ -265,7 +265,7 @@ fn cooperative() -> Vec<Shader> {
                 lines,
                 a: f16(a),
                 b: f16(b),
-                panels: false,
+                packed_b: false,
                 places: false,
                 cooperative: Some(Cooperative { edge, lanes, means: Means::Adapter }),
                 c,
@@ -274,10 +274,10 @@ fn cooperative() -> Vec<Shader> {
                 epilogue,
             }));
         };
-        let (all, quads) =
-            ([Lanes::One, Lanes::Depth, Lanes::Edge], (DType::F16, StoreKind::Quads));
+        let (all, vec4s) =
+            ([Lanes::One, Lanes::Depth, Lanes::Edge], (DType::F16, StoreKind::Vec4s));
         for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
-            push(RowsKind::Dense, LinesKind::Dense, a, b, quads, 32, None, None);
+            push(RowsKind::Dense, LinesKind::Dense, a, b, vec4s, 32, None, None);
         }
         for lanes in [16, 32, 64, 128] {
             let single = (DType::F32, StoreKind::Elements);
@@ -294,11 +294,11 @@ fn cooperative() -> Vec<Shader> {
         }
         let (strided, planar) = (LinesKind::Strided, LinesKind::Planar);
         let planes = (DType::F32, StoreKind::Planes);
-        push(RowsKind::Patch, LinesKind::Dense, Lanes::Depth, Lanes::Edge, quads, 32, None, None);
+        push(RowsKind::Patch, LinesKind::Dense, Lanes::Depth, Lanes::Edge, vec4s, 32, None, None);
         push(RowsKind::Spread, strided, Lanes::Depth, Lanes::Depth, planes, 64, None, None);
-        push(RowsKind::Window, planar, Lanes::Edge, Lanes::One, quads, 32, None, None);
+        push(RowsKind::Window, planar, Lanes::Edge, Lanes::One, vec4s, 32, None, None);
         for (epilogue, classes) in samples(DType::F16) {
-            let c = (epilogue.output(), StoreKind::Quads);
+            let c = (epilogue.output(), StoreKind::Vec4s);
             let form = Some(Form::sample(&epilogue, &classes, true));
             push(RowsKind::Dense, LinesKind::Dense, Lanes::Depth, Lanes::Edge, c, 32, None, form);
         }
@@ -306,7 +306,7 @@ fn cooperative() -> Vec<Shader> {
     out
 }
 
-/// Types without loads in fours, and i32: matrices with each tile, convolutions with one kind of
+/// Types without loads in vec4s, and i32: matrices with each tile, convolutions with one kind of
 /// rows for each.
 fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
     let mut out = Vec::new();
@@ -318,7 +318,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         lines: LinesKind::Dense,
         a: (DType::F64, Lanes::One),
         b: (DType::F64, Lanes::One),
-        panels: false,
+        packed_b: false,
         places: false,
         cooperative: None,
         c: (DType::F64, StoreKind::Elements),
@@ -348,7 +348,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         }
         if dtype == DType::I32 {
             let four = |lanes| (dtype, lanes);
-            let c = (dtype, StoreKind::Quads);
+            let c = (dtype, StoreKind::Vec4s);
             out.push(shader(&Variant {
                 a: four(Lanes::Depth),
                 b: four(Lanes::Edge),
@@ -407,9 +407,9 @@ pub fn fused_variants() -> Vec<Shader> {
             let tiles = tile::all().filter(|t| t.fits(super::element::words(dtype)));
             for tile in tiles.step_by(3) {
                 let mut push = |rows, spatial, store, batch| {
-                    let quads = store == StoreKind::Quads;
+                    let vec4s = store == StoreKind::Vec4s;
                     let (lanes, c) = (Lanes::One, (result, store));
-                    let epilogue = Some(Form::sample(&epilogue, &classes, quads));
+                    let epilogue = Some(Form::sample(&epilogue, &classes, vec4s));
                     let (a, b) = ((dtype, lanes), (dtype, lanes));
                     let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
                     out.push(shader(&Variant {
@@ -419,7 +419,7 @@ pub fn fused_variants() -> Vec<Shader> {
                         lines,
                         a,
                         b,
-                        panels: false,
+                        packed_b: false,
                         places: false,
                         cooperative: None,
                         c,
@@ -430,7 +430,7 @@ pub fn fused_variants() -> Vec<Shader> {
                 };
                 for batch in [None, Some(batch.clone())] {
                     if result.size() <= 4 {
-                        push(RowsKind::Dense, 0, StoreKind::Quads, batch.clone());
+                        push(RowsKind::Dense, 0, StoreKind::Vec4s, batch.clone());
                     }
                     if result.lanes() == 1 {
                         push(RowsKind::Patch, 2, StoreKind::Elements, batch.clone());
@@ -443,7 +443,7 @@ pub fn fused_variants() -> Vec<Shader> {
             out.push(super::finish::text(super::element::computed(dtype), result, Some(&form)));
             if dtype.size() <= 4 && result.size() <= 4 {
                 let form = Form::sample(&epilogue, &classes, true);
-                out.push(super::finish::quads(
+                out.push(super::finish::vec4_text(
                     super::element::computed(dtype),
                     result,
                     Some(&form),

@@ -78,7 +78,7 @@ impl Contraction<'_> {
             _ => (self.outer * self.inner).div_ceil(Self::LONGEST_WHOLE),
         };
         let direct = slices == 1
-            && (self.c.dtype.lanes() == 1 || self.store_kind(self.c) == StoreKind::Quads);
+            && (self.c.dtype.lanes() == 1 || self.store_kind(self.c) == StoreKind::Vec4s);
         let sums = if direct { 0 } else { slices * computed(self.a.dtype).size() };
         let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
         self.a.bytes() <= limit
@@ -149,11 +149,11 @@ impl Contraction<'_> {
             return self.part(ctx, plan, window, result, 0, false, epilogue);
         }
         let kind = Contraction { c: result, ..self.clone() }.store_kind(result);
-        let quads = sizes
+        let vec4s = sizes
             .iter()
             .zip(&plan.axes)
             .all(|(n, e)| e.axis != Axis::Column || n.is_multiple_of(4));
-        let at_once = self.c.dtype.lanes() == 1 || kind == StoreKind::Quads && quads;
+        let at_once = self.c.dtype.lanes() == 1 || kind == StoreKind::Vec4s && vec4s;
         let mut scratch = Scratch::new(ctx);
         if !steps && at_once {
             for columns in plan.cuts(window, sizes, |e| !e.summed) {
@@ -172,7 +172,7 @@ impl Contraction<'_> {
                 self.part(scratch.window(), plan, &columns, &slice, at, apart, None)?;
             }
         }
-        sums.finish(scratch.device(), result, epilogue, kind == StoreKind::Quads)
+        sums.finish(scratch.device(), result, epilogue, kind == StoreKind::Vec4s)
     }
 
     /// Enqueues the part that `cut` says into `c` from element `at` on; `apart` says that what lies

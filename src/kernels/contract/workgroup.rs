@@ -91,7 +91,7 @@ pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut Strin
         let name = format!("next_a{t}");
         out.push(Slot {
             guard: ((t + 1) * threads > total).then_some(total),
-            ty: "Quad",
+            ty: "Vec4",
             fetch: format!("fetch_a(row{t}, place.a, {k} + {own}, place.k_end)"),
             put: vec![(place.a)(&number, &row, &own, &name)],
             number,
@@ -122,7 +122,7 @@ pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut Strin
             let (step, quad) = (format!("{number} / {}u", n / 4), format!("{number} % {}u", n / 4));
             let put = vec![(place.b)(Some(&number), &step, &quad, &name)];
             (
-                "Quad",
+                "Vec4",
                 format!("fetch_b(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"),
                 put,
             )
@@ -184,7 +184,7 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
             }
         }
     }
-    for q in 0..tile.quads {
+    for q in 0..tile.vec4s {
         for k in 0..4 {
             let _ = writeln!(
                 step,
@@ -238,10 +238,10 @@ pub(super) fn fetch_text(v: &Variant) -> String {
         Lanes::One => {
             checked("Scalar", "Scalar()", &format!("{load_a}(first + line.at + i * p.a_step)"))
         }
-        Lanes::Depth => checked("Quad", "Quad()", "load4_a(first + line.at + i)"),
-        Lanes::Edge => checked("Quad", "Quad()", "load4_a(first + line.at + i * p.a_step)"),
+        Lanes::Depth => checked("Vec4", "Vec4()", "load4_a(first + line.at + i)"),
+        Lanes::Edge => checked("Vec4", "Vec4()", "load4_a(first + line.at + i * p.a_step)"),
     };
-    text.push_str("fn fetch_a(row: Row, first: u32, k: u32, end: u32) -> Quad {\n    return ");
+    text.push_str("fn fetch_a(row: Row, first: u32, k: u32, end: u32) -> Vec4 {\n    return ");
     if v.a.1 == Lanes::One {
         let parts: Vec<_> =
             (0..4).map(|k| format!("fetch_a_at(row, first, k + {k}u, end)")).collect();
@@ -260,8 +260,8 @@ pub(super) fn fetch_text(v: &Variant) -> String {
                 .collect();
             let _ = writeln!(
                 text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end \
-                 {{\n        return Quad();\n    }}\n    let line = first + {line};\n    return \
+                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Vec4 {{\n    if kk >= end \
+                 {{\n        return Vec4();\n    }}\n    let line = first + {line};\n    return \
                  four(\n        {},\n    );\n}}\n",
                 parts.join(",\n        ")
             );
@@ -269,8 +269,8 @@ pub(super) fn fetch_text(v: &Variant) -> String {
         Lanes::Edge => {
             let _ = writeln!(
                 text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Quad {{\n    if kk >= end \
-                 {{\n        return Quad();\n    }}\n    return load4_b(first + {line} + min(n, \
+                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Vec4 {{\n    if kk >= end \
+                 {{\n        return Vec4();\n    }}\n    return load4_b(first + {line} + min(n, \
                  p.n - 4u));\n}}\n"
             );
         }
@@ -290,10 +290,10 @@ pub(super) fn fetch_text(v: &Variant) -> String {
                 .collect();
             let _ = writeln!(
                 text,
-                "struct Square {{\n    k0: Quad,\n    k1: Quad,\n    k2: Quad,\n    k3: \
-                 Quad,\n}}\n\nfn fetch_b_square(first: u32, kk: u32, end: u32, n: u32) -> Square \
-                 {{\n    var t0 = Quad();\n    var t1 = Quad();\n    var t2 = Quad();\n    var t3 \
-                 = Quad();\n    if kk < end {{\n        let line = first + {line};\n{body}    \
+                "struct Square {{\n    k0: Vec4,\n    k1: Vec4,\n    k2: Vec4,\n    k3: \
+                 Vec4,\n}}\n\nfn fetch_b_square(first: u32, kk: u32, end: u32, n: u32) -> Square \
+                 {{\n    var t0 = Vec4();\n    var t1 = Vec4();\n    var t2 = Vec4();\n    var t3 \
+                 = Vec4();\n    if kk < end {{\n        let line = first + {line};\n{body}    \
                  }}\n    return Square(\n        {},\n    );\n}}\n",
                 turned.join(",\n        ")
             );

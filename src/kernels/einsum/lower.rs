@@ -179,7 +179,7 @@ fn contract(
     if batch_only && dims.iter().product::<usize>() >= MANY {
         return products_and_sum(ctx, extents, [a, b], output, &summed, y);
     }
-    // The result's innermost axis should be a column: results are stored in fours of them.
+    // The result's innermost axis should be a column: results are stored in vec4s of them.
     let last = output.last().copied();
     if last.is_some_and(|d| a.has(d) && !b.has(d)) && output.iter().any(|d| b.has(*d)) {
         return contract_placed(ctx, extents, [b, a], output, &summed, y);

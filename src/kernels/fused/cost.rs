@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::rows::program::{Action, RowProgram, Stage};
+use super::rowwise::program::{Action, RowProgram, Stage};
 use crate::dtype::DType;
 use crate::kernels::expression::{Call, Expression};
 use crate::kernels::scalar;

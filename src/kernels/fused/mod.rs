@@ -8,7 +8,7 @@ pub mod elementwise;
 pub mod eval;
 pub mod predicate;
 pub mod reduce;
-pub mod rows;
+pub mod rowwise;
 pub mod stack;
 pub mod update;
 
@@ -24,7 +24,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     elementwise::DEFINITIONS,
     predicate::DEFINITIONS,
     reduce::DEFINITIONS,
-    rows::DEFINITIONS,
+    rowwise::DEFINITIONS,
     stack::DEFINITIONS,
     update::DEFINITIONS,
 ];
@@ -36,7 +36,7 @@ pub fn register(registry: &mut Registry) {
     elementwise::register(registry);
     predicate::register(registry);
     reduce::register(registry);
-    rows::register(registry);
+    rowwise::register(registry);
     stack::register(registry);
     update::register(registry);
 }
@@ -48,7 +48,7 @@ pub fn shaders() -> Vec<Shader> {
     all.extend(contraction::shaders());
     all.extend(elementwise::shaders());
     all.extend(reduce::shaders());
-    all.extend(rows::shaders());
+    all.extend(rowwise::shaders());
     all.extend(update::shaders());
     all
 }

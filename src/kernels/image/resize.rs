@@ -16,7 +16,7 @@ use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP, wide};
+use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 
 const TYPES: &[DType] = &[F32, F16, BF16, F64];
@@ -47,7 +47,7 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut all: Vec<_> = Unit::ALL.map(nearest_shader).into();
     for wide in [false, true] {
-        for &t in TYPES.iter().filter(|t| !wide || wide::supports(**t)) {
+        for &t in TYPES.iter().filter(|t| !wide || vec4::supports(**t)) {
             let sum = sum_type(t);
             all.extend([bilinear_shader(t, wide), nearest_grad_shader(t, wide)]);
             all.extend(
@@ -319,7 +319,7 @@ struct Launch {
 
 impl Launch {
     fn of(src: &Tensor, dst: &Tensor, inner: usize) -> Self {
-        if inner.is_multiple_of(4) && wide::aligned(&[src, dst]) {
+        if inner.is_multiple_of(4) && vec4::aligned(&[src, dst]) {
             return Self { wide: true, count: dst.len() / 4, inner: inner / 4 };
         }
         Self { wide: false, count: dst.len(), inner }
@@ -333,7 +333,7 @@ impl Launch {
         if !self.wide {
             return smallvec![src.into(), dst.into()];
         }
-        [src, dst].map(|t| Binding::raw(t, wide::unit(t.dtype))).into_iter().collect()
+        [src, dst].map(|t| Binding::raw(t, vec4::unit(t.dtype))).into_iter().collect()
     }
 
     fn grid(self, dst: &Tensor) -> Grid {
@@ -347,7 +347,7 @@ impl Launch {
     /// Declares the tensors, and what bodies call the computed type and the loads of it.
     fn bind(shader: Shader, src: DType, dst: DType, wide: bool) -> Shader {
         let shader = if wide {
-            wide::bind_write(wide::bind_read(shader, "src", src), "dst", dst)
+            vec4::bind_write(vec4::bind_read(shader, "src", src), "dst", dst)
         } else {
             shader.bind("src", src).bind("dst", dst)
         };
@@ -360,7 +360,7 @@ impl Launch {
     }
 
     fn map(shader: Shader, wide: bool) -> Shader {
-        if wide { wide::map(shader, "dst") } else { shader.map("dst") }
+        if wide { vec4::map(shader, "dst") } else { shader.map("dst") }
     }
 }
 

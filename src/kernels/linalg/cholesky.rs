@@ -105,7 +105,7 @@ impl Panel {
         let shader =
             Shader::new(if shared { "linalg cholesky, shared loads" } else { "linalg cholesky" });
         let (shader, access) = if dtype == F32 {
-            (shader.bind_raw("a", "vec4<f32>", 16), IN_FOURS)
+            (shader.bind_raw("a", "vec4<f32>", 16), IN_VEC4S)
         } else {
             (shader.bind("a", dtype), BY_ELEMENTS)
         };
@@ -130,7 +130,7 @@ impl Panel {
     }
 }
 
-const IN_FOURS: &str = "fn load_four(i: u32) -> four {\n    return a[p.off_a + i / 4u];\n}\n\nfn \
+const IN_VEC4S: &str = "fn load_four(i: u32) -> four {\n    return a[p.off_a + i / 4u];\n}\n\nfn \
                         store_four(i: u32, v: four) {\n    a[p.off_a + i / 4u] = v;\n}\n";
 const BY_ELEMENTS: &str = "fn load_four(i: u32) -> four {\n    return four(load_a(i), load_a(i + \
                            1u), load_a(i + 2u), load_a(i + 3u));\n}\n\nfn store_four(i: u32, v: \

@@ -59,7 +59,7 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
         let panels = [16, 64, 256]
-            .map(|w| [false, true].map(|fours| panel_shader(*t, w, fours && *t == F32)));
+            .map(|w| [false, true].map(|vec4s| panel_shader(*t, w, vec4s && *t == F32)));
         [panels.concat(), vec![determinant_shader(*t, false), determinant_shader(*t, true)]]
             .concat()
     };
@@ -92,15 +92,15 @@ impl Decomposition {
         map(device, Map::Copy, Part::dense(x, n, n).transposed(transpose), &state, 0, &lu, n, n)?;
         let workgroup = workgroup(device, n);
         let whole = Part::dense(&lu, n, n);
-        let fours = fours(&lu, n);
+        let vec4s = vec4s(&lu, n);
         for first in (0..n).step_by(block(n)) {
             let width = block(n).min(n - first);
             let end = first + width;
             device.enqueue(&Program {
-                key: Key::new("linalg lu").dtype(dtype).number(workgroup).number(u32::from(fours)),
-                shader: &|| panel_shader(dtype, workgroup, fours),
+                key: Key::new("linalg lu").dtype(dtype).number(workgroup).number(u32::from(vec4s)),
+                shader: &|| panel_shader(dtype, workgroup, vec4s),
                 bindings: smallvec![
-                    matrices(&lu, fours),
+                    matrices(&lu, vec4s),
                     Binding::from(&permutation),
                     Binding::from(&state)
                 ],
@@ -179,18 +179,18 @@ pub fn workgroup(device: &Device, n: usize) -> u32 {
 }
 
 /// Whether every four elements of the rows of `n` x `n` matrices can be read at once.
-pub fn fours(a: &Tensor, n: usize) -> bool {
+pub fn vec4s(a: &Tensor, n: usize) -> bool {
     a.dtype == F32 && n.is_multiple_of(4) && a.address.is_multiple_of(16)
 }
 
 /// The tensor as [`access`] declares it.
-pub fn matrices(a: &Tensor, fours: bool) -> Binding {
-    if fours { Binding::raw(a, 16) } else { a.into() }
+pub fn matrices(a: &Tensor, vec4s: bool) -> Binding {
+    if vec4s { Binding::raw(a, 16) } else { a.into() }
 }
 
 /// Declares the binding `a` with `load_a` and `store_a`.
-pub fn access(shader: Shader, dtype: DType, fours: bool) -> Shader {
-    if !fours {
+pub fn access(shader: Shader, dtype: DType, vec4s: bool) -> Shader {
+    if !vec4s {
         return shader.bind("a", dtype).define("ACCESS", "");
     }
     shader.bind_raw("a", "vec4<f32>", 16).define(
@@ -200,8 +200,8 @@ pub fn access(shader: Shader, dtype: DType, fours: bool) -> Shader {
     )
 }
 
-fn panel_shader(dtype: DType, workgroup: u32, fours: bool) -> Shader {
-    let (swap, eliminate) = if fours {
+fn panel_shader(dtype: DType, workgroup: u32, vec4s: bool) -> Shader {
+    let (swap, eliminate) = if vec4s {
         (
             "for (var j = local; j < n / 4u; j += WORKGROUP) {
                 let upper = a[p.off_a + (base + k * n) / 4u + j];
@@ -228,7 +228,7 @@ fn panel_shader(dtype: DType, workgroup: u32, fours: bool) -> Shader {
                 }",
         )
     };
-    access(Shader::new("linalg lu"), dtype, fours)
+    access(Shader::new("linalg lu"), dtype, vec4s)
         .bind("permutation", I32)
         .bind("state", I32)
         .u32s(&["batch", "n", "first", "end"])

@@ -56,7 +56,7 @@ impl<'t> Part<'t> {
     }
 
     /// Whether four neighbours in each row can be read at once, and lie in one matrix.
-    pub fn is_in_fours(&self) -> bool {
+    pub fn is_in_vec4s(&self) -> bool {
         let whole = [self.at, self.matrix, self.row].iter().all(|n| n.is_multiple_of(4));
         self.col == 1 && whole && self.tensor.dtype == F32 && self.tensor.address.is_multiple_of(16)
     }
@@ -104,15 +104,15 @@ pub fn update(
     let dtype = c.tensor.dtype;
     // Whether the columns of b are what lies in its rows: then a product is four dots.
     let transposed = b.col != 1;
-    let in_fours = [n, k].iter().all(|n| n.is_multiple_of(4))
-        && [a, b.transposed(transposed), c].iter().all(Part::is_in_fours);
-    if in_fours {
+    let in_vec4s = [n, k].iter().all(|n| n.is_multiple_of(4))
+        && [a, b.transposed(transposed), c].iter().all(Part::is_in_vec4s);
+    if in_vec4s {
         let params = params.u32(m).u32(k / 4).u32(a.at / 4).u32(a.matrix / 4).u32(a.row / 4);
         let step = if transposed { b.col } else { b.row };
         let params = params.u32(b.at / 4).u32(b.matrix / 4).u32(step / 4);
         return device.enqueue(&Program {
-            key: Key::new("linalg update fours").number(u32::from(transposed)),
-            shader: &|| update_fours_shader(transposed),
+            key: Key::new("linalg update vec4s").number(u32::from(transposed)),
+            shader: &|| update_vec4s_shader(transposed),
             bindings: [a, b, c].iter().map(|part| Binding::raw(part.tensor, 16)).collect(),
             params: params.u32(c.at / 4).u32(c.matrix / 4).u32(c.row / 4).u32(u32::from(lower)),
             grid: Grid::linear(count, UPDATERS),
@@ -130,7 +130,7 @@ pub fn update(
     })
 }
 
-fn update_fours_shader(transposed: bool) -> Shader {
+fn update_vec4s_shader(transposed: bool) -> Shader {
     let product = |r: usize| {
         if transposed {
             format!("vec4(dot(a{r}, b0), dot(a{r}, b1), dot(a{r}, b2), dot(a{r}, b3))")
@@ -138,7 +138,7 @@ fn update_fours_shader(transposed: bool) -> Shader {
             format!("a{r}.x * b0 + a{r}.y * b1 + a{r}.z * b2 + a{r}.w * b3")
         }
     };
-    Shader::new("linalg update fours")
+    Shader::new("linalg update vec4s")
         .bind_raw("a", "vec4<f32>", 16)
         .bind_raw("b", "vec4<f32>", 16)
         .bind_raw("c", "vec4<f32>", 16)
@@ -151,7 +151,7 @@ fn update_fours_shader(transposed: bool) -> Shader {
         .define("PRODUCT_2", product(2))
         .define("PRODUCT_3", product(3))
         .workgroup([UPDATERS, 1, 1])
-        .body(include_str!("../../../shaders/linalg/update_fours.wgsl"))
+        .body(include_str!("../../../shaders/linalg/update_vec4s.wgsl"))
 }
 
 fn update_shader(dtype: DType) -> Shader {
@@ -274,6 +274,6 @@ pub fn map(
 pub fn shaders() -> Vec<Shader> {
     let each =
         |t: &DType| [vec![update_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
-    let fours = [update_fours_shader(false), update_fours_shader(true)];
-    REALS.iter().flat_map(each).chain(fours).collect()
+    let vec4s = [update_vec4s_shader(false), update_vec4s_shader(true)];
+    REALS.iter().flat_map(each).chain(vec4s).collect()
 }

@@ -32,10 +32,10 @@ const WHOLE: usize = 512;
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let fours = [false, true].map(|shared| Solve { dtype: F32, fours: true, shared });
-    let shared = Solve { dtype: F32, fours: false, shared: true };
-    let plain = REALS.iter().map(|t| Solve { dtype: *t, fours: false, shared: false });
-    plain.chain(fours).chain([shared]).map(Solve::shader).collect()
+    let vec4s = [false, true].map(|shared| Solve { dtype: F32, vec4s: true, shared });
+    let shared = Solve { dtype: F32, vec4s: false, shared: true };
+    let plain = REALS.iter().map(|t| Solve { dtype: *t, vec4s: false, shared: false });
+    plain.chain(vec4s).chain([shared]).map(Solve::shader).collect()
 }
 
 /// Solves `A X = B` in place in `x`, for triangles `a` of `n` rows and `cols` right-hand sides.
@@ -60,12 +60,12 @@ pub fn solve(
     for first in firsts {
         let width = width.min(n - first);
         let (own, own_x) = (a.from(first, first), x.from(first, 0));
-        let fours = cols.is_multiple_of(4) && own_x.is_in_fours();
-        let unit = if fours { 4 } else { 1 };
+        let vec4s = cols.is_multiple_of(4) && own_x.is_in_vec4s();
+        let unit = if vec4s { 4 } else { 1 };
         let units = cols / unit;
         // Fewer columns would leave most lanes of a matrix without one.
         let shared = dtype == F32 && units >= EDGE / 2 && device.profile().shares_loads();
-        let program = Solve { dtype, fours, shared };
+        let program = Solve { dtype, vec4s, shared };
         // Upper triangles are lower ones, seen from their last element: strides are negative, in
         // u32's arithmetic.
         let turned = |at: usize, steps: &[usize]| {
@@ -83,12 +83,12 @@ pub fn solve(
         device.enqueue(&Program {
             key: Key::new("linalg triangular")
                 .dtype(dtype)
-                .number(u32::from(fours))
+                .number(u32::from(vec4s))
                 .number(u32::from(shared)),
             shader: &|| program.shader(),
             bindings: smallvec![
                 a.tensor.into(),
-                if fours { Binding::raw(x.tensor, 16) } else { x.tensor.into() }
+                if vec4s { Binding::raw(x.tensor, 16) } else { x.tensor.into() }
             ],
             params: params.u32(step(own_x.row / unit)).u32(u32::from(triangle.unit)),
             grid: if shared {
@@ -110,7 +110,7 @@ pub fn solve(
 struct Solve {
     dtype: DType,
     /// Whether an invocation has four neighbouring right-hand sides.
-    fours: bool,
+    vec4s: bool,
     /// Whether eight lanes load the triangle's elements of a row each and broadcast them: software
     /// adapters load lane by lane.
     shared: bool,
@@ -118,21 +118,21 @@ struct Solve {
 
 impl Solve {
     fn shader(self) -> Shader {
-        let Self { dtype, fours, shared } = self;
-        let name = match (fours, shared) {
+        let Self { dtype, vec4s, shared } = self;
+        let name = match (vec4s, shared) {
             (false, false) => "linalg triangular",
-            (true, false) => "linalg triangular, fours",
+            (true, false) => "linalg triangular, vec4s",
             (false, true) => "linalg triangular, shared loads",
-            (true, true) => "linalg triangular, fours, shared loads",
+            (true, true) => "linalg triangular, vec4s, shared loads",
         };
         let real = real(dtype);
         let shader = Shader::new(name).bind("a", dtype);
-        let (shader, value) = if fours {
+        let (shader, value) = if vec4s {
             (shader.bind_raw("x", "vec4<f32>", 16), "vec4<f32>".to_owned())
         } else {
             (shader.bind("x", dtype), real.to_owned())
         };
-        let access = if fours {
+        let access = if vec4s {
             "fn load_value(i: u32) -> value {\n    return x[p.off_x + i];\n}\n\nfn store_value(i: \
              u32, v: value) {\n    x[p.off_x + i] = v;\n}\n"
         } else {

@@ -4,7 +4,6 @@
 
 pub mod blocks;
 pub mod diag;
-pub mod fours;
 pub mod join;
 pub mod mirror_grad;
 pub mod pad;
@@ -17,6 +16,7 @@ pub mod slice_assign;
 pub mod space;
 pub mod together;
 pub mod unit;
+pub mod vec4s;
 pub mod walk;
 
 use super::op::{Attrs, OpContext};
@@ -422,7 +422,7 @@ pub fn shaders() -> Vec<Shader> {
                 );
             }
             if unit.bytes() == 4 {
-                let kinds = [fours::Four::Repeated, fours::Four::Turned, fours::Four::Apart(2)];
+                let kinds = [vec4s::Four::Repeated, vec4s::Four::Turned, vec4s::Four::Apart(2)];
                 all.extend(kinds.map(|four| four.shader(&walk(&strided, &dense))));
                 all.push(kinds[0].shader(&walk(&splat, &dense)));
             }

@@ -7,8 +7,8 @@
 use smallvec::smallvec;
 
 use super::blocks::Blocks;
-use super::fours::Four;
 use super::unit::Unit;
+use super::vec4s::Four;
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::error::{Error, Result};
 use crate::layout::{Access, AccessClass, Iteration, Strides, dense_strides};
@@ -209,8 +209,8 @@ impl Walk {
         device.check_extent(self.dims.iter().product())
     }
 
-    /// Element by element, or by fours where these are asked for and fit.
-    fn dispatch(&self, device: &Device, fours: bool) -> Result<()> {
+    /// Element by element, or by vec4s where these are asked for and fit.
+    fn dispatch(&self, device: &Device, vec4s: bool) -> Result<()> {
         let count = self.count(device)?;
         let (src_before, src_span) = self.src.span(&self.dims);
         let (dst_before, dst_span) = self.dst.span(&self.dims);
@@ -230,7 +230,7 @@ impl Walk {
         let src = unit.binding(self.src.address - src_before * bytes, src_span);
         let dst = unit.binding(self.dst.address - dst_before * bytes, dst_span);
         let four =
-            Four::of(unit, &walk, src.address).filter(|_| fours && dst.address.is_multiple_of(16));
+            Four::of(unit, &walk, src.address).filter(|_| vec4s && dst.address.is_multiple_of(16));
         if let Some(four) = four {
             return four.enqueue(device, &walk, count, src, dst);
         }

@@ -6,10 +6,10 @@
 //! the shapes.
 
 pub mod arg;
-pub mod fours;
 pub mod plan;
 pub mod program;
 pub mod table;
+pub mod vec4s;
 
 use smallvec::SmallVec;
 
@@ -50,7 +50,7 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut all = program::shaders();
     all.extend(arg::shaders());
-    all.extend(arg::fours::shaders());
+    all.extend(arg::vec4s::shaders());
     all
 }
 

@@ -2,14 +2,14 @@
 
 use smallvec::smallvec;
 
-use super::fours::{Fours, quads};
 use super::plan::{Groups, Step};
 use super::table::{Reduction, accumulator, identity_text};
+use super::vec4s::{Vec4s, outputs};
 use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// What the text of a reduction program depends on.
@@ -29,8 +29,8 @@ pub struct Variant {
     pub lanes: u32,
     /// Whether neighbouring elements are those of neighbouring segments.
     pub columns: bool,
-    /// The fours that it reads.
-    pub fours: Fours,
+    /// The vec4s that it reads.
+    pub vec4s: Vec4s,
     /// Invocations in a workgroup.
     pub workgroup: u32,
 }
@@ -44,13 +44,13 @@ impl Variant {
             .number(u32::from(self.map) + 2 * u32::from(self.finish))
             .number(self.lanes)
             .number(u32::from(self.columns))
-            .number(self.fours.number())
+            .number(self.vec4s.number())
             .number(self.workgroup)
     }
 
     /// The program's text.
     pub fn shader(&self) -> Shader {
-        let Self { row, input, output, fours, .. } = *self;
+        let Self { row, input, output, vec4s, .. } = *self;
         // An earlier step's output is already in the accumulator's type, which is its own
         // accumulator.
         let acc = accumulator(input);
@@ -59,8 +59,8 @@ impl Variant {
             _ => include_str!("../../../shaders/reduce_order.wgsl"),
         };
         let shader =
-            Shader::new(format!("{} {input} to {output}, {} lanes, {fours:?}", row.op, self.lanes));
-        let shader = fours
+            Shader::new(format!("{} {input} to {output}, {} lanes, {vec4s:?}", row.op, self.lanes));
+        let shader = vec4s
             .bind(shader, input, output)
             .u32s(&[
                 "count",
@@ -89,18 +89,18 @@ impl Variant {
             .define("COMBINE", row.combine)
             .define("FINISH", if self.finish { row.finish } else { "a" })
             .body(include_str!("../../../shaders/reduce_functions.wgsl"));
-        let shader = match fours {
-            Fours::None => shader.body(include_str!("../../../shaders/reduce_run.wgsl")),
-            _ => shader.body(include_str!("../../../shaders/reduce_fours.wgsl")),
+        let shader = match vec4s {
+            Vec4s::None => shader.body(include_str!("../../../shaders/reduce_run.wgsl")),
+            _ => shader.body(include_str!("../../../shaders/reduce_vec4s.wgsl")),
         };
-        if let Fours::Quads(count) = fours {
-            return quads(shader, count);
+        if let Vec4s::Outputs(count) = vec4s {
+            return outputs(shader, count);
         }
         if self.lanes == 1 {
             return shader.body(include_str!("../../../shaders/reduce_threads.wgsl")).map("y");
         }
         let shader = lanes(shader, self.lanes, self.columns, self.workgroup);
-        if fours == Fours::Columns {
+        if vec4s == Vec4s::Columns {
             return shader
                 .define("UNIT", "1")
                 .define("PARTIAL", "vec4<Accumulator>")
@@ -108,7 +108,7 @@ impl Variant {
                 .define("START", "identity_four()")
                 .define(
                     "RUN",
-                    "reduce_fours((o * p.extent + first) * p.inner + k, LANES * p.inner, n)",
+                    "reduce_vec4s((o * p.extent + first) * p.inner + k, LANES * p.inner, n)",
                 )
                 .define("WORDS", "")
                 .define("EMIT", "write_y(i, finish_four(all), 4u);")
@@ -152,7 +152,7 @@ pub fn shaders() -> Vec<Shader> {
                 finish: true,
                 lanes: 1,
                 columns: false,
-                fours: Fours::None,
+                vec4s: Vec4s::None,
                 workgroup: WORKGROUP,
             }
             .shader(),
@@ -162,18 +162,23 @@ pub fn shaders() -> Vec<Shader> {
         for &dtype in row.types {
             let acc = accumulator(dtype);
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
-                let fours =
-                    [Fours::None, Fours::Rows, Fours::Columns, Fours::Quads(1), Fours::Quads(8)];
-                for fours in fours.into_iter().take(if wide::supports(dtype) { 5 } else { 1 }) {
+                let vec4s = [
+                    Vec4s::None,
+                    Vec4s::Rows,
+                    Vec4s::Columns,
+                    Vec4s::Outputs(1),
+                    Vec4s::Outputs(8),
+                ];
+                for vec4s in vec4s.into_iter().take(if vec4::supports(dtype) { 5 } else { 1 }) {
                     let shared = [(8, false, 8), (4, false, WORKGROUP), (256, false, WORKGROUP)];
                     let columns = [(8, true, WORKGROUP)];
-                    let splits: &[(u32, bool, u32)] = match fours {
-                        Fours::None => {
+                    let splits: &[(u32, bool, u32)] = match vec4s {
+                        Vec4s::None => {
                             &[shared.as_slice(), &columns, &[(1, false, WORKGROUP)]].concat()
                         }
-                        Fours::Rows => &[shared.as_slice(), &[(1, false, WORKGROUP)]].concat(),
-                        Fours::Columns => &columns,
-                        Fours::Quads(_) => &[(1, false, 8)],
+                        Vec4s::Rows => &[shared.as_slice(), &[(1, false, WORKGROUP)]].concat(),
+                        Vec4s::Columns => &columns,
+                        Vec4s::Outputs(_) => &[(1, false, 8)],
                     };
                     for &(lanes, columns, workgroup) in splits {
                         let input = if map { dtype } else { acc };
@@ -187,7 +192,7 @@ pub fn shaders() -> Vec<Shader> {
                                 finish,
                                 lanes,
                                 columns,
-                                fours,
+                                vec4s,
                                 workgroup,
                             }
                             .shader(),
@@ -321,15 +326,15 @@ impl Run {
         finish: bool,
     ) -> Result<()> {
         let is_four = |t: &Tensor, first: usize| {
-            wide::aligned(&[t])
+            vec4::aligned(&[t])
                 && (t.address + (first * t.dtype.size()) as u64)
-                    .is_multiple_of(wide::unit(t.dtype).into())
+                    .is_multiple_of(vec4::unit(t.dtype).into())
         };
-        let fours = Fours::of(self.profile, step, [is_four(x, from), is_four(y, to)]);
-        let invocations = fours.invocations(step, y.dtype);
+        let vec4s = Vec4s::of(self.profile, step, [is_four(x, from), is_four(y, to)]);
+        let invocations = vec4s.invocations(step, y.dtype);
         let workgroup = match (step.lanes, self.profile.barriers) {
             (2.., Barriers::Dear) => step.lanes,
-            _ => fours.workgroup(self.profile, invocations),
+            _ => vec4s.workgroup(self.profile, invocations),
         };
         let columns = step.columns();
         let variant = Variant {
@@ -340,7 +345,7 @@ impl Run {
             finish,
             lanes: step.lanes,
             columns,
-            fours,
+            vec4s,
             workgroup,
         };
         let reads = step.outer * step.extent * step.inner;
@@ -353,19 +358,19 @@ impl Run {
             step.extent,
             step.inner,
         );
-        let in_fours = |binding: &mut Binding| binding.unit *= wide::WIDTH;
-        match fours {
-            Fours::None => {}
-            Fours::Rows => {
-                in_fours(&mut bindings[0]);
+        let in_vec4s = |binding: &mut Binding| binding.unit *= vec4::WIDTH;
+        match vec4s {
+            Vec4s::None => {}
+            Vec4s::Rows => {
+                in_vec4s(&mut bindings[0]);
                 extent /= 4;
             }
-            Fours::Columns => {
-                bindings.iter_mut().for_each(in_fours);
+            Vec4s::Columns => {
+                bindings.iter_mut().for_each(in_vec4s);
                 (count, inner) = (count / 4, inner / 4);
             }
-            Fours::Quads(_) => {
-                bindings.iter_mut().for_each(in_fours);
+            Vec4s::Outputs(_) => {
+                bindings.iter_mut().for_each(in_vec4s);
                 (count, inner) = (count / inner, inner / 4);
             }
         }

@@ -21,7 +21,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::{Access, AccessClass, Iteration};
-use crate::shader::{Field, Shader, WORKGROUP, eight, wide};
+use crate::shader::{Field, Shader, WORKGROUP, eight, vec4};
 use crate::tensor::Tensor;
 
 /// Names of the inputs' bindings.
@@ -72,7 +72,7 @@ enum Wide {
 
 impl Wide {
     const fn width(self) -> u32 {
-        if matches!(self, Self::Eight) { eight::WIDTH } else { wide::WIDTH }
+        if matches!(self, Self::Eight) { eight::WIDTH } else { vec4::WIDTH }
     }
 
     const fn unit(self, dtype: DType) -> u32 {
@@ -185,7 +185,7 @@ impl Signature<'_> {
             let access = variant.class.access(k);
             shader = match (is_wide(access), wide) {
                 (true, Wide::Eight) => eight::bind_read(shader, name, *dtype),
-                (true, _) => wide::bind_read(shader, name, *dtype),
+                (true, _) => vec4::bind_read(shader, name, *dtype),
                 (false, _) => shader.bind(name, *dtype),
             };
             let value = match access {
@@ -202,9 +202,9 @@ impl Signature<'_> {
             shader = variant.class.declare(shader, names);
         }
         // The names of four values and where they are in what was read.
-        let fours: &[(&str, &str)] =
+        let vec4s: &[(&str, &str)] =
             if wide == Wide::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
-        for (four, part) in fours {
+        for (four, part) in vec4s {
             for lane in LANES {
                 let argument = |(name, four): &(&&str, bool)| {
                     if *four { format!("{name}_v{part}.{lane}") } else { format!("{name}_v") }
@@ -214,7 +214,7 @@ impl Signature<'_> {
             }
         }
         for (k, (name, dtype)) in RESULTS.iter().zip(self.outputs).enumerate() {
-            let values = fours.iter().map(|(four, _)| {
+            let values = vec4s.iter().map(|(four, _)| {
                 let lanes = LANES.map(|lane| format!("{four}{lane}{}", self.member(k))).join(", ");
                 format!("vec4<{}>({lanes})", dtype.value())
             });
@@ -226,7 +226,7 @@ impl Signature<'_> {
             };
             shader = match wide {
                 Wide::Eight => eight::bind_write(shader, name, *dtype),
-                _ => wide::bind_write(shader, name, *dtype),
+                _ => vec4::bind_write(shader, name, *dtype),
             };
             let _ = writeln!(body, "    write_{name}(t, {values}{written});");
         }
@@ -261,7 +261,7 @@ impl Signature<'_> {
             let first = usize::from(rank == 2);
             if self.can_be_wide()
                 && let Some(class) =
-                    walk(&|k| ((k + first) % 2) as i64).wide_class(wide::WIDTH as usize)
+                    walk(&|k| ((k + first) % 2) as i64).wide_class(vec4::WIDTH as usize)
             {
                 shaders.extend(self.wide_shaders(&class));
             }
@@ -292,7 +292,7 @@ impl Signature<'_> {
     }
 
     fn can_be_wide(&self) -> bool {
-        self.inputs.iter().chain(self.outputs).all(|t| wide::supports(*t))
+        self.inputs.iter().chain(self.outputs).all(|t| vec4::supports(*t))
     }
 
     /// Enqueues the function over `outputs`, which have the same dims. Each input's dims broadcast
@@ -427,7 +427,7 @@ impl Signature<'_> {
         };
         let units = |width: u32| walk.len().is_multiple_of(width as usize);
         let is_large = walk.len() >= eight::LEAST && device.profile().eight_wide();
-        let four = if units(wide::WIDTH) { Wide::Whole } else { Wide::Cut };
+        let four = if units(vec4::WIDTH) { Wide::Whole } else { Wide::Cut };
         let candidates =
             (is_large && units(eight::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);
         let found = candidates

@@ -7,7 +7,7 @@
 //! adapter's class only, so results are reproducible.
 //!
 //! Where extents allow it an invocation takes four lines side by side, or four elements of a line,
-//! at once ([`Fours`]). Of tensors beyond one binding, whole lines are scanned one window after the
+//! at once ([`Vec4s`]). Of tensors beyond one binding, whole lines are scanned one window after the
 //! other; a line that does not fit by itself is cut into chunks in any case, whose totals are
 //! taken, and from whose starts it is scanned, in windows of whole chunks.
 
@@ -23,7 +23,7 @@ use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
 use crate::kernels::windows::{Scratch, largest, limit, part, ranges, write};
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP, wide};
+use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 use text::Variant;
 
@@ -119,21 +119,21 @@ pub fn shaders() -> Vec<Shader> {
                 (Pass::Apply, true),
                 (Pass::Whole, true),
             ] {
-                let of = |y: DType, fours: Fours| Variant {
+                let of = |y: DType, vec4s: Vec4s| Variant {
                     row,
                     dtype,
                     loaded: dtype,
                     stored: y,
                     pass,
                     exclusive,
-                    fours,
+                    vec4s,
                     workgroup: WORKGROUP,
                 };
-                shaders.push(of(computed, Fours::None).shader());
-                if wide::supports(dtype) {
+                shaders.push(of(computed, Vec4s::None).shader());
+                if vec4::supports(dtype) {
                     let stored = if pass == Pass::Totals { computed } else { dtype };
-                    let fours = [Fours::Lines(1), Fours::Lines(4), Fours::Elements];
-                    shaders.extend(fours.map(|fours| of(stored, fours).shader()));
+                    let vec4s = [Vec4s::Lines(1), Vec4s::Lines(4), Vec4s::Elements];
+                    shaders.extend(vec4s.map(|vec4s| of(stored, vec4s).shader()));
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Scan {
             inner: x.dims[axis + 1..].iter().product(),
         };
         if self.dtype.lanes() == 1
-            || Fours::of(ctx.device().profile(), &[&x, &y], lines) != Fours::None
+            || Vec4s::of(ctx.device().profile(), &[&x, &y], lines) != Vec4s::None
         {
             return self.scan(ctx, &x, &y, lines, self.exclusive, self.reverse);
         }
@@ -219,25 +219,25 @@ enum Pass {
 
 /// What an invocation reads and writes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fours {
+enum Vec4s {
     /// Single elements.
     None,
-    /// Elements of four lines side by side, of so many fours [`SPREAD`] apart.
+    /// Elements of four lines side by side, of so many vec4s [`SPREAD`] apart.
     Lines(u32),
     /// Four elements of a line.
     Elements,
 }
 
-impl Fours {
+impl Vec4s {
     /// What fits the lines of `tensors`.
     fn of(profile: Profile, tensors: &[&Tensor], lines: Lines) -> Self {
         match lines {
-            _ if !wide::aligned(tensors) => Self::None,
+            _ if !vec4::aligned(tensors) => Self::None,
             Lines { inner: 1, n, .. } if n.is_multiple_of(4) => Self::Elements,
             Lines { outer, inner, .. } if inner.is_multiple_of(4) => {
-                let fits = |quads: &u32| {
-                    let each = inner / 4 / *quads as usize;
-                    (inner / 4).is_multiple_of((SPREAD * quads) as usize)
+                let fits = |count: &u32| {
+                    let each = inner / 4 / *count as usize;
+                    (inner / 4).is_multiple_of((SPREAD * count) as usize)
                         && outer * each >= many(profile)
                 };
                 Self::Lines(
@@ -251,17 +251,17 @@ impl Fours {
         }
     }
 
-    /// Fours of an invocation.
-    const fn quads(self) -> u32 {
+    /// Vec4s of an invocation.
+    const fn count(self) -> u32 {
         match self {
-            Self::Lines(quads) => quads,
+            Self::Lines(count) => count,
             _ => 1,
         }
     }
 }
 
 impl Scan {
-    /// Scans `x` into `y`, which has the type in which `x` is computed, or the op's where fours
+    /// Scans `x` into `y`, which has the type in which `x` is computed, or the op's where vec4s
     /// fit.
     fn scan(
         &self,
@@ -279,20 +279,20 @@ impl Scan {
         }
         ctx.device().check_extent(x.len())?;
         let profile = ctx.device().profile();
-        let fours = Fours::of(profile, &[x, y], lines);
-        let invocations = match fours {
-            Fours::Lines(quads) => outer * inner / 4 / quads as usize,
+        let vec4s = Vec4s::of(profile, &[x, y], lines);
+        let invocations = match vec4s {
+            Vec4s::Lines(count) => outer * inner / 4 / count as usize,
             _ => outer * inner,
         };
         if invocations >= many(profile) && n < profile.loop_limit || n <= CHUNK {
-            let step = Step { pass: Pass::Whole, lines, chunk: n, exclusive, reverse, fours };
+            let step = Step { pass: Pass::Whole, lines, chunk: n, exclusive, reverse, vec4s };
             return self.enqueue(ctx, &step, &[x, y]);
         }
         let chunks = n.div_ceil(CHUNK);
         let computed = computed(self.dtype);
         let totals = ctx.temp(computed, &[outer, chunks, inner])?;
         let starts = ctx.temp(computed, &[outer, chunks, inner])?;
-        let apply = Step { pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, fours };
+        let apply = Step { pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, vec4s };
         self.enqueue(ctx, &Step { pass: Pass::Totals, exclusive: false, ..apply }, &[x, &totals])?;
         self.scan(ctx, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
         self.enqueue(ctx, &apply, &[x, y, &starts])
@@ -350,7 +350,7 @@ impl Scan {
                 chunk,
                 exclusive,
                 reverse,
-                fours: Fours::of(profile, &[x, y], lines),
+                vec4s: Vec4s::of(profile, &[x, y], lines),
             }
         };
         let mut scratch = Scratch::new(ctx);
@@ -399,8 +399,8 @@ impl Scan {
                 let [old, new] = [0, 1].map(|i| part(&states[i], 0, count));
                 let pass = if k == 0 { Pass::Whole } else { Pass::Apply };
                 for (to, exclusive) in [(&y, exclusive), (&new, false)] {
-                    let fours = Fours::of(profile, &[&x, to], lines);
-                    let step = Step { pass, lines, chunk: 1, exclusive, reverse: false, fours };
+                    let vec4s = Vec4s::of(profile, &[&x, to], lines);
+                    let step = Step { pass, lines, chunk: 1, exclusive, reverse: false, vec4s };
                     let tensors = [&x, to, &old];
                     self.enqueue(ctx, &step, &tensors[..if k == 0 { 2 } else { 3 }])?;
                 }
@@ -418,15 +418,15 @@ impl Scan {
             mut chunk,
             exclusive,
             reverse,
-            fours,
+            vec4s,
         } = *step;
         let chunks = n.div_ceil(chunk);
-        match fours {
-            Fours::None => {}
-            Fours::Lines(_) => inner /= 4,
-            Fours::Elements => (n, chunk) = (n / 4, chunk / 4),
+        match vec4s {
+            Vec4s::None => {}
+            Vec4s::Lines(_) => inner /= 4,
+            Vec4s::Elements => (n, chunk) = (n / 4, chunk / 4),
         }
-        let count = outer * chunks * inner / fours.quads() as usize;
+        let count = outer * chunks * inner / vec4s.count() as usize;
         // A processor's cores share the workgroups.
         let workgroup =
             if profile.barriers == Barriers::Dear && count < 1 << 13 { 8 } else { WORKGROUP };
@@ -437,12 +437,12 @@ impl Scan {
             stored: tensors[1].dtype,
             pass,
             exclusive,
-            fours,
+            vec4s,
             workgroup,
         };
         let binding = |(k, t): (usize, &&Tensor)| {
-            let in_fours = variant.in_fours()[k];
-            if in_fours { Binding::raw(t, wide::unit(t.dtype)) } else { Binding::from(*t) }
+            let in_vec4s = variant.in_vec4s()[k];
+            if in_vec4s { Binding::raw(t, vec4::unit(t.dtype)) } else { Binding::from(*t) }
         };
         ctx.device().enqueue(&Program {
             key: variant.key(),
@@ -470,7 +470,7 @@ struct Step {
     chunk: usize,
     exclusive: bool,
     reverse: bool,
-    fours: Fours,
+    vec4s: Vec4s,
 }
 
 /// Rounds float32 to a half type.

@@ -1,9 +1,9 @@
 //! The shader of scans.
 
-use super::{Fours, Pass, Row, SPREAD, computed};
+use super::{Pass, Row, SPREAD, Vec4s, computed};
 use crate::device::Key;
 use crate::dtype::DType;
-use crate::shader::{Shader, library, wide};
+use crate::shader::{Shader, library, vec4};
 
 /// What a program's text depends on.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct Variant {
     pub stored: DType,
     pub pass: Pass,
     pub exclusive: bool,
-    pub fours: Fours,
+    pub vec4s: Vec4s,
     pub workgroup: u32,
 }
 
@@ -28,39 +28,39 @@ impl Variant {
             .dtype(self.stored)
             .number(self.pass as u32)
             .number(u32::from(self.exclusive))
-            .number(match self.fours {
-                Fours::None => 0,
-                Fours::Elements => 1,
-                Fours::Lines(quads) => 1 + quads,
+            .number(match self.vec4s {
+                Vec4s::None => 0,
+                Vec4s::Elements => 1,
+                Vec4s::Lines(count) => 1 + count,
             })
             .number(self.workgroup)
     }
 
-    /// Whether x, y and the starts are accessed in fours.
-    pub fn in_fours(&self) -> [bool; 3] {
-        match self.fours {
-            Fours::None => [false; 3],
-            Fours::Lines(_) => [true; 3],
-            Fours::Elements => [true, self.pass != Pass::Totals, false],
+    /// Whether x, y and the starts are accessed in vec4s.
+    pub fn in_vec4s(&self) -> [bool; 3] {
+        match self.vec4s {
+            Vec4s::None => [false; 3],
+            Vec4s::Lines(_) => [true; 3],
+            Vec4s::Elements => [true, self.pass != Pass::Totals, false],
         }
     }
 
     pub fn shader(&self) -> Shader {
-        let Self { row, loaded, stored, pass, exclusive, fours, .. } = *self;
+        let Self { row, loaded, stored, pass, exclusive, vec4s, .. } = *self;
         let computed = computed(self.dtype);
-        let [x, y, starts] = self.in_fours();
-        let read = |shader: Shader, name, dtype, in_fours| {
-            if in_fours { wide::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
+        let [x, y, starts] = self.in_vec4s();
+        let read = |shader: Shader, name, dtype, in_vec4s| {
+            if in_vec4s { vec4::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
         };
-        let shader = Shader::new(format!("{} {loaded} {pass:?} {fours:?}", row.op)).workgroup([
+        let shader = Shader::new(format!("{} {loaded} {pass:?} {vec4s:?}", row.op)).workgroup([
             self.workgroup,
             1,
             1,
         ]);
         let shader = read(shader, "x", loaded, x);
         let mut shader =
-            if y { wide::bind_write(shader, "y", stored) } else { shader.bind("y", stored) };
-        let quads = fours.quads();
+            if y { vec4::bind_write(shader, "y", stored) } else { shader.bind("y", stored) };
+        let count = vec4s.count();
         let start = |j: u32| match (pass, starts) {
             (Pass::Apply, true) => format!("read_starts(place + {}u)", j * SPREAD),
             (Pass::Apply, false) => "load_starts(place)".to_owned(),
@@ -73,7 +73,7 @@ impl Variant {
             shader = shader.library(library::of_type(library, computed));
         }
         let each_quad =
-            |text: &dyn Fn(u32) -> String| (0..quads).map(text).collect::<Vec<_>>().join("\n");
+            |text: &dyn Fn(u32) -> String| (0..count).map(text).collect::<Vec<_>>().join("\n");
         let store = |at: &str, value: &str| {
             if y {
                 format!("write_y({at}, {value}, 4u);")
@@ -83,8 +83,8 @@ impl Variant {
         };
         let keeps = pass != Pass::Totals;
         let keep = |at: &str, value: &str| if keeps { store(at, value) } else { String::new() };
-        let step = match fours {
-            Fours::Elements => {
+        let step = match vec4s {
+            Vec4s::Elements => {
                 let results =
                     if exclusive { "vec4(state0, s0, s1, s2)" } else { "vec4(s0, s1, s2, s3)" };
                 let keep =
@@ -109,8 +109,8 @@ impl Variant {
         };
         let finish = |j| store(&format!("place + {}u", j * SPREAD), &format!("state{j}"));
         let each = |c| format!("combine_values(a.{c}, b.{c})");
-        let (state, combine) = match fours {
-            Fours::Lines(_) => (
+        let (state, combine) = match vec4s {
+            Vec4s::Lines(_) => (
                 format!("vec4<{}>", computed.value()),
                 format!("State({})", ["x", "y", "z", "w"].map(each).join(", ")),
             ),
@@ -123,7 +123,7 @@ impl Variant {
             .define("IDENTITY", (row.identity)(self.dtype))
             .define("COMBINE", row.combine.replace("{T}", computed.value()))
             .define("COMBINE_STATES", combine)
-            .define("QUADS", quads.to_string())
+            .define("VEC4S", count.to_string())
             .define("SPREAD", SPREAD.to_string())
             .define("START", each_quad(&|j| format!("    var state{j} = {};", start(j))))
             .define("STEP", step)

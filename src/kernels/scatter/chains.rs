@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::gather::index::{self, Indices};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// What an update does to an element.
@@ -110,14 +110,14 @@ impl Scatter<'_> {
             if scalar { self.updates.into() } else { slice(self.updates, part.first, part.count) };
         let mut target = slice(dst, part.first_row, part.rows);
         let elements = part.rows * self.inner;
-        let unit = wide::unit(dtype);
+        let unit = vec4::unit(dtype);
         let in_units = !scalar
-            && wide::supports(dtype)
-            && self.inner.is_multiple_of(wide::WIDTH as usize)
+            && vec4::supports(dtype)
+            && self.inner.is_multiple_of(vec4::WIDTH as usize)
             && [updates.address, target.address].iter().all(|a| a.is_multiple_of(u64::from(unit)));
         let (form, inner, invocations) = if in_units {
             (updates.unit, target.unit) = (unit, unit);
-            let inner = self.inner / wide::WIDTH as usize;
+            let inner = self.inner / vec4::WIDTH as usize;
             (Form::Units, inner, part.count * inner)
         } else if dtype.lanes() > 1 {
             (Form::Words, self.inner, elements.div_ceil(dtype.lanes() as usize))
@@ -204,7 +204,7 @@ fn fold_shader(fold: Fold, dtype: DType, form: Form) -> Shader {
         .bind_raw("heads", "u32", 4)
         .bind_raw("links", "u32", 4);
     let shader = match form {
-        Form::Units => wide::bind_update(wide::bind_read(shader, "updates", dtype), "dst", dtype)
+        Form::Units => vec4::bind_update(vec4::bind_read(shader, "updates", dtype), "dst", dtype)
             .body(include_str!("../../../shaders/scatter/units.wgsl"))
             .define("VALUE", format!("vec4<{}>", dtype.value())),
         _ => shader.bind("updates", dtype).bind("dst", dtype).define("VALUE", dtype.value()),
@@ -230,6 +230,6 @@ fn fold_shader(fold: Fold, dtype: DType, form: Form) -> Shader {
 /// Every shader that folds chains of updates of `dtype`.
 pub fn fold_shaders(fold: Fold, dtype: DType) -> impl Iterator<Item = Shader> {
     let plain = if dtype.lanes() > 1 { Form::Words } else { Form::Elements };
-    let units = wide::supports(dtype).then_some(Form::Units);
+    let units = vec4::supports(dtype).then_some(Form::Units);
     units.into_iter().chain([plain]).map(move |form| fold_shader(fold, dtype, form))
 }

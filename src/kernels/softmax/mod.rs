@@ -1,6 +1,6 @@
 //! Softmax, LogSoftmax and both cross entropies: one dispatch that goes over each row, in f32
 //! (float64 in itself), stable for any logits. Four columns are read and written at once where rows
-//! are whole fours; [`text`] has the shaders.
+//! are whole vec4s; [`text`] has the shaders.
 
 mod text;
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::wide;
+use crate::shader::vec4;
 use crate::tensor::{Tensor, shape_text};
 
 use text::Rows;
@@ -51,9 +51,9 @@ fn whole_words(dtype: DType, cols: usize) -> bool {
     cols.is_multiple_of(dtype.lanes() as usize)
 }
 
-/// A binding whose offset counts elements, or fours of them.
-fn in_units(binding: Binding, fours: bool) -> Binding {
-    Binding { unit: if fours { binding.unit * wide::WIDTH } else { binding.unit }, ..binding }
+/// A binding whose offset counts elements, or vec4s of them.
+fn in_units(binding: Binding, vec4s: bool) -> Binding {
+    Binding { unit: if vec4s { binding.unit * vec4::WIDTH } else { binding.unit }, ..binding }
 }
 
 /// Rows that fit one binding, an even number so that packed windows start at whole words.
@@ -74,8 +74,8 @@ fn softmax(ctx: &mut dyn OpContext, op: &'static str, result: &'static str) -> R
     let direct = whole_words(x.dtype, cols);
     let target = if direct { y.clone() } else { ctx.temp(F32, &x.dims)? };
     let device = ctx.device();
-    let fours = cols.is_multiple_of(4) && wide::aligned(&[&x, &target]);
-    let split = Rows::of(device.profile(), rows, cols, fours)?;
+    let vec4s = cols.is_multiple_of(4) && vec4::aligned(&[&x, &target]);
+    let split = Rows::of(device.profile(), rows, cols, vec4s)?;
     let per_window = rows_per_window(device, rows, cols * x.dtype.size().max(target.dtype.size()));
     for first in (0..rows).step_by(per_window) {
         let rows = per_window.min(rows - first);
@@ -84,8 +84,8 @@ fn softmax(ctx: &mut dyn OpContext, op: &'static str, result: &'static str) -> R
             key: split.key(op).dtype(x.dtype).dtype(target.dtype),
             shader: &|| split.softmax(op, result, x.dtype, target.dtype),
             bindings: smallvec![
-                in_units(part(&x, first * cols, rows * cols), fours),
-                in_units(part(&target, first * cols, rows * cols), fours)
+                in_units(part(&x, first * cols, rows * cols), vec4s),
+                in_units(part(&target, first * cols, rows * cols), vec4s)
             ],
             params: Params::new().u32(rows).u32(split.units(cols)).f32(f32::NEG_INFINITY),
             grid: split.grid(rows),
@@ -162,8 +162,8 @@ impl Operand {
     }
 
     /// Whether four columns from every fourth on can be read at once.
-    fn is_in_fours(&self) -> bool {
-        self.strides[1] == 1 && self.strides[0].is_multiple_of(4) && wide::aligned(&[&self.tensor])
+    fn is_in_vec4s(&self) -> bool {
+        self.strides[1] == 1 && self.strides[0].is_multiple_of(4) && vec4::aligned(&[&self.tensor])
     }
 }
 
@@ -188,13 +188,13 @@ fn cross_entropy(
     let device = ctx.device();
     // Sparse labels have no columns.
     let sparse = labels.tensor.dtype.is_integer();
-    let fours = cols.is_multiple_of(4)
-        && logits.is_in_fours()
-        && (sparse || labels.is_in_fours())
-        && wide::aligned(&[&backprop_target]);
-    let split = Rows::of(device.profile(), rows, cols, fours)?;
+    let vec4s = cols.is_multiple_of(4)
+        && logits.is_in_vec4s()
+        && (sparse || labels.is_in_vec4s())
+        && vec4::aligned(&[&backprop_target]);
+    let split = Rows::of(device.profile(), rows, cols, vec4s)?;
     let [logits_strides, labels_strides] =
-        [logits, labels].map(|o| if fours { [o.strides[0] / 4, 1] } else { o.strides });
+        [logits, labels].map(|o| if vec4s { [o.strides[0] / 4, 1] } else { o.strides });
     let per_window =
         rows_per_window(device, rows, cols * dtype.size().max(backprop_target.dtype.size()));
     for first in (0..rows).step_by(per_window) {
@@ -208,10 +208,10 @@ fn cross_entropy(
                 .dtype(backprop_target.dtype),
             shader: &|| split.cross_entropy(dtype, labels.tensor.dtype, backprop_target.dtype),
             bindings: smallvec![
-                in_units(logits.rows(first, rows), fours),
-                in_units(labels.rows(first, rows), fours && !sparse),
+                in_units(logits.rows(first, rows), vec4s),
+                in_units(labels.rows(first, rows), vec4s && !sparse),
                 part(&loss_target, first, rows),
-                in_units(part(&backprop_target, first * cols, rows * cols), fours),
+                in_units(part(&backprop_target, first * cols, rows * cols), vec4s),
             ],
             params: Params::new()
                 .u32(rows)

@@ -6,15 +6,15 @@ use crate::device::{Barriers, Grid, Key, Profile};
 use crate::dtype::DType::{self, F64, I32, I64};
 use crate::error::{Error, Result};
 use crate::kernels::reduce::table::accumulator;
-use crate::shader::{Field, Shader, WORKGROUP, wide};
+use crate::shader::{Field, Shader, WORKGROUP, vec4};
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
-    for (lanes, fours) in [(1, false), (8, false), (256, false), (1, true), (8, true), (256, true)]
+    for (lanes, vec4s) in [(1, false), (8, false), (256, false), (1, true), (8, true), (256, true)]
     {
-        let rows = Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP }, fours };
-        for &input in TYPES.iter().filter(|t| !fours || wide::supports(**t)) {
+        let rows = Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP }, vec4s };
+        for &input in TYPES.iter().filter(|t| !vec4s || vec4::supports(**t)) {
             for output in [input, accumulator(input)] {
                 out.extend(
                     SOFTMAXES.iter().map(|(op, result)| rows.softmax(op, result, input, output)),
@@ -34,16 +34,16 @@ pub(super) struct Rows {
     lanes: u32,
     workgroup: u32,
     /// Whether four columns are read and written at once. Columns and strides of parameters then
-    /// count fours.
-    pub fours: bool,
+    /// count vec4s.
+    pub vec4s: bool,
 }
 
 impl Rows {
     /// How `rows` rows of `cols` columns are shared.
-    pub fn of(profile: Profile, rows: usize, cols: usize, fours: bool) -> Result<Self> {
-        let units = if fours { cols / 4 } else { cols };
-        let wide = |lanes| Self { lanes, workgroup: WORKGROUP, fours };
-        let narrow = Self { lanes: 8, workgroup: 8, fours };
+    pub fn of(profile: Profile, rows: usize, cols: usize, vec4s: bool) -> Result<Self> {
+        let units = if vec4s { cols / 4 } else { cols };
+        let wide = |lanes| Self { lanes, workgroup: WORKGROUP, vec4s };
+        let narrow = Self { lanes: 8, workgroup: 8, vec4s };
         let wanted = match (profile.barriers, units) {
             (Barriers::Dear, 64..) if rows < 1000 => narrow,
             (Barriers::Dear, _) | (Barriers::Cheap, 0..=8) => wide(1),
@@ -66,11 +66,11 @@ impl Rows {
 
     /// Columns, or a stride, in what the parameters count.
     pub const fn units(self, columns: usize) -> usize {
-        if self.fours { columns / 4 } else { columns }
+        if self.vec4s { columns / 4 } else { columns }
     }
 
     pub fn key(self, family: &str) -> Key {
-        Key::new(family).number(self.lanes).number(self.workgroup).number(u32::from(self.fours))
+        Key::new(family).number(self.lanes).number(self.workgroup).number(u32::from(self.vec4s))
     }
 
     pub fn grid(self, rows: usize) -> Grid {
@@ -82,7 +82,7 @@ impl Rows {
             F64 => (shader.library("exp_f64").library("log_f64"), "exp_f64", "log_f64"),
             _ => (shader, "exp", "log"),
         };
-        let (unit, sum, largest) = match self.fours {
+        let (unit, sum, largest) = match self.vec4s {
             true => {
                 ("vec4<Value>", "(v.x + v.y) + (v.z + v.w)", "max(max(v.x, v.y), max(v.z, v.w))")
             }
@@ -101,27 +101,27 @@ impl Rows {
     }
 
     fn read(self, shader: Shader, name: &'static str, dtype: DType) -> Shader {
-        if self.fours { wide::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
+        if self.vec4s { vec4::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
     }
 
     fn write(self, shader: Shader, name: &'static str, dtype: DType) -> Shader {
-        if self.fours { wide::bind_write(shader, name, dtype) } else { shader.bind(name, dtype) }
+        if self.vec4s { vec4::bind_write(shader, name, dtype) } else { shader.bind(name, dtype) }
     }
 
     /// WGSL that reads unit `at` of a binding.
     fn load(self, name: &str, at: &str) -> String {
-        format!("{}_{name}({at})", if self.fours { "read" } else { "load" })
+        format!("{}_{name}({at})", if self.vec4s { "read" } else { "load" })
     }
 
-    /// Columns, or fours, that are stored at once: a word's.
+    /// Columns, or vec4s, that are stored at once: a word's.
     fn unit(self, dtype: DType) -> u32 {
-        if self.fours { 1 } else { dtype.lanes() }
+        if self.vec4s { 1 } else { dtype.lanes() }
     }
 
     pub fn softmax(self, op: &str, result: &str, input: DType, output: DType) -> Shader {
         let shader = Shader::new(format!(
-            "{op} {input} to {output}, {} lanes, fours: {}",
-            self.lanes, self.fours
+            "{op} {input} to {output}, {} lanes, vec4s: {}",
+            self.lanes, self.vec4s
         ));
         let shader = self.write(self.read(shader, "x", input), "y", output);
         let shader = shader
@@ -137,8 +137,8 @@ impl Rows {
     pub fn cross_entropy(self, logits: DType, labels: DType, backprop: DType) -> Shader {
         let sparse = labels.is_integer();
         let shader = Shader::new(format!(
-            "cross entropy {logits}, labels {labels}, {} lanes, fours: {}",
-            self.lanes, self.fours
+            "cross entropy {logits}, labels {labels}, {} lanes, vec4s: {}",
+            self.lanes, self.vec4s
         ));
         let shader = self.read(shader, "logits", logits);
         let shader = if sparse {
@@ -188,7 +188,7 @@ impl Rows {
 
     fn sparse_label(self, labels: DType) -> String {
         let index = labels.value();
-        let (cols, hits, own) = match self.fours {
+        let (cols, hits, own) = match self.vec4s {
             true => (
                 "p.cols * 4u",
                 format!(
@@ -199,7 +199,7 @@ impl Rows {
             ),
             false => ("p.cols", format!("{index}(c)"), "logit(row, at)"),
         };
-        let class = if self.fours { "vec4(load_labels(row))" } else { "load_labels(row)" };
+        let class = if self.vec4s { "vec4(load_labels(row))" } else { "load_labels(row)" };
         format!(
             "fn is_invalid(row: u32) -> bool {{\n    let class_of_row = load_labels(row);\n    \
              return class_of_row < {index}(0) || class_of_row >= {index}({cols});\n}}\n\nfn \
@@ -217,7 +217,7 @@ impl Rows {
     fn store(self, name: &str, dtype: DType, value: &str) -> String {
         let lanes = dtype.lanes();
         let at = "row * p.cols + c";
-        if self.fours {
+        if self.vec4s {
             return format!("write_{name}({at}, {value}(row, c, largest, sum), 4u);");
         }
         if lanes == 1 {

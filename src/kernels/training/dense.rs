@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 
 /// The variables, then the inputs that the rule names.
@@ -71,11 +71,11 @@ impl Dense {
         // Whole units of four elements, then those behind them.
         let tensors: SmallVec<[Binding; 8]> =
             variables.iter().chain([g]).map(Binding::from).collect();
-        let whole = if step.in_units(&tensors) { g.len() & !(wide::WIDTH as usize - 1) } else { 0 };
+        let whole = if step.in_units(&tensors) { g.len() & !(vec4::WIDTH as usize - 1) } else { 0 };
         for (range, units) in [(0..whole, true), (whole..g.len(), false)] {
             for first in range.clone().step_by(window) {
                 let count = window.min(range.end - first);
-                let unit = if units { wide::unit(step.dtype) } else { size as u32 };
+                let unit = if units { vec4::unit(step.dtype) } else { size as u32 };
                 let part = |t: &Tensor| Binding {
                     address: t.address + (first * size) as u64,
                     bytes: (count * size) as u64,
@@ -88,7 +88,7 @@ impl Dense {
                     None => bindings.extend(scalars.iter().map(Binding::from)),
                 }
                 let (count, grid) = if units {
-                    let count = count / wide::WIDTH as usize;
+                    let count = count / vec4::WIDTH as usize;
                     (count, Grid::linear(count, WORKGROUP))
                 } else {
                     (count, Grid::map(count, step.dtype))
@@ -136,5 +136,5 @@ pub fn units_shader(step: Step) -> Shader {
 
 /// Every variant.
 pub fn shaders(step: Step) -> impl Iterator<Item = Shader> {
-    wide::supports(step.dtype).then(|| units_shader(step)).into_iter().chain([shader(step)])
+    vec4::supports(step.dtype).then(|| units_shader(step)).into_iter().chain([shader(step)])
 }

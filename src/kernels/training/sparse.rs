@@ -16,7 +16,7 @@ use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::scatter::chains;
 use crate::require;
-use crate::shader::{Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// The variables, then the inputs that the rule names.
@@ -168,13 +168,13 @@ impl Update<'_> {
         bindings.extend([&self.scalars, &self.firsts, &self.next].map(Binding::from));
         let elements = rows * self.inner;
         let packed = step.dtype.lanes() > 1;
-        let in_units = self.inner.is_multiple_of(wide::WIDTH as usize)
+        let in_units = self.inner.is_multiple_of(vec4::WIDTH as usize)
             && step.in_units(&bindings[..bindings.len() - 3]);
         let (form, inner, invocations) = if in_units {
-            let inner = self.inner / wide::WIDTH as usize;
+            let inner = self.inner / vec4::WIDTH as usize;
             bindings[..self.variables.len() + 1]
                 .iter_mut()
-                .for_each(|b| b.unit = wide::unit(step.dtype));
+                .for_each(|b| b.unit = vec4::unit(step.dtype));
             (Form::Units, inner, count * inner)
         } else if packed {
             (Form::Words, self.inner, elements.div_ceil(step.dtype.lanes() as usize))
@@ -263,6 +263,6 @@ pub fn shader(step: Step, form: Form) -> Shader {
 /// Every variant.
 pub fn shaders(step: Step) -> impl Iterator<Item = Shader> {
     let plain = if step.dtype.lanes() > 1 { Form::Words } else { Form::Elements };
-    let units = wide::supports(step.dtype).then_some(Form::Units);
+    let units = vec4::supports(step.dtype).then_some(Form::Units);
     units.into_iter().chain([plain]).map(move |form| shader(step, form))
 }

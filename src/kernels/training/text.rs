@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::table::Rule;
 use crate::device::Binding;
 use crate::dtype::DType;
-use crate::shader::{Shader, wide};
+use crate::shader::{Shader, vec4};
 
 /// One rule for one type.
 #[derive(Clone, Copy)]
@@ -69,15 +69,15 @@ impl Step {
     /// Declares the variables and the gradient in units of four elements.
     pub fn bind_units(&self, mut shader: Shader) -> Shader {
         for (binding, _) in self.bindings() {
-            shader = wide::bind_update(shader, binding, self.dtype);
+            shader = vec4::bind_update(shader, binding, self.dtype);
         }
-        wide::bind_read(shader, "g", self.dtype)
+        vec4::bind_read(shader, "g", self.dtype)
     }
 
     /// Whether `bindings`, the variables and the gradient, begin at whole units of four elements.
     pub fn in_units(&self, bindings: &[Binding]) -> bool {
-        let unit = u64::from(wide::unit(self.dtype));
-        wide::supports(self.dtype) && bindings.iter().all(|b| b.address.is_multiple_of(unit))
+        let unit = u64::from(vec4::unit(self.dtype));
+        vec4::supports(self.dtype) && bindings.iter().all(|b| b.address.is_multiple_of(unit))
     }
 
     /// Appends `State`, `Scalars`, `scalars` and `step`.

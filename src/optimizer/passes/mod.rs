@@ -14,7 +14,7 @@ mod lists;
 mod predicates;
 mod reads;
 mod reduce;
-mod rows;
+mod rowwise;
 mod stacks;
 mod update;
 
@@ -37,7 +37,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "folding", run: folding::run },
     Pass { name: "attention", run: attention::run },
     Pass { name: "contraction", run: contraction::run },
-    Pass { name: "rows", run: rows::run },
+    Pass { name: "rowwise", run: rowwise::run },
     Pass { name: "reduce", run: reduce::run },
     Pass { name: "update", run: update::run },
     Pass { name: "elementwise", run: elementwise::run },

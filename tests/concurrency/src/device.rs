@@ -4,8 +4,8 @@
 pub mod completion;
 #[path = "../../../src/device/failures.rs"]
 pub mod failures;
-#[path = "../../../src/device/gate.rs"]
-pub mod gate;
+#[path = "../../../src/device/pending.rs"]
+pub mod pending;
 #[path = "../../../src/device/poison.rs"]
 pub mod poison;
 #[path = "../../../src/device/queue.rs"]
@@ -15,7 +15,7 @@ pub mod submitter;
 #[path = "sync.rs"]
 pub mod sync;
 
-/// What the gate takes of `src/device/program.rs`.
+/// What the pending dispatches take of `src/device/program.rs`.
 pub mod program {
     #[derive(Debug, Clone, Copy)]
     pub struct Binding {

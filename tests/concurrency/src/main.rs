@@ -8,7 +8,7 @@
 mod device;
 #[path = "../../../src/error.rs"]
 mod error;
-mod gate_model;
+mod pending_model;
 mod queue_model;
 
 /// What the modules under test take of `src/sys`.
@@ -38,14 +38,14 @@ fn main() {
         ),
         ("who records is held up", queue_model::who_records_is_held_up_and_never_for_ever),
         ("callbacks can do anything but wait", queue_model::callbacks_can_do_anything_but_wait),
-        ("nothing overtakes a dispatch", gate_model::nothing_overtakes_a_dispatch_that_waits),
+        ("nothing overtakes a dispatch", pending_model::nothing_overtakes_a_dispatch_that_waits),
         (
             "what depends on a failure is no data",
-            gate_model::what_depends_on_a_failed_dispatch_is_no_data,
+            pending_model::what_depends_on_a_failed_dispatch_is_no_data,
         ),
         (
             "a new life begins in order",
-            gate_model::a_new_life_begins_behind_the_dispatches_of_the_old,
+            pending_model::a_new_life_begins_behind_the_dispatches_of_the_old,
         ),
     ];
     for (name, model) in models {

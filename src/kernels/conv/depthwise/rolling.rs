@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, Form};
 use crate::kernels::contract::geometry::Geometry;
-use crate::shader::{Shader, wide};
+use crate::shader::{Shader, vec4};
 use crate::tensor::Tensor;
 
 /// Invocations of a workgroup: few, since there are few invocations.
@@ -191,7 +191,7 @@ fn enqueue(
     let mut key = Key::new("depthwise rolling").number(which as u32).dtype(dtype);
     key = key.number(tile.kernel).number(tile.stride).number(tile.width);
     let mut bindings: SmallVec<[Binding; 8]> =
-        operands.map(|t| Binding::raw(t, wide::unit(t.dtype))).into_iter().collect();
+        operands.map(|t| Binding::raw(t, vec4::unit(t.dtype))).into_iter().collect();
     let form = epilogue.map(|e| e.form(true));
     if let (Some(epilogue), Some(form)) = (epilogue, &form) {
         key = form.key(key);

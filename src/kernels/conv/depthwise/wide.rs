@@ -5,7 +5,7 @@ use super::Which;
 use crate::device::Grid;
 use crate::dtype::DType;
 use crate::kernels::contract::geometry::Geometry;
-use crate::shader::{Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// Whether there are wide programs for, or with results of, a type.
@@ -27,7 +27,7 @@ pub(super) fn fits(which: Which, g: &Geometry, operands: [&Tensor; 3]) -> bool {
 
 /// Bytes of four elements.
 pub(super) const fn unit(dtype: DType) -> u32 {
-    wide::unit(dtype)
+    vec4::unit(dtype)
 }
 
 /// An invocation for each four elements of the result.
@@ -42,8 +42,8 @@ pub(super) fn bind(
     dtype: DType,
     result: DType,
 ) -> Shader {
-    let shader = names.iter().fold(shader, |shader, name| wide::bind_read(shader, name, dtype));
-    wide::bind_write(shader, "result", result)
+    let shader = names.iter().fold(shader, |shader, name| vec4::bind_read(shader, name, dtype));
+    vec4::bind_write(shader, "result", result)
 }
 
 /// The program's text.

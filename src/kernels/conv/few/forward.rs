@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Window, fours};
+use super::{Window, vec4s};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, Form};
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::contract::text::{FINISH, quads_of};
+use crate::kernels::contract::text::{FINISH, vec4s_of};
 use crate::kernels::contract::tile::SUBGROUP;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
@@ -38,8 +38,8 @@ pub(in super::super) fn forward(
     let worthwhile = g.channels < 4
         && covers(g.output[2], WIDTH as usize)
         && covers(g.filters, FILTERS)
-        && fours(filter)
-        && fours(y);
+        && vec4s(filter)
+        && vec4s(y);
     let window = Window::of(device, g, [x, filter, y]).filter(|_| worthwhile);
     let Some(window) = window else { return Ok(false) };
     for t in [x, filter, y] {
@@ -83,14 +83,14 @@ pub(super) fn shader(window: Window, epilogue: Option<&Form>) -> Shader {
     let Window { kernel, stride, channels } = window;
     let mut shader = Shader::new(format!("conv of few channels {window:?} {epilogue:?}"))
         .workgroup([SUBGROUP, 1, 1]);
-    shader = quads_of(shader.bind("x", DType::F32), "weight", DType::F32);
-    shader = quads_of(shader, "c", DType::F32).body("alias Quad = vec4<f32>;\n");
+    shader = vec4s_of(shader.bind("x", DType::F32), "weight", DType::F32);
+    shader = vec4s_of(shader, "c", DType::F32).body("alias Vec4 = vec4<f32>;\n");
     shader = shader.u32s(&[
         "total", "units", "blocks", "filters", "kernel1", "stride1", "in1", "out1", "out2", "pad1",
     ]);
     shader = shader.u32s(&["pad2", "line"]);
     shader = match epilogue {
-        Some(form) => form.declare(shader, quads_of).body(&form.finish("", true)),
+        Some(form) => form.declare(shader, vec4s_of).body(&form.finish("", true)),
         None => shader.body(FINISH),
     };
     let (mut places, mut loads, mut products) = (String::new(), String::new(), String::new());
@@ -124,14 +124,14 @@ pub(super) fn shader(window: Window, epilogue: Option<&Form>) -> Shader {
         for b in first..first + AT_ONCE {
             let _ = writeln!(
                 products,
-                "        sum{b} = fma(Quad(value{}), w{e}, sum{b});",
+                "        sum{b} = fma(Vec4(value{}), w{e}, sum{b});",
                 b * stride * channels + e
             );
         }
     }
     let (mut sums, mut stores) = (String::new(), String::new());
     for b in 0..WIDTH {
-        let _ = writeln!(sums, "    var sum{b} = Quad();");
+        let _ = writeln!(sums, "    var sum{b} = Vec4();");
         let _ = writeln!(
             stores,
             "        if y2 + {b}u < p.out2 {{\n            let line = (row + {b}u) * \

@@ -5,12 +5,12 @@ use std::fmt::Write;
 
 use smallvec::smallvec;
 
-use super::{Window, fours};
+use super::{Window, vec4s};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::contract::text::quads_of;
+use crate::kernels::contract::text::vec4s_of;
 use crate::kernels::contract::tile::SUBGROUP;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
@@ -37,7 +37,7 @@ pub(in super::super) fn backprop_input(
     g: &Geometry,
     [filter, dy, dx]: [&Tensor; 3],
 ) -> Result<bool> {
-    let window = Window::of(device, g, [filter, dy, dx]).filter(|_| fours(filter) && fours(dy));
+    let window = Window::of(device, g, [filter, dy, dx]).filter(|_| vec4s(filter) && vec4s(dy));
     let Some(window) = window else { return Ok(false) };
     for t in [filter, dy, dx] {
         device.check_extent(t.len())?;
@@ -74,7 +74,7 @@ pub(super) fn shader(window: Window) -> Shader {
     let mut shader =
         Shader::new(format!("conv input of few channels {window:?}")).workgroup([SUBGROUP, 1, 1]);
     shader =
-        quads_of(quads_of(shader, "weight", DType::F32), "dy", DType::F32).bind("dx", DType::F32);
+        vec4s_of(vec4s_of(shader, "weight", DType::F32), "dy", DType::F32).bind("dx", DType::F32);
     shader = shader.u32s(&[
         "total", "groups", "units", "blocks", "lines", "filters", "low1", "low2", "kernel1",
         "stride1",

@@ -65,7 +65,7 @@ impl Window {
 }
 
 /// Whether four elements at a time may be loaded from, or stored to, a tensor.
-fn fours(t: &Tensor) -> bool {
+fn vec4s(t: &Tensor) -> bool {
     t.address.is_multiple_of(16)
 }
 

@@ -95,7 +95,7 @@ pub fn shaders() -> Vec<Shader> {
     out.extend(TYPES.iter().flat_map(|t| [text::merge(*t), text::pad(*t, F32)]));
     for mask in std::iter::once(None).chain(MASKS.iter().copied().map(Some)) {
         for lanes in [1, 8, 256] {
-            out.extend([true, false].map(|fours| text::weights(mask, lanes, fours)));
+            out.extend([true, false].map(|vec4s| text::weights(mask, lanes, vec4s)));
         }
     }
     for tile in tile::TILES {
@@ -106,7 +106,7 @@ pub fn shaders() -> Vec<Shader> {
             {
                 let variant = Variant { dtype, mask: None, loads, store, tile: *tile };
                 out.push(variant.shader());
-                if tile.quads == 4 {
+                if tile.vec4s == 4 {
                     out.extend(
                         MASKS.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()),
                     );
@@ -201,19 +201,19 @@ impl Kernel for Attention {
             },
             tile: *tile,
         };
-        let fours = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
-        let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(fours).collect();
+        let vec4s = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
+        let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(vec4s).collect();
         let params = self.params(&g, &split);
         let rows = g.batch * g.heads * g.queries;
         let partial = if direct {
-            bindings.push(fours(&result));
+            bindings.push(vec4s(&result));
             bindings.extend(saved.iter().map(Binding::from));
             None
         } else {
             let partial = ctx.temp(F32, &[split.splits, rows, g.width])?;
             let stats = ctx.temp(F32, &[split.splits, rows, 2])?;
             ctx.device().check_extent(partial.len())?;
-            bindings.push(fours(&partial));
+            bindings.push(vec4s(&partial));
             bindings.push((&stats).into());
             Some((partial, stats))
         };

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
-use crate::shader::wide;
+use crate::shader::vec4;
 use crate::tensor::Tensor;
 
 /// Keys from which on a workgroup of 256 invocations shares a row, so that none runs more
@@ -187,13 +187,13 @@ impl Staged<'_> {
             0 => t.clone(),
             step => slice(t, first * step, t.len() - first * step),
         });
-        let in_fours = |t: &Tensor| {
-            g.mask[3] == 1 && g.mask[..3].iter().all(|n| n.is_multiple_of(4)) && wide::aligned(&[t])
+        let in_vec4s = |t: &Tensor| {
+            g.mask[3] == 1 && g.mask[..3].iter().all(|n| n.is_multiple_of(4)) && vec4::aligned(&[t])
         };
-        let fours = g.keys.is_multiple_of(4)
-            && wide::aligned(&[scores])
-            && mask.as_ref().is_none_or(in_fours);
-        let unit = if fours { 4 } else { 1 };
+        let vec4s = g.keys.is_multiple_of(4)
+            && vec4::aligned(&[scores])
+            && mask.as_ref().is_none_or(in_vec4s);
+        let unit = if vec4s { 4 } else { 1 };
         let rows = scores.len() / g.keys;
         let lanes = match g.keys {
             LONG.. => 256,
@@ -202,7 +202,7 @@ impl Staged<'_> {
             _ => 8,
         };
         let dtype = mask.as_ref().map(|t| t.dtype);
-        let key = Key::new("attention_weights").number(lanes).number(u32::from(fours));
+        let key = Key::new("attention_weights").number(lanes).number(u32::from(vec4s));
         // What the products leave out is nobody's, but for the gradient, which reads all weights.
         let block = if block < g.queries && self.saved.is_none() {
             block
@@ -215,7 +215,7 @@ impl Staged<'_> {
         let binding = |t: &Tensor| Binding::raw(t, (t.dtype.size() * unit) as u32);
         device.enqueue(&Program {
             key: dtype.map_or(key.clone(), |t| key.dtype(t)),
-            shader: &|| text::weights(dtype, lanes, fours),
+            shader: &|| text::weights(dtype, lanes, vec4s),
             bindings: std::iter::once(binding(scores)).chain(mask.as_ref().map(binding)).collect(),
             params: self.rule.params(params.fold(Params::new(), |p, n| p.u32(n))),
             grid: Grid::linear(rows * lanes as usize, text::weights_workgroup(lanes)),

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use super::tile::Tile;
 use crate::device::Key;
 use crate::dtype::DType;
-use crate::shader::{Field, Shader, wide};
+use crate::shader::{Field, Shader, vec4};
 
 const FLAGS: &str = include_str!("../../../../shaders/fused/attention_flags.wgsl");
 const SCORE: &str = include_str!("../../../../shaders/fused/attention_score.wgsl");
-const SCORE_FOURS: &str = include_str!("../../../../shaders/fused/attention_score_fours.wgsl");
+const SCORE_VEC4S: &str = include_str!("../../../../shaders/fused/attention_score_vec4s.wgsl");
 const WEIGHTS: &str = include_str!("../../../../shaders/fused/attention_weights.wgsl");
 const WORKGROUP: &str = include_str!("../../../../shaders/fused/attention_workgroup.wgsl");
 const PAD: &str = include_str!("../../../../shaders/fused/attention_pad.wgsl");
@@ -77,7 +77,7 @@ pub fn score(shader: Shader, mask: Option<DType>) -> Shader {
 }
 
 /// The same for four keys at once: `are_kept` and `scores_of`.
-fn score_fours(shader: Shader, mask: Option<DType>) -> Shader {
+fn score_vec4s(shader: Shader, mask: Option<DType>) -> Shader {
     let (kept, bias) = match mask {
         None => ("", ""),
         Some(DType::Bool) => {
@@ -85,7 +85,7 @@ fn score_fours(shader: Shader, mask: Option<DType>) -> Shader {
         }
         Some(_) => ("", " + read_extra(mask_at + c)"),
     };
-    flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE_FOURS)
+    flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE_VEC4S)
 }
 
 fn flags(shader: Shader) -> Shader {
@@ -94,20 +94,20 @@ fn flags(shader: Shader) -> Shader {
 }
 
 /// The shader that turns scores into weights, for a mask of type `mask`, with `lanes` invocations
-/// for each row; with `fours` they take four keys at once, which parameters then count in fours.
-pub fn weights(mask: Option<DType>, lanes: u32, fours: bool) -> Shader {
-    let label = format!("attention weights, mask {mask:?}, {lanes} lanes, fours: {fours}");
+/// for each row; with `vec4s` they take four keys at once, which parameters then count in vec4s.
+pub fn weights(mask: Option<DType>, lanes: u32, vec4s: bool) -> Shader {
+    let label = format!("attention weights, mask {mask:?}, {lanes} lanes, vec4s: {vec4s}");
     let names = ["total", "heads", "queries", "keys", "block", "m_b", "m_h", "m_t", "m_s", "flags"];
-    let (unit, size) = if fours { ("vec4<f32>", 16) } else { ("f32", 4) };
+    let (unit, size) = if vec4s { ("vec4<f32>", 16) } else { ("f32", 4) };
     let shader = Shader::new(label).bind_raw("scores", unit, size);
     let shader = match mask {
-        Some(mask) if fours => wide::bind_read(shader, "extra", mask),
+        Some(mask) if vec4s => vec4::bind_read(shader, "extra", mask),
         Some(mask) => shader.bind("extra", mask),
         None => shader,
     };
     let shader = shader.u32s(&names);
-    let shader = if fours {
-        score_fours(shader, mask).body(FOURS)
+    let shader = if vec4s {
+        score_vec4s(shader, mask).body(VEC4S)
     } else {
         score(shader, mask).body(SINGLES)
     };
@@ -146,7 +146,7 @@ fn sum_of(v: Scores) -> f32 {
 ";
 
 /// The same of four keys.
-const FOURS: &str = "\
+const VEC4S: &str = "\
 const UNIT = 4u;
 alias Scores = vec4<f32>;
 alias Kept = vec4<bool>;
@@ -175,7 +175,7 @@ impl Variant {
             .dtype(self.dtype)
             .number(self.loads as u32)
             .number(self.store as u32);
-        let key = key.number(self.tile.quads);
+        let key = key.number(self.tile.vec4s);
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
@@ -191,14 +191,14 @@ impl Variant {
     pub fn shader(&self) -> Shader {
         let Self { dtype, mask, loads, tile, .. } = *self;
         let mut shader = Shader::new(format!(
-            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} quads",
-            self.store, tile.quads
+            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} vec4s",
+            self.store, tile.vec4s
         ))
         .workgroup([tile.lanes, 1, 1]);
         for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width")] {
             shader = operand(shader, name, dtype, loads, extent);
         }
-        shader = quads_stored(shader, "result", self.stored());
+        shader = vec4s_stored(shader, "result", self.stored());
         if self.store != Store::Result {
             shader = shader.bind("stats", DType::F32);
         }
@@ -206,7 +206,7 @@ impl Variant {
             shader = shader.bind("extra", mask);
         }
         shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
-        let own = tile.quads / tile.parts;
+        let own = tile.vec4s / tile.parts;
         let mut query = String::new();
         let mut sums = String::new();
         for c in 0..own {
@@ -217,7 +217,7 @@ impl Variant {
         shader
             .define("PARTS", tile.parts.to_string())
             .define("KEYS", tile.keys.to_string())
-            .define("QUADS", tile.quads.to_string())
+            .define("VEC4S", tile.vec4s.to_string())
             .define("STEP_KEYS", tile.step.to_string())
             .define("PRODUCTS", self.workgroup_products())
             .define("STEP", self.workgroup_step())
@@ -237,7 +237,7 @@ impl Variant {
     /// Products of the invocation's own elements with the tile's keys.
     fn workgroup_products(&self) -> String {
         let pad = "            ";
-        let (keys, own) = (self.tile.step, self.tile.quads / self.tile.parts);
+        let (keys, own) = (self.tile.step, self.tile.vec4s / self.tile.parts);
         let mut out = String::new();
         for j in 0..keys {
             let _ = writeln!(out, "{pad}var dot{j} = vec4<f32>();");
@@ -247,7 +247,7 @@ impl Variant {
                 let quad = self.quad(c);
                 let _ = writeln!(
                     out,
-                    "{pad}dot{j} = fma(q{c}, key_tile[(j + {j}u) * QUADS + {quad}], dot{j});"
+                    "{pad}dot{j} = fma(q{c}, key_tile[(j + {j}u) * VEC4S + {quad}], dot{j});"
                 );
             }
         }
@@ -282,7 +282,7 @@ impl Variant {
             );
         }
         out + &self.online(self.tile.step, pad, |c, j| {
-            format!("value_tile[(j + {j}u) * QUADS + {}]", self.quad(c))
+            format!("value_tile[(j + {j}u) * VEC4S + {}]", self.quad(c))
         })
     }
 
@@ -308,7 +308,7 @@ impl Variant {
             );
         }
         let _ = writeln!(out, "{pad}total = fma(total, shrink, {});", of_keys("e").join(" + "));
-        for c in 0..self.tile.quads / self.tile.parts {
+        for c in 0..self.tile.vec4s / self.tile.parts {
             for j in 0..keys {
                 let before = if j == 0 { format!("sum{c} * shrink") } else { format!("sum{c}") };
                 let _ = writeln!(out, "{pad}sum{c} = fma(w{j}, {}, {before});", value(c, j));
@@ -343,7 +343,7 @@ impl Variant {
                  largest);\n{pad}store_stats(stats_at + 1u, total);"
             ),
         };
-        for c in 0..self.tile.quads / self.tile.parts {
+        for c in 0..self.tile.vec4s / self.tile.parts {
             let quad = self.quad(c);
             let value = finished(c);
             let _ = match self.loads {
@@ -369,7 +369,7 @@ pub fn operand(
     loads: Loads,
     extent: &str,
 ) -> Shader {
-    let (ty, load, ..) = quads_of(dtype);
+    let (ty, load, ..) = vec4s_of(dtype);
     let shader = shader.bind_raw(x, ty, 4 * dtype.size() as u32);
     let shader = shader.body(&format!(
         "fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + i];\n    return \
@@ -388,9 +388,9 @@ pub fn operand(
     }
 }
 
-/// Binds a result with `store4_NAME(i, y)`, which counts in fours.
-pub fn quads_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
-    let (ty, _, store, library) = quads_of(dtype);
+/// Binds a result with `store4_NAME(i, y)`, which counts in vec4s.
+pub fn vec4s_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
+    let (ty, _, store, library) = vec4s_of(dtype);
     let shader =
         library.into_iter().fold(shader, Shader::library).bind_raw(x, ty, 4 * dtype.size() as u32);
     shader.body(&format!(
@@ -400,7 +400,7 @@ pub fn quads_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
 
 /// Four elements: their type in WGSL, what makes f32 of `bits` and `bits` of `y`, and the library
 /// that does.
-const fn quads_of(
+const fn vec4s_of(
     dtype: DType,
 ) -> (&'static str, &'static str, &'static str, Option<&'static str>) {
     match dtype {

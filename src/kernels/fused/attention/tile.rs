@@ -5,7 +5,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     /// Groups of four elements of a row; rows with fewer elements are padded by zeros.
-    pub quads: u32,
+    pub vec4s: u32,
     /// Invocations.
     pub lanes: u32,
     /// Invocations that share a row.
@@ -16,8 +16,8 @@ pub struct Tile {
     pub step: u32,
 }
 
-const fn tile(quads: u32, parts: u32, keys: u32) -> Tile {
-    Tile { quads, lanes: 64, parts, keys, step: 4 }
+const fn tile(vec4s: u32, parts: u32, keys: u32) -> Tile {
+    Tile { vec4s, lanes: 64, parts, keys, step: 4 }
 }
 
 /// All tiles, by ascending width.
@@ -48,7 +48,7 @@ impl Tile {
 
     /// Elements of a row.
     pub const fn width(&self) -> usize {
-        self.quads as usize * 4
+        self.vec4s as usize * 4
     }
 
     /// Rows of a workgroup.
@@ -63,30 +63,30 @@ mod tests {
 
     #[test]
     fn tiles_fit_every_adapter() {
-        assert!(TILES.is_sorted_by_key(|t| t.quads));
+        assert!(TILES.is_sorted_by_key(|t| t.vec4s));
         for t in TILES {
-            assert!(t.quads.is_multiple_of(t.parts) && t.lanes.is_multiple_of(t.parts), "{t:?}");
+            assert!(t.vec4s.is_multiple_of(t.parts) && t.lanes.is_multiple_of(t.parts), "{t:?}");
             assert!(t.keys.is_multiple_of(t.step), "{t:?}");
-            let bytes = 2 * t.keys * t.quads * 16 + t.keys * t.lanes * 4;
+            let bytes = 2 * t.keys * t.vec4s * 16 + t.keys * t.lanes * 4;
             assert!(bytes <= 16 << 10, "{t:?}: {bytes} bytes");
         }
     }
 
     #[test]
     fn gradients_have_tiles_of_every_width() {
-        assert!(TILES.iter().map(|t| t.quads).eq(GRADIENT.iter().map(|t| t.quads)));
+        assert!(TILES.iter().map(|t| t.vec4s).eq(GRADIENT.iter().map(|t| t.vec4s)));
         for t in GRADIENT {
-            assert!(t.quads.is_multiple_of(t.parts) && t.lanes.is_multiple_of(t.parts), "{t:?}");
+            assert!(t.vec4s.is_multiple_of(t.parts) && t.lanes.is_multiple_of(t.parts), "{t:?}");
             assert!(t.keys.is_multiple_of(t.step), "{t:?}");
-            let bytes = 2 * t.keys * t.quads * 16 + 2 * t.keys * t.lanes * 4;
+            let bytes = 2 * t.keys * t.vec4s * 16 + 2 * t.keys * t.lanes * 4;
             assert!(bytes <= 16 << 10, "{t:?}: {bytes} bytes");
         }
     }
 
     #[test]
     fn rows_get_the_narrowest_tile() {
-        assert_eq!(Tile::of(64).unwrap().quads, 16);
-        assert_eq!(Tile::of(65).unwrap().quads, 24);
+        assert_eq!(Tile::of(64).unwrap().vec4s, 16);
+        assert_eq!(Tile::of(65).unwrap().vec4s, 24);
         assert_eq!(Tile::of(257), None);
     }
 }

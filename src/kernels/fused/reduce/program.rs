@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::kernels::expression::Expression;
 use crate::kernels::reduce::program::lanes;
 use crate::layout::AccessClass;
-use crate::shader::{Field, Shader, wide};
+use crate::shader::{Field, Shader, vec4};
 use crate::tensor::Tensor;
 
 use super::epilogue::{Epilogue, Extra, Part};
@@ -44,7 +44,7 @@ pub struct Variant<'a> {
     pub finish: Option<&'a Part>,
     /// Which inputs are read four elements at once, one bit for each; the others then have one
     /// element for a whole run. 0 where elements are read one by one.
-    pub fours: u32,
+    pub vec4s: u32,
     /// Invocations for each segment.
     pub lanes: u32,
     /// Whether neighbouring elements are those of neighbouring segments.
@@ -59,7 +59,7 @@ impl Variant<'_> {
         let key = Key::new("fused_reduce")
             .name(&self.states.text())
             .number(u32::from(self.finish.is_some()))
-            .number(self.fours)
+            .number(self.vec4s)
             .number(self.lanes)
             .number(u32::from(self.columns))
             .number(self.workgroup);
@@ -119,9 +119,9 @@ impl Variant<'_> {
         shader = shader
             .define("STATE", states.wgsl())
             .define("UNIT", self.unit().to_string())
-            .body(match self.fours {
+            .body(match self.vec4s {
                 0 => include_str!("../../../../shaders/fused/reduce_run.wgsl"),
-                _ => include_str!("../../../../shaders/fused/reduce_run_fours.wgsl"),
+                _ => include_str!("../../../../shaders/fused/reduce_run_vec4s.wgsl"),
             });
         if self.lanes == 1 {
             return shader.body(include_str!("../../../../shaders/fused/reduce_threads.wgsl"));
@@ -157,10 +157,10 @@ impl Variant<'_> {
         for library in &function.libraries {
             shader = shader.library(library);
         }
-        let is_four = |k: usize| self.fours >> k & 1 != 0;
+        let is_four = |k: usize| self.vec4s >> k & 1 != 0;
         for (k, (name, dtype)) in INPUTS.into_iter().zip(inputs).enumerate() {
             shader = if is_four(k) {
-                wide::bind_read(shader, name, *dtype)
+                vec4::bind_read(shader, name, *dtype)
             } else {
                 shader.bind(name, *dtype)
             };
@@ -175,12 +175,12 @@ impl Variant<'_> {
         let each = |f: &dyn Fn(usize, &str) -> String| {
             names.iter().enumerate().map(|(k, x)| f(k, x)).collect::<Vec<_>>()
         };
-        if self.fours != 0 {
+        if self.vec4s != 0 {
             let cursors = each(&|k, x| match is_four(k) {
                 true => format!("var {x}_at = index_{x}(start) / 4u;"),
                 false => format!("let {x}_value = load_{x}(index_{x}(start));"),
             });
-            let of_fours = |f: &dyn Fn(&str) -> String| {
+            let of_vec4s = |f: &dyn Fn(&str) -> String| {
                 let chosen = names.iter().enumerate().filter(|(k, _)| is_four(*k));
                 chosen.map(|(_, x)| f(x)).collect::<Vec<_>>().join("\n            ")
             };
@@ -201,12 +201,12 @@ impl Variant<'_> {
                     "CURSORS",
                     format!("let start = (o * p.extent + e) * 4u;\n    {}", cursors.join("\n    ")),
                 )
-                .define("FOURS", of_fours(&|x| format!("let {x}_four = read_{x}({x}_at);")))
+                .define("VEC4S", of_vec4s(&|x| format!("let {x}_four = read_{x}({x}_at);")))
                 .define("READ_0", read("x"))
                 .define("READ_1", read("y"))
                 .define("READ_2", read("z"))
                 .define("READ_3", read("w"))
-                .define("ADVANCE_1", of_fours(&|x| format!("{x}_at += by;")));
+                .define("ADVANCE_1", of_vec4s(&|x| format!("{x}_at += by;")));
         }
         let cursors = each(&|_, x| {
             format!("var {x}_at = index_{x}(start);\n    let {x}_by = by * p.{x}_step;")
@@ -270,11 +270,11 @@ pub fn samples() -> Vec<Shader> {
                 let styles = [(false, 1, 256), (true, 1, 256), (true, 8, 8), (false, 64, 256)];
                 for (finish, lanes, workgroup) in styles {
                     let columns = lanes > 1 && dims.len() == 2;
-                    // Every second input in fours, over rows.
+                    // Every second input in vec4s, over rows.
                     let can = matches!(reads, Reads::Elements(..))
                         && dims.len() == 1
-                        && expression.inputs().iter().all(|t| wide::supports(*t));
-                    let fours = if can && !finish {
+                        && expression.inputs().iter().all(|t| vec4::supports(*t));
+                    let vec4s = if can && !finish {
                         0b10101 & ((1 << expression.inputs().len()) - 1)
                     } else {
                         0
@@ -283,7 +283,7 @@ pub fn samples() -> Vec<Shader> {
                         states: &states,
                         reads,
                         finish: None,
-                        fours,
+                        vec4s,
                         lanes,
                         columns,
                         workgroup,

@@ -18,7 +18,7 @@ use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::{Group, Groups, Step, cut, push};
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::layout::{AccessClass, Iteration};
-use crate::shader::wide;
+use crate::shader::vec4;
 use crate::tensor::{Dims, Tensor};
 
 /// The most parts of a walk whose states are kept together; with more, their states are too large.
@@ -80,8 +80,8 @@ struct First {
 struct Source {
     /// How the expression's inputs are read, where it is evaluated.
     class: Option<AccessClass>,
-    /// Which of them four elements at once: [`Variant::fours`].
-    fours: u32,
+    /// Which of them four elements at once: [`Variant::vec4s`].
+    vec4s: u32,
     bindings: SmallVec<[Binding; 8]>,
     /// Parameters in the order in which the text declares them, up to those of what it writes.
     params: Params,
@@ -165,7 +165,7 @@ impl Work<'_> {
             };
             let states = || Source {
                 class: None,
-                fours: 0,
+                vec4s: 0,
                 bindings: smallvec![(&before).into()],
                 params: self.params(&step).u32(plane),
             };
@@ -312,28 +312,28 @@ impl Work<'_> {
             .fold(Iteration::over(walk.dims()), |w, k| w.operand(walk.strides(k), 0))
             .collapse();
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
-        let fours = axis.map_or(0, |axis| self.fours(step, walk, bases, axis));
+        let vec4s = axis.map_or(0, |axis| self.vec4s(step, walk, bases, axis));
         for (k, dtype) in self.expression.inputs().iter().enumerate() {
             let elements = if step.extent == 0 { 0 } else { span(walk, k) };
             let size = dtype.size() as u64;
-            let unit = if fours >> k & 1 != 0 { wide::unit(*dtype) } else { size as u32 };
+            let unit = if vec4s >> k & 1 != 0 { vec4::unit(*dtype) } else { size as u32 };
             bindings.push(Binding { address: bases[k], bytes: elements * size, unit });
         }
         let step =
-            &Step { extent: if fours == 0 { step.extent } else { step.extent / 4 }, ..*step };
+            &Step { extent: if vec4s == 0 { step.extent } else { step.extent / 4 }, ..*step };
         let steps = (0..bases.len()).map(|k| axis.map_or(0, |axis| walk.strides(k)[axis] as u32));
         let params = steps.fold(self.params(step), Params::u32);
         let params = self.constants.iter().fold(params, |p, c| p.f32(*c));
-        Source { class: Some(inputs.class()), fours, bindings, params: inputs.params(params) }
+        Source { class: Some(inputs.class()), vec4s, bindings, params: inputs.params(params) }
     }
 
     /// Which inputs a step can read four elements at once; none unless all others have one element
     /// for each run.
-    fn fours(&self, step: &Step, walk: &Iteration, bases: &Bases, axis: usize) -> u32 {
+    fn vec4s(&self, step: &Step, walk: &Iteration, bases: &Bases, axis: usize) -> u32 {
         if step.inner != 1 || step.extent == 0 || !step.extent.is_multiple_of(4) {
             return 0;
         }
-        let mut fours = 0;
+        let mut vec4s = 0;
         for (k, dtype) in self.expression.inputs().iter().enumerate() {
             let outer = || {
                 walk.strides(k)
@@ -344,16 +344,16 @@ impl Work<'_> {
             };
             match walk.strides(k)[axis] {
                 0 => {}
-                1 if wide::supports(*dtype)
-                    && bases[k].is_multiple_of(u64::from(wide::unit(*dtype)))
+                1 if vec4::supports(*dtype)
+                    && bases[k].is_multiple_of(u64::from(vec4::unit(*dtype)))
                     && outer().all(|stride| stride % 4 == 0) =>
                 {
-                    fours |= 1 << k;
+                    vec4s |= 1 << k;
                 }
                 _ => return 0,
             }
         }
-        fours
+        vec4s
     }
 
     /// Bindings that a step leaves for the epilogue's operands and the outputs.
@@ -379,7 +379,7 @@ impl Work<'_> {
         sink: Sink<'_>,
         finish: Option<&Part>,
     ) -> Result<()> {
-        let Source { class, fours, mut bindings, mut params } = source;
+        let Source { class, vec4s, mut bindings, mut params } = source;
         let count = step.outputs();
         device.check_extent(count * self.states.planes())?;
         match (sink, finish) {
@@ -406,7 +406,7 @@ impl Work<'_> {
             states: self.states,
             reads,
             finish,
-            fours,
+            vec4s,
             lanes: step.lanes,
             columns: step.columns(),
             workgroup,

@@ -280,7 +280,7 @@ impl FusedUpdate {
     }
 }
 
-/// Fours, where the elements of all pieces can be taken so, and where what completes the last four
+/// Vec4s, where the elements of all pieces can be taken so, and where what completes the last four
 /// is in the window too.
 fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
     let inputs = expression.inputs();
@@ -299,7 +299,7 @@ fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
     };
     let is_word = |t: &DType| t.size() == 4;
     if expression.output_types().iter().all(is_word) && pieces.iter().all(fits) {
-        Access::Fours { splats }
+        Access::Vec4s { splats }
     } else {
         Access::Single
     }
@@ -365,9 +365,9 @@ pub fn shaders() -> Vec<Shader> {
         let outputs = expression.output_types();
         let splats: SmallVec<[bool; 8]> = (0..homes.len()).map(|k| k >= outputs.len()).collect();
         let is_word = outputs.iter().all(|t| t.size() == 4);
-        let fours = is_word
-            .then(|| shader::shader(&expression, windows, &homes, &Access::Fours { splats }));
-        std::iter::once(single).chain(fours)
+        let vec4s = is_word
+            .then(|| shader::shader(&expression, windows, &homes, &Access::Vec4s { splats }));
+        std::iter::once(single).chain(vec4s)
     };
     samples.iter().flat_map(shader).collect()
 }

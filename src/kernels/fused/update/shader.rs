@@ -7,15 +7,15 @@ use smallvec::SmallVec;
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
-use crate::shader::{Shader, WORKGROUP, wide};
+use crate::shader::{Shader, WORKGROUP, vec4};
 
 /// Most windows of one dispatch: with the table and perhaps a parameter buffer, eight bindings.
 pub const MAX_WINDOWS: usize = 6;
 
 /// Units of elements that an invocation updates, one after the other.
 const UNITS: u32 = 4;
-/// The same of fours: finding a variable's places takes as long as updating a few elements.
-const UNITS_OF_FOURS: u32 = 8;
+/// The same of vec4s: finding a variable's places takes as long as updating a few elements.
+const UNITS_OF_VEC4S: u32 = 8;
 
 const NAMES: [&str; MAX_WINDOWS] = ["w0", "w1", "w2", "w3", "w4", "w5"];
 
@@ -66,7 +66,7 @@ pub enum Access {
     Single,
     /// Four at once where they lie side by side: `splats` tells of which inputs one element serves
     /// all. The others are of 32 bits, and start at multiples of 16 bytes.
-    Fours { splats: SmallVec<[bool; 8]> },
+    Vec4s { splats: SmallVec<[bool; 8]> },
 }
 
 impl Access {
@@ -74,14 +74,14 @@ impl Access {
     fn lanes(&self, expression: &Expression) -> u32 {
         match self {
             Self::Single => expression.output_types().iter().map(|t| t.lanes()).max().unwrap_or(1),
-            Self::Fours { .. } => wide::WIDTH,
+            Self::Vec4s { .. } => vec4::WIDTH,
         }
     }
 
     const fn units(&self) -> u32 {
         match self {
             Self::Single => UNITS,
-            Self::Fours { .. } => UNITS_OF_FOURS,
+            Self::Vec4s { .. } => UNITS_OF_VEC4S,
         }
     }
 
@@ -93,7 +93,7 @@ impl Access {
     /// The element type of the array of a window of `class`.
     const fn storage(&self, class: Class) -> &'static str {
         match (self, class) {
-            (Self::Fours { .. }, Class::Word) => "vec4<u32>",
+            (Self::Vec4s { .. }, Class::Word) => "vec4<u32>",
             _ => class.storage(),
         }
     }
@@ -101,7 +101,7 @@ impl Access {
     /// Bytes of one element of the array of a window of `class`.
     pub const fn unit(&self, class: Class) -> u32 {
         match (self, class) {
-            (Self::Fours { .. }, Class::Word) => 16,
+            (Self::Vec4s { .. }, Class::Word) => 16,
             _ => class.unit(),
         }
     }
@@ -124,7 +124,7 @@ pub fn key(expression: &Expression, windows: &[Class], homes: &[usize], access: 
     let key = homes.iter().fold(key, |key, home| key.number(*home as u32));
     match access {
         Access::Single => key,
-        Access::Fours { splats } => {
+        Access::Vec4s { splats } => {
             splats.iter().fold(key, |key, splat| key.number(u32::from(*splat)))
         }
     }
@@ -144,8 +144,8 @@ pub fn shader(
     for (k, dtype) in expression.inputs().iter().enumerate() {
         let words = windows[homes[k]] == Class::Word;
         text.push_str(&match access {
-            Access::Fours { splats } if !splats[k] => load_four(k, *dtype, NAMES[homes[k]]),
-            Access::Fours { .. } if words => {
+            Access::Vec4s { splats } if !splats[k] => load_four(k, *dtype, NAMES[homes[k]]),
+            Access::Vec4s { .. } if words => {
                 load(k, *dtype, NAMES[homes[k]], &|at| format!("[({at}) >> 2u][({at}) & 3u]"))
             }
             _ => load(k, *dtype, NAMES[homes[k]], &|at| {
@@ -169,7 +169,7 @@ pub fn shader(
     }
     let steps = match access {
         Access::Single => steps(expression, lanes, homes),
-        Access::Fours { splats } => steps_of_fours(expression, homes, splats),
+        Access::Vec4s { splats } => steps_of_vec4s(expression, homes, splats),
     };
     shader
         .body(&text)
@@ -215,7 +215,7 @@ fn load_four(k: usize, dtype: DType, window: &str) -> String {
 fn places(expression: &Expression, access: &Access) -> String {
     let inputs = (0..expression.inputs().len()).map(|k| {
         let splat = match access {
-            Access::Fours { splats } if splats[k] => {
+            Access::Vec4s { splats } if splats[k] => {
                 format!("    let x{k} = load_x{k}(at{k}, 0u);\n")
             }
             _ => String::new(),
@@ -230,7 +230,7 @@ fn places(expression: &Expression, access: &Access) -> String {
 
 /// One four. What lies behind the last element stays as it is: as all places but those of splats
 /// start at multiples of 16 bytes, no other variable begins there.
-fn steps_of_fours(expression: &Expression, homes: &[usize], splats: &[bool]) -> String {
+fn steps_of_vec4s(expression: &Expression, homes: &[usize], splats: &[bool]) -> String {
     const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
     let mut text = String::new();
     for k in (0..splats.len()).filter(|k| !splats[*k]) {

@@ -10,7 +10,7 @@ use crate::dtype::DType::{self, F32};
 use crate::error::Result;
 use crate::kernels::bias::row_step;
 use crate::kernels::reduce::program::{part, window_bytes};
-use crate::shader::{Field, Shader, WORKGROUP, wide};
+use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// An elementwise program: its name, the tensors that it walks, the values of channels, what it
@@ -50,13 +50,13 @@ impl End {
     fn shader(&self, dtype: DType) -> Shader {
         let mut shader = Shader::new(format!("batch norm {} {dtype} wide", self.name));
         for name in self.walked {
-            shader = wide::bind_read(shader, name, dtype);
+            shader = vec4::bind_read(shader, name, dtype);
         }
         for name in self.vectors {
-            shader = wide::bind_read(shader, name, F32);
+            shader = vec4::bind_read(shader, name, F32);
         }
         shader =
-            wide::bind_write(shader, "result", dtype).u32s(&["count", "units", "rows", "step"]);
+            vec4::bind_write(shader, "result", dtype).u32s(&["count", "units", "rows", "step"]);
         if self.epsilon {
             shader = shader.param("epsilon", Field::F32);
         }
@@ -85,7 +85,7 @@ impl End {
             let window =
                 |t: &Tensor| wide_part(t, first * channels.channels, rows * channels.channels);
             let mut bindings: SmallVec<[Binding; 8]> = walked.iter().map(|t| window(t)).collect();
-            bindings.extend(vectors.iter().map(|t| Binding::raw(t, wide::unit(F32))));
+            bindings.extend(vectors.iter().map(|t| Binding::raw(t, vec4::unit(F32))));
             bindings.push(window(result));
             let params = Params::new().u32(step * units).u32(units).u32(rows).u32(step);
             device.enqueue(&Program {
@@ -102,32 +102,32 @@ impl End {
 
 /// Whether `tensors` can be taken four channels at once.
 pub(super) fn fits(channels: &Channels, tensors: &[&Tensor]) -> bool {
-    channels.inner == 1 && channels.channels.is_multiple_of(4) && wide::aligned(tensors)
+    channels.inner == 1 && channels.channels.is_multiple_of(4) && vec4::aligned(tensors)
 }
 
 /// Elements of a tensor in units of four.
 pub(super) fn wide_part(t: &Tensor, first: usize, count: usize) -> Binding {
-    Binding { unit: wide::unit(t.dtype), ..part(t, first, count) }
+    Binding { unit: vec4::unit(t.dtype), ..part(t, first, count) }
 }
 
 /// The sums of [`Mode::sums_shader`].
 pub(super) fn sums_shader(mode: Mode, dtype: DType) -> Shader {
     let shader = Shader::new(format!("batch norm, sums for {}, {dtype} wide", mode.name()));
-    let shader = wide::bind_read(shader, "x", dtype);
+    let shader = vec4::bind_read(shader, "x", dtype);
     let (shader, center, terms) = match mode {
         Mode::Moments => (
-            wide::bind_read(shader, "head", dtype),
+            vec4::bind_read(shader, "head", dtype),
             "read_head(c)",
             "block_first += d;\n            block_second += d * d;",
         ),
         Mode::Gradient => (
-            wide::bind_read(wide::bind_read(shader, "dy", dtype), "mean", F32),
+            vec4::bind_read(vec4::bind_read(shader, "dy", dtype), "mean", F32),
             "read_mean(c)",
             "let g = read_dy(e);\n            block_first += g;\n            block_second += g * \
              d;",
         ),
     };
-    wide::bind_write(shader, "sums", F32)
+    vec4::bind_write(shader, "sums", F32)
         .u32s(&["count", "images", "units", "segments", "first_segment", "all_segments"])
         .library("quotient")
         .define("CENTER", center)

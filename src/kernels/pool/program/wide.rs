@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP, eight, wide};
+use crate::shader::{Shader, WORKGROUP, eight, vec4};
 use crate::tensor::Tensor;
 
 const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
@@ -110,7 +110,7 @@ impl Channels {
     fn unit(self, dtype: DType) -> u32 {
         match (self, dtype) {
             (_, DType::U32) => self.width() as u32,
-            (Self::Four, _) => wide::unit(dtype),
+            (Self::Four, _) => vec4::unit(dtype),
             (Self::Eights(_), _) => eight::unit(dtype),
         }
     }
@@ -170,13 +170,13 @@ impl Wide {
         for &input in self.inputs {
             shader = match (input, channels) {
                 ("taps", _) => shader.bind_raw("taps", taps, channels.unit(DType::U32)),
-                (_, Channels::Four) => wide::bind_read(shader, input, dtype),
+                (_, Channels::Four) => vec4::bind_read(shader, input, dtype),
                 (_, Channels::Eights(_)) => eight::bind_read(shader, input, dtype),
             };
         }
         shader = match (self.name, channels) {
             ("taps", _) => shader.bind_raw("result", taps, channels.unit(DType::U32)),
-            (_, Channels::Four) => wide::bind_write(shader, "result", dtype).body(
+            (_, Channels::Four) => vec4::bind_write(shader, "result", dtype).body(
                 "fn store_result(i: u32, v: vec4<f32>, same: vec4<f32>) {\n    write_result(i, v, \
                  4u);\n}\n",
             ),
@@ -260,7 +260,7 @@ pub(in crate::kernels::pool) fn enqueue(
         && (0..3).all(|d| g.input[d] + g.pad[d] + g.kernel[d] + g.stride[d] < MAX_EXTENT)
         && g.channels.is_multiple_of(4)
         && inputs.iter().chain([&result]).all(|t| {
-            TYPES.contains(&t.dtype) && t.address.is_multiple_of(u64::from(wide::unit(t.dtype)))
+            TYPES.contains(&t.dtype) && t.address.is_multiple_of(u64::from(vec4::unit(t.dtype)))
         });
     let apart = (0..3).all(|d| g.kernel[d] <= g.stride[d]) && nest(g.stride) <= MAX_BLOCK;
     let (input, output) = (g.input_positions(), g.output_positions());

@@ -1,7 +1,7 @@
 //! ArgMax and ArgMin along one axis. The first of equal values wins and NaN never does, as in
 //! TensorFlow's CPU kernels; with nothing but NaN the result is 0.
 
-pub(super) mod fours;
+pub(super) mod vec4s;
 
 use smallvec::smallvec;
 
@@ -11,10 +11,10 @@ use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::{Shader, wide};
+use crate::shader::{Shader, vec4};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
-use fours::Layout;
+use vec4s::Layout;
 
 /// An arg-reduction.
 #[derive(Debug, Clone, Copy)]
@@ -169,7 +169,7 @@ fn arg_reduce(
         Barriers::Cheap => 1 << 17,
         Barriers::Dear => 1 << 9,
     };
-    let layout = Layout::of(profile, x.dtype, extent, inner).filter(|_| wide::aligned(&[x]));
+    let layout = Layout::of(profile, x.dtype, extent, inner).filter(|_| vec4::aligned(&[x]));
     // Two steps where the extent is long and outputs are few, or where one invocation may not run
     // over it.
     let each = layout.map_or(inner, |layout| layout.invocations(inner));
@@ -179,7 +179,7 @@ fn arg_reduce(
     if segments < 2 {
         return match layout {
             Some(layout) => {
-                fours(ctx.device(), profile, row, layout, x, [outer, extent, inner, 1], None, y)
+                vec4s(ctx.device(), profile, row, layout, x, [outer, extent, inner, 1], None, y)
             }
             None => {
                 let variant =
@@ -193,7 +193,7 @@ fn arg_reduce(
     let device = ctx.device();
     let extents = [outer, extent, inner, segments];
     match layout {
-        Some(layout) => fours(device, profile, row, layout, x, extents, Some(&best), &at)?,
+        Some(layout) => vec4s(device, profile, row, layout, x, extents, Some(&best), &at)?,
         None => {
             let first = Variant { row, input: x.dtype, output: I32, pairs: false, last: false };
             run(device, first, x, None, extents, Some(&best), &at)?;
@@ -203,10 +203,10 @@ fn arg_reduce(
     run(device, second, &best, Some(&at), [outer, segments, inner, 1], None, y)
 }
 
-/// Enqueues the first step by fours, in windows along `outer` where it exceeds a binding. It is the
+/// Enqueues the first step by vec4s, in windows along `outer` where it exceeds a binding. It is the
 /// last one too without `best`.
 #[expect(clippy::too_many_arguments, reason = "one step with its tensors")]
-fn fours(
+fn vec4s(
     device: &Device,
     profile: Profile,
     row: &'static ArgReduction,
@@ -224,8 +224,8 @@ fn fours(
         let (to, count) = (o * segments * inner, rows * segments * inner);
         device.check_extent(reads)?;
         let invocations = rows * segments * layout.invocations(inner);
-        let workgroup = fours::Variant::workgroup(profile, invocations);
-        let variant = fours::Variant {
+        let workgroup = vec4s::Variant::workgroup(profile, invocations);
+        let variant = vec4s::Variant {
             row,
             input: x.dtype,
             output: y.dtype,
@@ -234,7 +234,7 @@ fn fours(
             workgroup,
         };
         let mut bindings =
-            smallvec![Binding { unit: wide::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
+            smallvec![Binding { unit: vec4::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
         bindings.extend(best.map(|t| part(t, to, count)));
         bindings.push(part(y, to, count));
         device.enqueue(&Program {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Tile, Which};
 use crate::kernels::contract::epilogue::Form;
-use crate::kernels::contract::text::quads_of;
+use crate::kernels::contract::text::vec4s_of;
 use crate::shader::Shader;
 
 const FORWARD: &str = include_str!("../../../../../shaders/conv/rolling/forward.wgsl");
@@ -132,7 +132,7 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
     let mut invariant = String::new();
     if let Some(form) = epilogue {
         invariant = form.channel_reads("4u * unit");
-        shader = form.declare(shader, quads_of);
+        shader = form.declare(shader, vec4s_of);
     }
     shader
         .define("FILTERS", filters(tile))

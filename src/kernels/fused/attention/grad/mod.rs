@@ -193,12 +193,12 @@ impl AttentionGrad {
                 )));
             }
             let workgroups = own.div_ceil(tile.rows()) * g.batch * g.heads;
-            let fours = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
-            let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(fours).collect();
+            let vec4s = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
+            let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(vec4s).collect();
             bindings.push((&rows).into());
             match side {
-                Side::Queries => bindings.push(fours(&stored[0])),
-                Side::Keys => bindings.extend(stored[1..].iter().map(fours)),
+                Side::Queries => bindings.push(vec4s(&stored[0])),
+                Side::Keys => bindings.extend(stored[1..].iter().map(vec4s)),
             }
             bindings.extend(extra.iter().map(Binding::from));
             ctx.device().enqueue(&Program {
@@ -235,8 +235,9 @@ impl Kernel for AttentionGrad {
         let saved = g.saved(plan);
         require!(
             t.saved.len() == saved.iter().product::<usize>(),
-            "{OP}: what was saved is {}",
-            shape_text(&t.saved.dims)
+            "the saved tensor {} must have as many elements as {}",
+            shape_text(&t.saved.dims),
+            shape_text(&saved)
         );
         match plan {
             Plan::Tiled(tile) => self.tiled(ctx, t, g, tile),

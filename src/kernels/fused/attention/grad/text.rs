@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::text::{Loads, RESULT_ROW, operand, quads_stored, score};
+use super::super::text::{Loads, RESULT_ROW, operand, score, vec4s_stored};
 use super::super::tile::{self, Tile};
 use crate::device::Key;
 use crate::dtype::DType;
@@ -29,7 +29,7 @@ impl Side {
     pub fn tile(self, forward: &Tile) -> Tile {
         *tile::GRADIENT
             .iter()
-            .find(|t| t.quads == forward.quads)
+            .find(|t| t.vec4s == forward.vec4s)
             .expect("there is a tile for every width")
     }
 }
@@ -67,7 +67,7 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
                 for dtype in types {
                     let variant = Variant { dtype: *dtype, mask: None, loads, side, tile: *tile };
                     out.push(variant.shader());
-                    if tile.quads == 4 {
+                    if tile.vec4s == 4 {
                         out.extend(
                             masks.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()),
                         );
@@ -86,13 +86,13 @@ impl Variant {
             .dtype(self.dtype)
             .number(self.loads as u32)
             .number(self.side as u32);
-        let key = key.number(self.tile.quads);
+        let key = key.number(self.tile.vec4s);
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
     /// Iterations of an invocation for each tile of the other side's rows.
     pub const fn iterations(&self) -> usize {
-        (1 + (self.tile.keys * self.tile.quads).div_ceil(self.tile.lanes)
+        (1 + (self.tile.keys * self.tile.vec4s).div_ceil(self.tile.lanes)
             + 2 * self.tile.keys / self.tile.step) as usize
     }
 
@@ -100,8 +100,8 @@ impl Variant {
     pub fn shader(&self) -> Shader {
         let Self { dtype, mask, loads, side, tile } = *self;
         let mut shader = Shader::new(format!(
-            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, {} quads",
-            tile.quads
+            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, {} vec4s",
+            tile.vec4s
         ))
         .workgroup([tile.lanes, 1, 1]);
         for (name, extent) in
@@ -115,7 +115,7 @@ impl Variant {
             Side::Keys => &["key_gradient", "value_gradient"],
         };
         for name in results {
-            shader = quads_stored(shader, name, dtype);
+            shader = vec4s_stored(shader, name, dtype);
         }
         if let Some(mask) = mask {
             shader = shader.bind("extra", mask);
@@ -130,11 +130,11 @@ impl Variant {
         };
         let mut loaded = String::new();
         for (own, name, at) in own {
-            for c in 0..tile.quads / tile.parts {
+            for c in 0..tile.vec4s / tile.parts {
                 let _ = writeln!(loaded, "    let {own}{c} = quad_{name}({at}, {});", self.quad(c));
             }
         }
-        let sums = (0..tile.quads / tile.parts).fold(String::new(), |mut out, c| {
+        let sums = (0..tile.vec4s / tile.parts).fold(String::new(), |mut out, c| {
             let _ = match side {
                 Side::Queries => writeln!(out, "    var sum{c} = vec4<f32>();"),
                 Side::Keys => writeln!(
@@ -147,7 +147,7 @@ impl Variant {
         shader
             .define("PARTS", tile.parts.to_string())
             .define("POSITIONS", tile.keys.to_string())
-            .define("QUADS", tile.quads.to_string())
+            .define("VEC4S", tile.vec4s.to_string())
             .define("STEP_POSITIONS", tile.step.to_string())
             .define("OWN", loaded.trim_end())
             .define("SUMS", sums.trim_end())
@@ -177,9 +177,9 @@ impl Variant {
                 "{pad}var score{j} = vec4<f32>();\n{pad}var change{j} = vec4<f32>();"
             );
         }
-        for c in 0..self.tile.quads / self.tile.parts {
+        for c in 0..self.tile.vec4s / self.tile.parts {
             for j in 0..self.tile.step {
-                let at = format!("(j + {j}u) * QUADS + {}", self.quad(c));
+                let at = format!("(j + {j}u) * VEC4S + {}", self.quad(c));
                 let _ = writeln!(out, "{pad}score{j} = fma(q{c}, depth_tile[{at}], score{j});");
                 let _ = writeln!(out, "{pad}change{j} = fma(g{c}, width_tile[{at}], change{j});");
             }
@@ -215,8 +215,8 @@ impl Variant {
                 sum("changes"),
                 if self.side == Side::Queries { ", row, mask_at, end, own" } else { ", s, b, h" },
             );
-            for c in 0..self.tile.quads / self.tile.parts {
-                let at = format!("(j + {j}u) * QUADS + {}", self.quad(c));
+            for c in 0..self.tile.vec4s / self.tile.parts {
+                let at = format!("(j + {j}u) * VEC4S + {}", self.quad(c));
                 let _ = writeln!(
                     out,
                     "{pad}sum{c} = fma(vec4<f32>(weight{j}.x), depth_tile[{at}], sum{c});"
@@ -244,7 +244,7 @@ impl Variant {
             ],
         };
         for (name, at, extent, value) in stores {
-            for c in 0..self.tile.quads / self.tile.parts {
+            for c in 0..self.tile.vec4s / self.tile.parts {
                 let (quad, value) = (self.quad(c), value.replace("{c}", &c.to_string()));
                 let store = format!("store4_{name}(({at} >> 2u) + {quad}, {value});");
                 let _ = match self.loads {

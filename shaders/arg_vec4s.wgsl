@@ -1,0 +1,32 @@
+// Index of the best value along the middle of x[outer, p.extent, p.inner], of which four neighbours
+// are read at once, to y[outer, p.segments, p.inner]. Segment s looks at the elements, or vec4s of
+// a row, s, s + segments, …. The smallest index of equal values wins; NaN never does; without any
+// winner the index is 0. p.worst is what any number beats or equals. Extent and inner count vec4s
+// where they are innermost. Offsets of x count vec4s, others elements.
+
+const NONE = 0xffffffffu;
+
+// Which elements of `v` win over the best ones so far; a first one may equal p.worst.
+fn winners(v: vec4<f32>, best: vec4<f32>, index: vec4<u32>) -> vec4<bool> {
+    let is_number = (bitcast<vec4<u32>>(v) & vec4(0x7fffffffu)) <= vec4(0x7f800000u);
+    return is_number & (({{BEATS}}) | ((index == vec4(NONE)) & (v == best)));
+}
+
+fn finish(i: u32, best: f32, index: u32) {
+    let found = index != NONE;
+    {{KEEP_BEST}}
+    store_y(i, {{OUTPUT}}(select(0u, index, found)));
+}
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+{{MAIN}}
+}

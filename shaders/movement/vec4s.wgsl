@@ -1,0 +1,17 @@
+// Elements 4t to 4t + 3 of the walk, which neighbour each other in dst: p.step apart in src. Moves
+// bits, computes nothing. Grid: one invocation per four. Indices of dst count vec4s, those of src
+// elements, or vec4s where it is read so.
+
+@compute @workgroup_size({{WORKGROUP_SIZE}})
+fn main(
+    @builtin(workgroup_id) workgroup_id: vec3<u32>,
+    @builtin(num_workgroups) num_workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let at = index_src(4u * t);
+    dst[p.off_dst + t] = {{FOUR}};
+}

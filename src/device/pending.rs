@@ -1,0 +1,252 @@
+//! The recorder's lock, and the dispatches that wait in front of it for their pipelines.
+//!
+//! A dispatch whose pipeline is still being compiled does not block its caller: it waits here, and
+//! so do all that come after it, until it can be recorded. Whoever takes the lock for something
+//! else waits for them first, so that nothing overtakes. What a dispatch was to write that could
+//! not be recorded after its call had returned is poisoned.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut, Range};
+
+use smallvec::SmallVec;
+
+use super::poison::Poison;
+use super::program::Binding;
+use super::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::error::{Error, Result};
+
+/// Dispatches that may wait; the next one waits itself for the first.
+const MAX_WAITING: usize = 4096;
+
+/// What this queue asks of a pipeline that is compiled, or will be.
+pub(crate) trait Plan {
+    /// Whether it can be used, if that is known by now.
+    fn outcome(&self) -> Option<Result<()>>;
+
+    /// Waits until it can be used, or cannot.
+    fn wait_for_it(&self) -> Result<()>;
+
+    /// Which of the program's bindings it reads and writes.
+    fn uses(&self) -> Uses;
+}
+
+/// What this queue asks of a recorder.
+pub(crate) trait Record {
+    type Plan: Plan;
+    type Dispatch;
+
+    /// Records a dispatch whose pipeline can be used.
+    fn record(&mut self, plan: &Self::Plan, dispatch: &Self::Dispatch) -> Result<()>;
+}
+
+/// Bindings that are read and written, as bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Uses {
+    pub read: u64,
+    pub written: u64,
+}
+
+/// A dispatch and the pipeline that it waits for.
+pub(crate) struct Waiting<R: Record> {
+    pub pipeline: Arc<R::Plan>,
+    pub dispatch: R::Dispatch,
+}
+
+type Bindings = SmallVec<[Binding; 8]>;
+
+/// What waits to be done in order.
+enum Entry<R: Record> {
+    Dispatch(Waiting<R>, Bindings),
+    /// This memory begins a new life.
+    Fresh(Range<u64>),
+}
+
+pub(crate) struct PendingDispatches<R: Record> {
+    inner: Mutex<Inner<R>>,
+    /// Whether something waits or some memory is poisoned. Changes with the lock held.
+    attentive: AtomicBool,
+}
+
+struct Inner<R: Record> {
+    recorder: R,
+    waiting: VecDeque<Entry<R>>,
+    poison: Poison,
+    /// Told of dispatches that could not be recorded, for the calls that wanted them have returned.
+    failed: Box<dyn Fn(Error) + Send + Sync>,
+}
+
+/// The recorder, locked.
+pub(crate) struct Locked<'a, R: Record>(MutexGuard<'a, Inner<R>>);
+
+impl<R: Record> Deref for Locked<'_, R> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
+        &self.0.recorder
+    }
+}
+
+impl<R: Record> DerefMut for Locked<'_, R> {
+    fn deref_mut(&mut self) -> &mut R {
+        &mut self.0.recorder
+    }
+}
+
+impl<R: Record> PendingDispatches<R> {
+    pub fn new(recorder: R, failed: impl Fn(Error) + Send + Sync + 'static) -> Self {
+        let inner = Inner {
+            recorder,
+            waiting: VecDeque::new(),
+            poison: Poison::default(),
+            failed: Box::new(failed),
+        };
+        Self { inner: Mutex::new(inner), attentive: AtomicBool::new(false) }
+    }
+
+    /// The recorder, after every dispatch so far is recorded. Waits for their pipelines, without
+    /// the lock.
+    pub fn lock(&self) -> Locked<'_, R> {
+        loop {
+            let mut inner = self.inner.lock();
+            self.record_ready(&mut inner);
+            let Some(Entry::Dispatch(first, _)) = inner.waiting.front() else {
+                return Locked(inner);
+            };
+            let pipeline = first.pipeline.clone();
+            drop(inner);
+            // Its error is told when the dispatch leaves the queue.
+            let _ = pipeline.wait_for_it();
+        }
+    }
+
+    /// The same for who is about to read `range`, unless what it should hold is missing.
+    pub fn lock_to_read(&self, range: &Range<u64>) -> Result<Locked<'_, R>> {
+        let locked = self.lock();
+        locked.0.poison.check(range)?;
+        Ok(locked)
+    }
+
+    /// The recorder with what is recorded by now, unless somebody else has it.
+    pub fn try_lock(&self) -> Option<Locked<'_, R>> {
+        let mut inner = self.inner.try_lock()?;
+        self.record_ready(&mut inner);
+        Some(Locked(inner))
+    }
+
+    /// Whether nothing waits for a pipeline, as far as can be told without waiting for anybody.
+    pub fn is_clear(&self) -> bool {
+        self.inner.try_lock().is_some_and(|mut inner| {
+            self.record_ready(&mut inner);
+            inner.waiting.is_empty()
+        })
+    }
+
+    /// Records a dispatch after all earlier ones, now or as soon as its pipeline and theirs are
+    /// compiled.
+    pub fn dispatch(&self, dispatch: Waiting<R>, bindings: &[Binding]) -> Result<()> {
+        if let Some(Err(e)) = dispatch.pipeline.outcome() {
+            return Err(e);
+        }
+        let mut inner = self.inner.lock();
+        self.record_ready(&mut inner);
+        if inner.waiting.is_empty()
+            && let Some(Ok(())) = dispatch.pipeline.outcome()
+        {
+            return inner.record(&dispatch, bindings);
+        }
+        inner.waiting.push_back(Entry::Dispatch(dispatch, bindings.into()));
+        self.attentive.store(true, Ordering::Release);
+        let full = inner.waiting.len() > MAX_WAITING;
+        drop(inner);
+        if full {
+            drop(self.lock());
+        }
+        Ok(())
+    }
+
+    /// Notes that memory begins a new life: nobody will read what it was to hold before.
+    pub fn refresh(&self, range: Range<u64>) {
+        if !self.attentive.load(Ordering::Acquire) {
+            return;
+        }
+        let mut inner = self.inner.lock();
+        self.record_ready(&mut inner);
+        if inner.waiting.is_empty() {
+            inner.poison.clear(range);
+            self.note(&inner);
+        } else {
+            inner.waiting.push_back(Entry::Fresh(range));
+        }
+    }
+
+    /// Notes that work which was to write `range` failed.
+    pub fn spoil(&self, range: Range<u64>, error: &Error) {
+        let mut locked = self.lock();
+        locked.0.poison.add(range, error);
+        self.note(&locked.0);
+    }
+
+    /// Records what waits, up to the first dispatch whose pipeline is not there yet.
+    fn record_ready(&self, inner: &mut Inner<R>) {
+        if inner.waiting.is_empty() {
+            return;
+        }
+        while inner.waiting.front().is_some_and(Entry::is_ready) {
+            match inner.waiting.pop_front() {
+                Some(Entry::Dispatch(dispatch, bindings)) => {
+                    inner.record_late(&dispatch, &bindings)
+                }
+                Some(Entry::Fresh(range)) => inner.poison.clear(range),
+                None => {}
+            }
+        }
+        self.note(inner);
+    }
+
+    fn note(&self, inner: &Inner<R>) {
+        self.attentive
+            .store(!inner.waiting.is_empty() || !inner.poison.is_empty(), Ordering::Release);
+    }
+}
+
+impl<R: Record> Entry<R> {
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Dispatch(dispatch, _) => dispatch.pipeline.outcome().is_some(),
+            Self::Fresh(_) => true,
+        }
+    }
+}
+
+impl<R: Record> Inner<R> {
+    /// Records a dispatch, unless it reads what is missing. The caller returns the error.
+    fn record(&mut self, waiting: &Waiting<R>, bindings: &[Binding]) -> Result<()> {
+        if !self.poison.is_empty() {
+            for range in used(bindings, waiting.pipeline.uses().read) {
+                self.poison.check(&range)?;
+            }
+        }
+        self.recorder.record(&waiting.pipeline, &waiting.dispatch)
+    }
+
+    /// The same for one whose call has returned.
+    fn record_late(&mut self, waiting: &Waiting<R>, bindings: &[Binding]) {
+        let recorded = waiting.pipeline.wait_for_it().and_then(|()| self.record(waiting, bindings));
+        if let Err(e) = recorded {
+            for range in used(bindings, waiting.pipeline.uses().written) {
+                self.poison.add(range, &e);
+            }
+            (self.failed)(e);
+        }
+    }
+}
+
+/// The addresses of those bindings whose bit is set.
+fn used(bindings: &[Binding], bits: u64) -> impl Iterator<Item = Range<u64>> {
+    let is_used = move |i: usize| bits.checked_shr(i as u32).is_none_or(|rest| rest & 1 == 1);
+    bindings
+        .iter()
+        .enumerate()
+        .filter(move |(i, _)| is_used(*i))
+        .map(|(_, b)| b.address..b.address + b.bytes)
+}

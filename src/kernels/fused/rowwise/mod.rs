@@ -1,0 +1,319 @@
+//! `_WgpuFusedRowwise`: reductions over the same axes with everything elementwise before, between
+//! and behind them, in one dispatch that goes over each row a few times while it lies in the cache:
+//! normalizations, softmax, cross entropies and their gradients.
+//!
+//! [`program`] says what is computed, [`walk`] with which shapes, [`text`] is the shader. The
+//! shapes are those that the separate ops would have, whatever the inputs broadcast to.
+
+pub mod program;
+pub mod text;
+pub mod walk;
+
+use smallvec::SmallVec;
+
+use crate::device::{Barriers, Binding, Device, Grid, Profile, Program};
+use crate::dtype::DType::{self, *};
+use crate::error::{Error, Result};
+use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::reduce::program::{part, window_bytes};
+use crate::kernels::registry::Registry;
+use crate::kernels::scalar::cast;
+use crate::require;
+use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::tensor::{Dims, Tensor};
+
+use program::{Output, RowProgram};
+use text::{Access, MAX_TENSORS, Variant};
+use walk::{Shapes, Walk};
+
+/// The op's name.
+pub const OP: &str = "_WgpuFusedRowwise";
+
+/// The op.
+pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+    name: OP,
+    inputs: &["x: T_in"],
+    outputs: &["y: T_out"],
+    attrs: &[
+        "T_in: list(type) >= 1",
+        "T_out: list(type) >= 1",
+        "program: string",
+        "constants: list(float) = []",
+        "axes: list(int)",
+    ],
+    stateful: false,
+    shape: unknown,
+}];
+
+/// Which outputs have which shapes is said by attributes that shape functions are not shown.
+fn unknown(_: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    Ok(Vec::new())
+}
+
+/// Adds the op.
+pub fn register(registry: &mut Registry) {
+    registry.op(OP).kernel(move |attrs| {
+        let rows = FusedRowwise::new(attrs)?;
+        Ok(move |ctx: &mut dyn OpContext| rows.run(ctx))
+    });
+}
+
+/// The node's attributes.
+struct FusedRowwise {
+    program: RowProgram,
+    /// The program as text, for keys.
+    text: String,
+    constants: Vec<f32>,
+    /// The reduced axes, counted from the end.
+    axes: Vec<i64>,
+}
+
+/// The type in which a shader stores single elements of `dtype`, to be converted afterwards where
+/// that is another.
+const fn single(dtype: DType) -> DType {
+    match (dtype.lanes(), dtype) {
+        (1, _) => dtype,
+        (_, F16 | BF16) => F32,
+        (_, I8 | I16) => I32,
+        _ => U32,
+    }
+}
+
+impl FusedRowwise {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        let program: RowProgram = attrs.string("program")?.parse()?;
+        let constants = attrs.floats("constants")?;
+        let (inputs, outputs) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
+        require!(inputs == program.inputs(), "{OP}: inputs of {inputs:?} for {program}");
+        require!(outputs == program.output_types(), "{OP}: outputs of {outputs:?} from {program}");
+        require!(
+            constants.len() == program.constants(),
+            "{OP}: {} constants for {program}",
+            constants.len()
+        );
+        require!(
+            inputs.len() + outputs.len() <= MAX_TENSORS,
+            "{OP}: more than {MAX_TENSORS} tensors in {program}"
+        );
+        Ok(Self { text: program.to_string(), program, constants, axes: attrs.ints("axes")? })
+    }
+
+    fn run(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let count = self.program.inputs().len();
+        let inputs = (0..count).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
+        let dims: Vec<Dims> = inputs.iter().map(|t| t.dims.clone()).collect();
+        let shapes = Shapes::infer(&self.program, &dims, &self.axes)?;
+        let walk =
+            Walk::new(&shapes, &dims.iter().chain(&shapes.walked).cloned().collect::<Vec<_>>());
+        let mut outputs: Vec<Tensor> = Vec::new();
+        for (o, output) in self.program.outputs().iter().enumerate() {
+            let (dtype, dims) = (self.program.output_types()[o], &shapes.outputs[o]);
+            // Only an element that its own invocation reads last may be overwritten.
+            let is_whole = matches!(output, Output::Full(_)) && shapes.walked[o] == shapes.full;
+            let fits = |t: &Tensor| is_whole && t.dims == shapes.full && t.dtype == dtype;
+            let is_free = |t: &Tensor| outputs.iter().all(|taken| taken.address != t.address);
+            let candidates: SmallVec<[usize; 7]> =
+                (0..count).filter(|i| fits(&inputs[*i]) && is_free(&inputs[*i])).collect();
+            outputs.push(ctx.forward_or_output(&candidates, o, dtype, dims)?);
+        }
+        if outputs.iter().all(Tensor::is_empty) {
+            return Ok(());
+        }
+        let launch = Launch { fused: self, walk, inputs: &inputs, profile: ctx.device().profile() };
+        let variant = launch.variant(&outputs)?;
+        let mut targets = Vec::new();
+        for (output, (_, dtype)) in outputs.iter().zip(&variant.outputs) {
+            let direct = *dtype == output.dtype;
+            targets.push(if direct { output.clone() } else { ctx.temp(*dtype, &output.dims)? });
+        }
+        launch.enqueue(ctx.device(), &variant, &targets)?;
+        for (target, output) in targets.iter().zip(&outputs).filter(|(t, o)| t.dtype != o.dtype) {
+            cast::signature(target.dtype, output.dtype, false, |s| {
+                s.run(ctx.device(), std::slice::from_ref(target), std::slice::from_ref(output), &[])
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// One execution.
+struct Launch<'a> {
+    fused: &'a FusedRowwise,
+    walk: Walk,
+    inputs: &'a [Tensor],
+    profile: Profile,
+}
+
+impl Launch<'_> {
+    fn variant(&self, outputs: &[Tensor]) -> Result<Variant<'_>> {
+        let (walk, program) = (&self.walk, &self.fused.program);
+        let in_vec4s = walk.has_vec4s();
+        let fits = |k: usize, t: &Tensor| {
+            in_vec4s
+                && walk.is_in_vec4s(k)
+                && vec4::supports(t.dtype)
+                && t.address.is_multiple_of(u64::from(vec4::unit(t.dtype)))
+        };
+        let inputs: Vec<Access> = (self.inputs.iter().enumerate())
+            .map(|(k, t)| match () {
+                () if walk.is_constant_in_rows(k) => Access::Row,
+                () if fits(k, t) => Access::Four,
+                () => Access::Each,
+            })
+            .collect();
+        let outputs = (program.outputs().iter().zip(outputs).enumerate())
+            .map(|(o, (output, t))| match output {
+                Output::Row { .. } => (Access::Row, single(t.dtype)),
+                Output::Full(_) if fits(inputs.len() + o, t) => (Access::Four, t.dtype),
+                Output::Full(_) => (Access::Each, single(t.dtype)),
+            })
+            .collect();
+        let unit = if in_vec4s { 4 } else { 1 };
+        let (lanes, workgroup) = self.lanes(unit)?;
+        Ok(Variant {
+            program,
+            text: &self.fused.text,
+            inputs,
+            outputs,
+            row_rank: walk.rows.dims().len().max(1),
+            column_rank: walk.columns.dims().len().max(1),
+            unit,
+            lanes,
+            workgroup,
+        })
+    }
+
+    /// How many invocations share a row, and how many are in a workgroup.
+    fn lanes(&self, unit: u32) -> Result<(u32, u32)> {
+        let (rows, columns) = (self.walk.rows.len(), self.walk.columns.len());
+        let units = columns.div_ceil(unit as usize);
+        let wanted = match (self.profile.barriers, units) {
+            (Barriers::Dear, 16..) if rows < 1000 => (8, 8),
+            (Barriers::Dear, _) | (Barriers::Cheap, 0..=4) => (1, WORKGROUP),
+            (Barriers::Cheap, 5..=32) => (4, WORKGROUP),
+            (Barriers::Cheap, 33..=512) => (32, WORKGROUP),
+            (Barriers::Cheap, _) => (256, WORKGROUP),
+        };
+        // Each stage has a loop, and one more for every block.
+        let run = self.profile.loop_limit / self.fused.program.stages().len() * 256 / 257 - 300;
+        let fits = |(lanes, _): &(u32, u32)| units <= *lanes as usize * run;
+        let splits = [wanted, (8, 8), (256, WORKGROUP)];
+        splits.into_iter().find(|s| s.0 >= wanted.0 && fits(s)).ok_or_else(|| {
+            Error::Unimplemented(format!(
+                "a row of {columns} elements exceeds this kernel's limit on this adapter"
+            ))
+        })
+    }
+
+    /// Enqueues the rows, in as many windows as the adapter's bindings need.
+    fn enqueue(&self, device: &Device, variant: &Variant<'_>, targets: &[Tensor]) -> Result<()> {
+        let walk = &self.walk;
+        let (rows, columns) = (walk.rows.len(), walk.columns.len());
+        let tensors: Vec<(&Tensor, Access)> = self
+            .inputs
+            .iter()
+            .zip(variant.inputs.iter().copied())
+            .chain(targets.iter().zip(variant.outputs.iter().map(|o| o.0)))
+            .collect();
+        let stride = |k: usize| walk.rows.strides(k).first().copied().unwrap_or(0) as usize;
+        let limit = window_bytes(device);
+        let mut per_window = rows;
+        for (k, (t, _)) in tensors.iter().enumerate() {
+            if t.bytes() > limit {
+                let is_cut = walk.rows.dims().len() == 1 && stride(k) > 0;
+                let fits =
+                    if is_cut { (limit / (stride(k) * t.dtype.size()) as u64) as usize } else { 0 };
+                if fits == 0 {
+                    let message = format!(
+                        "a row of {columns} elements of {} exceeds this adapter's largest storage \
+                         binding",
+                        t.dtype
+                    );
+                    return Err(Error::ResourceExhausted(message));
+                }
+                per_window = per_window.min(fits);
+            }
+        }
+        if per_window < rows {
+            // Windows of packed types start at whole words.
+            per_window = (per_window / 16 * 16).max(1);
+        }
+        for first in (0..rows).step_by(per_window.max(1)) {
+            let count = per_window.min(rows - first);
+            device.check_extent(count * columns)?;
+            let bind = |(k, (t, access)): (usize, &(&Tensor, Access))| {
+                let unit = if *access == Access::Four {
+                    vec4::unit(t.dtype)
+                } else {
+                    t.dtype.size() as u32
+                };
+                let all = Binding::raw(t, unit);
+                if count == rows || stride(k) == 0 {
+                    return all;
+                }
+                Binding { unit, ..part(t, first * stride(k), count * stride(k)) }
+            };
+            device.enqueue(&Program {
+                key: variant.key(),
+                shader: &|| variant.shader(),
+                bindings: tensors.iter().enumerate().map(bind).collect(),
+                params: variant.params(walk, count, columns, &self.fused.constants),
+                grid: Grid::linear(count * variant.lanes as usize, variant.workgroup),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Shader variants of sample programs.
+pub fn shaders() -> Vec<Shader> {
+    let norm = |t: &str| {
+        format!(
+            "Mean: x: {t}, float32; c: 1; return x0 | Mean, Max: x: {t}, float32, {t}; c: 1; s0 = \
+             SquaredDifference<{t}>(x0, x2); return s0, x0 | row: x: {t}, float32, {t}, {t}, {t}; \
+             c: 1; s0 = Rsqrt<{t}>(x3); return s0 | full: x: {t}, float32, {t}, {t}, {t}, {t}; c: \
+             1; s0 = Mul<{t}>(x0, x5); s1 = Greater<{t}>(s0, x4); s2 = Mul<float32>(x1, c0); \
+             return s0, s1, s2 | return y0, r0, r1 flat, y1, y2"
+        )
+    };
+    let mut all = Vec::new();
+    for dtype in [F32, F16, BF16, F64] {
+        let text = norm(dtype.name());
+        let program: RowProgram = text.parse().expect("a program of this file");
+        let types = program.output_types();
+        for (unit, rank) in [(1, 1), (1, 2), (4, 1), (4, 5)] {
+            for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (32, WORKGROUP)] {
+                let is_four = |t: DType| unit == 4 && rank == 1 && vec4::supports(t);
+                let full = |t: DType| {
+                    if is_four(t) { (Access::Four, t) } else { (Access::Each, single(t)) }
+                };
+                let inputs =
+                    vec![if is_four(dtype) { Access::Four } else { Access::Each }, Access::Row];
+                let outputs =
+                    (program.outputs().iter().zip(&types))
+                        .map(|(o, t)| {
+                            if let Output::Full(_) = o {
+                                full(*t)
+                            } else {
+                                (Access::Row, single(*t))
+                            }
+                        })
+                        .collect();
+                let variant = Variant {
+                    program: &program,
+                    text: &text,
+                    inputs,
+                    outputs,
+                    row_rank: rank,
+                    column_rank: rank,
+                    unit,
+                    lanes,
+                    workgroup,
+                };
+                all.push(variant.shader());
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,258 @@
+//! Which nodes a row program can take over, given the rows.
+
+use crate::dtype::DType::{self, *};
+use crate::kernels::expression::Call;
+use crate::kernels::fused::rowwise::program::Reduction;
+use crate::kernels::scalar;
+use crate::kernels::scalar::row::Shapes;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::shape::{Dim, Shape, TensorInfo};
+
+/// Types of values in a row program. Tensors of int32 live in host memory.
+const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool, I64];
+
+/// Elementwise ops that cost no more than reading their value from memory, so that each stage may
+/// compute them again.
+const CHEAP: &[&str] = &[
+    "Abs",
+    "AddN",
+    "AddV2",
+    "BroadcastTo",
+    "Cast",
+    "Equal",
+    "Greater",
+    "GreaterEqual",
+    "Identity",
+    "IsFinite",
+    "IsNan",
+    "LeakyRelu",
+    "Less",
+    "LessEqual",
+    "LogicalAnd",
+    "LogicalNot",
+    "LogicalOr",
+    "Maximum",
+    "Minimum",
+    "Mul",
+    "Neg",
+    "NotEqual",
+    "RealDiv",
+    "Relu",
+    "Relu6",
+    "ReluGrad",
+    "SelectV2",
+    "Sign",
+    "Square",
+    "SquaredDifference",
+    "Sub",
+    "Tile",
+];
+
+/// How a tensor lies to the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// It has an element for each element of the rows.
+    Full,
+    /// It has an element for each row, with extents of 1 for the reduced axes.
+    Row,
+    /// It has an element for each row, without the reduced axes.
+    Flat,
+}
+
+/// What a node does in a program.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Role {
+    /// It reduces rows.
+    Reduce(Reduction),
+    /// It calls a function.
+    Call(Call),
+    /// It adds all its inputs by this function.
+    Fold(Call),
+    /// Its value is that of its first input.
+    Copy,
+}
+
+/// Rows: a shape and the axes of it that are reduced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Space {
+    device: String,
+    /// The shape.
+    pub full: TensorInfo,
+    /// The reduced axes, counted from the end.
+    pub axes: Vec<i64>,
+    row: TensorInfo,
+    flat: TensorInfo,
+}
+
+/// Rows so few and so long are better shared among many workgroups, which a row program does not.
+fn is_too_long(rows: Option<usize>, columns: usize) -> bool {
+    columns > 1 << 18 || rows.is_some_and(|rows| rows < 8 && columns > 1 << 13)
+}
+
+impl Space {
+    /// Whether the node is a reduction of ours.
+    pub fn may_seed(graph: &Graph, id: NodeId) -> bool {
+        let node = graph.node(id);
+        node.on_wgpu() && Reduction::of(node.op()).is_some() && !graph.is_preserved(id)
+    }
+
+    /// The rows that the node `seed` reduces.
+    pub fn of(graph: &Graph, seed: NodeId) -> Option<Self> {
+        let node = graph.node(seed);
+        let full = graph.info(*node.inputs().first()?);
+        let shape = full.shape.clone()?;
+        let axes = axes(graph, seed, shape.len())?;
+        // Tensors whose innermost axis is kept are reduced across rows, not along them.
+        if !axes.contains(&-1) || shape.contains(&Dim::Unknown) {
+            return None;
+        }
+        let is_axis = |d: usize| axes.contains(&(d as i64 - shape.len() as i64));
+        let extents =
+            |wanted: bool| shape.iter().enumerate().filter(move |(d, _)| is_axis(*d) == wanted);
+        let columns: usize =
+            extents(true).map(|(_, d)| d.known()).collect::<Option<Vec<_>>>()?.iter().product();
+        let rows = extents(false)
+            .map(|(_, d)| d.known())
+            .collect::<Option<Vec<_>>>()
+            .map(|d| d.iter().product());
+        if columns < 2 || is_too_long(rows, columns) {
+            return None;
+        }
+        let info = |shape: Shape| TensorInfo { dtype: None, shape: Some(shape) };
+        let kept = |(d, extent): (usize, &Dim)| if is_axis(d) { Dim::Known(1) } else { *extent };
+        let row = info(shape.iter().enumerate().map(kept).collect());
+        let flat = info(extents(false).map(|(_, d)| *d).collect());
+        Some(Self { device: node.device().to_owned(), full: info(shape.clone()), row, flat, axes })
+    }
+
+    /// How a tensor lies to the rows; `None` for any other shape.
+    pub fn extent(&self, info: &TensorInfo) -> Option<Extent> {
+        match () {
+            () if info.same_shape(&self.full) => Some(Extent::Full),
+            () if info.same_shape(&self.row) => Some(Extent::Row),
+            () if info.same_shape(&self.flat) => Some(Extent::Flat),
+            () => None,
+        }
+    }
+
+    /// What the node does in a program over these rows, if it can be part of one.
+    pub fn role(&self, graph: &Graph, id: NodeId) -> Option<(Role, Extent)> {
+        let node = graph.node(id);
+        if node.device() != self.device || !node.on_wgpu() || graph.is_preserved(id) {
+            return None;
+        }
+        let info = graph.info(Output { node: id, port: 0 });
+        let extent = self.extent(info)?;
+        if !TYPES.contains(&info.dtype?) {
+            return None;
+        }
+        let given = |k: usize| node.inputs().get(k).and_then(|i| self.extent(graph.info(*i)));
+        if let Some(reduction) = Reduction::of(node.op()) {
+            let fits = given(0) == Some(Extent::Full)
+                && Reduction::TYPES.contains(&node.dtype("T")?)
+                && axes(graph, id, self.full.rank()?)? == self.axes;
+            return (fits && extent != Extent::Full).then_some((Role::Reduce(reduction), extent));
+        }
+        let role = match node.op() {
+            "Tile" => (given(0)? == Extent::Row && extent == Extent::Full).then_some(Role::Copy)?,
+            "BroadcastTo" => {
+                (given(0)? != Extent::Flat && extent != Extent::Flat).then_some(Role::Copy)?
+            }
+            "Reshape" | "ExpandDims" | "Squeeze" => {
+                (given(0)? != Extent::Full && extent != Extent::Full).then_some(Role::Copy)?
+            }
+            "Identity" => (given(0)? == extent).then_some(Role::Copy)?,
+            _ => elementwise(graph, id)?,
+        };
+        let to = if extent == Extent::Flat { &self.flat } else { &self.full };
+        let fits = |input: &Output| {
+            let info = graph.info(*input);
+            info.dtype.is_some_and(|t| TYPES.contains(&t))
+                && (role == Role::Copy || info.is_single() || info.broadcasts_to(to))
+                && (role == Role::Copy
+                    || info.is_single()
+                    || if extent == Extent::Flat {
+                        info.same_shape(&self.flat)
+                    } else {
+                        !self.is_flat(graph, *input)
+                    })
+        };
+        let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
+        inputs.iter().all(fits).then_some((role, extent))
+    }
+
+    /// Whether the tensor may be a value of rows that lost its reduced axes. Where extents happen
+    /// to agree, such as a `[4]` of rows that are `[4, 4]`, it broadcasts along other axes than
+    /// those of its rows.
+    fn is_flat(&self, graph: &Graph, tensor: Output) -> bool {
+        let op = graph.node(tensor.node).op();
+        let is_member = Reduction::of(op).is_some()
+            || matches!(op, "ExpandDims" | "Identity" | "Reshape" | "Squeeze")
+            || elementwise(graph, tensor.node).is_some();
+        is_member && self.extent(graph.info(tensor)) == Some(Extent::Flat)
+    }
+
+    /// Whether each stage may compute the node's value again.
+    pub fn is_cheap(graph: &Graph, id: NodeId) -> bool {
+        CHEAP.contains(&graph.node(id).op())
+    }
+}
+
+/// The function that an elementwise node calls.
+fn elementwise(graph: &Graph, id: NodeId) -> Option<Role> {
+    let node = graph.node(id);
+    match node.op() {
+        "Cast" => {
+            let is_plain = !node.attr("Truncate").and_then(|a| a.bool()).unwrap_or(false);
+            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
+            (is_plain && from != to).then_some(Role::Call(Call::Cast(from, to)))
+        }
+        "AddN" => Call::row("AddV2", node.dtype("T")?).map(Role::Fold),
+        op => {
+            let row = scalar::find(op)?;
+            let fits = match row.shapes {
+                Shapes::Broadcast | Shapes::Same => true,
+                Shapes::BroadcastOr(_) => {
+                    node.attr("incompatible_shape_error").and_then(|a| a.bool()).unwrap_or(true)
+                }
+                _ => false,
+            };
+            let dtype = if row.is_typed() { node.dtype("T")? } else { Bool };
+            if !fits || node.inputs().len() != row.inputs.len() {
+                return None;
+            }
+            Call::row(op, dtype).map(Role::Call)
+        }
+    }
+}
+
+/// The axes that a reduction of a tensor of this rank names, counted from the end, sorted.
+fn axes(graph: &Graph, id: NodeId, rank: usize) -> Option<Vec<i64>> {
+    let given = graph.constant(*graph.node(id).inputs().get(1)?)?.to_i64().ok()?;
+    let rank = rank as i64;
+    let mut axes: Vec<i64> = given.into_iter().map(|a| if a < 0 { a } else { a - rank }).collect();
+    axes.sort_unstable();
+    let is_sound =
+        axes.iter().all(|a| (-rank..0).contains(a)) && axes.windows(2).all(|w| w[0] < w[1]);
+    (is_sound && !axes.is_empty()).then_some(axes)
+}
+
+/// The value of an input that is the same number everywhere and may be a parameter: a single
+/// element, or one of a tensor whose shape another input has as well.
+pub fn parameter(graph: &Graph, reader: NodeId, input: Output) -> Option<f32> {
+    let value = graph.constant(input)?;
+    if !matches!(value.dtype, F32 | F16 | BF16) {
+        return None;
+    }
+    let shape = graph.info(Output { node: reader, port: 0 });
+    let node = graph.node(reader);
+    let shown = |other: &Output| {
+        graph.node(other.node).op() != "Const" && graph.info(*other).same_shape(shape)
+    };
+    if value.bytes.len() != value.dtype.size() && !node.inputs().iter().any(shown) {
+        return None;
+    }
+    let values = value.to_f64();
+    let first = *values.first()?;
+    values.iter().all(|v| v.to_bits() == first.to_bits()).then_some(first as f32)
+}

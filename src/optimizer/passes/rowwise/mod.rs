@@ -1,0 +1,95 @@
+//! Reductions over the innermost axes whose results flow back into the elements that they came
+//! from, with everything elementwise around them: one `_WgpuFusedRowwise` node in place of
+//! normalizations, softmax and the like and of their gradients, as Keras writes them out.
+//!
+//! A region grows from a reduction whose axes are known, over elementwise nodes of the shape that
+//! is reduced and of its rows, and over other reductions of the same rows. [`member`] says which
+//! nodes can take part, [`grow`] and [`region`] which do, as far as the [`estimate`] of the
+//! program's cost allows; [`build`] writes the program.
+
+mod build;
+mod estimate;
+mod member;
+mod region;
+
+use rustc_hash::FxHashSet;
+
+use crate::error::{Error, Result};
+use crate::optimizer::graph::{Graph, NewNode, NodeId};
+use crate::optimizer::order::Order;
+use build::Replacement;
+use member::Space;
+use region::{Region, Scene};
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(nodes) = graph.order() else { return Ok(()) };
+    let mut order = Order::of(graph, &nodes);
+    // Gradients come last and compute again what is cheap, so that the forward pass need not keep
+    // it.
+    for seed in
+        nodes.iter().rev().filter(|id| Space::may_seed(graph, **id)).copied().collect::<Vec<_>>()
+    {
+        if !graph.contains(seed) {
+            continue;
+        }
+        if let Some((region, new)) = plan(graph, &order, seed) {
+            let new = replace(graph, &region, new);
+            let closes = || Error::Internal(format!("a cycle through {}", graph.node(new).name()));
+            order.enter(graph, new).ok_or_else(closes)?;
+        }
+    }
+    Ok(())
+}
+
+/// What takes the place of which nodes around `seed`.
+fn plan(graph: &Graph, order: &Order, seed: NodeId) -> Option<(Region, Replacement)> {
+    let space = Space::of(graph, seed)?;
+    let scene = Scene::new(graph, order, &space);
+    let region = scene.region(seed)?;
+    let new = build::build(&scene, &region)?;
+    is_acyclic(graph, order, &region, &new.node).then_some((region, new))
+}
+
+/// Whether nothing that the new node reads or waits for depends on what it gives.
+fn is_acyclic(graph: &Graph, order: &Order, region: &Region, new: &NewNode) -> bool {
+    let controls = region.members.iter().flat_map(|id| graph.node(*id).controls());
+    let needed: FxHashSet<NodeId> = new
+        .inputs
+        .iter()
+        .map(|i| i.node)
+        .chain(controls.copied())
+        .filter(|id| !region.members.contains(id))
+        .collect();
+    // What comes after all of these leads to none of them.
+    let last = needed.iter().filter_map(|id| order.rank(*id)).max();
+    let mut seen: FxHashSet<NodeId> = FxHashSet::default();
+    let mut stack: Vec<NodeId> = region.members.iter().copied().collect();
+    while let Some(id) = stack.pop() {
+        for user in graph.users(id).iter().filter(|user| !region.members.contains(user)) {
+            if needed.contains(user) {
+                return false;
+            }
+            if order.rank(*user) <= last && order.rank(*user) > order.rank(id) && seen.insert(*user)
+            {
+                stack.push(*user);
+            }
+        }
+    }
+    true
+}
+
+fn replace(graph: &mut Graph, region: &Region, new: Replacement) -> NodeId {
+    let mut members: Vec<NodeId> = region.members.iter().copied().collect();
+    members.sort_unstable();
+    // Copies that only the region used are gone with it.
+    let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
+    copies.sort_unstable();
+    let added = graph.replace_region(&members, new.node, &new.outputs);
+    loop {
+        let idle =
+            |id: &NodeId| graph.users(*id).is_empty() && graph.node(*id).controls().is_empty();
+        let Some(at) = copies.iter().position(idle) else { return added };
+        graph.remove(copies.swap_remove(at));
+    }
+}

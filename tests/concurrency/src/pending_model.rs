@@ -1,0 +1,173 @@
+//! The queue of pending dispatches, on pipelines that a thread compiles, of which some cannot be,
+//! and a recorder that computes at once: memory is words, each dispatch adds one to a word and
+//! stores it in another.
+
+use std::collections::BTreeMap;
+
+use shuttle::thread;
+
+use crate::device::pending::{PendingDispatches, Plan, Record, Uses, Waiting};
+use crate::device::program::Binding;
+use crate::device::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::error::{Error, Result};
+
+struct Pipeline {
+    compiled: Mutex<Option<Result<()>>>,
+    changed: Condvar,
+}
+
+impl Pipeline {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { compiled: Mutex::new(None), changed: Condvar::new() })
+    }
+
+    fn finish(&self, is_right: bool) {
+        let broken = || Err(Error::Internal("broken".into()));
+        *self.compiled.lock() = Some(if is_right { Ok(()) } else { broken() });
+        self.changed.notify_all();
+    }
+}
+
+impl Plan for Pipeline {
+    fn outcome(&self) -> Option<Result<()>> {
+        self.compiled.lock().clone()
+    }
+
+    fn wait_for_it(&self) -> Result<()> {
+        let mut compiled = self.compiled.lock();
+        loop {
+            if let Some(outcome) = &*compiled {
+                return outcome.clone();
+            }
+            self.changed.wait(&mut compiled);
+        }
+    }
+
+    fn uses(&self) -> Uses {
+        Uses { read: 0b01, written: 0b10 }
+    }
+}
+
+#[derive(Default)]
+struct Words(BTreeMap<u64, u64>);
+
+impl Record for Words {
+    type Plan = Pipeline;
+    type Dispatch = (u64, u64);
+
+    fn record(&mut self, plan: &Pipeline, (from, to): &(u64, u64)) -> Result<()> {
+        assert_eq!(plan.outcome(), Some(Ok(())), "only what is compiled is recorded");
+        let value = self.0.get(from).copied().unwrap_or_default();
+        self.0.insert(*to, value + 1);
+        Ok(())
+    }
+}
+
+fn pending() -> (Arc<PendingDispatches<Words>>, Arc<AtomicU64>) {
+    let failures = Arc::new(AtomicU64::new(0));
+    let counter = failures.clone();
+    let pending = PendingDispatches::new(Words::default(), move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    (Arc::new(pending), failures)
+}
+
+fn add(
+    pending: &PendingDispatches<Words>,
+    pipeline: &Arc<Pipeline>,
+    from: u64,
+    to: u64,
+) -> Result<()> {
+    let bindings = [from, to].map(|address| Binding { address, bytes: 1 });
+    pending.dispatch(Waiting { pipeline: pipeline.clone(), dispatch: (from, to) }, &bindings)
+}
+
+fn read(pending: &PendingDispatches<Words>, at: u64) -> Result<u64> {
+    pending.lock_to_read(&(at..at + 1)).map(|words| words.0.get(&at).copied().unwrap_or_default())
+}
+
+/// Pipelines that are ready in any order: dispatches keep theirs, of each thread.
+pub fn nothing_overtakes_a_dispatch_that_waits() {
+    let (pending, failures) = pending();
+    let pipelines = [Pipeline::new(), Pipeline::new(), Pipeline::new()];
+    let compiler = {
+        let pipelines = pipelines.clone();
+        thread::spawn(move || [2, 0, 1].map(|k: usize| pipelines[k].finish(true)))
+    };
+    let threads: Vec<_> = [10, 20]
+        .into_iter()
+        .map(|base| {
+            let (pending, pipelines) = (pending.clone(), pipelines.clone());
+            thread::spawn(move || {
+                for (k, pipeline) in (0..).zip(&pipelines) {
+                    add(&pending, pipeline, base + k, base + k + 1).unwrap();
+                }
+                assert_eq!(read(&pending, base + 3), Ok(3), "each saw the one before");
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    compiler.join().unwrap();
+    assert!(pending.is_clear() && failures.load(Ordering::SeqCst) == 0);
+}
+
+/// A pipeline that cannot be compiled: what depends on its dispatch is an error to whoever reads
+/// it, and nothing else is, whether the calls came before that was known or after.
+pub fn what_depends_on_a_failed_dispatch_is_no_data() {
+    let (pending, failures) = pending();
+    let (right, broken) = (Pipeline::new(), Pipeline::new());
+    let compiler = {
+        let (right, broken) = (right.clone(), broken.clone());
+        thread::spawn(move || {
+            right.finish(true);
+            broken.finish(false);
+        })
+    };
+    let other = {
+        let (pending, right) = (pending.clone(), right.clone());
+        thread::spawn(move || {
+            add(&pending, &right, 40, 41).unwrap();
+            assert_eq!(read(&pending, 41), Ok(1), "it depends on nothing that failed");
+        })
+    };
+    // A call that is refused changes nothing; one that is not, though it should, spoils what it was
+    // to write.
+    let first = add(&pending, &broken, 10, 11);
+    let second = add(&pending, &right, 11, 12);
+    let third = add(&pending, &right, 12, 13);
+    let spoiled = [
+        first.is_ok(),
+        second.is_ok() && first.is_ok(),
+        third.is_ok() && second.is_ok() && first.is_ok(),
+    ];
+    for (at, is_spoiled) in (11..).zip(spoiled) {
+        assert_eq!(read(&pending, at).is_err(), is_spoiled, "{at}");
+    }
+    assert_eq!(read(&pending, 10), Ok(0), "an operand stays what it was");
+    assert_eq!(failures.load(Ordering::SeqCst) > 0, first.is_ok());
+    // New life in the same place.
+    pending.refresh(11..13);
+    add(&pending, &right, 10, 11).unwrap();
+    assert_eq!(read(&pending, 11), Ok(1));
+    other.join().unwrap();
+    compiler.join().unwrap();
+}
+
+/// Memory that begins a new life while the dispatch before it waits: the new contents are right,
+/// whatever became of the old.
+pub fn a_new_life_begins_behind_the_dispatches_of_the_old() {
+    let (pending, _) = pending();
+    let (right, broken) = (Pipeline::new(), Pipeline::new());
+    let compiler = {
+        let (right, broken) = (right.clone(), broken.clone());
+        thread::spawn(move || {
+            broken.finish(false);
+            right.finish(true);
+        })
+    };
+    let _ = add(&pending, &broken, 10, 11);
+    pending.refresh(11..12);
+    add(&pending, &right, 10, 11).unwrap();
+    assert_eq!(read(&pending, 11), Ok(1));
+    compiler.join().unwrap();
+}

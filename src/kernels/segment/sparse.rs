@@ -19,7 +19,7 @@ use crate::kernels::op::OpContext;
 use crate::kernels::registry::{OpBuilder, Registry, WAITS_FOR_SIZE};
 use crate::kernels::sort::buckets::narrow;
 use crate::kernels::sort::radix::{self, Pairs, bits_below};
-use crate::kernels::sort::scan::{exclusive, word};
+use crate::kernels::sort::scan::{exclusive, word, words};
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
@@ -276,10 +276,11 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     })?;
     let starts = ctx.temp(U32, &[n + 1])?;
     exclusive(ctx, &heads, &starts)?;
-    if word(ctx, &pairs.keys, n - 1)? as usize == limit {
+    let [last, rows] = words(ctx, [(&pairs.keys, n - 1), (&starts, n)])?.map(|word| word as usize);
+    if last == limit {
         return bad_index(ctx, &gradient.indices, limit);
     }
-    gradient.dims[0] = word(ctx, &starts, n)? as usize;
+    gradient.dims[0] = rows;
     let out = ctx.output(0, dtype, &gradient.dims)?;
     let unique = ctx.output(1, index, &[gradient.dims[0]])?;
     let ranks = heads;

@@ -62,6 +62,22 @@ pub fn word(ctx: &dyn OpContext, x: &Tensor, i: usize) -> Result<u32> {
     Ok(u32::from_ne_bytes(bytes))
 }
 
+/// One element of each of some uint32 tensors, named by its index. The device gathers them, so that
+/// the host waits once.
+pub fn words<const N: usize>(
+    ctx: &mut dyn OpContext,
+    elements: [(&Tensor, usize); N],
+) -> Result<[u32; N]> {
+    let gathered = ctx.temp(U32, &[N])?;
+    for (n, (x, i)) in elements.into_iter().enumerate() {
+        let word = gathered.address + 4 * n as u64;
+        ctx.device().copy(word, x.address + 4 * i as u64, 4)?;
+    }
+    let mut words = [0; N];
+    ctx.device().download(gathered.address, bytemuck::cast_slice_mut(&mut words))?;
+    Ok(words)
+}
+
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     vec![scan_shader(), totals_shader()]

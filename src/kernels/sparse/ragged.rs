@@ -13,7 +13,7 @@ use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::kernels::segment::reduce::{Fold, Segments};
 use crate::kernels::sort::buckets::{Buckets, clamped};
-use crate::kernels::sort::scan::{exclusive, word};
+use crate::kernels::sort::scan::{exclusive, word, words};
 use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
@@ -110,17 +110,12 @@ pub fn fill_rows(
         grid: Grid::map(rows, U32),
     })?;
     exclusive(ctx, &empty, &filled)?;
-    let added = word(ctx, &filled, rows)? as usize;
-    if let Some(buckets) = &buckets {
-        let good = word(ctx, &bounds, rows)? as usize;
-        if good != n {
-            return Err(out_of_range(
-                ctx,
-                rowids,
-                word(ctx, &buckets.positions, good)? as usize,
-                rows,
-            )?);
-        }
+    let [added, good] = words(ctx, [(&filled, rows), (&bounds, rows)])?.map(|word| word as usize);
+    if let Some(buckets) = &buckets
+        && good != n
+    {
+        let first = word(ctx, &buckets.positions, good)? as usize;
+        return Err(out_of_range(ctx, rowids, first, rows)?);
     }
     let indicator = ctx.output(2, Bool, &[rows])?;
     ctx.device().enqueue(&Program {

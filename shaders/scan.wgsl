@@ -1,16 +1,12 @@
 // Scans (prefix sums, products, log-sum-exps) along the middle axis of a dense [outer, n, inner]
 // tensor. Grid: one invocation for each chunk of p.chunk elements of each line. Four lines side by
 // side, or four elements of a line, may be read and written at once: inner indices, or elements,
-// then count vec4s. An invocation may have VEC4S of the former, SPREAD apart, so that a subgroup
-// reads a long stretch at once.
+// then count vec4s.
 //
 // With place = (outer index * p.chunks + chunk) * p.inner + inner index: TOTALS: y[place] is the
 // combination of a chunk. APPLY: y holds the scan of every chunk, started with starts[place] (the
 // scan of the totals) or with the identity when a line is one chunk. Position k of the scan is
 // element k of the axis, or n - 1 - k when p.reverse is 1.
-
-const VEC4S = {{VEC4S}}u;
-const SPREAD = {{SPREAD}}u;
 
 alias Value = {{VALUE}};
 // What an invocation has of its lines.
@@ -43,16 +39,14 @@ fn main(
     if t >= p.count {
         return;
     }
-    let each = p.inner / VEC4S;
-    let lines = t / each;
-    let column = t - lines * each;
-    let inner_index = column / SPREAD * SPREAD * VEC4S + column % SPREAD;
-    let place = lines * p.inner + inner_index;
+    let place = t;
+    let lines = t / p.inner;
+    let inner_index = t - lines * p.inner;
     let line = lines / p.chunks;
     let chunk = lines - line * p.chunks;
     let first = chunk * p.chunk;
     let end = min(first + p.chunk, p.n);
-{{START}}
+    var state = {{START}};
     for (var k = first; k < end; k += 1u) {
         let at = element(line, inner_index, k);
 {{STEP}}

@@ -162,7 +162,7 @@ fn outputs_of_every_width() {
 fn large_tensors() {
     let mut session = session();
     let mut numbers = Random::new(11);
-    let n = tensorflow_wgpu::shader::eight::LEAST;
+    let n = tensorflow_wgpu::kernels::scalar::software::LEAST;
     let texts = [
         "x: float32, bfloat16, bool; c: 1; s0 = Cast<bfloat16, float32>(x1); s1 = \
          AddV2<float32>(x0, s0); s2 = Mul<float32>(s1, c0); s3 = Cast<float32, float16>(s2); s4 = \

@@ -10,7 +10,8 @@ mod products;
 use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
 use tensorflow_wgpu::device::{Capabilities, Cooperative, Means, Profile};
-use tensorflow_wgpu::kernels::contract::tile::{self, Memory};
+use tensorflow_wgpu::kernels::contract::tile::Memory;
+use tensorflow_wgpu::kernels::contract::{software, tables};
 use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -123,7 +124,8 @@ fn narrow_results() {
 /// choice prefers some of them for sizes that tests do not have.
 #[test]
 fn every_tile_of_gpus() {
-    let tiles = tile::all().filter(|t| t.memory != Memory::Subgroup && !tile::CPU.contains(t));
+    let tiles =
+        tables::all().filter(|t| t.memory != Memory::Subgroup && !software::LANES.contains(t));
     for (i, tile) in tiles.enumerate() {
         let shape = [tile.m() + 3, 45, tile.n() + 5];
         let vec4s = [tile.m() + 4, 44, tile.n() + 8];
@@ -161,7 +163,7 @@ fn cooperative_matrices() {
         (8, 32, [65, 36, 67], false, true),
     ];
     for (edge, lanes, shape, ta, tb) in cases {
-        let tile = tile::cooperative(edge).find(|t| t.m() == 64).expect("a tile of 64 rows");
+        let tile = tables::cooperative(edge).find(|t| t.m() == 64).expect("a tile of 64 rows");
         let offered = Cooperative { edge, lanes, means: Means::Emulation };
         let verdict = under(offering(offered, tile.id()), || {
             check_once(DType::F16, shape, ta, tb, 0);

@@ -1,6 +1,6 @@
 // Solves lower triangular systems of p.width equations, in place, for p.cols right-hand sides (or
 // vec4s of them: `value`) of each matrix. Grid: one invocation for each right-hand side of each
-// matrix, p.count in all; with shared loads whole workgroups for each matrix.
+// matrix, p.count in all.
 //
 // Eight equations at a time: their right-hand sides are in registers while the unknowns before them
 // are gone over. Element (i, k) of a triangle is a[p.a_at + matrix * p.a_matrix + i * p.a_row + k *
@@ -17,12 +17,15 @@ fn main(
     @builtin(workgroup_id) workgroup_id: vec3<u32>,
     @builtin(num_workgroups) num_workgroups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
-{{BUILTINS}}) {
-{{PLACE}}
-    let is_mine = column < p.cols;
+) {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let matrix = t / p.cols;
     let last = p.width - 1u;
     let a_base = p.a_at + matrix * p.a_matrix;
-    let x_base = p.x_at + matrix * p.x_matrix + min(column, p.cols - 1u);
+    let x_base = p.x_at + matrix * p.x_matrix + t % p.cols;
     for (var j = 0u; j < p.width; j += 8u) {
 {{BEGIN}}
         for (var k = 0u; k < j; k += 1u) {

@@ -38,13 +38,12 @@ pub struct Profile {
     pub class: Class,
     /// Fewest invocations of a subgroup, which run in step.
     pub simd_width: u32,
-    /// Most bytes that an invocation loads at once: 16, or 32 where words of 64 bits pay.
-    pub load_bytes: u32,
     /// What a barrier costs.
     pub barriers: Barriers,
     /// What a dispatch costs that waits for the one before it, in multiply-adds of one invocation.
     pub dispatch_cost: u32,
-    /// Invocations that the adapter runs at once, those included that wait for memory.
+    /// Invocations that the adapter runs at once, those included that wait for memory. Work is cut
+    /// no further.
     pub invocations: usize,
     /// Workgroups that keep it busy.
     pub workgroups: usize,
@@ -62,7 +61,6 @@ const DISCRETE: Profile = Profile {
     name: "discrete",
     class: Class::Discrete,
     simd_width: 32,
-    load_bytes: 16,
     barriers: Barriers::Cheap,
     dispatch_cost: 2000,
     invocations: 1 << 16,
@@ -110,8 +108,8 @@ impl Profile {
         name: "llvmpipe",
         class: Class::Software,
         simd_width: 8,
-        load_bytes: 32,
         barriers: Barriers::Dear,
+        invocations: 1 << 11,
         workgroups: 16,
         loop_limit: 65_535,
         ..INTEGRATED
@@ -171,9 +169,7 @@ impl Profile {
             (_, 0x106b) => Self::APPLE.name,
             _ => kind.name,
         };
-        // Words of 64 bits take 64-bit integers.
-        let load_bytes = if capabilities.int64 { kind.load_bytes } else { 16 };
-        Self { name, simd_width, load_bytes, capabilities, ..kind }
+        Self { name, simd_width, capabilities, ..kind }
     }
 
     /// The preset of this name.
@@ -187,7 +183,6 @@ impl Profile {
     pub fn on(self, own: Self) -> Self {
         Self {
             simd_width: self.simd_width.min(own.simd_width),
-            load_bytes: self.load_bytes.min(own.load_bytes),
             loop_limit: self.loop_limit.min(own.loop_limit),
             capabilities: Capabilities {
                 cooperative: match self.capabilities.cooperative {
@@ -198,11 +193,6 @@ impl Profile {
             },
             ..self
         }
-    }
-
-    /// Whether eight elements of 32 bits at once, in words of 64 bits, are worth a pipeline.
-    pub const fn eight_wide(&self) -> bool {
-        self.load_bytes >= 32
     }
 
     /// Whether the adapter computes on the processor.

@@ -5,7 +5,7 @@ use smallvec::smallvec;
 use super::reduce::plan::groups;
 use super::reduce::program::{part, reduce, window_bytes};
 use super::reduce::table::Reduction;
-use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
@@ -162,14 +162,13 @@ fn add_vec4s(
     Ok(())
 }
 
+/// Most rows of an invocation.
+const MOST_ROWS: usize = 8;
+
 /// From one row of `units` vec4s of an invocation to the next: several rows each, where that leaves
 /// enough invocations.
 pub(super) fn row_step(profile: Profile, rows: usize, units: usize) -> usize {
-    let (invocations, most) = match profile.barriers {
-        Barriers::Cheap => (1 << 17, 8),
-        Barriers::Dear => (1 << 12, 16),
-    };
-    rows.div_ceil((rows * units / invocations).clamp(1, most))
+    rows.div_ceil((rows * units / profile.invocations).clamp(1, MOST_ROWS))
 }
 
 fn add(

@@ -17,6 +17,7 @@ pub mod fused;
 pub mod gather;
 pub mod image;
 pub(crate) mod items;
+pub(crate) mod lanes;
 pub mod linalg;
 pub mod matmul;
 pub mod movement;

@@ -13,7 +13,6 @@
 //! - `p.off_x`: the tensor's element offset in the raw array `x`;
 //! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`.
 
-pub mod eight;
 pub mod library;
 pub mod vec4;
 

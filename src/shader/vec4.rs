@@ -34,7 +34,7 @@ const fn storage(dtype: DType) -> &'static str {
 
 /// Four values of `dtype` of their words `w`: a `vec4<u32>` of 32-bit types (here in the type
 /// itself), a `vec2<u32>` of 16-bit ones, else a `u32`.
-pub(super) const fn unpack(dtype: DType) -> &'static str {
+pub(crate) const fn unpack(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "vec4(unpack2x16float(w.x), unpack2x16float(w.y))",
         DType::BF16 => {
@@ -50,7 +50,7 @@ pub(super) const fn unpack(dtype: DType) -> &'static str {
 }
 
 /// What precedes the words of four values `v` of `dtype`, and these words.
-pub(super) fn pack(dtype: DType) -> (&'static str, String) {
+pub(crate) fn pack(dtype: DType) -> (&'static str, String) {
     match dtype {
         DType::F16 => {
             ("", pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)"))
@@ -75,7 +75,7 @@ pub(super) fn pack(dtype: DType) -> (&'static str, String) {
 }
 
 /// The shader with the library that [`pack`] takes.
-pub(super) fn packing(shader: Shader, dtype: DType) -> Shader {
+pub(crate) fn packing(shader: Shader, dtype: DType) -> Shader {
     match dtype {
         DType::F16 => shader.library("f16_bits"),
         DType::BF16 => shader.library("bf16_bits"),

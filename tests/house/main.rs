@@ -1,4 +1,6 @@
-//! The rules of the house: how wide lines are, and which way imports point.
+//! The rules of the house: how wide lines are, which way imports point, and where software
+//! adapters live.
 
 mod imports;
 mod lines;
+mod rooms;

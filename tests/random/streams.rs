@@ -156,8 +156,7 @@ fn streams_of_any_length_follow_the_counter() {
     }
 }
 
-/// Numbers depend on their index alone: not on where a tensor lies, nor on how many groups an
-/// invocation has.
+/// Numbers depend on their index alone, not on where a tensor lies.
 #[test]
 fn every_way_to_draw_gives_the_same_bits() {
     let mut s = session();

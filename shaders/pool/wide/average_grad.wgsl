@@ -10,7 +10,7 @@ fn width_of(o: u32, stride: u32, kernel: u32, pad: u32, extent: u32) -> u32 {
 fn unit(t: u32) {
     let at = place_of(t, in_extent());
     let windows = windows_of(at.x);
-    var sum{{Q}} = vec4<f32>();
+    var sum = vec4<f32>();
     for (var o0 = windows.first.x; o0 < windows.end.x; o0 += 1u) {
         let depth = width_of(o0, p.stride0, p.kernel0, p.pad0, p.in0);
         for (var o1 = windows.first.y; o1 < windows.end.y; o1 += 1u) {
@@ -19,12 +19,12 @@ fn unit(t: u32) {
                 out_extent());
             for (var o2 = windows.first.z; o2 < windows.end.z; o2 += 1u) {
                 let count = f32(area * width_of(o2, p.stride2, p.kernel2, p.pad2, p.in2));
-                let of_dy{{E}} = read_dy(i + {{E}}u * p.part);
-                sum{{Q}} += of_dy{{HALF}} / count;
+                let four = read_dy(i);
+                sum += four / count;
                 i += p.channels;
             }
         }
     }
     let i = element_at(at.image, at.channel, at.x, in_extent());
-    store_result(i + {{E}}u * p.part, sum{{FIRST}}, sum{{SECOND}});
+    write_result(i, sum, 4u);
 }

@@ -1,5 +1,5 @@
-// Several channels at once: everywhere p.channels counts units of four or eight channels, and so do
-// places and elements. Grid: one invocation for each of p.count units t, for which `unit(t)`
+// Four channels at once: everywhere p.channels counts vec4s of channels, and so do places and
+// elements. Grid: one invocation for each of p.count units t, for which `unit(t)`
 // computes and writes.
 
 fn is_nan(v: vec4<f32>) -> vec4<bool> {

@@ -5,7 +5,7 @@ fn unit(t: u32) {
     let at = place_of(t, in_extent());
     let windows = windows_of(at.x);
     let x = at.x + pad();
-    var sum{{Q}} = vec4<f32>();
+    var sum = vec4<f32>();
     for (var o0 = windows.first.x; o0 < windows.end.x; o0 += 1u) {
         for (var o1 = windows.first.y; o1 < windows.end.y; o1 += 1u) {
             var i = element_at(at.image, at.channel, vec3<u32>(o0, o1, windows.first.z),
@@ -14,15 +14,15 @@ fn unit(t: u32) {
                 + x.z;
             for (var o2 = windows.first.z; o2 < windows.end.z; o2 += 1u) {
                 let tap = line - o2 * p.stride2;
-                let of_taps{{E}} = taps[p.off_taps + i + {{E}}u * p.part];
-                let of_dy{{E}} = read_dy(i + {{E}}u * p.part);
-                sum{{Q}} += select(vec4<f32>(), of_dy{{HALF}}, numbers({{WORD}}) == vec4(tap));
+                let word = taps[p.off_taps + i];
+                let four = read_dy(i);
+                sum += select(vec4<f32>(), four, numbers(word) == vec4(tap));
                 i += p.channels;
             }
         }
     }
     let i = element_at(at.image, at.channel, at.x, in_extent());
-    store_result(i + {{E}}u * p.part, sum{{FIRST}}, sum{{SECOND}});
+    write_result(i, sum, 4u);
 }
 
 // The numbers of four channels.

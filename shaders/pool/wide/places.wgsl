@@ -1,13 +1,12 @@
-// [image][x][channel], where an invocation has every p.part-th of its position's channels, in units
-// of four or eight.
+// [image][x][channel], where channels count vec4s.
 fn place_of(t: u32, extent: vec3<u32>) -> Place {
-    let position = quotient(t, p.part);
+    let position = quotient(t, p.channels);
     let line = quotient(position, extent.z);
     let plane = quotient(line, extent.y);
     let image = quotient(plane, extent.x);
     let x = vec3<u32>(plane - image * extent.x, line - plane * extent.y,
         position - line * extent.z);
-    return Place(image, t - position * p.part, x);
+    return Place(image, t - position * p.channels, x);
 }
 
 fn element_at(image: u32, channel: u32, x: vec3<u32>, extent: vec3<u32>) -> u32 {

@@ -6,7 +6,8 @@
 
 use smallvec::SmallVec;
 
-use super::tile::{self, COOPERATIVE_DEPTH, Memory, SUBGROUP, Tile};
+use super::tile::{COOPERATIVE_DEPTH, Memory, Tile};
+use super::{software, tables};
 use crate::device::Profile;
 
 /// What there is to choose for.
@@ -84,19 +85,26 @@ fn fits(d: &Demand, t: &Tile) -> bool {
 
 /// The tiles of the adapter that are for such a contraction.
 fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
-    tile::table(&d.profile).iter().chain(tile::cooperative(d.cooperative)).filter(|t| fits(d, t))
+    tables::table(&d.profile)
+        .iter()
+        .chain(tables::cooperative(d.cooperative))
+        .filter(|t| fits(d, t))
 }
 
 /// What there is to choose among, with its cost.
 fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
-    let forced = tile::of_id(d.profile.tile).filter(|t| fits(d, t)).filter(|t| match t.memory {
+    let forced = tables::of_id(d.profile.tile).filter(|t| fits(d, t)).filter(|t| match t.memory {
         Memory::Cooperative(edge) => edge == d.cooperative,
         _ => true,
     });
     let tiles = offered(d).filter(move |t| forced.is_none_or(|f| f == *t)).chain(forced);
     tiles
         .flat_map(|tile| {
-            if d.profile.is_software() { [Some(on_cpu(d, tile)), None] } else { on_gpu(d, tile) }
+            let tiles = tile.tiles(d.m, d.n) * d.batch;
+            match software::estimate(&d.profile, tile, tiles, d.depth) {
+                Some((split_k, cost)) => [Some((Choice { tile, split_k }, cost)), None],
+                None => on_gpu(d, tile),
+            }
         })
         .flatten()
 }
@@ -105,24 +113,6 @@ fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
 fn order(d: &Demand, (a, x): &(Choice, f64), (b, y): &(Choice, f64)) -> std::cmp::Ordering {
     let covered = |t: &Tile| t.tiles(d.m, d.n) * t.m() * t.n();
     x.total_cmp(y).then_with(|| covered(a.tile).cmp(&covered(b.tile)))
-}
-
-/// What a load of a software adapter costs in products of an invocation.
-const LOAD: f64 = 80.0;
-/// Fewest steps of a software adapter's workgroup when the contracted index is cut.
-const LEAST_ON_CPU: usize = 512;
-
-fn on_cpu(d: &Demand, t: &'static Tile) -> (Choice, f64) {
-    let tiles = t.tiles(d.m, d.n) * d.batch;
-    let busy = d.profile.workgroups;
-    let (rows, columns) = (t.rows as f64, f64::from(t.vec4s * 4));
-    // Per step of the contracted index an invocation loads rows + columns elements, four at a time,
-    // for rows * columns products.
-    let own = if t.memory == Memory::Subgroup { rows / f64::from(SUBGROUP) } else { rows };
-    let step = rows * columns + LOAD * (own + columns) / 4.0;
-    // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.
-    let cost = step * f64::from(t.threads()) * tiles.max(busy) as f64;
-    (Choice { tile: t, split_k: (busy / tiles).min(d.depth / LEAST_ON_CPU) }, cost)
 }
 
 /// What a load from memory costs a GPU, in products of an invocation: the same as those of the

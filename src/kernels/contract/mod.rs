@@ -21,13 +21,13 @@ pub mod element;
 pub mod epilogue;
 pub mod finish;
 pub mod geometry;
-mod im2col;
 pub mod images;
 mod narrow;
-mod packed_b;
 mod registers;
 mod run;
+pub mod software;
 pub(crate) mod sums;
+pub mod tables;
 pub(crate) mod text;
 pub mod tile;
 mod tuned;
@@ -172,8 +172,6 @@ struct Variant {
     lines: LinesKind,
     a: (DType, Lanes),
     b: (DType, Lanes),
-    /// Whether b lies in [`packed_b`].
-    packed_b: bool,
     c: (DType, StoreKind),
     /// Whether rows of c are [`Store::Places`].
     places: bool,
@@ -285,7 +283,6 @@ impl Contraction<'_> {
             },
             a: (self.a.dtype, a),
             b: (self.b.dtype, b),
-            packed_b: false,
             c: (self.c.dtype, self.store_kind(self.c)),
             places: matches!(self.store, Store::Places { .. }),
             cooperative: None,
@@ -313,6 +310,24 @@ impl Contraction<'_> {
 }
 
 impl Variant {
+    /// Single matrices of dense rows and lines in f32, loaded and stored element by element.
+    const fn plain(tile: &'static Tile) -> Self {
+        Self {
+            tile,
+            rows: RowsKind::Dense,
+            spatial: 0,
+            lines: LinesKind::Dense,
+            a: (DType::F32, Lanes::One),
+            b: (DType::F32, Lanes::One),
+            c: (DType::F32, StoreKind::Elements),
+            places: false,
+            cooperative: None,
+            batch: None,
+            conjugated: [false; 2],
+            epilogue: None,
+        }
+    }
+
     fn key(&self) -> Key {
         let lanes = |l: Lanes| l as u32;
         let mut key = Key::new("contract")
@@ -322,7 +337,7 @@ impl Variant {
         key = key.number(self.lines as u32).dtype(self.a.0).number(lanes(self.a.1));
         key = key.dtype(self.b.0).number(lanes(self.b.1)).dtype(self.c.0).number(self.c.1 as u32);
         key = key
-            .number(u32::from(self.packed_b) | u32::from(self.places) << 1)
+            .number(u32::from(self.places))
             .number(self.cooperative.map_or(0, Cooperative::id))
             .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
         if let Some(class) = &self.batch {

@@ -275,15 +275,7 @@ fn load_b(v: &Variant, steps: u32, guarded: bool, step: &mut String, clamped: &m
         if guarded && k > 0 { format!("select(Vec4(), {load}, i + {k}u < i_end)") } else { load }
     };
     for q in 0..v.tile.vec4s {
-        if v.packed_b {
-            let columns = super::packed_b::COLUMNS;
-            let _ = writeln!(clamped, "    let column{q} = min(n{q}, p.n - 4u);");
-            let _ = writeln!(
-                clamped,
-                "    let b_column{q} = column{q} / {columns}u * p.b_column + column{q} % \
-                 {columns}u;"
-            );
-        } else if v.b.1 == Lanes::Edge {
+        if v.b.1 == Lanes::Edge {
             let _ = writeln!(clamped, "    let b_column{q} = min(n{q}, p.n - 4u);");
         } else {
             for j in 0..4 {

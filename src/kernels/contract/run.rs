@@ -7,8 +7,8 @@ use super::choice::{self, Choice, Demand};
 use super::epilogue::Bound;
 use super::tile::Memory;
 use super::work::Work;
-use super::{Contraction, Lanes, Lines, LinesKind, Rows, RowsKind, Store, StoreKind, Variant};
-use super::{element, finish, im2col, narrow, packed_b, tuned, validation};
+use super::{Contraction, Lanes, Lines, Rows, Store, StoreKind, Variant};
+use super::{element, finish, narrow, tuned, validation};
 use crate::device::{Binding, Cooperative, Device, Grid, Params, Program};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -64,7 +64,7 @@ impl Contraction<'_> {
         {
             ctx.device().check_extent(extent)?;
         }
-        match narrow::transposed(self, &ctx.device().profile()) {
+        match narrow::transposed(self) {
             Some(turned) => turned.plan(ctx, epilogue),
             None => self.plan(ctx, epilogue),
         }
@@ -113,47 +113,12 @@ impl Contraction<'_> {
         work: Work<'_>,
     ) -> Result<()> {
         let Choice { tile, split_k } = choice;
-        let depth = self.outer * self.inner;
-        let chunk = self.chunk(ctx.device(), split_k);
         let mut variant = self.variant(tile);
         if matches!(tile.memory, Memory::Cooperative(_)) {
             variant.cooperative = cooperative;
         }
         variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Vec4s));
-        // Most elements of a copy.
-        let copied = limit(ctx.device()) as usize / element::computed(self.a.dtype).size();
-        if packed_b::worthwhile(self, tile, variant.b.1, copied) {
-            let dtype = element::computed(self.b.dtype);
-            let copy = work.temp(ctx, dtype, &[packed_b::elements(self)])?;
-            ctx.device().check_extent(copy.len())?;
-            packed_b::enqueue(work, ctx.device(), self, variant.b.1, &copy)?;
-            (variant.b, variant.packed_b, variant.lines) =
-                ((dtype, Lanes::Edge), true, LinesKind::Dense);
-            let mut paneled: Contraction<'_> = self.clone();
-            (paneled.b, paneled.lines) = (&copy, Lines::Dense);
-            (paneled.b_step, paneled.b_column) = (packed_b::COLUMNS, depth * packed_b::COLUMNS);
-            return paneled.run(ctx, variant, chunk, epilogue, work);
-        }
-        if narrow::worthwhile(self, &variant, copied) {
-            let dtype = element::computed(self.a.dtype);
-            let copy = work.temp(ctx, dtype, &[self.m, depth])?;
-            narrow::enqueue(work, ctx.device(), self, &copy)?;
-            variant.a = (dtype, Lanes::Depth);
-            let mut dense: Contraction<'_> = self.clone();
-            (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: depth }, 1);
-            return dense.run(ctx, variant, chunk, epilogue, work);
-        }
-        if im2col::worthwhile(self, &variant, copied) {
-            let dtype = element::computed(self.a.dtype);
-            let copy = work.temp(ctx, dtype, &[depth, self.m])?;
-            im2col::enqueue(work, ctx.device(), self, &copy)?;
-            (variant.a, variant.rows, variant.spatial) = ((dtype, Lanes::Edge), RowsKind::Dense, 0);
-            let mut dense: Contraction<'_> = self.clone();
-            (dense.a, dense.rows, dense.a_step) = (&copy, Rows::Dense { stride: 1 }, self.m);
-            (dense.outer, dense.inner) = (1, depth);
-            let chunk = dense.chunk(ctx.device(), split_k);
-            return dense.run(ctx, variant, chunk, epilogue, work);
-        }
+        let chunk = self.chunk(ctx.device(), split_k);
         self.run(ctx, variant, chunk, epilogue, work)
     }
 

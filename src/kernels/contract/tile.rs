@@ -1,7 +1,4 @@
-//! Tiles: which part of a result one workgroup computes, and with which memory. One static table
-//! for each kind of adapter.
-
-use crate::device::{Class, Profile};
+//! Tiles: which part of a result one workgroup computes, and with which memory.
 
 /// Most blocks of a workgroup, which bounds the memory of staged sums.
 pub(super) const MOST_BLOCKS: u32 = 8;
@@ -46,29 +43,35 @@ pub struct Tile {
     pub memory: Memory,
 }
 
-const fn registers(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
+pub(super) const fn registers(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
     Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Registers }
 }
 
 /// Lanes in a row, whose number is that of the lanes that share.
-const fn subgroup(rows: u32, vec4s: u32, lanes_n: u32) -> Tile {
+pub(super) const fn subgroup(rows: u32, vec4s: u32, lanes_n: u32) -> Tile {
     Tile { rows, vec4s, lanes_m: 1, lanes_n, memory: Memory::Subgroup }
 }
 
 /// Lanes in a row, in `groups` that share sums.
-const fn gemv(rows: u32, lanes_n: u32, groups: u32) -> Tile {
+pub(super) const fn gemv(rows: u32, lanes_n: u32, groups: u32) -> Tile {
     Tile { rows, vec4s: 1, lanes_m: 1, lanes_n, memory: Memory::Gemv(groups) }
 }
 
-const fn workgroup(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
+pub(super) const fn workgroup(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
     Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Workgroup(16) }
 }
 
-const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
+pub(super) const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
     Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Double(16) }
 }
 
-const fn cooperative_tile(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32, edge: u32) -> Tile {
+pub(super) const fn cooperative_tile(
+    rows: u32,
+    vec4s: u32,
+    lanes_m: u32,
+    lanes_n: u32,
+    edge: u32,
+) -> Tile {
     Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Cooperative(edge) }
 }
 
@@ -79,92 +82,6 @@ pub(super) const PADDING: u32 = 8;
 
 /// Lanes that share what they load of rows.
 pub const SUBGROUP: u32 = 8;
-
-/// Tiles of software adapters whose subgroups have eight lanes or more. llvmpipe loads lane by
-/// lane, in a loop that costs as much as a hundred multiplications of whole subgroups, so what
-/// counts is how few loads feed how many products. Few tiles, and none of 32 rows, which is a
-/// seventh faster: a model's first step compiles them all.
-pub const CPU_SUBGROUP: &[Tile] = &[
-    subgroup(16, 1, 8),
-    subgroup(8, 1, 8),
-    registers(8, 1, 2, 4),
-    registers(8, 1, 8, 1),
-    registers(1, 1, 1, 16),
-];
-
-/// Tiles of other software adapters: lanes along the columns, so that rows come from the workgroup
-/// alone and a row's element is the same for all lanes of a subgroup of 8.
-pub const CPU: &[Tile] = &[
-    registers(8, 2, 1, 16),
-    registers(8, 2, 1, 8),
-    registers(8, 1, 1, 8),
-    registers(8, 1, 2, 4),
-    registers(8, 1, 4, 2),
-    registers(8, 1, 8, 1),
-    registers(4, 2, 1, 8),
-    registers(1, 1, 1, 16),
-];
-
-/// Tiles of GPUs that share the processor's memory, and of those that do not tell what they are:
-/// half as many sums in an invocation as on discrete ones, since some have a quarter of the
-/// registers, and workgroup memory of at most 16 KiB.
-pub const INTEGRATED: &[Tile] = &[
-    workgroup(8, 1, 8, 16),
-    workgroup(4, 1, 8, 8),
-    workgroup(4, 1, 32, 4),
-    workgroup(4, 1, 4, 32),
-    workgroup(4, 1, 32, 2),
-    workgroup(4, 1, 2, 32),
-    registers(4, 1, 1, 64),
-    registers(1, 1, 1, 64),
-    gemv(4, 16, 16),
-    gemv(1, 16, 16),
-    gemv(4, 1, 64),
-    gemv(1, 1, 64),
-];
-
-/// Tiles of GPUs with a memory of their own. One whose workgroup memory exceeds what an adapter has
-/// is not for it; each shape has one of at most 16 KiB.
-pub const DISCRETE: &[Tile] = &[
-    double(8, 2, 16, 16),
-    workgroup(8, 2, 16, 16),
-    double(4, 1, 16, 16),
-    double(4, 1, 8, 8),
-    workgroup(4, 1, 32, 4),
-    workgroup(4, 1, 4, 32),
-    workgroup(4, 1, 32, 2),
-    workgroup(4, 1, 2, 32),
-    registers(4, 1, 1, 64),
-    registers(1, 1, 1, 64),
-    gemv(4, 16, 16),
-    gemv(1, 16, 16),
-    gemv(4, 1, 64),
-    gemv(1, 1, 64),
-];
-
-/// Tiles of GPUs with cooperative matrices.
-pub const COOPERATIVE: &[Tile] = &[
-    cooperative_tile(8, 2, 16, 16, 16),
-    cooperative_tile(8, 1, 8, 16, 16),
-    cooperative_tile(8, 1, 8, 16, 8),
-];
-
-/// Tiles of cooperative matrices with `edge` rows and columns.
-pub fn cooperative(edge: u32) -> impl Iterator<Item = &'static Tile> {
-    COOPERATIVE.iter().filter(move |t| t.memory == Memory::Cooperative(edge))
-}
-
-/// The tiles of all tables but that of cooperative matrices; some are in several of them.
-pub fn all() -> impl Iterator<Item = &'static Tile> {
-    let tables = [CPU, CPU_SUBGROUP, INTEGRATED, DISCRETE];
-    let before = move |i: usize, tile: &Tile| tables[..i].iter().any(|table| table.contains(tile));
-    (0..tables.len()).flat_map(move |i| tables[i].iter().filter(move |tile| !before(i, tile)))
-}
-
-/// The tile of this id, in whichever table.
-pub fn of_id(id: u32) -> Option<&'static Tile> {
-    all().chain(COOPERATIVE).find(|t| t.id() == id)
-}
 
 impl Tile {
     /// Rows of the workgroup.
@@ -229,47 +146,5 @@ impl Tile {
             Memory::Cooperative(edge) => 5 | (edge / 8) << 4,
         };
         self.rows | self.vec4s << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
-    }
-}
-
-/// The tiles of an adapter.
-pub const fn table(profile: &Profile) -> &'static [Tile] {
-    match profile.class {
-        Class::Software if profile.shares_loads() => CPU_SUBGROUP,
-        Class::Software => CPU,
-        Class::Integrated => INTEGRATED,
-        Class::Discrete => DISCRETE,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tiles_fit_every_adapter_and_have_their_own_ids() {
-        let all: Vec<_> = super::all().chain(COOPERATIVE).collect();
-        for (i, t) in all.iter().enumerate() {
-            assert!(t.threads() <= 256, "{t:?}");
-            if let Memory::Workgroup(depth) | Memory::Double(depth) = t.memory {
-                assert_eq!(depth % 16, 0);
-            }
-            if let Memory::Gemv(groups) = t.memory {
-                assert!(groups.is_power_of_two(), "{t:?}");
-                assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
-            }
-            assert!(t.workgroup_memory() <= 32 << 10, "{t:?}");
-            if t.memory == Memory::Subgroup {
-                assert!(
-                    t.lanes_m == 1
-                        && t.rows.is_multiple_of(SUBGROUP)
-                        && t.threads().is_multiple_of(SUBGROUP),
-                    "{t:?}"
-                );
-                assert!(t.rows <= 4 * SUBGROUP, "one load by rows: {t:?}");
-            }
-            assert!(t.rows == 1 || t.rows.is_multiple_of(4), "rows come in vec4s: {t:?}");
-            assert!(all[..i].iter().all(|u| u.id() != t.id()), "{t:?}");
-        }
     }
 }

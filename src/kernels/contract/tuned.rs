@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::choice::{self, Choice, Demand};
 use super::epilogue::Bound;
 use super::work::Work;
-use super::{Contraction, StoreKind, tile};
+use super::{Contraction, StoreKind, tables};
 use crate::device::tuning::{Name, Names, Pick, Shape, Tuner};
 use crate::device::{Cooperative, Device, Key};
 use crate::error::Result;
@@ -146,7 +146,7 @@ fn question(
     epilogue: Option<&Bound<'_>>,
 ) -> Key {
     // A tile of the adapter's, whichever is chosen.
-    let mut variant = c.variant(&tile::table(&demand.profile)[0]);
+    let mut variant = c.variant(&tables::table(&demand.profile)[0]);
     variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Vec4s));
     variant.cooperative = cooperative;
     let sizes = [demand.m, demand.n, demand.depth, demand.batch]
@@ -160,7 +160,7 @@ fn question(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tile::DISCRETE;
+    use super::super::tables::DISCRETE;
     use crate::HostTensor;
     use crate::device::{Device, Profile, Selection};
     use crate::dtype::DType;

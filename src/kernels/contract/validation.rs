@@ -3,9 +3,9 @@
 //! something else, gets the other tiles from then on.
 
 use super::choice::Choice;
-use super::tile::{self, Tile};
+use super::tile::Tile;
 use super::work::Work;
-use super::{Contraction, Lines, Rows, Store};
+use super::{Contraction, Lines, Rows, Store, tables};
 use crate::device::{Cooperative, Device, Means};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ fn check(ctx: &mut dyn OpContext, offered: Cooperative) -> Result<()> {
     let fits = |t: &&Tile| {
         t.workgroup_memory() <= memory && (offered.means == Means::Adapter || t.m() <= 64)
     };
-    let tiles: Vec<_> = tile::cooperative(offered.edge).filter(fits).collect();
+    let tiles: Vec<_> = tables::cooperative(offered.edge).filter(fits).collect();
     if tiles.is_empty() {
         return Err(Error::Unimplemented(format!(
             "{memory} bytes of workgroup memory are too few for any tile"

@@ -3,7 +3,7 @@
 use super::assembly::shader;
 use super::epilogue::{Class, Epilogue, Form};
 use super::tile::{self, Tile};
-use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant};
+use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant, software, tables};
 use crate::device::{Cooperative, Means};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
@@ -14,25 +14,11 @@ use crate::shader::Shader;
 /// access and type, though not each combination of the types' accessors with everything else.
 pub fn variants() -> Vec<Shader> {
     let single = |tile: &'static Tile, rows, spatial, lines, a, b, c| {
-        shader(&Variant {
-            tile,
-            rows,
-            spatial,
-            lines,
-            a,
-            b,
-            packed_b: false,
-            places: false,
-            cooperative: None,
-            c,
-            batch: None,
-            conjugated: [false; 2],
-            epilogue: None,
-        })
+        shader(&Variant { rows, spatial, lines, a, b, c, ..Variant::plain(tile) })
     };
     let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
     let mut out = Vec::new();
-    for tile in tile::all() {
+    for tile in tables::all() {
         let (f, dense) = (DType::F32, LinesKind::Dense);
         for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4))
         {
@@ -119,27 +105,20 @@ pub fn variants() -> Vec<Shader> {
                 .broadcast(&[2, 3, 2, 2, 2]),
         ] {
             out.push(shader(&Variant {
-                tile,
-                rows: RowsKind::Dense,
-                spatial: 0,
                 lines: dense,
                 a: (DType::F32, Lanes::Depth),
                 b: (DType::F32, Lanes::Edge),
-                packed_b: false,
-                places: false,
-                cooperative: None,
                 c: (DType::F32, StoreKind::Vec4s),
                 batch: Some(walk.class()),
-                conjugated: [false; 2],
-                epilogue: None,
+                ..Variant::plain(tile)
             }));
         }
     }
-    for (i, tile) in tile::all().enumerate() {
+    for (i, tile) in tables::all().enumerate() {
         out.extend(wide(tile, i));
     }
     out.extend(DTYPES.map(super::finish::shader));
-    out.extend(paneled());
+    out.extend(software_tiles());
     out.extend(places());
     out.extend(cooperative());
     for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
@@ -151,41 +130,18 @@ pub fn variants() -> Vec<Shader> {
 const DTYPES: [DType; 7] =
     [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128, DType::I32];
 
-/// Copies of b, and what reads them: all tiles that share loads, with each kind of rows.
-fn paneled() -> Vec<Shader> {
+/// Tiles of software adapters: results by columns, and each kind of rows where loads are shared.
+fn software_tiles() -> Vec<Shader> {
     let mut out = Vec::new();
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
-        out.extend([Lanes::Edge, Lanes::Depth].map(|lanes| super::packed_b::shader(dtype, lanes)));
-    }
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32] {
-        out.push(super::narrow::shader(dtype));
-        out.extend([2, 3].map(|spatial| super::im2col::shader(dtype, spatial)));
-    }
-    for tile in tile::CPU.iter().chain(tile::CPU_SUBGROUP) {
+    for tile in software::LANES.iter().chain(software::SUBGROUPS) {
         let (a, b, c) = (
             (DType::F32, Lanes::Depth),
             (DType::F32, Lanes::One),
             (DType::F32, StoreKind::Columns),
         );
-        let (rows, lines, conjugated) = (RowsKind::Dense, LinesKind::Dense, [false; 2]);
-        let v = Variant {
-            tile,
-            rows,
-            spatial: 0,
-            lines,
-            a,
-            b,
-            packed_b: false,
-            places: false,
-            cooperative: None,
-            c,
-            batch: None,
-            conjugated,
-            epilogue: None,
-        };
-        out.push(shader(&v));
+        out.push(shader(&Variant { a, b, c, ..Variant::plain(tile) }));
     }
-    for tile in tile::all().filter(|t| t.memory == tile::Memory::Subgroup) {
+    for tile in tables::all().filter(|t| t.memory == tile::Memory::Subgroup) {
         for (rows, spatial, lanes) in [
             (RowsKind::Dense, 0, Lanes::Depth),
             (RowsKind::Dense, 0, Lanes::One),
@@ -195,23 +151,7 @@ fn paneled() -> Vec<Shader> {
         ] {
             let (a, b, c) =
                 ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Vec4s));
-            let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
-            let v = Variant {
-                tile,
-                rows,
-                spatial,
-                lines,
-                a,
-                b,
-                packed_b: true,
-                places: false,
-                cooperative: None,
-                c,
-                batch: None,
-                conjugated,
-                epilogue: None,
-            };
-            out.push(shader(&v));
+            out.push(shader(&Variant { rows, spatial, a, b, c, ..Variant::plain(tile) }));
         }
     }
     out
@@ -222,26 +162,22 @@ fn paneled() -> Vec<Shader> {
 fn places() -> Vec<Shader> {
     let mut out = Vec::new();
     let rows = Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]).class();
-    for (i, tile) in tile::all().enumerate() {
+    for (i, tile) in tables::all().enumerate() {
         let dtype = [DType::F32, DType::F16][i % 2];
         for (b, store) in [(Lanes::Depth, StoreKind::Vec4s), (Lanes::One, StoreKind::Elements)] {
             let c = (if store == StoreKind::Vec4s { dtype } else { DType::F32 }, store);
             for lines in [LinesKind::Strided, LinesKind::Planar, LinesKind::Dense] {
                 let dense = lines == LinesKind::Dense;
                 out.push(shader(&Variant {
-                    tile,
                     rows: if dense { RowsKind::Dense } else { RowsKind::Spread },
                     spatial: if dense { 0 } else { 2 },
                     lines,
                     a: (dtype, b),
                     b: (dtype, b),
-                    packed_b: false,
                     c,
                     places: true,
-                    cooperative: None,
                     batch: dense.then(|| rows.clone()),
-                    conjugated: [false; 2],
-                    epilogue: None,
+                    ..Variant::plain(tile)
                 }));
             }
         }
@@ -255,23 +191,20 @@ fn cooperative() -> Vec<Shader> {
     let mut out = Vec::new();
     let f16 = |lanes| (DType::F16, lanes);
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
-    for (i, tile) in tile::COOPERATIVE.iter().enumerate() {
+    for (i, tile) in tables::COOPERATIVE.iter().enumerate() {
         let tile::Memory::Cooperative(edge) = tile.memory else { continue };
         let mut push = |rows, lines, a, b, c, lanes, batch, epilogue| {
             out.push(shader(&Variant {
-                tile,
                 rows,
                 spatial: if rows == RowsKind::Dense { 0 } else { 2 + i % 2 },
                 lines,
                 a: f16(a),
                 b: f16(b),
-                packed_b: false,
-                places: false,
                 cooperative: Some(Cooperative { edge, lanes, means: Means::Adapter }),
                 c,
                 batch,
-                conjugated: [false; 2],
                 epilogue,
+                ..Variant::plain(tile)
             }));
         };
         let (all, vec4s) =
@@ -312,19 +245,10 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
     let dense = Variant {
-        tile,
-        rows: RowsKind::Dense,
-        spatial: 0,
-        lines: LinesKind::Dense,
         a: (DType::F64, Lanes::One),
         b: (DType::F64, Lanes::One),
-        packed_b: false,
-        places: false,
-        cooperative: None,
         c: (DType::F64, StoreKind::Elements),
-        batch: None,
-        conjugated: [false; 2],
-        epilogue: None,
+        ..Variant::plain(tile)
     };
     for dtype in DTYPES.into_iter().skip(3).filter(|t| tile.fits(super::element::words(*t))) {
         let of = |v: &Variant| Variant {
@@ -404,28 +328,22 @@ pub fn fused_variants() -> Vec<Shader> {
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
         for (epilogue, classes) in samples(dtype) {
             let result = epilogue.output();
-            let tiles = tile::all().filter(|t| t.fits(super::element::words(dtype)));
+            let tiles = tables::all().filter(|t| t.fits(super::element::words(dtype)));
             for tile in tiles.step_by(3) {
                 let mut push = |rows, spatial, store, batch| {
                     let vec4s = store == StoreKind::Vec4s;
                     let (lanes, c) = (Lanes::One, (result, store));
                     let epilogue = Some(Form::sample(&epilogue, &classes, vec4s));
                     let (a, b) = ((dtype, lanes), (dtype, lanes));
-                    let (lines, conjugated) = (LinesKind::Dense, [false; 2]);
                     out.push(shader(&Variant {
-                        tile,
                         rows,
                         spatial,
-                        lines,
                         a,
                         b,
-                        packed_b: false,
-                        places: false,
-                        cooperative: None,
                         c,
                         batch,
-                        conjugated,
                         epilogue,
+                        ..Variant::plain(tile)
                     }));
                 };
                 for batch in [None, Some(batch.clone())] {

@@ -2,7 +2,7 @@
 //! unfolded in memory. Images beyond one binding are cut in here, filters beyond one are cut by the
 //! contraction.
 
-use super::{few, phases};
+use super::phases;
 use crate::device::Device;
 use crate::error::Result;
 use crate::kernels::contract::element::computed;
@@ -96,9 +96,6 @@ fn forward_part(
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
-    if few::forward(ctx.device(), g, [x, filter, y], epilogue)? {
-        return Ok(());
-    }
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
     Contraction {
@@ -155,9 +152,6 @@ fn backprop_input_part(
     dx: &Tensor,
 ) -> Result<()> {
     let bound = filter.bytes() <= limit(ctx.device());
-    if few::backprop_input(ctx.device(), g, [filter, dy, dx])? {
-        return Ok(());
-    }
     if bound && is_disjoint(g, dx) {
         return disjoint(ctx, g, [filter, dy, dx]);
     }

@@ -2,21 +2,19 @@
 //! channels last or first.
 //!
 //! [`attributes`] reads and checks what nodes say, [`window`] places windows, [`dense`] and
-//! [`phases`] map convolutions on [`super::contract`], [`few`] has programs for few channels,
-//! [`depthwise`] the programs for filters of single channels.
+//! [`phases`] map convolutions on [`super::contract`], [`depthwise`] has the programs for filters
+//! of single channels.
 
 pub(crate) mod attributes;
 mod dense;
 pub(crate) mod depthwise;
-mod few;
 mod general;
 mod phases;
 pub(crate) mod window;
 
 use crate::dtype::{DType, types};
 use crate::error::Result;
-use crate::kernels::contract::epilogue::{Bound, Form, Product};
-use crate::kernels::contract::samples;
+use crate::kernels::contract::epilogue::{Bound, Product};
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -73,15 +71,12 @@ pub fn register(r: &mut Registry) {
 
 /// Shader variants of this family; those of contractions are listed by `matmul`.
 pub fn shaders() -> Vec<Shader> {
-    depthwise::shaders().into_iter().chain(few::shaders()).collect()
+    depthwise::shaders()
 }
 
 /// Variants with sample epilogues.
 pub fn fused_shaders() -> Vec<Shader> {
-    let few = samples(DType::F32).into_iter();
-    let few =
-        few.filter_map(|(epilogue, classes)| few::fused(&Form::sample(&epilogue, &classes, true)));
-    depthwise::fused_shaders().into_iter().chain(few).collect()
+    depthwise::fused_shaders()
 }
 
 struct Conv {

@@ -138,78 +138,6 @@ pub fn body(radix: usize) -> String {
     w.text
 }
 
-/// Two lines or neighbours that a pass transforms at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pairs {
-    /// Two butterflies of a line's first pass.
-    First,
-    /// Two of a later pass.
-    Later,
-    /// The same butterfly of two neighbouring lines.
-    Across,
-}
-
-impl Pairs {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::First, Self::Later, Self::Across];
-
-    /// Where an invocation `t` of the program reads and keeps, in pairs.
-    pub const fn places(self) -> &'static str {
-        match self {
-            Self::First => {
-                "    let step = p.n / RADIX / 2u;\n    let o = t / step;\n    let j = t - o * \
-                 step;\n    let source = o * (p.n / 2u) + j;\n    let at = o * (p.n / 2u) + j * \
-                 RADIX;"
-            }
-            Self::Later => {
-                "    let step = p.n / RADIX / 2u;\n    let o = t / step;\n    let j = t - o * \
-                 step;\n    let source = o * (p.n / 2u) + j;\n    let span = p.span / 2u;\n    let \
-                 run = j / span;\n    let phase = 2u * (j - run * span);\n    let at = o * (p.n / \
-                 2u) + run * span * (RADIX - 1u) + j;"
-            }
-            Self::Across => {
-                "    let inner = p.inner / 2u;\n    let rest = t / inner;\n    let c = t - rest * \
-                 inner;\n    let butterflies = p.n / RADIX;\n    let o = rest / butterflies;\n    \
-                 let j = rest - o * butterflies;\n    let run = j / p.span;\n    let phase = j - \
-                 run * p.span;\n    let source = (o * p.n + j) * inner + c;\n    let step = \
-                 butterflies * inner;\n    let span = p.span * inner;\n    let at = (o * p.n + run \
-                 * p.span * RADIX + phase) * inner + c;"
-            }
-        }
-    }
-}
-
-/// The body of a pass over pairs: reads `source + r * step`, and keeps at `at + r * span`; for a
-/// first pass at `at + r / 2`, and for the second butterfly at `at + (RADIX + r) / 2`, two results
-/// of a butterfly at once.
-pub fn body_of_pairs(radix: usize, pairs: Pairs) -> String {
-    let mut w = Writer::default();
-    let elements = w.read(radix, |r| format!("element({})", offset("source", r, "step")));
-    match pairs {
-        Pairs::First => {}
-        Pairs::Later => w.turn_by_powers(
-            radix,
-            "Pair(turn(phase, p.span * RADIX), turn(phase + 1u, p.span * RADIX))",
-        ),
-        Pairs::Across => w.turn_by_powers(radix, "turn(phase, p.span * RADIX).xyxy"),
-    }
-    let out = w.transform(&elements);
-    if pairs != Pairs::First {
-        for (r, v) in out.iter().enumerate() {
-            let _ = writeln!(w.text, "    keep({}, {v});", offset("at", r, "span"));
-        }
-        return w.text;
-    }
-    for (butterfly, parts) in ["xy", "zw"].into_iter().enumerate() {
-        for (i, v) in out.chunks(2).enumerate() {
-            let at = butterfly * radix / 2 + i;
-            let _ =
-                writeln!(w.text, "    keep(at + {at}u, Pair({}.{parts}, {}.{parts}));", v[0], v[1]);
-        }
-    }
-    w.text
-}
-
 /// `first + r * step`.
 fn offset(first: &str, r: usize, step: &str) -> String {
     if r == 0 { first.to_owned() } else { format!("{first} + {r}u * {step}") }
@@ -232,11 +160,6 @@ mod tests {
     fn every_element_is_kept_once() {
         for radix in super::super::plan::RADICES {
             assert_eq!(body(*radix).matches("keep(").count(), *radix);
-            for pairs in Pairs::ALL {
-                if radix % 2 == 0 {
-                    assert_eq!(body_of_pairs(*radix, pairs).matches("keep(").count(), *radix);
-                }
-            }
         }
     }
 }

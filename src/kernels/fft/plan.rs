@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-/// Lengths that one pass transforms; 1 only copies. Those above 16 are for adapters that spill
-/// registers cheaply.
-pub const RADICES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 32];
+/// Lengths that one pass transforms; 1 only copies. The registers of an invocation hold the
+/// largest.
+pub const RADICES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16];
 
 /// The longest line, so that index arithmetic stays within 32 bits.
 pub const MAX_LENGTH: usize = (1 << 28) - 1;
@@ -19,9 +19,9 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// The plan of a length, which is not zero, by radices up to `most`.
-    pub fn of(n: usize, most: usize) -> Self {
-        factor(n, most).map_or_else(|| Self::Convolution(convolution(n)), Self::Passes)
+    /// The plan of a length, which is not zero.
+    pub fn of(n: usize) -> Self {
+        factor(n).map_or_else(|| Self::Convolution(convolution(n)), Self::Passes)
     }
 
     /// The length of the lines that are held in between.
@@ -33,21 +33,17 @@ impl Plan {
     }
 }
 
-/// The fewest radices up to `most` with the product `n`, and among those the ones of the least sum;
-/// `None` where there is a large prime factor.
-pub fn factor(n: usize, most: usize) -> Option<Vec<usize>> {
+/// The fewest radices with the product `n`, and among those the ones of the least sum; `None` where
+/// there is a large prime factor.
+pub fn factor(n: usize) -> Option<Vec<usize>> {
     if n == 1 {
         return Some(vec![1]);
     }
     let mut known = HashMap::new();
-    search(n, most, &mut known)
+    search(n, &mut known)
 }
 
-fn search(
-    n: usize,
-    most: usize,
-    known: &mut HashMap<usize, Option<Vec<usize>>>,
-) -> Option<Vec<usize>> {
+fn search(n: usize, known: &mut HashMap<usize, Option<Vec<usize>>>) -> Option<Vec<usize>> {
     if n == 1 {
         return Some(Vec::new());
     }
@@ -55,9 +51,8 @@ fn search(
         return found.clone();
     }
     let mut best: Option<Vec<usize>> = None;
-    for &radix in RADICES.iter().rev().filter(|r| (2..=most).contains(*r) && n.is_multiple_of(**r))
-    {
-        if let Some(mut rest) = search(n / radix, most, known) {
+    for &radix in RADICES.iter().rev().filter(|r| **r > 1 && n.is_multiple_of(**r)) {
+        if let Some(mut rest) = search(n / radix, known) {
             rest.push(radix);
             let cost = |list: &[usize]| (list.len(), list.iter().sum::<usize>());
             if best.as_ref().is_none_or(|b| cost(&rest) < cost(b)) {
@@ -87,16 +82,13 @@ mod tests {
     #[test]
     fn radices_multiply_to_the_length() {
         for n in (1..3000).chain([1 << 20, 1_000_000, 3 * (1 << 18), 13 * 11 * 7 * 1024]) {
-            for most in [16, 32] {
-                match Plan::of(n, most) {
-                    Plan::Passes(radices) => {
-                        assert_eq!(radices.iter().product::<usize>(), n);
-                        assert!(radices.iter().all(|r| *r <= most));
-                    }
-                    Plan::Convolution(size) => {
-                        assert!(size >= 2 * n - 1 && size < 4 * n);
-                        assert!(factor(size, most).is_some());
-                    }
+            match Plan::of(n) {
+                Plan::Passes(radices) => {
+                    assert_eq!(radices.iter().product::<usize>(), n);
+                }
+                Plan::Convolution(size) => {
+                    assert!(size >= 2 * n - 1 && size < 4 * n);
+                    assert!(factor(size).is_some());
                 }
             }
         }
@@ -104,12 +96,11 @@ mod tests {
 
     #[test]
     fn passes_are_few() {
-        assert_eq!(factor(1 << 20, 16).unwrap(), [16; 5]);
-        assert_eq!(factor(1 << 20, 32).unwrap(), [32; 4]);
-        assert_eq!(factor(1000, 16).unwrap(), [10; 3]);
-        let mut two = factor(32, 16).unwrap();
+        assert_eq!(factor(1 << 20).unwrap(), [16; 5]);
+        assert_eq!(factor(1000).unwrap(), [10; 3]);
+        let mut two = factor(32).unwrap();
         two.sort_unstable();
         assert_eq!(two, [4, 8]);
-        assert_eq!(factor(17, 32), None);
+        assert_eq!(factor(17), None);
     }
 }

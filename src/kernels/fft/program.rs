@@ -1,6 +1,6 @@
 //! The programs of transforms: one pass, and the steps of Bluestein's algorithm.
 
-use super::butterfly::{self, Pairs};
+use super::butterfly;
 use super::plan::RADICES;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
@@ -32,8 +32,6 @@ pub enum Keep {
 pub enum Step {
     /// A pass of this radix from x to y.
     Pass(usize),
-    /// A pass of this radix, which is even, over pairs.
-    Pairs(usize, Pairs),
     /// From the transforms of lines' halves in x to the spectra in y.
     Halves,
     /// The filter into y.
@@ -88,9 +86,6 @@ impl Variant {
     fn key(&self) -> Key {
         let (name, radix) = match self.step {
             Step::Pass(radix) => ("pass", radix),
-            Step::Pairs(radix, pairs) => {
-                (["pairs first", "pairs later", "pairs across"][pairs as usize], radix)
-            }
             Step::Halves => ("halves", 0),
             Step::Chirp => ("chirp", 0),
             Step::ChirpIn => ("chirp in", 0),
@@ -107,9 +102,6 @@ impl Variant {
 
     /// The program's text.
     pub fn shader(&self) -> Shader {
-        if let Step::Pairs(radix, pairs) = self.step {
-            return pairs_shader(radix, pairs);
-        }
         let complex = self.part.complex();
         let input = if self.load == Load::Real { self.part } else { complex };
         let output = if self.keep == Keep::Real { self.part } else { complex };
@@ -133,7 +125,6 @@ impl Variant {
                 .body(include_str!("../../../shaders/fft/pass.wgsl"))
                 .define("BUTTERFLY", butterfly::body(radix))
                 .define("RADIX", radix.to_string()),
-            Step::Pairs(..) => unreachable!("made above"),
             Step::Halves => {
                 shader.body(include_str!("../../../shaders/fft/halves.wgsl")).body(turn(self.part))
             }
@@ -188,16 +179,6 @@ fn declared(shader: Shader) -> Shader {
         .param("sign", Field::I32)
 }
 
-fn pairs_shader(radix: usize, pairs: Pairs) -> Shader {
-    let shader = Shader::new(format!("fft pass of {radix} over pairs, {pairs:?}"));
-    declared(shader.bind_raw("x", "vec4<f32>", 16).bind_raw("y", "vec4<f32>", 16))
-        .body(include_str!("../../../shaders/fft/pass_pairs.wgsl"))
-        .body(turn(F32))
-        .define("PLACES", pairs.places())
-        .define("BUTTERFLY", butterfly::body_of_pairs(radix, pairs))
-        .define("RADIX", radix.to_string())
-}
-
 const fn turn(part: DType) -> &'static str {
     match part {
         F64 => include_str!("../../../shaders/fft/turn_f64.wgsl"),
@@ -243,9 +224,7 @@ pub fn shaders() -> Vec<Shader> {
         (Load::Half, Keep::Complex),
         (Load::Half, Keep::Real),
     ];
-    let even = RADICES.iter().filter(|r| r.is_multiple_of(2));
-    let mut out: Vec<Shader> =
-        even.flat_map(|r| Pairs::ALL.map(|pairs| pairs_shader(*r, pairs))).collect();
+    let mut out = Vec::new();
     for part in [F32, F64] {
         let variant = |step, (load, keep)| Variant { step, part, load, keep }.shader();
         for radix in RADICES {

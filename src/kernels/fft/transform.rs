@@ -1,11 +1,10 @@
 //! A transform along one axis on the device: passes between temporary tensors, or Bluestein's
 //! algorithm around them.
 
-use super::butterfly::Pairs;
 use super::plan::{MAX_LENGTH, Plan, factor};
 use super::program::{Keep, Lines, Load, Step, Variant};
 use crate::device::{Binding, Device};
-use crate::dtype::DType::{self, F32};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::program::{part, window_bytes};
@@ -61,7 +60,7 @@ impl Axis<'_> {
         if let Some((view, half)) = self.halves(ctx)? {
             return self.enqueue_halves(ctx, &view, &half);
         }
-        let plan = Plan::of(self.n, most(ctx.device(), self.part()));
+        let plan = Plan::of(self.n);
         let working = plan.working_length(self.n);
         let complex = self.part().complex();
         let line = |extent: usize, dtype: DType| (extent * self.inner * dtype.size()) as u64;
@@ -186,7 +185,7 @@ impl Axis<'_> {
                     extent: lines.n,
                 }
             };
-            let mut variant = Variant {
+            let variant = Variant {
                 step: Step::Pass(radix),
                 part: self.part(),
                 load: if i == 0 { load } else { Load::Complex },
@@ -201,24 +200,11 @@ impl Axis<'_> {
                 ..lines
             };
             let count = lines.outer * (lines.n / radix) * lines.inner;
-            if let Some(pairs) =
-                variant.pairs(device, radix, &told, &[source.binding, target.binding])
-            {
-                variant.step = Step::Pairs(radix, pairs);
-                let bindings = [source.binding, target.binding].map(|b| Binding { unit: 16, ..b });
-                variant.enqueue(device, &told, count / 2, &bindings)?;
-            } else {
-                variant.enqueue(device, &told, count, &[source.binding, target.binding])?;
-            }
+            variant.enqueue(device, &told, count, &[source.binding, target.binding])?;
             span *= radix;
             source = target;
         }
         Ok(())
-    }
-
-    /// The radices of a convolution's size, which was chosen to have some.
-    fn radices(&self, device: &Device, size: usize) -> Vec<usize> {
-        factor(size, most(device, self.part())).expect("a size of small factors")
     }
 
     /// The filter of Bluestein's algorithm, and its transform.
@@ -227,7 +213,7 @@ impl Axis<'_> {
         let [chirp, transformed, a, b] = [(); 4].map(|()| ctx.temp(complex, &[size]));
         let (chirp, transformed, temps) = (chirp?, transformed?, [a?, b?]);
         let lines = Lines { size, divisor: 1, inverse: false, ..self.lines(1) };
-        let list = self.radices(ctx.device(), size);
+        let list = factor(size).expect("a size of small factors");
         self.step(Step::Chirp).enqueue(ctx.device(), &lines, size, &[Binding::from(&chirp)])?;
         let whole = Lines { n: size, inner: 1, available: size, ..lines };
         let end = |t: &Tensor| End { binding: Binding::from(t), extent: size };
@@ -257,7 +243,7 @@ impl Axis<'_> {
         let lines = Lines { size, available: self.extent.min(self.n), ..self.lines(rows) };
         let load = Variant { load: self.load, ..self.step(Step::ChirpIn) };
         load.enqueue(device, &lines, count, &[x.binding, chirp, a.binding])?;
-        let list = self.radices(device, size);
+        let list = factor(size).expect("a size of small factors");
         let whole = Lines { n: size, available: size, divisor: 1, inverse: false, ..lines };
         let complex = |end: End| (end, Load::Complex);
         let kept = |end: End| (end, Keep::Complex);
@@ -270,41 +256,5 @@ impl Axis<'_> {
         let told = Lines { stride: size, kept: y.extent, ..lines };
         let keep = Variant { keep: self.keep, ..self.step(Step::ChirpOut) };
         keep.enqueue(device, &told, rows * y.extent * self.inner, &[a.binding, chirp, y.binding])
-    }
-}
-
-/// The largest radix. Software adapters spill registers to memory that is as near as any other: for
-/// them fewer passes are better.
-fn most(device: &Device, part: DType) -> usize {
-    if part == F32 && is_software(device) { 32 } else { 16 }
-}
-
-fn is_software(device: &Device) -> bool {
-    device.profile().is_software()
-}
-
-impl Variant {
-    /// How a pass of an even radix takes two complex numbers at a time, which costs a software
-    /// adapter no more accesses than one; `None` where it cannot.
-    fn pairs(
-        &self,
-        device: &Device,
-        radix: usize,
-        lines: &Lines,
-        bindings: &[Binding],
-    ) -> Option<Pairs> {
-        let is_plain = self.part == F32 && self.load == Load::Complex && self.keep == Keep::Complex;
-        let is_whole = [lines.stride, lines.available, lines.kept].iter().all(|n| *n == lines.n);
-        let is_aligned = bindings.iter().all(|b| b.address.is_multiple_of(16));
-        if !is_plain || !is_whole || !is_aligned || !radix.is_multiple_of(2) || !is_software(device)
-        {
-            return None;
-        }
-        if lines.inner.is_multiple_of(2) {
-            return Some(Pairs::Across);
-        }
-        let is_even = lines.inner == 1 && (lines.n / radix).is_multiple_of(2);
-        let pairs = if lines.span == 1 { Pairs::First } else { Pairs::Later };
-        (is_even && (lines.span == 1 || lines.span.is_multiple_of(2))).then_some(pairs)
     }
 }

@@ -9,7 +9,7 @@ use super::batch::Batch;
 use super::lu::workgroup;
 use super::order::{REALS, real};
 use super::program::{Extents, Map, Part, map, update};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32, I32};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -31,11 +31,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let each = |t: &DType| {
-        let plain = [16, 64, 256].map(|workgroup| Panel { dtype: *t, workgroup, shared: false });
-        let shared = [16, 64, 256].map(|workgroup| Panel { dtype: *t, workgroup, shared: true });
-        if *t == F32 { [plain, shared].concat() } else { plain.to_vec() }
-    };
+    let each = |t: &DType| [16, 64, 256].map(|workgroup| Panel { dtype: *t, workgroup });
     REALS.iter().flat_map(each).map(Panel::shader).collect()
 }
 
@@ -54,7 +50,7 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     let device = ctx.device();
     device.check_extent(work.len())?;
     map(device, Map::LowerPadded, Part::dense(&x, n, n), &state, n, &work, padded, padded)?;
-    let panel = Panel::of(device, dtype, padded);
+    let panel = Panel { dtype, workgroup: workgroup(padded) };
     let whole = Part::dense(&work, padded, padded);
     let width = if padded <= WHOLE { padded } else { PANEL };
     for first in (0..padded).step_by(width) {
@@ -78,22 +74,11 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
 struct Panel {
     dtype: DType,
     workgroup: u32,
-    /// Whether eight lanes load an element each of eight rows and broadcast it: software adapters
-    /// load lane by lane.
-    shared: bool,
 }
 
 impl Panel {
-    fn of(device: &Device, dtype: DType, n: usize) -> Self {
-        let shared = dtype == F32 && device.profile().shares_loads();
-        Self { dtype, workgroup: workgroup(device, n), shared }
-    }
-
     fn key(self) -> Key {
-        Key::new("linalg cholesky")
-            .dtype(self.dtype)
-            .number(self.workgroup)
-            .number(u32::from(self.shared))
+        Key::new("linalg cholesky").dtype(self.dtype).number(self.workgroup)
     }
 
     fn matrices(self, a: &Tensor) -> Binding {
@@ -101,24 +86,19 @@ impl Panel {
     }
 
     fn shader(self) -> Shader {
-        let Self { dtype, workgroup, shared } = self;
-        let shader =
-            Shader::new(if shared { "linalg cholesky, shared loads" } else { "linalg cholesky" });
+        let Self { dtype, workgroup } = self;
+        let shader = Shader::new("linalg cholesky");
         let (shader, access) = if dtype == F32 {
             (shader.bind_raw("a", "vec4<f32>", 16), IN_VEC4S)
         } else {
             (shader.bind("a", dtype), BY_ELEMENTS)
         };
-        let [sums, step, put, declare, factor, solve] = texts(shared);
+        let [sums, step, put, declare, factor, solve] = texts();
         shader
             .bind("state", I32)
             .u32s(&["batch", "n", "first", "end"])
             .define("REAL", real(dtype))
             .define("ACCESS", access)
-            .define(
-                "BUILTINS",
-                if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" },
-            )
             .define("SUMS", sums)
             .define("STEP", step)
             .define("PUT", put)
@@ -139,20 +119,13 @@ const BY_ELEMENTS: &str = "fn load_four(i: u32) -> four {\n    return four(load_
 
 /// The arithmetic on blocks of eight columns, unrolled: the sums' start, a step, what goes to
 /// workgroup memory, the block's declaration, its decomposition, and the solution for a row.
-fn texts(shared: bool) -> [String; 6] {
+fn texts() -> [String; 6] {
     let [mut sums, mut step, mut put, mut declare, mut factor, mut solve] =
         [const { String::new() }; 6];
-    if shared {
-        step.push_str("                let others = load_four(base + (j + lane % 8u) * n + k);\n");
-    }
     for w in 0..EDGE {
         let (side, part) = (["left", "right"][w / 4], ["x", "y", "z", "w"][w % 4]);
         let _ = writeln!(sums, "            var s{w} = {side}.{part};");
-        let other = if shared {
-            format!("subgroupBroadcast(others, {w}u)")
-        } else {
-            format!("load_four(base + (j + {w}u) * n + k)")
-        };
+        let other = format!("load_four(base + (j + {w}u) * n + k)");
         let _ = writeln!(step, "                s{w} -= product(x, {other});");
         let _ = writeln!(put, "                    diagonal[{}u + local] = s{w};", w * EDGE);
         for v in 0..w {

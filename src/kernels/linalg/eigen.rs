@@ -104,7 +104,7 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
         return Ok(());
     }
     let (dtype, pairs) = (a.dtype, n.div_ceil(2));
-    let workgroup = workgroup(device, n);
+    let workgroup = workgroup(n);
     let (lanes, across) = (workgroup as usize, across(workgroup) as usize);
     let wide =
         |rows: usize, cols: usize| rows.div_ceil(lanes / across) * (cols.div_ceil(across) + 1);

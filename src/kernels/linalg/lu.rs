@@ -90,7 +90,7 @@ impl Decomposition {
         let device = ctx.device();
         device.check_extent(x.len().max(2 * batch.count))?;
         map(device, Map::Copy, Part::dense(x, n, n).transposed(transpose), &state, 0, &lu, n, n)?;
-        let workgroup = workgroup(device, n);
+        let workgroup = workgroup(n);
         let whole = Part::dense(&lu, n, n);
         let vec4s = vec4s(&lu, n);
         for first in (0..n).step_by(block(n)) {
@@ -165,15 +165,11 @@ impl Decomposition {
     }
 }
 
-/// Invocations that decompose a matrix of `n` rows together. Software adapters run them one after
-/// the other, and each barrier costs them as much as several products: few, as long as none of them
-/// iterates too often.
-pub fn workgroup(device: &Device, n: usize) -> u32 {
+/// Invocations that decompose a matrix of `n` rows together.
+pub const fn workgroup(n: usize) -> u32 {
     match n {
         0..=16 => 16,
-        17..=256 if device.profile().is_software() => 16,
         17..=64 => 64,
-        65..=1024 if device.profile().is_software() => 64,
         _ => 256,
     }
 }

@@ -21,9 +21,8 @@ use crate::tensor::{Dims, Tensor};
 const SMALL: usize = 64 * 64;
 /// Columns for a workgroup, as in the shader.
 const COLUMNS: usize = 16;
-/// Invocations of a workgroup: on GPUs, and on software adapters, for which barriers cost as much
-/// as many products, unless they would iterate too often.
-const INVOCATIONS: [u32; 2] = [256, 32];
+/// Invocations of a workgroup.
+const INVOCATIONS: u32 = 256;
 /// Iterations of an invocation in a dispatch, well below [`crate::device::Profile::loop_limit`].
 const ITERATIONS: usize = 30_000;
 
@@ -37,10 +36,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    REALS
-        .iter()
-        .flat_map(|t| INVOCATIONS.map(|w| [shader(*t, true, w), shader(*t, false, w)]).concat())
-        .collect()
+    REALS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
 }
 
 fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
@@ -92,24 +88,17 @@ impl Matrices<'_> {
         let tiles = cols.div_ceil(COLUMNS);
         let one_group = m * cols <= SMALL || count >= 256;
         let groups = if one_group { 1 } else { tiles };
-        let work = |workgroup: u32| {
-            let (all, lanes) = (workgroup as usize, workgroup as usize / COLUMNS);
-            tiles.div_ceil(groups) * (2 * m.div_ceil(lanes) + lanes + 3) + 2 * m.div_ceil(all) + 19
-        };
-        let is_software = device.profile().is_software();
-        let is_few = is_software && work(INVOCATIONS[1]) <= ITERATIONS;
-        let workgroup = INVOCATIONS[usize::from(is_few)];
-        let steps = if groups == 1 { (ITERATIONS / work(workgroup)).max(1) } else { 1 };
+        let (all, lanes) = (INVOCATIONS as usize, INVOCATIONS as usize / COLUMNS);
+        let work =
+            tiles.div_ceil(groups) * (2 * m.div_ceil(lanes) + lanes + 3) + 2 * m.div_ceil(all) + 19;
+        let steps = if groups == 1 { (ITERATIONS / work).max(1) } else { 1 };
         for done in (0..reflections).step_by(steps) {
             let steps = steps.min(reflections - done);
             let first = if factor { done } else { reflections - 1 - done };
             let params = Params::new().u32(count).u32(groups).u32(m).u32(n).u32(cols);
             device.enqueue(&Program {
-                key: Key::new("linalg reflect")
-                    .dtype(dtype)
-                    .number(u32::from(factor))
-                    .number(workgroup),
-                shader: &|| shader(dtype, factor, workgroup),
+                key: Key::new("linalg reflect").dtype(dtype).number(u32::from(factor)),
+                shader: &|| shader(dtype, factor),
                 bindings: smallvec![
                     Binding::from(self.a),
                     Binding::from(self.side),
@@ -123,7 +112,7 @@ impl Matrices<'_> {
     }
 }
 
-fn shader(dtype: DType, factor: bool, workgroup: u32) -> Shader {
+fn shader(dtype: DType, factor: bool) -> Shader {
     let step = if factor {
         "        let k = p.first + s;\n        let h = reflection(base, k, local);\n        if \
          group % p.groups == 0u && local == 0u {\n            let at = 3u * (matrix * \
@@ -142,7 +131,7 @@ fn shader(dtype: DType, factor: bool, workgroup: u32) -> Shader {
         .bind("side", dtype)
         .bind("q", dtype)
         .u32s(&["batch", "groups", "m", "n", "cols", "reflections", "first", "steps"])
-        .workgroup([workgroup, 1, 1])
+        .workgroup([INVOCATIONS, 1, 1])
         .define("REAL", real(dtype))
         .define("WORD", word)
         .define("MAGNITUDE", magnitude)

@@ -24,18 +24,12 @@ pub struct Triangle {
 const EDGE: usize = 8;
 /// Invocations in a workgroup; each walks down a column, or four.
 const SOLVERS: u32 = 64;
-/// The same where lanes share loads of the triangle, and so belong to one matrix.
-const SHARERS: u32 = 16;
-/// Equations that software adapters solve in one dispatch: a step for every eight of them and each
-/// before, far below [`crate::device::Profile::loop_limit`].
-const WHOLE: usize = 512;
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let vec4s = [false, true].map(|shared| Solve { dtype: F32, vec4s: true, shared });
-    let shared = Solve { dtype: F32, vec4s: false, shared: true };
-    let plain = REALS.iter().map(|t| Solve { dtype: *t, vec4s: false, shared: false });
-    plain.chain(vec4s).chain([shared]).map(Solve::shader).collect()
+    let vec4s = Solve { dtype: F32, vec4s: true };
+    let plain = REALS.iter().map(|t| Solve { dtype: *t, vec4s: false });
+    plain.chain([vec4s]).map(Solve::shader).collect()
 }
 
 /// Solves `A X = B` in place in `x`, for triangles `a` of `n` rows and `cols` right-hand sides.
@@ -52,7 +46,7 @@ pub fn solve(
     if batch * n * cols == 0 {
         return Ok(());
     }
-    let width = if device.profile().is_software() { n.min(WHOLE) } else { block(n) };
+    let width = block(n);
     let mut firsts: Vec<_> = (0..n).step_by(width).collect();
     if triangle.upper {
         firsts.reverse();
@@ -63,9 +57,7 @@ pub fn solve(
         let vec4s = cols.is_multiple_of(4) && own_x.is_in_vec4s();
         let unit = if vec4s { 4 } else { 1 };
         let units = cols / unit;
-        // Fewer columns would leave most lanes of a matrix without one.
-        let shared = dtype == F32 && units >= EDGE / 2 && device.profile().shares_loads();
-        let program = Solve { dtype, vec4s, shared };
+        let program = Solve { dtype, vec4s };
         // Upper triangles are lower ones, seen from their last element: strides are negative, in
         // u32's arithmetic.
         let turned = |at: usize, steps: &[usize]| {
@@ -81,21 +73,14 @@ pub fn solve(
             .u32(step(own.col));
         let params = params.u32(turned(own_x.at, &[own_x.row]) / unit).u32(own_x.matrix / unit);
         device.enqueue(&Program {
-            key: Key::new("linalg triangular")
-                .dtype(dtype)
-                .number(u32::from(vec4s))
-                .number(u32::from(shared)),
+            key: Key::new("linalg triangular").dtype(dtype).number(u32::from(vec4s)),
             shader: &|| program.shader(),
             bindings: smallvec![
                 a.tensor.into(),
                 if vec4s { Binding::raw(x.tensor, 16) } else { x.tensor.into() }
             ],
             params: params.u32(step(own_x.row / unit)).u32(u32::from(triangle.unit)),
-            grid: if shared {
-                Grid::groups(batch * units.div_ceil(SHARERS as usize))
-            } else {
-                Grid::linear(batch * units, SOLVERS)
-            },
+            grid: Grid::linear(batch * units, SOLVERS),
         })?;
         let (from, rows) =
             if triangle.upper { (0, first) } else { (first + width, n - first - width) };
@@ -111,20 +96,12 @@ struct Solve {
     dtype: DType,
     /// Whether an invocation has four neighbouring right-hand sides.
     vec4s: bool,
-    /// Whether eight lanes load the triangle's elements of a row each and broadcast them: software
-    /// adapters load lane by lane.
-    shared: bool,
 }
 
 impl Solve {
     fn shader(self) -> Shader {
-        let Self { dtype, vec4s, shared } = self;
-        let name = match (vec4s, shared) {
-            (false, false) => "linalg triangular",
-            (true, false) => "linalg triangular, vec4s",
-            (false, true) => "linalg triangular, shared loads",
-            (true, true) => "linalg triangular, vec4s, shared loads",
-        };
+        let Self { dtype, vec4s } = self;
+        let name = if vec4s { "linalg triangular, vec4s" } else { "linalg triangular" };
         let real = real(dtype);
         let shader = Shader::new(name).bind("a", dtype);
         let (shader, value) = if vec4s {
@@ -139,77 +116,40 @@ impl Solve {
             "fn load_value(i: u32) -> value {\n    return load_x(i);\n}\n\nfn store_value(i: u32, \
              v: value) {\n    store_x(i, v);\n}\n"
         };
-        let place = if shared {
-            "    let tiles = (p.cols + WORKGROUP - 1u) / WORKGROUP;\n    let group = \
-             min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.count / p.cols * tiles - \
-             1u);\n    let matrix = group / tiles;\n    let column = group % tiles * WORKGROUP + \
-             local_index;"
-        } else {
-            "    let t = linear_id(workgroup_id, num_workgroups, local_index);\n    if t >= \
-             p.count {\n        return;\n    }\n    let matrix = t / p.cols;\n    let column = t % \
-             p.cols;"
-        };
-        let [begin, step, finish] = texts(shared);
+        let [begin, step, finish] = texts();
         shader
             .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
             .u32s(&["x_at", "x_matrix", "x_row", "unit"])
             .define("REAL", real)
             .define("VALUE", value)
             .define("ACCESS", access)
-            .define("PLACE", place)
-            .define(
-                "BUILTINS",
-                if shared { "    @builtin(subgroup_invocation_id) lane: u32,\n" } else { "" },
-            )
             .define("BEGIN", begin)
             .define("STEP", step)
             .define("FINISH", finish)
-            .workgroup([if shared { SHARERS } else { SOLVERS }, 1, 1])
+            .workgroup([SOLVERS, 1, 1])
             .body(include_str!("../../../shaders/linalg/triangular.wgsl"))
     }
 }
 
 /// The arithmetic on eight equations, unrolled: their start, what an unknown before them takes from
 /// them, and their solution.
-fn texts(shared: bool) -> [String; 3] {
+fn texts() -> [String; 3] {
     let [mut begin, mut step, mut finish] = [const { String::new() }; 3];
-    if shared {
-        let _ = writeln!(
-            begin,
-            "        let own_row = a_base + min(j + lane % {EDGE}u, last) * p.a_row;"
-        );
-        let _ = writeln!(step, "            let own = load_a(own_row + k * p.a_col);");
-        for c in 0..EDGE {
-            let _ = writeln!(
-                finish,
-                "        let own{c} = load_a(own_row + min(j + {c}u, last) * p.a_col);"
-            );
-        }
-    }
     for w in 0..EDGE {
         let _ = writeln!(begin, "        let row{w} = min(j + {w}u, last);");
         let _ = writeln!(begin, "        var s{w} = load_value(x_base + row{w} * p.x_row);");
-        let of_row = |column: &str, own: &str| {
-            if shared {
-                format!("subgroupBroadcast({own}, {w}u)")
-            } else {
-                format!("load_a(a_base + row{w} * p.a_row + {column} * p.a_col)")
-            }
-        };
-        let _ = writeln!(step, "            s{w} -= {} * x;", of_row("k", "own"));
+        let of_row =
+            |column: &str| format!("load_a(a_base + row{w} * p.a_row + {column} * p.a_col)");
+        let _ = writeln!(step, "            s{w} -= {} * x;", of_row("k"));
         for c in 0..w {
-            let _ = writeln!(
-                finish,
-                "        s{w} -= {} * s{c};",
-                of_row(&format!("row{c}"), &format!("own{c}"))
-            );
+            let _ = writeln!(finish, "        s{w} -= {} * s{c};", of_row(&format!("row{c}")));
         }
-        let diagonal = of_row(&format!("row{w}"), &format!("own{w}"));
+        let diagonal = of_row(&format!("row{w}"));
         let _ = writeln!(finish, "        s{w} /= select({diagonal}, real(1.0), p.unit != 0u);");
         let _ = writeln!(
             finish,
-            "        if is_mine && j + {w}u < p.width {{\n            store_value(x_base + row{w} \
-             * p.x_row, s{w});\n        }}"
+            "        if j + {w}u < p.width {{\n            store_value(x_base + row{w} * p.x_row, \
+             s{w});\n        }}"
         );
     }
     [begin, step, finish].map(|text| text.trim_end().to_owned())

@@ -150,7 +150,7 @@ impl Work {
             params: Params::new().u32(count).u32(k).u32(r).u32(u32::from(wide)),
             grid: Grid::groups(count),
         })?;
-        let workgroup = workgroup(device, r);
+        let workgroup = workgroup(r);
         let pairs = k.div_ceil(2);
         let rounds = if k < 2 { 0 } else { sweeps(dtype, k) * (2 * pairs - 1) };
         for round in 0..rounds {

@@ -18,19 +18,12 @@ use crate::tensor::Dims;
 /// Blocks that lie side by side are visited together, along both dimensions, so that both sides
 /// touch whole cache lines.
 const NEIGHBOURS: usize = 4;
-/// Blocks of an invocation of a software adapter along the destination's vectors, which are a cache
-/// line then. Their neighbours are visited along the source's.
-pub const RUN: usize = 4;
-/// Fewest runs that are worth it: fewer leave processors idle.
-const LEAST_RUNS: usize = 1 << 10;
 
 /// A move by blocks.
 #[derive(Debug)]
 pub struct Blocks {
     unit: Unit,
-    /// Blocks of an invocation: 1 or [`RUN`].
-    run: usize,
-    /// Over runs of blocks, in vectors: operand 0 reads and operand 1 writes.
+    /// Over blocks, in vectors: operand 0 reads and operand 1 writes.
     walk: Iteration,
     /// Vectors from one line of a block to the next.
     steps: [usize; 2],
@@ -50,14 +43,12 @@ impl Blocks {
     }
 
     /// The move of elements of `unit` over `dims` by strides from and to `addresses`, where its
-    /// destination is dense and blocks fit; on a software adapter (`cpu`) by runs of blocks, if
-    /// there are many.
+    /// destination is dense and blocks fit.
     pub fn of(
         unit: Unit,
         dims: &[usize],
         strides: [&[i64]; 2],
         addresses: [u64; 2],
-        cpu: bool,
     ) -> Option<Self> {
         let side = Self::side(unit);
         let last = dims.len().checked_sub(1)?;
@@ -92,26 +83,17 @@ impl Blocks {
             push(dims[d], in_vectors(d));
         }
         let times = |(s, t): (i64, i64), n: usize| (s * n as i64, t * n as i64);
-        let runs = dims[last] / (side * RUN);
-        let whole_runs = dims[last].is_multiple_of(side * RUN);
-        let many = dims.iter().product::<usize>() / (side * side * RUN) >= LEAST_RUNS;
-        let run = if cpu && side == 4 && whole_runs && many { RUN } else { 1 };
-        if run == RUN {
-            push(runs, times(in_vectors(last), RUN));
-            push(dims[across] / side, in_vectors(across));
-        } else {
-            let split = |d: usize| {
-                let blocks = dims[d] / side;
-                let inner = if blocks.is_multiple_of(NEIGHBOURS) { NEIGHBOURS } else { 1 };
-                (blocks / inner, inner)
-            };
-            for d in [last, across] {
-                let (outer, inner) = split(d);
-                push(outer, times(in_vectors(d), inner));
-            }
-            for d in [last, across] {
-                push(split(d).1, in_vectors(d));
-            }
+        let split = |d: usize| {
+            let blocks = dims[d] / side;
+            let inner = if blocks.is_multiple_of(NEIGHBOURS) { NEIGHBOURS } else { 1 };
+            (blocks / inner, inner)
+        };
+        for d in [last, across] {
+            let (outer, inner) = split(d);
+            push(outer, times(in_vectors(d), inner));
+        }
+        for d in [last, across] {
+            push(split(d).1, in_vectors(d));
         }
         let span = |k: usize| {
             let reach: i64 = dims.iter().zip(strides[k]).map(|(n, s)| (*n as i64 - 1) * s).sum();
@@ -119,7 +101,6 @@ impl Blocks {
         };
         Some(Self {
             unit,
-            run,
             walk: Iteration::over(&extents).operand(&from, 0).operand(&to, 0).collapse(),
             steps: [(strides[0][last] / whole) as usize, (strides[1][across] / whole) as usize],
             spans: [span(0), span(1)],
@@ -130,8 +111,8 @@ impl Blocks {
     /// Enqueues the move.
     pub fn enqueue(&self, device: &Device) -> Result<()> {
         let class = self.walk.class();
-        let (unit, run, vector) =
-            (self.unit, self.run, Self::side(self.unit) as u32 * self.unit.bytes() as u32);
+        let unit = self.unit;
+        let vector = Self::side(unit) as u32 * unit.bytes() as u32;
         let binding = |k: usize| Binding {
             address: self.addresses[k],
             bytes: self.spans[k] * u64::from(vector),
@@ -140,8 +121,8 @@ impl Blocks {
         let count = device.check_extent(self.walk.len())?;
         let params = Params::new().u32(count).u32(self.steps[0]).u32(self.steps[1]);
         device.enqueue(&Program {
-            key: class.key(Key::new("blocks").number(unit.key()).number(run as u32)),
-            shader: &|| shader(unit, run, &class),
+            key: class.key(Key::new("blocks").number(unit.key())),
+            shader: &|| shader(unit, &class),
             bindings: smallvec![binding(0), binding(1)],
             params: self.walk.params(params),
             grid: Grid::linear(count as usize, WORKGROUP),
@@ -149,21 +130,18 @@ impl Blocks {
     }
 }
 
-/// The shader of moves by blocks of elements of `unit`, which has less than 16 bytes; `run` of them
-/// for an invocation.
-pub fn shader(unit: Unit, run: usize, class: &AccessClass) -> Shader {
-    let (vector, _) = lines(unit, 0);
-    let reads: String = (0..Blocks::side(unit) * run)
+/// The shader of moves by blocks of elements of `unit`, which has less than 16 bytes.
+pub fn shader(unit: Unit, class: &AccessClass) -> Shader {
+    let ((name, size), lines) = lines(unit);
+    let reads: String = (0..Blocks::side(unit))
         .map(|j| format!("    let v{j} = src[from_block + {j}u * p.src_step];\n"))
         .collect();
-    let blocks: Vec<Vec<String>> =
-        (0..run).map(|k| lines(unit, k * Blocks::side(unit)).1).collect();
-    let writes: String = (0..Blocks::side(unit))
-        .flat_map(|m| blocks.iter().enumerate().map(move |(k, lines)| (m, k, &lines[m])))
-        .map(|(m, k, v)| format!("    dst[to_block + {m}u * p.dst_step + {k}u] = {v};\n"))
+    let writes: String = lines
+        .iter()
+        .enumerate()
+        .map(|(m, v)| format!("    dst[to_block + {m}u * p.dst_step] = {v};\n"))
         .collect();
-    let (name, size) = vector;
-    let shader = Shader::new(format!("blocks {} {run}", unit.bytes()))
+    let shader = Shader::new(format!("blocks {}", unit.bytes()))
         .bind_raw("src", name, size)
         .bind_raw("dst", name, size)
         .u32s(&["count", "src_step", "dst_step"]);
@@ -174,48 +152,30 @@ pub fn shader(unit: Unit, run: usize, class: &AccessClass) -> Shader {
         .body(include_str!("../../../shaders/movement/blocks.wgsl"))
 }
 
-/// The type and bytes of a vector, and the lines of the block whose columns are `v` with the
-/// numbers from `first` on.
-fn lines(unit: Unit, first: usize) -> ((&'static str, u32), Vec<String>) {
+/// The type and bytes of a vector, and the lines of the block whose columns are `v0` and so on.
+fn lines(unit: Unit) -> ((&'static str, u32), Vec<String>) {
     let all = |text: &dyn Fn(usize) -> String| (0..4).map(text).collect::<Vec<_>>();
-    let joined = |text: &dyn Fn(usize) -> String, by: &str| {
-        (first..first + 4).map(text).collect::<Vec<_>>().join(by)
-    };
+    let joined = |text: &dyn Fn(usize) -> String, by: &str| all(text).join(by);
     match unit.bytes() {
         1 => (("u32", 4), {
-            all(&|m| {
-                joined(
-                    &|j| format!("(extractBits(v{j}, {}u, 8u) << {}u)", 8 * m, 8 * (j - first)),
-                    " | ",
-                )
-            })
+            let byte =
+                |m: usize, j: usize| format!("(extractBits(v{j}, {}u, 8u) << {}u)", 8 * m, 8 * j);
+            all(&|m| joined(&|j| byte(m, j), " | "))
         }),
         2 => (("vec2<u32>", 8), {
             all(&|m| {
-                let half = |j: usize| {
-                    format!(
-                        "extractBits(v{}.{}, {}u, 16u)",
-                        first + j,
-                        ["x", "y"][m / 2],
-                        16 * (m % 2)
-                    )
-                };
-                format!(
-                    "vec2({} | ({} << 16u), {} | ({} << 16u))",
-                    half(0),
-                    half(1),
-                    half(2),
-                    half(3)
-                )
+                let part = ["x", "y"][m / 2];
+                let half = |j: usize| format!("extractBits(v{j}.{part}, {}u, 16u)", 16 * (m % 2));
+                let [a, b, c, d] = [0, 1, 2, 3].map(half);
+                format!("vec2({a} | ({b} << 16u), {c} | ({d} << 16u))")
             })
         }),
         4 => (("vec4<u32>", 16), {
-            all(&|m| {
-                format!("vec4({})", joined(&|j| format!("v{j}.{}", ["x", "y", "z", "w"][m]), ", "))
-            })
+            let parts = ["x", "y", "z", "w"];
+            all(&|m| format!("vec4({})", joined(&|j| format!("v{j}.{}", parts[m]), ", ")))
         }),
         _ => {
-            let pair = |part: &str| format!("vec4(v{first}.{part}, v{}.{part})", first + 1);
+            let pair = |part: &str| format!("vec4(v0.{part}, v1.{part})");
             (("vec4<u32>", 16), vec![pair("xy"), pair("zw")])
         }
     }

@@ -13,6 +13,7 @@ pub mod remap;
 pub mod reverse_sequence;
 pub mod slice;
 pub mod slice_assign;
+mod software;
 pub mod space;
 pub mod together;
 pub mod unit;
@@ -416,10 +417,7 @@ pub fn shaders() -> Vec<Shader> {
             all.push(walk::strided_shader(unit, &walk(&strided, &dense)));
             all.push(walk::strided_shader(unit, &walk(&splat, &dense)));
             if blocks::Blocks::side(unit) > 1 && rank > 1 {
-                all.extend(
-                    [1, blocks::RUN]
-                        .map(|run| blocks::shader(unit, run, &walk(&strided, &strided))),
-                );
+                all.push(blocks::shader(unit, &walk(&strided, &strided)));
             }
             if unit.bytes() == 4 {
                 let kinds = [vec4s::Four::Repeated, vec4s::Four::Turned, vec4s::Four::Apart(2)];

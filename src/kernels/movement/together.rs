@@ -4,6 +4,7 @@
 
 use smallvec::smallvec;
 
+use super::software;
 use super::unit::Unit;
 use super::walk::window_limit;
 use crate::device::{Device, Grid, Key, Params, Program};
@@ -13,10 +14,6 @@ use crate::tensor::Tensor;
 
 /// Most parts of one dispatch: eight bindings, of which one is the whole.
 pub const MOST: usize = 7;
-
-/// The widest tensor, in bytes, that a software adapter takes together: it executes every part's
-/// branch for every element.
-const LARGEST_ON_CPU: u64 = 1 << 18;
 
 /// Which way elements go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +49,7 @@ pub fn enqueue(
     let sections: Vec<&Section> = sections.iter().filter(|s| s.row > 0).collect();
     let size = whole.dtype.size() as u64;
     let bytes = outer as u64 * total as u64 * size;
-    let limit = if device.profile().is_software() { LARGEST_ON_CPU } else { window_limit(device) };
+    let limit = window_limit(device).min(software::together(device));
     if sections.len() < 2 || bytes == 0 || bytes > limit {
         return Ok(false);
     }

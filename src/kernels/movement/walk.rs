@@ -7,6 +7,7 @@
 use smallvec::smallvec;
 
 use super::blocks::Blocks;
+use super::software;
 use super::unit::Unit;
 use super::vec4s::Four;
 use crate::device::{Device, Grid, Key, Params, Program};
@@ -108,7 +109,7 @@ impl Walk {
             }
         }
         let (tiles, blocks) = match tiling {
-            Tiling::Auto => (!device.profile().is_software(), true),
+            Tiling::Auto => (software::tiles(device), true),
             Tiling::Never => (false, false),
             Tiling::Blocks => (false, true),
             Tiling::Always => (true, false),
@@ -118,21 +119,16 @@ impl Walk {
         }
         // What repeats elements along rows has nothing to gain from reading several rows.
         let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
-        match walk.blocks(device.profile().is_software()).filter(|_| blocks && !repeats) {
+        match walk.blocks().filter(|_| blocks && !repeats) {
             Some(blocks) => blocks.enqueue(device),
             None => walk.dispatch(device, blocks),
         }
     }
 
-    fn blocks(&self, cpu: bool) -> Option<Blocks> {
+    fn blocks(&self) -> Option<Blocks> {
         let (src, dst) = (&self.src, &self.dst);
-        Blocks::of(
-            self.unit,
-            &self.dims,
-            [&src.strides, &dst.strides],
-            [src.address, dst.address],
-            cpu,
-        )
+        let (strides, addresses) = ([&*src.strides, &*dst.strides], [src.address, dst.address]);
+        Blocks::of(self.unit, &self.dims, strides, addresses)
     }
 
     fn collapsed(self) -> Self {

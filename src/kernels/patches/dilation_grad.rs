@@ -95,8 +95,9 @@ fn filter_gradient(
 ) -> Result<()> {
     let windows = g.batch * g.output[0] * g.output[1];
     let profile = ctx.device().profile();
-    let wanted = if profile.is_software() { 1 << 12 } else { 1 << 16 };
-    let runs = (wanted / dw.len()).clamp(1, windows).max(windows.div_ceil(profile.loop_limit));
+    let runs = (profile.invocations / dw.len())
+        .clamp(1, windows)
+        .max(windows.div_ceil(profile.loop_limit));
     let run = windows.div_ceil(runs);
     let runs = windows.div_ceil(run);
     let (dtype, sum) = (dw.dtype, if dw.dtype == F64 { F64 } else { F32 });

@@ -90,86 +90,6 @@ impl Distribution {
     }
 }
 
-/// How invocations share the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// One group each, word by word.
-    Words,
-    /// One group each, bound as a whole.
-    Groups,
-    /// Two groups each, in words of 64 bits; for software adapters.
-    Pairs,
-    /// Many groups each, for software adapters, where some numbers are rejected.
-    Queue,
-}
-
-/// Groups of an invocation of [`Form::Queue`], as its shader has it.
-const QUEUED: usize = 16;
-
-impl Form {
-    fn of(device: &Device, distribution: Distribution, output: &Tensor) -> Self {
-        let profile = device.profile();
-        let words = words(output.dtype);
-        let total = (output.bytes() as usize).div_ceil(4);
-        let aligned = |groups: usize| output.address.is_multiple_of(4 * (groups * words) as u64);
-        let pairs = profile.eight_wide() && aligned(2) && total.is_multiple_of(2 * words);
-        match distribution {
-            _ if !aligned(1) => Self::Words,
-            Distribution::TruncatedNormal
-                if profile.is_software() && output.dtype != DType::F64 =>
-            {
-                Self::Queue
-            }
-            Distribution::TruncatedNormal => Self::Groups,
-            _ if pairs => Self::Pairs,
-            _ => Self::Groups,
-        }
-    }
-
-    /// The forms of a distribution's shaders.
-    pub fn all(distribution: Distribution, dtype: DType) -> &'static [Self] {
-        match distribution {
-            Distribution::TruncatedNormal if dtype == DType::F64 => &[Self::Words, Self::Groups],
-            Distribution::TruncatedNormal => &[Self::Words, Self::Groups, Self::Queue],
-            _ => &[Self::Words, Self::Groups, Self::Pairs],
-        }
-    }
-
-    /// Groups of an invocation.
-    const fn groups(self) -> usize {
-        match self {
-            Self::Words | Self::Groups => 1,
-            Self::Pairs => 2,
-            Self::Queue => QUEUED,
-        }
-    }
-
-    /// Words that are bound together.
-    const fn bound(self, words: usize) -> usize {
-        match self {
-            Self::Words => 1,
-            Self::Groups | Self::Queue => words,
-            Self::Pairs => 2 * words,
-        }
-    }
-}
-
-/// Declares the output and `fn store_pair`.
-fn output_pairs(s: Shader, words: usize) -> Shader {
-    let (s, pair) = match words {
-        2 => (s.bind_raw("y", "vec4<u32>", 16), "vec4(first.xy, second.xy)"),
-        _ => (
-            s.bind_raw("y", "vec4<u64>", 32),
-            "vec4(join(first.x, first.y), join(first.z, first.w), join(second.x, second.y), \
-             join(second.z, second.w))",
-        ),
-    };
-    s.body(&format!(
-        "fn store_pair(pair: u32, first: vec4<u32>, second: vec4<u32>) {{\n    y[p.off_y + pair] \
-         = {pair};\n}}\n"
-    ))
-}
-
 /// Words of 32 bits that one sample fills: 128 random bits make four numbers of up to 32 bits, or
 /// two of 64.
 const fn words(dtype: DType) -> usize {
@@ -206,25 +126,22 @@ fn output(s: Shader, words: usize, aligned: bool) -> Shader {
     s.body(&(text + "}\n"))
 }
 
-/// The shader that draws `distribution` in `dtype` in one of its forms, with a generator
-/// `on_device` or in the parameters, on an adapter with 64-bit integers or without.
+/// The shader that draws `distribution` in `dtype` into an output that is `aligned`, or not, to
+/// whole groups of words, with a generator `on_device` or in the parameters, on an adapter with
+/// 64-bit integers or without.
 pub fn shader(
     distribution: Distribution,
     dtype: DType,
     on_device: bool,
-    form: Form,
+    aligned: bool,
     int64: bool,
 ) -> Shader {
     let samples_log2 = distribution.samples_log2(dtype);
     let s = Shader::new(format!(
-        "random {} {dtype} on_device={on_device} {form:?} int64={int64}",
+        "random {} {dtype} on_device={on_device} aligned={aligned} int64={int64}",
         distribution.name()
     ));
-    let s = match form {
-        Form::Pairs => output_pairs(s, words(dtype)).body(JOIN),
-        _ => output(s, words(dtype), form != Form::Words),
-    };
-    let mut s = s
+    let mut s = output(s, words(dtype), aligned)
         .u32s(&["words", "first_low", "first_high"])
         .library(if int64 { "mul_wide_u64" } else { "mul_wide" })
         .library("philox")
@@ -243,12 +160,7 @@ pub fn shader(
         (Distribution::UniformInt, _) => s.u32s(&["low", "range"]),
         _ => s,
     };
-    s = generator(s, on_device);
-    s = match form {
-        Form::Words | Form::Groups => s.body(include_str!("../../../shaders/random/fill.wgsl")),
-        Form::Pairs => s.body(include_str!("../../../shaders/random/fill_pairs.wgsl")),
-        Form::Queue => s,
-    };
+    s = generator(s, on_device).body(include_str!("../../../shaders/random/fill.wgsl"));
     match distribution {
         Distribution::Uniform if dtype == DType::F64 => {
             encoder(s, dtype).body(include_str!("../../../shaders/random/uniform_f64.wgsl"))
@@ -273,15 +185,10 @@ pub fn shader(
             .body(include_str!("../../../shaders/random/normal.wgsl")),
         Distribution::TruncatedNormal => {
             let s = encoder(s, dtype).library("box_muller");
-            let s = s.body(include_str!("../../../shaders/random/truncated_keep.wgsl"));
-            s.body(match form {
-                Form::Queue => include_str!("../../../shaders/random/truncated_normal_queue.wgsl"),
-                _ => include_str!("../../../shaders/random/truncated_normal.wgsl"),
-            })
+            s.body(include_str!("../../../shaders/random/truncated_normal.wgsl"))
         }
         Distribution::UniformInt if dtype.size() == 8 => {
-            let s = if form == Form::Pairs { s } else { s.body(JOIN) };
-            s.body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
+            s.body(JOIN).body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
         }
         Distribution::UniformInt => {
             s.body(include_str!("../../../shaders/random/uniform_int32.wgsl"))
@@ -379,12 +286,12 @@ pub fn fill(
     let dtype = output.dtype;
     let on_device = source.on_device();
     let int64 = device.capabilities().int64;
-    let form = Form::of(device, distribution, output);
+    let aligned = output.address.is_multiple_of(4 * words(dtype) as u64);
     let key = Key::new("random")
         .name(distribution.name())
         .dtype(dtype)
         .number(on_device.into())
-        .number(form as u32 + 4 * u32::from(int64));
+        .number(u32::from(aligned) + 2 * u32::from(int64));
     // Word indices stay far below 2^32, whatever the adapter can bind.
     let window = (device.capabilities().max_binding.min(1 << 30) / 32 * 8) as usize;
     let total = (output.bytes() as usize).div_ceil(4);
@@ -403,16 +310,16 @@ pub fn fill(
         let y = Binding {
             address: output.address + 4 * first as u64,
             bytes: 4 * count as u64,
-            unit: 4 * form.bound(words(dtype)) as u32,
+            unit: if aligned { 4 * words(dtype) as u32 } else { 4 },
         };
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![y];
         params = source.add(params, &mut bindings);
         device.enqueue(&Program {
             key: key.clone(),
-            shader: &|| shader(distribution, dtype, on_device, form, int64),
+            shader: &|| shader(distribution, dtype, on_device, aligned, int64),
             bindings,
             params,
-            grid: Grid::linear(count.div_ceil(words(dtype) * form.groups()), WORKGROUP),
+            grid: Grid::linear(count.div_ceil(words(dtype)), WORKGROUP),
         })?;
     }
     Ok(())

@@ -18,7 +18,7 @@ mod variable;
 
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
-use distribution::{Distribution, Form};
+use distribution::Distribution;
 
 /// What a stateful op takes off its stream for each output, however many samples the distribution
 /// needs.
@@ -43,15 +43,10 @@ pub fn shaders() -> Vec<Shader> {
     shaders.extend(stochastic_cast::shaders());
     for (distribution, types) in Distribution::ALL {
         for &dtype in types {
-            for form in Form::all(distribution, dtype) {
-                for [on_device, int64] in [[false, *form == Form::Pairs], [true; 2]] {
-                    shaders.push(distribution::shader(
-                        distribution,
-                        dtype,
-                        on_device,
-                        *form,
-                        int64,
-                    ));
+            for aligned in [false, true] {
+                for [on_device, int64] in [[false; 2], [true; 2]] {
+                    let shader = distribution::shader;
+                    shaders.push(shader(distribution, dtype, on_device, aligned, int64));
                 }
             }
         }

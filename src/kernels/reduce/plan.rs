@@ -9,8 +9,8 @@
 
 use smallvec::SmallVec;
 
-use crate::device::{Barriers, Profile};
-use crate::shader::WORKGROUP;
+use crate::device::Profile;
+use crate::kernels::lanes::Lanes;
 
 /// The most elements that one invocation accumulates.
 pub const MAX_RUN: usize = 4096;
@@ -58,8 +58,8 @@ pub struct Step {
     /// Values that remain of each reduced run: segment `s` combines the `s`-th of as many runs of
     /// neighbours in its window.
     pub segments: usize,
-    /// Invocations that share a segment through workgroup memory; 1 is none.
-    pub lanes: u32,
+    /// Invocations that share a segment through workgroup memory.
+    pub lanes: Lanes,
     /// Windows along the extent, for runs beyond one binding; each leaves `segments / windows`
     /// segments.
     pub windows: usize,
@@ -69,13 +69,13 @@ impl Step {
     /// A step that only maps and finishes `count` single elements, or fills `count` outputs with
     /// the identity.
     pub const fn each(count: usize, extent: usize) -> Self {
-        Self { outer: count, extent, inner: 1, segments: 1, lanes: 1, windows: 1 }
+        Self { outer: count, extent, inner: 1, segments: 1, lanes: Lanes::ONE, windows: 1 }
     }
 
     /// Whether lanes share segments whose elements do not neighbour each other, but those of other
     /// segments.
     pub const fn columns(&self) -> bool {
-        self.lanes > 1 && self.inner > 1
+        self.lanes.count > 1 && self.inner > 1
     }
 
     /// Elements of the output.
@@ -106,51 +106,34 @@ impl Step {
         }
         Some((step, rest))
     }
-
-    /// Invocations in a workgroup of a step whose program lets it choose.
-    pub fn workgroup(&self, profile: Profile) -> u32 {
-        match profile.barriers {
-            Barriers::Dear if self.lanes > 1 => self.lanes,
-            // A processor's cores share the workgroups.
-            Barriers::Dear if self.outputs() < 1 << 12 => 32,
-            _ => WORKGROUP,
-        }
-    }
 }
 
-/// Segments and lanes for `outer * inner` runs of `extent` elements. Where barriers are cheap, up
-/// to 256 lanes share a row through workgroup memory; where they are dear, a row has one
-/// invocation, or the eight of a subgroup where rows are few.
-pub fn cut(profile: Profile, outer: usize, extent: usize, inner: usize) -> (usize, u32) {
-    let lanes = match profile.barriers {
-        Barriers::Cheap if inner > 1 => match extent {
-            0..32 => 1,
-            32..128 => 4,
-            128..512 => 8,
-            _ => 32,
-        },
-        Barriers::Cheap => match extent {
-            0..16 => 1,
-            16..64 => 4,
-            64..256 => 16,
-            256..1024 => 64,
-            _ => 256,
-        },
-        Barriers::Dear if inner == 1 && outer < 1000 && extent >= 64 => 8,
-        Barriers::Dear => 1,
+/// Segments and lanes for `outer * inner` runs of `extent` elements.
+pub fn cut(profile: Profile, outer: usize, extent: usize, inner: usize) -> (usize, Lanes) {
+    let (lanes, shortest) = if inner > 1 {
+        (columns(extent), SHORTEST_COLUMN)
+    } else {
+        (Lanes::of(profile, outer, extent.div_ceil(4)), SHORTEST_ROW)
     };
-    // Invocations that suffice, and the shortest run of one that is worth another step. On a
-    // processor one computes up to 32 columns.
-    let (target, shortest, columns) = match (profile.barriers, inner) {
-        (Barriers::Cheap, 1) => (1 << 18, 16, inner),
-        (Barriers::Cheap, _) => (1 << 16, 64, inner),
-        (Barriers::Dear, 1) => (1 << 9, 256, inner),
-        (Barriers::Dear, _) => (1 << 9, 1024, inner.div_ceil(32)),
-    };
-    let invocations = outer * columns * lanes as usize;
-    let run = extent.div_ceil(lanes as usize);
-    let wanted = (target / invocations.max(1)).min(run / shortest).max(run.div_ceil(MAX_RUN));
-    (wanted.clamp(1, (extent / 2).max(1)), lanes)
+    let invocations = outer * inner * lanes.count as usize;
+    let run = extent.div_ceil(lanes.count as usize);
+    let wanted = (profile.invocations / invocations.max(1)).min(run / shortest);
+    (wanted.max(run.div_ceil(MAX_RUN)).clamp(1, (extent / 2).max(1)), lanes)
+}
+
+/// The shortest run of an invocation that is worth another step: of neighbours, and of elements
+/// whose neighbours belong to other runs.
+const SHORTEST_ROW: usize = 16;
+const SHORTEST_COLUMN: usize = 64;
+
+/// Invocations that share a run whose neighbours belong to other runs.
+const fn columns(extent: usize) -> Lanes {
+    match extent {
+        0..32 => Lanes::ONE,
+        32..128 => Lanes::wide(4),
+        128..512 => Lanes::wide(8),
+        _ => Lanes::wide(32),
+    }
 }
 
 #[cfg(test)]
@@ -183,7 +166,7 @@ mod tests {
                 let kept: usize = left.iter().filter(|g| !g.reduced).map(|g| g.extent).product();
                 let mut steps = 0;
                 while let Some((step, rest)) = Step::largest(profile, &left, 1 << 16) {
-                    let run = step.extent.div_ceil(step.segments * step.lanes as usize);
+                    let run = step.extent.div_ceil(step.segments * step.lanes.count as usize);
                     assert!(run <= MAX_RUN, "{} {step:?}", profile.name);
                     assert!(step.segments < step.extent, "{} {step:?}", profile.name);
                     left = rest;

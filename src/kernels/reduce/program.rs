@@ -4,8 +4,8 @@ use smallvec::smallvec;
 
 use super::plan::{Groups, Step};
 use super::table::{Reduction, accumulator, identity_text};
-use super::vec4s::{Vec4s, outputs};
-use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
+use super::vec4s::Vec4s;
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -44,7 +44,7 @@ impl Variant {
             .number(u32::from(self.map) + 2 * u32::from(self.finish))
             .number(self.lanes)
             .number(u32::from(self.columns))
-            .number(self.vec4s.number())
+            .number(self.vec4s as u32)
             .number(self.workgroup)
     }
 
@@ -93,8 +93,8 @@ impl Variant {
             Vec4s::None => shader.body(include_str!("../../../shaders/reduce_run.wgsl")),
             _ => shader.body(include_str!("../../../shaders/reduce_vec4s.wgsl")),
         };
-        if let Vec4s::Outputs(count) = vec4s {
-            return outputs(shader, count);
+        if vec4s == Vec4s::Outputs {
+            return shader.body(include_str!("../../../shaders/reduce_columns.wgsl"));
         }
         if self.lanes == 1 {
             return shader.body(include_str!("../../../shaders/reduce_threads.wgsl")).map("y");
@@ -162,14 +162,8 @@ pub fn shaders() -> Vec<Shader> {
         for &dtype in row.types {
             let acc = accumulator(dtype);
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
-                let vec4s = [
-                    Vec4s::None,
-                    Vec4s::Rows,
-                    Vec4s::Columns,
-                    Vec4s::Outputs(1),
-                    Vec4s::Outputs(8),
-                ];
-                for vec4s in vec4s.into_iter().take(if vec4::supports(dtype) { 5 } else { 1 }) {
+                let vec4s = [Vec4s::None, Vec4s::Rows, Vec4s::Columns, Vec4s::Outputs];
+                for vec4s in vec4s.into_iter().take(if vec4::supports(dtype) { 4 } else { 1 }) {
                     let shared = [(8, false, 8), (4, false, WORKGROUP), (256, false, WORKGROUP)];
                     let columns = [(8, true, WORKGROUP)];
                     let splits: &[(u32, bool, u32)] = match vec4s {
@@ -178,7 +172,7 @@ pub fn shaders() -> Vec<Shader> {
                         }
                         Vec4s::Rows => &[shared.as_slice(), &[(1, false, WORKGROUP)]].concat(),
                         Vec4s::Columns => &columns,
-                        Vec4s::Outputs(_) => &[(1, false, 8)],
+                        Vec4s::Outputs => &[(1, false, WORKGROUP)],
                     };
                     for &(lanes, columns, workgroup) in splits {
                         let input = if map { dtype } else { acc };
@@ -226,7 +220,7 @@ pub fn reduce(
         ctx.device().check_extent(total)?;
     }
     let (acc, profile) = (accumulator(x.dtype), ctx.device().profile());
-    let mut run = Run { row, profile, total, first: true };
+    let mut run = Run { row, total, first: true };
     if total == 0 || groups.iter().all(|g| !g.reduced) {
         return run.step(ctx.device(), &Step::each(y.len(), total.min(1)), x, y, true);
     }
@@ -254,7 +248,6 @@ pub fn convert(ctx: &mut dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
 /// A reduction under way.
 struct Run {
     row: &'static Reduction,
-    profile: Profile,
     total: usize,
     first: bool,
 }
@@ -330,12 +323,9 @@ impl Run {
                 && (t.address + (first * t.dtype.size()) as u64)
                     .is_multiple_of(vec4::unit(t.dtype).into())
         };
-        let vec4s = Vec4s::of(self.profile, step, [is_four(x, from), is_four(y, to)]);
+        let vec4s = Vec4s::of(step, [is_four(x, from), is_four(y, to)]);
         let invocations = vec4s.invocations(step, y.dtype);
-        let workgroup = match (step.lanes, self.profile.barriers) {
-            (2.., Barriers::Dear) => step.lanes,
-            _ => vec4s.workgroup(self.profile, invocations),
-        };
+        let workgroup = step.lanes.workgroup;
         let columns = step.columns();
         let variant = Variant {
             row: self.row,
@@ -343,7 +333,7 @@ impl Run {
             output: y.dtype,
             map: self.first,
             finish,
-            lanes: step.lanes,
+            lanes: step.lanes.count,
             columns,
             vec4s,
             workgroup,
@@ -365,13 +355,9 @@ impl Run {
                 in_vec4s(&mut bindings[0]);
                 extent /= 4;
             }
-            Vec4s::Columns => {
+            Vec4s::Columns | Vec4s::Outputs => {
                 bindings.iter_mut().for_each(in_vec4s);
                 (count, inner) = (count / 4, inner / 4);
-            }
-            Vec4s::Outputs(_) => {
-                bindings.iter_mut().for_each(in_vec4s);
-                (count, inner) = (count / inner, inner / 4);
             }
         }
         device.enqueue(&Program {

@@ -5,7 +5,7 @@
 //! - wide: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and every
 //!   input is linear, a splat, or read by strides that keep four elements together
 //!   ([`Iteration::wide_class`]); a pipeline of its own where the last unit is cut, and one of
-//!   eight elements per invocation for large tensors of software adapters ([`eight`]);
+//!   eight elements per invocation for large tensors of software adapters ([`software`]);
 //! - flat: every input is linear or a splat: one stored unit per invocation;
 //! - strided: some input is read by strides: one stored unit per invocation.
 //!
@@ -17,11 +17,12 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 use super::row::Function;
+use super::software;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::{Access, AccessClass, Iteration};
-use crate::shader::{Field, Shader, WORKGROUP, eight, vec4};
+use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// Names of the inputs' bindings.
@@ -72,7 +73,7 @@ enum Wide {
 
 impl Wide {
     const fn width(self) -> u32 {
-        if matches!(self, Self::Eight) { eight::WIDTH } else { vec4::WIDTH }
+        if matches!(self, Self::Eight) { software::WIDTH } else { vec4::WIDTH }
     }
 
     const fn unit(self, dtype: DType) -> u32 {
@@ -184,7 +185,7 @@ impl Signature<'_> {
         for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
             let access = variant.class.access(k);
             shader = match (is_wide(access), wide) {
-                (true, Wide::Eight) => eight::bind_read(shader, name, *dtype),
+                (true, Wide::Eight) => software::bind_read(shader, name, *dtype),
                 (true, _) => vec4::bind_read(shader, name, *dtype),
                 (false, _) => shader.bind(name, *dtype),
             };
@@ -225,7 +226,7 @@ impl Signature<'_> {
                 Wide::Eight => "",
             };
             shader = match wide {
-                Wide::Eight => eight::bind_write(shader, name, *dtype),
+                Wide::Eight => software::bind_write(shader, name, *dtype),
                 _ => vec4::bind_write(shader, name, *dtype),
             };
             let _ = writeln!(body, "    write_{name}(t, {values}{written});");
@@ -426,10 +427,10 @@ impl Signature<'_> {
                     .all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
         };
         let units = |width: u32| walk.len().is_multiple_of(width as usize);
-        let is_large = walk.len() >= eight::LEAST && device.profile().eight_wide();
+        let is_large = software::suits(device, walk.len());
         let four = if units(vec4::WIDTH) { Wide::Whole } else { Wide::Cut };
         let candidates =
-            (is_large && units(eight::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);
+            (is_large && units(software::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);
         let found = candidates
             .filter_map(|wide| Some((wide, walk.wide_class(wide.width() as usize)?)))
             .find(|(wide, class)| fits(*wide, class));

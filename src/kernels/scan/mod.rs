@@ -15,7 +15,7 @@ mod text;
 
 use smallvec::smallvec;
 
-use crate::device::{Barriers, Binding, Grid, Key, Params, Profile, Program};
+use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types;
 use crate::error::Result;
@@ -28,15 +28,7 @@ use crate::tensor::Tensor;
 use text::Variant;
 
 /// Invocations from which on each scans whole lines.
-const fn many(profile: Profile) -> usize {
-    match profile.barriers {
-        Barriers::Cheap => 4096,
-        Barriers::Dear => 64,
-    }
-}
-/// From one four of an invocation to the next: what lies between belongs to its neighbours in a
-/// subgroup.
-const SPREAD: u32 = 8;
+const MANY: usize = 4096;
 /// Elements in a chunk when there are fewer lines.
 const CHUNK: usize = 64;
 
@@ -127,12 +119,11 @@ pub fn shaders() -> Vec<Shader> {
                     pass,
                     exclusive,
                     vec4s,
-                    workgroup: WORKGROUP,
                 };
                 shaders.push(of(computed, Vec4s::None).shader());
                 if vec4::supports(dtype) {
                     let stored = if pass == Pass::Totals { computed } else { dtype };
-                    let vec4s = [Vec4s::Lines(1), Vec4s::Lines(4), Vec4s::Elements];
+                    let vec4s = [Vec4s::Lines, Vec4s::Elements];
                     shaders.extend(vec4s.map(|vec4s| of(stored, vec4s).shader()));
                 }
             }
@@ -173,9 +164,7 @@ impl Scan {
             n: x.dims[axis],
             inner: x.dims[axis + 1..].iter().product(),
         };
-        if self.dtype.lanes() == 1
-            || Vec4s::of(ctx.device().profile(), &[&x, &y], lines) != Vec4s::None
-        {
+        if self.dtype.lanes() == 1 || Vec4s::of(&[&x, &y], lines) != Vec4s::None {
             return self.scan(ctx, &x, &y, lines, self.exclusive, self.reverse);
         }
         // Neighbouring lines share words of the output: scan into float32, then round.
@@ -222,40 +211,20 @@ enum Pass {
 enum Vec4s {
     /// Single elements.
     None,
-    /// Elements of four lines side by side, of so many vec4s [`SPREAD`] apart.
-    Lines(u32),
+    /// Elements of four lines side by side.
+    Lines,
     /// Four elements of a line.
     Elements,
 }
 
 impl Vec4s {
     /// What fits the lines of `tensors`.
-    fn of(profile: Profile, tensors: &[&Tensor], lines: Lines) -> Self {
+    fn of(tensors: &[&Tensor], lines: Lines) -> Self {
         match lines {
             _ if !vec4::aligned(tensors) => Self::None,
             Lines { inner: 1, n, .. } if n.is_multiple_of(4) => Self::Elements,
-            Lines { outer, inner, .. } if inner.is_multiple_of(4) => {
-                let fits = |count: &u32| {
-                    let each = inner / 4 / *count as usize;
-                    (inner / 4).is_multiple_of((SPREAD * count) as usize)
-                        && outer * each >= many(profile)
-                };
-                Self::Lines(
-                    [4, 2]
-                        .into_iter()
-                        .find(|q| profile.barriers == Barriers::Dear && fits(q))
-                        .unwrap_or(1),
-                )
-            }
+            Lines { inner, .. } if inner.is_multiple_of(4) => Self::Lines,
             _ => Self::None,
-        }
-    }
-
-    /// Vec4s of an invocation.
-    const fn count(self) -> u32 {
-        match self {
-            Self::Lines(count) => count,
-            _ => 1,
         }
     }
 }
@@ -278,13 +247,10 @@ impl Scan {
             return self.scan_windows(ctx, [x, y], lines, exclusive, reverse, limit);
         }
         ctx.device().check_extent(x.len())?;
-        let profile = ctx.device().profile();
-        let vec4s = Vec4s::of(profile, &[x, y], lines);
-        let invocations = match vec4s {
-            Vec4s::Lines(count) => outer * inner / 4 / count as usize,
-            _ => outer * inner,
-        };
-        if invocations >= many(profile) && n < profile.loop_limit || n <= CHUNK {
+        let vec4s = Vec4s::of(&[x, y], lines);
+        let invocations = outer * inner / if vec4s == Vec4s::Lines { 4 } else { 1 };
+        let longest = ctx.device().profile().loop_limit;
+        if invocations >= MANY && n < longest || n <= CHUNK {
             let step = Step { pass: Pass::Whole, lines, chunk: n, exclusive, reverse, vec4s };
             return self.enqueue(ctx, &step, &[x, y]);
         }
@@ -341,17 +307,9 @@ impl Scan {
         let in_chunks = |t: &Tensor, (first, count): (usize, usize)| {
             part(t, first / chunk * inner, count.div_ceil(chunk) * inner)
         };
-        let profile = ctx.device().profile();
         let step = |x: &Tensor, y: &Tensor, pass, n| {
             let lines = Lines { outer: 1, n, inner };
-            Step {
-                pass,
-                lines,
-                chunk,
-                exclusive,
-                reverse,
-                vec4s: Vec4s::of(profile, &[x, y], lines),
-            }
+            Step { pass, lines, chunk, exclusive, reverse, vec4s: Vec4s::of(&[x, y], lines) }
         };
         let mut scratch = Scratch::new(ctx);
         for line in 0..outer {
@@ -387,7 +345,7 @@ impl Scan {
         reverse: bool,
         columns: usize,
     ) -> Result<()> {
-        let (computed, profile) = (computed(self.dtype), ctx.device().profile());
+        let computed = computed(self.dtype);
         let mut states = [ctx.temp(computed, &[columns])?, ctx.temp(computed, &[columns])?];
         for (line, (first, count)) in
             (0..outer).flat_map(|line| ranges(inner, columns).map(move |at| (line, at)))
@@ -399,7 +357,7 @@ impl Scan {
                 let [old, new] = [0, 1].map(|i| part(&states[i], 0, count));
                 let pass = if k == 0 { Pass::Whole } else { Pass::Apply };
                 for (to, exclusive) in [(&y, exclusive), (&new, false)] {
-                    let vec4s = Vec4s::of(profile, &[&x, to], lines);
+                    let vec4s = Vec4s::of(&[&x, to], lines);
                     let step = Step { pass, lines, chunk: 1, exclusive, reverse: false, vec4s };
                     let tensors = [&x, to, &old];
                     self.enqueue(ctx, &step, &tensors[..if k == 0 { 2 } else { 3 }])?;
@@ -411,7 +369,6 @@ impl Scan {
     }
 
     fn enqueue(&self, ctx: &mut dyn OpContext, step: &Step, tensors: &[&Tensor]) -> Result<()> {
-        let profile = ctx.device().profile();
         let Step {
             pass,
             lines: Lines { outer, mut n, mut inner },
@@ -423,13 +380,10 @@ impl Scan {
         let chunks = n.div_ceil(chunk);
         match vec4s {
             Vec4s::None => {}
-            Vec4s::Lines(_) => inner /= 4,
+            Vec4s::Lines => inner /= 4,
             Vec4s::Elements => (n, chunk) = (n / 4, chunk / 4),
         }
-        let count = outer * chunks * inner / vec4s.count() as usize;
-        // A processor's cores share the workgroups.
-        let workgroup =
-            if profile.barriers == Barriers::Dear && count < 1 << 13 { 8 } else { WORKGROUP };
+        let count = outer * chunks * inner;
         let variant = Variant {
             row: self.row,
             dtype: self.dtype,
@@ -438,7 +392,6 @@ impl Scan {
             pass,
             exclusive,
             vec4s,
-            workgroup,
         };
         let binding = |(k, t): (usize, &&Tensor)| {
             let in_vec4s = variant.in_vec4s()[k];
@@ -456,7 +409,7 @@ impl Scan {
                 .u32(chunk)
                 .u32(u32::from(reverse))
                 .u32(f32::NEG_INFINITY.to_bits()),
-            grid: Grid::linear(count, workgroup),
+            grid: Grid::linear(count, WORKGROUP),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The shader of scans.
 
-use super::{Pass, Row, SPREAD, Vec4s, computed};
+use super::{Pass, Row, Vec4s, computed};
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::shader::{Shader, library, vec4};
@@ -16,7 +16,6 @@ pub(super) struct Variant {
     pub pass: Pass,
     pub exclusive: bool,
     pub vec4s: Vec4s,
-    pub workgroup: u32,
 }
 
 impl Variant {
@@ -28,19 +27,14 @@ impl Variant {
             .dtype(self.stored)
             .number(self.pass as u32)
             .number(u32::from(self.exclusive))
-            .number(match self.vec4s {
-                Vec4s::None => 0,
-                Vec4s::Elements => 1,
-                Vec4s::Lines(count) => 1 + count,
-            })
-            .number(self.workgroup)
+            .number(self.vec4s as u32)
     }
 
     /// Whether x, y and the starts are accessed in vec4s.
     pub fn in_vec4s(&self) -> [bool; 3] {
         match self.vec4s {
             Vec4s::None => [false; 3],
-            Vec4s::Lines(_) => [true; 3],
+            Vec4s::Lines => [true; 3],
             Vec4s::Elements => [true, self.pass != Pass::Totals, false],
         }
     }
@@ -52,19 +46,14 @@ impl Variant {
         let read = |shader: Shader, name, dtype, in_vec4s| {
             if in_vec4s { vec4::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
         };
-        let shader = Shader::new(format!("{} {loaded} {pass:?} {vec4s:?}", row.op)).workgroup([
-            self.workgroup,
-            1,
-            1,
-        ]);
+        let shader = Shader::new(format!("{} {loaded} {pass:?} {vec4s:?}", row.op));
         let shader = read(shader, "x", loaded, x);
         let mut shader =
             if y { vec4::bind_write(shader, "y", stored) } else { shader.bind("y", stored) };
-        let count = vec4s.count();
-        let start = |j: u32| match (pass, starts) {
-            (Pass::Apply, true) => format!("read_starts(place + {}u)", j * SPREAD),
-            (Pass::Apply, false) => "load_starts(place)".to_owned(),
-            _ => "State(identity())".to_owned(),
+        let start = match (pass, starts) {
+            (Pass::Apply, true) => "read_starts(place)",
+            (Pass::Apply, false) => "load_starts(place)",
+            _ => "State(identity())",
         };
         if pass == Pass::Apply {
             shader = read(shader, "starts", computed, starts);
@@ -72,8 +61,6 @@ impl Variant {
         if let Some(library) = row.library {
             shader = shader.library(library::of_type(library, computed));
         }
-        let each_quad =
-            |text: &dyn Fn(u32) -> String| (0..count).map(text).collect::<Vec<_>>().join("\n");
         let store = |at: &str, value: &str| {
             if y {
                 format!("write_y({at}, {value}, 4u);")
@@ -86,31 +73,26 @@ impl Variant {
         let step = match vec4s {
             Vec4s::Elements => {
                 let results =
-                    if exclusive { "vec4(state0, s0, s1, s2)" } else { "vec4(s0, s1, s2, s3)" };
+                    if exclusive { "vec4(state, s0, s1, s2)" } else { "vec4(s0, s1, s2, s3)" };
                 let keep =
                     keep("at", &format!("select({results}, ({results}).wzyx, p.reverse != 0u)"));
                 format!(
                     "        let four = read_x(at);\n        let v = select(four, four.wzyx, \
-                     p.reverse != 0u);\n        let s0 = combine(state0, v.x);\n        let s1 = \
+                     p.reverse != 0u);\n        let s0 = combine(state, v.x);\n        let s1 = \
                      combine(s0, v.y);\n        let s2 = combine(s1, v.z);\n        let s3 = \
-                     combine(s2, v.w);\n        {keep}\n        state0 = s3;"
+                     combine(s2, v.w);\n        {keep}\n        state = s3;"
                 )
             }
-            _ => each_quad(&|j| {
-                let (at, kept) =
-                    (format!("at + {}u", j * SPREAD), if exclusive { "state" } else { "next" });
-                format!(
-                    "        let next{j} = combine(state{j}, {}_x({at}));\n        {}\n        \
-                     state{j} = next{j};",
-                    if x { "read" } else { "load" },
-                    keep(&at, &format!("{kept}{j}"))
-                )
-            }),
+            _ => format!(
+                "        let next = combine(state, {}_x(at));\n        {}\n        state = next;",
+                if x { "read" } else { "load" },
+                keep("at", if exclusive { "state" } else { "next" })
+            ),
         };
-        let finish = |j| store(&format!("place + {}u", j * SPREAD), &format!("state{j}"));
+        let finish = format!("    {}", store("place", "state"));
         let each = |c| format!("combine_values(a.{c}, b.{c})");
         let (state, combine) = match vec4s {
-            Vec4s::Lines(_) => (
+            Vec4s::Lines => (
                 format!("vec4<{}>", computed.value()),
                 format!("State({})", ["x", "y", "z", "w"].map(each).join(", ")),
             ),
@@ -123,14 +105,9 @@ impl Variant {
             .define("IDENTITY", (row.identity)(self.dtype))
             .define("COMBINE", row.combine.replace("{T}", computed.value()))
             .define("COMBINE_STATES", combine)
-            .define("VEC4S", count.to_string())
-            .define("SPREAD", SPREAD.to_string())
-            .define("START", each_quad(&|j| format!("    var state{j} = {};", start(j))))
+            .define("START", start)
             .define("STEP", step)
-            .define(
-                "FINISH",
-                if keeps { String::new() } else { each_quad(&|j| format!("    {}", finish(j))) },
-            )
+            .define("FINISH", if keeps { String::new() } else { finish })
             .body(include_str!("../../../shaders/scan.wgsl"))
     }
 }

@@ -2,9 +2,10 @@
 //! many columns are read at once.
 
 use super::{SOFTMAXES, SPARSE_TYPES, TYPES};
-use crate::device::{Barriers, Grid, Key, Profile};
+use crate::device::{Grid, Key, Profile};
 use crate::dtype::DType::{self, F64, I32, I64};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::kernels::lanes::Lanes;
 use crate::kernels::reduce::table::accumulator;
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 
@@ -42,26 +43,9 @@ impl Rows {
     /// How `rows` rows of `cols` columns are shared.
     pub fn of(profile: Profile, rows: usize, cols: usize, vec4s: bool) -> Result<Self> {
         let units = if vec4s { cols / 4 } else { cols };
-        let wide = |lanes| Self { lanes, workgroup: WORKGROUP, vec4s };
-        let narrow = Self { lanes: 8, workgroup: 8, vec4s };
-        let wanted = match (profile.barriers, units) {
-            (Barriers::Dear, 64..) if rows < 1000 => narrow,
-            (Barriers::Dear, _) | (Barriers::Cheap, 0..=8) => wide(1),
-            (Barriers::Cheap, 9..=64) => wide(4),
-            (Barriers::Cheap, 65..=1024) => wide(32),
-            (Barriers::Cheap, _) => wide(256),
-        };
         // Up to four loops go over a lane's columns.
-        let longest = profile.loop_limit / 4 - 300;
-        let fits = |split: &Self| units <= split.lanes as usize * longest;
-        [wanted, narrow, wide(256)]
-            .into_iter()
-            .find(|s| s.lanes >= wanted.lanes && fits(s))
-            .ok_or_else(|| {
-                Error::Unimplemented(format!(
-                    "a row of {cols} elements exceeds this kernel's limit on this adapter"
-                ))
-            })
+        let lanes = Lanes::within(profile, rows, units, profile.loop_limit / 4 - 300)?;
+        Ok(Self { lanes: lanes.count, workgroup: lanes.workgroup, vec4s })
     }
 
     /// Columns, or a stride, in what the parameters count.

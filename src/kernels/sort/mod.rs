@@ -7,7 +7,6 @@
 pub mod buckets;
 mod in_top_k;
 pub mod keys;
-mod merge;
 mod nonzero;
 mod partition;
 pub mod radix;
@@ -39,13 +38,12 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let files: [fn() -> Vec<Shader>; 13] = [
+    let files: [fn() -> Vec<Shader>; 12] = [
         scan::shaders,
         radix::shaders,
         keys::shaders,
         buckets::shaders,
         in_top_k::shaders,
-        merge::shaders,
         nonzero::shaders,
         search::shaders,
         suppress::shaders,

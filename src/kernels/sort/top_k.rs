@@ -1,14 +1,12 @@
 //! TopK, TopKV2 and ApproxTopK: the k greatest of each row, sorted, equal values by position.
 //!
 //! A small k is found by a [`tournament`] of segments of each row. Where k is too large for that to
-//! shrink anything, all rows are sorted at once by the device-wide radix sort, and on software
-//! adapters many rows side by side ([`merge`]).
+//! shrink anything, all rows are sorted at once by the device-wide radix sort.
 
 use smallvec::smallvec;
 
 use super::keys::order;
-use super::merge;
-use super::tournament::{CAPACITY, SELECTED, TOURNAMENT, tournament};
+use super::tournament::{CAPACITY, TOURNAMENT, tournament};
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
@@ -108,9 +106,6 @@ pub fn top(
 ) -> Result<()> {
     let (rows, length) = (x.dims[0], x.dims[1]);
     ctx.device().check_extent(x.len())?;
-    if k > SELECTED && merge::suits(ctx.device(), x) {
-        return merge::sort_rows(ctx, x, k, descending, out);
-    }
     if length > CAPACITY && k > TOURNAMENT {
         let sorted = order(ctx, x, length, descending)?;
         return heads(ctx, &sorted.values, rows, length, k, out);

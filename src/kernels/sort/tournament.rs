@@ -22,8 +22,6 @@ pub const TOURNAMENT: usize = CAPACITY / 4;
 /// Workgroups of the selecting program, each for a k of up to half its invocations: then the bound
 /// lets about 1.4 k elements pass.
 const SELECTING: [u32; 4] = [32, 64, 128, 256];
-/// The largest k that is selected; for a larger one segments are sorted.
-pub const SELECTED: usize = 128;
 /// Elements of an invocation of the selecting program.
 const EACH: usize = 64;
 

@@ -215,7 +215,7 @@ fn forward_part(
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
-    if let Some(tile) = Tile::of(Which::Forward, g, &device.profile(), [x, filter, y]) {
+    if let Some(tile) = Tile::of(Which::Forward, g, [x, filter, y]) {
         return rolling::forward(device, g, tile, [x, filter, y], epilogue);
     }
     check_iterations(device, g.taps() + g.kernel[1])?;
@@ -251,7 +251,7 @@ fn backprop_input_part(
     dy: &Tensor,
     dx: &Tensor,
 ) -> Result<()> {
-    if let Some(tile) = Tile::of(Which::Input, g, &device.profile(), [filter, dy, dx]) {
+    if let Some(tile) = Tile::of(Which::Input, g, [filter, dy, dx]) {
         return rolling::backprop_input(device, g, tile, [filter, dy, dx]);
     }
     check_iterations(device, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
@@ -291,13 +291,13 @@ fn backprop_filter_part(
     let profile = ctx.device().profile();
     // Most sums that are bound at once.
     let most = limit(ctx.device()) as usize / computed(dw.dtype).size();
-    if let Some(tile) = Tile::of(Which::Filter, g, &profile, [x, dy, dw]) {
+    if let Some(tile) = Tile::of(Which::Filter, g, [x, dy, dw]) {
         let parts = Parts::of(&profile, g, tile, most);
         let partial = ctx.temp(computed(dw.dtype), &[parts.parts, dw.len()])?;
         rolling::backprop_filter(ctx.device(), g, tile, &parts, [x, dy, &partial])?;
         return finish::enqueue(ctx.device(), &partial, dw);
     }
-    let wanted = most.min(if profile.is_software() { 1 << 12 } else { 1 << 16 });
+    let wanted = most.min(profile.invocations);
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
     // Four elements each, perhaps: then there are as many invocations with four times the parts.

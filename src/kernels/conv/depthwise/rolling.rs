@@ -11,7 +11,7 @@ mod text;
 use smallvec::SmallVec;
 
 use super::Which;
-use crate::device::{Binding, Class, Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, Form};
@@ -21,10 +21,8 @@ use crate::tensor::Tensor;
 
 /// Invocations of a workgroup: few, since there are few invocations.
 const WORKGROUP: u32 = 64;
-/// Edges of windows.
-const KERNELS: [u32; 3] = [3, 5, 7];
-/// The largest one whose filters fit the registers of a GPU.
-const GPU_KERNEL: u32 = 5;
+/// Edges of windows whose filters fit the registers of a GPU.
+const KERNELS: [u32; 2] = [3, 5];
 /// Strides.
 const STRIDES: [u32; 2] = [1, 2];
 /// Fewest rows of a run; the first outputs of each take as many steps more as windows overlap.
@@ -47,12 +45,7 @@ impl Tile {
     }
 
     /// The tile for a convolution, if it is one of those whose windows there are texts for.
-    pub fn of(
-        which: Which,
-        g: &Geometry,
-        profile: &Profile,
-        operands: [&Tensor; 3],
-    ) -> Option<Self> {
+    pub fn of(which: Which, g: &Geometry, operands: [&Tensor; 3]) -> Option<Self> {
         let same = |list: &[usize; 3]| (list[1] == list[2]).then_some(list[1] as u32);
         let (kernel, stride) = (same(&g.kernel)?, same(&g.stride)?);
         let fits = super::wide::fits(which, g, operands)
@@ -62,34 +55,17 @@ impl Tile {
             && KERNELS.contains(&kernel)
             && STRIDES.contains(&stride)
             && operands.iter().all(|t| !t.is_empty());
-        let tile = Self { kernel, stride, width: width(profile, kernel, stride) };
-        (fits && (profile.is_software() || kernel <= GPU_KERNEL)).then_some(tile)
+        fits.then(|| Self::new(kernel, stride))
+    }
+
+    /// The tile of a window. Larger windows leave fewer registers for sums.
+    const fn new(kernel: u32, stride: u32) -> Self {
+        Self { kernel, stride, width: if kernel == 3 { 4 } else { 2 } }
     }
 
     /// Every tile.
-    fn all() -> Vec<Self> {
-        let mut tiles = Vec::new();
-        for (kernel, stride) in KERNELS.into_iter().flat_map(|k| STRIDES.map(|s| (k, s))) {
-            for profile in &Profile::DISTINCT {
-                let tile = Self { kernel, stride, width: width(profile, kernel, stride) };
-                if !tiles.contains(&tile) {
-                    tiles.push(tile);
-                }
-            }
-        }
-        tiles
-    }
-}
-
-/// A software adapter has the fewest loads for each output with many columns, but takes longer to
-/// compile them, and larger windows leave few places for sums in registers, of which GPUs have a
-/// limited number.
-fn width(profile: &Profile, kernel: u32, stride: u32) -> u32 {
-    match (kernel, stride) {
-        (3, 1) if profile.is_software() => 8,
-        (3, _) => 4,
-        (5, 1) if profile.is_software() => 4,
-        _ => 2,
+    fn all() -> impl Iterator<Item = Self> {
+        KERNELS.into_iter().flat_map(|k| STRIDES.map(|s| Self::new(k, s)))
     }
 }
 
@@ -129,15 +105,6 @@ impl Runs {
 /// elements touch: the first and the end.
 const fn strides(extent: usize, pad: usize, stride: usize) -> [usize; 2] {
     [pad / stride, (pad + extent - 1) / stride + 1]
-}
-
-/// Invocations that keep an adapter busy.
-const fn wanted(profile: &Profile) -> usize {
-    match profile.class {
-        Class::Software => 1 << 11,
-        Class::Integrated => 1 << 14,
-        Class::Discrete => 1 << 17,
-    }
 }
 
 fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&Form>) -> Shader {
@@ -218,7 +185,7 @@ pub(super) fn forward(
     let columns = g.batch * g.channels / 4;
     let profile = device.profile();
     let sizes = [g.output[1], g.output[2]];
-    let runs = Runs::new(sizes, tile, wanted(&profile) / columns, LEAST_RUN, &profile);
+    let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, &profile);
     let count = columns * runs.of_image();
     enqueue(device, Which::Forward, tile, operands, (count, params(g, count, &runs)), epilogue)
 }
@@ -235,7 +202,7 @@ pub(super) fn backprop_input(
     let [low2, high2] = strides(g.input[2], g.pad[2], tile.stride as usize);
     let profile = device.profile();
     let sizes = [high1 - low1, high2 - low2];
-    let runs = Runs::new(sizes, tile, wanted(&profile) / columns, LEAST_RUN, &profile);
+    let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, &profile);
     let count = columns * runs.of_image();
     let params = params(g, count, &runs).u32(low1).u32(low2).u32(high1);
     enqueue(device, Which::Input, tile, operands, (count, params), None)
@@ -254,7 +221,7 @@ impl Parts {
     /// The cut for an adapter that binds at most `most` sums at once.
     pub fn of(profile: &Profile, g: &Geometry, tile: Tile, most: usize) -> Self {
         let wanted =
-            (wanted(profile) / (g.channels / 4)).min(most / (g.taps() * g.channels)).max(1);
+            (profile.invocations / (g.channels / 4)).min(most / (g.taps() * g.channels)).max(1);
         let sizes = [g.output[1], g.output[2]];
         let runs = Runs::new(sizes, tile, wanted.div_ceil(g.batch), 2 * LEAST_RUN, profile);
         let all = g.batch * runs.of_image();
@@ -282,7 +249,7 @@ pub(super) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for which in [Which::Forward, Which::Input, Which::Filter] {
         for dtype in super::super::TYPES.iter().filter(|t| super::wide::supports(**t)) {
-            out.extend(Tile::all().into_iter().map(|tile| shader(which, *dtype, tile, None)));
+            out.extend(Tile::all().map(|tile| shader(which, *dtype, tile, None)));
         }
     }
     out
@@ -290,5 +257,5 @@ pub(super) fn shaders() -> Vec<Shader> {
 
 /// One tile with an epilogue.
 pub(super) fn fused(dtype: DType, form: &Form) -> Shader {
-    shader(Which::Forward, dtype, Tile { kernel: 3, stride: 1, width: 4 }, Some(form))
+    shader(Which::Forward, dtype, Tile::new(3, 1), Some(form))
 }

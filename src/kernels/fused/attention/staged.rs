@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::shape::Geometry;
-use super::shape::rule::Rule;
+use super::shape::rule::{Rule, prefers_staged};
 use super::text;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
@@ -23,7 +23,7 @@ use crate::tensor::Tensor;
 /// iterations of its four loops than any adapter's [`crate::device::Profile::loop_limit`].
 pub const LONG: usize = 65_535 / 4 * 8;
 
-/// Rows of which a software adapter's invocations take one each.
+/// Rows of which an invocation takes one each.
 const MANY: usize = 1000;
 /// Fewest rows of a block.
 const BLOCK: usize = 128;
@@ -162,7 +162,7 @@ impl Staged<'_> {
         };
         let whole = g.keys.max(g.depth) <= Contraction::LONGEST_WHOLE;
         let uncut = least * g.width.min(g.keys.min(block)) * batch * g.heads >= UNCUT;
-        let pays = self.rule.hides() && whole && uncut && device.profile().is_software();
+        let pays = self.rule.hides() && whole && uncut && prefers_staged(device);
         if pays { block } else { g.queries }
     }
 
@@ -197,8 +197,8 @@ impl Staged<'_> {
         let rows = scores.len() / g.keys;
         let lanes = match g.keys {
             LONG.. => 256,
-            // Barriers cost a software adapter more than reading rows apart from each other.
-            n if n < LONG / 8 && rows >= MANY && device.profile().is_software() => 1,
+            // Rows in plenty need no barriers.
+            n if n < LONG / 8 && rows >= MANY => 1,
             _ => 8,
         };
         let dtype = mask.as_ref().map(|t| t.dtype);

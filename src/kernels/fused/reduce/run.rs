@@ -398,7 +398,7 @@ impl Work<'_> {
             }
             (Sink::Outputs(_), None) => unreachable!("outputs are written in parts"),
         }
-        let workgroup = step.workgroup(self.profile);
+        let workgroup = step.lanes.workgroup;
         let reads = class
             .as_ref()
             .map_or(Reads::States, |class| Reads::Elements(self.expression, self.text, class));
@@ -407,11 +407,11 @@ impl Work<'_> {
             reads,
             finish,
             vec4s,
-            lanes: step.lanes,
+            lanes: step.lanes.count,
             columns: step.columns(),
             workgroup,
         };
-        let invocations = count.div_ceil(variant.unit() as usize) * step.lanes as usize;
+        let invocations = count.div_ceil(variant.unit() as usize) * step.lanes.count as usize;
         device.enqueue(&Program {
             key: variant.key(),
             shader: &|| variant.shader(),

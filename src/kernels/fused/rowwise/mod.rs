@@ -11,10 +11,11 @@ pub mod walk;
 
 use smallvec::SmallVec;
 
-use crate::device::{Barriers, Binding, Device, Grid, Profile, Program};
+use crate::device::{Binding, Device, Grid, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
+use crate::kernels::lanes::Lanes;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::kernels::registry::Registry;
@@ -170,7 +171,7 @@ impl Launch<'_> {
             })
             .collect();
         let unit = if in_vec4s { 4 } else { 1 };
-        let (lanes, workgroup) = self.lanes(unit)?;
+        let Lanes { count: lanes, workgroup } = self.lanes(unit)?;
         Ok(Variant {
             program,
             text: &self.fused.text,
@@ -184,26 +185,12 @@ impl Launch<'_> {
         })
     }
 
-    /// How many invocations share a row, and how many are in a workgroup.
-    fn lanes(&self, unit: u32) -> Result<(u32, u32)> {
-        let (rows, columns) = (self.walk.rows.len(), self.walk.columns.len());
-        let units = columns.div_ceil(unit as usize);
-        let wanted = match (self.profile.barriers, units) {
-            (Barriers::Dear, 16..) if rows < 1000 => (8, 8),
-            (Barriers::Dear, _) | (Barriers::Cheap, 0..=4) => (1, WORKGROUP),
-            (Barriers::Cheap, 5..=32) => (4, WORKGROUP),
-            (Barriers::Cheap, 33..=512) => (32, WORKGROUP),
-            (Barriers::Cheap, _) => (256, WORKGROUP),
-        };
+    /// How many invocations share a row.
+    fn lanes(&self, unit: u32) -> Result<Lanes> {
+        let units = self.walk.columns.len().div_ceil(unit as usize);
         // Each stage has a loop, and one more for every block.
         let run = self.profile.loop_limit / self.fused.program.stages().len() * 256 / 257 - 300;
-        let fits = |(lanes, _): &(u32, u32)| units <= *lanes as usize * run;
-        let splits = [wanted, (8, 8), (256, WORKGROUP)];
-        splits.into_iter().find(|s| s.0 >= wanted.0 && fits(s)).ok_or_else(|| {
-            Error::Unimplemented(format!(
-                "a row of {columns} elements exceeds this kernel's limit on this adapter"
-            ))
-        })
+        Lanes::within(self.profile, self.walk.rows.len(), units, run)
     }
 
     /// Enqueues the rows, in as many windows as the adapter's bindings need.

@@ -6,7 +6,7 @@ mod wide;
 use smallvec::{SmallVec, smallvec};
 
 use super::TYPES;
-use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::bias::{element_windows, phase};
@@ -15,6 +15,9 @@ use crate::kernels::reduce::plan::MAX_RUN;
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
+
+/// The shortest run of an invocation that is worth another sum of each channel.
+const SHORTEST: usize = 16;
 
 /// A tensor as `[images, channels, inner]`.
 #[derive(Debug, Clone, Copy)]
@@ -335,13 +338,10 @@ impl Channels {
         let fits = (window_bytes(ctx.device()) as usize / (image * x.dtype.size())).max(1);
         let per_window = images.min(fits);
         let windows = images.div_ceil(per_window);
-        let (target, shortest) = match profile.barriers {
-            Barriers::Cheap => (1 << 17, 16),
-            Barriers::Dear => (1 << 9, 256),
-        };
         let run = per_window * inner;
         let lines = if wide { channels / 4 } else { channels };
-        let segments = (target / lines).min(run / shortest).max(run.div_ceil(MAX_RUN)).max(1);
+        let wanted = (profile.invocations / lines).min(run / SHORTEST);
+        let segments = wanted.max(run.div_ceil(MAX_RUN)).max(1);
         let all_segments = segments * windows;
         let sums = ctx.temp(F32, &[2, all_segments, channels])?;
         let device = ctx.device();
@@ -388,7 +388,7 @@ impl Channels {
         others: SmallVec<[Binding; 8]>,
         params: &dyn Fn(Params) -> Params,
     ) -> Result<()> {
-        let lanes = if self.profile.barriers == Barriers::Dear || segments < 32 { 1 } else { 64 };
+        let lanes = if segments < 32 { 1 } else { 64 };
         let mut bindings: SmallVec<[Binding; 8]> = smallvec![sums.into()];
         bindings.extend(others);
         device.enqueue(&Program {

@@ -1,5 +1,4 @@
-//! Pooling of four channels at once, or of eight or sixteen on software adapters: channels are the
-//! innermost dimension and a multiple of four.
+//! Pooling of four channels at once: channels are the innermost dimension and a multiple of four.
 //!
 //! Gradients of windows that don't overlap write what each window covers. Other gradients gather;
 //! that of the maximum does it by numbers of the elements that windows took, which a first program
@@ -16,7 +15,7 @@ use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP, eight, vec4};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
@@ -32,29 +31,26 @@ const MAX_EXTENT: usize = 1 << 20;
 struct Wide {
     name: &'static str,
     inputs: &'static [&'static str],
-    /// Whether its text has lines for each four channels of an invocation.
-    unrolls: bool,
     text: &'static str,
 }
 
 macro_rules! wide {
-    ($name:ident, $file:literal, $inputs:expr, $unrolls:expr) => {
+    ($name:ident, $file:literal, $inputs:expr) => {
         const $name: Wide = Wide {
             name: $file,
             inputs: $inputs,
-            unrolls: $unrolls,
             text: include_str!(concat!("../../../../shaders/pool/wide/", $file, ".wgsl")),
         };
     };
 }
 
-wide!(WIDE_MAX, "max", &["x"], true);
-wide!(WIDE_AVERAGE, "average", &["x"], true);
-wide!(WIDE_AVERAGE_GRAD, "average_grad", &["dy"], true);
-wide!(AVERAGE_SPREAD, "average_spread", &["dy"], false);
-wide!(TAPS, "taps", &["x", "y"], true);
-wide!(WIDE_MAX_GRAD, "max_grad", &["taps", "dy"], true);
-wide!(MAX_SPREAD, "max_spread", &["x", "y", "dy"], false);
+wide!(WIDE_MAX, "max", &["x"]);
+wide!(WIDE_AVERAGE, "average", &["x"]);
+wide!(WIDE_AVERAGE_GRAD, "average_grad", &["dy"]);
+wide!(AVERAGE_SPREAD, "average_spread", &["dy"]);
+wide!(TAPS, "taps", &["x", "y"]);
+wide!(WIDE_MAX_GRAD, "max_grad", &["taps", "dy"]);
+wide!(MAX_SPREAD, "max_spread", &["x", "y", "dy"]);
 
 const ALL: [&Wide; 7] = [
     &WIDE_MAX,
@@ -66,126 +62,20 @@ const ALL: [&Wide; 7] = [
     &MAX_SPREAD,
 ];
 
-/// How many channels an invocation has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Channels {
-    /// Four.
-    Four,
-    /// So many times eight, for software adapters: finding windows costs them as much as reading
-    /// them.
-    Eights(usize),
-}
-
-impl Channels {
-    const ALL: [Self; 3] = [Self::Four, Self::Eights(1), Self::Eights(2)];
-
-    /// The most that these tensors and so many channels allow.
-    fn of(device: &Device, program: &Wide, channels: usize, tensors: &[&Tensor]) -> Self {
-        let aligned =
-            |t: &&Tensor| t.address.is_multiple_of(u64::from(Self::Eights(1).unit(t.dtype)));
-        let eights = program.unrolls && channels.is_multiple_of(8) && tensors.iter().all(aligned);
-        match channels / 8 {
-            _ if !eights || !device.profile().eight_wide() => Self::Four,
-            n => Self::Eights(if n.is_multiple_of(2) { 2 } else { 1 }),
-        }
-    }
-
-    /// Channels of an element of the bindings.
-    const fn width(self) -> usize {
-        match self {
-            Self::Four => 4,
-            Self::Eights(_) => 8,
-        }
-    }
-
-    /// Elements of the bindings that an invocation has.
-    const fn count(self) -> usize {
-        match self {
-            Self::Four => 1,
-            Self::Eights(n) => n,
-        }
-    }
-
-    /// Bytes of an element of a binding; numbers of taken elements are bytes.
-    fn unit(self, dtype: DType) -> u32 {
-        match (self, dtype) {
-            (_, DType::U32) => self.width() as u32,
-            (Self::Four, _) => vec4::unit(dtype),
-            (Self::Eights(_), _) => eight::unit(dtype),
-        }
-    }
-
-    /// The text with a line for each four channels in place of lines with `{{Q}}` or, for its half
-    /// of a binding's element, `{{HALF}}`, and for each element of a binding in place of lines with
-    /// `{{E}}`.
-    fn unrolled(self, text: &str) -> String {
-        let halves = self.width() / 4;
-        let mut out = String::new();
-        for line in text.lines() {
-            let each = if ["{{Q}}", "{{HALF}}"].iter().any(|mark| line.contains(mark)) {
-                self.count() * halves
-            } else if line.contains("{{E}}") {
-                self.count()
-            } else {
-                1
-            };
-            for i in 0..each {
-                let (e, half) = (i / halves, i % halves);
-                let (half_of, word) = match self {
-                    Self::Four => (e.to_string(), format!("of_taps{e}")),
-                    Self::Eights(_) => {
-                        (format!("{e}[{half}]"), format!("u32(of_taps{e} >> {}u)", 32 * half))
-                    }
-                };
-                let joined = match self {
-                    Self::Four => format!("word_of(taken{i})"),
-                    Self::Eights(_) => {
-                        format!(
-                            "u64(word_of(taken{})) | (u64(word_of(taken{})) << 32u)",
-                            2 * i,
-                            2 * i + 1
-                        )
-                    }
-                };
-                let line = line
-                    .replace("{{Q}}", &i.to_string())
-                    .replace("{{HALF}}", &half_of)
-                    .replace("{{WORD}}", &word)
-                    .replace("{{E}}", &i.to_string())
-                    .replace("{{FIRST}}", &(i * halves).to_string())
-                    .replace("{{SECOND}}", &(i * halves + halves - 1).to_string())
-                    .replace("{{JOINED}}", &joined);
-                out.push_str(&line);
-                out.push('\n');
-            }
-        }
-        out
-    }
-}
-
 impl Wide {
-    fn shader(&self, dtype: DType, channels: Channels) -> Shader {
-        let mut shader = Shader::new(format!("pool wide {} {dtype} {channels:?}", self.name));
-        let taps = if channels == Channels::Four { "u32" } else { "u64" };
+    fn shader(&self, dtype: DType) -> Shader {
+        let mut shader = Shader::new(format!("pool wide {} {dtype}", self.name));
         for &input in self.inputs {
-            shader = match (input, channels) {
-                ("taps", _) => shader.bind_raw("taps", taps, channels.unit(DType::U32)),
-                (_, Channels::Four) => vec4::bind_read(shader, input, dtype),
-                (_, Channels::Eights(_)) => eight::bind_read(shader, input, dtype),
+            shader = match input {
+                "taps" => shader.bind_raw("taps", "u32", 4),
+                _ => vec4::bind_read(shader, input, dtype),
             };
         }
-        shader = match (self.name, channels) {
-            ("taps", _) => shader.bind_raw("result", taps, channels.unit(DType::U32)),
-            (_, Channels::Four) => vec4::bind_write(shader, "result", dtype).body(
-                "fn store_result(i: u32, v: vec4<f32>, same: vec4<f32>) {\n    write_result(i, v, \
-                 4u);\n}\n",
-            ),
-            (_, Channels::Eights(_)) => eight::bind_write(shader, "result", dtype).body(
-                "fn store_result(i: u32, v: vec4<f32>, w: vec4<f32>) {\n    write_result(i, v, \
-                 w);\n}\n",
-            ),
+        shader = match self.name {
+            "taps" => shader.bind_raw("result", "u32", 4),
+            _ => vec4::bind_write(shader, "result", dtype),
         };
-        shader = declare_windows(shader.u32s(&["count", "channels", "part"]))
+        shader = declare_windows(shader.u32s(&["count", "channels"]))
             .u32s(&["blocks0", "blocks1", "blocks2"]);
         shader
             .library("quotient")
@@ -193,7 +83,7 @@ impl Wide {
             .body(COMMON)
             .body(include_str!("../../../../shaders/pool/wide/places.wgsl"))
             .body(include_str!("../../../../shaders/pool/wide/blocks.wgsl"))
-            .body(&channels.unrolled(self.text))
+            .body(self.text)
             .body(include_str!("../../../../shaders/pool/wide/common.wgsl"))
     }
 
@@ -206,41 +96,27 @@ impl Wide {
         tensors: &[&Tensor],
         positions: usize,
     ) -> Result<()> {
-        let channels = Channels::of(device, self, g.channels, tensors);
-        self.enqueue_by(channels, device, g, tensors, positions)
-    }
-
-    fn enqueue_by(
-        &'static self,
-        channels: Channels,
-        device: &Device,
-        g: &Geometry,
-        tensors: &[&Tensor],
-        positions: usize,
-    ) -> Result<()> {
-        let units = g.channels / channels.width();
-        let part = units / channels.count();
-        let count = g.batch * positions * part;
+        let vec4s = g.channels / 4;
+        let count = g.batch * positions * vec4s;
         device.check_extent(count)?;
         let dtype = tensors.iter().map(|t| t.dtype).find(|t| *t != DType::U32).expect("an operand");
-        let mut params = window_params(Params::new().u32(count).u32(units).u32(part), g);
+        let mut params = window_params(Params::new().u32(count).u32(vec4s), g);
         for blocks in blocks(g) {
             params = params.u32(blocks);
         }
         device.enqueue(&Program {
-            key: Key::new("pool wide")
-                .name(self.name)
-                .dtype(dtype)
-                .number((channels.width() * channels.count()) as u32),
-            shader: &|| self.shader(dtype, channels),
-            bindings: tensors
-                .iter()
-                .map(|t| Binding::raw(t, channels.unit(t.dtype)))
-                .collect::<SmallVec<_>>(),
+            key: Key::new("pool wide").name(self.name).dtype(dtype),
+            shader: &|| self.shader(dtype),
+            bindings: tensors.iter().map(|t| Binding::raw(t, unit(t.dtype))).collect(),
             params,
             grid: Grid::linear(count, WORKGROUP),
         })
     }
+}
+
+/// Bytes of four channels of a tensor; the numbers of taken elements are bytes, four in a word.
+const fn unit(dtype: DType) -> u32 {
+    if matches!(dtype, DType::U32) { 4 } else { vec4::unit(dtype) }
 }
 
 /// Blocks of as many elements as the strides that cover the padded input up to its last element.
@@ -274,10 +150,8 @@ pub(in crate::kernels::pool) fn enqueue(
         MAX_GRAD if g.taps() <= NO_TAP => {
             let [x, y, dy] = [inputs[0], inputs[1], inputs[2]];
             let taps = ctx.temp(DType::U32, &[g.batch, output, g.channels / 4])?;
-            let channels =
-                Channels::of(ctx.device(), &TAPS, g.channels, &[x, y, dy, result, &taps]);
-            TAPS.enqueue_by(channels, ctx.device(), g, &[x, y, &taps], output)?;
-            WIDE_MAX_GRAD.enqueue_by(channels, ctx.device(), g, &[&taps, dy, result], input)?;
+            TAPS.enqueue(ctx.device(), g, &[x, y, &taps], output)?;
+            WIDE_MAX_GRAD.enqueue(ctx.device(), g, &[&taps, dy, result], input)?;
             return Ok(true);
         }
         _ => return Ok(false),
@@ -290,10 +164,5 @@ pub(in crate::kernels::pool) fn enqueue(
 
 /// Every variant.
 pub(in crate::kernels::pool) fn shaders() -> Vec<Shader> {
-    let mut out = Vec::new();
-    for wide in ALL {
-        let channels = Channels::ALL.iter().filter(|c| wide.unrolls || **c == Channels::Four);
-        out.extend(channels.flat_map(|c| TYPES.iter().map(|dtype| wide.shader(*dtype, *c))));
-    }
-    out
+    ALL.iter().flat_map(|wide| TYPES.iter().map(|dtype| wide.shader(*dtype))).collect()
 }

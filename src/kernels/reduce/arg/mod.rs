@@ -6,12 +6,12 @@ pub(super) mod vec4s;
 use smallvec::smallvec;
 
 use super::program::part;
-use crate::device::{Barriers, Binding, Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::{Shader, vec4};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
 use vec4s::Layout;
@@ -165,22 +165,16 @@ fn arg_reduce(
     y: &Tensor,
 ) -> Result<()> {
     let profile = ctx.device().profile();
-    let target = match profile.barriers {
-        Barriers::Cheap => 1 << 17,
-        Barriers::Dear => 1 << 9,
-    };
-    let layout = Layout::of(profile, x.dtype, extent, inner).filter(|_| vec4::aligned(&[x]));
+    let layout = Layout::of(x.dtype, extent, inner).filter(|_| vec4::aligned(&[x]));
     // Two steps where the extent is long and outputs are few, or where one invocation may not run
     // over it.
     let each = layout.map_or(inner, |layout| layout.invocations(inner));
     let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
-    let wanted = (target / (outer * each)).min(length / 64).min(1024);
+    let wanted = (profile.invocations / (outer * each)).min(length / 64).min(1024);
     let segments = wanted.max(length.div_ceil(profile.loop_limit)).max(1);
     if segments < 2 {
         return match layout {
-            Some(layout) => {
-                vec4s(ctx.device(), profile, row, layout, x, [outer, extent, inner, 1], None, y)
-            }
+            Some(layout) => vec4s(ctx.device(), row, layout, x, [outer, extent, inner, 1], None, y),
             None => {
                 let variant =
                     Variant { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
@@ -193,7 +187,7 @@ fn arg_reduce(
     let device = ctx.device();
     let extents = [outer, extent, inner, segments];
     match layout {
-        Some(layout) => vec4s(device, profile, row, layout, x, extents, Some(&best), &at)?,
+        Some(layout) => vec4s(device, row, layout, x, extents, Some(&best), &at)?,
         None => {
             let first = Variant { row, input: x.dtype, output: I32, pairs: false, last: false };
             run(device, first, x, None, extents, Some(&best), &at)?;
@@ -205,10 +199,8 @@ fn arg_reduce(
 
 /// Enqueues the first step by vec4s, in windows along `outer` where it exceeds a binding. It is the
 /// last one too without `best`.
-#[expect(clippy::too_many_arguments, reason = "one step with its tensors")]
 fn vec4s(
     device: &Device,
-    profile: Profile,
     row: &'static ArgReduction,
     layout: Layout,
     x: &Tensor,
@@ -224,15 +216,8 @@ fn vec4s(
         let (to, count) = (o * segments * inner, rows * segments * inner);
         device.check_extent(reads)?;
         let invocations = rows * segments * layout.invocations(inner);
-        let workgroup = vec4s::Variant::workgroup(profile, invocations);
-        let variant = vec4s::Variant {
-            row,
-            input: x.dtype,
-            output: y.dtype,
-            last: best.is_none(),
-            layout,
-            workgroup,
-        };
+        let last = best.is_none();
+        let variant = vec4s::Variant { row, input: x.dtype, output: y.dtype, last, layout };
         let mut bindings =
             smallvec![Binding { unit: vec4::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
         bindings.extend(best.map(|t| part(t, to, count)));
@@ -243,7 +228,7 @@ fn vec4s(
             bindings,
             params: variant
                 .params(Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments)),
-            grid: Grid::linear(invocations, workgroup),
+            grid: Grid::linear(invocations, WORKGROUP),
         })?;
     }
     Ok(())

@@ -4,38 +4,29 @@
 
 use std::fmt::Write;
 
-use super::super::vec4s::SPREAD;
 use super::ArgReduction;
-use crate::device::{Barriers, Key, Params, Profile};
+use crate::device::{Key, Params};
 use crate::dtype::DType::{self, *};
-use crate::shader::{Field, Shader, WORKGROUP, vec4};
+use crate::shader::{Field, Shader, vec4};
 
 /// Which vec4s are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::kernels::reduce) enum Layout {
     /// Neighbours in a row that becomes one output.
     Rows,
-    /// Neighbouring columns. An invocation takes so many vec4s of them, [`SPREAD`] apart, so that a
-    /// subgroup reads a long stretch of each row.
-    Columns(u32),
+    /// Neighbouring columns, which are four outputs.
+    Columns,
 }
 
 impl Layout {
     /// What fits `[extent, inner]` of an input that starts at a whole four. Its first step takes
     /// several hundred invocations.
-    pub fn of(profile: Profile, dtype: DType, extent: usize, inner: usize) -> Option<Self> {
+    pub fn of(dtype: DType, extent: usize, inner: usize) -> Option<Self> {
         match inner {
             // A row's vec4s are compared at the end: few are not worth it.
             _ if !matches!(dtype, F32 | F16 | BF16) => None,
             1 => (extent.is_multiple_of(4) && extent >= 16).then_some(Self::Rows),
-            _ if !inner.is_multiple_of(4) => None,
-            _ if profile.barriers == Barriers::Cheap || extent < 64 => Some(Self::Columns(1)),
-            _ => Some(Self::Columns(match inner / 4 / SPREAD {
-                8.. => 8,
-                4.. => 4,
-                2.. => 2,
-                _ => 1,
-            })),
+            _ => inner.is_multiple_of(4).then_some(Self::Columns),
         }
     }
 
@@ -43,15 +34,15 @@ impl Layout {
     pub const fn units(self, extent: usize, inner: usize) -> [usize; 2] {
         match self {
             Self::Rows => [extent / 4, 1],
-            Self::Columns(_) => [extent, inner / 4],
+            Self::Columns => [extent, inner / 4],
         }
     }
 
     /// Invocations for each output's segment: of a row, or of all columns.
-    pub fn invocations(self, inner: usize) -> usize {
+    pub const fn invocations(self, inner: usize) -> usize {
         match self {
             Self::Rows => 1,
-            Self::Columns(count) => (inner / 4).div_ceil(SPREAD * count as usize) * SPREAD,
+            Self::Columns => inner / 4,
         }
     }
 }
@@ -65,31 +56,16 @@ pub(in crate::kernels::reduce) struct Variant {
     /// Whether only the indices are kept.
     pub last: bool,
     pub layout: Layout,
-    pub workgroup: u32,
 }
 
 impl Variant {
-    /// Invocations in a workgroup for so many: a processor's cores share the workgroups.
-    pub fn workgroup(profile: Profile, invocations: usize) -> u32 {
-        if profile.barriers == Barriers::Dear && invocations < 1 << 13 {
-            SPREAD as u32
-        } else {
-            WORKGROUP
-        }
-    }
-
     pub fn key(&self) -> Key {
-        let layout = match self.layout {
-            Layout::Rows => 0,
-            Layout::Columns(count) => count,
-        };
         Key::new("arg_vec4s")
             .name(self.row.op)
             .dtype(self.input)
             .dtype(self.output)
             .number(u32::from(self.last))
-            .number(layout)
-            .number(self.workgroup)
+            .number(self.layout as u32)
     }
 
     /// What no number is worse than, and a NaN: the parameters behind the extents.
@@ -112,67 +88,35 @@ impl Variant {
             .u32s(&["count", "extent", "inner", "segments"])
             .param("worst", Field::F32)
             .param("nan", Field::F32)
-            .workgroup([self.workgroup, 1, 1])
             .define("BEATS", self.row.beats.replace('a', "v").replace('b', "best"))
             .define("OUTPUT", self.output.value())
             .define(
                 "KEEP_BEST",
                 if self.last { "" } else { "store_best(i, select(p.nan, best, found));" },
             )
-            .define("MAIN", if self.layout == Layout::Rows { rows() } else { self.columns() })
+            .define("MAIN", if self.layout == Layout::Rows { rows() } else { COLUMNS.to_owned() })
             .body(include_str!("../../../../shaders/arg_vec4s.wgsl"))
     }
-
-    fn columns(&self) -> String {
-        let Layout::Columns(count) = self.layout else {
-            unreachable!("rows have a text of their own")
-        };
-        let mut text = format!(
-            "    let blocks = (p.inner + {block}u - 1u) / {block}u;\n    let run = t / {SPREAD}u \
-             / blocks;\n    let column = t / {SPREAD}u % blocks * {block}u + t % {SPREAD}u;\n    \
-             let s = run % p.segments;\n    var at = (run / p.segments * p.extent + s) * \
-             p.inner;\n",
-            block = SPREAD as u32 * count
-        );
-        for j in 0..count {
-            // Columns past the last are looked at as that one, and not stored.
-            let _ = writeln!(
-                text,
-                "    let c{j} = min(column + {}u, p.inner - 1u);\n    var best{j} = \
-                 vec4(p.worst);\n    var index{j} = vec4(NONE);",
-                j * SPREAD as u32
-            );
-        }
-        text.push_str("    for (var r = s; r < p.extent; r += p.segments) {\n");
-        for j in 0..count {
-            let _ = writeln!(
-                text,
-                "        let v{j} = read_x(at + c{j});\n        let wins{j} = winners(v{j}, \
-                 best{j}, index{j});\n        best{j} = select(best{j}, v{j}, wins{j});\n        \
-                 index{j} = select(index{j}, vec4(r), wins{j});"
-            );
-        }
-        text.push_str(
-            "        at += p.segments * p.inner;\n    }\n    let first = run * p.inner;\n",
-        );
-        for j in 0..count {
-            let stores: String = (0..4)
-                .map(|k| {
-                    format!(
-                        "        finish(4u * (first + c{j}) + {k}u, best{j}[{k}], \
-                         index{j}[{k}]);\n"
-                    )
-                })
-                .collect();
-            let _ = writeln!(
-                text,
-                "    if column + {}u < p.inner {{\n{stores}    }}",
-                j * SPREAD as u32
-            );
-        }
-        text
-    }
 }
+
+/// Four columns are compared at once, and stored one by one.
+const COLUMNS: &str = "    let run = t / p.inner;
+    let column = t % p.inner;
+    let s = run % p.segments;
+    var at = (run / p.segments * p.extent + s) * p.inner + column;
+    var best = vec4(p.worst);
+    var index = vec4(NONE);
+    for (var r = s; r < p.extent; r += p.segments) {
+        let v = read_x(at);
+        let wins = winners(v, best, index);
+        best = select(best, v, wins);
+        index = select(index, vec4(r), wins);
+        at += p.segments * p.inner;
+    }
+    for (var k = 0u; k < 4u; k += 1u) {
+        finish(4u * t + k, best[k], index[k]);
+    }
+";
 
 /// The four places of a row's vec4s are compared as they come, and with each other at the end.
 fn rows() -> String {
@@ -201,11 +145,9 @@ pub(in crate::kernels::reduce) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for row in super::ARG_REDUCTIONS {
         for input in [F32, F16, BF16] {
-            for layout in [Layout::Rows, Layout::Columns(1), Layout::Columns(8)] {
+            for layout in [Layout::Rows, Layout::Columns] {
                 for (output, last) in [(I32, true), (I64, true), (I32, false)] {
-                    out.push(
-                        Variant { row, input, output, last, layout, workgroup: WORKGROUP }.shader(),
-                    );
+                    out.push(Variant { row, input, output, last, layout }.shader());
                 }
             }
         }

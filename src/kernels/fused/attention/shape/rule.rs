@@ -115,10 +115,15 @@ pub enum Plan {
     Tiled(&'static Tile),
 }
 
+/// Whether scores belong in memory also where rows fit a tile: tiles spare a GPU the traffic, and
+/// cost a software adapter barriers.
+pub fn prefers_staged(device: &Device) -> bool {
+    device.profile().is_software()
+}
+
 impl Plan {
-    /// GPUs have tiles. Software adapters are faster with scores in memory, and so are rows too
-    /// wide for a tile. Parts of `packed` tensors, with so many elements for each batch and so many
-    /// in a word, must begin with a whole word.
+    /// Rows too wide for a tile have scores in memory on every adapter. Parts of `packed` tensors,
+    /// with so many elements for each batch and so many in a word, must begin with a whole word.
     pub fn new(device: &Device, g: &Geometry, packed: &[usize], lanes: u32) -> Self {
         let scores = (g.heads * g.queries * g.keys * 4) as u64;
         let at_once = usize::try_from(window_bytes(device) / scores.max(1))
@@ -128,7 +133,7 @@ impl Plan {
         let at_once = (at_once > 0 && whole).then_some(at_once);
         match (Tile::of(g.depth.max(g.width)), at_once) {
             (Some(tile), None) => Self::Tiled(tile),
-            (Some(tile), _) if !device.profile().is_software() => Self::Tiled(tile),
+            (Some(tile), _) if !prefers_staged(device) => Self::Tiled(tile),
             (_, at_once) => Self::Staged(at_once.unwrap_or(1)),
         }
     }

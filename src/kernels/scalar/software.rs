@@ -2,14 +2,22 @@
 //! stores lane by lane, word by word, so that fewer and wider words halve an addition's time. GPUs
 //! are better served by [`super::vec4`].
 
-use super::{Shader, vec4};
+use crate::device::Device;
 use crate::dtype::DType;
+use crate::shader::{Shader, vec4};
 
 /// Elements in one unit.
 pub const WIDTH: u32 = 8;
 
-/// Fewest elements that are worth a pipeline besides that of [`wide`], which serves every count.
+/// Fewest elements that are worth a pipeline besides that of four, which serves every count.
 pub const LEAST: usize = 1 << 17;
+
+/// Whether eight elements at once are worth a pipeline of their own: a walk over so many, on an
+/// adapter with words of 64 bits.
+pub fn suits(device: &Device, elements: usize) -> bool {
+    let profile = device.profile();
+    elements >= LEAST && profile.is_software() && profile.capabilities.int64
+}
 
 /// Bytes of eight elements.
 pub const fn unit(dtype: DType) -> u32 {

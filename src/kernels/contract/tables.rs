@@ -1,0 +1,108 @@
+//! The tiles of each kind of adapter, in one static table each.
+
+use super::software;
+use super::tile::{Memory, Tile, cooperative_tile, double, gemv, registers, workgroup};
+use crate::device::{Class, Profile};
+
+/// Tiles of GPUs that share the processor's memory, and of those that do not tell what they are:
+/// half as many sums in an invocation as on discrete ones, since some have a quarter of the
+/// registers, and workgroup memory of at most 16 KiB.
+pub const INTEGRATED: &[Tile] = &[
+    workgroup(8, 1, 8, 16),
+    workgroup(4, 1, 8, 8),
+    workgroup(4, 1, 32, 4),
+    workgroup(4, 1, 4, 32),
+    workgroup(4, 1, 32, 2),
+    workgroup(4, 1, 2, 32),
+    registers(4, 1, 1, 64),
+    registers(1, 1, 1, 64),
+    gemv(4, 16, 16),
+    gemv(1, 16, 16),
+    gemv(4, 1, 64),
+    gemv(1, 1, 64),
+];
+
+/// Tiles of GPUs with a memory of their own. One whose workgroup memory exceeds what an adapter has
+/// is not for it; each shape has one of at most 16 KiB.
+pub const DISCRETE: &[Tile] = &[
+    double(8, 2, 16, 16),
+    workgroup(8, 2, 16, 16),
+    double(4, 1, 16, 16),
+    double(4, 1, 8, 8),
+    workgroup(4, 1, 32, 4),
+    workgroup(4, 1, 4, 32),
+    workgroup(4, 1, 32, 2),
+    workgroup(4, 1, 2, 32),
+    registers(4, 1, 1, 64),
+    registers(1, 1, 1, 64),
+    gemv(4, 16, 16),
+    gemv(1, 16, 16),
+    gemv(4, 1, 64),
+    gemv(1, 1, 64),
+];
+
+/// Tiles of GPUs with cooperative matrices.
+pub const COOPERATIVE: &[Tile] = &[
+    cooperative_tile(8, 2, 16, 16, 16),
+    cooperative_tile(8, 1, 8, 16, 16),
+    cooperative_tile(8, 1, 8, 16, 8),
+];
+
+/// Tiles of cooperative matrices with `edge` rows and columns.
+pub fn cooperative(edge: u32) -> impl Iterator<Item = &'static Tile> {
+    COOPERATIVE.iter().filter(move |t| t.memory == Memory::Cooperative(edge))
+}
+
+/// The tiles of all tables but that of cooperative matrices; some are in several of them.
+pub fn all() -> impl Iterator<Item = &'static Tile> {
+    let tables = [software::LANES, software::SUBGROUPS, INTEGRATED, DISCRETE];
+    let before = move |i: usize, tile: &Tile| tables[..i].iter().any(|table| table.contains(tile));
+    (0..tables.len()).flat_map(move |i| tables[i].iter().filter(move |tile| !before(i, tile)))
+}
+
+/// The tile of this id, in whichever table.
+pub fn of_id(id: u32) -> Option<&'static Tile> {
+    all().chain(COOPERATIVE).find(|t| t.id() == id)
+}
+
+/// The tiles of an adapter.
+pub const fn table(profile: &Profile) -> &'static [Tile] {
+    match profile.class {
+        Class::Software => software::tiles(profile),
+        Class::Integrated => INTEGRATED,
+        Class::Discrete => DISCRETE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tile::SUBGROUP;
+    use super::*;
+
+    #[test]
+    fn tiles_fit_every_adapter_and_have_their_own_ids() {
+        let all: Vec<_> = super::all().chain(COOPERATIVE).collect();
+        for (i, t) in all.iter().enumerate() {
+            assert!(t.threads() <= 256, "{t:?}");
+            if let Memory::Workgroup(depth) | Memory::Double(depth) = t.memory {
+                assert_eq!(depth % 16, 0);
+            }
+            if let Memory::Gemv(groups) = t.memory {
+                assert!(groups.is_power_of_two(), "{t:?}");
+                assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
+            }
+            assert!(t.workgroup_memory() <= 32 << 10, "{t:?}");
+            if t.memory == Memory::Subgroup {
+                assert!(
+                    t.lanes_m == 1
+                        && t.rows.is_multiple_of(SUBGROUP)
+                        && t.threads().is_multiple_of(SUBGROUP),
+                    "{t:?}"
+                );
+                assert!(t.rows <= 4 * SUBGROUP, "one load by rows: {t:?}");
+            }
+            assert!(t.rows == 1 || t.rows.is_multiple_of(4), "rows come in vec4s: {t:?}");
+            assert!(all[..i].iter().all(|u| u.id() != t.id()), "{t:?}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How many invocations share a row: one answer for reductions, softmax and row-wise fusion.
+
+use crate::device::{Barriers, Profile};
+use crate::error::{Error, Result};
+use crate::shader::WORKGROUP;
+
+/// The invocations that share a row through workgroup memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lanes {
+    /// How many share a row. One shares nothing, and meets no barrier.
+    pub count: u32,
+    /// Invocations of a workgroup, which has `workgroup / count` rows.
+    pub workgroup: u32,
+}
+
+impl Lanes {
+    /// A row for each invocation.
+    pub const ONE: Self = Self { count: 1, workgroup: WORKGROUP };
+    /// A row for each subgroup of a software adapter, which meets no other at a barrier.
+    const SUBGROUP: Self = Self { count: 8, workgroup: 8 };
+
+    /// `count` invocations for each row.
+    pub const fn wide(count: u32) -> Self {
+        Self { count, workgroup: WORKGROUP }
+    }
+
+    /// For `rows` rows, each of so many loads.
+    pub const fn of(profile: Profile, rows: usize, loads: usize) -> Self {
+        match (profile.barriers, loads) {
+            (Barriers::Dear, 16..) if rows < 1000 => Self::SUBGROUP,
+            (Barriers::Dear, _) | (Barriers::Cheap, 0..=4) => Self::ONE,
+            (Barriers::Cheap, 5..=32) => Self::wide(4),
+            (Barriers::Cheap, 33..=512) => Self::wide(32),
+            (Barriers::Cheap, _) => Self::wide(256),
+        }
+    }
+
+    /// The same where an invocation loads at most `longest` times.
+    ///
+    /// # Errors
+    /// No number of lanes makes the row short enough.
+    pub fn within(profile: Profile, rows: usize, loads: usize, longest: usize) -> Result<Self> {
+        let wanted = Self::of(profile, rows, loads);
+        [wanted, Self::SUBGROUP, Self::wide(256)]
+            .into_iter()
+            .find(|lanes| lanes.count >= wanted.count && loads <= lanes.count as usize * longest)
+            .ok_or_else(|| {
+                Error::Unimplemented(format!(
+                    "a row of {loads} loads exceeds this kernel's limit on this adapter"
+                ))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_beyond_the_limit_take_more_lanes_or_are_refused() {
+        let lanes = |loads, longest| Lanes::within(Profile::LLVMPIPE, 2000, loads, longest);
+        assert_eq!(lanes(1000, 1000).unwrap(), Lanes::ONE);
+        assert_eq!(lanes(1001, 1000).unwrap(), Lanes::SUBGROUP);
+        assert_eq!(lanes(8001, 1000).unwrap(), Lanes::wide(256));
+        assert!(lanes(256_001, 1000).unwrap_err().to_string().contains("256001"));
+    }
+
+    #[test]
+    fn lanes_fill_workgroups() {
+        for profile in Profile::PRESETS {
+            for rows in [1, 999, 1000, 100_000] {
+                for loads in [0, 1, 16, 40, 600, 100_000] {
+                    let lanes = Lanes::of(profile, rows, loads);
+                    assert!(lanes.workgroup.is_multiple_of(lanes.count), "{profile} {lanes:?}");
+                }
+            }
+        }
+    }
+}

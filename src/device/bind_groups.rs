@@ -67,8 +67,8 @@ impl<G: Clone> BindGroups<G> {
         Ok(group)
     }
 
-    /// Notes that a block was freed. Its groups, which keep its memory from the driver, go when it
-    /// is worth a walk over all.
+    /// Notes that a block was freed. Its groups keep its memory from the driver; they are dropped
+    /// once enough of them have gathered.
     pub fn free(&mut self, block: &Block) {
         self.forget(block.id, block.bytes);
     }

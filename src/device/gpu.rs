@@ -76,7 +76,7 @@ impl Gpu {
         self.idle.lock().clear();
     }
 
-    /// Keeps a buffer, in the place of those that waited longest.
+    /// Keeps a buffer. Buffers that waited longest make room for it.
     fn recycle(&self, buffer: wgpu::Buffer) {
         let mut idle = self.idle.lock();
         idle.push(buffer);

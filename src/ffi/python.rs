@@ -50,7 +50,7 @@ pub(crate) fn install_hooks() {
         } else {
             (python.Py_DecRef)(module);
         }
-        // The C library's handlers run later, and those that drivers have registered by then run
+        // The C library's handlers run later. A handler that a driver has registered by then runs
         // before ours.
         let _ = (python.Py_AtExit)(process::at_python_exit);
         (python.PyGILState_Release)(state);

@@ -121,8 +121,8 @@ impl Clusters {
         Some(Some((first, second, between.map(|seen| seen.into_iter().collect()))))
     }
 
-    /// Merges `first` and `second`; `after` are the groups between them that follow `first`,
-    /// `before` those that precede `second`.
+    /// Merges `first` and `second`. Of the groups between them, `after` follow `first` and `before`
+    /// precede `second`.
     fn join(&mut self, first: u32, second: u32, [mut after, mut before]: [Vec<u32>; 2]) {
         before.sort_unstable_by_key(|g| self.rank[*g as usize]);
         after.sort_unstable_by_key(|g| self.rank[*g as usize]);

@@ -13,8 +13,8 @@ pub(crate) fn object(address: *const c_void) -> Option<(usize, PathBuf)> {
     let name = if info.dli_fname.is_null() {
         PathBuf::new()
     } else {
-        // SAFETY: dladdr gives the NUL-terminated name of a loaded object, and those that are asked
-        // for stay loaded.
+        // SAFETY: dladdr gives the NUL-terminated name of a loaded object, and an object that is
+        // asked for stays loaded.
         OsStr::from_bytes(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes()).into()
     };
     Some((info.dli_fbase as usize, name))

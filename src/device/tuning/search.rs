@@ -37,7 +37,7 @@ pub struct Search {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Candidate {
     name: Name,
-    /// Timings begun, those that came to nothing not among them.
+    /// Timings begun. A timing that came to nothing does not count.
     begun: u32,
     done: u32,
     /// Nanoseconds.

@@ -49,8 +49,8 @@ struct Event {
     device: &'static PluginDevice,
     /// Done when the recorded work is.
     serial: AtomicU64,
-    /// Done when all of that work that the host can observe is: 0 behind copies from the host,
-    /// which are staged at once, so that TensorFlow need not poll until the GPU has run them.
+    /// Done when the work is done as far as the host can see. It is 0 behind copies from the host:
+    /// their bytes are staged at once, so TensorFlow need not poll until the GPU has run them.
     observable: AtomicU64,
 }
 

@@ -1,7 +1,7 @@
 //! Values of type variant, and TensorFlow's own kernels of their ops.
 //!
-//! A variant is a C++ object in host memory; those that reach a device are TensorLists and the
-//! optionals of conditionals, whose tensors live on the device. The C API of TensorFlow 2.18 and
+//! A variant is a C++ object in host memory. TensorLists and the optionals of conditionals reach a
+//! device, where their tensors live. The C API of TensorFlow 2.18 and
 //! older exports a sum and a zero of variants that call back for each tensor ([`official`]). Later
 //! releases do not export them, or not in working order, so there we read and build the values in
 //! memory ([`list`], [`optional`], [`cxx`]), by a table of releases whose every symbol is checked.

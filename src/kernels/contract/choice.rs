@@ -131,7 +131,7 @@ const BARRIER: f64 = 20.0;
 const COOPERATIVE_SPEED: f64 = 8.0;
 /// Fewest steps of an invocation when the contracted index is cut.
 const LEAST: usize = 128;
-/// The same for those that share a sum, whose steps are loads without products in between.
+/// The same for invocations that share a sum: their steps are loads without products in between.
 const LEAST_GEMV: usize = 16;
 
 /// In one part, and in as many as there is room for.

@@ -120,8 +120,8 @@ fn stores(v: &Variant) -> String {
     format!("    if local_index < {}u {{\n{inner}    }}\n", v.tile.lanes_m * v.tile.lanes_n)
 }
 
-/// Steps that one load by rows brings: of the lanes that share, those that a step's rows leave over
-/// load the next steps.
+/// Steps that one load by rows brings. A tile with fewer rows than lanes lets the other lanes load
+/// the next steps.
 fn steps_of_load(v: &Variant) -> u32 {
     if v.tile.memory == Memory::Subgroup && v.a.1 == Lanes::Edge {
         SUBGROUP * 4 / v.tile.rows

@@ -4,9 +4,9 @@ use super::software;
 use super::tile::{Memory, Tile, cooperative_tile, double, gemv, registers, workgroup};
 use crate::device::{Class, Profile};
 
-/// Tiles of GPUs that share the processor's memory, and of those that do not tell what they are:
-/// half as many sums in an invocation as on discrete ones, since some have a quarter of the
-/// registers, and workgroup memory of at most 16 KiB.
+/// Tiles of GPUs that share the processor's memory, and of GPUs of unknown kind. An invocation has
+/// half as many sums as on a discrete GPU, since some GPUs have a quarter of the registers. Tiles
+/// take at most 16 KiB of workgroup memory.
 pub const INTEGRATED: &[Tile] = &[
     workgroup(8, 1, 8, 16),
     workgroup(4, 1, 8, 8),

@@ -27,8 +27,8 @@ pub enum Memory {
     Cooperative(u32),
 }
 
-/// A workgroup of `lanes_m * lanes_n` invocations, times those that share a sum, each of which
-/// computes `rows` rows of `vec4s` times four columns.
+/// A workgroup of `lanes_m * lanes_n` invocations, or as many in each group that shares sums.
+/// An invocation computes `rows` rows of `vec4s` times four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     /// Rows of an invocation.

@@ -120,7 +120,7 @@ impl Call<'_> {
     }
 }
 
-/// Names of the candidates, those that come to the same left out.
+/// Names of the candidates. Of candidates that run the same programs only the first is named.
 fn names(device: &Device, c: &Contraction<'_>, demand: &Demand) -> Names {
     let mut names = Names::new();
     let mut seen = Names::new();

@@ -3,7 +3,7 @@
 //!
 //! Which kernel positions cover an input position depends on its remainder by the stride. Input
 //! positions of equal remainders, a phase, see the same ones, as a convolution by one with fewer
-//! positions would, so that nothing is computed for those that do not fit.
+//! positions would, so that nothing is computed for kernel positions that do not fit.
 
 use crate::device::Device;
 use crate::error::Result;

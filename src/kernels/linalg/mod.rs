@@ -4,7 +4,7 @@
 //! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of
 //! the matrix, where the work is, follows in dispatches that fill the device. Within a panel of
 //! Cholesky and within a triangle that is solved, eight columns or equations at a time stay in
-//! registers, and software adapters, which load lane by lane, share loads among lanes.
+//! registers.
 //!
 //! `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows
 //! times the type's precision.

@@ -59,13 +59,13 @@ struct Variant {
     class: AccessClass,
 }
 
-/// Units of a wide program. llvmpipe carries out every store of every unit, with no lane to store,
-/// where some unit may need it: a sixth of an addition's time.
+/// Units of a wide program. A program whose last unit may be cut has stores of single elements,
+/// which llvmpipe carries out for every unit: a sixth of an addition's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wide {
     /// Four elements, all of which are there.
     Whole,
-    /// Four elements, of the last unit those that there are.
+    /// Four elements, of which the last unit may have fewer.
     Cut,
     /// Eight elements, all of which are there.
     Eight,

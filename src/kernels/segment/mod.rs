@@ -1,5 +1,5 @@
 //! SegmentSum, SegmentMean, SegmentProd, SegmentMin and SegmentMax: rows reduced by ascending
-//! segment ids. `sparse` has those that take rows by their indices.
+//! segment ids. `sparse` has the ops that take rows by their indices.
 //!
 //! The number of segments is the last id, which the device alone knows: these ops wait for it. As
 //! that tells more for nothing, they also refuse ids that are not sorted, as TensorFlow's CPU does;

@@ -61,8 +61,8 @@ impl Buckets {
     }
 }
 
-/// The int32 or int64 `numbers` (not empty) as uint32, with `limit` for those that are not below
-/// it.
+/// The int32 or int64 `numbers` (not empty) as uint32. A negative number, or one beyond `limit`,
+/// becomes `limit`.
 pub fn narrow(ctx: &mut dyn OpContext, numbers: &Tensor, limit: usize) -> Result<Tensor> {
     keys(ctx, numbers, numbers.len(), limit)
 }

@@ -1,5 +1,5 @@
-//! NonMaxSuppressionV2, V3 and V4: boxes picked greedily by score, without those that overlap a
-//! better one.
+//! NonMaxSuppressionV2, V3 and V4: boxes picked greedily by score. A box that overlaps a
+//! better one is left out.
 //!
 //! Candidates are sorted by score and taken in blocks: each is compared with what earlier blocks
 //! selected, then the block is resolved in workgroup memory. The work grows with boxes times

@@ -12,7 +12,7 @@ use super::node::NodeId;
 const MAX_SEARCHED: usize = 1 << 14;
 
 impl Graph {
-    /// The nodes with every node after those that it uses. Edges back into loops of TensorFlow 1
+    /// The nodes, each behind its inputs. Edges back into loops of TensorFlow 1
     /// (`NextIteration` to `Merge`) don't count. `None` for another cycle.
     pub fn order(&self) -> Option<Arc<[NodeId]>> {
         // Most passes change nothing, and the next one finds the order that they used.

@@ -29,8 +29,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Rounds of comparing reads that see the same with the first of them: those that wait for
-/// something else are compared among themselves next.
+/// Rounds. A round compares reads of one state with the first of them; reads that wait for other
+/// nodes than the first go to the next round.
 const ROUNDS: usize = 4;
 
 /// Merges reads; tells whether there is any read.

@@ -13,8 +13,8 @@ use crate::kernels::fused::stack;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Ops whose int32 outputs are in host memory on every device, besides those that hand a tensor on:
-/// TensorFlow keeps int32 tensors there that control flow carries.
+/// Ops whose int32 outputs are in host memory on every device. Ops that hand a tensor on are not
+/// listed: TensorFlow keeps the int32 tensors of control flow in host memory.
 const HOST: &[&str] =
     &["Const", "Rank", "Shape", "ShapeN", "Size", "TensorListElementShape", "TensorListLength"];
 

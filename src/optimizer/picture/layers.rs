@@ -15,8 +15,8 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Puts each box below all that lead to it, but what depends on no other box than such ones
-    /// just above where it is used.
+    /// Puts each box below the boxes that lead to it. A chain of boxes that begins with nothing,
+    /// such as a variable's handle and its read, stands just above its first reader.
     pub fn of(count: usize, wires: &[Wire]) -> Self {
         let (order, position) = order(count, wires);
         let mut above = vec![Vec::new(); count];
@@ -54,8 +54,8 @@ impl Layers {
     }
 }
 
-/// The boxes in an order in which wires lead forwards, except for those that close a cycle, and
-/// each box's position in it.
+/// The boxes in an order in which wires lead forwards, and each box's position in it. A wire that
+/// closes a cycle leads backwards.
 fn order(count: usize, wires: &[Wire]) -> (Vec<usize>, Vec<usize>) {
     let mut above = vec![Vec::new(); count];
     for wire in wires {

@@ -3,7 +3,7 @@
 //! normalizations, softmax, cross entropies and their gradients.
 //!
 //! [`program`] says what is computed, [`walk`] with which shapes, [`text`] is the shader. The
-//! shapes are those that the separate ops would have, whatever the inputs broadcast to.
+//! outputs have the shapes of the separate ops' outputs, whatever the inputs broadcast to.
 
 pub mod program;
 pub mod text;

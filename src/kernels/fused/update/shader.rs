@@ -228,8 +228,8 @@ fn places(expression: &Expression, access: &Access) -> String {
     inputs.chain(constants).collect()
 }
 
-/// One four. What lies behind the last element stays as it is: as all places but those of splats
-/// start at multiples of 16 bytes, no other variable begins there.
+/// One vec4. The last one may reach beyond its variable's end. Nothing else lies there, since every
+/// variable starts at a multiple of 16 bytes; splats are read element by element.
 fn steps_of_vec4s(expression: &Expression, homes: &[usize], splats: &[bool]) -> String {
     const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! Changes of shape alone: those that end where they began vanish, and of several in a row the last
-//! one does.
+//! Changes of shape alone. Several in a row become the last one, and changes that end in the first
+//! shape vanish.
 
 use crate::optimizer::graph::{Graph, NodeId, Output};
 

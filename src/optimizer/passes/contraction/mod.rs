@@ -4,8 +4,8 @@
 //!
 //! A tail is a set of elementwise nodes behind the contraction of which one value alone is used
 //! elsewhere. Where a value is needed elsewhere, as by gradients, the tail ends with it. Further
-//! operands may have any shape, for the fused kernel broadcasts as the ops did; those that it would
-//! surely not read in the contraction itself are left to other passes.
+//! operands may have any shape, for the fused kernel broadcasts as the ops did. An operand that the
+//! contraction's own program cannot read is left to other passes.
 
 mod tail;
 

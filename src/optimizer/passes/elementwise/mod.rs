@@ -56,7 +56,7 @@ struct Groups<'g> {
     shapes: SameShapes<'g>,
     uniforms: Uniforms,
     members: FxHashMap<NodeId, Member>,
-    /// Nodes without a group: views, and those that every reader computes again, see
+    /// Nodes without a group: views, and nodes that every reader computes again, see
     /// [`recomputed`].
     bypassed: FxHashSet<NodeId>,
     /// Members that read what is behind a view.

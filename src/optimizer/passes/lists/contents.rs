@@ -62,7 +62,7 @@ impl Lists {
         Self::joined(graph, order, |list| graph.node(list.node).op() != "EmptyTensorList")
     }
 
-    /// The same, but those that begin from one empty list are of one kind, with that list.
+    /// The same, but all lists that begin as one empty list are of one kind, with that list.
     pub fn with_origins(graph: &Graph, order: &[NodeId]) -> Self {
         Self::joined(graph, order, |_| true)
     }
@@ -213,7 +213,7 @@ fn is_reserved(graph: &Graph, list: Output) -> bool {
     graph.node(list.node).op() == "TensorListReserve" && !graph.is_preserved(list.node)
 }
 
-/// Whether the node that makes a list shows all that it adds to those that it is made from.
+/// Whether the node that makes a list has every new element among its inputs.
 fn is_shown(graph: &Graph, list: Output) -> bool {
     let node = graph.node(list.node);
     let shown = match node.op() {

@@ -30,7 +30,7 @@ impl Root {
     }
 }
 
-/// How reductions run over a tensor; those that can share a pass have the same.
+/// How reductions run over a tensor. Reductions with the same manner can share a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Manner {
     /// The axes, sorted, counted from the front where the rank is known.

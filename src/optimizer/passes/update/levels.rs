@@ -52,7 +52,7 @@ impl<'g> Contracted<'g> {
         used
     }
 
-    /// The strongly connected components, each behind those that its nodes use (Tarjan's algorithm,
+    /// The strongly connected components, each behind its inputs' components (Tarjan's algorithm,
     /// without recursion).
     fn components(&self, order: &[NodeId]) -> Vec<Vec<u32>> {
         const UNSEEN: u32 = u32::MAX;

@@ -237,6 +237,8 @@ def test_a_process_may_fork_before_it_imports_tensorflow() -> None:
 def test_an_interrupt_ends_a_step_and_not_the_device() -> None:
     passed("""
         import signal
+        # A shell's background job begins with SIGINT ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         compute()
         with tf.device("WGPU:0"):
             x = tf.random.normal((256, 256))

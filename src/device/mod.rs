@@ -41,7 +41,7 @@ pub use capabilities::{Capabilities, Cooperative, Means};
 pub use completion::Serial;
 pub use memory::MemoryStats;
 pub use profile::{Barriers, Class, Profile};
-pub use program::{Binding, Grid, Key, Params, Program};
+pub use program::{Binding, Grid, Key, Params, Program, check_extent};
 pub use statistics::Statistics;
 pub use transfer::Timer;
 pub use validation::Validation;
@@ -389,9 +389,7 @@ impl Device {
 
     /// Fails when `n` elements cannot be indexed with 32 bits by a kernel that has no windows.
     pub fn check_extent(&self, n: usize) -> Result<u32> {
-        u32::try_from(n).map_err(|_| {
-            Error::ResourceExhausted(format!("a tensor of {n} elements exceeds this kernel's 2^32"))
-        })
+        check_extent(n)
     }
 
     /// Whether its cooperative matrices give right results.

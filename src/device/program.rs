@@ -7,6 +7,7 @@ use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
@@ -141,6 +142,13 @@ impl Grid {
     pub fn map(count: usize, dtype: DType) -> Self {
         Self::linear(count.div_ceil(dtype.lanes() as usize), WORKGROUP)
     }
+}
+
+/// Fails when `n` elements cannot be indexed with 32 bits by a program that has no windows.
+pub fn check_extent(n: usize) -> Result<u32> {
+    u32::try_from(n).map_err(|_| {
+        Error::ResourceExhausted(format!("a tensor of {n} elements exceeds this kernel's 2^32"))
+    })
 }
 
 /// A range of device memory bound to a program.

@@ -28,7 +28,7 @@ pub struct Items<K> {
 
 impl<K: Kernel> Kernel for Items<K> {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let limit = limit(ctx.device());
+        let limit = limit(ctx.device().capabilities());
         let mut part = Part::new(ctx, self.held);
         let error = match self.kernel.compute(&mut part) {
             Err(e @ Error::ResourceExhausted(_)) if part.widest > limit => e,
@@ -194,7 +194,7 @@ impl OpContext for Part<'_> {
         dims: &[usize],
     ) -> Result<Tensor> {
         // A later run needs the operand again.
-        if self.of.is_some() || self.widest > limit(self.device()) {
+        if self.of.is_some() || self.widest > limit(self.device().capabilities()) {
             return self.output(i, dtype, dims);
         }
         self.scratch.forward_or_output(candidates, i, dtype, dims)

@@ -1,8 +1,11 @@
 //! MatMul and the BatchMatMul family: shapes and broadcasting around [`super::contract`].
 
+use crate::device::Profile;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::contract::epilogue::{Bound, Product};
+use crate::kernels::contract::epilogue::Bound;
+use crate::kernels::contract::plan::Plan;
+use crate::kernels::contract::product::Product;
 use crate::kernels::contract::{self, Contraction, Lines, Rows, Store};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -138,12 +141,12 @@ impl Product for MatMul {
         dims.len() - 1
     }
 
-    fn enqueue(
+    fn plan<'e>(
         &self,
-        ctx: &mut dyn OpContext,
+        profile: &Profile,
         [a, b, c]: [&Tensor; 3],
-        epilogue: Option<&Bound<'_>>,
-    ) -> Result<()> {
+        epilogue: Option<Bound<'e>>,
+    ) -> Result<Plan<'e>> {
         let ((m, k), (_, n)) = (edges(&a.dims, self.transpose_a), edges(&b.dims, self.transpose_b));
         let batch = &c.dims[..c.rank() - 2];
         let (batch_a, batch_b) = (&a.dims[..a.rank() - 2], &b.dims[..b.rank() - 2]);
@@ -173,21 +176,21 @@ impl Product for MatMul {
             outer: 1,
             inner: k,
             batch: walk,
-            a,
+            a: a.clone(),
             rows: Rows::Dense { stride: if self.transpose_a { 1 } else { k } },
             a_step: if self.transpose_a { m } else { 1 },
             a_matrix: m * k,
-            b,
+            b: b.clone(),
             lines: Lines::Dense,
             b_step: if self.transpose_b { 1 } else { n },
             b_column: if self.transpose_b { k } else { 1 },
             b_matrix: k * n,
-            c,
+            c: c.clone(),
             store: Store::Rows(n),
             c_matrix: m * n,
             conjugated: [self.transpose_a, self.transpose_b]
                 .map(|t| t && self.conjugates && a.dtype.is_complex()),
         }
-        .enqueue_with(ctx, epilogue)
+        .plan(profile, epilogue)
     }
 }

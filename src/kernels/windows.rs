@@ -20,17 +20,16 @@
 //!   image of a depthwise convolution or of a gradient of a filter): it would have to be copied
 //!   apart.
 
-use crate::device::Device;
+use crate::device::{Capabilities, Device};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor};
 
 /// Most bytes of a tensor that a program can bind, wherever it starts.
-pub fn limit(device: &Device) -> u64 {
+pub fn limit(capabilities: &Capabilities) -> u64 {
     // A binding starts at an aligned address and ends at a multiple of 16 bytes; indices have 32
     // bits.
-    let capabilities = device.capabilities();
     (capabilities.max_binding - u64::from(capabilities.storage_alignment) - 16).min(1 << 32)
 }
 
@@ -64,8 +63,8 @@ pub fn ranges(extent: usize, count: usize) -> impl Iterator<Item = (usize, usize
 }
 
 /// The error of a kernel whose smallest window does not fit: `what` says which one.
-pub fn too_large(device: &Device, what: &str) -> Error {
-    let max = device.capabilities().max_binding;
+pub fn too_large(capabilities: &Capabilities, what: &str) -> Error {
+    let max = capabilities.max_binding;
     Error::ResourceExhausted(format!(
         "{what} exceeds this adapter's largest storage binding of {max} bytes"
     ))

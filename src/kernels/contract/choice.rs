@@ -67,6 +67,11 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
 }
 
 impl Choice {
+    /// Whether its tile multiplies cooperative matrices.
+    pub const fn is_cooperative(&self) -> bool {
+        matches!(self.tile.memory, Memory::Cooperative(_))
+    }
+
     /// A number that no other choice has, in any process.
     pub const fn name(&self) -> u64 {
         (self.split_k as u64) << 32 | self.tile.id() as u64

@@ -15,12 +15,12 @@ use crate::device::{Binding, Device, Key, Params};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::expression::Expression;
-use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::op::Attrs;
 use crate::kernels::scalar::map::Signature;
 use crate::kernels::windows;
 use crate::require;
 use crate::shader::{Field, Shader};
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::Tensor;
 
 /// Names of the further operands' bindings.
 const NAMES: [&str; 4] = ["e1", "e2", "e3", "e4"];
@@ -34,31 +34,6 @@ const CONSTANTS: [&str; 24] = [
 pub const MAX_EXTRAS: usize = NAMES.len();
 /// Most parameters.
 pub const MAX_CONSTANTS: usize = CONSTANTS.len();
-
-/// An op of two operands that takes an epilogue.
-pub trait Product: Send + Sync {
-    /// The result's shape, or TensorFlow's error.
-    fn shape(&self, a: &[usize], b: &[usize]) -> Result<Dims>;
-
-    /// The dimension of the channels in a result of shape `dims`.
-    fn channel(&self, dims: &[usize]) -> usize;
-
-    /// Enqueues it for a result that is not empty: operands a, b and the result. An epilogue needs
-    /// operands that are not empty.
-    fn enqueue(
-        &self,
-        ctx: &mut dyn OpContext,
-        operands: [&Tensor; 3],
-        epilogue: Option<&Bound<'_>>,
-    ) -> Result<()>;
-
-    /// The op without an epilogue, from inputs 0 and 1.
-    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-        let c = ctx.output(0, a.dtype, &self.shape(&a.dims, &b.dims)?)?;
-        if c.is_empty() { Ok(()) } else { self.enqueue(ctx, [&a, &b, &c], None) }
-    }
-}
 
 /// A node's epilogue.
 #[derive(Debug, Clone)]
@@ -86,7 +61,7 @@ pub enum Class {
 }
 
 /// An epilogue with its operands for one result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Bound<'a> {
     epilogue: &'a Epilogue,
     extras: SmallVec<[(Class, Tensor); MAX_EXTRAS]>,

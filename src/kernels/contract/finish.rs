@@ -5,9 +5,9 @@ use smallvec::smallvec;
 
 use super::element::{computed, declarations};
 use super::epilogue::{Bound, Form, channel_of};
+use super::plan::Dispatch;
 use super::text::{FINISH, vec4s_of};
-use super::work::Work;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, Params};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP};
@@ -54,30 +54,18 @@ pub(super) fn vec4_text(partial: DType, dtype: DType, epilogue: Option<&Form>) -
 
 /// Enqueues `y[i] = sum over s of partial[s][i]`, in order.
 pub fn enqueue(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
-    enqueue_with(Work::Enqueue, device, partial, y, None, true)
+    dispatch(partial, y, None, true).enqueue(device)
 }
 
-/// The same with an epilogue on the sums, enqueued at once.
-pub fn enqueue_epilogue(
-    device: &Device,
+/// The program for `y[i] = sum over s of partial[s][i]`, in order, with an epilogue on the sums.
+/// `rows` tells whether vec4s of the result lie within a row of columns, as an epilogue in vec4s
+/// needs.
+pub fn dispatch(
     partial: &Tensor,
     y: &Tensor,
     epilogue: Option<&Bound<'_>>,
     rows: bool,
-) -> Result<()> {
-    enqueue_with(Work::Enqueue, device, partial, y, epilogue, rows)
-}
-
-/// The same with an epilogue on the sums. `rows` tells whether vec4s of the result lie within a row
-/// of columns, as an epilogue in vec4s needs.
-pub(super) fn enqueue_with(
-    work: Work<'_>,
-    device: &Device,
-    partial: &Tensor,
-    y: &Tensor,
-    epilogue: Option<&Bound<'_>>,
-    rows: bool,
-) -> Result<()> {
+) -> Dispatch {
     let typed = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16 | DType::I32);
     let aligned =
         |t: &Tensor| typed(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
@@ -94,9 +82,10 @@ pub(super) fn enqueue_with(
         bindings.extend(epilogue.bindings(form));
     }
     let make = if vec4s { vec4_text } else { text };
-    let program = Program {
+    let types = [partial.dtype, y.dtype];
+    Dispatch {
         key,
-        shader: &|| make(partial.dtype, y.dtype, form.as_ref()),
+        shader: Box::new(move || make(types[0], types[1], form.as_ref())),
         bindings,
         params,
         grid: if vec4s {
@@ -104,6 +93,5 @@ pub(super) fn enqueue_with(
         } else {
             Grid::map(y.len(), y.dtype)
         },
-    };
-    work.program(device, &program)
+    }
 }

@@ -5,7 +5,8 @@
 //! and its channels inside, a matrix product has one outer step. What the rows of `a` are (matrix
 //! rows, image patches, …) is a [`Rows`] and one WGSL file for each; everything else is strides.
 //! Two shapes of program exist, see [`tile`]: operands in registers, and in workgroup memory. Which
-//! one, and how large, is [`choice`], or found out by `tuned`; `run` carries it out.
+//! one, and how large, is [`choice`], or found out by `tuned`. A [`plan`] is what is enqueued:
+//! `windows` and `programs` make it, `run` and `chosen` carry it out.
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see
 //! [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial
@@ -16,6 +17,7 @@
 
 mod assembly;
 pub mod choice;
+mod chosen;
 pub mod cooperative;
 pub mod element;
 pub mod epilogue;
@@ -23,6 +25,9 @@ pub mod finish;
 pub mod geometry;
 pub mod images;
 mod narrow;
+pub mod plan;
+pub mod product;
+mod programs;
 mod registers;
 mod run;
 pub mod software;
@@ -34,7 +39,6 @@ mod tuned;
 pub mod validation;
 mod variants;
 mod windows;
-mod work;
 mod workgroup;
 
 use crate::device::{Cooperative, Key};
@@ -48,8 +52,8 @@ use tile::Tile;
 pub use variants::{fused_variants, samples, variants};
 
 /// What a row of `a` is.
-#[derive(Debug, Clone, Copy)]
-pub enum Rows<'g> {
+#[derive(Debug, Clone)]
+pub enum Rows {
     /// Row m starts at element `m * stride`.
     Dense {
         /// Elements between rows.
@@ -57,13 +61,13 @@ pub enum Rows<'g> {
     },
     /// Row m is an output position of a convolution; outer steps are kernel positions, inner ones
     /// input channels.
-    Patch(&'g Geometry),
+    Patch(Geometry),
     /// Row m is an input position; outer steps are kernel positions, inner ones output channels.
     /// `a` is the output's gradient.
-    Spread(&'g Geometry),
+    Spread(Geometry),
     /// Row m is a kernel position and an input channel; outer steps are lines of the output, inner
     /// ones positions on a line.
-    Window(&'g Geometry),
+    Window(Geometry),
 }
 
 /// Where outer step o of `b` starts.
@@ -111,7 +115,7 @@ pub enum Store {
 
 /// One contraction over tensors whose layout is given in elements.
 #[derive(Debug, Clone)]
-pub struct Contraction<'a> {
+pub struct Contraction {
     /// Rows of the result.
     pub m: usize,
     /// Columns of the result.
@@ -123,15 +127,15 @@ pub struct Contraction<'a> {
     /// The batch: a walk with the operands `a`, `b` and `c`, whose elements are whole matrices.
     pub batch: Iteration,
     /// Left operand.
-    pub a: &'a Tensor,
+    pub a: Tensor,
     /// Its rows.
-    pub rows: Rows<'a>,
+    pub rows: Rows,
     /// Elements between inner steps of `a`.
     pub a_step: usize,
     /// Elements between matrices of `a`.
     pub a_matrix: usize,
     /// Right operand.
-    pub b: &'a Tensor,
+    pub b: Tensor,
     /// Its outer steps.
     pub lines: Lines,
     /// Elements between inner steps of `b`.
@@ -142,7 +146,7 @@ pub struct Contraction<'a> {
     pub b_matrix: usize,
     /// The result, in which every element belongs to one (z, m, n). With an epilogue, the
     /// epilogue's result.
-    pub c: &'a Tensor,
+    pub c: Tensor,
     /// Its layout.
     pub store: Store,
     /// Elements between matrices of `c`.
@@ -210,7 +214,7 @@ enum StoreKind {
     Columns,
 }
 
-impl Contraction<'_> {
+impl Contraction {
     fn variant(&self, tile: &'static Tile) -> Variant {
         let single = self.batch.len() == 1;
         let vec4s = |t: &Tensor, strides: &[usize]| {
@@ -224,29 +228,29 @@ impl Contraction<'_> {
         let four_rows = tile.rows.is_multiple_of(4);
         // The distance of a row from the next one, where there is one.
         let several = |extent: usize, stride: usize| if extent == 1 { 0 } else { stride };
-        let a = match self.rows {
+        let a = match &self.rows {
             Rows::Dense { stride }
                 if self.a_step == 1
-                    && vec4s(self.a, &[several(self.m, stride), self.inner, a_matrix]) =>
+                    && vec4s(&self.a, &[several(self.m, *stride), self.inner, a_matrix]) =>
             {
                 Lanes::Depth
             }
             Rows::Dense { stride: 1 }
-                if four_rows && vec4s(self.a, &[self.a_step, self.m, a_matrix]) =>
+                if four_rows && vec4s(&self.a, &[self.a_step, self.m, a_matrix]) =>
             {
                 Lanes::Edge
             }
             Rows::Dense { .. } => Lanes::One,
-            Rows::Patch(g) if g.channels_last && vec4s(self.a, &[g.channels, self.inner]) => {
+            Rows::Patch(g) if g.channels_last && vec4s(&self.a, &[g.channels, self.inner]) => {
                 Lanes::Depth
             }
-            Rows::Spread(g) if g.channels_last && vec4s(self.a, &[g.filters, self.inner]) => {
+            Rows::Spread(g) if g.channels_last && vec4s(&self.a, &[g.filters, self.inner]) => {
                 Lanes::Depth
             }
             Rows::Window(g)
                 if four_rows
                     && g.channels_last
-                    && vec4s(self.a, &[g.channels, g.channels / g.groups]) =>
+                    && vec4s(&self.a, &[g.channels, g.channels / g.groups]) =>
             {
                 Lanes::Edge
             }
@@ -257,16 +261,16 @@ impl Contraction<'_> {
             Lines::Strided(stride) => stride,
             Lines::Planar { image, stride, .. } => image | stride,
         };
-        let b = if self.b_column == 1 && vec4s(self.b, &[self.n, self.b_step, outer, b_matrix]) {
+        let b = if self.b_column == 1 && vec4s(&self.b, &[self.n, self.b_step, outer, b_matrix]) {
             Lanes::Edge
         } else if self.b_step == 1
-            && vec4s(self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix])
+            && vec4s(&self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix])
         {
             Lanes::Depth
         } else {
             Lanes::One
         };
-        let (rows, spatial) = match self.rows {
+        let (rows, spatial) = match &self.rows {
             Rows::Dense { .. } => (RowsKind::Dense, 0),
             Rows::Patch(g) => (RowsKind::Patch, g.spatial_class()),
             Rows::Spread(g) => (RowsKind::Spread, g.spatial_class()),
@@ -283,7 +287,7 @@ impl Contraction<'_> {
             },
             a: (self.a.dtype, a),
             b: (self.b.dtype, b),
-            c: (self.c.dtype, self.store_kind(self.c)),
+            c: (self.c.dtype, self.store_kind(&self.c)),
             places: matches!(self.store, Store::Places { .. }),
             cooperative: None,
             batch: (!single).then(|| self.batch.class()),

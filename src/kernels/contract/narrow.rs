@@ -7,22 +7,23 @@ use super::{Contraction, Lines, Rows, Store};
 /// Columns of an invocation.
 const WIDE: usize = 4;
 
-/// The transposed contraction, where its lanes have more to do.
-pub(super) fn transposed<'a>(c: &Contraction<'a>) -> Option<Contraction<'a>> {
-    let (Rows::Dense { stride }, Lines::Dense, Store::Rows(line)) = (c.rows, c.lines, c.store)
+/// The contraction, or its transpose where lanes have more to do.
+pub(super) fn widened(mut c: Contraction) -> Contraction {
+    let (Rows::Dense { stride }, Lines::Dense, Store::Rows(line)) = (&c.rows, c.lines, c.store)
     else {
-        return None;
+        return c;
     };
     if c.batch.len() != 1 || c.outer != 1 || c.n >= WIDE || c.m < WIDE {
-        return None;
+        return c;
     }
-    let mut turned = c.clone();
-    (turned.m, turned.n) = (c.n, c.m);
-    (turned.a, turned.b) = (c.b, c.a);
-    (turned.rows, turned.a_step, turned.a_matrix) =
-        (Rows::Dense { stride: c.b_column }, c.b_step, c.b_matrix);
-    (turned.b_column, turned.b_step, turned.b_matrix) = (stride, c.a_step, c.a_matrix);
-    turned.store = Store::Columns(line);
-    turned.conjugated = [c.conjugated[1], c.conjugated[0]];
-    Some(turned)
+    let a_row = *stride;
+    c.rows = Rows::Dense { stride: c.b_column };
+    c.b_column = a_row;
+    std::mem::swap(&mut c.m, &mut c.n);
+    std::mem::swap(&mut c.a, &mut c.b);
+    std::mem::swap(&mut c.a_step, &mut c.b_step);
+    std::mem::swap(&mut c.a_matrix, &mut c.b_matrix);
+    c.store = Store::Columns(line);
+    c.conjugated.reverse();
+    c
 }

@@ -1,11 +1,9 @@
 //! Products whose terms are added up window by window.
 
 use super::epilogue::Bound;
+use super::plan::Plan;
 use super::{element, finish};
-use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::kernels::op::OpContext;
 use crate::kernels::windows::part;
 use crate::tensor::Tensor;
 
@@ -18,8 +16,8 @@ pub struct Sums {
 
 impl Sums {
     /// Memory for `len` sums of elements of `dtype`.
-    pub fn new(ctx: &mut dyn OpContext, dtype: DType, len: usize) -> Result<Self> {
-        Ok(Self { slices: ctx.temp(element::computed(dtype), &[2, len])?, added: 0 })
+    pub fn new(plan: &mut Plan<'_>, dtype: DType, len: usize) -> Self {
+        Self { slices: plan.temporary(element::computed(dtype), &[2, len]), added: 0 }
     }
 
     /// Bytes that they bind at once.
@@ -28,26 +26,26 @@ impl Sums {
     }
 
     /// Where the next window's sums go, all of which it writes.
-    pub fn next(&mut self, device: &Device) -> Result<Tensor> {
+    pub fn next(&mut self, plan: &mut Plan<'_>) -> Tensor {
         let len = self.slices.dims[1];
         if self.added > 1 {
-            finish::enqueue(device, &self.slices, &part(&self.slices, 0, len))?;
+            plan.dispatch(finish::dispatch(&self.slices, &part(&self.slices, 0, len), None, true));
         }
         let first = if self.added > 0 { len } else { 0 };
         self.added += 1;
-        Ok(part(&self.slices, first, len))
+        part(&self.slices, first, len)
     }
 
     /// Rounds the sums to `y`, with an epilogue. `rows` tells whether vec4s of `y` lie within a row
     /// of columns.
     pub fn finish(
         &self,
-        device: &Device,
+        plan: &mut Plan<'_>,
         y: &Tensor,
         epilogue: Option<&Bound<'_>>,
         rows: bool,
-    ) -> Result<()> {
+    ) {
         let slices = part(&self.slices, 0, self.added.min(2) * self.slices.dims[1]);
-        finish::enqueue_epilogue(device, &slices, y, epilogue, rows)
+        plan.dispatch(finish::dispatch(&slices, y, epilogue, rows));
     }
 }

@@ -6,21 +6,21 @@
 //! of sums alone. So a timed call is a right call; it may take longer, and never waits for a
 //! compiler: until its programs are there, the estimate's choice runs.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use super::choice::{self, Choice, Demand};
 use super::epilogue::Bound;
-use super::work::Work;
-use super::{Contraction, StoreKind, tables};
-use crate::device::tuning::{Name, Names, Pick, Shape, Tuner};
+use super::plan::Plan;
+use super::{Contraction, StoreKind, chosen, tables};
+use crate::device::tuning::{Name, Names, Pick, Shape, Timing, Tuner};
 use crate::device::{Cooperative, Device, Key};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
+use crate::kernels::windows::limit;
 
 /// Enqueues `c` with what was found to be the fastest, or times a candidate.
 pub(super) fn enqueue(
-    c: &Contraction<'_>,
+    c: &Contraction,
     ctx: &mut dyn OpContext,
     tuner: &Arc<Tuner>,
     demand: &Demand,
@@ -28,34 +28,44 @@ pub(super) fn enqueue(
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
     let question = question(c, demand, cooperative, epilogue);
-    let short = Cell::new(false);
     let call = Call { c, tuner, question: &question, demand, cooperative, epilogue };
     let pick = tuner.pick(&question, shape(c, demand), &|| names(ctx.device(), c, demand));
-    let done = match pick {
+    let candidate = match pick {
         Pick::Estimate => None,
         Pick::Answer(name) => match Choice::named(name, demand) {
-            Some(choice) => Some(call.execute(ctx, choice, Work::Attempt(&short))),
+            Some(choice) => Some((None, call.plan(ctx.device(), choice)?)),
             // From a file, and of no tile: it is asked again.
             None => {
                 tuner.forget(&question);
                 None
             }
         },
-        Pick::Time(names) => call
-            .ready(ctx, &names)
-            .and_then(|(name, choice)| call.timed(ctx, name, choice, Work::Attempt(&short))),
+        Pick::Time(names) => {
+            call.ready(ctx.device(), &names).map(|(name, plan)| (Some(name), plan))
+        }
     };
-    match done {
-        // What has no memory for its parts must not fail where the estimate's choice does not, and
-        // has not written the result.
-        Some(done) if !short.get() => done,
-        _ => call.execute(ctx, choice::choose(demand), Work::Enqueue),
+    if let Some((name, plan)) = candidate {
+        // What has no memory for its parts must not fail where the estimate's choice does not.
+        if let Ok(memory) = plan.memory(ctx) {
+            match name {
+                None => return chosen::enqueue_programs(plan, ctx, &memory),
+                Some(name) => {
+                    if let Some((_marking, timing)) = tuner.begin(&question, shape(c, demand), name)
+                    {
+                        return call.timed(ctx, timing, |ctx| {
+                            chosen::enqueue_programs(plan, ctx, &memory)
+                        });
+                    }
+                }
+            }
+        }
     }
+    chosen::enqueue(c, ctx, choice::choose(demand), cooperative, epilogue)
 }
 
 /// A call that may be timed.
 struct Call<'c> {
-    c: &'c Contraction<'c>,
+    c: &'c Contraction,
     tuner: &'c Arc<Tuner>,
     question: &'c Key,
     demand: &'c Demand,
@@ -64,68 +74,72 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    fn execute(&self, ctx: &mut dyn OpContext, choice: Choice, work: Work<'_>) -> Result<()> {
-        self.c.execute(ctx, choice, self.cooperative, self.epilogue, work)
+    fn plan(&self, device: &Device, choice: Choice) -> Result<Plan<'static>> {
+        let limit = limit(device.capabilities());
+        self.c.programs(choice, self.cooperative, self.epilogue, limit)
     }
 
-    /// The first of `names` whose programs are compiled. The others' begin to be, beside the
-    /// recording.
-    fn ready(&self, ctx: &mut dyn OpContext, names: &[Name]) -> Option<(Name, Choice)> {
+    /// The plan of the first of `names` whose programs are compiled. The others' begin to be,
+    /// beside the recording.
+    fn ready(&self, device: &Device, names: &[Name]) -> Option<(Name, Plan<'static>)> {
         // Compilers have more urgent things to do, and marks would wait for them.
-        if !ctx.device().is_recorded() {
+        if !device.is_recorded() {
             return None;
         }
         let mut first = None;
         for name in names {
-            let ready = Cell::new(true);
             let choice = Choice::named(*name, self.demand);
-            let compiled = choice.map(|choice| self.execute(ctx, choice, Work::Compile(&ready)));
-            match (choice, compiled) {
-                (Some(choice), Some(Ok(()))) if ready.get() => {
-                    first.get_or_insert((*name, choice));
+            let plan = choice.and_then(|choice| self.plan(device, choice).ok());
+            match plan.map(|plan| (plan.is_ready(device), plan)) {
+                Some((Ok(true), plan)) => {
+                    first.get_or_insert((*name, plan));
                 }
-                (_, Some(Ok(()))) => {}
-                _ => self.tuner.exclude(self.question, *name),
+                Some((Ok(false), _)) => {}
+                refused => {
+                    self.tuner.exclude(self.question, *name);
+                    if let (Some((Err(e), _)), Some(true)) =
+                        (refused, choice.map(|c| c.is_cooperative()))
+                    {
+                        chosen::refuse(device, &e);
+                    }
+                }
             }
         }
         first
     }
 
-    /// Carries a choice out between two marks. None where it is not to be timed.
+    /// Has `enqueue` carry a candidate out between two marks.
     fn timed(
         &self,
         ctx: &mut dyn OpContext,
-        name: Name,
-        choice: Choice,
-        work: Work<'_>,
-    ) -> Option<Result<()>> {
-        let (_marking, timing) =
-            self.tuner.begin(self.question, shape(self.c, self.demand), name)?;
+        timing: Timing,
+        enqueue: impl FnOnce(&mut dyn OpContext) -> Result<()>,
+    ) -> Result<()> {
         let timer = ctx.device().timer();
         timer.start(ctx.device());
-        let done = self.execute(ctx, choice, work);
-        if done.is_ok() {
-            let (demand, types) = (*self.demand, [self.c.a.dtype, self.c.c.dtype]);
-            timer.stop_with(ctx.device(), move |nanoseconds| {
-                if let Some((name, percent)) = timing.end(nanoseconds) {
-                    let choice = Choice::named(name, &demand);
-                    log::debug!(
-                        "{percent} % of the estimated choice's time: {choice:?} for {types:?}, \
-                         {demand:?}"
-                    );
-                }
-            });
-        }
-        Some(done)
+        enqueue(ctx)?;
+        let (demand, types) = (*self.demand, [self.c.a.dtype, self.c.c.dtype]);
+        timer.stop_with(ctx.device(), move |nanoseconds| {
+            if let Some((name, percent)) = timing.end(nanoseconds) {
+                let choice = Choice::named(name, &demand);
+                log::debug!(
+                    "{percent} % of the estimated choice's time: {choice:?} for {types:?}, \
+                     {demand:?}"
+                );
+            }
+        });
+        Ok(())
     }
 }
 
 /// Names of the candidates. Of candidates that run the same programs only the first is named.
-fn names(device: &Device, c: &Contraction<'_>, demand: &Demand) -> Names {
+fn names(device: &Device, c: &Contraction, demand: &Demand) -> Names {
     let mut names = Names::new();
     let mut seen = Names::new();
     for choice in choice::candidates(demand) {
-        let what = Choice { split_k: c.chunk(device, choice.split_k), ..choice }.name();
+        let what =
+            Choice { split_k: c.chunk(limit(device.capabilities()), choice.split_k), ..choice }
+                .name();
         if !seen.contains(&what) {
             seen.push(what);
             names.push(choice.name());
@@ -134,13 +148,13 @@ fn names(device: &Device, c: &Contraction<'_>, demand: &Demand) -> Names {
     names
 }
 
-const fn shape(c: &Contraction<'_>, demand: &Demand) -> Shape {
+const fn shape(c: &Contraction, demand: &Demand) -> Shape {
     [demand.m, demand.n, c.outer, c.inner, demand.batch]
 }
 
 /// What timings of one contraction tell about another.
 fn question(
-    c: &Contraction<'_>,
+    c: &Contraction,
     demand: &Demand,
     cooperative: Option<Cooperative>,
     epilogue: Option<&Bound<'_>>,

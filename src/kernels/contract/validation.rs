@@ -4,9 +4,8 @@
 
 use super::choice::Choice;
 use super::tile::Tile;
-use super::work::Work;
-use super::{Contraction, Lines, Rows, Store, tables};
-use crate::device::{Cooperative, Device, Means};
+use super::{Contraction, Lines, Rows, Store, chosen, tables};
+use crate::device::{Cooperative, Means};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
@@ -28,18 +27,11 @@ pub(super) fn usable(ctx: &mut dyn OpContext, a: DType, b: DType) -> Option<Coop
     let trusted = verdict.unwrap_or_else(|| {
         match check(ctx, offered) {
             Ok(()) => ctx.device().cooperative_matrices().confirm(),
-            Err(e) => refuse(ctx.device(), &e),
+            Err(e) => chosen::refuse(ctx.device(), &e),
         }
         ctx.device().cooperative_matrices().verdict() == Some(true)
     });
     trusted.then_some(offered)
-}
-
-/// Ends the use of cooperative matrices on `device`.
-pub(super) fn refuse(device: &Device, reason: &Error) {
-    if device.cooperative_matrices().refuse() {
-        log::warn!("{}: cooperative matrices are not used, since {reason}", device.info().name);
-    }
 }
 
 /// Products whose sums are whole numbers, with each tile, in two orientations and with edges in all
@@ -101,22 +93,22 @@ fn check_tile(
         outer: 1,
         inner: k,
         batch: Iteration::over(&[1]).broadcast(&[1]).broadcast(&[1]).broadcast(&[1]),
-        a: &a,
+        a,
         rows: Rows::Dense { stride: rows },
         a_step,
         a_matrix: 0,
-        b: &b,
+        b,
         lines: Lines::Dense,
         b_step,
         b_column,
         b_matrix: 0,
-        c: &c,
+        c: c.clone(),
         store: Store::Rows(n),
         c_matrix: 0,
         conjugated: [false; 2],
     };
     let choice = Choice { tile, split_k: 1 };
-    contraction.execute(ctx, choice, Some(offered), None, Work::Enqueue)?;
+    chosen::enqueue(&contraction, ctx, choice, Some(offered), None)?;
     let mut bytes = vec![0; m * n * 4];
     ctx.device().download(c.address, &mut bytes)?;
     let got: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();

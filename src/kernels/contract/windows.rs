@@ -12,12 +12,12 @@ use smallvec::{SmallVec, smallvec};
 use super::element::computed;
 use super::epilogue::Bound;
 use super::geometry::Geometry;
+use super::plan::Plan;
+use super::sums::Sums;
 use super::{Contraction, Lines, Rows, Store, StoreKind};
-use crate::device::Device;
+use crate::device::{Capabilities, Profile};
 use crate::error::Result;
-use crate::kernels::contract::sums::Sums;
-use crate::kernels::op::OpContext;
-use crate::kernels::windows::{Scratch, largest, limit, part, ranges, too_large, write};
+use crate::kernels::windows::{largest, limit, part, ranges, too_large};
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
@@ -60,7 +60,7 @@ type Sizes = SmallVec<[usize; 12]>;
 type Cut = SmallVec<[(usize, usize); 12]>;
 
 /// A contraction's axes, and how much of each fits.
-struct Plan {
+struct Cuts {
     axes: SmallVec<[Extent; 12]>,
     /// Elements that a tensor has beyond its first one whatever is cut.
     base: [usize; 3],
@@ -69,16 +69,15 @@ struct Plan {
     limit: u64,
 }
 
-impl Contraction<'_> {
+impl Contraction {
     /// Whether all tensors fit a binding each, with partial sums.
-    pub(super) fn fits(&self, device: &Device, epilogue: Option<&Bound<'_>>) -> bool {
-        let limit = limit(device);
+    pub(super) fn fits(&self, limit: u64, epilogue: Option<&Bound<'_>>) -> bool {
         let slices = match self.store {
             Store::Places { .. } => 1,
             _ => (self.outer * self.inner).div_ceil(Self::LONGEST_WHOLE),
         };
         let direct = slices == 1
-            && (self.c.dtype.lanes() == 1 || self.store_kind(self.c) == StoreKind::Vec4s);
+            && (self.c.dtype.lanes() == 1 || self.store_kind(&self.c) == StoreKind::Vec4s);
         let sums = if direct { 0 } else { slices * computed(self.a.dtype).size() };
         let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
         self.a.bytes() <= limit
@@ -86,14 +85,15 @@ impl Contraction<'_> {
             && (self.c.len() * widest) as u64 <= limit
     }
 
-    /// Enqueues the contraction in windows.
-    pub(super) fn enqueue_windows(
+    /// Appends the contraction in windows.
+    pub(super) fn add_windows<'e>(
         &self,
-        ctx: &mut dyn OpContext,
-        epilogue: Option<&Bound<'_>>,
+        plan: &mut Plan<'e>,
+        profile: &Profile,
+        epilogue: Option<&Bound<'e>>,
     ) -> Result<()> {
         let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest);
-        let plan = Plan {
+        let cuts = Cuts {
             axes: self.axes(),
             base: self.base(),
             bytes: [
@@ -101,107 +101,106 @@ impl Contraction<'_> {
                 self.b.dtype.size() as u64,
                 (2 * computed(self.a.dtype).size()).max(widest) as u64,
             ],
-            limit: limit(ctx.device()),
+            limit: limit(&profile.capabilities),
         };
         // What is stored at places is cut by convolutions alone.
-        let sizes = if matches!(self.store, Store::Places { .. }) { None } else { plan.sizes() };
+        let sizes = if matches!(self.store, Store::Places { .. }) { None } else { cuts.sizes() };
         let Some((outer, inner)) = sizes else {
-            let (m, n, depth) = (self.m, self.n, self.outer * self.inner);
+            let (m, n, depth) = (self.m, self.n, self.depth());
             return Err(too_large(
-                ctx.device(),
+                &profile.capabilities,
                 &format!("an image or row of a product of {m}x{depth} by {depth}x{n}"),
             ));
         };
-        let whole: Cut = plan.axes.iter().map(|e| (0, e.size)).collect();
-        let mut scratch = Scratch::new(ctx);
-        let mut windows = plan.cuts(&whole, &outer, |e| !e.summed);
-        windows.sort_by_key(|window| plan.offsets(window)[C]);
+        let whole: Cut = cuts.axes.iter().map(|e| (0, e.size)).collect();
+        let mut windows = cuts.cuts(&whole, &outer, |e| !e.summed);
+        windows.sort_by_key(|window| cuts.offsets(window)[C]);
         for window in windows {
-            let start = plan.offsets(&window)[C];
-            let len = plan.span(C, &counts(&window));
+            let start = cuts.offsets(&window)[C];
+            let len = cuts.span(C, &counts(&window));
             let bound = epilogue.map(|e| e.window(start, len));
-            write(scratch.window(), &part(self.c, start, len), |ctx, result| {
-                self.window(ctx, &plan, &window, &inner, result, bound.as_ref())
+            plan.window(|plan| {
+                plan.write(&part(&self.c, start, len), |plan, result| {
+                    self.add_window(plan, profile, &cuts, &window, &inner, result, bound)
+                })
             })?;
         }
         Ok(())
     }
 
-    /// Enqueues one window of the result, in parts of at most `sizes`.
-    fn window(
+    /// Appends one window of the result, in parts of at most `sizes`.
+    #[expect(clippy::too_many_arguments, reason = "a window and where it goes")]
+    fn add_window<'e>(
         &self,
-        ctx: &mut dyn OpContext,
-        plan: &Plan,
+        plan: &mut Plan<'e>,
+        profile: &Profile,
+        cuts: &Cuts,
         window: &Cut,
         sizes: &Sizes,
         result: &Tensor,
-        epilogue: Option<&Bound<'_>>,
+        epilogue: Option<Bound<'e>>,
     ) -> Result<()> {
-        let start = plan.offsets(window)[C];
+        let start = cuts.offsets(window)[C];
         let is_cut = |summed: bool| {
             let cut = |((e, (_, n)), size): ((&Extent, &(usize, usize)), &usize)| {
                 e.summed == summed && n > size
             };
-            plan.axes.iter().zip(window).zip(sizes).any(cut)
+            cuts.axes.iter().zip(window).zip(sizes).any(cut)
         };
         let (steps, apart) = (is_cut(true), is_cut(false));
+        let add = |plan: &mut Plan<'e>, cut: &Cut, c: &Tensor, at, apart, epilogue| {
+            plan.contract(self.part(&profile.capabilities, cuts, cut, c, at, apart)?, epilogue)
+        };
         if !steps && !apart {
-            return self.part(ctx, plan, window, result, 0, false, epilogue);
+            return add(plan, window, result, 0, false, epilogue);
         }
-        let kind = Contraction { c: result, ..self.clone() }.store_kind(result);
+        let kind = self.store_kind(result);
         let vec4s = sizes
             .iter()
-            .zip(&plan.axes)
+            .zip(&cuts.axes)
             .all(|(n, e)| e.axis != Axis::Column || n.is_multiple_of(4));
         let at_once = self.c.dtype.lanes() == 1 || kind == StoreKind::Vec4s && vec4s;
-        let mut scratch = Scratch::new(ctx);
         if !steps && at_once {
-            for columns in plan.cuts(window, sizes, |e| !e.summed) {
-                let at = plan.offsets(&columns)[C] - start;
-                let bound = epilogue.map(|e| e.window(at, plan.span(C, &counts(&columns))));
-                self.part(scratch.window(), plan, &columns, result, at, true, bound.as_ref())?;
+            for columns in cuts.cuts(window, sizes, |e| !e.summed) {
+                let at = cuts.offsets(&columns)[C] - start;
+                let bound =
+                    epilogue.as_ref().map(|e| e.window(at, cuts.span(C, &counts(&columns))));
+                add(plan, &columns, result, at, true, bound)?;
             }
             return Ok(());
         }
-        let mut sums = Sums::new(&mut scratch, self.a.dtype, result.len())?;
-        let mut scratch = Scratch::new(&mut scratch);
-        for depth in plan.cuts(window, sizes, |e| e.summed) {
-            let slice = sums.next(scratch.device())?;
-            for columns in plan.cuts(&depth, sizes, |e| !e.summed) {
-                let at = plan.offsets(&columns)[C] - start;
-                self.part(scratch.window(), plan, &columns, &slice, at, apart, None)?;
+        let mut sums = Sums::new(plan, self.a.dtype, result.len());
+        for depth in cuts.cuts(window, sizes, |e| e.summed) {
+            let slice = sums.next(plan);
+            for columns in cuts.cuts(&depth, sizes, |e| !e.summed) {
+                let at = cuts.offsets(&columns)[C] - start;
+                add(plan, &columns, &slice, at, apart, None)?;
             }
         }
-        sums.finish(scratch.device(), result, epilogue, kind == StoreKind::Vec4s)
+        sums.finish(plan, result, epilogue.as_ref(), kind == StoreKind::Vec4s);
+        Ok(())
     }
 
-    /// Enqueues the part that `cut` says into `c` from element `at` on; `apart` says that what lies
-    /// between its rows is not its own.
-    #[expect(clippy::too_many_arguments, reason = "a part and where it goes")]
+    /// The part that `cut` says, into `c` from element `at` on; `apart` says that what lies between
+    /// its rows is not its own.
     fn part(
         &self,
-        ctx: &mut dyn OpContext,
-        plan: &Plan,
+        capabilities: &Capabilities,
+        cuts: &Cuts,
         cut: &Cut,
         c: &Tensor,
         at: usize,
         apart: bool,
-        epilogue: Option<&Bound<'_>>,
-    ) -> Result<()> {
-        let [a_at, b_at, _] = plan.offsets(cut);
+    ) -> Result<Self> {
+        let [a_at, b_at, _] = cuts.offsets(cut);
         let at = [a_at, b_at, at];
         let counts = counts(cut);
         let view =
-            |k: usize, t: &Tensor| part(t, at[k], plan.span(k, &counts).min(t.len() - at[k]));
-        let (a, b, c) = (view(A, self.a), view(B, self.b), view(C, c));
+            |k: usize, t: &Tensor| part(t, at[k], cuts.span(k, &counts).min(t.len() - at[k]));
         let mut part = self.clone();
-        (part.a, part.b, part.c) = (&a, &b, &c);
-        let mut geometry = match self.rows {
-            Rows::Dense { .. } => None,
-            Rows::Patch(g) | Rows::Spread(g) | Rows::Window(g) => Some(g.clone()),
-        };
+        (part.a, part.b, part.c) = (view(A, &self.a), view(B, &self.b), view(C, c));
         let mut dims: SmallVec<[usize; 6]> = SmallVec::from_slice(self.batch.dims());
-        for (extent, &(first, count)) in plan.axes.iter().zip(cut) {
+        for (extent, &(first, count)) in cuts.axes.iter().zip(cut) {
             match extent.axis {
                 Axis::Positions => {}
                 Axis::Batch(d) => dims[d] = count,
@@ -214,26 +213,22 @@ impl Contraction<'_> {
                     part.inner = count;
                 }
                 Axis::Kernel(d) => {
-                    if let Some(g) = &mut geometry {
+                    if let Rows::Patch(g) | Rows::Spread(g) | Rows::Window(g) = &mut part.rows {
                         g.crop_kernel(d, first, count);
                     }
                 }
             }
         }
-        if let Some(g) = &geometry {
-            match self.rows {
-                Rows::Window(_) => part.m = g.taps() * (g.channels / g.groups),
-                _ => part.outer = g.taps(),
+        match &part.rows {
+            Rows::Dense { .. } => {}
+            Rows::Patch(g) => part.outer = g.taps(),
+            Rows::Spread(g) => {
+                part.outer = g.taps();
+                if let Lines::Planar { count, .. } = &mut part.lines {
+                    *count = g.kernel[2];
+                }
             }
-            if let (Lines::Planar { count, .. }, Rows::Spread(_)) = (&mut part.lines, self.rows) {
-                *count = g.kernel[2];
-            }
-            part.rows = match self.rows {
-                Rows::Patch(_) => Rows::Patch(g),
-                Rows::Spread(_) => Rows::Spread(g),
-                Rows::Window(_) => Rows::Window(g),
-                dense @ Rows::Dense { .. } => dense,
-            };
+            Rows::Window(g) => part.m = g.taps() * (g.channels / g.groups),
         }
         if dims[..] != *self.batch.dims() {
             let walk =
@@ -243,18 +238,18 @@ impl Contraction<'_> {
         if apart {
             let Store::Rows(stride) = self.store else {
                 return Err(too_large(
-                    ctx.device(),
+                    capabilities,
                     "a filter of images whose channels come first",
                 ));
             };
             part.store = Store::Places { extents: [1, 1], strides: [stride, 0, 0] };
         }
-        part.whole(ctx, epilogue)
+        Ok(part)
     }
 
     fn axes(&self) -> SmallVec<[Extent; 12]> {
         // With channels last, an image holds all groups and channels.
-        let inside = match self.rows {
+        let inside = match &self.rows {
             Rows::Patch(g) | Rows::Spread(g) => [g.channels_last, false, false],
             Rows::Window(g) => [g.channels_last, g.channels_last, false],
             Rows::Dense { .. } => [false; 3],
@@ -277,9 +272,9 @@ impl Contraction<'_> {
             Store::Places { .. } => (1, 1),
         };
         push(Axis::Column, self.n, [0, self.b_column, column], false);
-        match (self.rows, self.store) {
+        match (&self.rows, self.store) {
             (Rows::Dense { stride }, Store::Rows(_) | Store::Columns(_)) => {
-                push(Axis::Row, self.m, [stride, 0, row], false);
+                push(Axis::Row, self.m, [*stride, 0, row], false);
             }
             (Rows::Window(g), _) => {
                 push(Axis::Positions, g.channels / g.groups, [0, 0, row], false)
@@ -290,7 +285,7 @@ impl Contraction<'_> {
             _ => push(Axis::Positions, self.m, [0, 0, row], false),
         }
         let kernel = |g: &Geometry, d: usize| g.kernel[d + 1..].iter().product::<usize>();
-        match self.rows {
+        match &self.rows {
             Rows::Dense { .. } => push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true),
             Rows::Patch(g) | Rows::Spread(g) => {
                 for d in 0..3 {
@@ -324,15 +319,15 @@ impl Contraction<'_> {
             _ => 0,
         };
         let all = |t: &Tensor| t.len() - 1;
-        match self.rows {
+        match &self.rows {
             Rows::Dense { .. } => [0, 0, stored],
-            Rows::Patch(g) if g.channels_last => [all(self.a), 0, stored],
-            Rows::Spread(g) if g.channels_last => [all(self.a), 0, stored],
+            Rows::Patch(g) if g.channels_last => [all(&self.a), 0, stored],
+            Rows::Spread(g) if g.channels_last => [all(&self.a), 0, stored],
             Rows::Patch(g) => [images(g, g.channels, g.input_positions(), 1), 0, stored],
             Rows::Spread(g) => [images(g, g.filters, g.output_positions(), 1), 0, stored],
             Rows::Window(g) => {
                 if g.channels_last {
-                    return [all(self.a), all(self.b), 0];
+                    return [all(&self.a), all(&self.b), 0];
                 }
                 let planes = g.channels / g.groups;
                 [
@@ -350,7 +345,7 @@ fn counts(cut: &Cut) -> Sizes {
     cut.iter().map(|(_, n)| *n).collect()
 }
 
-impl Plan {
+impl Cuts {
     fn full(&self) -> Sizes {
         self.axes.iter().map(|e| e.size).collect()
     }

@@ -3,16 +3,16 @@
 //! contraction.
 
 use super::phases;
-use crate::device::Device;
+use crate::device::Profile;
 use crate::error::Result;
 use crate::kernels::contract::element::computed;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
+use crate::kernels::contract::plan::Plan;
 use crate::kernels::contract::sums::Sums;
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
-use crate::kernels::op::OpContext;
-use crate::kernels::windows::{Scratch, limit, part, too_large, write};
+use crate::kernels::windows::{limit, part, too_large};
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
@@ -38,10 +38,9 @@ fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
 }
 
 /// Bytes that are bound for an element of a result: those of its partial sums, if they are more.
-fn sum_bytes(device: &Device, filter: &Tensor, depth: usize, result: usize) -> usize {
-    let slices = depth
-        .div_ceil(Contraction::LONGEST_WHOLE)
-        .max(if filter.bytes() > limit(device) { 2 } else { 1 });
+fn sum_bytes(limit: u64, filter: &Tensor, depth: usize, result: usize) -> usize {
+    let slices =
+        depth.div_ceil(Contraction::LONGEST_WHOLE).max(if filter.bytes() > limit { 2 } else { 1 });
     (slices * computed(filter.dtype).size()).max(result)
 }
 
@@ -49,12 +48,11 @@ fn sum_bytes(device: &Device, filter: &Tensor, depth: usize, result: usize) -> u
 /// where all fit at once. What is too large with channels first is left to the contraction, image
 /// by image.
 fn windows(
-    device: &Device,
+    limit: u64,
     g: &Geometry,
     side: Side,
     [input, output]: [usize; 2],
 ) -> Option<Vec<Window>> {
-    let limit = limit(device);
     let fits = |g: &Geometry| {
         (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit
     };
@@ -66,36 +64,33 @@ fn windows(
 }
 
 /// The convolution. With an epilogue `y` is its result.
-pub fn forward(
-    ctx: &mut dyn OpContext,
+pub fn forward<'e>(
+    profile: &Profile,
     g: &Geometry,
     [x, filter, y]: [&Tensor; 3],
-    epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
-    let result = epilogue.map_or(y.dtype.size(), Bound::widest);
-    let y_bytes = sum_bytes(ctx.device(), filter, g.taps() * (g.channels / g.groups), result);
-    let Some(windows) = windows(ctx.device(), g, Side::Output, [x.dtype.size(), y_bytes]) else {
-        return forward_part(ctx, g, [x, filter, y], epilogue);
+    epilogue: Option<Bound<'e>>,
+) -> Result<Plan<'e>> {
+    let mut plan = Plan::new();
+    let limit = limit(&profile.capabilities);
+    let result = epilogue.as_ref().map_or(y.dtype.size(), Bound::widest);
+    let y_bytes = sum_bytes(limit, filter, g.taps() * (g.channels / g.groups), result);
+    let Some(windows) = windows(limit, g, Side::Output, [x.dtype.size(), y_bytes]) else {
+        forward_part(g, [x, filter, y]).add_to(&mut plan, profile, epilogue)?;
+        return Ok(plan);
     };
-    let mut scratch = Scratch::new(ctx);
     for Window { geometry: g, input, output, .. } in windows {
-        let bound = epilogue.map(|e| e.window(output, g.outputs()));
+        let bound = epilogue.as_ref().map(|e| e.window(output, g.outputs()));
         let (x, y) = (part(x, input, g.inputs()), part(y, output, g.outputs()));
-        write(scratch.window(), &y, |ctx, y| {
-            forward_part(ctx, &g, [&x, filter, y], bound.as_ref())
+        plan.window(|plan| {
+            plan.write(&y, |plan, y| forward_part(&g, [&x, filter, y]).add_to(plan, profile, bound))
         })?;
     }
-    Ok(())
+    Ok(plan)
 }
 
 /// Rows are output positions, columns the filters of a group, the sum runs over kernel positions
 /// and channels.
-fn forward_part(
-    ctx: &mut dyn OpContext,
-    g: &Geometry,
-    [x, filter, y]: [&Tensor; 3],
-    epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
+fn forward_part(g: &Geometry, [x, filter, y]: [&Tensor; 3]) -> Contraction {
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
     Contraction {
@@ -104,59 +99,62 @@ fn forward_part(
         outer: g.taps(),
         inner: channels,
         batch: groups(g),
-        a: x,
-        rows: if is_pointwise(g) { Rows::Dense { stride: g.channels } } else { Rows::Patch(g) },
+        a: x.clone(),
+        rows: if is_pointwise(g) {
+            Rows::Dense { stride: g.channels }
+        } else {
+            Rows::Patch(g.clone())
+        },
         a_step: if g.channels_last { 1 } else { from },
         a_matrix: channels * if g.channels_last { 1 } else { from },
-        b: filter,
+        b: filter.clone(),
         lines: Lines::Dense,
         b_step: g.filters,
         b_column: 1,
         b_matrix: filters,
-        c: y,
+        c: y.clone(),
         store: store(g, g.filters, to),
         c_matrix: filters * if g.channels_last { 1 } else { to },
         conjugated: [false; 2],
     }
-    .enqueue_with(ctx, epilogue)
 }
 
 /// The gradient of the input.
 pub fn backprop_input(
-    ctx: &mut dyn OpContext,
+    profile: &Profile,
     g: &Geometry,
-    filter: &Tensor,
-    dy: &Tensor,
-    dx: &Tensor,
-) -> Result<()> {
-    let dx_bytes =
-        sum_bytes(ctx.device(), filter, g.taps() * (g.filters / g.groups), dx.dtype.size());
-    let Some(windows) = windows(ctx.device(), g, Side::Input, [dx_bytes, dy.dtype.size()]) else {
-        return backprop_input_part(ctx, g, filter, dy, dx);
+    [filter, dy, dx]: [&Tensor; 3],
+) -> Result<Plan<'static>> {
+    let mut plan = Plan::new();
+    let limit = limit(&profile.capabilities);
+    let dx_bytes = sum_bytes(limit, filter, g.taps() * (g.filters / g.groups), dx.dtype.size());
+    let Some(windows) = windows(limit, g, Side::Input, [dx_bytes, dy.dtype.size()]) else {
+        backprop_input_part(&mut plan, profile, g, [filter, dy, dx])?;
+        return Ok(plan);
     };
-    let mut scratch = Scratch::new(ctx);
     for Window { geometry: g, input, output, .. } in windows {
         let (dy, dx) = (part(dy, output, g.outputs()), part(dx, input, g.inputs()));
-        write(scratch.window(), &dx, |ctx, dx| backprop_input_part(ctx, &g, filter, &dy, dx))?;
+        plan.window(|plan| {
+            plan.write(&dx, |plan, dx| backprop_input_part(plan, profile, &g, [filter, &dy, dx]))
+        })?;
     }
-    Ok(())
+    Ok(plan)
 }
 
 /// Rows are input positions, columns the channels of a group, the sum runs over kernel positions
 /// and filters.
 fn backprop_input_part(
-    ctx: &mut dyn OpContext,
+    plan: &mut Plan<'static>,
+    profile: &Profile,
     g: &Geometry,
-    filter: &Tensor,
-    dy: &Tensor,
-    dx: &Tensor,
+    [filter, dy, dx]: [&Tensor; 3],
 ) -> Result<()> {
-    let bound = filter.bytes() <= limit(ctx.device());
+    let bound = filter.bytes() <= limit(&profile.capabilities);
     if bound && is_disjoint(g, dx) {
-        return disjoint(ctx, g, [filter, dy, dx]);
+        return disjoint(g, [filter, dy, dx]).add_to(plan, profile, None);
     }
     if bound && phases::apply(g, dx) {
-        return phases::backprop_input(ctx, g, &groups(g), [filter, dy, dx]);
+        return phases::backprop_input(plan, profile, g, &groups(g), [filter, dy, dx]);
     }
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (to, from) = (g.input_positions(), g.output_positions());
@@ -166,21 +164,25 @@ fn backprop_input_part(
         outer: g.taps(),
         inner: filters,
         batch: groups(g),
-        a: dy,
-        rows: if is_pointwise(g) { Rows::Dense { stride: g.filters } } else { Rows::Spread(g) },
+        a: dy.clone(),
+        rows: if is_pointwise(g) {
+            Rows::Dense { stride: g.filters }
+        } else {
+            Rows::Spread(g.clone())
+        },
         a_step: if g.channels_last { 1 } else { from },
         a_matrix: filters * if g.channels_last { 1 } else { from },
-        b: filter,
+        b: filter.clone(),
         lines: Lines::Strided(channels * g.filters),
         b_step: 1,
         b_column: g.filters,
         b_matrix: filters,
-        c: dx,
+        c: dx.clone(),
         store: store(g, g.channels, to),
         c_matrix: channels * if g.channels_last { 1 } else { to },
         conjugated: [false; 2],
     }
-    .enqueue(ctx)
+    .add_to(plan, profile, None)
 }
 
 /// Whether windows lie next to each other and cover the input.
@@ -201,7 +203,7 @@ fn is_disjoint(g: &Geometry, dx: &Tensor) -> bool {
 /// The gradient of the input where each of its positions is in one window: a matrix product for
 /// each row of the window, whose columns are a window's columns and channels. They follow each
 /// other in the input as they do in the filter.
-fn disjoint(ctx: &mut dyn OpContext, g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Result<()> {
+fn disjoint(g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Contraction {
     let (columns, line) = (g.kernel[2] * g.channels, g.input[2] * g.channels);
     let rows = [g.kernel[1]];
     Contraction {
@@ -210,16 +212,16 @@ fn disjoint(ctx: &mut dyn OpContext, g: &Geometry, [filter, dy, dx]: [&Tensor; 3
         outer: 1,
         inner: g.filters,
         batch: Iteration::over(&rows).broadcast(&[1]).broadcast(&rows).broadcast(&rows).collapse(),
-        a: dy,
+        a: dy.clone(),
         rows: Rows::Dense { stride: g.filters },
         a_step: 1,
         a_matrix: 0,
-        b: filter,
+        b: filter.clone(),
         lines: Lines::Dense,
         b_step: 1,
         b_column: g.filters,
         b_matrix: columns * g.filters,
-        c: dx,
+        c: dx.clone(),
         store: Store::Places {
             extents: [g.output[1], g.output[2]],
             strides: [g.input[1] * line, g.stride[1] * line, columns],
@@ -227,47 +229,44 @@ fn disjoint(ctx: &mut dyn OpContext, g: &Geometry, [filter, dy, dx]: [&Tensor; 3
         c_matrix: line,
         conjugated: [false; 2],
     }
-    .enqueue(ctx)
 }
 
 /// The gradient of the filter.
 pub fn backprop_filter(
-    ctx: &mut dyn OpContext,
+    profile: &Profile,
     g: &Geometry,
-    x: &Tensor,
-    dy: &Tensor,
-    dw: &Tensor,
-) -> Result<()> {
-    let size = x.dtype.size();
-    let windows = match windows(ctx.device(), g, Side::Output, [size, size]) {
+    [x, dy, dw]: [&Tensor; 3],
+) -> Result<Plan<'static>> {
+    let mut plan = Plan::new();
+    let (limit, size) = (limit(&profile.capabilities), x.dtype.size());
+    let windows = match windows(limit, g, Side::Output, [size, size]) {
         Some(windows) if windows.len() > 1 => windows,
-        _ => return backprop_filter_part(ctx, g, x, dy, dw),
+        _ => {
+            backprop_filter_part(g, [x, dy, dw]).add_to(&mut plan, profile, None)?;
+            return Ok(plan);
+        }
     };
-    if Sums::bytes(dw.dtype, dw.len()) > limit(ctx.device()) {
+    if Sums::bytes(dw.dtype, dw.len()) > limit {
         return Err(too_large(
-            ctx.device(),
+            &profile.capabilities,
             "a filter's gradient, summed over images that do not fit either,",
         ));
     }
-    let mut sums = Sums::new(ctx, dw.dtype, dw.len())?;
-    let mut scratch = Scratch::new(ctx);
+    let mut sums = Sums::new(&mut plan, dw.dtype, dw.len());
     for Window { geometry: g, input, output, .. } in windows {
         let (x, dy) = (part(x, input, g.inputs()), part(dy, output, g.outputs()));
-        let slice = sums.next(scratch.device())?;
-        backprop_filter_part(scratch.window(), &g, &x, &dy, &slice)?;
+        let slice = sums.next(&mut plan);
+        plan.window(|plan| {
+            backprop_filter_part(&g, [&x, &dy, &slice]).add_to(plan, profile, None)
+        })?;
     }
-    sums.finish(scratch.device(), dw, None, true)
+    sums.finish(&mut plan, dw, None, true);
+    Ok(plan)
 }
 
 /// Rows are kernel positions and channels of a group, columns its filters, the sum runs over all
 /// output positions.
-fn backprop_filter_part(
-    ctx: &mut dyn OpContext,
-    g: &Geometry,
-    x: &Tensor,
-    dy: &Tensor,
-    dw: &Tensor,
-) -> Result<()> {
+fn backprop_filter_part(g: &Geometry, [x, dy, dw]: [&Tensor; 3]) -> Contraction {
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
     let line = g.output[2];
@@ -280,11 +279,11 @@ fn backprop_filter_part(
         outer: if pointwise { 1 } else { g.batch * lines },
         inner: if pointwise { g.batch * to } else { line },
         batch: groups(g),
-        a: x,
-        rows: if pointwise { Rows::Dense { stride: 1 } } else { Rows::Window(g) },
+        a: x.clone(),
+        rows: if pointwise { Rows::Dense { stride: 1 } } else { Rows::Window(g.clone()) },
         a_step: if pointwise { pixel } else { g.stride[2] * pixel },
         a_matrix: channels * if g.channels_last { 1 } else { from },
-        b: dy,
+        b: dy.clone(),
         lines: if g.channels_last {
             Lines::Dense
         } else {
@@ -293,10 +292,9 @@ fn backprop_filter_part(
         b_step: if g.channels_last { g.filters } else { 1 },
         b_column: if g.channels_last { 1 } else { to },
         b_matrix: filters * if g.channels_last { 1 } else { to },
-        c: dw,
+        c: dw.clone(),
         store: Store::Rows(g.filters),
         c_matrix: filters,
         conjugated: [false; 2],
     }
-    .enqueue(ctx)
 }

@@ -109,6 +109,7 @@ impl Kernel for General {
         if y.is_empty() {
             return Ok(());
         }
-        dense::forward(ctx, &g, [&x.reshaped(&flat), &filter, &y.reshaped(&result)], None)
+        let operands = [&x.reshaped(&flat), &filter, &y.reshaped(&result)];
+        dense::forward(&ctx.device().profile(), &g, operands, None)?.enqueue(ctx)
     }
 }

@@ -12,9 +12,12 @@ mod general;
 mod phases;
 pub(crate) mod window;
 
+use crate::device::Profile;
 use crate::dtype::{DType, types};
 use crate::error::Result;
-use crate::kernels::contract::epilogue::{Bound, Product};
+use crate::kernels::contract::epilogue::Bound;
+use crate::kernels::contract::plan::Plan;
+use crate::kernels::contract::product::Product;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -105,17 +108,17 @@ impl Product for ConvAttributes {
         self.channel_axis()
     }
 
-    fn enqueue(
+    fn plan<'e>(
         &self,
-        ctx: &mut dyn OpContext,
+        profile: &Profile,
         operands: [&Tensor; 3],
-        epilogue: Option<&Bound<'_>>,
-    ) -> Result<()> {
+        epilogue: Option<Bound<'e>>,
+    ) -> Result<Plan<'e>> {
         let [x, filter, _] = operands;
         let (g, _) = self.forward(&x.dims, &filter.dims)?;
         match self.family.depth {
-            Depth::Wise => depthwise::forward(ctx, &g, operands, epilogue),
-            Depth::Grouped => dense::forward(ctx, &g, operands, epilogue),
+            Depth::Wise => depthwise::forward(profile, &g, operands, epilogue),
+            Depth::Grouped => dense::forward(profile, &g, operands, epilogue),
         }
     }
 }
@@ -138,10 +141,12 @@ fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: b
     if dy.is_empty() || filter.is_empty() {
         return ctx.device().fill(dx.address, dx.bytes(), 0);
     }
-    match attributes.family.depth {
-        Depth::Wise => depthwise::backprop_input(ctx, &g, &filter, &dy, &dx),
-        Depth::Grouped => dense::backprop_input(ctx, &g, &filter, &dy, &dx),
-    }
+    let profile = ctx.device().profile();
+    let plan = match attributes.family.depth {
+        Depth::Wise => depthwise::backprop_input(&profile, &g, [&filter, &dy, &dx])?,
+        Depth::Grouped => dense::backprop_input(&profile, &g, [&filter, &dy, &dx])?,
+    };
+    plan.enqueue(ctx)
 }
 
 /// Inputs: input, filter_sizes (host) or filter, gradient of the output.
@@ -166,8 +171,118 @@ fn backprop_filter(
     if dy.is_empty() || x.is_empty() {
         return ctx.device().fill(dw.address, dw.bytes(), 0);
     }
-    match attributes.family.depth {
-        Depth::Wise => depthwise::backprop_filter(ctx, &g, &x, &dy, &dw),
-        Depth::Grouped => dense::backprop_filter(ctx, &g, &x, &dy, &dw),
+    let profile = ctx.device().profile();
+    let plan = match attributes.family.depth {
+        Depth::Wise => depthwise::backprop_filter(&profile, &g, [&x, &dy, &dw])?,
+        Depth::Grouped => dense::backprop_filter(&profile, &g, [&x, &dy, &dw])?,
+    };
+    plan.enqueue(ctx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Capabilities;
+    use crate::kernels::contract::geometry::Geometry;
+    use crate::kernels::contract::plan::Step;
+    use crate::kernels::contract::{Rows, Store};
+
+    /// A convolution of 8 images of 16 by 16 with a square window, channels last.
+    fn geometry(channels: usize, filters: usize, kernel: usize, stride: usize) -> Geometry {
+        Geometry {
+            batch: 8,
+            channels,
+            filters,
+            groups: 1,
+            input: [1, 16, 16],
+            output: [1, 16 / stride, 16 / stride],
+            kernel: [1, kernel, kernel],
+            stride: [1, stride, stride],
+            dilation: [1; 3],
+            pad: [0, (kernel - 1) / 2, (kernel - 1) / 2],
+            channels_last: true,
+        }
+    }
+
+    /// Input, filter and output.
+    fn operands(dtype: DType, g: &Geometry) -> [Tensor; 3] {
+        let filter = g.taps() * g.channels * g.filters / g.groups;
+        [
+            Tensor::new(dtype, &[g.inputs()], 1 << 40),
+            Tensor::new(dtype, &[filter], 2 << 40),
+            Tensor::new(dtype, &[g.outputs()], 3 << 40),
+        ]
+    }
+
+    #[test]
+    fn a_convolution_is_one_contraction() {
+        for (kernel, stride) in [(1, 1), (3, 1), (3, 2)] {
+            let g = geometry(32, 64, kernel, stride);
+            let [x, filter, y] = operands(DType::F32, &g);
+            let plan = dense::forward(&Profile::AMD, &g, [&x, &filter, &y], None).unwrap();
+            let [Step::Contract(c, None)] = plan.steps() else { panic!("{plan:?}") };
+            let outputs = 8 * (16 / stride) * (16 / stride);
+            assert_eq!([c.m, c.n, c.outer, c.inner], [outputs, 64, kernel * kernel, 32]);
+            assert_eq!(matches!(c.rows, Rows::Dense { .. }), kernel == 1);
+            assert_eq!(c.store, Store::Rows(64));
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_a_strided_input_is_a_contraction_for_each_phase() {
+        let g = geometry(32, 64, 3, 2);
+        let [dx, filter, dy] = operands(DType::F32, &g);
+        let plan = dense::backprop_input(&Profile::AMD, &g, [&filter, &dy, &dx]).unwrap();
+        let positions = plan.steps().iter().map(|step| match step {
+            Step::Contract(c, None) => c.outer,
+            other => panic!("{other:?}"),
+        });
+        // Of nine kernel positions each is in one phase.
+        let mut positions: Vec<usize> = positions.collect();
+        positions.sort_unstable();
+        assert_eq!(positions, [1, 2, 2, 4]);
+    }
+
+    #[test]
+    fn input_positions_that_no_window_sees_have_no_gradient() {
+        let g = Geometry { kernel: [1, 1, 1], pad: [0; 3], ..geometry(32, 64, 1, 2) };
+        let [dx, filter, dy] = operands(DType::F32, &g);
+        let plan = dense::backprop_input(&Profile::AMD, &g, [&filter, &dy, &dx]).unwrap();
+        assert!(
+            matches!(plan.steps(), [Step::Zero(t), Step::Contract(c, None)]
+                if *t == dx && c.m == 8 * 8 * 8),
+            "{plan:?}"
+        );
+    }
+
+    #[test]
+    fn the_gradient_of_a_filter_is_summed_over_windows_of_images() {
+        let g = geometry(32, 64, 3, 1);
+        let [x, dw, dy] = operands(DType::F32, &g);
+        // Two images of the output, of 64 KiB each.
+        let capabilities = Capabilities { max_binding: 160 << 10, ..Profile::AMD.capabilities };
+        let profile = Profile { capabilities, ..Profile::AMD };
+        let plan = dense::backprop_filter(&profile, &g, [&x, &dy, &dw]).unwrap();
+        let parts = plan.steps().iter().filter_map(|step| match step {
+            Step::Contract(c, None) => Some(c.b.address),
+            _ => None,
+        });
+        let images = |n: u64| dy.address + n * 2 * 64 * 1024;
+        assert_eq!(parts.collect::<Vec<_>>(), [0, 1, 2, 3].map(images));
+        // The sums so far and the next ones.
+        assert_eq!(plan.temporaries(), [2 * dw.bytes()]);
+        let last = plan.programs().last().unwrap();
+        assert_eq!(last.bindings[1].address, dw.address);
+    }
+
+    #[test]
+    fn parts_of_a_depthwise_filter_gradient_are_added_in_order() {
+        let g = Geometry { groups: 32, ..geometry(32, 32, 3, 1) };
+        let [x, dw, dy] = operands(DType::F16, &g);
+        let plan = depthwise::backprop_filter(&Profile::AMD, &g, [&x, &dy, &dw]).unwrap();
+        let [parts, finish] = plan.programs().collect::<Vec<_>>()[..] else { panic!("{plan:?}") };
+        assert_eq!(parts.bindings[2].address, finish.bindings[0].address);
+        assert_eq!(finish.bindings[1].address, dw.address);
+        assert_eq!(plan.temporaries(), [parts.bindings[2].bytes]);
     }
 }

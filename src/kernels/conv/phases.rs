@@ -5,11 +5,11 @@
 //! positions of equal remainders, a phase, see the same ones, as a convolution by one with fewer
 //! positions would, so that nothing is computed for kernel positions that do not fit.
 
-use crate::device::Device;
+use crate::device::Profile;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::plan::{Plan, Step};
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
-use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
@@ -78,13 +78,10 @@ fn behind(t: &Tensor, first: usize) -> Tensor {
     Tensor::new(t.dtype, &[t.len() - first], t.address + (first * t.dtype.size()) as u64)
 }
 
-fn zeros(device: &Device, dx: &Tensor) -> Result<()> {
-    device.fill(dx.address, dx.bytes(), 0)
-}
-
-/// Enqueues the phases; every element of `dx` is written.
+/// Appends the phases; every element of `dx` is written.
 pub(super) fn backprop_input(
-    ctx: &mut dyn OpContext,
+    plan: &mut Plan<'_>,
+    profile: &Profile,
     g: &Geometry,
     batch: &Iteration,
     [filter, dy, dx]: [&Tensor; 3],
@@ -93,7 +90,7 @@ pub(super) fn backprop_input(
     let line = channels * g.filters;
     let pairs = || phases(g, 1).flat_map(|p1| phases(g, 2).map(move |p2| (p1, p2)));
     if pairs().any(|(p1, p2)| p1.taps * p2.taps == 0) {
-        zeros(ctx.device(), dx)?;
+        plan.push(Step::Zero(dx.clone()));
     }
     for (p1, p2) in pairs().filter(|(p1, p2)| p1.taps * p2.taps > 0) {
         let phase = Geometry {
@@ -116,11 +113,11 @@ pub(super) fn backprop_input(
             outer: p1.taps * p2.taps,
             inner: filters,
             batch: batch.clone(),
-            a: dy,
-            rows: Rows::Spread(&phase),
+            a: dy.clone(),
+            rows: Rows::Spread(phase),
             a_step: 1,
             a_matrix: filters,
-            b: &b,
+            b,
             lines: if p1.taps == 1 {
                 Lines::Strided(p2.step * line)
             } else {
@@ -133,7 +130,7 @@ pub(super) fn backprop_input(
             b_step: 1,
             b_column: g.filters,
             b_matrix: filters,
-            c: &c,
+            c,
             store: Store::Places {
                 extents: [p1.count, p2.count],
                 strides: [g.input_positions() * g.channels, row, pixel],
@@ -141,7 +138,7 @@ pub(super) fn backprop_input(
             c_matrix: channels,
             conjugated: [false; 2],
         }
-        .enqueue(ctx)?;
+        .add_to(plan, profile, None)?;
     }
     Ok(())
 }

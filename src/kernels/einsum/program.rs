@@ -39,7 +39,7 @@ pub(super) fn product(
     b: &Tensor,
     y: &Tensor,
 ) -> Result<()> {
-    let limit = limit(device);
+    let limit = limit(device.capabilities());
     if [a, b, y].iter().any(|t| t.bytes() > limit) && !walk.dims().is_empty() {
         return product_windows(device, walk, [a, b], y, limit);
     }
@@ -84,7 +84,7 @@ fn product_windows(
             [0, 1].map(|k| part(operands[k], first * walk.strides(k)[0] as usize, span(k, rows)));
         let y = part(y, first * row, rows * row);
         if !y.address.is_multiple_of(4) {
-            return Err(too_large(device, "a product's odd row of 16-bit floats"));
+            return Err(too_large(device.capabilities(), "a product's odd row of 16-bit floats"));
         }
         product(device, &walk_part.collapse(), &a, &b, &y)?;
     }

@@ -7,7 +7,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::contract::epilogue::{Epilogue, Product};
+use crate::kernels::contract::epilogue::Epilogue;
+use crate::kernels::contract::product::Product;
 use crate::kernels::conv::attributes::{ConvAttributes, Family};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
 use crate::kernels::matmul::{Form, MatMul};
@@ -157,11 +158,12 @@ impl Kernel for Fused {
         }
         let products = !a.is_empty() && !b.is_empty() && dims == result;
         let bound = if products { self.epilogue.bind(&dims, axis, &extras) } else { None };
+        let profile = ctx.device().profile();
         if bound.is_some() {
-            return self.base.enqueue(ctx, [&a, &b, &output], bound.as_ref());
+            return self.base.plan(&profile, [&a, &b, &output], bound)?.enqueue(ctx);
         }
         let between = ctx.temp(a.dtype, &result)?;
-        self.base.enqueue(ctx, [&a, &b, &between], None)?;
+        self.base.plan(&profile, [&a, &b, &between], None)?.enqueue(ctx)?;
         self.epilogue.after(ctx.device(), &between, &extras, &output)
     }
 }

@@ -40,7 +40,7 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
     let form = Indices::new(&indices, &[depth])?.form();
     let Some(form) = form else { unreachable!("scalar indices") };
     let hot = OneHot { indices, on, off, depth, inner, form };
-    let limit = limit(ctx.device());
+    let limit = limit(ctx.device().capabilities());
     let each = dst.dtype.size() as u64;
     let fits = |rows: usize, classes: usize, columns: usize| {
         let indices = (rows * columns * hot.indices.dtype.size()) as u64;

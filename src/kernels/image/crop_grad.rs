@@ -156,13 +156,13 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
     if depth == 0 {
         return ctx.device().fill(result.address, result.bytes(), 0);
     }
-    check_iterations(ctx.device(), depth)?;
+    check_iterations(&ctx.device().profile(), depth)?;
     // A value for each position of a crop, summed by columns and then by rows, all boxes side by
     // side.
     let per_row = ctx.temp(F32, &[rows, count, 4])?;
     let per_position = ctx.temp(F32, &[columns, rows, count, 4])?;
     let device = ctx.device();
-    check_iterations(device, rows.max(columns))?;
+    check_iterations(&device.profile(), rows.max(columns))?;
     check_extents(device, &[&grads, &image, &per_position])?;
     let dtype = image.dtype;
     let positions = per_position.len() / 4;

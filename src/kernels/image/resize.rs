@@ -281,7 +281,7 @@ impl Resize {
     ) -> Result<()> {
         let (s, d, bilinear) = (src.dtype, dst.dtype, self.bilinear);
         // An invocation computes all lanes of a word.
-        check_iterations(device, axis.resized * d.lanes() as usize)?;
+        check_iterations(&device.profile(), axis.resized * d.lanes() as usize)?;
         let launch = Launch::of(src, dst, inner);
         let params =
             Params::new().u32(launch.count).u32(launch.inner).u32(axis.extent).u32(axis.resized);

@@ -145,7 +145,7 @@ impl Geometry {
             device.check_extent(t.len())?;
         }
         check_iterations(
-            device,
+            &device.profile(),
             self.kernel[0] * (1 + self.kernel[1]) * result.dtype.lanes() as usize,
         )?;
         let (dtype, position) = (x.dtype, result.dtype == U32);

@@ -74,7 +74,10 @@ fn input_gradient(
 ) -> Result<()> {
     let device = ctx.device();
     device.check_extent(dx.len())?;
-    check_iterations(device, g.kernel[0] * (1 + g.kernel[1]) * dx.dtype.lanes() as usize)?;
+    check_iterations(
+        &device.profile(),
+        g.kernel[0] * (1 + g.kernel[1]) * dx.dtype.lanes() as usize,
+    )?;
     let dtype = dx.dtype;
     device.enqueue(&Program {
         key: Key::new("dilation input").dtype(dtype),
@@ -117,7 +120,7 @@ fn filter_gradient(
 /// `y[i] = sum over s of partial[s][i]`, in order.
 fn fold(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     let (sum, dtype) = (partial.dtype, y.dtype);
-    check_iterations(device, partial.len() / y.len() * dtype.lanes() as usize)?;
+    check_iterations(&device.profile(), partial.len() / y.len() * dtype.lanes() as usize)?;
     device.enqueue(&Program {
         key: Key::new("dilation fold").dtype(sum).dtype(dtype),
         shader: &|| fold_shader(sum, dtype),

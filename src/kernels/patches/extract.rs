@@ -96,14 +96,17 @@ impl Windows {
             pad,
             channels_last: true,
         };
-        let limit = limit(ctx.device());
+        let limit = limit(ctx.device().capabilities());
         let size = x.dtype.size();
         let fits = |g: &Geometry| (g.inputs().max(g.outputs()) * size) as u64 <= limit;
         if fits(&g) {
             return enqueue(ctx, &g, &x, &y);
         }
         let Some(windows) = g.windows(Side::Output, false, &fits) else {
-            return Err(too_large(ctx.device(), "the patches of one row of an image"));
+            return Err(too_large(
+                ctx.device().capabilities(),
+                "the patches of one row of an image",
+            ));
         };
         let mut scratch = Scratch::new(ctx);
         for Window { geometry: g, input, output, .. } in windows {

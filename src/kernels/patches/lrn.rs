@@ -138,7 +138,7 @@ impl Lrn {
         device.check_extent(x.len())?;
         let depth = x.dims[3];
         let radius = self.radius.min(depth);
-        check_iterations(device, depth.min(2 * radius + 1))?;
+        check_iterations(&device.profile(), depth.min(2 * radius + 1))?;
         let runs = depth.div_ceil(RUN);
         let count = x.len() / depth * runs;
         // The scale's program has no power.

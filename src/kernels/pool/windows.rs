@@ -21,7 +21,7 @@ pub(super) fn enqueue(
     result: &Tensor,
     per_image: usize,
 ) -> Result<()> {
-    let limit = limit(ctx.device());
+    let limit = limit(ctx.device().capabilities());
     if inputs.iter().chain([&result]).all(|t| t.bytes() <= limit) {
         return whole(ctx, pool, g, inputs, result, (per_image, 0));
     }
@@ -38,7 +38,7 @@ pub(super) fn enqueue(
     let side = if pool.is_gradient() { Side::Surrounded } else { Side::Output };
     let Some(windows) = g.windows(side, true, &fits) else {
         return Err(too_large(
-            ctx.device(),
+            ctx.device().capabilities(),
             "the smallest part of an image that pooling can do by itself",
         ));
     };

@@ -170,7 +170,7 @@ impl Scan {
         // Neighbouring lines share words of the output: scan into float32, then round.
         let wide = ctx.temp(F32, &x.dims)?;
         self.scan(ctx, &x, &wide, lines, self.exclusive, self.reverse)?;
-        let most = (limit(ctx.device()) as usize / F32.size()) & !63;
+        let most = (limit(ctx.device().capabilities()) as usize / F32.size()) & !63;
         for (first, len) in ranges(x.len(), most) {
             ctx.device().enqueue(&Program {
                 key: Key::new("scan round").dtype(self.dtype),
@@ -242,7 +242,7 @@ impl Scan {
         reverse: bool,
     ) -> Result<()> {
         let Lines { outer, n, inner } = lines;
-        let limit = limit(ctx.device());
+        let limit = limit(ctx.device().capabilities());
         if x.bytes().max(y.bytes()) > limit {
             return self.scan_windows(ctx, [x, y], lines, exclusive, reverse, limit);
         }

@@ -7,17 +7,17 @@ mod wide;
 
 use smallvec::SmallVec;
 
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, Params, Profile, check_extent};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::contract::element::computed;
 use crate::kernels::contract::epilogue::{Bound, Form, channel_of};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
+use crate::kernels::contract::plan::{Dispatch, Plan, Step};
 use crate::kernels::contract::sums::Sums;
 use crate::kernels::contract::{finish, samples};
-use crate::kernels::op::OpContext;
-use crate::kernels::windows::{Scratch, limit, part, too_large, write};
+use crate::kernels::windows::{limit, part, too_large};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 use rolling::{Parts, Tile};
@@ -106,26 +106,16 @@ fn params(g: &Geometry, count: usize) -> Params {
     params
 }
 
-fn enqueue(
-    device: &Device,
-    which: Which,
-    g: &Geometry,
-    operands: [&Tensor; 3],
-    params: Params,
-) -> Result<()> {
-    enqueue_with(device, which, g, operands, params, None)
-}
-
-fn enqueue_with(
-    device: &Device,
+/// The program for operands and a result.
+fn dispatch(
     which: Which,
     g: &Geometry,
     [a, b, result]: [&Tensor; 3],
     mut params: Params,
     epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
+) -> Result<Dispatch> {
     for t in [a, b, result] {
-        device.check_extent(t.len())?;
+        check_extent(t.len())?;
     }
     let (dtype, last) = (a.dtype, g.channels_last);
     let wide = wide::fits(which, g, [a, b, result]);
@@ -143,9 +133,9 @@ fn enqueue_with(
         params = epilogue.params(params);
         bindings.extend(epilogue.bindings(form));
     }
-    device.enqueue(&Program {
+    Ok(Dispatch {
         key,
-        shader: &|| shader(which, dtype, last, form.as_ref(), wide),
+        shader: Box::new(move || shader(which, dtype, last, form.as_ref(), wide)),
         bindings,
         params,
         grid: if wide { wide::grid(result.len()) } else { Grid::map(result.len(), result.dtype) },
@@ -153,8 +143,8 @@ fn enqueue_with(
 }
 
 /// Fails where the adapter would leave a loop early.
-pub fn check_iterations(device: &Device, iterations: usize) -> Result<()> {
-    let limit = device.profile().loop_limit;
+pub fn check_iterations(profile: &Profile, iterations: usize) -> Result<()> {
+    let limit = profile.loop_limit;
     if iterations > limit {
         return Err(Error::Unimplemented(format!(
             "windows that take {iterations} steps for an element exceed this adapter's {limit}"
@@ -166,12 +156,12 @@ pub fn check_iterations(device: &Device, iterations: usize) -> Result<()> {
 /// Windows of images of which elements of the input and of the output take so many bytes; none
 /// where all fit at once.
 fn windows(
-    device: &Device,
+    profile: &Profile,
     g: &Geometry,
     side: Side,
     [input, output]: [usize; 2],
 ) -> Result<Option<Vec<Window>>> {
-    let limit = limit(device);
+    let limit = limit(&profile.capabilities);
     let fits = |g: &Geometry| {
         (g.inputs() * input) as u64 <= limit && (g.outputs() * output) as u64 <= limit
     };
@@ -179,123 +169,126 @@ fn windows(
         return Ok(None);
     }
     let what = "an image, with its channels first, or a row of one";
-    g.windows(side, false, &fits).map(Some).ok_or_else(|| too_large(device, what))
+    g.windows(side, false, &fits).map(Some).ok_or_else(|| too_large(&profile.capabilities, what))
 }
 
 /// The output; with an epilogue, its result. An epilogue needs a filter that is not empty.
-pub fn forward(
-    ctx: &mut dyn OpContext,
+pub fn forward<'e>(
+    profile: &Profile,
     g: &Geometry,
     [x, filter, y]: [&Tensor; 3],
-    epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
-    let device = ctx.device();
+    epilogue: Option<Bound<'e>>,
+) -> Result<Plan<'e>> {
+    let mut plan = Plan::new();
     if filter.is_empty() {
         debug_assert!(epilogue.is_none(), "no epilogue without products");
-        return device.fill(y.address, y.bytes(), 0);
+        plan.push(Step::Zero(y.clone()));
+        return Ok(plan);
     }
-    let widest = epilogue.map_or(y.dtype.size(), Bound::widest);
-    let Some(windows) = windows(device, g, Side::Output, [x.dtype.size(), widest])? else {
-        return forward_part(device, g, [x, filter, y], epilogue);
+    let widest = epilogue.as_ref().map_or(y.dtype.size(), Bound::widest);
+    let Some(windows) = windows(profile, g, Side::Output, [x.dtype.size(), widest])? else {
+        plan.dispatch(forward_part(profile, g, [x, filter, y], epilogue.as_ref())?);
+        return Ok(plan);
     };
-    let mut scratch = Scratch::new(ctx);
     for Window { geometry: g, input, output, .. } in windows {
-        let bound = epilogue.map(|e| e.window(output, g.outputs()));
+        let bound = epilogue.as_ref().map(|e| e.window(output, g.outputs()));
         let (x, y) = (part(x, input, g.inputs()), part(y, output, g.outputs()));
-        write(scratch.window(), &y, |ctx, y| {
-            forward_part(ctx.device(), &g, [&x, filter, y], bound.as_ref())
+        plan.window(|plan| {
+            plan.write(&y, |plan, y| {
+                plan.dispatch(forward_part(profile, &g, [&x, filter, y], bound.as_ref())?);
+                Ok(())
+            })
         })?;
     }
-    Ok(())
+    Ok(plan)
 }
 
 fn forward_part(
-    device: &Device,
+    profile: &Profile,
     g: &Geometry,
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
+) -> Result<Dispatch> {
     if let Some(tile) = Tile::of(Which::Forward, g, [x, filter, y]) {
-        return rolling::forward(device, g, tile, [x, filter, y], epilogue);
+        return rolling::forward(profile, g, tile, [x, filter, y], epilogue);
     }
-    check_iterations(device, g.taps() + g.kernel[1])?;
-    enqueue_with(device, Which::Forward, g, [x, filter, y], params(g, y.len()), epilogue)
+    check_iterations(profile, g.taps() + g.kernel[1])?;
+    dispatch(Which::Forward, g, [x, filter, y], params(g, y.len()), epilogue)
 }
 
 /// The gradient of the input: each element gathers from the windows that contain it.
 pub fn backprop_input(
-    ctx: &mut dyn OpContext,
+    profile: &Profile,
     g: &Geometry,
-    filter: &Tensor,
-    dy: &Tensor,
-    dx: &Tensor,
-) -> Result<()> {
-    let (device, size) = (ctx.device(), dx.dtype.size());
-    let Some(windows) = windows(device, g, Side::Input, [size, size])? else {
-        return backprop_input_part(device, g, filter, dy, dx);
+    [filter, dy, dx]: [&Tensor; 3],
+) -> Result<Plan<'static>> {
+    let mut plan = Plan::new();
+    let size = dx.dtype.size();
+    let Some(windows) = windows(profile, g, Side::Input, [size, size])? else {
+        plan.dispatch(backprop_input_part(profile, g, [filter, dy, dx])?);
+        return Ok(plan);
     };
-    let mut scratch = Scratch::new(ctx);
     for Window { geometry: g, input, output, .. } in windows {
         let (dy, dx) = (part(dy, output, g.outputs()), part(dx, input, g.inputs()));
-        write(scratch.window(), &dx, |ctx, dx| {
-            backprop_input_part(ctx.device(), &g, filter, &dy, dx)
+        plan.window(|plan| {
+            plan.write(&dx, |plan, dx| {
+                plan.dispatch(backprop_input_part(profile, &g, [filter, &dy, dx])?);
+                Ok(())
+            })
         })?;
     }
-    Ok(())
+    Ok(plan)
 }
 
 fn backprop_input_part(
-    device: &Device,
+    profile: &Profile,
     g: &Geometry,
-    filter: &Tensor,
-    dy: &Tensor,
-    dx: &Tensor,
-) -> Result<()> {
+    [filter, dy, dx]: [&Tensor; 3],
+) -> Result<Dispatch> {
     if let Some(tile) = Tile::of(Which::Input, g, [filter, dy, dx]) {
-        return rolling::backprop_input(device, g, tile, [filter, dy, dx]);
+        return rolling::backprop_input(profile, g, tile, [filter, dy, dx]);
     }
-    check_iterations(device, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
-    enqueue(device, Which::Input, g, [filter, dy, dx], params(g, dx.len()))
+    check_iterations(profile, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
+    dispatch(Which::Input, g, [filter, dy, dx], params(g, dx.len()), None)
 }
 
 /// The gradient of the filter: parts of the output's lines are summed side by side, then the parts
 /// in order.
 pub fn backprop_filter(
-    ctx: &mut dyn OpContext,
+    profile: &Profile,
     g: &Geometry,
-    x: &Tensor,
-    dy: &Tensor,
-    dw: &Tensor,
-) -> Result<()> {
+    [x, dy, dw]: [&Tensor; 3],
+) -> Result<Plan<'static>> {
+    let mut plan = Plan::new();
     let size = x.dtype.size();
-    let Some(windows) = windows(ctx.device(), g, Side::Output, [size, size])? else {
-        return backprop_filter_part(ctx, g, x, dy, dw);
+    let Some(windows) = windows(profile, g, Side::Output, [size, size])? else {
+        backprop_filter_part(&mut plan, profile, g, [x, dy, dw])?;
+        return Ok(plan);
     };
-    let mut sums = Sums::new(ctx, dw.dtype, dw.len())?;
-    let mut scratch = Scratch::new(ctx);
+    let mut sums = Sums::new(&mut plan, dw.dtype, dw.len());
     for Window { geometry: g, input, output, .. } in windows {
         let (x, dy) = (part(x, input, g.inputs()), part(dy, output, g.outputs()));
-        let slice = sums.next(scratch.device())?;
-        backprop_filter_part(scratch.window(), &g, &x, &dy, &slice)?;
+        let slice = sums.next(&mut plan);
+        plan.window(|plan| backprop_filter_part(plan, profile, &g, [&x, &dy, &slice]))?;
     }
-    sums.finish(scratch.device(), dw, None, true)
+    sums.finish(&mut plan, dw, None, true);
+    Ok(plan)
 }
 
 fn backprop_filter_part(
-    ctx: &mut dyn OpContext,
+    plan: &mut Plan<'_>,
+    profile: &Profile,
     g: &Geometry,
-    x: &Tensor,
-    dy: &Tensor,
-    dw: &Tensor,
+    [x, dy, dw]: [&Tensor; 3],
 ) -> Result<()> {
-    let profile = ctx.device().profile();
     // Most sums that are bound at once.
-    let most = limit(ctx.device()) as usize / computed(dw.dtype).size();
+    let most = limit(&profile.capabilities) as usize / computed(dw.dtype).size();
     if let Some(tile) = Tile::of(Which::Filter, g, [x, dy, dw]) {
-        let parts = Parts::of(&profile, g, tile, most);
-        let partial = ctx.temp(computed(dw.dtype), &[parts.parts, dw.len()])?;
-        rolling::backprop_filter(ctx.device(), g, tile, &parts, [x, dy, &partial])?;
-        return finish::enqueue(ctx.device(), &partial, dw);
+        let parts = Parts::of(profile, g, tile, most);
+        let partial = plan.temporary(computed(dw.dtype), &[parts.parts, dw.len()]);
+        plan.dispatch(rolling::backprop_filter(g, tile, &parts, [x, dy, &partial])?);
+        plan.dispatch(finish::dispatch(&partial, dw, None, true));
+        return Ok(());
     }
     let wanted = most.min(profile.invocations);
     let lines = g.batch * g.output[1];
@@ -306,11 +299,12 @@ fn backprop_filter_part(
         .div_ceil((wanted / invocations).clamp(1, lines))
         .min(profile.loop_limit / line)
         .max(1);
-    check_iterations(ctx.device(), chunk * line)?;
-    let partial = ctx.temp(computed(dw.dtype), &[lines.div_ceil(chunk), dw.len()])?;
+    check_iterations(profile, chunk * line)?;
+    let partial = plan.temporary(computed(dw.dtype), &[lines.div_ceil(chunk), dw.len()]);
     let params = params(g, partial.len()).u32(lines).u32(chunk);
-    enqueue(ctx.device(), Which::Filter, g, [x, dy, &partial], params)?;
-    finish::enqueue(ctx.device(), &partial, dw)
+    plan.dispatch(dispatch(Which::Filter, g, [x, dy, &partial], params, None)?);
+    plan.dispatch(finish::dispatch(&partial, dw, None, true));
+    Ok(())
 }
 
 /// Every variant.

@@ -11,11 +11,12 @@ mod text;
 use smallvec::SmallVec;
 
 use super::Which;
-use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Binding, Grid, Key, Params, Profile, check_extent};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, Form};
 use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::contract::plan::Dispatch;
 use crate::shader::{Shader, vec4};
 use crate::tensor::Tensor;
 
@@ -143,16 +144,15 @@ fn params(g: &Geometry, count: usize, runs: &Runs) -> Params {
     params
 }
 
-fn enqueue(
-    device: &Device,
+fn dispatch(
     which: Which,
     tile: Tile,
     operands: [&Tensor; 3],
     (count, mut params): (usize, Params),
     epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
+) -> Result<Dispatch> {
     for t in operands {
-        device.check_extent(t.len())?;
+        check_extent(t.len())?;
     }
     let dtype = operands[0].dtype;
     let mut key = Key::new("depthwise rolling").number(which as u32).dtype(dtype);
@@ -165,9 +165,9 @@ fn enqueue(
         params = epilogue.params(params);
         bindings.extend(epilogue.bindings(form));
     }
-    device.enqueue(&Program {
+    Ok(Dispatch {
         key,
-        shader: &|| shader(which, dtype, tile, form.as_ref()),
+        shader: Box::new(move || shader(which, dtype, tile, form.as_ref())),
         bindings,
         params,
         grid: Grid::linear(count, WORKGROUP),
@@ -176,36 +176,34 @@ fn enqueue(
 
 /// The output.
 pub(super) fn forward(
-    device: &Device,
+    profile: &Profile,
     g: &Geometry,
     tile: Tile,
     operands: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
+) -> Result<Dispatch> {
     let columns = g.batch * g.channels / 4;
-    let profile = device.profile();
     let sizes = [g.output[1], g.output[2]];
-    let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, &profile);
+    let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, profile);
     let count = columns * runs.of_image();
-    enqueue(device, Which::Forward, tile, operands, (count, params(g, count, &runs)), epilogue)
+    dispatch(Which::Forward, tile, operands, (count, params(g, count, &runs)), epilogue)
 }
 
 /// The gradient of the input.
 pub(super) fn backprop_input(
-    device: &Device,
+    profile: &Profile,
     g: &Geometry,
     tile: Tile,
     operands: [&Tensor; 3],
-) -> Result<()> {
+) -> Result<Dispatch> {
     let columns = g.batch * g.channels / 4;
     let [low1, high1] = strides(g.input[1], g.pad[1], tile.stride as usize);
     let [low2, high2] = strides(g.input[2], g.pad[2], tile.stride as usize);
-    let profile = device.profile();
     let sizes = [high1 - low1, high2 - low2];
-    let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, &profile);
+    let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, profile);
     let count = columns * runs.of_image();
     let params = params(g, count, &runs).u32(low1).u32(low2).u32(high1);
-    enqueue(device, Which::Input, tile, operands, (count, params), None)
+    dispatch(Which::Input, tile, operands, (count, params), None)
 }
 
 /// How the gradient of the filter is cut: runs, all of them, those of a part, and parts.
@@ -233,15 +231,14 @@ impl Parts {
 
 /// Parts of the gradient of the filter.
 pub(super) fn backprop_filter(
-    device: &Device,
     g: &Geometry,
     tile: Tile,
     cut: &Parts,
     operands: [&Tensor; 3],
-) -> Result<()> {
+) -> Result<Dispatch> {
     let count = cut.parts * (g.channels / 4);
     let params = params(g, count, &cut.runs).u32(cut.all).u32(cut.chunk);
-    enqueue(device, Which::Filter, tile, operands, (count, params), None)
+    dispatch(Which::Filter, tile, operands, (count, params), None)
 }
 
 /// Every variant.

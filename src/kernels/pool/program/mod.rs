@@ -143,7 +143,7 @@ impl Pool {
         for n in [base, elements, result.len(), g.batch * g.channels * g.output_positions()] {
             device.check_extent(n)?;
         }
-        check_iterations(device, self.iterations(g, result.dtype))?;
+        check_iterations(&device.profile(), self.iterations(g, result.dtype))?;
         let dtype = if *self == ARGMAX { inputs[0].dtype } else { result.dtype };
         let last = g.channels_last;
         let params =

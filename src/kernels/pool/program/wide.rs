@@ -156,7 +156,7 @@ pub(in crate::kernels::pool) fn enqueue(
         }
         _ => return Ok(false),
     };
-    check_iterations(ctx.device(), pool.iterations(g, DType::F32))?;
+    check_iterations(&ctx.device().profile(), pool.iterations(g, DType::F32))?;
     let tensors: SmallVec<[&Tensor; 4]> = inputs.iter().copied().chain([result]).collect();
     program.enqueue(ctx.device(), g, &tensors, positions)?;
     Ok(true)

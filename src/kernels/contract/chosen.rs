@@ -1,0 +1,43 @@
+//! A contraction with a chosen tile: its programs are enqueued.
+
+use super::Contraction;
+use super::choice::Choice;
+use super::epilogue::Bound;
+use super::plan::{Memory, Plan};
+use crate::device::{Cooperative, Device};
+use crate::error::{Error, Result};
+use crate::kernels::op::OpContext;
+use crate::kernels::windows::limit;
+
+/// Enqueues the programs of a choice.
+pub(super) fn enqueue(
+    c: &Contraction,
+    ctx: &mut dyn OpContext,
+    choice: Choice,
+    cooperative: Option<Cooperative>,
+    epilogue: Option<&Bound<'_>>,
+) -> Result<()> {
+    let plan = c.programs(choice, cooperative, epilogue, limit(ctx.device().capabilities()))?;
+    if choice.is_cooperative() {
+        // Found out before it is enqueued, its failure is nobody's error.
+        plan.prepare(ctx.device()).inspect_err(|e| refuse(ctx.device(), e))?;
+    }
+    let memory = plan.memory(ctx)?;
+    enqueue_programs(plan, ctx, &memory)
+}
+
+/// Enqueues a plan of programs with `memory` for its temporaries.
+pub(super) fn enqueue_programs(
+    plan: Plan<'_>,
+    ctx: &mut dyn OpContext,
+    memory: &Memory,
+) -> Result<()> {
+    plan.enqueue_in(ctx, memory, |_, c, _| unreachable!("a choice has programs: {c:?}"))
+}
+
+/// Ends the use of cooperative matrices on `device`.
+pub(super) fn refuse(device: &Device, reason: &Error) {
+    if device.cooperative_matrices().refuse() {
+        log::warn!("{}: cooperative matrices are not used, since {reason}", device.info().name);
+    }
+}

@@ -1,0 +1,148 @@
+//! The programs of a contraction that fits the bindings: the contraction itself, and where it is
+//! cut or its result is packed, what adds the sums of its parts.
+
+use smallvec::smallvec;
+
+use super::choice::Choice;
+use super::epilogue::Bound;
+use super::plan::{Dispatch, Plan};
+use super::tile::Memory;
+use super::{Contraction, Lanes, Lines, Rows, Store, StoreKind, Variant, element, finish};
+use crate::device::{Binding, Cooperative, Grid, Params, check_extent};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which
+/// bounds the rounding error of long contractions and keeps loops below
+/// [`crate::device::Profile::loop_limit`].
+const MAX_CHUNK: usize = 8192;
+/// Most elements of the buffer of partial sums that parallelism alone is worth.
+const MAX_PARTIAL: usize = 1 << 24;
+
+impl Contraction {
+    /// The longest contracted index that need not be cut.
+    pub const LONGEST_WHOLE: usize = MAX_CHUNK;
+
+    /// The programs for a choice, on an adapter that binds `limit` bytes at once. Cooperative tiles
+    /// multiply matrices that the adapter lists as `cooperative`.
+    pub(super) fn programs(
+        &self,
+        choice: Choice,
+        cooperative: Option<Cooperative>,
+        epilogue: Option<&Bound<'_>>,
+        limit: u64,
+    ) -> Result<Plan<'static>> {
+        let Choice { tile, split_k } = choice;
+        let mut plan = Plan::new();
+        let mut variant = self.variant(tile);
+        if matches!(tile.memory, Memory::Cooperative(_)) {
+            variant.cooperative = cooperative;
+        }
+        let chunk = self.chunk(limit, split_k);
+        let split_k = self.depth().div_ceil(chunk);
+        let vec4s = variant.c.1 == StoreKind::Vec4s;
+        if split_k == 1 && (self.c.dtype.lanes() == 1 || vec4s) {
+            variant.epilogue = epilogue.map(|e| e.form(vec4s));
+            plan.dispatch(self.dispatch(variant, &self.c, chunk, epilogue));
+            return Ok(plan);
+        }
+        let computed = element::computed(self.a.dtype);
+        let partial = plan.temporary(computed, &[split_k, self.c.len()]);
+        check_extent(partial.len())?;
+        variant.c = (computed, self.store_kind(&partial));
+        plan.dispatch(self.dispatch(variant, &partial, chunk, None));
+        plan.dispatch(finish::dispatch(&partial, &self.c, epilogue, vec4s));
+        Ok(plan)
+    }
+
+    /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted`
+    /// parts: whole outer steps, or a multiple of 4 where an outer step is too long or the only
+    /// one. Both respect loads in vec4s, which need `inner` to be a multiple of 4.
+    pub(super) fn chunk(&self, limit: u64, wanted: usize) -> usize {
+        let depth = self.depth();
+        if matches!(self.store, Store::Places { .. }) {
+            return depth;
+        }
+        let most = (limit as usize / element::computed(self.a.dtype).size()).min(MAX_PARTIAL);
+        let by_work = wanted.min(most / self.c.len().max(1)).max(1);
+        let split_k = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
+        if self.outer > 1 && self.inner <= MAX_CHUNK {
+            self.outer.div_ceil(split_k) * self.inner
+        } else {
+            depth.div_ceil(split_k).next_multiple_of(4)
+        }
+    }
+
+    /// Length of the contracted index.
+    pub(super) const fn depth(&self) -> usize {
+        self.outer * self.inner
+    }
+
+    /// The program of `variant` that stores to `c`, sums of `chunk` steps each.
+    fn dispatch(
+        &self,
+        variant: Variant,
+        c: &Tensor,
+        chunk: usize,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Dispatch {
+        let split_k = self.depth().div_ceil(chunk);
+        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
+        let mut params = Params::new()
+            .u32(self.m)
+            .u32(self.n)
+            .u32(tiles * split_k)
+            .u32(split_k)
+            .u32(chunk)
+            .u32(self.depth());
+        params = params
+            .u32(self.inner)
+            .u32(self.a_step)
+            .u32(self.b_step)
+            .u32(self.b_column)
+            .u32(self.c.len());
+        params = match &self.rows {
+            Rows::Dense { stride } => params.u32(*stride),
+            Rows::Patch(g) => g.patch_params(params),
+            Rows::Spread(g) => g.spread_params(params),
+            Rows::Window(g) => g.window_params(params),
+        };
+        params = match self.lines {
+            Lines::Dense => params,
+            Lines::Strided(stride) => params.u32(stride),
+            Lines::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
+        };
+        params = match self.store {
+            Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
+            Store::Planes { plane, image } => params.u32(plane).u32(image),
+            Store::Places { extents, strides } => {
+                extents.iter().chain(&strides).fold(params, |p, v| p.u32(*v))
+            }
+        };
+        if variant.batch.is_some() {
+            params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
+            params = self.batch.params(params);
+        }
+        if let Some(epilogue) = epilogue {
+            params = epilogue.params(params);
+        }
+        let unit = |t: &Tensor, vec4s: bool| {
+            Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 })
+        };
+        let mut bindings = smallvec![
+            unit(&self.a, variant.a.1 != Lanes::One),
+            unit(&self.b, variant.b.1 != Lanes::One),
+            unit(c, variant.c.1 == StoreKind::Vec4s),
+        ];
+        if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
+            bindings.extend(epilogue.bindings(form));
+        }
+        Dispatch {
+            key: variant.key(),
+            shader: Box::new(move || variant.shader()),
+            bindings,
+            params,
+            grid: Grid::groups(tiles * split_k),
+        }
+    }
+}

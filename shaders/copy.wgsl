@@ -10,12 +10,7 @@ fn source(byte: u32) -> u32 {
     return (src[word] >> shift) | (src[word + 1u] << (32u - shift));
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let w = (p.off_dst >> 2u) + linear_id(workgroup_id, num_workgroups, local_index);
     let first = w * 4u;
     let end = p.off_dst + p.count;

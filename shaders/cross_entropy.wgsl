@@ -15,12 +15,7 @@ fn gradient(row: u32, c: u32, largest: Value, sum: Value) -> Logits {
     return {{EXP}}(logit(row, c) - largest) / sum - label(row, c);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let row = linear_id(workgroup_id, num_workgroups, local_index) / LANES;
     let lane = local_index % LANES;
     let cols = select(0u, p.cols, row < p.rows);

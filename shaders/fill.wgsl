@@ -1,12 +1,7 @@
 // Fills `p.count` bytes of `dst` with the word `p.pattern`, whose byte 0 falls on addresses that
 // are multiples of 4. Grid: one invocation per destination word. p.off_dst is in bytes.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let w = (p.off_dst >> 2u) + linear_id(workgroup_id, num_workgroups, local_index);
     let first = w * 4u;
     let end = p.off_dst + p.count;

@@ -26,12 +26,7 @@ fn finish(c: u32, sums: vec2<f32>) {
     {{FINISH}}
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let c = linear_id(workgroup_id, num_workgroups, local_index) / LANES;
     let lane = local_index % LANES;
     var own = vec2<f32>();

@@ -2,12 +2,7 @@
 // counts vec4s of channels. An invocation computes rows p.step apart, of p.rows, with the values of
 // its channels read once. Grid: one invocation for each of p.count = p.step * p.units.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if t >= p.count {
         return;

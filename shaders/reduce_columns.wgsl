@@ -2,12 +2,7 @@
 // counts vec4s of neighbours. Segment s combines the s-th of p.segments runs of neighbouring rows.
 // Grid: one invocation for each vec4 of the result, p.count in all. Offsets count vec4s.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if t >= p.count {
         return;

@@ -28,12 +28,7 @@ fn merge_lanes(own: {{PARTIAL}}, lane: u32, local_index: u32) -> {{PARTIAL}} {
     return all;
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let lane = local_index / LANE_STRIDE % LANES;
     let first_unit = linear_id(workgroup_id, num_workgroups, 0u) / LANES;
     let unit = first_unit + local_index / (LANES * LANE_STRIDE) + local_index % LANE_STRIDE;

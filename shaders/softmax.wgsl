@@ -11,12 +11,7 @@ fn result(row: u32, c: u32, largest: Value, sum: Value) -> Logits {
     return {{RESULT}};
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let row = linear_id(workgroup_id, num_workgroups, local_index) / LANES;
     let lane = local_index % LANES;
     // Lanes past the last row take part in the barriers.

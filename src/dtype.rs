@@ -4,6 +4,29 @@
 //! whole words. It is computed in a 32-bit type (`f32` for half and bfloat16), which is also how
 //! TensorFlow's GPU kernels accumulate.
 
+/// The types of several lists, one after the other.
+macro_rules! union {
+    ($($list:expr),+ $(,)?) => {
+        const { &$crate::dtype::union_of::<{ 0 $(+ $list.len())+ }>(&[$($list),+]) }
+    };
+}
+pub(crate) use union;
+
+/// What `union!` expands to: the `N` types of all lists.
+pub(crate) const fn union_of<const N: usize>(lists: &[&[DType]]) -> [DType; N] {
+    let mut all = [F32; N];
+    let (mut list, mut at) = (0, 0);
+    while list < lists.len() {
+        let mut i = 0;
+        while i < lists[list].len() {
+            all[at] = lists[list][i];
+            (i, at) = (i + 1, at + 1);
+        }
+        list += 1;
+    }
+    all
+}
+
 /// An element type. The discriminants are those of TensorFlow's `DataType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
@@ -171,14 +194,47 @@ impl std::fmt::Display for DType {
     }
 }
 
-/// Lists of types for registration tables.
+/// Sets of types, for registration and tables. TensorFlow keeps int32 in host memory on devices, so
+/// many ops have no kernel for it: their sets end in `BUT_I32`.
 pub mod types {
     use super::DType::{self, *};
 
     /// The floating-point types that every adapter can serve.
-    pub const FLOATS: &[DType] = &[F32, F16];
-    /// The floats and 64-bit integers.
-    pub const FLOATS_I64: &[DType] = &[F32, F16, I64];
-    /// Index types.
+    pub const F32_F16: &[DType] = &[F32, F16];
+    /// The types of linear algebra and of images with colors.
+    pub const F32_F64: &[DType] = &[F32, F64];
+    /// Floating-point types that are computed in 32 bits.
+    pub const FLOATS_BUT_F64: &[DType] = &[F32, F16, BF16];
+    /// Floating-point types of the older ops, which know no bfloat16.
+    pub const FLOATS_BUT_BF16: &[DType] = &[F32, F16, F64];
+    /// Floating-point types.
+    pub const FLOATS: &[DType] = &[F32, F16, BF16, F64];
+    /// Complex types.
+    pub const COMPLEX: &[DType] = &[C64, C128];
+    /// Real and complex floating-point types.
+    pub const INEXACT: &[DType] = union!(FLOATS, COMPLEX);
+    /// Signed integers.
+    pub const SIGNED: &[DType] = &[I8, I16, I32, I64];
+    /// Signed integers but int32.
+    pub const SIGNED_BUT_I32: &[DType] = &[I8, I16, I64];
+    /// Unsigned integers.
+    pub const UNSIGNED: &[DType] = &[U8, U16, U32, U64];
+    /// Integers.
+    pub const INTS: &[DType] = union!(SIGNED, UNSIGNED);
+    /// Integers but int32.
+    pub const INTS_BUT_I32: &[DType] = union!(SIGNED_BUT_I32, UNSIGNED);
+    /// Types of indices.
     pub const INDEX: &[DType] = &[I32, I64];
+    /// Numbers with an order.
+    pub const REALS: &[DType] = union!(FLOATS, INTS);
+    /// Numbers with an order but int32.
+    pub const REALS_BUT_I32: &[DType] = union!(FLOATS, INTS_BUT_I32);
+    /// Numbers.
+    pub const NUMBERS: &[DType] = union!(REALS, COMPLEX);
+    /// Numbers but int32.
+    pub const NUMBERS_BUT_I32: &[DType] = union!(REALS_BUT_I32, COMPLEX);
+    /// All types that lie on a device.
+    pub const ELEMENTS: &[DType] = union!(NUMBERS, &[Bool]);
+    /// All types that lie on a device but int32.
+    pub const ELEMENTS_BUT_I32: &[DType] = union!(NUMBERS_BUT_I32, &[Bool]);
 }

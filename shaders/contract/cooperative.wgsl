@@ -50,13 +50,7 @@ fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32) {
     }
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(subgroup_id) subgroup_id: u32,
-) {
+{{ENTRY}} {
     let place = place_of(repeated(workgroup_id, num_workgroups));
     let block = subgroup_id % BLOCKS;
     let block_m = block / {{BLOCKS_N}} * {{BLOCK_M}};

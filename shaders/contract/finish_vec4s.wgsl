@@ -2,12 +2,7 @@
 // one invocation for each four. Bindings: partial (split_k x count), c (count), the epilogue's
 // operands.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index) * 4u;
     if i >= p.count {
         return;

@@ -4,12 +4,7 @@
 // and offsets are in elements. Products and sums are `Scalar`s, in the order of k, or in that of
 // each group's own steps. Rows and columns beyond the edge repeat the last one and are not stored.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-{{BUILTINS}}) {
+{{ENTRY}} {
 {{TILE_ID}}    let place = place_of(workgroup);
     let lane_m = {{LANE_M}};
     let lane_n = local_index % {{LANES_N}};

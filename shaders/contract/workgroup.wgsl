@@ -8,12 +8,7 @@
 var<workgroup> tile_a: array<Vec4, {{TILE_M}} * {{DEPTH}} / 4u>;
 var<workgroup> tile_b: array<Vec4, {{TILE_N}} * {{DEPTH}} / 4u>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let place = place_of(repeated(workgroup_id, num_workgroups));
     let lane_m = local_index / {{LANES_N}};
     let lane_n = local_index % {{LANES_N}};

@@ -6,12 +6,7 @@ fn finish(i: u32, sum: f32) -> {{RESULT_T}} {
     return {{RESULT}};
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     let i = 4u * t;
     if i >= p.count {

@@ -2,12 +2,7 @@
 // the windows that contain it. There are no dilations, so that the windows are a range. Grid: one
 // invocation for each t. Bindings: weight, dy, result.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if 4u * t >= p.count {
         return;

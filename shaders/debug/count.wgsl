@@ -11,12 +11,7 @@ fn kind(x: {{VALUE}}) -> u32 {
     return select(5u, 3u, x < zero);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if local_index < 6u {
         atomicStore(&found[local_index], 0u);

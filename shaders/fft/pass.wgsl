@@ -22,12 +22,7 @@ fn three_eighths(z: Complex) -> Complex {
     return Complex(z.y - z.x, -z.x - z.y) * Real(0.7071067811865476);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if t >= p.count {
         return;

@@ -29,12 +29,7 @@ fn of_query(product: f32, change: f32, position: u32, s: u32, b: u32, h: u32) ->
         weight, weighs));
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     // A workgroup past the last one computes that one's keys again and stores the same values.
     let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
     let tiles = (p.keys + ROWS - 1u) / ROWS;

@@ -24,12 +24,7 @@ fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32,
     return vec2<f32>(select(0.0, weight * (change - own.z), counts), 0.0);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     // A workgroup past the last one computes that one's rows again and stores the same values.
     let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
     let tiles = (p.queries + ROWS - 1u) / ROWS;

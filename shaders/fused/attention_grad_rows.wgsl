@@ -5,12 +5,8 @@
 
 const LOWEST_FINITE = -3.40282346e38;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(global_invocation_id) id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-) {
-    let row = id.y * num_workgroups.x * WORKGROUP + id.x;
+{{ENTRY}} {
+    let row = linear_id(workgroup_id, num_workgroups, local_index);
     if row >= p.count {
         return;
     }

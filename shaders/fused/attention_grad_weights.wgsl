@@ -6,12 +6,8 @@ const LANES = WORKGROUP;
 
 var<workgroup> partials: array<f32, LANES>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
+{{ENTRY}} {
+    let lane = local_index;
     // Workgroups past the last row have no keys.
     let row = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let keys = select(0u, p.keys, row < p.total);

@@ -27,12 +27,7 @@ fn of_lanes(own: f32, lane: u32, local_index: u32, is_sum: bool) -> f32 {
     return all;
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     // Lanes past the last row have no keys.
     let row = linear_id(workgroup_id, num_workgroups, local_index) / LANES;
     let lane = local_index % LANES;

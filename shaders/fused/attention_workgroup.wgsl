@@ -16,12 +16,7 @@ var<workgroup> value_tile: array<vec4<f32>, KEYS * VEC4S>;
 // What each invocation adds to the products of its row, key by key.
 var<workgroup> products: array<f32, KEYS * WORKGROUP>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     // A workgroup past the last one computes that one's rows again and stores the same values.
     let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
     let tiles = (p.queries + ROWS - 1u) / ROWS;

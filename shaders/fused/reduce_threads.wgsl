@@ -14,12 +14,7 @@ fn segment(i: u32) -> State {
     return reduce_run(rest / p.segments, first, k, 1u, min(length, p.extent - first));
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let unit = linear_id(workgroup_id, num_workgroups, local_index);
     if unit * UNIT >= p.count {
         return;

@@ -16,12 +16,7 @@ fn place(row: u32, value: u32) -> vec2<u32> {
     return vec2(table[at], table[at + 1u]);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     // The last row that starts at or before this workgroup.
     var index = 0u;

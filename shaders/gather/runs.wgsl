@@ -1,12 +1,7 @@
 // gather.wgsl for rows of one element and indices that come in whole vec4s: p.count and
 // p.count_indices count vec4s, of dst and of the indices of a batch. Grid: one invocation per four.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if t >= p.count {
         return;

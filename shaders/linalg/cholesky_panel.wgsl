@@ -23,26 +23,21 @@ fn product(x: four, y: four) -> real {
     return x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+{{ENTRY}} {
     let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if matrix >= p.batch {
         return;
     }
     let n = p.n;
     let base = matrix * n * n;
-    if p.first == 0u && local == 0u {
+    if p.first == 0u && local_index == 0u {
         store_state(matrix, 0);
     }
     for (var j = p.first; j < p.end; j += 8u) {
 {{DECLARE}}
         for (var row = j; row < n; row += WORKGROUP) {
             // Rows past the last one repeat it and store the same values.
-            let i = min(row + local, n - 1u);
+            let i = min(row + local_index, n - 1u);
             let own = base + i * n;
             let left = load_four(own + j);
             let right = load_four(own + j + 4u);
@@ -52,13 +47,13 @@ fn main(
 {{STEP}}
             }
             if row == j {
-                if local < 8u {
+                if local_index < 8u {
 {{PUT}}
                 }
                 workgroupBarrier();
                 var is_positive = true;
 {{FACTOR}}
-                if local == 0u && !is_positive {
+                if local_index == 0u && !is_positive {
                     store_state(matrix, 1);
                 }
             }

@@ -57,25 +57,20 @@ fn size_of(x: real) -> word {
     return bitcast<word>(x) & {{MAGNITUDE}};
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+{{ENTRY}} {
     let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if matrix >= p.batch {
         return;
     }
     let base = matrix * p.n * p.n;
     let rotations = 2u * matrix * p.pairs;
-    if local < 2u {
-        atomicStore(&rotating[local], 0u);
+    if local_index < 2u {
+        atomicStore(&rotating[local_index], 0u);
     }
     workgroupBarrier();
     for (var s = 0u; s < p.steps; s += 1u) {
         let round = (p.first + s) % (2u * p.pairs - 1u);
-        for (var i = local; i < p.pairs; i += WORKGROUP) {
+        for (var i = local_index; i < p.pairs; i += WORKGROUP) {
             let pq = pair(round, i);
             let off = element(base, pq.x, pq.y);
             var cosine = real(1.0);
@@ -99,17 +94,17 @@ fn main(
         }
         storageBarrier();
         workgroupBarrier();
-        if local == 0u {
+        if local_index == 0u {
             atomicStore(&rotating[(s + 1u) & 1u], 0u);
         }
         let is_rotating = atomicLoad(&rotating[s & 1u]) != 0u;
         // A block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and p.pairs
         // - 1 - i have p.pairs + 1 blocks together.
-        for (var folded = local / ACROSS; folded < select(0u, (p.pairs + 1u) / 2u,
+        for (var folded = local_index / ACROSS; folded < select(0u, (p.pairs + 1u) / 2u,
             is_rotating); folded += DOWN) {
             // The middle one of an odd number of rows is alone.
             let places = select(p.pairs + 1u, folded + 1u, 2u * folded + 1u == p.pairs);
-            for (var place = local % ACROSS; place < places; place += ACROSS) {
+            for (var place = local_index % ACROSS; place < places; place += ACROSS) {
                 let is_first = place < p.pairs - folded;
                 let i = select(p.pairs - 1u - folded, folded, is_first);
                 let j = select(place - 1u, place + folded, is_first);
@@ -137,9 +132,9 @@ fn main(
                 }
             }
         }
-        for (var i = local / ACROSS; i < select(0u, p.n, is_rotating); i += DOWN) {
+        for (var i = local_index / ACROSS; i < select(0u, p.n, is_rotating); i += DOWN) {
             let row = base + i * p.n;
-            for (var j = local % ACROSS; j < p.pairs; j += ACROSS) {
+            for (var j = local_index % ACROSS; j < p.pairs; j += ACROSS) {
                 let columns = pair(round, j);
                 if columns.y < p.n {
                     let cosine = load_table(rotations + 2u * j);

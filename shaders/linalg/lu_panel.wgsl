@@ -13,12 +13,7 @@ alias real = {{REAL}};
 var<workgroup> best_size: array<real, WORKGROUP>;
 var<workgroup> best_row: array<u32, WORKGROUP>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+{{ENTRY}} {
     let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if matrix >= p.batch {
         return;
@@ -26,35 +21,35 @@ fn main(
     let n = p.n;
     let base = matrix * n * n;
     if p.first == 0u {
-        for (var i = local; i < n; i += WORKGROUP) {
+        for (var i = local_index; i < n; i += WORKGROUP) {
             store_permutation(matrix * n + i, i32(i));
         }
-        if local < 2u {
-            store_state(2u * matrix + local, 0);
+        if local_index < 2u {
+            store_state(2u * matrix + local_index, 0);
         }
     }
     for (var k = p.first; k < p.end; k += 1u) {
         // The largest element of column k on and below the diagonal.
         var size = real(-1.0);
         var row = k;
-        for (var i = k + local; i < n; i += WORKGROUP) {
+        for (var i = k + local_index; i < n; i += WORKGROUP) {
             let candidate = abs(load_a(base + i * n + k));
             if candidate > size {
                 size = candidate;
                 row = i;
             }
         }
-        best_size[local] = size;
-        best_row[local] = row;
+        best_size[local_index] = size;
+        best_row[local_index] = row;
         workgroupBarrier();
         for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
-            if local < step {
-                let other = best_size[local + step];
-                let lower = best_row[local + step];
-                let own = best_size[local];
-                if other > own || (other == own && lower < best_row[local]) {
-                    best_size[local] = other;
-                    best_row[local] = lower;
+            if local_index < step {
+                let other = best_size[local_index + step];
+                let lower = best_row[local_index + step];
+                let own = best_size[local_index];
+                if other > own || (other == own && lower < best_row[local_index]) {
+                    best_size[local_index] = other;
+                    best_row[local_index] = lower;
                 }
             }
             workgroupBarrier();
@@ -62,7 +57,7 @@ fn main(
         let pivot_row = best_row[0];
         if pivot_row != k {
             {{SWAP}}
-            if local == 0u {
+            if local_index == 0u {
                 let upper = load_permutation(matrix * n + k);
                 store_permutation(matrix * n + k, load_permutation(matrix * n + pivot_row));
                 store_permutation(matrix * n + pivot_row, upper);
@@ -73,11 +68,11 @@ fn main(
         workgroupBarrier();
         let pivot = load_a(base + k * n + k);
         if pivot == 0.0 {
-            if local == 0u {
+            if local_index == 0u {
                 store_state(2u * matrix, 1);
             }
         } else {
-            for (var i = k + 1u + local; i < n; i += WORKGROUP) {
+            for (var i = k + 1u + local_index; i < n; i += WORKGROUP) {
                 let factor = load_a(base + i * n + k) / pivot;
                 store_a(base + i * n + k, factor);
                 {{ELIMINATE}}

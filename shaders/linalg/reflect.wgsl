@@ -84,12 +84,7 @@ fn reflection(base: u32, k: u32, local: u32) -> Reflection {
     return Reflection(diagonal, 1.0 / (head - diagonal), (diagonal - head) / diagonal);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+{{ENTRY}} {
     let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if group >= p.batch * p.groups {
         return;
@@ -97,12 +92,12 @@ fn main(
     let matrix = group / p.groups;
     let base = matrix * p.m * p.n;
     let q_base = matrix * p.m * p.cols;
-    let lane = local / COLUMNS;
+    let lane = local_index / COLUMNS;
     for (var s = 0u; s < p.steps; s += 1u) {
 {{STEP}}
         for (var tile = first_column / COLUMNS + group % p.groups; tile
             * COLUMNS < p.cols; tile += p.groups) {
-            let j = tile * COLUMNS + local % COLUMNS;
+            let j = tile * COLUMNS + local_index % COLUMNS;
             let is_mine = j >= first_column && j < p.cols;
             var sum = real(0.0);
             if is_mine {
@@ -113,12 +108,12 @@ fn main(
                     sum += load_q(q_base + k * p.cols + j);
                 }
             }
-            partial[local] = sum;
+            partial[local_index] = sum;
             workgroupBarrier();
             if is_mine {
                 sum = real(0.0);
                 for (var l = 0u; l < LANES; l += 1u) {
-                    sum += partial[l * COLUMNS + local % COLUMNS];
+                    sum += partial[l * COLUMNS + local_index % COLUMNS];
                 }
                 sum *= h.tau;
                 if lane == 0u {

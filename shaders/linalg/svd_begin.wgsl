@@ -9,12 +9,7 @@ alias real = {{REAL}};
 
 var<workgroup> largest: array<real, WORKGROUP>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+{{ENTRY}} {
     let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if matrix >= p.batch {
         return;
@@ -22,14 +17,14 @@ fn main(
     let count = p.k * p.r;
     let base = matrix * count;
     var size = real(0.0);
-    for (var t = local; t < count; t += WORKGROUP) {
+    for (var t = local_index; t < count; t += WORKGROUP) {
         size = max(size, abs(load_x(base + t)));
     }
-    largest[local] = size;
+    largest[local_index] = size;
     for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
-        if local < step {
-            largest[local] = max(largest[local], largest[local + step]);
+        if local_index < step {
+            largest[local_index] = max(largest[local_index], largest[local_index + step]);
         }
     }
     workgroupBarrier();
@@ -38,15 +33,15 @@ fn main(
     if bound > real({{LARGE}}) || (bound < real({{SMALL}}) && bound > real(0.0)) {
         factor = bound;
     }
-    if local == 0u {
+    if local_index == 0u {
         store_scale(matrix, factor);
     }
-    for (var t = local; t < count; t += WORKGROUP) {
+    for (var t = local_index; t < count; t += WORKGROUP) {
         let j = t / p.r;
         let i = t % p.r;
         store_w(base + t, load_x(base + select(i * p.k + j, t, p.wide != 0u)) / factor);
     }
-    for (var t = local; t < p.k * p.k; t += WORKGROUP) {
+    for (var t = local_index; t < p.k * p.k; t += WORKGROUP) {
         store_basis(matrix * p.k * p.k + t, select(real(0.0), real(1.0), t / p.k == t % p.k));
     }
 }

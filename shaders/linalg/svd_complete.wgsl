@@ -23,12 +23,7 @@ fn total(local: u32, own: real) -> real {
     return sums[0];
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+{{ENTRY}} {
     let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if matrix >= p.batch {
         return;
@@ -41,11 +36,11 @@ fn main(
             let largest = load_s(matrix * p.k);
             vanishes = load_s(matrix * p.k + c) <= largest * real({{EPSILON}}) * real(p.r);
         }
-        vanishes = workgroup_flag(local, vanishes);
+        vanishes = workgroup_flag(local_index, vanishes);
         if vanishes {
             var least = real(2.0);
             var row = 0u;
-            for (var i = local; i < p.r; i += WORKGROUP) {
+            for (var i = local_index; i < p.r; i += WORKGROUP) {
                 var spanned = real(0.0);
                 for (var d = 0u; d < c; d += 1u) {
                     let x = load_u(base + i * p.cols + d);
@@ -56,42 +51,43 @@ fn main(
                     row = i;
                 }
             }
-            sums[local] = least;
-            best[local] = row;
+            sums[local_index] = least;
+            best[local_index] = row;
             for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
                 workgroupBarrier();
-                if local < step {
-                    let other = sums[local + step];
-                    let tie = other == sums[local] && best[local + step] < best[local];
-                    if other < sums[local] || tie {
-                        sums[local] = other;
-                        best[local] = best[local + step];
+                if local_index < step {
+                    let other = sums[local_index + step];
+                    let is_before = best[local_index + step] < best[local_index];
+                    let tie = other == sums[local_index] && is_before;
+                    if other < sums[local_index] || tie {
+                        sums[local_index] = other;
+                        best[local_index] = best[local_index + step];
                     }
                 }
             }
             workgroupBarrier();
             let start = best[0];
-            for (var i = local; i < p.r; i += WORKGROUP) {
+            for (var i = local_index; i < p.r; i += WORKGROUP) {
                 store_u(base + i * p.cols + c, select(real(0.0), real(1.0), i == start));
             }
             for (var d = 0u; d < 2u * c; d += 1u) {
                 var dot = real(0.0);
-                for (var i = local; i < p.r; i += WORKGROUP) {
+                for (var i = local_index; i < p.r; i += WORKGROUP) {
                     dot += load_u(base + i * p.cols + d % c) * load_u(base + i * p.cols + c);
                 }
-                let part = total(local, dot);
-                for (var i = local; i < p.r; i += WORKGROUP) {
+                let part = total(local_index, dot);
+                for (var i = local_index; i < p.r; i += WORKGROUP) {
                     let at = base + i * p.cols + c;
                     store_u(at, load_u(at) - part * load_u(base + i * p.cols + d % c));
                 }
             }
             var square = real(0.0);
-            for (var i = local; i < p.r; i += WORKGROUP) {
+            for (var i = local_index; i < p.r; i += WORKGROUP) {
                 let x = load_u(base + i * p.cols + c);
                 square += x * x;
             }
-            let length = sqrt(total(local, square));
-            for (var i = local; i < p.r; i += WORKGROUP) {
+            let length = sqrt(total(local_index, square));
+            for (var i = local_index; i < p.r; i += WORKGROUP) {
                 let at = base + i * p.cols + c;
                 store_u(at, load_u(at) / length);
             }
@@ -103,8 +99,8 @@ fn main(
 var<workgroup> flag: u32;
 
 // What the first invocation says, so that control flow is uniform to the compiler too.
-fn workgroup_flag(local: u32, own: bool) -> bool {
-    if local == 0u {
+fn workgroup_flag(local_index: u32, own: bool) -> bool {
+    if local_index == 0u {
         flag = select(0u, 1u, own);
     }
     return workgroupUniformLoad(&flag) != 0u;

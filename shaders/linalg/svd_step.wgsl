@@ -7,12 +7,7 @@ alias real = {{REAL}};
 
 var<workgroup> sums: array<real, 3 * WORKGROUP>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+{{ENTRY}} {
     let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if group >= p.batch * p.pairs {
         return;
@@ -31,21 +26,21 @@ fn main(
     var upper_square = real(0.0);
     var lower_square = real(0.0);
     var product = real(0.0);
-    for (var t = local; t < p.r; t += WORKGROUP) {
+    for (var t = local_index; t < p.r; t += WORKGROUP) {
         let x = load_w(upper + t);
         let y = load_w(lower + t);
         upper_square += x * x;
         lower_square += y * y;
         product += x * y;
     }
-    sums[3u * local] = upper_square;
-    sums[3u * local + 1u] = lower_square;
-    sums[3u * local + 2u] = product;
+    sums[3u * local_index] = upper_square;
+    sums[3u * local_index + 1u] = lower_square;
+    sums[3u * local_index + 2u] = product;
     for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
-        if local < step {
+        if local_index < step {
             for (var c = 0u; c < 3u; c += 1u) {
-                sums[3u * local + c] += sums[3u * (local + step) + c];
+                sums[3u * local_index + c] += sums[3u * (local_index + step) + c];
             }
         }
     }
@@ -61,7 +56,7 @@ fn main(
     let tangent = select(size, -size, ratio < real(0.0));
     let cosine = real(1.0) / sqrt(real(1.0) + tangent * tangent);
     let sine = tangent * cosine;
-    for (var t = local; t < p.r; t += WORKGROUP) {
+    for (var t = local_index; t < p.r; t += WORKGROUP) {
         let x = load_w(upper + t);
         let y = load_w(lower + t);
         store_w(upper + t, cosine * x - sine * y);
@@ -69,7 +64,7 @@ fn main(
     }
     let upper_v = (matrix * p.k + min(a, b)) * p.k;
     let lower_v = (matrix * p.k + max(a, b)) * p.k;
-    for (var t = local; t < p.k; t += WORKGROUP) {
+    for (var t = local_index; t < p.k; t += WORKGROUP) {
         let x = load_basis(upper_v + t);
         let y = load_basis(lower_v + t);
         store_basis(upper_v + t, cosine * x - sine * y);

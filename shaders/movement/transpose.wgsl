@@ -8,12 +8,7 @@ const ROWS = WORKGROUP / TILE;
 
 var<workgroup> tile: array<array<{{ELEMENT}}, TILE + 1u>, TILE>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let across = (p.columns + TILE - 1u) / TILE;
     let down = (p.rows + TILE - 1u) / TILE;
     let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;

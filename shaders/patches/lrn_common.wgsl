@@ -27,12 +27,7 @@ fn windows(start: u32, c: u32) -> vec4<f32> {
     return middle + vec4(before.x + late, late + behind.x, before.z + early, early + behind.z);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if t >= p.count {
         return;

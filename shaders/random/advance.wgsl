@@ -1,8 +1,7 @@
 // Advances the 128-bit counter at the start of `state` by the 64-bit number p.low, p.high.
 // Grid: one invocation. `state` is bound as four words, the least significant first.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main() {
+{{ENTRY}} {
     let at = p.off_state;
     let counter = vec4<u32>(state[at], state[at + 1u], state[at + 2u], state[at + 3u]);
     let next = philox_skip(counter, vec2<u32>(p.low, p.high));

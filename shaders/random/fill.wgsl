@@ -6,12 +6,7 @@
 // generator() -> Generator`; `fn draw(counter, key) -> vec4<u32>`, one group's words; SAMPLES, the
 // samples reserved for each group, a power of two not above 256.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let group = linear_id(workgroup_id, num_workgroups, local_index);
     let first = group * {{WORDS}}u;
     // Groups far past the end would wrap around; p.words is at most 2^30.

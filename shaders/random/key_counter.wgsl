@@ -2,8 +2,7 @@
 // that differ little give unrelated streams. Grid: one invocation. All are bound as words, the
 // least significant first.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main() {
+{{ENTRY}} {
     let s = p.off_seed;
     let seeds = {{SEEDS}};
     let mix = philox(seeds, vec2<u32>(0x3ec8f720u, 0x02461e29u));

@@ -23,12 +23,8 @@ fn wins(score: f32, candidate: u32, best_score: f32, best_class: u32) -> bool {
         && candidate > best_class));
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
+{{ENTRY}} {
+    let lane = local_index;
     let row = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if row >= p.rows {
         return;

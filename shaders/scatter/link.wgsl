@@ -2,12 +2,7 @@
 // one before n. The order within a chain is the order in which invocations arrive, which is not
 // fixed. Grid: one invocation per index. heads starts as NONE everywhere.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let n = linear_id(workgroup_id, num_workgroups, local_index);
     if n >= p.count {
         return;

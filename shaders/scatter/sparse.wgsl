@@ -1,12 +1,7 @@
 // Grid: one invocation per index and column; the index at the head of its row's chain folds the
 // row. dst holds the rows from p.first_row on, p.rows of them.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     let n = quotient(t, p.inner);
     if n >= p.count {

@@ -1,12 +1,7 @@
 // Finds the first row past the last: summary[4] becomes the number of places from it to the end.
 // Grid: one invocation per place.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);
     if i < p.count && load_rows(i) >= p.limit {
         atomicMax(&summary[p.off_summary + 4u], p.count - i);

@@ -1,12 +1,7 @@
 // Numbers the runs of equal keys: ranks[i] is the run of key i, unique[r] the key of run r.
 // `starts` counts the runs that begin before each place. Grid: one invocation per key.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);
     if i >= p.count {
         return;

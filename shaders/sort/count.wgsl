@@ -8,12 +8,7 @@ var<workgroup> local_counts: array<atomic<u32>, LOCAL>;
 
 {{BIN}}
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let block = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let few = p.bins <= LOCAL;
     for (var bin = local_index; few && bin < p.bins; bin += WORKGROUP) {

@@ -22,12 +22,7 @@ fn is_below_k(n: u32) -> bool {
     return (p.words == 2u && high > 0u) || n < k_words[p.off_k_words];
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let row = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let live = row < p.count;
     if local_index == 0u {

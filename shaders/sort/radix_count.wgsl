@@ -5,12 +5,7 @@ const ITEMS = 8u;
 
 var<workgroup> totals: array<atomic<u32>, 16>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let block = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     if local_index < 16u {
         atomicStore(&totals[local_index], 0u);

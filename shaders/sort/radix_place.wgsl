@@ -14,12 +14,8 @@ fn column(digit: u32, t: u32) -> u32 {
     return (digit & 7u) * WORKGROUP + t;
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) t: u32,
-) {
+{{ENTRY}} {
+    let t = local_index;
     let block = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let live = block < p.blocks;
     for (var d = 0u; d < 8u; d += 1u) {

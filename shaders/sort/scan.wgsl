@@ -8,12 +8,7 @@ const ITEMS = 16u;
 // Two copies, so that a step reads one and writes the other with one barrier in between.
 var<workgroup> sums: array<u32, 2u * WORKGROUP>;
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let block = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let first = (block * WORKGROUP + local_index) * ITEMS;
     var end = first;

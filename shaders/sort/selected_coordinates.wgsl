@@ -13,12 +13,8 @@ fn store(at: u32, i: u32) {
     out[p.off_out + at * p.rank] = vec2(rest, 0u);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) t: u32,
-) {
+{{ENTRY}} {
+    let t = local_index;
     let block = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     var bits = 0u;
     if block < p.blocks {

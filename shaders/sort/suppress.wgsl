@@ -28,8 +28,8 @@ fn chosen(s: u32) -> vec4<f32> {
         load_corners(s * 4u + 3u));
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(@builtin(local_invocation_index) t: u32) {
+{{ENTRY}} {
+    let t = local_index;
     let i = p.first + t;
     var position = 0u;
     var alive = i < p.count;

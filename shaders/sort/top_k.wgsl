@@ -33,12 +33,8 @@ fn order(a: ptr<function, Element>, b: ptr<function, Element>, ascending: bool) 
     *b = select(second, first, exchanged);
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) t: u32,
-) {
+{{ENTRY}} {
+    let t = local_index;
     let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let per_group = CAPACITY / p.size;
     for (var k = 0u; k < PER_INVOCATION; k += 1u) {

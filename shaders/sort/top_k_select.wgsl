@@ -58,12 +58,8 @@ fn put(slot: u32, e: Element) {
 {{PUT}}
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) t: u32,
-) {
+{{ENTRY}} {
+    let t = local_index;
     let segment = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let row = segment / p.per_row;
     let first = (segment - row * p.per_row) * (WORKGROUP * p.each);

@@ -2,12 +2,7 @@
 // of those before it. Grid: one invocation per element. Indices are written as p.words words (int32
 // or int64); sizes start as zeros.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);
     if i >= p.count {
         return;

@@ -2,12 +2,7 @@
 // next[n] the one that follows n or NONE. Each index goes over its own chain, which has at most
 // p.count links. Grid: one invocation per index. firsts starts as NONE everywhere.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let n = linear_id(workgroup_id, num_workgroups, local_index);
     if n >= p.count {
         return;

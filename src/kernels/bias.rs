@@ -6,7 +6,10 @@ use super::reduce::plan::groups;
 use super::reduce::program::{part, reduce, window_bytes};
 use super::reduce::table::Reduction;
 use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
@@ -14,8 +17,8 @@ use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64, I32];
-const GRADIENT_TYPES: &[DType] = &[F32, F16, BF16, F64];
+const TYPES: &[DType] = union!(types::FLOATS, &[I32]);
+const GRADIENT_TYPES: &[DType] = types::FLOATS;
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {

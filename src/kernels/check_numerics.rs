@@ -7,7 +7,10 @@
 use smallvec::smallvec;
 
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -16,7 +19,7 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 
-const TYPES: &[DType] = &[F32, F16, F64];
+const TYPES: &[DType] = types::FLOATS_BUT_BF16;
 
 /// Bits of what was found.
 const NAN: u32 = 1;

@@ -4,7 +4,10 @@
 use smallvec::smallvec;
 
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::{Error, Result};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -14,8 +17,8 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-const TYPES: &[DType] = &[F32, F16, F64, I16, I32];
-const OUTPUTS: &[DType] = &[F32, F64];
+const TYPES: &[DType] = union!(types::FLOATS_BUT_BF16, &[I16, I32]);
+const OUTPUTS: &[DType] = types::F32_F64;
 
 /// Adds the op.
 pub fn register(r: &mut Registry) {

@@ -26,6 +26,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::scalar::row::{Function, Row, scalar_wgsl};
 use crate::kernels::scalar::{self, cast};
+use crate::shader::codec;
 use crate::{invalid, require};
 
 /// Where an argument comes from.
@@ -100,16 +101,14 @@ impl Call {
 /// a store to memory rounds is rounded here.
 fn cast_wgsl(from: DType, to: DType) -> Function {
     let mut function = cast::function(from, to, false);
-    let (library, round) = match to {
-        DType::F16 => ("f16_bits", "unpack2x16float(f16_bits(x)).x"),
-        DType::BF16 => ("bf16_bits", "bitcast<f32>(bf16_bits(x) << 16u)"),
-        _ => return function,
+    let (Some(library), Some(round)) = (codec::library(to), codec::rounded(to)) else {
+        return function;
     };
     let (inner, value) = (function.name, from.value());
     function.name = format!("{inner}_rounded");
     let _ = write!(
         function.text,
-        "\nfn round_{inner}(x: f32) -> f32 {{\n    return {round};\n}}\n\nfn {inner}_rounded(x: \
+        "\nfn round_{inner}(v: f32) -> f32 {{\n    return {round};\n}}\n\nfn {inner}_rounded(x: \
          {value}) -> f32 {{\n    return round_{inner}({inner}(x));\n}}\n"
     );
     function.libraries.push(library);

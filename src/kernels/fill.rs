@@ -9,15 +9,18 @@ use super::movement::{MOVED, MOVED_I32, host_shape, shape};
 use super::op::OpContext;
 use super::registry::{ON_HOST, Registry};
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::layout::Iteration;
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
-const RANGE: &[DType] = &[F32, F64, F16, BF16, I64];
+const RANGE: &[DType] = union!(types::FLOATS, &[I64]);
 
 type Compute = fn(&mut dyn OpContext) -> Result<()>;
 

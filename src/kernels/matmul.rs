@@ -1,7 +1,7 @@
 //! MatMul and the BatchMatMul family: shapes and broadcasting around [`super::contract`].
 
 use crate::device::Profile;
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::plan::Plan;
@@ -15,7 +15,7 @@ use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor, shape_text};
 
 /// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128];
+const TYPES: &[DType] = types::INEXACT;
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {

@@ -6,7 +6,7 @@
 use smallvec::smallvec;
 
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Kernel, OpContext, VariableUpdate};
 use crate::kernels::registry::Registry;
@@ -20,7 +20,7 @@ const OPS: &[(&str, char)] = &[("AssignAddVariableOp", '+'), ("AssignSubVariable
 /// Every type for which TensorFlow has a kernel under DEVICE_DEFAULT: that one runs CPU code on
 /// device addresses, and crashes, so none may be left to it, not even a type that the adapter
 /// lacks.
-const TYPES: &[DType] = &[F32, F16, BF16, F64, I64, I32, I16, I8, U64, U32, U16, U8, C64, C128];
+const TYPES: &[DType] = types::NUMBERS;
 
 /// Registers the family.
 pub fn register(registry: &mut Registry) {

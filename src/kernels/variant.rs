@@ -9,7 +9,10 @@
 //! lists need no code of ours. Without TensorFlow there are no variants: [`crate::local`] refuses
 //! these ops.
 
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext, OpContextExt};
 use crate::kernels::registry::{Need, Registry, TENSORFLOWS};
@@ -18,9 +21,9 @@ use crate::shader::Shader;
 
 const VARIANT: &[DType] = &[Variant];
 /// Element types of TensorFlow's GPU kernels that DEVICE_DEFAULT lacks.
-const ELEMENTS: &[DType] = &[Bool, C64, C128];
+const ELEMENTS: &[DType] = union!(types::COMPLEX, &[Bool]);
 /// The same for TensorListPopBack, which takes lists apart whose elements are lists.
-const POPPED: &[DType] = &[Bool, C64, C128, Variant];
+const POPPED: &[DType] = union!(types::COMPLEX, &[Bool, Variant]);
 
 /// Op, types of `element_dtype`, arguments in host memory.
 const LISTS: &[(&str, &[DType], &[&str])] = &[

@@ -11,8 +11,11 @@
 //! - `store_x_word(w: u32, bits: u32)` and `pack_x(lane: u32, v) -> u32`: for packed types, whole
 //!   words only;
 //! - `p.off_x`: the tensor's element offset in the raw array `x`;
-//! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`.
+//! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`;
+//! - `{{ENTRY}} { … }`: the entry point, which knows `workgroup_id`, `num_workgroups` and
+//!   `local_index`, and what [`Shader::builtin`] adds.
 
+pub(crate) mod codec;
 pub mod library;
 pub mod vec4;
 
@@ -47,6 +50,7 @@ pub struct Shader {
     libraries: Vec<&'static str>,
     defines: Vec<(&'static str, String)>,
     workgroup: [u32; 3],
+    builtins: Vec<(&'static str, &'static str)>,
     body: String,
 }
 
@@ -68,6 +72,7 @@ impl Shader {
             params: Vec::new(),
             libraries: Vec::new(),
             defines: Vec::new(),
+            builtins: Vec::new(),
             workgroup: [WORKGROUP, 1, 1],
             body: String::new(),
         }
@@ -131,6 +136,14 @@ impl Shader {
         self
     }
 
+    /// A builtin value of type `u32` that the entry point takes as `name`, beside those of every
+    /// program.
+    #[must_use]
+    pub fn builtin(mut self, builtin: &'static str, name: &'static str) -> Self {
+        self.builtins.push((builtin, name));
+        self
+    }
+
     /// Appends WGSL text.
     #[must_use]
     pub fn body(mut self, text: &str) -> Self {
@@ -166,13 +179,23 @@ impl Shader {
         };
         let _ = write!(
             self.body,
-            "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    \
-             @builtin(workgroup_id) workgroup_id: vec3<u32>,\n    @builtin(num_workgroups) \
-             num_workgroups: vec3<u32>,\n    @builtin(local_invocation_index) local_index: \
-             u32,\n) {{\n    let t = linear_id(workgroup_id, num_workgroups, \
-             local_index);\n{body}}}\n"
+            "\n{{{{ENTRY}}}} {{\n    let \
+             t = linear_id(workgroup_id, num_workgroups, local_index);\n{body}}}\n"
         );
         self
+    }
+
+    /// The entry point up to its body.
+    fn entry(&self) -> String {
+        let [x, y, z] = self.workgroup;
+        let mut text = format!("@compute @workgroup_size({x}, {y}, {z})\nfn main(\n");
+        text += "    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n";
+        text += "    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n";
+        text += "    @builtin(local_invocation_index) local_index: u32,\n";
+        for (builtin, name) in &self.builtins {
+            let _ = writeln!(text, "    @builtin({builtin}) {name}: u32,");
+        }
+        text + ")"
     }
 
     fn dtype_of(&self, binding: &str) -> DType {
@@ -259,7 +282,7 @@ impl Shader {
         for (name, value) in &self.defines {
             body = body.replace(&format!("{{{{{name}}}}}"), value);
         }
-        out.push_str(&body.replace("{{WORKGROUP_SIZE}}", &format!("{x}, {y}, {z}")));
+        out.push_str(&body.replace("{{ENTRY}}", &self.entry()));
         out
     }
 
@@ -295,27 +318,8 @@ fn accessors(x: &str, dtype: DType) -> String {
              store_{x}(i: u32, v: {value}) {{\n    {x}[p.off_{x} + i] = v;\n}}\n\n"
         );
     }
-    let (shift, mask, width) = if lanes == 4 { (2, 3, 8) } else { (1, 1, 16) };
-    let load = match dtype {
-        DType::Bool => format!("((word >> ((j & {mask}u) * {width}u)) & 0xffu) != 0u"),
-        DType::U8 | DType::U16 => format!("extractBits(word, (j & {mask}u) * {width}u, {width}u)"),
-        DType::I8 | DType::I16 => {
-            format!("extractBits(bitcast<i32>(word), (j & {mask}u) * {width}u, {width}u)")
-        }
-        DType::F16 => "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned(),
-        DType::BF16 => "bitcast<f32>((word >> ((j & 1u) * 16u)) << 16u)".to_owned(),
-        _ => unreachable!("{dtype} is not packed"),
-    };
-    let bits = match dtype {
-        DType::Bool => "select(0u, 1u, v)".to_owned(),
-        DType::U8 => "v & 0xffu".to_owned(),
-        DType::I8 => "bitcast<u32>(v) & 0xffu".to_owned(),
-        DType::U16 => "v & 0xffffu".to_owned(),
-        DType::I16 => "bitcast<u32>(v) & 0xffffu".to_owned(),
-        DType::F16 => "f16_bits(v)".to_owned(),
-        DType::BF16 => "bf16_bits(v)".to_owned(),
-        _ => unreachable!("{dtype} is not packed"),
-    };
+    let (shift, load) = codec::lane(dtype);
+    let (bits, width) = (codec::bits(dtype), 32 / lanes);
     format!(
         "fn load_{x}(i: u32) -> {value} {{\n    let j = p.off_{x} + i;\n    let word = {x}[j >> \
          {shift}u];\n    return {load};\n}}\n\nfn pack_{x}(lane: u32, v: {value}) -> u32 {{\n    \

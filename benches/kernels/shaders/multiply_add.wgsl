@@ -6,12 +6,7 @@ fn step(acc: {{TYPE}}, factor: {{TYPE}}, summand: {{TYPE}}) -> {{TYPE}} {
     return {{STEP}};
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);
     if i >= p.invocations {
         return;

@@ -5,12 +5,7 @@
 // as zero. Grid: one invocation for each of p.count runs; all indices are in units of four
 // channels. Bindings: weight, dy, result.
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if t >= p.count {
         return;

@@ -11,12 +11,7 @@ fn matches(v: vec4<f32>, best: vec4<f32>) -> vec4<bool> {
     return (v == best) | (is_nan(v) & is_nan(best));
 }
 
-@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+{{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
     if t < p.count {
         unit(t);

@@ -13,12 +13,12 @@ use super::op::OpContext;
 use super::registry::Registry;
 use super::scalar::row::Row;
 use super::scalar::{self, cast, kernel};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::shader::Shader;
 
 /// complex64 and, where the adapter has float64, complex128.
-pub const COMPLEX: &[DType] = &[C64, C128];
+pub const COMPLEX: &[DType] = types::COMPLEX;
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {

@@ -5,33 +5,35 @@
 //! do these rows.
 
 use super::reference as r;
-use crate::dtype::DType::{self, *};
+use crate::dtype::DType::*;
+use crate::dtype::types::COMPLEX;
 use crate::kernels::scalar::row::Reference::Complex;
 use crate::kernels::scalar::row::{self, Case, Input, Row, Shapes, binary, case, input, unary};
-
-/// Computed as a pair of parts.
-const BOTH: &[DType] = &[C64, C128];
 
 /// A definition by the function libraries for complex numbers, whose functions end in the type of a
 /// part.
 const fn function(wgsl: &'static str, reference: fn(&[row::Complex]) -> row::Complex) -> Case {
-    case(BOTH, wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
+    case(COMPLEX, wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
 }
 
-const ADD: &[Case] = &[case(BOTH, "x + y", Complex(|v| r::add(v[0], v[1])))];
+const ADD: &[Case] = &[case(COMPLEX, "x + y", Complex(|v| r::add(v[0], v[1])))];
 const MUL: &[Case] = &[case(
-    BOTH,
+    COMPLEX,
     "vec2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x)",
     Complex(|v| r::mul(v[0], v[1])),
 )
 .ulps(2)];
 const DIV: &[Case] = &[function("complex_div_{R}(x, y)", |v| r::div(v[0], v[1]))];
 const INVERSE: &[Case] = &[function("complex_inverse_{R}(x)", |v| r::div([1.0, 0.0], v[0]))];
-const EQUAL: &[Case] = &[case(BOTH, "x.x == y.x && x.y == y.y", Complex(|v| truth(v[0] == v[1])))];
+const EQUAL: &[Case] =
+    &[case(COMPLEX, "x.x == y.x && x.y == y.y", Complex(|v| truth(v[0] == v[1])))];
 const NOT_EQUAL: &[Case] =
-    &[case(BOTH, "!(x.x == y.x && x.y == y.y)", Complex(|v| truth(v[0] != v[1])))];
-const SELECT: &[Case] =
-    &[case(BOTH, "select(e, t, condition)", Complex(|v| if v[0][0] != 0.0 { v[1] } else { v[2] }))];
+    &[case(COMPLEX, "!(x.x == y.x && x.y == y.y)", Complex(|v| truth(v[0] != v[1])))];
+const SELECT: &[Case] = &[case(
+    COMPLEX,
+    "select(e, t, condition)",
+    Complex(|v| if v[0][0] != 0.0 { v[1] } else { v[2] }),
+)];
 const CONDITION: &[Input] =
     &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
 const PARTS: &[Input] = &[input("real"), input("imag")];
@@ -55,7 +57,7 @@ pub const ROWS: &[Row] = &[
         .of(PARTS)
         .gives_complex(),
     unary("ComplexAbs", &[function("complex_abs_{R}(x)", |v| [r::abs(v[0]), 0.0])]).gives_part(),
-    unary("Conj", &[case(BOTH, "vec2(x.x, -x.y)", Complex(|v| r::conj(v[0])))]),
+    unary("Conj", &[case(COMPLEX, "vec2(x.x, -x.y)", Complex(|v| r::conj(v[0])))]),
     unary("Cos", &[function("complex_cos_{R}(x)", |v| r::cos(v[0]))]),
     unary("Cosh", &[function("complex_cosh_{R}(x)", |v| r::cosh(v[0]))]),
     binary("Div", DIV),
@@ -67,7 +69,7 @@ pub const ROWS: &[Row] = &[
     ),
     binary("Equal", EQUAL).test().shapes(Shapes::BroadcastOr(false)),
     unary("Exp", &[function("complex_exp_{R}(x)", |v| r::exp(v[0]))]),
-    unary("Imag", &[case(BOTH, "x.y", Complex(|v| [v[0][1], 0.0]))]).gives_part(),
+    unary("Imag", &[case(COMPLEX, "x.y", Complex(|v| [v[0][1], 0.0]))]).gives_part(),
     unary("Inv", INVERSE),
     binary("Mul", MUL),
     binary(
@@ -76,9 +78,9 @@ pub const ROWS: &[Row] = &[
             unless_zero(v[1], r::mul(v[0], v[1]))
         })],
     ),
-    unary("Neg", &[case(BOTH, "-x", Complex(|v| [-v[0][0], -v[0][1]]))]),
+    unary("Neg", &[case(COMPLEX, "-x", Complex(|v| [-v[0][0], -v[0][1]]))]),
     binary("NotEqual", NOT_EQUAL).test().shapes(Shapes::BroadcastOr(true)),
-    unary("Real", &[case(BOTH, "x.x", Complex(|v| [v[0][0], 0.0]))]).gives_part(),
+    unary("Real", &[case(COMPLEX, "x.x", Complex(|v| [v[0][0], 0.0]))]).gives_part(),
     binary("RealDiv", DIV),
     unary("Reciprocal", INVERSE),
     binary("Select", SELECT).of(CONDITION).shapes(Shapes::Select),
@@ -86,7 +88,7 @@ pub const ROWS: &[Row] = &[
     unary("Sign", &[function("complex_sign_{R}(x)", |v| r::sign(v[0]))]),
     unary("Sin", &[function("complex_sin_{R}(x)", |v| r::sin(v[0]))]),
     unary("Sinh", &[function("complex_sinh_{R}(x)", |v| r::sinh(v[0]))]),
-    binary("Sub", &[case(BOTH, "x - y", Complex(|v| r::sub(v[0], v[1])))]),
+    binary("Sub", &[case(COMPLEX, "x - y", Complex(|v| r::sub(v[0], v[1])))]),
     unary("Tan", &[function("complex_tan_{R}(x)", |v| r::tan(v[0]))]),
     binary(
         "Xdivy",

@@ -35,6 +35,7 @@ fn blocks(count: u32, matrices_m: u32, matrices_n: u32) -> (u32, u32) {
 
 pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> Shader {
     let Cooperative { edge, lanes, means } = cooperative;
+    let shader = shader.builtin("subgroup_id", "subgroup_id");
     let tile = v.tile;
     let (m, n) = (tile.m() as u32, tile.n() as u32);
     let count = (tile.threads() / lanes).clamp(1, MOST_BLOCKS);

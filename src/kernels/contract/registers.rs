@@ -49,16 +49,14 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     } else {
         ("i_first".to_owned(), format!("{steps}u"))
     };
+    let shader =
+        if shared { shader.builtin("subgroup_invocation_id", "subgroup_lane") } else { shader };
     tile_defines(shader, tile)
         .define("TILE_ID", if reduced { REPEATED } else { ONCE })
         .define("FIRST", first)
         .define("REDUCE", if reduced { reduction(v) } else { String::new() })
         .define("STORES", stores(v))
         .define("LANE_M", lane_m)
-        .define(
-            "BUILTINS",
-            if shared { "    @builtin(subgroup_invocation_id) subgroup_lane: u32,\n" } else { "" },
-        )
         .define("OUTSIDE", outside)
         .define("A_ROWS", a.rows)
         .define("B_COLUMNS", clamped)

@@ -7,7 +7,7 @@ use super::element::{element, multiply_add};
 use super::tile::Tile;
 use super::{Lanes, StoreKind, Variant};
 use crate::dtype::DType;
-use crate::shader::Shader;
+use crate::shader::{Shader, codec, vec4};
 
 pub(super) const PLACE: &str = include_str!("../../../shaders/contract/place.wgsl");
 pub(super) const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
@@ -30,40 +30,18 @@ pub(super) fn operand(
 
 /// Binds four elements at a time, with `store4_c` for the result c, else with `load4_NAME`.
 pub(crate) fn vec4s_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
-    let value = if dtype == DType::I32 { "vec4<i32>" } else { "vec4<f32>" };
-    let (ty, load, store, library) = match dtype {
-        DType::F16 => (
-            "vec2<u32>",
-            "vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y))",
-            "vec2<u32>(f16_bits(v.x) | (f16_bits(v.y) << 16u), f16_bits(v.z) | (f16_bits(v.w) << \
-             16u))",
-            Some("f16_bits"),
-        ),
-        DType::BF16 => (
-            "vec2<u32>",
-            "bitcast<vec4<f32>>(vec4<u32>(bits.x << 16u, bits.x & 0xffff0000u, bits.y << 16u, \
-             bits.y & 0xffff0000u))",
-            "vec2<u32>(bf16_bits(v.x) | (bf16_bits(v.y) << 16u), bf16_bits(v.z) | (bf16_bits(v.w) \
-             << 16u))",
-            Some("bf16_bits"),
-        ),
-        DType::F32 => ("vec4<f32>", "bits", "v", None),
-        DType::I32 => ("vec4<i32>", "bits", "v", None),
-        _ => panic!("no contraction of {dtype}"),
-    };
-    let shader = match library {
-        Some(name) => shader.library(name),
-        None => shader,
-    };
-    let access = if x == "c" {
-        format!("fn store4_c(i: u32, v: {value}) {{\n    c[p.off_c + (i >> 2u)] = {store};\n}}\n")
-    } else {
-        format!(
-            "fn load4_{x}(i: u32) -> {value} {{\n    let bits = {x}[p.off_{x} + (i >> 2u)];\n    \
-             return {load};\n}}\n"
-        )
-    };
-    shader.bind_raw(x, ty, 4 * dtype.size() as u32).body(&access)
+    let (value, word) = (dtype.value(), format!("{x}[p.off_{x} + (i >> 2u)]"));
+    let shader = shader.bind_raw(x, codec::storage(dtype), vec4::unit(dtype));
+    if x == "c" {
+        let (before, words) = codec::pack(dtype);
+        return codec::with_library(shader, dtype).body(&format!(
+            "fn store4_c(i: u32, v: vec4<{value}>) {{\n{before}    {word} = {words};\n}}\n"
+        ));
+    }
+    let values = codec::unpack(dtype);
+    shader.body(&format!(
+        "fn load4_{x}(i: u32) -> vec4<{value}> {{\n    let w = {word};\n    return {values};\n}}\n"
+    ))
 }
 
 /// Declares `a_at`, `b_at` and `c_at`: where the operands of matrix z start.

@@ -13,7 +13,7 @@ mod phases;
 pub(crate) mod window;
 
 use crate::device::Profile;
-use crate::dtype::{DType, types};
+use crate::dtype::{DType, types, union};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::plan::Plan;
@@ -27,9 +27,9 @@ use attributes::{ConvAttributes, Depth, Family};
 use general::General;
 
 /// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+const TYPES: &[DType] = types::FLOATS;
 /// Those of Conv, Conv2D and the gradient of its input.
-const TYPES_I32: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32];
+const TYPES_I32: &[DType] = union!(types::FLOATS, &[DType::I32]);
 
 /// The last argument tells whether a gradient is given a shape in host memory; the old forms are
 /// given the tensor itself.

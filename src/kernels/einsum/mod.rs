@@ -9,7 +9,7 @@ mod equation;
 mod lower;
 mod program;
 
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -19,7 +19,7 @@ use equation::Equation;
 use lower::View;
 
 /// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128];
+const TYPES: &[DType] = types::INEXACT;
 
 /// Adds the op.
 pub fn register(r: &mut Registry) {

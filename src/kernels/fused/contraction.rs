@@ -5,7 +5,7 @@
 //! for each channel, also where channels are not the last dimension. They may make the result
 //! larger, as in the ops that were fused; the epilogue then runs behind the contraction.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::contract::epilogue::Epilogue;
 use crate::kernels::contract::product::Product;
@@ -19,7 +19,7 @@ use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor, shape_text};
 
 /// Element types, of the base op and of the result.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+const TYPES: &[DType] = types::FLOATS;
 
 /// The attributes of all.
 macro_rules! attrs {

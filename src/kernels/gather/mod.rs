@@ -6,8 +6,11 @@ mod one_hot;
 pub mod rows;
 mod stitch;
 
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::movement::{MOVED, MOVED_I32};
@@ -16,7 +19,7 @@ use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use index::Form;
 
-const ONE_HOT_INDEX: &[DType] = &[U8, I8, I32, I64];
+const ONE_HOT_INDEX: &[DType] = union!(types::INDEX, &[I8, U8]);
 
 type Compute = fn(&mut dyn OpContext) -> Result<()>;
 

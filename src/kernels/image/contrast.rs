@@ -5,7 +5,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::check_extents;
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::groups;
@@ -16,7 +19,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-const V2: &[DType] = &[F32, F16];
+const V2: &[DType] = types::F32_F16;
 const V1: &[DType] = &[F32, F64, U8, I8, I16, I32];
 
 /// Registers the ops.

@@ -7,7 +7,10 @@ use smallvec::smallvec;
 
 use super::{check_extents, check_image};
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
@@ -15,7 +18,7 @@ use crate::require;
 use crate::shader::{Field, Shader};
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
-pub(super) const TYPES: &[DType] = &[F32, F16, F64];
+pub(super) const TYPES: &[DType] = types::FLOATS_BUT_BF16;
 pub(super) const BOXES: &str = include_str!("../../../shaders/image/crop_boxes.wgsl");
 
 /// Registers the op.

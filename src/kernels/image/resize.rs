@@ -8,7 +8,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{check_extents, check_image, host_pair, sum_type};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::items::Held;
@@ -19,7 +22,7 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64];
+const TYPES: &[DType] = types::FLOATS;
 const SOURCE: &str = include_str!("../../../shaders/image/resize_source.wgsl");
 const READERS: &str = include_str!("../../../shaders/image/resize_readers.wgsl");
 /// The most positions of a resized image that one invocation sums in both directions.

@@ -5,15 +5,18 @@ use smallvec::smallvec;
 
 use super::{check_extents, host_pair};
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Field, Shader, codec};
 use crate::tensor::shape_text;
 
-const TYPES: &[DType] = &[F32, F16, F64, U8, I32, I64];
+const TYPES: &[DType] = union!(types::FLOATS_BUT_BF16, types::INDEX, &[U8]);
 
 /// Fill modes, in the shader's numbers.
 const MODES: [&str; 4] = ["CONSTANT", "NEAREST", "REFLECT", "WRAP"];
@@ -121,8 +124,7 @@ fn shader(dtype: DType) -> Shader {
         U8 => ("float_to_int", "bitcast<u32>(f32_to_i32(v)) & 0xffu"),
         F64 => ("special", "f64(v)"),
         // Rounded to the type already where the fill value is interpolated with.
-        F16 => ("f16_bits", "unpack2x16float(f16_bits(v)).x"),
-        _ => ("special", "v"),
+        _ => (codec::library(dtype).unwrap_or("special"), codec::rounded(dtype).unwrap_or("v")),
     };
     Shader::new(format!("projective transform {dtype}"))
         .bind("images", dtype)

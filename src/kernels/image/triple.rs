@@ -5,7 +5,10 @@ use smallvec::SmallVec;
 
 use super::check_extents;
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::{Error, Result};
 use crate::kernels::items::Held;
 use crate::kernels::op::OpContext;
@@ -27,9 +30,9 @@ enum Second {
 /// An op: name, types, second operand, the result from `a`.
 type Row = (&'static str, &'static [DType], Second, &'static str);
 
-const COLORS: &[DType] = &[F32, F64];
-const ADJUSTED: &[DType] = &[F32, F16];
-const CROSS: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
+const COLORS: &[DType] = types::F32_F64;
+const ADJUSTED: &[DType] = types::F32_F16;
+const CROSS: &[DType] = types::REALS;
 
 const ROWS: &[Row] = &[
     ("AdjustHue", ADJUSTED, Second::Scalar("delta"), "turned(a, s)"),

@@ -127,7 +127,7 @@ fn texts() -> [String; 6] {
         let _ = writeln!(sums, "            var s{w} = {side}.{part};");
         let other = format!("load_four(base + (j + {w}u) * n + k)");
         let _ = writeln!(step, "                s{w} -= product(x, {other});");
-        let _ = writeln!(put, "                    diagonal[{}u + local] = s{w};", w * EDGE);
+        let _ = writeln!(put, "                    diagonal[{}u + local_index] = s{w};", w * EDGE);
         for v in 0..w {
             let _ = writeln!(solve, "            s{w} -= s{v} * d{w}_{v};");
         }

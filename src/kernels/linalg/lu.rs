@@ -199,7 +199,7 @@ pub fn access(shader: Shader, dtype: DType, vec4s: bool) -> Shader {
 fn panel_shader(dtype: DType, workgroup: u32, vec4s: bool) -> Shader {
     let (swap, eliminate) = if vec4s {
         (
-            "for (var j = local; j < n / 4u; j += WORKGROUP) {
+            "for (var j = local_index; j < n / 4u; j += WORKGROUP) {
                 let upper = a[p.off_a + (base + k * n) / 4u + j];
                 a[p.off_a + (base + k * n) / 4u + j] = a[p.off_a + (base + pivot_row * n) / 4u + \
              j];
@@ -213,7 +213,7 @@ fn panel_shader(dtype: DType, workgroup: u32, vec4s: bool) -> Shader {
         )
     } else {
         (
-            "for (var j = local; j < n; j += WORKGROUP) {
+            "for (var j = local_index; j < n; j += WORKGROUP) {
                 let upper = load_a(base + k * n + j);
                 store_a(base + k * n + j, load_a(base + pivot_row * n + j));
                 store_a(base + pivot_row * n + j, upper);

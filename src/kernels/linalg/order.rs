@@ -3,13 +3,16 @@
 use smallvec::smallvec;
 
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, F32, F64, I32};
+use crate::dtype::{
+    DType::{self, F64, I32},
+    types,
+};
 use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The types of the Jacobi iterations and of tridiagonal systems.
-pub const REALS: &[DType] = &[F32, F64];
+pub const REALS: &[DType] = types::F32_F64;
 
 /// WGSL's name of a real type.
 pub const fn real(dtype: DType) -> &'static str {

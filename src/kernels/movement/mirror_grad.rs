@@ -6,7 +6,7 @@ use super::pad::{check_mirror, paddings};
 use super::remap::Rule;
 use super::shape;
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::require;
@@ -14,7 +14,7 @@ use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
 
 /// Types with a gradient.
-pub const TYPES: &[DType] = &[F32, F16, BF16, F64];
+pub const TYPES: &[DType] = types::FLOATS;
 
 /// MirrorPadGrad: inputs the padded gradient (0) and paddings (1).
 pub fn mirror_pad_grad(ctx: &mut dyn OpContext, rule: Rule) -> Result<()> {

@@ -22,8 +22,11 @@ pub mod walk;
 
 use super::op::{Attrs, OpContext};
 use super::registry::{ON_HOST, Registry};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::{Error, Result};
 use crate::layout::Iteration;
 use crate::require;
@@ -35,16 +38,14 @@ use slice::Masks;
 use unit::Unit;
 
 /// Types whose tensors live on the device wherever TensorFlow's do.
-pub const MOVED: &[DType] =
-    &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I64, U8, U16, U32, U64];
+pub const MOVED: &[DType] = types::ELEMENTS_BUT_I32;
 /// The same and int32, for ops whose int32 tensors TensorFlow keeps on a GPU too.
-pub const MOVED_I32: &[DType] =
-    &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+pub const MOVED_I32: &[DType] = types::ELEMENTS;
 /// What the ops Diag and DiagPart are defined for.
-const DIAGONAL: &[DType] = &[F32, F16, BF16, F64, C64, C128, I32, I64];
+const DIAGONAL: &[DType] = union!(types::INDEX, types::INEXACT);
 const I32_ONLY: &[DType] = &[I32];
-const REAL_I32: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
-const SPLIT_INDEX: &[DType] = &[I8, I32, I64];
+const REAL_I32: &[DType] = union!(types::REALS, &[Bool]);
+const SPLIT_INDEX: &[DType] = union!(types::INDEX, &[I8]);
 
 /// A shape as TensorFlow writes it, such as `[2,3]`.
 pub fn shape(dims: &[usize]) -> String {

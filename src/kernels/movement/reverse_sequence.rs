@@ -5,7 +5,7 @@ use smallvec::smallvec;
 use super::shape;
 use super::walk::window_limit;
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType;
+use crate::dtype::{DType, types, union};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::require;
@@ -13,9 +13,9 @@ use crate::shader::Shader;
 use crate::tensor::Tensor;
 
 /// Element types.
-pub const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::Bool];
+pub const TYPES: &[DType] = union!(types::FLOATS, &[DType::Bool]);
 /// Types of lengths.
-pub const LENGTHS: &[DType] = &[DType::I32, DType::I64];
+pub const LENGTHS: &[DType] = types::INDEX;
 
 /// Inputs: the tensor (0) and the length of each sequence (1).
 pub struct ReverseSequence {

@@ -2,7 +2,10 @@
 //! have.
 
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::plan::groups;
@@ -13,7 +16,7 @@ use crate::require;
 use crate::shader::{Field, Shader};
 use crate::tensor::{Tensor, shape_text};
 
-const TYPES: &[DType] = &[F32, F16];
+const TYPES: &[DType] = types::F32_F16;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {

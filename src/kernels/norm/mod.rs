@@ -8,7 +8,10 @@
 mod global;
 mod program;
 
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
 use crate::kernels::op::{Attrs, OpContext};
@@ -24,7 +27,7 @@ pub fn shaders() -> Vec<Shader> {
     [program::shaders(), global::shaders()].concat()
 }
 
-const TYPES: &[DType] = &[F32, F16, BF16];
+const TYPES: &[DType] = types::FLOATS_BUT_F64;
 
 /// Registers the family. Version 1 is float32 only and has no attribute U.
 pub fn register(r: &mut Registry) {

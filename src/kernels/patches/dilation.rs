@@ -1,17 +1,20 @@
 //! Dilation2D: the largest sum of an element under a window and the filter's value there.
 
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::{Error, Result};
 use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::conv::window::{Format, Padding};
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::Shader;
+use crate::shader::{Shader, codec};
 use crate::tensor::{Tensor, shape_text};
 
-pub(super) const TYPES: &[DType] = &[F32, F16, BF16, F64];
+pub(super) const TYPES: &[DType] = types::FLOATS;
 const FORMAT: Format = Format { spatial: 2, channels_last: true };
 const WINDOW: &str = include_str!("../../../shaders/patches/dilation_window.wgsl");
 
@@ -175,11 +178,12 @@ fn shader(dtype: DType) -> Shader {
 pub(super) fn search_shader(dtype: DType, position: bool) -> Shader {
     // Sums round to the type before they are compared, as TensorFlow's do: it decides which of two
     // is the first largest.
-    let (round, lowest) = match dtype {
-        F16 => ("unpack2x16float(f16_bits(v)).x", "-65504.0"),
-        BF16 => ("bitcast<f32>(bf16_bits(v) << 16u)", "bitcast<f32>(0xff7f0000u)"),
-        F64 => ("v", "f64(-1.7976931348623157e308lf)"),
-        _ => ("v", "-0x1.fffffep+127f"),
+    let round = codec::rounded(dtype).unwrap_or("v");
+    let lowest = match dtype {
+        F16 => "-65504.0",
+        BF16 => "bitcast<f32>(0xff7f0000u)",
+        F64 => "f64(-1.7976931348623157e308lf)",
+        _ => "-0x1.fffffep+127f",
     };
     let (output, result) = if position { (U32, "best") } else { (dtype, "largest") };
     Shader::new(format!("dilation {dtype} position={position}"))

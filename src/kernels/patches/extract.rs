@@ -4,7 +4,7 @@
 use smallvec::smallvec;
 
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::*;
+use crate::dtype::{DType::*, types, union};
 use crate::error::{Error, Result};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
@@ -19,13 +19,11 @@ use crate::tensor::{Dims, Tensor, shape_text};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("ExtractImagePatches").types("T", &[F32, F16, BF16, F64, C64, C128, Bool]).kernel(
-        |attrs| {
-            let windows = Windows::of(attrs, 2)?;
-            Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
-        },
-    );
-    r.op("ExtractVolumePatches").types("T", &[F32, F16, BF16, F64]).kernel(|attrs| {
+    r.op("ExtractImagePatches").types("T", union!(types::INEXACT, &[Bool])).kernel(|attrs| {
+        let windows = Windows::of(attrs, 2)?;
+        Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
+    });
+    r.op("ExtractVolumePatches").types("T", types::FLOATS).kernel(|attrs| {
         let windows = Windows::of(attrs, 3)?;
         Ok(move |ctx: &mut dyn OpContext| windows.extract(ctx))
     });

@@ -12,7 +12,7 @@ mod attributes;
 mod program;
 mod windows;
 
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::op::{Attrs, Kernel, OpContext, OpContextExt};
@@ -24,9 +24,9 @@ use program::Pool;
 pub use program::shaders;
 
 /// Element types for three spatial dimensions, as on TensorFlow's GPU list.
-const TYPES_3D: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+const TYPES_3D: &[DType] = types::FLOATS_BUT_F64;
 /// Element types for two.
-const TYPES_2D: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16];
+const TYPES_2D: &[DType] = types::FLOATS;
 
 type Run = fn(&mut dyn OpContext, &PoolNode) -> Result<()>;
 

@@ -4,7 +4,7 @@ mod dequantize;
 mod fake;
 
 use crate::device::Device;
-use crate::dtype::DType::{self, *};
+use crate::dtype::{DType, types};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::Attrs;
 use crate::kernels::registry::Registry;
@@ -12,7 +12,7 @@ use crate::shader::Shader;
 use dequantize::{Quantize, QuantizeGrad, Version};
 use fake::{Fake, Form};
 
-const TYPES: &[DType] = &[F32, F64];
+const TYPES: &[DType] = types::F32_F64;
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {

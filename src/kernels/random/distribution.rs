@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::philox::Generator;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
@@ -52,8 +52,8 @@ pub enum Source<'a> {
 impl Distribution {
     /// Every distribution with the types it is drawn in.
     pub const ALL: [(Self, &'static [DType]); 5] = {
-        use DType::{BF16, F16, F32, F64, I32, I64, U32, U64};
-        const FLOATS: &[DType] = &[F32, F16, BF16, F64];
+        use DType::{I32, I64, U32, U64};
+        const FLOATS: &[DType] = types::FLOATS;
         [
             (Self::Uniform, FLOATS),
             (Self::Normal, FLOATS),

@@ -8,7 +8,7 @@ use super::distribution::{Source, generator};
 use super::inputs;
 use super::philox::Generator;
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -17,7 +17,7 @@ use crate::shader::Shader;
 use crate::tensor::Tensor;
 
 /// Types of alpha and of the samples.
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+const TYPES: &[DType] = types::FLOATS;
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {

@@ -16,7 +16,7 @@ use crate::require;
 use crate::shader::Shader;
 
 /// Types of the logits. TensorFlow's GPU kernel rounds float64 to float32, too.
-const LOGITS: &[DType] = &[DType::F32, DType::F16, DType::F64];
+const LOGITS: &[DType] = types::FLOATS_BUT_BF16;
 /// Invocations of the two variants: few for few classes.
 const WORKGROUPS: [u32; 2] = [32, 256];
 

@@ -7,13 +7,16 @@ use smallvec::{SmallVec, smallvec};
 use super::distribution::{Source, generator};
 use super::inputs;
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, BF16, F16, F32, F64, I8, I16, I32};
+use crate::dtype::{
+    DType::{self, F64, I8, I16, I32},
+    types,
+};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 
-const FROM: &[DType] = &[F32, F16, BF16, F64];
+const FROM: &[DType] = types::FLOATS;
 const TO: &[DType] = &[I8, I16, I32];
 
 /// Adds the op.

@@ -1,7 +1,11 @@
 //! The reductions: one row each. The kernels, the registration and the tests' oracle all read these
 //! rows.
 
-use crate::dtype::DType::{self, *};
+use crate::dtype::types::{COMPLEX, FLOATS, INDEX};
+use crate::dtype::{
+    DType::{self, *},
+    union,
+};
 
 /// The value that leaves every other value unchanged when combined with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +39,8 @@ pub struct Reduction {
     pub reference: fn(&[f64]) -> f64,
 }
 
-/// The floating-point types of TensorFlow's GPU reductions.
-const FLOATS: &[DType] = &[F32, F16, BF16, F64];
-const FLOATS_I64: &[DType] = &[F32, F16, BF16, F64, I64];
-const COMPLEX: &[DType] = &[C64, C128];
-const FLOATS_INTS: &[DType] = &[F32, F16, BF16, F64, I64, I32];
+const FLOATS_I64: &[DType] = union!(FLOATS, &[I64]);
+const FLOATS_INTS: &[DType] = union!(FLOATS, INDEX);
 
 /// Every reduction to one value, sorted by name. `greater` and `lesser` propagate NaN, as
 /// TensorFlow's Max and Min do.

@@ -10,7 +10,10 @@ mod lstm_grad;
 pub mod pointwise;
 mod values;
 
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::op::Attrs;
 use crate::kernels::registry::Registry;
@@ -19,7 +22,7 @@ use crate::shader::Shader;
 use crate::tensor::Tensor;
 use lstm::Layout;
 
-const LSTM_TYPES: &[DType] = &[F32, F16];
+const LSTM_TYPES: &[DType] = types::F32_F16;
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {

@@ -6,7 +6,10 @@ use smallvec::SmallVec;
 
 use super::map::{MAX_INPUTS, Signature};
 use super::row::Function;
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -14,7 +17,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-const TYPES: &[DType] = &[F32, F64, F16, BF16, I64, U32, C64, C128];
+const TYPES: &[DType] = union!(types::INEXACT, &[I64, U32]);
 
 /// The sum of `n` arguments.
 fn function(dtype: DType, n: usize) -> Function {

@@ -7,17 +7,7 @@
 use super::row::Reference::*;
 use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
 use crate::dtype::DType::{self, *};
-
-/// Computed in f32.
-pub(super) const FLOATS: &[DType] = &[BF16, F16, F32];
-/// The same and float64, for expressions that read alike in both.
-pub(super) const ALL_FLOATS: &[DType] = &[BF16, F16, F32, F64];
-const SIGNED: &[DType] = &[I8, I16, I64];
-const UNSIGNED: &[DType] = &[U8, U16, U32, U64];
-const INTS: &[DType] = &[I8, I16, I64, U8, U16, U32, U64];
-/// Where TensorFlow keeps int32 on the device, too.
-const ALL_INTS: &[DType] = &[I8, I16, I32, I64, U8, U16, U32, U64];
-const ALL_SIGNED: &[DType] = &[I8, I16, I32, I64];
+use crate::dtype::types::{FLOATS, INTS, INTS_BUT_I32, SIGNED, SIGNED_BUT_I32, UNSIGNED};
 
 const TRUNCATED_QUOTIENT: &str = "select(x / y, {T}(-1), y == {T}(0))";
 const UNSIGNED_QUOTIENT: &str = "select(x / y, ~{T}(0), y == {T}(0))";
@@ -153,18 +143,24 @@ const fn ones(dtype: DType, x: i128) -> i128 {
 pub(super) const ROWS: &[Row] = &[
     unary(
         "Abs",
-        &[case(ALL_FLOATS, "abs(x)", Float1(f64::abs)), case(SIGNED, "abs(x)", Int1(i128::abs))],
+        &[
+            case(FLOATS, "abs(x)", Float1(f64::abs)),
+            case(SIGNED_BUT_I32, "abs(x)", Int1(i128::abs)),
+        ],
     ),
     binary(
         "Add",
         &[
-            case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)),
+            case(FLOATS, "x + y", Float2(|x, y| x + y)),
             case(&[I8, I16, I64, U8], "x + y", Int2(|x, y| x + y)),
         ],
     ),
     binary(
         "AddV2",
-        &[case(ALL_FLOATS, "x + y", Float2(|x, y| x + y)), case(INTS, "x + y", Int2(|x, y| x + y))],
+        &[
+            case(FLOATS, "x + y", Float2(|x, y| x + y)),
+            case(INTS_BUT_I32, "x + y", Int2(|x, y| x + y)),
+        ],
     ),
     binary(
         "ApproximateEqual",
@@ -186,22 +182,22 @@ pub(super) const ROWS: &[Row] = &[
     .attr("tolerance")
     .shapes(Shapes::Same)
     .test(),
-    binary("BitwiseAnd", &[case(ALL_INTS, "x & y", Int2(|x, y| x & y))]),
-    binary("BitwiseOr", &[case(ALL_INTS, "x | y", Int2(|x, y| x | y))]),
-    binary("BitwiseXor", &[case(ALL_INTS, "x ^ y", Int2(|x, y| x ^ y))]),
-    unary("Ceil", &[case(ALL_FLOATS, "ceil(x)", Float1(f64::ceil))]),
+    binary("BitwiseAnd", &[case(INTS, "x & y", Int2(|x, y| x & y))]),
+    binary("BitwiseOr", &[case(INTS, "x | y", Int2(|x, y| x | y))]),
+    binary("BitwiseXor", &[case(INTS, "x ^ y", Int2(|x, y| x ^ y))]),
+    unary("Ceil", &[case(FLOATS, "ceil(x)", Float1(f64::ceil))]),
     binary(
         "Div",
         &[
-            case(ALL_FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3),
-            case(SIGNED, TRUNCATED_QUOTIENT, Int2(quotient)),
+            case(FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3),
+            case(SIGNED_BUT_I32, TRUNCATED_QUOTIENT, Int2(quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(quotient)),
         ],
     ),
     binary(
         "DivNoNan",
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(x / y, 0.0, y == 0.0)",
             Float2(|x, y| if y == 0.0 { 0.0 } else { x / y }),
         )
@@ -210,14 +206,14 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Equal",
         &[
-            case(ALL_FLOATS, "x == y", FloatTest2(|x, y| x == y)),
-            case(INTS, "x == y", IntTest2(|x, y| x == y)),
+            case(FLOATS, "x == y", FloatTest2(|x, y| x == y)),
+            case(INTS_BUT_I32, "x == y", IntTest2(|x, y| x == y)),
             case(&[Bool], "x == y", IntTest2(|x, y| x == y)),
         ],
     )
     .test()
     .shapes(Shapes::BroadcastOr(false)),
-    unary("Floor", &[case(ALL_FLOATS, "floor(x)", Float1(f64::floor))]),
+    unary("Floor", &[case(FLOATS, "floor(x)", Float1(f64::floor))]),
     binary(
         "FloorDiv",
         &[
@@ -228,52 +224,52 @@ pub(super) const ROWS: &[Row] = &[
                 .lib(&["div", "f16_bits"]),
             case(&[BF16], BF16_FLOOR, Float2(|x, y| bf16_quotient(x, y).floor()))
                 .lib(&["div", "bf16_bits"]),
-            case(SIGNED, FLOOR_QUOTIENT, Int2(floor_quotient)),
+            case(SIGNED_BUT_I32, FLOOR_QUOTIENT, Int2(floor_quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(floor_quotient)),
         ],
     ),
     binary(
         "FloorMod",
         &[
-            case(ALL_FLOATS, "floor_mod_{T}(x, y)", Float2(floor_mod)).lib(&["div"]),
-            case(SIGNED, FLOOR_REMAINDER, Int2(floor_remainder)),
+            case(FLOATS, "floor_mod_{T}(x, y)", Float2(floor_mod)).lib(&["div"]),
+            case(SIGNED_BUT_I32, FLOOR_REMAINDER, Int2(floor_remainder)),
             case(UNSIGNED, REMAINDER, Int2(floor_remainder)),
         ],
     ),
     binary(
         "Greater",
         &[
-            case(ALL_FLOATS, "x > y", FloatTest2(|x, y| x > y)),
-            case(INTS, "x > y", IntTest2(|x, y| x > y)),
+            case(FLOATS, "x > y", FloatTest2(|x, y| x > y)),
+            case(INTS_BUT_I32, "x > y", IntTest2(|x, y| x > y)),
         ],
     )
     .test(),
     binary(
         "GreaterEqual",
         &[
-            case(ALL_FLOATS, "x >= y", FloatTest2(|x, y| x >= y)),
-            case(INTS, "x >= y", IntTest2(|x, y| x >= y)),
+            case(FLOATS, "x >= y", FloatTest2(|x, y| x >= y)),
+            case(INTS_BUT_I32, "x >= y", IntTest2(|x, y| x >= y)),
         ],
     )
     .test(),
-    unary("Invert", &[case(ALL_INTS, "~x", Int1(|x| !x))]),
+    unary("Invert", &[case(INTS, "~x", Int1(|x| !x))]),
     unary(
         "IsFinite",
-        &[case(ALL_FLOATS, "is_finite_{T}(x)", FloatTest1(f64::is_finite)).lib(&["special"])],
+        &[case(FLOATS, "is_finite_{T}(x)", FloatTest1(f64::is_finite)).lib(&["special"])],
     )
     .test(),
     unary(
         "IsInf",
-        &[case(ALL_FLOATS, "is_inf_{T}(x)", FloatTest1(f64::is_infinite)).lib(&["special"])],
+        &[case(FLOATS, "is_inf_{T}(x)", FloatTest1(f64::is_infinite)).lib(&["special"])],
     )
     .test(),
-    unary("IsNan", &[case(ALL_FLOATS, "is_nan_{T}(x)", FloatTest1(f64::is_nan)).lib(&["special"])])
+    unary("IsNan", &[case(FLOATS, "is_nan_{T}(x)", FloatTest1(f64::is_nan)).lib(&["special"])])
         .test(),
     binary(
         "LeftShift",
         &[
             case(
-                ALL_SIGNED,
+                SIGNED,
                 "x << u32(min(max(y, {T}(0)), {T}({BITS} - 1)))",
                 Typed2(|t, x, y| x << shift(t, y)),
             ),
@@ -283,16 +279,16 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Less",
         &[
-            case(ALL_FLOATS, "x < y", FloatTest2(|x, y| x < y)),
-            case(INTS, "x < y", IntTest2(|x, y| x < y)),
+            case(FLOATS, "x < y", FloatTest2(|x, y| x < y)),
+            case(INTS_BUT_I32, "x < y", IntTest2(|x, y| x < y)),
         ],
     )
     .test(),
     binary(
         "LessEqual",
         &[
-            case(ALL_FLOATS, "x <= y", FloatTest2(|x, y| x <= y)),
-            case(INTS, "x <= y", IntTest2(|x, y| x <= y)),
+            case(FLOATS, "x <= y", FloatTest2(|x, y| x <= y)),
+            case(INTS_BUT_I32, "x <= y", IntTest2(|x, y| x <= y)),
         ],
     )
     .test(),
@@ -302,15 +298,15 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Maximum",
         &[
-            case(ALL_FLOATS, "max_{T}(x, y)", Float2(max)).lib(&["special"]),
-            case(INTS, "max(x, y)", Int2(i128::max)),
+            case(FLOATS, "max_{T}(x, y)", Float2(max)).lib(&["special"]),
+            case(INTS_BUT_I32, "max(x, y)", Int2(i128::max)),
         ],
     ),
     binary(
         "Minimum",
         &[
-            case(ALL_FLOATS, "min_{T}(x, y)", Float2(min)).lib(&["special"]),
-            case(INTS, "min(x, y)", Int2(i128::min)),
+            case(FLOATS, "min_{T}(x, y)", Float2(min)).lib(&["special"]),
+            case(INTS_BUT_I32, "min(x, y)", Int2(i128::min)),
         ],
     ),
     binary(
@@ -323,19 +319,19 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Mul",
         &[
-            case(ALL_FLOATS, "x * y", Float2(|x, y| x * y)),
-            case(INTS, "x * y", Int2(i128::wrapping_mul)),
+            case(FLOATS, "x * y", Float2(|x, y| x * y)),
+            case(INTS_BUT_I32, "x * y", Int2(i128::wrapping_mul)),
         ],
     ),
     binary(
         "MulNoNan",
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(x * y, 0.0, y == 0.0)",
             Float2(|x, y| if y == 0.0 { 0.0 } else { x * y }),
         )],
     ),
-    unary("Neg", &[case(ALL_FLOATS, "-x", Float1(|x| -x)), case(SIGNED, "-x", Int1(|x| -x))]),
+    unary("Neg", &[case(FLOATS, "-x", Float1(|x| -x)), case(SIGNED_BUT_I32, "-x", Int1(|x| -x))]),
     binary(
         "NextAfter",
         &[
@@ -346,8 +342,8 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "NotEqual",
         &[
-            case(ALL_FLOATS, "!(x == y)", FloatTest2(|x, y| x != y)),
-            case(INTS, "x != y", IntTest2(|x, y| x != y)),
+            case(FLOATS, "!(x == y)", FloatTest2(|x, y| x != y)),
+            case(INTS_BUT_I32, "x != y", IntTest2(|x, y| x != y)),
             case(&[Bool], "x != y", IntTest2(|x, y| x != y)),
         ],
     )
@@ -375,17 +371,17 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Pow",
         &[
-            case(ALL_FLOATS, "pow_{T}(x, y)", Float2(pow)).lib(&["pow"]).ulps(3),
+            case(FLOATS, "pow_{T}(x, y)", Float2(pow)).lib(&["pow"]).ulps(3),
             case(&[I8, I16], "pow_i32(x, y)", Typed2(int_pow)).lib(&["pow_int"]),
             case(&[I64], "pow_i64(x, y)", Typed2(int_pow)).lib(&["pow_int64"]),
         ],
     ),
-    binary("RealDiv", &[case(ALL_FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3)]),
+    binary("RealDiv", &[case(FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3)]),
     binary(
         "RightShift",
         &[
             case(
-                ALL_SIGNED,
+                SIGNED,
                 "x >> u32(min(max(y, {T}(0)), {T}({BITS} - 1)))",
                 Typed2(|t, x, y| x >> shift(t, y)),
             ),
@@ -410,9 +406,9 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "Sign",
         &[
-            case(ALL_FLOATS, "sign_{T}(x)", Float1(sign)).lib(&["special"]),
+            case(FLOATS, "sign_{T}(x)", Float1(sign)).lib(&["special"]),
             case(
-                SIGNED,
+                SIGNED_BUT_I32,
                 "select(select({T}(0), {T}(1), x > {T}(0)), {T}(-1), x < {T}(0))",
                 Int1(i128::signum),
             ),
@@ -421,20 +417,23 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "Square",
         &[
-            case(ALL_FLOATS, "x * x", Float1(|x| x * x)),
-            case(INTS, "x * x", Int1(|x| x.wrapping_mul(x))),
+            case(FLOATS, "x * x", Float1(|x| x * x)),
+            case(INTS_BUT_I32, "x * x", Int1(|x| x.wrapping_mul(x))),
         ],
     ),
     binary(
         "SquaredDifference",
         &[
-            case(ALL_FLOATS, "(x - y) * (x - y)", Float2(|x, y| (x - y) * (x - y))).ulps(2),
+            case(FLOATS, "(x - y) * (x - y)", Float2(|x, y| (x - y) * (x - y))).ulps(2),
             case(&[I64], "(x - y) * (x - y)", Int2(|x, y| (x - y).wrapping_mul(x - y))),
         ],
     ),
     binary(
         "Sub",
-        &[case(ALL_FLOATS, "x - y", Float2(|x, y| x - y)), case(INTS, "x - y", Int2(|x, y| x - y))],
+        &[
+            case(FLOATS, "x - y", Float2(|x, y| x - y)),
+            case(INTS_BUT_I32, "x - y", Int2(|x, y| x - y)),
+        ],
     ),
     binary(
         "TruncateDiv",
@@ -446,7 +445,7 @@ pub(super) const ROWS: &[Row] = &[
                 .lib(&["div", "f16_bits"]),
             case(&[BF16], BF16_TRUNC, Float2(|x, y| bf16_quotient(x, y).trunc()))
                 .lib(&["div", "bf16_bits"]),
-            case(SIGNED, TRUNCATED_QUOTIENT, Int2(quotient)),
+            case(SIGNED_BUT_I32, TRUNCATED_QUOTIENT, Int2(quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(quotient)),
         ],
     ),
@@ -460,7 +459,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Xdivy",
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(x / y, 0.0, x == 0.0)",
             Float2(|x, y| if x == 0.0 { 0.0 } else { x / y }),
         )
@@ -473,7 +472,7 @@ pub(super) const CHOICES: &[Row] = &[
     binary(
         "ClipByValue",
         &[
-            case(ALL_FLOATS, "clip_{T}(t, low, high)", Float3(clip)).lib(&["special"]),
+            case(FLOATS, "clip_{T}(t, low, high)", Float3(clip)).lib(&["special"]),
             case(
                 &[I8, I16, I64, U8, U16],
                 "max(min(t, high), low)",
@@ -492,12 +491,12 @@ const CONDITION: &[Input] =
 
 const SELECT: &[Case] = &[
     case(
-        ALL_FLOATS,
+        FLOATS,
         "select(e, t, condition)",
         Float3(|condition, t, e| if condition != 0.0 { t } else { e }),
     ),
     case(
-        ALL_INTS,
+        INTS,
         "select(e, t, condition)",
         Int3(|condition, t, e| if condition != 0 { t } else { e }),
     ),

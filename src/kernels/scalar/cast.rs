@@ -7,7 +7,10 @@
 
 use super::map::Signature;
 use super::row::Function;
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::invalid;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -16,7 +19,7 @@ use crate::shader::{Shader, library};
 use crate::tensor::shape_text;
 
 /// The types of `Cast`.
-pub const TYPES: &[DType] = &[F32, F64, I32, U8, I16, I8, I64, Bool, BF16, U16, F16, U32, U64];
+pub const TYPES: &[DType] = union!(types::REALS, &[Bool]);
 
 /// The WGSL function that converts one element, as in `Cast_f32_to_i32`.
 pub fn function(from: DType, to: DType, truncate: bool) -> Function {
@@ -186,7 +189,7 @@ pub fn register(registry: &mut Registry) {
 }
 
 /// The types of `Bitcast`: all of `Cast`'s but bool.
-const TYPES_OF_BITCAST: &[DType] = &[F32, F64, I32, U8, I16, I8, I64, BF16, U16, F16, U32, U64];
+const TYPES_OF_BITCAST: &[DType] = types::REALS;
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {

@@ -486,9 +486,7 @@ const LANES: [&str; 4] = ["x", "y", "z", "w"];
 /// An entry point in which each invocation computes `elements` elements from `first` on by `body`.
 fn entry(elements: u32, body: &str) -> String {
     format!(
-        "\n@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main(\n    @builtin(workgroup_id) \
-         workgroup_id: vec3<u32>,\n    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    \
-         @builtin(local_invocation_index) local_index: u32,\n) {{\n    let t = \
+        "\n{{{{ENTRY}}}} {{\n    let t = \
          linear_id(workgroup_id, num_workgroups, local_index);\n    let first = t * \
          {elements}u;\n    if first >= p.count {{\n        return;\n    }}\n{body}}}\n"
     )

@@ -1,9 +1,9 @@
 //! Roots, exponentials, logarithms, trigonometry, activations and their gradients.
 
-use super::arithmetic::{ALL_FLOATS, FLOATS};
 use super::row::Reference::*;
 use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
 use crate::dtype::DType::*;
+use crate::dtype::types::{FLOATS, FLOATS_BUT_F64};
 
 /// The constants of Selu.
 const SCALE: f64 = 1.050_700_987_355_480_5;
@@ -79,128 +79,110 @@ fn atanh_odd(x: f64) -> f64 {
 pub(super) const FUNCTIONS: &[Row] = &[
     unary(
         "Acos",
-        &[case(ALL_FLOATS, "acos_{T}(x)", Float1(f64::acos))
-            .lib(&["arc"])
-            .ulps(4)
-            .domain(-1.0, 1.0)],
+        &[case(FLOATS, "acos_{T}(x)", Float1(f64::acos)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)],
     ),
     unary(
         "Acosh",
-        &[case(ALL_FLOATS, "acosh_{T}(x)", Float1(acosh))
+        &[case(FLOATS, "acosh_{T}(x)", Float1(acosh))
             .lib(&["hyperbolic"])
             .ulps(4)
             .domain(1.0, 3.0)],
     ),
     unary(
         "Asin",
-        &[case(ALL_FLOATS, "asin_{T}(x)", Float1(f64::asin))
-            .lib(&["arc"])
-            .ulps(4)
-            .domain(-1.0, 1.0)],
+        &[case(FLOATS, "asin_{T}(x)", Float1(f64::asin)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)],
     ),
-    unary("Asinh", &[case(ALL_FLOATS, "asinh_{T}(x)", Float1(asinh)).lib(&["hyperbolic"]).ulps(4)]),
-    unary("Atan", &[case(ALL_FLOATS, "atan_{T}(x)", Float1(f64::atan)).lib(&["arc"]).ulps(4)]),
-    binary(
-        "Atan2",
-        &[case(ALL_FLOATS, "atan2_{T}(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)],
-    )
-    .of(&[input("y"), input("x")]),
+    unary("Asinh", &[case(FLOATS, "asinh_{T}(x)", Float1(asinh)).lib(&["hyperbolic"]).ulps(4)]),
+    unary("Atan", &[case(FLOATS, "atan_{T}(x)", Float1(f64::atan)).lib(&["arc"]).ulps(4)]),
+    binary("Atan2", &[case(FLOATS, "atan2_{T}(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)])
+        .of(&[input("y"), input("x")]),
     unary(
         "Atanh",
-        &[case(ALL_FLOATS, "atanh_{T}(x)", Float1(atanh_odd))
+        &[case(FLOATS, "atanh_{T}(x)", Float1(atanh_odd))
             .lib(&["hyperbolic"])
             .ulps(4)
             .domain(-1.0, 1.0)],
     ),
     unary(
         "Cos",
-        &[case(ALL_FLOATS, "cos_{T}(x)", Float1(f64::cos))
+        &[case(FLOATS, "cos_{T}(x)", Float1(f64::cos))
             .lib(&["trig"])
             .ulps(2)
             .domain(-20000.0, 20000.0)],
     ),
     unary(
         "Cosh",
-        &[case(ALL_FLOATS, "cosh_{T}(x)", Float1(f64::cosh))
+        &[case(FLOATS, "cosh_{T}(x)", Float1(f64::cosh))
             .lib(&["hyperbolic"])
             .ulps(4)
             .domain(-90.0, 90.0)],
     ),
     unary(
         "Exp",
-        &[case(ALL_FLOATS, "exp_{T}(x)", Float1(f64::exp))
-            .lib(&["exp"])
-            .ulps(2)
-            .domain(-90.0, 90.0)],
+        &[case(FLOATS, "exp_{T}(x)", Float1(f64::exp)).lib(&["exp"]).ulps(2).domain(-90.0, 90.0)],
     ),
-    unary("Expm1", &[case(ALL_FLOATS, "expm1_{T}(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
+    unary("Expm1", &[case(FLOATS, "expm1_{T}(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
     unary(
         "Inv",
         &[
-            case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3),
+            case(FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3),
             case(&[I64], INVERSE, Int1(inverse)),
         ],
     ),
     unary(
         "Log",
-        &[case(ALL_FLOATS, "log_{T}(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)],
+        &[case(FLOATS, "log_{T}(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)],
     ),
     unary(
         "Log1p",
-        &[case(ALL_FLOATS, "log1p_{T}(x)", Float1(f64::ln_1p))
-            .lib(&["log"])
-            .ulps(3)
-            .domain(-1.0, 3.0)],
+        &[case(FLOATS, "log1p_{T}(x)", Float1(f64::ln_1p)).lib(&["log"]).ulps(3).domain(-1.0, 3.0)],
     ),
     unary(
         "Reciprocal",
         &[
-            case(ALL_FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3),
+            case(FLOATS, "1.0 / x", Float1(|x| 1.0 / x)).ulps(3),
             case(&[I64], INVERSE, Int1(inverse)),
         ],
     ),
     unary(
         "Rsqrt",
         &[
-            case(FLOATS, "inverseSqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2),
+            case(FLOATS_BUT_F64, "inverseSqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2),
             case(&[F64], "1.0 / sqrt(x)", Float1(|x| 1.0 / x.sqrt())).ulps(2),
         ],
     ),
     unary(
         "Sin",
-        &[case(ALL_FLOATS, "sin_{T}(x)", Float1(f64::sin))
+        &[case(FLOATS, "sin_{T}(x)", Float1(f64::sin))
             .lib(&["trig"])
             .ulps(2)
             .domain(-20000.0, 20000.0)],
     ),
     unary(
         "Sinh",
-        &[case(ALL_FLOATS, "sinh_{T}(x)", Float1(f64::sinh))
+        &[case(FLOATS, "sinh_{T}(x)", Float1(f64::sinh))
             .lib(&["hyperbolic"])
             .ulps(4)
             .domain(-90.0, 90.0)],
     ),
-    unary("Sqrt", &[case(ALL_FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4).ulps64(1)]),
+    unary("Sqrt", &[case(FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4).ulps64(1)]),
     unary(
         "Tan",
-        &[case(ALL_FLOATS, "tan_{T}(x)", Float1(f64::tan))
+        &[case(FLOATS, "tan_{T}(x)", Float1(f64::tan))
             .lib(&["trig"])
             .ulps(4)
             .domain(-20000.0, 20000.0)],
     ),
-    unary(
-        "Tanh",
-        &[case(ALL_FLOATS, "tanh_{T}(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)],
-    ),
+    unary("Tanh", &[case(FLOATS, "tanh_{T}(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)]),
     binary(
         "Xlog1py",
-        &[case(ALL_FLOATS, "select(x * log1p_{T}(y), 0.0, x == 0.0)", Float2(xlog1py))
+        &[case(FLOATS, "select(x * log1p_{T}(y), 0.0, x == 0.0)", Float2(xlog1py))
             .lib(&["log"])
             .ulps(3)],
     ),
     binary(
         "Xlogy",
-        &[case(ALL_FLOATS, "select(x * log_{T}(y), 0.0, x == 0.0)", Float2(xlogy))
+        &[case(FLOATS, "select(x * log_{T}(y), 0.0, x == 0.0)", Float2(xlogy))
             .lib(&["log"])
             .ulps(3)],
     ),
@@ -211,7 +193,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     unary(
         "Elu",
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(x, expm1_{T}(x), x < 0.0)",
             Float1(|x| if x < 0.0 { x.exp_m1() } else { x }),
         )
@@ -223,7 +205,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         GRADIENTS_OUTPUTS,
         &[
             case(
-                FLOATS,
+                FLOATS_BUT_F64,
                 "select(gradients, gradients * (outputs + 1.0), outputs < 0.0)",
                 Float2(|g, y| if y < 0.0 { g * (f64::from((y + 1.0) as f32)) } else { g }),
             )
@@ -239,12 +221,12 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "InvGrad",
         Y_DY,
-        &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
+        &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
     ),
     unary(
         "LeakyRelu",
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(x * alpha, x, x > 0.0)",
             Float2(|x, alpha| if x > 0.0 { x } else { x * alpha }),
         )],
@@ -254,7 +236,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         "LeakyReluGrad",
         GRADIENTS_FEATURES,
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(gradients * alpha, gradients, features > 0.0)",
             Float3(|g, x, alpha| if x > 0.0 { g } else { g * alpha }),
         )],
@@ -263,12 +245,12 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "ReciprocalGrad",
         Y_DY,
-        &[case(ALL_FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
+        &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
     ),
     unary(
         "Relu",
         &[
-            case(ALL_FLOATS, "max_{T}(x, 0.0)", Float1(relu)).lib(&["special"]),
+            case(FLOATS, "max_{T}(x, 0.0)", Float1(relu)).lib(&["special"]),
             case(&[I8, I16, I64], "max(x, {T}(0))", Int1(|x| x.max(0))),
             case(&[U8, U16, U32, U64], "x", Int1(|x| x)),
         ],
@@ -276,7 +258,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     unary(
         "Relu6",
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "min_{T}(max_{T}(x, 0.0), 6.0)",
             Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }),
         )
@@ -286,7 +268,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         "Relu6Grad",
         GRADIENTS_FEATURES,
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(0.0, gradients, features > 0.0 && features < 6.0)",
             Float2(|g, x| if x > 0.0 && x < 6.0 { g } else { 0.0 }),
         )],
@@ -295,7 +277,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         "ReluGrad",
         GRADIENTS_FEATURES,
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(0.0, gradients, features > 0.0)",
             Float2(|g, x| if x > 0.0 { g } else { 0.0 }),
         )],
@@ -303,14 +285,14 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "RsqrtGrad",
         Y_DY,
-        &[case(ALL_FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y)))
+        &[case(FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y)))
             .ulps(3)
             .narrow()],
     ),
     unary(
         "Selu",
         &[case(
-            ALL_FLOATS,
+            FLOATS,
             "select(1.0507009873554805 * x, 1.7580993408473766 * expm1_{T}(x), x < 0.0)",
             Float1(|x| if x < 0.0 { SCALE_ALPHA * x.exp_m1() } else { SCALE * x }),
         )
@@ -322,7 +304,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         GRADIENTS_OUTPUTS,
         &[
             case(
-                FLOATS,
+                FLOATS_BUT_F64,
                 "gradients * select(1.05070099, outputs + 1.75809934, outputs < 0.0)",
                 Float2(|g, y| {
                     g * if y < 0.0 { f64::from(y as f32 + SCALE_ALPHA as f32) } else { SCALE }
@@ -340,7 +322,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     ),
     unary(
         "Sigmoid",
-        &[case(ALL_FLOATS, "sigmoid_{T}(x)", Float1(sigmoid))
+        &[case(FLOATS, "sigmoid_{T}(x)", Float1(sigmoid))
             .lib(&["exp"])
             .ulps(4)
             .domain(-90.0, 30.0)],
@@ -350,7 +332,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         Y_DY,
         &[
             case(
-                FLOATS,
+                FLOATS_BUT_F64,
                 "dy * y * (1.0 - y)",
                 Float2(|y, dy| dy * y * f64::from((1.0 - y) as f32)),
             )
@@ -361,7 +343,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     ),
     unary(
         "Softplus",
-        &[case(ALL_FLOATS, "softplus_{T}(x)", Float1(softplus))
+        &[case(FLOATS, "softplus_{T}(x)", Float1(softplus))
             .lib(&["softplus"])
             .ulps(4)
             .domain(-90.0, 30.0)],
@@ -371,7 +353,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         GRADIENTS_FEATURES,
         &[
             case(
-                FLOATS,
+                FLOATS_BUT_F64,
                 "gradients / (1.0 + exp_f32(-features))",
                 Float2(|g, x| g / (1.0 + f64::from((-x).exp() as f32))),
             )
@@ -388,14 +370,14 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     ),
     unary(
         "Softsign",
-        &[case(ALL_FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)],
+        &[case(FLOATS, "x / (1.0 + abs(x))", Float1(|x| x / (1.0 + x.abs()))).ulps(4)],
     ),
     gradient(
         "SoftsignGrad",
         GRADIENTS_FEATURES,
         &[
             case(
-                FLOATS,
+                FLOATS_BUT_F64,
                 "gradients / ((1.0 + abs(features)) * (1.0 + abs(features)))",
                 Float2(|g, x| {
                     let d = (1.0 + x.abs()) as f32;
@@ -414,14 +396,14 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "SqrtGrad",
         Y_DY,
-        &[case(ALL_FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)],
+        &[case(FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)],
     ),
     gradient(
         "TanhGrad",
         Y_DY,
         &[
             case(
-                FLOATS,
+                FLOATS_BUT_F64,
                 "dy * (1.0 - y * y)",
                 Float2(|y, dy| dy * (1.0 - f64::from((y * y) as f32))),
             )

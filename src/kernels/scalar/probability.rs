@@ -1,9 +1,9 @@
 //! The error function, the gamma function and their kin.
 
-use super::arithmetic::ALL_FLOATS;
 use super::row::Reference::*;
 use super::row::{Row, case, unary};
 use crate::dtype::DType::*;
+use crate::dtype::types::FLOATS;
 
 /// The inverse of erfc for 0 < q <= 1, by Newton's method on its logarithm.
 fn erfc_inverse(q: f64) -> f64 {
@@ -94,17 +94,11 @@ pub(super) const ROWS: &[Row] = &[
     ),
     unary(
         "Erf",
-        &[case(ALL_FLOATS, "erf_{T}(x)", Float1(libm::erf))
-            .lib(&["erf"])
-            .ulps(4)
-            .domain(-4.0, 4.0)],
+        &[case(FLOATS, "erf_{T}(x)", Float1(libm::erf)).lib(&["erf"]).ulps(4).domain(-4.0, 4.0)],
     ),
     unary(
         "Erfc",
-        &[case(ALL_FLOATS, "erfc_{T}(x)", Float1(libm::erfc))
-            .lib(&["erf"])
-            .ulps(6)
-            .domain(-4.0, 10.0)],
+        &[case(FLOATS, "erfc_{T}(x)", Float1(libm::erfc)).lib(&["erf"]).ulps(6).domain(-4.0, 10.0)],
     ),
     unary(
         "Erfinv",

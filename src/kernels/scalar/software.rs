@@ -4,7 +4,7 @@
 
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::shader::{Shader, vec4};
+use crate::shader::{Shader, codec, vec4};
 
 /// Elements in one unit.
 pub const WIDTH: u32 = 8;
@@ -41,7 +41,7 @@ pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     let four = if dtype.size() == 4 {
         format!("bitcast<vec4<{value}>>(w)")
     } else {
-        vec4::unpack(dtype).to_owned()
+        codec::unpack(dtype).to_owned()
     };
     let halves = match dtype.size() {
         4 => [
@@ -66,7 +66,7 @@ pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
 pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     assert!(vec4::supports(dtype), "{dtype} is wider than 32 bits");
     let (value, (array, words)) = (dtype.value(), storage(dtype));
-    let (before, four) = vec4::pack(dtype);
+    let (before, four) = codec::pack(dtype);
     let four = if dtype.size() == 4 { format!("bitcast<vec4<u32>>({four})") } else { four };
     let joined = |low: &str, high: &str| format!("u64({low}) | (u64({high}) << 32u)");
     let unit_text = match dtype.size() {
@@ -80,7 +80,7 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
         2 => format!("vec2<u64>({}, {})", joined("a.x", "a.y"), joined("b.x", "b.y")),
         _ => joined("a", "b"),
     };
-    vec4::packing(shader, dtype).bind_raw(name, array, unit(dtype)).body(&format!(
+    codec::with_library(shader, dtype).bind_raw(name, array, unit(dtype)).body(&format!(
         "fn pack_{name}(v: vec4<{value}>) -> {words} {{\n{before}    return {four};\n}}\n\nfn \
          write_{name}(t: u32, v: vec4<{value}>, w: vec4<{value}>) {{\n    let a = \
          pack_{name}(v);\n    let b = pack_{name}(w);\n    {name}[p.off_{name} + t] = \

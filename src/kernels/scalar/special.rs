@@ -4,10 +4,8 @@
 use super::row::Reference::*;
 use super::row::{Input, Row, Shapes, binary, case, input, unary};
 use super::{gamma_reference, special_reference as reference};
-use crate::dtype::DType::{self, *};
-
-/// Types of the Bessel functions, computed in f32.
-const HALF: &[DType] = &[F16, F32];
+use crate::dtype::DType::*;
+use crate::dtype::types::F32_F16;
 
 /// `op(x)` in one of the libraries: in the types computed in f32, and in f64. Tolerances are in ulp
 /// and absolute.
@@ -66,18 +64,18 @@ macro_rules! gamma {
 
 /// The rows, sorted by op.
 pub(super) const ROWS: &[Row] = &[
-    function!("BesselI0", HALF, "bessel", "bessel_i0_{T}(x)", reference::i0, 8, 0.0, 20.0),
-    function!("BesselI0e", HALF, "bessel", "bessel_i0e_{T}(x)", reference::i0e, 8, 0.0, 20.0),
-    function!("BesselI1", HALF, "bessel", "bessel_i1_{T}(x)", reference::i1, 8, 0.0, 20.0),
-    function!("BesselI1e", HALF, "bessel", "bessel_i1e_{T}(x)", reference::i1e, 8, 0.0, 20.0),
-    function!("BesselJ0", HALF, "bessel", "bessel_j0_{T}(x)", reference::j0, 8, 3e-7, 60.0),
-    function!("BesselJ1", HALF, "bessel", "bessel_j1_{T}(x)", reference::j1, 8, 3e-7, 60.0),
-    function!("BesselK0", HALF, "bessel", "bessel_k0_{T}(x)", reference::k0, 8, 0.0, 20.0),
-    function!("BesselK0e", HALF, "bessel", "bessel_k0e_{T}(x)", reference::k0e, 8, 0.0, 20.0),
-    function!("BesselK1", HALF, "bessel", "bessel_k1_{T}(x)", reference::k1, 8, 0.0, 20.0),
-    function!("BesselK1e", HALF, "bessel", "bessel_k1e_{T}(x)", reference::k1e, 8, 0.0, 20.0),
-    function!("BesselY0", HALF, "bessel", "bessel_y0_{T}(x)", reference::y0, 8, 3e-7, 60.0),
-    function!("BesselY1", HALF, "bessel", "bessel_y1_{T}(x)", reference::y1, 8, 3e-7, 60.0),
+    function!("BesselI0", F32_F16, "bessel", "bessel_i0_{T}(x)", reference::i0, 8, 0.0, 20.0),
+    function!("BesselI0e", F32_F16, "bessel", "bessel_i0e_{T}(x)", reference::i0e, 8, 0.0, 20.0),
+    function!("BesselI1", F32_F16, "bessel", "bessel_i1_{T}(x)", reference::i1, 8, 0.0, 20.0),
+    function!("BesselI1e", F32_F16, "bessel", "bessel_i1e_{T}(x)", reference::i1e, 8, 0.0, 20.0),
+    function!("BesselJ0", F32_F16, "bessel", "bessel_j0_{T}(x)", reference::j0, 8, 3e-7, 60.0),
+    function!("BesselJ1", F32_F16, "bessel", "bessel_j1_{T}(x)", reference::j1, 8, 3e-7, 60.0),
+    function!("BesselK0", F32_F16, "bessel", "bessel_k0_{T}(x)", reference::k0, 8, 0.0, 20.0),
+    function!("BesselK0e", F32_F16, "bessel", "bessel_k0e_{T}(x)", reference::k0e, 8, 0.0, 20.0),
+    function!("BesselK1", F32_F16, "bessel", "bessel_k1_{T}(x)", reference::k1, 8, 0.0, 20.0),
+    function!("BesselK1e", F32_F16, "bessel", "bessel_k1e_{T}(x)", reference::k1e, 8, 0.0, 20.0),
+    function!("BesselY0", F32_F16, "bessel", "bessel_y0_{T}(x)", reference::y0, 8, 3e-7, 60.0),
+    function!("BesselY1", F32_F16, "bessel", "bessel_y1_{T}(x)", reference::y1, 8, 3e-7, 60.0),
     binary(
         "Betainc",
         &[

@@ -17,7 +17,7 @@ use smallvec::smallvec;
 
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
-use crate::dtype::types;
+use crate::dtype::{types, union};
 use crate::error::Result;
 use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
@@ -54,7 +54,7 @@ pub struct Row {
 pub const ROWS: &[Row] = &[
     Row {
         op: "Cumprod",
-        types: &[F32, F64, F16, BF16, I32, I64],
+        types: union!(types::FLOATS, types::INDEX),
         identity: |t| format!("{}(1)", t.value()),
         combine: "a * b",
         library: None,
@@ -62,7 +62,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         op: "Cumsum",
-        types: &[F32, F64, F16, BF16, I32, I64],
+        types: union!(types::FLOATS, types::INDEX),
         identity: |t| format!("{}(0)", t.value()),
         combine: "a + b",
         library: None,
@@ -70,7 +70,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         op: "CumulativeLogsumexp",
-        types: &[F32, F64, F16, BF16],
+        types: types::FLOATS,
         // A parameter, for WGSL has no infinite constants.
         identity: |t| format!("{}(bitcast<f32>(p.minus_infinity))", t.value()),
         combine: "log_sum_exp_{T}(a, b)",

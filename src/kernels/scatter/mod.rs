@@ -12,34 +12,32 @@ mod nd;
 mod resource;
 mod segment;
 
-use crate::dtype::DType::{self, *};
-use crate::dtype::types::INDEX;
+use crate::dtype::types::{
+    ELEMENTS_BUT_I32, FLOATS, INDEX, INEXACT, NUMBERS, NUMBERS_BUT_I32, REALS, REALS_BUT_I32,
+};
+use crate::dtype::{
+    DType::{self, *},
+    union,
+};
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use chains::Fold;
 
-/// Types with arithmetic. int32 variables live in host memory, so the ops on variables leave it
-/// out.
-const NUMBERS: &[DType] = &[F32, F16, BF16, F64, I8, I16, I64, U8, U16, U32, U64];
-const NUMBERS_I32: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
-const ADDED: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I64, U8, U16, U32, U64];
-const ADDED_I32: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I32, I64, U8, U16, U32, U64];
-const UPDATED: &[DType] = &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I64, U8, U16, U32, U64];
 const INPLACE: &[DType] = &[F32, F16, BF16, F64, I8, I64, U8, U64];
 const INPLACE_UPDATED: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I64, U8, U64];
-const SEGMENTS: &[DType] = &[F32, F16, BF16, F64, I32, I64];
-const SUMMED_SEGMENTS: &[DType] = &[F32, F16, BF16, F64, I32, I64, C64, C128];
+const SEGMENTS: &[DType] = union!(FLOATS, INDEX);
+const SUMMED_SEGMENTS: &[DType] = union!(INDEX, INEXACT);
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
     const RESOURCE: &[(&str, Fold, &[DType])] = &[
-        ("ResourceScatterUpdate", Fold::Update, UPDATED),
-        ("ResourceScatterAdd", Fold::Add, NUMBERS),
-        ("ResourceScatterSub", Fold::Sub, NUMBERS),
-        ("ResourceScatterMul", Fold::Mul, NUMBERS),
-        ("ResourceScatterDiv", Fold::Div, NUMBERS),
-        ("ResourceScatterMin", Fold::Min, NUMBERS),
-        ("ResourceScatterMax", Fold::Max, NUMBERS),
+        ("ResourceScatterUpdate", Fold::Update, ELEMENTS_BUT_I32),
+        ("ResourceScatterAdd", Fold::Add, REALS_BUT_I32),
+        ("ResourceScatterSub", Fold::Sub, REALS_BUT_I32),
+        ("ResourceScatterMul", Fold::Mul, REALS_BUT_I32),
+        ("ResourceScatterDiv", Fold::Div, REALS_BUT_I32),
+        ("ResourceScatterMin", Fold::Min, REALS_BUT_I32),
+        ("ResourceScatterMax", Fold::Max, REALS_BUT_I32),
     ];
     for (op, fold, types) in RESOURCE.iter().copied() {
         let builder =
@@ -47,11 +45,11 @@ pub fn register(registry: &mut Registry) {
         builder.kernel(move |_| Ok(resource::Scatter { fold }));
     }
     const RESOURCE_ND: &[(&str, Fold, &[DType])] = &[
-        ("ResourceScatterNdUpdate", Fold::Update, UPDATED),
-        ("ResourceScatterNdAdd", Fold::Add, ADDED),
-        ("ResourceScatterNdSub", Fold::Sub, ADDED),
-        ("ResourceScatterNdMin", Fold::Min, NUMBERS),
-        ("ResourceScatterNdMax", Fold::Max, NUMBERS),
+        ("ResourceScatterNdUpdate", Fold::Update, ELEMENTS_BUT_I32),
+        ("ResourceScatterNdAdd", Fold::Add, NUMBERS_BUT_I32),
+        ("ResourceScatterNdSub", Fold::Sub, NUMBERS_BUT_I32),
+        ("ResourceScatterNdMin", Fold::Min, REALS_BUT_I32),
+        ("ResourceScatterNdMax", Fold::Max, REALS_BUT_I32),
     ];
     for (op, fold, types) in RESOURCE_ND.iter().copied() {
         let builder = registry.op(op).types("T", types).types("Tindices", INDEX).host(&["ref"]);
@@ -65,12 +63,12 @@ pub fn register(registry: &mut Registry) {
         registry.op(op).types("T", types).kernel(move |_| Ok(inplace::Inplace { fold }));
     }
     const TENSOR: &[(&str, Fold, &[DType])] = &[
-        ("TensorScatterUpdate", Fold::Update, UPDATED),
-        ("TensorScatterAdd", Fold::Add, ADDED),
-        ("TensorScatterSub", Fold::Sub, ADDED),
-        ("TensorScatterMin", Fold::Min, NUMBERS),
-        ("TensorScatterMax", Fold::Max, NUMBERS),
-        ("ScatterNdNonAliasingAdd", Fold::Add, ADDED),
+        ("TensorScatterUpdate", Fold::Update, ELEMENTS_BUT_I32),
+        ("TensorScatterAdd", Fold::Add, NUMBERS_BUT_I32),
+        ("TensorScatterSub", Fold::Sub, NUMBERS_BUT_I32),
+        ("TensorScatterMin", Fold::Min, REALS_BUT_I32),
+        ("TensorScatterMax", Fold::Max, REALS_BUT_I32),
+        ("ScatterNdNonAliasingAdd", Fold::Add, NUMBERS_BUT_I32),
     ];
     for (op, fold, types) in TENSOR.iter().copied() {
         let builder = registry.op(op).types("T", types).types("Tindices", INDEX);
@@ -78,7 +76,7 @@ pub fn register(registry: &mut Registry) {
     }
     registry
         .op("ScatterNd")
-        .types("T", ADDED)
+        .types("T", NUMBERS_BUT_I32)
         .types("Tindices", INDEX)
         .host(&["shape"])
         .kernel(|_| Ok(nd::ScatterNd));
@@ -95,9 +93,9 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = vec![chains::link_shader(), inplace::wrap_shader()];
     for fold in Fold::ALL {
         let types = match fold {
-            Fold::Update => UPDATED,
-            Fold::Add | Fold::Sub => ADDED_I32,
-            _ => NUMBERS_I32,
+            Fold::Update => ELEMENTS_BUT_I32,
+            Fold::Add | Fold::Sub => NUMBERS,
+            _ => REALS,
         };
         all.extend(types.iter().flat_map(|t| chains::fold_shaders(fold, *t)));
     }

@@ -6,8 +6,11 @@ use smallvec::smallvec;
 
 use super::reduce::{Fold, Segments};
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::movement::{checked_product, shape};
 use crate::kernels::op::{OpContext, OpContextExt};
@@ -19,7 +22,7 @@ use crate::shader::{Field, Shader};
 use crate::tensor::{HostTensor, Tensor};
 
 const TYPES: &[DType] = &[F32, I32];
-const HISTOGRAM: &[DType] = &[F32, F16, BF16, F64];
+const HISTOGRAM: &[DType] = types::FLOATS;
 type Compute = fn(&mut dyn OpContext) -> Result<()>;
 
 /// Elements that a workgroup counts.

@@ -15,8 +15,11 @@ use smallvec::smallvec;
 use super::op::{Kernel, OpContext};
 use super::registry::{Registry, WAITS_FOR_SIZE};
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::movement::checked_product;
 use crate::require;
@@ -26,7 +29,7 @@ use reduce::{Fold, Segments};
 use scale::{Scale, rescale};
 use sparse::Rows;
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64];
+const TYPES: &[DType] = types::FLOATS;
 
 /// One op. Segments without rows are 0, of products 1.
 struct Row {

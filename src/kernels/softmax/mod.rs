@@ -8,8 +8,11 @@ use smallvec::smallvec;
 
 use super::reduce::program::{convert, part, window_bytes};
 use crate::device::{Binding, Device, Params, Program};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
@@ -20,9 +23,9 @@ use crate::tensor::{Tensor, shape_text};
 use text::Rows;
 pub use text::shaders;
 
-const TYPES: &[DType] = &[F32, F64, F16, BF16];
+const TYPES: &[DType] = types::FLOATS;
 /// TensorFlow's GPU list has no float64 here.
-const SPARSE_TYPES: &[DType] = &[F32, F16, BF16];
+const SPARSE_TYPES: &[DType] = types::FLOATS_BUT_F64;
 
 /// The ops of one input, with the WGSL of a result from `x`, the row's `largest` and its `sum` of
 /// exponentials.

@@ -5,14 +5,17 @@ use smallvec::smallvec;
 
 use super::radix::{self, bits_below};
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
 /// Index types that bucket numbers may have.
-const INDICES: &[DType] = &[I32, I64];
+const INDICES: &[DType] = types::INDEX;
 
 /// Positions grouped by bucket, in their order within each. Numbers out of range form one more
 /// bucket at the end.

@@ -2,7 +2,10 @@
 
 use super::buckets::Buckets;
 use super::scan::word;
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::{Error, Result};
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
@@ -12,7 +15,7 @@ use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
 use crate::tensor::{Dims, Tensor};
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64, C64, C128, I32, I64];
+const TYPES: &[DType] = union!(types::INDEX, types::INEXACT);
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {

@@ -4,8 +4,11 @@
 use smallvec::smallvec;
 
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
@@ -13,8 +16,8 @@ use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
-const BUCKETED: &[DType] = &[F32, F64, I32, I64];
+const TYPES: &[DType] = types::REALS;
+const BUCKETED: &[DType] = union!(types::F32_F64, types::INDEX);
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
@@ -126,9 +129,7 @@ fn shader(list: DType, value: DType) -> Shader {
         .bind_raw("out", "u32", 4)
         .u32s(&["count", "n", "m", "words", "upper"]);
     declare(shader, list, value).body(
-        "@compute @workgroup_size({{WORKGROUP_SIZE}})\nfn main(\n    @builtin(workgroup_id) \
-         workgroup_id: vec3<u32>,\n    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n    \
-         @builtin(local_invocation_index) local_index: u32,\n) {\n    let i = \
+        "{{ENTRY}} {\n    let i = \
          linear_id(workgroup_id, num_workgroups, local_index);\n    if i >= p.count {\n        \
          return;\n    }\n    let at = p.off_out + i * p.words;\n    out[at] = \
          search(Compared(load_values(i)), (i / p.m) * p.n, p.n);\n    if p.words == 2u {\n        \

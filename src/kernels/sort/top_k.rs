@@ -8,7 +8,10 @@ use smallvec::smallvec;
 use super::keys::order;
 use super::tournament::{CAPACITY, TOURNAMENT, tournament};
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::{Error, Result};
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
@@ -19,7 +22,7 @@ use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
+const TYPES: &[DType] = types::REALS;
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     // TensorFlow's own kernels of TopK ask for an attribute that the op lacks, so that no node ever
@@ -36,7 +39,7 @@ pub fn register(r: &mut Registry) {
         .kernel(|_| {
             Ok(TopK { k: None, descending: true }) // `sorted` = false allows any order
         });
-    r.op("ApproxTopK").types("T", &[F32, F16, BF16, F64]).items(&[(0, 1)]).kernel(approx);
+    r.op("ApproxTopK").types("T", types::FLOATS).items(&[(0, 1)]).kernel(approx);
 }
 
 fn approx(attrs: &dyn Attrs) -> Result<TopK> {

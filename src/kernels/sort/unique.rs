@@ -10,8 +10,11 @@ use super::keys::{Kind, infinity};
 use super::scan::exclusive;
 use super::unique_sorted::by_sort;
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
@@ -22,7 +25,7 @@ use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor};
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+const TYPES: &[DType] = union!(types::REALS, &[Bool]);
 
 /// Slots that an element looks at before the table gives up: far more than a table half full needs
 /// for values that the hash spreads.

@@ -4,8 +4,11 @@
 use smallvec::smallvec;
 
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::movement::remap::{Background, fill_element};
@@ -19,8 +22,8 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-const DENSE: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
-const PRODUCTS: &[DType] = &[F32, F16, F64];
+const DENSE: &[DType] = union!(types::REALS, &[Bool]);
+const PRODUCTS: &[DType] = types::FLOATS_BUT_BF16;
 
 /// Registers the ops.
 pub fn register(registry: &mut Registry) {

@@ -3,7 +3,10 @@
 use smallvec::smallvec;
 
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::{Error, Result};
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
@@ -19,11 +22,10 @@ use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Types of the values.
-pub const TYPES: &[DType] =
-    &[F32, F16, BF16, F64, C64, C128, Bool, I8, I16, I32, I64, U8, U16, U32, U64];
+pub const TYPES: &[DType] = types::ELEMENTS;
 
 /// Types of the gradients.
-pub const SUMMED: &[DType] = &[F32, F16, BF16, F64, I8, I16, I32, I64, U8, U16, U32, U64];
+pub const SUMMED: &[DType] = types::REALS;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
@@ -289,12 +291,7 @@ fn pick_shader(unit: Unit) -> Shader {
 fn mark_shader() -> Shader {
     let shader = Shader::new("ragged mark").bind_raw("numbers", "u32", 4).bind("used", U32);
     shader.u32s(&["count", "limit"]).body(clamped(I64)).body(
-        "@compute @workgroup_size({{WORKGROUP_SIZE}})
-fn main(
-    @builtin(workgroup_id) workgroup_id: vec3<u32>,
-    @builtin(num_workgroups) num_workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
+        "{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);
     if i >= p.count {
         return;

@@ -6,7 +6,10 @@ use smallvec::smallvec;
 use super::coordinates::shift;
 use super::{Compute, check, dense_shape, shape_output, upload};
 use crate::device::{Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
 use crate::kernels::gather::rows::Gather;
@@ -18,7 +21,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
 
-const SUMMED: &[DType] = &[F32, F16, BF16, F64, C64, C128, I8, I16, I32, I64, U8, U16, U32, U64];
+const SUMMED: &[DType] = types::NUMBERS;
 
 /// Registers the ops.
 pub fn register(registry: &mut Registry) {

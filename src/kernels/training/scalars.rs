@@ -42,7 +42,8 @@ fn shader(dtype: DType, count: usize) -> Shader {
         .enumerate()
         .map(|(k, n)| format!("    store_packed({k}u, load_{n}(0u));\n"))
         .collect();
-    shader.bind("packed", kept(dtype)).workgroup([1, 1, 1]).body(&format!(
-        "@compute @workgroup_size({{{{WORKGROUP_SIZE}}}})\nfn main() {{\n{stores}}}\n"
-    ))
+    shader
+        .bind("packed", kept(dtype))
+        .workgroup([1, 1, 1])
+        .body(&format!("{{{{ENTRY}}}} {{\n{stores}}}\n"))
 }

@@ -5,12 +5,11 @@
 //! constant. It is written with `mul`, `div`, `root` and `square` where the op has complex types,
 //! which `shaders/training/complex.wgsl` defines for those.
 
-use crate::dtype::DType::{self, *};
+use crate::dtype::types::{COMPLEX, FLOATS_BUT_BF16};
+use crate::dtype::{DType, union};
 
 /// Real and complex types, as TensorFlow's GPU kernels of this op have them.
-pub const ALL: &[DType] = &[F32, F16, F64, C64, C128];
-/// Real types.
-pub const REAL: &[DType] = &[F32, F16, F64];
+pub const ALL: &[DType] = union!(FLOATS_BUT_BF16, COMPLEX);
 
 /// What a step of an optimizer is.
 pub struct Rule {
@@ -75,7 +74,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         op: "ResourceApplyAdaMax",
         dense: &["beta1_power", "lr", "beta1", "beta2", "epsilon", "g"],
-        types: REAL,
+        types: FLOATS_BUT_BF16,
         variables: &["var", "m", "v"],
         step: "m += (T(1.0) - beta1) * (g - m);
     v = max(beta2 * v, abs(g));
@@ -115,7 +114,7 @@ pub const RULES: &[Rule] = &[
         sparse_op: Some("ResourceSparseApplyAdagrad"),
         sparse: &["lr", "g", "indices"],
         types: ALL,
-        sparse_types: REAL,
+        sparse_types: FLOATS_BUT_BF16,
         variables: &["var", "accum"],
         flag: Some("update_slots"),
         step: "if update_slots {
@@ -134,7 +133,7 @@ pub const RULES: &[Rule] = &[
         sparse_op: Some("ResourceSparseApplyAdagradV2"),
         sparse: &["lr", "epsilon", "g", "indices"],
         types: ALL,
-        sparse_types: REAL,
+        sparse_types: FLOATS_BUT_BF16,
         variables: &["var", "accum"],
         flag: Some("update_slots"),
         step: "if update_slots {
@@ -174,7 +173,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         op: "ResourceApplyAdamWithAmsgrad",
         dense: &["beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "g"],
-        types: REAL,
+        types: FLOATS_BUT_BF16,
         variables: &["var", "m", "v", "vhat"],
         step: "m += (T(1.0) - beta1) * (g - m);
     v += (T(1.0) - beta2) * (g * g - v);
@@ -192,7 +191,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         op: "ResourceApplyAddSign",
         dense: &["lr", "alpha", "sign_decay", "beta", "g"],
-        types: REAL,
+        types: FLOATS_BUT_BF16,
         variables: &["var", "m"],
         step: "m = m * beta + g * (T(1.0) - beta);
     w -= lr * (alpha + sign_decay * sign_of(g) * sign_of(m)) * g;",
@@ -226,8 +225,8 @@ pub const RULES: &[Rule] = &[
         dense: &["g", "lr", "l1", "l2", "lr_power"],
         sparse_op: Some("ResourceSparseApplyFtrl"),
         sparse: &["g", "indices", "lr", "l1", "l2", "lr_power"],
-        types: REAL,
-        sparse_types: REAL,
+        types: FLOATS_BUT_BF16,
+        sparse_types: FLOATS_BUT_BF16,
         variables: &["var", "accum", "linear"],
         flag: Some("multiply_linear_by_lr"),
         libraries: &["pow"],
@@ -239,8 +238,8 @@ pub const RULES: &[Rule] = &[
         dense: &["g", "lr", "l1", "l2", "l2_shrinkage", "lr_power"],
         sparse_op: Some("ResourceSparseApplyFtrlV2"),
         sparse: &["g", "indices", "lr", "l1", "l2", "l2_shrinkage", "lr_power"],
-        types: REAL,
-        sparse_types: REAL,
+        types: FLOATS_BUT_BF16,
+        sparse_types: FLOATS_BUT_BF16,
         variables: &["var", "accum", "linear"],
         flag: Some("multiply_linear_by_lr"),
         libraries: &["pow"],
@@ -298,7 +297,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         op: "ResourceApplyPowerSign",
         dense: &["lr", "logbase", "sign_decay", "beta", "g"],
-        types: REAL,
+        types: FLOATS_BUT_BF16,
         variables: &["var", "m"],
         libraries: &["exp"],
         step: "m = m * beta + g * (T(1.0) - beta);
@@ -315,8 +314,8 @@ pub const RULES: &[Rule] = &[
         dense: &["lr", "l1", "l2", "g"],
         sparse_op: Some("ResourceSparseApplyProximalAdagrad"),
         sparse: &["lr", "l1", "l2", "g", "indices"],
-        types: REAL,
-        sparse_types: REAL,
+        types: FLOATS_BUT_BF16,
+        sparse_types: FLOATS_BUT_BF16,
         variables: &["var", "accum"],
         step: "accum += g * g;
     let rate = lr / sqrt(accum);

@@ -32,7 +32,10 @@ mod tile;
 use smallvec::{SmallVec, smallvec};
 
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, BF16, F16, F32};
+use crate::dtype::{
+    DType::{self, F32},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -73,8 +76,8 @@ pub const DEFINITION: OpDefinition = OpDefinition {
 /// Both ops.
 pub const DEFINITIONS: &[OpDefinition] = &[DEFINITION, grad::DEFINITION];
 
-const TYPES: &[DType] = &[F32, F16, BF16];
-const MASKS: &[DType] = &[DType::Bool, F32, F16, BF16];
+const TYPES: &[DType] = types::FLOATS_BUT_F64;
+const MASKS: &[DType] = union!(types::FLOATS_BUT_F64, &[DType::Bool]);
 
 /// Most keys of a split: bounds the rounding error of the sums, and the iterations of an
 /// invocation.

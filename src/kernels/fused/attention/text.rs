@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::tile::Tile;
 use crate::device::Key;
 use crate::dtype::DType;
-use crate::shader::{Field, Shader, vec4};
+use crate::shader::{Field, Shader, codec, vec4};
 
 const FLAGS: &str = include_str!("../../../../shaders/fused/attention_flags.wgsl");
 const SCORE: &str = include_str!("../../../../shaders/fused/attention_score.wgsl");
@@ -369,58 +369,27 @@ pub fn operand(
     loads: Loads,
     extent: &str,
 ) -> Shader {
-    let (ty, load, ..) = vec4s_of(dtype);
-    let shader = shader.bind_raw(x, ty, 4 * dtype.size() as u32);
-    let shader = shader.body(&format!(
-        "fn load4_{x}(i: u32) -> vec4<f32> {{\n    let bits = {x}[p.off_{x} + i];\n    return \
-         {load};\n}}\n"
-    ));
+    let shader = vec4::bind_read(shader, x, dtype);
     match loads {
         Loads::Exact => shader.body(&format!(
-            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return load4_{x}((at >> 2u) + \
+            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return read_{x}((at >> 2u) + \
              c);\n}}\n"
         )),
         Loads::Padded => shader.body(&format!(
             "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    let is_inside = c * 4u < \
-             p.{extent};\n    return select(vec4<f32>(), load4_{x}(select(0u, (at >> 2u) + c, \
+             p.{extent};\n    return select(vec4<f32>(), read_{x}(select(0u, (at >> 2u) + c, \
              is_inside)), is_inside);\n}}\n"
         )),
     }
 }
 
-/// Binds a result with `store4_NAME(i, y)`, which counts in vec4s.
+/// Binds a result with `store4_NAME(i, v)`, which counts in vec4s.
 pub fn vec4s_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
-    let (ty, _, store, library) = vec4s_of(dtype);
-    let shader =
-        library.into_iter().fold(shader, Shader::library).bind_raw(x, ty, 4 * dtype.size() as u32);
-    shader.body(&format!(
-        "fn store4_{x}(i: u32, y: vec4<f32>) {{\n    {x}[p.off_{x} + i] = {store};\n}}\n"
+    let (before, words) = codec::pack(dtype);
+    let shader = codec::with_library(shader, dtype);
+    shader.bind_raw(x, codec::storage(dtype), vec4::unit(dtype)).body(&format!(
+        "fn store4_{x}(i: u32, v: vec4<f32>) {{\n{before}    {x}[p.off_{x} + i] = {words};\n}}\n"
     ))
-}
-
-/// Four elements: their type in WGSL, what makes f32 of `bits` and `bits` of `y`, and the library
-/// that does.
-const fn vec4s_of(
-    dtype: DType,
-) -> (&'static str, &'static str, &'static str, Option<&'static str>) {
-    match dtype {
-        DType::F16 => (
-            "vec2<u32>",
-            "vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y))",
-            "vec2<u32>(f16_bits(y.x) | (f16_bits(y.y) << 16u), f16_bits(y.z) | (f16_bits(y.w) << \
-             16u))",
-            Some("f16_bits"),
-        ),
-        DType::BF16 => (
-            "vec2<u32>",
-            "bitcast<vec4<f32>>(vec4<u32>(bits.x << 16u, bits.x & 0xffff0000u, bits.y << 16u, \
-             bits.y & 0xffff0000u))",
-            "vec2<u32>(bf16_bits(y.x) | (bf16_bits(y.y) << 16u), bf16_bits(y.z) | (bf16_bits(y.w) \
-             << 16u))",
-            Some("bf16_bits"),
-        ),
-        _ => ("vec4<f32>", "bits", "y", None),
-    }
 }
 
 /// The shader that puts splits of the keys together.

@@ -19,7 +19,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::expression::{Expression, Value};
 use crate::{invalid, require};
@@ -39,7 +39,7 @@ impl Reduction {
     /// Every reduction.
     pub const ALL: [Self; 5] = [Self::Sum, Self::Mean, Self::Prod, Self::Max, Self::Min];
     /// The types that it reduces.
-    pub const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+    pub const TYPES: &[DType] = types::FLOATS;
 
     /// TensorFlow's op.
     pub const fn op(self) -> &'static str {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
-use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::shader::{Shader, WORKGROUP, codec, vec4};
 
 /// Most windows of one dispatch: with the table and perhaps a parameter buffer, eight bindings.
 pub const MAX_WINDOWS: usize = 6;
@@ -152,11 +152,7 @@ pub fn shader(
                 format!("[p.off_{} + ({at})]", NAMES[homes[k]])
             }),
         });
-        shader = match dtype {
-            DType::F16 => shader.library("f16_bits"),
-            DType::BF16 => shader.library("bf16_bits"),
-            _ => shader,
-        };
+        shader = codec::with_library(shader, *dtype);
     }
     let function = expression.wgsl("new_values");
     for library in &function.libraries {
@@ -185,13 +181,7 @@ pub fn shader(
 /// The function that reads element `i` of the expression's input `k` in `window`, of which `index`
 /// picks a word.
 fn load(k: usize, dtype: DType, window: &str, index: &dyn Fn(&str) -> String) -> String {
-    let (shift, value) = match dtype {
-        DType::F32 | DType::I32 => (0, format!("bitcast<{}>(word)", dtype.value())),
-        DType::F16 => (1, "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned()),
-        DType::BF16 => (1, "bitcast<f32>((word >> ((j & 1u) * 16u)) << 16u)".to_owned()),
-        DType::Bool => (2, "((word >> ((j & 3u) * 8u)) & 0xffu) != 0u".to_owned()),
-        _ => (0, "word".to_owned()),
-    };
+    let (shift, value) = codec::lane(dtype);
     let at = if shift == 0 { "j".to_owned() } else { format!("j >> {shift}u") };
     format!(
         "fn load_x{k}(at: vec2<u32>, i: u32) -> {} {{\n    let j = at.x + i * at.y;\n    let word \

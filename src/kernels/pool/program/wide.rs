@@ -10,7 +10,7 @@ use super::{
     AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, declare_windows, nest, window_params,
 };
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType;
+use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::conv::depthwise::check_iterations;
@@ -18,7 +18,7 @@ use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
-const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+const TYPES: &[DType] = types::FLOATS_BUT_F64;
 /// The number that stands for no element of a window, so windows have at most as many.
 const NO_TAP: usize = 255;
 /// Most elements that an invocation writes: larger blocks would leave too few invocations.

@@ -7,7 +7,10 @@ use smallvec::smallvec;
 
 use super::program::part;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
@@ -33,8 +36,8 @@ pub const ARG_REDUCTIONS: &[ArgReduction] = &[
     ArgReduction { op: "ArgMin", beats: "a < b", reference: |a, b| a < b },
 ];
 
-const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool];
-const OUTPUTS: &[DType] = &[I32, I64];
+const TYPES: &[DType] = union!(types::FLOATS, &[Bool]);
+const OUTPUTS: &[DType] = types::INDEX;
 
 /// Registers both.
 pub(super) fn register(r: &mut Registry) {

@@ -1,6 +1,9 @@
 //! Which nodes a row program can take over, given the rows.
 
-use crate::dtype::DType::{self, *};
+use crate::dtype::{
+    DType::{self, *},
+    types, union,
+};
 use crate::kernels::expression::Call;
 use crate::kernels::fused::rowwise::program::Reduction;
 use crate::kernels::scalar;
@@ -9,7 +12,7 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// Types of values in a row program. Tensors of int32 live in host memory.
-const TYPES: &[DType] = &[F32, F16, BF16, F64, Bool, I64];
+const TYPES: &[DType] = union!(types::FLOATS, &[Bool, I64]);
 
 /// Elementwise ops that cost no more than reading their value from memory, so that each stage may
 /// compute them again.

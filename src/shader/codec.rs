@@ -1,0 +1,123 @@
+//! How elements narrower than a word lie in words of `u32`: the expressions that read and write
+//! them, one element or four of them at a time.
+
+use super::Shader;
+use crate::dtype::DType;
+
+/// By how many bits the index of an element is shifted for the index of its word, and the value of
+/// element `j` in its `word`.
+pub(crate) fn lane(dtype: DType) -> (u32, String) {
+    let (shift, mask, width) = match dtype.lanes() {
+        4 => (2, 3, 8),
+        2 => (1, 1, 16),
+        _ => (0, 0, 32),
+    };
+    let value = match dtype {
+        DType::Bool => format!("((word >> ((j & {mask}u) * {width}u)) & 0xffu) != 0u"),
+        DType::U8 | DType::U16 => format!("extractBits(word, (j & {mask}u) * {width}u, {width}u)"),
+        DType::I8 | DType::I16 => {
+            format!("extractBits(bitcast<i32>(word), (j & {mask}u) * {width}u, {width}u)")
+        }
+        DType::F16 => "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned(),
+        DType::BF16 => "bitcast<f32>((word >> ((j & 1u) * 16u)) << 16u)".to_owned(),
+        DType::F32 | DType::I32 => format!("bitcast<{}>(word)", dtype.value()),
+        _ => "word".to_owned(),
+    };
+    (shift, value)
+}
+
+/// The lowest bits of a word that hold the value `v` of `dtype`.
+pub(crate) const fn bits(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "select(0u, 1u, v)",
+        DType::U8 => "v & 0xffu",
+        DType::I8 => "bitcast<u32>(v) & 0xffu",
+        DType::U16 => "v & 0xffffu",
+        DType::I16 => "bitcast<u32>(v) & 0xffffu",
+        DType::F16 => "f16_bits(v)",
+        DType::BF16 => "bf16_bits(v)",
+        DType::F32 | DType::I32 => "bitcast<u32>(v)",
+        _ => "v",
+    }
+}
+
+/// The value `v` of f32, rounded to a 16-bit float, of which it is a value then; none where no
+/// rounding is needed.
+pub(crate) const fn rounded(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F16 => Some("unpack2x16float(f16_bits(v)).x"),
+        DType::BF16 => Some("bitcast<f32>(bf16_bits(v) << 16u)"),
+        _ => None,
+    }
+}
+
+/// The library that [`bits`], [`rounded`] and [`pack`] take.
+pub(crate) const fn library(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F16 => Some("f16_bits"),
+        DType::BF16 => Some("bf16_bits"),
+        _ => None,
+    }
+}
+
+/// The shader with [`library`].
+pub(crate) fn with_library(shader: Shader, dtype: DType) -> Shader {
+    library(dtype).into_iter().fold(shader, Shader::library)
+}
+
+/// The element type of an array of four elements each.
+pub(crate) const fn storage(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "vec4<f32>",
+        DType::I32 => "vec4<i32>",
+        DType::U32 => "vec4<u32>",
+        _ if dtype.size() == 2 => "vec2<u32>",
+        _ => "u32",
+    }
+}
+
+/// Four values of `dtype` of their words `w`: a `vec4<u32>` of 32-bit types (here in the type
+/// itself), a `vec2<u32>` of 16-bit ones, else a `u32`.
+pub(crate) const fn unpack(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "vec4(unpack2x16float(w.x), unpack2x16float(w.y))",
+        DType::BF16 => {
+            "bitcast<vec4<f32>>(vec4(w.x << 16u, w.x & 0xffff0000u, w.y << 16u, w.y & 0xffff0000u))"
+        }
+        DType::U16 => "vec4(w.x & 0xffffu, w.x >> 16u, w.y & 0xffffu, w.y >> 16u)",
+        DType::I16 => "bitcast<vec4<i32>>(vec4(w.x << 16u, w.x, w.y << 16u, w.y)) >> vec4(16u)",
+        DType::U8 => "(vec4(w) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu)",
+        DType::I8 => "(vec4(bitcast<i32>(w)) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u)",
+        DType::Bool => "(vec4(w) & vec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u)) != vec4(0u)",
+        _ => "w",
+    }
+}
+
+/// What precedes the words of four values `v` of `dtype`, and these words.
+pub(crate) fn pack(dtype: DType) -> (&'static str, String) {
+    match dtype {
+        DType::F16 => {
+            ("", pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)"))
+        }
+        DType::BF16 => {
+            ("", pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)"))
+        }
+        DType::U16 | DType::I16 => (
+            "    let b = bitcast<vec4<u32>>(v) & vec4(0xffffu);\n",
+            pairs("b.x", "b.y", "b.z", "b.w"),
+        ),
+        DType::U8 | DType::I8 => (
+            "    let b = (bitcast<vec4<u32>>(v) & vec4(0xffu)) << vec4(0u, 8u, 16u, 24u);\n",
+            "b.x | b.y | b.z | b.w".to_owned(),
+        ),
+        DType::Bool => (
+            "    let b = select(vec4(0u), vec4(1u, 0x100u, 0x10000u, 0x1000000u), v);\n",
+            "b.x | b.y | b.z | b.w".to_owned(),
+        ),
+        _ => ("", "v".to_owned()),
+    }
+}
+
+fn pairs(a: &str, b: &str, c: &str, d: &str) -> String {
+    format!("vec2({a} | ({b} << 16u), {c} | ({d} << 16u))")
+}

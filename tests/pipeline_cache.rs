@@ -1,9 +1,61 @@
-//! The pipeline cache on disk under a real driver: whatever lies there, pipelines work.
+//! The pipeline cache on disk: what a process compiled is there for the next one, and whatever lies
+//! there, pipelines work.
+//!
+//! Drivers that keep a cache of their own give programs an empty one, so on Linux the caches are
+//! those of `tests/fault_layer`, which keep pipelines under any driver.
+
+#[cfg(target_os = "linux")]
+#[expect(dead_code, reason = "no call fails here")]
+#[path = "faults/layer.rs"]
+mod layer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use libtest_mimic::{Arguments, Trial};
 use tensorflow_wgpu::device::{Device, Selection};
+
+/// How many compiled pipelines came out of what was stored; none where nothing can tell.
+type Found = Arc<dyn Fn() -> Option<u64> + Send + Sync>;
+
+fn main() {
+    let layer = Scratch::new("layer");
+    let found = found(&layer.0);
+    let test = |name: &str, run: fn(&Found)| {
+        let found = found.clone();
+        Trial::test(name, move || {
+            run(&found);
+            Ok(())
+        })
+    };
+    let trials = vec![
+        test("what_is_stored_serves_the_next_device", what_is_stored_serves_the_next_device),
+        test("garbage_is_discarded", garbage_is_discarded),
+        test("an_unwritable_directory_harms_nothing", an_unwritable_directory_harms_nothing),
+    ];
+    // One after the other: the layer counts the pipelines of all.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(layer);
+    conclusion.exit();
+}
+
+#[cfg(target_os = "linux")]
+fn found(directory: &Path) -> Found {
+    std::fs::create_dir_all(directory).unwrap();
+    for (name, value) in layer::environment(directory) {
+        // SAFETY: the process has one thread so far.
+        unsafe { std::env::set_var(name, value) };
+    }
+    let layer = layer::Layer::load();
+    layer.keep_pipelines();
+    Arc::new(move || Some(layer.found_pipelines()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn found(_directory: &Path) -> Found {
+    Arc::new(|| None)
+}
 
 /// A directory of one test, removed at its end.
 struct Scratch(PathBuf);
@@ -38,42 +90,53 @@ fn device(directory: &Path) -> Arc<Device> {
     device
 }
 
-#[test]
-fn what_is_stored_serves_the_next_device() {
+fn what_is_stored_serves_the_next_device(found: &Found) {
     let scratch = Scratch::new("again");
-    let path = device(&scratch.0).pipeline_cache().map(Path::to_owned);
-    let Some(path) = path else {
+    let before = found();
+    let first = device(&scratch.0);
+    let compiled = first.statistics().pipelines;
+    let Some(path) = first.pipeline_cache().map(Path::to_owned) else {
         // Only Vulkan has caches.
         assert!(!scratch.0.exists());
         return;
     };
+    drop(first);
     assert!(path.starts_with(&scratch.0));
-    // A driver that keeps nothing has nothing to store.
-    let stored = std::fs::read(&path).ok();
-    println!("{}: {:?} bytes", path.display(), stored.as_ref().map(Vec::len));
-    assert!(stored.as_ref().is_none_or(|bytes| bytes.starts_with(b"TFWGPUC")));
+    assert_eq!(found(), before, "nothing was stored yet");
+    let stored = std::fs::read(&path).unwrap();
+    assert!(stored.starts_with(b"TFWGPUC"));
     drop(device(&scratch.0));
-    assert_eq!(std::fs::read(&path).ok(), stored, "the same pipelines are the same cache");
+    assert_eq!(found(), before.map(|n| n + compiled), "the second device finds all pipelines");
+    assert_eq!(std::fs::read(&path).unwrap(), stored, "the same pipelines are the same cache");
 }
 
-#[test]
-fn garbage_is_discarded() {
+fn garbage_is_discarded(found: &Found) {
     let scratch = Scratch::new("garbage");
     let Some(path) = device(&scratch.0).pipeline_cache().map(Path::to_owned) else { return };
-    std::fs::create_dir_all(&scratch.0).unwrap();
-    for garbage in [&b""[..], b"TFWGPUC\x01", &[0xff; 5000]] {
-        std::fs::write(&path, garbage).unwrap();
+    let stored = std::fs::read(&path).unwrap();
+    let before = found();
+    let flipped = |at: usize| {
+        let mut bytes = stored.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let garbage = [
+        Vec::new(),
+        b"TFWGPUC\x01".to_vec(),
+        vec![0xff; 5000],
+        stored[..stored.len() - 1].to_vec(),
+        flipped(stored.len() - 1),
+        flipped(stored.len() / 2),
+    ];
+    for garbage in garbage {
+        std::fs::write(&path, &garbage).unwrap();
         drop(device(&scratch.0));
-        assert!(
-            std::fs::read(&path).map_or(true, |now| now != garbage),
-            "{} bytes of garbage stay",
-            garbage.len()
-        );
+        assert_eq!(found(), before, "{} bytes of garbage serve a pipeline", garbage.len());
+        assert_eq!(std::fs::read(&path).unwrap(), stored, "{} bytes stay", garbage.len());
     }
 }
 
-#[test]
-fn an_unwritable_directory_harms_nothing() {
+fn an_unwritable_directory_harms_nothing(_found: &Found) {
     let scratch = Scratch::new("unwritable");
     std::fs::write(&scratch.0, b"a file where the directory should be").unwrap();
     drop(device(&scratch.0));

@@ -11,6 +11,8 @@ pub struct Layer {
     disarm: extern "C" fn(),
     calls: unsafe extern "C" fn(*const std::ffi::c_char) -> i64,
     injected: extern "C" fn() -> u64,
+    keep_pipelines: extern "C" fn(),
+    found_pipelines: extern "C" fn() -> u64,
 }
 
 /// The library that cargo built with this test.
@@ -46,6 +48,8 @@ impl Layer {
                 disarm: *library.get(b"fault_layer_disarm\0").unwrap(),
                 calls: *library.get(b"fault_layer_calls\0").unwrap(),
                 injected: *library.get(b"fault_layer_injected\0").unwrap(),
+                keep_pipelines: *library.get(b"fault_layer_keep_pipelines\0").unwrap(),
+                found_pipelines: *library.get(b"fault_layer_found_pipelines\0").unwrap(),
             };
             std::mem::forget(library);
             layer
@@ -71,6 +75,16 @@ impl Layer {
     pub fn calls(&self, function: &CStr) -> u64 {
         // SAFETY: the name is a string.
         unsafe { (self.calls)(function.as_ptr()) }.try_into().expect("a function of the table")
+    }
+
+    /// Has pipeline caches hold what was compiled, from now on.
+    pub fn keep_pipelines(&self) {
+        (self.keep_pipelines)();
+    }
+
+    /// How many pipelines were compiled that the data of their cache held already.
+    pub fn found_pipelines(&self) -> u64 {
+        (self.found_pipelines)()
     }
 
     /// Calls that failed since it was armed.

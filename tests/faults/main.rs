@@ -7,6 +7,7 @@
 //! call, else a sample of them is tried; `make faults` does the former.
 
 #[cfg(target_os = "linux")]
+#[expect(dead_code, reason = "pipeline_cache.rs uses the rest")]
 mod layer;
 #[cfg(target_os = "linux")]
 mod serve;

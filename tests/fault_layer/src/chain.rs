@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{PoisonError, RwLock};
 
+use crate::caches;
 use crate::faults::strike;
 use crate::functions::{COUNT, FUNCTIONS, Id};
 use crate::vulkan::{
@@ -143,6 +144,9 @@ unsafe fn find(object: Object, name: *const c_char) -> Option<Function> {
         }
         let below = (next_of(object)?.get_proc_addr)(object, name)?;
         let plain = text.to_bytes().strip_suffix(b"KHR").unwrap_or(text.to_bytes());
+        if let Some(wrapper) = caches::wrapper(text) {
+            return Some(wrapper);
+        }
         let row = FUNCTIONS.iter().find(|row| row.name.to_bytes() == plain);
         Some(row.and_then(|row| row.wrapper).unwrap_or(below))
     }

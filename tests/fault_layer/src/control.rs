@@ -2,9 +2,9 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::faults;
 use crate::functions::{COUNT, FUNCTIONS};
 use crate::vulkan::VkResult;
+use crate::{caches, faults};
 
 /// The place of a function in the table; `COUNT` if it has none.
 unsafe fn place(name: *const c_char) -> usize {
@@ -64,4 +64,16 @@ pub extern "C" fn fault_layer_name(place: usize) -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_injected() -> u64 {
     faults::injected()
+}
+
+/// Has pipeline caches hold what was compiled, from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_keep_pipelines() {
+    caches::keep_pipelines();
+}
+
+/// How many pipelines were compiled that the data of their cache held already.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_found_pipelines() -> u64 {
+    caches::found()
 }

@@ -1,16 +1,17 @@
 //! A Vulkan layer that fails a chosen call of a chosen function with a chosen result, and counts
-//! calls.
+//! calls. It can also give a driver without a pipeline cache one that keeps pipelines.
 //!
 //! It sits between the Vulkan loader and the driver, below wgpu, so that a test sees what a program
 //! makes of an exhausted, lost or broken GPU. The loader finds it by `VK_LAYER_PATH`, a directory
 //! with [`manifest`]'s text in a file that ends in `.json`, and `VK_INSTANCE_LAYERS`, which is
 //! [`NAME`]. A process that loads the same file itself controls it by four functions:
 //! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see
-//! [`control`]).
+//! [`control`]). Two more have pipeline caches hold what was compiled (`caches`).
 //!
 //! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is
 //! the protocol of layers. It depends on nothing, so that it builds in a second.
 
+mod caches;
 mod chain;
 pub mod control;
 mod faults;

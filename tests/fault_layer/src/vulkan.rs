@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_void};
 /// `VkResult`.
 pub type VkResult = i32;
 pub const VK_SUCCESS: VkResult = 0;
+pub const VK_INCOMPLETE: VkResult = 5;
 pub const VK_ERROR_INITIALIZATION_FAILED: VkResult = -3;
 pub const VK_ERROR_DEVICE_LOST: VkResult = -4;
 

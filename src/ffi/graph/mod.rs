@@ -21,7 +21,7 @@ use crate::ffi::kernel::definitions;
 use crate::ffi::status::TF_Status;
 use crate::ffi::{plugin, second_copy};
 use crate::optimizer;
-use crate::optimizer::memory::Memory;
+use crate::optimizer::memory::LastGraph;
 use crate::optimizer::settings::{Settings, VARIABLE};
 use crate::sys::guard::caught;
 
@@ -113,7 +113,7 @@ unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
 /// An optimizer of one graph, which TensorFlow runs several times.
 struct Optimizer {
     settings: Settings,
-    memory: Memory,
+    memory: LastGraph,
 }
 
 impl Held for Optimizer {
@@ -129,7 +129,7 @@ extern "C" fn create() -> *mut c_void {
         // TensorFlow makes an optimizer for every graph; once is enough.
         static TOLD: std::sync::Once = std::sync::Once::new();
         TOLD.call_once(|| problems.iter().for_each(|p| log::warn!("{p}")));
-        Ok(Handle::give(Optimizer { settings, memory: Memory::default() }))
+        Ok(Handle::give(Optimizer { settings, memory: LastGraph::default() }))
     })
 }
 

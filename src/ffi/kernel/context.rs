@@ -1,4 +1,5 @@
-//! One execution of a node: [`OpContext`] on TF_OpKernelContext.
+//! One execution of a node: what TensorFlow allows with a TF_OpKernelContext. `op_context` makes it
+//! the [`OpContext`](crate::kernels::op::OpContext) of our kernels.
 //!
 //! A TF_Tensor is held no longer than it takes to read it, for TensorFlow forwards an input's
 //! buffer only while nobody else refers to it; TensorFlow itself keeps inputs and outputs alive
@@ -16,9 +17,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{KernelApi, TF_AllocatorAttributes, TF_OpKernelContext, TF_Tensor};
 use crate::ffi::status::{self, Status};
-use crate::ffi::{stream_executor, variables, variants};
-use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
-use crate::tensor::{HostTensor, Tensor, shape_text};
+use crate::tensor::{Tensor, shape_text};
 
 /// A buffer that a kernel writes starts at a multiple of this; one that is reused must do so too.
 pub(crate) const OUTPUT_ALIGNMENT: u64 = 16;
@@ -39,20 +38,18 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The execution `raw`.
+    /// The execution `raw` on `device`.
     ///
     /// # Safety
     /// `raw` must be what TensorFlow passed to a compute function that runs longer than the value
     /// lives.
-    pub unsafe fn new(api: &'static KernelApi, raw: *mut TF_OpKernelContext) -> Result<Self> {
-        let status = Status::new()?;
-        // SAFETY: context and status are valid; the stream is one that our create_stream made, or
-        // null with an error.
-        let stream = unsafe { (api.TF_GetStream)(raw, status.as_ptr()) };
-        status.take()?;
-        // SAFETY: TensorFlow hands back the stream of the device on which the node runs.
-        let device = unsafe { stream_executor::stream_device(stream) }?;
-        Ok(Self {
+    pub unsafe fn new(
+        api: &'static KernelApi,
+        raw: *mut TF_OpKernelContext,
+        status: Status,
+        device: &'static Device,
+    ) -> Self {
+        Self {
             api,
             raw,
             status,
@@ -60,7 +57,7 @@ impl Context {
             seen: SmallVec::new(),
             held: SmallVec::new(),
             locked: SmallVec::new(),
-        })
+        }
     }
 
     /// For the variables' part of the C API.
@@ -76,6 +73,22 @@ impl Context {
         &self.status
     }
 
+    pub const fn device(&self) -> &'static Device {
+        self.device
+    }
+
+    pub fn num_inputs(&self) -> usize {
+        // SAFETY: the context is valid.
+        unsafe { (self.api.TF_NumInputs)(self.raw) as usize }
+    }
+
+    /// Device input `i`, whose address is remembered.
+    pub fn see_input(&mut self, i: usize) -> Result<Tensor> {
+        let view = self.get_input(i)?.view()?;
+        self.seen.push((i, view.address));
+        Ok(view)
+    }
+
     /// Keeps a tensor alive until the kernel returns.
     pub fn hold(&mut self, tensor: OwnedTensor) {
         self.held.push(tensor);
@@ -84,7 +97,7 @@ impl Context {
     /// The dims of a new tensor on the device as the C API takes them, and its bytes. What the
     /// device can never hold is refused at once: TensorFlow would wait ten seconds for somebody to
     /// free memory.
-    fn new_dims(&self, dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
+    pub(super) fn new_dims(&self, dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
         let (c_dims, bytes) = c_dims(dtype, dims)?;
         let refused = |why: &str, most: u64| {
             let shape = shape_text(dims);
@@ -123,7 +136,7 @@ impl Context {
     }
 
     /// Tells the device that a tensor begins where others were.
-    fn refresh(&self, address: u64, dtype: DType, dims: &[usize]) {
+    pub(super) fn refresh(&self, address: u64, dtype: DType, dims: &[usize]) {
         self.device.refresh(
             address,
             dims.iter().fold(dtype.size() as u64, |bytes, d| bytes.saturating_mul(*d as u64)),
@@ -199,7 +212,7 @@ impl Context {
     }
 
     /// The address of device input `i`.
-    fn input_address(&mut self, i: usize) -> Result<u64> {
+    pub(super) fn input_address(&mut self, i: usize) -> Result<u64> {
         match self.seen.iter().find(|(input, _)| *input == i) {
             Some((_, address)) => Ok(*address),
             None => Ok(self.get_input(i)?.address()),
@@ -207,7 +220,12 @@ impl Context {
     }
 
     /// The buffer of `from` seen with another type and other dims.
-    fn bitcast(&self, from: &OwnedTensor, dtype: c_int, dims: &[usize]) -> Result<OwnedTensor> {
+    pub(super) fn bitcast(
+        &self,
+        from: &OwnedTensor,
+        dtype: c_int,
+        dims: &[usize],
+    ) -> Result<OwnedTensor> {
         // Of a type that is none of ours, TensorFlow counts the bytes.
         let (dims, _) = c_dims(DType::from_tf(dtype).unwrap_or(DType::U8), dims)?;
         // SAFETY: an empty vector needs no memory; the tensor only holds the place of the result.
@@ -231,7 +249,7 @@ impl Context {
         Ok(to)
     }
 
-    fn check_output(&self, i: usize, dtype: DType) -> Result<()> {
+    pub(super) fn check_output(&self, i: usize, dtype: DType) -> Result<()> {
         // SAFETY: TF_NumOutputs takes a valid context; TF_ExpectedOutputDataType an index below it.
         let expected = unsafe {
             if i >= (self.api.TF_NumOutputs)(self.raw) as usize {
@@ -248,7 +266,12 @@ impl Context {
         Ok(())
     }
 
-    fn allocate_output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<OwnedTensor> {
+    pub(super) fn allocate_output(
+        &mut self,
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<OwnedTensor> {
         self.check_output(i, dtype)?;
         let extents = dims;
         let (dims, bytes) = self.new_dims(dtype, dims)?;
@@ -313,155 +336,5 @@ pub(crate) fn fail(api: &KernelApi, raw: *mut TF_OpKernelContext, error: &Error)
             unsafe { (api.TF_OpKernelContext_Failure)(raw, status.as_ptr()) };
         }
         Err(e) => log::error!("{error} ({e})"),
-    }
-}
-
-impl OpContext for Context {
-    fn device(&self) -> &Device {
-        self.device
-    }
-
-    fn num_inputs(&self) -> usize {
-        // SAFETY: the context is valid.
-        unsafe { (self.api.TF_NumInputs)(self.raw) as usize }
-    }
-
-    fn input(&mut self, i: usize) -> Result<Tensor> {
-        let view = self.get_input(i)?.view()?;
-        if view.dtype.size() == 0 {
-            return Err(Error::Internal(format!("input {i} is a {}, not a tensor", view.dtype)));
-        }
-        self.seen.push((i, view.address));
-        Ok(view)
-    }
-
-    fn host_input(&mut self, i: usize) -> Result<HostTensor> {
-        let tensor = self.get_input(i)?;
-        if self.device.owns(tensor.address()) {
-            return Err(Error::Internal(format!(
-                "input {i} is on the device, the kernel reads it on the host"
-            )));
-        }
-        // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was
-        // registered: on the host.
-        unsafe { tensor.to_host() }
-    }
-
-    fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        let address = self.allocate_output(i, dtype, dims)?.address();
-        Ok(Tensor::new(dtype, dims, address))
-    }
-
-    fn forward_or_output(
-        &mut self,
-        candidates: &[usize],
-        i: usize,
-        dtype: DType,
-        dims: &[usize],
-    ) -> Result<Tensor> {
-        self.check_output(i, dtype)?;
-        let mut usable: SmallVec<[c_int; 4]> = SmallVec::new();
-        for &candidate in candidates {
-            if self.input_address(candidate)?.is_multiple_of(OUTPUT_ALIGNMENT) {
-                usable.push(candidate as c_int);
-            }
-        }
-        let (c_dims, _) = self.new_dims(dtype, dims)?;
-        let mut forwarded = -1;
-        // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the
-        // candidates are inputs, for they were read, and the output's index is checked. TensorFlow
-        // compares type, size and the number of references.
-        let raw = unsafe {
-            (self.api.TF_ForwardInputOrAllocateOutput)(
-                self.raw,
-                usable.as_ptr(),
-                usable.len() as c_int,
-                i as c_int,
-                c_dims.as_ptr(),
-                c_dims.len() as c_int,
-                &raw mut forwarded,
-                self.status.as_ptr(),
-            )
-        };
-        // SAFETY: TF_ForwardInputOrAllocateOutput returns an owned tensor or null.
-        let address = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?.address();
-        if forwarded < 0 {
-            self.refresh(address, dtype, dims);
-        }
-        Ok(Tensor::new(dtype, dims, address))
-    }
-
-    fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()> {
-        let input = self.get_input(i)?;
-        // SAFETY: TF_ExpectedOutputDataType takes a valid context and an index below TF_NumOutputs.
-        let expected = unsafe {
-            if o >= (self.api.TF_NumOutputs)(self.raw) as usize {
-                return Err(Error::Internal(format!("there is no output {o}")));
-            }
-            (self.api.TF_ExpectedOutputDataType)(self.raw, o as c_int)
-        };
-        let same = expected == input.dtype()? as c_int && input.dims()[..] == *dims;
-        let output = if same { input } else { self.bitcast(&input, expected, dims)? };
-        self.set_output(o, &output)
-    }
-
-    fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
-        let output = self.allocate_output(i, value.dtype, &value.dims)?;
-        if self.device.owns(output.address()) {
-            return Err(Error::Internal(format!(
-                "output {i} is on the device, the kernel writes it on the host"
-            )));
-        }
-        // SAFETY: the address is not the device's, so the output was registered as host memory, and
-        // it is fresh.
-        unsafe { output.write_host(&value.bytes) }
-    }
-
-    fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {
-        let input = self.get_input(i)?;
-        if self.device.owns(input.address()) {
-            return Err(Error::Internal(format!(
-                "input {i} is on the device, the kernel writes it on the host"
-            )));
-        }
-        // SAFETY: the address is not the device's, so TensorFlow keeps the input on the host. Who
-        // calls this vouches that its op may change the input; others that do so write other bytes.
-        unsafe { input.write_host_at(at, bytes) }
-    }
-
-    fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        let tensor = self.allocate_temp(dtype, dims)?;
-        let address = tensor.address();
-        self.hold(tensor);
-        Ok(Tensor::new(dtype, dims, address))
-    }
-
-    fn read_variable(&mut self, i: usize) -> Result<Tensor> {
-        variables::read(self, i)
-    }
-
-    fn update_variable(
-        &mut self,
-        i: usize,
-        mode: VariableUpdate,
-        update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
-    ) -> Result<()> {
-        variables::update(self, i, mode, update)
-    }
-
-    fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
-        variables::update_all(self, inputs, update)
-    }
-
-    fn add_variants(&mut self) -> Result<()> {
-        variants::add(self)
-    }
-
-    fn zero_variant(&mut self) -> Result<()> {
-        variants::zeros_like(self)
-    }
-
-    fn execution(&self) -> Option<Execution> {
-        Some(Execution(self.raw.cast()))
     }
 }

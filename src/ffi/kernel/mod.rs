@@ -4,6 +4,7 @@
 mod attrs;
 pub(crate) mod context;
 pub(crate) mod definitions;
+mod op_context;
 mod op_list;
 mod shapes;
 pub(crate) mod tensor;

@@ -4,14 +4,14 @@
 use std::ffi::c_void;
 
 use super::attrs::Construction;
-use super::context::{self, Context};
 use super::{OPS, Op};
+use super::{context, op_context};
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_OpKernelContext};
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::status::{self, Status};
-use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::op::{Attrs, Kernel};
 use crate::kernels::registry::Registration;
 use crate::sys::guard::caught;
 
@@ -154,7 +154,7 @@ pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKern
         }
     };
     // SAFETY: the value ends with this function, within TensorFlow's call.
-    let mut ctx = match unsafe { Context::new(node.api, raw) } {
+    let mut ctx = match unsafe { op_context::open(node.api, raw) } {
         Ok(ctx) => ctx,
         Err(e) => return context::fail(node.api, raw, &e.context(node.op)),
     };

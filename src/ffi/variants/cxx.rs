@@ -12,7 +12,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::tensor::OwnedTensor;
-use crate::kernels::op::OpContext;
 use crate::require;
 
 /// TensorFlow's error for a variant that a device has no function for.

@@ -29,7 +29,7 @@ use crate::error::Result;
 use crate::ffi::abi::kernel::TF_OpKernelConstruction;
 use crate::ffi::kernel::context::Context;
 use crate::ffi::status::Status;
-use crate::kernels::op::{Kernel, OpContext};
+use crate::kernels::op::Kernel;
 use crate::kernels::registry::Need;
 
 /// The way into variants that the running TensorFlow offers.

@@ -1,0 +1,184 @@
+//! [`OpContext`] on one execution of a node in TensorFlow.
+
+use std::ffi::c_int;
+
+use smallvec::SmallVec;
+
+use super::context::{Context, OUTPUT_ALIGNMENT};
+use super::tensor::OwnedTensor;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext};
+use crate::ffi::status::Status;
+use crate::ffi::{stream_executor, variables, variants};
+use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
+use crate::tensor::{HostTensor, Tensor};
+
+/// The execution `raw`, on the device of its stream.
+///
+/// # Safety
+/// `raw` must be what TensorFlow passed to a compute function that runs longer than the value
+/// lives.
+pub(super) unsafe fn open(
+    api: &'static KernelApi,
+    raw: *mut TF_OpKernelContext,
+) -> Result<Context> {
+    let status = Status::new()?;
+    // SAFETY: context and status are valid; the stream is one that our create_stream made, or null
+    // with an error.
+    let stream = unsafe { (api.TF_GetStream)(raw, status.as_ptr()) };
+    status.take()?;
+    // SAFETY: TensorFlow hands back the stream of the device on which the node runs.
+    let device = unsafe { stream_executor::stream_device(stream) }?;
+    // SAFETY: the caller's contract.
+    Ok(unsafe { Context::new(api, raw, status, device) })
+}
+
+impl OpContext for Context {
+    fn device(&self) -> &Device {
+        Self::device(self)
+    }
+
+    fn num_inputs(&self) -> usize {
+        Self::num_inputs(self)
+    }
+
+    fn input(&mut self, i: usize) -> Result<Tensor> {
+        let view = self.see_input(i)?;
+        if view.dtype.size() == 0 {
+            return Err(Error::Internal(format!("input {i} is a {}, not a tensor", view.dtype)));
+        }
+        Ok(view)
+    }
+
+    fn host_input(&mut self, i: usize) -> Result<HostTensor> {
+        let tensor = self.get_input(i)?;
+        if self.device().owns(tensor.address()) {
+            return Err(Error::Internal(format!(
+                "input {i} is on the device, the kernel reads it on the host"
+            )));
+        }
+        // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was
+        // registered: on the host.
+        unsafe { tensor.to_host() }
+    }
+
+    fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let address = self.allocate_output(i, dtype, dims)?.address();
+        Ok(Tensor::new(dtype, dims, address))
+    }
+
+    fn forward_or_output(
+        &mut self,
+        candidates: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
+        self.check_output(i, dtype)?;
+        let mut usable: SmallVec<[c_int; 4]> = SmallVec::new();
+        for &candidate in candidates {
+            if self.input_address(candidate)?.is_multiple_of(OUTPUT_ALIGNMENT) {
+                usable.push(candidate as c_int);
+            }
+        }
+        let (c_dims, _) = self.new_dims(dtype, dims)?;
+        let mut forwarded = -1;
+        // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the
+        // candidates are inputs, for they were read, and the output's index is checked. TensorFlow
+        // compares type, size and the number of references.
+        let raw = unsafe {
+            (self.api().TF_ForwardInputOrAllocateOutput)(
+                self.raw(),
+                usable.as_ptr(),
+                usable.len() as c_int,
+                i as c_int,
+                c_dims.as_ptr(),
+                c_dims.len() as c_int,
+                &raw mut forwarded,
+                self.status().as_ptr(),
+            )
+        };
+        // SAFETY: TF_ForwardInputOrAllocateOutput returns an owned tensor or null.
+        let address = unsafe { OwnedTensor::new(self.api(), raw, self.status()) }?.address();
+        if forwarded < 0 {
+            self.refresh(address, dtype, dims);
+        }
+        Ok(Tensor::new(dtype, dims, address))
+    }
+
+    fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()> {
+        let input = self.get_input(i)?;
+        // SAFETY: TF_ExpectedOutputDataType takes a valid context and an index below TF_NumOutputs.
+        let expected = unsafe {
+            if o >= (self.api().TF_NumOutputs)(self.raw()) as usize {
+                return Err(Error::Internal(format!("there is no output {o}")));
+            }
+            (self.api().TF_ExpectedOutputDataType)(self.raw(), o as c_int)
+        };
+        let same = expected == input.dtype()? as c_int && input.dims()[..] == *dims;
+        let output = if same { input } else { self.bitcast(&input, expected, dims)? };
+        self.set_output(o, &output)
+    }
+
+    fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
+        let output = self.allocate_output(i, value.dtype, &value.dims)?;
+        if self.device().owns(output.address()) {
+            return Err(Error::Internal(format!(
+                "output {i} is on the device, the kernel writes it on the host"
+            )));
+        }
+        // SAFETY: the address is not the device's, so the output was registered as host memory, and
+        // it is fresh.
+        unsafe { output.write_host(&value.bytes) }
+    }
+
+    fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {
+        let input = self.get_input(i)?;
+        if self.device().owns(input.address()) {
+            return Err(Error::Internal(format!(
+                "input {i} is on the device, the kernel writes it on the host"
+            )));
+        }
+        // SAFETY: the address is not the device's, so TensorFlow keeps the input on the host. Who
+        // calls this vouches that its op may change the input; others that do so write other bytes.
+        unsafe { input.write_host_at(at, bytes) }
+    }
+
+    fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = self.allocate_temp(dtype, dims)?;
+        let address = tensor.address();
+        self.hold(tensor);
+        Ok(Tensor::new(dtype, dims, address))
+    }
+
+    fn read_variable(&mut self, i: usize) -> Result<Tensor> {
+        variables::read(self, i)
+    }
+
+    fn update_variable(
+        &mut self,
+        i: usize,
+        mode: VariableUpdate,
+        update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+    ) -> Result<()> {
+        variables::update(self, i, mode, update)
+    }
+
+    fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
+        variables::update_all(self, inputs, update)
+    }
+
+    fn add_variants(&mut self) -> Result<()> {
+        variants::add(self)
+    }
+
+    fn zero_variant(&mut self) -> Result<()> {
+        variants::zeros_like(self)
+    }
+
+    fn execution(&self) -> Option<Execution> {
+        Some(Execution(self.raw().cast()))
+    }
+}

@@ -1,12 +1,14 @@
 //! The queue of a wgpu device, and the buffers that the host reads.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use parking_lot::Mutex;
 
 use super::checked::checked;
+use super::failures::Failures;
 use super::process::{self, Inside};
 use super::queue::Queue;
 use crate::error::{Error, Result};
@@ -34,6 +36,7 @@ pub(crate) struct Batch {
 pub(crate) struct Gpu {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
+    failures: Arc<Failures>,
     idle: Mutex<Vec<wgpu::Buffer>>,
 }
 
@@ -49,8 +52,8 @@ const MAP_PATIENCE: Duration = Duration::from_secs(60);
 const SMALLEST: u64 = 4096;
 
 impl Gpu {
-    pub fn new(device: wgpu::Device, queue: wgpu::Queue) -> Self {
-        Self { device, queue, idle: Mutex::default() }
+    pub fn new(device: wgpu::Device, queue: wgpu::Queue, failures: Arc<Failures>) -> Self {
+        Self { device, queue, failures, idle: Mutex::default() }
     }
 
     /// An idle or new buffer of at least `bytes` for the host to read.
@@ -104,9 +107,18 @@ impl Gpu {
     }
 
     /// Has the device say whether it was destroyed, which it does when it is polled and has nothing
-    /// to do. That is a better reason for what fails then than what wgpu makes of it.
-    pub fn ask_for_loss(&self) {
-        let _ = self.poll(&wgpu::PollType::Wait { submission_index: None, timeout: None });
+    /// to do. That is a better reason for what fails then than what wgpu makes of it. The poll of
+    /// another thread may know already and be about to say so, which is waited for.
+    pub fn ask_for_loss(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        loop {
+            let all = wgpu::PollType::Wait { submission_index: None, timeout: None };
+            let polled = self.poll(&all);
+            if polled.is_err() || self.failures.lost().is_some() || Instant::now() >= end {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn map(&self, buffer: &wgpu::Buffer) -> Result<wgpu::BufferView> {
@@ -150,7 +162,8 @@ impl Queue for Gpu {
             self.queue.submit([encoder.finish()])
         })
         .map(|index| (index, inside))
-        .inspect_err(|_| self.ask_for_loss())
+        // The error ends the device, whatever it is.
+        .inspect_err(|_| self.ask_for_loss(Duration::from_secs(1)))
     }
 
     fn wait(&self, (index, _inside): Self::Index) -> Result<()> {

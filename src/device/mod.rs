@@ -32,6 +32,7 @@ mod validation;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -60,6 +61,9 @@ use tuning::Tuner;
 
 use crate::error::{Error, Result};
 use crate::sys::guard::caught_as;
+
+/// How long a call that wgpu refused waits to hear that the device is lost.
+const LOSS_PATIENCE: Duration = Duration::from_millis(10);
 
 /// One GPU (or software adapter) with its memory and its in-order queue. All methods may be called
 /// from any thread.
@@ -243,7 +247,7 @@ impl Device {
         let capabilities = profile.capabilities;
         let failures = Arc::new(Failures::default());
         watch(&raw, &failures);
-        let gpu = Arc::new(Gpu::new(raw.clone(), queue));
+        let gpu = Arc::new(Gpu::new(raw.clone(), queue, failures.clone()));
         let completion = Completion::start(gpu.clone(), failures.clone());
         let submitter = Submitter::start(gpu.clone(), completion.clone(), failures.clone());
         let recorder = Recorder::new(
@@ -506,7 +510,9 @@ impl Device {
         result.map_err(|e| {
             match &e {
                 Error::Unavailable(_) => self.lose(e.clone()),
-                Error::Internal(_) if self.failures.lost().is_none() => self.gpu.ask_for_loss(),
+                Error::Internal(_) if self.failures.lost().is_none() => {
+                    self.gpu.ask_for_loss(LOSS_PATIENCE);
+                }
                 _ => {}
             }
             self.failures.lost().unwrap_or(e)

@@ -152,6 +152,27 @@ impl DType {
         matches!(self, F16 | BF16 | F32 | F64)
     }
 
+    /// A float of 16 bits, which is computed in float32 and rounded when it is stored.
+    pub const fn is_half(self) -> bool {
+        matches!(self, F16 | BF16)
+    }
+
+    /// A float that is computed in float32.
+    pub const fn is_single(self) -> bool {
+        self.is_half() || matches!(self, F32)
+    }
+
+    /// The type in which elements are accumulated, and kept between programs: one of whole words.
+    #[must_use]
+    pub const fn accumulator(self) -> Self {
+        match self {
+            F16 | BF16 => F32,
+            I8 | I16 => I32,
+            U8 | U16 | Bool => U32,
+            _ => self,
+        }
+    }
+
     /// A signed or unsigned integer; not bool.
     pub const fn is_integer(self) -> bool {
         matches!(self, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)

@@ -54,9 +54,9 @@ pub enum Access {
     Splat,
     /// By strides.
     Strided,
-    /// By strides, whole units of elements that lie side by side: see [`Iteration::wide_class`].
+    /// By strides, whole units of elements that lie side by side: see [`Iteration::vector_class`].
     Rows,
-    /// By strides, one element for each whole unit: see [`Iteration::wide_class`].
+    /// By strides, one element for each whole unit: see [`Iteration::vector_class`].
     Columns,
 }
 
@@ -199,7 +199,7 @@ impl Iteration {
     /// multiple of `width` on ([`Access::Rows`]), or one element for all of them
     /// ([`Access::Columns`]). `None` where units don't fit. A flat walk's last unit may be a part
     /// of one.
-    pub fn wide_class(&self, width: usize) -> Option<AccessClass> {
+    pub fn vector_class(&self, width: usize) -> Option<AccessClass> {
         let mut class = self.class();
         if class.is_flat() {
             return Some(class);
@@ -347,21 +347,21 @@ mod tests {
                 .broadcast(&[6, 1])
                 .broadcast(&[])
         };
-        let class = walk(8).wide_class(4).unwrap();
+        let class = walk(8).vector_class(4).unwrap();
         assert_eq!(
             class.operands[..],
             [Access::Linear, Access::Rows, Access::Columns, Access::Splat]
         );
-        assert_eq!(walk(6).wide_class(4), None, "a unit would cross the end of a row");
+        assert_eq!(walk(6).vector_class(4), None, "a unit would cross the end of a row");
         let of = |strides: &[i64], offset| {
-            Iteration::over(&[6, 8]).operand(strides, offset).wide_class(4)
+            Iteration::over(&[6, 8]).operand(strides, offset).vector_class(4)
         };
         assert_eq!(of(&[10, 1], 0), None, "the second row starts within a unit");
         assert_eq!(of(&[16, 1], 2), None, "so does the first");
         assert_eq!(of(&[1, 6], 0), None, "a unit's elements are not side by side");
         assert_eq!(of(&[-8, 1], 40).unwrap().operands[..], [Access::Rows]);
         // A flat walk has a rest.
-        assert!(Iteration::over(&[7]).broadcast(&[7]).wide_class(4).is_some());
+        assert!(Iteration::over(&[7]).broadcast(&[7]).vector_class(4).is_some());
     }
 
     #[test]

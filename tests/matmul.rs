@@ -10,7 +10,7 @@ mod products;
 use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
 use tensorflow_wgpu::device::{Capabilities, Cooperative, Means, Profile};
-use tensorflow_wgpu::kernels::contract::tile::Memory;
+use tensorflow_wgpu::kernels::contract::tile::OperandMemory;
 use tensorflow_wgpu::kernels::contract::{software, tables};
 use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -124,8 +124,8 @@ fn narrow_results() {
 /// choice prefers some of them for sizes that tests do not have.
 #[test]
 fn every_tile_of_gpus() {
-    let tiles =
-        tables::all().filter(|t| t.memory != Memory::Subgroup && !software::LANES.contains(t));
+    let tiles = tables::all()
+        .filter(|t| t.memory != OperandMemory::Subgroup && !software::LANES.contains(t));
     for (i, tile) in tiles.enumerate() {
         let shape = [tile.m() + 3, 45, tile.n() + 5];
         let vec4s = [tile.m() + 4, 44, tile.n() + 8];

@@ -161,8 +161,7 @@ impl Expression {
         require!(args.len() == expected, "{call} takes {expected} arguments, not {}", args.len());
         for (arg, dtype) in args.iter().zip(&types) {
             let given = self.dtype(*arg)?;
-            let fits = given
-                .map_or(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), |t| t == *dtype);
+            let fits = given.map_or(dtype.is_single(), |t| t == *dtype);
             require!(
                 fits,
                 "{call} takes {dtype}, not {arg} of {}",

@@ -21,19 +21,19 @@ const TYPES: &[DType] = types::INEXACT;
 pub fn register(r: &mut Registry) {
     r.op("MatMul")
         .types("T", TYPES)
-        .kernel(|attrs| MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b"));
+        .kernel(|attrs| MatMul::new(attrs, Batches::Matrices, "transpose_a", "transpose_b"));
     r.op("BatchMatMul")
         .types("T", TYPES)
-        .kernel(|attrs| MatMul::new(attrs, Form::SameBatch, "adj_x", "adj_y"));
+        .kernel(|attrs| MatMul::new(attrs, Batches::SameBatch, "adj_x", "adj_y"));
     r.op("BatchMatMulV2")
         .types("T", TYPES)
-        .kernel(|attrs| MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y"));
+        .kernel(|attrs| MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y"));
     for only in TYPES.chunks(1) {
         r.op("BatchMatMulV3")
             .types("Ta", only)
             .types("Tb", only)
             .types("Tout", only)
-            .kernel(|attrs| MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y"));
+            .kernel(|attrs| MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y"));
     }
 }
 
@@ -44,7 +44,7 @@ pub fn shaders() -> Vec<Shader> {
 
 /// What an op allows beyond two dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Batches {
     /// Matrices only.
     Matrices,
     /// Equal batch dimensions.
@@ -55,7 +55,7 @@ pub(crate) enum Form {
 
 /// MatMul or one of its batch forms.
 pub(crate) struct MatMul {
-    form: Form,
+    batches: Batches,
     transpose_a: bool,
     transpose_b: bool,
     /// The batch forms' adjoints conjugate complex matrices; MatMul only transposes.
@@ -64,19 +64,19 @@ pub(crate) struct MatMul {
 
 impl MatMul {
     /// Reads the attributes, of which `a` and `b` name the transposes.
-    pub fn new(attrs: &dyn Attrs, form: Form, a: &str, b: &str) -> Result<Self> {
+    pub fn new(attrs: &dyn Attrs, batches: Batches, a: &str, b: &str) -> Result<Self> {
         Ok(Self {
-            form,
+            batches,
             transpose_a: attrs.bool(a)?,
             transpose_b: attrs.bool(b)?,
-            conjugates: form != Form::Matrices,
+            conjugates: batches != Batches::Matrices,
         })
     }
 
     /// TensorFlow's checks, in its order and words; returns the batch dimensions of the result.
     fn check(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
         let show = shape_text;
-        if self.form != Form::Broadcast {
+        if self.batches != Batches::Broadcast {
             require!(
                 a.len() == b.len(),
                 "In[0] and In[1] has different ndims: {} vs. {}",
@@ -84,13 +84,13 @@ impl MatMul {
                 show(b)
             );
         }
-        if self.form == Form::Matrices {
+        if self.batches == Batches::Matrices {
             require!(a.len() == 2, "In[0] and In[1] ndims must be == 2: {}", a.len());
         }
         require!(a.len() >= 2, "In[0] ndims must be >= 2: {}", a.len());
         require!(b.len() >= 2, "In[1] ndims must be >= 2: {}", b.len());
         let (batch_a, batch_b) = (&a[..a.len() - 2], &b[..b.len() - 2]);
-        if self.form == Form::SameBatch {
+        if self.batches == Batches::SameBatch {
             for (d, (x, y)) in batch_a.iter().zip(batch_b).enumerate() {
                 require!(
                     x == y,

@@ -13,9 +13,9 @@ use crate::kernels::scalar;
 
 /// The last graph of one optimizer.
 #[derive(Debug, Default)]
-pub struct Memory(Mutex<Option<Graph>>);
+pub struct LastGraph(Mutex<Option<Graph>>);
 
-impl Memory {
+impl LastGraph {
     /// Keeps a graph as it leaves the optimizer.
     pub fn keep(&self, graph: Graph) {
         *self.0.lock() = Some(graph);
@@ -90,7 +90,7 @@ mod tests {
                          float32[?]\nw = Exp(z, ^y) -> float32[?]";
 
     fn recalled(second: &str) -> Option<Graph> {
-        let memory = Memory::default();
+        let memory = LastGraph::default();
         memory.keep(Graph::from_text(FIRST).unwrap());
         let mut graph = Graph::from_text(second).unwrap();
         memory.recall(&mut graph).then_some(graph)
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn it_is_told_once() {
-        let memory = Memory::default();
+        let memory = LastGraph::default();
         let mut graph = Graph::from_text(FIRST).unwrap();
         assert!(!memory.recall(&mut graph));
         memory.keep(graph.clone());

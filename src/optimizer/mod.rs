@@ -30,7 +30,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use graph::Graph;
-use memory::Memory;
+use memory::LastGraph;
 use proto::OpDef;
 use settings::Settings;
 use shape::TensorInfo;
@@ -59,7 +59,7 @@ pub fn optimize(
     bytes: &Bytes,
     item: &dyn Item,
     settings: &Settings,
-    memory: &Memory,
+    memory: &LastGraph,
 ) -> Result<Option<Vec<u8>>> {
     if settings.passes.is_empty() && settings.dump.is_none() {
         return Ok(None);

@@ -4,6 +4,7 @@
 use super::graph::{Graph, NodeId, Output};
 use crate::dtype::DType;
 use crate::kernels::expression::Call;
+use crate::kernels::fused::cost;
 use crate::kernels::scalar::row::{Row, Shapes};
 
 /// What an elementwise node computes for each element.
@@ -74,10 +75,7 @@ impl Scalar {
 
     /// Whether computing it again for each element of something larger costs next to nothing.
     pub fn is_cheap(self) -> bool {
-        match self.call {
-            Call::Row(row, dtype) => row.case(dtype).is_some_and(|c| c.libraries.is_empty()),
-            Call::Cast(..) => true,
-        }
+        cost::is_cheap(self.call)
     }
 }
 

@@ -4,7 +4,8 @@
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::dtype::DType;
 use tensorflow_wgpu::kernels::expression::{Call, Expression, Value};
-use tensorflow_wgpu::kernels::fused::rowwise::program::{Action, Output, Reduction, RowProgram};
+use tensorflow_wgpu::kernels::fused::rowwise::program::{Action, Output, RowProgram};
+use tensorflow_wgpu::kernels::reduce::table::Reduction;
 use tensorflow_wgpu::kernels::scalar::row;
 
 /// Extents and elements.
@@ -80,7 +81,7 @@ fn run(expression: &Expression, inputs: &[Array], constants: &[f32]) -> Vec<Arra
     expression.outputs().iter().map(of).collect()
 }
 
-fn reduce(reduction: Reduction, array: &Array, axes: &[i64]) -> Array {
+fn reduce(reduction: &Reduction, array: &Array, axes: &[i64]) -> Array {
     let rank = array.0.len() as i64;
     let is_axis = |d: usize| axes.contains(&(d as i64 - rank));
     let kept: Vec<usize> =
@@ -91,14 +92,7 @@ fn reduce(reduction: Reduction, array: &Array, axes: &[i64]) -> Array {
             kept.iter().zip(&index).fold(0, |at, (d, i)| at * d + if *d == 1 { 0 } else { *i });
         rows[row].push(element(array, &index));
     }
-    let of = |row: &Vec<f64>| match reduction {
-        Reduction::Sum => row.iter().sum(),
-        Reduction::Mean => row.iter().sum::<f64>() / row.len() as f64,
-        Reduction::Prod => row.iter().product(),
-        Reduction::Max => row.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b)),
-        Reduction::Min => row.iter().fold(f64::INFINITY, |a, b| a.min(*b)),
-    };
-    (kept, rows.iter().map(of).collect())
+    (kept, rows.iter().map(|row| (reduction.reference)(row)).collect())
 }
 
 /// The outputs of the program.
@@ -114,7 +108,7 @@ pub fn evaluate(
         let values = run(&stage.expression, &known, constants);
         match &stage.action {
             Action::Reduce(reductions) => {
-                known.extend(reductions.iter().zip(&values).map(|(r, v)| reduce(*r, v, axes)));
+                known.extend(reductions.iter().zip(&values).map(|(r, v)| reduce(r, v, axes)));
             }
             Action::Row => known.extend(values),
             Action::Full => full = values,

@@ -3,7 +3,7 @@
 use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
 use super::text::*;
-use super::tile::{Memory, Tile};
+use super::tile::{OperandMemory, Tile};
 use super::{LinesKind, RowsKind, StoreKind, Variant, cooperative, registers, workgroup};
 use crate::shader::Shader;
 
@@ -79,11 +79,13 @@ pub(super) fn shader(v: &Variant) -> Shader {
     });
     shader = spatial_defines(shader, v.spatial).body(PLACE);
     match memory {
-        Memory::Registers | Memory::Subgroup | Memory::Gemv(_) => registers::program(shader, v),
-        Memory::Workgroup(depth) | Memory::Double(depth) => {
+        OperandMemory::Registers | OperandMemory::Subgroup | OperandMemory::Gemv(_) => {
+            registers::program(shader, v)
+        }
+        OperandMemory::Workgroup { depth, .. } => {
             workgroup::program(shader, v, depth / words(v.a.0) as u32)
         }
-        Memory::Cooperative(_) => cooperative::program(
+        OperandMemory::Cooperative(_) => cooperative::program(
             shader,
             v,
             v.cooperative.expect("a tile of cooperative matrices comes with them"),

@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::tile::{COOPERATIVE_DEPTH, Memory, Tile};
+use super::tile::{COOPERATIVE_DEPTH, OperandMemory, Tile};
 use super::{software, tables};
 use crate::device::Profile;
 
@@ -69,7 +69,7 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
 impl Choice {
     /// Whether its tile multiplies cooperative matrices.
     pub const fn is_cooperative(&self) -> bool {
-        matches!(self.tile.memory, Memory::Cooperative(_))
+        matches!(self.tile.memory, OperandMemory::Cooperative(_))
     }
 
     /// A number that no other choice has, in any process.
@@ -99,7 +99,7 @@ fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
 /// What there is to choose among, with its cost.
 fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
     let forced = tables::of_id(d.profile.tile).filter(|t| fits(d, t)).filter(|t| match t.memory {
-        Memory::Cooperative(edge) => edge == d.cooperative,
+        OperandMemory::Cooperative(edge) => edge == d.cooperative,
         _ => true,
     });
     let tiles = offered(d).filter(move |t| forced.is_none_or(|f| f == *t)).chain(forced);
@@ -147,16 +147,16 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let (rows, columns) = (t.rows as f64, f64::from(t.vec4s * 4));
     let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
     let loads = match t.memory {
-        Memory::Registers | Memory::Subgroup | Memory::Gemv(_) => {
+        OperandMemory::Registers | OperandMemory::Subgroup | OperandMemory::Gemv(_) => {
             SAME * rows + if near { NEAR } else { APART } * columns
         }
-        Memory::Workgroup(depth) | Memory::Double(depth) => {
-            let overlapped = if matches!(t.memory, Memory::Double(_)) { 0.5 } else { 1.0 };
+        OperandMemory::Workgroup { depth, buffers } => {
+            let overlapped = if buffers > 1 { 0.5 } else { 1.0 };
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads())
                 + 2.0 * BARRIER / f64::from(depth);
             SHARED * (rows + columns) + overlapped * filling
         }
-        Memory::Cooperative(_) => {
+        OperandMemory::Cooperative(_) => {
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads());
             filling
                 + 2.0 * BARRIER / f64::from(COOPERATIVE_DEPTH)
@@ -164,7 +164,7 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
         }
     };
     let products = rows * columns
-        / if matches!(t.memory, Memory::Cooperative(_)) { COOPERATIVE_SPEED } else { 1.0 };
+        / if matches!(t.memory, OperandMemory::Cooperative(_)) { COOPERATIVE_SPEED } else { 1.0 };
     let adding = f64::from(groups.ilog2() * t.rows * t.vec4s) * BARRIER;
     let cost = |split_k: usize| {
         let waves = (invocations * split_k) as f64 / width as f64;
@@ -239,7 +239,8 @@ mod tests {
         // With as much memory as most have, loads are ahead of products.
         let ahead =
             choose(&Demand { profile: with_memory(Profile::NVIDIA, 32 << 10), ..discrete }).tile;
-        assert!(ahead.m() == 128 && matches!(ahead.memory, Memory::Double(_)), "{ahead:?}");
+        assert!(ahead.m() == 128, "{ahead:?}");
+        assert!(matches!(ahead.memory, OperandMemory::Workgroup { buffers: 2, .. }), "{ahead:?}");
         assert_eq!(choose(&demand(Profile::INTEL, 4096, 4096, 4096)).tile.m(), 64);
         for profile in GPUS {
             assert_eq!(choose(&demand(profile, 4096, 4096, 4096)).split_k, 1);
@@ -283,10 +284,10 @@ mod tests {
                 profile: with_memory(profile, 48 << 10),
                 ..demand(profile, 2048, 2048, 2048)
             };
-            assert_eq!(choose(&offered).tile.memory, Memory::Cooperative(16));
+            assert_eq!(choose(&offered).tile.memory, OperandMemory::Cooperative(16));
             assert_eq!(
                 choose(&Demand { cooperative: 8, ..offered }).tile.memory,
-                Memory::Cooperative(8)
+                OperandMemory::Cooperative(8)
             );
             assert!(choose(&Demand { m: 1, ..offered }).tile.groups() > 1);
             let small = choose(&Demand { profile: with_memory(profile, 16 << 10), ..offered }).tile;

@@ -3,7 +3,7 @@
 use super::Contraction;
 use super::choice::Choice;
 use super::epilogue::Bound;
-use super::plan::{Memory, Plan};
+use super::plan::{Plan, Temporaries};
 use crate::device::{Cooperative, Device};
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
@@ -30,7 +30,7 @@ pub(super) fn enqueue(
 pub(super) fn enqueue_programs(
     plan: Plan<'_>,
     ctx: &mut dyn OpContext,
-    memory: &Memory,
+    memory: &Temporaries,
 ) -> Result<()> {
     plan.enqueue_in(ctx, memory, |_, c, _| unreachable!("a choice has programs: {c:?}"))
 }

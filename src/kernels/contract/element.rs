@@ -6,17 +6,9 @@
 
 use crate::dtype::DType;
 
-/// The type in which elements of `dtype` are multiplied and summed; partial sums are stored in it.
-pub fn computed(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        other => other,
-    }
-}
-
 /// 32-bit words of a scalar, by which tiles shrink.
 pub(super) fn words(dtype: DType) -> usize {
-    computed(dtype).size() / 4
+    dtype.accumulator().size() / 4
 }
 
 /// `x`, `y`, `z` or `w`.
@@ -27,7 +19,7 @@ pub(super) fn lane(k: u32) -> &'static str {
 /// Declares `Scalar`, `Vec4`, `four(x, y, z, w)` and, for complex numbers, `mac`.
 pub(super) fn declarations(dtype: DType) -> String {
     let (scalar, part) =
-        (computed(dtype).value(), if computed(dtype).size() > 8 { "f64" } else { "f32" });
+        (dtype.accumulator().value(), if dtype.accumulator().size() > 8 { "f64" } else { "f32" });
     let head = format!("alias Scalar = {scalar};\n");
     if !dtype.is_complex() {
         return head
@@ -58,7 +50,7 @@ pub(super) fn element(dtype: DType, name: &str, k: u32) -> String {
 /// The statement `c += a * b` for a scalar and two vec4s. `fma` is not for f64, which not every
 /// driver has it for.
 pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
-    match computed(dtype) {
+    match dtype.accumulator() {
         DType::F32 => format!("{c} = fma(Vec4({a}), {b}, {c});"),
         DType::C64 | DType::C128 => format!("{c} = mac({a}, {b}, {c});"),
         _ => format!("{c} += Vec4({a}) * {b};"),

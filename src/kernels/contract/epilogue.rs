@@ -51,7 +51,7 @@ struct Function {
 
 /// How a further operand is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum Broadcast {
     /// Its only element.
     Scalar,
     /// The element of the channel.
@@ -64,7 +64,7 @@ pub enum Class {
 #[derive(Debug, Clone)]
 pub struct Bound<'a> {
     epilogue: &'a Epilogue,
-    extras: SmallVec<[(Class, Tensor); MAX_EXTRAS]>,
+    extras: SmallVec<[(Broadcast, Tensor); MAX_EXTRAS]>,
     /// Elements of the result between neighbouring channels.
     inner: usize,
     channels: usize,
@@ -72,13 +72,13 @@ pub struct Bound<'a> {
 
 /// What shader text depends on.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
+pub(crate) struct EpilogueVariant {
     function: Arc<Function>,
-    /// Type, class and whether four elements are loaded at once.
-    extras: SmallVec<[(DType, Class, bool); MAX_EXTRAS]>,
+    /// Type, broadcast and whether four elements are loaded at once.
+    extras: SmallVec<[(DType, Broadcast, bool); MAX_EXTRAS]>,
 }
 
-impl PartialEq for Form {
+impl PartialEq for EpilogueVariant {
     fn eq(&self, other: &Self) -> bool {
         self.function == other.function && self.extras == other.extras
     }
@@ -134,10 +134,11 @@ impl Epilogue {
     /// The epilogue with its operands for a result of shape `dims` whose channels are dimension
     /// `axis`; `None` where the contraction cannot apply it.
     pub fn bind(&self, dims: &[usize], axis: usize, extras: &[Tensor]) -> Option<Bound<'_>> {
-        let classified = extras.iter().map(|t| Some((class(dims, axis, &t.dims)?, t.clone())));
+        let with_broadcasts =
+            extras.iter().map(|t| Some((broadcast(dims, axis, &t.dims)?, t.clone())));
         Some(Bound {
             epilogue: self,
-            extras: classified.collect::<Option<_>>()?,
+            extras: with_broadcasts.collect::<Option<_>>()?,
             inner: dims[axis + 1..].iter().product(),
             channels: dims[axis],
         })
@@ -165,19 +166,19 @@ impl Epilogue {
     }
 }
 
-fn class(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Class> {
+fn broadcast(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Broadcast> {
     let lead = dims.len().checked_sub(extra.len())?;
     let is_channel = |d: usize| lead + d == axis;
     if extra.iter().all(|d| *d == 1) {
-        Some(Class::Scalar)
+        Some(Broadcast::Scalar)
     } else if extra
         .iter()
         .enumerate()
         .all(|(d, n)| *n == if is_channel(d) { dims[axis] } else { 1 })
     {
-        Some(Class::Channel)
+        Some(Broadcast::Channel)
     } else if dims[..lead].iter().all(|d| *d == 1) && dims[lead..] == *extra {
-        Some(Class::Full)
+        Some(Broadcast::Full)
     } else {
         None
     }
@@ -189,7 +190,7 @@ impl Bound<'_> {
         let full = self
             .extras
             .iter()
-            .filter(|(class, _)| *class == Class::Full)
+            .filter(|(broadcast, _)| *broadcast == Broadcast::Full)
             .map(|(_, t)| t.dtype.size());
         full.chain([self.epilogue.output().size()]).max().unwrap_or(1)
     }
@@ -199,44 +200,50 @@ impl Bound<'_> {
     pub(crate) fn window(&self, first: usize, len: usize) -> Self {
         let channel = first / self.inner % self.channels;
         let seen = (first % self.inner + len).div_ceil(self.inner).min(self.channels - channel);
-        let moved = |(class, t): &(Class, Tensor)| {
-            let t = match class {
-                Class::Scalar => t.clone(),
-                Class::Channel => windows::part(t, channel, seen),
-                Class::Full => windows::part(t, first, len),
+        let moved = |(broadcast, t): &(Broadcast, Tensor)| {
+            let t = match broadcast {
+                Broadcast::Scalar => t.clone(),
+                Broadcast::Channel => windows::part(t, channel, seen),
+                Broadcast::Full => windows::part(t, first, len),
             };
-            (*class, t)
+            (*broadcast, t)
         };
         Self { extras: self.extras.iter().map(moved).collect(), ..*self }
     }
 
     /// What shader text depends on; with `vec4s` four neighbouring elements of the result are
     /// stored at once.
-    pub(crate) fn form(&self, vec4s: bool) -> Form {
-        let four = |class: Class, t: &Tensor| {
-            let typed = matches!(t.dtype, DType::F32 | DType::F16 | DType::BF16);
+    pub(crate) fn variant(&self, vec4s: bool) -> EpilogueVariant {
+        let four = |broadcast: Broadcast, t: &Tensor| {
+            let typed = t.dtype.is_single();
             vec4s
-                && class != Class::Scalar
+                && broadcast != Broadcast::Scalar
                 && typed
                 && t.address.is_multiple_of(4 * t.dtype.size() as u64)
         };
-        Form {
+        EpilogueVariant {
             function: self.epilogue.function.clone(),
             extras: self
                 .extras
                 .iter()
-                .map(|(class, t)| (t.dtype, *class, four(*class, t)))
+                .map(|(broadcast, t)| (t.dtype, *broadcast, four(*broadcast, t)))
                 .collect(),
         }
     }
 
     /// Bindings of the further operands.
-    pub(crate) fn bindings<'b>(&'b self, form: &'b Form) -> impl Iterator<Item = Binding> + 'b {
+    pub(crate) fn bindings<'b>(
+        &'b self,
+        variant: &'b EpilogueVariant,
+    ) -> impl Iterator<Item = Binding> + 'b {
         let unit = |vec4s: bool, t: &Tensor| t.dtype.size() as u32 * if vec4s { 4 } else { 1 };
-        self.extras.iter().zip(&form.extras).map(move |((_, t), f)| Binding::raw(t, unit(f.2, t)))
+        self.extras
+            .iter()
+            .zip(&variant.extras)
+            .map(move |((_, t), f)| Binding::raw(t, unit(f.2, t)))
     }
 
-    /// Appends the parameters that [`Form::declare`] declares.
+    /// Appends the parameters that [`EpilogueVariant::declare`] declares.
     pub(crate) fn params(&self, params: Params) -> Params {
         self.epilogue
             .constants
@@ -245,24 +252,22 @@ impl Bound<'_> {
     }
 }
 
-impl Form {
+impl EpilogueVariant {
     /// An epilogue of sample operands, for the list of variants.
-    pub(crate) fn sample(epilogue: &Epilogue, classes: &[Class], vec4s: bool) -> Self {
+    pub(crate) fn sample(epilogue: &Epilogue, broadcasts: &[Broadcast], vec4s: bool) -> Self {
         let types = &epilogue.expression().inputs()[1..];
-        let four = |t: DType, c: Class| {
-            vec4s && c != Class::Scalar && matches!(t, DType::F32 | DType::F16 | DType::BF16)
-        };
+        let four = |t: DType, c: Broadcast| vec4s && c != Broadcast::Scalar && t.is_single();
         Self {
             function: epilogue.function.clone(),
-            extras: types.iter().zip(classes).map(|(t, c)| (*t, *c, four(*t, *c))).collect(),
+            extras: types.iter().zip(broadcasts).map(|(t, c)| (*t, *c, four(*t, *c))).collect(),
         }
     }
 
     /// Adds what distinguishes its text to a pipeline's key.
     pub(crate) fn key(&self, mut key: Key) -> Key {
         key = key.name(&self.function.text);
-        for (_, class, vec4s) in &self.extras {
-            key = key.number(*class as u32 | u32::from(*vec4s) << 4);
+        for (_, broadcast, vec4s) in &self.extras {
+            key = key.number(*broadcast as u32 | u32::from(*vec4s) << 4);
         }
         key
     }
@@ -315,11 +320,11 @@ impl Form {
         self.channel_reads(channel) + &self.full_reads(at)
     }
 
-    /// Those of [`Form::reads`] that are the same for all positions.
+    /// Those of [`EpilogueVariant::reads`] that are the same for all positions.
     pub(crate) fn channel_reads(&self, channel: &str) -> String {
-        self.read_lines(|class, vec4s, name| match class {
-            Class::Scalar => Some(format!("    let {name}_v = load_{name}(0u);\n")),
-            Class::Channel if vec4s => {
+        self.read_lines(|broadcast, vec4s, name| match broadcast {
+            Broadcast::Scalar => Some(format!("    let {name}_v = load_{name}(0u);\n")),
+            Broadcast::Channel if vec4s => {
                 Some(format!("    let {name}_v = load4_{name}({channel});\n"))
             }
             _ => None,
@@ -328,29 +333,30 @@ impl Form {
 
     /// The others.
     pub(crate) fn full_reads(&self, at: &str) -> String {
-        self.read_lines(|class, vec4s, name| {
-            (vec4s && class == Class::Full)
+        self.read_lines(|broadcast, vec4s, name| {
+            (vec4s && broadcast == Broadcast::Full)
                 .then(|| format!("    let {name}_v = load4_{name}({at});\n"))
         })
     }
 
-    fn read_lines(&self, line: impl Fn(Class, bool, &str) -> Option<String>) -> String {
+    fn read_lines(&self, line: impl Fn(Broadcast, bool, &str) -> Option<String>) -> String {
         self.extras
             .iter()
             .zip(NAMES)
-            .filter_map(|((_, class, vec4s), name)| line(*class, *vec4s, name))
+            .filter_map(|((_, broadcast, vec4s), name)| line(*broadcast, *vec4s, name))
             .collect()
     }
 
     /// The call for the contraction's value `x`, the result's element `at` of channel `channel`;
-    /// `lane` selects from what [`Form::reads`] read.
+    /// `lane` selects from what [`EpilogueVariant::reads`] read.
     pub(crate) fn call(&self, x: &str, at: &str, channel: &str, lane: &str) -> String {
-        let extras = self.extras.iter().zip(NAMES).map(|((_, class, vec4s), name)| match class {
-            Class::Scalar => format!("{name}_v"),
-            _ if *vec4s => format!("{name}_v.{lane}"),
-            Class::Channel => format!("load_{name}({channel})"),
-            Class::Full => format!("load_{name}({at})"),
-        });
+        let extras =
+            self.extras.iter().zip(NAMES).map(|((_, broadcast, vec4s), name)| match broadcast {
+                Broadcast::Scalar => format!("{name}_v"),
+                _ if *vec4s => format!("{name}_v.{lane}"),
+                Broadcast::Channel => format!("load_{name}({channel})"),
+                Broadcast::Full => format!("load_{name}({at})"),
+            });
         let constants =
             CONSTANTS[..self.function.expression.constants()].iter().map(|c| format!("p.{c}"));
         let arguments: Vec<String> =

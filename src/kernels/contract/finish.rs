@@ -3,8 +3,8 @@
 
 use smallvec::smallvec;
 
-use super::element::{computed, declarations};
-use super::epilogue::{Bound, Form, channel_of};
+use super::element::declarations;
+use super::epilogue::{Bound, EpilogueVariant, channel_of};
 use super::plan::Dispatch;
 use super::text::{FINISH, vec4s_of};
 use crate::device::{Binding, Device, Grid, Key, Params};
@@ -15,11 +15,11 @@ use crate::tensor::Tensor;
 
 /// The program's text for results of `dtype`.
 pub fn shader(dtype: DType) -> Shader {
-    text(computed(dtype), dtype, None)
+    text(dtype.accumulator(), dtype, None)
 }
 
 /// The same for partial sums of another type and an epilogue.
-pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Shader {
+pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&EpilogueVariant>) -> Shader {
     let mut shader = Shader::new(format!("contract finish {partial} {dtype} {epilogue:?}"))
         .bind("partial", partial)
         .bind("y", dtype)
@@ -27,10 +27,13 @@ pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sha
         .define("SUM", partial.value())
         .define("T", dtype.value());
     shader = match epilogue {
-        Some(form) => {
-            let (call, reads) =
-                (form.call("sum", "i", &channel_of("i"), ""), form.reads("i", &channel_of("i")));
-            form.declare(shader, |shader, _, _| shader)
+        Some(variant) => {
+            let (call, reads) = (
+                variant.call("sum", "i", &channel_of("i"), ""),
+                variant.reads("i", &channel_of("i")),
+            );
+            variant
+                .declare(shader, |shader, _, _| shader)
                 .define("READS", reads)
                 .define("RESULT", call)
         }
@@ -40,13 +43,17 @@ pub(super) fn text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Sha
 }
 
 /// The text for four neighbours at a time.
-pub(super) fn vec4_text(partial: DType, dtype: DType, epilogue: Option<&Form>) -> Shader {
+pub(super) fn vec4_text(
+    partial: DType,
+    dtype: DType,
+    epilogue: Option<&EpilogueVariant>,
+) -> Shader {
     let mut shader =
         Shader::new(format!("contract finish in vec4s {partial} {dtype} {epilogue:?}"));
     shader = vec4s_of(shader.body(&declarations(partial)), "partial", partial);
     shader = vec4s_of(shader, "c", dtype).u32s(&["count", "split_k"]);
     shader = match epilogue {
-        Some(form) => form.declare(shader, vec4s_of).body(&form.finish("", false)),
+        Some(variant) => variant.declare(shader, vec4s_of).body(&variant.finish("", false)),
         None => shader.body(FINISH),
     };
     shader.body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
@@ -66,26 +73,26 @@ pub fn dispatch(
     epilogue: Option<&Bound<'_>>,
     rows: bool,
 ) -> Dispatch {
-    let typed = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16 | DType::I32);
+    let typed = |t: DType| t.is_single() || t == DType::I32;
     let aligned =
         |t: &Tensor| typed(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
     let vec4s = rows && y.len().is_multiple_of(4) && aligned(partial) && aligned(y);
-    let form = epilogue.map(|e| e.form(vec4s));
+    let variant = epilogue.map(|e| e.variant(vec4s));
     let mut key =
         Key::new("contract finish").number(u32::from(vec4s)).dtype(partial.dtype).dtype(y.dtype);
     let mut params = Params::new().u32(y.len()).u32(partial.len() / y.len());
     let unit = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 });
     let mut bindings = smallvec![unit(partial), unit(y)];
-    if let (Some(epilogue), Some(form)) = (epilogue, &form) {
-        key = form.key(key);
+    if let (Some(epilogue), Some(variant)) = (epilogue, &variant) {
+        key = variant.key(key);
         params = epilogue.params(params);
-        bindings.extend(epilogue.bindings(form));
+        bindings.extend(epilogue.bindings(variant));
     }
     let make = if vec4s { vec4_text } else { text };
     let types = [partial.dtype, y.dtype];
     Dispatch {
         key,
-        shader: Box::new(move || make(types[0], types[1], form.as_ref())),
+        shader: Box::new(move || make(types[0], types[1], variant.as_ref())),
         bindings,
         params,
         grid: if vec4s {

@@ -46,7 +46,7 @@ use crate::dtype::DType;
 use crate::layout::{AccessClass, Iteration};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
-use epilogue::Form;
+use epilogue::EpilogueVariant;
 use geometry::Geometry;
 use tile::Tile;
 pub use variants::{fused_variants, samples, variants};
@@ -184,7 +184,7 @@ struct Variant {
     /// None for a single matrix.
     batch: Option<AccessClass>,
     conjugated: [bool; 2],
-    epilogue: Option<Form>,
+    epilogue: Option<EpilogueVariant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

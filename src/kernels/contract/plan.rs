@@ -74,11 +74,11 @@ impl std::fmt::Debug for Dispatch {
 impl Dispatch {
     /// Enqueues it; it has no temporaries.
     pub fn enqueue(self, device: &Device) -> Result<()> {
-        self.enqueue_in(device, &Memory::default())
+        self.enqueue_in(device, &Temporaries::default())
     }
 
     /// Enqueues it with its temporaries in `memory`.
-    fn enqueue_in(self, device: &Device, memory: &Memory) -> Result<()> {
+    fn enqueue_in(self, device: &Device, memory: &Temporaries) -> Result<()> {
         let Self { key, shader, mut bindings, params, grid } = self;
         for binding in &mut bindings {
             binding.address = memory.place(binding.address);
@@ -100,9 +100,9 @@ impl Dispatch {
 
 /// Where the temporaries of a plan lie.
 #[derive(Debug, Default)]
-pub(super) struct Memory(SmallVec<[u64; 2]>);
+pub(super) struct Temporaries(SmallVec<[u64; 2]>);
 
-impl Memory {
+impl Temporaries {
     fn place(&self, address: u64) -> u64 {
         if address < PLANNED {
             return address;
@@ -191,20 +191,20 @@ impl<'e> Plan<'e> {
     }
 
     /// Takes memory for the temporaries.
-    pub(super) fn memory(&self, ctx: &mut dyn OpContext) -> Result<Memory> {
+    pub(super) fn memory(&self, ctx: &mut dyn OpContext) -> Result<Temporaries> {
         // In words: an allocation of bytes is padded to whole words anyway.
         let words = self.temporaries.iter().map(|bytes| bytes.div_ceil(4) as usize);
         words
             .map(|words| Ok(ctx.temp(DType::I32, &[words])?.address))
             .collect::<Result<_>>()
-            .map(Memory)
+            .map(Temporaries)
     }
 
     /// Enqueues all steps with `memory` for the temporaries. `contract` enqueues contractions.
     pub(super) fn enqueue_in(
         self,
         ctx: &mut dyn OpContext,
-        memory: &Memory,
+        memory: &Temporaries,
         contract: impl Fn(&mut dyn OpContext, &Contraction, Option<&Bound<'_>>) -> Result<()>,
     ) -> Result<()> {
         let mut scratch = Scratch::new(ctx);
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn places_keep_their_distance() {
-        let memory = Memory(smallvec::smallvec![1000, 5000]);
+        let memory = Temporaries(smallvec::smallvec![1000, 5000]);
         assert_eq!(memory.place(77), 77);
         assert_eq!(memory.place(PLANNED + 8), 1008);
         assert_eq!(memory.place((PLANNED | 1 << ROOM) + 16), 5016);

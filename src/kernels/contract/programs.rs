@@ -6,8 +6,8 @@ use smallvec::smallvec;
 use super::choice::Choice;
 use super::epilogue::Bound;
 use super::plan::{Dispatch, Plan};
-use super::tile::Memory;
-use super::{Contraction, Lanes, Lines, Rows, Store, StoreKind, Variant, element, finish};
+use super::tile::OperandMemory;
+use super::{Contraction, Lanes, Lines, Rows, Store, StoreKind, Variant, finish};
 use crate::device::{Binding, Cooperative, Grid, Params, check_extent};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -35,18 +35,18 @@ impl Contraction {
         let Choice { tile, split_k } = choice;
         let mut plan = Plan::new();
         let mut variant = self.variant(tile);
-        if matches!(tile.memory, Memory::Cooperative(_)) {
+        if matches!(tile.memory, OperandMemory::Cooperative(_)) {
             variant.cooperative = cooperative;
         }
         let chunk = self.chunk(limit, split_k);
         let split_k = self.depth().div_ceil(chunk);
         let vec4s = variant.c.1 == StoreKind::Vec4s;
         if split_k == 1 && (self.c.dtype.lanes() == 1 || vec4s) {
-            variant.epilogue = epilogue.map(|e| e.form(vec4s));
+            variant.epilogue = epilogue.map(|e| e.variant(vec4s));
             plan.dispatch(self.dispatch(variant, &self.c, chunk, epilogue));
             return Ok(plan);
         }
-        let computed = element::computed(self.a.dtype);
+        let computed = self.a.dtype.accumulator();
         let partial = plan.temporary(computed, &[split_k, self.c.len()]);
         check_extent(partial.len())?;
         variant.c = (computed, self.store_kind(&partial));
@@ -63,7 +63,7 @@ impl Contraction {
         if matches!(self.store, Store::Places { .. }) {
             return depth;
         }
-        let most = (limit as usize / element::computed(self.a.dtype).size()).min(MAX_PARTIAL);
+        let most = (limit as usize / self.a.dtype.accumulator().size()).min(MAX_PARTIAL);
         let by_work = wanted.min(most / self.c.len().max(1)).max(1);
         let split_k = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
         if self.outer > 1 && self.inner <= MAX_CHUNK {

@@ -1,13 +1,13 @@
 //! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the
-//! columns share: either each of them loads it, or ([`Memory::Subgroup`]) eight lanes load eight
-//! different ones and broadcast them. Where groups of invocations share sums ([`Memory::Gemv`]),
-//! each takes every so many-th step, and the first one adds and stores.
+//! columns share. Each of them loads it, or ([`OperandMemory::Subgroup`]) eight lanes load eight
+//! different ones and broadcast them. Where groups of invocations share sums
+//! ([`OperandMemory::Gemv`]), each takes every so many-th step, and the first one adds and stores.
 
 use std::fmt::Write;
 
 use super::element::{lane, loader, multiply_add};
 use super::text::{products, tile_defines};
-use super::tile::{Memory, SUBGROUP, Tile};
+use super::tile::{OperandMemory, SUBGROUP, Tile};
 use super::{Lanes, RowsKind, Variant};
 use crate::dtype::DType;
 use crate::shader::Shader;
@@ -16,7 +16,7 @@ const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl")
 
 pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     let tile = v.tile;
-    let shared = tile.memory == Memory::Subgroup;
+    let shared = tile.memory == OperandMemory::Subgroup;
     // Loads by depth bring four steps, of which the contracted index then has a multiple.
     let by_depth = v.a.1 == Lanes::Depth || v.b.1 == Lanes::Depth;
     let steps = if by_depth || steps_of_load(v) > 1 { 4 } else { 1 };
@@ -121,7 +121,7 @@ fn stores(v: &Variant) -> String {
 /// Steps that one load by rows brings. A tile with fewer rows than lanes lets the other lanes load
 /// the next steps.
 fn steps_of_load(v: &Variant) -> u32 {
-    if v.tile.memory == Memory::Subgroup && v.a.1 == Lanes::Edge {
+    if v.tile.memory == OperandMemory::Subgroup && v.a.1 == Lanes::Edge {
         SUBGROUP * 4 / v.tile.rows
     } else {
         1
@@ -181,7 +181,7 @@ struct Rows {
 impl Rows {
     fn of(v: &Variant) -> Self {
         let tile = v.tile;
-        let shared = tile.memory == Memory::Subgroup;
+        let shared = tile.memory == OperandMemory::Subgroup;
         let per_load = if v.a.1 == Lanes::Edge { 4 } else { 1 };
         let loads = tile.rows.div_ceil(per_load);
         let groups = if shared { loads.div_ceil(SUBGROUP) } else { loads };

@@ -1,8 +1,8 @@
 //! Products whose terms are added up window by window.
 
 use super::epilogue::Bound;
+use super::finish;
 use super::plan::Plan;
-use super::{element, finish};
 use crate::dtype::DType;
 use crate::kernels::windows::part;
 use crate::tensor::Tensor;
@@ -17,12 +17,12 @@ pub struct Sums {
 impl Sums {
     /// Memory for `len` sums of elements of `dtype`.
     pub fn new(plan: &mut Plan<'_>, dtype: DType, len: usize) -> Self {
-        Self { slices: plan.temporary(element::computed(dtype), &[2, len]), added: 0 }
+        Self { slices: plan.temporary(dtype.accumulator(), &[2, len]), added: 0 }
     }
 
     /// Bytes that they bind at once.
     pub fn bytes(dtype: DType, len: usize) -> u64 {
-        2 * (len * element::computed(dtype).size()) as u64
+        2 * (len * dtype.accumulator().size()) as u64
     }
 
     /// Where the next window's sums go, all of which it writes.

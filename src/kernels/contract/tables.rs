@@ -1,7 +1,7 @@
 //! The tiles of each kind of adapter, in one static table each.
 
 use super::software;
-use super::tile::{Memory, Tile, cooperative_tile, double, gemv, registers, workgroup};
+use super::tile::{OperandMemory, Tile, cooperative_tile, double, gemv, registers, workgroup};
 use crate::device::{Class, Profile};
 
 /// Tiles of GPUs that share the processor's memory, and of GPUs of unknown kind. An invocation has
@@ -50,7 +50,7 @@ pub const COOPERATIVE: &[Tile] = &[
 
 /// Tiles of cooperative matrices with `edge` rows and columns.
 pub fn cooperative(edge: u32) -> impl Iterator<Item = &'static Tile> {
-    COOPERATIVE.iter().filter(move |t| t.memory == Memory::Cooperative(edge))
+    COOPERATIVE.iter().filter(move |t| t.memory == OperandMemory::Cooperative(edge))
 }
 
 /// The tiles of all tables but that of cooperative matrices; some are in several of them.
@@ -84,15 +84,15 @@ mod tests {
         let all: Vec<_> = super::all().chain(COOPERATIVE).collect();
         for (i, t) in all.iter().enumerate() {
             assert!(t.threads() <= 256, "{t:?}");
-            if let Memory::Workgroup(depth) | Memory::Double(depth) = t.memory {
+            if let OperandMemory::Workgroup { depth, .. } = t.memory {
                 assert_eq!(depth % 16, 0);
             }
-            if let Memory::Gemv(groups) = t.memory {
+            if let OperandMemory::Gemv(groups) = t.memory {
                 assert!(groups.is_power_of_two(), "{t:?}");
                 assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
             }
             assert!(t.workgroup_memory() <= 32 << 10, "{t:?}");
-            if t.memory == Memory::Subgroup {
+            if t.memory == OperandMemory::Subgroup {
                 assert!(
                     t.lanes_m == 1
                         && t.rows.is_multiple_of(SUBGROUP)

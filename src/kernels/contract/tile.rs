@@ -5,7 +5,7 @@ pub(super) const MOST_BLOCKS: u32 = 8;
 
 /// Where operands wait for their use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Memory {
+pub enum OperandMemory {
     /// Loaded straight into registers.
     Registers,
     /// The same, but the lanes of a subgroup share what they load of rows: each loads what belongs
@@ -16,12 +16,15 @@ pub enum Memory {
     /// take turns at the steps of the contracted index; their sums are added in pairs through
     /// workgroup memory, in an order that depends on nothing else.
     Gemv(u32),
-    /// Loaded together into workgroup memory, this many steps of the contracted index at a time: a
-    /// multiple of 16, so that elements of 16 bytes take a quarter of the steps.
-    Workgroup(u32),
-    /// The same with two places for each operand: the next steps are loaded into registers while
-    /// these are multiplied, and go to the other place, which takes one barrier instead of two.
-    Double(u32),
+    /// Loaded together into workgroup memory.
+    Workgroup {
+        /// Steps of the contracted index at a time: a multiple of 16, so that elements of 16 bytes
+        /// take a quarter of the steps.
+        depth: u32,
+        /// Places for each operand, one or two. With two the next steps are loaded into registers
+        /// while these are multiplied, and go to the other place: one barrier instead of two.
+        buffers: u32,
+    },
     /// f16 in workgroup memory, multiplied by subgroups as cooperative matrices with so many rows
     /// and columns.
     Cooperative(u32),
@@ -40,29 +43,41 @@ pub struct Tile {
     /// Invocations side by side along the columns.
     pub lanes_n: u32,
     /// Where operands wait.
-    pub memory: Memory,
+    pub memory: OperandMemory,
 }
 
 pub(super) const fn registers(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Registers }
+    Tile { rows, vec4s, lanes_m, lanes_n, memory: OperandMemory::Registers }
 }
 
 /// Lanes in a row, whose number is that of the lanes that share.
 pub(super) const fn subgroup(rows: u32, vec4s: u32, lanes_n: u32) -> Tile {
-    Tile { rows, vec4s, lanes_m: 1, lanes_n, memory: Memory::Subgroup }
+    Tile { rows, vec4s, lanes_m: 1, lanes_n, memory: OperandMemory::Subgroup }
 }
 
 /// Lanes in a row, in `groups` that share sums.
 pub(super) const fn gemv(rows: u32, lanes_n: u32, groups: u32) -> Tile {
-    Tile { rows, vec4s: 1, lanes_m: 1, lanes_n, memory: Memory::Gemv(groups) }
+    Tile { rows, vec4s: 1, lanes_m: 1, lanes_n, memory: OperandMemory::Gemv(groups) }
 }
 
 pub(super) const fn workgroup(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Workgroup(16) }
+    Tile {
+        rows,
+        vec4s,
+        lanes_m,
+        lanes_n,
+        memory: OperandMemory::Workgroup { depth: 16, buffers: 1 },
+    }
 }
 
 pub(super) const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Double(16) }
+    Tile {
+        rows,
+        vec4s,
+        lanes_m,
+        lanes_n,
+        memory: OperandMemory::Workgroup { depth: 16, buffers: 2 },
+    }
 }
 
 pub(super) const fn cooperative_tile(
@@ -72,7 +87,7 @@ pub(super) const fn cooperative_tile(
     lanes_n: u32,
     edge: u32,
 ) -> Tile {
-    Tile { rows, vec4s, lanes_m, lanes_n, memory: Memory::Cooperative(edge) }
+    Tile { rows, vec4s, lanes_m, lanes_n, memory: OperandMemory::Cooperative(edge) }
 }
 
 /// Steps of the contracted index that cooperative matrices take at a time.
@@ -106,18 +121,19 @@ impl Tile {
 
     /// Groups of invocations that take turns at the steps of the contracted index.
     pub const fn groups(&self) -> u32 {
-        if let Memory::Gemv(groups) = self.memory { groups } else { 1 }
+        if let OperandMemory::Gemv(groups) = self.memory { groups } else { 1 }
     }
 
     /// Bytes of workgroup memory for elements of one word. For wider ones tiles in workgroup memory
     /// take fewer steps, and sums take at most 16 KiB.
     pub const fn workgroup_memory(&self) -> u32 {
         match self.memory {
-            Memory::Registers | Memory::Subgroup => 0,
-            Memory::Gemv(_) => self.threads() * 16,
-            Memory::Workgroup(depth) => depth * (self.m() + self.n()) as u32 * 4,
-            Memory::Double(depth) => 2 * depth * (self.m() + self.n()) as u32 * 4,
-            Memory::Cooperative(edge) => {
+            OperandMemory::Registers | OperandMemory::Subgroup => 0,
+            OperandMemory::Gemv(_) => self.threads() * 16,
+            OperandMemory::Workgroup { depth, buffers } => {
+                buffers * depth * (self.m() + self.n()) as u32 * 4
+            }
+            OperandMemory::Cooperative(edge) => {
                 let lines = self.m() as u32 * (COOPERATIVE_DEPTH + PADDING)
                     + COOPERATIVE_DEPTH * (self.n() as u32 + PADDING);
                 let blocks = self.threads() / 16;
@@ -131,19 +147,18 @@ impl Tile {
     /// fewer of them.
     pub const fn fits(&self, words: usize) -> bool {
         words == 1
-            || !matches!(self.memory, Memory::Subgroup | Memory::Cooperative(_))
+            || !matches!(self.memory, OperandMemory::Subgroup | OperandMemory::Cooperative(_))
                 && (self.rows * self.vec4s) as usize * words <= 16
     }
 
     /// A number that no other tile has.
     pub const fn id(&self) -> u32 {
         let memory = match self.memory {
-            Memory::Registers => 0,
-            Memory::Subgroup => 1,
-            Memory::Gemv(groups) => 2 | groups.ilog2() << 4,
-            Memory::Workgroup(depth) => 3 | (depth / 16) << 4,
-            Memory::Double(depth) => 4 | (depth / 16) << 4,
-            Memory::Cooperative(edge) => 5 | (edge / 8) << 4,
+            OperandMemory::Registers => 0,
+            OperandMemory::Subgroup => 1,
+            OperandMemory::Gemv(groups) => 2 | groups.ilog2() << 4,
+            OperandMemory::Workgroup { depth, buffers } => (2 + buffers) | (depth / 16) << 4,
+            OperandMemory::Cooperative(edge) => 5 | (edge / 8) << 4,
         };
         self.rows | self.vec4s << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }

@@ -161,7 +161,7 @@ fn question(
 ) -> Key {
     // A tile of the adapter's, whichever is chosen.
     let mut variant = c.variant(&tables::table(&demand.profile)[0]);
-    variant.epilogue = epilogue.map(|e| e.form(variant.c.1 == StoreKind::Vec4s));
+    variant.epilogue = epilogue.map(|e| e.variant(variant.c.1 == StoreKind::Vec4s));
     variant.cooperative = cooperative;
     let sizes = [demand.m, demand.n, demand.depth, demand.batch]
         .map(|size| size.next_power_of_two().ilog2());

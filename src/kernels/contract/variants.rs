@@ -1,7 +1,7 @@
 //! The list of shader variants for the tests.
 
 use super::assembly::shader;
-use super::epilogue::{Class, Epilogue, Form};
+use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use super::tile::{self, Tile};
 use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant, software, tables};
 use crate::device::{Cooperative, Means};
@@ -122,7 +122,7 @@ pub fn variants() -> Vec<Shader> {
     out.extend(places());
     out.extend(cooperative());
     for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
-        out.push(super::finish::vec4_text(super::element::computed(dtype), dtype, None));
+        out.push(super::finish::vec4_text(dtype.accumulator(), dtype, None));
     }
     out
 }
@@ -141,7 +141,7 @@ fn software_tiles() -> Vec<Shader> {
         );
         out.push(shader(&Variant { a, b, c, ..Variant::plain(tile) }));
     }
-    for tile in tables::all().filter(|t| t.memory == tile::Memory::Subgroup) {
+    for tile in tables::all().filter(|t| t.memory == tile::OperandMemory::Subgroup) {
         for (rows, spatial, lanes) in [
             (RowsKind::Dense, 0, Lanes::Depth),
             (RowsKind::Dense, 0, Lanes::One),
@@ -192,7 +192,7 @@ fn cooperative() -> Vec<Shader> {
     let f16 = |lanes| (DType::F16, lanes);
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
     for (i, tile) in tables::COOPERATIVE.iter().enumerate() {
-        let tile::Memory::Cooperative(edge) = tile.memory else { continue };
+        let tile::OperandMemory::Cooperative(edge) = tile.memory else { continue };
         let mut push = |rows, lines, a, b, c, lanes, batch, epilogue| {
             out.push(shader(&Variant {
                 rows,
@@ -230,10 +230,10 @@ fn cooperative() -> Vec<Shader> {
         push(RowsKind::Patch, LinesKind::Dense, Lanes::Depth, Lanes::Edge, vec4s, 32, None, None);
         push(RowsKind::Spread, strided, Lanes::Depth, Lanes::Depth, planes, 64, None, None);
         push(RowsKind::Window, planar, Lanes::Edge, Lanes::One, vec4s, 32, None, None);
-        for (epilogue, classes) in samples(DType::F16) {
+        for (epilogue, broadcasts) in samples(DType::F16) {
             let c = (epilogue.output(), StoreKind::Vec4s);
-            let form = Some(Form::sample(&epilogue, &classes, true));
-            push(RowsKind::Dense, LinesKind::Dense, Lanes::Depth, Lanes::Edge, c, 32, None, form);
+            let sample = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
+            push(RowsKind::Dense, LinesKind::Dense, Lanes::Depth, Lanes::Edge, c, 32, None, sample);
         }
     }
     out
@@ -292,30 +292,30 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
 
 /// Sample epilogues of a contraction of `dtype`: a bias and an activation, a cast, and every class
 /// of operands.
-pub fn samples(dtype: DType) -> Vec<(Epilogue, Vec<Class>)> {
+pub fn samples(dtype: DType) -> Vec<(Epilogue, Vec<Broadcast>)> {
     let t = dtype.name();
     let other = if dtype == DType::F32 { DType::F16 } else { DType::F32 }.name();
     let texts = [
         (format!("x: {t}; c: 0; return x0"), vec![]),
         (
             format!("x: {t}, {t}; c: 0; s0 = AddV2<{t}>(x0, x1); s1 = Relu<{t}>(s0); return s1"),
-            vec![Class::Channel],
+            vec![Broadcast::Channel],
         ),
         (
             format!(
                 "x: {t}, {t}, {t}, {t}; c: 0; s0 = Mul<{t}>(x0, x1); s1 = AddV2<{t}>(s0, x2); s2 \
                  = AddV2<{t}>(s1, x3); s3 = Erf<{t}>(s2); s4 = Cast<{t}, {other}>(s3); return s4"
             ),
-            vec![Class::Scalar, Class::Channel, Class::Full],
+            vec![Broadcast::Scalar, Broadcast::Channel, Broadcast::Full],
         ),
     ];
     let constants = |e: &Expression| vec![1.0; e.constants()];
     let parsed = texts
         .into_iter()
-        .map(|(text, classes)| (text.parse::<Expression>().expect("an expression"), classes));
+        .map(|(text, broadcasts)| (text.parse::<Expression>().expect("an expression"), broadcasts));
     parsed
-        .map(|(e, classes)| {
-            (Epilogue::new(e.clone(), constants(&e)).expect("an epilogue"), classes)
+        .map(|(e, broadcasts)| {
+            (Epilogue::new(e.clone(), constants(&e)).expect("an epilogue"), broadcasts)
         })
         .collect()
 }
@@ -326,14 +326,14 @@ pub fn fused_variants() -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]).class();
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
-        for (epilogue, classes) in samples(dtype) {
+        for (epilogue, broadcasts) in samples(dtype) {
             let result = epilogue.output();
             let tiles = tables::all().filter(|t| t.fits(super::element::words(dtype)));
             for tile in tiles.step_by(3) {
                 let mut push = |rows, spatial, store, batch| {
                     let vec4s = store == StoreKind::Vec4s;
                     let (lanes, c) = (Lanes::One, (result, store));
-                    let epilogue = Some(Form::sample(&epilogue, &classes, vec4s));
+                    let epilogue = Some(EpilogueVariant::sample(&epilogue, &broadcasts, vec4s));
                     let (a, b) = ((dtype, lanes), (dtype, lanes));
                     out.push(shader(&Variant {
                         rows,
@@ -357,15 +357,11 @@ pub fn fused_variants() -> Vec<Shader> {
                     }
                 }
             }
-            let form = Form::sample(&epilogue, &classes, false);
-            out.push(super::finish::text(super::element::computed(dtype), result, Some(&form)));
+            let sample = EpilogueVariant::sample(&epilogue, &broadcasts, false);
+            out.push(super::finish::text(dtype.accumulator(), result, Some(&sample)));
             if dtype.size() <= 4 && result.size() <= 4 {
-                let form = Form::sample(&epilogue, &classes, true);
-                out.push(super::finish::vec4_text(
-                    super::element::computed(dtype),
-                    result,
-                    Some(&form),
-                ));
+                let sample = EpilogueVariant::sample(&epilogue, &broadcasts, true);
+                out.push(super::finish::vec4_text(dtype.accumulator(), result, Some(&sample)));
             }
         }
     }

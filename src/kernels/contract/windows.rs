@@ -9,7 +9,6 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::element::computed;
 use super::epilogue::Bound;
 use super::geometry::Geometry;
 use super::plan::Plan;
@@ -78,7 +77,7 @@ impl Contraction {
         };
         let direct = slices == 1
             && (self.c.dtype.lanes() == 1 || self.store_kind(&self.c) == StoreKind::Vec4s);
-        let sums = if direct { 0 } else { slices * computed(self.a.dtype).size() };
+        let sums = if direct { 0 } else { slices * self.a.dtype.accumulator().size() };
         let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
         self.a.bytes() <= limit
             && self.b.bytes() <= limit
@@ -99,7 +98,7 @@ impl Contraction {
             bytes: [
                 self.a.dtype.size() as u64,
                 self.b.dtype.size() as u64,
-                (2 * computed(self.a.dtype).size()).max(widest) as u64,
+                (2 * self.a.dtype.accumulator().size()).max(widest) as u64,
             ],
             limit: limit(&profile.capabilities),
         };

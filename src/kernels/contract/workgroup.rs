@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::element::{element, lane, loader};
 use super::text::{products, stores, tile_defines};
-use super::tile::Memory;
+use super::tile::OperandMemory;
 use super::{Lanes, LinesKind, RowsKind, Variant};
 use crate::shader::Shader;
 
@@ -143,7 +143,7 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     let tile = v.tile;
     let (m, n) = (tile.m() as u32, tile.n() as u32);
     let by_depth = v.a.1 != Lanes::Edge;
-    let double = matches!(tile.memory, Memory::Double(_));
+    let double = matches!(tile.memory, OperandMemory::Workgroup { buffers: 2, .. });
     let (k, put_a, put_b, at_a, at_b) = if double {
         ("k_next", "put_a + ", "put_b + ", "at_a + ", "at_b + ")
     } else {

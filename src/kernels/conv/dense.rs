@@ -5,7 +5,6 @@
 use super::phases;
 use crate::device::Profile;
 use crate::error::Result;
-use crate::kernels::contract::element::computed;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
@@ -41,7 +40,7 @@ fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
 fn sum_bytes(limit: u64, filter: &Tensor, depth: usize, result: usize) -> usize {
     let slices =
         depth.div_ceil(Contraction::LONGEST_WHOLE).max(if filter.bytes() > limit { 2 } else { 1 });
-    (slices * computed(filter.dtype).size()).max(result)
+    (slices * filter.dtype.accumulator().size()).max(result)
 }
 
 /// Windows of images of which elements of the input and of the output take so many bytes; none

@@ -29,7 +29,7 @@ pub enum Keep {
 
 /// What a program does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum Stage {
     /// A pass of this radix from x to y.
     Pass(usize),
     /// From the transforms of lines' halves in x to the spectra in y.
@@ -47,8 +47,8 @@ pub enum Step {
 /// What a program's text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
-    /// The step.
-    pub step: Step,
+    /// The stage.
+    pub stage: Stage,
     /// The type of a part.
     pub part: DType,
     /// How x is read.
@@ -57,7 +57,7 @@ pub struct Variant {
     pub keep: Keep,
 }
 
-/// What a program is told; which of it matters depends on the step.
+/// What a program is told; which of it matters depends on the stage.
 #[derive(Debug, Clone, Copy)]
 pub struct Lines {
     /// Lines before the axis.
@@ -84,13 +84,13 @@ pub struct Lines {
 
 impl Variant {
     fn key(&self) -> Key {
-        let (name, radix) = match self.step {
-            Step::Pass(radix) => ("pass", radix),
-            Step::Halves => ("halves", 0),
-            Step::Chirp => ("chirp", 0),
-            Step::ChirpIn => ("chirp in", 0),
-            Step::ChirpMul => ("chirp mul", 0),
-            Step::ChirpOut => ("chirp out", 0),
+        let (name, radix) = match self.stage {
+            Stage::Pass(radix) => ("pass", radix),
+            Stage::Halves => ("halves", 0),
+            Stage::Chirp => ("chirp", 0),
+            Stage::ChirpIn => ("chirp in", 0),
+            Stage::ChirpMul => ("chirp mul", 0),
+            Stage::ChirpOut => ("chirp out", 0),
         };
         Key::new("fft")
             .name(name)
@@ -105,12 +105,13 @@ impl Variant {
         let complex = self.part.complex();
         let input = if self.load == Load::Real { self.part } else { complex };
         let output = if self.keep == Keep::Real { self.part } else { complex };
-        let label = format!("fft {:?} {} {:?} to {:?}", self.step, self.part, self.load, self.keep);
+        let label =
+            format!("fft {:?} {} {:?} to {:?}", self.stage, self.part, self.load, self.keep);
         let mut shader = Shader::new(label);
-        if matches!(self.step, Step::Pass(_) | Step::Halves | Step::ChirpIn | Step::ChirpOut) {
+        if matches!(self.stage, Stage::Pass(_) | Stage::Halves | Stage::ChirpIn | Stage::ChirpOut) {
             shader = shader.bind("x", input);
         }
-        if matches!(self.step, Step::ChirpIn | Step::ChirpMul | Step::ChirpOut) {
+        if matches!(self.stage, Stage::ChirpIn | Stage::ChirpMul | Stage::ChirpOut) {
             shader = shader.bind("chirp", complex);
         }
         shader = declared(shader.bind("y", output))
@@ -118,25 +119,25 @@ impl Variant {
             .define("KEEP", keep(self.keep))
             .define("TURN", turn(self.part));
         const COMMON: &str = include_str!("../../../shaders/fft/common.wgsl");
-        let shader = match self.step {
-            Step::Pass(radix) => shader
+        let shader = match self.stage {
+            Stage::Pass(radix) => shader
                 .body(COMMON)
                 .body(turn(self.part))
                 .body(include_str!("../../../shaders/fft/pass.wgsl"))
                 .define("BUTTERFLY", butterfly::body(radix))
                 .define("RADIX", radix.to_string()),
-            Step::Halves => {
+            Stage::Halves => {
                 shader.body(include_str!("../../../shaders/fft/halves.wgsl")).body(turn(self.part))
             }
-            Step::Chirp => shader.body(include_str!("../../../shaders/fft/chirp.wgsl")).map("y"),
-            Step::ChirpIn => shader
+            Stage::Chirp => shader.body(include_str!("../../../shaders/fft/chirp.wgsl")).map("y"),
+            Stage::ChirpIn => shader
                 .body(COMMON)
                 .body(include_str!("../../../shaders/fft/chirp_in.wgsl"))
                 .map("y"),
-            Step::ChirpMul => {
+            Stage::ChirpMul => {
                 shader.body(include_str!("../../../shaders/fft/chirp_mul.wgsl")).map("y")
             }
-            Step::ChirpOut => {
+            Stage::ChirpOut => {
                 shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_out.wgsl"))
             }
         };
@@ -144,7 +145,7 @@ impl Variant {
     }
 
     /// Enqueues `count` invocations on the bindings, which are those of x, the filter and y as far
-    /// as the step has them.
+    /// as the stage has them.
     pub fn enqueue(
         &self,
         device: &Device,
@@ -226,21 +227,21 @@ pub fn shaders() -> Vec<Shader> {
     ];
     let mut out = Vec::new();
     for part in [F32, F64] {
-        let variant = |step, (load, keep)| Variant { step, part, load, keep }.shader();
+        let variant = |stage, (load, keep)| Variant { stage, part, load, keep }.shader();
         for radix in RADICES {
-            out.extend(ends.map(|e| variant(Step::Pass(*radix), e)));
+            out.extend(ends.map(|e| variant(Stage::Pass(*radix), e)));
         }
-        out.push(variant(Step::Halves, ends[0]));
+        out.push(variant(Stage::Halves, ends[0]));
         out.extend(
             [
-                (Step::Chirp, ends[0]),
-                (Step::ChirpMul, ends[0]),
-                (Step::ChirpOut, ends[0]),
-                (Step::ChirpOut, ends[1]),
+                (Stage::Chirp, ends[0]),
+                (Stage::ChirpMul, ends[0]),
+                (Stage::ChirpOut, ends[0]),
+                (Stage::ChirpOut, ends[1]),
             ]
             .map(|(s, e)| variant(s, e)),
         );
-        out.extend([ends[0], ends[2], ends[3]].map(|e| variant(Step::ChirpIn, e)));
+        out.extend([ends[0], ends[2], ends[3]].map(|e| variant(Stage::ChirpIn, e)));
     }
     out
 }

@@ -2,7 +2,7 @@
 //! algorithm around them.
 
 use super::plan::{MAX_LENGTH, Plan, factor};
-use super::program::{Keep, Lines, Load, Step, Variant};
+use super::program::{Keep, Lines, Load, Stage, Variant};
 use crate::device::{Binding, Device};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -138,7 +138,7 @@ impl Axis<'_> {
         Axis { x: view, y: half, n: h, extent: h, kept: h, load: Load::Complex, ..*self }
             .enqueue(ctx)?;
         let count = self.outer * (h / 2 + 1);
-        self.step(Step::Halves).enqueue(
+        self.stage(Stage::Halves).enqueue(
             ctx.device(),
             &self.lines(self.outer),
             count,
@@ -186,7 +186,7 @@ impl Axis<'_> {
                 }
             };
             let variant = Variant {
-                step: Step::Pass(radix),
+                stage: Stage::Pass(radix),
                 part: self.part(),
                 load: if i == 0 { load } else { Load::Complex },
                 keep: if last { keep } else { Keep::Complex },
@@ -214,7 +214,7 @@ impl Axis<'_> {
         let (chirp, transformed, temps) = (chirp?, transformed?, [a?, b?]);
         let lines = Lines { size, divisor: 1, inverse: false, ..self.lines(1) };
         let list = factor(size).expect("a size of small factors");
-        self.step(Step::Chirp).enqueue(ctx.device(), &lines, size, &[Binding::from(&chirp)])?;
+        self.stage(Stage::Chirp).enqueue(ctx.device(), &lines, size, &[Binding::from(&chirp)])?;
         let whole = Lines { n: size, inner: 1, available: size, ..lines };
         let end = |t: &Tensor| End { binding: Binding::from(t), extent: size };
         let ends = ((end(&chirp), Load::Complex), (end(&transformed), Keep::Complex));
@@ -223,8 +223,8 @@ impl Axis<'_> {
     }
 
     /// A program that reads and keeps complex elements.
-    fn step(&self, step: Step) -> Variant {
-        Variant { step, part: self.part(), load: Load::Complex, keep: Keep::Complex }
+    fn stage(&self, stage: Stage) -> Variant {
+        Variant { stage, part: self.part(), load: Load::Complex, keep: Keep::Complex }
     }
 
     /// Transforms some lines as a convolution with the filter.
@@ -241,7 +241,7 @@ impl Axis<'_> {
         let [a, b] = [0, 1].map(|i| End { binding: part(&temps[i], 0, count), extent: size });
         let (chirp, transformed) = (Binding::from(chirp), Binding::from(transformed));
         let lines = Lines { size, available: self.extent.min(self.n), ..self.lines(rows) };
-        let load = Variant { load: self.load, ..self.step(Step::ChirpIn) };
+        let load = Variant { load: self.load, ..self.stage(Stage::ChirpIn) };
         load.enqueue(device, &lines, count, &[x.binding, chirp, a.binding])?;
         let list = factor(size).expect("a size of small factors");
         let whole = Lines { n: size, available: size, divisor: 1, inverse: false, ..lines };
@@ -250,11 +250,11 @@ impl Axis<'_> {
         // A source is free for later passes once it was read.
         let spare = |source: usize| [temps[2].clone(), temps[source].clone()];
         self.passes(device, &list, whole, complex(a), kept(b), &spare(0))?;
-        self.step(Step::ChirpMul).enqueue(device, &whole, count, &[transformed, b.binding])?;
+        self.stage(Stage::ChirpMul).enqueue(device, &whole, count, &[transformed, b.binding])?;
         let back = Lines { divisor: size, inverse: true, ..whole };
         self.passes(device, &list, back, complex(b), kept(a), &spare(1))?;
         let told = Lines { stride: size, kept: y.extent, ..lines };
-        let keep = Variant { keep: self.keep, ..self.step(Step::ChirpOut) };
+        let keep = Variant { keep: self.keep, ..self.stage(Stage::ChirpOut) };
         keep.enqueue(device, &told, rows * y.extent * self.inner, &[a.binding, chirp, y.binding])
     }
 }

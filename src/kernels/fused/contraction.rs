@@ -11,7 +11,7 @@ use crate::kernels::contract::epilogue::Epilogue;
 use crate::kernels::contract::product::Product;
 use crate::kernels::conv::attributes::{ConvAttributes, Family};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
-use crate::kernels::matmul::{Form, MatMul};
+use crate::kernels::matmul::{Batches, MatMul};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::broadcast_dims;
@@ -110,7 +110,7 @@ pub fn register(r: &mut Registry) {
         });
     };
     op("_WgpuFusedBatchMatMulV2", |attrs| {
-        Ok(Box::new(MatMul::new(attrs, Form::Broadcast, "adj_x", "adj_y")?))
+        Ok(Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?))
     });
     op("_WgpuFusedConv2D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV2D)?)));
     op("_WgpuFusedConv3D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV3D)?)));
@@ -118,7 +118,7 @@ pub fn register(r: &mut Registry) {
         Ok(Box::new(ConvAttributes::read(attrs, Family::DEPTHWISE)?))
     });
     op("_WgpuFusedMatMul", |attrs| {
-        Ok(Box::new(MatMul::new(attrs, Form::Matrices, "transpose_a", "transpose_b")?))
+        Ok(Box::new(MatMul::new(attrs, Batches::Matrices, "transpose_a", "transpose_b")?))
     });
 }
 

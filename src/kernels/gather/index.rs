@@ -40,10 +40,10 @@ impl Indices {
         self.extents.iter().product()
     }
 
-    /// The form, where there is one for such indices.
-    pub fn form(&self) -> Option<Form> {
-        let form = Form { bytes: self.bytes() as u32, depth: self.extents.len() as u32 };
-        (1..=3).contains(&form.depth).then_some(form)
+    /// The variant, where there is one for such indices.
+    pub fn variant(&self) -> Option<IndexVariant> {
+        let variant = IndexVariant { bytes: self.bytes() as u32, depth: self.extents.len() as u32 };
+        (1..=3).contains(&variant.depth).then_some(variant)
     }
 
     fn bytes(&self) -> u64 {
@@ -89,20 +89,20 @@ fn parameters(shader: Shader, words: &'static str, unit: u32) -> Shader {
 /// Indices of which a shader knows more, for programs in which finding the row is most of the work:
 /// it reads each component once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Form {
+pub struct IndexVariant {
     bytes: u32,
     depth: u32,
 }
 
-impl Form {
-    /// Every form of [`Indices::form`].
+impl IndexVariant {
+    /// Every variant of [`Indices::variant`].
     pub fn all() -> impl Iterator<Item = Self> {
         [1, 4, 8].into_iter().flat_map(|bytes| [1, 2, 3].map(|depth| Self { bytes, depth }))
     }
 
-    /// The forms of scalar indices.
+    /// The variants of scalar indices.
     pub fn scalars() -> impl Iterator<Item = Self> {
-        Self::all().filter(|form| form.depth == 1)
+        Self::all().filter(|variant| variant.depth == 1)
     }
 
     /// A number for keys of pipelines.
@@ -110,7 +110,7 @@ impl Form {
         self.bytes * 16 + self.depth
     }
 
-    /// [`declare`] for indices of this form.
+    /// [`declare`] for indices of this variant.
     #[must_use]
     pub fn declare(self, shader: Shader) -> Shader {
         let component = match self.bytes {
@@ -141,7 +141,7 @@ impl Form {
         parameters(shader, "u32", 1).body(&text)
     }
 
-    /// Whether [`Form::declare_runs`] knows it.
+    /// Whether [`IndexVariant::declare_runs`] knows it.
     pub const fn has_runs(self) -> bool {
         self.bytes >= 4
     }

@@ -17,7 +17,7 @@ use crate::kernels::movement::{MOVED, MOVED_I32};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
-use index::Form;
+use index::IndexVariant;
 
 const ONE_HOT_INDEX: &[DType] = union!(types::INDEX, &[I8, U8]);
 
@@ -74,14 +74,13 @@ pub fn register(registry: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for unit in Unit::ALL {
-        for form in Form::all().map(Some).chain([None]) {
-            all.extend([false, true].map(|windowed| rows::shader(unit, form, windowed)));
+        for variant in IndexVariant::all().map(Some).chain([None]) {
+            all.extend([false, true].map(|windowed| rows::shader(unit, variant, windowed)));
         }
-        all.extend(
-            Form::scalars()
-                .flat_map(|form| [one_hot::shader(unit, form), one_hot::runs_shader(unit, form)]),
-        );
+        all.extend(IndexVariant::scalars().flat_map(|variant| {
+            [one_hot::shader(unit, variant), one_hot::runs_shader(unit, variant)]
+        }));
     }
-    all.extend(Form::all().filter(|form| form.has_runs()).map(rows::runs_shader));
+    all.extend(IndexVariant::all().filter(|variant| variant.has_runs()).map(rows::runs_shader));
     all
 }

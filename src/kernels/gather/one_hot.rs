@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::index::{Form, Indices};
+use super::index::{IndexVariant, Indices};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::error::Result;
 use crate::kernels::movement::unit::Unit;
@@ -37,9 +37,9 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
     }
     let inner: usize = indices.dims[axis..].iter().product();
     let depth = depth as usize;
-    let form = Indices::new(&indices, &[depth])?.form();
-    let Some(form) = form else { unreachable!("scalar indices") };
-    let hot = OneHot { indices, on, off, depth, inner, form };
+    let variant = Indices::new(&indices, &[depth])?.variant();
+    let Some(variant) = variant else { unreachable!("scalar indices") };
+    let hot = OneHot { indices, on, off, depth, inner, variant };
     let limit = limit(ctx.device().capabilities());
     let each = dst.dtype.size() as u64;
     let fits = |rows: usize, classes: usize, columns: usize| {
@@ -76,7 +76,7 @@ struct OneHot {
     off: Tensor,
     depth: usize,
     inner: usize,
-    form: Form,
+    variant: IndexVariant,
 }
 
 impl OneHot {
@@ -89,7 +89,7 @@ impl OneHot {
         dst: &Tensor,
     ) -> Result<()> {
         let count = ctx.device().check_extent(dst.len())?;
-        let (unit, form) = (Unit::of(self.on.dtype), self.form);
+        let (unit, variant) = (Unit::of(self.on.dtype), self.variant);
         let len = rows * columns;
         let indices =
             Indices::new(&part(&self.indices, row * self.inner + column, len), &[self.depth])?;
@@ -102,8 +102,8 @@ impl OneHot {
         {
             let runs = classes / per_run;
             return ctx.device().enqueue(&Program {
-                key: Key::new("one_hot runs").number(unit.key()).number(form.key()),
-                shader: &|| runs_shader(unit, form),
+                key: Key::new("one_hot runs").number(unit.key()).number(variant.key()),
+                shader: &|| runs_shader(unit, variant),
                 bindings: smallvec![
                     unit.binding(self.on.address, 1),
                     unit.binding(self.off.address, 1),
@@ -115,8 +115,8 @@ impl OneHot {
             });
         }
         ctx.device().enqueue(&Program {
-            key: Key::new("one_hot").number(unit.key()).number(form.key()),
-            shader: &|| shader(unit, form),
+            key: Key::new("one_hot").number(unit.key()).number(variant.key()),
+            shader: &|| shader(unit, variant),
             bindings: smallvec![
                 unit.binding(self.on.address, 1),
                 unit.binding(self.off.address, 1),
@@ -129,11 +129,11 @@ impl OneHot {
     }
 }
 
-/// The shader of OneHot with values of `unit` and indices of `form`.
-pub fn shader(unit: Unit, form: Form) -> Shader {
-    let shader = Shader::new(format!("one_hot {} {form:?}", unit.bytes()))
+/// The shader of OneHot with values of `unit` and indices of `variant`.
+pub fn shader(unit: Unit, variant: IndexVariant) -> Shader {
+    let shader = Shader::new(format!("one_hot {} {variant:?}", unit.bytes()))
         .u32s(&["count", "inner", "classes", "first"]);
-    let shader = form
+    let shader = variant
         .declare(unit.bind(unit.bind(unit.bind(shader, "on"), "off"), "dst"))
         .define("ELEMENT", unit.wgsl())
         .body(include_str!("../../../shaders/gather/one_hot.wgsl"));
@@ -141,7 +141,7 @@ pub fn shader(unit: Unit, form: Form) -> Shader {
 }
 
 /// The shader of OneHot along the last axis, 16 bytes at a time.
-pub fn runs_shader(unit: Unit, form: Form) -> Shader {
+pub fn runs_shader(unit: Unit, variant: IndexVariant) -> Shader {
     // The words of a vector by the elements that they belong to, and an element's bits.
     let (words, mask) = match unit.bytes() {
         1 => ("vec4(0u, 1u, 2u, 3u)", "0xff"),
@@ -150,9 +150,10 @@ pub fn runs_shader(unit: Unit, form: Form) -> Shader {
         8 => ("vec4(0u, 0u, 1u, 1u)", "0xffffffff"),
         _ => ("vec4(0u, 0u, 0u, 0u)", "0xffffffff"),
     };
-    let shader = Shader::new(format!("one_hot runs {} {form:?}", unit.bytes()))
+    let shader = Shader::new(format!("one_hot runs {} {variant:?}", unit.bytes()))
         .u32s(&["count", "runs", "per_run"]);
-    form.declare(unit.bind(unit.bind(shader, "on"), "off").bind_raw("dst", "vec4<u32>", 16))
+    variant
+        .declare(unit.bind(unit.bind(shader, "on"), "off").bind_raw("dst", "vec4<u32>", 16))
         .define("LANES", unit.lanes().to_string())
         .define("BITS", (8 * unit.bytes()).min(32).to_string())
         .define("MASK", mask)

@@ -3,7 +3,7 @@
 
 use smallvec::smallvec;
 
-use super::index::{self, Form, Indices};
+use super::index::{self, IndexVariant, Indices};
 use crate::device::{Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -128,11 +128,11 @@ impl Gather {
         }
         let slices = self.batch * self.outer;
         let mut count = device.check_extent(slices * pass.count * inner)?;
-        let (form, windowed) = (indices.form(), pass.rows != indices.rows());
+        let (variant, windowed) = (indices.variant(), pass.rows != indices.rows());
         let mut named = indices.binding(pass.first_index, self.batch * pass.count);
         let whole =
             [dst, named.address, (pass.count * 4) as u64].iter().all(|n| n.is_multiple_of(16));
-        let runs = form.filter(|f| {
+        let runs = variant.filter(|f| {
             f.has_runs() && (unit.bytes(), inner, windowed, whole) == (4, 1, false, true)
         });
         let (mut count_indices, mut target) = (pass.count, unit.binding(dst, u64::from(count)));
@@ -151,9 +151,9 @@ impl Gather {
         device.enqueue(&Program {
             key: Key::new(if runs.is_some() { "gather runs" } else { "gather" })
                 .number(unit.key())
-                .number(form.map_or(0, Form::key))
+                .number(variant.map_or(0, IndexVariant::key))
                 .number(u32::from(windowed)),
-            shader: &|| runs.map_or_else(|| shader(unit, form, windowed), runs_shader),
+            shader: &|| runs.map_or_else(|| shader(unit, variant, windowed), runs_shader),
             bindings: smallvec![
                 unit.binding(src, (slices * pass.rows * inner) as u64),
                 target,
@@ -180,22 +180,22 @@ fn begin(label: String) -> Shader {
 }
 
 /// The shader of gathers of single 32-bit elements, four by four.
-pub fn runs_shader(form: Form) -> Shader {
-    let shader = begin(format!("gather runs {form:?}")).bind("src", DType::U32).bind_raw(
+pub fn runs_shader(variant: IndexVariant) -> Shader {
+    let shader = begin(format!("gather runs {variant:?}")).bind("src", DType::U32).bind_raw(
         "dst",
         "vec4<u32>",
         16,
     );
-    form.declare_runs(shader).body(include_str!("../../../shaders/gather/runs.wgsl"))
+    variant.declare_runs(shader).body(include_str!("../../../shaders/gather/runs.wgsl"))
 }
 
-/// The shader of gathers of elements of `unit` by indices of `form`, or of any. A window of a table
+/// The shader of gathers of elements of `unit` by indices of `variant`, or of any. A window of a table
 /// leaves what lies outside as it is.
-pub fn shader(unit: Unit, form: Option<Form>, windowed: bool) -> Shader {
-    let shader = begin(format!("gather {} {form:?} {windowed}", unit.bytes()));
+pub fn shader(unit: Unit, variant: Option<IndexVariant>, windowed: bool) -> Shader {
+    let shader = begin(format!("gather {} {variant:?} {windowed}", unit.bytes()));
     let shader = unit.bind(unit.bind(shader, "src"), "dst");
-    let shader = match form {
-        Some(form) => form.declare(shader),
+    let shader = match variant {
+        Some(variant) => variant.declare(shader),
         None => index::declare(shader),
     };
     let outside = if windowed {

@@ -114,8 +114,8 @@ impl Matrices<'_> {
 
 fn shader(dtype: DType, factor: bool) -> Shader {
     let step = if factor {
-        "        let k = p.first + s;\n        let h = reflection(base, k, local_index);\n        if \
-         group % p.groups == 0u && local_index == 0u {\n            let at = 3u * (matrix * \
+        "        let k = p.first + s;\n        let h = reflection(base, k, local_index);\n        \
+         if group % p.groups == 0u && local_index == 0u {\n            let at = 3u * (matrix * \
          p.reflections + k);\n            store_side(at, h.diagonal);\n            store_side(at + \
          1u, h.scale);\n            store_side(at + 2u, h.tau);\n        }\n        let \
          first_column = k + 1u;\n        workgroupBarrier();"

@@ -2,7 +2,7 @@
 //!
 //! All see a tensor as (outer, axis, inner) with the inner extents merged into rows.
 
-use super::plan::Memory;
+use super::plan::MemoryType;
 use super::remap::{Axis, Background, Remap, Rule};
 use super::shape;
 use super::together::{self, Direction, Section};
@@ -177,7 +177,7 @@ pub struct Pack {
     /// The new axis, perhaps negative.
     pub axis: i64,
     /// Where the tensors live.
-    pub memory: Memory,
+    pub memory: MemoryType,
 }
 
 impl Pack {
@@ -204,7 +204,7 @@ impl Kernel for Pack {
         let n = ctx.num_inputs();
         require!(n > 0, "Pack needs at least one input");
         match self.memory {
-            Memory::Device => {
+            MemoryType::Device => {
                 let inputs = (0..n).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
                 let (axis, out) =
                     self.place(&inputs.iter().map(|t| t.dims.clone()).collect::<Vec<_>>())?;
@@ -218,7 +218,7 @@ impl Kernel for Pack {
                     inputs.map(|(i, tensor)| Section { tensor, begin: i * row, row }).collect();
                 move_all(ctx.device(), Direction::Join, &dst, (outer, n * row), &sections)
             }
-            Memory::Host => {
+            MemoryType::Host => {
                 let inputs = (0..n).map(|i| ctx.host_input(i)).collect::<Result<Vec<_>>>()?;
                 let (axis, out) =
                     self.place(&inputs.iter().map(|t| t.dims.clone()).collect::<Vec<_>>())?;
@@ -263,13 +263,13 @@ impl Pieces {
     }
 
     /// Reads the pieces of input `input` into the outputs.
-    fn run(&self, ctx: &mut dyn OpContext, input: usize, memory: Memory) -> Result<()> {
-        if let ([(out, ..)], Memory::Device) = (&self.pieces[..], memory) {
+    fn run(&self, ctx: &mut dyn OpContext, input: usize, memory: MemoryType) -> Result<()> {
+        if let ([(out, ..)], MemoryType::Device) = (&self.pieces[..], memory) {
             return ctx.forward_input(input, 0, out);
         }
         let (outer, total) = (self.outer, self.total);
         match memory {
-            Memory::Device => {
+            MemoryType::Device => {
                 let src = ctx.input(input)?;
                 let outputs = self.pieces.iter().enumerate().map(|(o, (out, begin, row))| {
                     Ok(Section { tensor: ctx.output(o, src.dtype, out)?, begin: *begin, row: *row })
@@ -277,7 +277,7 @@ impl Pieces {
                 let sections = outputs.collect::<Result<Vec<_>>>()?;
                 move_all(ctx.device(), Direction::Split, &src, (outer, total), &sections)
             }
-            Memory::Host => {
+            MemoryType::Host => {
                 let src = ctx.host_input(input)?;
                 for (o, (out, begin, row)) in self.pieces.iter().enumerate() {
                     let part = Part { outer, total, begin: *begin, row: *row };
@@ -289,10 +289,10 @@ impl Pieces {
     }
 }
 
-fn dims_of(ctx: &mut dyn OpContext, input: usize, memory: Memory) -> Result<Dims> {
+fn dims_of(ctx: &mut dyn OpContext, input: usize, memory: MemoryType) -> Result<Dims> {
     Ok(match memory {
-        Memory::Device => ctx.input(input)?.dims,
-        Memory::Host => ctx.host_input(input)?.dims,
+        MemoryType::Device => ctx.input(input)?.dims,
+        MemoryType::Host => ctx.host_input(input)?.dims,
     })
 }
 
@@ -311,7 +311,7 @@ pub struct Split {
     /// Number of outputs.
     pub num_split: i64,
     /// Where the tensors live.
-    pub memory: Memory,
+    pub memory: MemoryType,
 }
 
 impl Kernel for Split {
@@ -338,7 +338,7 @@ impl Kernel for Split {
 /// SplitV: inputs value (0), size_splits (1) and split_dim (2).
 pub struct SplitV {
     /// Where the tensors live.
-    pub memory: Memory,
+    pub memory: MemoryType,
 }
 
 impl Kernel for SplitV {
@@ -399,6 +399,6 @@ impl Kernel for Unpack {
             self.num,
             shape(&dims)
         );
-        Pieces::new(&dims, axis, &vec![1; dims[axis]], false).run(ctx, 0, Memory::Device)
+        Pieces::new(&dims, axis, &vec![1; dims[axis]], false).run(ctx, 0, MemoryType::Device)
     }
 }

@@ -33,7 +33,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, HostTensor};
 use join::{Concat, Pack, Split, SplitV, Unpack};
-use plan::{Memory, Move, Unary};
+use plan::{MemoryType, Move, Unary};
 use slice::Masks;
 use unit::Unit;
 
@@ -98,14 +98,14 @@ fn unary<P, F>(
     op: &'static str,
     constraints: Constraints,
     host: &'static [&'static str],
-    (memory, input): (Memory, usize),
+    (memory, input): (MemoryType, usize),
     make: F,
 ) where
     P: Fn(&mut dyn OpContext, &[usize], DType) -> Result<Move> + Send + Sync + 'static,
     F: Fn(&dyn Attrs) -> Result<P> + Send + Sync + 'static,
 {
     let builder = constraints.iter().fold(registry.op(op), |b, (attr, types)| b.types(attr, types));
-    let note = if matches!(memory, Memory::Host) { ON_HOST } else { "" };
+    let note = if matches!(memory, MemoryType::Host) { ON_HOST } else { "" };
     let kernel = move |attrs: &dyn Attrs| Ok(Unary { memory, input, plan: make(attrs)? });
     builder.host(host).note(note).kernel(kernel);
 }
@@ -119,7 +119,7 @@ fn plain(
     op: &'static str,
     constraints: Constraints,
     host: &'static [&'static str],
-    memory: Memory,
+    memory: MemoryType,
     plan: Planner,
 ) {
     unary(registry, op, constraints, host, (memory, 0), move |_| {
@@ -129,52 +129,58 @@ fn plain(
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {
-    const PLAIN: &[(&str, Constraints, &[&str], Memory, Planner)] = &[
-        ("Transpose", &[("T", MOVED_I32)], &["perm"], Memory::Device, rearrange::transpose),
-        ("ConjugateTranspose", &[("T", REAL_I32)], &["perm"], Memory::Device, rearrange::transpose),
-        ("Slice", &[("T", MOVED)], &["begin", "size"], Memory::Device, slice::slice),
-        ("BroadcastTo", &[("T", MOVED)], &["shape"], Memory::Device, rearrange::broadcast_to),
+    const PLAIN: &[(&str, Constraints, &[&str], MemoryType, Planner)] = &[
+        ("Transpose", &[("T", MOVED_I32)], &["perm"], MemoryType::Device, rearrange::transpose),
+        (
+            "ConjugateTranspose",
+            &[("T", REAL_I32)],
+            &["perm"],
+            MemoryType::Device,
+            rearrange::transpose,
+        ),
+        ("Slice", &[("T", MOVED)], &["begin", "size"], MemoryType::Device, slice::slice),
+        ("BroadcastTo", &[("T", MOVED)], &["shape"], MemoryType::Device, rearrange::broadcast_to),
         (
             "BroadcastTo",
             &[("T", I32_ONLY)],
             &["input", "shape", "output"],
-            Memory::Host,
+            MemoryType::Host,
             rearrange::broadcast_to,
         ),
         (
             "Tile",
             &[("T", MOVED_I32), ("Tmultiples", INDEX)],
             &["multiples"],
-            Memory::Device,
+            MemoryType::Device,
             rearrange::tile,
         ),
         (
             "ReverseV2",
             &[("T", MOVED), ("Tidx", INDEX)],
             &["axis"],
-            Memory::Device,
+            MemoryType::Device,
             rearrange::reverse_axes,
         ),
         (
             "ReverseV2",
             &[("T", I32_ONLY), ("Tidx", INDEX)],
             &["tensor", "axis", "output"],
-            Memory::Host,
+            MemoryType::Host,
             rearrange::reverse_axes,
         ),
-        ("Reverse", &[("T", MOVED)], &["dims"], Memory::Device, rearrange::reverse_flags),
+        ("Reverse", &[("T", MOVED)], &["dims"], MemoryType::Device, rearrange::reverse_flags),
         (
             "Reverse",
             &[("T", I32_ONLY)],
             &["tensor", "dims", "output"],
-            Memory::Host,
+            MemoryType::Host,
             rearrange::reverse_flags,
         ),
         (
             "Roll",
             &[("T", MOVED_I32), ("Tshift", INDEX), ("Taxis", INDEX)],
             &["shift", "axis"],
-            Memory::Device,
+            MemoryType::Device,
             rearrange::roll,
         ),
     ];
@@ -199,9 +205,9 @@ fn pass_through(ctx: &mut dyn OpContext) -> Result<()> {
 }
 
 fn register_slices(registry: &mut Registry) {
-    const READ: [(Constraints, &[&str], Memory); 2] = [
-        (&[("T", MOVED)], &["begin", "end", "strides"], Memory::Device),
-        (&[("T", I32_ONLY)], &["input", "begin", "end", "strides", "output"], Memory::Host),
+    const READ: [(Constraints, &[&str], MemoryType); 2] = [
+        (&[("T", MOVED)], &["begin", "end", "strides"], MemoryType::Device),
+        (&[("T", I32_ONLY)], &["input", "begin", "end", "strides", "output"], MemoryType::Host),
     ];
     for (constraints, host, memory) in READ {
         unary(registry, "StridedSlice", constraints, host, (memory, 0), |attrs| {
@@ -211,9 +217,13 @@ fn register_slices(registry: &mut Registry) {
             })
         });
     }
-    const GRADIENT: [(Constraints, &[&str], Memory); 2] = [
-        (&[("T", MOVED)], &["shape", "begin", "end", "strides"], Memory::Device),
-        (&[("T", I32_ONLY)], &["shape", "begin", "end", "strides", "dy", "output"], Memory::Host),
+    const GRADIENT: [(Constraints, &[&str], MemoryType); 2] = [
+        (&[("T", MOVED)], &["shape", "begin", "end", "strides"], MemoryType::Device),
+        (
+            &[("T", I32_ONLY)],
+            &["shape", "begin", "end", "strides", "dy", "output"],
+            MemoryType::Host,
+        ),
     ];
     for (constraints, host, memory) in GRADIENT {
         unary(registry, "StridedSliceGrad", constraints, host, (memory, 4), |attrs| {
@@ -239,9 +249,9 @@ fn register_slice_writes(registry: &mut Registry) {
         .op(op)
         .types("T", MOVED)
         .host(&["begin", "end", "strides"])
-        .kernel(tensor(Memory::Device));
+        .kernel(tensor(MemoryType::Device));
     let host = &["input", "begin", "end", "strides", "value", "output"];
-    registry.op(op).types("T", I32_ONLY).host(host).note(ON_HOST).kernel(tensor(Memory::Host));
+    registry.op(op).types("T", I32_ONLY).host(host).note(ON_HOST).kernel(tensor(MemoryType::Host));
     let host = &["ref", "begin", "end", "strides"];
     registry
         .op("ReverseSequence")
@@ -264,13 +274,13 @@ fn register_pads(registry: &mut Registry) {
             })
         }
     };
-    unary(registry, "Pad", DEVICE_TYPES, &["paddings"], (Memory::Device, 0), plan(false));
+    unary(registry, "Pad", DEVICE_TYPES, &["paddings"], (MemoryType::Device, 0), plan(false));
     unary(
         registry,
         "Pad",
         HOST_TYPES,
         &["input", "paddings", "output"],
-        (Memory::Host, 0),
+        (MemoryType::Host, 0),
         plan(false),
     );
     unary(
@@ -278,12 +288,12 @@ fn register_pads(registry: &mut Registry) {
         "PadV2",
         DEVICE_TYPES,
         &["paddings", "constant_values"],
-        (Memory::Device, 0),
+        (MemoryType::Device, 0),
         plan(true),
     );
     let all = &["input", "paddings", "constant_values", "output"];
-    unary(registry, "PadV2", HOST_TYPES, all, (Memory::Host, 0), plan(true));
-    unary(registry, "MirrorPad", DEVICE_TYPES, &["paddings"], (Memory::Device, 0), |attrs| {
+    unary(registry, "PadV2", HOST_TYPES, all, (MemoryType::Host, 0), plan(true));
+    unary(registry, "MirrorPad", DEVICE_TYPES, &["paddings"], (MemoryType::Device, 0), |attrs| {
         let rule = pad::mirror_rule(&attrs.string("mode")?)?;
         Ok(move |ctx: &mut dyn OpContext, dims: &[usize], _: DType| {
             pad::mirror_pad(ctx, dims, rule)
@@ -305,36 +315,36 @@ fn register_joins(registry: &mut Registry) {
         .host(&["concat_dim"])
         .kernel(|_| Ok(Concat { axis: Some(0) }));
     let pack = |memory| move |attrs: &dyn Attrs| Ok(Pack { axis: attrs.int("axis")?, memory });
-    registry.op("Pack").types("T", MOVED).kernel(pack(Memory::Device));
+    registry.op("Pack").types("T", MOVED).kernel(pack(MemoryType::Device));
     registry
         .op("Pack")
         .types("T", I32_ONLY)
         .host(&["values", "output"])
         .note(ON_HOST)
-        .kernel(pack(Memory::Host));
+        .kernel(pack(MemoryType::Host));
     let split =
         |memory| move |attrs: &dyn Attrs| Ok(Split { num_split: attrs.int("num_split")?, memory });
-    registry.op("Split").types("T", MOVED).host(&["split_dim"]).kernel(split(Memory::Device));
+    registry.op("Split").types("T", MOVED).host(&["split_dim"]).kernel(split(MemoryType::Device));
     registry
         .op("Split")
         .types("T", I32_ONLY)
         .host(&["split_dim", "value", "output"])
         .note(ON_HOST)
-        .kernel(split(Memory::Host));
+        .kernel(split(MemoryType::Host));
     let split_v = |memory| move |_: &dyn Attrs| Ok(SplitV { memory });
     registry
         .op("SplitV")
         .types("T", MOVED)
         .types("Tlen", SPLIT_INDEX)
         .host(&["size_splits", "split_dim"])
-        .kernel(split_v(Memory::Device));
+        .kernel(split_v(MemoryType::Device));
     registry
         .op("SplitV")
         .types("T", I32_ONLY)
         .types("Tlen", SPLIT_INDEX)
         .host(&["size_splits", "split_dim", "value", "output"])
         .note(ON_HOST)
-        .kernel(split_v(Memory::Host));
+        .kernel(split_v(MemoryType::Host));
     registry
         .op("Unpack")
         .types("T", MOVED)

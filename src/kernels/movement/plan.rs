@@ -166,7 +166,7 @@ fn each_coordinate(dims: &[usize], mut f: impl FnMut(&[usize])) {
 
 /// The memory in which the tensors of an op live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemoryType {
     /// Device memory.
     Device,
     /// Host memory: TensorFlow's int32 tensors.
@@ -176,7 +176,7 @@ pub enum Memory {
 /// A kernel with one moved input, by a planner that sees the input's extents and type.
 pub struct Unary<P> {
     /// Where input and output live.
-    pub memory: Memory,
+    pub memory: MemoryType,
     /// The moved input.
     pub input: usize,
     /// Plans the move.
@@ -189,12 +189,12 @@ where
 {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         match self.memory {
-            Memory::Device => {
+            MemoryType::Device => {
                 let src = ctx.input(self.input)?;
                 let plan = (self.plan)(ctx, &src.dims, src.dtype)?;
                 plan.run(ctx, self.input, 0)
             }
-            Memory::Host => {
+            MemoryType::Host => {
                 let src = ctx.host_input(self.input)?;
                 let plan = (self.plan)(ctx, &src.dims, src.dtype)?;
                 ctx.host_output(0, &plan.of_host(&src)?)

@@ -1,6 +1,6 @@
 //! Writes to a strided slice of a variable or of a copy of a tensor.
 
-use super::plan::{Memory, Move};
+use super::plan::{MemoryType, Move};
 use super::remap::Background;
 use super::shape;
 use super::slice::{Masks, StridedSpec};
@@ -41,10 +41,10 @@ pub fn resource_strided_slice_assign(ctx: &mut dyn OpContext, masks: &Masks) -> 
 pub fn tensor_strided_slice_update(
     ctx: &mut dyn OpContext,
     masks: &Masks,
-    memory: Memory,
+    memory: MemoryType,
 ) -> Result<()> {
     match memory {
-        Memory::Device => {
+        MemoryType::Device => {
             let (x, value) = (ctx.input(0)?, ctx.input(4)?);
             let spec = StridedSpec::read(ctx, 1, masks, &x.dims)?;
             if !writes(&spec, &value.dims)? {
@@ -56,7 +56,7 @@ pub fn tensor_strided_slice_update(
             }
             spec.write_into(&x.dims, Background::Keep).enqueue(ctx.device(), &value, &dst)
         }
-        Memory::Host => {
+        MemoryType::Host => {
             let (x, value) = (ctx.host_input(0)?, ctx.host_input(4)?);
             let spec = StridedSpec::read(ctx, 1, masks, &x.dims)?;
             if !writes(&spec, &value.dims)? {

@@ -32,29 +32,29 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().flat_map(|t| STEPS.iter().map(|step| shader(step, *t))).collect()
+    TYPES.iter().flat_map(|t| FORMULAS.iter().map(|formula| shader(formula, *t))).collect()
 }
 
 /// A program: name, inputs, whether its result is float32 whatever the type, result.
-type Step = (&'static str, &'static [&'static str], bool, &'static str);
+type Formula = (&'static str, &'static [&'static str], bool, &'static str);
 
-const FORWARD: Step = (
+const FORWARD: Formula = (
     "forward",
     &["x", "mean", "variance", "beta", "gamma"],
     false,
     "(load_x(i) - load_mean(c)) * slope(c) + load_beta(c)",
 );
 /// The gradient and, behind it, its products with the distance from the mean.
-const PRODUCTS: Step = (
+const PRODUCTS: Formula = (
     "products",
     &["x", "mean", "dy"],
     true,
     "select(load_dy(j), load_dy(j) * (load_x(j) - load_mean(c)), i >= p.elements)",
 );
-const INPUT: Step = ("input", &["variance", "gamma", "dy"], false, "load_dy(i) * slope(c)");
+const INPUT: Formula = ("input", &["variance", "gamma", "dy"], false, "load_dy(i) * slope(c)");
 /// The gradients of mean, variance, beta and gamma, by number.
-const CHANNEL: Step = ("channel", &["sums", "variance", "gamma"], false, "channel_gradient(c)");
-const STEPS: &[Step] = &[FORWARD, PRODUCTS, INPUT, CHANNEL];
+const CHANNEL: Formula = ("channel", &["sums", "variance", "gamma"], false, "channel_gradient(c)");
+const FORMULAS: &[Formula] = &[FORWARD, PRODUCTS, INPUT, CHANNEL];
 
 struct GlobalNorm {
     epsilon: f32,
@@ -120,7 +120,7 @@ impl GlobalNorm {
     fn enqueue(
         &self,
         ctx: &dyn OpContext,
-        step: &'static Step,
+        formula: &'static Formula,
         channels: usize,
         elements: usize,
         which: usize,
@@ -130,10 +130,10 @@ impl GlobalNorm {
         let device = ctx.device();
         device.check_extent(result.len())?;
         // The products' result is float32 in every type.
-        let dtype = if step.2 { tensors[0].dtype } else { result.dtype };
+        let dtype = if formula.2 { tensors[0].dtype } else { result.dtype };
         device.enqueue(&Program {
-            key: Key::new("global norm").name(step.0).dtype(dtype),
-            shader: &|| shader(step, dtype),
+            key: Key::new("global norm").name(formula.0).dtype(dtype),
+            shader: &|| shader(formula, dtype),
             bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
             params: Params::new()
                 .u32(result.len())
@@ -161,17 +161,18 @@ fn check(x: &Tensor, vectors: &[(&Tensor, &str)]) -> Result<()> {
     Ok(())
 }
 
-fn shader(step: &Step, dtype: DType) -> Shader {
+fn shader(formula: &Formula, dtype: DType) -> Shader {
     let bind = |shader: Shader, name: &&'static str| {
         shader.bind(name, if *name == "sums" { F32 } else { dtype })
     };
-    let shader = step.1.iter().fold(Shader::new(format!("global norm {} {dtype}", step.0)), bind);
-    let shader = shader.bind("result", if step.2 { F32 } else { dtype });
-    let text = |name: &str, text: &'static str| if step.1.contains(&name) { text } else { "" };
+    let shader =
+        formula.1.iter().fold(Shader::new(format!("global norm {} {dtype}", formula.0)), bind);
+    let shader = shader.bind("result", if formula.2 { F32 } else { dtype });
+    let text = |name: &str, text: &'static str| if formula.1.contains(&name) { text } else { "" };
     shader
         .u32s(&["count", "channels", "elements", "which", "scaled"])
         .param("epsilon", Field::F32)
-        .define("RESULT", step.3)
+        .define("RESULT", formula.3)
         .body(text("variance", include_str!("../../../shaders/norm_global_slope.wgsl")))
         .body(text("sums", include_str!("../../../shaders/norm_global_channel.wgsl")))
         .body(include_str!("../../../shaders/norm_global.wgsl"))

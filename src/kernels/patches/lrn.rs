@@ -29,15 +29,16 @@ pub fn register(r: &mut Registry) {
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let powers = [Power::Half, Power::ThreeQuarters, Power::One, Power::Any];
-    let steps = [Step::Forward, Step::Gradient].into_iter();
-    let mut all: Vec<_> = steps.flat_map(|step| powers.map(|power| shader(step, power))).collect();
-    all.push(shader(Step::Scale, Power::Any));
+    let programs = [LrnProgram::Forward, LrnProgram::Gradient].into_iter();
+    let mut all: Vec<_> =
+        programs.flat_map(|program| powers.map(|power| shader(program, power))).collect();
+    all.push(shader(LrnProgram::Scale, Power::Any));
     all
 }
 
 /// The programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum LrnProgram {
     /// `bias + alpha * sum of squares`.
     Scale,
     /// The result from x.
@@ -113,7 +114,7 @@ impl Lrn {
         if y.is_empty() {
             return Ok(());
         }
-        self.enqueue(ctx, Step::Forward, &[&x, &y])
+        self.enqueue(ctx, LrnProgram::Forward, &[&x, &y])
     }
 
     /// Inputs: input_grads, input_image, output_image.
@@ -129,11 +130,11 @@ impl Lrn {
             return Ok(());
         }
         let scale = ctx.temp(F32, &x.dims)?;
-        self.enqueue(ctx, Step::Scale, &[&x, &scale])?;
-        self.enqueue(ctx, Step::Gradient, &[&x, &scale, &y, &dy, &dx])
+        self.enqueue(ctx, LrnProgram::Scale, &[&x, &scale])?;
+        self.enqueue(ctx, LrnProgram::Gradient, &[&x, &scale, &y, &dy, &dx])
     }
 
-    fn enqueue(&self, ctx: &dyn OpContext, step: Step, tensors: &[&Tensor]) -> Result<()> {
+    fn enqueue(&self, ctx: &dyn OpContext, program: LrnProgram, tensors: &[&Tensor]) -> Result<()> {
         let (device, x) = (ctx.device(), tensors[0]);
         device.check_extent(x.len())?;
         let depth = x.dims[3];
@@ -142,11 +143,11 @@ impl Lrn {
         let runs = depth.div_ceil(RUN);
         let count = x.len() / depth * runs;
         // The scale's program has no power.
-        let power = if step == Step::Scale { Power::Any } else { Power::of(self.beta) };
+        let power = if program == LrnProgram::Scale { Power::Any } else { Power::of(self.beta) };
         let params = Params::new().u32(count).u32(runs).u32(depth).u32(radius);
         device.enqueue(&Program {
-            key: Key::new("lrn").number(step as u32).number(power as u32),
-            shader: &|| shader(step, power),
+            key: Key::new("lrn").number(program as u32).number(power as u32),
+            shader: &|| shader(program, power),
             bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
             params: params.f32(self.bias).f32(self.alpha).f32(self.beta),
             grid: Grid::linear(count, WORKGROUP),
@@ -157,18 +158,22 @@ impl Lrn {
 /// Channels of an invocation.
 const RUN: usize = 4;
 
-fn shader(step: Step, power: Power) -> Shader {
-    let (names, output, text): (&[&'static str], _, _) = match step {
-        Step::Scale => (&["x"], "scale", include_str!("../../../shaders/patches/lrn_scale.wgsl")),
-        Step::Forward => (&["x"], "y", include_str!("../../../shaders/patches/lrn_forward.wgsl")),
-        Step::Gradient => (
+fn shader(program: LrnProgram, power: Power) -> Shader {
+    let (names, output, text): (&[&'static str], _, _) = match program {
+        LrnProgram::Scale => {
+            (&["x"], "scale", include_str!("../../../shaders/patches/lrn_scale.wgsl"))
+        }
+        LrnProgram::Forward => {
+            (&["x"], "y", include_str!("../../../shaders/patches/lrn_forward.wgsl"))
+        }
+        LrnProgram::Gradient => (
             &["x", "scale", "y", "dy"],
             "dx",
             include_str!("../../../shaders/patches/lrn_gradient.wgsl"),
         ),
     };
     let names = names.iter().chain([&output]);
-    let shader = names.fold(Shader::new(format!("lrn {step:?} {power:?}")), |shader, name| {
+    let shader = names.fold(Shader::new(format!("lrn {program:?} {power:?}")), |shader, name| {
         shader.bind(name, F32)
     });
     let shader = shader
@@ -177,8 +182,8 @@ fn shader(step: Step, power: Power) -> Shader {
         .param("alpha", Field::F32)
         .param("beta", Field::F32)
         .define("OUTPUT", output);
-    let shader = match (step, power) {
-        (Step::Scale, _) => shader,
+    let shader = match (program, power) {
+        (LrnProgram::Scale, _) => shader,
         (_, Power::Any) => shader.library("pow").define("POWER", power.text()).body(POWER),
         _ => shader.define("POWER", power.text()).body(POWER),
     };

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::program::Pool;
-use super::program::wide;
+use super::program::vec4s;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
@@ -81,7 +81,7 @@ fn whole(
     result: &Tensor,
     numbers: (usize, usize),
 ) -> Result<()> {
-    if wide::enqueue(ctx, pool, g, inputs, result)? {
+    if vec4s::enqueue(ctx, pool, g, inputs, result)? {
         return Ok(());
     }
     pool.enqueue(ctx.device(), g, inputs, result, numbers)

@@ -19,7 +19,7 @@ use crate::tensor::{Tensor, shape_text};
 
 /// Where the bounds come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum BoundsFrom {
     /// Attributes.
     Attributes,
     /// Scalar inputs.
@@ -29,13 +29,13 @@ pub enum Form {
 }
 
 /// Every op, with whether it is a gradient.
-pub const OPS: &[(&str, Form, bool)] = &[
-    ("FakeQuantWithMinMaxArgs", Form::Attributes, false),
-    ("FakeQuantWithMinMaxArgsGradient", Form::Attributes, true),
-    ("FakeQuantWithMinMaxVars", Form::Inputs, false),
-    ("FakeQuantWithMinMaxVarsGradient", Form::Inputs, true),
-    ("FakeQuantWithMinMaxVarsPerChannel", Form::Channels, false),
-    ("FakeQuantWithMinMaxVarsPerChannelGradient", Form::Channels, true),
+pub const OPS: &[(&str, BoundsFrom, bool)] = &[
+    ("FakeQuantWithMinMaxArgs", BoundsFrom::Attributes, false),
+    ("FakeQuantWithMinMaxArgsGradient", BoundsFrom::Attributes, true),
+    ("FakeQuantWithMinMaxVars", BoundsFrom::Inputs, false),
+    ("FakeQuantWithMinMaxVarsGradient", BoundsFrom::Inputs, true),
+    ("FakeQuantWithMinMaxVarsPerChannel", BoundsFrom::Channels, false),
+    ("FakeQuantWithMinMaxVarsPerChannelGradient", BoundsFrom::Channels, true),
 ];
 
 /// Numbers of a range, as the shaders read them.
@@ -65,19 +65,24 @@ fn range(min: f32, max: f32, steps: [f32; 2]) -> [f32; FIELDS] {
 /// One of the ops.
 pub struct Fake {
     op: &'static str,
-    form: Form,
+    bounds_from: BoundsFrom,
     gradient: bool,
     /// First and last step.
     steps: [f32; 2],
-    /// Attributes of [`Form::Attributes`].
+    /// Attributes of [`BoundsFrom::Attributes`].
     bounds: [f32; 2],
 }
 
 impl Fake {
     /// From the attributes.
-    pub fn new(attrs: &dyn Attrs, op: &'static str, form: Form, gradient: bool) -> Result<Self> {
+    pub fn new(
+        attrs: &dyn Attrs,
+        op: &'static str,
+        bounds_from: BoundsFrom,
+        gradient: bool,
+    ) -> Result<Self> {
         let mut bounds = [0.0; 2];
-        if form == Form::Attributes {
+        if bounds_from == BoundsFrom::Attributes {
             bounds = [attrs.float("min")?, attrs.float("max")?];
             let ordered = bounds[0] < bounds[1];
             require!(
@@ -90,7 +95,7 @@ impl Fake {
         let bits = attrs.int("num_bits")?;
         require!((2..=16).contains(&bits), "num_bits must be between 2 and 16, inclusive");
         let first = if attrs.bool("narrow_range")? { 1.0 } else { 0.0 };
-        Ok(Self { op, form, gradient, steps: [first, ((1 << bits) - 1) as f32], bounds })
+        Ok(Self { op, bounds_from, gradient, steps: [first, ((1 << bits) - 1) as f32], bounds })
     }
 
     /// The ranges, one for each channel.
@@ -100,10 +105,10 @@ impl Fake {
         first: usize,
         x: &Tensor,
     ) -> Result<Vec<[f32; FIELDS]>> {
-        if self.form == Form::Attributes {
+        if self.bounds_from == BoundsFrom::Attributes {
             return Ok(vec![range(self.bounds[0], self.bounds[1], self.steps)]);
         }
-        let rank = usize::from(self.form == Form::Channels);
+        let rank = usize::from(self.bounds_from == BoundsFrom::Channels);
         let mut bounds = Vec::new();
         for (k, name) in ["min", "max"].iter().enumerate() {
             let bound = ctx.host_input(first + k)?;
@@ -134,20 +139,24 @@ impl Kernel for Fake {
         let first = usize::from(self.gradient);
         let x = ctx.input(first)?;
         require!(
-            self.form != Form::Channels || x.rank() > 0,
+            self.bounds_from != BoundsFrom::Channels || x.rank() > 0,
             "inputs must have at least one dimension"
         );
         let gradient = if self.gradient { Some(ctx.input(0)?) } else { None };
         if let Some(gradient) = gradient.as_ref().filter(|g| g.dims != x.dims) {
-            require!(self.form != Form::Attributes, "{}", sizes_differ(self.op, gradient, &x));
+            require!(
+                self.bounds_from != BoundsFrom::Attributes,
+                "{}",
+                sizes_differ(self.op, gradient, &x)
+            );
             crate::invalid!("gradient and input must be the same size");
         }
         let ranges = self.ranges(ctx, first + 1, &x)?;
         let y = ctx.output(0, F32, &x.dims)?;
-        let bounds = match (self.gradient, self.form) {
-            (false, _) | (_, Form::Attributes) => None,
-            (_, Form::Inputs) => Some((ctx.output(1, F32, &[])?, ctx.output(2, F32, &[])?)),
-            (_, Form::Channels) => {
+        let bounds = match (self.gradient, self.bounds_from) {
+            (false, _) | (_, BoundsFrom::Attributes) => None,
+            (_, BoundsFrom::Inputs) => Some((ctx.output(1, F32, &[])?, ctx.output(2, F32, &[])?)),
+            (_, BoundsFrom::Channels) => {
                 Some((ctx.output(1, F32, &[ranges.len()])?, ctx.output(2, F32, &[ranges.len()])?))
             }
         };
@@ -164,8 +173,9 @@ impl Kernel for Fake {
         dispatch(ctx, Pass::Bounds, channels, &[&x, &gradient, &y, &below, &above], &table)?;
         for (parts, sum) in [(below, min), (above, max)] {
             let last = parts.rank().saturating_sub(1);
-            let reduced: Vec<bool> =
-                (0..parts.rank()).map(|d| self.form == Form::Inputs || d != last).collect();
+            let reduced: Vec<bool> = (0..parts.rank())
+                .map(|d| self.bounds_from == BoundsFrom::Inputs || d != last)
+                .collect();
             reduce(ctx, Reduction::of("Sum"), &parts, &groups(&parts.dims, &reduced), &sum)?;
         }
         Ok(())

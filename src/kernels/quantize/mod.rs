@@ -10,16 +10,16 @@ use crate::kernels::op::Attrs;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use dequantize::{Quantize, QuantizeGrad, Version};
-use fake::{Fake, Form};
+use fake::{BoundsFrom, Fake};
 
 const TYPES: &[DType] = types::F32_F64;
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
-    for (op, form, gradient) in fake::OPS {
+    for (op, bounds_from, gradient) in fake::OPS {
         let host: &'static [&'static str] =
-            if *form == Form::Attributes { &[] } else { &["min", "max"] };
-        r.op(op).host(host).kernel(move |a: &dyn Attrs| Fake::new(a, op, *form, *gradient));
+            if *bounds_from == BoundsFrom::Attributes { &[] } else { &["min", "max"] };
+        r.op(op).host(host).kernel(move |a: &dyn Attrs| Fake::new(a, op, *bounds_from, *gradient));
     }
     let host: &'static [&'static str] = &["input_min", "input_max"];
     let with_bits: &'static [&'static str] = &["input_min", "input_max", "num_bits"];

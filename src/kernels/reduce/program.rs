@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::plan::{Groups, Step};
-use super::table::{Reduction, accumulator, identity_text};
+use super::table::{Reduction, identity_text};
 use super::vec4s::Vec4s;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -53,7 +53,7 @@ impl Variant {
         let Self { row, input, output, vec4s, .. } = *self;
         // An earlier step's output is already in the accumulator's type, which is its own
         // accumulator.
-        let acc = accumulator(input);
+        let acc = input.accumulator();
         let order = match acc {
             DType::F32 => include_str!("../../../shaders/reduce_order_f32.wgsl"),
             _ => include_str!("../../../shaders/reduce_order.wgsl"),
@@ -160,7 +160,7 @@ pub fn shaders() -> Vec<Shader> {
     }
     for row in super::table::REDUCTIONS.iter().chain(super::table::COMPLEX_REDUCTIONS) {
         for &dtype in row.types {
-            let acc = accumulator(dtype);
+            let acc = dtype.accumulator();
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
                 let vec4s = [Vec4s::None, Vec4s::Rows, Vec4s::Columns, Vec4s::Outputs];
                 for vec4s in vec4s.into_iter().take(if vec4::supports(dtype) { 4 } else { 1 }) {
@@ -219,7 +219,7 @@ pub fn reduce(
     if row.finish.contains("count") {
         ctx.device().check_extent(total)?;
     }
-    let (acc, profile) = (accumulator(x.dtype), ctx.device().profile());
+    let (acc, profile) = (x.dtype.accumulator(), ctx.device().profile());
     let mut run = Run { row, total, first: true };
     if total == 0 || groups.iter().all(|g| !g.reduced) {
         return run.step(ctx.device(), &Step::each(y.len(), total.min(1)), x, y, true);
@@ -341,7 +341,7 @@ impl Run {
         let reads = step.outer * step.extent * step.inner;
         device.check_extent(reads)?;
         device.check_extent(step.outputs())?;
-        let [low, high] = self.row.identity.bits(accumulator(x.dtype));
+        let [low, high] = self.row.identity.bits(x.dtype.accumulator());
         let (mut bindings, mut count, mut extent, mut inner) = (
             smallvec![part(x, from, reads), part(y, to, step.outputs())],
             step.outputs(),

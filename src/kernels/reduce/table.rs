@@ -179,20 +179,20 @@ impl Reduction {
         REDUCTIONS.iter().find(|r| r.op == op).unwrap_or_else(|| panic!("no reduction {op}"))
     }
 
-    /// Whether the reduction of one element is that element.
+    /// Whether the reduction of one element is that element. Reducing over some axes and then over
+    /// others gives then what reducing over all of them gives.
     pub fn keeps_singles(&self) -> bool {
         self.types == [Bool] || (self.map == "x" && matches!(self.finish, "a" | "a / count"))
     }
 }
 
-/// The type in which elements of `dtype` are accumulated, and stored between steps.
-pub const fn accumulator(dtype: DType) -> DType {
-    match dtype {
-        F16 | BF16 => F32,
-        Bool => U32,
-        t => t,
+impl PartialEq for Reduction {
+    fn eq(&self, other: &Self) -> bool {
+        (self.op, self.types) == (other.op, other.types)
     }
 }
+
+impl Eq for Reduction {}
 
 impl Identity {
     /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type;

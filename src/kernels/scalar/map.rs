@@ -2,9 +2,9 @@
 //! more values, over any broadcast walk.
 //!
 //! Three access classes, each its own pipeline:
-//! - wide: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and every
-//!   input is linear, a splat, or read by strides that keep four elements together
-//!   ([`Iteration::wide_class`]); a pipeline of its own where the last unit is cut, and one of
+//! - vector: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and
+//!   every input is linear, a splat, or read by strides that keep four elements together
+//!   ([`Iteration::vector_class`]); a pipeline of its own where the last unit is cut, and one of
 //!   eight elements per invocation for large tensors of software adapters ([`software`]);
 //! - flat: every input is linear or a splat: one stored unit per invocation;
 //! - strided: some input is read by strides: one stored unit per invocation.
@@ -55,14 +55,14 @@ pub struct Signature<'a> {
 /// How a program reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Variant {
-    wide: Option<Wide>,
+    vector: Option<VectorUnit>,
     class: AccessClass,
 }
 
-/// Units of a wide program. A program whose last unit may be cut has stores of single elements,
+/// Units of a vector program. A program whose last unit may be cut has stores of single elements,
 /// which llvmpipe carries out for every unit: a sixth of an addition's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wide {
+enum VectorUnit {
     /// Four elements, all of which are there.
     Whole,
     /// Four elements, of which the last unit may have fewer.
@@ -71,7 +71,7 @@ enum Wide {
     Eight,
 }
 
-impl Wide {
+impl VectorUnit {
     const fn width(self) -> u32 {
         if matches!(self, Self::Eight) { software::WIDTH } else { vec4::WIDTH }
     }
@@ -87,16 +87,16 @@ impl Signature<'_> {
         for dtype in self.outputs.iter().chain(self.inputs) {
             key = key.dtype(*dtype);
         }
-        variant.class.key(key.number(variant.wide.map_or(0, |wide| 1 + wide as u32)))
+        variant.class.key(key.number(variant.vector.map_or(0, |vector| 1 + vector as u32)))
     }
 
     fn shader(&self, variant: &Variant) -> Shader {
         let function = (self.function)();
         let names = &NAMES[..self.inputs.len()];
-        let access = match variant.wide {
-            Some(Wide::Whole) => "wide ",
-            Some(Wide::Cut) => "wide cut ",
-            Some(Wide::Eight) => "eight ",
+        let access = match variant.vector {
+            Some(VectorUnit::Whole) => "vec4 ",
+            Some(VectorUnit::Cut) => "vec4 cut ",
+            Some(VectorUnit::Eight) => "eight ",
             None => "",
         };
         let types =
@@ -110,8 +110,8 @@ impl Signature<'_> {
         for attr in self.attrs {
             shader = shader.param(*attr, Field::F32);
         }
-        match variant.wide {
-            Some(wide) => self.wide(shader, &function, wide, variant, names),
+        match variant.vector {
+            Some(vector) => self.vector(shader, &function, vector, variant, names),
             None => self.plain(shader, &function, variant, names),
         }
     }
@@ -172,20 +172,20 @@ impl Signature<'_> {
         shader.body(&entry(lanes, &body))
     }
 
-    fn wide(
+    fn vector(
         &self,
         mut shader: Shader,
         function: &Function,
-        wide: Wide,
+        vector: VectorUnit,
         variant: &Variant,
         names: &[&'static str],
     ) -> Shader {
-        let width = wide.width();
+        let width = vector.width();
         let (mut body, mut sources) = (String::new(), Vec::new());
         for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
             let access = variant.class.access(k);
-            shader = match (is_wide(access), wide) {
-                (true, Wide::Eight) => software::bind_read(shader, name, *dtype),
+            shader = match (is_vector(access), vector) {
+                (true, VectorUnit::Eight) => software::bind_read(shader, name, *dtype),
                 (true, _) => vec4::bind_read(shader, name, *dtype),
                 (false, _) => shader.bind(name, *dtype),
             };
@@ -194,17 +194,17 @@ impl Signature<'_> {
                 Access::Rows => format!("read_{name}(index_{name}(first) / {width}u)"),
                 Access::Splat => format!("load_{name}(0u)"),
                 Access::Columns => format!("load_{name}(index_{name}(first))"),
-                Access::Strided => unreachable!("no class of wide walks has it"),
+                Access::Strided => unreachable!("no class of vector walks has it"),
             };
             let _ = writeln!(body, "    let {name}_v = {value};");
-            sources.push((name, is_wide(access)));
+            sources.push((name, is_vector(access)));
         }
         if !variant.class.is_flat() {
             shader = variant.class.declare(shader, names);
         }
         // The names of four values and where they are in what was read.
         let vec4s: &[(&str, &str)] =
-            if wide == Wide::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
+            if vector == VectorUnit::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
         for (four, part) in vec4s {
             for lane in LANES {
                 let argument = |(name, four): &(&&str, bool)| {
@@ -220,13 +220,13 @@ impl Signature<'_> {
                 format!("vec4<{}>({lanes})", dtype.value())
             });
             let values = values.collect::<Vec<_>>().join(", ");
-            let written = match wide {
-                Wide::Whole => ", 4u",
-                Wide::Cut => ", p.count - first",
-                Wide::Eight => "",
+            let written = match vector {
+                VectorUnit::Whole => ", 4u",
+                VectorUnit::Cut => ", p.count - first",
+                VectorUnit::Eight => "",
             };
-            shader = match wide {
-                Wide::Eight => software::bind_write(shader, name, *dtype),
+            shader = match vector {
+                VectorUnit::Eight => software::bind_write(shader, name, *dtype),
                 _ => vec4::bind_write(shader, name, *dtype),
             };
             let _ = writeln!(body, "    write_{name}(t, {values}{written});");
@@ -239,8 +239,8 @@ impl Signature<'_> {
         self.outputs.iter().map(|t| t.lanes()).max().unwrap_or(1)
     }
 
-    /// Every variant for tests: wide and flat with each input linear or a splat, strided of ranks 2
-    /// and 5.
+    /// Every variant for tests: vector and flat with each input linear or a splat, strided of ranks
+    /// 2 and 5.
     pub fn shaders(&self) -> Vec<Shader> {
         let n = self.inputs.len();
         let mut classes = Vec::new();
@@ -260,18 +260,18 @@ impl Signature<'_> {
             classes.push(walk(&|_| 3).class());
             // Rows and columns in turn.
             let first = usize::from(rank == 2);
-            if self.can_be_wide()
+            if self.can_use_vectors()
                 && let Some(class) =
-                    walk(&|k| ((k + first) % 2) as i64).wide_class(vec4::WIDTH as usize)
+                    walk(&|k| ((k + first) % 2) as i64).vector_class(vec4::WIDTH as usize)
             {
-                shaders.extend(self.wide_shaders(&class));
+                shaders.extend(self.vector_shaders(&class));
             }
         }
         for class in classes {
-            if class.is_flat() && self.can_be_wide() {
-                shaders.extend(self.wide_shaders(&class));
+            if class.is_flat() && self.can_use_vectors() {
+                shaders.extend(self.vector_shaders(&class));
             }
-            shaders.push(self.shader(&Variant { wide: None, class }));
+            shaders.push(self.shader(&Variant { vector: None, class }));
         }
         shaders
     }
@@ -280,19 +280,19 @@ impl Signature<'_> {
     pub fn linear_shaders(&self) -> Vec<Shader> {
         let walk = self.inputs.iter().fold(Iteration::over(&[8]), |walk, _| walk.operand(&[1], 0));
         let class = walk.class();
-        let mut shaders = vec![self.shader(&Variant { wide: None, class: class.clone() })];
-        if self.can_be_wide() {
-            shaders.extend(self.wide_shaders(&class));
+        let mut shaders = vec![self.shader(&Variant { vector: None, class: class.clone() })];
+        if self.can_use_vectors() {
+            shaders.extend(self.vector_shaders(&class));
         }
         shaders
     }
 
-    fn wide_shaders(&self, class: &AccessClass) -> [Shader; 3] {
-        [Wide::Whole, Wide::Cut, Wide::Eight]
-            .map(|wide| self.shader(&Variant { wide: Some(wide), class: class.clone() }))
+    fn vector_shaders(&self, class: &AccessClass) -> [Shader; 3] {
+        [VectorUnit::Whole, VectorUnit::Cut, VectorUnit::Eight]
+            .map(|vector| self.shader(&Variant { vector: Some(vector), class: class.clone() }))
     }
 
-    fn can_be_wide(&self) -> bool {
+    fn can_use_vectors(&self) -> bool {
         self.inputs.iter().chain(self.outputs).all(|t| vec4::supports(*t))
     }
 
@@ -415,27 +415,29 @@ impl Signature<'_> {
         attrs: &[f32],
     ) -> Result<()> {
         let n = self.inputs.len();
-        let fits = |wide: Wide, class: &AccessClass| {
+        let fits = |vector: VectorUnit, class: &AccessClass| {
             let aligned =
-                |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(wide.unit(dtype)));
-            self.can_be_wide()
+                |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(vector.unit(dtype)));
+            self.can_use_vectors()
                 && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
                 && self
                     .inputs
                     .iter()
                     .enumerate()
-                    .all(|(k, t)| !is_wide(class.access(k)) || aligned(k, *t))
+                    .all(|(k, t)| !is_vector(class.access(k)) || aligned(k, *t))
         };
         let units = |width: u32| walk.len().is_multiple_of(width as usize);
         let is_large = software::suits(device, walk.len());
-        let four = if units(vec4::WIDTH) { Wide::Whole } else { Wide::Cut };
-        let candidates =
-            (is_large && units(software::WIDTH)).then_some(Wide::Eight).into_iter().chain([four]);
+        let four = if units(vec4::WIDTH) { VectorUnit::Whole } else { VectorUnit::Cut };
+        let candidates = (is_large && units(software::WIDTH))
+            .then_some(VectorUnit::Eight)
+            .into_iter()
+            .chain([four]);
         let found = candidates
-            .filter_map(|wide| Some((wide, walk.wide_class(wide.width() as usize)?)))
-            .find(|(wide, class)| fits(*wide, class));
-        let (wide, class) = match found {
-            Some((wide, class)) => (Some(wide), class),
+            .filter_map(|vector| Some((vector, walk.vector_class(vector.width() as usize)?)))
+            .find(|(vector, class)| fits(*vector, class));
+        let (vector, class) = match found {
+            Some((vector, class)) => (Some(vector), class),
             None => (None, walk.class()),
         };
         let count = device.check_extent(walk.len())?;
@@ -447,8 +449,8 @@ impl Signature<'_> {
                 .zip(walk.strides(k))
                 .map(|(d, s)| (*d as u64 - 1) * *s as u64)
                 .sum();
-            let unit = wide
-                .filter(|_| is_wide(class.access(k)))
+            let unit = vector
+                .filter(|_| is_vector(class.access(k)))
                 .map_or(dtype.size() as u32, |w| w.unit(*dtype));
             bindings.push(Binding {
                 address: bases[k],
@@ -457,13 +459,13 @@ impl Signature<'_> {
             });
         }
         for (k, dtype) in self.outputs.iter().enumerate() {
-            let unit = wide.map_or(dtype.size() as u32, |w| w.unit(*dtype));
+            let unit = vector.map_or(dtype.size() as u32, |w| w.unit(*dtype));
             let bytes = u64::from(count) * dtype.size() as u64;
             bindings.push(Binding { address: bases[n + k], bytes, unit });
         }
-        let variant = Variant { wide, class };
+        let variant = Variant { vector, class };
         let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
-        let elements = wide.map_or(self.lanes(), Wide::width);
+        let elements = vector.map_or(self.lanes(), VectorUnit::width);
         let grid = Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP);
         device.enqueue(&Program {
             key: self.key(&variant),
@@ -475,8 +477,8 @@ impl Signature<'_> {
     }
 }
 
-/// Whether a wide program reads four elements at once of an input with this access.
-const fn is_wide(access: Access) -> bool {
+/// Whether a vector program reads four elements at once of an input with this access.
+const fn is_vector(access: Access) -> bool {
     matches!(access, Access::Linear | Access::Rows)
 }
 

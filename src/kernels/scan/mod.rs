@@ -104,7 +104,7 @@ pub fn shaders() -> Vec<Shader> {
     let mut shaders: Vec<_> = [F16, BF16].map(round_shader).into();
     for row in ROWS {
         for &dtype in row.types {
-            let computed = computed(dtype);
+            let computed = dtype.accumulator();
             for (pass, exclusive) in [
                 (Pass::Totals, false),
                 (Pass::Apply, false),
@@ -137,11 +137,6 @@ struct Scan {
     dtype: DType,
     exclusive: bool,
     reverse: bool,
-}
-
-/// The type in which elements of `dtype` are scanned.
-const fn computed(dtype: DType) -> DType {
-    if dtype.lanes() == 1 { dtype } else { F32 }
 }
 
 impl Scan {
@@ -251,15 +246,19 @@ impl Scan {
         let invocations = outer * inner / if vec4s == Vec4s::Lines { 4 } else { 1 };
         let longest = ctx.device().profile().loop_limit;
         if invocations >= MANY && n < longest || n <= CHUNK {
-            let step = Step { pass: Pass::Whole, lines, chunk: n, exclusive, reverse, vec4s };
+            let step = Dispatch { pass: Pass::Whole, lines, chunk: n, exclusive, reverse, vec4s };
             return self.enqueue(ctx, &step, &[x, y]);
         }
         let chunks = n.div_ceil(CHUNK);
-        let computed = computed(self.dtype);
+        let computed = self.dtype.accumulator();
         let totals = ctx.temp(computed, &[outer, chunks, inner])?;
         let starts = ctx.temp(computed, &[outer, chunks, inner])?;
-        let apply = Step { pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, vec4s };
-        self.enqueue(ctx, &Step { pass: Pass::Totals, exclusive: false, ..apply }, &[x, &totals])?;
+        let apply = Dispatch { pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, vec4s };
+        self.enqueue(
+            ctx,
+            &Dispatch { pass: Pass::Totals, exclusive: false, ..apply },
+            &[x, &totals],
+        )?;
         self.scan(ctx, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
         self.enqueue(ctx, &apply, &[x, y, &starts])
     }
@@ -275,7 +274,7 @@ impl Scan {
         limit: u64,
     ) -> Result<()> {
         let Lines { outer, n, inner } = lines;
-        let computed = computed(self.dtype);
+        let computed = self.dtype.accumulator();
         let widest = [x.dtype, y.dtype, computed].into_iter().map(DType::size).max().unwrap_or(1);
         let fits = |elements: usize| (elements * widest) as u64 <= limit;
         let count = largest(outer, |count| fits(count * n * inner));
@@ -309,14 +308,14 @@ impl Scan {
         };
         let step = |x: &Tensor, y: &Tensor, pass, n| {
             let lines = Lines { outer: 1, n, inner };
-            Step { pass, lines, chunk, exclusive, reverse, vec4s: Vec4s::of(&[x, y], lines) }
+            Dispatch { pass, lines, chunk, exclusive, reverse, vec4s: Vec4s::of(&[x, y], lines) }
         };
         let mut scratch = Scratch::new(ctx);
         for line in 0..outer {
             for at in ranges(n, rows) {
                 let (x, y, totals) =
                     (window(x, line, at), window(y, line, at), in_chunks(&totals, at));
-                let step = Step { exclusive: false, ..step(&x, &y, Pass::Totals, at.1) };
+                let step = Dispatch { exclusive: false, ..step(&x, &y, Pass::Totals, at.1) };
                 self.enqueue(scratch.window(), &step, &[&x, &totals])?;
             }
             let of_chunks = Lines { outer: 1, n: chunks, inner };
@@ -345,7 +344,7 @@ impl Scan {
         reverse: bool,
         columns: usize,
     ) -> Result<()> {
-        let computed = computed(self.dtype);
+        let computed = self.dtype.accumulator();
         let mut states = [ctx.temp(computed, &[columns])?, ctx.temp(computed, &[columns])?];
         for (line, (first, count)) in
             (0..outer).flat_map(|line| ranges(inner, columns).map(move |at| (line, at)))
@@ -358,7 +357,7 @@ impl Scan {
                 let pass = if k == 0 { Pass::Whole } else { Pass::Apply };
                 for (to, exclusive) in [(&y, exclusive), (&new, false)] {
                     let vec4s = Vec4s::of(&[&x, to], lines);
-                    let step = Step { pass, lines, chunk: 1, exclusive, reverse: false, vec4s };
+                    let step = Dispatch { pass, lines, chunk: 1, exclusive, reverse: false, vec4s };
                     let tensors = [&x, to, &old];
                     self.enqueue(ctx, &step, &tensors[..if k == 0 { 2 } else { 3 }])?;
                 }
@@ -368,8 +367,8 @@ impl Scan {
         Ok(())
     }
 
-    fn enqueue(&self, ctx: &mut dyn OpContext, step: &Step, tensors: &[&Tensor]) -> Result<()> {
-        let Step {
+    fn enqueue(&self, ctx: &mut dyn OpContext, step: &Dispatch, tensors: &[&Tensor]) -> Result<()> {
+        let Dispatch {
             pass,
             lines: Lines { outer, mut n, mut inner },
             mut chunk,
@@ -416,7 +415,7 @@ impl Scan {
 
 /// One dispatch.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct Dispatch {
     pass: Pass,
     lines: Lines,
     /// Elements of a chunk.

@@ -1,6 +1,6 @@
 //! The shader of scans.
 
-use super::{Pass, Row, Vec4s, computed};
+use super::{Pass, Row, Vec4s};
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::shader::{Shader, library, vec4};
@@ -41,7 +41,7 @@ impl Variant {
 
     pub fn shader(&self) -> Shader {
         let Self { row, loaded, stored, pass, exclusive, vec4s, .. } = *self;
-        let computed = computed(self.dtype);
+        let computed = self.dtype.accumulator();
         let [x, y, starts] = self.in_vec4s();
         let read = |shader: Shader, name, dtype, in_vec4s| {
             if in_vec4s { vec4::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }

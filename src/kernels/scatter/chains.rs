@@ -111,32 +111,29 @@ impl Scatter<'_> {
         let mut target = slice(dst, part.first_row, part.rows);
         let elements = part.rows * self.inner;
         let unit = vec4::unit(dtype);
-        let in_units = !scalar
+        let vec4s = !scalar
             && vec4::supports(dtype)
             && self.inner.is_multiple_of(vec4::WIDTH as usize)
             && [updates.address, target.address].iter().all(|a| a.is_multiple_of(u64::from(unit)));
-        let (form, inner, invocations) = if in_units {
+        if vec4s {
             (updates.unit, target.unit) = (unit, unit);
-            let inner = self.inner / vec4::WIDTH as usize;
-            (Form::Units, inner, part.count * inner)
-        } else if dtype.lanes() > 1 {
-            (Form::Words, self.inner, elements.div_ceil(dtype.lanes() as usize))
-        } else {
-            (Form::Elements, self.inner, part.count * self.inner)
-        };
+        }
+        let columns = Columns::of(dtype, vec4s);
+        let inner = columns.in_row(self.inner);
+        let invocations = columns.invocations(dtype, part.count * inner, elements);
         ctx.device().check_extent(invocations.max(elements))?;
         // The dense program counts elements, the sparse one indices; both bound chains by the
         // number of indices.
         let params = Params::new()
-            .u32(if form == Form::Words { elements } else { part.count })
+            .u32(if columns == Columns::Word { elements } else { part.count })
             .u32(part.count)
             .u32(inner)
             .u32(part.first_row)
             .u32(part.rows)
             .u32(u32::from(!scalar));
         ctx.device().enqueue(&Program {
-            key: Key::new("scatter fold").number(fold as u32).dtype(dtype).number(form as u32),
-            shader: &|| fold_shader(fold, dtype, form),
+            key: Key::new("scatter fold").number(fold as u32).dtype(dtype).number(columns as u32),
+            shader: &|| fold_shader(fold, dtype, columns),
             bindings: smallvec![
                 heads.into(),
                 links.into(),
@@ -186,26 +183,63 @@ pub fn link_shader() -> Shader {
     index::declare(shader).body(include_str!("../../../shaders/scatter/link.wgsl"))
 }
 
-/// What an invocation folds.
+/// The entry point of programs by which the index at the head of its row's chain serves the row;
+/// `{{HEAD}}` is that index of `row`, `{{INDICES}}` the number of indices, and `apply` the work.
+pub const ROWS: &str = include_str!("../../../shaders/scatter/rows.wgsl");
+
+/// The columns that an invocation computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum Columns {
     /// A column of a row that an index names.
-    Elements,
-    /// Four columns, where rows and tensors begin at whole units of four elements.
-    Units,
+    One,
+    /// A vec4 of columns, where rows and tensors begin at whole vec4s.
+    Vec4,
     /// A word of packed elements of any rows.
-    Words,
+    Word,
+}
+
+impl Columns {
+    /// The columns for elements of `dtype`; `vec4s` says whether rows and tensors begin at vec4s.
+    pub const fn of(dtype: DType, vec4s: bool) -> Self {
+        match (vec4s, dtype.lanes()) {
+            (true, _) => Self::Vec4,
+            (false, 1) => Self::One,
+            (false, _) => Self::Word,
+        }
+    }
+
+    /// What elements of `dtype` can need.
+    pub fn all(dtype: DType) -> impl Iterator<Item = Self> {
+        let vec4s: &[bool] = if vec4::supports(dtype) { &[true, false] } else { &[false] };
+        vec4s.iter().map(move |vec4s| Self::of(dtype, *vec4s))
+    }
+
+    /// The extent of a row of `inner` elements, as shaders count it.
+    pub const fn in_row(self, inner: usize) -> usize {
+        match self {
+            Self::Vec4 => inner / vec4::WIDTH as usize,
+            Self::One | Self::Word => inner,
+        }
+    }
+
+    /// The invocations for `named` columns of rows that indices name, of tensors with `elements`.
+    pub const fn invocations(self, dtype: DType, named: usize, elements: usize) -> usize {
+        match self {
+            Self::Word => elements.div_ceil(dtype.lanes() as usize),
+            Self::One | Self::Vec4 => named,
+        }
+    }
 }
 
 /// The shader that folds chains of updates of `dtype`.
-fn fold_shader(fold: Fold, dtype: DType, form: Form) -> Shader {
+fn fold_shader(fold: Fold, dtype: DType, columns: Columns) -> Shader {
     let (step, finish) = fold.text();
-    let shader = Shader::new(format!("scatter {fold:?} {dtype} {form:?}"))
+    let shader = Shader::new(format!("scatter {fold:?} {dtype} {columns:?}"))
         .bind_raw("heads", "u32", 4)
         .bind_raw("links", "u32", 4);
-    let shader = match form {
-        Form::Units => vec4::bind_update(vec4::bind_read(shader, "updates", dtype), "dst", dtype)
-            .body(include_str!("../../../shaders/scatter/units.wgsl"))
+    let shader = match columns {
+        Columns::Vec4 => vec4::bind_update(vec4::bind_read(shader, "updates", dtype), "dst", dtype)
+            .body(include_str!("../../../shaders/scatter/vec4.wgsl"))
             .define("VALUE", format!("vec4<{}>", dtype.value())),
         _ => shader.bind("updates", dtype).bind("dst", dtype).define("VALUE", dtype.value()),
     };
@@ -221,15 +255,19 @@ fn fold_shader(fold: Fold, dtype: DType, form: Form) -> Shader {
     .define("STEP", step)
     .define("FINISH", finish)
     .body(include_str!("../../../shaders/scatter/fold.wgsl"));
-    match form {
-        Form::Words => shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst"),
-        _ => shader.body(include_str!("../../../shaders/scatter/sparse.wgsl")),
+    match columns {
+        Columns::Word => {
+            shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst")
+        }
+        _ => shader
+            .body("fn apply(at: u32, n: u32, k: u32) {\n    store_dst(at, fold(at, n, k));\n}\n")
+            .define("HEAD", "heads[p.off_heads + row]")
+            .define("INDICES", "p.count")
+            .body(ROWS),
     }
 }
 
 /// Every shader that folds chains of updates of `dtype`.
 pub fn fold_shaders(fold: Fold, dtype: DType) -> impl Iterator<Item = Shader> {
-    let plain = if dtype.lanes() > 1 { Form::Words } else { Form::Elements };
-    let units = vec4::supports(dtype).then_some(Form::Units);
-    units.into_iter().chain([plain]).map(move |form| fold_shader(fold, dtype, form))
+    Columns::all(dtype).map(move |columns| fold_shader(fold, dtype, columns))
 }

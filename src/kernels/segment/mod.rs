@@ -92,7 +92,7 @@ impl Kernel for Segment {
         if out.is_empty() {
             return Ok(());
         }
-        let computed = Segments::accumulator(data.dtype);
+        let computed = data.dtype.accumulator();
         let direct = computed == data.dtype && self.row.scale == Scale::One;
         let total = if direct { out.clone() } else { ctx.temp(computed, &dims)? };
         self.fill(ctx, &total)?;

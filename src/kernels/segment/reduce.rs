@@ -60,16 +60,6 @@ pub struct Segments<'a> {
 }
 
 impl Segments<'_> {
-    /// The type in which `dtype` is accumulated.
-    pub const fn accumulator(dtype: DType) -> DType {
-        match dtype {
-            F16 | BF16 => F32,
-            I8 | I16 => I32,
-            U8 | U16 | Bool => U32,
-            _ => dtype,
-        }
-    }
-
     /// Enqueues the reduction into `out`, rows of the accumulator's type. Segments without rows are
     /// left as they are.
     pub fn enqueue(&self, ctx: &mut dyn OpContext, out: &Tensor) -> Result<()> {
@@ -77,7 +67,7 @@ impl Segments<'_> {
         if n == 0 || self.inner == 0 || out.is_empty() {
             return Ok(());
         }
-        debug_assert_eq!((self.ids.dtype, out.dtype), (U32, Self::accumulator(self.data.dtype)));
+        debug_assert_eq!((self.ids.dtype, out.dtype), (U32, self.data.dtype.accumulator()));
         let chunks = n.div_ceil(CHUNK);
         ctx.device().check_extent(self.data.len().max(out.len()).max(2 * chunks * self.inner))?;
         let partial_ids = ctx.temp(U32, &[2 * chunks])?;
@@ -136,7 +126,7 @@ pub fn shaders() -> Vec<Shader> {
 /// The shader of rows of `loaded`; `wide` is for four columns of float32 at once, `permuted` for
 /// rows in another order.
 fn shader(fold: Fold, loaded: DType, wide: bool, permuted: bool) -> Shader {
-    let computed = Segments::accumulator(loaded);
+    let computed = loaded.accumulator();
     let shader = Shader::new(format!("segment {fold:?} {loaded} {wide} {permuted}"))
         .bind("ids", U32)
         .bind("rows", U32);

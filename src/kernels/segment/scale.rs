@@ -4,7 +4,6 @@
 use smallvec::smallvec;
 
 use super::TYPES;
-use super::reduce::Segments;
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -54,7 +53,7 @@ pub fn rescale(
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for dtype in TYPES {
-        let wide = Segments::accumulator(*dtype);
+        let wide = dtype.accumulator();
         all.extend(Scale::ALL.map(|scale| shader(wide, *dtype, scale)));
         if wide != *dtype {
             all.extend([Scale::Mean, Scale::SqrtN].map(|scale| shader(*dtype, wide, scale)));
@@ -64,7 +63,7 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 fn shader(loaded: DType, stored: DType, scale: Scale) -> Shader {
-    let value = Segments::accumulator(stored).value();
+    let value = stored.accumulator().value();
     let rows = format!("{value}(max(bounds[s + 1u] - bounds[s], 1u))");
     let divisor = match scale {
         Scale::One => String::new(),

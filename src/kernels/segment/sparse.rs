@@ -194,7 +194,7 @@ fn sum(
     let (Some((ids, rows)), false) = (places, data.is_empty()) else {
         return ctx.device().fill(out.address, out.bytes(), 0);
     };
-    let computed = Segments::accumulator(data.dtype);
+    let computed = data.dtype.accumulator();
     let direct = computed == out.dtype && scale == Scale::One;
     let total = if direct { out.clone() } else { ctx.temp(computed, &out.dims)? };
     ctx.device().fill(total.address, total.bytes(), 0)?;
@@ -234,7 +234,7 @@ impl Gradient {
     fn sort(&mut self, ctx: &mut dyn OpContext, scale: Scale) -> Result<Pairs> {
         let ids = narrow(ctx, &self.ids, self.rows.dims[0])?;
         if scale != Scale::One && !self.rows.is_empty() {
-            let scaled = ctx.temp(Segments::accumulator(self.rows.dtype), &self.rows.dims)?;
+            let scaled = ctx.temp(self.rows.dtype.accumulator(), &self.rows.dims)?;
             rescale(ctx, scale, &ids, &self.rows, &scaled)?;
             self.rows = scaled;
         }

@@ -6,7 +6,6 @@ use crate::device::{Grid, Key, Profile};
 use crate::dtype::DType::{self, F64, I32, I64};
 use crate::error::Result;
 use crate::kernels::lanes::Lanes;
-use crate::kernels::reduce::table::accumulator;
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 
 /// Every shader variant.
@@ -16,7 +15,7 @@ pub fn shaders() -> Vec<Shader> {
     {
         let rows = Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP }, vec4s };
         for &input in TYPES.iter().filter(|t| !vec4s || vec4::supports(**t)) {
-            for output in [input, accumulator(input)] {
+            for output in [input, input.accumulator()] {
                 out.extend(
                     SOFTMAXES.iter().map(|(op, result)| rows.softmax(op, result, input, output)),
                 );
@@ -130,7 +129,7 @@ impl Rows {
         } else {
             self.read(shader, "labels", labels)
         };
-        let shader = shader.bind("loss", accumulator(logits));
+        let shader = shader.bind("loss", logits.accumulator());
         let unit = self.unit(backprop);
         let add = |l: u32| {
             format!(

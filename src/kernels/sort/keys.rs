@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 
 /// How the bits of an element are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum BitOrder {
     Unsigned,
     Signed,
     Float,
@@ -25,7 +25,7 @@ enum Class {
 /// What a shader knows of an element type to order it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    class: Class,
+    order: BitOrder,
     size: usize,
 }
 
@@ -37,18 +37,18 @@ impl Kind {
 
     /// The kind of a real type.
     pub fn of(dtype: DType) -> Self {
-        let class = match dtype {
-            _ if dtype.is_float() => Class::Float,
-            _ if dtype.is_signed_integer() => Class::Signed,
-            _ => Class::Unsigned,
+        let order = match dtype {
+            _ if dtype.is_float() => BitOrder::Float,
+            _ if dtype.is_signed_integer() => BitOrder::Signed,
+            _ => BitOrder::Unsigned,
         };
         debug_assert!(!dtype.is_complex() && dtype.size() > 0);
-        Self { class, size: dtype.size() }
+        Self { order, size: dtype.size() }
     }
 
     /// A number for keys of pipelines.
     pub const fn key(self) -> u32 {
-        self.class as u32 * 16 + self.size as u32
+        self.order as u32 * 16 + self.size as u32
     }
 
     /// Bits of an element.
@@ -65,14 +65,16 @@ impl Kind {
     /// as `p.infinity` (of two words, the high one).
     pub fn is_nan(self) -> String {
         let mask = if self.size < 4 { (1u32 << self.bits()) - 1 } else { u32::MAX };
-        match (self.class, self.is_wide()) {
-            (Class::Float, false) => {
+        match (self.order, self.is_wide()) {
+            (BitOrder::Float, false) => {
                 format!("    return key.x > p.infinity || key.x < {mask}u - p.infinity;")
             }
-            (Class::Float, true) => "    let low = ~p.infinity;\n    return key.y > p.infinity || \
+            (BitOrder::Float, true) => {
+                "    let low = ~p.infinity;\n    return key.y > p.infinity || \
                                      (key.y == p.infinity && key.x > 0u) || key.y < low || (key.y \
                                      == low && key.x < 0xffffffffu);"
-                .to_owned(),
+                    .to_owned()
+            }
             _ => "    return false;".to_owned(),
         }
     }
@@ -94,15 +96,15 @@ impl Kind {
             4 => (shader.bind("x", U32), "vec2(load_x(i), 0u)"),
             _ => (shader.bind_raw("x", "vec2<u32>", 8), "x[p.off_x + i]"),
         };
-        let map = match (self.class, self.is_wide()) {
-            (Class::Unsigned, _) => "    return bits;".to_owned(),
-            (Class::Signed, false) => format!("    return bits ^ vec2({sign}u, 0u);"),
-            (Class::Signed, true) => format!("    return bits ^ vec2(0u, {sign}u);"),
-            (Class::Float, false) => format!(
+        let map = match (self.order, self.is_wide()) {
+            (BitOrder::Unsigned, _) => "    return bits;".to_owned(),
+            (BitOrder::Signed, false) => format!("    return bits ^ vec2({sign}u, 0u);"),
+            (BitOrder::Signed, true) => format!("    return bits ^ vec2(0u, {sign}u);"),
+            (BitOrder::Float, false) => format!(
                 "    if bits.x >= {sign}u {{\n        return vec2(select(~bits.x & {mask}u, \
                  {sign}u, bits.x == {sign}u), 0u);\n    }}\n    return vec2(bits.x | {sign}u, 0u);"
             ),
-            (Class::Float, true) => format!(
+            (BitOrder::Float, true) => format!(
                 "    if bits.y >= {sign}u {{\n        return select(~bits, vec2(0u, {sign}u), \
                  bits.y == {sign}u && bits.x == 0u);\n    }}\n    return bits | vec2(0u, {sign}u);"
             ),

@@ -215,7 +215,7 @@ pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
             grid: Grid::linear(n, WORKGROUP),
         })?;
     }
-    let (dtype, wide) = (grad.dtype, Segments::accumulator(grad.dtype));
+    let (dtype, wide) = (grad.dtype, grad.dtype.accumulator());
     let masked = ctx.temp(wide, &[m])?;
     ctx.device().enqueue(&Program {
         key: Key::new("sort ragged mask").dtype(dtype),
@@ -311,7 +311,7 @@ fn mask_shader(dtype: DType) -> Shader {
     Shader::new(format!("ragged mask {dtype}"))
         .bind("x", dtype)
         .bind("used", U32)
-        .bind("masked", Segments::accumulator(dtype))
+        .bind("masked", dtype.accumulator())
         .param("count", Field::U32)
         .body(&format!(
             "fn value(i: u32) -> {value} {{\n    return select(load_x(i), {value}(), load_used(i) \
@@ -322,7 +322,7 @@ fn mask_shader(dtype: DType) -> Shader {
 
 fn total_shader(dtype: DType) -> Shader {
     Shader::new(format!("ragged total {dtype}"))
-        .bind("x", Segments::accumulator(dtype))
+        .bind("x", dtype.accumulator())
         .bind("out", dtype)
         .param("count", Field::U32)
         .body(&format!("fn value(i: u32) -> {} {{\n    return load_x(i);\n}}", dtype.value()))

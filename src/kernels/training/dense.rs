@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::text::Step;
+use super::text::TypedRule;
 use super::{check_scalar, check_variables, scalars};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::error::Result;
@@ -15,7 +15,7 @@ use crate::tensor::{Tensor, shape_text};
 /// The variables, then the inputs that the rule names.
 pub struct Dense {
     /// The rule.
-    pub step: Step,
+    pub step: TypedRule,
 }
 
 /// Most bindings of a program.
@@ -68,14 +68,14 @@ impl Dense {
         let packed = if is_packed(&step) { Some(scalars::pack(ctx, scalars)?) } else { None };
         let size = step.dtype.size();
         let window = (window_limit(ctx.device()) as usize / size).min(1 << 30) & !63;
-        // Whole units of four elements, then those behind them.
+        // Whole vec4s, then those behind them.
         let tensors: SmallVec<[Binding; 8]> =
             variables.iter().chain([g]).map(Binding::from).collect();
-        let whole = if step.in_units(&tensors) { g.len() & !(vec4::WIDTH as usize - 1) } else { 0 };
-        for (range, units) in [(0..whole, true), (whole..g.len(), false)] {
+        let whole = if step.in_vec4s(&tensors) { g.len() & !(vec4::WIDTH as usize - 1) } else { 0 };
+        for (range, vec4s) in [(0..whole, true), (whole..g.len(), false)] {
             for first in range.clone().step_by(window) {
                 let count = window.min(range.end - first);
-                let unit = if units { vec4::unit(step.dtype) } else { size as u32 };
+                let unit = if vec4s { vec4::unit(step.dtype) } else { size as u32 };
                 let part = |t: &Tensor| Binding {
                     address: t.address + (first * size) as u64,
                     bytes: (count * size) as u64,
@@ -87,7 +87,7 @@ impl Dense {
                     Some(packed) => bindings.push(packed.into()),
                     None => bindings.extend(scalars.iter().map(Binding::from)),
                 }
-                let (count, grid) = if units {
+                let (count, grid) = if vec4s {
                     let count = count / vec4::WIDTH as usize;
                     (count, Grid::linear(count, WORKGROUP))
                 } else {
@@ -95,8 +95,8 @@ impl Dense {
                 };
                 let key = Key::new(step.rule.op).dtype(step.dtype).number(u32::from(step.flag));
                 ctx.device().enqueue(&Program {
-                    key: key.number(u32::from(units)),
-                    shader: &|| if units { units_shader(step) } else { shader(step) },
+                    key: key.number(u32::from(vec4s)),
+                    shader: &|| if vec4s { vec4s_shader(step) } else { shader(step) },
                     bindings,
                     params: Params::new().u32(count),
                     grid,
@@ -107,12 +107,12 @@ impl Dense {
     }
 }
 
-fn is_packed(step: &Step) -> bool {
+fn is_packed(step: &TypedRule) -> bool {
     step.rule.variables.len() + step.rule.dense.len() > BINDINGS
 }
 
 /// The shader of a dense step.
-pub fn shader(step: Step) -> Shader {
+pub fn shader(step: TypedRule) -> Shader {
     let packed = is_packed(&step);
     let shader = step.bind(Shader::new(format!("{} {}, {}", step.rule.op, step.dtype, step.flag)));
     let shader = step.bind_scalars(shader, packed).u32s(&["count"]);
@@ -123,18 +123,18 @@ pub fn shader(step: Step) -> Shader {
         .body(include_str!("../../../shaders/training/dense.wgsl"))
 }
 
-/// The shader of a dense step of whole units of four elements.
-pub fn units_shader(step: Step) -> Shader {
+/// The shader of a dense step of whole vec4s.
+pub fn vec4s_shader(step: TypedRule) -> Shader {
     let packed = is_packed(&step);
-    let shader = step.bind_units(Shader::new(format!(
-        "{} {}, {}, by units",
+    let shader = step.bind_vec4s(Shader::new(format!(
+        "{} {}, {}, in vec4s",
         step.rule.op, step.dtype, step.flag
     )));
     let shader = step.functions(step.bind_scalars(shader, packed).u32s(&["count"]), packed);
-    step.units(shader).body(include_str!("../../../shaders/training/dense_units.wgsl"))
+    step.vec4s(shader).body(include_str!("../../../shaders/training/dense_vec4s.wgsl"))
 }
 
 /// Every variant.
-pub fn shaders(step: Step) -> impl Iterator<Item = Shader> {
-    vec4::supports(step.dtype).then(|| units_shader(step)).into_iter().chain([shader(step)])
+pub fn shaders(step: TypedRule) -> impl Iterator<Item = Shader> {
+    vec4::supports(step.dtype).then(|| vec4s_shader(step)).into_iter().chain([shader(step)])
 }

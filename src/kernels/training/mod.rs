@@ -22,7 +22,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 use table::{RULES, Rule};
-use text::Step;
+use text::TypedRule;
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
@@ -49,12 +49,12 @@ pub fn shaders() -> Vec<Shader> {
         let flags: &[bool] = if rule.flag.is_some() { &[false, true] } else { &[false] };
         for &flag in flags {
             all.extend(
-                rule.types.iter().flat_map(|t| dense::shaders(Step { rule, dtype: *t, flag })),
+                rule.types.iter().flat_map(|t| dense::shaders(TypedRule { rule, dtype: *t, flag })),
             );
             all.extend(
                 rule.sparse_types
                     .iter()
-                    .flat_map(|t| sparse::shaders(Step { rule, dtype: *t, flag })),
+                    .flat_map(|t| sparse::shaders(TypedRule { rule, dtype: *t, flag })),
             );
         }
     }
@@ -62,13 +62,13 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-fn step(rule: &'static Rule, attrs: &dyn Attrs) -> Result<Step> {
+fn step(rule: &'static Rule, attrs: &dyn Attrs) -> Result<TypedRule> {
     let flag = rule.flag.map_or(Ok(false), |name| attrs.bool(name))?;
-    Ok(Step { rule, dtype: attrs.dtype("T")?, flag })
+    Ok(TypedRule { rule, dtype: attrs.dtype("T")?, flag })
 }
 
 /// The variables have one shape and the op's type.
-fn check_variables(step: &Step, variables: &[Tensor]) -> Result<()> {
+fn check_variables(step: &TypedRule, variables: &[Tensor]) -> Result<()> {
     for (name, variable) in step.rule.variables.iter().zip(variables) {
         require!(
             variable.dims == variables[0].dims,

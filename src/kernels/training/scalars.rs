@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::text::kept;
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,7 +14,7 @@ const NAMES: [&str; 7] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6"];
 /// A temporary with the values of `scalars`, in order.
 pub fn pack(ctx: &mut dyn OpContext, scalars: &[Tensor]) -> Result<Tensor> {
     let dtype = scalars[0].dtype;
-    let packed = ctx.temp(kept(dtype), &[scalars.len()])?;
+    let packed = ctx.temp(dtype.accumulator(), &[scalars.len()])?;
     let mut bindings: SmallVec<[_; 8]> = scalars.iter().map(Into::into).collect();
     bindings.push((&packed).into());
     ctx.device().enqueue(&Program {
@@ -43,7 +42,7 @@ fn shader(dtype: DType, count: usize) -> Shader {
         .map(|(k, n)| format!("    store_packed({k}u, load_{n}(0u));\n"))
         .collect();
     shader
-        .bind("packed", kept(dtype))
+        .bind("packed", dtype.accumulator())
         .workgroup([1, 1, 1])
         .body(&format!("{{{{ENTRY}}}} {{\n{stores}}}\n"))
 }

@@ -6,7 +6,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::text::Step;
+use super::text::TypedRule;
 use super::{check_scalar, check_variables, scalars};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::kernels::gather::index::{self, Indices};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
-use crate::kernels::scatter::chains;
+use crate::kernels::scatter::chains::{self, Columns};
 use crate::require;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
@@ -22,12 +22,12 @@ use crate::tensor::Tensor;
 /// The variables, then the inputs that the rule names.
 pub struct Sparse {
     /// The rule.
-    pub step: Step,
+    pub step: TypedRule,
 }
 
 /// What a launch works on.
 struct Update<'a> {
-    step: Step,
+    step: TypedRule,
     variables: &'a [Tensor],
     gradient: &'a Tensor,
     indices: Indices,
@@ -167,23 +167,19 @@ impl Update<'_> {
         bindings.push(slice(self.gradient, first, count));
         bindings.extend([&self.scalars, &self.firsts, &self.next].map(Binding::from));
         let elements = rows * self.inner;
-        let packed = step.dtype.lanes() > 1;
-        let in_units = self.inner.is_multiple_of(vec4::WIDTH as usize)
-            && step.in_units(&bindings[..bindings.len() - 3]);
-        let (form, inner, invocations) = if in_units {
-            let inner = self.inner / vec4::WIDTH as usize;
+        let vec4s = self.inner.is_multiple_of(vec4::WIDTH as usize)
+            && step.in_vec4s(&bindings[..bindings.len() - 3]);
+        if vec4s {
             bindings[..self.variables.len() + 1]
                 .iter_mut()
                 .for_each(|b| b.unit = vec4::unit(step.dtype));
-            (Form::Units, inner, count * inner)
-        } else if packed {
-            (Form::Words, self.inner, elements.div_ceil(step.dtype.lanes() as usize))
-        } else {
-            (Form::Elements, self.inner, count * self.inner)
-        };
+        }
+        let columns = Columns::of(step.dtype, vec4s);
+        let inner = columns.in_row(self.inner);
+        let invocations = columns.invocations(step.dtype, count * inner, elements);
         ctx.device().check_extent(invocations.max(elements))?;
         let params = Params::new().u32(elements).u32(count).u32(inner).u32(first_row).u32(rows);
-        let params = if form == Form::Words {
+        let params = if columns == Columns::Word {
             params
         } else {
             bindings.push(self.indices.binding(first, count));
@@ -192,24 +188,13 @@ impl Update<'_> {
         let key =
             Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag));
         ctx.device().enqueue(&Program {
-            key: key.number(form as u32),
-            shader: &|| shader(step, form),
+            key: key.number(columns as u32),
+            shader: &|| shader(step, columns),
             bindings,
             params,
             grid: Grid::linear(invocations, WORKGROUP),
         })
     }
-}
-
-/// What an invocation of the steps does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// A column of a row that an index names.
-    Elements,
-    /// Four columns, where rows and tensors begin at whole units of four elements.
-    Units,
-    /// A word of packed elements of any rows.
-    Words,
 }
 
 /// The shader that puts chains in order.
@@ -222,30 +207,30 @@ pub fn order_shader() -> Shader {
 }
 
 /// The shader of the steps of named rows.
-pub fn shader(step: Step, form: Form) -> Shader {
+pub fn shader(step: TypedRule, columns: Columns) -> Shader {
     let op = step.rule.sparse_op.unwrap_or_default();
-    let shader = Shader::new(format!("{op} {}, {}, {form:?}", step.dtype, step.flag));
-    let shader = if form == Form::Units { step.bind_units(shader) } else { step.bind(shader) };
+    let shader = Shader::new(format!("{op} {}, {}, {columns:?}", step.dtype, step.flag));
+    let shader = if columns == Columns::Vec4 { step.bind_vec4s(shader) } else { step.bind(shader) };
     let shader = step
         .bind_scalars(shader, true)
         .bind_raw("firsts", "u32", 4)
         .bind_raw("next", "u32", 4)
         .u32s(&["count", "indexed", "inner", "first_row", "rows"]);
-    let shader = if form == Form::Words {
+    let shader = if columns == Columns::Word {
         shader.body("const NONE = 0xffffffffu;\n")
     } else {
         index::declare(shader)
     };
     let shader = step.functions(shader, true);
-    let main = include_str!("../../../shaders/training/sparse.wgsl");
-    if form == Form::Units {
-        let units = include_str!("../../../shaders/training/sparse_units.wgsl");
-        return step.units(shader.library("quotient")).body(units).body(main);
+    let shader = shader.define("HEAD", "firsts[p.off_firsts + row]").define("INDICES", "p.indexed");
+    if columns == Columns::Vec4 {
+        let vec4s = include_str!("../../../shaders/training/sparse_vec4s.wgsl");
+        return step.vec4s(shader.library("quotient")).body(vec4s).body(chains::ROWS);
     }
     let shader = shader
         .body(&step.load_state())
         .body(include_str!("../../../shaders/training/sparse_steps.wgsl"));
-    if form == Form::Words {
+    if columns == Columns::Word {
         shader
             .body(include_str!("../../../shaders/training/sparse_packed.wgsl"))
             .define("LANES", step.dtype.lanes().to_string())
@@ -256,13 +241,11 @@ pub fn shader(step: Step, form: Form) -> Shader {
             "fn apply(at: u32, n: u32, k: u32) {{\n    let s = steps(at, n, k, scalars());\n{}}}\n",
             step.store("at")
         );
-        shader.library("quotient").body(&apply).body(main)
+        shader.library("quotient").body(&apply).body(chains::ROWS)
     }
 }
 
 /// Every variant.
-pub fn shaders(step: Step) -> impl Iterator<Item = Shader> {
-    let plain = if step.dtype.lanes() > 1 { Form::Words } else { Form::Elements };
-    let units = vec4::supports(step.dtype).then_some(Form::Units);
-    units.into_iter().chain([plain]).map(move |form| shader(step, form))
+pub fn shaders(step: TypedRule) -> impl Iterator<Item = Shader> {
+    Columns::all(step.dtype).map(move |columns| shader(step, columns))
 }

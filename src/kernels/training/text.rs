@@ -9,21 +9,13 @@ use crate::shader::{Shader, vec4};
 
 /// One rule for one type.
 #[derive(Clone, Copy)]
-pub struct Step {
+pub struct TypedRule {
     /// The optimizer.
     pub rule: &'static Rule,
     /// The elements' type.
     pub dtype: DType,
     /// The value of the rule's attribute.
     pub flag: bool,
-}
-
-/// The type in which a value of `dtype` is kept between programs.
-pub const fn kept(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        _ => dtype,
-    }
 }
 
 /// The variables' bindings; a binding named `v` would be hidden by its own accessors' parameters.
@@ -37,7 +29,7 @@ fn wgsl(name: &'static str) -> &'static str {
     if name == "var" { "w" } else { name }
 }
 
-impl Step {
+impl TypedRule {
     fn variables(&self) -> impl Iterator<Item = &'static str> {
         self.rule.variables.iter().map(|n| wgsl(n))
     }
@@ -58,7 +50,7 @@ impl Step {
     /// Declares one binding for each scalar, or one for all, packed by [`super::scalars`].
     pub fn bind_scalars(&self, mut shader: Shader, packed: bool) -> Shader {
         if packed {
-            return shader.bind("packed", kept(self.dtype));
+            return shader.bind("packed", self.dtype.accumulator());
         }
         for name in self.rule.scalars() {
             shader = shader.bind(name, self.dtype);
@@ -66,16 +58,16 @@ impl Step {
         shader
     }
 
-    /// Declares the variables and the gradient in units of four elements.
-    pub fn bind_units(&self, mut shader: Shader) -> Shader {
+    /// Declares the variables and the gradient in vec4s.
+    pub fn bind_vec4s(&self, mut shader: Shader) -> Shader {
         for (binding, _) in self.bindings() {
             shader = vec4::bind_update(shader, binding, self.dtype);
         }
         vec4::bind_read(shader, "g", self.dtype)
     }
 
-    /// Whether `bindings`, the variables and the gradient, begin at whole units of four elements.
-    pub fn in_units(&self, bindings: &[Binding]) -> bool {
+    /// Whether `bindings`, the variables and the gradient, begin at whole vec4s.
+    pub fn in_vec4s(&self, bindings: &[Binding]) -> bool {
         let unit = u64::from(vec4::unit(self.dtype));
         vec4::supports(self.dtype) && bindings.iter().all(|b| b.address.is_multiple_of(unit))
     }
@@ -152,7 +144,7 @@ impl Step {
 
     /// Defines `LOAD`, `STEP` and `STORE`: statements that read the states of unit `at`, carry out
     /// the steps by the gradient's unit `g_v`, and store them.
-    pub fn units(&self, shader: Shader) -> Shader {
+    pub fn vec4s(&self, shader: Shader) -> Shader {
         let (mut load, mut step, mut store) = (String::new(), String::new(), String::new());
         for (x, _) in self.bindings() {
             let _ = writeln!(load, "    let {x}_v = read_{x}(at);");

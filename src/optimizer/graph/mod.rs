@@ -18,6 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::invalid;
+use crate::kernels::reduce::table::REDUCTIONS;
 use crate::kernels::scalar;
 use crate::optimizer::attr::constant;
 use crate::optimizer::proto::OpDef;
@@ -28,7 +29,8 @@ use edges::Users;
 pub use node::{NewNode, Node, NodeId, Output, device_type};
 use node::{Texts, parse_node};
 
-/// Ops without state that are known without TensorFlow, besides the elementwise ones.
+/// Ops without state that are known without TensorFlow, besides those of the tables of elementwise
+/// ops and reductions.
 const PURE: &[&str] = &[
     "BroadcastGradientArgs",
     "BroadcastTo",
@@ -36,13 +38,11 @@ const PURE: &[&str] = &[
     "Const",
     "ExpandDims",
     "Identity",
-    "Mean",
     "Pack",
     "Reshape",
     "Shape",
     "Squeeze",
     "StopGradient",
-    "Sum",
     "Tile",
     "Transpose",
 ];
@@ -241,7 +241,10 @@ impl Graph {
         let op = self.node(id).op();
         match self.op_def(op) {
             Some(def) => !def.is_stateful,
-            None => PURE.contains(&op) || scalar::find(op).is_some(),
+            None => {
+                let reduces = || REDUCTIONS.iter().any(|row| row.op == op);
+                PURE.contains(&op) || scalar::find(op).is_some() || reduces()
+            }
         }
     }
 

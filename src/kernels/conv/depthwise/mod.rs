@@ -1,17 +1,16 @@
 //! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one
-//! invocation per element, or for four channels of a position where they lie together ([`wide`]),
+//! invocation per element, or for four channels of a position where they lie together ([`vec4s`]),
 //! or of a run of positions for common windows ([`rolling`]).
 
 mod rolling;
-mod wide;
+mod vec4s;
 
 use smallvec::SmallVec;
 
 use crate::device::{Binding, Grid, Key, Params, Profile, check_extent};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::contract::element::computed;
-use crate::kernels::contract::epilogue::{Bound, Form, channel_of};
+use crate::kernels::contract::epilogue::{Bound, EpilogueVariant, channel_of};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
 use crate::kernels::contract::plan::{Dispatch, Plan, Step};
@@ -50,8 +49,8 @@ fn shader(
     which: Which,
     dtype: DType,
     channels_last: bool,
-    epilogue: Option<&Form>,
-    wide: bool,
+    epilogue: Option<&EpilogueVariant>,
+    vec4s: bool,
 ) -> Shader {
     let (label, text) = match which {
         Which::Forward => ("forward", FORWARD),
@@ -60,15 +59,15 @@ fn shader(
     };
     let names = which.operands();
     let result = match (which, epilogue) {
-        (Which::Filter, _) => computed(dtype),
-        (_, Some(form)) => form.output(),
+        (Which::Filter, _) => dtype.accumulator(),
+        (_, Some(variant)) => variant.output(),
         _ => dtype,
     };
     let mut shader = Shader::new(format!(
-        "depthwise {label} {dtype} channels_last={channels_last} {epilogue:?} wide={wide}"
+        "depthwise {label} {dtype} channels_last={channels_last} {epilogue:?} vec4s={vec4s}"
     ));
-    shader = if wide {
-        wide::bind(shader, names, dtype, result)
+    shader = if vec4s {
+        vec4s::bind(shader, names, dtype, result)
     } else {
         shader.bind(names[0], dtype).bind(names[1], dtype).bind("result", result)
     };
@@ -81,17 +80,20 @@ fn shader(
     }
     shader = shader.define("T", dtype.value()).define("RESULT_T", result.value());
     shader = match epilogue {
-        Some(form) => {
-            let (reads, call) =
-                (form.reads("i", &channel_of("i")), form.call("sum", "i", &channel_of("i"), ""));
-            form.declare(shader, |shader, _, _| shader)
+        Some(variant) => {
+            let (reads, call) = (
+                variant.reads("i", &channel_of("i")),
+                variant.call("sum", "i", &channel_of("i"), ""),
+            );
+            variant
+                .declare(shader, |shader, _, _| shader)
                 .define("READS", reads)
                 .define("RESULT", call)
         }
         None => shader.define("READS", "").define("RESULT", "sum"),
     };
     shader = shader.body(COMMON).body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST });
-    if wide { shader.body(wide::text(which)) } else { shader.body(text).map("result") }
+    if vec4s { shader.body(vec4s::text(which)) } else { shader.body(text).map("result") }
 }
 
 const CHANNELS_LAST: &str = include_str!("../../../../shaders/conv/channels_last.wgsl");
@@ -118,27 +120,27 @@ fn dispatch(
         check_extent(t.len())?;
     }
     let (dtype, last) = (a.dtype, g.channels_last);
-    let wide = wide::fits(which, g, [a, b, result]);
+    let vec4s = vec4s::fits(which, g, [a, b, result]);
     let mut key = Key::new("depthwise")
         .number(which as u32)
         .dtype(dtype)
         .number(u32::from(last))
-        .number(u32::from(wide));
-    let unit = |t: &Tensor| if wide { wide::unit(t.dtype) } else { t.dtype.size() as u32 };
+        .number(u32::from(vec4s));
+    let unit = |t: &Tensor| if vec4s { vec4s::unit(t.dtype) } else { t.dtype.size() as u32 };
     let mut bindings: SmallVec<[Binding; 8]> =
         [a, b, result].map(|t| Binding::raw(t, unit(t))).into_iter().collect();
-    let form = epilogue.map(|e| e.form(false));
-    if let (Some(epilogue), Some(form)) = (epilogue, &form) {
-        key = form.key(key);
+    let variant = epilogue.map(|e| e.variant(false));
+    if let (Some(epilogue), Some(variant)) = (epilogue, &variant) {
+        key = variant.key(key);
         params = epilogue.params(params);
-        bindings.extend(epilogue.bindings(form));
+        bindings.extend(epilogue.bindings(variant));
     }
     Ok(Dispatch {
         key,
-        shader: Box::new(move || shader(which, dtype, last, form.as_ref(), wide)),
+        shader: Box::new(move || shader(which, dtype, last, variant.as_ref(), vec4s)),
         bindings,
         params,
-        grid: if wide { wide::grid(result.len()) } else { Grid::map(result.len(), result.dtype) },
+        grid: if vec4s { vec4s::grid(result.len()) } else { Grid::map(result.len(), result.dtype) },
     })
 }
 
@@ -282,10 +284,10 @@ fn backprop_filter_part(
     [x, dy, dw]: [&Tensor; 3],
 ) -> Result<()> {
     // Most sums that are bound at once.
-    let most = limit(&profile.capabilities) as usize / computed(dw.dtype).size();
+    let most = limit(&profile.capabilities) as usize / dw.dtype.accumulator().size();
     if let Some(tile) = Tile::of(Which::Filter, g, [x, dy, dw]) {
         let parts = Parts::of(profile, g, tile, most);
-        let partial = plan.temporary(computed(dw.dtype), &[parts.parts, dw.len()]);
+        let partial = plan.temporary(dw.dtype.accumulator(), &[parts.parts, dw.len()]);
         plan.dispatch(rolling::backprop_filter(g, tile, &parts, [x, dy, &partial])?);
         plan.dispatch(finish::dispatch(&partial, dw, None, true));
         return Ok(());
@@ -294,13 +296,13 @@ fn backprop_filter_part(
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
     // Four elements each, perhaps: then there are as many invocations with four times the parts.
-    let invocations = dw.len() / if wide::fits(Which::Filter, g, [x, dy, dw]) { 4 } else { 1 };
+    let invocations = dw.len() / if vec4s::fits(Which::Filter, g, [x, dy, dw]) { 4 } else { 1 };
     let chunk = lines
         .div_ceil((wanted / invocations).clamp(1, lines))
         .min(profile.loop_limit / line)
         .max(1);
     check_iterations(profile, chunk * line)?;
-    let partial = plan.temporary(computed(dw.dtype), &[lines.div_ceil(chunk), dw.len()]);
+    let partial = plan.temporary(dw.dtype.accumulator(), &[lines.div_ceil(chunk), dw.len()]);
     let params = params(g, partial.len()).u32(lines).u32(chunk);
     plan.dispatch(dispatch(Which::Filter, g, [x, dy, &partial], params, None)?);
     plan.dispatch(finish::dispatch(&partial, dw, None, true));
@@ -313,7 +315,7 @@ pub fn shaders() -> Vec<Shader> {
     for which in [Which::Forward, Which::Input, Which::Filter] {
         for dtype in super::TYPES {
             out.extend([true, false].map(|last| shader(which, *dtype, last, None, false)));
-            if wide::supports(*dtype) {
+            if vec4s::supports(*dtype) {
                 out.push(shader(which, *dtype, true, None, true));
             }
         }
@@ -326,13 +328,17 @@ pub fn fused_shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for dtype in super::TYPES {
         for (epilogue, classes) in samples(*dtype) {
-            let form = Form::sample(&epilogue, &classes, false);
+            let variant = EpilogueVariant::sample(&epilogue, &classes, false);
             out.extend(
-                [true, false].map(|last| shader(Which::Forward, *dtype, last, Some(&form), false)),
+                [true, false]
+                    .map(|last| shader(Which::Forward, *dtype, last, Some(&variant), false)),
             );
-            if wide::supports(*dtype) && wide::supports(form.output()) {
-                out.push(shader(Which::Forward, *dtype, true, Some(&form), true));
-                out.push(rolling::fused(*dtype, &Form::sample(&epilogue, &classes, true)));
+            if vec4s::supports(*dtype) && vec4s::supports(variant.output()) {
+                out.push(shader(Which::Forward, *dtype, true, Some(&variant), true));
+                out.push(rolling::fused(
+                    *dtype,
+                    &EpilogueVariant::sample(&epilogue, &classes, true),
+                ));
             }
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! Of each column as many rows are under way as windows overlap. Texts are unrolled over a window
 //! and [`Tile::width`] columns; extents, padding and the length of runs are parameters. Other
-//! windows, strides and dilations are [`super::wide`]'s.
+//! windows, strides and dilations are [`super::vec4s`]'s.
 
 mod text;
 
@@ -14,7 +14,7 @@ use super::Which;
 use crate::device::{Binding, Grid, Key, Params, Profile, check_extent};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::contract::epilogue::{Bound, Form};
+use crate::kernels::contract::epilogue::{Bound, EpilogueVariant};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::plan::Dispatch;
 use crate::shader::{Shader, vec4};
@@ -49,7 +49,7 @@ impl Tile {
     pub fn of(which: Which, g: &Geometry, operands: [&Tensor; 3]) -> Option<Self> {
         let same = |list: &[usize; 3]| (list[1] == list[2]).then_some(list[1] as u32);
         let (kernel, stride) = (same(&g.kernel)?, same(&g.stride)?);
-        let fits = super::wide::fits(which, g, operands)
+        let fits = super::vec4s::fits(which, g, operands)
             && g.dilation == [1; 3]
             // A slab behind all that it sees has none in front.
             && g.pad.iter().all(|p| *p < 1 << 31)
@@ -108,16 +108,16 @@ const fn strides(extent: usize, pad: usize, stride: usize) -> [usize; 2] {
     [pad / stride, (pad + extent - 1) / stride + 1]
 }
 
-fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&Form>) -> Shader {
+fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&EpilogueVariant>) -> Shader {
     let result = match (which, epilogue) {
         (Which::Filter, _) => DType::F32,
-        (_, Some(form)) => form.output(),
+        (_, Some(variant)) => variant.output(),
         _ => dtype,
     };
     let mut shader =
         Shader::new(format!("depthwise rolling {which:?} {dtype} {tile:?} {epilogue:?}"));
     shader =
-        super::wide::bind(shader.workgroup([WORKGROUP, 1, 1]), which.operands(), dtype, result);
+        super::vec4s::bind(shader.workgroup([WORKGROUP, 1, 1]), which.operands(), dtype, result);
     shader = shader.u32s(&["count", "units", "blocks", "segments", "run", "kernel"]);
     for name in ["in", "out", "pad"] {
         shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
@@ -159,15 +159,15 @@ fn dispatch(
     key = key.number(tile.kernel).number(tile.stride).number(tile.width);
     let mut bindings: SmallVec<[Binding; 8]> =
         operands.map(|t| Binding::raw(t, vec4::unit(t.dtype))).into_iter().collect();
-    let form = epilogue.map(|e| e.form(true));
-    if let (Some(epilogue), Some(form)) = (epilogue, &form) {
-        key = form.key(key);
+    let variant = epilogue.map(|e| e.variant(true));
+    if let (Some(epilogue), Some(variant)) = (epilogue, &variant) {
+        key = variant.key(key);
         params = epilogue.params(params);
-        bindings.extend(epilogue.bindings(form));
+        bindings.extend(epilogue.bindings(variant));
     }
     Ok(Dispatch {
         key,
-        shader: Box::new(move || shader(which, dtype, tile, form.as_ref())),
+        shader: Box::new(move || shader(which, dtype, tile, variant.as_ref())),
         bindings,
         params,
         grid: Grid::linear(count, WORKGROUP),
@@ -245,7 +245,7 @@ pub(super) fn backprop_filter(
 pub(super) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for which in [Which::Forward, Which::Input, Which::Filter] {
-        for dtype in super::super::TYPES.iter().filter(|t| super::wide::supports(**t)) {
+        for dtype in super::super::TYPES.iter().filter(|t| super::vec4s::supports(**t)) {
             out.extend(Tile::all().map(|tile| shader(which, *dtype, tile, None)));
         }
     }
@@ -253,6 +253,6 @@ pub(super) fn shaders() -> Vec<Shader> {
 }
 
 /// One tile with an epilogue.
-pub(super) fn fused(dtype: DType, form: &Form) -> Shader {
-    shader(Which::Forward, dtype, Tile::new(3, 1), Some(form))
+pub(super) fn fused(dtype: DType, variant: &EpilogueVariant) -> Shader {
+    shader(Which::Forward, dtype, Tile::new(3, 1), Some(variant))
 }

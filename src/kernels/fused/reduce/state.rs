@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::reduce::table::{Identity, REDUCTIONS, Reduction, accumulator, identity_text};
+use crate::kernels::reduce::table::{Identity, REDUCTIONS, Reduction, identity_text};
 use crate::{invalid, require};
 
 /// The name of the reduction that gives mean and variance, two outputs.
@@ -53,7 +53,7 @@ impl States {
             names.len(),
             dtypes.len()
         );
-        let accumulator = accumulator(dtypes[0]);
+        let accumulator = dtypes[0].accumulator();
         for (name, &dtype) in names.into_iter().zip(dtypes) {
             let kind = match REDUCTIONS.iter().find(|r| r.op == name && r.types.contains(&dtype)) {
                 Some(row) => Kind::Row(row),
@@ -61,7 +61,7 @@ impl States {
                 None => invalid!("no reduction {name} of {dtype}"),
             };
             require!(
-                self::accumulator(dtype) == accumulator,
+                dtype.accumulator() == accumulator,
                 "reductions of {} and {dtype} in one node accumulate in different types",
                 dtypes[0]
             );

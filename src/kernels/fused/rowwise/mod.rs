@@ -70,17 +70,6 @@ struct FusedRowwise {
     axes: Vec<i64>,
 }
 
-/// The type in which a shader stores single elements of `dtype`, to be converted afterwards where
-/// that is another.
-const fn single(dtype: DType) -> DType {
-    match (dtype.lanes(), dtype) {
-        (1, _) => dtype,
-        (_, F16 | BF16) => F32,
-        (_, I8 | I16) => I32,
-        _ => U32,
-    }
-}
-
 impl FusedRowwise {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let program: RowProgram = attrs.string("program")?.parse()?;
@@ -165,9 +154,9 @@ impl Launch<'_> {
             .collect();
         let outputs = (program.outputs().iter().zip(outputs).enumerate())
             .map(|(o, (output, t))| match output {
-                Output::Row { .. } => (Access::Row, single(t.dtype)),
+                Output::Row { .. } => (Access::Row, t.dtype.accumulator()),
                 Output::Full(_) if fits(inputs.len() + o, t) => (Access::Four, t.dtype),
-                Output::Full(_) => (Access::Each, single(t.dtype)),
+                Output::Full(_) => (Access::Each, t.dtype.accumulator()),
             })
             .collect();
         let unit = if in_vec4s { 4 } else { 1 };
@@ -273,20 +262,19 @@ pub fn shaders() -> Vec<Shader> {
             for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (32, WORKGROUP)] {
                 let is_four = |t: DType| unit == 4 && rank == 1 && vec4::supports(t);
                 let full = |t: DType| {
-                    if is_four(t) { (Access::Four, t) } else { (Access::Each, single(t)) }
+                    if is_four(t) { (Access::Four, t) } else { (Access::Each, t.accumulator()) }
                 };
                 let inputs =
                     vec![if is_four(dtype) { Access::Four } else { Access::Each }, Access::Row];
-                let outputs =
-                    (program.outputs().iter().zip(&types))
-                        .map(|(o, t)| {
-                            if let Output::Full(_) = o {
-                                full(*t)
-                            } else {
-                                (Access::Row, single(*t))
-                            }
-                        })
-                        .collect();
+                let outputs = (program.outputs().iter().zip(&types))
+                    .map(|(o, t)| {
+                        if let Output::Full(_) = o {
+                            full(*t)
+                        } else {
+                            (Access::Row, t.accumulator())
+                        }
+                    })
+                    .collect();
                 let variant = Variant {
                     program: &program,
                     text: &text,

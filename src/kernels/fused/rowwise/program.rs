@@ -22,47 +22,24 @@ use std::str::FromStr;
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::expression::{Expression, Value};
+use crate::kernels::reduce::table::{REDUCTIONS, Reduction};
 use crate::{invalid, require};
 
-/// How the values of a row become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "TensorFlow's names")]
-pub enum Reduction {
-    Sum,
-    Mean,
-    Prod,
-    Max,
-    Min,
-}
+/// The types that rows are reduced in.
+pub const REDUCED: &[DType] = types::FLOATS;
 
-impl Reduction {
-    /// Every reduction.
-    pub const ALL: [Self; 5] = [Self::Sum, Self::Mean, Self::Prod, Self::Max, Self::Min];
-    /// The types that it reduces.
-    pub const TYPES: &[DType] = types::FLOATS;
-
-    /// TensorFlow's op.
-    pub const fn op(self) -> &'static str {
-        match self {
-            Self::Sum => "Sum",
-            Self::Mean => "Mean",
-            Self::Prod => "Prod",
-            Self::Max => "Max",
-            Self::Min => "Min",
-        }
-    }
-
-    /// The reduction of TensorFlow's op.
-    pub fn of(op: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|r| r.op() == op)
-    }
+/// The reduction of TensorFlow's op, if rows of all of [`REDUCED`] can be reduced by it and it has
+/// no more to do than to combine elements, and to divide by their number.
+pub fn reduction(op: &str) -> Option<&'static Reduction> {
+    let row = REDUCTIONS.iter().find(|row| row.op == op)?;
+    (row.keeps_singles() && REDUCED.iter().all(|t| row.types.contains(t))).then_some(row)
 }
 
 /// What a stage does with the values of its expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Reduces each over the row.
-    Reduce(Vec<Reduction>),
+    Reduce(Vec<&'static Reduction>),
     /// Keeps them for the row; the expression uses nothing that varies within one.
     Row,
     /// They are elements of outputs.
@@ -129,7 +106,7 @@ impl RowProgram {
                     "stage {i} has {} values",
                     outputs.len()
                 );
-                let fits = outputs.iter().all(|t| Reduction::TYPES.contains(t));
+                let fits = outputs.iter().all(|t| REDUCED.contains(t));
                 require!(fits, "stage {i} reduces {outputs:?}");
             }
             if stage.action == Action::Full {
@@ -212,7 +189,7 @@ impl fmt::Display for RowProgram {
         for stage in &self.stages {
             let action = match &stage.action {
                 Action::Reduce(reductions) => {
-                    reductions.iter().map(|r| r.op()).collect::<Vec<_>>().join(", ")
+                    reductions.iter().map(|r| r.op).collect::<Vec<_>>().join(", ")
                 }
                 Action::Row => "row".to_owned(),
                 Action::Full => "full".to_owned(),
@@ -251,7 +228,7 @@ impl FromStr for Action {
             "full" => Ok(Self::Full),
             _ => text
                 .split(',')
-                .map(|op| Reduction::of(op.trim()).ok_or_else(|| malformed(op)))
+                .map(|op| reduction(op.trim()).ok_or_else(|| malformed(op)))
                 .collect::<Result<_>>()
                 .map(Self::Reduce),
         }

@@ -6,11 +6,12 @@
 
 use std::fmt::Write;
 
-use super::program::{Action, Output, Reduction, RowProgram, Stage};
+use super::program::{Action, Output, RowProgram, Stage};
 use super::walk::Walk;
 use crate::device::{Key, Params};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
+use crate::kernels::reduce::table::{Identity, Reduction};
 use crate::shader::{Field, Shader, vec4};
 
 /// Names of the inputs' bindings.
@@ -184,7 +185,7 @@ impl Variant<'_> {
 
     /// Functions of the reductions that the program uses, one set for each type.
     fn reductions(&self) -> String {
-        let mut wanted: Vec<(Reduction, &str)> = Vec::new();
+        let mut wanted: Vec<(&Reduction, &str)> = Vec::new();
         for stage in self.program.stages() {
             if let Action::Reduce(reductions) = &stage.action {
                 wanted.extend(
@@ -195,7 +196,7 @@ impl Variant<'_> {
                 );
             }
         }
-        wanted.sort_unstable_by_key(|(r, t)| (r.op(), *t));
+        wanted.sort_unstable_by_key(|(r, t)| (r.op, *t));
         wanted.dedup();
         let mut types: Vec<&str> = wanted.iter().map(|(_, t)| *t).collect();
         types.sort_unstable();
@@ -205,17 +206,22 @@ impl Variant<'_> {
             let _ = writeln!(text, "var<workgroup> partials_{t}: array<{t}, WORKGROUP>;\n");
         }
         for (reduction, t) in wanted {
-            let op = reduction.op();
+            let op = reduction.op;
             // Without short circuits, which are branches.
             let is_nan = match t {
                 "f32" => "(bitcast<u32>(b) & 0x7fffffffu) > 0x7f800000u",
                 _ => "b != b",
             };
-            let (identity, combine) = match reduction {
-                Reduction::Sum | Reduction::Mean => ("0.0", "a + b".to_owned()),
-                Reduction::Prod => ("1.0", "a * b".to_owned()),
-                Reduction::Max => ("p.lowest", format!("select(a, b, (b > a) | ({is_nan}))")),
-                Reduction::Min => ("-p.lowest", format!("select(a, b, (b < a) | ({is_nan}))")),
+            let identity = match reduction.identity {
+                Identity::Zero => "0.0",
+                Identity::One => "1.0",
+                Identity::Lowest => "p.lowest",
+                Identity::Highest => "-p.lowest",
+            };
+            let combine = match reduction.combine {
+                "greater(a, b)" => &format!("select(a, b, (b > a) | ({is_nan}))"),
+                "lesser(a, b)" => &format!("select(a, b, (b < a) | ({is_nan}))"),
+                combine => combine,
             };
             let _ = write!(
                 text,
@@ -348,13 +354,13 @@ impl Variant<'_> {
         text: &mut String,
         s: usize,
         stage: &Stage,
-        reductions: &[Reduction],
+        reductions: &[&Reduction],
         rows: usize,
     ) {
         let types = stage.expression.output_types();
         let n = reductions.len();
         let each = |f: &dyn Fn(usize, &str, &str) -> String| -> String {
-            (0..n).map(|k| f(k, reductions[k].op(), types[k].value())).collect()
+            (0..n).map(|k| f(k, reductions[k].op, types[k].value())).collect()
         };
         text.push_str(&each(&|k, op, t| format!("    var total{s}_{k} = {op}_identity_{t}();\n")));
         text.push_str(
@@ -382,12 +388,11 @@ impl Variant<'_> {
                 1 => format!("total{s}_{k}"),
                 _ => format!("{op}_of_lanes_{t}(total{s}_{k}, lane, local_index)"),
             };
-            let mean = if reductions[k] == Reduction::Mean {
-                format!(" / {t}(p.columns)")
-            } else {
-                String::new()
+            let count = match reductions[k].finish {
+                "a / count" => &format!(" / {t}(p.columns)"),
+                _ => "",
             };
-            format!("    let r{} = {all}{mean};\n", rows + k)
+            format!("    let r{} = {all}{count};\n", rows + k)
         }));
     }
 

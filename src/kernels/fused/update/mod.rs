@@ -15,7 +15,7 @@ pub mod shader;
 use smallvec::SmallVec;
 
 use plan::{Part, Piece, Place};
-use shader::{Access, Class};
+use shader::{Access, WindowType};
 
 use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::dtype::DType;
@@ -59,13 +59,13 @@ pub fn register(registry: &mut Registry) {
 
 /// Whether a member may have these variables and tensors beside these scalars.
 pub fn fits(variables: &[DType], tensors: &[DType], scalars: &[DType]) -> bool {
-    let mut classes: Vec<_> = scalars.iter().map(|t| Class::of(*t)).collect();
-    classes.sort();
-    classes.dedup();
-    variables.len() + tensors.len() + classes.len() <= shader::MAX_WINDOWS
+    let mut window_types: Vec<_> = scalars.iter().map(|t| WindowType::of(*t)).collect();
+    window_types.sort();
+    window_types.dedup();
+    variables.len() + tensors.len() + window_types.len() <= shader::MAX_WINDOWS
         && variables.len() + tensors.len() <= MAX_VALUES
-        && variables.iter().all(|t| *t != DType::Bool && Class::of(*t).is_some())
-        && tensors.iter().chain(scalars).all(|t| Class::of(*t).is_some())
+        && variables.iter().all(|t| *t != DType::Bool && WindowType::of(*t).is_some())
+        && tensors.iter().chain(scalars).all(|t| WindowType::of(*t).is_some())
 }
 
 struct FusedUpdate {
@@ -261,17 +261,18 @@ impl FusedUpdate {
         }
         let constants = table.len();
         table.extend(self.constants.iter().map(|c| c.to_bits()));
-        let classes: SmallVec<[Class; 6]> = windows.iter().map(|w| w.class).collect();
+        let window_types: SmallVec<[WindowType; 6]> =
+            windows.iter().map(|w| w.window_type).collect();
         let window = |w: &&plan::Window| Binding {
             address: w.range.start,
             bytes: w.range.end - w.range.start,
-            unit: access.unit(w.class),
+            unit: access.unit(w.window_type),
         };
         let bindings = windows.iter().map(window).collect();
         let rows = pieces.len() as u32;
         let program = Program {
-            key: shader::key(expression, &classes, &homes, &access),
-            shader: &|| shader::shader(expression, &classes, &homes, &access),
+            key: shader::key(expression, &window_types, &homes, &access),
+            shader: &|| shader::shader(expression, &window_types, &homes, &access),
             bindings,
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
@@ -320,8 +321,8 @@ fn gather(ctx: &mut dyn OpContext, mut piece: Piece) -> Result<Piece> {
 
 /// Shader variants of sample expressions: types, lanes, numbers of windows.
 pub fn shaders() -> Vec<Shader> {
-    const WORD: Class = Class::Word;
-    let samples: [(&str, &[Class]); 6] = [
+    const WORD: WindowType = WindowType::Word;
+    let samples: [(&str, &[WindowType]); 6] = [
         (
             "x: float32, float32; c: 1; s0 = Mul<float32>(x1, c0); s1 = AddV2<float32>(x0, s0); \
              return s1",
@@ -343,22 +344,27 @@ pub fn shaders() -> Vec<Shader> {
         ),
         (
             "x: float64, float64; c: 0; s0 = Sub<float64>(x0, x1); return s0",
-            &[Class::Double(DType::F64)],
+            &[WindowType::Double(DType::F64)],
         ),
         (
             "x: int64, float32, int64; c: 0; s0 = AddV2<int64>(x0, x2); s1 = Square<float32>(x1); \
              return s0, s1",
-            &[WORD, WORD, Class::Double(DType::I64)],
+            &[WORD, WORD, WindowType::Double(DType::I64)],
         ),
     ];
     let expression = |text: &str| text.parse::<Expression>().expect("a sample");
-    let shader = |(text, windows): &(&str, &[Class])| {
+    let shader = |(text, windows): &(&str, &[WindowType])| {
         let expression = expression(text);
-        // Each input in the last window of its class, but where there are several.
+        // Each input in the last window of its type, but where there are several.
         let home = |(k, dtype): (usize, &DType)| {
-            let class = Class::of(*dtype);
-            let of_class = || windows.iter().enumerate().filter(move |(_, w)| Some(**w) == class);
-            of_class().nth(k).or_else(|| of_class().next_back()).expect("a window of the class").0
+            let window_type = WindowType::of(*dtype);
+            let of_type =
+                || windows.iter().enumerate().filter(move |(_, w)| Some(**w) == window_type);
+            of_type()
+                .nth(k)
+                .or_else(|| of_type().next_back())
+                .expect("a window of the window_type")
+                .0
         };
         let homes: Vec<usize> = expression.inputs().iter().enumerate().map(home).collect();
         let single = shader::shader(&expression, windows, &homes, &Access::Single);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::shader::{Class, MAX_WINDOWS};
+use super::shader::{MAX_WINDOWS, WindowType};
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -45,11 +45,11 @@ impl Piece {
     }
 }
 
-/// A range of a block, as a class of elements.
+/// A range of a block, with the type of its window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// How its memory is declared.
-    pub class: Class,
+    pub window_type: WindowType,
     /// Addresses.
     pub range: Range<u64>,
     block: Range<u64>,
@@ -61,7 +61,7 @@ pub type Bound = SmallVec<[usize; MAX_WINDOWS]>;
 /// One dispatch.
 #[derive(Debug, Clone, Default)]
 pub struct Part {
-    /// Windows, sorted by class.
+    /// Windows, sorted by type.
     pub windows: Vec<Window>,
     /// What it updates.
     pub pieces: Vec<Piece>,
@@ -84,9 +84,11 @@ impl Part {
 
     /// The window of a place, and its offset there in elements of its type.
     pub fn locate(&self, piece: &Piece, place: &Place) -> (u32, u32) {
-        let (class, range) = (Class::of(place.dtype), piece.range(place));
+        let (window_type, range) = (WindowType::of(place.dtype), piece.range(place));
         let inside = |w: &Window| {
-            Some(w.class) == class && w.range.start <= range.start && range.end <= w.range.end
+            Some(w.window_type) == window_type
+                && w.range.start <= range.start
+                && range.end <= w.range.end
         };
         let index =
             self.windows.iter().position(inside).expect("a part has windows for its places");
@@ -116,8 +118,12 @@ pub fn plan(
     for piece in pieces {
         let mut needs: SmallVec<[Window; 8]> = SmallVec::new();
         for place in &piece.places {
-            let class = Class::of(place.dtype).expect("the kernel checked the types");
-            needs.push(Window { class, range: piece.range(place), block: block(place.address)? });
+            let window_type = WindowType::of(place.dtype).expect("the kernel checked the types");
+            needs.push(Window {
+                window_type,
+                range: piece.range(place),
+                block: block(place.address)?,
+            });
         }
         if let Some(part) = parts.last_mut()
             && let Some(windows) = cover(part.windows.clone(), &needs, limit(max_binding))
@@ -131,7 +137,7 @@ pub fn plan(
         }
     }
     for part in &mut parts {
-        part.windows.sort_by_key(|w| w.class);
+        part.windows.sort_by_key(|w| w.window_type);
     }
     Ok((parts, scattered))
 }
@@ -139,7 +145,7 @@ pub fn plan(
 /// The windows that a dispatch binds, and the binding of each input, from the window of each input
 /// in `homes`. The first `own` inputs are a member's variables and tensors; scalars follow.
 ///
-/// Each result is a pipeline, so few may occur. While all inputs of a class share a window, it is
+/// Each result is a pipeline, so few may occur. While all inputs of a type share a window, it is
 /// bound once. As soon as they lie in several blocks, each of the first `own` inputs gets a binding
 /// of its own, whatever window it shares: else every distribution of k inputs over two blocks were
 /// a pipeline, 2^(k-1) of them.
@@ -160,7 +166,7 @@ pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, Smal
     let is_split = used
         .iter()
         .enumerate()
-        .any(|(k, w)| used[..k].iter().any(|v| windows[*v].class == windows[*w].class));
+        .any(|(k, w)| used[..k].iter().any(|v| windows[*v].window_type == windows[*w].window_type));
     let (tensors, scalars) = homes.split_at(own);
     let shared = first_uses(scalars);
     if !is_split || own + shared.len() > MAX_WINDOWS {
@@ -173,20 +179,24 @@ pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, Smal
 
 /// `windows`, grown so that they cover `needs` too.
 fn cover(mut windows: Vec<Window>, needs: &[Window], limit: u64) -> Option<Vec<Window>> {
-    for Window { class, range, block } in needs {
+    for Window { window_type, range, block } in needs {
         let start = range.start & !(GRAIN - 1);
         let end = range.end.next_multiple_of(GRAIN).min(block.end);
         let grown = |w: &Window| w.range.start.min(start)..w.range.end.max(end);
         let fits = |w: &Window| {
             let grown = grown(w);
-            w.class == *class && w.block == *block && grown.end - grown.start <= limit
+            w.window_type == *window_type && w.block == *block && grown.end - grown.start <= limit
         };
         let growth = |w: &Window| grown(w).end - grown(w).start - (w.range.end - w.range.start);
         match (0..windows.len()).filter(|k| fits(&windows[*k])).min_by_key(|k| growth(&windows[*k]))
         {
             Some(k) => windows[k].range = grown(&windows[k]),
             None if windows.len() < MAX_WINDOWS => {
-                windows.push(Window { class: *class, range: start..end, block: block.clone() });
+                windows.push(Window {
+                    window_type: *window_type,
+                    range: start..end,
+                    block: block.clone(),
+                });
             }
             None => return None,
         }
@@ -234,7 +244,7 @@ mod tests {
                     );
                     assert!(
                         piece.range(place).end <= window.range.end
-                            && Some(window.class) == Class::of(place.dtype)
+                            && Some(window.window_type) == WindowType::of(place.dtype)
                     );
                 }
             }
@@ -277,27 +287,31 @@ mod tests {
 
     #[test]
     fn blocks_make_few_pipelines() {
-        let window = |k: u64, class| Window {
-            class,
+        let window = |k: u64, window_type| Window {
+            window_type,
             range: k * BLOCK..k * BLOCK + 1024,
             block: k * BLOCK..(k + 1) * BLOCK,
         };
-        let windows =
-            [window(0, Class::Word), window(1, Class::Word), window(1, Class::Double(DType::I64))];
+        let windows = [
+            window(0, WindowType::Word),
+            window(1, WindowType::Word),
+            window(1, WindowType::Double(DType::I64)),
+        ];
         let of = |homes: &[usize]| {
             let (used, places) = bindings(homes, 4, &windows);
             let bound: Vec<usize> = places.iter().map(|k| used[*k]).collect();
             assert_eq!(bound, homes, "each input is bound to its window");
-            let classes: Vec<Class> = used.iter().map(|w| windows[*w].class).collect();
-            (classes, places)
+            let window_types: Vec<WindowType> =
+                used.iter().map(|w| windows[*w].window_type).collect();
+            (window_types, places)
         };
         let one_block = of(&[0, 0, 0, 0, 0]);
         assert_eq!(
             (&one_block.0[..], &one_block.1[..]),
-            (&[Class::Word][..], &[0, 0, 0, 0, 0][..])
+            (&[WindowType::Word][..], &[0, 0, 0, 0, 0][..])
         );
         assert_eq!(of(&[1, 1, 1, 1, 1]), one_block);
-        // Several classes are no reason to bind a window twice.
+        // Several types are no reason to bind a window twice.
         assert_eq!(&of(&[2, 0, 0, 0, 0]).1[..], &[0, 1, 1, 1, 1]);
         let mut pipelines = std::collections::HashSet::new();
         for homes in 0..1_usize << 5 {

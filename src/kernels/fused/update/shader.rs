@@ -20,17 +20,17 @@ const UNITS_OF_VEC4S: u32 = 8;
 const NAMES: [&str; MAX_WINDOWS] = ["w0", "w1", "w2", "w3", "w4", "w5"];
 
 /// How a window's memory is declared. The same memory may be seen through windows of several
-/// classes.
+/// types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum WindowType {
     /// Words that hold types of at most 32 bits.
     Word,
     /// A type of 64 bits.
     Double(DType),
 }
 
-impl Class {
-    /// The class through which values of `dtype` are seen; `None` for types that updates do not
+impl WindowType {
+    /// The window through which values of `dtype` are seen; `None` for types that updates do not
     /// know.
     pub const fn of(dtype: DType) -> Option<Self> {
         match dtype {
@@ -90,19 +90,19 @@ impl Access {
         WORKGROUP * self.units() * self.lanes(expression)
     }
 
-    /// The element type of the array of a window of `class`.
-    const fn storage(&self, class: Class) -> &'static str {
-        match (self, class) {
-            (Self::Vec4s { .. }, Class::Word) => "vec4<u32>",
-            _ => class.storage(),
+    /// The element type of the array of a window of `window_type`.
+    const fn storage(&self, window_type: WindowType) -> &'static str {
+        match (self, window_type) {
+            (Self::Vec4s { .. }, WindowType::Word) => "vec4<u32>",
+            _ => window_type.storage(),
         }
     }
 
-    /// Bytes of one element of the array of a window of `class`.
-    pub const fn unit(&self, class: Class) -> u32 {
-        match (self, class) {
-            (Self::Vec4s { .. }, Class::Word) => 16,
-            _ => class.unit(),
+    /// Bytes of one element of the array of a window of `window_type`.
+    pub const fn unit(&self, window_type: WindowType) -> u32 {
+        match (self, window_type) {
+            (Self::Vec4s { .. }, WindowType::Word) => 16,
+            _ => window_type.unit(),
         }
     }
 }
@@ -112,13 +112,18 @@ pub fn row_words(expression: &Expression) -> usize {
     2 + 2 * expression.inputs().len()
 }
 
-/// The pipeline of an expression whose first inputs are the variables, of windows of these classes,
+/// The pipeline of an expression whose first inputs are the variables, of windows of these types,
 /// and of the window of each input.
 ///
 /// The windows are no matter of the table: a branch for each access costs little on a GPU, where
 /// all invocations of a workgroup take the same, but a software adapter carries out every side of
 /// it.
-pub fn key(expression: &Expression, windows: &[Class], homes: &[usize], access: &Access) -> Key {
+pub fn key(
+    expression: &Expression,
+    windows: &[WindowType],
+    homes: &[usize],
+    access: &Access,
+) -> Key {
     let key = Key::new("fused_update").name(&expression.to_string());
     let key = windows.iter().fold(key, |key, c| key.name(access.storage(*c)));
     let key = homes.iter().fold(key, |key, home| key.number(*home as u32));
@@ -133,16 +138,20 @@ pub fn key(expression: &Expression, windows: &[Class], homes: &[usize], access: 
 /// Its shader.
 pub fn shader(
     expression: &Expression,
-    windows: &[Class],
+    windows: &[WindowType],
     homes: &[usize],
     access: &Access,
 ) -> Shader {
-    let classes: String = windows.iter().map(|c| format!(" {}", access.storage(*c))).collect();
-    let mut shader = Shader::new(format!("fused update {expression}; windows{classes} {homes:?}"))
-        .u32s(&["rows", "jump", "constants"]);
+    let window_types: String = windows.iter().map(|c| format!(" {}", access.storage(*c))).collect();
+    let mut shader =
+        Shader::new(format!("fused update {expression}; windows{window_types} {homes:?}")).u32s(&[
+            "rows",
+            "jump",
+            "constants",
+        ]);
     let mut text = String::new();
     for (k, dtype) in expression.inputs().iter().enumerate() {
-        let words = windows[homes[k]] == Class::Word;
+        let words = windows[homes[k]] == WindowType::Word;
         text.push_str(&match access {
             Access::Vec4s { splats } if !splats[k] => load_four(k, *dtype, NAMES[homes[k]]),
             Access::Vec4s { .. } if words => {
@@ -160,8 +169,8 @@ pub fn shader(
     }
     let lanes = access.lanes(expression);
     shader = shader.bind_raw("table", "u32", 4);
-    for (name, class) in NAMES.iter().zip(windows) {
-        shader = shader.bind_raw(name, access.storage(*class), access.unit(*class));
+    for (name, window_type) in NAMES.iter().zip(windows) {
+        shader = shader.bind_raw(name, access.storage(*window_type), access.unit(*window_type));
     }
     let steps = match access {
         Access::Single => steps(expression, lanes, homes),

@@ -1,7 +1,7 @@
 //! Programs of batch normalization: sums for each channel, what follows from them, and the
 //! elementwise ends.
 
-mod wide;
+mod vec4s;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -173,7 +173,7 @@ fn blend_shader() -> Shader {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut out = wide::shaders();
+    let mut out = vec4s::shaders();
     out.push(blend_shader());
     for &dtype in TYPES {
         out.extend([forward_shader(dtype), backward_shader(dtype)]);
@@ -218,9 +218,9 @@ impl Channels {
         variance: &Tensor,
     ) -> Result<()> {
         let head = part(x, 0, self.channels * self.inner);
-        let wide = wide::fits(self, &[x]);
-        let first = if wide { wide::wide_part(x, 0, self.channels) } else { head };
-        let (sums, segments) = self.sums(ctx, Mode::Moments, x, wide, &|_, _| smallvec![first])?;
+        let vec4s = vec4s::fits(self, &[x]);
+        let first = if vec4s { vec4s::vec4_part(x, 0, self.channels) } else { head };
+        let (sums, segments) = self.sums(ctx, Mode::Moments, x, vec4s, &|_, _| smallvec![first])?;
         self.finish(
             ctx.device(),
             Mode::Moments,
@@ -245,8 +245,8 @@ impl Channels {
         epsilon: f32,
         y: &Tensor,
     ) -> Result<()> {
-        if wide::fits(self, &[x, mean, variance, scale, offset, y]) {
-            return wide::FORWARD.enqueue(
+        if vec4s::fits(self, &[x, mean, variance, scale, offset, y]) {
+            return vec4s::FORWARD.enqueue(
                 device,
                 self,
                 &[x],
@@ -275,12 +275,12 @@ impl Channels {
 
     /// The gradients of scale, offset and `x`.
     pub fn backward(&self, ctx: &mut dyn OpContext, g: &Gradient<'_>, dx: &Tensor) -> Result<()> {
-        let wide = wide::fits(self, &[g.x, g.dy, g.mean]);
-        let (sums, segments) = self.sums(ctx, Mode::Gradient, g.x, wide, &|first, count| {
-            if wide {
+        let vec4s = vec4s::fits(self, &[g.x, g.dy, g.mean]);
+        let (sums, segments) = self.sums(ctx, Mode::Gradient, g.x, vec4s, &|first, count| {
+            if vec4s {
                 smallvec![
-                    wide::wide_part(g.dy, first, count),
-                    wide::wide_part(g.mean, 0, self.channels)
+                    vec4s::vec4_part(g.dy, first, count),
+                    vec4s::vec4_part(g.mean, 0, self.channels)
                 ]
             } else {
                 smallvec![part(g.dy, first, count), g.mean.into()]
@@ -298,8 +298,8 @@ impl Channels {
         self.finish(device, Mode::Gradient, F32, segments, &sums, rest, &|p| {
             p.u32(u32::from(g.is_training)).f32(g.epsilon)
         })?;
-        if wide::fits(self, &[g.dy, g.x, g.coefficients, dx]) {
-            return wide::BACKWARD.enqueue(device, self, &[g.dy, g.x], &[g.coefficients], dx, 0.0);
+        if vec4s::fits(self, &[g.dy, g.x, g.coefficients, dx]) {
+            return vec4s::BACKWARD.enqueue(device, self, &[g.dy, g.x], &[g.coefficients], dx, 0.0);
         }
         element_windows(device, dx.len(), dx.dtype.size(), |first, count| {
             device.enqueue(&Program {
@@ -323,14 +323,14 @@ impl Channels {
     }
 
     /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds
-    /// a binding. `others` gives what is bound beside a window's elements of `x`; `wide` says that
+    /// a binding. `others` gives what is bound beside a window's elements of `x`; `vec4s` says that
     /// all of it is taken four channels at once. Returns the sums and the number of segments.
     fn sums(
         &self,
         ctx: &mut dyn OpContext,
         mode: Mode,
         x: &Tensor,
-        wide: bool,
+        vec4s: bool,
         others: &dyn Fn(usize, usize) -> SmallVec<[Binding; 8]>,
     ) -> Result<(Tensor, usize)> {
         let Self { images, channels, inner, profile } = *self;
@@ -339,7 +339,7 @@ impl Channels {
         let per_window = images.min(fits);
         let windows = images.div_ceil(per_window);
         let run = per_window * inner;
-        let lines = if wide { channels / 4 } else { channels };
+        let lines = if vec4s { channels / 4 } else { channels };
         let wanted = (profile.invocations / lines).min(run / SHORTEST);
         let segments = wanted.max(run.div_ceil(MAX_RUN)).max(1);
         let all_segments = segments * windows;
@@ -350,22 +350,29 @@ impl Channels {
             let first = w * per_window;
             let count = per_window.min(images - first);
             device.check_extent(count * image)?;
-            let of_x = if wide { wide::wide_part } else { part }(x, first * image, count * image);
+            let of_x = if vec4s { vec4s::vec4_part } else { part }(x, first * image, count * image);
             let mut bindings: SmallVec<[Binding; 8]> = smallvec![of_x];
             bindings.extend(others(first * image, count * image));
-            bindings.push(if wide {
-                wide::wide_part(&sums, 0, sums.len())
+            bindings.push(if vec4s {
+                vec4s::vec4_part(&sums, 0, sums.len())
             } else {
                 (&sums).into()
             });
             let mut params = Params::new().u32(segments * lines).u32(count).u32(lines);
-            if !wide {
+            if !vec4s {
                 params = params.u32(inner);
             }
             device.enqueue(&Program {
-                key: Key::new("norm_sums").name(mode.name()).dtype(x.dtype).number(u32::from(wide)),
+                key: Key::new("norm_sums")
+                    .name(mode.name())
+                    .dtype(x.dtype)
+                    .number(u32::from(vec4s)),
                 shader: &|| {
-                    if wide { wide::sums_shader(mode, x.dtype) } else { mode.sums_shader(x.dtype) }
+                    if vec4s {
+                        vec4s::sums_shader(mode, x.dtype)
+                    } else {
+                        mode.sums_shader(x.dtype)
+                    }
                 },
                 bindings,
                 params: params.u32(segments).u32(w * segments).u32(all_segments),

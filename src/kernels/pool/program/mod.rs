@@ -1,6 +1,6 @@
 //! The programs of pooling: one WGSL file for each, with the same windows and parameters.
 
-pub(super) mod wide;
+pub(super) mod vec4s;
 
 use smallvec::SmallVec;
 
@@ -190,7 +190,7 @@ pub(super) fn window_params(mut params: Params, g: &Geometry) -> Params {
 
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut out = wide::shaders();
+    let mut out = vec4s::shaders();
     for pool in ALL {
         for dtype in super::TYPES_2D {
             out.extend([true, false].map(|last| pool.shader(*dtype, last)));

@@ -111,10 +111,10 @@ impl Variant {
             shader = shader.bind("at", I32);
         }
         if !self.last {
-            shader = shader.bind("best", comparable(self.input));
+            shader = shader.bind("best", self.input.accumulator());
         }
         let is_nan = match self.input {
-            F32 | F16 | BF16 => "(bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u",
+            t if t.is_single() => "(bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u",
             F64 => "a != a",
             _ => "false",
         };
@@ -135,11 +135,6 @@ impl Variant {
     }
 }
 
-/// The type in which values are kept between steps.
-const fn comparable(dtype: DType) -> DType {
-    super::table::accumulator(dtype)
-}
-
 /// Every text.
 pub(super) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
@@ -148,7 +143,7 @@ pub(super) fn shaders() -> Vec<Shader> {
             for &output in OUTPUTS {
                 out.push(Variant { row, input: dtype, output, pairs: false, last: true }.shader());
                 out.push(
-                    Variant { row, input: comparable(dtype), output, pairs: true, last: true }
+                    Variant { row, input: dtype.accumulator(), output, pairs: true, last: true }
                         .shader(),
                 );
             }
@@ -185,7 +180,7 @@ fn arg_reduce(
             }
         };
     }
-    let best = ctx.temp(comparable(x.dtype), &[outer * segments * inner])?;
+    let best = ctx.temp(x.dtype.accumulator(), &[outer * segments * inner])?;
     let at = ctx.temp(I32, &[outer * segments * inner])?;
     let device = ctx.device();
     let extents = [outer, extent, inner, segments];

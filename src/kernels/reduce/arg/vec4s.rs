@@ -24,7 +24,7 @@ impl Layout {
     pub fn of(dtype: DType, extent: usize, inner: usize) -> Option<Self> {
         match inner {
             // A row's vec4s are compared at the end: few are not worth it.
-            _ if !matches!(dtype, F32 | F16 | BF16) => None,
+            _ if !dtype.is_single() => None,
             1 => (extent.is_multiple_of(4) && extent >= 16).then_some(Self::Rows),
             _ => inner.is_multiple_of(4).then_some(Self::Columns),
         }

@@ -48,7 +48,7 @@ pub fn product(graph: &Graph, id: NodeId) -> Option<Product> {
     if !node.on_wgpu() || node.inputs().len() != 2 {
         return None;
     }
-    let dtype = node.dtype("T").filter(|t| matches!(t, DType::F32 | DType::F16 | DType::BF16))?;
+    let dtype = node.dtype("T").filter(|t| t.is_single())?;
     let (operands, result, broadcasts) = match node.op() {
         "BatchMatMulV2" => {
             let rank = graph.info(node.inputs()[0]).rank()?;

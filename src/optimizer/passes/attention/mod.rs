@@ -313,7 +313,7 @@ fn attributes(
         }
     };
     let types_fit = extra.iter().all(|t| match mask.map(|m| m.kind) {
-        Some("bias") => matches!(t, DType::F32 | DType::F16 | DType::BF16),
+        Some("bias") => t.is_single(),
         _ => *t == DType::Bool,
     });
     (types_fit && scale.is_finite()).then(|| {

@@ -126,7 +126,7 @@ pub fn products_of(
         }
         "Cast"
             if node.dtype("DstT") == Some(DType::F32)
-                && matches!(node.dtype("SrcT"), Some(DType::F16 | DType::BF16)) =>
+                && node.dtype("SrcT").is_some_and(DType::is_half) =>
         {
             (inputs[0], labels, 1)
         }

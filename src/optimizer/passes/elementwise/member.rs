@@ -179,7 +179,7 @@ impl Uniforms {
 
     /// That of a node's output, where what it uses is known.
     fn find(&self, graph: &Graph, id: NodeId) -> Option<f32> {
-        let is_float = |t: DType| matches!(t, DType::F32 | DType::F16 | DType::BF16);
+        let is_float = DType::is_single;
         let node = graph.node(id);
         let value = match node.op() {
             "ZerosLike" => 0.0,

@@ -4,12 +4,10 @@
 use super::roots::{Manner, reduction};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::reduce::table::Reduction;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 use crate::tensor::HostTensor;
-
-/// Reductions that give the same over some axes and then the others as over all at once.
-const ASSOCIATIVE: &[&str] = &["All", "Any", "Max", "Mean", "Min", "Prod", "Sum"];
 
 /// Joins reductions of reductions.
 pub fn join(graph: &mut Graph, order: &[NodeId]) -> Result<()> {
@@ -38,7 +36,7 @@ impl Joined {
         let (name, of_inner) = own_reduction(graph, inner)?;
         let dtype = graph.node(id).dtype("T");
         let alike = of_inner.device == of_outer.device && graph.node(inner).dtype("T") == dtype;
-        if !alike || graph.users(inner) != [id] || !ASSOCIATIVE.contains(&outer) {
+        if !alike || graph.users(inner) != [id] || !Reduction::of(outer).keeps_singles() {
             return None;
         }
         let info = graph.info(graph.node(inner).inputs()[0]);

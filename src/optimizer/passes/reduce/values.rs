@@ -31,7 +31,7 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elem
     match node.op() {
         "Cast" => {
             let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
-            let rounds = matches!(to, DType::F16 | DType::BF16) && from != DType::Bool;
+            let rounds = to.is_half() && from != DType::Bool;
             // Within an expression 16-bit floats are not rounded; a conversion to them has to.
             let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
             (plain && !rounds && is_ours(from) && is_ours(to))
@@ -57,7 +57,7 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elem
 
 /// Types that live on the device and that reductions and expressions share.
 pub const fn is_ours(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::I64 | DType::Bool)
+    dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
 }
 
 /// Whether broadcasting its inputs is what the node does with them.
@@ -182,8 +182,7 @@ impl<'g> Values<'g> {
         let constant = self.graph.constant(tensor)?;
         let rank = self.space.map_or(Some(usize::MAX), TensorInfo::rank)?;
         let single = constant.dims.iter().all(|d| *d == 1) && constant.dims.len() <= rank;
-        let float =
-            matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && constant.dtype == dtype;
+        let float = dtype.is_single() && constant.dtype == dtype;
         (single && float).then(|| constant.to_f64()[0] as f32)
     }
 

@@ -6,10 +6,9 @@ use super::member::{Extent, Role, parameter};
 use super::region::{Region, Scene};
 use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::fused::rowwise::OP;
-use crate::kernels::fused::rowwise::program::{
-    Action, Output as ProgramOutput, Reduction, RowProgram, Stage,
-};
+use crate::kernels::fused::rowwise::program::{Action, Output as ProgramOutput, RowProgram, Stage};
 use crate::kernels::fused::rowwise::walk::Shapes;
+use crate::kernels::reduce::table::Reduction;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{NewNode, NodeId, Output};
 use crate::optimizer::shape::{Dim, TensorInfo};
@@ -288,7 +287,7 @@ impl<'s> Builder<'s> {
                 &rows.iter().map(|id| output(*id)).collect::<Vec<_>>(),
             )?;
             self.add_rows(&rows)?;
-            let reduced: Vec<(NodeId, Reduction)> = (at.iter())
+            let reduced: Vec<(NodeId, &'static Reduction)> = (at.iter())
                 .filter_map(|id| {
                     if let Role::Reduce(r) = self.roles[id].0 { Some((*id, r)) } else { None }
                 })

@@ -5,7 +5,9 @@ use crate::dtype::{
     types, union,
 };
 use crate::kernels::expression::Call;
-use crate::kernels::fused::rowwise::program::Reduction;
+use crate::kernels::fused::cost;
+use crate::kernels::fused::rowwise::program::{REDUCED, reduction};
+use crate::kernels::reduce::table::Reduction;
 use crate::kernels::scalar;
 use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -13,43 +15,6 @@ use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// Types of values in a row program. Tensors of int32 live in host memory.
 const TYPES: &[DType] = union!(types::FLOATS, &[Bool, I64]);
-
-/// Elementwise ops that cost no more than reading their value from memory, so that each stage may
-/// compute them again.
-const CHEAP: &[&str] = &[
-    "Abs",
-    "AddN",
-    "AddV2",
-    "BroadcastTo",
-    "Cast",
-    "Equal",
-    "Greater",
-    "GreaterEqual",
-    "Identity",
-    "IsFinite",
-    "IsNan",
-    "LeakyRelu",
-    "Less",
-    "LessEqual",
-    "LogicalAnd",
-    "LogicalNot",
-    "LogicalOr",
-    "Maximum",
-    "Minimum",
-    "Mul",
-    "Neg",
-    "NotEqual",
-    "RealDiv",
-    "Relu",
-    "Relu6",
-    "ReluGrad",
-    "SelectV2",
-    "Sign",
-    "Square",
-    "SquaredDifference",
-    "Sub",
-    "Tile",
-];
 
 /// How a tensor lies to the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +31,7 @@ pub enum Extent {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Role {
     /// It reduces rows.
-    Reduce(Reduction),
+    Reduce(&'static Reduction),
     /// It calls a function.
     Call(Call),
     /// It adds all its inputs by this function.
@@ -96,7 +61,7 @@ impl Space {
     /// Whether the node is a reduction of ours.
     pub fn may_seed(graph: &Graph, id: NodeId) -> bool {
         let node = graph.node(id);
-        node.on_wgpu() && Reduction::of(node.op()).is_some() && !graph.is_preserved(id)
+        node.on_wgpu() && reduction(node.op()).is_some() && !graph.is_preserved(id)
     }
 
     /// The rows that the node `seed` reduces.
@@ -150,9 +115,9 @@ impl Space {
             return None;
         }
         let given = |k: usize| node.inputs().get(k).and_then(|i| self.extent(graph.info(*i)));
-        if let Some(reduction) = Reduction::of(node.op()) {
+        if let Some(reduction) = reduction(node.op()) {
             let fits = given(0) == Some(Extent::Full)
-                && Reduction::TYPES.contains(&node.dtype("T")?)
+                && REDUCED.contains(&node.dtype("T")?)
                 && axes(graph, id, self.full.rank()?)? == self.axes;
             return (fits && extent != Extent::Full).then_some((Role::Reduce(reduction), extent));
         }
@@ -189,7 +154,7 @@ impl Space {
     /// those of its rows.
     fn is_flat(&self, graph: &Graph, tensor: Output) -> bool {
         let op = graph.node(tensor.node).op();
-        let is_member = Reduction::of(op).is_some()
+        let is_member = reduction(op).is_some()
             || matches!(op, "ExpandDims" | "Identity" | "Reshape" | "Squeeze")
             || elementwise(graph, tensor.node).is_some();
         is_member && self.extent(graph.info(tensor)) == Some(Extent::Flat)
@@ -197,7 +162,10 @@ impl Space {
 
     /// Whether each stage may compute the node's value again.
     pub fn is_cheap(graph: &Graph, id: NodeId) -> bool {
-        CHEAP.contains(&graph.node(id).op())
+        match elementwise(graph, id) {
+            Some(Role::Call(call) | Role::Fold(call)) => cost::is_cheap(call),
+            _ => matches!(graph.node(id).op(), "BroadcastTo" | "Identity" | "Tile"),
+        }
     }
 }
 
@@ -244,7 +212,7 @@ fn axes(graph: &Graph, id: NodeId, rank: usize) -> Option<Vec<i64>> {
 /// element, or one of a tensor whose shape another input has as well.
 pub fn parameter(graph: &Graph, reader: NodeId, input: Output) -> Option<f32> {
     let value = graph.constant(input)?;
-    if !matches!(value.dtype, F32 | F16 | BF16) {
+    if !value.dtype.is_single() {
         return None;
     }
     let shape = graph.info(Output { node: reader, port: 0 });

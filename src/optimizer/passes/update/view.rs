@@ -94,7 +94,7 @@ impl View<'_> {
         }
         let value = self.graph.constant(tensor).filter(|v| v.bytes.len() == v.dtype.size())?;
         match value.dtype {
-            DType::F32 | DType::F16 | DType::BF16 => Some(value.to_f64()[0] as f32),
+            t if t.is_single() => Some(value.to_f64()[0] as f32),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Tile, Which};
-use crate::kernels::contract::epilogue::Form;
+use crate::kernels::contract::epilogue::EpilogueVariant;
 use crate::kernels::contract::text::vec4s_of;
 use crate::shader::Shader;
 
@@ -12,7 +12,12 @@ const INPUT: &str = include_str!("../../../../../shaders/conv/rolling/input.wgsl
 const FILTER: &str = include_str!("../../../../../shaders/conv/rolling/filter.wgsl");
 
 /// Appends the program.
-pub(super) fn body(shader: Shader, which: Which, tile: Tile, epilogue: Option<&Form>) -> Shader {
+pub(super) fn body(
+    shader: Shader,
+    which: Which,
+    tile: Tile,
+    epilogue: Option<&EpilogueVariant>,
+) -> Shader {
     let shader = shader
         .define("KERNEL", format!("{}u", tile.kernel))
         .define("STRIDE", format!("{}u", tile.stride))
@@ -86,7 +91,7 @@ fn rows(tile: Tile, indent: &str, zeros: bool, products: impl Fn(u32) -> String)
     text
 }
 
-fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
+fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&EpilogueVariant>) -> Shader {
     let last = tile.overlap() - 1;
     let mut sums = String::new();
     for (m, w) in (0..=last).flat_map(|m| (0..tile.width).map(move |w| (m, w))) {
@@ -111,14 +116,14 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
         let _ = writeln!(stores, "            if column + {w}u < p.out2 {{");
         let _ = writeln!(stores, "                let at{w} = at + {w}u * p.units;");
         let value = match epilogue {
-            Some(form) => {
-                stores += &form.full_reads(&format!("4u * at{w}"));
+            Some(variant) => {
+                stores += &variant.full_reads(&format!("4u * at{w}"));
                 let part = |k: u32, lane: &str| {
                     let (at, channel) = (format!("4u * at{w} + {k}u"), format!("4u * unit + {k}u"));
-                    form.call(&format!("{sum}.{lane}"), &at, &channel, lane)
+                    variant.call(&format!("{sum}.{lane}"), &at, &channel, lane)
                 };
                 let parts = [part(0, "x"), part(1, "y"), part(2, "z"), part(3, "w")];
-                format!("vec4<{}>({})", form.output().value(), parts.join(", "))
+                format!("vec4<{}>({})", variant.output().value(), parts.join(", "))
             }
             None => sum,
         };
@@ -130,9 +135,9 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&Form>) -> Shader {
         let _ = writeln!(moves, "        sum0_{w} = vec4<f32>();");
     }
     let mut invariant = String::new();
-    if let Some(form) = epilogue {
-        invariant = form.channel_reads("4u * unit");
-        shader = form.declare(shader, vec4s_of);
+    if let Some(variant) = epilogue {
+        invariant = variant.channel_reads("4u * unit");
+        shader = variant.declare(shader, vec4s_of);
     }
     shader
         .define("FILTERS", filters(tile))

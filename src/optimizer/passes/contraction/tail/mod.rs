@@ -308,7 +308,7 @@ impl<'g> Builder<'g> {
 
     /// A tensor from outside of the tail as an operand that broadcasts.
     fn operand(&mut self, from: Output, dtype: DType, behind: bool) -> Option<Value> {
-        if matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+        if dtype.is_single()
             && let Some(tensor) = self.graph.constant(from)
             && let ([value], true) = (
                 &tensor.to_f64()[..],

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::member::{Extent, Role, Space, parameter};
 use crate::kernels::fused::cost::BOUND;
-use crate::kernels::fused::rowwise::program::Reduction;
+use crate::kernels::fused::rowwise::program::reduction;
 use crate::kernels::fused::rowwise::text::MAX_TENSORS;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::order::Order;
@@ -186,7 +186,7 @@ impl<'g> Scene<'g> {
         let outside: Vec<NodeId> = readers.filter(|u| !region.members.contains(u)).collect();
         let feeds = !outside.is_empty()
             && outside.iter().all(|user| {
-                let is_reduction = Reduction::of(self.graph.node(*user).op()).is_some();
+                let is_reduction = reduction(self.graph.node(*user).op()).is_some();
                 let is_elementwise = || matches!(self.role(*user), Some((_, Extent::Full)));
                 is_reduction
                     || region.copies.contains(user)

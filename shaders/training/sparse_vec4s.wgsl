@@ -1,4 +1,4 @@
-// The steps of unit `at` of the variables: unit k of the columns of the rows of the gradient from
+// The steps of vec4 `at` of the variables: vec4 k of the columns of the rows of the gradient from
 // index `n` on that name its row. A chain visits no index twice, so it ends within p.indexed steps;
 // the bound says so to the compiler.
 fn apply(at: u32, n: u32, k: u32) {

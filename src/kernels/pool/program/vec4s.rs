@@ -28,43 +28,43 @@ const MAX_BLOCK: usize = 64;
 const MAX_EXTENT: usize = 1 << 20;
 
 /// One program: its inputs' names and its text.
-struct Wide {
+struct Vec4Program {
     name: &'static str,
     inputs: &'static [&'static str],
     text: &'static str,
 }
 
-macro_rules! wide {
+macro_rules! vec4s {
     ($name:ident, $file:literal, $inputs:expr) => {
-        const $name: Wide = Wide {
+        const $name: Vec4Program = Vec4Program {
             name: $file,
             inputs: $inputs,
-            text: include_str!(concat!("../../../../shaders/pool/wide/", $file, ".wgsl")),
+            text: include_str!(concat!("../../../../shaders/pool/vec4s/", $file, ".wgsl")),
         };
     };
 }
 
-wide!(WIDE_MAX, "max", &["x"]);
-wide!(WIDE_AVERAGE, "average", &["x"]);
-wide!(WIDE_AVERAGE_GRAD, "average_grad", &["dy"]);
-wide!(AVERAGE_SPREAD, "average_spread", &["dy"]);
-wide!(TAPS, "taps", &["x", "y"]);
-wide!(WIDE_MAX_GRAD, "max_grad", &["taps", "dy"]);
-wide!(MAX_SPREAD, "max_spread", &["x", "y", "dy"]);
+vec4s!(VEC4_MAX, "max", &["x"]);
+vec4s!(VEC4_AVERAGE, "average", &["x"]);
+vec4s!(VEC4_AVERAGE_GRAD, "average_grad", &["dy"]);
+vec4s!(AVERAGE_SPREAD, "average_spread", &["dy"]);
+vec4s!(TAPS, "taps", &["x", "y"]);
+vec4s!(VEC4_MAX_GRAD, "max_grad", &["taps", "dy"]);
+vec4s!(MAX_SPREAD, "max_spread", &["x", "y", "dy"]);
 
-const ALL: [&Wide; 7] = [
-    &WIDE_MAX,
-    &WIDE_AVERAGE,
-    &WIDE_AVERAGE_GRAD,
+const ALL: [&Vec4Program; 7] = [
+    &VEC4_MAX,
+    &VEC4_AVERAGE,
+    &VEC4_AVERAGE_GRAD,
     &AVERAGE_SPREAD,
     &TAPS,
-    &WIDE_MAX_GRAD,
+    &VEC4_MAX_GRAD,
     &MAX_SPREAD,
 ];
 
-impl Wide {
+impl Vec4Program {
     fn shader(&self, dtype: DType) -> Shader {
-        let mut shader = Shader::new(format!("pool wide {} {dtype}", self.name));
+        let mut shader = Shader::new(format!("pool vec4s {} {dtype}", self.name));
         for &input in self.inputs {
             shader = match input {
                 "taps" => shader.bind_raw("taps", "u32", 4),
@@ -81,10 +81,10 @@ impl Wide {
             .library("quotient")
             .define("QUOTIENTS", "small_quotients")
             .body(COMMON)
-            .body(include_str!("../../../../shaders/pool/wide/places.wgsl"))
-            .body(include_str!("../../../../shaders/pool/wide/blocks.wgsl"))
+            .body(include_str!("../../../../shaders/pool/vec4s/places.wgsl"))
+            .body(include_str!("../../../../shaders/pool/vec4s/blocks.wgsl"))
             .body(self.text)
-            .body(include_str!("../../../../shaders/pool/wide/common.wgsl"))
+            .body(include_str!("../../../../shaders/pool/vec4s/common.wgsl"))
     }
 
     /// Enqueues the program with invocations for all channels of `positions` positions of each
@@ -105,7 +105,7 @@ impl Wide {
             params = params.u32(blocks);
         }
         device.enqueue(&Program {
-            key: Key::new("pool wide").name(self.name).dtype(dtype),
+            key: Key::new("pool vec4s").name(self.name).dtype(dtype),
             shader: &|| self.shader(dtype),
             bindings: tensors.iter().map(|t| Binding::raw(t, unit(t.dtype))).collect(),
             params,
@@ -142,16 +142,16 @@ pub(in crate::kernels::pool) fn enqueue(
     let (input, output) = (g.input_positions(), g.output_positions());
     let (program, positions) = match *pool {
         _ if !fits => return Ok(false),
-        MAX => (&WIDE_MAX, output),
-        AVERAGE => (&WIDE_AVERAGE, output),
+        MAX => (&VEC4_MAX, output),
+        AVERAGE => (&VEC4_AVERAGE, output),
         AVERAGE_GRAD if apart => (&AVERAGE_SPREAD, blocks(g).iter().product()),
-        AVERAGE_GRAD => (&WIDE_AVERAGE_GRAD, input),
+        AVERAGE_GRAD => (&VEC4_AVERAGE_GRAD, input),
         MAX_GRAD if apart => (&MAX_SPREAD, blocks(g).iter().product()),
         MAX_GRAD if g.taps() <= NO_TAP => {
             let [x, y, dy] = [inputs[0], inputs[1], inputs[2]];
             let taps = ctx.temp(DType::U32, &[g.batch, output, g.channels / 4])?;
             TAPS.enqueue(ctx.device(), g, &[x, y, &taps], output)?;
-            WIDE_MAX_GRAD.enqueue(ctx.device(), g, &[&taps, dy, result], input)?;
+            VEC4_MAX_GRAD.enqueue(ctx.device(), g, &[&taps, dy, result], input)?;
             return Ok(true);
         }
         _ => return Ok(false),
@@ -164,5 +164,5 @@ pub(in crate::kernels::pool) fn enqueue(
 
 /// Every variant.
 pub(in crate::kernels::pool) fn shaders() -> Vec<Shader> {
-    ALL.iter().flat_map(|wide| TYPES.iter().map(|dtype| wide.shader(*dtype))).collect()
+    ALL.iter().flat_map(|program| TYPES.iter().map(|dtype| program.shader(*dtype))).collect()
 }

@@ -8,12 +8,12 @@ use crate::kernels::contract::geometry::Geometry;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
-/// Whether there are wide programs for, or with results of, a type.
+/// Whether there are vec4 programs for, or with results of, a type.
 pub(super) const fn supports(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+    dtype.is_single()
 }
 
-/// Whether the wide program computes this. The operands are the program's.
+/// Whether the vec4 program computes this. The operands are the program's.
 pub(super) fn fits(which: Which, g: &Geometry, operands: [&Tensor; 3]) -> bool {
     let dilated = g.dilation[1] != 1 || g.dilation[2] != 1;
     g.channels_last
@@ -49,8 +49,8 @@ pub(super) fn bind(
 /// The program's text.
 pub(super) const fn text(which: Which) -> &'static str {
     match which {
-        Which::Forward => include_str!("../../../../shaders/conv/depthwise_forward_wide.wgsl"),
-        Which::Input => include_str!("../../../../shaders/conv/depthwise_input_wide.wgsl"),
-        Which::Filter => include_str!("../../../../shaders/conv/depthwise_filter_wide.wgsl"),
+        Which::Forward => include_str!("../../../../shaders/conv/depthwise_forward_vec4s.wgsl"),
+        Which::Input => include_str!("../../../../shaders/conv/depthwise_input_vec4s.wgsl"),
+        Which::Filter => include_str!("../../../../shaders/conv/depthwise_filter_vec4s.wgsl"),
     }
 }

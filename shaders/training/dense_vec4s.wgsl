@@ -1,5 +1,5 @@
-// One step of whole units of four elements of whole variables, in place.
-// Grid: one invocation per unit; p.count units.
+// One step of whole vec4s of whole variables, in place.
+// Grid: one invocation per vec4; p.count vec4s.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

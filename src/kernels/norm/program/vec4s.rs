@@ -48,7 +48,7 @@ pub(super) const BACKWARD: End = End {
 
 impl End {
     fn shader(&self, dtype: DType) -> Shader {
-        let mut shader = Shader::new(format!("batch norm {} {dtype} wide", self.name));
+        let mut shader = Shader::new(format!("batch norm {} {dtype} vec4s", self.name));
         for name in self.walked {
             shader = vec4::bind_read(shader, name, dtype);
         }
@@ -83,13 +83,13 @@ impl End {
             let rows = most_rows.min(channels.images - first);
             let step = row_step(channels.profile, rows, units);
             let window =
-                |t: &Tensor| wide_part(t, first * channels.channels, rows * channels.channels);
+                |t: &Tensor| vec4_part(t, first * channels.channels, rows * channels.channels);
             let mut bindings: SmallVec<[Binding; 8]> = walked.iter().map(|t| window(t)).collect();
             bindings.extend(vectors.iter().map(|t| Binding::raw(t, vec4::unit(F32))));
             bindings.push(window(result));
             let params = Params::new().u32(step * units).u32(units).u32(rows).u32(step);
             device.enqueue(&Program {
-                key: Key::new("norm_wide").name(self.name).dtype(dtype),
+                key: Key::new("norm_vec4s").name(self.name).dtype(dtype),
                 shader: &|| self.shader(dtype),
                 bindings,
                 params: if self.epsilon { params.f32(epsilon) } else { params },
@@ -106,13 +106,13 @@ pub(super) fn fits(channels: &Channels, tensors: &[&Tensor]) -> bool {
 }
 
 /// Elements of a tensor in units of four.
-pub(super) fn wide_part(t: &Tensor, first: usize, count: usize) -> Binding {
+pub(super) fn vec4_part(t: &Tensor, first: usize, count: usize) -> Binding {
     Binding { unit: vec4::unit(t.dtype), ..part(t, first, count) }
 }
 
 /// The sums of [`Mode::sums_shader`].
 pub(super) fn sums_shader(mode: Mode, dtype: DType) -> Shader {
-    let shader = Shader::new(format!("batch norm, sums for {}, {dtype} wide", mode.name()));
+    let shader = Shader::new(format!("batch norm, sums for {}, {dtype} vec4s", mode.name()));
     let shader = vec4::bind_read(shader, "x", dtype);
     let (shader, center, terms) = match mode {
         Mode::Moments => (
@@ -132,7 +132,7 @@ pub(super) fn sums_shader(mode: Mode, dtype: DType) -> Shader {
         .library("quotient")
         .define("CENTER", center)
         .define("TERMS", terms)
-        .body(include_str!("../../../../shaders/norm_sums_wide.wgsl"))
+        .body(include_str!("../../../../shaders/norm_sums_vec4s.wgsl"))
 }
 
 /// Every variant.

@@ -32,9 +32,7 @@ var<workgroup> tile_b: array<Vec4, 2u * {{TILE_N}} * {{DEPTH}} / 4u>;
         // Beyond the end these are zeros, which nobody multiplies.
         let k_next = k + {{DEPTH}};
 {{LOADS}}
-        for (var i = 0u; i < {{DEPTH}} / 4u; i += 1u) {
-{{STEP}}
-        }
+{{STEPS}}
         let put_a = {{TILE_M}} * {{DEPTH}} / 4u - at_a;
         let put_b = {{TILE_N}} * {{DEPTH}} / 4u - at_b;
 {{PUTS}}

@@ -19,9 +19,7 @@ var<workgroup> tile_b: array<Vec4, {{TILE_N}} * {{DEPTH}} / 4u>;
     for (var k = place.k_first; k < place.k_end; k += {{DEPTH}}) {
 {{LOADS}}{{PUTS}}
         workgroupBarrier();
-        for (var i = 0u; i < {{DEPTH}} / 4u; i += 1u) {
-{{STEP}}
-        }
+{{STEPS}}
         workgroupBarrier();
     }
 {{STORES}}

@@ -273,7 +273,7 @@ impl Shader {
         let mut libraries = self.libraries.clone();
         for (name, element) in &self.bindings {
             if let Element::Typed(t) = element {
-                libraries.extend(accessor_libraries(*t));
+                libraries.extend(codec::library(*t));
                 out.push_str(&accessors(name, *t));
             }
         }
@@ -297,14 +297,6 @@ impl Shader {
             + self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_))).count();
         let head = 4 * scalars as u32;
         if vec4s == 0 { head } else { head.next_multiple_of(16) + 16 * vec4s as u32 }
-    }
-}
-
-fn accessor_libraries(dtype: DType) -> &'static [&'static str] {
-    match dtype {
-        DType::F16 => &["f16_bits"],
-        DType::BF16 => &["bf16_bits"],
-        _ => &[],
     }
 }
 

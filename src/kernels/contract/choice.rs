@@ -150,7 +150,7 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
         OperandMemory::Registers | OperandMemory::Subgroup | OperandMemory::Gemv(_) => {
             SAME * rows + if near { NEAR } else { APART } * columns
         }
-        OperandMemory::Workgroup { depth, buffers } => {
+        OperandMemory::Workgroup { depth, buffers, .. } => {
             let overlapped = if buffers > 1 { 0.5 } else { 1.0 };
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads())
                 + 2.0 * BARRIER / f64::from(depth);

@@ -130,7 +130,7 @@ impl Tile {
         match self.memory {
             OperandMemory::Registers | OperandMemory::Subgroup => 0,
             OperandMemory::Gemv(_) => self.threads() * 16,
-            OperandMemory::Workgroup { depth, buffers } => {
+            OperandMemory::Workgroup { depth, buffers, .. } => {
                 buffers * depth * (self.m() + self.n()) as u32 * 4
             }
             OperandMemory::Cooperative(edge) => {

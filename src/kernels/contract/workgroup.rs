@@ -202,13 +202,15 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
         }
     };
     step += &products(v, 4, of_row, "            ");
+    let steps =
+        format!("        for (var i = 0u; i < {}u; i += 1u) {{\n{step}\n        }}", depth / 4);
     tile_defines(shader, tile)
         .define("STORES", stores(tile))
         .define("DEPTH", format!("{depth}u"))
         .define("A_ROWS", rows)
         .define("LOADS", loads)
         .define("PUTS", stores_of_loads)
-        .define("STEP", step)
+        .define("STEPS", steps)
         .body(&fetch_text(v))
         .body(if double { DOUBLE } else { WORKGROUP })
 }

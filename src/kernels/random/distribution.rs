@@ -8,7 +8,7 @@ use super::philox::Generator;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP, codec};
 use crate::tensor::Tensor;
 
 /// What to draw.
@@ -258,19 +258,11 @@ fn encoder(s: Shader, dtype: DType) -> Shader {
              & 0xfffffffflu), u32(b >> 32u));\n}\n",
         );
     }
-    let (s, words) = match dtype {
-        DType::F16 => (
-            s.library("f16_bits"),
-            "vec4<u32>(f16_bits(v.x) | (f16_bits(v.y) << 16u), f16_bits(v.z) | (f16_bits(v.w) << \
-             16u), 0u, 0u)",
-        ),
-        DType::BF16 => (
-            s.library("bf16_bits"),
-            "vec4<u32>(bf16_bits(v.x) | (bf16_bits(v.y) << 16u), bf16_bits(v.z) | (bf16_bits(v.w) \
-             << 16u), 0u, 0u)",
-        ),
-        _ => (s, "bitcast<vec4<u32>>(v)"),
+    let words = match dtype {
+        DType::F16 | DType::BF16 => format!("vec4<u32>({}, 0u, 0u)", codec::pack(dtype).1),
+        _ => "bitcast<vec4<u32>>(v)".to_owned(),
     };
+    let s = codec::with_library(s, dtype);
     s.body(&format!("fn encode(v: vec4<f32>) -> vec4<u32> {{\n    return {words};\n}}\n"))
 }
 

@@ -280,7 +280,7 @@ fn steps(expression: &Expression, lanes: u32, homes: &[usize]) -> String {
         let window = NAMES[homes[k]];
         match dtype {
             DType::F16 | DType::BF16 => {
-                let bits = if *dtype == DType::F16 { "f16_bits" } else { "bf16_bits" };
+                let bits = codec::library(*dtype).unwrap_or_default();
                 // Behind the last element a zero fills its word.
                 let _ = writeln!(
                     text,

@@ -152,14 +152,14 @@ impl DType {
         matches!(self, F16 | BF16 | F32 | F64)
     }
 
-    /// A float of 16 bits, which is computed in float32 and rounded when it is stored.
-    pub const fn is_half(self) -> bool {
+    /// A float of less than 32 bits, which is computed in float32 and rounded when it is stored.
+    pub const fn is_narrow_float(self) -> bool {
         matches!(self, F16 | BF16)
     }
 
     /// A float that is computed in float32.
     pub const fn is_single(self) -> bool {
-        self.is_half() || matches!(self, F32)
+        self.is_narrow_float() || matches!(self, F32)
     }
 
     /// The type in which elements are accumulated, and kept between programs: one of whole words.

@@ -200,16 +200,13 @@ pub fn cast(
             (Value::Float(v), DType::I64) => Value::Int(i128::from(v as i64)),
             (Value::Float(v), DType::U64) => Value::Int(i128::from(v as u64)),
             (Value::Float(v), _) if truncate => Value::Float(round(to, drop_bits(from, to, v))),
-            (Value::Float(v), DType::F16 | DType::BF16) => {
+            (Value::Float(v), t) if t.is_narrow_float() => {
                 Value::Float(round(to, f64::from(v as f32)))
             }
             (Value::Float(v), _) => Value::Float(round(to, v)),
             (Value::Int(v), DType::F64) => Value::Float(v as f64),
-            // Half types are rounded from float32, as TensorFlow does.
-            (Value::Int(v), DType::F16 | DType::BF16) => {
-                Value::Float(round(to, f64::from(v as f32)))
-            }
-            (Value::Int(v), t) if t.is_float() => Value::Float(f64::from(v as f32)),
+            // Narrow floats are rounded from float32, as TensorFlow does.
+            (Value::Int(v), t) if t.is_float() => Value::Float(round(to, f64::from(v as f32))),
             (Value::Int(v), _) => Value::Int(wrap(to, v)),
         };
         let same = match (got, expected) {

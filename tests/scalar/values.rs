@@ -3,6 +3,7 @@
 
 use tensorflow_wgpu::DType;
 use tensorflow_wgpu::kernels::scalar::row::{Case, Row, Shapes, Value};
+use tensorflow_wgpu::tensor::HostTensor;
 
 /// A small deterministic generator (splitmix64).
 pub struct Random(pub u64);
@@ -149,12 +150,7 @@ pub fn range(dtype: DType) -> (i128, i128) {
 
 /// `v` rounded to a float type.
 pub fn round(dtype: DType, v: f64) -> f64 {
-    match dtype {
-        DType::F16 => half::f16::from_f64(v).to_f64(),
-        DType::BF16 => half::bf16::from_f64(v).to_f64(),
-        DType::F32 => f64::from(v as f32),
-        _ => v,
-    }
+    HostTensor::floats(dtype, &[], &[v]).to_f64()[0]
 }
 
 /// Values of `dtype` that are hard to convert.

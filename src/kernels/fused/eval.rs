@@ -86,12 +86,10 @@ fn computed(dtype: DType, value: Scalar) -> Scalar {
 /// `value` as memory holds it.
 fn stored(dtype: DType, value: Scalar) -> Scalar {
     match value {
-        Scalar::Float(v) => Scalar::Float(match dtype {
-            DType::F16 => half::f16::from_f64(v).to_f64(),
-            DType::BF16 => half::bf16::from_f64(v).to_f64(),
-            DType::F32 => f64::from(v as f32),
-            _ => v,
-        }),
+        Scalar::Float(v) if dtype.is_float() => {
+            Scalar::Float(HostTensor::floats(dtype, &[], &[v]).to_f64()[0])
+        }
+        Scalar::Float(_) => value,
         Scalar::Int(v) => Scalar::Int(wrap(dtype, v)),
     }
 }
@@ -108,7 +106,7 @@ fn cast(value: Scalar, to: DType) -> Scalar {
         }
         (Scalar::Float(v), DType::I64) => Scalar::Int(i128::from(v as i64)),
         (Scalar::Float(v), DType::U64) => Scalar::Int(i128::from(v as u64)),
-        (Scalar::Float(v), DType::F16 | DType::BF16) => {
+        (Scalar::Float(v), t) if t.is_narrow_float() => {
             stored(to, Scalar::Float(f64::from(v as f32)))
         }
         (Scalar::Float(_), _) => stored(to, value),

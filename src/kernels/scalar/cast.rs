@@ -197,7 +197,7 @@ pub fn shaders() -> Vec<Shader> {
     for from in TYPES {
         for to in TYPES.iter().filter(|t| *t != from) {
             shaders.extend(signature(*from, *to, false, |s| s.linear_shaders()));
-            if from.is_float() && (to.is_half() || (*from, *to) == (F64, F32)) {
+            if from.is_float() && (to.is_narrow_float() || (*from, *to) == (F64, F32)) {
                 shaders.extend(signature(*from, *to, true, |s| s.linear_shaders()));
             }
         }

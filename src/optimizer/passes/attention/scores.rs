@@ -126,7 +126,7 @@ pub fn products_of(
         }
         "Cast"
             if node.dtype("DstT") == Some(DType::F32)
-                && node.dtype("SrcT").is_some_and(DType::is_half) =>
+                && node.dtype("SrcT").is_some_and(DType::is_narrow_float) =>
         {
             (inputs[0], labels, 1)
         }

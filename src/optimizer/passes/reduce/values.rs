@@ -31,7 +31,7 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elem
     match node.op() {
         "Cast" => {
             let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
-            let rounds = to.is_half() && from != DType::Bool;
+            let rounds = to.is_narrow_float() && from != DType::Bool;
             // Within an expression 16-bit floats are not rounded; a conversion to them has to.
             let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
             (plain && !rounds && is_ours(from) && is_ours(to))

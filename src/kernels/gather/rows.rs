@@ -189,8 +189,8 @@ pub fn runs_shader(variant: IndexVariant) -> Shader {
     variant.declare_runs(shader).body(include_str!("../../../shaders/gather/runs.wgsl"))
 }
 
-/// The shader of gathers of elements of `unit` by indices of `variant`, or of any. A window of a table
-/// leaves what lies outside as it is.
+/// The shader of gathers of elements of `unit` by indices of `variant`, or of any. A window of a
+/// table leaves what lies outside as it is.
 pub fn shader(unit: Unit, variant: Option<IndexVariant>, windowed: bool) -> Shader {
     let shader = begin(format!("gather {} {variant:?} {windowed}", unit.bytes()));
     let shader = unit.bind(unit.bind(shader, "src"), "dst");

@@ -1,5 +1,6 @@
-//! Caches of pipelines that hold what was compiled. Drivers that keep a cache of their own, or none,
-//! give programs an empty one, so that nothing shows whether a program stores it and gives it back.
+//! Caches of pipelines that hold what was compiled. Drivers that keep a cache of their own, or
+//! none, give programs an empty one, so that nothing shows whether a program stores it and gives
+//! it back.
 //!
 //! Off until [`keep_pipelines`]. Then a cache's data are the driver's data, the hashes of the
 //! shaders of all pipelines that were compiled with it, their number and [`MARK`].

@@ -1,0 +1,152 @@
+//! Compiles shader variants of all families on one adapter, one after the other, without running
+//! any: `tools/drivers` reads what the driver's compiler says of each.
+//!
+//!     cargo run --example compile -- [--every N] [--start I] [--family NAME] [--hlsl FOLDER]
+//!
+//! `--every` takes each N-th variant of a family, `--start` begins at number I of those. A line
+//! `@@ begin I FAMILY LABEL` on standard error precedes what the driver prints, `@@ end SECONDS` or
+//! `@@ refused MESSAGE` follows it; what the adapter has no types for is `@@ skipped`. With
+//! `--hlsl` no adapter is asked: each text is written to a file, as DX12 gets it.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use naga::back::hlsl;
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use smallvec::SmallVec;
+use tensorflow_wgpu::device::{Device, Grid, Key, Params, Program, Selection};
+use tensorflow_wgpu::kernels::FAMILIES;
+use tensorflow_wgpu::shader::Shader;
+
+struct Options {
+    every: usize,
+    start: usize,
+    family: Option<String>,
+    hlsl: Option<PathBuf>,
+}
+
+fn options() -> Result<Options, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut found = Options { every: 1, start: 0, family: None, hlsl: None };
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Long("every") => found.every = arguments.value()?.parse()?,
+            Long("start") => found.start = arguments.value()?.parse()?,
+            Long("family") => found.family = Some(arguments.value()?.string()?),
+            Long("hlsl") => found.hlsl = Some(arguments.value()?.into()),
+            _ => return Err(argument.unexpected()),
+        }
+    }
+    Ok(found)
+}
+
+/// Each distinct text once, with its family.
+fn variants(options: &Options, immediates: u32) -> Vec<(&'static str, Shader)> {
+    let mut seen = HashSet::new();
+    let families = FAMILIES.iter().filter(|f| options.family.as_ref().is_none_or(|n| n == f.name));
+    families
+        .flat_map(|family| (family.shaders)().into_iter().map(|shader| (family.name, shader)))
+        .filter(|(_, shader)| seen.insert(shader.render(immediates)))
+        .step_by(options.every)
+        .collect()
+}
+
+/// What an adapter has of what shaders may need.
+fn supported(device: &Device) -> Capabilities {
+    let has = device.profile().capabilities;
+    let mut all = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    all.set(Capabilities::SHADER_INT64, has.int64);
+    all.set(Capabilities::FLOAT64, has.float64);
+    all.set(Capabilities::SUBGROUP | Capabilities::SUBGROUP_BARRIER, has.subgroups);
+    all.set(Capabilities::COOPERATIVE_MATRIX, has.cooperative.is_some());
+    all.set(Capabilities::SHADER_FLOAT16, has.cooperative.is_some());
+    all
+}
+
+fn module(
+    wgsl: &str,
+    capabilities: Capabilities,
+) -> Option<(naga::Module, naga::valid::ModuleInfo)> {
+    let module = naga::front::wgsl::parse_str(wgsl).ok()?;
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);
+    validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
+    let info = validator.validate(&module).ok()?;
+    Some((module, info))
+}
+
+fn compile(options: &Options) -> Result<(), tensorflow_wgpu::Error> {
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let Some(adapter) = selection.adapters.first() else {
+        let problem = selection.problem.unwrap_or_else(|| "no adapter".to_owned());
+        return Err(tensorflow_wgpu::Error::Unavailable(problem));
+    };
+    let device = Device::open(adapter)?;
+    let capabilities = supported(&device);
+    eprintln!("@@ adapter {}", adapter.get_info().name);
+    let all = variants(options, device.profile().capabilities.immediates);
+    eprintln!("@@ variants {}", all.len());
+    for (i, (family, shader)) in all.iter().enumerate().skip(options.start) {
+        eprintln!("@@ begin {i} {family} {}", shader.label());
+        let wgsl = shader.render(device.profile().capabilities.immediates);
+        if module(&wgsl, capabilities).is_none() {
+            eprintln!("@@ skipped");
+            continue;
+        }
+        let begin = Instant::now();
+        let made = device.prepare(&Program {
+            key: Key::new("compile").number(i as u32),
+            shader: &|| shader.clone(),
+            bindings: SmallVec::new(),
+            params: Params::new(),
+            grid: Grid::groups(1),
+        });
+        match made {
+            Ok(()) => eprintln!("@@ end {:.4}", begin.elapsed().as_secs_f64()),
+            Err(e) => eprintln!("@@ refused {}", e.to_string().replace('\n', " ")),
+        }
+    }
+    Ok(())
+}
+
+/// Writes `NUMBER.hlsl` for each variant: its label in a comment, then the text.
+fn write_hlsl(options: &Options, folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let capabilities = Capabilities::all() - Capabilities::COOPERATIVE_MATRIX;
+    for (i, (family, shader)) in variants(options, 128).iter().enumerate() {
+        // DX12 has no cooperative matrices.
+        let Some((module, info)) = module(&shader.render(128), capabilities) else { continue };
+        let settings = hlsl::Options {
+            shader_model: hlsl::ShaderModel::V6_0,
+            immediates_target: Some(hlsl::BindTarget { space: 1, ..Default::default() }),
+            ..Default::default()
+        };
+        let entry = hlsl::PipelineOptions {
+            entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())),
+        };
+        let mut text = format!("// {family} {}\n", shader.label());
+        let written = hlsl::Writer::new(&mut text, &settings, &entry).write(&module, &info, None);
+        if let Err(e) = written {
+            text = format!("// {family} {}\n#error naga: {e}\n", shader.label());
+        }
+        std::fs::write(folder.join(format!("{i}.hlsl")), text)?;
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let done = options().map_err(|e| e.to_string()).and_then(|options| match &options.hlsl {
+        Some(folder) => write_hlsl(&options, folder).map_err(|e| e.to_string()),
+        None => compile(&options).map_err(|e| e.to_string()),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("compile: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

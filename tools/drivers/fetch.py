@@ -1,0 +1,113 @@
+"""Drivers and compilers from Debian's packages, unpacked into a folder of their own: nothing of the
+system changes, and no rights are needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+#: Packages by the folder that they are unpacked into, each with the suite that has it.
+PACKAGES = {
+    "mesa": {
+        "mesa-vulkan-drivers": "backports",
+        "mesa-drm-shim": "backports",
+        "libdrm2": "backports",
+        "libdrm-amdgpu1": "backports",
+        "libllvm15": "",
+    },
+    "chromium": {"chromium-common": "security"},
+}
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+class Repository(NamedTuple):
+    """Where apt gets a suite from."""
+
+    uri: str
+    suite: str
+
+
+def repositories() -> list[Repository]:
+    """What the machine's apt knows of Debian's main archive and of its security updates."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    found = {tuple(line.split()) for line in listed.splitlines()}
+    known = [Repository(uri, suite) for uri, suite, component in found if component == "main"]
+    release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.M)
+    if release is None or release[1] != "bookworm":
+        raise SystemExit("drivers: the packages are those of Debian 12; see docs/DRIVERS.md")
+    plain = [repository for repository in known if repository.suite == release[1]]
+    if not plain:
+        raise SystemExit("drivers: apt knows no repository of this release")
+    backports = Repository(plain[0].uri, f"{release[1]}-backports")
+    return sorted({*known, backports})
+
+
+class Apt:
+    """apt-get with lists and a cache of its own, which also reads the backports."""
+
+    def __init__(self, folder: Path) -> None:
+        """Begins with what is in `folder` from an earlier run."""
+        self.sources = folder / "sources.list"
+        lists, cache = folder / "lists", folder / "cache"
+        for needed in (lists / "partial", cache / "archives/partial"):
+            needed.mkdir(parents=True, exist_ok=True)
+        self.options = [
+            f"-oDir::Etc::SourceList={self.sources}",
+            "-oDir::Etc::SourceParts=/dev/null",
+            f"-oDir::State::Lists={lists}",
+            f"-oDir::Cache={cache}",
+            "-oAPT::Sandbox::User=",
+            "-qq",
+        ]
+
+    def update(self) -> None:
+        """Reads which packages there are."""
+        lines = (f"deb {uri} {suite} main\n" for uri, suite in repositories())
+        self.sources.write_text("".join(lines))
+        subprocess.run(["apt-get", *self.options, "update"], check=True)
+
+    def download(self, folder: Path, packages: dict[str, str]) -> None:
+        """Downloads packages, those with a suite from that one."""
+        names = [
+            f"{name}/bookworm-{suite}" if suite == "backports" else name
+            for name, suite in packages.items()
+        ]
+        subprocess.run(["apt-get", *self.options, "download", *names], cwd=folder, check=True)
+
+
+def fetch(root: Path) -> None:
+    """Downloads and unpacks what is missing in `root`."""
+    missing = [name for name in PACKAGES if not (root / name).exists()]
+    if not missing:
+        return
+    apt = Apt(root / "apt")
+    apt.update()
+    for name in missing:
+        packed, unpacked = root / f"{name}.packages", root / f"{name}.unpacked"
+        for folder in (packed, unpacked):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        apt.download(packed, PACKAGES[name])
+        for package in packed.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", package, unpacked], check=True)
+        shutil.rmtree(packed)
+        # Last, so that a folder is whole.
+        unpacked.rename(root / name)
+
+
+def manifest(root: Path, name: str, library: Path) -> Path:
+    """A driver's manifest for the Vulkan loader, which names the library by its whole path."""
+    path = root / f"{name}.json"
+    icd = {"library_path": str(library), "api_version": "1.3.0"}
+    path.write_text(json.dumps({"file_format_version": "1.0.0", "ICD": icd}))
+    return path

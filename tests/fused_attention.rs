@@ -42,6 +42,52 @@ fn every_width_type_and_layout() {
 }
 
 #[test]
+fn heads_that_share_keys() {
+    let session = session();
+    let mut random = Random::new(11);
+    // Rows of several heads in one tile, of parts of heads, of one row each, with keys in splits.
+    let sizes: [([usize; 6], usize); 6] = [
+        ([2, 4, 9, 21, 16, 12], 2),
+        ([1, 6, 70, 33, 64, 64], 3),
+        ([2, 8, 1, 40, 64, 64], 4),
+        ([1, 8, 1, 1500, 32, 32], 8),
+        ([1, 4, 5, 7, 3, 5], 4),
+        ([2, 6, 3, 9, 300, 10], 3),
+    ];
+    for (i, (sizes, group)) in sizes.into_iter().enumerate() {
+        for layout in ["BNTH", "BTNH"] {
+            let case = Case { group, ..Case::plain([F32, F16, BF16][i % 3], layout, sizes) };
+            case.check(&session, &case.inputs(&mut random));
+            let causal = Case { causal: true, ..case.clone() };
+            causal.check(&session, &causal.inputs(&mut random));
+            let [batch, heads, rows, keys, ..] = sizes;
+            let masked = case.masked("bias", F32, &[batch, heads, rows, keys]);
+            masked.check(&session, &masked.inputs(&mut random));
+        }
+    }
+}
+
+#[test]
+fn heads_that_do_not_divide_are_refused() {
+    let mut session = session();
+    let case = Case { group: 2, ..Case::plain(F32, "BNTH", [1, 4, 3, 3, 8, 8]) };
+    let mut inputs = case.inputs(&mut Random::new(1));
+    inputs[1] = HostTensor::floats(F32, &[1, 3, 3, 8], &[0.0; 72]);
+    inputs[2] = inputs[1].clone();
+    let inputs: Vec<Input> = inputs.into_iter().map(Input::Value).collect();
+    let error = session.run(&case.node(), &inputs).unwrap_err();
+    assert_eq!(
+        error,
+        Error::InvalidArgument(
+            "_WgpuFusedAttention: the heads of key and value must be equal and divide the query's, \
+             got query \
+             [1,4,3,8], key [1,3,3,8], value [1,3,3,8]"
+                .to_owned()
+        )
+    );
+}
+
+#[test]
 fn masks_of_every_kind_and_shape() {
     let session = session();
     let mut random = Random::new(2);

@@ -1,10 +1,12 @@
 // softmax(query * key^T) * value in one pass over the keys, with tiles of KEYS keys and values in
-// workgroup memory. Grid: one workgroup for each tile of ROWS rows, split of the keys and matrix;
-// tiles run fastest. PARTS neighbouring invocations share a row: invocation i of them has every
-// PARTS-th group of four elements, from the i-th on. Bindings: query, key, value, result (and stats
-// where keys are split), extra (a mask). Strides and offsets count elements. The running maximum
-// and sum are those of the keys seen so far; earlier sums shrink when the maximum grows. All in
-// f32. Rows past the last one repeat it; keys past the last one are zeros whose weight is zero.
+// workgroup memory. Grid: one workgroup for each tile of ROWS rows, split of the keys and head of
+// the keys; tiles run fastest. p.group heads of the query share a head of the keys, and their rows
+// are taken together, head after head. PARTS neighbouring invocations share a row: invocation i of
+// them has every PARTS-th group of four elements, from the i-th on. Bindings: query, key, value,
+// result (and stats where keys are split), extra (a mask). Strides and offsets count elements. The
+// running maximum and sum are those of the keys seen so far; earlier sums shrink when the maximum
+// grows. All in f32. Rows past the last one repeat it; keys past the last one are zeros whose
+// weight is zero.
 
 const PARTS = {{PARTS}}u;
 const ROWS = WORKGROUP / PARTS;
@@ -19,22 +21,30 @@ var<workgroup> products: array<f32, KEYS * WORKGROUP>;
 {{ENTRY}} {
     // A workgroup past the last one computes that one's rows again and stores the same values.
     let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
-    let tiles = (p.queries + ROWS - 1u) / ROWS;
+    let rows = p.queries * p.group;
+    let tiles = (rows + ROWS - 1u) / ROWS;
     let splits = (p.keys + p.chunk - 1u) / p.chunk;
     let tile = workgroup % tiles;
     let split = workgroup / tiles % splits;
     let matrix = workgroup / tiles / splits;
-    let b = matrix / p.heads;
-    let h = matrix % p.heads;
+    let key_heads = p.heads / p.group;
+    let b = matrix / key_heads;
+    let key_head = matrix % key_heads;
     let part = local_index % PARTS;
-    let t = tile * ROWS + local_index / PARTS;
-    let row = min(t, p.queries - 1u);
+    let own = tile * ROWS + local_index / PARTS;
+    let inside = min(own, rows - 1u);
+    let h = key_head * p.group + inside / p.queries;
+    let row = inside % p.queries;
     let query_at = b * p.q_b + h * p.q_h + row * p.q_t;
-    let keys_at = b * p.k_b + h * p.k_h;
-    let values_at = b * p.v_b + h * p.v_h;
+    let keys_at = b * p.k_b + key_head * p.k_h;
+    let values_at = b * p.v_b + key_head * p.v_h;
     let mask_at = b * p.m_b + h * p.m_h + row * p.m_t;
     let first = split * p.chunk;
-    let past = select(p.keys, min(p.keys, (tile + 1u) * ROWS), (p.flags & SKIP) != 0u);
+    // The last row of the tile sees the most keys, unless the tile reaches into another head.
+    let last = min(tile * ROWS + ROWS, rows) - 1u;
+    let is_one_head = last / p.queries == tile * ROWS / p.queries;
+    let seen = select(p.queries, last % p.queries + 1u, is_one_head);
+    let past = select(p.keys, min(p.keys, seen), (p.flags & SKIP) != 0u);
     let end = max(first, min(first + p.chunk, past));
 {{QUERY}}
 {{SUMS}}
@@ -63,8 +73,8 @@ var<workgroup> products: array<f32, KEYS * WORKGROUP>;
         }
         workgroupBarrier();
     }
-    if t < p.queries {
-        let at = result_row(b, h, t) * p.width;
+    if own < rows {
+        let at = result_row(b, h, row) * p.width;
 {{STORE}}
     }
 }

@@ -18,6 +18,8 @@ pub struct Case {
     pub layout: &'static str,
     /// Batch, heads, rows, keys, depth, width.
     pub sizes: [usize; 6],
+    /// Heads that share a head of key and value.
+    pub group: usize,
     /// What the mask does.
     pub mask: &'static str,
     /// Type and shape of the mask, in the layout of scores.
@@ -39,6 +41,7 @@ impl Case {
             dtype,
             layout,
             sizes,
+            group: 1,
             mask,
             extra,
             keep: true,
@@ -66,10 +69,15 @@ impl Case {
             .attr("causal", self.causal)
             .attr("zero_masked", self.zero_masked)
             .attr("broadcast", false)
+            .attr("grouped", self.group > 1)
     }
 
     pub fn dims(&self, positions: usize, depth: usize) -> Vec<usize> {
-        let [batch, heads, ..] = self.sizes;
+        self.dims_of(self.sizes[1], positions, depth)
+    }
+
+    fn dims_of(&self, heads: usize, positions: usize, depth: usize) -> Vec<usize> {
+        let batch = self.sizes[0];
         match self.layout {
             "BTNH" => vec![batch, positions, heads, depth],
             _ => vec![batch, heads, positions, depth],
@@ -77,10 +85,14 @@ impl Case {
     }
 
     pub fn inputs(&self, random: &mut Random) -> Vec<HostTensor> {
-        let [_, _, rows, keys, depth, width] = self.sizes;
-        let mut inputs: Vec<_> = [(rows, depth), (keys, depth), (keys, width)]
-            .map(|(positions, depth)| random.tensor(self.dtype, &self.dims(positions, depth)).0)
-            .into();
+        let [_, heads, rows, keys, depth, width] = self.sizes;
+        let shared = heads / self.group;
+        let mut inputs: Vec<_> =
+            [(heads, rows, depth), (shared, keys, depth), (shared, keys, width)]
+                .map(|(heads, positions, depth)| {
+                    random.tensor(self.dtype, &self.dims_of(heads, positions, depth)).0
+                })
+                .into();
         inputs.extend(self.extra.iter().map(|(dtype, dims)| {
             let n = dims.iter().product();
             match dtype {
@@ -98,9 +110,16 @@ impl Case {
     pub fn reference(&self, inputs: &[HostTensor]) -> Vec<f64> {
         let [batch, heads, rows, keys, depth, width] = self.sizes;
         let values: Vec<_> = inputs[..3].iter().map(HostTensor::to_f64).collect();
-        let at = |b: usize, h: usize, t: usize, positions: usize, depth: usize| match self.layout {
-            "BTNH" => ((b * positions + t) * heads + h) * depth,
-            _ => ((b * heads + h) * positions + t) * depth,
+        let place =
+            |heads: usize, b: usize, h: usize, t: usize, positions: usize, depth: usize| match self
+                .layout
+            {
+                "BTNH" => ((b * positions + t) * heads + h) * depth,
+                _ => ((b * heads + h) * positions + t) * depth,
+            };
+        let at = |b, h, t, positions, depth| place(heads, b, h, t, positions, depth);
+        let shared = |b, h: usize, t, positions, depth| {
+            place(heads / self.group, b, h / self.group, t, positions, depth)
         };
         let extra = inputs.get(3).map(|t| {
             let dims: Vec<usize> =
@@ -119,7 +138,7 @@ impl Case {
             let mut kept = vec![true; keys];
             let scores: Vec<f64> = (0..keys)
                 .map(|s| {
-                    let (q, k) = (at(b, h, t, rows, depth), at(b, h, s, keys, depth));
+                    let (q, k) = (at(b, h, t, rows, depth), shared(b, h, s, keys, depth));
                     let product: f64 =
                         (0..depth).map(|i| values[0][q + i] * values[1][k + i]).sum();
                     let score = product * f64::from(SCALE);
@@ -147,7 +166,7 @@ impl Case {
                 weights.iter().enumerate().filter(|(s, _)| kept[*s] || !self.zero_masked)
             {
                 for i in 0..width {
-                    out[y + i] += weight / total * values[2][at(b, h, s, keys, width) + i];
+                    out[y + i] += weight / total * values[2][shared(b, h, s, keys, width) + i];
                 }
             }
         }

@@ -255,3 +255,78 @@ fn other_products_stay() {
         &BY_HAND.replace("adj_x: false, adj_y: true", "adj_x: false, adj_y: false"),
     );
 }
+
+/// `tf.repeat` of the heads of key and value, of `ENDS` and with `MULTIPLES`.
+fn repeats(multiples: &str, after: &str) -> String {
+    format!(
+        "preserve y
+q = Placeholder {{dtype: float32}} -> float32[?2, 7, 6, 8]
+k = Placeholder {{dtype: float32}} -> float32[?2, 9, 2, 8]
+v = Placeholder {{dtype: float32}} -> float32[?2, 9, 2, 5]
+c = Const {{dtype: float32, value: tensor float32[] [0.5]}} -> float32[]
+axis = Const {{dtype: int32, value: tensor int32[] [3]}} -> int32[]
+by = Const {{dtype: int32, value: tensor int32[5] {multiples}}} -> int32[5]
+shape_k = Placeholder {{dtype: int32}} -> int32[4]
+shape_v = Placeholder {{dtype: int32}} -> int32[4]
+k1 = ExpandDims(k, axis) {{T: float32, Tdim: int32}} -> float32[?2, 9, 2, 1, 8]
+k2 = Tile(k1, by) {{T: float32, Tmultiples: int32}} -> float32[?2, 9, 2, 3, 8]
+k3 = Reshape(k2, shape_k) {{T: float32, Tshape: int32}} -> float32[{after}, 9, 6, 8]
+v1 = ExpandDims(v, axis) {{T: float32, Tdim: int32}} -> float32[?2, 9, 2, 1, 5]
+v2 = Tile(v1, by) {{T: float32, Tmultiples: int32}} -> float32[?2, 9, 2, 3, 5]
+v3 = Reshape(v2, shape_v) {{T: float32, Tshape: int32}} -> float32[{after}, 9, 6, 5]
+qk = Einsum(q, k3) {{T: float32, equation: \"BTNH,BSNH->BNTS\"}} -> float32[?2, 6, 7, 9]
+x = Mul(qk, c) {{T: float32}} -> float32[?2, 6, 7, 9]
+soft = Softmax(x) {{T: float32}} -> float32[?2, 6, 7, 9]
+qkv = Einsum(soft, v3) {{T: float32, equation: \"BNTS,BSNH->BTNH\"}} -> float32[?2, 7, 6, 5]
+y = Identity(qkv) {{T: float32}} -> float32[?2, 7, 6, 5]
+"
+    )
+}
+
+#[test]
+fn repeated_heads_are_read_as_they_were() {
+    check(
+        "attention",
+        &repeats("[1, 1, 1, 3, 1]", "?5"),
+        &expect![[r#"
+        preserve y
+        q = Placeholder {dtype: float32} -> float32[?2, 7, 6, 8]
+        k = Placeholder {dtype: float32} -> float32[?2, 9, 2, 8]
+        v = Placeholder {dtype: float32} -> float32[?2, 9, 2, 5]
+        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+        shape_k = Placeholder {dtype: int32} -> int32[4]
+        shape_v = Placeholder {dtype: int32} -> int32[4]
+        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 6, 5]
+        qkv/attention = _WgpuFusedAttention(q, k, v) {T: float32, Textra: [], Tsaved: [], broadcast: false, causal: false, fill: 0.0, grouped: true, keep: true, layout: "BTNH", mask: "none", scale: 0.5, zero_masked: false} -> float32[?2, 7, 6, 5]
+    "#]],
+    );
+}
+
+#[test]
+fn other_repetitions_stay() {
+    // The batch is repeated as well.
+    let text = repeats("[3, 1, 1, 3, 1]", "?5");
+    check(
+        "attention",
+        &text,
+        &expect![[r#"
+        preserve y
+        q = Placeholder {dtype: float32} -> float32[?2, 7, 6, 8]
+        k = Placeholder {dtype: float32} -> float32[?2, 9, 2, 8]
+        v = Placeholder {dtype: float32} -> float32[?2, 9, 2, 5]
+        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+        axis = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
+        by = Const {dtype: int32, value: tensor int32[5] [3, 1, 1, 3, 1]} -> int32[5]
+        shape_k = Placeholder {dtype: int32} -> int32[4]
+        shape_v = Placeholder {dtype: int32} -> int32[4]
+        k1 = ExpandDims(k, axis) {T: float32, Tdim: int32} -> float32[?2, 9, 2, 1, 8]
+        k2 = Tile(k1, by) {T: float32, Tmultiples: int32} -> float32[?2, 9, 2, 3, 8]
+        k3 = Reshape(k2, shape_k) {T: float32, Tshape: int32} -> float32[?5, 9, 6, 8]
+        v1 = ExpandDims(v, axis) {T: float32, Tdim: int32} -> float32[?2, 9, 2, 1, 5]
+        v2 = Tile(v1, by) {T: float32, Tmultiples: int32} -> float32[?2, 9, 2, 3, 5]
+        v3 = Reshape(v2, shape_v) {T: float32, Tshape: int32} -> float32[?5, 9, 6, 5]
+        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 6, 5]
+        qkv/attention = _WgpuFusedAttention(q, k3, v3) {T: float32, Textra: [], Tsaved: [], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "none", scale: 0.5, zero_masked: false} -> float32[?2, 7, 6, 5]
+    "#]],
+    );
+}

@@ -145,3 +145,36 @@ def test_a_small_transformer_predicts():
         cpu.set_weights(model.get_weights())
         want = cpu(tokens, training=False)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [11, None])
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_grouped_query_attention(length, mask):
+    with tf.device("WGPU:0"):
+        attention = keras.layers.GroupedQueryAttention(8, 6, 2)
+        attention.build([None, None, 32], [None, None, 32])
+
+    def fn(x):
+        return attention(x, x, use_causal_mask=mask == "causal")
+
+    compare(fn, [values(2, 11, 32)], [tf.TensorSpec([None, length, 32])])
+
+
+def test_heads_that_share_keys_are_not_repeated():
+    def repeated(x):
+        return tf.repeat(x, 3, axis=2)
+
+    def fn(q, k, v):
+        scores = tf.nn.softmax(tf.einsum("bthd,bshd->bhts", q, repeated(k)) * 0.5)
+        return tf.einsum("bhts,bshd->bthd", scores, repeated(v))
+
+    arrays = [values(2, 5, 6, 8), values(2, 9, 2, 8), values(2, 9, 2, 8)]
+    signature = [
+        tf.TensorSpec([None, 5, 6, 8]),
+        tf.TensorSpec([None, 9, 2, 8]),
+        tf.TensorSpec([None, 9, 2, 8]),
+    ]
+    compare(fn, arrays, signature)
+    with tf.device("WGPU:0"):
+        _, nodes = optimized(tf.function(fn), *[tf.constant(a) for a in arrays])
+    assert "Tile" not in ops(nodes), ops(nodes)

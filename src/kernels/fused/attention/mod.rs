@@ -17,6 +17,9 @@
 //! - `causal`: row t sees the keys up to t, others count as masked.
 //! - `zero_masked`: weights of masked keys are zero after the softmax.
 //! - `broadcast`: whether batches and heads broadcast.
+//! - `grouped`: key and value have fewer heads than the query, and each of theirs serves as many
+//!   neighbouring heads of the query (grouped-query attention, Ainslie et al., 2023). A workgroup
+//!   then takes rows of all heads that share keys, so that each key is loaded once for them.
 //! - `Tsaved`: one float32 output for [`grad`], or none. Its contents are a matter between the two
 //!   kernels, see [`Geometry::saved`].
 //!
@@ -40,10 +43,11 @@ use crate::error::Result;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
+use crate::require;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
-use shape::Geometry;
 use shape::rule::{Mask, Plan, Rule};
+use shape::{Geometry, Heads};
 use staged::Staged;
 use text::{Loads, Store, Variant};
 use tile::Tile;
@@ -68,6 +72,7 @@ pub const DEFINITION: OpDefinition = OpDefinition {
         "causal: bool = false",
         "zero_masked: bool = false",
         "broadcast: bool = false",
+        "grouped: bool = false",
     ],
     stateful: false,
     shape: shape::infer,
@@ -122,7 +127,7 @@ pub fn shaders() -> Vec<Shader> {
 
 struct Attention {
     rule: Rule,
-    broadcast: bool,
+    heads: Heads,
     /// Whether the gradient's op follows.
     saves: bool,
 }
@@ -130,11 +135,19 @@ struct Attention {
 impl Attention {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let saves = !attrs.dtypes("Tsaved")?.is_empty();
-        Ok(Self { rule: Rule::new(attrs)?, broadcast: attrs.bool("broadcast")?, saves })
+        let grouped = attrs.bool("grouped")?;
+        require!(!(grouped && saves), "{OP}: the gradient knows no grouped heads");
+        let heads = match (grouped, attrs.bool("broadcast")?) {
+            (true, _) => Heads::Grouped,
+            (false, true) => Heads::Broadcast,
+            (false, false) => Heads::Equal,
+        };
+        Ok(Self { rule: Rule::new(attrs)?, heads, saves })
     }
 
     fn params(&self, g: &Geometry, split: &Split) -> Params {
-        let numbers = [split.workgroups, split.chunk, g.heads, g.queries, g.keys, g.depth, g.width];
+        let numbers =
+            [split.workgroups, split.chunk, g.heads, g.group, g.queries, g.keys, g.depth, g.width];
         let strides = g.strides.iter().flatten().chain(&g.mask);
         self.rule
             .params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
@@ -151,7 +164,7 @@ impl Kernel for Attention {
             [&query.dims, &key.dims, &value.dims],
             mask,
             self.rule.layout,
-            self.broadcast,
+            self.heads,
         )?;
         let result = ctx.output(0, query.dtype, &g.dims)?;
         if result.is_empty() || g.keys == 0 {
@@ -178,6 +191,7 @@ impl Kernel for Attention {
                     .enqueue(ctx, at_once);
             }
         };
+        g.share_keys();
         let split = Split::new(ctx.device().profile().workgroups, tile, &g);
         let mut operands = [query, key, value];
         let padded = !is_whole(&g, &operands);
@@ -243,8 +257,8 @@ struct Split {
 
 impl Split {
     fn new(busy: usize, tile: &Tile, g: &Geometry) -> Self {
-        let tiles = g.queries.div_ceil(tile.rows());
-        let matrices = g.batch * g.heads;
+        let tiles = (g.queries * g.group).div_ceil(tile.rows());
+        let matrices = g.batch * g.heads / g.group;
         let for_work = (busy / (tiles * matrices)).min(g.keys / MIN_CHUNK).max(1);
         let splits = for_work.max(g.keys.div_ceil(MAX_CHUNK));
         let chunk = g.keys.div_ceil(splits).next_multiple_of(tile.keys as usize);

@@ -82,21 +82,24 @@ impl Staged<'_> {
         });
         // Strides of whole matrices count rows, which keeps them known as multiples of four where
         // rows are.
-        let walk = |operands: [(usize, usize, usize); 3]| {
-            let start = Iteration::over(&[batch, g.heads]);
+        let walk = |operands: [([usize; 3], usize); 3]| {
+            let start = Iteration::over(&[batch, g.heads / g.group, g.group]);
             operands
                 .into_iter()
-                .fold(start, |walk, (b, h, row)| {
-                    walk.operand(&[(b / row.max(1)) as i64, (h / row.max(1)) as i64], 0)
+                .fold(start, |walk, (strides, row)| {
+                    walk.operand(&strides.map(|n| (n / row.max(1)) as i64), 0)
                 })
                 .collapse()
         };
-        let of = |i: usize, row: usize| (strides[i][0], strides[i][1], row);
+        let by_head = |[b, h]: [usize; 2], row: usize| ([b, g.group * h, h], row);
+        let of = |i: usize, row: usize| by_head([strides[i][0], strides[i][1]], row);
+        // Heads of key and value, each for a group of the query's.
+        let shared = |i: usize, row: usize| ([strides[i][0], strides[i][1], 0], row);
         let matrix = g.queries * g.keys;
-        let of_scores = (g.heads * matrix, matrix, matrix);
+        let of_scores = by_head([g.heads * matrix, matrix], matrix);
         let block = self.block(ctx.device(), batch);
         let blocks = (0..g.queries).step_by(block).map(|first| first..g.queries.min(first + block));
-        let product = walk([of(0, g.depth), of(1, g.depth), of_scores]);
+        let product = walk([of(0, g.depth), shared(1, g.depth), of_scores]);
         for rows in blocks.clone() {
             Contraction {
                 m: rows.len(),
@@ -121,7 +124,7 @@ impl Staged<'_> {
             .enqueue(ctx)?;
         }
         self.weights(ctx.device(), scores, first, block)?;
-        let product = walk([of_scores, of(2, g.width), of(3, g.width)]);
+        let product = walk([of_scores, shared(2, g.width), of(3, g.width)]);
         for rows in blocks {
             Contraction {
                 m: rows.len(),

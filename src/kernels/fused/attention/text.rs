@@ -55,8 +55,8 @@ pub struct Variant {
 /// The parameters, in order; then `scale`, `fill` and `lowest`. With the offsets of six bindings
 /// they fit 128 bytes of immediates: a buffer of parameters would cost a write for each program.
 const PARAMS: &[&str] = &[
-    "total", "chunk", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b",
-    "k_h", "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
+    "total", "chunk", "heads", "group", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t",
+    "k_b", "k_h", "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
 ];
 
 /// The row of the result that row t of a head is.
@@ -338,7 +338,7 @@ impl Variant {
             ),
             Store::Partial => writeln!(
                 out,
-                "{pad}let start = split * (p.total / tiles / splits) * p.queries * p.width + \
+                "{pad}let start = split * (p.total / tiles / splits) * rows * p.width + \
                  at;\n{pad}let stats_at = start / p.width * 2u;\n{pad}store_stats(stats_at, \
                  largest);\n{pad}store_stats(stats_at + 1u, total);"
             ),

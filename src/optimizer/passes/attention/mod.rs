@@ -10,8 +10,12 @@
 //! In training the weights have readers in the gradient. If that is of the form that [`gradient`]
 //! knows, and nobody else reads them, it is replaced as well: query, key and value all have
 //! gradients, the mask has none, nothing broadcasts, and nothing drops out.
+//!
+//! Heads of key and value that are repeated for several heads of the query are read as they were
+//! before, see [`grouped`].
 
 mod gradient;
+mod grouped;
 mod labels;
 mod scores;
 mod shapes;
@@ -49,6 +53,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             }
         }
     }
+    grouped::run(graph);
     Ok(())
 }
 

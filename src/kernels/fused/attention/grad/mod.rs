@@ -27,8 +27,8 @@ mod text;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::shape::Geometry;
 use super::shape::rule::{Mask, Plan, Rule};
+use super::shape::{Geometry, Heads};
 use super::text::Loads;
 use super::tile::Tile;
 use super::{TYPES, is_whole, pad};
@@ -127,8 +127,8 @@ impl AttentionGrad {
         self.rule.check_mask(extra.as_ref())?;
         let mask = extra.as_ref().map(|t| &t.dims[..]);
         let shapes = [&query.dims[..], &key.dims, &value.dims];
-        let plain = Geometry::new(shapes, None, self.rule.layout, false)?;
-        let g = Geometry::new(shapes, mask, self.rule.layout, false)?;
+        let plain = Geometry::new(shapes, None, self.rule.layout, Heads::Equal)?;
+        let g = Geometry::new(shapes, mask, self.rule.layout, Heads::Equal)?;
         require!(
             result.dims == g.dims
                 && gradient.dims == g.dims

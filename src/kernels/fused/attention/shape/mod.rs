@@ -47,8 +47,10 @@ pub type Strides = [usize; 3];
 pub struct Geometry {
     /// Matrices by batch and head.
     pub batch: usize,
-    /// Heads.
+    /// Heads of the query.
     pub heads: usize,
+    /// Neighbouring heads of the query that share a head of key and value.
+    pub group: usize,
     /// Rows of a matrix.
     pub queries: usize,
     /// Keys that a row sees.
@@ -57,12 +59,23 @@ pub struct Geometry {
     pub depth: usize,
     /// Elements of a value.
     pub width: usize,
-    /// Strides of query, key and value.
+    /// Strides of query, key and value. Those of key and value along heads count their own heads.
     pub strides: [Strides; 3],
     /// Strides of the mask along batches, heads, rows and keys.
     pub mask: [usize; 4],
     /// Shape of the result.
     pub dims: Dims,
+}
+
+/// How the batches and heads of query, key and value go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heads {
+    /// They are equal, as an `Einsum` has them.
+    Equal,
+    /// They broadcast, as those of a `BatchMatMulV2`.
+    Broadcast,
+    /// Batches are equal; each head of key and value serves as many heads of the query.
+    Grouped,
 }
 
 /// An operand as `[batch, heads, positions, depth]`, with its strides in that order.
@@ -104,9 +117,7 @@ impl Operand {
 }
 
 impl Geometry {
-    /// The geometry for these shapes. Without `broadcast`, batches and heads of query, key and
-    /// value must be equal, as an `Einsum` has it; else they broadcast, as those of a
-    /// `BatchMatMulV2`. A mask broadcasts in any case.
+    /// The geometry for these shapes. A mask broadcasts in any case.
     ///
     /// # Errors
     /// `InvalidArgument` where the shapes do not go together.
@@ -114,7 +125,7 @@ impl Geometry {
         [query, key, value]: [&[usize]; 3],
         mask: Option<&[usize]>,
         layout: Layout,
-        broadcast: bool,
+        heads: Heads,
     ) -> Result<Self> {
         let rank = query.len();
         let shapes = || {
@@ -133,14 +144,28 @@ impl Geometry {
             shapes()
         );
         let [q, k, v] = [query, key, value].map(|dims| Operand::new(dims, layout));
+        let group = match heads {
+            Heads::Grouped => {
+                let shared = k.dims[1] == v.dims[1] && q.dims[1].is_multiple_of(k.dims[1].max(1));
+                require!(
+                    shared,
+                    "the heads of key and value must be equal and divide the query's, got {}",
+                    shapes()
+                );
+                (q.dims[1] / k.dims[1].max(1)).max(1)
+            }
+            Heads::Equal | Heads::Broadcast => 1,
+        };
         require!(
             q.dims[3] == k.dims[3],
             "query and key must have the same depth, got {}",
             shapes()
         );
         let lead = |a: &[usize], b: &[usize]| {
-            require!(broadcast || a == b, "batches and heads must be equal, got {}", shapes());
-            broadcast_dims(a, b)
+            let (a, b) = (a, [b[0], b[1] * group]);
+            let equal = heads == Heads::Broadcast || a == b;
+            require!(equal, "batches and heads must be equal, got {}", shapes());
+            broadcast_dims(a, &b)
                 .map_err(|e| e.map_message(|m| format!("{m} (batches and heads of {})", shapes())))
         };
         let products = lead(&q.dims[..2], &k.dims[..2])?;
@@ -177,6 +202,7 @@ impl Geometry {
         Ok(Self {
             batch,
             heads,
+            group,
             queries,
             keys: scores[3],
             depth: q.dims[3],
@@ -205,6 +231,14 @@ impl Geometry {
         match plan {
             Plan::Staged(_) => Dims::from_slice(&[self.batch, self.heads, self.queries, self.keys]),
             Plan::Tiled(_) => Dims::from_slice(&[self.batch * self.heads * self.queries, 2]),
+        }
+    }
+
+    /// Takes heads of the query together where all of them broadcast one head of key and value.
+    pub fn share_keys(&mut self) {
+        let one_head = self.strides[1][1] == 0 && self.strides[2][1] == 0;
+        if self.group == 1 && one_head {
+            self.group = self.heads.max(1);
         }
     }
 
@@ -255,10 +289,10 @@ mod tests {
     #[test]
     fn layouts_differ_in_strides_alone() {
         let dims: &[usize] = &[2, 3, 5, 8];
-        let first = Geometry::new([dims; 3], None, Layout::HeadsFirst, false).unwrap();
+        let first = Geometry::new([dims; 3], None, Layout::HeadsFirst, Heads::Equal).unwrap();
         assert_eq!((first.batch, first.heads, first.queries, first.keys), (2, 3, 5, 5));
         assert_eq!(first.strides, [[120, 40, 8]; 3]);
-        let last = Geometry::new([dims; 3], None, Layout::HeadsLast, false).unwrap();
+        let last = Geometry::new([dims; 3], None, Layout::HeadsLast, Heads::Equal).unwrap();
         assert_eq!((last.batch, last.heads, last.queries, last.keys), (2, 5, 3, 3));
         assert_eq!(last.strides, [[120, 8, 40]; 3]);
         assert_eq!(last.dims[..], *dims);
@@ -268,12 +302,33 @@ mod tests {
     fn masks_have_heads_before_rows() {
         let dims: &[usize] = &[2, 4, 3, 8];
         let mask: &[usize] = &[2, 1, 4, 4];
-        let g = Geometry::new([dims; 3], Some(mask), Layout::HeadsLast, false).unwrap();
+        let g = Geometry::new([dims; 3], Some(mask), Layout::HeadsLast, Heads::Equal).unwrap();
         assert_eq!(g.mask, [16, 0, 4, 1]);
-        let g = Geometry::new([&[2, 4, 8]; 3], Some(&[4, 4]), Layout::HeadsFirst, true).unwrap();
+        let plain =
+            |mask| Geometry::new([&[2, 4, 8]; 3], mask, Layout::HeadsFirst, Heads::Broadcast);
+        let g = plain(Some(&[4, 4])).unwrap();
         assert_eq!((g.mask, g.dims[..].to_vec()), ([0, 0, 4, 1], vec![2, 4, 8]));
-        let g = Geometry::new([&[2, 4, 8]; 3], Some(&[2, 1, 4]), Layout::HeadsFirst, true).unwrap();
+        let g = plain(Some(&[2, 1, 4])).unwrap();
         assert_eq!(g.mask, [4, 0, 0, 1]);
+    }
+
+    #[test]
+    fn heads_of_the_query_share_keys() {
+        let grouped = |q: &[usize], k: &[usize]| {
+            Geometry::new([q, k, k], None, Layout::HeadsLast, Heads::Grouped)
+        };
+        let g = grouped(&[2, 4, 6, 8], &[2, 5, 2, 8]).unwrap();
+        assert_eq!((g.heads, g.group, g.queries, g.keys), (6, 3, 4, 5));
+        assert_eq!(g.strides, [[192, 8, 48], [80, 8, 16], [80, 8, 16]]);
+        assert_eq!(g.dims[..], [2, 4, 6, 8]);
+        assert!(grouped(&[2, 4, 6, 8], &[2, 5, 4, 8]).is_err());
+        assert!(grouped(&[2, 4, 6, 8], &[1, 5, 2, 8]).is_err());
+        // One head of keys that broadcasts is a group of all heads.
+        let (q, k): (&[usize], &[usize]) = (&[2, 6, 4, 8], &[2, 1, 5, 8]);
+        let shapes = [q, k, k];
+        let mut g = Geometry::new(shapes, None, Layout::HeadsFirst, Heads::Broadcast).unwrap();
+        g.share_keys();
+        assert_eq!((g.heads, g.group), (6, 6));
     }
 
     #[test]

@@ -66,8 +66,9 @@ impl Gather {
         if src.bytes() > limit || dst.bytes() > limit {
             return self.windows(device, src, src.address, indices, 0, dst.address);
         }
-        let pass = Pass { first_index: 0, count: self.count, first_row: 0, rows: indices.rows() };
-        self.dispatch(device, Unit::of(src.dtype), src.address, indices, dst.address, &pass)
+        let window =
+            Window { first_index: 0, count: self.count, first_row: 0, rows: indices.rows() };
+        self.dispatch(device, Unit::of(src.dtype), src.address, indices, dst.address, &window)
     }
 
     /// One slice, in windows of output rows and of table rows.
@@ -83,14 +84,14 @@ impl Gather {
         let slice = Self { batch: 1, outer: 1, ..self.clone() };
         let row = self.inner as u64 * t.dtype.size() as u64;
         // Windows of a multiple of 16 rows keep packed rows at whole words.
-        let window = ((window_limit(device) / row) as usize / 16 * 16).max(1);
-        for at in (0..self.count).step_by(window) {
-            for first_row in (0..indices.rows()).step_by(window) {
-                let pass = Pass {
+        let most = ((window_limit(device) / row) as usize / 16 * 16).max(1);
+        for at in (0..self.count).step_by(most) {
+            for first_row in (0..indices.rows()).step_by(most) {
+                let window = Window {
                     first_index: first + at,
-                    count: window.min(self.count - at),
+                    count: most.min(self.count - at),
                     first_row,
-                    rows: window.min(indices.rows() - first_row),
+                    rows: most.min(indices.rows() - first_row),
                 };
                 let from = src + first_row as u64 * row;
                 slice.dispatch(
@@ -99,7 +100,7 @@ impl Gather {
                     from,
                     indices,
                     dst + at as u64 * row,
-                    &pass,
+                    &window,
                 )?;
             }
         }
@@ -113,7 +114,7 @@ impl Gather {
         src: u64,
         indices: &Indices,
         dst: u64,
-        pass: &Pass,
+        window: &Window,
     ) -> Result<()> {
         let mut inner = self.inner;
         while let Some(wide) = unit.doubled() {
@@ -127,15 +128,15 @@ impl Gather {
             inner /= 2;
         }
         let slices = self.batch * self.outer;
-        let mut count = device.check_extent(slices * pass.count * inner)?;
-        let (variant, windowed) = (indices.variant(), pass.rows != indices.rows());
-        let mut named = indices.binding(pass.first_index, self.batch * pass.count);
+        let mut count = device.check_extent(slices * window.count * inner)?;
+        let (variant, windowed) = (indices.variant(), window.rows != indices.rows());
+        let mut named = indices.binding(window.first_index, self.batch * window.count);
         let whole =
-            [dst, named.address, (pass.count * 4) as u64].iter().all(|n| n.is_multiple_of(16));
+            [dst, named.address, (window.count * 4) as u64].iter().all(|n| n.is_multiple_of(16));
         let runs = variant.filter(|f| {
             f.has_runs() && (unit.bytes(), inner, windowed, whole) == (4, 1, false, true)
         });
-        let (mut count_indices, mut target) = (pass.count, unit.binding(dst, u64::from(count)));
+        let (mut count_indices, mut target) = (window.count, unit.binding(dst, u64::from(count)));
         if runs.is_some() {
             (count, count_indices) = (count / 4, count_indices / 4);
             (named.unit, target.unit) = (16, 16);
@@ -145,8 +146,8 @@ impl Gather {
             .u32(inner)
             .u32(count_indices)
             .u32(self.outer)
-            .u32(pass.first_row)
-            .u32(pass.rows)
+            .u32(window.first_row)
+            .u32(window.rows)
             .u32(indices.rows());
         device.enqueue(&Program {
             key: Key::new(if runs.is_some() { "gather runs" } else { "gather" })
@@ -155,7 +156,7 @@ impl Gather {
                 .number(u32::from(windowed)),
             shader: &|| runs.map_or_else(|| shader(unit, variant, windowed), runs_shader),
             bindings: smallvec![
-                unit.binding(src, (slices * pass.rows * inner) as u64),
+                unit.binding(src, (slices * window.rows * inner) as u64),
                 target,
                 named,
             ],
@@ -166,7 +167,7 @@ impl Gather {
 }
 
 /// A window of a gather: some of the indices, some of the table's rows.
-struct Pass {
+struct Window {
     first_index: usize,
     count: usize,
     first_row: usize,

@@ -46,7 +46,7 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
-use shape::rule::{Mask, Plan, Rule};
+use shape::rule::{Mask, Method, Rule};
 use shape::{Geometry, Heads};
 use staged::Staged;
 use text::{Loads, Store, Variant};
@@ -180,11 +180,11 @@ impl Kernel for Attention {
         for t in [&query, &key, &value, &result].into_iter().chain(&extra) {
             ctx.device().check_extent(t.len())?;
         }
-        let plan = Plan::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes());
-        let saved = if self.saves { Some(ctx.output(1, F32, &g.saved(plan))?) } else { None };
-        let tile = match plan {
-            Plan::Tiled(tile) => tile,
-            Plan::Staged(at_once) => {
+        let method = Method::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes());
+        let saved = if self.saves { Some(ctx.output(1, F32, &g.saved(method))?) } else { None };
+        let tile = match method {
+            Method::Tiled(tile) => tile,
+            Method::Staged(at_once) => {
                 let tensors = [&query, &key, &value, &result];
                 let (extra, saved) = (extra.as_ref(), saved.as_ref());
                 return Staged { geometry: &g, rule: &self.rule, tensors, extra, saved }

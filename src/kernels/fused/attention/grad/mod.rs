@@ -27,7 +27,7 @@ mod text;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::shape::rule::{Mask, Plan, Rule};
+use super::shape::rule::{Mask, Method, Rule};
 use super::shape::{Geometry, Heads};
 use super::text::Loads;
 use super::tile::Tile;
@@ -231,17 +231,17 @@ impl Kernel for AttentionGrad {
         for x in [&t.query, &t.key, &t.value, &t.result].into_iter().chain(&t.extra) {
             ctx.device().check_extent(x.len())?;
         }
-        let plan = Plan::new(ctx.device(), &g, &g.packed(true), t.query.dtype.lanes());
-        let saved = g.saved(plan);
+        let method = Method::new(ctx.device(), &g, &g.packed(true), t.query.dtype.lanes());
+        let saved = g.saved(method);
         require!(
             t.saved.len() == saved.iter().product::<usize>(),
             "the saved tensor {} must have as many elements as {}",
             shape_text(&t.saved.dims),
             shape_text(&saved)
         );
-        match plan {
-            Plan::Tiled(tile) => self.tiled(ctx, t, g, tile),
-            Plan::Staged(at_once) => {
+        match method {
+            Method::Tiled(tile) => self.tiled(ctx, t, g, tile),
+            Method::Staged(at_once) => {
                 Staged { geometry: &g, rule: &self.rule, tensors: &t }.enqueue(ctx, at_once)
             }
         }

@@ -8,7 +8,7 @@ use crate::kernels::definition::{PartialShape, ShapeInputs};
 use crate::layout::broadcast_dims;
 use crate::tensor::{Dims, shape_text};
 use crate::{invalid, require};
-use rule::Plan;
+use rule::Method;
 
 /// Where the heads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,10 +227,12 @@ impl Geometry {
     /// memory, else two numbers for each row, the maximum of its scores and the sum of their
     /// exponentials less that. (One number, their logarithm, would say less of rows that are masked
     /// altogether: next to a score of -1e9 the logarithm of the sum is lost.)
-    pub fn saved(&self, plan: Plan) -> Dims {
-        match plan {
-            Plan::Staged(_) => Dims::from_slice(&[self.batch, self.heads, self.queries, self.keys]),
-            Plan::Tiled(_) => Dims::from_slice(&[self.batch * self.heads * self.queries, 2]),
+    pub fn saved(&self, method: Method) -> Dims {
+        match method {
+            Method::Staged(_) => {
+                Dims::from_slice(&[self.batch, self.heads, self.queries, self.keys])
+            }
+            Method::Tiled(_) => Dims::from_slice(&[self.batch * self.heads * self.queries, 2]),
         }
     }
 

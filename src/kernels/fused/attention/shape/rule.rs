@@ -108,7 +108,7 @@ impl Rule {
 
 /// Which form of the kernels runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plan {
+pub enum Method {
     /// Scores go through memory, those of so many batches at once.
     Staged(usize),
     /// Tiles in workgroup memory.
@@ -121,7 +121,7 @@ pub fn prefers_staged(device: &Device) -> bool {
     device.profile().is_software()
 }
 
-impl Plan {
+impl Method {
     /// Rows too wide for a tile have scores in memory on every adapter. Parts of `packed` tensors,
     /// with so many elements for each batch and so many in a word, must begin with a whole word.
     pub fn new(device: &Device, g: &Geometry, packed: &[usize], lanes: u32) -> Self {

@@ -25,7 +25,7 @@ INSTALLED := $(VENV)/.installed-$(PROFILE)
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: install ## Train a CNN on handwritten digits on WGPU and on the CPU, and compare.
@@ -97,6 +97,15 @@ fuzz: install ## Fuzz the optimizer, FUZZ_SECONDS (600) a target. Needs nightly 
 		cargo +nightly fuzz run --sanitizer none $$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=200000 -timeout=20 -print_final_stats=1 || exit 1; \
 	done
+
+.PHONY: gpu-kit
+gpu-kit: ## One archive for a machine that has a GPU's driver and nothing else: docs/GPU-KIT.md.
+	$(PYTHON) tools/gpu-kit/build --profile $(PROFILE)
+
+.PHONY: gpu-kit-check
+gpu-kit-check: ## The short form of that archive, from an empty directory. Part of CI.
+	$(PYTHON) tools/gpu-kit/build --profile dev --output dist/gpu-kit-dev.tar.gz
+	$(PYTHON) tools/gpu-kit/check dist/gpu-kit-dev.tar.gz
 
 .PHONY: doctor
 doctor: install ## What works on this machine, and what to do about the rest.

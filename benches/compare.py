@@ -2,9 +2,11 @@
 
     python benches/compare.py before.json after.json
     python benches/compare.py lavapipe.json h200.json --by ratio --plot compared.png
+    python benches/compare.py gpu-kit.json gpu-kit.json --runs "matrix units off" "matrix units on"
 
-Reads what `kernels --json` or `python -m tensorflow_wgpu.bench --json` wrote. A ratio above 1 means
-that the second run is faster. Needs nothing but Python; pictures need matplotlib.
+Reads what `kernels --json`, `python -m tensorflow_wgpu.bench --json` or the GPU kit wrote. A ratio
+above 1 means that the second run is faster. Of two kits it tells too which tests end otherwise.
+Needs nothing but Python; pictures need matplotlib.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ import math
 import sys
 from typing import Any
 
+#: The figures of a row of `kernels`.
+KERNELS = ("ms", "ratio", "ratio_cpu", "cpu_s", "first_ms", "host_us", "dispatches", "bytes")
 #: The kinds of files: what names a row, and the figures that can be compared, of which the first is
 #: the default.
 KINDS = {
-    "kernels": (
-        ("family", "name"),
-        ("ms", "ratio", "ratio_cpu", "cpu_s", "first_ms", "host_us", "dispatches", "bytes"),
-    ),
+    "kernels": (("family", "name"), KERNELS),
+    "gpu-kit": (("run", "family", "name"), KERNELS),
     "models": (
         ("model", "phase", "device"),
         ("step_s", "host_s", "cpu_s", "first_s", "dispatches", "bytes"),
@@ -42,7 +44,7 @@ def read(path: str) -> dict[str, Any]:
         raise UnreadableError(f"{path}: {error}") from error
     if not isinstance(run, dict) or run.get("kind") not in KINDS or run.get("schema") != 1:
         raise UnreadableError(
-            f"{path} was written by neither kernels --json nor tensorflow_wgpu.bench --json"
+            f"{path} was written by none of kernels --json, tensorflow_wgpu.bench --json, gpu-kit"
         )
     return run
 
@@ -62,6 +64,35 @@ def compared(
 
     first, second = rows(before), rows(after)
     return [(name, first[name], second[name]) for name in first if name in second]
+
+
+def of_run(kit: dict[str, Any], name: str) -> dict[str, Any]:
+    """One run of a kit, as `kernels --json` would have written it."""
+    rows = [row for row in kit["rows"] if row["run"] == name]
+    if not rows:
+        names = ", ".join(dict.fromkeys(row["run"] for row in kit["rows"]))
+        raise UnreadableError(f"the kit has no run {name!r}; there are {names}")
+    return {**kit, "kind": "kernels", "rows": rows}
+
+
+def tests(kit: dict[str, Any]) -> dict[str, str]:
+    """What came of the tests of a kit that did not pass, by their names."""
+    ends = {}
+    for suite in kit["suites"]:
+        ends |= {f"{suite['name']}: {t['name']}": "failed" for t in suite["failed"]}
+        ends |= {f"{suite['name']}: {t['name']}": "did not end" for t in suite["unfinished"]}
+    return ends
+
+
+def changed_tests(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Which tests of two kits end otherwise, a line for each, and how many failed."""
+    first, second = tests(before), tests(after)
+    lines = [f"Tests that did not pass: {len(first)} of the first, {len(second)} of the second."]
+    for name in sorted(first.keys() | second.keys()):
+        ends = [kit.get(name, "not among the failures") for kit in (first, second)]
+        if ends[0] != ends[1]:
+            lines.append(f"- {name}: {ends[0]}, then {ends[1]}")
+    return lines
 
 
 def title(run: dict[str, Any]) -> str:
@@ -118,10 +149,20 @@ def main() -> int:
     parser.add_argument(
         "--by", help="the figure, such as ms, ratio, step_s, dispatches; time without it"
     )
+    parser.add_argument(
+        "--runs",
+        nargs=2,
+        metavar=("FIRST", "SECOND"),
+        help="of GPU kits: a run of the first file, and one of the second",
+    )
     parser.add_argument("--plot", help="PNG of the ratios, which needs matplotlib")
     options = parser.parse_args()
     try:
         runs = [read(options.before), read(options.after)]
+        if options.runs:
+            if any(run["kind"] != "gpu-kit" for run in runs):
+                raise UnreadableError("--runs is for two files of the GPU kit")
+            runs = [of_run(run, name) for run, name in zip(runs, options.runs)]
     except UnreadableError as error:
         print(error, file=sys.stderr)
         return 2
@@ -141,6 +182,8 @@ def main() -> int:
         return 2
     titles = [title(run) for run in runs]
     print(f"First: {titles[0]}\nSecond: {titles[1]}\n\n{table(rows, by)}")
+    if runs[0]["kind"] == "gpu-kit":
+        print("\n" + "\n".join(changed_tests(*runs)))
     if options.plot:
         try:
             plot(rows, titles, by, options.plot)

@@ -79,6 +79,24 @@ pub fn statistics(devices: impl IntoIterator<Item = Statistics>) -> Value {
         .collect()
 }
 
+/// What adapters devices are, by the names that TensorFlow gives the devices.
+pub fn devices<'a>(adapters: impl IntoIterator<Item = &'a wgpu::AdapterInfo>) -> Value {
+    let described = |info: &wgpu::AdapterInfo| {
+        json!({
+            "name": info.name,
+            "vendor": adapters::vendor_name(info.vendor),
+            "type": format!("{:?}", info.device_type),
+            "backend": format!("{:?}", info.backend),
+            "driver": format!("{} {}", info.driver, info.driver_info).trim(),
+        })
+    };
+    adapters
+        .into_iter()
+        .enumerate()
+        .map(|(i, info)| (format!("WGPU:{i}"), described(info)))
+        .collect()
+}
+
 /// Opens a device, writes to its memory in a shader and reads it back.
 fn try_out(adapter: &wgpu::Adapter) -> Result<(std::sync::Arc<Device>, Value)> {
     let device = Device::open(adapter)?;

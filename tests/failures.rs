@@ -180,8 +180,12 @@ fn exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_w
     if std::env::var_os(CHILD).is_some() {
         return exhaust();
     }
-    let name =
-        "exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_was_using_it";
+    // The kit has all suites in one executable, where a test's name begins with its suite's.
+    let name = concat!(
+        module_path!(),
+        "::exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_was_using_it"
+    );
+    let name = name.split_once("::").expect("the crate's name").1;
     let test = std::env::current_exe().unwrap();
     // Kilobytes: the reserved addresses, the driver, and some 2 GB for tensors.
     let script =

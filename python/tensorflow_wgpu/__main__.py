@@ -10,11 +10,22 @@ from tensorflow_wgpu import _doctor
 
 
 def main() -> int:
-    """Prints the findings. The exit code is 0 when TensorFlow can compute on WGPU, else 1."""
+    """Prints the findings. The exit code is 0 when TensorFlow can compute on WGPU, or when the
+    self-test passed; else 1.
+    """
     parser = argparse.ArgumentParser(prog="python -m tensorflow_wgpu", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--ops", action="store_true", help="list the ops with their types")
+    parser.add_argument(
+        "--self-test",
+        action="store_true",
+        help="compare a case of every family of kernels with TensorFlow's CPU",
+    )
     arguments = parser.parse_args()
+    if arguments.self_test:
+        from tensorflow_wgpu.self_test import _report
+
+        return _report.main(arguments.json)
     found = _doctor.examine()
     print(json.dumps(found, indent=2) if arguments.json else _doctor.text(found, arguments.ops))
     return 0 if found["ok"] else 1

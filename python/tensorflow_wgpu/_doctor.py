@@ -125,8 +125,11 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     if used and all(a["type"] == "Cpu" for a in used):
         yield (
             "warning",
-            "The only device is a software adapter, which computes on the CPU.",
-            "If this machine has a GPU, install its Vulkan driver. " + driver_advice(),
+            "The only device is a software adapter, which computes on the CPU; TensorFlow's own "
+            "CPU device is faster.",
+            "If this machine has a GPU, install its Vulkan driver. "
+            + driver_advice()
+            + " If not, TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off.",
         )
     for adapter in (a for a in used if not a["features"]["int64"]):
         yield (
@@ -264,7 +267,7 @@ def describe(found: dict[str, Any], list_ops: bool) -> Iterator[str]:
         return
     yield "\nAdapters"
     for adapter in library["adapters"]:
-        yield from describe_adapter(adapter)
+        yield from describe_adapter(adapter, library["environment"])
     if not library["adapters"]:
         yield "  none"
     types = ", ".join(f"{name} {count}" for name, count in library["types"].items())
@@ -274,16 +277,27 @@ def describe(found: dict[str, Any], list_ops: bool) -> Iterator[str]:
         yield f"  {op['op']}: {'; '.join(sorted(kernels))}"
 
 
-def describe_adapter(adapter: dict[str, Any]) -> Iterator[str]:
+def why_no_device(adapter: dict[str, Any], environment: dict[str, str]) -> str:
+    """Why an adapter is no device."""
+    if adapter["index"] is None:
+        return f"not used: {adapter['rejected']}"
+    if "TF_WGPU_VISIBLE_DEVICES" in environment:
+        return "hidden by TF_WGPU_VISIBLE_DEVICES"
+    return (
+        "not used beside a GPU unless it is asked for: "
+        f"TF_WGPU_VISIBLE_DEVICES={adapter['index']} takes it"
+    )
+
+
+def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> Iterator[str]:
     """One adapter."""
-    hidden = "hidden by TF_WGPU_VISIBLE_DEVICES" if adapter["index"] is not None else "not used"
     yield f"  {adapter['device'] or '-'}  {adapter['name']}"
     driver = " ".join(filter(None, (adapter["driver"], adapter["driver_info"]))) or "unknown"
     kind = KINDS.get(adapter["type"], "adapter")
     yield f"    {kind} of {adapter['vendor']}, {adapter['backend']}, driver {driver}"
     yield f"    kernels of the profile {adapter['profile']}"
     if adapter["device"] is None:
-        yield f"    {hidden}" + (f": {adapter['rejected']}" if adapter["rejected"] else "")
+        yield f"    {why_no_device(adapter, environment)}"
     memory = adapter["memory"]
     if memory:
         source = (

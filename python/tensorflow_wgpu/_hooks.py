@@ -17,16 +17,21 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow_wgpu import _fork_hook, _jit, _keras
+from tensorflow_wgpu import _details, _fork_hook, _jit, _keras
 
 log = logging.getLogger("tensorflow_wgpu")
 
 
-def watch_fallbacks(module: types.ModuleType) -> None:
-    """`TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused, in this whole
-    process.
+def patch_context(module: types.ModuleType) -> None:
+    """Names adapters; and `TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused,
+    in this whole process.
     """
-    del module
+    watch_fallbacks()
+    _details.patch_context(module)
+
+
+def watch_fallbacks() -> None:
+    """Installs what `TF_WGPU_FALLBACK` asks for."""
     from tensorflow_wgpu import _fallbacks
 
     if mode := _fallbacks.mode():
@@ -34,7 +39,7 @@ def watch_fallbacks(module: types.ModuleType) -> None:
 
 
 PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
-    "tensorflow.python.eager.context": watch_fallbacks,
+    "tensorflow.python.eager.context": patch_context,
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": _jit.patch_function,
     "tensorflow.python.eager.polymorphic_function.function_context": _jit.patch_function_context,
     "tensorflow.python.eager.polymorphic_function.atomic_function": _jit.patch_atomic_function,

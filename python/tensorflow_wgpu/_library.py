@@ -52,6 +52,13 @@ def statistics() -> dict[str, dict[str, int]]:
     return _read("tensorflow_wgpu_statistics")
 
 
+def devices() -> dict[str, dict[str, str]]:
+    """What the devices are that TensorFlow opened in this process: `{"WGPU:0": {"name": ...,
+    "vendor": ..., "type": ..., "backend": ..., "driver": ...}, ...}`.
+    """
+    return _read("tensorflow_wgpu_devices")
+
+
 def _read(function: str) -> dict[str, Any]:
     """What a function of the library returns, which is JSON that it allocated."""
     library = ctypes.CDLL(str(library_path()))

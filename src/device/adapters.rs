@@ -27,6 +27,9 @@ pub struct Selection {
     pub adapters: Vec<wgpu::Adapter>,
     /// Everything that was found.
     pub found: Vec<AdapterReport>,
+    /// Whether the devices are software adapters because there is nothing else: no variable asked
+    /// for them.
+    pub is_last_resort: bool,
     /// Why there is no device, in one line.
     pub problem: Option<String>,
 }
@@ -47,6 +50,7 @@ impl Selection {
         );
         if let Err(e) = filled {
             selection.adapters.clear();
+            selection.is_last_resort = false;
             selection.found.iter_mut().for_each(|f| f.device = None);
             selection.problem = Some(e.to_string());
         }
@@ -70,7 +74,7 @@ impl Selection {
         let instance = wgpu::Instance::new(descriptor);
         let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
         adapters.sort_by_key(|a| rank(&a.get_info(), low_power));
-        let name = lookup("WGPU_ADAPTER_NAME").map(|n| n.to_lowercase());
+        let name = lookup("WGPU_ADAPTER_NAME").map(|n| n.to_lowercase()).filter(|n| !n.is_empty());
         let mut usable = Vec::new();
         for adapter in adapters {
             let info = adapter.get_info();
@@ -104,9 +108,11 @@ impl Selection {
         if usable.is_empty() {
             return Err(Error::Unavailable(self.none_usable()));
         }
-        for (device, i) in
-            visible.unwrap_or_else(|| (0..usable.len()).collect()).into_iter().enumerate()
-        {
+        let types: Vec<_> = usable.iter().map(|a| a.get_info().device_type).collect();
+        self.is_last_resort =
+            visible.is_none() && name.is_none() && types.iter().all(|ty| is_software(*ty));
+        let chosen = visible.unwrap_or_else(|| by_default(&types, name.is_some()));
+        for (device, i) in chosen.into_iter().enumerate() {
             let adapter = usable.get(i).ok_or_else(|| {
                 Error::InvalidArgument(format!(
                     "TF_WGPU_VISIBLE_DEVICES names device {i}, but there are only {} (0 to {})",
@@ -246,6 +252,18 @@ fn rank(info: &wgpu::AdapterInfo, low_power: bool) -> (u32, u32) {
     (kind, backend)
 }
 
+/// Whether an adapter computes on the CPU.
+fn is_software(ty: wgpu::DeviceType) -> bool {
+    ty == wgpu::DeviceType::Cpu
+}
+
+/// Which of the usable adapters become devices where no index says so: the hardware. Software
+/// adapters do too if their name was asked for, or if there is nothing else.
+fn by_default(types: &[wgpu::DeviceType], is_named: bool) -> Vec<usize> {
+    let all_software = types.iter().all(|ty| is_software(*ty));
+    (0..types.len()).filter(|&i| is_named || all_software || !is_software(types[i])).collect()
+}
+
 /// Whether two adapters are one GPU seen through two backends.
 fn same_gpu(a: &wgpu::AdapterInfo, b: &wgpu::AdapterInfo) -> bool {
     a.backend != b.backend && a.vendor == b.vendor && a.device == b.device && a.name == b.name
@@ -307,6 +325,53 @@ mod tests {
             wgpu::Backends::VULKAN | wgpu::Backends::METAL
         );
         assert!(low_power(Some("medium")).is_err());
+    }
+
+    #[test]
+    fn software_adapters_are_devices_if_asked_for_or_if_there_is_nothing_else() {
+        use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu, Other, VirtualGpu};
+        // The types in the order of their ranks, and the devices without a name and with one.
+        let cases: &[(&[wgpu::DeviceType], &[usize], &[usize])] = &[
+            (&[DiscreteGpu, IntegratedGpu, Cpu], &[0, 1], &[0, 1, 2]),
+            (&[VirtualGpu, Cpu], &[0], &[0, 1]),
+            (&[Other, Cpu, Cpu], &[0], &[0, 1, 2]),
+            (&[Cpu], &[0], &[0]),
+            (&[Cpu, Cpu], &[0, 1], &[0, 1]),
+            (&[DiscreteGpu], &[0], &[0]),
+        ];
+        for (types, without, with) in cases {
+            assert_eq!(by_default(types, false), *without, "{types:?}");
+            assert_eq!(by_default(types, true), *with, "{types:?}, named");
+        }
+    }
+
+    /// A selection by some variables on the machine of the tests.
+    fn selected(variables: &[(&str, &str)]) -> Selection {
+        Selection::enumerate(&|name| {
+            let set = variables.iter().find(|(variable, _)| *variable == name);
+            set.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_last_resort_is_one_that_no_variable_asked_for() {
+        let plain = selected(&[]);
+        let types: Vec<_> = plain.adapters.iter().map(|a| a.get_info().device_type).collect();
+        assert_eq!(plain.is_last_resort, types.iter().all(|ty| is_software(*ty)));
+        assert!(
+            types.iter().all(|ty| is_software(*ty)) || !types.iter().any(|ty| is_software(*ty))
+        );
+        for report in plain.found.iter().filter(|report| report.index.is_some()) {
+            let (index, name) = (report.index.unwrap().to_string(), &report.info.name);
+            for variable in
+                [("TF_WGPU_VISIBLE_DEVICES", index.as_str()), ("WGPU_ADAPTER_NAME", name.as_str())]
+            {
+                let chosen = selected(&[variable]);
+                assert!(!chosen.is_last_resort, "{variable:?}");
+                assert_eq!(chosen.adapters[0].get_info().name, *name, "{variable:?}");
+            }
+        }
+        assert!(!selected(&[("TF_WGPU_VISIBLE_DEVICES", "99")]).is_last_resort);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Instant;
 
 use crate::device::{Capabilities, Device, Profile, Selection, adapters, cache};
@@ -42,6 +42,8 @@ impl Held for PluginDevice {
 pub(crate) struct Plugin {
     adapters: Vec<wgpu::Adapter>,
     opened: OnceLock<Vec<Handle<PluginDevice>>>,
+    /// Whether they are software adapters that nobody asked for.
+    is_last_resort: bool,
     /// Why there is no device.
     problem: Option<String>,
 }
@@ -70,14 +72,31 @@ impl Plugin {
             return Self { problem: Some(e.to_string()), ..Self::default() };
         }
         let start = Instant::now();
-        let Selection { adapters, found, problem } = Selection::enumerate(&environment);
+        let Selection { adapters, found, is_last_resort, problem } =
+            Selection::enumerate(&environment);
         log::debug!("adapters enumerated in {:.0?}", start.elapsed());
         for report in &found {
             let why =
                 report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
             log::info!("adapter {} ({}){why}", report.info.name, report.info.backend);
         }
-        Self { adapters, problem, ..Self::default() }
+        Self { adapters, is_last_resort, problem, ..Self::default() }
+    }
+
+    /// Says, at a device's first use, that it is no GPU where nobody asked for a software adapter.
+    /// A process that only imports TensorFlow, or counts devices, hears nothing.
+    pub fn mention_software(&self, device: &PluginDevice) {
+        static SAID: Once = Once::new();
+        if self.is_last_resort {
+            SAID.call_once(|| {
+                log::warn!(
+                    "no usable GPU was found: WGPU:0 is {}, a software adapter, and TensorFlow's own CPU \
+                     device is faster. TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off; \
+                     TF_WGPU_VISIBLE_DEVICES=0 keeps it without this line",
+                    device.device.info().name
+                );
+            });
+        }
     }
 
     /// The devices that are open already.

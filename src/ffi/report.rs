@@ -6,10 +6,10 @@ use std::ffi::{CString, c_char};
 use serde_json::Value;
 
 use crate::ffi::guard::guard_or;
-use crate::ffi::handle;
-use crate::ffi::plugin::{self, init_logging};
+use crate::ffi::handle::{self, Handle};
+use crate::ffi::plugin::{self, PluginDevice, init_logging};
 use crate::ffi::{determinism, symbols, variables};
-use crate::report::{TensorFlow, report, statistics};
+use crate::report::{TensorFlow, devices, report, statistics};
 
 /// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a
 /// bug, which is logged.
@@ -31,15 +31,26 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_statistics", || {
-        // Without TensorFlow nobody has opened a device, and asking for the state would look for
-        // adapters.
-        let opened =
-            if symbols::tensorflow_version().is_some() { plugin::get().opened() } else { &[] };
-        Ok(c_json(&statistics(opened.iter().map(|d| d.device.statistics()))))
+        Ok(c_json(&statistics(opened().iter().map(|d| d.device.statistics()))))
     })
 }
 
-/// Frees what [`tensorflow_wgpu_report`] or [`tensorflow_wgpu_statistics`] returned.
+/// Returns what adapters TensorFlow's [`devices`] in this process are, as
+/// [`tensorflow_wgpu_report`] does. There is none before TensorFlow has opened its devices.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_devices() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_devices", || {
+        Ok(c_json(&devices(opened().iter().map(|d| d.device.info()))))
+    })
+}
+
+/// TensorFlow's devices. Without TensorFlow nobody has opened one, and asking for the state would
+/// look for adapters.
+fn opened() -> &'static [Handle<PluginDevice>] {
+    if symbols::tensorflow_version().is_some() { plugin::get().opened() } else { &[] }
+}
+
+/// Frees what [`tensorflow_wgpu_report`] and the others returned.
 ///
 /// # Safety
 /// `text` must be null or come from one of them, once.

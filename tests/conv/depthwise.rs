@@ -3,10 +3,10 @@
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::{DType, HostTensor};
 
-use crate::case::Case;
-use crate::numeric::bindings::under;
-use crate::numeric::{Random, session};
-use crate::{check, plain, random_case, random_cases, sizes};
+use super::case::Case;
+use super::numeric::bindings::under;
+use super::numeric::{Random, session};
+use super::{check, plain, random_case, random_cases, sizes};
 
 #[test]
 fn random_shapes() {

@@ -3,7 +3,7 @@
 
 use tensorflow_wgpu::{DType, HostTensor};
 
-use crate::numeric::{Random, assert_close};
+use super::numeric::{Random, assert_close};
 
 /// Random values of a real or complex type, as pairs of real and imaginary parts.
 pub fn complex_or_real(

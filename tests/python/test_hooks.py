@@ -11,7 +11,7 @@ import types
 import pytest
 import tensorflow as tf
 from support import python
-from tensorflow_wgpu import _hooks, _jit, _keras, _placement
+from tensorflow_wgpu import _hooks, _jit, _keras, _library, _placement
 
 
 def module_of(**members) -> types.ModuleType:
@@ -20,13 +20,7 @@ def module_of(**members) -> types.ModuleType:
     return module
 
 
-# `watch_fallbacks` looks at nothing of its module.
-PATCHES = {
-    name: patch for name, patch in _hooks.PATCHES.items() if patch is not _hooks.watch_fallbacks
-}
-
-
-@pytest.mark.parametrize("patch", PATCHES.values(), ids=PATCHES)
+@pytest.mark.parametrize("patch", _hooks.PATCHES.values(), ids=_hooks.PATCHES)
 def test_a_module_without_what_a_patch_expects_stays_as_it_is(patch, caplog):
     module = module_of(kept=1)
     before = dict(vars(module))
@@ -191,3 +185,25 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path):
 
 def test_the_log_is_one_that_can_be_silenced():
     assert _jit.log is _hooks.log is _placement.log is logging.getLogger("tensorflow_wgpu")
+
+
+def test_device_details_name_the_adapter():
+    device = tf.config.list_physical_devices("WGPU")[0]
+    details = tf.config.experimental.get_device_details(device)
+    adapter = next(a for a in _library.report()["adapters"] if a["device"] == "WGPU:0")
+    assert details["device_name"] == adapter["name"]
+    assert details["vendor"] == adapter["vendor"]
+    assert details["backend"] == adapter["backend"]
+    assert details["driver"].startswith(adapter["driver"] or "")
+    assert (adapter["driver_info"] or "") in details["driver"]
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    assert "driver" not in tf.config.experimental.get_device_details(cpu)
+    with pytest.raises(ValueError, match="PhysicalDevice"):
+        tf.config.experimental.get_device_details("WGPU:0")
+
+
+def test_device_details_are_tensorflows_own_where_the_library_does_not_know(caplog, monkeypatch):
+    monkeypatch.setattr(_library, "devices", dict)
+    device = tf.config.list_physical_devices("WGPU")[0]
+    assert "driver" not in tf.config.experimental.get_device_details(device)
+    assert "is not known (KeyError" in caplog.text

@@ -6,10 +6,12 @@ imported.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from support import python
+from tensorflow_wgpu import _library
 
 PROGRAM = """
 import tensorflow as tf
@@ -41,10 +43,32 @@ def refused(why: str, **env: str | None) -> None:
     assert why in lines[0]
 
 
+#: Whether the tests' devices are software adapters, and no variable asks for them.
+LAST_RESORT = all(details["type"] == "Cpu" for details in _library.devices().values()) and not {
+    "TF_WGPU_VISIBLE_DEVICES",
+    "WGPU_ADAPTER_NAME",
+} & set(os.environ)
+
+
 def test_a_good_machine_is_quiet() -> None:
+    count, lines = look(TF_WGPU_VISIBLE_DEVICES="0")
+    assert count == 1
+    assert lines == []
+
+
+@pytest.mark.skipif(not LAST_RESORT, reason="there is a GPU, or a variable chooses the device")
+def test_a_software_adapter_says_once_that_it_is_one() -> None:
     count, lines = look()
     assert count > 0
-    assert lines == []
+    assert len(lines) == 1, lines
+    for part in ("software adapter", "CPU device is faster", "TF_WGPU_VISIBLE_DEVICES= (empty)"):
+        assert part in lines[0]
+    name = next(iter(_library.devices().values()))["name"]
+    assert name in lines[0]
+    # Asked for by name; and not used.
+    assert look(WGPU_ADAPTER_NAME=name)[1] == []
+    counted = "import tensorflow as tf; print(len(tf.config.list_physical_devices('WGPU')))"
+    assert "software adapter" not in python(counted).stderr
 
 
 def test_no_vulkan_loader(tmp_path: Path) -> None:

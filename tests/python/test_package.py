@@ -170,6 +170,18 @@ def test_the_doctor_names_the_variable_that_hides_devices(variable, value, says,
     assert do.startswith(f"Unset {variable}")
 
 
+@pytest.mark.parametrize(
+    ("adapter", "environment", "says"),
+    [
+        ({"index": None, "rejected": "it has no compute shaders"}, {}, "not used: it has no"),
+        ({"index": 1, "rejected": None}, {"TF_WGPU_VISIBLE_DEVICES": "0"}, "hidden by TF_WGPU_V"),
+        ({"index": 1, "rejected": None}, {}, "TF_WGPU_VISIBLE_DEVICES=1 takes it"),
+    ],
+)
+def test_the_doctor_says_why_an_adapter_is_no_device(adapter, environment, says):
+    assert says in _doctor.why_no_device(adapter, environment)
+
+
 def test_the_doctor_fails_without_a_device():
     ran = doctor("--json", TF_WGPU_VISIBLE_DEVICES="")
     assert ran.returncode == 1

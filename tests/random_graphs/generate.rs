@@ -7,9 +7,9 @@ use tensorflow_wgpu::DType::{self, *};
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::layout::broadcast_dims;
 
+use super::super::numeric::Random;
 use super::functions::{BINARY, Range, UNARY, binary, unary};
 use super::patterns;
-use crate::numeric::Random;
 
 /// What a graph may hold.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,8 +10,8 @@ use tensorflow_wgpu::optimizer::graph::{Graph, NodeId, Output};
 use tensorflow_wgpu::optimizer::{attr, graph, proto::attr_value::Value};
 use tensorflow_wgpu::{DType, HostTensor};
 
+use super::super::numeric::Random;
 use super::generate::Case;
-use crate::numeric::Random;
 
 /// Runs a node with an op that is not the interpreter's own.
 pub type Engine<'e> = dyn FnMut(&local::Node, &[Input]) -> Vec<Input> + 'e;

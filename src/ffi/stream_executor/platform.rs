@@ -123,6 +123,7 @@ unsafe extern "C" fn create_device(
                     devices.len()
                 ))
             })?;
+        plugin::get().mention_software(opened);
         // SAFETY: the device was checked to be as large as ours.
         unsafe { params.device.write(device::describe(opened, params.ordinal)) };
         Ok(())

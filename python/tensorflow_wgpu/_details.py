@@ -1,0 +1,45 @@
+"""Lets `tf.config.experimental.get_device_details` name the adapter behind a WGPU device.
+
+TensorFlow asks a pluggable device for its name alone, and some versions not even for that. The
+library knows the driver too.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import types
+from typing import Any
+
+from tensorflow_wgpu import _library
+
+log = logging.getLogger("tensorflow_wgpu")
+
+
+def patch_context(module: types.ModuleType) -> None:
+    """Adds to what `Context.get_device_details` answers for WGPU devices. Whatever is not as
+    expected leaves TensorFlow's own answer.
+    """
+    original = module.Context.get_device_details
+
+    @functools.wraps(original)
+    def get_device_details(self: Any, device: Any) -> dict[str, Any]:
+        answer = original(self, device)
+        try:
+            return {**answer, **details(device.name)} if device.device_type == "WGPU" else answer
+        except Exception as e:
+            log.warning("the adapter of %s is not known (%s: %s)", device, type(e).__name__, e)
+            return answer
+
+    module.Context.get_device_details = get_device_details
+
+
+def details(name: str) -> dict[str, str]:
+    """The adapter of a physical device, such as `/physical_device:WGPU:0`."""
+    adapter = _library.devices()[name.removeprefix("/physical_device:")]
+    return {
+        "device_name": adapter["name"],
+        "vendor": adapter["vendor"],
+        "backend": adapter["backend"],
+        "driver": adapter["driver"],
+    }

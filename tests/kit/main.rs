@@ -1,0 +1,86 @@
+//! The suites of the GPU kit in one executable: every suite that needs an adapter and nothing else.
+//!
+//! An executable for each suite would hold the whole crate each time, and the kit would not fit.
+//! `cargo test` runs the suites themselves and leaves this target alone. A test's name begins with
+//! its suite's, by which the kit runs one suite at a time.
+
+#[path = "../autotune.rs"]
+mod autotune;
+#[path = "../complex.rs"]
+mod complex;
+#[path = "../conv/main.rs"]
+mod conv;
+#[path = "../debug_summary.rs"]
+mod debug_summary;
+#[path = "../device.rs"]
+mod device;
+#[path = "../einsum.rs"]
+mod einsum;
+#[path = "../failures.rs"]
+mod failures;
+#[path = "../fft.rs"]
+mod fft;
+#[path = "../fused_attention.rs"]
+mod fused_attention;
+#[path = "../fused_attention_grad.rs"]
+mod fused_attention_grad;
+#[path = "../fused_contraction.rs"]
+mod fused_contraction;
+#[path = "../fused_elementwise.rs"]
+mod fused_elementwise;
+#[path = "../fused_reduce.rs"]
+mod fused_reduce;
+#[path = "../fused_reduce_epilogue.rs"]
+mod fused_reduce_epilogue;
+#[path = "../fused_rowwise.rs"]
+mod fused_rowwise;
+#[path = "../fused_update.rs"]
+mod fused_update;
+#[path = "../gather.rs"]
+mod gather;
+#[path = "../image.rs"]
+mod image;
+#[path = "../inplace.rs"]
+mod inplace;
+#[path = "../items.rs"]
+mod items;
+#[path = "../linalg.rs"]
+mod linalg;
+#[path = "../matmul.rs"]
+mod matmul;
+#[path = "../movement/main.rs"]
+mod movement;
+#[path = "../norm.rs"]
+mod norm;
+#[path = "../optimizer.rs"]
+mod optimizer;
+#[path = "../optimizer_random.rs"]
+mod optimizer_random;
+#[path = "../patches.rs"]
+mod patches;
+#[path = "../pipelines.rs"]
+mod pipelines;
+#[path = "../pool.rs"]
+mod pool;
+#[path = "../quantize.rs"]
+mod quantize;
+#[path = "../random/main.rs"]
+mod random;
+#[path = "../reduce.rs"]
+mod reduce;
+#[path = "../rnn.rs"]
+mod rnn;
+#[path = "../scan.rs"]
+mod scan;
+#[path = "../segment.rs"]
+mod segment;
+#[path = "../softmax.rs"]
+mod softmax;
+#[path = "../sort/main.rs"]
+mod sort;
+#[path = "../sparse.rs"]
+mod sparse;
+#[path = "../spectral.rs"]
+mod spectral;
+#[path = "../variable.rs"]
+mod variable;

@@ -1,0 +1,85 @@
+//! The GPU kit's program: runs the kit's steps on this machine's adapter, each in a process of its
+//! own with a time limit, and writes what came of them as JSON and as a table.
+//!
+//! Knows nothing of the crate and never touches the GPU, so that a driver that hangs or crashes
+//! ends a step, not the run. `run.sh` starts it; docs/GPU-KIT.md tells what the steps answer.
+
+mod outcome;
+mod plan;
+mod process;
+mod report;
+mod run;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+const HELP: &str = "\
+Runs the kernel tests and the benchmark of tensorflow-wgpu on this machine's adapter.
+
+Usage: run.sh [OPTIONS]
+
+  --short        a sample of everything, for software adapters
+  --out DIR      where gpu-kit.json, gpu-kit.md and gpu-kit.log are written (.)
+  --seconds N    how long the whole may take (540; 270 with --short)
+  --help         this text
+
+Environment: TF_WGPU_VISIBLE_DEVICES, WGPU_ADAPTER_NAME and WGPU_BACKEND choose the adapter.
+The exit code is 0 when every step ended well, 1 when not, 2 when nothing could be run.";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub struct Options {
+    /// A sample alone.
+    pub short: bool,
+    /// Where results go.
+    pub out: PathBuf,
+    /// How long the whole may take.
+    pub time: Duration,
+}
+
+impl Options {
+    /// Reads the arguments behind the program's name. None where they ask for help.
+    fn parse(arguments: Vec<std::ffi::OsString>) -> Result<Option<Self>, lexopt::Error> {
+        let (mut short, mut out, mut seconds) = (false, PathBuf::from("."), None);
+        let mut parser = Parser::from_args(arguments);
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Arg::Long("short") => short = true,
+                Arg::Long("out") => out = parser.value()?.into(),
+                Arg::Long("seconds") => seconds = Some(parser.value()?.parse::<u64>()?.max(1)),
+                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                _ => return Err(argument.unexpected()),
+            }
+        }
+        let time = Duration::from_secs(seconds.unwrap_or(if short { 270 } else { 540 }));
+        Ok(Some(Self { short, out, time }))
+    }
+}
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args_os().skip(1).collect()) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(e) => {
+            eprintln!("{e}; --help lists the options");
+            return ExitCode::from(2);
+        }
+    };
+    match run::all(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("gpu-kit: {e}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -61,16 +61,17 @@ fn supported(device: &Device) -> Capabilities {
     all.set(Capabilities::SHADER_INT64, has.int64);
     all.set(Capabilities::FLOAT64, has.float64);
     all.set(Capabilities::SUBGROUP | Capabilities::SUBGROUP_BARRIER, has.subgroups);
-    all.set(Capabilities::COOPERATIVE_MATRIX, has.cooperative.is_some());
-    all.set(Capabilities::SHADER_FLOAT16, has.cooperative.is_some());
+    all.set(Capabilities::COOPERATIVE_MATRIX, has.matrices.are_real());
+    all.set(Capabilities::SHADER_FLOAT16, has.matrices.f16.is_some());
     all
 }
 
 fn module(
-    wgsl: &str,
+    shader: &Shader,
+    immediates: u32,
     capabilities: Capabilities,
 ) -> Option<(naga::Module, naga::valid::ModuleInfo)> {
-    let module = naga::front::wgsl::parse_str(wgsl).ok()?;
+    let module = shader.module(immediates).ok()?;
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
     validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);
     validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
@@ -91,8 +92,7 @@ fn compile(options: &Options) -> Result<(), tensorflow_wgpu::Error> {
     eprintln!("@@ variants {}", all.len());
     for (i, (family, shader)) in all.iter().enumerate().skip(options.start) {
         eprintln!("@@ begin {i} {family} {}", shader.label());
-        let wgsl = shader.render(device.profile().capabilities.immediates);
-        if module(&wgsl, capabilities).is_none() {
+        if module(shader, device.profile().capabilities.immediates, capabilities).is_none() {
             eprintln!("@@ skipped");
             continue;
         }
@@ -118,7 +118,7 @@ fn write_hlsl(options: &Options, folder: &Path) -> std::io::Result<()> {
     let capabilities = Capabilities::all() - Capabilities::COOPERATIVE_MATRIX;
     for (i, (family, shader)) in variants(options, 128).iter().enumerate() {
         // DX12 has no cooperative matrices.
-        let Some((module, info)) = module(&shader.render(128), capabilities) else { continue };
+        let Some((module, info)) = module(shader, 128, capabilities) else { continue };
         let settings = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_0,
             immediates_target: Some(hlsl::BindTarget { space: 1, ..Default::default() }),

@@ -9,10 +9,12 @@ mod products;
 
 use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
-use tensorflow_wgpu::device::{Capabilities, Cooperative, Means, Profile};
+use tensorflow_wgpu::device::{
+    Capabilities, Cooperative, Device, Matrices, MatrixSize, Means, Profile, Selection, Verdict,
+};
 use tensorflow_wgpu::kernels::contract::tile::OperandMemory;
 use tensorflow_wgpu::kernels::contract::{software, tables};
-use tensorflow_wgpu::local::Node;
+use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
 /// `c[m][n]`, with the operands' transposes undone by indexing.
@@ -145,31 +147,78 @@ fn every_tile_of_gpus() {
     }
 }
 
+/// Emulated matrices for subgroups of 32.
+fn emulated(size: MatrixSize, element: DType) -> Cooperative {
+    Cooperative { size, element, means: Means::Emulation, ..Cooperative::F16 }
+}
+
 /// A GPU that offers these, and takes the tile of this id, if not 0.
 fn offering(cooperative: Cooperative, tile: u32) -> Profile {
     let own = session().device.profile().capabilities;
-    let capabilities = Capabilities { cooperative: Some(cooperative), ..own };
+    let of = |element| Some(cooperative).filter(|c| c.element == element);
+    let matrices = Matrices { f16: of(DType::F16), f32: of(DType::F32) };
+    let capabilities = Capabilities { matrices, ..own };
     Profile { tile, capabilities, ..Profile::NVIDIA }
 }
 
+/// Its tile of 64 rows.
+fn tile_of(cooperative: Cooperative) -> u32 {
+    tables::cooperative(Some(cooperative)).find(|t| t.m() == 64).expect("a tile of 64 rows").id()
+}
+
+/// Products of `dtype` by these matrices, which are tried out before.
+fn check_matrices(offered: Cooperative, dtype: DType, shapes: &[([usize; 3], bool, bool)]) {
+    let verdict = under(offering(offered, tile_of(offered)), || {
+        for (shape, ta, tb) in shapes {
+            check_once(dtype, *shape, *ta, *tb, 0);
+        }
+        session().device.matrix_units().verdict(offered.element)
+    });
+    assert_eq!(verdict, Some(Verdict::Pays { lanes: offered.lanes }), "{offered:?}");
+}
+
 /// Matrices that every invocation computes for itself stand in for those that no software adapter
-/// has: with blocks of several matrices, and more subgroups than blocks. All else is as on an
-/// adapter that has them, the test products included.
+/// has. All else is as on an adapter that has them, the test products included. Each size there is,
+/// with edges in all directions.
 #[test]
-fn cooperative_matrices() {
+fn cooperative_matrices_of_all_sizes() {
     let cases = [
-        (16, 32, [70, 40, 68], false, false),
-        (16, 16, [132, 33, 64], true, false),
-        (8, 32, [65, 36, 67], false, true),
+        ([70, 40, 68], false, false),
+        ([132, 33, 64], true, false),
+        ([65, 36, 67], false, true),
+        ([3, 7, 5], true, true),
     ];
-    for (edge, lanes, shape, ta, tb) in cases {
-        let tile = tables::cooperative(edge).find(|t| t.m() == 64).expect("a tile of 64 rows");
-        let offered = Cooperative { edge, lanes, means: Means::Emulation };
-        let verdict = under(offering(offered, tile.id()), || {
-            check_once(DType::F16, shape, ta, tb, 0);
-            session().device.cooperative_matrices().verdict()
-        });
-        assert_eq!(verdict, Some(true), "{offered:?}");
+    // One after the other: compiling takes most of the time.
+    for (i, size) in MatrixSize::ALL.into_iter().enumerate() {
+        check_matrices(emulated(size, DType::F16), DType::F16, &cases[i % 4..][..1]);
+    }
+}
+
+/// Those of float32, which multiply bfloat16 as well.
+#[test]
+fn cooperative_matrices_of_float32() {
+    let (square, other) = (MatrixSize::new(8, 8, 8), MatrixSize::new(16, 8, 8));
+    for dtype in [DType::F32, DType::BF16] {
+        let cases = [([70, 40, 68], false, true), ([33, 13, 10], true, false)];
+        check_matrices(emulated(square, DType::F32), dtype, &cases);
+    }
+    check_matrices(emulated(other, DType::F32), DType::F32, &[([66, 34, 67], true, true)]);
+}
+
+/// Subgroups that are smaller than a program is for, as large, and so large that there are fewer
+/// than blocks.
+#[test]
+fn cooperative_matrices_on_subgroups_of_any_size() {
+    let shapes = [([70, 70, 68], false, false)];
+    let (square, other) = (MatrixSize::new(16, 16, 16), MatrixSize::new(8, 16, 16));
+    for (size, lanes, means) in [
+        (square, 128, Means::Emulation),
+        (other, 8, Means::Emulation),
+        (square, 16, Means::TwoSubgroups),
+        (other, 32, Means::TwoSubgroups),
+    ] {
+        let offered = Cooperative { lanes, means, ..emulated(size, DType::F16) };
+        check_matrices(offered, DType::F16, &shapes);
     }
 }
 
@@ -177,16 +226,41 @@ fn cooperative_matrices() {
 /// product is right.
 #[test]
 fn cooperative_matrices_that_are_wrong() {
-    for means in [Means::WrongEmulation, Means::Nonsense] {
-        let offered = Cooperative { edge: 16, lanes: 32, means };
+    let (square, other) = (MatrixSize::new(16, 16, 16), MatrixSize::new(8, 8, 16));
+    for (means, size, element) in [
+        (Means::WrongEmulation, square, DType::F16),
+        (Means::WrongEmulation, other, DType::F32),
+        (Means::Nonsense, other, DType::F16),
+    ] {
+        let offered = Cooperative { means, ..emulated(size, element) };
         let verdict = under(offering(offered, 0), || {
-            check_once(DType::F16, [65, 40, 68], false, true, 0);
+            check_once(element, [65, 40, 68], false, true, 0);
             // The adapter's own failures are not those of the next op.
             check_once(DType::F32, [4, 4, 4], false, false, 0);
-            session().device.cooperative_matrices().verdict()
+            session().device.matrix_units().verdict(element)
         });
-        assert_eq!(verdict, Some(false), "{means:?}");
+        assert_eq!(verdict, Some(Verdict::Wrong), "{means:?}");
     }
+}
+
+/// Emulated matrices are right and slower than anything else: a probe that times them leaves them
+/// alone, at once.
+#[test]
+fn cooperative_matrices_that_do_not_pay() {
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let adapter = selection.adapters.first().expect("a Vulkan driver");
+    let offered = emulated(MatrixSize::new(8, 8, 16), DType::F16);
+    let own = session().device.profile();
+    let profile = offering(offered, 0).on(own);
+    let device = Device::open_probing(adapter, profile).expect("a device");
+    let mut session = Session::new(device.clone());
+    let operand = |dims: &[usize]| Random::new(7).tensor(DType::F16, dims);
+    let ((a, av), (b, bv)) = (operand(&[65, 40]), operand(&[40, 68]));
+    let node = matmul(DType::F16, false, false);
+    let got = session.run(&node, &[a.into(), b.into()]).expect("a product");
+    assert_close(&got[0], &product(&av, &bv, [65, 40, 68], false, false), 40.0, "probed");
+    let slower = Some(Verdict::Slower { lanes: 32 });
+    assert_eq!(device.matrix_units().verdict(DType::F16), slower);
 }
 
 /// Few rows or columns and a long contraction, which GPUs compute by groups that share sums.

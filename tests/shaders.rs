@@ -45,7 +45,7 @@ fn check_family(family: &Family) -> Result<(), Failed> {
         for limit in IMMEDIATE_LIMITS {
             let wgsl = shader.render(limit);
             if seen.insert(wgsl.clone())
-                && let Err(problem) = check_text(&wgsl)
+                && let Err(problem) = check_text(shader, &wgsl, limit)
             {
                 problems.push(format!(
                     "{} with {limit} bytes of immediates: {problem}",
@@ -74,8 +74,8 @@ fn undefined(shader: &Shader) -> Option<String> {
 const COOPERATIVE: Capabilities =
     WANTED.union(Capabilities::COOPERATIVE_MATRIX).union(Capabilities::SHADER_FLOAT16);
 
-fn check_text(wgsl: &str) -> Result<(), String> {
-    let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
+fn check_text(shader: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
+    let module = shader.module(limit).map_err(|e| e.to_string())?;
     let validate = |capabilities: Capabilities| -> Result<ModuleInfo, String> {
         let mut validator = Validator::new(ValidationFlags::all(), capabilities);
         validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);

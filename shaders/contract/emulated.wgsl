@@ -2,13 +2,20 @@
 // or more: every eighth element of a block's sums is an invocation's own. Operands stay where they
 // are; a matrix is the place of its first element.
 
-var<private> sums: array<f32, {{MATRICES_OF_BLOCK}} * EDGE * EDGE / 8u>;
+var<private> sums: array<f32, {{MATRICES_OF_BLOCK}} * M * N / 8u>;
+
+fn zeros(c: u32, lane: u32) -> u32 {
+    for (var i = lane % 8u; i < M * N; i += 8u) {
+        sums[c + i / 8u] = 0.0;
+    }
+    return c;
+}
 
 fn multiply_add(a: u32, b: u32, c: u32, lane: u32) -> u32 {
-    for (var i = lane % 8u; i < EDGE * EDGE; i += 8u) {
+    for (var i = lane % 8u; i < M * N; i += 8u) {
         var sum = sums[c + i / 8u];
         for (var k = 0u; k < {{PRODUCTS}}; k += 1u) {
-            sum += tile_a[a + i / EDGE * A_LINE + k] * tile_b[b + k * B_LINE + i % EDGE];
+            sum += tile_a[a + i / N * A_LINE + k] * tile_b[b + k * B_LINE + i % N];
         }
         sums[c + i / 8u] = sum;
     }
@@ -16,7 +23,7 @@ fn multiply_add(a: u32, b: u32, c: u32, lane: u32) -> u32 {
 }
 
 fn store_matrix(c: u32, at: u32, lane: u32) {
-    for (var i = lane % 8u; i < EDGE * EDGE; i += 8u) {
+    for (var i = lane % 8u; i < M * N; i += 8u) {
         staged[at + i] = sums[c + i / 8u];
     }
 }

@@ -1,40 +1,7 @@
 //! What an adapter can do, as far as kernels and registration care.
 
+use super::matrices::{Cooperative, Matrices};
 use crate::dtype::DType;
-
-/// How cooperative matrices are multiplied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Means {
-    /// By the adapter.
-    Adapter,
-    /// By the invocations themselves: for tests.
-    Emulation,
-    /// The same without the products of one step: for tests of what finds that out.
-    WrongEmulation,
-    /// By text that does not compile: for tests as well.
-    Nonsense,
-}
-
-/// Cooperative matrices of f16, summed in f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cooperative {
-    /// Rows and columns of a matrix: 8 or 16.
-    pub edge: u32,
-    /// Most invocations of a subgroup.
-    pub lanes: u32,
-    /// How they are multiplied.
-    pub means: Means,
-}
-
-impl Cooperative {
-    /// A number that no other one has.
-    pub const fn id(self) -> u32 {
-        self.edge | self.lanes << 8 | (self.means as u32) << 24
-    }
-}
-
-/// Fewest invocations of a subgroup for which blocks of cooperative matrices are few enough.
-const FEWEST_LANES: u32 = 16;
 
 /// The properties of a device that decide which kernels exist and how they are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +14,8 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// Timestamps inside encoders.
     pub timestamps: bool,
-    /// Matrices of f16 that subgroups multiply and sum in f32.
-    pub cooperative: Option<Cooperative>,
+    /// Matrices that subgroups multiply and sum in f32.
+    pub matrices: Matrices,
     /// Bytes of immediates (push constants); 0 when there are none.
     pub immediates: u32,
     /// Largest storage binding in bytes.
@@ -77,9 +44,8 @@ impl Capabilities {
         .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
     /// What cooperative matrices take.
-    pub(crate) const COOPERATIVE: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
-        .union(wgpu::Features::SHADER_F16)
-        .union(wgpu::Features::SUBGROUP);
+    pub(crate) const COOPERATIVE: wgpu::Features =
+        wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SUBGROUP);
 
     /// An adapter that has everything, for documentation and checks of all there is.
     pub const FULL: Self = Self {
@@ -87,7 +53,7 @@ impl Capabilities {
         float64: true,
         subgroups: true,
         timestamps: true,
-        cooperative: Some(Cooperative { edge: 16, lanes: 32, means: Means::Adapter }),
+        matrices: Matrices { f16: Some(Cooperative::F16), f32: None },
         immediates: 128,
         max_binding: 1 << 40,
         max_buffer: 1 << 40,
@@ -104,7 +70,7 @@ impl Capabilities {
         float64: false,
         subgroups: false,
         timestamps: false,
-        cooperative: None,
+        matrices: Matrices::NONE,
         immediates: 0,
         max_binding: 128 << 20,
         max_buffer: 256 << 20,
@@ -122,18 +88,7 @@ impl Capabilities {
         if let Some(most) = binding_limit(&|name| std::env::var(name).ok()) {
             capabilities.max_binding = capabilities.max_binding.min(most);
         }
-        let info = adapter.get_info();
-        if info.device_type != wgpu::DeviceType::Cpu
-            && adapter.features().contains(Self::COOPERATIVE)
-            && info.subgroup_max_size >= FEWEST_LANES
-        {
-            let edge = cooperative_edge(&adapter.cooperative_matrix_properties());
-            capabilities.cooperative = edge.map(|edge| Cooperative {
-                edge,
-                lanes: info.subgroup_max_size,
-                means: Means::Adapter,
-            });
-        }
+        capabilities.matrices = Matrices::of(adapter);
         capabilities
     }
 
@@ -154,7 +109,7 @@ impl Capabilities {
             timestamps: has(
                 wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
             ),
-            cooperative: None,
+            matrices: Matrices::NONE,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
@@ -185,7 +140,7 @@ impl Capabilities {
             float64: self.float64 && other.float64,
             subgroups: self.subgroups && other.subgroups,
             timestamps: self.timestamps && other.timestamps,
-            cooperative: self.cooperative.filter(|own| other.cooperative == Some(*own)),
+            matrices: self.matrices.common(other.matrices),
             immediates: self.immediates.min(other.immediates),
             max_binding: self.max_binding.min(other.max_binding),
             max_buffer: self.max_buffer.min(other.max_buffer),
@@ -198,18 +153,6 @@ impl Capabilities {
     }
 }
 
-/// The largest square matrices of f16 among `properties` whose sums are f32. Saturating is for
-/// integers.
-fn cooperative_edge(properties: &[wgpu::CooperativeMatrixProperties]) -> Option<u32> {
-    use wgpu::CooperativeScalarType::{F16, F32};
-    let square =
-        |p: &wgpu::CooperativeMatrixProperties, edge| [p.m_size, p.n_size, p.k_size] == [edge; 3];
-    let has = |edge: &u32| {
-        properties.iter().any(|p| square(p, *edge) && p.ab_type == F16 && p.cr_type == F32)
-    };
-    [16, 8].into_iter().find(has)
-}
-
 /// The fewest bytes that a device may be told to bind at once.
 const LEAST_BINDING: u64 = 1024;
 
@@ -219,52 +162,9 @@ fn binding_limit(lookup: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     lookup("TF_WGPU_MAX_BINDING")?.trim().parse().ok().map(|bytes: u64| bytes.max(LEAST_BINDING))
 }
 
-/// Whether `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, asks for cooperative matrices. They
-/// are off until their programs, which no software adapter runs, have been seen on drivers.
-pub(crate) fn cooperative_allowed(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
-    let value = lookup("TF_WGPU_COOPERATIVE_MATRIX").map(|v| v.trim().to_lowercase());
-    matches!(value.as_deref(), Some("1" | "on" | "true"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wgpu::CooperativeScalarType::{self, F16, F32};
-
-    fn listed(
-        m_size: u32,
-        n_size: u32,
-        k_size: u32,
-        types: [CooperativeScalarType; 2],
-    ) -> wgpu::CooperativeMatrixProperties {
-        let [ab_type, cr_type] = types;
-        wgpu::CooperativeMatrixProperties {
-            m_size,
-            n_size,
-            k_size,
-            ab_type,
-            cr_type,
-            saturating_accumulation: false,
-        }
-    }
-
-    #[test]
-    fn square_matrices_of_f16_summed_in_f32_count() {
-        assert_eq!(cooperative_edge(&[]), None);
-        assert_eq!(
-            cooperative_edge(&[listed(16, 16, 16, [F16, F16]), listed(16, 8, 16, [F16, F32])]),
-            None
-        );
-        assert_eq!(
-            cooperative_edge(&[listed(8, 8, 8, [F32, F32]), listed(8, 8, 8, [F16, F32])]),
-            Some(8)
-        );
-        assert_eq!(
-            cooperative_edge(&[listed(8, 8, 8, [F16, F32]), listed(16, 16, 16, [F16, F32])]),
-            Some(16)
-        );
-    }
-
     #[test]
     fn a_variable_limits_bindings() {
         let with =
@@ -272,16 +172,5 @@ mod tests {
         assert_eq!(with(Some(" 65536 ")), Some(65_536));
         assert_eq!(with(Some("1")), Some(LEAST_BINDING));
         assert_eq!((with(None), with(Some("much"))), (None, None));
-    }
-
-    #[test]
-    fn a_variable_switches_them_on() {
-        let with = |value: Option<&'static str>| {
-            cooperative_allowed(&move |name| {
-                value.filter(|_| name == "TF_WGPU_COOPERATIVE_MATRIX").map(ToOwned::to_owned)
-            })
-        };
-        assert!(with(Some("1")) && with(Some(" On ")));
-        assert!(!with(None) && !with(Some("")) && !with(Some("0")));
     }
 }

@@ -12,6 +12,8 @@ mod checked;
 mod completion;
 mod failures;
 mod gpu;
+mod matrices;
+mod matrix_units;
 mod memory;
 mod pending;
 mod pipelines;
@@ -27,7 +29,6 @@ mod submitter;
 mod sync;
 mod transfer;
 pub mod tuning;
-mod validation;
 
 use std::ops::Range;
 use std::path::Path;
@@ -38,19 +39,21 @@ use smallvec::SmallVec;
 
 pub use adapters::{AdapterReport, Selection};
 pub use budget::MemoryBudget;
-pub use capabilities::{Capabilities, Cooperative, Means};
+pub use capabilities::Capabilities;
 pub use completion::Serial;
+pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
+pub use matrix_units::{MatrixUnits, Policy, Verdict};
 pub use memory::MemoryStats;
 pub use profile::{Barriers, Class, Profile};
 pub use program::{Binding, Grid, Key, Params, Program, check_extent};
 pub use statistics::Statistics;
 pub use transfer::Timer;
-pub use validation::Validation;
 
 use cache::DiskCache;
 use completion::Completion;
 use failures::Failures;
 use gpu::Gpu;
+use matrix_units::Deterministic;
 use memory::{Blocks, Memory};
 use pending::{PendingDispatches, Waiting};
 use pipelines::Pipelines;
@@ -78,7 +81,7 @@ pub struct Device {
     submitter: Arc<Submitter<Gpu>>,
     failures: Arc<Failures>,
     staging: Staging,
-    cooperative_matrices: Validation,
+    matrix_units: Arc<MatrixUnits>,
     tuner: Option<Arc<Tuner>>,
     gpu: Arc<Gpu>,
     /// Workgroups in one dimension.
@@ -91,13 +94,37 @@ impl std::fmt::Debug for Device {
     }
 }
 
+/// What a device does beside what its profile says.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    /// Whether it times programs in the place of each other.
+    tunes: bool,
+    /// Who decides about its cooperative matrices.
+    matrices: Policy,
+}
+
+impl Settings {
+    /// What the environment asks for; emulated matrices are for tests, which want them used.
+    fn of(adapter: &wgpu::Adapter, profile: &Profile) -> Self {
+        let is_software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
+        let matrices = if profile.capabilities.matrices.are_real() {
+            Policy::of(&|name| std::env::var(name).ok(), is_software)
+        } else {
+            Policy::Forced
+        };
+        Self { tunes: false, matrices }
+    }
+}
+
 /// Asks for a device with `features`, and with those of cooperative matrices if they are wanted.
 fn request(
     adapter: &wgpu::Adapter,
     features: wgpu::Features,
-    cooperative: bool,
+    matrices: &Matrices,
 ) -> Result<(wgpu::Device, wgpu::Queue)> {
-    let wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
+    let cooperative = matrices.are_real();
+    let mut wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
+    wanted.set(wgpu::Features::SHADER_F16, cooperative && matrices.f16.is_some());
     let failed =
         |why: &str| Error::Unavailable(format!("cannot open {}: {why}", adapter.get_info().name));
     let request = || {
@@ -188,8 +215,8 @@ impl Device {
         Self::open_for(adapter, profile, directory, || false)
     }
 
-    /// The same for a program that may ask for deterministic ops: where kernels are timed while it
-    /// runs (`TF_WGPU_AUTOTUNE`), they are not while `deterministic` says so.
+    /// The same for a program that may ask for deterministic ops: kernels that are timed while it
+    /// runs (`TF_WGPU_AUTOTUNE`, matrix units) are not while `deterministic` says so.
     pub fn open_for(
         adapter: &wgpu::Adapter,
         profile: Profile,
@@ -197,8 +224,8 @@ impl Device {
         deterministic: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
         let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), profile.is_software());
-        let open = || Tuner::open(&adapter.get_info(), directory, deterministic);
-        Self::open_as(adapter, profile, directory, wanted.then(open))
+        let settings = Settings { tunes: wanted, ..Settings::of(adapter, &profile) };
+        Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
     }
 
     /// The same for one that tunes, whatever the adapter and the environment are, except while
@@ -209,41 +236,54 @@ impl Device {
         directory: Option<&Path>,
         deterministic: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
-        let tuner = Tuner::open(&adapter.get_info(), directory, deterministic);
-        Self::open_as(adapter, profile, directory, Some(tuner))
+        let settings = Settings { tunes: true, ..Settings::of(adapter, &profile) };
+        Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
+    }
+
+    /// One whose matrix units a probe decides on, emulated ones too: for tests.
+    pub fn open_probing(adapter: &wgpu::Adapter, profile: Profile) -> Result<Arc<Self>> {
+        let settings = Settings { matrices: Policy::Probed, ..Settings::of(adapter, &profile) };
+        Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
     }
 
     fn open_as(
         adapter: &wgpu::Adapter,
         mut profile: Profile,
         directory: Option<&Path>,
-        tuner: Option<Tuner>,
+        settings: Settings,
+        deterministic: Deterministic,
     ) -> Result<Arc<Self>> {
         process::check()?;
         process::watch_forks();
-        let has_matrices = |profile: &Profile| {
-            profile.capabilities.cooperative.is_some_and(|c| c.means == Means::Adapter)
-        };
-        if has_matrices(&profile)
-            && !capabilities::cooperative_allowed(&|name| std::env::var(name).ok())
-        {
-            profile.capabilities.cooperative = None;
+        let info = adapter.get_info();
+        if settings.matrices == Policy::Off {
+            profile.capabilities.matrices = Matrices::NONE;
         }
+        let asked = deterministic.clone();
+        let tuner = settings.tunes.then(|| Tuner::open(&info, directory, move || asked()));
+        let kept = directory;
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
         let features = adapter.features() & Capabilities::WANTED | cache_feature;
-        let (raw, queue) = match request(adapter, features, has_matrices(&profile)) {
-            Err(e) if has_matrices(&profile) => {
+        let (raw, queue) = match request(adapter, features, &profile.capabilities.matrices) {
+            Err(e) if profile.capabilities.matrices.are_real() => {
                 log::warn!(
                     "{}: no cooperative matrices, since the device does not open with them: {e}",
-                    adapter.get_info().name
+                    info.name
                 );
-                profile.capabilities.cooperative = None;
-                request(adapter, features, false)
+                profile.capabilities.matrices = Matrices::NONE;
+                request(adapter, features, &Matrices::NONE)
             }
             opened => opened,
         }?;
+        let matrix_units = MatrixUnits::open(
+            settings.matrices,
+            &profile.capabilities.matrices,
+            &info,
+            kept,
+            deterministic,
+        );
         let capabilities = profile.capabilities;
         let failures = Arc::new(Failures::default());
         watch(&raw, &failures);
@@ -265,7 +305,6 @@ impl Device {
             log::error!("{e}");
             failed.raise(e);
         };
-        let info = adapter.get_info();
         let total = budget::of(adapter, &info, capabilities.max_buffer, 0).total;
         let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
         let device = Arc::new(Self {
@@ -279,7 +318,7 @@ impl Device {
             submitter,
             failures,
             staging: Staging::default(),
-            cooperative_matrices: Validation::new(),
+            matrix_units: Arc::new(matrix_units),
             tuner: tuner.map(Arc::new),
             max_groups: raw.limits().max_compute_workgroups_per_dimension,
             gpu,
@@ -396,9 +435,9 @@ impl Device {
         check_extent(n)
     }
 
-    /// Whether its cooperative matrices give right results.
-    pub const fn cooperative_matrices(&self) -> &Validation {
-        &self.cooperative_matrices
+    /// Whether its cooperative matrices are used.
+    pub const fn matrix_units(&self) -> &Arc<MatrixUnits> {
+        &self.matrix_units
     }
 
     /// What times programs in the place of each other, if that is asked for.

@@ -1,6 +1,7 @@
 //! Pipelines by key. They are compiled by threads of their own, several at once, while recording
 //! goes on; who needs one at once compiles it where no thread has begun. No lock is held meanwhile.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -218,10 +219,15 @@ impl Compiler {
         let Planned { shader, entries, params_size, params_buffer, .. } = planned;
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
+        let source = if shader.exceeds_text() {
+            wgpu::ShaderSource::Naga(Cow::Owned(shader.module(self.capabilities.immediates)?))
+        } else {
+            wgpu::ShaderSource::Wgsl(wgsl.into())
+        };
         let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
         let layout = self.layout(*entries, *params_buffer, dynamic)?;
         let raw = checked(&self.device, "its pipeline", || {
-            let module = crate::sys::trusted_shader::create(&self.device, shader.label(), wgsl);
+            let module = crate::sys::trusted_shader::create(&self.device, shader.label(), source);
             let pipeline_layout =
                 self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                     label: Some(shader.label()),

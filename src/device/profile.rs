@@ -7,7 +7,7 @@
 
 use std::{env, fmt};
 
-use super::{Capabilities, Cooperative, Means};
+use super::Capabilities;
 
 /// How an adapter computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,10 +185,7 @@ impl Profile {
             simd_width: self.simd_width.min(own.simd_width),
             loop_limit: self.loop_limit.min(own.loop_limit),
             capabilities: Capabilities {
-                cooperative: match self.capabilities.cooperative {
-                    Some(Cooperative { means: Means::Adapter, .. }) => own.capabilities.cooperative,
-                    none_or_emulated => none_or_emulated,
-                },
+                matrices: self.capabilities.matrices.on(own.capabilities.matrices),
                 ..self.capabilities.common(own.capabilities)
             },
             ..self

@@ -17,11 +17,13 @@
 
 pub(crate) mod codec;
 pub mod library;
+mod matrices;
 pub mod vec4;
 
 use std::fmt::Write;
 
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 
 /// The default number of invocations in a workgroup.
 pub const WORKGROUP: u32 = 256;
@@ -52,6 +54,7 @@ pub struct Shader {
     workgroup: [u32; 3],
     builtins: Vec<(&'static str, &'static str)>,
     body: String,
+    matrices: Option<[u32; 3]>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +78,7 @@ impl Shader {
             builtins: Vec::new(),
             workgroup: [WORKGROUP, 1, 1],
             body: String::new(),
+            matrices: None,
         }
     }
 
@@ -141,6 +145,14 @@ impl Shader {
     #[must_use]
     pub fn builtin(mut self, builtin: &'static str, name: &'static str) -> Self {
         self.builtins.push((builtin, name));
+        self
+    }
+
+    /// Gives cooperative matrices the sizes of a product of `m` by `k` times `k` by `n`, whatever
+    /// the text calls them.
+    #[must_use]
+    pub fn matrices(mut self, [m, n, k]: [u32; 3]) -> Self {
+        self.matrices = Some([m, n, k]);
         self
     }
 
@@ -284,6 +296,22 @@ impl Shader {
         }
         out.push_str(&body.replace("{{ENTRY}}", &self.entry()));
         out
+    }
+
+    /// Whether [`Shader::module`] says more than [`Shader::render`].
+    pub const fn exceeds_text(&self) -> bool {
+        self.matrices.is_some()
+    }
+
+    /// The module of the text.
+    pub fn module(&self, immediate_limit: u32) -> Result<naga::Module> {
+        let text = self.render(immediate_limit);
+        let mut module = naga::front::wgsl::parse_str(&text)
+            .map_err(|e| Error::Internal(e.emit_to_string(&text)))?;
+        if let Some(size) = self.matrices {
+            matrices::resize(&mut module, size);
+        }
+        Ok(module)
     }
 
     /// Bytes of the parameter block, with its padding.

@@ -82,9 +82,11 @@ impl Store {
         }
     }
 
-    #[cfg(test)]
+    /// Stores `data` now.
     pub fn write(&self, data: &[u8]) {
-        file::write(&self.path, &self.key, data).unwrap();
+        if let Err(e) = file::write(&self.path, &self.key, data) {
+            log::info!("the {} {} cannot be stored: {e}", self.what, self.path.display());
+        }
     }
 }
 

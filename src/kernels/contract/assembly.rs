@@ -85,7 +85,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
         OperandMemory::Workgroup { depth, .. } => {
             workgroup::program(shader, v, depth / words(v.a.0) as u32)
         }
-        OperandMemory::Cooperative(_) => cooperative::program(
+        OperandMemory::Cooperative { .. } => cooperative::program(
             shader,
             v,
             v.cooperative.expect("a tile of cooperative matrices comes with them"),

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::tile::{COOPERATIVE_DEPTH, OperandMemory, Tile};
 use super::{software, tables};
-use crate::device::Profile;
+use crate::device::{Cooperative, Profile};
 
 /// What there is to choose for.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +27,8 @@ pub struct Demand {
     pub batch: usize,
     /// Whether neighbours of `b` lie along the contracted index, not along columns.
     pub by_depth: bool,
-    /// Rows and columns of cooperative matrices of the operands' type, or 0.
-    pub cooperative: u32,
+    /// Cooperative matrices of the operands' type that are used.
+    pub cooperative: Option<Cooperative>,
 }
 
 /// What was chosen.
@@ -44,6 +44,13 @@ pub struct Choice {
 pub fn choose(d: &Demand) -> Choice {
     let best = estimates(d).min_by(|x, y| order(d, x, y));
     best.expect("a table has a tile for every element and adapter").0
+}
+
+/// The same among tiles that are offered.
+pub fn choose_among(d: &Demand, tiles: &[&'static Tile]) -> Choice {
+    let among = estimates(d).filter(|(choice, _)| tiles.contains(&choice.tile));
+    let best = among.min_by(|x, y| order(d, x, y));
+    best.expect("tiles that are offered").0
 }
 
 /// Most choices that are worth timing.
@@ -69,7 +76,7 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
 impl Choice {
     /// Whether its tile multiplies cooperative matrices.
     pub const fn is_cooperative(&self) -> bool {
-        matches!(self.tile.memory, OperandMemory::Cooperative(_))
+        matches!(self.tile.memory, OperandMemory::Cooperative { .. })
     }
 
     /// A number that no other choice has, in any process.
@@ -98,10 +105,11 @@ fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
 
 /// What there is to choose among, with its cost.
 fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
-    let forced = tables::of_id(d.profile.tile).filter(|t| fits(d, t)).filter(|t| match t.memory {
-        OperandMemory::Cooperative(edge) => edge == d.cooperative,
+    let is_offered = |t: &&Tile| match t.memory {
+        OperandMemory::Cooperative { .. } => tables::cooperative(d.cooperative).any(|o| o == *t),
         _ => true,
-    });
+    };
+    let forced = tables::of_id(d.profile.tile).filter(|t| fits(d, t)).filter(is_offered);
     let tiles = offered(d).filter(move |t| forced.is_none_or(|f| f == *t)).chain(forced);
     tiles
         .flat_map(|tile| {
@@ -132,8 +140,9 @@ const SHARED: f64 = 1.5;
 /// barrier.
 const START: f64 = 100.0;
 const BARRIER: f64 = 20.0;
-/// How many products cooperative matrices make in the time of one.
+/// How many products cooperative matrices of f16 make in the time of one, and those of f32.
 const COOPERATIVE_SPEED: f64 = 8.0;
+const COOPERATIVE_SPEED_F32: f64 = 2.0;
 /// Fewest steps of an invocation when the contracted index is cut.
 const LEAST: usize = 128;
 /// The same for invocations that share a sum: their steps are loads without products in between.
@@ -146,6 +155,11 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let groups = t.groups();
     let (rows, columns) = (t.rows as f64, f64::from(t.vec4s * 4));
     let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
+    let speed = match t.memory {
+        OperandMemory::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
+        OperandMemory::Cooperative { .. } => COOPERATIVE_SPEED,
+        _ => 1.0,
+    };
     let loads = match t.memory {
         OperandMemory::Registers | OperandMemory::Subgroup | OperandMemory::Gemv(_) => {
             SAME * rows + if near { NEAR } else { APART } * columns
@@ -156,15 +170,14 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
                 + 2.0 * BARRIER / f64::from(depth);
             SHARED * (rows + columns) + overlapped * filling
         }
-        OperandMemory::Cooperative(_) => {
+        OperandMemory::Cooperative { .. } => {
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads());
             filling
                 + 2.0 * BARRIER / f64::from(COOPERATIVE_DEPTH)
-                + SHARED * (rows + columns) / COOPERATIVE_SPEED
+                + SHARED * (rows + columns) / speed
         }
     };
-    let products = rows * columns
-        / if matches!(t.memory, OperandMemory::Cooperative(_)) { COOPERATIVE_SPEED } else { 1.0 };
+    let products = rows * columns / speed;
     let adding = f64::from(groups.ilog2() * t.rows * t.vec4s) * BARRIER;
     let cost = |split_k: usize| {
         let waves = (invocations * split_k) as f64 / width as f64;
@@ -186,7 +199,8 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Capabilities;
+    use crate::device::{Capabilities, MatrixSize};
+    use crate::dtype::DType;
 
     const GPUS: [Profile; 2] = [Profile::INTEL, Profile::NVIDIA];
 
@@ -205,7 +219,7 @@ mod tests {
             depth,
             batch: 1,
             by_depth: false,
-            cooperative: 0,
+            cooperative: None,
         }
     }
 
@@ -279,16 +293,18 @@ mod tests {
     #[test]
     fn cooperative_matrices_take_what_is_large_enough() {
         for profile in GPUS {
-            let offered = Demand {
-                cooperative: 16,
+            let offered = |size, element| Demand {
+                cooperative: Some(Cooperative { size, element, ..Cooperative::F16 }),
                 profile: with_memory(profile, 48 << 10),
                 ..demand(profile, 2048, 2048, 2048)
             };
-            assert_eq!(choose(&offered).tile.memory, OperandMemory::Cooperative(16));
-            assert_eq!(
-                choose(&Demand { cooperative: 8, ..offered }).tile.memory,
-                OperandMemory::Cooperative(8)
-            );
+            for size in MatrixSize::ALL {
+                for (element, bytes) in [(DType::F16, 2), (DType::F32, 4)] {
+                    let memory = choose(&offered(size, element)).tile.memory;
+                    assert_eq!(memory, OperandMemory::Cooperative { size, bytes });
+                }
+            }
+            let offered = offered(MatrixSize::new(8, 8, 16), DType::F16);
             assert!(choose(&Demand { m: 1, ..offered }).tile.groups() > 1);
             let small = choose(&Demand { profile: with_memory(profile, 16 << 10), ..offered }).tile;
             assert!(small.workgroup_memory() <= 16 << 10, "{small:?}");
@@ -341,7 +357,7 @@ mod tests {
         let wide = choose(&Demand { profile: with_memory(Profile::NVIDIA, 64 << 10), ..d });
         assert_eq!(Choice::named(wide.name(), &d), None, "for more memory: {wide:?}");
         let matrices = choose(&Demand {
-            cooperative: 16,
+            cooperative: Some(Cooperative::F16),
             profile: with_memory(Profile::NVIDIA, 48 << 10),
             ..d
         });

@@ -18,9 +18,9 @@ pub(super) fn enqueue(
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
     let plan = c.programs(choice, cooperative, epilogue, limit(ctx.device().capabilities()))?;
-    if choice.is_cooperative() {
+    if let Some(offered) = cooperative.filter(|_| choice.is_cooperative()) {
         // Found out before it is enqueued, its failure is nobody's error.
-        plan.prepare(ctx.device()).inspect_err(|e| refuse(ctx.device(), e))?;
+        plan.prepare(ctx.device()).inspect_err(|e| refuse(ctx.device(), &offered, e))?;
     }
     let memory = plan.memory(ctx)?;
     enqueue_programs(plan, ctx, &memory)
@@ -36,8 +36,12 @@ pub(super) fn enqueue_programs(
 }
 
 /// Ends the use of cooperative matrices on `device`.
-pub(super) fn refuse(device: &Device, reason: &Error) {
-    if device.cooperative_matrices().refuse() {
-        log::warn!("{}: cooperative matrices are not used, since {reason}", device.info().name);
+pub(super) fn refuse(device: &Device, offered: &Cooperative, reason: &Error) {
+    if device.matrix_units().refuse(offered) {
+        let Cooperative { element, size, .. } = offered;
+        log::warn!(
+            "{}: cooperative matrices {size} of {element} are not used, since {reason}",
+            device.info().name
+        );
     }
 }

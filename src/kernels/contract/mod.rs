@@ -26,6 +26,7 @@ pub mod geometry;
 pub mod images;
 mod narrow;
 pub mod plan;
+mod probe;
 pub mod product;
 mod programs;
 mod registers;

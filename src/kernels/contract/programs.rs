@@ -35,7 +35,7 @@ impl Contraction {
         let Choice { tile, split_k } = choice;
         let mut plan = Plan::new();
         let mut variant = self.variant(tile);
-        if matches!(tile.memory, OperandMemory::Cooperative(_)) {
+        if matches!(tile.memory, OperandMemory::Cooperative { .. }) {
             variant.cooperative = cooperative;
         }
         let chunk = self.chunk(limit, split_k);

@@ -56,7 +56,7 @@ impl Contraction {
             depth: self.depth(),
             batch: self.batch.len(),
             by_depth: self.b_step == 1 && self.n > 1 && self.b_column != 1,
-            cooperative: cooperative.map_or(0, |c| c.edge),
+            cooperative,
         }
     }
 }

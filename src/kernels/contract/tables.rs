@@ -2,7 +2,7 @@
 
 use super::software;
 use super::tile::{OperandMemory, Tile, cooperative_tile, double, gemv, registers, workgroup};
-use crate::device::{Class, Profile};
+use crate::device::{Class, Cooperative, MatrixSize, Profile};
 
 /// Tiles of GPUs that share the processor's memory, and of GPUs of unknown kind. An invocation has
 /// half as many sums as on a discrete GPU, since some GPUs have a quarter of the registers. Tiles
@@ -41,16 +41,26 @@ pub const DISCRETE: &[Tile] = &[
     gemv(1, 1, 64),
 ];
 
-/// Tiles of GPUs with cooperative matrices.
-pub const COOPERATIVE: &[Tile] = &[
-    cooperative_tile(8, 2, 16, 16, 16),
-    cooperative_tile(8, 1, 8, 16, 16),
-    cooperative_tile(8, 1, 8, 16, 8),
-];
+/// Tiles of GPUs with cooperative matrices, of all sizes and both element types. Those of f32 would
+/// take more workgroup memory than there is for 128 rows and columns.
+pub static COOPERATIVE: [Tile; 3 * MatrixSize::ALL.len()] = {
+    let sizes = MatrixSize::ALL;
+    let mut tiles = [cooperative_tile(64, sizes[0], 2); 3 * MatrixSize::ALL.len()];
+    let mut i = 0;
+    while i < sizes.len() {
+        tiles[3 * i] = cooperative_tile(128, sizes[i], 2);
+        tiles[3 * i + 1] = cooperative_tile(64, sizes[i], 2);
+        tiles[3 * i + 2] = cooperative_tile(64, sizes[i], 4);
+        i += 1;
+    }
+    tiles
+};
 
-/// Tiles of cooperative matrices with `edge` rows and columns.
-pub fn cooperative(edge: u32) -> impl Iterator<Item = &'static Tile> {
-    COOPERATIVE.iter().filter(move |t| t.memory == OperandMemory::Cooperative(edge))
+/// Tiles of these matrices.
+pub fn cooperative(offered: Option<Cooperative>) -> impl Iterator<Item = &'static Tile> {
+    let memory = offered
+        .map(|c| OperandMemory::Cooperative { size: c.size, bytes: c.element.size() as u32 });
+    COOPERATIVE.iter().filter(move |t| Some(t.memory) == memory)
 }
 
 /// The tiles of all tables but that of cooperative matrices; some are in several of them.
@@ -62,7 +72,7 @@ pub fn all() -> impl Iterator<Item = &'static Tile> {
 
 /// The tile of this id, in whichever table.
 pub fn of_id(id: u32) -> Option<&'static Tile> {
-    all().chain(COOPERATIVE).find(|t| t.id() == id)
+    all().chain(&COOPERATIVE).find(|t| t.id() == id)
 }
 
 /// The tiles of an adapter.
@@ -81,7 +91,7 @@ mod tests {
 
     #[test]
     fn tiles_fit_every_adapter_and_have_their_own_ids() {
-        let all: Vec<_> = super::all().chain(COOPERATIVE).collect();
+        let all: Vec<_> = super::all().chain(&COOPERATIVE).collect();
         for (i, t) in all.iter().enumerate() {
             assert!(t.threads() <= 256, "{t:?}");
             if let OperandMemory::Workgroup { depth, .. } = t.memory {

@@ -1,5 +1,7 @@
 //! Tiles: which part of a result one workgroup computes, and with which memory.
 
+use crate::device::MatrixSize;
+
 /// Most blocks of a workgroup, which bounds the memory of staged sums.
 pub(super) const MOST_BLOCKS: u32 = 8;
 
@@ -25,9 +27,13 @@ pub enum OperandMemory {
         /// while these are multiplied, and go to the other place: one barrier instead of two.
         buffers: u32,
     },
-    /// f16 in workgroup memory, multiplied by subgroups as cooperative matrices with so many rows
-    /// and columns.
-    Cooperative(u32),
+    /// Loaded into workgroup memory, and multiplied by subgroups as cooperative matrices.
+    Cooperative {
+        /// What one multiplication takes.
+        size: MatrixSize,
+        /// Bytes of an element: 2 for f16, 4 for f32.
+        bytes: u32,
+    },
 }
 
 /// A workgroup of `lanes_m * lanes_n` invocations, or as many in each group that shares sums.
@@ -80,14 +86,11 @@ pub(super) const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) ->
     }
 }
 
-pub(super) const fn cooperative_tile(
-    rows: u32,
-    vec4s: u32,
-    lanes_m: u32,
-    lanes_n: u32,
-    edge: u32,
-) -> Tile {
-    Tile { rows, vec4s, lanes_m, lanes_n, memory: OperandMemory::Cooperative(edge) }
+/// A tile of `edge` by `edge` sums for matrices of this size, with elements of so many bytes.
+pub(super) const fn cooperative_tile(edge: u32, size: MatrixSize, bytes: u32) -> Tile {
+    let (vec4s, lanes_m) = if edge == 128 { (2, 16) } else { (1, edge / 8) };
+    let memory = OperandMemory::Cooperative { size, bytes };
+    Tile { rows: 8, vec4s, lanes_m, lanes_n: 16, memory }
 }
 
 /// Steps of the contracted index that cooperative matrices take at a time.
@@ -133,12 +136,10 @@ impl Tile {
             OperandMemory::Workgroup { depth, buffers, .. } => {
                 buffers * depth * (self.m() + self.n()) as u32 * 4
             }
-            OperandMemory::Cooperative(edge) => {
+            OperandMemory::Cooperative { size, bytes } => {
                 let lines = self.m() as u32 * (COOPERATIVE_DEPTH + PADDING)
                     + COOPERATIVE_DEPTH * (self.n() as u32 + PADDING);
-                let blocks = self.threads() / 16;
-                lines * 2
-                    + edge * edge * 4 * if blocks < MOST_BLOCKS { blocks } else { MOST_BLOCKS }
+                lines * bytes + size.sums() * 4 * MOST_BLOCKS
             }
         }
     }
@@ -147,7 +148,7 @@ impl Tile {
     /// fewer of them.
     pub const fn fits(&self, words: usize) -> bool {
         words == 1
-            || !matches!(self.memory, OperandMemory::Subgroup | OperandMemory::Cooperative(_))
+            || !matches!(self.memory, OperandMemory::Subgroup | OperandMemory::Cooperative { .. })
                 && (self.rows * self.vec4s) as usize * words <= 16
     }
 
@@ -158,7 +159,7 @@ impl Tile {
             OperandMemory::Subgroup => 1,
             OperandMemory::Gemv(groups) => 2 | groups.ilog2() << 4,
             OperandMemory::Workgroup { depth, buffers } => (2 + buffers) | (depth / 16) << 4,
-            OperandMemory::Cooperative(edge) => 5 | (edge / 8) << 4,
+            OperandMemory::Cooperative { size, bytes } => 5 | size.id() << 4 | (bytes / 4) << 7,
         };
         self.rows | self.vec4s << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
     }

@@ -97,10 +97,9 @@ impl Call<'_> {
                 Some((Ok(false), _)) => {}
                 refused => {
                     self.tuner.exclude(self.question, *name);
-                    if let (Some((Err(e), _)), Some(true)) =
-                        (refused, choice.map(|c| c.is_cooperative()))
-                    {
-                        chosen::refuse(device, &e);
+                    let matrices = choice.filter(Choice::is_cooperative).and(self.cooperative);
+                    if let (Some((Err(e), _)), Some(offered)) = (refused, matrices) {
+                        chosen::refuse(device, &offered, &e);
                     }
                 }
             }

@@ -1,93 +1,129 @@
-//! When cooperative matrices are used: for f16, where the adapter lists them, and after products
-//! with known results came out right. A driver whose programs do not compile, or that computes
-//! something else, gets the other tiles from then on.
+//! When cooperative matrices are used: for the element types that the adapter lists, after products
+//! with known results came out right, and where a [`probe`] finds them faster than the vector
+//! units. A driver whose programs do not compile, or that computes something else, gets the other
+//! tiles from then on.
 
-use super::choice::Choice;
+use std::time::Instant;
+
+use super::choice::{self, Choice};
+use super::probe::{self, Trial};
 use super::tile::Tile;
 use super::{Contraction, Lines, Rows, Store, chosen, tables};
-use crate::device::{Cooperative, Means};
+use crate::device::{Cooperative, Means, Policy, Verdict};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
-use crate::tensor::HostTensor;
+use crate::tensor::{HostTensor, Tensor};
 
-/// What `device` may use for operands of these types. The first call tries it.
+/// What may be used for operands of these types. The first call tries it.
 pub(super) fn usable(ctx: &mut dyn OpContext, a: DType, b: DType) -> Option<Cooperative> {
-    if [a, b] != [DType::F16; 2] {
-        return None;
-    }
-    let offered = ctx.device().capabilities().cooperative?;
-    let verdict = ctx.device().cooperative_matrices().verdict();
+    let offered = ctx.device().capabilities().matrices.get(a).filter(|_| a == b)?;
+    let units = ctx.device().matrix_units().clone();
+    units.usable(offered, |policy| try_out(ctx, offered, policy))
+}
+
+fn try_out(ctx: &mut dyn OpContext, offered: Cooperative, policy: Policy) -> Option<Verdict> {
     // What went wrong before is not what is tried.
-    if let (None, Err(e)) = (verdict, ctx.device().check()) {
+    if let Err(e) = ctx.device().check() {
         ctx.device().raise(e);
         return None;
     }
-    let trusted = verdict.unwrap_or_else(|| {
-        match check(ctx, offered) {
-            Ok(()) => ctx.device().cooperative_matrices().confirm(),
-            Err(e) => chosen::refuse(ctx.device(), &e),
+    let timed = ctx.device().matrix_units().are_timed();
+    let mut lanes = vec![offered.lanes, offered.fewest_lanes];
+    lanes.dedup();
+    let name = ctx.device().info().name.clone();
+    let tiles = tiles(ctx, &offered);
+    let mut own = Own { ctx, offered, tiles, operands: None };
+    let (verdict, reason) = probe::verdict(&mut own, &lanes, policy, timed);
+    let Cooperative { size, element, .. } = offered;
+    match (verdict, reason) {
+        (Some(Verdict::Wrong), Some(e)) => {
+            log::warn!("{name}: cooperative matrices {size} of {element} are not used, since {e}")
         }
-        ctx.device().cooperative_matrices().verdict() == Some(true)
-    });
-    trusted.then_some(offered)
+        (_, reason) => log::info!(
+            "{name}: cooperative matrices {size} of {element}: {verdict:?}{}",
+            reason.map_or(String::new(), |e| format!(" ({e})"))
+        ),
+    }
+    verdict
 }
 
-/// Products whose sums are whole numbers, with each tile, in two orientations and with edges in all
-/// directions.
-fn check(ctx: &mut dyn OpContext, offered: Cooperative) -> Result<()> {
+/// The device of an op, with the tiles that fit it.
+struct Own<'c> {
+    ctx: &'c mut dyn OpContext,
+    offered: Cooperative,
+    tiles: Vec<&'static Tile>,
+    /// The operands and the result of what was timed last.
+    operands: Option<(usize, [Tensor; 3])>,
+}
+/// The tiles whose programs fit the adapter.
+fn tiles(ctx: &dyn OpContext, offered: &Cooperative) -> Vec<&'static Tile> {
     let memory = ctx.device().capabilities().workgroup_memory;
     // Emulated operands are f32, which takes more memory than the largest tile may.
     let fits = |t: &&Tile| {
         t.workgroup_memory() <= memory && (offered.means == Means::Adapter || t.m() <= 64)
     };
-    let tiles: Vec<_> = tables::cooperative(offered.edge).filter(fits).collect();
-    if tiles.is_empty() {
-        return Err(Error::Unimplemented(format!(
-            "{memory} bytes of workgroup memory are too few for any tile"
-        )));
-    }
-    for tile in tiles {
-        for by_rows in [false, true] {
-            check_tile(ctx, offered, tile, by_rows)?;
-        }
-    }
-    Ok(())
+    tables::cooperative(Some(*offered)).filter(fits).collect()
 }
 
-/// One product of a[m][k] and b[k][n], or of a[k][m] and b[n][k].
-fn check_tile(
-    ctx: &mut dyn OpContext,
-    offered: Cooperative,
-    tile: &'static Tile,
-    turned: bool,
-) -> Result<()> {
-    let [m, k, n] = [tile.m() + 4, 76, tile.n() + 4];
-    let (a_at, b_at) =
-        (|i: usize, l: usize| (i * 5 + l * 3) % 9, |l: usize, j: usize| (l * 7 + j * 2) % 11);
-    let value = |x: usize| x as f64 - 4.0;
-    let pick = |rows: usize, columns: usize, f: &dyn Fn(usize, usize) -> usize| -> Vec<f64> {
-        (0..rows * columns).map(|i| value(f(i / columns, i % columns))).collect()
-    };
-    let (a, b) = if turned {
-        (pick(k, m, &|l, i| a_at(i, l)), pick(n, k, &|j, l| b_at(l, j)))
-    } else {
-        (pick(m, k, &a_at), pick(k, n, &b_at))
-    };
-    let mut upload = |values: &[f64]| -> Result<_> {
-        let tensor = ctx.temp(DType::F16, &[values.len()])?;
-        ctx.device().upload(
-            tensor.address,
-            &HostTensor::floats(DType::F16, &[values.len()], values).bytes,
-        )?;
-        Ok(tensor)
-    };
-    let (a, b) = (upload(&a)?, upload(&b)?);
-    let c = ctx.temp(DType::F32, &[m, n])?;
+impl Trial for Own<'_> {
+    /// Products whose sums are whole numbers, with each tile, in two orientations and with edges in
+    /// all directions.
+    fn check(&mut self, lanes: u32, product: usize) -> Result<Option<u64>> {
+        if self.tiles.is_empty() {
+            return Err(Error::Unimplemented("no tile fits the workgroup memory".into()));
+        }
+        let Some(tile) = self.tiles.get(product / 2).copied() else { return Ok(None) };
+        let offered = Cooperative { lanes, ..self.offered };
+        check_tile(self.ctx, offered, tile, product % 2 == 1).map(Some)
+    }
+
+    fn time(&mut self, n: usize, lanes: Option<u32>) -> Result<u64> {
+        let operands = match self.operands.take() {
+            Some((size, operands)) if size == n => operands,
+            _ => self.operands(n)?,
+        };
+        let [a, b, c] = self.operands.insert((n, operands)).1.clone();
+        let product = matrix_product([n; 3], [a, b, c], false);
+        let offered = lanes.map(|lanes| Cooperative { lanes, ..self.offered });
+        let mut demand = product.demand(self.ctx.device().profile(), offered);
+        // A tile that a test forces is not what is compared.
+        demand.profile.tile = 0;
+        let choice = match offered {
+            None => choice::choose(&demand),
+            Some(_) => choice::choose_among(&demand, &self.tiles),
+        };
+        let plan = product.programs(choice, offered, None, u64::MAX)?;
+        plan.prepare(self.ctx.device())?;
+        let memory = plan.memory(self.ctx)?;
+        let timer = self.ctx.device().timer();
+        timer.start(self.ctx.device());
+        chosen::enqueue_programs(plan, self.ctx, &memory)?;
+        timer.stop(self.ctx.device());
+        timer.nanoseconds(self.ctx.device())
+    }
+}
+
+impl Own<'_> {
+    /// Two square matrices of ones, for zeros may take less power, and room for their product.
+    fn operands(&mut self, n: usize) -> Result<[Tensor; 3]> {
+        let element = self.offered.element;
+        let mut tensors = [(); 3].map(|()| self.ctx.temp(element, &[n, n]));
+        let word = if element == DType::F16 { 0x3c00_3c00 } else { 0x3f80_0000 };
+        for tensor in tensors.iter_mut().flatten() {
+            self.ctx.device().fill(tensor.address, tensor.bytes(), word)?;
+        }
+        let [a, b, c] = tensors;
+        Ok([a?, b?, c?])
+    }
+}
+
+/// The contraction of a[m][k] and b[k][n], or of a[k][m] and b[n][k], for [m, k, n].
+fn matrix_product([m, k, n]: [usize; 3], [a, b, c]: [Tensor; 3], turned: bool) -> Contraction {
     let (rows, a_step) = if turned { (1, m) } else { (k, 1) };
     let (b_step, b_column) = if turned { (1, k) } else { (n, 1) };
-    let contraction = Contraction {
+    Contraction {
         m,
         n,
         outer: 1,
@@ -102,19 +138,64 @@ fn check_tile(
         b_step,
         b_column,
         b_matrix: 0,
-        c: c.clone(),
+        c,
         store: Store::Rows(n),
         c_matrix: 0,
         conjugated: [false; 2],
+    }
+}
+
+/// Multiplies what tells the right products and sums from those of a narrower type. Nanoseconds
+/// from the last upload to the result on the host, once the program is compiled.
+///
+/// With f16, products have more than 11 bits and sums up to 20; with f32, operands have 13 bits,
+/// which an f16, a bf16 or NVIDIA's TF32 would round, and sums less than 24.
+fn check_tile(
+    ctx: &mut dyn OpContext,
+    offered: Cooperative,
+    tile: &'static Tile,
+    turned: bool,
+) -> Result<u64> {
+    let [m, k, n] = [tile.m() + 4, 76, tile.n() + 4];
+    let wide = offered.element == DType::F32;
+    let a_at = |i: usize, l: usize| ((i * 25 + l * 33) % 199) as f64 - 99.0;
+    let b_at = |l: usize, j: usize| {
+        let step = (l * 7 + j * 12) % 111;
+        if wide { 4097.0 + step as f64 } else { step as f64 - 55.0 }
     };
+    // Signs that change along k keep sums of wide products small.
+    let b_at = |l: usize, j: usize| if wide && l % 2 == 1 { -b_at(l, j) } else { b_at(l, j) };
+    let pick = |rows: usize, columns: usize, f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
+        (0..rows * columns).map(|i| f(i / columns, i % columns)).collect()
+    };
+    let (a, b) = if turned {
+        (pick(k, m, &|l, i| a_at(i, l)), pick(n, k, &|j, l| b_at(l, j)))
+    } else {
+        (pick(m, k, &a_at), pick(k, n, &b_at))
+    };
+    let mut upload = |values: &[f64]| -> Result<_> {
+        let tensor = ctx.temp(offered.element, &[values.len()])?;
+        let host = HostTensor::floats(offered.element, &[values.len()], values);
+        ctx.device().upload(tensor.address, &host.bytes)?;
+        Ok(tensor)
+    };
+    let (a, b) = (upload(&a)?, upload(&b)?);
+    let c = ctx.temp(DType::F32, &[m, n])?;
+    let product = matrix_product([m, k, n], [a, b, c.clone()], turned);
     let choice = Choice { tile, split_k: 1 };
-    chosen::enqueue(&contraction, ctx, choice, Some(offered), None)?;
+    let plan = product.programs(choice, Some(offered), None, u64::MAX)?;
+    plan.prepare(ctx.device())?;
+    let memory = plan.memory(ctx)?;
+    ctx.device().synchronize()?;
+    let start = Instant::now();
+    chosen::enqueue_programs(plan, ctx, &memory)?;
     let mut bytes = vec![0; m * n * 4];
     ctx.device().download(c.address, &mut bytes)?;
+    let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let got: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
     for i in 0..m {
         for j in 0..n {
-            let want: f64 = (0..k).map(|l| value(a_at(i, l)) * value(b_at(l, j))).sum();
+            let want: f64 = (0..k).map(|l| a_at(i, l) * b_at(l, j)).sum();
             let got = f64::from(got[i * n + j]);
             let near = (got - want).abs() < 0.5;
             // NaN is near nothing.
@@ -125,5 +206,5 @@ fn check_tile(
             }
         }
     }
-    Ok(())
+    Ok(nanoseconds)
 }

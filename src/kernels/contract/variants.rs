@@ -4,7 +4,7 @@ use super::assembly::shader;
 use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use super::tile::{self, Tile};
 use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant, software, tables};
-use crate::device::{Cooperative, Means};
+use crate::device::{Cooperative, MatrixSize};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
 use crate::layout::Iteration;
@@ -185,34 +185,48 @@ fn places() -> Vec<Shader> {
     out
 }
 
+/// Sizes of matrices that known adapters list: AMD and NVIDIA, Intel, Apple, in this order.
+const LISTED: [MatrixSize; 4] = [
+    MatrixSize::new(16, 16, 16),
+    MatrixSize::new(8, 8, 16),
+    MatrixSize::new(8, 16, 16),
+    MatrixSize::new(8, 8, 8),
+];
+
 /// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and
-/// each way to store, and with epilogues.
+/// each way to store, and with epilogues; those that no known adapter lists in one way.
 fn cooperative() -> Vec<Shader> {
     let mut out = Vec::new();
-    let f16 = |lanes| (DType::F16, lanes);
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
     for (i, tile) in tables::COOPERATIVE.iter().enumerate() {
-        let tile::OperandMemory::Cooperative(edge) = tile.memory else { continue };
+        let tile::OperandMemory::Cooperative { size, bytes } = tile.memory else { continue };
+        let element = if bytes == 2 { DType::F16 } else { DType::F32 };
         let mut push = |rows, lines, a, b, c, lanes, batch, epilogue| {
+            let offered = Cooperative { size, element, lanes, ..Cooperative::F16 };
             out.push(shader(&Variant {
                 rows,
                 spatial: if rows == RowsKind::Dense { 0 } else { 2 + i % 2 },
                 lines,
-                a: f16(a),
-                b: f16(b),
-                cooperative: Some(Cooperative { edge, lanes, means: Means::Adapter }),
+                a: (element, a),
+                b: (element, b),
+                cooperative: Some(offered),
                 c,
                 batch,
                 epilogue,
                 ..Variant::plain(tile)
             }));
         };
-        let (all, vec4s) =
-            ([Lanes::One, Lanes::Depth, Lanes::Edge], (DType::F16, StoreKind::Vec4s));
+        let is_listed = if bytes == 2 { LISTED.contains(&size) } else { size == LISTED[3] };
+        if !is_listed {
+            let (dense, c) = (LinesKind::Dense, (element, StoreKind::Vec4s));
+            push(RowsKind::Dense, dense, Lanes::Edge, Lanes::Depth, c, 32, None, None);
+            continue;
+        }
+        let (all, vec4s) = ([Lanes::One, Lanes::Depth, Lanes::Edge], (element, StoreKind::Vec4s));
         for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
             push(RowsKind::Dense, LinesKind::Dense, a, b, vec4s, 32, None, None);
         }
-        for lanes in [16, 32, 64, 128] {
+        for lanes in [8, 16, 32, 64, 128] {
             let single = (DType::F32, StoreKind::Elements);
             push(
                 RowsKind::Dense,
@@ -230,7 +244,7 @@ fn cooperative() -> Vec<Shader> {
         push(RowsKind::Patch, LinesKind::Dense, Lanes::Depth, Lanes::Edge, vec4s, 32, None, None);
         push(RowsKind::Spread, strided, Lanes::Depth, Lanes::Depth, planes, 64, None, None);
         push(RowsKind::Window, planar, Lanes::Edge, Lanes::One, vec4s, 32, None, None);
-        for (epilogue, broadcasts) in samples(DType::F16) {
+        for (epilogue, broadcasts) in samples(element) {
             let c = (epilogue.output(), StoreKind::Vec4s);
             let sample = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
             push(RowsKind::Dense, LinesKind::Dense, Lanes::Depth, Lanes::Edge, c, 32, None, sample);

@@ -1,0 +1,270 @@
+//! Whether a device's cooperative matrices are used: what the user says, what a probe found out,
+//! and the file that keeps it.
+//!
+//! Nobody knows before they were tried whether they are right, and whether they are faster than the
+//! vector units: some drivers list matrices that they compute element by element. Who tries them
+//! out knows how; this module knows when, and what follows.
+
+mod record;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::cache::Store;
+use super::matrices::{Cooperative, Matrices};
+use crate::dtype::DType;
+
+/// What a probe says of the matrices of one element type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are right and faster than the vector units, by programs for subgroups of so many
+    /// invocations.
+    Pays {
+        /// Invocations of a subgroup.
+        lanes: u32,
+    },
+    /// They are right, but not worth it.
+    Slower {
+        /// Invocations of a subgroup with which they were the least slow.
+        lanes: u32,
+    },
+    /// They compute something else, or do not compile.
+    Wrong,
+}
+
+/// Who decides whether matrices that are right are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// They are not.
+    Off,
+    /// They are.
+    Forced,
+    /// They are if a probe finds them faster.
+    Probed,
+}
+
+impl Policy {
+    /// What `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, says for an adapter. On a software
+    /// adapter times tell of other processes, and the vector units are what computes matrices.
+    pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>, software: bool) -> Self {
+        let value = lookup("TF_WGPU_COOPERATIVE_MATRIX").map(|v| v.trim().to_lowercase());
+        match value.as_deref() {
+            Some("1" | "on" | "true") => Self::Forced,
+            Some("0" | "off" | "false") => Self::Off,
+            _ if software => Self::Off,
+            _ => Self::Probed,
+        }
+    }
+}
+
+/// What is known of the matrices of one element type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Verdict(Verdict),
+    /// So many processes have begun a probe, and none has ended one.
+    Begun(u32),
+}
+
+/// Processes that may die of a probe, or be killed in it. Then none tries again.
+const MOST_BEGUN: u32 = 2;
+
+/// Probes of a process that may come to nothing: memory that is full may stay so.
+const MOST_UNTOLD: u32 = 4;
+
+/// Something that tells at any moment whether ops must be deterministic.
+pub(crate) type Deterministic = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The matrix units of a device.
+pub struct MatrixUnits {
+    policy: Policy,
+    timed: bool,
+    deterministic: Deterministic,
+    verdicts: Mutex<[Option<Verdict>; 2]>,
+    /// Probes that could not tell.
+    untold: AtomicU32,
+    /// Held while somebody tries them.
+    trying: Mutex<()>,
+    file: Option<Mutex<File>>,
+}
+
+impl std::fmt::Debug for MatrixUnits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MatrixUnits")
+            .field("policy", &self.policy)
+            .field("verdicts", &*self.verdicts.lock())
+            .finish_non_exhaustive()
+    }
+}
+
+impl MatrixUnits {
+    /// The units of an adapter that offers `matrices`, with what a directory holds for it.
+    pub(crate) fn open(
+        policy: Policy,
+        matrices: &Matrices,
+        info: &wgpu::AdapterInfo,
+        directory: Option<&Path>,
+        deterministic: Deterministic,
+    ) -> Self {
+        // Emulations are no adapter's.
+        let directory = directory.filter(|_| matrices.are_real() && policy != Policy::Off);
+        let file = directory.map(|directory| File::open(info, directory));
+        let known = |element| {
+            let offered = matrices.get(element).filter(|c| c.element == element)?;
+            match file.as_ref()?.find(&offered)? {
+                // Who forces them may know of a driver that was mended without a new version.
+                Known::Verdict(Verdict::Wrong) if policy == Policy::Forced => None,
+                Known::Begun(count) if count >= MOST_BEGUN && policy == Policy::Probed => {
+                    log::info!(
+                        "{}: matrices of {element} are not used, since no probe of them has ended",
+                        info.name
+                    );
+                    Some(Verdict::Wrong)
+                }
+                Known::Verdict(verdict) => Some(verdict),
+                Known::Begun(_) => None,
+            }
+        };
+        let verdicts = Mutex::new(ELEMENTS.map(known));
+        let (untold, trying, file) = (AtomicU32::default(), Mutex::default(), file.map(Mutex::new));
+        let is_gpu = matrices.are_real() && info.device_type != wgpu::DeviceType::Cpu;
+        let timed = policy == Policy::Probed || is_gpu;
+        Self { policy, timed, deterministic, verdicts, untold, trying, file }
+    }
+
+    /// Who decides.
+    pub const fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Whether a probe is to time them: where that decides, and to cut programs for subgroups as
+    /// they are. Times of software adapters and of emulations tell nothing.
+    pub const fn are_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// What was found out about the matrices of `element`.
+    pub fn verdict(&self, element: DType) -> Option<Verdict> {
+        self.verdicts.lock()[slot(element)]
+    }
+
+    /// What of `offered` may be used. The first call has `probe` find out, whose `None` says that
+    /// nothing can be told now. Which programs run must not depend on timings while ops must be
+    /// deterministic, for their sums are added in another order; forced matrices do not.
+    pub fn usable(
+        &self,
+        offered: Cooperative,
+        probe: impl FnOnce(Policy) -> Option<Verdict>,
+    ) -> Option<Cooperative> {
+        let by_time = self.policy == Policy::Probed;
+        if self.policy == Policy::Off || by_time && (self.deterministic)() {
+            return None;
+        }
+        let verdict = match self.verdict(offered.element) {
+            Some(verdict) => verdict,
+            None => self.try_out(offered, probe)?,
+        };
+        match verdict {
+            Verdict::Pays { lanes } => Some(Cooperative { lanes, ..offered }),
+            Verdict::Slower { lanes } if !by_time => Some(Cooperative { lanes, ..offered }),
+            Verdict::Slower { .. } | Verdict::Wrong => None,
+        }
+    }
+
+    /// One thread after the other; what the first finds out serves all.
+    fn try_out(
+        &self,
+        offered: Cooperative,
+        probe: impl FnOnce(Policy) -> Option<Verdict>,
+    ) -> Option<Verdict> {
+        let _trying = self.trying.lock();
+        if let Some(verdict) = self.verdict(offered.element) {
+            return Some(verdict);
+        }
+        if self.untold.load(Ordering::Relaxed) >= MOST_UNTOLD {
+            return None;
+        }
+        let before = self.known(&offered);
+        let begun = if let Some(Known::Begun(count)) = before { count } else { 0 };
+        self.keep(&offered, Some(Known::Begun(begun + 1)));
+        let found = probe(self.policy);
+        self.untold.fetch_add(u32::from(found.is_none()), Ordering::Relaxed);
+        // A refusal meanwhile stays.
+        let verdict = {
+            let own = &mut self.verdicts.lock()[slot(offered.element)];
+            *own = own.or(found);
+            *own
+        };
+        self.keep(&offered, verdict.map(Known::Verdict).or(before));
+        verdict
+    }
+
+    /// They are not to be used any more. Whether this is news.
+    pub fn refuse(&self, offered: &Cooperative) -> bool {
+        let own = &mut self.verdicts.lock()[slot(offered.element)];
+        let is_news = own.replace(Verdict::Wrong) != Some(Verdict::Wrong);
+        if is_news {
+            self.keep(offered, Some(Known::Verdict(Verdict::Wrong)));
+        }
+        is_news
+    }
+
+    fn known(&self, offered: &Cooperative) -> Option<Known> {
+        self.file.as_ref().and_then(|file| file.lock().find(offered))
+    }
+
+    fn keep(&self, offered: &Cooperative, known: Option<Known>) {
+        if let Some(file) = &self.file {
+            file.lock().keep(offered, known);
+        }
+    }
+}
+
+const ELEMENTS: [DType; 2] = [DType::F16, DType::F32];
+
+fn slot(element: DType) -> usize {
+    usize::from(element == DType::F32)
+}
+
+/// What is kept for an adapter and its driver. Written at once, for the driver may end the process
+/// in the middle of a probe.
+struct File {
+    store: Store,
+    known: Vec<record::Row>,
+}
+
+impl File {
+    fn open(info: &wgpu::AdapterInfo, directory: &Path) -> Self {
+        let store = Store::of("file of matrix units", info, directory, "matrices");
+        let known = store.read().and_then(|bytes| match record::decode(&bytes) {
+            Ok(known) => Some(known),
+            Err(e) => {
+                store.discard(&e.to_string());
+                None
+            }
+        });
+        Self { store, known: known.unwrap_or_default() }
+    }
+
+    fn find(&self, offered: &Cooperative) -> Option<Known> {
+        let found = self.known.iter().find(|row| row.is_of(offered))?;
+        found.known().filter(|known| match known {
+            // From a file: it must be one of what the adapter has.
+            Known::Verdict(Verdict::Pays { lanes } | Verdict::Slower { lanes }) => {
+                (offered.fewest_lanes..=offered.lanes).contains(lanes)
+            }
+            _ => true,
+        })
+    }
+
+    fn keep(&mut self, offered: &Cooperative, known: Option<Known>) {
+        self.known.retain(|row| !row.is_of(offered));
+        self.known.extend(known.map(|known| record::Row::of(offered, known)));
+        self.store.write(&record::encode(&self.known));
+    }
+}
+
+#[cfg(test)]
+mod tests;

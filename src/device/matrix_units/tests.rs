@@ -1,0 +1,184 @@
+#[path = "../../../tests/numeric/scratch.rs"]
+mod scratch;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::device::{MatrixSize, Means};
+use scratch::Scratch;
+
+const PAYS: Verdict = Verdict::Pays { lanes: 16 };
+const SLOWER: Verdict = Verdict::Slower { lanes: 32 };
+
+const F16: Cooperative = Cooperative { fewest_lanes: 8, ..Cooperative::F16 };
+const F32: Cooperative = Cooperative { size: MatrixSize::new(8, 8, 8), element: DType::F32, ..F16 };
+const BOTH: Matrices = Matrices { f16: Some(F16), f32: Some(F32) };
+
+fn info(driver: &str) -> wgpu::AdapterInfo {
+    wgpu::AdapterInfo {
+        name: "a card".into(),
+        driver_info: driver.into(),
+        ..wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, wgpu::Backend::Vulkan)
+    }
+}
+
+fn units(policy: Policy, scratch: Option<&Scratch>) -> MatrixUnits {
+    let directory = scratch.map(|s| &*s.0);
+    MatrixUnits::open(policy, &BOTH, &info("1"), directory, Arc::new(|| false))
+}
+
+/// Lanes of what is used of F16 where a probe says `found`.
+fn used(units: &MatrixUnits, found: Option<Verdict>) -> Option<u32> {
+    units.usable(F16, |_| found).map(|c| c.lanes)
+}
+
+/// The same where nothing may be tried.
+fn known(units: &MatrixUnits) -> Option<u32> {
+    units.usable(F16, |_| unreachable!("it is known")).map(|c| c.lanes)
+}
+
+#[test]
+fn a_variable_decides_and_without_it_a_probe() {
+    let with = |value: Option<&'static str>, software| {
+        let lookup = move |name: &str| {
+            value.filter(|_| name == "TF_WGPU_COOPERATIVE_MATRIX").map(ToOwned::to_owned)
+        };
+        Policy::of(&lookup, software)
+    };
+    for software in [false, true] {
+        assert_eq!([with(Some("1"), software), with(Some(" On "), software)], [Policy::Forced; 2]);
+        assert_eq!([with(Some("0"), software), with(Some("OFF"), software)], [Policy::Off; 2]);
+    }
+    assert_eq!([with(None, false), with(Some(""), false)], [Policy::Probed; 2]);
+    assert_eq!(with(None, true), Policy::Off);
+}
+
+#[test]
+fn a_verdict_decides_what_is_used() {
+    use Policy::{Forced, Off, Probed};
+    for (policy, found, used_lanes) in [
+        (Probed, Some(PAYS), Some(16)),
+        (Probed, Some(SLOWER), None),
+        (Probed, Some(Verdict::Wrong), None),
+        (Probed, None, None),
+        (Forced, Some(PAYS), Some(16)),
+        (Forced, Some(SLOWER), Some(32)),
+        (Forced, Some(Verdict::Wrong), None),
+        (Forced, None, None),
+    ] {
+        let units = units(policy, None);
+        assert_eq!(used(&units, found), used_lanes, "{policy:?} {found:?}");
+        assert_eq!(units.verdict(DType::F16), found);
+        assert_eq!(units.verdict(DType::F32), None, "of another type");
+        if found.is_some() {
+            assert_eq!(known(&units), used_lanes, "it is tried once");
+        }
+    }
+    let off = units(Off, None);
+    assert_eq!((known(&off), off.verdict(DType::F16)), (None, None), "nothing is tried");
+}
+
+#[test]
+fn a_refusal_is_final() {
+    let units = units(Policy::Forced, None);
+    assert_eq!(used(&units, Some(PAYS)), Some(16));
+    assert!(units.refuse(&F16) && !units.refuse(&F16));
+    assert_eq!(known(&units), None);
+    // One in the middle of a probe, too.
+    let found = units.usable(F32, |_| {
+        units.refuse(&F32);
+        Some(PAYS)
+    });
+    assert_eq!((found, units.verdict(DType::F32)), (None, Some(Verdict::Wrong)));
+}
+
+#[test]
+fn determinism_leaves_nothing_to_timings() {
+    let on = Arc::new(AtomicBool::new(true));
+    let open = |policy| {
+        let asked = on.clone();
+        let deterministic = Arc::new(move || asked.load(Ordering::Relaxed));
+        MatrixUnits::open(policy, &BOTH, &info("1"), None, deterministic)
+    };
+    let (probed, forced) = (open(Policy::Probed), open(Policy::Forced));
+    assert_eq!(known(&probed), None, "not even a probe");
+    assert_eq!(used(&forced, Some(SLOWER)), Some(32));
+    on.store(false, Ordering::Relaxed);
+    assert_eq!(used(&probed, Some(PAYS)), Some(16));
+    on.store(true, Ordering::Relaxed);
+    assert_eq!(known(&probed), None);
+}
+
+#[test]
+fn verdicts_are_there_for_the_next_process() {
+    for found in [PAYS, SLOWER, Verdict::Wrong] {
+        let scratch = Scratch::new("matrices");
+        let first = units(Policy::Probed, Some(&scratch));
+        let lanes = used(&first, Some(found));
+        first.usable(F32, |_| Some(PAYS));
+        drop(first);
+        let next = units(Policy::Probed, Some(&scratch));
+        assert_eq!((next.verdict(DType::F16), known(&next)), (Some(found), lanes));
+        assert_eq!(next.verdict(DType::F32), Some(PAYS));
+        // Another driver knows nothing, and a smaller matrix is another question.
+        let open = |matrices, driver| {
+            let directory = Some(&*scratch.0);
+            MatrixUnits::open(Policy::Probed, matrices, &info(driver), directory, Arc::new(|| true))
+        };
+        let smaller = Cooperative { size: MatrixSize::new(8, 16, 16), ..F16 };
+        let smaller = Matrices { f16: Some(smaller), ..BOTH };
+        assert_eq!(open(&smaller, "1").verdict(DType::F16), None);
+        assert_eq!(open(&BOTH, "2").verdict(DType::F16), None);
+        // Lanes that this adapter does not have.
+        let wide =
+            Matrices { f16: Some(Cooperative { fewest_lanes: 64, lanes: 64, ..F16 }), ..BOTH };
+        let wrong = Some(found).filter(|v| *v == Verdict::Wrong);
+        assert_eq!(open(&wide, "1").verdict(DType::F16), wrong);
+    }
+}
+
+#[test]
+fn what_is_forced_is_tried_again() {
+    let scratch = Scratch::new("forced");
+    assert_eq!(used(&units(Policy::Probed, Some(&scratch)), Some(Verdict::Wrong)), None);
+    assert_eq!(used(&units(Policy::Forced, Some(&scratch)), Some(SLOWER)), Some(32));
+    assert_eq!(known(&units(Policy::Probed, Some(&scratch))), None, "slower is known now");
+}
+
+#[test]
+fn a_probe_that_kills_processes_is_left_alone() {
+    let scratch = Scratch::new("killed");
+    let open = || units(Policy::Probed, Some(&scratch));
+    for _ in 0..MOST_BEGUN {
+        let units = open();
+        assert_eq!(units.verdict(DType::F16), None);
+        // As if the process ended in the probe: nothing is written after it.
+        let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            units.usable(F16, |_| std::panic::resume_unwind(Box::new("killed")))
+        }));
+        assert!(died.is_err());
+    }
+    assert_eq!((open().verdict(DType::F16), known(&open())), (Some(Verdict::Wrong), None));
+    assert_eq!(used(&units(Policy::Forced, Some(&scratch)), Some(PAYS)), Some(16));
+    assert_eq!(known(&open()), Some(16));
+}
+
+#[test]
+fn a_probe_that_cannot_tell_leaves_no_trace() {
+    let scratch = Scratch::new("untold");
+    for _ in 0..2 * MOST_BEGUN {
+        assert_eq!(used(&units(Policy::Probed, Some(&scratch)), None), None);
+    }
+    assert_eq!(used(&units(Policy::Probed, Some(&scratch)), Some(PAYS)), Some(16));
+}
+
+#[test]
+fn garbage_is_no_verdict() {
+    let scratch = Scratch::new("garbage");
+    let store = || Store::of("file of matrix units", &info("1"), &scratch.0, "matrices");
+    for bytes in [&b"no record"[..], &[], &[0x08, 0x02]] {
+        store().write(bytes);
+        assert_eq!(units(Policy::Probed, Some(&scratch)).verdict(DType::F16), None);
+        assert!(!store().path().exists(), "{bytes:?} stay");
+    }
+}

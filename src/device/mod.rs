@@ -95,6 +95,7 @@ impl std::fmt::Debug for Device {
 fn request(
     adapter: &wgpu::Adapter,
     features: wgpu::Features,
+    limits: &wgpu::Limits,
     cooperative: bool,
 ) -> Result<(wgpu::Device, wgpu::Queue)> {
     let wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
@@ -104,7 +105,7 @@ fn request(
         let requested = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("tensorflow-wgpu"),
             required_features: features | wanted,
-            required_limits: adapter.limits(),
+            required_limits: limits.clone(),
             experimental_features: if cooperative {
                 crate::sys::experimental::cooperative_matrices()
             } else {
@@ -232,15 +233,16 @@ impl Device {
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
-        let features = adapter.features() & Capabilities::WANTED | cache_feature;
-        let (raw, queue) = match request(adapter, features, has_matrices(&profile)) {
+        let features = profile.capabilities.features() | cache_feature;
+        let limits = profile.capabilities.limits(adapter.limits());
+        let (raw, queue) = match request(adapter, features, &limits, has_matrices(&profile)) {
             Err(e) if has_matrices(&profile) => {
                 log::warn!(
                     "{}: no cooperative matrices, since the device does not open with them: {e}",
                     adapter.get_info().name
                 );
                 profile.capabilities.cooperative = None;
-                request(adapter, features, false)
+                request(adapter, features, &limits, false)
             }
             opened => opened,
         }?;

@@ -1,6 +1,7 @@
 //! Pipelines by key. They are compiled by threads of their own, several at once, while recording
 //! goes on; who needs one at once compiles it where no thread has begun. No lock is held meanwhile.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -16,7 +17,7 @@ use super::pending::{Plan, Uses};
 use super::process;
 use super::program::{Key, Program};
 use crate::error::{Error, Result};
-use crate::shader::Shader;
+use crate::shader::{Shader, int64};
 use crate::sys::guard::caught;
 
 /// More threads would fight for the driver's own locks.
@@ -218,10 +219,11 @@ impl Compiler {
         let Planned { shader, entries, params_size, params_buffer, .. } = planned;
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
+        let source = self.source(wgsl)?;
         let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
         let layout = self.layout(*entries, *params_buffer, dynamic)?;
         let raw = checked(&self.device, "its pipeline", || {
-            let module = crate::sys::trusted_shader::create(&self.device, shader.label(), wgsl);
+            let module = crate::sys::trusted_shader::create(&self.device, shader.label(), source);
             let pipeline_layout =
                 self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                     label: Some(shader.label()),
@@ -248,6 +250,15 @@ impl Compiler {
             super::process::watch_exit();
         }
         Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
+    }
+
+    /// A shader's text, or where the adapter has no 64-bit integers, its module without them.
+    fn source(&self, wgsl: String) -> Result<wgpu::ShaderSource<'static>> {
+        if self.capabilities.int64 || !int64::is_needed(&wgsl) {
+            return Ok(wgpu::ShaderSource::Wgsl(wgsl.into()));
+        }
+        let module = int64::lowered(&wgsl).map_err(Error::Unimplemented)?;
+        Ok(wgpu::ShaderSource::Naga(Cow::Owned(module)))
     }
 
     /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie

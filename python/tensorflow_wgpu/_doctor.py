@@ -128,12 +128,6 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             "The only device is a software adapter, which computes on the CPU.",
             "If this machine has a GPU, install its Vulkan driver. " + driver_advice(),
         )
-    for adapter in (a for a in used if not a["features"]["int64"]):
-        yield (
-            "warning",
-            f"{adapter['name']} has no 64-bit integers in shaders: ops on int64 run on the CPU.",
-            "Prefer WGPU_BACKEND=vulkan where the GPU has a Vulkan driver.",
-        )
 
 
 def advice_for_no_device(library: dict[str, Any]) -> str:

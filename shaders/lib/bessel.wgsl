@@ -327,10 +327,10 @@ fn bessel_i1_f32(x: f32) -> f32 {
     return unscale_f32(bessel_i1e_f32(x), abs(x));
 }
 
-// The logarithm of x / 2 for 0 < x <= 2; that of the smallest normal number where the half is
-// smaller, so that a half that was taken for zero has one.
+// The logarithm of x / 2 for 0 < x <= 2. A half may be subnormal, which drivers may take for zero.
 fn log_of_half_f32(x: f32) -> f32 {
-    return log_f32(max(0.5 * x, 1.1754944e-38));
+    let is_tiny = x < 1e-30;
+    return log_f32(select(0.5 * x, x, is_tiny)) - select(0.0, 0.693147181, is_tiny);
 }
 
 // K of 0 < x <= 2.

@@ -233,8 +233,11 @@ impl Device {
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
-        let features = profile.capabilities.features() | cache_feature;
-        let limits = profile.capabilities.limits(adapter.limits());
+        let own =
+            Capabilities::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
+        let offered = profile.capabilities.common(own);
+        let features = offered.features() | cache_feature;
+        let limits = offered.limits(adapter.limits());
         let (raw, queue) = match request(adapter, features, &limits, has_matrices(&profile)) {
             Err(e) if has_matrices(&profile) => {
                 log::warn!(

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -154,6 +155,7 @@ def run(name: str, program: Path, extra: dict[str, str]) -> Outcome:
     harness = [] if is_own_harness(name) else ["--nocapture"]
     # CI means "whatever the system's driver has must be there", which other drivers may lack.
     variables = {k: v for k, v in {**os.environ, **extra}.items() if k != "CI"}
+    variables.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     begin = time.monotonic()
     problem = ""
     try:

@@ -129,3 +129,59 @@ const fn words_of(expression: &Expression) -> Option<[u32; 2]> {
     };
     Some([bits as u32, (bits >> 32) as u32])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+    fn is_valid(module: &Module) -> bool {
+        Validator::new(ValidationFlags::all(), Capabilities::empty()).validate(module).is_ok()
+    }
+
+    /// A program around the statements of its entry point.
+    fn program(statements: &str) -> String {
+        format!(
+            "enable f16;\n@group(0) @binding(0) var<storage, read_write> x: array<i64>;\n\
+             @group(0) @binding(1) var<storage, read_write> y: array<f32>;\n\
+             alias Sum = i64;\nconst LARGE = 0x123456789li;\n\
+             fn twice(v: Sum) -> i64 {{ return v + v; }}\n\
+             @compute @workgroup_size(1) fn main() {{\n{statements}\n}}"
+        )
+    }
+
+    #[test]
+    fn every_kind_of_use_becomes_words() {
+        for statements in [
+            "x[1] = twice(x[0]) * LARGE - 5li;",
+            "var sum = 7li; for (var i = 0u; i < 3u; i += 1u) { sum += x[i]; } x[0] = sum;",
+            "if x[0] < 0li && x[1] >= LARGE { y[0] = f32(x[0]); } else { y[0] = f32(u64(3u)); }",
+            "let i = i32(x[0]); y[i] = 1.0; x[2] = i64(y[1]); x[3] = -abs(x[3] / x[2]) % 3li;",
+            "x[0] = select(~x[1], x[2] << 3u, bool(x[3])); x[1] = min(x[1] >> 2u, i64(true));",
+            "var kept = array<i64, 2>(x[0], 4li); x[1] = kept[u32(x[2])];",
+        ] {
+            let text = program(statements).replace("enable f16;\n", "");
+            assert!(!is_valid(&naga::front::wgsl::parse_str(&text).unwrap()), "{statements}");
+            let module = lowered(&text).unwrap_or_else(|e| panic!("{statements}: {e}"));
+            assert!(is_valid(&module), "{statements}: {module:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_called_stays() {
+        let module = lowered(&program("x[0] = x[1] + x[2];")).unwrap();
+        let names: Vec<_> = module.functions.iter().filter_map(|(_, f)| f.name.clone()).collect();
+        assert_eq!(names, ["int64_add"]);
+    }
+
+    #[test]
+    fn what_cannot_be_words_is_an_error() {
+        for statements in
+            ["let v = vec2<i64>(x[0], x[1]); x[2] = v.x;", "x[0] = countOneBits(x[0]);"]
+        {
+            assert!(lowered(&program(statements)).is_err(), "{statements}");
+        }
+        assert!(is_needed("fn f() -> u64"), "a text that has them");
+        assert!(!is_needed("fn f() -> u32"), "a text that has none");
+    }
+}

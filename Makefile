@@ -73,6 +73,14 @@ keras-tests: install ## Keras's own tests: none may fail on WGPU alone. Hours; c
 	$(BIN)/python -m pip install --quiet jax grain # Ten files import them.
 	$(BIN)/python tools/keras-tests
 
+.PHONY: drivers-suites
+drivers-suites: ## The Rust suite on other Vulkan drivers and under every preset. Hours.
+	$(PYTHON) tools/drivers/suites.py
+
+.PHONY: drivers-suites-sample
+drivers-suites-sample: ## A few suites of drivers-suites: minutes.
+	$(PYTHON) tools/drivers/suites.py --sample
+
 .PHONY: faults
 faults: install ## The walk over injected Vulkan faults: every call in Rust, many in TensorFlow.
 	TF_WGPU_FAULTS=all cargo test --locked --test faults

@@ -214,6 +214,11 @@ impl Session {
         runs
     }
 
+    /// Those of `types` that the device [`Session::runs`].
+    pub fn supported(&self, types: impl IntoIterator<Item = DType>) -> Vec<DType> {
+        types.into_iter().filter(|t| self.runs(*t)).collect()
+    }
+
     /// From now on, cuts all tensors out of one block of `bytes`, as TensorFlow's allocator does;
     /// none of it is freed.
     pub fn use_arena(&mut self, bytes: u64) -> Result<()> {

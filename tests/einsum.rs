@@ -62,6 +62,9 @@ fn reference(operands: &[Operand<'_>], output: &str) -> (Vec<usize>, Vec<Complex
 
 /// Runs `equation`, which says the same as `plain` without ellipses.
 fn check(dtype: DType, equation: &str, plain: &str, shapes: &[&[usize]]) {
+    if !session().runs(dtype) {
+        return;
+    }
     let mut random = Random::new(
         equation.len() as u64 * 31 + shapes.iter().flat_map(|s| s.iter()).sum::<usize>() as u64,
     );

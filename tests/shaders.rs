@@ -1,6 +1,6 @@
 //! Every shader variant of every family is valid WGSL and has a translation to SPIR-V (Vulkan), MSL
-//! (Metal) and HLSL (DX12), with parameters in immediates and in a buffer. No device is needed, so
-//! Linux checks what the other systems will get.
+//! (Metal) and HLSL (DX12), with parameters in immediates and in a buffer, and with 64-bit integers
+//! and without. No device is needed, so Linux checks what the other systems will get.
 //!
 //! One test for each family: `cargo test --test shaders scalar`.
 
@@ -10,7 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use tensorflow_wgpu::kernels::{FAMILIES, Family};
-use tensorflow_wgpu::shader::Shader;
+use tensorflow_wgpu::shader::{Shader, int64};
 
 /// The optional features of an adapter that the crate uses.
 const WANTED: Capabilities = Capabilities::IMMEDIATES
@@ -76,12 +76,7 @@ const COOPERATIVE: Capabilities =
 
 fn check_text(shader: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
     let module = shader.module(limit).map_err(|e| e.to_string())?;
-    let validate = |capabilities: Capabilities| -> Result<ModuleInfo, String> {
-        let mut validator = Validator::new(ValidationFlags::all(), capabilities);
-        validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);
-        validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
-        validator.validate(&module).map_err(|e| e.emit_to_string(wgsl))
-    };
+    let validate = |capabilities: Capabilities| validate(&module, wgsl, capabilities);
     if wgsl.contains("coop_mat") {
         let info = validate(COOPERATIVE)?;
         to_spirv(&module, &info)?;
@@ -94,7 +89,40 @@ fn check_text(shader: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
     // Metal has no double, and naga's MSL writer panics on it. The registry offers float64 only
     // where the adapter has it.
     let needs_f64 = validate(WANTED.difference(Capabilities::FLOAT64)).is_err();
-    if needs_f64 { Ok(()) } else { to_msl(&module, &info) }
+    if needs_f64 {
+        return Ok(());
+    }
+    to_msl(&module, &info)?;
+    // Eights, which software adapters with 64-bit integers alone take (kernels/scalar/software.rs).
+    if wgsl.lines().next().is_some_and(|label| label.contains(" eight ")) {
+        return Ok(());
+    }
+    check_without_int64(wgsl)
+}
+
+/// The same text for an adapter without 64-bit integers.
+fn check_without_int64(wgsl: &str) -> Result<(), String> {
+    let none = WANTED.difference(Capabilities::SHADER_INT64 | Capabilities::FLOAT64);
+    if !int64::is_needed(wgsl) {
+        let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
+        return validate(&module, wgsl, none).map(drop);
+    }
+    let module = int64::lowered(wgsl).map_err(|e| format!("without int64: {e}"))?;
+    let info = validate(&module, wgsl, none).map_err(|e| format!("without int64: {e}"))?;
+    to_spirv(&module, &info)?;
+    to_hlsl(&module, &info)?;
+    to_msl(&module, &info)
+}
+
+fn validate(
+    module: &naga::Module,
+    wgsl: &str,
+    capabilities: Capabilities,
+) -> Result<ModuleInfo, String> {
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);
+    validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
+    validator.validate(module).map_err(|e| e.emit_to_string(wgsl))
 }
 
 fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {

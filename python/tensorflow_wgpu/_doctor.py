@@ -131,12 +131,6 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             + driver_advice()
             + " If not, TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off.",
         )
-    for adapter in (a for a in used if not a["features"]["int64"]):
-        yield (
-            "warning",
-            f"{adapter['name']} has no 64-bit integers in shaders: ops on int64 run on the CPU.",
-            "Prefer WGPU_BACKEND=vulkan where the GPU has a Vulkan driver.",
-        )
 
 
 def advice_for_no_device(library: dict[str, Any]) -> str:

@@ -5,6 +5,6 @@ fn value(i: u32) -> Number {
     let first = i - i % 3u;
     let a = Triple(load_x(first), load_x(first + 1u), load_x(first + 2u));
     {{SECOND}}
-    let all = {{RESULT}};
+    var all = {{RESULT}};
     return all[i % 3u];
 }

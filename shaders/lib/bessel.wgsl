@@ -327,15 +327,21 @@ fn bessel_i1_f32(x: f32) -> f32 {
     return unscale_f32(bessel_i1e_f32(x), abs(x));
 }
 
+// The logarithm of x / 2 for 0 < x <= 2. A half may be subnormal, which drivers may take for zero.
+fn log_of_half_f32(x: f32) -> f32 {
+    let is_tiny = x < 1e-30;
+    return log_f32(select(0.5 * x, x, is_tiny)) - select(0.0, 0.693147181, is_tiny);
+}
+
 // K of 0 < x <= 2.
 fn k0_near_zero_f32(x: f32) -> f32 {
     let z = x * x;
-    return k0_small_f32(z) - log_f32(0.5 * x) * i0_near_zero_f32(z);
+    return k0_small_f32(z) - log_of_half_f32(x) * i0_near_zero_f32(z);
 }
 
 fn k1_near_zero_f32(x: f32) -> f32 {
     let z = x * x;
-    return k1_small_f32(z) / x + log_f32(0.5 * x) * (x * i1_near_zero_f32(z));
+    return k1_small_f32(z) / x + log_of_half_f32(x) * (x * i1_near_zero_f32(z));
 }
 
 // Infinite for x <= 0, as TensorFlow has it; so are the other functions of the second kind.

@@ -76,14 +76,18 @@ fn div_f32(x: f32, y: f32) -> f32 {
         | ((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u));
 }
 
-// The exact remainder of x / y with the sign of x, as C's fmod.
-fn fmod_f32(x: f32, y: f32) -> f32 {
-    if is_nan_f32(x) || is_nan_f32(y) || is_inf_f32(x) || y == 0.0 {
-        return nan_like_f32(x);
+// The largest whole number up to q. What is below 1 is told by bits: it may be subnormal, which
+// drivers may take for zero.
+fn floor_of_quotient_f32(q: f32) -> f32 {
+    let magnitude = bitcast<u32>(q) & 0x7fffffffu;
+    if magnitude != 0u && magnitude < 0x3f800000u {
+        return select(0.0, -1.0, is_negative_f32(q));
     }
-    if is_inf_f32(y) || abs(x) < abs(y) {
-        return x;
-    }
+    return floor(q);
+}
+
+// |x| modulo |y|, exactly, for finite |x| >= |y| > 0.
+fn rest_f32(x: f32, y: f32) -> Significand {
     let a = significand_f32(x);
     let b = significand_f32(y);
     // |x| >= |y|, so the exponent of a is at least that of b.
@@ -94,14 +98,35 @@ fn fmod_f32(x: f32, y: f32) -> f32 {
         rest = (rest << step) % b.bits;
         left -= step;
     }
-    return copy_sign_f32(compose_f32(rest, b.exponent), x);
+    return Significand(rest, b.exponent);
 }
 
-// TensorFlow's FloorMod: the remainder moved to the sign of y.
-fn floor_mod_f32(x: f32, y: f32) -> f32 {
-    let rest = fmod_f32(x, y);
-    if rest != 0.0 && !is_nan_f32(rest) && ((rest < 0.0) != (y < 0.0)) {
-        return rest + y;
+// The exact remainder of x / y with the sign of x, as C's fmod.
+fn fmod_f32(x: f32, y: f32) -> f32 {
+    if is_nan_f32(x) || is_nan_f32(y) || is_inf_f32(x) || y == 0.0 {
+        return nan_like_f32(x);
     }
-    return rest;
+    if is_inf_f32(y) || abs(x) < abs(y) {
+        return x;
+    }
+    let rest = rest_f32(x, y);
+    return copy_sign_f32(compose_f32(rest.bits, rest.exponent), x);
+}
+
+// TensorFlow's FloorMod: the remainder moved to the sign of y. The remainder may be subnormal, so
+// it is moved as an integer.
+fn floor_mod_f32(x: f32, y: f32) -> f32 {
+    if is_nan_f32(x) || is_nan_f32(y) || is_inf_f32(x) || y == 0.0 {
+        return nan_like_f32(x);
+    }
+    let moved = is_negative_f32(x) != is_negative_f32(y);
+    if is_inf_f32(y) || abs(x) < abs(y) {
+        return select(x, x + y, moved && x != 0.0);
+    }
+    var rest = rest_f32(x, y);
+    if moved && rest.bits != 0u {
+        rest.bits = significand_f32(y).bits - rest.bits;
+        return copy_sign_f32(compose_f32(rest.bits, rest.exponent), y);
+    }
+    return copy_sign_f32(compose_f32(rest.bits, rest.exponent), x);
 }

@@ -36,7 +36,8 @@ fn erf_small_f32(x: f32) -> f32 {
     s = s * z + 1.128378197e-01;
     s = s * z - 3.761263843e-01;
     s = s * z + 1.283791671e-01;
-    return x + x * s;
+    // Below, x * s may be subnormal.
+    return select(x + x * s, 1.12837917 * x, abs(x) < 1e-30);
 }
 
 fn erf_f32(x: f32) -> f32 {

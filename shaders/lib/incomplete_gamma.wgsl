@@ -63,22 +63,27 @@ fn log1p_rest_f32(m: f32) -> f32 {
 }
 
 // x^a exp(-x) / gamma(a + 1) for x > 0 and a > 0.
-fn gamma_density_f32(a: f32, x: f32) -> f32 {
+fn gamma_density_factors_f32(a: f32, x: f32) -> vec2<f32> {
     if a >= 12.0 {
         let m = (x - a) / a;
         let scale = exp_f32(-stirling_f32(a)) / sqrt(6.28318531 * a);
         if (m < -0.5 || m > 1.0) && a < 70.0 && x < 80.0 {
             // The square root, whose factors stay in range.
             let root = pow_f32(x / a, 0.5 * a) * exp_f32(0.5 * (a - x));
-            return root * root * scale;
+            return vec2<f32>(root, root * scale);
         }
-        return exp_f32(a * log1p_rest_f32(m)) * scale;
+        return vec2<f32>(exp_f32(a * log1p_rest_f32(m)), scale);
     }
     let exponent = a * log_f32(x);
     if abs(exponent) < 80.0 && x < 80.0 {
-        return pow_f32(x, a) * exp_f32(-x) / gamma_next_f32(a);
+        return vec2<f32>(pow_f32(x, a) * exp_f32(-x) / gamma_next_f32(a), 1.0);
     }
-    return exp_f32(exponent - x) / gamma_next_f32(a);
+    return vec2<f32>(exp_f32(exponent - x) / gamma_next_f32(a), 1.0);
+}
+
+fn gamma_density_f32(a: f32, x: f32) -> f32 {
+    let factors = gamma_density_factors_f32(a, x);
+    return factors.x * factors.y;
 }
 
 // P(a, x) / density by its power series, and the same sum's derivative by a.
@@ -307,11 +312,12 @@ fn igamma_grad_a_f32(a: f32, x: f32) -> f32 {
     if is_inf_f32(a) || is_inf_f32(x) {
         return 0.0;
     }
-    let density = gamma_density_f32(a, x);
-    if density == 0.0 {
+    // The density may be subnormal where the derivative is not.
+    let density = gamma_density_factors_f32(a, x);
+    if density.x == 0.0 || density.y < 1e-30 {
         return 0.0;
     }
-    return density * gamma_slope_f32(a, x);
+    return density.x * (density.y * gamma_slope_f32(a, x));
 }
 
 // The derivative by alpha of a sample whose P(alpha, sample) is kept.

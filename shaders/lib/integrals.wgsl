@@ -276,9 +276,9 @@ fn expint_f32(x: f32) -> f32 {
         y = expint_16_f32(16.0 / x);
     } else {
         y = expint_large_f32(32.0 / x);
-        // The exponential alone may overflow.
+        // The exponential alone may overflow, and y / x may be subnormal.
         let half = exp_f32(0.5 * x);
-        return y / x * half * half;
+        return y * half / x * half;
     }
     return y / x * exp_f32(x);
 }
@@ -370,19 +370,21 @@ fn spence_f32(x: f32) -> f32 {
     }
     // Inversion, then reflection, until the argument is between 1 / 2 and 3 / 2.
     var z = x;
+    let l = log_f32(x);
     if x > 1.5 {
         z = 1.0 / x;
     }
     var y: f32;
     if z < 0.5 {
-        y = 1.64493407 - log_f32(z) * log1p_f32(-z) - z * spence_series_f32(-z);
+        // The logarithm of z, which may be subnormal.
+        let log_z = select(l, -l, x > 1.5);
+        y = 1.64493407 - log_z * log1p_f32(-z) - z * spence_series_f32(-z);
     } else {
         // x - 1 without the error of 1 / x.
         let w = select(z - 1.0, (1.0 - x) / x, x > 1.5);
         y = -w * spence_series_f32(w);
     }
     if x > 1.5 {
-        let l = log_f32(x);
         y = -0.5 * l * l - y;
     }
     return y;

@@ -1,14 +1,33 @@
 // requires: gamma log pow
 // Hurwitz' zeta function and the polygamma functions.
 
-// zeta(x, q) for finite x > 1 and q > 0: the first ten terms, then Euler and Maclaurin's formula.
+// a^-x, and 2^60 times as much where `scaled`.
+fn zeta_power_f32(a: f32, x: f32, scaled: bool) -> f32 {
+    if scaled {
+        let root = pow_f32(a, -0.5 * x);
+        return root * (root * 1.15292150e18);
+    }
+    return pow_f32(a, -x);
+}
+
+// zeta(x, q) for finite x > 1 and q > 0. Where the first term is small, all are scaled: the others
+// may be subnormal.
 fn zeta_positive_f32(x: f32, q: f32) -> f32 {
-    var sum = pow_f32(q, -x);
+    let first = pow_f32(q, -x);
+    if first < 1e-30 {
+        return zeta_sum_f32(x, q, zeta_power_f32(q, x, true), true) * 8.67361738e-19;
+    }
+    return zeta_sum_f32(x, q, first, false);
+}
+
+// The first ten terms, then Euler and Maclaurin's formula.
+fn zeta_sum_f32(x: f32, q: f32, first: f32, scaled: bool) -> f32 {
+    var sum = first;
     var a = q;
     var power = sum;
     for (var k = 0u; k < 9u; k += 1u) {
         a += 1.0;
-        power = pow_f32(a, -x);
+        power = zeta_power_f32(a, x, scaled);
         sum += power;
     }
     if power == 0.0 || !is_finite_f32(sum) {

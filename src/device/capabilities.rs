@@ -6,7 +6,8 @@ use crate::dtype::DType;
 /// The properties of a device that decide which kernels exist and how they are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// 64-bit integers in shaders.
+    /// 64-bit integers in shaders. Where there are none, [`crate::shader::int64`] puts pairs of
+    /// words in their place; so this decides how fast they are, not which ops there are.
     pub int64: bool,
     /// 64-bit floats in shaders.
     pub float64: bool,
@@ -35,13 +36,9 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The features of wgpu that we use where an adapter has them.
-    pub(crate) const WANTED: wgpu::Features = wgpu::Features::IMMEDIATES
-        .union(wgpu::Features::SHADER_INT64)
-        .union(wgpu::Features::SHADER_F64)
-        .union(wgpu::Features::SUBGROUP)
-        .union(wgpu::Features::TIMESTAMP_QUERY)
-        .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
+    /// What timestamps inside encoders take.
+    const TIMESTAMPS: wgpu::Features =
+        wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
     /// What cooperative matrices take.
     pub(crate) const COOPERATIVE: wgpu::Features =
@@ -106,9 +103,7 @@ impl Capabilities {
             float64: has(wgpu::Features::SHADER_F64 | wgpu::Features::SHADER_INT64)
                 && info.backend != wgpu::Backend::Dx12,
             subgroups: has(wgpu::Features::SUBGROUP),
-            timestamps: has(
-                wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
-            ),
+            timestamps: has(Self::TIMESTAMPS),
             matrices: Matrices::NONE,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
             max_binding: limits.max_storage_buffer_binding_size,
@@ -121,11 +116,39 @@ impl Capabilities {
         }
     }
 
+    /// The features of wgpu that a device is opened with. wgpu refuses what needs others, so a
+    /// device under a preset shows whether kernels keep to it.
+    pub(crate) fn features(&self) -> wgpu::Features {
+        let listed = [
+            (self.int64, wgpu::Features::SHADER_INT64),
+            (self.float64, wgpu::Features::SHADER_F64),
+            (self.subgroups, wgpu::Features::SUBGROUP),
+            (self.timestamps, Self::TIMESTAMPS),
+            (self.immediates > 0, wgpu::Features::IMMEDIATES),
+        ];
+        let had = listed.into_iter().filter(|(has, _)| *has);
+        had.fold(wgpu::Features::empty(), |all, (_, feature)| all | feature)
+    }
+
+    /// The limits of wgpu that a device is opened with, of an adapter whose own ones are `own`.
+    pub(crate) fn limits(&self, own: wgpu::Limits) -> wgpu::Limits {
+        wgpu::Limits {
+            max_immediate_size: self.immediates,
+            max_storage_buffer_binding_size: self.max_binding,
+            max_buffer_size: self.max_buffer,
+            min_storage_buffer_offset_alignment: self.storage_alignment,
+            max_storage_buffers_per_shader_stage: self.max_bindings,
+            max_dynamic_storage_buffers_per_pipeline_layout: self.max_dynamic_bindings,
+            max_compute_invocations_per_workgroup: self.max_invocations,
+            max_compute_workgroup_storage_size: self.workgroup_memory,
+            ..own
+        }
+    }
+
     /// Whether tensors of this type can be computed on the device. Handles (resource, variant) are
     /// always fine.
     pub const fn supports(&self, dtype: DType) -> bool {
         match dtype {
-            DType::I64 | DType::U64 => self.int64,
             DType::F64 | DType::C128 => self.float64,
             _ => true,
         }
@@ -165,6 +188,20 @@ fn binding_limit(lookup: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[test]
+    fn a_device_is_opened_with_what_its_capabilities_have() {
+        let adapter = wgpu::Limits { max_bind_groups: 7, ..wgpu::Limits::defaults() };
+        let limits = Capabilities::WEBGPU.limits(adapter.clone());
+        assert_eq!(Capabilities::WEBGPU.features(), wgpu::Features::empty());
+        assert_eq!(limits, adapter, "the floor is WebGPU's default limits");
+        let info = wgpu::AdapterInfo::new(wgpu::DeviceType::Other, wgpu::Backend::Vulkan);
+        for capabilities in [Capabilities::WEBGPU, Capabilities::FULL] {
+            let (features, limits) = (capabilities.features(), capabilities.limits(limits.clone()));
+            let read = Capabilities::from_parts(&info, features, &limits);
+            assert_eq!(read, Capabilities { matrices: Matrices::NONE, ..capabilities });
+        }
+    }
+
     #[test]
     fn a_variable_limits_bindings() {
         let with =

@@ -120,6 +120,7 @@ impl Settings {
 fn request(
     adapter: &wgpu::Adapter,
     features: wgpu::Features,
+    limits: &wgpu::Limits,
     matrices: &Matrices,
 ) -> Result<(wgpu::Device, wgpu::Queue)> {
     let cooperative = matrices.are_real();
@@ -131,7 +132,7 @@ fn request(
         let requested = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("tensorflow-wgpu"),
             required_features: features | wanted,
-            required_limits: adapter.limits(),
+            required_limits: limits.clone(),
             experimental_features: if cooperative {
                 crate::sys::experimental::cooperative_matrices()
             } else {
@@ -265,15 +266,20 @@ impl Device {
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
-        let features = adapter.features() & Capabilities::WANTED | cache_feature;
-        let (raw, queue) = match request(adapter, features, &profile.capabilities.matrices) {
-            Err(e) if profile.capabilities.matrices.are_real() => {
+        let own =
+            Capabilities::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
+        let offered = profile.capabilities.common(own);
+        let features = offered.features() | cache_feature;
+        let limits = offered.limits(adapter.limits());
+        let matrices = profile.capabilities.matrices;
+        let (raw, queue) = match request(adapter, features, &limits, &matrices) {
+            Err(e) if matrices.are_real() => {
                 log::warn!(
                     "{}: no cooperative matrices, since the device does not open with them: {e}",
                     info.name
                 );
                 profile.capabilities.matrices = Matrices::NONE;
-                request(adapter, features, &Matrices::NONE)
+                request(adapter, features, &limits, &Matrices::NONE)
             }
             opened => opened,
         }?;

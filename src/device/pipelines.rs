@@ -17,7 +17,7 @@ use super::pending::{Plan, Uses};
 use super::process;
 use super::program::{Key, Program};
 use crate::error::{Error, Result};
-use crate::shader::Shader;
+use crate::shader::{Shader, int64};
 use crate::sys::guard::caught;
 
 /// More threads would fight for the driver's own locks.
@@ -219,11 +219,7 @@ impl Compiler {
         let Planned { shader, entries, params_size, params_buffer, .. } = planned;
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
-        let source = if shader.exceeds_text() {
-            wgpu::ShaderSource::Naga(Cow::Owned(shader.module(self.capabilities.immediates)?))
-        } else {
-            wgpu::ShaderSource::Wgsl(wgsl.into())
-        };
+        let source = self.source(shader, wgsl)?;
         let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
         let layout = self.layout(*entries, *params_buffer, dynamic)?;
         let raw = checked(&self.device, "its pipeline", || {
@@ -254,6 +250,20 @@ impl Compiler {
             super::process::watch_exit();
         }
         Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
+    }
+
+    /// A shader's text, or its module where the text does not say all, or where the adapter has no
+    /// 64-bit integers: that one is without them.
+    fn source(&self, shader: &Shader, wgsl: String) -> Result<wgpu::ShaderSource<'static>> {
+        if shader.exceeds_text() {
+            let module = shader.module(self.capabilities.immediates)?;
+            return Ok(wgpu::ShaderSource::Naga(Cow::Owned(module)));
+        }
+        if self.capabilities.int64 || !int64::is_needed(&wgsl) {
+            return Ok(wgpu::ShaderSource::Wgsl(wgsl.into()));
+        }
+        let module = int64::lowered(&wgsl).map_err(Error::Unimplemented)?;
+        Ok(wgpu::ShaderSource::Naga(Cow::Owned(module)))
     }
 
     /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie

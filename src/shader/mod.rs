@@ -16,6 +16,7 @@
 //!   `local_index`, and what [`Shader::builtin`] adds.
 
 pub(crate) mod codec;
+pub mod int64;
 pub mod library;
 mod matrices;
 pub mod vec4;

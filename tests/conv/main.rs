@@ -19,6 +19,9 @@ fn sizes(dims: &[usize]) -> Input {
 /// Runs the op and both gradients; returns false when the case has no output.
 fn check(case: &Case, dtype: DType, seed: u64, misalign: usize) -> bool {
     let Some((out, _)) = case.windows() else { return false };
+    if !session().runs(dtype) {
+        return true;
+    }
     let mut random = Random::new(seed);
     let x_dims = case.shape(case.channels, case.input);
     let y_dims = case.shape(case.out_channels(), out);

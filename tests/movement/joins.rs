@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn concat_and_split() {
-    for dtype in SIZES {
+    for dtype in session().supported(SIZES) {
         for (dims, axis, sizes) in [
             (&[5][..], 0i64, &[2, 3, 0][..]),
             (&[4, 9], 1, &[1, 1, 3, 4]),
@@ -130,7 +130,7 @@ fn dispatches() {
 
 #[test]
 fn pack_and_unpack() {
-    for dtype in SIZES.into_iter().chain([DType::I32]) {
+    for dtype in session().supported(SIZES.into_iter().chain([DType::I32])) {
         for (dims, axis, n) in [
             (&[][..], 0i64, 3usize),
             (&[5], 0, 2),

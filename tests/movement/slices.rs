@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn slice() {
-    for dtype in SIZES {
+    for dtype in session().supported(SIZES) {
         let cases: &[(&[usize], &[i64], &[i64])] = &[
             (&[], &[], &[]),
             (&[7], &[2], &[-1]),
@@ -175,6 +175,9 @@ fn strided_slices_follow_numpy() {
     runner
         .run(&strategy, |((dims, entries), size)| {
             let dtype = SIZES[size];
+            if !session().runs(dtype) {
+                return Ok(());
+            }
             let x = data(dtype, &dims, 4);
             let (out, lists) = numpy(&dims, &entries);
             let picked: Vec<usize> = lists.iter().map(Vec::len).collect();
@@ -234,7 +237,7 @@ fn strided_slice_errors() {
 #[test]
 fn slices_are_assigned() {
     let entries = [Entry::Range(Some(-1), Some(0), -2), Entry::Range(Some(1), None, 3)];
-    for dtype in SIZES.into_iter().chain([DType::I32]) {
+    for dtype in session().supported(SIZES.into_iter().chain([DType::I32])) {
         let x = data(dtype, &[5, 7], 1);
         let (out, lists) = numpy(&[5, 7], &entries);
         let value = data(dtype, &out, 2);

@@ -42,12 +42,12 @@ const ROWS: &[Row] = &[
         Second::Scalar("scale"),
         "hsv_to_rgb(saturated(rgb_to_hsv(a), s))",
     ),
-    // Component by component: integers have no cross().
+    // Component by component: integers have no cross(), and 64-bit ones no vectors everywhere.
     (
         "Cross",
         CROSS,
         Second::Tensor,
-        "Triple(a.y * b.z, a.z * b.x, a.x * b.y) - Triple(a.z * b.y, a.x * b.z, a.y * b.x)",
+        "Triple(a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])",
     ),
     ("HSVToRGB", COLORS, Second::None, "hsv_to_rgb(a)"),
     ("RGBToHSV", COLORS, Second::None, "rgb_to_hsv(a)"),
@@ -142,17 +142,17 @@ fn shader(row: &Row, dtype: DType) -> Shader {
             "let b = Triple(load_second(first), load_second(first + 1u), load_second(first + 2u));",
         ),
     };
-    let colors = if row.2 == Second::Tensor {
-        ""
-    } else {
-        include_str!("../../../shaders/image/colors.wgsl")
+    let (triple, colors) = match row.2 {
+        Second::Tensor => ("array<Number, 3>", ""),
+        _ => ("vec3<Number>", include_str!("../../../shaders/image/colors.wgsl")),
     };
     shader
         .bind("y", dtype)
         .u32s(&["count"])
-        .body("alias Number = {{NUMBER}};\nalias Triple = vec3<Number>;\n")
+        .body("alias Number = {{NUMBER}};\nalias Triple = {{TRIPLE}};\n")
         .body(colors)
         .define("NUMBER", dtype.value())
+        .define("TRIPLE", triple)
         .define("SECOND", second)
         .define("RESULT", row.3)
         .body(include_str!("../../../shaders/image/triple.wgsl"))

@@ -18,9 +18,9 @@ const FLOOR_REMAINDER: &str = "select(x % y + select({T}(0), y, (x % y != {T}(0)
                                {T}(0)) != (y < {T}(0)))), x, y == {T}(0))";
 
 /// The half types round the quotient before they drop its fraction, as TensorFlow does.
-const F16_FLOOR: &str = "floor(unpack2x16float(f16_bits(div_f32(x, y))).x)";
+const F16_FLOOR: &str = "floor_of_quotient_f32(unpack2x16float(f16_bits(div_f32(x, y))).x)";
 const F16_TRUNC: &str = "trunc(unpack2x16float(f16_bits(div_f32(x, y))).x)";
-const BF16_FLOOR: &str = "floor(bitcast<f32>(bf16_bits(div_f32(x, y)) << 16u))";
+const BF16_FLOOR: &str = "floor_of_quotient_f32(bitcast<f32>(bf16_bits(div_f32(x, y)) << 16u))";
 const BF16_TRUNC: &str = "trunc(bitcast<f32>(bf16_bits(div_f32(x, y)) << 16u))";
 
 fn quotient(x: i128, y: i128) -> i128 {
@@ -217,8 +217,12 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "FloorDiv",
         &[
-            case(&[F32], "floor(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).floor()))
-                .lib(&["div"]),
+            case(
+                &[F32],
+                "floor_of_quotient_f32(div_f32(x, y))",
+                Float2(|x, y| float_quotient(x, y).floor()),
+            )
+            .lib(&["div"]),
             case(&[F64], "floor(x / y)", Float2(|x, y| (x / y).floor())),
             case(&[F16], F16_FLOOR, Float2(|x, y| f16_quotient(x, y).floor()))
                 .lib(&["div", "f16_bits"]),

@@ -396,7 +396,13 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "SqrtGrad",
         Y_DY,
-        &[case(FLOATS, "0.5 * dy / y", Float2(|y, dy| 0.5 * dy / y)).ulps(3)],
+        // Half of a small dy may be subnormal, a quotient of a large one may overflow.
+        &[case(
+            FLOATS,
+            "select(0.5 * dy / y, 0.5 * (dy / y), abs(dy) < 1.0)",
+            Float2(|y, dy| 0.5 * dy / y),
+        )
+        .ulps(3)],
     ),
     gradient(
         "TanhGrad",

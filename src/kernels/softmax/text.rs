@@ -174,15 +174,14 @@ impl Rows {
         let (cols, hits, own) = match self.vec4s {
             true => (
                 "p.cols * 4u",
-                format!(
-                    "vec4({index}(c * 4u), {index}(c * 4u + 1u), {index}(c * 4u + 2u), {index}(c \
-                     * 4u + 3u))"
-                ),
+                "vec4(c * 4u, c * 4u + 1u, c * 4u + 2u, c * 4u + 3u)",
                 "logit(row, at / 4u)[at % 4u]",
             ),
-            false => ("p.cols", format!("{index}(c)"), "logit(row, at)"),
+            false => ("p.cols", "c", "logit(row, at)"),
         };
-        let class = if self.vec4s { "vec4(load_labels(row))" } else { "load_labels(row)" };
+        // The lower 32 bits decide between columns; who has others is invalid.
+        let class =
+            if self.vec4s { "vec4(u32(load_labels(row)))" } else { "u32(load_labels(row))" };
         format!(
             "fn is_invalid(row: u32) -> bool {{\n    let class_of_row = load_labels(row);\n    \
              return class_of_row < {index}(0) || class_of_row >= {index}({cols});\n}}\n\nfn \

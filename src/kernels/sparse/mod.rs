@@ -1,7 +1,7 @@
 //! Sparse tensors: a matrix of coordinates (int64), a vector of values, and the dense shape.
 //!
 //! Coordinates are computed with on the device in 64 bits, so that the dense shape may be as large
-//! as TensorFlow's; the ops need an adapter with 64-bit integers.
+//! as TensorFlow's.
 
 mod coordinates;
 mod fill;
@@ -24,11 +24,9 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 pub fn register(registry: &mut Registry) {
     product::register(registry);
     ragged::register(registry);
-    if registry.capabilities().supports(I64) {
-        coordinates::register(registry);
-        fill::register(registry);
-        slice::register(registry);
-    }
+    coordinates::register(registry);
+    fill::register(registry);
+    slice::register(registry);
 }
 
 /// Every shader variant.

@@ -1,0 +1,258 @@
+"""The Rust suites on other Vulkan drivers and under preset profiles, and training under the Khronos
+validation layer. Compiles them once, runs them with each driver, prints one table. Exits with 1 if
+a test failed, or validation had a message that is not known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fetch
+
+ROOT = Path(__file__).parents[2]
+
+#: The preset profiles (src/device/profile.rs), on the system's own driver.
+PRESETS = ("amd", "intel", "nvidia", "apple", "webgpu", "llvmpipe", "swiftshader")
+DRIVERS = ("swiftshader-driver", "mesa25")
+VALIDATION = "validation"
+TARGETS = (*DRIVERS, *PRESETS, VALIDATION)
+
+#: Suites without a device, and those that are about processes and files around one.
+WITHOUT_DEVICE = {
+    "docs",
+    "faults",
+    "graphs",
+    "house",
+    "optimizer",
+    "optimizer_limits",
+    "optimizer_rows",
+    "optimizer_scale",
+    "proto",
+    "shaders",
+    "stream_executor",
+    "tensorflow_headers",
+}
+#: What runs under the validation layer: every step of a training, its copies and its variables.
+TRAINING = ("device", "variable", "fused_update", "pipelines", "norm", "softmax")
+#: What CI runs: few suites, of which each covers much.
+SAMPLE = {
+    "swiftshader-driver": ("gather", "reduce", "softmax"),
+    "webgpu": ("gather", "reduce", "segment", "softmax"),
+    VALIDATION: ("variable", "fused_update"),
+}
+#: Messages of the validation layer that are not ours, with their reason.
+KNOWN_MESSAGES = {
+    "StandaloneSpirv-None-10684": "naga gives workgroup arrays an ArrayStride",
+}
+#: The longest that one suite may take on one driver. SwiftShader compiles slowly.
+SUITE_SECONDS = 3600
+
+
+class Outcome(NamedTuple):
+    """What a suite did on a target."""
+
+    suite: str
+    passed: int
+    failed: int
+    left_out: int
+    messages: Counter[str]
+    seconds: float
+    problem: str
+    log: str
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="suites", description=__doc__.split("\n\n")[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
+    parser.add_argument("--folder", type=Path, default=ROOT / "target/drivers")
+    parser.add_argument("--suites", nargs="+", metavar="SUITE", help="of tests/; default: all")
+    parser.add_argument("--sample", action="store_true", help="the few that CI runs")
+    parser.add_argument("--jobs", type=int, default=1, help="suites that run at once")
+    parser.add_argument("--logs", type=Path, help="folder for the output of each suite")
+    options = parser.parse_args()
+    unknown = set(options.targets) - set(TARGETS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+    options.targets = options.targets or list(SAMPLE if options.sample else TARGETS)
+    return options
+
+
+def all_suites() -> list[str]:
+    """Every suite that runs kernels on a device."""
+    tests = ROOT / "tests"
+    names = {path.stem for path in tests.glob("*.rs")}
+    names |= {path.parent.name for path in tests.glob("*/main.rs")}
+    return sorted(names - WITHOUT_DEVICE)
+
+
+def compile_suites(names: list[str]) -> dict[str, Path]:
+    """Compiles suites, and tells where their programs are."""
+    wanted = [part for name in names for part in ("--test", name)]
+    command = ["cargo", "test", "--locked", "--no-run", "--message-format=json", *wanted]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    programs = {}
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] in names:
+            programs[message["target"]["name"]] = Path(message["executable"])
+    return programs
+
+
+def environment(folder: Path, target: str) -> dict[str, str]:
+    """What chooses a target, beside the caller's own environment."""
+    chromium = folder / "chromium/usr/lib/chromium"
+    mesa = folder / "mesa" / fetch.LIBRARIES
+    if target == "swiftshader-driver":
+        icd = fetch.manifest(folder, "swiftshader", chromium / "libvk_swiftshader.so")
+        return {"VK_DRIVER_FILES": str(icd), "VK_ICD_FILENAMES": str(icd)}
+    if target == "mesa25":
+        icd = fetch.manifest(folder, "lavapipe", mesa / "libvulkan_lvp.so")
+        libraries = f"{mesa}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+        return {
+            "VK_DRIVER_FILES": str(icd),
+            "VK_ICD_FILENAMES": str(icd),
+            "LD_LIBRARY_PATH": libraries,
+        }
+    if target == VALIDATION:
+        return {
+            "VK_LAYER_PATH": str(layer_manifest(folder, chromium).parent),
+            "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
+        }
+    return {"TF_WGPU_PROFILE": target}
+
+
+def layer_manifest(folder: Path, chromium: Path) -> Path:
+    """The manifest of Khronos's validation layer, in a folder of its own."""
+    path = folder / "layers/validation.json"
+    path.parent.mkdir(exist_ok=True)
+    layer = {
+        "name": "VK_LAYER_KHRONOS_validation",
+        "type": "GLOBAL",
+        "library_path": str(chromium / "libVkLayer_khronos_validation.so"),
+        "api_version": "1.4.0",
+        "implementation_version": "1",
+        "description": "Khronos validation",
+    }
+    path.write_text(json.dumps({"file_format_version": "1.2.0", "layer": layer}))
+    return path
+
+
+def run(name: str, program: Path, extra: dict[str, str]) -> Outcome:
+    """Runs a suite on a target."""
+    harness = [] if is_own_harness(name) else ["--nocapture"]
+    # CI means "whatever the system's driver has must be there", which other drivers may lack.
+    variables = {k: v for k, v in {**os.environ, **extra}.items() if k != "CI"}
+    variables.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    begin = time.monotonic()
+    problem = ""
+    try:
+        done = subprocess.run(
+            [program, *harness],
+            cwd=ROOT,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SUITE_SECONDS,
+            check=False,
+        )
+        log = done.stdout.decode(errors="replace")
+        if done.returncode:
+            problem = f"ended with {done.returncode}"
+    except subprocess.TimeoutExpired as e:
+        log = (e.stdout or b"").decode(errors="replace")
+        problem = f"took more than {SUITE_SECONDS} s"
+    seconds = time.monotonic() - begin
+    results = re.findall(r"test result: \w+\. (\d+) passed; (\d+) failed", log)
+    messages = Counter(re.findall(r"Validation (?:Error|Warning): \[ ?([\w-]+)", log))
+    return Outcome(
+        name,
+        sum(int(passed) for passed, _ in results),
+        sum(int(failed) for _, failed in results),
+        len(re.findall(r"^.*\bskipped: ", log, re.M)),
+        messages,
+        seconds,
+        problem,
+        log,
+    )
+
+
+def is_own_harness(name: str) -> bool:
+    """Whether a suite has a main function of its own, which captures no output."""
+    text = (ROOT / "Cargo.toml").read_text()
+    return f'name = "{name}"\nharness = false' in text
+
+
+def row(target: str, outcomes: list[Outcome]) -> str:
+    """A row of the table."""
+    messages = sum((outcome.messages for outcome in outcomes), Counter())
+    told = ", ".join(f"{name} ×{count}" for name, count in sorted(messages.items()))
+    passed, failed, left_out = (
+        sum(outcome[field] for outcome in outcomes) for field in range(1, 4)
+    )
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    shown = told or ("none" if target == VALIDATION else "")
+    return (
+        f"| {target} | {len(outcomes)} | {passed} | {failed} | {left_out} | {shown} "
+        f"| {seconds:.0f} |"
+    )
+
+
+def is_bad(outcome: Outcome) -> bool:
+    """Whether a suite failed, or had a message of validation that is not known."""
+    return bool(outcome.failed or outcome.problem or set(outcome.messages) - set(KNOWN_MESSAGES))
+
+
+def tell(target: str, outcome: Outcome, logs: Path | None) -> None:
+    """Prints why a suite is bad, and keeps its output."""
+    if logs:
+        logs.mkdir(parents=True, exist_ok=True)
+        (logs / f"{target}-{outcome.suite}.log").write_text(outcome.log)
+    state = "bad" if is_bad(outcome) else "good"
+    print(f"{target}: {outcome.suite}: {state}, {outcome.seconds:.0f} s", flush=True)
+    if is_bad(outcome):
+        print("\n".join(outcome.log.splitlines()[-60:]), outcome.problem, sep="\n", flush=True)
+
+
+def main() -> int:
+    """Runs it."""
+    options = arguments()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    folder = options.folder.resolve()
+    fetch.fetch(folder)
+    chosen = {}
+    for target in options.targets:
+        usual = TRAINING if target == VALIDATION else all_suites()
+        sample = SAMPLE.get(target, ()) if options.sample else usual
+        chosen[target] = options.suites or list(sample)
+    programs = compile_suites(sorted({name for names in chosen.values() for name in names}))
+    rows, bad = [], False
+    for target, names in chosen.items():
+        extra = environment(folder, target)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            started = [pool.submit(run, name, programs[name], extra) for name in names]
+            outcomes = []
+            for future in started:
+                outcomes.append(future.result())
+                tell(target, outcomes[-1], options.logs)
+        rows.append(row(target, outcomes))
+        bad = bad or any(map(is_bad, outcomes))
+    print("\n| Driver or preset | Suites | Passed | Failed | Left out | Validation | Seconds |")
+    print("|---|---|---|---|---|---|---|", *rows, sep="\n")
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,6 +23,9 @@ mod profile;
 mod program;
 mod queue;
 mod recorder;
+#[cfg(test)]
+#[path = "../../tests/numeric/scratch.rs"]
+mod scratch;
 mod staging;
 mod statistics;
 mod submitter;

@@ -1,11 +1,8 @@
-#[path = "../../../tests/numeric/scratch.rs"]
-mod scratch;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::device::{MatrixSize};
-use scratch::Scratch;
+use crate::device::MatrixSize;
+use crate::device::scratch::Scratch;
 
 const PAYS: Verdict = Verdict::Pays { lanes: 16 };
 const SLOWER: Verdict = Verdict::Slower { lanes: 32 };
@@ -112,7 +109,7 @@ fn determinism_leaves_nothing_to_timings() {
 #[test]
 fn verdicts_are_there_for_the_next_process() {
     for found in [PAYS, SLOWER, Verdict::Wrong] {
-        let scratch = Scratch::new("matrices");
+        let scratch = Scratch::new("matrix-units-matrices");
         let first = units(Policy::Probed, Some(&scratch));
         let lanes = used(&first, Some(found));
         first.usable(F32, |_| Some(PAYS));
@@ -139,7 +136,7 @@ fn verdicts_are_there_for_the_next_process() {
 
 #[test]
 fn what_is_forced_is_tried_again() {
-    let scratch = Scratch::new("forced");
+    let scratch = Scratch::new("matrix-units-forced");
     assert_eq!(used(&units(Policy::Probed, Some(&scratch)), Some(Verdict::Wrong)), None);
     assert_eq!(used(&units(Policy::Forced, Some(&scratch)), Some(SLOWER)), Some(32));
     assert_eq!(known(&units(Policy::Probed, Some(&scratch))), None, "slower is known now");
@@ -147,7 +144,7 @@ fn what_is_forced_is_tried_again() {
 
 #[test]
 fn a_probe_that_kills_processes_is_left_alone() {
-    let scratch = Scratch::new("killed");
+    let scratch = Scratch::new("matrix-units-killed");
     let open = || units(Policy::Probed, Some(&scratch));
     for _ in 0..MOST_BEGUN {
         let units = open();
@@ -165,7 +162,7 @@ fn a_probe_that_kills_processes_is_left_alone() {
 
 #[test]
 fn a_probe_that_cannot_tell_leaves_no_trace() {
-    let scratch = Scratch::new("untold");
+    let scratch = Scratch::new("matrix-units-untold");
     for _ in 0..2 * MOST_BEGUN {
         assert_eq!(used(&units(Policy::Probed, Some(&scratch)), None), None);
     }
@@ -174,7 +171,7 @@ fn a_probe_that_cannot_tell_leaves_no_trace() {
 
 #[test]
 fn garbage_is_no_verdict() {
-    let scratch = Scratch::new("garbage");
+    let scratch = Scratch::new("matrix-units-garbage");
     let store = || Store::of("file of matrix units", &info("1"), &scratch.0, "matrices");
     for bytes in [&b"no record"[..], &[], &[0x08, 0x02]] {
         store().write(bytes);

@@ -1,10 +1,7 @@
-#[path = "../../../tests/numeric/scratch.rs"]
-mod scratch;
-
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use scratch::Scratch;
+use crate::device::scratch::Scratch;
 
 const SHAPE: Shape = [64, 64, 1, 64, 1];
 

@@ -90,8 +90,8 @@ impl Plugin {
         if self.is_last_resort {
             SAID.call_once(|| {
                 log::warn!(
-                    "no usable GPU was found: WGPU:0 is {}, a software adapter, and TensorFlow's own CPU \
-                     device is faster. TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off; \
+                    "no usable GPU was found: WGPU:0 is {}, a software adapter, and TensorFlow's \
+                     own CPU device is faster. TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off; \
                      TF_WGPU_VISIBLE_DEVICES=0 keeps it without this line",
                     device.device.info().name
                 );

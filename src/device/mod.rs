@@ -2,6 +2,7 @@
 //! module that talks to wgpu; it knows nothing of ops or of TensorFlow.
 
 pub mod adapters;
+mod barriers;
 mod batch;
 mod belt;
 mod bind_groups;
@@ -23,6 +24,7 @@ mod profile;
 mod program;
 mod queue;
 mod recorder;
+mod spirv;
 mod staging;
 mod statistics;
 mod submitter;
@@ -123,7 +125,7 @@ fn request(
     matrices: &Matrices,
 ) -> Result<(wgpu::Device, wgpu::Queue)> {
     let cooperative = matrices.are_real();
-    let mut wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
+    let mut wanted = if cooperative { Matrices::FEATURES } else { wgpu::Features::empty() };
     wanted.set(wgpu::Features::SHADER_F16, cooperative && matrices.f16.is_some());
     let failed =
         |why: &str| Error::Unavailable(format!("cannot open {}: {why}", adapter.get_info().name));
@@ -265,7 +267,11 @@ impl Device {
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
-        let features = adapter.features() & Capabilities::WANTED | cache_feature;
+        // Only Vulkan has no notion of read-only storage buffers.
+        profile.own_barriers &= info.backend == wgpu::Backend::Vulkan
+            && adapter.features().contains(wgpu::Features::PASSTHROUGH_SHADERS);
+        let mut features = adapter.features() & Capabilities::WANTED | cache_feature;
+        features.set(wgpu::Features::PASSTHROUGH_SHADERS, profile.own_barriers);
         let (raw, queue) = match request(adapter, features, &profile.capabilities.matrices) {
             Err(e) if profile.capabilities.matrices.are_real() => {
                 log::warn!(
@@ -293,6 +299,7 @@ impl Device {
         let recorder = Recorder::new(
             gpu.clone(),
             capabilities.storage_alignment,
+            profile.own_barriers,
             completion.clone(),
             submitter.clone(),
         )?;
@@ -312,7 +319,7 @@ impl Device {
             info,
             profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
-            pipelines: Pipelines::new(raw.clone(), capabilities, cache),
+            pipelines: Pipelines::new(raw.clone(), capabilities, profile.own_barriers, cache),
             recorder: PendingDispatches::new(recorder, failed),
             completion,
             submitter,

@@ -4,7 +4,7 @@ mod scratch;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::device::{MatrixSize, Means};
+use crate::device::MatrixSize;
 use scratch::Scratch;
 
 const PAYS: Verdict = Verdict::Pays { lanes: 16 };

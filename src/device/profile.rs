@@ -50,8 +50,8 @@ pub struct Profile {
     /// Most iterations of all loops of an invocation together. Beyond 65,535 llvmpipe leaves every
     /// loop without an error. A GPU's watchdog ends programs of seconds.
     pub loop_limit: usize,
-    /// Whether dispatches wait for each other where their data says so, and not wherever wgpu's rule
-    /// does: see [`super::Device`]. On Vulkan alone. Off until a card has shown what it gains.
+    /// Whether dispatches wait for each other where their data says so alone, and not wherever they
+    /// share a buffer, which is wgpu's rule. On Vulkan. Off until a card has shown what it gains.
     pub own_barriers: bool,
     /// The tile that every contraction takes whose sums fit it, by its id: for tests. 0 is none.
     pub tile: u32,

@@ -15,13 +15,14 @@ use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 11] = [
+pub const VARIABLES: [&str; 12] = [
     "TF_WGPU_VISIBLE_DEVICES",
     "TF_WGPU_LOG",
     "TF_WGPU_FALLBACK",
     "TF_WGPU_CACHE",
     "TF_WGPU_COOPERATIVE_MATRIX",
     "TF_WGPU_AUTOTUNE",
+    "TF_WGPU_BARRIERS",
     "TF_WGPU_PROFILE",
     "TF_WGPU_DRIVER_SHIELD",
     "WGPU_BACKEND",
@@ -156,7 +157,17 @@ fn adapter(
             "subgroups": capabilities.subgroups,
             "timestamps": capabilities.timestamps,
         },
+        "matrix_units": device.map(|(device, _)| matrix_units(device)),
     })
+}
+
+/// The matrices that programs may use, and who decides whether they do.
+fn matrix_units(device: &Device) -> Value {
+    let sizes: Vec<_> = (device.capabilities().matrices.iter())
+        .map(|matrices| format!("{} {}", matrices.element, matrices.size))
+        .collect();
+    let policy = format!("{:?}", device.matrix_units().policy()).to_lowercase();
+    json!({ "sizes": sizes, "policy": policy })
 }
 
 /// The ops in alphabetical order, each with its registrations.

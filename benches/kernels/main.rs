@@ -5,6 +5,7 @@
 //! which needs nothing but a driver: copy it to a machine with a GPU and run it there. `--help`
 //! lists the options.
 
+mod barriers;
 mod case;
 mod context;
 mod device;

@@ -100,6 +100,8 @@ fn batch(device: &Device, calls: usize, unit: &mut dyn FnMut() -> Result<()>) ->
 fn since(before: &Statistics, after: &Statistics) -> Statistics {
     Statistics {
         dispatches: after.dispatches - before.dispatches,
+        barriers: after.barriers - before.barriers,
+        barriers_needed: after.barriers_needed - before.barriers_needed,
         bytes: after.bytes - before.bytes,
         uploads: after.uploads - before.uploads,
         downloads: after.downloads - before.downloads,

@@ -15,6 +15,8 @@ Usage: kernels [OPTIONS] [FILTER]...
   FILTER             rows whose family or name contains one of these, in any case; all rows \
                         without one
   --host             only what a dispatch costs the host, with wgpu's share of it
+  --barriers         only what barriers between dispatches cost: microseconds of small dispatches \
+                        that do and do not wait for each other
   --list             name the rows and run nothing
   --adapters         name the adapters and run nothing
   --adapter NAME     the adapter by a part of its name, or by its number in --adapters
@@ -37,6 +39,7 @@ pub struct Options {
     pub filters: Vec<String>,
     pub list: bool,
     pub host: bool,
+    pub barriers: bool,
     pub adapters: bool,
     pub adapter: Option<String>,
     pub serve: bool,
@@ -57,6 +60,7 @@ impl Options {
         while let Some(argument) = parser.next()? {
             match argument {
                 Arg::Long("host") => options.host = true,
+                Arg::Long("barriers") => options.barriers = true,
                 Arg::Long("list") => options.list = true,
                 Arg::Long("adapters") => options.adapters = true,
                 Arg::Long("adapter") => options.adapter = Some(parser.value()?.string()?),

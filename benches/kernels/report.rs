@@ -127,11 +127,20 @@ impl Row {
     }
 }
 
-/// The adapter, the versions and the machine.
+/// The adapter, its peaks, the versions and the machine.
 pub fn environment(device: &Device, peaks: &Peaks, note: &str) -> Value {
+    let mut all = machine(device, note);
+    all["kind"] = json!("kernels");
+    all["peaks"] = rates(&peaks.wall);
+    all["peaks_cpu"] = rates(&peaks.cpu);
+    all
+}
+
+/// The adapter, the versions and the machine.
+pub fn machine(device: &Device, note: &str) -> Value {
     let info = device.info();
     json!({
-        "kind": "kernels", "schema": SCHEMA,
+        "schema": SCHEMA,
         "adapter": {
             "name": info.name, "type": format!("{:?}", info.device_type), "backend": format!("{:?}",
                 info.backend),
@@ -146,8 +155,6 @@ pub fn environment(device: &Device, peaks: &Peaks, note: &str) -> Value {
             "load": load(), "os": std::env::consts::OS },
         "command": std::env::args().collect::<Vec<_>>(),
         "note": note,
-        "peaks": rates(&peaks.wall),
-        "peaks_cpu": rates(&peaks.cpu),
     })
 }
 

@@ -10,6 +10,7 @@ use tensorflow_wgpu::device::{Device, Selection};
 use tensorflow_wgpu::local::Session;
 use tensorflow_wgpu::{Error, Result};
 
+use crate::barriers;
 use crate::case::Sizes;
 use crate::device::Peaks;
 use crate::families;
@@ -84,6 +85,20 @@ pub fn run(options: &Options) -> Result<usize> {
         let session = Session::new(Arc::clone(&device));
         let rounds = if options.quick { 1 } else { 20 };
         tell(format_args!("{}", host::table(&adapter, &device, session.registry(), rounds)?));
+        return Ok(0);
+    }
+    if options.barriers {
+        let budget = if options.quick { Budget::QUICK } else { Budget::FULL };
+        let rows = barriers::both(&adapter, &device, &budget)?;
+        let table = barriers::table(&rows);
+        tell(format_args!("{table}"));
+        if let Some(path) = &options.json {
+            let all = barriers::json(&device, &options.note, &rows);
+            write(path, &format!("{all:#}\n"))?;
+        }
+        if let Some(path) = &options.markdown {
+            write(path, &table)?;
+        }
         return Ok(0);
     }
     let software = device.profile().is_software();

@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
+use tensorflow_wgpu::device::Selection;
 use tensorflow_wgpu::kernels::op::Attrs;
 use tensorflow_wgpu::local::Session;
 
+use crate::barriers::{self, Pattern};
 use crate::case::Sizes;
 use crate::device::{Peaks, Rates};
 use crate::families;
@@ -64,6 +66,30 @@ fn filters_choose_rows() {
     assert!(Options::parse(vec!["--colour".into()]).is_err());
     assert!(Options::parse(vec!["--batch".into(), "many".into()]).is_err());
     assert!(run(&options(&["no such row"])).is_err());
+}
+
+/// Sixty-four dispatches in one buffer, in a buffer each, and one after the other.
+#[test]
+fn barriers_are_counted_as_wgpu_puts_them() {
+    let session = Session::shared().expect("an adapter");
+    let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+    let rows = barriers::both(&selection.adapters[0], &session.device, &Budget::QUICK);
+    let rows = rows.expect("times");
+    assert!(rows.iter().any(|row| !row.own_barriers), "{rows:?}");
+    assert!(rows.iter().all(|row| row.microseconds > 0.0 && row.best > 0.0), "{rows:?}");
+    for row in &rows {
+        let counted = (row.barriers, row.needed);
+        match row.pattern {
+            Pattern::Buffers => assert_eq!(counted, (0, 0), "{row:?}"),
+            Pattern::Parts if row.own_barriers => assert_eq!(counted, (0, 0), "{row:?}"),
+            Pattern::Parts => assert_eq!(counted, (63, 0), "{row:?}"),
+            Pattern::Chain => assert_eq!(counted, (63, 63), "{row:?}"),
+        }
+    }
+    let json = barriers::json(&session.device, "a test", &rows);
+    assert_eq!(json["kind"], "barriers");
+    assert_eq!(json["rows"].as_array().map(Vec::len), Some(rows.len()));
+    assert_eq!(barriers::table(&rows).lines().count(), rows.len() + 2);
 }
 
 #[test]

@@ -43,7 +43,8 @@ def statistics() -> dict[str, dict[str, int]]:
     """What the devices that TensorFlow opened in this process did so far: `{"WGPU:0":
     {"dispatches": 12, ...}, ...}`.
 
-    `dispatches` and `bytes` (the lengths of all that dispatches bind), `submissions`, `uploads` and
+    `dispatches` and `bytes` (the lengths of all that dispatches bind), `barriers` between
+    dispatches and how many of them data needs (`barriers_needed`), `submissions`, `uploads` and
     `downloads` with the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines`
     compiled, `bind_groups` made. They only grow, so subtract readings; `bind_groups_held` alone
     tells how many are kept now. Kernels run asynchronously: read a result (`.numpy()`) first, so

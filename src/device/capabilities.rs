@@ -40,10 +40,6 @@ impl Capabilities {
     const TIMESTAMPS: wgpu::Features =
         wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
-    /// What cooperative matrices take.
-    pub(crate) const COOPERATIVE: wgpu::Features =
-        wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SUBGROUP);
-
     /// An adapter that has everything, for documentation and checks of all there is.
     pub const FULL: Self = Self {
         int64: true,

@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use super::Capabilities;
 use crate::dtype::DType;
 
 /// How cooperative matrices are multiplied.
@@ -122,9 +121,13 @@ impl Matrices {
     /// No matrices.
     pub const NONE: Self = Self { f16: None, f32: None };
 
+    /// What they take of wgpu, beside f16 for those of f16.
+    pub(crate) const FEATURES: wgpu::Features =
+        wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SUBGROUP);
+
     /// What an adapter lists.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
-        if !adapter.features().contains(Capabilities::COOPERATIVE) {
+        if !adapter.features().contains(Self::FEATURES) {
             return Self::NONE;
         }
         let listed = Self::listed(&adapter.cooperative_matrix_properties(), &adapter.get_info());

@@ -2,6 +2,7 @@
 //! module that talks to wgpu; it knows nothing of ops or of TensorFlow.
 
 pub mod adapters;
+mod barriers;
 mod batch;
 mod belt;
 mod bind_groups;
@@ -26,6 +27,7 @@ mod recorder;
 #[cfg(test)]
 #[path = "../../tests/numeric/scratch.rs"]
 mod scratch;
+mod spirv;
 mod staging;
 mod statistics;
 mod submitter;
@@ -127,7 +129,7 @@ fn request(
     matrices: &Matrices,
 ) -> Result<(wgpu::Device, wgpu::Queue)> {
     let cooperative = matrices.are_real();
-    let mut wanted = if cooperative { Capabilities::COOPERATIVE } else { wgpu::Features::empty() };
+    let mut wanted = if cooperative { Matrices::FEATURES } else { wgpu::Features::empty() };
     wanted.set(wgpu::Features::SHADER_F16, cooperative && matrices.f16.is_some());
     let failed =
         |why: &str| Error::Unavailable(format!("cannot open {}: {why}", adapter.get_info().name));
@@ -269,10 +271,14 @@ impl Device {
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
+        // Only Vulkan has no notion of read-only storage buffers.
+        profile.own_barriers &= info.backend == wgpu::Backend::Vulkan
+            && adapter.features().contains(wgpu::Features::PASSTHROUGH_SHADERS);
         let own =
             Capabilities::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
         let offered = profile.capabilities.common(own);
-        let features = offered.features() | cache_feature;
+        let mut features = offered.features() | cache_feature;
+        features.set(wgpu::Features::PASSTHROUGH_SHADERS, profile.own_barriers);
         let limits = offered.limits(adapter.limits());
         let matrices = profile.capabilities.matrices;
         let (raw, queue) = match request(adapter, features, &limits, &matrices) {
@@ -302,6 +308,7 @@ impl Device {
         let recorder = Recorder::new(
             gpu.clone(),
             capabilities.storage_alignment,
+            profile.own_barriers,
             completion.clone(),
             submitter.clone(),
         )?;
@@ -321,7 +328,7 @@ impl Device {
             info,
             profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
-            pipelines: Pipelines::new(raw.clone(), capabilities, cache),
+            pipelines: Pipelines::new(raw.clone(), capabilities, profile.own_barriers, cache),
             recorder: PendingDispatches::new(recorder, failed),
             completion,
             submitter,

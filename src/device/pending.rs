@@ -46,6 +46,29 @@ pub(crate) struct Uses {
     pub written: u64,
 }
 
+impl Uses {
+    /// What a program may do of which nothing is known.
+    pub const ALL: Self = Self { read: u64::MAX, written: u64::MAX };
+
+    /// Whether the binding of this number is read.
+    pub const fn reads(self, binding: usize) -> bool {
+        has(self.read, binding)
+    }
+
+    /// Whether the binding of this number is written.
+    pub const fn writes(self, binding: usize) -> bool {
+        has(self.written, binding)
+    }
+}
+
+/// Bindings without a bit of their own count as used.
+const fn has(bits: u64, binding: usize) -> bool {
+    match bits.checked_shr(binding as u32) {
+        Some(rest) => rest & 1 == 1,
+        None => true,
+    }
+}
+
 /// A dispatch and the pipeline that it waits for.
 pub(crate) struct Waiting<R: Record> {
     pub pipeline: Arc<R::Plan>,
@@ -243,10 +266,9 @@ impl<R: Record> Inner<R> {
 
 /// The addresses of those bindings whose bit is set.
 fn used(bindings: &[Binding], bits: u64) -> impl Iterator<Item = Range<u64>> {
-    let is_used = move |i: usize| bits.checked_shr(i as u32).is_none_or(|rest| rest & 1 == 1);
     bindings
         .iter()
         .enumerate()
-        .filter(move |(i, _)| is_used(*i))
+        .filter(move |(i, _)| has(bits, *i))
         .map(|(_, b)| b.address..b.address + b.bytes)
 }

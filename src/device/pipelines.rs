@@ -19,6 +19,7 @@ use super::program::{Key, Program};
 use crate::error::{Error, Result};
 use crate::shader::{Shader, int64};
 use crate::sys::guard::caught;
+use crate::sys::trusted_shader;
 
 /// More threads would fight for the driver's own locks.
 const MAX_WORKERS: usize = 8;
@@ -68,6 +69,11 @@ impl Planned {
         })
     }
 
+    /// What its text does with its bindings, as far as it is known by now.
+    pub fn known_uses(&self) -> Uses {
+        self.uses.get().copied().unwrap_or(Uses::ALL)
+    }
+
     /// Whether it failed for a reason that may have gone since.
     fn may_be_tried_again(&self) -> bool {
         matches!(self.get(), Some(Err(Error::ResourceExhausted(_))))
@@ -83,13 +89,12 @@ impl Plan for Planned {
         self.wait().as_ref().map(drop).map_err(Clone::clone)
     }
 
-    /// As naga finds them in the text, which is asked only when something has failed. All of them
-    /// if the text makes no sense.
+    /// As naga finds them in the text, which a thread asks once the pipeline is compiled, or who
+    /// must know. All of them if the text makes no sense.
     fn uses(&self) -> Uses {
-        let all = Uses { read: u64::MAX, written: u64::MAX };
         *self.uses.get_or_init(|| {
             let text = self.shader.render(self.compiler.capabilities.immediates);
-            caught("a shader's analysis", || Ok(uses_of(&text))).ok().flatten().unwrap_or(all)
+            caught("a shader's analysis", || Ok(uses_of(&text))).ok().flatten().unwrap_or(Uses::ALL)
         })
     }
 }
@@ -157,9 +162,15 @@ pub(crate) struct Pipelines {
 }
 
 impl Pipelines {
-    pub fn new(device: wgpu::Device, capabilities: Capabilities, cache: Option<DiskCache>) -> Self {
+    /// With `own_barriers` the recorder puts barriers between dispatches, and wgpu none.
+    pub fn new(
+        device: wgpu::Device,
+        capabilities: Capabilities,
+        own_barriers: bool,
+        cache: Option<DiskCache>,
+    ) -> Self {
         let (layouts, compiled) = (Mutex::default(), AtomicU32::new(1));
-        let compiler = Compiler { device, capabilities, cache, layouts, compiled };
+        let compiler = Compiler { device, capabilities, own_barriers, cache, layouts, compiled };
         Self { compiler: Arc::new(compiler), planned: RwLock::default(), workers: OnceLock::new() }
     }
 
@@ -203,10 +214,19 @@ impl Pipelines {
     }
 }
 
+/// A shader as wgpu gets it.
+enum Source {
+    /// With all that it binds.
+    Seen(wgpu::ShaderSource<'static>),
+    /// As SPIR-V.
+    Unseen(Vec<u32>),
+}
+
 /// What compiling takes.
 struct Compiler {
     device: wgpu::Device,
     capabilities: Capabilities,
+    own_barriers: bool,
     cache: Option<DiskCache>,
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
     /// How many pipelines it has compiled, plus one.
@@ -219,11 +239,17 @@ impl Compiler {
         let Planned { shader, entries, params_size, params_buffer, .. } = planned;
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
-        let source = self.source(shader, wgsl)?;
         let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
         let layout = self.layout(*entries, *params_buffer, dynamic)?;
+        let source = self.source(shader, wgsl)?;
         let raw = checked(&self.device, "its pipeline", || {
-            let module = crate::sys::trusted_shader::create(&self.device, shader.label(), source);
+            let (label, size) = (shader.label(), shader.workgroup_size());
+            let module = match source {
+                Source::Seen(source) => trusted_shader::create(&self.device, label, source),
+                Source::Unseen(spirv) => {
+                    trusted_shader::create_unseen(&self.device, label, spirv, size)
+                }
+            };
             let pipeline_layout =
                 self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                     label: Some(shader.label()),
@@ -252,22 +278,29 @@ impl Compiler {
         Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
     }
 
-    /// A shader's text, or its module where the text does not say all, or where the adapter has no
-    /// 64-bit integers: that one is without them.
-    fn source(&self, shader: &Shader, wgsl: String) -> Result<wgpu::ShaderSource<'static>> {
-        if shader.exceeds_text() {
-            let module = shader.module(self.capabilities.immediates)?;
-            return Ok(wgpu::ShaderSource::Naga(Cow::Owned(module)));
+    /// What wgpu gets of a shader: its text, or its module where the text does not say all, or where
+    /// the adapter has no 64-bit integers: that one is without them.
+    fn source(&self, shader: &Shader, wgsl: String) -> Result<Source> {
+        let limit = self.capabilities.immediates;
+        let module = if shader.exceeds_text() {
+            Some(shader.module(limit)?)
+        } else if !self.capabilities.int64 && int64::is_needed(&wgsl) {
+            Some(int64::lowered(&wgsl).map_err(Error::Unimplemented)?)
+        } else {
+            None
+        };
+        if self.own_barriers {
+            let module = module.map_or_else(|| shader.module(limit), Ok)?;
+            return super::spirv::of(&module, shader.exceeds_text()).map(Source::Unseen);
         }
-        if self.capabilities.int64 || !int64::is_needed(&wgsl) {
-            return Ok(wgpu::ShaderSource::Wgsl(wgsl.into()));
-        }
-        let module = int64::lowered(&wgsl).map_err(Error::Unimplemented)?;
-        Ok(wgpu::ShaderSource::Naga(Cow::Owned(module)))
+        let text = || wgpu::ShaderSource::Wgsl(wgsl.into());
+        let of_module = |module| wgpu::ShaderSource::Naga(Cow::Owned(module));
+        Ok(Source::Seen(module.map_or_else(text, of_module)))
     }
 
     /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie
-    /// elsewhere in each dispatch.
+    /// elsewhere in each dispatch. wgpu takes the buffers for read-only ones, between whose uses it
+    /// puts no barrier, where the recorder does.
     fn layout(&self, n: u32, params_buffer: bool, dynamic: bool) -> Result<wgpu::BindGroupLayout> {
         let make = || {
             let entries: Vec<_> = (0..n)
@@ -275,7 +308,7 @@ impl Compiler {
                     binding,
                     visibility: wgpu::ShaderStages::COMPUTE,
                     ty: wgpu::BindingType::Buffer {
-                        ty: wgpu::BufferBindingType::Storage { read_only: false },
+                        ty: wgpu::BufferBindingType::Storage { read_only: self.own_barriers },
                         has_dynamic_offset: dynamic || params_buffer && binding + 1 == n,
                         min_binding_size: None,
                     },
@@ -313,7 +346,9 @@ impl Workers {
                     if process::check().is_err() {
                         return;
                     }
-                    let _ = planned.wait();
+                    if planned.wait().is_ok() {
+                        let _ = planned.uses();
+                    }
                 }
             };
             std::thread::Builder::new().name("wgpu-compile".into()).spawn(work).ok()

@@ -50,6 +50,9 @@ pub struct Profile {
     /// Most iterations of all loops of an invocation together. Beyond 65,535 llvmpipe leaves every
     /// loop without an error. A GPU's watchdog ends programs of seconds.
     pub loop_limit: usize,
+    /// Whether dispatches wait for each other where their data says so alone, and not wherever they
+    /// share a buffer, which is wgpu's rule. On Vulkan. Off until a card has shown what it gains.
+    pub own_barriers: bool,
     /// The tile that every contraction takes whose sums fit it, by its id: for tests. 0 is none.
     pub tile: u32,
     /// Types, limits and features.
@@ -66,6 +69,7 @@ const DISCRETE: Profile = Profile {
     invocations: 1 << 16,
     workgroups: 512,
     loop_limit: 1 << 24,
+    own_barriers: false,
     tile: 0,
     capabilities: Capabilities::FULL,
 };
@@ -134,7 +138,11 @@ impl Profile {
 
     /// The profile of an adapter, or what `TF_WGPU_PROFILE` makes of it.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
-        let own = Self::from_parts(&adapter.get_info(), Capabilities::of(adapter));
+        let own_barriers = own_barriers(&|name| env::var(name).ok());
+        let own = Self {
+            own_barriers,
+            ..Self::from_parts(&adapter.get_info(), Capabilities::of(adapter))
+        };
         let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
         match Self::named(&name) {
             Some(preset) => preset.on(own),
@@ -184,6 +192,7 @@ impl Profile {
         Self {
             simd_width: self.simd_width.min(own.simd_width),
             loop_limit: self.loop_limit.min(own.loop_limit),
+            own_barriers: self.own_barriers || own.own_barriers,
             capabilities: Capabilities {
                 matrices: self.capabilities.matrices.on(own.capabilities.matrices),
                 ..self.capabilities.common(own.capabilities)
@@ -202,6 +211,11 @@ impl Profile {
     pub const fn shares_loads(&self) -> bool {
         self.is_software() && self.capabilities.subgroups && self.simd_width >= 8
     }
+}
+
+/// Whether `TF_WGPU_BARRIERS`, as `lookup` gives it, asks for barriers where data needs them alone.
+fn own_barriers(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
+    lookup("TF_WGPU_BARRIERS").is_some_and(|v| v.trim().eq_ignore_ascii_case("data"))
 }
 
 #[cfg(test)]
@@ -229,6 +243,18 @@ mod tests {
         assert_eq!(of(Other, 0x1234, 4), ("integrated", Class::Integrated, 4));
         assert_eq!(of(Cpu, 0x10005, 8), ("llvmpipe", Class::Software, 8));
         assert_eq!(of(Cpu, 0x1ae0, 4), ("swiftshader", Class::Software, 4));
+    }
+
+    #[test]
+    fn a_variable_asks_for_fewer_barriers() {
+        let with = |value: Option<&'static str>| {
+            own_barriers(&move |name| {
+                value.filter(|_| name == "TF_WGPU_BARRIERS").map(ToOwned::to_owned)
+            })
+        };
+        assert!(with(Some(" Data ")) && !with(Some("wgpu")) && !with(Some("")) && !with(None));
+        let asked = Profile { own_barriers: true, ..Profile::LLVMPIPE };
+        assert!(Profile::NVIDIA.on(asked).own_barriers && !Profile::NVIDIA.own_barriers);
     }
 
     #[test]

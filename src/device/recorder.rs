@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::barriers::{Access, Hazards};
 use super::batch::Batch;
 use super::belt::Belt;
 use super::bind_groups::{BindGroups, Range, Ranges};
@@ -15,7 +17,7 @@ use super::checked::checked;
 use super::completion::{AfterWork, Completion, Serial};
 use super::gpu::{self, Gpu, Readback, Sink};
 use super::memory::Block;
-use super::pending::Record;
+use super::pending::{Record, Uses};
 use super::pipelines::{Pipeline, Planned};
 use super::program::Grid;
 use super::staging::Staging;
@@ -49,6 +51,14 @@ pub(crate) struct Recorder {
     submitter: Arc<Submitter<Gpu>>,
     // The pass must end before the encoder is touched: see `encoder`.
     pass: Option<wgpu::ComputePass<'static>>,
+    /// What the dispatches of the pass touch.
+    hazards: Hazards,
+    /// Blocks for which the last dispatch waits.
+    conflicts: Vec<u32>,
+    /// Whether barriers between dispatches are put here, for wgpu takes all bindings for read-only.
+    own_barriers: bool,
+    /// What dispatches of the pass bind, if so.
+    bound: FxHashMap<u32, wgpu::Buffer>,
     encoder: Option<wgpu::CommandEncoder>,
     after: Vec<AfterWork<Readback>>,
     belt: Belt,
@@ -73,6 +83,7 @@ impl Recorder {
     pub fn new(
         gpu: Arc<Gpu>,
         storage_alignment: u32,
+        own_barriers: bool,
         completion: Arc<Completion<Gpu>>,
         submitter: Arc<Submitter<Gpu>>,
     ) -> Result<Self> {
@@ -83,6 +94,10 @@ impl Recorder {
             completion,
             submitter,
             pass: None,
+            hazards: Hazards::default(),
+            conflicts: Vec::new(),
+            own_barriers,
+            bound: FxHashMap::default(),
             encoder: None,
             after: Vec::new(),
             belt: Belt::default(),
@@ -97,7 +112,7 @@ impl Recorder {
     }
 
     /// Records one dispatch. What fails leaves nothing of it in the batch.
-    fn dispatch(&mut self, pipeline: &Pipeline, dispatch: &Dispatch) -> Result<()> {
+    fn dispatch(&mut self, pipeline: &Pipeline, uses: Uses, dispatch: &Dispatch) -> Result<()> {
         let Dispatch { table, bound, params, grid, bytes } = dispatch;
         let (table, params): (&[u8], &[u8]) =
             (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
@@ -133,6 +148,7 @@ impl Recorder {
                 bind_group(device, &pipeline.layout, buffers, &ranges)
             })
         })?;
+        self.keep_apart(uses, dispatch, pipeline.params_buffer);
         let pass = self.pass();
         pass.set_pipeline(&pipeline.raw);
         pass.set_bind_group(0, &group, &offsets);
@@ -148,11 +164,52 @@ impl Recorder {
         Ok(())
     }
 
+    /// Counts the barriers in front of a dispatch, and puts those that wgpu does not.
+    fn keep_apart(&mut self, uses: Uses, dispatch: &Dispatch, params_buffer: bool) {
+        let Dispatch { table, bound, .. } = dispatch;
+        let accesses = accesses(bound, uses, usize::from(!table.is_empty()));
+        // Tables and parameters are read alone, of a buffer that has nothing else.
+        let own = (!table.is_empty() || params_buffer).then(|| Access {
+            block: self.params_id,
+            bytes: 0..1,
+            reads: true,
+            writes: false,
+        });
+        let accesses: SmallVec<[Access; 9]> = accesses.chain(own).collect();
+        let barriers = self.hazards.dispatch(&accesses, &mut self.conflicts);
+        let counts = if self.own_barriers { barriers.needed } else { barriers.implied };
+        self.statistics.barriers += u64::from(counts);
+        self.statistics.barriers_needed += u64::from(barriers.needed);
+        if !self.own_barriers {
+            return;
+        }
+        for (block, ..) in bound {
+            let is_first = self.bound.insert(block.id, block.buffer.clone()).is_none();
+            if let Some(at) = self.conflicts.iter().position(|id| *id == block.id) {
+                // The first one ends the use as a read-only buffer and makes no write available;
+                // the second does, to reads and writes.
+                self.conflicts.swap_remove(at);
+                self.written(&block.buffer);
+                self.written(&block.buffer);
+            } else if is_first {
+                // After copies and other passes, for writes as well.
+                self.written(&block.buffer);
+            }
+        }
+    }
+
+    /// Tells wgpu that the open pass has written `buffer`, as it has.
+    fn written(&mut self, buffer: &wgpu::Buffer) {
+        let transition =
+            wgpu::BufferTransition { buffer, state: wgpu::BufferUses::STORAGE_READ_WRITE };
+        self.pass().transition_resources(std::iter::once(transition), std::iter::empty());
+    }
+
     /// Records a copy of `bytes` (at most [`Belt::LIMIT`]) to the device. Offset and length are
     /// multiples of 4.
     pub fn upload(&mut self, block: &Block, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.end_pass();
         let (staging, at) = self.belt.write(&self.gpu.device, bytes)?;
-        self.pass = None;
         let encoder = open(&mut self.encoder, &self.gpu.device);
         encoder.copy_buffer_to_buffer(staging, at, &block.buffer, offset, bytes.len() as u64);
         self.count_upload(bytes.len() as u64);
@@ -251,7 +308,7 @@ impl Recorder {
         }
         // Whatever happens, the serial is one that somebody may wait for.
         let batch = caught("the end of a batch", || {
-            self.pass = None;
+            self.end_pass();
             let Some(encoder) = self.encoder.take() else { return Ok(None) };
             self.belt.hand_over(&encoder);
             self.statistics.submissions += 1;
@@ -306,8 +363,17 @@ impl Recorder {
 
     /// The open encoder, with no pass open in it.
     fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
-        self.pass = None;
+        self.end_pass();
         open(&mut self.encoder, &self.gpu.device)
+    }
+
+    /// Ends the open pass, if there is one. What follows it must know what it has written.
+    fn end_pass(&mut self) {
+        for (_, buffer) in std::mem::take(&mut self.bound) {
+            self.written(&buffer);
+        }
+        self.pass = None;
+        self.hazards.end();
     }
 
     fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
@@ -359,8 +425,19 @@ impl Record for Recorder {
     type Dispatch = Dispatch;
 
     fn record(&mut self, plan: &Planned, dispatch: &Dispatch) -> Result<()> {
-        self.dispatch(plan.wait().as_ref().map_err(Clone::clone)?, dispatch)
+        self.dispatch(plan.wait().as_ref().map_err(Clone::clone)?, plan.known_uses(), dispatch)
     }
+}
+
+/// What a program touches of its bindings, of which the first is the shader's number `first`. A
+/// program that writes parts of words or vec4s at the end of a tensor stays within its binding.
+fn accesses(bound: &[Bound], uses: Uses, first: usize) -> impl Iterator<Item = Access> {
+    bound.iter().zip(first..).map(move |((block, offset, size), binding)| Access {
+        block: block.id,
+        bytes: *offset..*offset + *size,
+        reads: uses.reads(binding),
+        writes: uses.writes(binding),
+    })
 }
 
 /// An offset as a part that belongs to a bind group and one that a dispatch gives, which has 32

@@ -11,6 +11,12 @@ pub struct Statistics {
     /// that reads part of a tensor counts all of it, one that reads and writes the same memory by
     /// two bindings counts it twice.
     pub bytes: u64,
+    /// Dispatches that wgpu keeps apart from earlier ones of their pass, for a buffer is common.
+    pub barriers: u64,
+    /// Those that read what an earlier one of the pass writes, or write what it reads or writes, as
+    /// far as that is known: until a program's text is analysed, it counts as if it wrote all that
+    /// it binds.
+    pub barriers_needed: u64,
     /// Submissions to the queue.
     pub submissions: u64,
     /// Copies from the host.
@@ -33,10 +39,12 @@ pub struct Statistics {
 
 impl Statistics {
     /// Names and values, in the order of declaration.
-    pub const fn rows(&self) -> [(&'static str, u64); 11] {
+    pub const fn rows(&self) -> [(&'static str, u64); 13] {
         [
             ("dispatches", self.dispatches),
             ("bytes", self.bytes),
+            ("barriers", self.barriers),
+            ("barriers_needed", self.barriers_needed),
             ("submissions", self.submissions),
             ("uploads", self.uploads),
             ("uploaded", self.uploaded),

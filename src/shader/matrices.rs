@@ -58,17 +58,17 @@ mod tests {
     use crate::shader::Shader;
 
     const BODY: &str = "
-alias A = coop_mat16x16<f16, A>;
-alias B = coop_mat16x16<f16, B>;
-alias C = coop_mat16x16<f32, C>;
+alias MatrixA = coop_mat16x16<f16, A>;
+alias MatrixB = coop_mat16x16<f16, B>;
+alias MatrixC = coop_mat16x16<f32, C>;
 
 var<workgroup> halves: array<f16, 512>;
 var<workgroup> sums: array<f32, 256>;
 
 {{ENTRY}} {
-    let a = coopLoadT<A>(&halves[0], 16u);
-    let b = coopLoadT<B>(&halves[256], 16u);
-    var c = coopLoadT<C>(&sums[0], 16u);
+    let a = coopLoadT<MatrixA>(&halves[0], 16u);
+    let b = coopLoadT<MatrixB>(&halves[256], 16u);
+    var c = coopLoadT<MatrixC>(&sums[0], 16u);
     c = coopMultiplyAdd(a, b, c);
     coopStoreT(c, &sums[0], 16u);
 }

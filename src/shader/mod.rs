@@ -315,6 +315,11 @@ impl Shader {
         Ok(module)
     }
 
+    /// Invocations of a workgroup in each dimension.
+    pub const fn workgroup_size(&self) -> [u32; 3] {
+        self.workgroup
+    }
+
     /// Bytes of the parameter block, with its padding.
     pub fn params_size(&self) -> u32 {
         let vec4s: usize = self

@@ -1,4 +1,4 @@
-//! Shader modules without naga's loop counters.
+//! Shader modules without naga's loop counters, and modules that wgpu does not look into.
 
 /// Creates a shader module that keeps naga's bounds checks but not its forced loop bounds, which
 /// cost a counter in every inner loop. wgpu still validates text and modules.
@@ -13,4 +13,28 @@ pub(crate) fn create(
     // SAFETY: the contract is that loops end. Every loop in our shaders runs to a bound taken from
     // parameters or constants (CONTRIBUTING.md, "Shaders"); memory accesses stay checked.
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
+}
+
+/// Creates a shader module from SPIR-V that naga wrote, with the entry point `main`. wgpu does not
+/// know which of its bindings it writes.
+pub(crate) fn create_unseen(
+    device: &wgpu::Device,
+    label: &str,
+    spirv: Vec<u32>,
+    workgroup: [u32; 3],
+) -> wgpu::ShaderModule {
+    let [x, y, z] = workgroup;
+    let entry =
+        wgpu::PassthroughShaderEntryPoint { name: "main".into(), workgroup_size: (x, y, z) };
+    let descriptor = wgpu::ShaderModuleDescriptorPassthrough {
+        label: Some(label),
+        spirv: Some(spirv.into()),
+        entry_points: vec![entry].into(),
+        ..Default::default()
+    };
+    // SAFETY: the contract is that the code is valid, ends, and keeps to what its pipeline's layout
+    // says. naga's validator has seen it, its accesses are checked and its loops end as those of
+    // `create` do. It writes bindings that the layout calls read-only, for which Vulkan has no
+    // notion; who records puts the barriers that wgpu therefore leaves out.
+    unsafe { device.create_shader_module_passthrough(descriptor) }
 }

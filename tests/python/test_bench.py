@@ -54,6 +54,8 @@ def test_models_are_timed_on_both_devices(measured: dict):
 def test_what_the_device_did_is_counted(measured: dict):
     inference, on_cpu, training, _ = measured["rows"]
     assert 0 < inference["dispatches"] < training["dispatches"]
+    for row in (inference, training):
+        assert 0 < row["barriers_needed"] <= row["barriers"] < row["dispatches"]
     assert inference["bytes"] > 16 * 16 * 4
     assert (inference["downloads"], inference["downloaded"]) == (1, 2 * 10 * 4)
     assert inference["cpu_float_ops"] == {}

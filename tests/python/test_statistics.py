@@ -7,6 +7,8 @@ from support import CPU, WGPU, python
 
 NAMES = [
     "dispatches",
+    "barriers",
+    "barriers_needed",
     "bytes",
     "submissions",
     "uploads",

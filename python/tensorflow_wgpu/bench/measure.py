@@ -20,6 +20,8 @@ from tensorflow_wgpu.bench.workloads import MODELS, PHASES, Sizes
 #: Counters of a device that a row has, for one step.
 COUNTERS = (
     "dispatches",
+    "barriers",
+    "barriers_needed",
     "bytes",
     "submissions",
     "uploads",

@@ -82,7 +82,7 @@ def number(value: float | None, scale: float = 1.0) -> str:
 
 COLUMNS = (
     *("Model", "Phase", "Device", "Speed", "Step ms", "Host ms", "CPU s", "First s"),
-    *("Dispatches", "MB", "Up", "Down", "On the CPU"),
+    *("Dispatches", "Barriers", "Needed", "MB", "Up", "Down", "On the CPU"),
 )
 
 
@@ -103,6 +103,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             number(row["cpu_s"]),
             number(row["first_s"]),
             number(row["dispatches"]),
+            # Rows of an older version have none.
+            number(row.get("barriers")),
+            number(row.get("barriers_needed")),
             number(row["bytes"], 1e6),
             number(row["uploads"]),
             number(row["downloads"]),

@@ -1,5 +1,5 @@
-//! The program of cooperative matrices: operands in workgroup memory, which whole subgroups multiply
-//! and sum in f32.
+//! The program of cooperative matrices: operands in workgroup memory, which whole subgroups
+//! multiply and sum in f32.
 //!
 //! How many invocations a subgroup has is the driver's choice within limits. A program is for
 //! subgroups of so many, and right on others: more subgroups than blocks repeat what others do,

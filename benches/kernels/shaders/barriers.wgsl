@@ -1,0 +1,11 @@
+// A chain of `p.steps` multiply-adds for each element of `x`, in place: what it reads is what the
+// dispatch before wrote, if that had the same part of memory. Grid: one invocation per element.
+
+{{ENTRY}} {
+    let i = linear_id(workgroup_id, num_workgroups, local_index);
+    var sum = load_x(i);
+    for (var k = 0u; k < p.steps; k += 1u) {
+        sum = fma(sum, p.factor, p.summand);
+    }
+    store_x(i, sum);
+}

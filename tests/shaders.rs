@@ -1,6 +1,7 @@
 //! Every shader variant of every family is valid WGSL and has a translation to SPIR-V (Vulkan), MSL
 //! (Metal) and HLSL (DX12), with parameters in immediates and in a buffer, and with 64-bit integers
-//! and without. No device is needed, so Linux checks what the other systems will get.
+//! and without; and none exceeds the limits that WebGPU promises of every adapter. No device is
+//! needed, so Linux checks what the other systems will get.
 //!
 //! One test for each family: `cargo test --test shaders scalar`.
 
@@ -45,7 +46,8 @@ fn check_family(family: &Family) -> Result<(), Failed> {
         for limit in IMMEDIATE_LIMITS {
             let wgsl = shader.render(limit);
             if seen.insert(wgsl.clone())
-                && let Err(problem) = check_text(shader, &wgsl, limit)
+                && let Err(problem) =
+                    check_limits(&wgsl, family.name).and_then(|()| check_text(shader, &wgsl, limit))
             {
                 problems.push(format!(
                     "{} with {limit} bytes of immediates: {problem}",
@@ -57,6 +59,31 @@ fn check_family(family: &Family) -> Result<(), Failed> {
     }
     println!("{}: {} shader variants, {} texts", family.name, shaders.len(), seen.len());
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n\n").into()) }
+}
+
+/// Families with contractions, whose tiles are chosen by the adapter's workgroup memory.
+const WITH_TILES: &[&str] = &["conv", "einsum", "fused", "matmul"];
+
+/// Whether a shader keeps to the limits that every adapter has: those of WebGPU.
+fn check_limits(wgsl: &str, family: &str) -> Result<(), String> {
+    let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
+    let in_space = |space: naga::AddressSpace| {
+        module.global_variables.iter().filter(move |(_, v)| v.space == space).map(|(_, v)| v.ty)
+    };
+    let memory: u32 = in_space(naga::AddressSpace::WorkGroup)
+        .map(|ty| module.types[ty].inner.size(module.to_ctx()))
+        .sum();
+    let most = if WITH_TILES.contains(&family) { 32 << 10 } else { 16 << 10 };
+    let buffers =
+        module.global_variables.iter().filter(|(_, variable)| variable.binding.is_some()).count();
+    let [x, y, z] = module.entry_points[0].workgroup_size;
+    if memory > most || buffers > 8 || x * y * z > 256 || z > 64 {
+        return Err(format!(
+            "beyond WebGPU's limits: {memory} bytes of workgroup memory, {buffers} buffers, \
+             workgroups of {x}, {y}, {z}"
+        ));
+    }
+    Ok(())
 }
 
 /// A `{{NAME}}` that no define replaced.

@@ -81,11 +81,15 @@ impl<'a> Rewriter<'a> {
         if let Some(words) = super::words_of(&expression) {
             expression = Expression::Constant(self.words.constant(words));
         }
-        if let Expression::Compose { components, .. } = &mut expression {
-            for component in components {
-                *component = self.constant(*component)?;
-            }
-        }
+        let mut operands = Vec::new();
+        let unknown = format!("not rewritten: {expression:?}");
+        map_operands(&mut expression, &mut |operand| {
+            operands.push(operand);
+            Some(operand)
+        })
+        .ok_or(unknown)?;
+        operands.into_iter().try_for_each(|operand| self.constant(operand).map(drop))?;
+        map_operands(&mut expression, &mut |operand| self.map[operand.index()]);
         let made = self.new.append(expression, self.old.get_span(handle));
         self.map[handle.index()] = Some(made);
         Ok(made)
@@ -263,7 +267,17 @@ pub(super) fn map_operands(
         operands.iter_mut().try_for_each(|operand| map(**operand).map(|new| **operand = new))
     };
     match expression {
-        Expression::Literal(_) | Expression::Constant(_) | Expression::ZeroValue(_) => Some(()),
+        Expression::Literal(_)
+        | Expression::Constant(_)
+        | Expression::ZeroValue(_)
+        | Expression::FunctionArgument(_)
+        | Expression::GlobalVariable(_)
+        | Expression::LocalVariable(_)
+        | Expression::CallResult(_)
+        | Expression::AtomicResult { .. }
+        | Expression::WorkGroupUniformLoadResult { .. }
+        | Expression::SubgroupBallotResult
+        | Expression::SubgroupOperationResult { .. } => Some(()),
         Expression::Compose { components, .. } => {
             components.iter_mut().try_for_each(|component| each(&mut [component]))
         }

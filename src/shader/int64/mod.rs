@@ -158,6 +158,8 @@ mod tests {
             "if x[0] < 0li && x[1] >= LARGE { y[0] = f32(x[0]); } else { y[0] = f32(u64(3u)); }",
             "let i = i32(x[0]); y[i] = 1.0; x[2] = i64(y[1]); x[3] = -abs(x[3] / x[2]) % 3li;",
             "x[0] = select(~x[1], x[2] << 3u, bool(x[3])); x[1] = min(x[1] >> 2u, i64(true));",
+            "var all = vec4<f32>(1.5); var four = vec3(vec2(7u), 8u); x[0] = i64(four.x) + x[1]; \
+             y[0] = all.x;",
             "var kept = array<i64, 2>(x[0], 4li); x[1] = kept[u32(x[2])];",
         ] {
             let text = program(statements).replace("enable f16;\n", "");

@@ -217,7 +217,7 @@ impl Pipelines {
 /// A shader as wgpu gets it.
 enum Source {
     /// With all that it binds.
-    Seen(wgpu::ShaderSource<'static>),
+    Seen(Box<wgpu::ShaderSource<'static>>),
     /// As SPIR-V.
     Unseen(Vec<u32>),
 }
@@ -245,7 +245,7 @@ impl Compiler {
         let raw = checked(&self.device, "its pipeline", || {
             let (label, size) = (shader.label(), shader.workgroup_size());
             let module = match source {
-                Source::Seen(source) => trusted_shader::create(&self.device, label, source),
+                Source::Seen(source) => trusted_shader::create(&self.device, label, *source),
                 Source::Unseen(spirv) => {
                     trusted_shader::create_unseen(&self.device, label, spirv, size)
                 }
@@ -295,7 +295,7 @@ impl Compiler {
         }
         let text = || wgpu::ShaderSource::Wgsl(wgsl.into());
         let of_module = |module| wgpu::ShaderSource::Naga(Cow::Owned(module));
-        Ok(Source::Seen(module.map_or_else(text, of_module)))
+        Ok(Source::Seen(Box::new(module.map_or_else(text, of_module))))
     }
 
     /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie

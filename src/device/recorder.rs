@@ -169,7 +169,7 @@ impl Recorder {
         let Dispatch { table, bound, .. } = dispatch;
         let accesses = accesses(bound, uses, usize::from(!table.is_empty()));
         // Tables and parameters are read alone, of a buffer that has nothing else.
-        let own = (!table.is_empty() || params_buffer).then(|| Access {
+        let own = (!table.is_empty() || params_buffer).then_some(Access {
             block: self.params_id,
             bytes: 0..1,
             reads: true,

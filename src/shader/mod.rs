@@ -22,6 +22,7 @@ pub mod vec4;
 use std::fmt::Write;
 
 use crate::dtype::DType;
+use crate::kind::Kind;
 
 /// The default number of invocations in a workgroup.
 pub const WORKGROUP: u32 = 256;
@@ -52,6 +53,7 @@ pub struct Shader {
     workgroup: [u32; 3],
     builtins: Vec<(&'static str, &'static str)>,
     body: String,
+    kinds: Vec<Kind>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +77,7 @@ impl Shader {
             builtins: Vec::new(),
             workgroup: [WORKGROUP, 1, 1],
             body: String::new(),
+            kinds: Kind::ALL.to_vec(),
         }
     }
 
@@ -214,6 +217,19 @@ impl Shader {
                 Element::Raw(_, size) => *size,
             })
             .collect()
+    }
+
+    /// Only kernels on adapters of these kinds choose this variant. Under a profile that was forced
+    /// upon an adapter any may.
+    #[must_use]
+    pub fn only(mut self, kinds: impl IntoIterator<Item = Kind>) -> Self {
+        self.kinds = kinds.into_iter().collect();
+        self
+    }
+
+    /// The kinds of adapters whose kernels choose this variant.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
     }
 
     /// The label.

@@ -91,6 +91,16 @@ ASAN := ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8 \
 	LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.txt \
 	RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic"
 
+.PHONY: drivers
+drivers: ## Every shader through the compilers of AMD, Intel and Microsoft; writes docs/DRIVERS.md.
+	cargo build --locked --example compile
+	$(PYTHON) tools/drivers --write docs/DRIVERS.md
+
+.PHONY: drivers-sample
+drivers-sample: ## A fixed sample of the same, without Intel. Part of CI; Debian 12 on x86-64.
+	cargo build --locked --example compile
+	$(PYTHON) tools/drivers --sample
+
 .PHONY: asan
 asan: ## The tests of the C boundary under the address and leak sanitizers. Part of CI; Linux.
 	@# The stable compiler has the sanitizers behind a switch. They forbid RTLD_DEEPBIND.

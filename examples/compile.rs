@@ -1,12 +1,15 @@
 //! Compiles shader variants of all families on one adapter, one after the other, without running
 //! any: `tools/drivers` reads what the driver's compiler says of each.
 //!
-//!     cargo run --example compile -- [--every N] [--start I] [--family NAME] [--hlsl FOLDER]
+//!     cargo run --example compile -- [--every N] [--offset O] [--start I] [--family NAME]
+//!         [--contains TEXT] [--list] [--hlsl FOLDER]
 //!
-//! `--every` takes each N-th variant of a family, `--start` begins at number I of those. A line
+//! `--every` takes each N-th variant, from the first or from number O on; `--start` begins at
+//! number I of those; `--family` and `--contains` choose by family and by label. A line
 //! `@@ begin I FAMILY LABEL` on standard error precedes what the driver prints, `@@ end SECONDS` or
-//! `@@ refused MESSAGE` follows it; what the adapter has no types for is `@@ skipped`. With
-//! `--hlsl` no adapter is asked: each text is written to a file, as DX12 gets it.
+//! `@@ refused MESSAGE` follows it; what the adapter has no types for is `@@ skipped`, and `@@
+//! other` says that no kernel chooses the variant on this kind of adapters. `--list` only prints
+//! the labels. With `--hlsl` no adapter is asked: each text is written to a file, as DX12 gets it.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,9 @@ use tensorflow_wgpu::shader::Shader;
 
 struct Options {
     every: usize,
+    offset: usize,
+    contains: String,
+    list: bool,
     start: usize,
     family: Option<String>,
     hlsl: Option<PathBuf>,
@@ -29,11 +35,22 @@ struct Options {
 
 fn options() -> Result<Options, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut found = Options { every: 1, start: 0, family: None, hlsl: None };
+    let mut found = Options {
+        every: 1,
+        offset: 0,
+        contains: String::new(),
+        list: false,
+        start: 0,
+        family: None,
+        hlsl: None,
+    };
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
             Long("every") => found.every = arguments.value()?.parse()?,
+            Long("offset") => found.offset = arguments.value()?.parse()?,
+            Long("contains") => found.contains = arguments.value()?.string()?,
+            Long("list") => found.list = true,
             Long("start") => found.start = arguments.value()?.parse()?,
             Long("family") => found.family = Some(arguments.value()?.string()?),
             Long("hlsl") => found.hlsl = Some(arguments.value()?.into()),
@@ -49,7 +66,9 @@ fn variants(options: &Options, immediates: u32) -> Vec<(&'static str, Shader)> {
     let families = FAMILIES.iter().filter(|f| options.family.as_ref().is_none_or(|n| n == f.name));
     families
         .flat_map(|family| (family.shaders)().into_iter().map(|shader| (family.name, shader)))
+        .filter(|(_, shader)| shader.label().contains(&options.contains))
         .filter(|(_, shader)| seen.insert(shader.render(immediates)))
+        .skip(options.offset)
         .step_by(options.every)
         .collect()
 }
@@ -96,6 +115,9 @@ fn compile(options: &Options) -> Result<(), tensorflow_wgpu::Error> {
             eprintln!("@@ skipped");
             continue;
         }
+        if !shader.kinds().contains(&device.profile().kind()) {
+            eprintln!("@@ other");
+        }
         let begin = Instant::now();
         let made = device.prepare(&Program {
             key: Key::new("compile").number(i as u32),
@@ -117,10 +139,17 @@ fn write_hlsl(options: &Options, folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let capabilities = Capabilities::all() - Capabilities::COOPERATIVE_MATRIX;
     for (i, (family, shader)) in variants(options, 128).iter().enumerate() {
+        let wgsl = shader.render(128);
         // DX12 has no cooperative matrices.
-        let Some((module, info)) = module(shader, 128, capabilities) else { continue };
+        if wgsl.contains("coop_mat") {
+            continue;
+        }
+        let (module, info) = module(shader, 128, capabilities).expect("tests/shaders.rs checks it");
         let settings = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_0,
+            // As wgpu sets them: a place for the number of workgroups, and loops as they are.
+            special_constants_binding: Some(hlsl::BindTarget { space: 2, ..Default::default() }),
+            force_loop_bounding: false,
             immediates_target: Some(hlsl::BindTarget { space: 1, ..Default::default() }),
             ..Default::default()
         };
@@ -140,6 +169,12 @@ fn write_hlsl(options: &Options, folder: &Path) -> std::io::Result<()> {
 fn main() -> ExitCode {
     let done = options().map_err(|e| e.to_string()).and_then(|options| match &options.hlsl {
         Some(folder) => write_hlsl(&options, folder).map_err(|e| e.to_string()),
+        None if options.list => {
+            for (family, shader) in variants(&options, 128) {
+                println!("{family} {}", shader.label());
+            }
+            Ok(())
+        }
         None => compile(&options).map_err(|e| e.to_string()),
     });
     match done {

@@ -11,6 +11,7 @@ pub mod error;
 #[expect(unsafe_code, reason = "the C boundary; every block names its contract")]
 mod ffi;
 pub mod kernels;
+pub mod kind;
 pub mod layout;
 pub mod local;
 pub mod optimizer;

@@ -195,6 +195,17 @@ fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
         .entry_point_names
         .into_iter()
         .collect::<Result<Vec<_>, _>>()
-        .map(drop)
-        .map_err(|e| format!("HLSL: {e}"))
+        .map_err(|e| format!("HLSL: {e}"))?;
+    match defined_twice(&text) {
+        Some(line) => Err(format!("HLSL: defined twice: {line}")),
+        None => Ok(()),
+    }
+}
+
+/// A zero value that naga defines for two functions, which DX12's compiler refuses.
+fn defined_twice(hlsl: &str) -> Option<&str> {
+    let mut seen = HashSet::new();
+    hlsl.lines()
+        .filter(|line| line.contains(" ZeroValue") && line.ends_with("() {"))
+        .find(|line| !line.starts_with(' ') && !seen.insert(*line))
 }

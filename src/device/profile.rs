@@ -8,6 +8,7 @@
 use std::{env, fmt};
 
 use super::Capabilities;
+use crate::kind::Kind;
 
 /// How an adapter computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Profile {
     pub class: Class,
     /// Fewest invocations of a subgroup, which run in step.
     pub simd_width: u32,
+    /// Registers of 32 bits that an invocation has before its compiler spills to memory.
+    pub registers: u32,
     /// What a barrier costs.
     pub barriers: Barriers,
     /// What a dispatch costs that waits for the one before it, in multiply-adds of one invocation.
@@ -59,11 +62,16 @@ pub struct Profile {
     pub capabilities: Capabilities,
 }
 
+/// Registers of an invocation of Intel's SIMD8, with 4 KiB for a thread, and of Apple's GPUs. AMD's
+/// have 256, NVIDIA's 255.
+const FEW_REGISTERS: u32 = 128;
+
 /// A GPU with its own memory, as a start for presets.
 const DISCRETE: Profile = Profile {
     name: "discrete",
     class: Class::Discrete,
     simd_width: 32,
+    registers: 255,
     barriers: Barriers::Cheap,
     dispatch_cost: 2000,
     invocations: 1 << 16,
@@ -78,6 +86,7 @@ const DISCRETE: Profile = Profile {
 const INTEGRATED: Profile = Profile {
     name: "integrated",
     class: Class::Integrated,
+    registers: FEW_REGISTERS,
     invocations: 1 << 13,
     workgroups: 64,
     ..DISCRETE
@@ -177,7 +186,13 @@ impl Profile {
             (_, 0x106b) => Self::APPLE.name,
             _ => kind.name,
         };
-        Self { name, simd_width, capabilities, ..kind }
+        let registers = match (class, info.vendor) {
+            (Class::Software, _) => kind.registers,
+            (_, 0x1002 | 0x10de) => DISCRETE.registers,
+            (_, 0x8086 | 0x106b) => FEW_REGISTERS,
+            _ => kind.registers,
+        };
+        Self { name, simd_width, registers, capabilities, ..kind }
     }
 
     /// The preset of this name.
@@ -198,6 +213,15 @@ impl Profile {
                 ..self.capabilities.common(own.capabilities)
             },
             ..self
+        }
+    }
+
+    /// Which tiles and forms of kernels are for the adapter.
+    pub const fn kind(&self) -> Kind {
+        match self.class {
+            Class::Software => Kind::Software,
+            _ if self.registers <= FEW_REGISTERS => Kind::FewRegisters,
+            _ => Kind::ManyRegisters,
         }
     }
 
@@ -235,14 +259,15 @@ mod tests {
         use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu, Other};
         let of = |kind, vendor, simd| {
             let profile = Profile::from_parts(&info(kind, vendor, simd), Capabilities::FULL);
-            (profile.name, profile.class, profile.simd_width)
+            (profile.name, profile.kind(), profile.simd_width)
         };
-        assert_eq!(of(DiscreteGpu, 0x10de, 32), ("nvidia", Class::Discrete, 32));
-        assert_eq!(of(IntegratedGpu, 0x1002, 64), ("amd", Class::Integrated, 64));
-        assert_eq!(of(DiscreteGpu, 0x8086, 8), ("intel", Class::Discrete, 8));
-        assert_eq!(of(Other, 0x1234, 4), ("integrated", Class::Integrated, 4));
-        assert_eq!(of(Cpu, 0x10005, 8), ("llvmpipe", Class::Software, 8));
-        assert_eq!(of(Cpu, 0x1ae0, 4), ("swiftshader", Class::Software, 4));
+        assert_eq!(of(DiscreteGpu, 0x10de, 32), ("nvidia", Kind::ManyRegisters, 32));
+        assert_eq!(of(IntegratedGpu, 0x1002, 64), ("amd", Kind::ManyRegisters, 64));
+        assert_eq!(of(DiscreteGpu, 0x8086, 8), ("intel", Kind::FewRegisters, 8));
+        assert_eq!(of(IntegratedGpu, 0x106b, 32), ("apple", Kind::FewRegisters, 32));
+        assert_eq!(of(Other, 0x1234, 4), ("integrated", Kind::FewRegisters, 4));
+        assert_eq!(of(Cpu, 0x10005, 8), ("llvmpipe", Kind::Software, 8));
+        assert_eq!(of(Cpu, 0x1ae0, 4), ("swiftshader", Kind::Software, 4));
     }
 
     #[test]

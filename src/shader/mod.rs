@@ -25,6 +25,7 @@ use std::fmt::Write;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 
 /// The default number of invocations in a workgroup.
 pub const WORKGROUP: u32 = 256;
@@ -56,6 +57,7 @@ pub struct Shader {
     builtins: Vec<(&'static str, &'static str)>,
     body: String,
     matrices: Option<[u32; 3]>,
+    kinds: Vec<Kind>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +82,7 @@ impl Shader {
             workgroup: [WORKGROUP, 1, 1],
             body: String::new(),
             matrices: None,
+            kinds: Kind::ALL.to_vec(),
         }
     }
 
@@ -227,6 +230,19 @@ impl Shader {
                 Element::Raw(_, size) => *size,
             })
             .collect()
+    }
+
+    /// Only kernels on adapters of these kinds choose this variant. Under a profile that was forced
+    /// upon an adapter any may.
+    #[must_use]
+    pub fn only(mut self, kinds: impl IntoIterator<Item = Kind>) -> Self {
+        self.kinds = kinds.into_iter().collect();
+        self
+    }
+
+    /// The kinds of adapters whose kernels choose this variant.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
     }
 
     /// The label.

@@ -14,7 +14,7 @@ const ROOMS: &[&str] = &[
     "scalar/software.rs",
 ];
 /// How they ask.
-const QUESTIONS: [&str; 4] = ["is_software()", "shares_loads()", "Class::Software", "Barriers::"];
+const QUESTIONS: [&str; 4] = ["is_software()", "shares_loads()", "::Software", "Barriers::"];
 
 fn askers(folder: &Path, root: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,8 +1,8 @@
-"""drivers [TARGET ...]: other drivers and the real compilers of AMD, Intel and Microsoft, on a
-machine without a GPU.
+"""drivers [TARGET ...]: the real compilers of AMD, Intel and Microsoft on a machine without a GPU.
 
 Fetches what it needs into --folder, compiles shader variants of all families with each compiler and
-prints one table. Exits with 1 if a variant was refused, or spills registers.
+prints one table. Exits with 1 if a variant was refused, or spills registers where kernels choose
+it. docs/DRIVERS.md tells the rest.
 """
 
 from __future__ import annotations
@@ -11,44 +11,74 @@ import argparse
 import dataclasses
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import compilers
+import dxc
 import fetch
 import report
 
 ROOT = Path(__file__).parents[2]
+#: Each N-th variant that is compiled: all for one GPU of each maker.
+EVERY = {"navi31": 1, "dg2": 1, "dxc": 4}
+EVERY_OTHER = 8
+#: The same for continuous integration. Intel's are left out, whose shim is built from source.
+SAMPLE = {"navi31": 29, "polaris10": 97, "gfx1150": 101, "dxc": 31}
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="drivers", description=__doc__.split("\n\n")[0])
-    parser.add_argument("targets", nargs="*", default=list(compilers.AMD), metavar="TARGET")
+    every = [*compilers.AMD, *compilers.INTEL, "dxc"]
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(every))
+    parser.add_argument("--sample", action="store_true", help="the fixed sample of CI")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/drivers")
-    parser.add_argument("--every", type=int, default=1, help="compile each N-th variant")
+    parser.add_argument("--every", type=int, help="compile each N-th variant")
+    parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
+    parser.add_argument("--family", help="only this family's variants")
+    parser.add_argument("--contains", help="only variants with this text in their labels")
     parser.add_argument(
-        "--program", type=Path, default=ROOT / "target/release/examples/compile", help="compile"
+        "--program", type=Path, default=ROOT / "target/debug/examples/compile", help="compile"
     )
     parser.add_argument("--json", type=Path, help="file for what was found of each variant")
-    return parser.parse_args()
+    parser.add_argument("--write", type=Path, help="page that gets the table")
+    options = parser.parse_args()
+    options.targets = options.targets or (list(SAMPLE) if options.sample else every)
+    if unknown := set(options.targets) - set(every):
+        parser.error(f"no compiler {', '.join(sorted(unknown))}; there are {', '.join(every)}")
+    return options
 
 
 def main() -> int:
     """Runs it."""
     options = arguments()
+    if not fetch.is_supported():
+        print("drivers: left out: the packages are those of Debian 12 on x86-64")
+        return 0
     options.folder.mkdir(parents=True, exist_ok=True)
     folder = options.folder.resolve()
     fetch.fetch(folder)
+    chosen = [f"--family={options.family}"] if options.family else []
+    chosen += [f"--contains={options.contains}"] if options.contains else []
     results = []
     for target in options.targets:
-        results.append(compilers.compile_all(folder, options.program, target, options.every))
+        usual = SAMPLE.get(target) if options.sample else EVERY.get(target)
+        every = options.every or usual or EVERY_OTHER
+        compile_all = dxc.compile_all if target == "dxc" else partial(compilers.compile_all, target)
+        results.append(compile_all(folder, options.program, every, options.jobs, chosen))
         print("\n".join([*report.details(results[-1]), ""]), flush=True)
-    print("\n".join([report.HEAD, *(report.row(result) for result in results)]))
+    table = "\n".join([report.HEAD, *(report.row(result) for result in results)])
+    print(table)
+    if options.write:
+        report.write(options.write, table)
     if options.json:
         found = [dataclasses.asdict(result) for result in results]
         options.json.write_text(json.dumps(found, indent=1))
-    bad = any(r.problem or any(v.refused or v.spills for v in r.variants) for r in results)
+    bad = any(
+        r.problem or not r.variants or any(report.is_bad(v) for v in r.variants) for r in results
+    )
     return int(bad)
 
 

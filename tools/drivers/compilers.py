@@ -1,5 +1,5 @@
-"""Real compilers without their GPUs: every shader variant goes through one, and what it says of each
-is counted.
+"""Real compilers without their GPUs: every shader variant goes through one, and what it says of
+each is counted.
 """
 
 from __future__ import annotations
@@ -7,16 +7,20 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import intel
 from fetch import LIBRARIES, manifest
 
 #: GPUs whose compiler is Mesa's ACO, by the names of its drm shim.
 AMD = ("polaris10", "vega10", "navi10", "navi21", "navi31", "gfx1150")
 #: GPUs of Intel, by the names of its shim.
 INTEL = ("skl", "tgl", "dg2", "bmg")
+#: What is read of the drivers' text: our own lines, figures, and perhaps why a process ended.
+LINES = r"^@@ |SIMD[0-9]+ shader|^[A-Za-z ]+: +[0-9]+$|rror|ssert|panicked|compile: "
 #: Seconds for one variant, after which the compiler counts as hanging.
 PATIENCE = 300
 
@@ -30,6 +34,8 @@ class Variant:
     seconds: float = 0.0
     refused: str = ""
     skipped: bool = False
+    #: No kernel chooses it on this kind of adapters.
+    other: bool = False
     #: Registers spilled to memory, of vectors and of scalars.
     spills: int = 0
     #: Waves that a SIMD holds (AMD), or the SIMD width (Intel).
@@ -50,14 +56,17 @@ class Result:
 
 
 def environment(root: Path, target: str) -> dict[str, str]:
-    """The variables by which the Vulkan loader finds the driver of a target, and no GPU is asked."""
+    """The variables by which the Vulkan loader finds a target's driver, and no GPU is asked."""
     mesa = root / "mesa" / LIBRARIES
     found = os.environ | {
         "LD_LIBRARY_PATH": str(mesa),
         "MESA_SHADER_CACHE_DISABLE": "1",
         "XDG_RUNTIME_DIR": str(root),
+        # A shim answers the calls of the C library in the place of the kernel.
+        "TF_WGPU_DRIVER_SHIELD": "off",
         "TF_WGPU_CACHE": "off",
-        "TF_WGPU_TUNING": "off",
+        "TF_WGPU_AUTOTUNE": "off",
+        "TF_WGPU_COOPERATIVE_MATRIX": "1",
     }
     if target in AMD:
         return found | {
@@ -67,9 +76,10 @@ def environment(root: Path, target: str) -> dict[str, str]:
             "RADV_DEBUG": "shaderstats",
         }
     if target in INTEL:
+        shim = intel.build(root)
         return found | {
             "VK_DRIVER_FILES": str(manifest(root, "intel", mesa / "libvulkan_intel.so")),
-            "LD_PRELOAD": str(root / "intel" / "libintel_noop_drm_shim.so"),
+            "LD_PRELOAD": str(shim),
             "INTEL_STUB_GPU_PLATFORM": target,
             "INTEL_DEBUG": "cs",
         }
@@ -99,31 +109,35 @@ def read_intel(variant: Variant, line: str) -> None:
         variant.occupancy, variant.spills = int(found[1]), int(found[2])
 
 
-def lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    """What a process writes, without ends of lines."""
-    assert process.stderr is not None
-    for line in process.stderr:
-        yield line.rstrip("\n")
-
-
-def compile_all(root: Path, program: Path, target: str, every: int) -> Result:
-    """Compiles each `every`-th variant. A variant that ends the process is one refused."""
+def compile_part(root: Path, program: Path, target: str, part: list[str]) -> Result:
+    """Compiles the variants that the options `part` choose, in processes one after the other: a
+    variant that ends its process, or does not end in time, is one refused.
+    """
     read = read_amd if target in AMD else read_intel
     result = Result(target)
     total, start = None, 0
     while total is None or start < total:
-        command = [str(program), "--every", str(every), "--start", str(start)]
         process = subprocess.Popen(
-            command,
+            [str(program), *part, "--start", str(start)],
             env=environment(root, target),
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+        )
+        # Intel's driver prints whole programs, of which Python would read each line.
+        lines = subprocess.Popen(
+            ["grep", "--text", "--line-buffered", "--extended-regexp", LINES],
+            stdin=process.stderr,
+            stdout=subprocess.PIPE,
             text=True,
             errors="replace",
         )
+        assert process.stderr is not None
+        assert lines.stdout is not None
+        process.stderr.close()
         current: Variant | None = None
         last = ""
-        for line in lines(process):
+        watch = threading.Timer(PATIENCE, process.kill)
+        for line in map(str.rstrip, lines.stdout):
             if not line.startswith("@@ "):
                 last = line or last
                 if current:
@@ -135,18 +149,27 @@ def compile_all(root: Path, program: Path, target: str, every: int) -> Result:
             elif what == "variants":
                 total = int(rest)
             elif what == "begin":
+                watch.cancel()
+                watch = threading.Timer(PATIENCE, process.kill)
+                watch.start()
                 number, family, label = rest.split(" ", 2)
                 start = int(number) + 1
                 current = Variant(family, label)
                 result.variants.append(current)
             elif current and what == "end":
                 current.seconds = float(rest)
+                if current.occupancy is None:
+                    current.refused = "the driver told nothing of it"
             elif current and what == "refused":
                 current.refused = rest
             elif current and what == "skipped":
                 current.skipped = True
+            elif current and what == "other":
+                current.other = True
             if what in ("end", "refused", "skipped"):
                 current = None
+        watch.cancel()
+        lines.wait()
         code = process.wait()
         if total is None:
             result.problem = last or f"exit code {code}"
@@ -155,4 +178,27 @@ def compile_all(root: Path, program: Path, target: str, every: int) -> Result:
             current.refused = f"the compiler ended the process ({code}): {last}"
         elif code == 0:
             break
+        elif start < total:
+            result.problem = f"exit code {code} between variants: {last}"
+            return result
     return result
+
+
+def compile_all(
+    target: str, root: Path, program: Path, every: int, jobs: int, options: list[str]
+) -> Result:
+    """Compiles each `every`-th variant of those that `options` choose, `jobs` at a time."""
+    parts = [
+        ["--every", str(every * jobs), "--offset", str(every * job), *options]
+        for job in range(jobs)
+    ]
+    environment(root, target)  # Builds what is missing, before threads ask for it.
+    with ThreadPoolExecutor(jobs) as pool:
+        found = list(pool.map(lambda part: compile_part(root, program, target, part), parts))
+    problems = [part.problem for part in found if part.problem]
+    return Result(
+        target,
+        found[0].adapter,
+        problems[0] if problems else "",
+        [variant for part in found for variant in part.variants],
+    )

@@ -5,6 +5,7 @@ system changes, and no rights are needed.
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -23,6 +24,14 @@ PACKAGES = {
     "chromium": {"chromium-common": "security"},
 }
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+def is_supported() -> bool:
+    """Whether this machine is the one that the packages are for."""
+    release = Path("/etc/os-release")
+    text = release.read_text() if release.exists() else ""
+    debian = re.search(r"^ID=debian$", text, re.M) and re.search(r'^VERSION_ID="12"$', text, re.M)
+    return bool(debian) and platform.machine() == "x86_64" and bool(shutil.which("apt-get"))
 
 
 class Repository(NamedTuple):
@@ -70,9 +79,10 @@ class Apt:
             "-qq",
         ]
 
-    def update(self) -> None:
-        """Reads which packages there are."""
-        lines = (f"deb {uri} {suite} main\n" for uri, suite in repositories())
+    def update(self, sources: bool = False) -> None:
+        """Reads which packages there are, and if asked for which source packages."""
+        kinds = ["deb", "deb-src"] if sources else ["deb"]
+        lines = (f"{kind} {uri} {suite} main\n" for kind in kinds for uri, suite in repositories())
         self.sources.write_text("".join(lines))
         subprocess.run(["apt-get", *self.options, "update"], check=True)
 
@@ -83,6 +93,14 @@ class Apt:
             for name, suite in packages.items()
         ]
         subprocess.run(["apt-get", *self.options, "download", *names], cwd=folder, check=True)
+
+    def source(self, folder: Path, package: str, suite: str) -> None:
+        """Downloads a source package's original archive, which may be all that a mirror has."""
+        command = ["apt-get", *self.options, "source", "--download-only", "--tar-only"]
+        command += ["-t", f"bookworm-{suite}", package]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if not list(folder.glob(f"{package}_*.orig.tar.*")):
+            raise SystemExit(f"drivers: apt-get source {package} failed:\n{done.stderr}")
 
 
 def fetch(root: Path) -> None:

@@ -3,48 +3,72 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
-from compilers import AMD, Result
+from compilers import AMD, INTEL, Result, Variant
 
 HEAD = (
-    "| Compiler | Adapter | Variants | Without types | Refused | Spilling | Worst occupancy "
-    "| Seconds | Slowest |\n|---|---|---|---|---|---|---|---|---|"
+    "| Compiler | Adapter | Variants | Without types | Refused | Spilling | Spilling elsewhere "
+    "| Worst occupancy | Seconds | Slowest |\n|---|---|---|---|---|---|---|---|---|---|"
 )
+#: Around the table in a page.
+BEGIN, END = "<!-- drivers: begin -->", "<!-- drivers: end -->"
+
+
+def is_bad(variant: Variant) -> bool:
+    """Whether a variant fails a run: refused, or spilling where kernels choose it."""
+    return bool(variant.refused) or (variant.spills > 0 and not variant.other)
+
+
+def unit(target: str) -> str:
+    """What occupancy counts."""
+    return "waves" if target in AMD else "lanes"
 
 
 def row(result: Result) -> str:
     """A row of the table."""
     if result.problem:
-        return f"| {result.target} | {result.problem} | | | | | | | |"
+        return f"| {result.target} | {result.problem} | | | | | | | | |"
     compiled = [v for v in result.variants if not (v.skipped or v.refused)]
     skipped = sum(v.skipped for v in result.variants)
     refused = sum(bool(v.refused) for v in result.variants)
-    spilling = sum(v.spills > 0 for v in compiled)
-    known = [v.occupancy for v in compiled if v.occupancy is not None]
-    unit = "waves" if result.target in AMD else "lanes"
-    worst = f"{min(known)} {unit}" if known else ""
+    own = [v for v in compiled if not v.other]
+    spilling = sum(v.spills > 0 for v in own)
+    elsewhere = sum(v.spills > 0 for v in compiled) - spilling
+    known = Counter(v.occupancy for v in own if v.occupancy is not None)
+    worst = f"{min(known)} {unit(result.target)}, {known[min(known)]} times" if known else ""
+    figures = f"{spilling} | {elsewhere}" if result.target in AMD + INTEL else " | "
     slowest = max(compiled, key=lambda v: v.seconds, default=None)
-    slow = f"{slowest.seconds:.1f} s, {slowest.label[:60]}" if slowest else ""
+    slow = f"{slowest.seconds:.1f} s, {slowest.family}" if slowest else ""
     seconds = sum(v.seconds for v in compiled)
     return (
         f"| {result.target} | {result.adapter} | {len(result.variants)} | {skipped} | {refused} "
-        f"| {spilling} | {worst} | {seconds:.0f} | {slow} |"
+        f"| {figures} | {worst} | {seconds:.0f} | {slow} |"
     )
 
 
 def details(result: Result) -> list[str]:
-    """The variants that were refused or spill, and how many of each family have few waves."""
+    """The variants that were refused or spill, and the occupancy of each family."""
     out = []
     for v in result.variants:
         if v.refused:
             out.append(f"{result.target}: refused: {v.family}: {v.label}: {v.refused}")
         elif v.spills:
-            out.append(
-                f"{result.target}: {v.spills} spills, {v.registers} registers: {v.family}: "
-                f"{v.label}"
-            )
-    few = Counter(v.family for v in result.variants if v.occupancy is not None and v.occupancy <= 6)
-    if result.target in AMD and few:
-        named = ", ".join(f"{family} {count}" for family, count in few.most_common())
-        out.append(f"{result.target}: at most 6 waves: {named}")
+            where = ", elsewhere" if v.other else ""
+            out.append(f"{result.target}: {v.spills} spills{where}: {v.family}: {v.label}")
+    families: dict[str, Counter[int]] = {}
+    for v in result.variants:
+        if v.occupancy is not None and not v.other:
+            families.setdefault(v.family, Counter())[v.occupancy] += 1
+    for family, counts in families.items():
+        text = ", ".join(f"{n} of {value}" for value, n in sorted(counts.items()))
+        out.append(f"{result.target}: {unit(result.target)}: {family}: {text}")
     return out
+
+
+def write(page: Path, table: str) -> None:
+    """Puts the table between a page's markers."""
+    text = page.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")

@@ -4,7 +4,7 @@ use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
 use super::text::*;
 use super::tile::{OperandMemory, Tile};
-use super::{LinesKind, RowsKind, StoreKind, Variant, cooperative, registers, workgroup};
+use super::{LinesKind, RowsKind, StoreKind, Variant, cooperative, registers, tables, workgroup};
 use crate::shader::Shader;
 
 pub(super) fn shader(v: &Variant) -> Shader {
@@ -15,6 +15,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
+    .only(tables::kinds(v.tile, words(v.a.0)))
     .body(&declarations(v.a.0));
     for (x, source, conjugated) in [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])] {
         shader = operand(shader, x, source).body(&loader(x, conjugated).1);

@@ -92,7 +92,8 @@ impl Choice {
 }
 
 fn fits(d: &Demand, t: &Tile) -> bool {
-    t.fits(d.words) && t.workgroup_memory() <= d.profile.capabilities.workgroup_memory
+    t.fits(d.words, d.profile.kind())
+        && t.workgroup_memory() <= d.profile.capabilities.workgroup_memory
 }
 
 /// The tiles of the adapter that are for such a contraction.
@@ -373,7 +374,7 @@ mod tests {
                         choose(&Demand { words, ..demand(with_memory(profile, bytes), m, n, 777) })
                             .tile;
                     assert!(
-                        tile.fits(words) && tile.workgroup_memory() <= bytes,
+                        tile.fits(words, profile.kind()) && tile.workgroup_memory() <= bytes,
                         "{profile:?} {m}x{n}: {tile:?}"
                     );
                 }

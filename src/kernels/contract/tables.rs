@@ -2,14 +2,19 @@
 
 use super::software;
 use super::tile::{OperandMemory, Tile, cooperative_tile, double, gemv, registers, workgroup};
-use crate::device::{Class, Cooperative, MatrixSize, Profile};
+use crate::device::{Cooperative, MatrixSize, Profile};
+use crate::kind::Kind;
 
-/// Tiles of GPUs that share the processor's memory, and of GPUs of unknown kind. An invocation has
-/// half as many sums as on a discrete GPU, since some GPUs have a quarter of the registers. Tiles
+/// Tiles of GPUs with at most 128 registers for an invocation, and of GPUs of unknown kind. Tiles
 /// take at most 16 KiB of workgroup memory.
-pub const INTEGRATED: &[Tile] = &[
-    workgroup(8, 1, 8, 16),
-    workgroup(4, 1, 8, 8),
+///
+/// An invocation has at most 16 sums of 32 bits, which Intel's compiler (dg2) keeps in registers:
+/// at SIMD8 in workgroup memory, SIMD16 mostly in registers and for GEMV. With 32 sums (8x1 in
+/// 8x16) it spills 24 to 37 registers, with 64 (8x2 in 16x16) 19 to 130. Four rows of two-word
+/// elements spill 34, so that those take tiles of one row.
+pub const FEW_REGISTERS: &[Tile] = &[
+    double(4, 1, 16, 16),
+    double(4, 1, 8, 8),
     workgroup(4, 1, 32, 4),
     workgroup(4, 1, 4, 32),
     workgroup(4, 1, 32, 2),
@@ -22,9 +27,15 @@ pub const INTEGRATED: &[Tile] = &[
     gemv(1, 1, 64),
 ];
 
-/// Tiles of GPUs with a memory of their own. One whose workgroup memory exceeds what an adapter has
-/// is not for it; each shape has one of at most 16 KiB.
-pub const DISCRETE: &[Tile] = &[
+/// Tiles of GPUs with more registers. One whose workgroup memory exceeds what an adapter has is not
+/// for it; each shape has one of at most 16 KiB.
+///
+/// AMD's compiler spills none of their variants (navi31, float32: registers, waves for a SIMD):
+/// 8x2 in 16x16 has 144 to 252 and 6 to 10; 4x1 in 16x16 96 to 108 and 14 to 16; 4x1 in 32x4 or
+/// 4x32 the same; 4x1 in 8x8 with two buffers, in 32x2 or in 2x32 up to 192 and 8, since groups of
+/// 64 fill the workgroup memory first; tiles in registers and GEMV at most 72 and 20 to 32. Two-word
+/// elements have 8 waves or more, four-word ones 6.
+pub const MANY_REGISTERS: &[Tile] = &[
     double(8, 2, 16, 16),
     workgroup(8, 2, 16, 16),
     double(4, 1, 16, 16),
@@ -65,7 +76,7 @@ pub fn cooperative(offered: Option<Cooperative>) -> impl Iterator<Item = &'stati
 
 /// The tiles of all tables but that of cooperative matrices; some are in several of them.
 pub fn all() -> impl Iterator<Item = &'static Tile> {
-    let tables = [software::LANES, software::SUBGROUPS, INTEGRATED, DISCRETE];
+    let tables = [software::LANES, software::SUBGROUPS, FEW_REGISTERS, MANY_REGISTERS];
     let before = move |i: usize, tile: &Tile| tables[..i].iter().any(|table| table.contains(tile));
     (0..tables.len()).flat_map(move |i| tables[i].iter().filter(move |tile| !before(i, tile)))
 }
@@ -75,12 +86,24 @@ pub fn of_id(id: u32) -> Option<&'static Tile> {
     all().chain(&COOPERATIVE).find(|t| t.id() == id)
 }
 
+/// The kinds of adapters that have a tile in their table, for elements of so many words.
+pub fn kinds(tile: &Tile, words: usize) -> impl Iterator<Item = Kind> {
+    let own = |kind| match kind {
+        Kind::Software => software::LANES.iter().chain(software::SUBGROUPS),
+        Kind::FewRegisters => FEW_REGISTERS.iter().chain(&COOPERATIVE),
+        Kind::ManyRegisters => MANY_REGISTERS.iter().chain(&COOPERATIVE),
+    };
+    Kind::ALL
+        .into_iter()
+        .filter(move |kind| tile.fits(words, *kind) && own(*kind).any(|t| t == tile))
+}
+
 /// The tiles of an adapter.
 pub const fn table(profile: &Profile) -> &'static [Tile] {
-    match profile.class {
-        Class::Software => software::tiles(profile),
-        Class::Integrated => INTEGRATED,
-        Class::Discrete => DISCRETE,
+    match profile.kind() {
+        Kind::Software => software::tiles(profile),
+        Kind::FewRegisters => FEW_REGISTERS,
+        Kind::ManyRegisters => MANY_REGISTERS,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tiles: which part of a result one workgroup computes, and with which memory.
 
 use crate::device::MatrixSize;
+use crate::kind::Kind;
 
 /// Most blocks of a workgroup, which bounds the memory of staged sums.
 pub(super) const MOST_BLOCKS: u32 = 8;
@@ -146,10 +147,11 @@ impl Tile {
 
     /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with
     /// fewer of them.
-    pub const fn fits(&self, words: usize) -> bool {
+    pub const fn fits(&self, words: usize, kind: Kind) -> bool {
+        let most = if matches!(kind, Kind::FewRegisters) { 4 } else { 16 };
         words == 1
             || !matches!(self.memory, OperandMemory::Subgroup | OperandMemory::Cooperative { .. })
-                && (self.rows * self.vec4s) as usize * words <= 16
+                && (self.rows * self.vec4s) as usize * words <= most
     }
 
     /// A number that no other tile has.

@@ -173,7 +173,7 @@ fn question(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::DISCRETE;
+    use super::super::tables::MANY_REGISTERS;
     use crate::HostTensor;
     use crate::device::{Device, Profile, Selection};
     use crate::dtype::DType;
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(questions.len(), 1);
         let compiled = || device.statistics().pipelines;
         // None of the candidates: its program is compiled because it is the answer.
-        let (before, slowest) = (compiled(), &DISCRETE[9]);
+        let (before, slowest) = (compiled(), &MANY_REGISTERS[9]);
         tuner.answer(&questions[0], u64::from(slowest.id()));
         assert_eq!(product(&mut session), want);
         assert_eq!(compiled(), before + 1);

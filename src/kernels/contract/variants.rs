@@ -253,6 +253,11 @@ fn cooperative() -> Vec<Shader> {
     out
 }
 
+/// Whether some kind of adapters takes a tile for elements of this type.
+fn has_kind(tile: &Tile, dtype: DType) -> bool {
+    tables::kinds(tile, super::element::words(dtype)).next().is_some()
+}
+
 /// Types without loads in vec4s, and i32: matrices with each tile, convolutions with one kind of
 /// rows for each.
 fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
@@ -264,7 +269,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         c: (DType::F64, StoreKind::Elements),
         ..Variant::plain(tile)
     };
-    for dtype in DTYPES.into_iter().skip(3).filter(|t| tile.fits(super::element::words(*t))) {
+    for dtype in DTYPES.into_iter().skip(3).filter(|t| has_kind(tile, *t)) {
         let of = |v: &Variant| Variant {
             a: (dtype, v.a.1),
             b: (dtype, v.b.1),
@@ -342,7 +347,7 @@ pub fn fused_variants() -> Vec<Shader> {
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
         for (epilogue, broadcasts) in samples(dtype) {
             let result = epilogue.output();
-            let tiles = tables::all().filter(|t| t.fits(super::element::words(dtype)));
+            let tiles = tables::all().filter(|t| has_kind(t, dtype));
             for tile in tiles.step_by(3) {
                 let mut push = |rows, spatial, store, batch| {
                     let vec4s = store == StoreKind::Vec4s;

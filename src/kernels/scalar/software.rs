@@ -4,6 +4,7 @@
 
 use crate::device::Device;
 use crate::dtype::DType;
+use crate::kind::Kind;
 use crate::shader::{Shader, codec, vec4};
 
 /// Elements in one unit.
@@ -80,10 +81,12 @@ pub fn bind_write(shader: Shader, name: &'static str, dtype: DType) -> Shader {
         2 => format!("vec2<u64>({}, {})", joined("a.x", "a.y"), joined("b.x", "b.y")),
         _ => joined("a", "b"),
     };
-    codec::with_library(shader, dtype).bind_raw(name, array, unit(dtype)).body(&format!(
-        "fn pack_{name}(v: vec4<{value}>) -> {words} {{\n{before}    return {four};\n}}\n\nfn \
+    codec::with_library(shader.only([Kind::Software]), dtype)
+        .bind_raw(name, array, unit(dtype))
+        .body(&format!(
+            "fn pack_{name}(v: vec4<{value}>) -> {words} {{\n{before}    return {four};\n}}\n\nfn \
          write_{name}(t: u32, v: vec4<{value}>, w: vec4<{value}>) {{\n    let a = \
          pack_{name}(v);\n    let b = pack_{name}(w);\n    {name}[p.off_{name} + t] = \
          {unit_text};\n}}\n"
-    ))
+        ))
 }

@@ -211,7 +211,7 @@ fn forward_part(
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<&Bound<'_>>,
 ) -> Result<Dispatch> {
-    if let Some(tile) = Tile::of(Which::Forward, g, [x, filter, y]) {
+    if let Some(tile) = Tile::of(Which::Forward, profile, g, [x, filter, y]) {
         return rolling::forward(profile, g, tile, [x, filter, y], epilogue);
     }
     check_iterations(profile, g.taps() + g.kernel[1])?;
@@ -247,7 +247,7 @@ fn backprop_input_part(
     g: &Geometry,
     [filter, dy, dx]: [&Tensor; 3],
 ) -> Result<Dispatch> {
-    if let Some(tile) = Tile::of(Which::Input, g, [filter, dy, dx]) {
+    if let Some(tile) = Tile::of(Which::Input, profile, g, [filter, dy, dx]) {
         return rolling::backprop_input(profile, g, tile, [filter, dy, dx]);
     }
     check_iterations(profile, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
@@ -285,7 +285,7 @@ fn backprop_filter_part(
 ) -> Result<()> {
     // Most sums that are bound at once.
     let most = limit(&profile.capabilities) as usize / dw.dtype.accumulator().size();
-    if let Some(tile) = Tile::of(Which::Filter, g, [x, dy, dw]) {
+    if let Some(tile) = Tile::of(Which::Filter, profile, g, [x, dy, dw]) {
         let parts = Parts::of(profile, g, tile, most);
         let partial = plan.temporary(dw.dtype.accumulator(), &[parts.parts, dw.len()]);
         plan.dispatch(rolling::backprop_filter(g, tile, &parts, [x, dy, &partial])?);
@@ -335,7 +335,7 @@ pub fn fused_shaders() -> Vec<Shader> {
             );
             if vec4s::supports(*dtype) && vec4s::supports(variant.output()) {
                 out.push(shader(Which::Forward, *dtype, true, Some(&variant), true));
-                out.push(rolling::fused(
+                out.extend(rolling::fused(
                     *dtype,
                     &EpilogueVariant::sample(&epilogue, &classes, true),
                 ));

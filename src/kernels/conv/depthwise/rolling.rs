@@ -17,12 +17,14 @@ use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, EpilogueVariant};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::plan::Dispatch;
+use crate::kind::Kind;
 use crate::shader::{Shader, vec4};
 use crate::tensor::Tensor;
 
 /// Invocations of a workgroup: few, since there are few invocations.
 const WORKGROUP: u32 = 64;
-/// Edges of windows whose filters fit the registers of a GPU.
+/// Edges of windows whose filters fit the registers of a GPU. Each filter takes four: those of edge
+/// 5 take 100 of the 128 that Intel's SIMD8 has.
 const KERNELS: [u32; 2] = [3, 5];
 /// Strides.
 const STRIDES: [u32; 2] = [1, 2];
@@ -46,27 +48,51 @@ impl Tile {
     }
 
     /// The tile for a convolution, if it is one of those whose windows there are texts for.
-    pub fn of(which: Which, g: &Geometry, operands: [&Tensor; 3]) -> Option<Self> {
+    pub fn of(
+        which: Which,
+        profile: &Profile,
+        g: &Geometry,
+        operands: [&Tensor; 3],
+    ) -> Option<Self> {
         let same = |list: &[usize; 3]| (list[1] == list[2]).then_some(list[1] as u32);
         let (kernel, stride) = (same(&g.kernel)?, same(&g.stride)?);
         let fits = super::vec4s::fits(which, g, operands)
             && g.dilation == [1; 3]
             // A slab behind all that it sees has none in front.
             && g.pad.iter().all(|p| *p < 1 << 31)
-            && KERNELS.contains(&kernel)
             && STRIDES.contains(&stride)
             && operands.iter().all(|t| !t.is_empty());
-        fits.then(|| Self::new(kernel, stride))
+        let tile = Self::new(kernel, stride, profile.kind())?;
+        fits.then_some(tile)
     }
 
-    /// The tile of a window. Larger windows leave fewer registers for sums.
-    const fn new(kernel: u32, stride: u32) -> Self {
-        Self { kernel, stride, width: if kernel == 3 { 4 } else { 2 } }
+    /// The tile of a window, if there is one. Larger windows leave fewer registers for sums.
+    ///
+    /// On AMD (navi31, 256 registers) none of these spills; edge 5 takes 168 to 252 registers and
+    /// has 6 or 8 waves for a SIMD, edge 3 mostly more. On Intel (dg2, SIMD8 with 128 registers)
+    /// edge 3 spills 15 to 90 registers in 4 columns, 10 in 3 (the filter's gradient), none in 2;
+    /// edge 5 spills 96 to 259 in 2 columns.
+    const fn new(kernel: u32, stride: u32, kind: Kind) -> Option<Self> {
+        let few = matches!(kind, Kind::FewRegisters);
+        let width = match kernel {
+            3 if few => 2,
+            3 => 4,
+            5 if !few => 2,
+            _ => return None,
+        };
+        Some(Self { kernel, stride, width })
     }
 
-    /// Every tile.
-    fn all() -> impl Iterator<Item = Self> {
-        KERNELS.into_iter().flat_map(|k| STRIDES.map(|s| Self::new(k, s)))
+    /// Every tile, with the kinds of adapters that choose it.
+    fn all() -> impl Iterator<Item = (Self, Vec<Kind>)> {
+        let windows = KERNELS.into_iter().flat_map(|k| STRIDES.map(|s| (k, s)));
+        windows.flat_map(|(kernel, stride)| {
+            let of = |kind| Self::new(kernel, stride, kind);
+            let few = of(Kind::FewRegisters).map(|tile| (tile, vec![Kind::FewRegisters]));
+            let many = of(Kind::ManyRegisters)
+                .map(|tile| (tile, vec![Kind::ManyRegisters, Kind::Software]));
+            few.into_iter().chain(many)
+        })
     }
 }
 
@@ -246,13 +272,17 @@ pub(super) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for which in [Which::Forward, Which::Input, Which::Filter] {
         for dtype in super::super::TYPES.iter().filter(|t| super::vec4s::supports(**t)) {
-            out.extend(Tile::all().map(|tile| shader(which, *dtype, tile, None)));
+            out.extend(
+                Tile::all().map(|(tile, kinds)| shader(which, *dtype, tile, None).only(kinds)),
+            );
         }
     }
     out
 }
 
-/// One tile with an epilogue.
-pub(super) fn fused(dtype: DType, variant: &EpilogueVariant) -> Shader {
-    shader(Which::Forward, dtype, Tile::new(3, 1), Some(variant))
+/// Tiles of one window with an epilogue.
+pub(super) fn fused(dtype: DType, variant: &EpilogueVariant) -> impl Iterator<Item = Shader> {
+    Tile::all()
+        .filter(|(tile, _)| tile.kernel == KERNELS[0] && tile.stride == STRIDES[0])
+        .map(move |(tile, kinds)| shader(Which::Forward, dtype, tile, Some(variant)).only(kinds))
 }

@@ -200,6 +200,8 @@ fn statistics_count_work_when_it_is_recorded() {
     let recorded = Statistics {
         dispatches: 2,
         bytes: 4096 + 2 * 1000,
+        barriers: 1,
+        barriers_needed: 1,
         uploads: 1,
         uploaded: 1000,
         copies: 1,

@@ -82,6 +82,7 @@ var<workgroup> sums: array<f32, 256>;
             .enable("f16")
             .enable("wgpu_cooperative_matrix")
             .matrices(size)
+            .u32s(&["count"])
             .body(BODY);
         let module = shader.module(128).unwrap();
         let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());

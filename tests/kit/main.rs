@@ -6,6 +6,8 @@
 
 #[path = "../autotune.rs"]
 mod autotune;
+#[path = "../barriers.rs"]
+mod barriers;
 #[path = "../complex.rs"]
 mod complex;
 #[path = "../conv/main.rs"]

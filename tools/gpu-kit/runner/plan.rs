@@ -42,6 +42,7 @@ pub const SUITES: &[&str] = &[
     "optimizer",
     "optimizer_random",
     "autotune",
+    "barriers",
     "pipelines",
     "device",
     "failures",

@@ -294,8 +294,10 @@ pub fn samples() -> Vec<Shader> {
                     }
                     let own =
                         if matches!(reads, Reads::States) { 1 } else { expression.inputs().len() };
-                    for part in epilogue.parts(&extras, MAX_BINDINGS - own) {
-                        if own + part.tensors() <= MAX_BINDINGS {
+                    // Parameters may take a buffer, as in `run.rs`.
+                    let most = MAX_BINDINGS - 1;
+                    for part in epilogue.parts(&extras, most - own) {
+                        if own + part.tensors() <= most {
                             out.push(Variant { finish: Some(&part), ..variant }.shader());
                         }
                     }

@@ -278,8 +278,8 @@ impl Compiler {
         Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
     }
 
-    /// What wgpu gets of a shader: its text, or its module where the text does not say all, or where
-    /// the adapter has no 64-bit integers: that one is without them.
+    /// What wgpu gets of a shader: its text, or its module where the text does not say all. Where
+    /// the adapter has no 64-bit integers, the module is without them.
     fn source(&self, shader: &Shader, wgsl: String) -> Result<Source> {
         let limit = self.capabilities.immediates;
         let module = if shader.exceeds_text() {

@@ -8,6 +8,7 @@ const ROOMS: &[&str] = &[
     "contract/choice.rs",
     "contract/software.rs",
     "contract/tables.rs",
+    "conv/depthwise/rolling.rs",
     "fused/attention/shape/rule.rs",
     "lanes.rs",
     "movement/software.rs",

@@ -298,7 +298,7 @@ fn backprop_filter_part(
     // Four elements each, perhaps: then there are as many invocations with four times the parts.
     let invocations = dw.len() / if vec4s::fits(Which::Filter, g, [x, dy, dw]) { 4 } else { 1 };
     let chunk = lines
-        .div_ceil((wanted / invocations).clamp(1, lines))
+        .div_ceil((wanted / invocations).min(most / dw.len()).clamp(1, lines))
         .min(profile.loop_limit / line)
         .max(1);
     check_iterations(profile, chunk * line)?;

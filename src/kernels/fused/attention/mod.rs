@@ -135,7 +135,8 @@ struct Attention {
 impl Attention {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let saves = !attrs.dtypes("Tsaved")?.is_empty();
-        let grouped = attrs.bool("grouped")?;
+        // A node that no pass grouped may lack it, where nobody fills in the definition's default.
+        let grouped = attrs.bool("grouped").unwrap_or(false);
         require!(!(grouped && saves), "{OP}: the gradient knows no grouped heads");
         let heads = match (grouped, attrs.bool("broadcast")?) {
             (true, _) => Heads::Grouped,

@@ -33,8 +33,8 @@ pub const FEW_REGISTERS: &[Tile] = &[
 /// AMD's compiler spills none of their variants (navi31, float32: registers, waves for a SIMD):
 /// 8x2 in 16x16 has 144 to 252 and 6 to 10; 4x1 in 16x16 96 to 108 and 14 to 16; 4x1 in 32x4 or
 /// 4x32 the same; 4x1 in 8x8 with two buffers, in 32x2 or in 2x32 up to 192 and 8, since groups of
-/// 64 fill the workgroup memory first; tiles in registers and GEMV at most 72 and 20 to 32. Two-word
-/// elements have 8 waves or more, four-word ones 6.
+/// 64 fill the workgroup memory first; tiles in registers and GEMV at most 72 and 20 to 32.
+/// Elements of two words have 8 waves or more, those of four 6.
 pub const MANY_REGISTERS: &[Tile] = &[
     double(8, 2, 16, 16),
     workgroup(8, 2, 16, 16),

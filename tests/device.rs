@@ -216,6 +216,8 @@ fn statistics_count_work_when_it_is_recorded() {
     let done = Statistics {
         dispatches: 3,
         bytes: recorded.bytes + 16,
+        barriers: 2,
+        barriers_needed: 2,
         submissions: 1,
         downloads: 1,
         downloaded: 6,

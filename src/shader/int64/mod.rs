@@ -155,9 +155,11 @@ mod tests {
         for statements in [
             "x[1] = twice(x[0]) * LARGE - 5li;",
             "var sum = 7li; for (var i = 0u; i < 3u; i += 1u) { sum += x[i]; } x[0] = sum;",
-            "if x[0] < 0li && x[1] >= LARGE { y[0] = f32(x[0]); } else { y[0] = f32(u64(u32(x[0]))); }",
+            "if x[0] < 0li && x[1] >= LARGE { y[0] = f32(x[0]); } else { \
+             y[0] = f32(u64(u32(x[0]))); }",
             "let i = i32(x[0]); y[i] = 1.0; x[2] = i64(y[1]); x[3] = -abs(x[3] / x[2]) % 3li;",
-            "x[0] = select(~x[1], x[2] << 3u, bool(x[3])); x[1] = min(x[1] >> 2u, i64(x[1] > 0li));",
+            "x[0] = select(~x[1], x[2] << 3u, bool(x[3])); \
+             x[1] = min(x[1] >> 2u, i64(x[1] > 0li));",
             "var all = vec4<f32>(1.5); var four = vec3(vec2(7u), 8u); x[0] = i64(four.x) + x[1]; \
              y[0] = all.x;",
             "var kept = array<i64, 2>(x[0], 4li); x[1] = kept[u32(x[2])];",

@@ -119,7 +119,7 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path, measured: dict
     for arguments, message in [
         ((one, other), "no row in common"),
         ((one, str(models)), "two kinds, kernels and models"),
-        ((one, str(tmp_path / "else.json")), "else.json was written by neither"),
+        ((one, str(tmp_path / "else.json")), "else.json was written by none"),
         ((one, str(tmp_path / "none.json")), "none.json"),
         ((one, one, "--by", "colour"), "colour is no figure"),
     ]:

@@ -151,7 +151,7 @@ def test_a_small_transformer_predicts():
 @pytest.mark.parametrize("mask", ["none", "causal"])
 def test_grouped_query_attention(length, mask):
     with tf.device("WGPU:0"):
-        attention = keras.layers.GroupedQueryAttention(8, 6, 2)
+        attention = keras.layers.GroupQueryAttention(8, 6, 2)
         attention.build([None, None, 32], [None, None, 32])
 
     def fn(x):

@@ -143,7 +143,7 @@ impl Method {
         let is_small = has.max_bindings <= 8 && has.immediates < 128;
         match (Tile::of(g.depth.max(g.width)), at_once) {
             (Some(tile), None) => Self::Tiled(tile),
-            (Some(tile), _) if !prefers_staged(device) && !(training && is_small) => {
+            (Some(tile), _) if !(prefers_staged(device) || training && is_small) => {
                 Self::Tiled(tile)
             }
             (_, at_once) => Self::Staged(at_once.unwrap_or(1)),

@@ -9,8 +9,8 @@ use crate::kind::Kind;
 /// take at most 16 KiB of workgroup memory.
 ///
 /// An invocation has at most 16 sums of 32 bits, which Intel's compiler (dg2) keeps in registers:
-/// at SIMD8 in workgroup memory, SIMD16 mostly in registers and for GEMV. With 32 sums (8x1 in
-/// 8x16) it spills 24 to 37 registers, with 64 (8x2 in 16x16) 19 to 130. Four rows of two-word
+/// at SIMD8 in workgroup memory and mostly for GEMV, else at SIMD16. With 32 sums (8x1 in 8x16) it
+/// spills 24 to 37 registers, with 64 (8x2 in 16x16) 19 to 130. Four rows of two-word
 /// elements spill 34, so that those take tiles of one row.
 pub const FEW_REGISTERS: &[Tile] = &[
     double(4, 1, 16, 16),
@@ -30,7 +30,8 @@ pub const FEW_REGISTERS: &[Tile] = &[
 /// Tiles of GPUs with more registers. One whose workgroup memory exceeds what an adapter has is not
 /// for it; each shape has one of at most 16 KiB.
 ///
-/// AMD's compiler spills none of their variants (navi31, float32: registers, waves for a SIMD):
+/// AMD's compiler spills none of their variants for MatMul (navi31, float32, without cooperative
+/// ones: registers, waves for a SIMD):
 /// 8x2 in 16x16 has 144 to 252 and 6 to 10; 4x1 in 16x16 96 to 108 and 14 to 16; 4x1 in 32x4 or
 /// 4x32 the same; 4x1 in 8x8 with two buffers, in 32x2 or in 2x32 up to 192 and 8, since groups of
 /// 64 fill the workgroup memory first; tiles in registers and GEMV at most 72 and 20 to 32.

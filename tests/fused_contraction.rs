@@ -5,10 +5,11 @@ mod numeric;
 #[path = "numeric/products.rs"]
 mod products;
 
-use numeric::bindings::under;
+use numeric::bindings::{scheduling, under};
 use numeric::{Random, assert_close, session};
 use products::{Conv, Layout, matmul, permuted};
-use tensorflow_wgpu::device::Profile;
+use tensorflow_wgpu::device::{Profile, Schedule};
+use tensorflow_wgpu::kernels::contract::tables;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -127,57 +128,72 @@ fn check(
     misalign: usize,
     what: &str,
 ) {
-    let dtype = a.dtype;
-    let mut random = Random::new(*turn as u64);
-    for _ in 0..if dtype == DType::F32 { 2 } else { 1 } {
+    for _ in 0..if a.dtype == DType::F32 { 2 } else { 1 } {
         *turn += 1;
         let (profile, sample) = (
             Profile::DISTINCT[*turn % Profile::DISTINCT.len()],
             &SAMPLES[(*turn + *turn / SAMPLES.len()) % SAMPLES.len()],
         );
-        let to = other(dtype);
-        let text = sample.text.replace("U>", &format!("{to}>")).replace(", U", &format!(", {to}"));
-        let text = text
-            .replace("T>", &format!("{dtype}>"))
-            .replace(" T", &format!(" {dtype}"))
-            .replace("<T", &format!("<{dtype}"));
-        let types: Vec<DType> = (sample.extras.iter())
-            .map(|_| if sample.text.contains("x: T, U") { to } else { dtype })
-            .collect();
-        let output = if sample.text.contains('U') { to } else { dtype };
-        let mut inputs: Vec<Input> = vec![a.clone().into(), b.clone().into()];
-        let mut extras = Vec::new();
-        for (extra, dtype) in sample.extras.iter().zip(&types) {
-            let (tensor, values) = random.tensor(*dtype, &result.extra_dims(*extra));
-            inputs.push(tensor.into());
-            extras.push((*extra, values));
-        }
-        let want: Vec<f64> = (result.values.iter().enumerate())
-            .map(|(i, x)| {
-                let e: Vec<f64> =
-                    extras.iter().map(|(extra, v)| v[result.element(*extra, i)]).collect();
-                (sample.reference)(*x, &e)
-            })
-            .collect();
-        let node = node.clone().attr("T", dtype).attr("T_out", output).attr("T_extra", &types[..]);
-        let node = node.attr("expression", &text[..]).attr("constants", sample.constants);
-        // Values that go through memory in between are rounded there.
-        let rounded =
-            if sample.extras.contains(&Extra::Rows) { numeric::epsilon(dtype) / 1e-6 } else { 0.0 };
-        let what = format!("{what} {dtype} {profile} misaligned by {misalign}: {text}");
-        let mut session = under(profile, session);
-        session.misalign = misalign;
-        let got = session.run(&node, &inputs).expect(&what);
-        assert_eq!((got[0].dtype, &got[0].dims[..]), (output, &result.dims[..]), "{what}");
-        // Sums of 16-bit floats are as precise as float32, whatever they are converted to.
-        let got = if dtype == DType::F64 {
-            got[0].clone()
-        } else {
-            let least = if output == DType::F64 { DType::F32 } else { output };
-            HostTensor::floats(least, &got[0].dims, &got[0].to_f64())
-        };
-        assert_close(&got, &want, result.depth as f64 + 4.0 + rounded, &what);
+        check_sample(profile, sample, *turn, node, [a, b], result, misalign, what);
     }
+}
+
+/// The same for one sample under one profile.
+#[expect(clippy::too_many_arguments, reason = "each is a part of a case")]
+fn check_sample(
+    profile: Profile,
+    sample: &Sample,
+    turn: usize,
+    node: &Node,
+    [a, b]: [&HostTensor; 2],
+    result: &Result,
+    misalign: usize,
+    what: &str,
+) {
+    let dtype = a.dtype;
+    let mut random = Random::new(turn as u64);
+    let to = other(dtype);
+    let text = sample.text.replace("U>", &format!("{to}>")).replace(", U", &format!(", {to}"));
+    let text = text
+        .replace("T>", &format!("{dtype}>"))
+        .replace(" T", &format!(" {dtype}"))
+        .replace("<T", &format!("<{dtype}"));
+    let types: Vec<DType> = (sample.extras.iter())
+        .map(|_| if sample.text.contains("x: T, U") { to } else { dtype })
+        .collect();
+    let output = if sample.text.contains('U') { to } else { dtype };
+    let mut inputs: Vec<Input> = vec![a.clone().into(), b.clone().into()];
+    let mut extras = Vec::new();
+    for (extra, dtype) in sample.extras.iter().zip(&types) {
+        let (tensor, values) = random.tensor(*dtype, &result.extra_dims(*extra));
+        inputs.push(tensor.into());
+        extras.push((*extra, values));
+    }
+    let want: Vec<f64> = (result.values.iter().enumerate())
+        .map(|(i, x)| {
+            let e: Vec<f64> =
+                extras.iter().map(|(extra, v)| v[result.element(*extra, i)]).collect();
+            (sample.reference)(*x, &e)
+        })
+        .collect();
+    let node = node.clone().attr("T", dtype).attr("T_out", output).attr("T_extra", &types[..]);
+    let node = node.attr("expression", &text[..]).attr("constants", sample.constants);
+    // Values that go through memory in between are rounded there.
+    let rounded =
+        if sample.extras.contains(&Extra::Rows) { numeric::epsilon(dtype) / 1e-6 } else { 0.0 };
+    let what = format!("{what} {dtype} {profile} misaligned by {misalign}: {text}");
+    let mut session = under(profile, session);
+    session.misalign = misalign;
+    let got = session.run(&node, &inputs).expect(&what);
+    assert_eq!((got[0].dtype, &got[0].dims[..]), (output, &result.dims[..]), "{what}");
+    // Sums of 16-bit floats are as precise as float32, whatever they are converted to.
+    let got = if dtype == DType::F64 {
+        got[0].clone()
+    } else {
+        let least = if output == DType::F64 { DType::F32 } else { output };
+        HostTensor::floats(least, &got[0].dims, &got[0].to_f64())
+    };
+    assert_close(&got, &want, result.depth as f64 + 4.0 + rounded, &what);
 }
 
 #[test]
@@ -203,6 +219,37 @@ fn matrix_products() {
             let node =
                 Node::new("_WgpuFusedMatMul").attr("transpose_a", ta).attr("transpose_b", tb);
             check(&mut turn, &node, [&a, &b], &result, 0, &format!("{m}x{k}x{n} {ta} {tb}"));
+        }
+    }
+}
+
+/// Persistent workgroups and stream-K, under which tiles that are cut have their epilogue in the
+/// second dispatch: every sample in turn, of which one has too many operands to be cut, and results
+/// that are packed.
+#[test]
+fn schedules() {
+    let tile = tables::all().find(|t| t.steps(1).is_some() && t.m() == 64 && t.n() == 64);
+    let tile = tile.expect("a tile of 64 rows and columns").id();
+    let base = Conv { filters: 68, channels: 8, depth: 8, input: [1, 13, 11], ..Conv::default() };
+    for (turn, sample) in SAMPLES.iter().enumerate() {
+        let dtype = [DType::F32, DType::F16, DType::BF16][turn % 3];
+        let schedule = [Schedule::StreamK, Schedule::StreamK, Schedule::Persistent][turn / 2 % 3];
+        let profile = scheduling(schedule, tile, 5);
+        let (m, k, n) = (130, 50, if turn % 2 == 0 { 68 } else { 67 });
+        let mut random = Random::new(turn as u64);
+        let (a, av) = random.tensor(dtype, &[m, k]);
+        let (b, bv) = random.tensor(dtype, &[k, n]);
+        let values = matmul(&av, &bv, [m, k, n], false, false);
+        let node =
+            Node::new("_WgpuFusedMatMul").attr("transpose_a", false).attr("transpose_b", false);
+        let result = Result { values, dims: vec![m, n], axis: 1, depth: k };
+        let what = format!("{schedule:?}");
+        check_sample(profile, sample, turn, &node, [&a, &b], &result, 0, &what);
+        if turn % 2 == 0 {
+            let layout = if turn % 4 == 0 { Layout::Last } else { Layout::First };
+            let conv = Conv { layout, ..base.clone() };
+            let ([x, w], result) = convolved(&conv, dtype);
+            check_sample(profile, sample, turn, &conv.node(), [&x, &w], &result, 0, &what);
         }
     }
 }
@@ -276,13 +323,18 @@ fn batches_broadcast() {
 }
 
 fn check_conv(turn: &mut usize, conv: &Conv, dtype: DType) {
+    let (operands, result) = convolved(conv, dtype);
+    check(turn, &conv.node(), operands.each_ref(), &result, 0, &format!("{conv:?}"));
+}
+
+/// Random operands of a convolution and its result.
+fn convolved(conv: &Conv, dtype: DType) -> ([HostTensor; 2], Result) {
     let mut random = Random::new(conv.channels as u64);
     let (x, xv) = random.tensor(dtype, &conv.input_dims());
     let (w, wv) = random.tensor(dtype, &conv.filter_dims());
     let (values, dims) = conv.forward(&xv, &wv);
     let depth = conv.kernel.iter().product::<usize>() * conv.depth;
-    let result = Result { values, axis: conv.axis(), dims, depth };
-    check(turn, &conv.node(), [&x, &w], &result, 0, &format!("{conv:?}"));
+    ([x, w], Result { values, axis: conv.axis(), dims, depth })
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod numeric;
 #[path = "numeric/products.rs"]
 #[allow(dead_code, reason = "convolutions have tests of their own")]
 mod products;
+#[path = "matmul/schedules.rs"]
+mod schedules;
 
 use numeric::bindings::under;
 use numeric::{Random, assert_close, session};

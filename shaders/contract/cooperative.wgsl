@@ -55,8 +55,7 @@ fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, coun
     }
 }
 
-{{ENTRY}} {
-    let place = place_of(repeated(workgroup_id, num_workgroups));
+{{HEAD}}
     if local_index == 0u {
         subgroups = {{SUBGROUPS}};
     }

@@ -10,8 +10,7 @@
 var<workgroup> tile_a: array<Vec4, 2u * {{TILE_M}} * {{DEPTH}} / 4u>;
 var<workgroup> tile_b: array<Vec4, 2u * {{TILE_N}} * {{DEPTH}} / 4u>;
 
-{{ENTRY}} {
-    let place = place_of(repeated(workgroup_id, num_workgroups));
+{{HEAD}}
     let lane_m = local_index / {{LANES_N}};
     let lane_n = local_index % {{LANES_N}};
     let m0 = place.m + lane_m * {{ROWS}};

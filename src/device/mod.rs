@@ -49,7 +49,7 @@ pub use completion::Serial;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{MatrixUnits, Policy, Verdict};
 pub use memory::MemoryStats;
-pub use profile::{Barriers, Class, Profile};
+pub use profile::{Barriers, Class, Profile, Schedule};
 pub use program::{Binding, Grid, Key, Params, Program, check_extent};
 pub use statistics::Statistics;
 pub use transfer::Timer;

@@ -30,6 +30,18 @@ pub enum Barriers {
     Dear,
 }
 
+/// How the workgroups of a contraction share its tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// A workgroup for each tile, or for each part of one.
+    DataParallel,
+    /// As many workgroups as run at once, each of which computes every so many-th tile.
+    Persistent,
+    /// Stream-K (Osama et al., 2023): as many workgroups as run at once, with equal shares of the
+    /// steps of all tiles. Tiles that are cut by the shares are added up by a second dispatch.
+    StreamK,
+}
+
 /// What kernels may ask about an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
@@ -50,6 +62,9 @@ pub struct Profile {
     pub invocations: usize,
     /// Workgroups that keep it busy.
     pub workgroups: usize,
+    /// Workgroups of 256 invocations with a tile in workgroup memory that the adapter runs at once.
+    /// By it [`Schedule::Persistent`] and [`Schedule::StreamK`] are chosen; 0 is never.
+    pub resident_workgroups: usize,
     /// Most iterations of all loops of an invocation together. Beyond 65,535 llvmpipe leaves every
     /// loop without an error. A GPU's watchdog ends programs of seconds.
     pub loop_limit: usize,
@@ -58,6 +73,8 @@ pub struct Profile {
     pub own_barriers: bool,
     /// The tile that every contraction takes whose sums fit it, by its id: for tests. 0 is none.
     pub tile: u32,
+    /// How all workgroups share tiles that know [`Schedule`]s: for tests.
+    pub schedule: Option<Schedule>,
     /// Types, limits and features.
     pub capabilities: Capabilities,
 }
@@ -65,6 +82,28 @@ pub struct Profile {
 /// Registers of an invocation of Intel's SIMD8, with 4 KiB for a thread, and of Apple's GPUs. AMD's
 /// have 256, NVIDIA's 255.
 const FEW_REGISTERS: u32 = 128;
+
+// Workgroups that run at once. No driver tells through wgpu how many processors a GPU has, so each
+// number is that of one card or chip of its kind, from its maker's data, times what a processor
+// holds of the larger tiles. It is not measured: none of these has run the kernels that ask for it.
+// One that is too small leaves a part of a larger GPU idle, one that is too large makes workgroups
+// wait for each other; results are right in any case.
+
+/// AMD's RX 7900 XTX: 96 compute units with 64 KiB of workgroup memory each, which is two tiles of
+/// 32 KiB.
+const RESIDENT_AMD: usize = 2 * 96;
+/// NVIDIA's RTX 4090, and about an H100 or an A100 (132 and 108): 128 multiprocessors of 65,536
+/// registers, which are 256 invocations with 128 registers, twice.
+const RESIDENT_NVIDIA: usize = 2 * 128;
+/// Intel's Arc A770: 32 Xe cores of 128 threads, which are 2048 invocations at SIMD16.
+const RESIDENT_INTEL_DISCRETE: usize = 8 * 32;
+/// Intel's Iris Xe with 96 units: 6 subslices of 112 threads, which are 1792 invocations at SIMD16.
+const RESIDENT_INTEL: usize = 7 * 6;
+/// AMD's Radeon 780M: 12 compute units, with two tiles each as above.
+const RESIDENT_AMD_INTEGRATED: usize = 2 * 12;
+/// Apple's M4: 10 cores, whose register files of about 208 KiB (as others measured on earlier
+/// chips) hold three times 256 invocations with 64 registers.
+const RESIDENT_APPLE: usize = 3 * 10;
 
 /// A GPU with its own memory, as a start for presets.
 const DISCRETE: Profile = Profile {
@@ -76,9 +115,12 @@ const DISCRETE: Profile = Profile {
     dispatch_cost: 2000,
     invocations: 1 << 16,
     workgroups: 512,
+    // Of a vendor that is not known: no number to go by.
+    resident_workgroups: 0,
     loop_limit: 1 << 24,
     own_barriers: false,
     tile: 0,
+    schedule: None,
     capabilities: Capabilities::FULL,
 };
 
@@ -101,14 +143,17 @@ impl fmt::Display for Profile {
 
 impl Profile {
     /// AMD's GPUs from GCN on: subgroups of 32 (RDNA) or 64.
-    pub const AMD: Self = Self { name: "amd", ..DISCRETE };
+    pub const AMD: Self = Self { name: "amd", resident_workgroups: RESIDENT_AMD, ..DISCRETE };
     /// Intel's GPUs: SIMD8 to SIMD32, as the compiler likes.
-    pub const INTEL: Self = Self { name: "intel", simd_width: 8, ..INTEGRATED };
+    pub const INTEL: Self =
+        Self { name: "intel", simd_width: 8, resident_workgroups: RESIDENT_INTEL, ..INTEGRATED };
     /// NVIDIA's GPUs.
-    pub const NVIDIA: Self = Self { name: "nvidia", ..DISCRETE };
+    pub const NVIDIA: Self =
+        Self { name: "nvidia", resident_workgroups: RESIDENT_NVIDIA, ..DISCRETE };
     /// Apple's GPUs, which have no float64.
     pub const APPLE: Self = Self {
         name: "apple",
+        resident_workgroups: RESIDENT_APPLE,
         capabilities: Capabilities { float64: false, ..Capabilities::FULL },
         ..INTEGRATED
     };
@@ -192,7 +237,17 @@ impl Profile {
             (_, 0x8086 | 0x106b) => FEW_REGISTERS,
             _ => kind.registers,
         };
-        Self { name, simd_width, registers, capabilities, ..kind }
+        let resident_workgroups = match (class, info.vendor) {
+            (Class::Software, _) => 0,
+            (Class::Discrete, 0x1002) => RESIDENT_AMD,
+            (Class::Discrete, 0x8086) => RESIDENT_INTEL_DISCRETE,
+            (Class::Discrete, 0x10de) => RESIDENT_NVIDIA,
+            (Class::Integrated, 0x1002) => RESIDENT_AMD_INTEGRATED,
+            (Class::Integrated, 0x8086) => RESIDENT_INTEL,
+            (Class::Integrated, 0x106b) => RESIDENT_APPLE,
+            _ => kind.resident_workgroups,
+        };
+        Self { name, simd_width, registers, resident_workgroups, capabilities, ..kind }
     }
 
     /// The preset of this name.
@@ -268,6 +323,24 @@ mod tests {
         assert_eq!(of(Other, 0x1234, 4), ("integrated", Kind::FewRegisters, 4));
         assert_eq!(of(Cpu, 0x10005, 8), ("llvmpipe", Kind::Software, 8));
         assert_eq!(of(Cpu, 0x1ae0, 4), ("swiftshader", Kind::Software, 4));
+    }
+
+    #[test]
+    fn software_and_unknown_adapters_have_no_number_of_workgroups_to_go_by() {
+        use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu, VirtualGpu};
+        let of = |kind, vendor| {
+            Profile::from_parts(&info(kind, vendor, 32), Capabilities::FULL).resident_workgroups
+        };
+        assert_eq!([of(Cpu, 0x10de), of(DiscreteGpu, 0x1234), of(VirtualGpu, 0x1af4)], [0; 3]);
+        assert_eq!(of(DiscreteGpu, 0x10de), Profile::NVIDIA.resident_workgroups);
+        assert_eq!(of(IntegratedGpu, 0x8086), Profile::INTEL.resident_workgroups);
+        assert!(of(DiscreteGpu, 0x8086) > of(IntegratedGpu, 0x8086));
+        for software in [Profile::LLVMPIPE, Profile::SWIFTSHADER, Profile::WEBGPU] {
+            assert_eq!(software.resident_workgroups, 0, "{software}");
+        }
+        for gpu in [Profile::AMD, Profile::INTEL, Profile::NVIDIA, Profile::APPLE] {
+            assert!(gpu.resident_workgroups > 0, "{gpu}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod case;
 mod depthwise;
 #[path = "../numeric/mod.rs"]
 mod numeric;
+mod schedules;
 
 use case::Case;
 use numeric::bindings::under;
@@ -16,8 +17,23 @@ fn sizes(dims: &[usize]) -> Input {
     HostTensor::i32(&[dims.len()], &dims.iter().map(|d| *d as i32).collect::<Vec<_>>()).into()
 }
 
-/// Runs the op and both gradients; returns false when the case has no output.
+/// Runs the op and both gradients under all profiles; returns false when the case has no output.
 fn check(case: &Case, dtype: DType, seed: u64, misalign: usize) -> bool {
+    // Windows are the same for all profiles, and compiling takes most of the time.
+    let all = &Profile::DISTINCT;
+    let first = seed as usize % all.len();
+    let profiles = if numeric::bindings::is_limited() { &all[first..=first] } else { &all[..] };
+    check_under(profiles, case, dtype, seed, misalign)
+}
+
+/// The same under these profiles.
+fn check_under(
+    profiles: &[Profile],
+    case: &Case,
+    dtype: DType,
+    seed: u64,
+    misalign: usize,
+) -> bool {
     let Some((out, _)) = case.windows() else { return false };
     if !session().runs(dtype) {
         return true;
@@ -55,10 +71,6 @@ fn check(case: &Case, dtype: DType, seed: u64, misalign: usize) -> bool {
             case.batch * out.iter().product::<usize>(),
         ),
     ];
-    // Windows are the same for all profiles, and compiling takes most of the time.
-    let all = &Profile::DISTINCT;
-    let first = seed as usize % all.len();
-    let profiles = if numeric::bindings::is_limited() { &all[first..=first] } else { &all[..] };
     for &profile in profiles {
         for (suffix, inputs, want, dims, terms) in &runs {
             let mut session = under(profile, session);

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use tensorflow_wgpu::device::{Capabilities, Profile};
+use tensorflow_wgpu::device::{Capabilities, Profile, Schedule};
 use tensorflow_wgpu::local::Session;
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -38,6 +38,13 @@ pub fn under<R>(profile: Profile, f: impl FnOnce() -> R) -> R {
     let result = f();
     PROFILE.set(before);
     result
+}
+
+/// A GPU that runs so many workgroups of 256 invocations at once, and takes this schedule and the
+/// tile of this id wherever they are known.
+pub fn scheduling(schedule: Schedule, tile: u32, workgroups: usize) -> Profile {
+    let schedule = Some(schedule);
+    Profile { schedule, tile, resident_workgroups: workgroups, ..Profile::NVIDIA }
 }
 
 fn shared() -> Session {

@@ -4,27 +4,33 @@ use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
 use super::text::*;
 use super::tile::{OperandMemory, Tile};
+use super::walk::{self, Walk};
 use super::{LinesKind, RowsKind, StoreKind, Variant, cooperative, registers, tables, workgroup};
 use crate::shader::Shader;
 
 pub(super) fn shader(v: &Variant) -> Shader {
     let Tile { rows, vec4s, lanes_m, lanes_n, memory } = *v.tile;
+    let walk = match v.walk {
+        Walk::Tile => String::new(),
+        walk => format!(" {walk:?}"),
+    };
     let mut shader = Shader::new(format!(
-        "contract {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} {:?} \
-         {:?}",
+        "contract{walk} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} \
+         {:?} {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
     .only(tables::kinds(v.tile, words(v.a.0)))
     .body(&declarations(v.a.0));
-    for (x, source, conjugated) in [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])] {
+    let operands = [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])];
+    for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != Walk::FixUp) {
         shader = operand(shader, x, source).body(&loader(x, conjugated).1);
     }
     shader = match v.c.1 {
         StoreKind::Vec4s => vec4s_of(shader, "c", v.c.0),
         _ => shader.bind("c", v.c.0),
     };
-    shader = shader.u32s(&[
+    shader = walk::declare(shader, v).u32s(&[
         "m", "n", "total", "split_k", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
         "c_split",
     ]);
@@ -79,7 +85,11 @@ pub(super) fn shader(v: &Variant) -> Shader {
         RowsKind::Window => WINDOW,
     });
     shader = spatial_defines(shader, v.spatial).body(PLACE);
-    match memory {
+    if v.walk == Walk::FixUp {
+        return walk::fix_up(shader, v);
+    }
+    shader = walk::head(shader, v);
+    let shader = match memory {
         OperandMemory::Registers | OperandMemory::Subgroup | OperandMemory::Gemv(_) => {
             registers::program(shader, v)
         }
@@ -91,5 +101,6 @@ pub(super) fn shader(v: &Variant) -> Shader {
             v,
             v.cooperative.expect("a tile of cooperative matrices comes with them"),
         ),
-    }
+    };
+    walk::entry(shader, v)
 }

@@ -4,11 +4,13 @@
 //! An estimate counts products of one invocation, as if a machine ran a number of invocations at
 //! once and all others after them. No adapter tells how wide it is; its profile does.
 
+mod schedule;
+
 use smallvec::SmallVec;
 
 use super::tile::{COOPERATIVE_DEPTH, OperandMemory, Tile};
 use super::{software, tables};
-use crate::device::{Cooperative, Profile};
+use crate::device::{Cooperative, Profile, Schedule};
 
 /// What there is to choose for.
 #[derive(Debug, Clone, Copy)]
@@ -38,12 +40,14 @@ pub struct Choice {
     pub tile: &'static Tile,
     /// Parts of the contracted index that parallelism is worth.
     pub split_k: usize,
+    /// How workgroups share the tiles.
+    pub schedule: Schedule,
 }
 
 /// The choice with the least estimated cost.
 pub fn choose(d: &Demand) -> Choice {
     let best = estimates(d).min_by(|x, y| order(d, x, y));
-    best.expect("a table has a tile for every element and adapter").0
+    schedule::scheduled(d, best.expect("a table has a tile for every element and adapter").0)
 }
 
 /// The same among tiles that are offered.
@@ -66,12 +70,19 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
     let mut all: SmallVec<[(Choice, f64); 32]> = estimates(d).collect();
     all.sort_by(|x, y| order(d, x, y));
     let Some((first, least)) = all.first().copied() else { return SmallVec::new() };
+    let scheduled = schedule::scheduled(d, first);
     let fewer = Choice { split_k: first.split_k / NARROWER, ..first };
     let cut = (fewer.split_k > 1).then_some(fewer);
     let others =
         all[1..].iter().filter(|(_, cost)| *cost <= MOST_COST * least).map(|(choice, _)| *choice);
-    std::iter::once(first).chain(cut).chain(others).take(MOST_CANDIDATES).collect()
+    let own = std::iter::once(scheduled).chain((scheduled != first).then_some(first));
+    own.chain(cut).chain(others).take(MOST_CANDIDATES).collect()
 }
+
+/// Where the schedule is in a choice's name, above its parts and its tile.
+const SCHEDULE: u32 = 62;
+/// Most parts in a name.
+const MOST_PARTS: u64 = (1 << 30) - 1;
 
 impl Choice {
     /// Whether its tile multiplies cooperative matrices.
@@ -79,15 +90,32 @@ impl Choice {
         matches!(self.tile.memory, OperandMemory::Cooperative { .. })
     }
 
+    /// A workgroup for each tile.
+    pub const fn of_tiles(tile: &'static Tile, split_k: usize) -> Self {
+        Self { tile, split_k, schedule: Schedule::DataParallel }
+    }
+
     /// A number that no other choice has, in any process.
     pub const fn name(&self) -> u64 {
-        (self.split_k as u64) << 32 | self.tile.id() as u64
+        let schedule = match self.schedule {
+            Schedule::DataParallel => 0,
+            Schedule::Persistent => 1,
+            Schedule::StreamK => 2,
+        };
+        schedule << SCHEDULE | (self.split_k as u64 & MOST_PARTS) << 32 | self.tile.id() as u64
     }
 
     /// The choice of this name, if the adapter has its tile for such a contraction.
     pub fn named(name: u64, d: &Demand) -> Option<Self> {
         let tile = offered(d).find(|t| u64::from(t.id()) == name & u64::from(u32::MAX))?;
-        Some(Self { tile, split_k: (name >> 32) as usize })
+        let schedule = match name >> SCHEDULE {
+            0 => Schedule::DataParallel,
+            1 => Schedule::Persistent,
+            2 => Schedule::StreamK,
+            _ => return None,
+        };
+        let known = schedule == Schedule::DataParallel || schedule::are_known(d, tile);
+        known.then_some(Self { tile, split_k: (name >> 32 & MOST_PARTS) as usize, schedule })
     }
 }
 
@@ -116,7 +144,7 @@ fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
         .flat_map(|tile| {
             let tiles = tile.tiles(d.m, d.n) * d.batch;
             match software::estimate(&d.profile, tile, tiles, d.depth) {
-                Some((split_k, cost)) => [Some((Choice { tile, split_k }, cost)), None],
+                Some((split_k, cost)) => [Some((Choice::of_tiles(tile, split_k), cost)), None],
                 None => on_gpu(d, tile),
             }
         })
@@ -149,12 +177,10 @@ const LEAST: usize = 128;
 /// The same for invocations that share a sum: their steps are loads without products in between.
 const LEAST_GEMV: usize = 16;
 
-/// In one part, and in as many as there is room for.
-fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
-    let width = d.profile.invocations;
-    let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
+/// What a step of the contracted index costs an invocation.
+fn step_cost(d: &Demand, t: &Tile) -> f64 {
     let groups = t.groups();
-    let (rows, columns) = (t.rows as f64, f64::from(t.vec4s * 4));
+    let (rows, columns) = (f64::from(t.rows), f64::from(t.vec4s * 4));
     let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
     let speed = match t.memory {
         OperandMemory::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
@@ -178,23 +204,31 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
                 + SHARED * (rows + columns) / speed
         }
     };
-    let products = rows * columns / speed;
+    rows * columns / speed + loads
+}
+
+/// What it costs to add up `partial` sums by a second dispatch.
+fn finish_cost(d: &Demand, partial: usize) -> f64 {
+    f64::from(d.profile.dispatch_cost) + NEAR * partial as f64 / d.profile.invocations as f64
+}
+
+/// In one part, and in as many as there is room for.
+fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
+    let width = d.profile.invocations;
+    let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
+    let groups = t.groups();
+    let step = step_cost(d, t);
     let adding = f64::from(groups.ilog2() * t.rows * t.vec4s) * BARRIER;
     let cost = |split_k: usize| {
         let waves = (invocations * split_k) as f64 / width as f64;
         let steps = d.depth as f64 / split_k as f64 / f64::from(groups);
-        let finish = if split_k > 1 {
-            f64::from(d.profile.dispatch_cost)
-                + NEAR * (split_k * d.m * d.n * d.batch) as f64 / width as f64
-        } else {
-            0.0
-        };
-        waves.max(1.0) * ((products + loads) * steps + START + adding) + finish
+        let finish = if split_k > 1 { finish_cost(d, split_k * d.m * d.n * d.batch) } else { 0.0 };
+        waves.max(1.0) * (step * steps + START + adding) + finish
     };
     let least = if groups > 1 { LEAST_GEMV * groups as usize } else { LEAST };
     let most = (width / invocations).min(d.depth / least).max(1);
     [Some(1), (most > 1).then_some(most)]
-        .map(|split_k| split_k.map(|split_k| (Choice { tile: t, split_k }, cost(split_k))))
+        .map(|split_k| split_k.map(|split_k| (Choice::of_tiles(t, split_k), cost(split_k))))
 }
 
 #[cfg(test)]
@@ -287,7 +321,8 @@ mod tests {
                 choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1,
                 "{profile:?}: {choice:?}"
             );
-            assert!(choice.tile.m() == 16 && choice.split_k > 1, "{profile:?}: {choice:?}");
+            let is_cut = choice.split_k > 1 || choice.schedule == Schedule::StreamK;
+            assert!(choice.tile.m() == 16 && is_cut, "{profile:?}: {choice:?}");
         }
     }
 
@@ -315,7 +350,7 @@ mod tests {
     #[test]
     fn few_results_of_long_contractions_are_cut() {
         for profile in Profile::DISTINCT {
-            let Choice { tile, split_k } = choose(&demand(profile, 8, 8, 100_000));
+            let Choice { tile, split_k, .. } = choose(&demand(profile, 8, 8, 100_000));
             let parts = tile.tiles(8, 8) * split_k * tile.groups() as usize;
             assert!(parts >= 16, "{profile:?}: {tile:?}, {split_k} parts");
             assert_eq!(choose(&demand(profile, 8, 8, 64)).split_k.max(1), 1, "{profile:?}");

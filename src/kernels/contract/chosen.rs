@@ -7,7 +7,6 @@ use super::plan::{Plan, Temporaries};
 use crate::device::{Cooperative, Device};
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
-use crate::kernels::windows::limit;
 
 /// Enqueues the programs of a choice.
 pub(super) fn enqueue(
@@ -17,7 +16,7 @@ pub(super) fn enqueue(
     cooperative: Option<Cooperative>,
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
-    let plan = c.programs(choice, cooperative, epilogue, limit(ctx.device().capabilities()))?;
+    let plan = c.programs(choice, cooperative, epilogue, &ctx.device().profile())?;
     if let Some(offered) = cooperative.filter(|_| choice.is_cooperative()) {
         // Found out before it is enqueued, its failure is nobody's error.
         plan.prepare(ctx.device()).inspect_err(|e| refuse(ctx.device(), &offered, e))?;

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::tile::{COOPERATIVE_DEPTH as DEPTH, MOST_BLOCKS, PADDING};
 use super::workgroup::{self, Place, Slot};
-use super::{Lanes, Variant};
+use super::{Lanes, Variant, walk};
 use crate::device::{Cooperative, MatrixSize, Means};
 use crate::dtype::DType;
 use crate::shader::Shader;
@@ -73,12 +73,9 @@ pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> 
             let _ = writeln!(step, "                c{i}_{j} = {};", own.multiply_add(i, j));
             let _ = writeln!(
                 stores,
-                "        {}\n        workgroupBarrier();\n        store_staged(local_index, \
-                 place.m + {}u, place.n + {}u, place.c, first, count);\n        \
-                 workgroupBarrier();",
+                "        {}\n        workgroupBarrier();\n{}        workgroupBarrier();",
                 own.store(i, j),
-                i * size.m,
-                j * size.n
+                walk::staged_stores(v, i * size.m, j * size.n)
             );
         }
     }

@@ -37,6 +37,12 @@ pub(super) fn declarations(dtype: DType) -> String {
     )
 }
 
+/// Declares `plus(x, y)`, a sum of two `Vec4`s.
+pub(super) fn plus(dtype: DType) -> String {
+    let sum = if dtype.is_complex() { "Vec4(x.re + y.re, x.im + y.im)" } else { "x + y" };
+    format!("fn plus(x: Vec4, y: Vec4) -> Vec4 {{\n    return {sum};\n}}\n")
+}
+
 /// Element `k` of the quad `name`.
 pub(super) fn element(dtype: DType, name: &str, k: u32) -> String {
     let k = lane(k);

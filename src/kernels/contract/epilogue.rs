@@ -243,6 +243,11 @@ impl Bound<'_> {
             .map(move |((_, t), f)| Binding::raw(t, unit(f.2, t)))
     }
 
+    /// Further operands.
+    pub(super) fn extras(&self) -> usize {
+        self.extras.len()
+    }
+
     /// Appends the parameters that [`EpilogueVariant::declare`] declares.
     pub(crate) fn params(&self, params: Params) -> Params {
         self.epilogue

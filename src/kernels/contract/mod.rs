@@ -31,6 +31,7 @@ pub mod product;
 mod programs;
 mod registers;
 mod run;
+mod shares;
 pub mod software;
 pub(crate) mod sums;
 pub mod tables;
@@ -39,6 +40,7 @@ pub mod tile;
 mod tuned;
 pub mod validation;
 mod variants;
+mod walk;
 mod windows;
 mod workgroup;
 
@@ -51,6 +53,7 @@ use epilogue::EpilogueVariant;
 use geometry::Geometry;
 use tile::Tile;
 pub use variants::{fused_variants, samples, variants};
+use walk::Walk;
 
 /// What a row of `a` is.
 #[derive(Debug, Clone)]
@@ -184,6 +187,7 @@ struct Variant {
     cooperative: Option<Cooperative>,
     /// None for a single matrix.
     batch: Option<AccessClass>,
+    walk: Walk,
     conjugated: [bool; 2],
     epilogue: Option<EpilogueVariant>,
 }
@@ -292,6 +296,7 @@ impl Contraction {
             places: matches!(self.store, Store::Places { .. }),
             cooperative: None,
             batch: (!single).then(|| self.batch.class()),
+            walk: Walk::Tile,
             conjugated: self.conjugated,
             epilogue: None,
         }
@@ -328,6 +333,7 @@ impl Variant {
             places: false,
             cooperative: None,
             batch: None,
+            walk: Walk::Tile,
             conjugated: [false; 2],
             epilogue: None,
         }
@@ -344,7 +350,8 @@ impl Variant {
         key = key
             .number(u32::from(self.places))
             .number(self.cooperative.map_or(0, Cooperative::id))
-            .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1);
+            .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1)
+            .number(self.walk as u32);
         if let Some(class) = &self.batch {
             key = class.key(key);
         }

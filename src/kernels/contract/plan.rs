@@ -296,7 +296,7 @@ mod tests {
     /// The programs of the estimate's choice.
     fn programs(c: &Contraction, profile: &Profile) -> Plan<'static> {
         let choice = choose(&c.demand(*profile, None));
-        c.programs(choice, None, None, limit(&profile.capabilities)).unwrap()
+        c.programs(choice, None, None, profile).unwrap()
     }
 
     fn addresses(dispatch: &Dispatch) -> Vec<u64> {

@@ -5,11 +5,15 @@ use smallvec::smallvec;
 
 use super::choice::Choice;
 use super::epilogue::Bound;
+use super::epilogue::MAX_EXTRAS;
 use super::plan::{Dispatch, Plan};
+use super::shares::{Shares, Tiles, Work};
 use super::tile::OperandMemory;
+use super::walk::Walk;
 use super::{Contraction, Lanes, Lines, Rows, Store, StoreKind, Variant, finish};
-use crate::device::{Binding, Cooperative, Grid, Params, check_extent};
+use crate::device::{Binding, Cooperative, Grid, Params, Profile, check_extent};
 use crate::error::Result;
+use crate::kernels::windows::limit;
 use crate::tensor::Tensor;
 
 /// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which
@@ -23,34 +27,36 @@ impl Contraction {
     /// The longest contracted index that need not be cut.
     pub const LONGEST_WHOLE: usize = MAX_CHUNK;
 
-    /// The programs for a choice, on an adapter that binds `limit` bytes at once. Cooperative tiles
-    /// multiply matrices that the adapter lists as `cooperative`.
+    /// The programs for a choice, on an adapter of this profile. Cooperative tiles multiply
+    /// matrices that the adapter lists as `cooperative`.
     pub(super) fn programs(
         &self,
         choice: Choice,
         cooperative: Option<Cooperative>,
         epilogue: Option<&Bound<'_>>,
-        limit: u64,
+        profile: &Profile,
     ) -> Result<Plan<'static>> {
-        let Choice { tile, split_k } = choice;
+        let Choice { tile, split_k, .. } = choice;
         let mut plan = Plan::new();
         let mut variant = self.variant(tile);
         if matches!(tile.memory, OperandMemory::Cooperative { .. }) {
             variant.cooperative = cooperative;
         }
-        let chunk = self.chunk(limit, split_k);
+        let chunk = self.chunk(limit(&profile.capabilities), split_k);
         let split_k = self.depth().div_ceil(chunk);
         let vec4s = variant.c.1 == StoreKind::Vec4s;
         if split_k == 1 && (self.c.dtype.lanes() == 1 || vec4s) {
             variant.epilogue = epilogue.map(|e| e.variant(vec4s));
-            plan.dispatch(self.dispatch(variant, &self.c, chunk, epilogue));
+            let work = self.work(choice, chunk, epilogue, profile);
+            self.add_tiles(&mut plan, &variant, &self.c, (chunk, work), epilogue);
             return Ok(plan);
         }
         let computed = self.a.dtype.accumulator();
         let partial = plan.temporary(computed, &[split_k, self.c.len()]);
         check_extent(partial.len())?;
         variant.c = (computed, self.store_kind(&partial));
-        plan.dispatch(self.dispatch(variant, &partial, chunk, None));
+        let work = self.work(choice, chunk, None, profile);
+        self.add_tiles(&mut plan, &variant, &partial, (chunk, work), None);
         plan.dispatch(finish::dispatch(&partial, &self.c, epilogue, vec4s));
         Ok(plan)
     }
@@ -78,17 +84,71 @@ impl Contraction {
         self.outer * self.inner
     }
 
-    /// The program of `variant` that stores to `c`, sums of `chunk` steps each.
+    /// How a choice's workgroups share its tiles and parts, of `chunk` steps each.
+    fn work(
+        &self,
+        choice: Choice,
+        chunk: usize,
+        epilogue: Option<&Bound<'_>>,
+        profile: &Profile,
+    ) -> Work {
+        let split_k = self.depth().div_ceil(chunk);
+        let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
+        let sum = self.a.dtype.accumulator().size();
+        // With the operands, the result and the parameters, partial sums take the eighth binding.
+        let extras = epilogue.map_or(0, Bound::extras);
+        let may_cut = split_k == 1 && extras < MAX_EXTRAS;
+        let tiles = Tiles { count: tiles, depth: chunk, sum, may_cut };
+        Work::new(choice.tile, choice.schedule, &tiles, profile)
+    }
+
+    /// Appends the programs of `variant` that store to `c`, sums of `chunk` steps each.
+    fn add_tiles(
+        &self,
+        plan: &mut Plan<'static>,
+        variant: &Variant,
+        c: &Tensor,
+        (chunk, work): (usize, Work),
+        epilogue: Option<&Bound<'_>>,
+    ) {
+        let split_k = self.depth().div_ceil(chunk);
+        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
+        let add = |plan: &mut Plan<'static>, walk, workgroups, cut: Option<(&Shares, &Tensor)>| {
+            let variant = Variant { walk, ..variant.clone() };
+            let grid = Grid::groups(workgroups);
+            plan.dispatch(Dispatch { grid, ..self.dispatch(variant, c, chunk, cut, epilogue) });
+        };
+        match work {
+            Work::Tiles => add(plan, Walk::Tile, tiles, None),
+            Work::Persistent(workgroups) => add(plan, Walk::Persistent, workgroups, None),
+            Work::Shares(shares) => {
+                let slot = variant.tile.m() * variant.tile.n();
+                let computed = self.a.dtype.accumulator();
+                // Bound in vec4s of sums, which allocators align: they give 64 bytes or more.
+                let partial = plan.temporary(computed, &[shares.slots(), slot]);
+                add(plan, Walk::StreamK, shares.count, Some((&shares, &partial)));
+                add(plan, Walk::FixUp, shares.count - 1, Some((&shares, &partial)));
+            }
+        }
+    }
+
+    /// The program of `variant` that stores to `c`, sums of `chunk` steps each. `cut` is how tiles
+    /// are cut and where sums of their parts are.
     fn dispatch(
         &self,
         variant: Variant,
         c: &Tensor,
         chunk: usize,
+        cut: Option<(&Shares, &Tensor)>,
         epilogue: Option<&Bound<'_>>,
     ) -> Dispatch {
         let split_k = self.depth().div_ceil(chunk);
         let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
-        let mut params = Params::new()
+        let mut params = Params::new();
+        if let Some((shares, _)) = cut {
+            params = shares.params(params);
+        }
+        params = params
             .u32(self.m)
             .u32(self.n)
             .u32(tiles * split_k)
@@ -134,6 +194,12 @@ impl Contraction {
             unit(&self.b, variant.b.1 != Lanes::One),
             unit(c, variant.c.1 == StoreKind::Vec4s),
         ];
+        if variant.walk == Walk::FixUp {
+            bindings.drain(..2);
+        }
+        if let Some((_, partial)) = cut {
+            bindings.push(unit(partial, true));
+        }
         if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
             bindings.extend(epilogue.bindings(form));
         }

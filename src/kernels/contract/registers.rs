@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::element::{lane, loader, multiply_add};
+use super::element::{lane, loader, multiply_add, plus};
 use super::text::{products, tile_defines};
 use super::tile::{OperandMemory, SUBGROUP, Tile};
 use super::{Lanes, RowsKind, Variant};
@@ -74,12 +74,7 @@ const ONCE: &str = "    let workgroup = workgroup_id.y * num_workgroups.x + work
 
 /// Declares `shared_sums`, where groups hand their sums over, and `plus`.
 pub(super) fn shared_sums(tile: &Tile, dtype: DType) -> String {
-    let sum = if dtype.is_complex() { "Vec4(x.re + y.re, x.im + y.im)" } else { "x + y" };
-    format!(
-        "var<workgroup> shared_sums: array<Vec4, {}>;\n\n\
-         fn plus(x: Vec4, y: Vec4) -> Vec4 {{\n    return {sum};\n}}\n",
-        tile.threads()
-    )
+    format!("var<workgroup> shared_sums: array<Vec4, {}>;\n\n{}", tile.threads(), plus(dtype))
 }
 
 /// Adds the groups' sums in pairs, one sum of an invocation after the other.

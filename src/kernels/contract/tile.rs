@@ -118,6 +118,16 @@ impl Tile {
         m.div_ceil(self.m()) * n.div_ceil(self.n())
     }
 
+    /// Steps of the contracted index at a time for sums of so many words, for tiles that know more
+    /// than one [`crate::device::Schedule`]: those in workgroup memory.
+    pub const fn steps(&self, words: usize) -> Option<usize> {
+        match self.memory {
+            OperandMemory::Workgroup { depth, .. } => Some(depth as usize / words),
+            OperandMemory::Cooperative { .. } => Some(COOPERATIVE_DEPTH as usize),
+            _ => None,
+        }
+    }
+
     /// Invocations.
     pub const fn threads(&self) -> u32 {
         self.lanes_m * self.lanes_n * self.groups()

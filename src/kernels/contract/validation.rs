@@ -9,7 +9,7 @@ use super::choice::{self, Choice};
 use super::probe::{self, Trial};
 use super::tile::Tile;
 use super::{Contraction, Lines, Rows, Store, chosen, tables};
-use crate::device::{Cooperative, Means, Policy, Verdict};
+use crate::device::{Cooperative, Means, Policy, Schedule, Verdict};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
@@ -94,7 +94,9 @@ impl Trial for Own<'_> {
             None => choice::choose(&demand),
             Some(_) => choice::choose_among(&demand, &self.tiles),
         };
-        let plan = product.programs(choice, offered, None, u64::MAX)?;
+        // The units are compared, not schedules.
+        let choice = Choice { schedule: Schedule::DataParallel, ..choice };
+        let plan = product.programs(choice, offered, None, &self.ctx.device().profile())?;
         plan.prepare(self.ctx.device())?;
         let memory = plan.memory(self.ctx)?;
         let timer = self.ctx.device().timer();
@@ -182,8 +184,8 @@ fn check_tile(
     let (a, b) = (upload(&a)?, upload(&b)?);
     let c = ctx.temp(DType::F32, &[m, n])?;
     let product = matrix_product([m, k, n], [a, b, c.clone()], turned);
-    let choice = Choice { tile, split_k: 1 };
-    let plan = product.programs(choice, Some(offered), None, u64::MAX)?;
+    let choice = Choice::of_tiles(tile, 1);
+    let plan = product.programs(choice, Some(offered), None, &ctx.device().profile())?;
     plan.prepare(ctx.device())?;
     let memory = plan.memory(ctx)?;
     ctx.device().synchronize()?;

@@ -3,6 +3,7 @@
 use super::assembly::shader;
 use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use super::tile::{self, Tile};
+use super::walk::Walk;
 use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant, software, tables};
 use crate::device::{Cooperative, MatrixSize};
 use crate::dtype::DType;
@@ -121,6 +122,7 @@ pub fn variants() -> Vec<Shader> {
     out.extend(software_tiles());
     out.extend(places());
     out.extend(cooperative());
+    out.extend(walks());
     for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
         out.push(super::finish::vec4_text(dtype.accumulator(), dtype, None));
     }
@@ -248,6 +250,60 @@ fn cooperative() -> Vec<Shader> {
             let c = (epilogue.output(), StoreKind::Vec4s);
             let sample = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
             push(RowsKind::Dense, LinesKind::Dense, Lanes::Depth, Lanes::Edge, c, 32, None, sample);
+        }
+    }
+    out
+}
+
+/// Persistent workgroups, shares of stream-K and what adds up the tiles that they cut: each tile
+/// that knows them, with each kind of rows, and in turn each type, way to store and epilogue.
+fn walks() -> Vec<Shader> {
+    let mut out = Vec::new();
+    let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
+    let tiles = tables::all().filter(|t| t.steps(1).is_some());
+    for (i, tile) in tiles.chain(&tables::COOPERATIVE).enumerate() {
+        let cooperative = match tile.memory {
+            tile::OperandMemory::Cooperative { size, bytes } => {
+                let element = if bytes == 2 { DType::F16 } else { DType::F32 };
+                Some(Cooperative { size, element, ..Cooperative::F16 })
+            }
+            _ => None,
+        };
+        let is_listed = cooperative.is_none_or(|c| LISTED.contains(&c.size));
+        for walk in Walk::MORE.into_iter().filter(|_| is_listed) {
+            let mut push = |v: Variant| {
+                let dtype = cooperative.map_or(v.a.0, |c| c.element);
+                let (a, b) = ((dtype, v.a.1), (dtype, v.b.1));
+                out.push(shader(&Variant { walk, cooperative, a, b, ..v }));
+            };
+            let plain = Variant::plain(tile);
+            let vec4s = (DType::F16, StoreKind::Vec4s);
+            let edge = (DType::F16, Lanes::Edge);
+            push(Variant { a: (DType::F16, Lanes::Depth), b: edge, c: vec4s, ..plain.clone() });
+            push(Variant { batch: Some(batch.clone()), ..plain.clone() });
+            let (rows, lines, lanes) = [
+                (RowsKind::Patch, LinesKind::Dense, Lanes::Depth),
+                (RowsKind::Spread, LinesKind::Strided, Lanes::Depth),
+                (RowsKind::Window, LinesKind::Planar, Lanes::Edge),
+            ][i % 3];
+            let c = (DType::F32, [StoreKind::Planes, StoreKind::Vec4s][i % 2]);
+            let a = (DType::F32, lanes);
+            push(Variant { rows, lines, spatial: 2 + i % 2, a, c, ..plain.clone() });
+            let c = (DType::F32, StoreKind::Elements);
+            push(Variant { places: true, rows, lines, spatial: 2, c, ..plain.clone() });
+            push(Variant { c: (DType::F32, StoreKind::Columns), ..plain.clone() });
+            for (epilogue, broadcasts) in samples(DType::F32) {
+                let c = (epilogue.output(), StoreKind::Vec4s);
+                let epilogue = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
+                push(Variant { c, epilogue, ..plain.clone() });
+            }
+            for dtype in DTYPES.into_iter().skip(2) {
+                if cooperative.is_some() || !has_kind(tile, dtype) {
+                    continue;
+                }
+                let (a, c) = ((dtype, Lanes::One), (dtype.accumulator(), StoreKind::Elements));
+                push(Variant { a, b: a, c, ..plain.clone() });
+            }
         }
     }
     out

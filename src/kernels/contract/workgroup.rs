@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::element::{element, lane, loader};
 use super::text::{products, stores, tile_defines};
 use super::tile::OperandMemory;
-use super::{Lanes, LinesKind, RowsKind, Variant};
+use super::{Lanes, LinesKind, RowsKind, Variant, walk};
 use crate::shader::Shader;
 
 const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl");
@@ -205,7 +205,7 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     let steps =
         format!("        for (var i = 0u; i < {}u; i += 1u) {{\n{step}\n        }}", depth / 4);
     tile_defines(shader, tile)
-        .define("STORES", stores(tile))
+        .define("STORES", walk::stores(v, &stores(tile)))
         .define("DEPTH", format!("{depth}u"))
         .define("A_ROWS", rows)
         .define("LOADS", loads)

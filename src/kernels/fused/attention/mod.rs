@@ -181,8 +181,7 @@ impl Kernel for Attention {
         for t in [&query, &key, &value, &result].into_iter().chain(&extra) {
             ctx.device().check_extent(t.len())?;
         }
-        let method =
-            Method::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes(), self.saves);
+        let method = Method::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes());
         let saved = if self.saves { Some(ctx.output(1, F32, &g.saved(method))?) } else { None };
         let tile = match method {
             Method::Tiled(tile) => tile,

@@ -231,7 +231,7 @@ impl Kernel for AttentionGrad {
         for x in [&t.query, &t.key, &t.value, &t.result].into_iter().chain(&t.extra) {
             ctx.device().check_extent(x.len())?;
         }
-        let method = Method::new(ctx.device(), &g, &g.packed(true), t.query.dtype.lanes(), true);
+        let method = Method::new(ctx.device(), &g, &g.packed(true), t.query.dtype.lanes());
         let saved = g.saved(method);
         require!(
             t.saved.len() == saved.iter().product::<usize>(),

@@ -176,7 +176,7 @@ impl AttentionGrad {
             g.widen([widths[0], widths[1], widths[2]]);
         }
         for side in [Side::Queries, Side::Keys] {
-            let tile = side.tile(tile);
+            let tile = *tile.of_gradient(ctx.device().profile().kind());
             let dtype = operands[0].dtype;
             let mask = extra.as_ref().map(|t| t.dtype);
             let loads =

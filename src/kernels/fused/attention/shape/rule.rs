@@ -131,7 +131,7 @@ impl Method {
             .min(g.batch);
         let whole = at_once == g.batch || packed.iter().all(|n| n.is_multiple_of(lanes as usize));
         let at_once = (at_once > 0 && whole).then_some(at_once);
-        match (Tile::of(g.depth.max(g.width)), at_once) {
+        match (Tile::of(device.profile().kind(), g.depth.max(g.width)), at_once) {
             (Some(tile), None) => Self::Tiled(tile),
             (Some(tile), _) if !prefers_staged(device) => Self::Tiled(tile),
             (_, at_once) => Self::Staged(at_once.unwrap_or(1)),

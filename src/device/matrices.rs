@@ -50,10 +50,10 @@ impl MatrixSize {
         Self::new(8, 8, 8),
     ];
 
-    /// Whether programs of this size are worth their registers. The one that is not is that of
-    /// Intel's Alchemist: its driver gives our programs subgroups of 32 invocations, for wgpu cannot
-    /// ask for the 8 that its units take, and its compiler (dg2, Mesa 25.0.7) then spills 30 to
-    /// 1,524 registers of every tile, down to 128 sums for a subgroup.
+    /// Whether programs of this size are worth their registers. The size of Intel's Alchemist is
+    /// not: wgpu cannot ask for the subgroups of 8 that its units take, so the driver gives 32, and
+    /// its compiler (dg2, Mesa 25.0.7) spills 30 to 1,524 registers of every tile, down to 128 sums
+    /// for a subgroup.
     const fn is_worth_it(self) -> bool {
         !(self.m == 8 && self.n == 8 && self.k == 16)
     }

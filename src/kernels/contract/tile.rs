@@ -87,8 +87,8 @@ pub(super) const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) ->
     }
 }
 
-/// A tile of `edge` by `edge` sums for matrices of this size, with elements of so many bytes: of 128
-/// or 32 in 256 invocations, or of 64 in 128.
+/// A tile of `edge` by `edge` sums for matrices of this size, with elements of so many bytes. 128
+/// and 32 take 256 invocations, 64 takes 128.
 pub(super) const fn cooperative_tile(edge: u32, size: MatrixSize, bytes: u32) -> Tile {
     let (rows, vec4s, lanes_m, lanes_n) = match edge {
         128 => (8, 2, 16, 16),

@@ -186,11 +186,8 @@ fn places() -> Vec<Shader> {
 }
 
 /// Sizes of matrices that known adapters list: AMD and NVIDIA, Intel, Apple, in this order.
-const LISTED: [MatrixSize; 3] = [
-    MatrixSize::new(16, 16, 16),
-    MatrixSize::new(8, 16, 16),
-    MatrixSize::new(8, 8, 8),
-];
+const LISTED: [MatrixSize; 3] =
+    [MatrixSize::new(16, 16, 16), MatrixSize::new(8, 16, 16), MatrixSize::new(8, 8, 8)];
 
 /// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and
 /// each way to store, and with epilogues; those that no known adapter lists in one way.

@@ -55,10 +55,10 @@ const USUAL: Table = Table {
     ],
 };
 
-/// Of GPUs with few registers. Intel's compiler for dg2 (Mesa 25.0.7), which writes out loops of few
-/// iterations, spilled 31 to 113 registers of the usual forward tiles of 24 groups and more, 4 to
-/// 229 of every gradient's but the keys' narrowest; with rolled loops and steps of two 11 to 57 of
-/// the keys' gradient. These spill none.
+/// Of GPUs with few registers. Intel's compiler for dg2 (Mesa 25.0.7) writes out loops of few
+/// iterations. It spilled 31 to 113 registers of the usual forward tiles of 24 groups and more, and
+/// 4 to 229 of every gradient's but the keys' narrowest. With rolled loops and steps of two it
+/// spilled 11 to 57 of the keys' gradient. These spill none.
 const FEW_REGISTERS: Table = Table {
     forward: [
         tile(4, 1, 16),
@@ -80,8 +80,8 @@ const FEW_REGISTERS: Table = Table {
 
 const fn table(kind: Kind) -> &'static Table {
     match kind {
-        Kind::Software | Kind::ManyRegisters => &USUAL,
         Kind::FewRegisters => &FEW_REGISTERS,
+        _ => &USUAL,
     }
 }
 

@@ -1,8 +1,10 @@
 //! The tiles of each kind of adapter, in one static table each.
 
+use super::element::registers as registers_of;
 use super::software;
 use super::tile::{OperandMemory, Tile, cooperative_tile, double, gemv, registers, workgroup};
 use crate::device::{Cooperative, MatrixSize, Profile};
+use crate::dtype::DType;
 use crate::kind::Kind;
 
 /// Tiles of GPUs with at most 128 registers for an invocation, and of GPUs of unknown kind. Tiles
@@ -96,16 +98,16 @@ pub fn of_id(id: u32) -> Option<&'static Tile> {
     all().chain(&COOPERATIVE).find(|t| t.id() == id)
 }
 
-/// The kinds of adapters that have a tile in their table, for elements of so many words.
-pub fn kinds(tile: &Tile, words: usize) -> impl Iterator<Item = Kind> {
+/// The kinds of adapters that have a tile in their table, for elements of this type.
+pub fn kinds(tile: &Tile, dtype: DType) -> impl Iterator<Item = Kind> {
     let own = |kind| match kind {
         Kind::Software => software::LANES.iter().chain(software::SUBGROUPS),
         Kind::FewRegisters => FEW_REGISTERS.iter().chain(&COOPERATIVE),
         Kind::ManyRegisters => MANY_REGISTERS.iter().chain(&COOPERATIVE),
     };
-    Kind::ALL
-        .into_iter()
-        .filter(move |kind| tile.fits(words, *kind) && own(*kind).any(|t| t == tile))
+    Kind::ALL.into_iter().filter(move |kind| {
+        tile.fits(registers_of(dtype, *kind), *kind) && own(*kind).any(|t| t == tile)
+    })
 }
 
 /// The tiles of an adapter.

@@ -255,7 +255,7 @@ fn cooperative() -> Vec<Shader> {
 
 /// Whether some kind of adapters takes a tile for elements of this type.
 fn has_kind(tile: &Tile, dtype: DType) -> bool {
-    tables::kinds(tile, super::element::words(dtype)).next().is_some()
+    tables::kinds(tile, dtype).next().is_some()
 }
 
 /// Types without loads in vec4s, and i32: matrices with each tile, convolutions with one kind of

@@ -78,7 +78,7 @@ drivers-suites: ## The Rust suite on other Vulkan drivers and under every preset
 	$(PYTHON) tools/drivers/suites.py
 
 .PHONY: drivers-suites-sample
-drivers-suites-sample: ## A few suites of drivers-suites: minutes.
+drivers-suites-sample: ## A few suites of drivers-suites. Part of CI; Debian 12 on x86-64.
 	$(PYTHON) tools/drivers/suites.py --sample
 
 .PHONY: faults

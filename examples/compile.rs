@@ -85,6 +85,34 @@ fn supported(device: &Device) -> Capabilities {
     all
 }
 
+/// Whether kernels on this device choose a variant.
+enum Choice {
+    Chosen,
+    /// It is for adapters of another kind, or for subgroups of another size.
+    Other,
+    /// It multiplies cooperative matrices that the adapter does not list.
+    Impossible,
+}
+
+fn choice(device: &Device, shader: &Shader, wgsl: &str) -> Choice {
+    let profile = device.profile();
+    let is_of_kind = shader.kinds().contains(&profile.kind());
+    if !wgsl.contains("coop_mat") {
+        return if is_of_kind { Choice::Chosen } else { Choice::Other };
+    }
+    // As the label of a contraction tells them.
+    let matrices = profile.capabilities.matrices;
+    let own = matrices.iter().find_map(|c| {
+        let text = format!("{:?}, element: {:?}, lanes: ", c.size, c.element);
+        shader.label().contains(&text).then(|| format!("{text}{},", c.lanes))
+    });
+    match own {
+        None => Choice::Impossible,
+        Some(own) if is_of_kind && shader.label().contains(&own) => Choice::Chosen,
+        Some(_) => Choice::Other,
+    }
+}
+
 fn module(
     shader: &Shader,
     immediates: u32,
@@ -107,15 +135,19 @@ fn compile(options: &Options) -> Result<(), tensorflow_wgpu::Error> {
     let device = Device::open(adapter)?;
     let capabilities = supported(&device);
     eprintln!("@@ adapter {}", adapter.get_info().name);
-    let all = variants(options, device.profile().capabilities.immediates);
+    let immediates = device.profile().capabilities.immediates;
+    let all = variants(options, immediates);
     eprintln!("@@ variants {}", all.len());
     for (i, (family, shader)) in all.iter().enumerate().skip(options.start) {
         eprintln!("@@ begin {i} {family} {}", shader.label());
-        if module(shader, device.profile().capabilities.immediates, capabilities).is_none() {
+        let choice = choice(&device, shader, &shader.render(immediates));
+        if matches!(choice, Choice::Impossible)
+            || module(shader, immediates, capabilities).is_none()
+        {
             eprintln!("@@ skipped");
             continue;
         }
-        if !shader.kinds().contains(&device.profile().kind()) {
+        if matches!(choice, Choice::Other) {
             eprintln!("@@ other");
         }
         let begin = Instant::now();
@@ -137,14 +169,11 @@ fn compile(options: &Options) -> Result<(), tensorflow_wgpu::Error> {
 /// Writes `NUMBER.hlsl` for each variant: its label in a comment, then the text.
 fn write_hlsl(options: &Options, folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let capabilities = Capabilities::all() - Capabilities::COOPERATIVE_MATRIX;
+    // No adapter of DX12 is offered float64: see `device::Capabilities`.
+    let capabilities =
+        Capabilities::all() - Capabilities::COOPERATIVE_MATRIX - Capabilities::FLOAT64;
     for (i, (family, shader)) in variants(options, 128).iter().enumerate() {
-        let wgsl = shader.render(128);
-        // DX12 has no cooperative matrices.
-        if wgsl.contains("coop_mat") {
-            continue;
-        }
-        let (module, info) = module(shader, 128, capabilities).expect("tests/shaders.rs checks it");
+        let Some((module, info)) = module(shader, 128, capabilities) else { continue };
         let settings = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_0,
             // As wgpu sets them: a place for the number of workgroups, and loops as they are.

@@ -49,11 +49,12 @@ fn of_query(product: f32, change: f32, position: u32, s: u32, b: u32, h: u32) ->
     for (var first = start; first < p.queries; first += POSITIONS) {
         load_tiles(b, h, first, p.queries, local_index);
         workgroupBarrier();
-        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+        let taken = {{TAKEN}};
+        for (var j = 0u; j < taken; j += {{STEP_POSITIONS}}u) {
 {{PRODUCTS}}
         }
         workgroupBarrier();
-        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+        for (var j = 0u; j < taken; j += {{STEP_POSITIONS}}u) {
 {{STEP}}
         }
         workgroupBarrier();

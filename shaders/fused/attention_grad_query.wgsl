@@ -47,11 +47,12 @@ fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32,
     for (var first = 0u; first < end; first += POSITIONS) {
         load_tiles(b, h, first, end, local_index);
         workgroupBarrier();
-        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+        let taken = {{TAKEN}};
+        for (var j = 0u; j < taken; j += {{STEP_POSITIONS}}u) {
 {{PRODUCTS}}
         }
         workgroupBarrier();
-        for (var j = 0u; j < POSITIONS; j += {{STEP_POSITIONS}}u) {
+        for (var j = 0u; j < taken; j += {{STEP_POSITIONS}}u) {
 {{STEP}}
         }
         workgroupBarrier();

@@ -63,11 +63,12 @@ var<workgroup> products: array<f32, KEYS * WORKGROUP>;
             value_tile[slot] = value_quad;
         }
         workgroupBarrier();
-        for (var j = 0u; j < KEYS; j += {{STEP_KEYS}}u) {
+        let taken = {{TAKEN}};
+        for (var j = 0u; j < taken; j += {{STEP_KEYS}}u) {
 {{PRODUCTS}}
         }
         workgroupBarrier();
-        for (var j = 0u; j < KEYS; j += {{STEP_KEYS}}u) {
+        for (var j = 0u; j < taken; j += {{STEP_KEYS}}u) {
             let s = s_first + j;
 {{STEP}}
         }

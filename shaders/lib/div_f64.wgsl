@@ -34,12 +34,17 @@ fn fmod_f64(x: f64, y: f64) -> f64 {
     }
     let a = significand_f64(x);
     let b = significand_f64(y);
-    // |x| >= |y|, so the exponent of a is at least that of b; 2098 bits at most, 11 at a time.
-    var rest = a.bits % b.bits;
+    // |x| >= |y|, so the exponent of a is at least that of b; 2098 bits at most, 11 at a time. One
+    // division in the text: compilers spend 700 instructions and 80 scalar registers on each.
+    var rest = a.bits;
     var left = u32(a.exponent - b.exponent);
-    for (var k = 0u; k < 192u && left > 0u && rest != 0lu; k += 1u) {
+    for (var k = 0u; k < 192u; k += 1u) {
+        rest = rest % b.bits;
+        if left == 0u || rest == 0lu {
+            break;
+        }
         let step = min(left, 11u);
-        rest = (rest << step) % b.bits;
+        rest = rest << step;
         left -= step;
     }
     if rest == 0lu {

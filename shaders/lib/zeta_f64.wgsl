@@ -3,11 +3,11 @@
 
 // zeta(x, q) for finite x > 1 and q > 0: the first ten terms, then Euler and Maclaurin's formula.
 fn zeta_positive_f64(x: f64, q: f64) -> f64 {
-    var sum = pow_f64(q, -x);
+    var sum = 0.0lf;
     var a = q;
-    var power = sum;
-    for (var k = 0u; k < 9u; k += 1u) {
-        a += 1.0lf;
+    var power = 0.0lf;
+    for (var k = 0u; k < 10u; k += 1u) {
+        a = select(a + 1.0lf, q, k == 0u);
         power = pow_f64(a, -x);
         sum += power;
     }

@@ -19,10 +19,12 @@ fn keep(kept: Kept, v: f32) -> Kept {
 fn draw(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
     var kept = Kept();
     for (var sample = 0u; sample < 256u && kept.count < 4u; sample += 1u) {
-        let bits = philox(philox_skip(counter, vec2<u32>(sample, 0u)), key);
-        let a = box_muller(bits.xy);
-        let b = box_muller(bits.zw);
-        kept = keep(keep(keep(keep(kept, a.x), a.y), b.x), b.y);
+        var bits = philox(philox_skip(counter, vec2<u32>(sample, 0u)), key);
+        for (var pair = 0u; pair < 2u; pair += 1u) {
+            let v = box_muller(bits.xy);
+            kept = keep(keep(kept, v.x), v.y);
+            bits = bits.zwxy;
+        }
     }
     return encode(kept.values);
 }

@@ -3,16 +3,19 @@
 // 100 fit, always suffice.
 
 fn draw(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
-    var kept: array<f64, 2>;
+    // The last two that fit, in their order.
+    var kept: vec2<f64>;
     var count = 0u;
     for (var sample = 0u; sample < 128u && count < 2u; sample += 1u) {
         let candidates = wide_normal_f64(philox(philox_skip(counter, vec2<u32>(sample, 0u)), key));
-        for (var k = 0u; k < 2u && count < 2u; k += 1u) {
-            if abs(candidates[k]) < 2.0lf {
-                kept[count] = candidates[k];
-                count += 1u;
-            }
+        if abs(candidates.x) < 2.0lf {
+            kept = vec2<f64>(kept.y, candidates.x);
+            count += 1u;
+        }
+        if abs(candidates.y) < 2.0lf && count < 2u {
+            kept = vec2<f64>(kept.y, candidates.y);
+            count += 1u;
         }
     }
-    return encode(vec2<f64>(kept[0], kept[1]));
+    return encode(kept);
 }

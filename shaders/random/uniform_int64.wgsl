@@ -6,7 +6,13 @@ fn bounded(bits: vec2<u32>) -> vec2<u32> {
     return vec2<u32>(u32(v & 0xfffffffflu), u32(v >> 32u));
 }
 
+// A loop over two pairs, of which the compiler must not know the number: it would write both
+// divisions out, with 80 scalar registers each.
 fn draw(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
-    let bits = philox(counter, key);
-    return vec4<u32>(bounded(bits.xy), bounded(bits.zw));
+    var words = philox(counter, key);
+    let pairs = 1u + min(p.words, 1u);
+    for (var pair = 0u; pair < pairs; pair += 1u) {
+        words = vec4<u32>(words.zw, bounded(words.xy));
+    }
+    return words;
 }

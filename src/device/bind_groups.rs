@@ -26,7 +26,7 @@ pub(crate) struct Range {
 }
 
 /// What a group binds, in order. It tells the layout too: all bindings are alike, but for the
-/// parameters' own buffer.
+/// uniform buffer of parameters.
 pub(crate) type Ranges = SmallVec<[Range; 8]>;
 
 /// The cache: two generations, of which the older one goes when the younger is full, so that what

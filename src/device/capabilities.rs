@@ -134,8 +134,7 @@ impl Capabilities {
             max_buffer_size: self.max_buffer,
             min_storage_buffer_offset_alignment: self.storage_alignment,
             max_storage_buffers_per_shader_stage: self.max_bindings,
-            // Parameters in a buffer lie elsewhere in each dispatch, whatever tensors do.
-            max_dynamic_storage_buffers_per_pipeline_layout: self.max_dynamic_bindings.max(1),
+            max_dynamic_storage_buffers_per_pipeline_layout: self.max_dynamic_bindings,
             max_compute_invocations_per_workgroup: self.max_invocations,
             max_compute_workgroup_storage_size: self.workgroup_memory,
             ..own

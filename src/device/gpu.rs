@@ -28,8 +28,8 @@ pub(crate) struct Readback {
 /// Recorded work, ready for the queue.
 pub(crate) struct Batch {
     pub encoder: wgpu::CommandEncoder,
-    /// What the parameter buffer holds during the submission.
-    pub params: Option<(wgpu::Buffer, Vec<u8>)>,
+    /// What the buffers of parameters hold during the submission.
+    pub params: [Option<(wgpu::Buffer, Vec<u8>)>; 2],
 }
 
 /// A device with its queue.
@@ -154,7 +154,7 @@ impl Queue for Gpu {
         let inside = process::enter()?;
         let Batch { encoder, params } = batch;
         checked(&self.device, "a batch of GPU work could not be submitted", || {
-            if let Some((buffer, bytes)) = params {
+            for (buffer, bytes) in params.into_iter().flatten() {
                 // It takes effect before the whole submission, and each block of parameters has a
                 // place of its own in it.
                 self.queue.write_buffer(&buffer, 0, &bytes);

@@ -16,6 +16,7 @@ mod gpu;
 mod matrices;
 mod matrix_units;
 mod memory;
+mod parameters;
 mod pending;
 mod pipelines;
 mod poison;
@@ -307,7 +308,6 @@ impl Device {
         let submitter = Submitter::start(gpu.clone(), completion.clone(), failures.clone());
         let recorder = Recorder::new(
             gpu.clone(),
-            capabilities.storage_alignment,
             profile.own_barriers,
             completion.clone(),
             submitter.clone(),
@@ -528,16 +528,15 @@ impl Device {
             block.resize(block.len().next_multiple_of(4), 0);
             block.extend_from_slice(&program.params.vec4s);
         }
-        let entries =
-            bound.len() as u32 + u32::from(table_bytes > 0) + u32::from(pipeline.params_buffer);
-        if (block.len() * 4) as u32 != pipeline.params_size || entries != pipeline.entries {
+        let buffers = bound.len() as u32 + u32::from(table_bytes > 0);
+        if (block.len() * 4) as u32 != pipeline.params_size || buffers != pipeline.storage_buffers {
             return Err(Error::Internal(format!(
-                "program {:?}: {} parameter bytes and {entries} bindings, its shader declares {} \
+                "program {:?}: {} parameter bytes and {buffers} bindings, its shader declares {} \
                  and {}",
                 program.key,
                 block.len() * 4,
                 pipeline.params_size,
-                pipeline.entries
+                pipeline.storage_buffers
             )));
         }
         if program.grid.0.iter().any(|groups| *groups > self.max_groups) {

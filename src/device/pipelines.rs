@@ -31,21 +31,21 @@ const GENERATION: usize = 4096;
 pub(crate) struct Pipeline {
     pub raw: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
-    /// Parameters come from a storage buffer, for they exceed the adapter's immediates.
-    pub params_buffer: bool,
-    /// The bindings' offsets are given with each dispatch. Else the parameters' alone are.
+    /// Parameters come from a uniform buffer, for they exceed the adapter's immediates.
+    pub uniform: bool,
+    /// The tensors' offsets are given with each dispatch. Those of a uniform buffer always are.
     pub dynamic: bool,
 }
 
 /// A pipeline that is compiled, or will be.
 pub(crate) struct Planned {
     shader: Shader,
-    /// Number of bind group entries, with the parameter buffer if there is one.
-    pub entries: u32,
+    /// Number of storage buffers, a table's among them.
+    pub storage_buffers: u32,
     /// Bytes of the parameter block.
     pub params_size: u32,
-    /// Parameters come from a storage buffer, for they exceed the adapter's immediates.
-    pub params_buffer: bool,
+    /// Parameters come from a uniform buffer, for they exceed the adapter's immediates.
+    pub uniform: bool,
     compiler: Arc<Compiler>,
     compiled: OnceLock<Result<Pipeline>>,
     uses: OnceLock<Uses>,
@@ -199,18 +199,18 @@ impl Pipelines {
 
     fn plan(&self, shader: Shader) -> Result<Planned> {
         let params_size = shader.params_size();
-        let params_buffer = params_size > self.compiler.capabilities.immediates;
-        let entries = shader.units().len() as u32 + u32::from(params_buffer);
+        let uniform = params_size > self.compiler.capabilities.immediates;
+        let storage_buffers = shader.units().len() as u32;
         let allowed = self.compiler.capabilities.max_bindings;
-        if entries > allowed {
+        if storage_buffers > allowed {
             return Err(Error::Unimplemented(format!(
-                "shader {} binds {entries} buffers, this adapter allows {allowed}",
+                "shader {} binds {storage_buffers} buffers, this adapter allows {allowed}",
                 shader.label(),
             )));
         }
         let compiler = self.compiler.clone();
         let (compiled, uses) = (OnceLock::new(), OnceLock::new());
-        Ok(Planned { shader, entries, params_size, params_buffer, compiler, compiled, uses })
+        Ok(Planned { shader, storage_buffers, params_size, uniform, compiler, compiled, uses })
     }
 }
 
@@ -236,11 +236,11 @@ struct Compiler {
 impl Compiler {
     fn compile(&self, planned: &Planned) -> Result<Pipeline> {
         let _inside = process::enter()?;
-        let Planned { shader, entries, params_size, params_buffer, .. } = planned;
+        let Planned { shader, storage_buffers, params_size, uniform, .. } = planned;
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
-        let dynamic = *entries <= self.capabilities.max_dynamic_bindings;
-        let layout = self.layout(*entries, *params_buffer, dynamic)?;
+        let dynamic = *storage_buffers <= self.capabilities.max_dynamic_bindings;
+        let layout = self.layout(*storage_buffers, *uniform, dynamic)?;
         let source = self.source(shader, wgsl)?;
         let raw = checked(&self.device, "its pipeline", || {
             let (label, size) = (shader.label(), shader.workgroup_size());
@@ -254,7 +254,7 @@ impl Compiler {
                 self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                     label: Some(shader.label()),
                     bind_group_layouts: &[Some(&layout)],
-                    immediate_size: if *params_buffer { 0 } else { *params_size },
+                    immediate_size: if *uniform { 0 } else { *params_size },
                 });
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(shader.label()),
@@ -275,7 +275,7 @@ impl Compiler {
         if self.compiled.fetch_add(1, Ordering::Relaxed).is_power_of_two() {
             super::process::watch_exit();
         }
-        Ok(Pipeline { raw, layout, params_buffer: *params_buffer, dynamic })
+        Ok(Pipeline { raw, layout, uniform: *uniform, dynamic })
     }
 
     /// What wgpu gets of a shader: its text, or its module where the text does not say all. Where
@@ -298,22 +298,21 @@ impl Compiler {
         Ok(Source::Seen(Box::new(module.map_or_else(text, of_module))))
     }
 
-    /// The layout of a group of `n` read_write storage buffers. Parameters in the last of them lie
-    /// elsewhere in each dispatch. wgpu takes the buffers for read-only ones, between whose uses it
-    /// puts no barrier, where the recorder does.
-    fn layout(&self, n: u32, params_buffer: bool, dynamic: bool) -> Result<wgpu::BindGroupLayout> {
+    /// The layout of a group of `n` read_write storage buffers, and a uniform buffer behind them if
+    /// asked for, whose offset is another in each dispatch. wgpu takes the storage buffers for
+    /// read-only ones, between whose uses it puts no barrier, where the recorder does.
+    fn layout(&self, n: u32, uniform: bool, dynamic: bool) -> Result<wgpu::BindGroupLayout> {
         let make = || {
+            let entry = |binding, ty, has_dynamic_offset| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset, min_binding_size: None },
+                count: None,
+            };
+            let storage = wgpu::BufferBindingType::Storage { read_only: self.own_barriers };
             let entries: Vec<_> = (0..n)
-                .map(|binding| wgpu::BindGroupLayoutEntry {
-                    binding,
-                    visibility: wgpu::ShaderStages::COMPUTE,
-                    ty: wgpu::BindingType::Buffer {
-                        ty: wgpu::BufferBindingType::Storage { read_only: self.own_barriers },
-                        has_dynamic_offset: dynamic || params_buffer && binding + 1 == n,
-                        min_binding_size: None,
-                    },
-                    count: None,
-                })
+                .map(|binding| entry(binding, storage, dynamic))
+                .chain(uniform.then(|| entry(n, wgpu::BufferBindingType::Uniform, true)))
                 .collect();
             self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
                 label: None,
@@ -321,11 +320,11 @@ impl Compiler {
             })
         };
         let mut layouts = self.layouts.lock();
-        if let Some(layout) = layouts.get(&(n, params_buffer)) {
+        if let Some(layout) = layouts.get(&(n, uniform)) {
             return Ok(layout.clone());
         }
         let layout = checked(&self.device, "its layout", make)?;
-        layouts.insert((n, params_buffer), layout.clone());
+        layouts.insert((n, uniform), layout.clone());
         Ok(layout)
     }
 }

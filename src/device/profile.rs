@@ -80,7 +80,8 @@ pub struct Profile {
 }
 
 /// Registers of an invocation of Intel's SIMD8, with 4 KiB for a thread, and of Apple's GPUs. AMD's
-/// have 256, NVIDIA's 255.
+/// have 256, NVIDIA's 255. AMD's GCN, whose subgroups are never of 32, counts as one with 128: with
+/// more a SIMD holds one subgroup, which hides no latency.
 const FEW_REGISTERS: u32 = 128;
 
 // Workgroups that run at once. No driver tells through wgpu how many processors a GPU has, so each
@@ -233,6 +234,7 @@ impl Profile {
         };
         let registers = match (class, info.vendor) {
             (Class::Software, _) => kind.registers,
+            (_, 0x1002) if simd_width > 32 => FEW_REGISTERS,
             (_, 0x1002 | 0x10de) => DISCRETE.registers,
             (_, 0x8086 | 0x106b) => FEW_REGISTERS,
             _ => kind.registers,
@@ -317,7 +319,8 @@ mod tests {
             (profile.name, profile.kind(), profile.simd_width)
         };
         assert_eq!(of(DiscreteGpu, 0x10de, 32), ("nvidia", Kind::ManyRegisters, 32));
-        assert_eq!(of(IntegratedGpu, 0x1002, 64), ("amd", Kind::ManyRegisters, 64));
+        assert_eq!(of(IntegratedGpu, 0x1002, 32), ("amd", Kind::ManyRegisters, 32));
+        assert_eq!(of(DiscreteGpu, 0x1002, 64), ("amd", Kind::FewRegisters, 64), "GCN");
         assert_eq!(of(DiscreteGpu, 0x8086, 8), ("intel", Kind::FewRegisters, 8));
         assert_eq!(of(IntegratedGpu, 0x106b, 32), ("apple", Kind::FewRegisters, 32));
         assert_eq!(of(Other, 0x1234, 4), ("integrated", Kind::FewRegisters, 4));

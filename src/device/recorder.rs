@@ -17,6 +17,7 @@ use super::checked::checked;
 use super::completion::{AfterWork, Completion, Serial};
 use super::gpu::{self, Gpu, Readback, Sink};
 use super::memory::Block;
+use super::parameters::Parameters;
 use super::pending::{Record, Uses};
 use super::pipelines::{Pipeline, Planned};
 use super::program::Grid;
@@ -25,9 +26,6 @@ use super::statistics::Statistics;
 use super::submitter::{Recorded, Submitter};
 use crate::error::Result;
 use crate::sys::guard::caught;
-
-/// Bytes of parameter blocks and tables in one submission, unless one alone is larger.
-const PARAMS_BUFFER: u64 = 1 << 20;
 
 /// A resolved binding: block, byte offset (aligned) and byte length within it.
 pub(crate) type Bound = (Arc<Block>, u64, u64);
@@ -46,7 +44,6 @@ pub(crate) struct Dispatch {
 
 pub(crate) struct Recorder {
     gpu: Arc<Gpu>,
-    storage_alignment: usize,
     completion: Arc<Completion<Gpu>>,
     submitter: Arc<Submitter<Gpu>>,
     // The pass must end before the encoder is touched: see `encoder`.
@@ -64,13 +61,8 @@ pub(crate) struct Recorder {
     belt: Belt,
     /// Host bytes that the open batch holds: uploads and read-backs.
     staged: u64,
-    params: wgpu::Buffer,
-    /// What stands for `params` in place of a block's number. Blocks count from 0, these from the
-    /// other end.
-    params_id: u32,
-    /// Parameter blocks and tables of what is recorded, copied to `params` as one when it is
-    /// submitted.
-    params_bytes: Vec<u8>,
+    tables: Parameters,
+    uniforms: Parameters,
     batch: Batch,
     bind_groups: BindGroups<wgpu::BindGroup>,
     /// Serial of the last submission.
@@ -79,18 +71,17 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the parameter buffer too, so that no first operation fails for want of one.
+    /// Makes the buffers of parameters too, so that no first operation fails for want of one.
     pub fn new(
         gpu: Arc<Gpu>,
-        storage_alignment: u32,
         own_barriers: bool,
         completion: Arc<Completion<Gpu>>,
         submitter: Arc<Submitter<Gpu>>,
     ) -> Result<Self> {
         Ok(Self {
-            params: params_buffer(&gpu.device, PARAMS_BUFFER)?,
+            tables: Parameters::of_tables(&gpu.device)?,
+            uniforms: Parameters::of_blocks(&gpu.device)?,
             gpu,
-            storage_alignment: storage_alignment as usize,
             completion,
             submitter,
             pass: None,
@@ -102,8 +93,6 @@ impl Recorder {
             after: Vec::new(),
             belt: Belt::default(),
             staged: 0,
-            params_id: u32::MAX,
-            params_bytes: Vec::new(),
             batch: Batch::default(),
             bind_groups: BindGroups::default(),
             submitted: 0,
@@ -116,8 +105,8 @@ impl Recorder {
         let Dispatch { table, bound, params, grid, bytes } = dispatch;
         let (table, params): (&[u8], &[u8]) =
             (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
-        let (table_at, params_at) =
-            self.place(table, if pipeline.params_buffer { params } else { &[] })?;
+        let (table_at, uniform_at) =
+            self.place(table, if pipeline.uniform { params } else { &[] })?;
         let mut offsets: SmallVec<[u32; 8]> = SmallVec::new();
         let mut ranges = Ranges::new();
         let mut bind = |block: u32, offset: u64, size: u64| {
@@ -128,31 +117,30 @@ impl Recorder {
             }
         };
         if !table.is_empty() {
-            bind(self.params_id, table_at, table.len() as u64);
+            bind(self.tables.id(), table_at, table.len() as u64);
         }
         for (block, offset, size) in bound {
             bind(block.id, *offset, *size);
         }
-        if pipeline.params_buffer {
-            ranges.push(Range { block: self.params_id, offset: 0, size: params.len() as u64 });
-            offsets.push(params_at as u32);
+        if pipeline.uniform {
+            ranges.push(Range { block: self.uniforms.id(), offset: 0, size: params.len() as u64 });
+            offsets.push(uniform_at as u32);
         }
-        let (device, own, made) =
-            (&self.gpu.device, &self.params, &mut self.statistics.bind_groups);
+        let (device, made) = (&self.gpu.device, &mut self.statistics.bind_groups);
         let group = self.bind_groups.get(&ranges, || {
             *made += 1;
-            let table = (!table.is_empty()).then_some(own);
-            let buffers =
-                table.into_iter().chain(bound.iter().map(|(b, ..)| &b.buffer)).chain([own]);
+            let table = (!table.is_empty()).then_some(self.tables.buffer());
+            let tensors = bound.iter().map(|(b, ..)| &b.buffer);
+            let buffers = table.into_iter().chain(tensors).chain([self.uniforms.buffer()]);
             checked(device, "cannot bind tensors", || {
                 bind_group(device, &pipeline.layout, buffers, &ranges)
             })
         })?;
-        self.keep_apart(uses, dispatch, pipeline.params_buffer);
+        self.keep_apart(uses, dispatch);
         let pass = self.pass();
         pass.set_pipeline(&pipeline.raw);
         pass.set_bind_group(0, &group, &offsets);
-        if !pipeline.params_buffer && !params.is_empty() {
+        if !pipeline.uniform && !params.is_empty() {
             pass.set_immediates(0, params);
         }
         let [x, y, z] = grid.0;
@@ -165,12 +153,13 @@ impl Recorder {
     }
 
     /// Counts the barriers in front of a dispatch, and puts those that wgpu does not.
-    fn keep_apart(&mut self, uses: Uses, dispatch: &Dispatch, params_buffer: bool) {
+    fn keep_apart(&mut self, uses: Uses, dispatch: &Dispatch) {
         let Dispatch { table, bound, .. } = dispatch;
         let accesses = accesses(bound, uses, usize::from(!table.is_empty()));
-        // Tables and parameters are read alone, of a buffer that has nothing else.
-        let own = (!table.is_empty() || params_buffer).then_some(Access {
-            block: self.params_id,
+        // Tables are read alone, of a buffer that has nothing else. For a uniform buffer wgpu puts
+        // no barrier.
+        let own = (!table.is_empty()).then_some(Access {
+            block: self.tables.id(),
             bytes: 0..1,
             reads: true,
             writes: false,
@@ -312,8 +301,7 @@ impl Recorder {
             let Some(encoder) = self.encoder.take() else { return Ok(None) };
             self.belt.hand_over(&encoder);
             self.statistics.submissions += 1;
-            let params = (!self.params_bytes.is_empty())
-                .then(|| (self.params.clone(), std::mem::take(&mut self.params_bytes)));
+            let params = [self.tables.take(), self.uniforms.take()];
             Ok(Some(gpu::Batch { encoder, params }))
         });
         self.submitted += 1;
@@ -383,40 +371,15 @@ impl Recorder {
         })
     }
 
-    /// Keeps a table and a parameter block for the parameter buffer and returns their offsets
-    /// there.
+    /// Keeps a table and a parameter block for the submission and returns their offsets in their
+    /// buffers.
     fn place(&mut self, table: &[u8], params: &[u8]) -> Result<(u64, u64)> {
-        let more = [table, params]
-            .map(|b| b.len().next_multiple_of(self.storage_alignment))
-            .iter()
-            .sum::<usize>();
-        if more == 0 {
-            return Ok((0, 0));
-        }
-        if (self.params_bytes.len() + more) as u64 > self.params.size() {
+        if !self.tables.has_room(table) || !self.uniforms.has_room(params) {
             self.submit();
-            self.grow_params(more as u64)?;
+            self.tables.restart(&self.gpu.device, table, &mut self.bind_groups)?;
+            self.uniforms.restart(&self.gpu.device, params, &mut self.bind_groups)?;
         }
-        let at = [table, params].map(|bytes| {
-            let at = self.params_bytes.len();
-            self.params_bytes.extend_from_slice(bytes);
-            self.params_bytes
-                .resize(self.params_bytes.len().next_multiple_of(self.storage_alignment), 0);
-            at as u64
-        });
-        Ok(at.into())
-    }
-
-    /// Replaces the parameter buffer if it has less than `bytes`. Nothing that is recorded may use
-    /// it.
-    fn grow_params(&mut self, bytes: u64) -> Result<()> {
-        let room = self.params.size();
-        if room < bytes {
-            self.params = params_buffer(&self.gpu.device, bytes.next_power_of_two())?;
-            self.bind_groups.forget(self.params_id, room);
-            self.params_id -= 1;
-        }
-        Ok(())
+        Ok((self.tables.place(table), self.uniforms.place(params)))
     }
 }
 
@@ -445,17 +408,6 @@ fn accesses(bound: &[Bound], uses: Uses, first: usize) -> impl Iterator<Item = A
 const fn split(offset: u64) -> (u64, u32) {
     const DYNAMIC: u64 = (1 << 31) - 1;
     (offset & !DYNAMIC, (offset & DYNAMIC) as u32)
-}
-
-fn params_buffer(device: &wgpu::Device, bytes: u64) -> Result<wgpu::Buffer> {
-    checked(device, "cannot hold the parameters of programs", || {
-        device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("parameters"),
-            size: bytes,
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
-    })
 }
 
 fn open<'a>(

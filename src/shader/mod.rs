@@ -251,7 +251,7 @@ impl Shader {
     }
 
     /// The whole text. `immediate_limit` is the adapter's size limit for immediates: larger
-    /// parameter blocks come from a storage buffer bound after the last binding.
+    /// parameter blocks come from a uniform buffer bound after the last binding.
     pub fn render(&self, immediate_limit: u32) -> String {
         let mut out = format!("// {}\n\n", self.label);
         for extension in &self.extensions {
@@ -278,7 +278,7 @@ impl Shader {
         } else {
             let _ = writeln!(
                 out,
-                "@group(0) @binding({}) var<storage, read_write> p: Params;",
+                "@group(0) @binding({}) var<uniform> p: Params;",
                 self.bindings.len()
             );
         }

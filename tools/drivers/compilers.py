@@ -21,6 +21,8 @@ AMD = ("polaris10", "vega10", "navi10", "navi21", "navi31", "gfx1150")
 INTEL = ("skl", "tgl", "dg2", "bmg")
 #: What is read of the drivers' text: our own lines, figures, and perhaps why a process ended.
 LINES = r"^@@ |SIMD[0-9]+ shader|^[A-Za-z ]+: +[0-9]+$|rror|ssert|panicked|compile: "
+#: The share of variants that may be the same program as another one.
+MOST_REPEATED = 0.05
 #: Seconds for one variant, after which the compiler counts as hanging.
 PATIENCE = 300
 
@@ -36,8 +38,12 @@ class Variant:
     skipped: bool = False
     #: No kernel chooses it on this kind of adapters.
     other: bool = False
-    #: Registers spilled to memory, of vectors and of scalars.
+    #: Registers spilled to memory.
     spills: int = 0
+    #: Scalar registers that AMD's compiler keeps in lanes of vector registers.
+    scalars: int = 0
+    #: The driver had compiled the same program for another variant, and tells nothing.
+    repeated: bool = False
     #: Waves that a SIMD holds (AMD), or the SIMD width (Intel).
     occupancy: int | None = None
     registers: int | None = None
@@ -92,8 +98,10 @@ def read_amd(variant: Variant, line: str) -> None:
     if not found:
         return
     name, value = found[1].lower(), int(found[2])
-    if name in ("spilled vgprs", "spilled sgprs"):
-        variant.spills += value
+    if name == "spilled vgprs":
+        variant.spills = value
+    elif name == "spilled sgprs":
+        variant.scalars = value
     elif name == "vgprs":
         variant.registers = value
     elif name.startswith("lds size"):
@@ -158,8 +166,7 @@ def compile_part(root: Path, program: Path, target: str, part: list[str]) -> Res
                 result.variants.append(current)
             elif current and what == "end":
                 current.seconds = float(rest)
-                if current.occupancy is None:
-                    current.refused = "the driver told nothing of it"
+                current.repeated = current.occupancy is None
             elif current and what == "refused":
                 current.refused = rest
             elif current and what == "skipped":
@@ -196,9 +203,7 @@ def compile_all(
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda part: compile_part(root, program, target, part), parts))
     problems = [part.problem for part in found if part.problem]
-    return Result(
-        target,
-        found[0].adapter,
-        problems[0] if problems else "",
-        [variant for part in found for variant in part.variants],
-    )
+    variants = [variant for part in found for variant in part.variants]
+    if sum(v.repeated for v in variants) > MOST_REPEATED * len(variants):
+        problems.append("the driver tells too little: its statistics are not understood")
+    return Result(target, found[0].adapter, problems[0] if problems else "", variants)

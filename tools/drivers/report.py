@@ -9,7 +9,8 @@ from compilers import AMD, INTEL, Result, Variant
 
 HEAD = (
     "| Compiler | Adapter | Variants | Without types | Refused | Spilling | Spilling elsewhere "
-    "| Worst occupancy | Seconds | Slowest |\n|---|---|---|---|---|---|---|---|---|---|"
+    "| Scalars in lanes | Worst occupancy | Seconds | Slowest |"
+    "\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 #: Around the table in a page.
 BEGIN, END = "<!-- drivers: begin -->", "<!-- drivers: end -->"
@@ -28,7 +29,7 @@ def unit(target: str) -> str:
 def row(result: Result) -> str:
     """A row of the table."""
     if result.problem:
-        return f"| {result.target} | {result.problem} | | | | | | | | |"
+        return f"| {result.target} | {result.problem} | | | | | | | | | |"
     compiled = [v for v in result.variants if not (v.skipped or v.refused)]
     skipped = sum(v.skipped for v in result.variants)
     refused = sum(bool(v.refused) for v in result.variants)
@@ -37,13 +38,14 @@ def row(result: Result) -> str:
     elsewhere = sum(v.spills > 0 for v in compiled) - spilling
     known = Counter(v.occupancy for v in own if v.occupancy is not None)
     worst = f"{min(known)} {unit(result.target)}, {known[min(known)]} times" if known else ""
+    scalars = f"{sum(v.scalars > 0 for v in own)}" if result.target in AMD else ""
     figures = f"{spilling} | {elsewhere}" if result.target in AMD + INTEL else " | "
     slowest = max(compiled, key=lambda v: v.seconds, default=None)
     slow = f"{slowest.seconds:.1f} s, {slowest.family}" if slowest else ""
     seconds = sum(v.seconds for v in compiled)
     return (
         f"| {result.target} | {result.adapter} | {len(result.variants)} | {skipped} | {refused} "
-        f"| {figures} | {worst} | {seconds:.0f} | {slow} |"
+        f"| {figures} | {scalars} | {worst} | {seconds:.0f} | {slow} |"
     )
 
 
@@ -56,6 +58,8 @@ def details(result: Result) -> list[str]:
         elif v.spills:
             where = ", elsewhere" if v.other else ""
             out.append(f"{result.target}: {v.spills} spills{where}: {v.family}: {v.label}")
+        elif v.scalars and not v.other:
+            out.append(f"{result.target}: {v.scalars} scalars: {v.family}: {v.label}")
     families: dict[str, Counter[int]] = {}
     for v in result.variants:
         if v.occupancy is not None and not v.other:

@@ -20,7 +20,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
-    .only(tables::kinds(v.tile, words(v.a.0)))
+    .only(tables::kinds(v.tile, v.a.0))
     .body(&declarations(v.a.0));
     let operands = [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])];
     for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != Walk::FixUp) {

@@ -17,7 +17,7 @@ use crate::device::{Cooperative, Profile, Schedule};
 pub struct Demand {
     /// The adapter.
     pub profile: Profile,
-    /// 32-bit words of a sum.
+    /// 32-bit words by which tiles shrink.
     pub words: usize,
     /// Rows of the result.
     pub m: usize,

@@ -5,10 +5,18 @@
 //! that its parts multiply as vectors do.
 
 use crate::dtype::DType;
+use crate::kind::Kind;
 
-/// 32-bit words of a scalar, by which tiles shrink.
+/// 32-bit words of a scalar.
 pub(super) fn words(dtype: DType) -> usize {
     dtype.accumulator().size() / 4
+}
+
+/// Words by which tiles shrink so that sums fit the registers. An int32 counts as two where
+/// registers are few: Intel's compiler takes some for its products, and spilled 2 to 17 of tiles of
+/// four rows (dg2, Mesa 25.0.7).
+pub(super) fn registers(dtype: DType, kind: Kind) -> usize {
+    if dtype == DType::I32 && kind == Kind::FewRegisters { 2 } else { words(dtype) }
 }
 
 /// `x`, `y`, `z` or `w`.

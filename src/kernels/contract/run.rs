@@ -50,7 +50,7 @@ impl Contraction {
     pub(super) fn demand(&self, profile: Profile, cooperative: Option<Cooperative>) -> Demand {
         Demand {
             profile,
-            words: element::words(self.a.dtype),
+            words: element::registers(self.a.dtype, profile.kind()),
             m: self.m,
             n: self.n,
             depth: self.depth(),

@@ -87,11 +87,16 @@ pub(super) const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) ->
     }
 }
 
-/// A tile of `edge` by `edge` sums for matrices of this size, with elements of so many bytes.
+/// A tile of `edge` by `edge` sums for matrices of this size, with elements of so many bytes. 128
+/// and 32 take 256 invocations, 64 takes 128.
 pub(super) const fn cooperative_tile(edge: u32, size: MatrixSize, bytes: u32) -> Tile {
-    let (vec4s, lanes_m) = if edge == 128 { (2, 16) } else { (1, edge / 8) };
+    let (rows, vec4s, lanes_m, lanes_n) = match edge {
+        128 => (8, 2, 16, 16),
+        64 => (8, 1, 8, 16),
+        _ => (1, 1, 32, 8),
+    };
     let memory = OperandMemory::Cooperative { size, bytes };
-    Tile { rows: 8, vec4s, lanes_m, lanes_n: 16, memory }
+    Tile { rows, vec4s, lanes_m, lanes_n, memory }
 }
 
 /// Steps of the contracted index that cooperative matrices take at a time.

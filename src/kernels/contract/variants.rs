@@ -188,12 +188,8 @@ fn places() -> Vec<Shader> {
 }
 
 /// Sizes of matrices that known adapters list: AMD and NVIDIA, Intel, Apple, in this order.
-const LISTED: [MatrixSize; 4] = [
-    MatrixSize::new(16, 16, 16),
-    MatrixSize::new(8, 8, 16),
-    MatrixSize::new(8, 16, 16),
-    MatrixSize::new(8, 8, 8),
-];
+const LISTED: [MatrixSize; 3] =
+    [MatrixSize::new(16, 16, 16), MatrixSize::new(8, 16, 16), MatrixSize::new(8, 8, 8)];
 
 /// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and
 /// each way to store, and with epilogues; those that no known adapter lists in one way.
@@ -218,7 +214,7 @@ fn cooperative() -> Vec<Shader> {
                 ..Variant::plain(tile)
             }));
         };
-        let is_listed = if bytes == 2 { LISTED.contains(&size) } else { size == LISTED[3] };
+        let is_listed = if bytes == 2 { LISTED.contains(&size) } else { size == LISTED[2] };
         if !is_listed {
             let (dense, c) = (LinesKind::Dense, (element, StoreKind::Vec4s));
             push(RowsKind::Dense, dense, Lanes::Edge, Lanes::Depth, c, 32, None, None);
@@ -227,6 +223,10 @@ fn cooperative() -> Vec<Shader> {
         let (all, vec4s) = ([Lanes::One, Lanes::Depth, Lanes::Edge], (element, StoreKind::Vec4s));
         for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
             push(RowsKind::Dense, LinesKind::Dense, a, b, vec4s, 32, None, None);
+            // AMD's subgroups.
+            if size == LISTED[0] {
+                push(RowsKind::Dense, LinesKind::Dense, a, b, vec4s, 64, None, None);
+            }
         }
         for lanes in [8, 16, 32, 64, 128] {
             let single = (DType::F32, StoreKind::Elements);
@@ -311,7 +311,7 @@ fn walks() -> Vec<Shader> {
 
 /// Whether some kind of adapters takes a tile for elements of this type.
 fn has_kind(tile: &Tile, dtype: DType) -> bool {
-    tables::kinds(tile, super::element::words(dtype)).next().is_some()
+    tables::kinds(tile, dtype).next().is_some()
 }
 
 /// Types without loads in vec4s, and i32: matrices with each tile, convolutions with one kind of

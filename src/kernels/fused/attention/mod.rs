@@ -106,19 +106,18 @@ pub fn shaders() -> Vec<Shader> {
             out.extend([true, false].map(|vec4s| text::weights(mask, lanes, vec4s)));
         }
     }
-    for tile in tile::TILES {
+    for (tile, kinds) in tile::all(false) {
         for loads in [Loads::Exact, Loads::Padded] {
             for (dtype, store) in TYPES
                 .iter()
                 .flat_map(|t| [Store::Result, Store::Saved, Store::Partial].map(|s| (*t, s)))
             {
                 let variant = Variant { dtype, mask: None, loads, store, tile: *tile };
-                out.push(variant.shader());
-                if tile.vec4s == 4 {
-                    out.extend(
-                        MASKS.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()),
-                    );
-                }
+                let masks = std::iter::once(None).chain(MASKS.iter().copied().map(Some));
+                // They do not depend on tiles.
+                let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
+                let shaders = masks.map(|mask| Variant { mask, ..variant }.shader());
+                out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
             }
         }
     }
@@ -181,8 +180,7 @@ impl Kernel for Attention {
         for t in [&query, &key, &value, &result].into_iter().chain(&extra) {
             ctx.device().check_extent(t.len())?;
         }
-        let method =
-            Method::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes(), self.saves);
+        let method = Method::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes());
         let saved = if self.saves { Some(ctx.output(1, F32, &g.saved(method))?) } else { None };
         let tile = match method {
             Method::Tiled(tile) => tile,

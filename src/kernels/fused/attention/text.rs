@@ -175,7 +175,7 @@ impl Variant {
             .dtype(self.dtype)
             .number(self.loads as u32)
             .number(self.store as u32);
-        let key = key.number(self.tile.vec4s);
+        let key = key.number(self.tile.vec4s).number(self.tile.loop_id());
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
@@ -191,8 +191,10 @@ impl Variant {
     pub fn shader(&self) -> Shader {
         let Self { dtype, mask, loads, tile, .. } = *self;
         let mut shader = Shader::new(format!(
-            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} vec4s",
-            self.store, tile.vec4s
+            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} vec4s, {}",
+            self.store,
+            tile.vec4s,
+            tile.loop_text()
         ))
         .workgroup([tile.lanes, 1, 1]);
         for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width")] {
@@ -217,6 +219,7 @@ impl Variant {
         shader
             .define("PARTS", tile.parts.to_string())
             .define("KEYS", tile.keys.to_string())
+            .define("TAKEN", if tile.rolled { "min(KEYS, end - s_first)" } else { "KEYS" })
             .define("VEC4S", tile.vec4s.to_string())
             .define("STEP_KEYS", tile.step.to_string())
             .define("PRODUCTS", self.workgroup_products())

@@ -176,7 +176,7 @@ impl AttentionGrad {
             g.widen([widths[0], widths[1], widths[2]]);
         }
         for side in [Side::Queries, Side::Keys] {
-            let tile = side.tile(tile);
+            let tile = *tile.of_gradient(ctx.device().profile().kind());
             let dtype = operands[0].dtype;
             let mask = extra.as_ref().map(|t| t.dtype);
             let loads =
@@ -231,7 +231,7 @@ impl Kernel for AttentionGrad {
         for x in [&t.query, &t.key, &t.value, &t.result].into_iter().chain(&t.extra) {
             ctx.device().check_extent(x.len())?;
         }
-        let method = Method::new(ctx.device(), &g, &g.packed(true), t.query.dtype.lanes(), true);
+        let method = Method::new(ctx.device(), &g, &g.packed(true), t.query.dtype.lanes());
         let saved = g.saved(method);
         require!(
             t.saved.len() == saved.iter().product::<usize>(),

@@ -23,17 +23,6 @@ pub enum Side {
     Keys,
 }
 
-impl Side {
-    /// The tile for rows as wide as those of `forward`: as it has more rows in registers, more
-    /// invocations share each.
-    pub fn tile(self, forward: &Tile) -> Tile {
-        *tile::GRADIENT
-            .iter()
-            .find(|t| t.vec4s == forward.vec4s)
-            .expect("there is a tile for every width")
-    }
-}
-
 /// All that shader text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
@@ -62,16 +51,14 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
         out.extend([8, 256].map(|lanes| weights(mask, lanes)));
     }
     for side in [Side::Queries, Side::Keys] {
-        for tile in tile::GRADIENT {
+        for (tile, kinds) in tile::all(true) {
             for loads in [Loads::Exact, Loads::Padded] {
                 for dtype in types {
                     let variant = Variant { dtype: *dtype, mask: None, loads, side, tile: *tile };
-                    out.push(variant.shader());
-                    if tile.vec4s == 4 {
-                        out.extend(
-                            masks.iter().map(|m| Variant { mask: Some(*m), ..variant }.shader()),
-                        );
-                    }
+                    let masks = std::iter::once(None).chain(masks.iter().copied().map(Some));
+                    let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
+                    let shaders = masks.map(|mask| Variant { mask, ..variant }.shader());
+                    out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
                 }
             }
         }
@@ -86,7 +73,7 @@ impl Variant {
             .dtype(self.dtype)
             .number(self.loads as u32)
             .number(self.side as u32);
-        let key = key.number(self.tile.vec4s);
+        let key = key.number(self.tile.vec4s).number(self.tile.loop_id());
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
@@ -100,8 +87,9 @@ impl Variant {
     pub fn shader(&self) -> Shader {
         let Self { dtype, mask, loads, side, tile } = *self;
         let mut shader = Shader::new(format!(
-            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, {} vec4s",
-            tile.vec4s
+            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, {} vec4s, {}",
+            tile.vec4s,
+            tile.loop_text()
         ))
         .workgroup([tile.lanes, 1, 1]);
         for (name, extent) in
@@ -122,6 +110,11 @@ impl Variant {
         }
         shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
         // The invocation's own rows of operands, and where they are in the other side's tiles.
+        let taken = match side {
+            _ if !tile.rolled => "POSITIONS",
+            Side::Queries => "min(POSITIONS, end - first)",
+            Side::Keys => "min(POSITIONS, p.queries - first)",
+        };
         let (own, body) = match side {
             Side::Queries => {
                 ([("q", "query", "query_at"), ("g", "gradient", "gradient_at")], QUERY)
@@ -147,6 +140,7 @@ impl Variant {
         shader
             .define("PARTS", tile.parts.to_string())
             .define("POSITIONS", tile.keys.to_string())
+            .define("TAKEN", taken)
             .define("VEC4S", tile.vec4s.to_string())
             .define("STEP_POSITIONS", tile.step.to_string())
             .define("OWN", loaded.trim_end())

@@ -124,28 +124,16 @@ pub fn prefers_staged(device: &Device) -> bool {
 impl Method {
     /// Rows too wide for a tile have scores in memory on every adapter. Parts of `packed` tensors,
     /// with so many elements for each batch and so many in a word, must begin with a whole word.
-    /// With a gradient, whose tiles bind eight tensors, an adapter that binds no more and keeps
-    /// parameters in a buffer has scores in memory too.
-    pub fn new(
-        device: &Device,
-        g: &Geometry,
-        packed: &[usize],
-        lanes: u32,
-        training: bool,
-    ) -> Self {
+    pub fn new(device: &Device, g: &Geometry, packed: &[usize], lanes: u32) -> Self {
         let scores = (g.heads * g.queries * g.keys * 4) as u64;
         let at_once = usize::try_from(window_bytes(device) / scores.max(1))
             .unwrap_or(usize::MAX)
             .min(g.batch);
         let whole = at_once == g.batch || packed.iter().all(|n| n.is_multiple_of(lanes as usize));
         let at_once = (at_once > 0 && whole).then_some(at_once);
-        let has = device.capabilities();
-        let is_small = has.max_bindings <= 8 && has.immediates < 128;
-        match (Tile::of(g.depth.max(g.width)), at_once) {
+        match (Tile::of(device.profile().kind(), g.depth.max(g.width)), at_once) {
             (Some(tile), None) => Self::Tiled(tile),
-            (Some(tile), _) if !(prefers_staged(device) || training && is_small) => {
-                Self::Tiled(tile)
-            }
+            (Some(tile), _) if !prefers_staged(device) => Self::Tiled(tile),
             (_, at_once) => Self::Staged(at_once.unwrap_or(1)),
         }
     }

@@ -166,9 +166,10 @@ fn offering(cooperative: Cooperative, tile: u32) -> Profile {
     Profile { tile, capabilities, ..Profile::NVIDIA }
 }
 
-/// Its tile of 64 rows.
+/// Its largest tile of at most 64 rows.
 fn tile_of(cooperative: Cooperative) -> u32 {
-    tables::cooperative(Some(cooperative)).find(|t| t.m() == 64).expect("a tile of 64 rows").id()
+    let tiles = tables::cooperative(Some(cooperative)).filter(|t| t.m() <= 64);
+    tiles.max_by_key(|t| t.m()).expect("a tile of at most 64 rows").id()
 }
 
 /// Products of `dtype` by these matrices, which are tried out before.

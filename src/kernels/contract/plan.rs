@@ -253,7 +253,7 @@ impl<'e> Plan<'e> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Capabilities, Profile};
+    use crate::device::{Capabilities, Profile, Schedule};
     use crate::kernels::contract::choice::choose;
     use crate::kernels::contract::{Lines, Rows, Store};
     use crate::kernels::windows::limit;
@@ -325,6 +325,30 @@ mod tests {
         assert_eq!(plan.temporaries(), [split_k as u64 * 64 * 4]);
         assert_eq!(addresses(parts), [A, B, PLANNED]);
         assert_eq!(addresses(finish), [PLANNED, C]);
+    }
+
+    /// A second program adds up the tiles that shares cut; it needs the result and their parts.
+    #[test]
+    fn shares_of_tiles_take_a_second_program_where_they_cut_them() {
+        let of = |schedule| Profile { schedule: Some(schedule), ..Profile::NVIDIA };
+        let c = product(DType::F32, [17 * 128, 4096, 17 * 128], C);
+        let plan = programs(&c, &of(Schedule::StreamK));
+        let [shares, fix_up] = plan.programs().collect::<Vec<_>>()[..] else { panic!("{plan:?}") };
+        let tile = choose(&c.demand(Profile::NVIDIA, None)).tile;
+        let workgroups = Profile::NVIDIA.resident_workgroups * 256 / tile.threads() as usize;
+        assert_eq!(
+            (shares.grid, fix_up.grid),
+            (Grid::groups(workgroups), Grid::groups(workgroups - 1))
+        );
+        assert_eq!(addresses(shares), [A, B, C, PLANNED]);
+        assert_eq!(addresses(fix_up), [C, PLANNED]);
+        assert_eq!(plan.temporaries(), [(2 * workgroups * tile.m() * tile.n() * 4) as u64]);
+        let plan = programs(&c, &of(Schedule::Persistent));
+        let [dispatch] = plan.programs().collect::<Vec<_>>()[..] else { panic!("{plan:?}") };
+        assert_eq!((dispatch.grid, addresses(dispatch)), (Grid::groups(workgroups), vec![A, B, C]));
+        // On a software adapter nothing forces them.
+        let software = Profile { schedule: Some(Schedule::StreamK), ..Profile::LLVMPIPE };
+        assert_eq!(programs(&c, &software).programs().count(), 1);
     }
 
     /// Two elements of a word are two invocations' where columns are odd.

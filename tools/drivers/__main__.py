@@ -22,7 +22,7 @@ import report
 
 ROOT = Path(__file__).parents[2]
 #: Each N-th variant that is compiled: all where the compiler is fast.
-EVERY = {"navi31": 1, "dxc": 4}
+EVERY = {"navi31": 1, "dxc": 8, **dict.fromkeys(compilers.INTEL, 32)}
 EVERY_OTHER = 8
 #: The same for continuous integration. Intel's are left out, whose shim is built from source.
 SAMPLE = {"navi31": 4, "polaris10": 16, "gfx1150": 16, "dxc": 61}

@@ -76,6 +76,7 @@ class Apt:
             f"-oDir::State::Lists={lists}",
             f"-oDir::Cache={cache}",
             "-oAPT::Sandbox::User=",
+            "-oAcquire::Retries=3",
             "-qq",
         ]
 

@@ -69,7 +69,7 @@ const FEW_REGISTERS: Table = Table {
         rolled(64, 8, 4, 2),
     ],
     gradient: [
-        rolled(4, 1, 16, 4),
+        rolled(4, 1, 16, 1),
         rolled(8, 2, 16, 1),
         rolled(16, 4, 8, 1),
         rolled(24, 8, 8, 2),

@@ -24,10 +24,19 @@ def patch_context(module: types.ModuleType) -> None:
 
     @functools.wraps(original)
     def get_device_details(self: Any, device: Any) -> dict[str, Any]:
-        answer = original(self, device)
+        if getattr(device, "device_type", None) != "WGPU":
+            return original(self, device)
+        answer, problem = {}, None
         try:
-            return {**answer, **details(device.name)} if device.device_type == "WGPU" else answer
+            answer = original(self, device)
         except Exception as e:
+            # TensorFlow 2.22 knows nothing of a pluggable device before its first op.
+            problem = e
+        try:
+            return {**answer, **details(device.name)}
+        except Exception as e:
+            if problem:
+                raise problem from e
             log.warning("the adapter of %s is not known (%s: %s)", device, type(e).__name__, e)
             return answer
 

@@ -148,6 +148,21 @@ def test_fallbacks_are_reported():
     assert not tensorflow_wgpu.fallbacks(tf.function(tf.nn.relu), tf.ones(3))
 
 
+def test_device_details_name_the_adapter():
+    (device,) = tf.config.list_physical_devices("WGPU")[:1]
+    details = tf.config.experimental.get_device_details(device)
+    for key in ("device_name", "vendor", "backend"):
+        assert details[key], details
+
+
+def test_the_self_test_passes():
+    ran = python(
+        "import sys; from tensorflow_wgpu.__main__ import main; "
+        "sys.argv = ['doctor', '--self-test']; sys.exit(main())"
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-2000:]
+
+
 def test_an_explicit_jit_runs_without_xla():
     double = tf.function(lambda x: x * 2, jit_compile=True)
     assert double(tf.ones(2)).numpy().tolist() == [2, 2]

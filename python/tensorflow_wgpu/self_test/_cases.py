@@ -268,11 +268,13 @@ def fused_update(t):
 @case("fill", ("float32", "float16", "int64"), exact=True)
 def fills(t):
     x = t.uniform(0, 9, 5, 7)
-    return {
-        "Fill": tf.fill([3, 11], x[0, 0]),
-        "OnesLike": tf.ones_like(x),
-        "Range": tf.range(t.of(0), t.of(40), t.of(2)),
-    }
+    return {"Fill": tf.fill([3, 11], x[0, 0]), "OnesLike": tf.ones_like(x)}
+
+
+# TensorFlow 2.16 has no Range of float16 on the CPU.
+@case("fill", ("float32", "int64"), exact=True)
+def ranges(t):
+    return {"Range": tf.range(t.of(0), t.of(40), t.of(2))}
 
 
 @case("movement", ("float32", "float16", "int64"), exact=True)

@@ -135,6 +135,9 @@ fn batches_broadcast() {
 /// Emulated matrices of f16 and of f32, and subgroups so large that blocks take several rounds.
 #[test]
 fn cooperative_matrices() {
+    if !super::emulates_matrices() {
+        return;
+    }
     let (square, other) = (MatrixSize::new(16, 16, 16), MatrixSize::new(8, 8, 8));
     let two = tensorflow_wgpu::device::Means::TwoSubgroups;
     let cases = [

@@ -152,8 +152,8 @@ fn every_tile_of_gpus() {
     }
 }
 
-/// Whether this adapter runs programs of emulated matrices: they take subgroups, and up to 32 KiB of
-/// workgroup memory. CI's does.
+/// Whether this adapter runs programs of emulated matrices. They take subgroups, and up to 32 KiB
+/// of workgroup memory. CI's does.
 fn emulates_matrices() -> bool {
     let has = session().device.profile().capabilities;
     let fits = has.subgroups && has.workgroup_memory >= 32 << 10;

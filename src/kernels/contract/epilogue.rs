@@ -30,7 +30,7 @@ const CONSTANTS: [&str; 24] = [
     "c15", "c16", "c17", "c18", "c19", "c20", "c21", "c22", "c23",
 ];
 
-/// Most further operands: with the contraction's three bindings and a parameter buffer, eight.
+/// Most further operands: with the contraction's three bindings, seven of eight.
 pub const MAX_EXTRAS: usize = NAMES.len();
 /// Most parameters.
 pub const MAX_CONSTANTS: usize = CONSTANTS.len();

@@ -95,7 +95,7 @@ impl Contraction {
         let split_k = self.depth().div_ceil(chunk);
         let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
         let sum = self.a.dtype.accumulator().size();
-        // With the operands, the result and the parameters, partial sums take the eighth binding.
+        // Partial sums would be the eighth binding, which no program of a contraction takes yet.
         let extras = epilogue.map_or(0, Bound::extras);
         let may_cut = split_k == 1 && extras < MAX_EXTRAS;
         let tiles = Tiles { count: tiles, depth: chunk, sum, may_cut };

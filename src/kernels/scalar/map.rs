@@ -31,7 +31,7 @@ const NAMES: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 /// Names of the outputs' bindings.
 const RESULTS: [&str; 6] = ["y0", "y1", "y2", "y3", "y4", "y5"];
 
-/// Largest number of inputs of one program: with the output and a parameter buffer, eight bindings.
+/// Largest number of inputs of one program: with the output, seven of eight bindings.
 pub const MAX_INPUTS: usize = NAMES.len();
 
 /// Largest number of inputs and outputs together.

@@ -20,7 +20,7 @@ const EXTRAS: [&str; 5] = ["e0", "e1", "e2", "e3", "e4"];
 /// Names of the outputs' bindings.
 const OUTPUTS: [&str; 6] = ["y0", "y1", "y2", "y3", "y4", "y5"];
 
-/// The most further operands: with states, one output and a parameter buffer, eight bindings.
+/// The most further operands: with states and one output, seven of eight bindings.
 pub const MAX_EXTRAS: usize = EXTRAS.len();
 /// The most outputs.
 pub const MAX_OUTPUTS: usize = OUTPUTS.len();

@@ -17,7 +17,7 @@ const INPUTS: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 /// Their strides along the reduced group.
 const STEPS: [&str; 6] = ["x0_step", "x1_step", "x2_step", "x3_step", "x4_step", "x5_step"];
 
-/// The most inputs: with states on the other side and a parameter buffer, eight bindings.
+/// The most inputs: with states on the other side, seven of eight bindings.
 pub const MAX_INPUTS: usize = INPUTS.len();
 /// The most storage buffers of a program.
 pub const MAX_BINDINGS: usize = 8;

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::kernels::expression::Expression;
 use crate::shader::{Shader, WORKGROUP, codec, vec4};
 
-/// Most windows of one dispatch: with the table and perhaps a parameter buffer, eight bindings.
+/// Most windows of one dispatch: with the table, seven of eight bindings.
 pub const MAX_WINDOWS: usize = 6;
 
 /// Units of elements that an invocation updates, one after the other.

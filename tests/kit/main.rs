@@ -70,7 +70,7 @@ mod quantize;
 mod random;
 #[path = "../reduce.rs"]
 mod reduce;
-#[path = "../rnn.rs"]
+#[path = "../rnn/main.rs"]
 mod rnn;
 #[path = "../scan.rs"]
 mod scan;

@@ -18,11 +18,12 @@ mod variable;
 
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
-use distribution::Distribution;
+pub(crate) use distribution::{Bounds, Distribution, Source, fill};
+pub(crate) use philox::Generator;
 
 /// What a stateful op takes off its stream for each output, however many samples the distribution
 /// needs.
-const SAMPLES_PER_OUTPUT: u64 = 256;
+pub(crate) const SAMPLES_PER_OUTPUT: u64 = 256;
 
 /// Adds the family's ops.
 pub fn register(registry: &mut Registry) {

@@ -1,9 +1,11 @@
-//! Recurrent cells: LSTMBlockCell, BlockLSTM, GRUBlockCell and their gradients.
+//! Recurrent cells: LSTMBlockCell, BlockLSTM, GRUBlockCell and their gradients; and whole networks
+//! ([`cudnn`]).
 //!
 //! Products of matrices come from [`super::contract`], the rest from elementwise programs
 //! ([`pointwise`]). What a sequence does not need step by step (the input's products, the gradients
 //! of input, weights and biases) is one product over all steps.
 
+mod cudnn;
 mod gru;
 mod lstm;
 mod lstm_grad;
@@ -48,11 +50,14 @@ pub fn register(r: &mut Registry) {
     r.op("LSTMBlockCellGrad")
         .types("T", LSTM_TYPES)
         .kernel(move |a: &dyn Attrs| lstm_grad::CellGrad::new(a, Layout::Icfo));
+    cudnn::register(r);
 }
 
 /// Every shader of the family's own.
 pub fn shaders() -> Vec<Shader> {
-    pointwise::shaders()
+    let mut all = pointwise::shaders();
+    all.extend(cudnn::shaders());
+    all
 }
 
 /// TensorFlow's check of an extent, in its words.

@@ -1,8 +1,8 @@
-//! What the cells compute with: f32 values of inputs and outputs, slices of them, and products of
-//! matrices.
+//! What recurrent kernels compute with: values of inputs and outputs in the accumulator's type,
+//! slices of them, and products of matrices.
 //!
-//! half is converted on the way in and rounded once on the way out, so that steps of a sequence may
-//! start anywhere.
+//! Narrow floats are converted on the way in and rounded once on the way out, so that steps of a
+//! sequence may start anywhere.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -12,19 +12,20 @@ use crate::kernels::reduce::program::convert;
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
-/// `tensor` in f32.
+/// `tensor` in its accumulator's type.
 pub fn wide(ctx: &mut dyn OpContext, tensor: &Tensor) -> Result<Tensor> {
-    if tensor.dtype == DType::F32 || tensor.is_empty() {
-        return Ok(Tensor { dtype: DType::F32, ..tensor.clone() });
+    let dtype = tensor.dtype.accumulator();
+    if tensor.dtype == dtype || tensor.is_empty() {
+        return Ok(Tensor { dtype, ..tensor.clone() });
     }
-    let wide = ctx.temp(DType::F32, &tensor.dims)?;
+    let wide = ctx.temp(dtype, &tensor.dims)?;
     convert(ctx, tensor, &wide)?;
     Ok(wide)
 }
 
-/// An output that is computed in f32.
+/// An output that is computed in its accumulator's type.
 pub struct Output {
-    /// The f32 values.
+    /// The values in that type.
     pub wide: Tensor,
     output: Tensor,
 }
@@ -33,16 +34,30 @@ impl Output {
     /// Allocates output `i`.
     pub fn new(ctx: &mut dyn OpContext, i: usize, dtype: DType, dims: &[usize]) -> Result<Self> {
         let output = ctx.output(i, dtype, dims)?;
-        let wide = if dtype == DType::F32 { output.clone() } else { ctx.temp(DType::F32, dims)? };
+        let real = dtype.accumulator();
+        let wide = if dtype == real { output.clone() } else { ctx.temp(real, dims)? };
         Ok(Self { wide, output })
     }
 
     /// Rounds the values to the output's type.
     pub fn finish(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        if self.output.dtype == DType::F32 || self.output.is_empty() {
+        if self.output.dtype == self.wide.dtype || self.output.is_empty() {
             return Ok(());
         }
         convert(ctx, &self.wide, &self.output)
+    }
+
+    /// Rounds values from elsewhere, `from` its element `at` on, to the output.
+    pub fn take(&self, ctx: &mut dyn OpContext, from: &Tensor, at: usize) -> Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let address = from.address + (at * from.dtype.size()) as u64;
+        let part = Tensor::new(from.dtype, &self.output.dims, address);
+        if self.output.dtype == part.dtype {
+            return ctx.device().copy(self.output.address, part.address, part.bytes());
+        }
+        convert(ctx, &part, &self.output)
     }
 
     /// Fills the values with zeros.
@@ -51,7 +66,7 @@ impl Output {
     }
 }
 
-/// Fills an f32 tensor with zeros.
+/// Fills a tensor with zeros.
 pub fn clear(ctx: &dyn OpContext, tensor: &Tensor) -> Result<()> {
     if tensor.is_empty() { Ok(()) } else { ctx.device().fill(tensor.address, tensor.bytes(), 0) }
 }

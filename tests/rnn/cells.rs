@@ -1,10 +1,7 @@
 //! Recurrent cells against plain Rust in f64: values of all outputs, and gradients against
 //! difference quotients of the reference.
 
-#[expect(dead_code, reason = "the comparison of sums is for contractions")]
-mod numeric;
-
-use numeric::{Random, session};
+use super::numeric::{Random, session};
 use tensorflow_wgpu::local::{Attr, Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -87,7 +84,7 @@ impl Case {
 }
 
 /// Differences of `loss` by every element of every parameter.
-fn slopes(parameters: &[Vec<f64>], loss: impl Fn(&[Vec<f64>]) -> f64) -> Vec<Vec<f64>> {
+pub fn slopes(parameters: &[Vec<f64>], loss: impl Fn(&[Vec<f64>]) -> f64) -> Vec<Vec<f64>> {
     let step = 1e-5;
     let slope = |k: usize, i: usize| {
         let at = |delta: f64| {
@@ -100,18 +97,22 @@ fn slopes(parameters: &[Vec<f64>], loss: impl Fn(&[Vec<f64>]) -> f64) -> Vec<Vec
     (0..parameters.len()).map(|k| (0..parameters[k].len()).map(|i| slope(k, i)).collect()).collect()
 }
 
-fn random(r: &mut Random, dtype: DType, shapes: &[Vec<usize>]) -> (Vec<HostTensor>, Vec<Vec<f64>>) {
+pub fn random(
+    r: &mut Random,
+    dtype: DType,
+    shapes: &[Vec<usize>],
+) -> (Vec<HostTensor>, Vec<Vec<f64>>) {
     shapes.iter().map(|s| r.tensor(dtype, s)).unzip()
 }
 
-fn close(got: &HostTensor, want: &[f64], bound: f64, what: &str) {
+pub fn close(got: &HostTensor, want: &[f64], bound: f64, what: &str) {
     for (i, (g, w)) in got.to_f64().iter().zip(want).enumerate() {
         assert!((g - w).abs() <= bound * w.abs().max(1.0), "{what}: element {i} is {g}, want {w}");
     }
     assert_eq!(got.to_f64().len(), want.len(), "{what}");
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 

@@ -1,0 +1,107 @@
+// Gradients of the steps p.first - 1 down to p.first - p.steps of a recurrent layer in one
+// direction. Step -1 is there too: it ends with the gradients of the state before all steps.
+//
+// Grid: as in forward.wgsl.
+//
+// grads has two parts: gradients of what the gates are made from, then (p.before_at) the outputs
+// before each step, in rows like theirs. d_state begins with the gradients of the states after all
+// steps.
+
+// What step `step` says about the outputs before it.
+fn gates_grad(sequence: u32, step: u32, unit: u32) -> Gates {
+    if step >= p.total {
+        return Gates();
+    }
+    let at = row_of(sequence, step) * {{SLOTS}}u * p.units + unit;
+    return {{LOAD_GRADS}};
+}
+
+fn store_gates_grad(row: u32, unit: u32, value: Gates) {
+    let at = row * {{SLOTS}}u * p.units + unit;
+    {{STORE_GRADS}}
+}
+
+{{RETREAT}}
+
+// Ends a step of a unit: from what later steps say about its output to the gradients of its gates.
+// `carry` holds what reaches the step before directly: to its output and to its cell.
+fn finish(sequence: u32, at: u32, unit: u32, sum: real, carry: ptr<function, vec2<real>>) -> Gates {
+    if at == 0u {
+        (*carry).x += sum;
+        return Gates();
+    }
+    let step = at - 1u;
+    let row = row_of(sequence, step);
+    var value = Gates();
+    var before = real(0.0);
+    if step < length(sequence) {
+        before = output_before(sequence, step, unit);
+        let dy = load_dy(row * p.y_width + p.y_at + unit) + sum + (*carry).x;
+        value = retreat(sequence, step, unit, row, before, dy, carry);
+    }
+    store_gates_grad(row, unit, value);
+    store_grads(p.before_at + row * p.units + unit, before);
+    return value;
+}
+
+fn product(a: Gates, b: Gates) -> real {
+    return {{PRODUCT}};
+}
+
+fn load_carry(sequence: u32, unit: u32) -> vec2<real> {
+    if sequence >= p.batch || unit >= p.units {
+        return vec2<real>();
+    }
+    let at = state_of(sequence, unit);
+    return {{LOAD_CARRY}};
+}
+
+fn store_carry(sequence: u32, unit: u32, carry: vec2<real>) {
+    let at = state_of(sequence, unit);
+    store_d_state(at, carry.x);
+    {{STORE_CARRY}}
+}
+
+{{ENTRY}} {
+    let group = linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;
+    if group >= p.tiles * p.slices {
+        return;
+    }
+    let first_sequence = group % p.tiles * TILE;
+    let lane = local_index % UNITS;
+    let unit = group / p.tiles * UNITS + lane;
+    let row = local_index / UNITS * ROWS;
+    {{CARRY}}
+    for (var done = 0u; done < p.steps; done += 1u) {
+        let at = p.first - done;
+        {{DECLARE}}
+        for (var chunk = 0u; chunk < p.units; chunk += UNITS) {
+            if done == 0u {
+                for (var i = local_index; i < TILE * UNITS; i += WORKGROUP) {
+                    let sequence = first_sequence + i / UNITS;
+                    let other = chunk + i % UNITS;
+                    var value = Gates();
+                    if sequence < p.batch && other < p.units {
+                        value = gates_grad(sequence, at, other);
+                    }
+                    shared_values[i] = value;
+                }
+            }
+            workgroupBarrier();
+            if unit < p.units {
+                let others = min(UNITS, p.units - chunk);
+                for (var k = 0u; k < others; k += 1u) {
+                    let w = weights[p.off_weights + (chunk + k) * p.units + unit];
+                    {{ADD}}
+                }
+            }
+            workgroupBarrier();
+        }
+        if unit < p.units {
+            {{END}}
+        }
+    }
+    if unit < p.units {
+        {{KEEP}}
+    }
+}

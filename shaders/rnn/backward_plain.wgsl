@@ -1,0 +1,13 @@
+fn retreat(
+    sequence: u32,
+    step: u32,
+    unit: u32,
+    row: u32,
+    before: real,
+    dy: real,
+    carry: ptr<function, vec2<real>>,
+) -> Gates {
+    let y = load_y(row * p.y_width + p.y_at + unit);
+    *carry = vec2<real>();
+    return {{SLOPE}};
+}

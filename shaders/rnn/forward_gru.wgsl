@@ -1,0 +1,14 @@
+// Gates are reset, update and candidate; the last is what the outputs before add to the candidate.
+fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
+    let at = row * 4u * p.units + unit;
+    let bias = weights[p.off_weights + p.units * p.units + unit];
+    let r = sigmoid_{{T}}(load_gates(at) + sums.x + bias.x);
+    let u = sigmoid_{{T}}(load_gates(at + p.units) + sums.y + bias.y);
+    let m = sums.w + bias.w;
+    let c = tanh_{{T}}(load_gates(at + 2u * p.units) + bias.z + r * m);
+    store_gates(at, r);
+    store_gates(at + p.units, u);
+    store_gates(at + 2u * p.units, c);
+    store_gates(at + 3u * p.units, m);
+    return c + u * (before - c);
+}

@@ -1,0 +1,34 @@
+// Recurrent weights with the gates of a unit side by side, for the steps of a recurrent layer: at
+// k * units + j what output k adds to the gates of unit j, or, turned, what the gates of unit k say
+// about output j. Then, not turned, the biases of each unit.
+//
+// Grid: an invocation for each of these. p.weights_at and p.bias_at are where the recurrent weights
+// [gate, unit, output] and the biases [input or recurrent, gate, unit] begin in params.
+
+alias real = {{REAL}};
+alias Gates = {{GATES}};
+
+fn weight(gate: u32, unit: u32, output: u32) -> real {
+    return load_params(p.weights_at + (gate * p.units + unit) * p.units + output);
+}
+
+// Of the input (0) or of the outputs before (1).
+fn bias(part: u32, gate: u32, unit: u32) -> real {
+    return load_params(p.bias_at + (part * {{COUNT}}u + gate) * p.units + unit);
+}
+
+{{ENTRY}} {
+    let t = linear_id(workgroup_id, num_workgroups, local_index);
+    if t >= p.count {
+        return;
+    }
+    let k = t / p.units;
+    let j = t % p.units;
+    if k == p.units {
+        packed[p.off_packed + t] = {{BIASES}};
+        return;
+    }
+    let unit = select(j, k, p.turned != 0u);
+    let output = select(k, j, p.turned != 0u);
+    packed[p.off_packed + t] = {{WEIGHTS}};
+}

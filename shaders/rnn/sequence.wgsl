@@ -1,0 +1,45 @@
+// What the steps of a recurrent layer forward and backward have in common. A layer in one direction
+// walks over the steps of each sequence, from its last to its first if it is reversed. Tensors over
+// all steps have a row for each step and sequence. A sequence that is shorter than the others has
+// rows behind its end, which hold zeros and leave its state as it is.
+
+alias real = {{REAL}};
+// What a unit's gates hold, side by side.
+alias Gates = {{GATES}};
+
+// Invocations side by side, for units; sequences of an invocation and of a workgroup.
+const UNITS = {{UNITS}}u;
+const ROWS = {{ROWS}}u;
+const TILE = WORKGROUP / UNITS * ROWS;
+
+// What all units of the workgroup's sequences need of each other, UNITS at a time.
+var<workgroup> shared_values: array<{{SHARED}}, TILE * UNITS>;
+
+// Steps of a sequence.
+fn length(sequence: u32) -> u32 {
+    return {{LENGTH}};
+}
+
+// The row of step `step` of a sequence.
+fn row_of(sequence: u32, step: u32) -> u32 {
+    let steps = length(sequence);
+    var time = step;
+    if p.reversed != 0u && step < steps {
+        time = steps - 1u - step;
+    }
+    return time * p.step_rows + sequence * p.sequence_rows;
+}
+
+// Where a sequence's output before the first step is. Its cell's state is p.cell_part behind it.
+fn state_of(sequence: u32, unit: u32) -> u32 {
+    return p.state_at + sequence * p.state_stride + unit;
+}
+
+// Output of a unit in front of step `step`.
+fn output_before(sequence: u32, step: u32, unit: u32) -> real {
+    let done = min(step, length(sequence));
+    if done == 0u {
+        return load_state(state_of(sequence, unit));
+    }
+    return load_y(row_of(sequence, done - 1u) * p.y_width + p.y_at + unit);
+}

@@ -1,0 +1,275 @@
+//! CudnnRNNBackprop, V2 and V3.
+
+use super::Version;
+use super::extents::{Extents, INPUT, PARAMS};
+use super::forward::{both_states, side_by_side};
+use super::model::{Mode, Model};
+use super::pieces::{Elementwise, gather, pack};
+use super::product::{Matrix, multiply};
+use super::reserve::Reserve;
+use super::steps;
+use crate::error::Result;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::reduce::plan::groups;
+use crate::kernels::reduce::program::reduce;
+use crate::kernels::reduce::table::Reduction;
+use crate::kernels::rnn::values::{Output, wide};
+use crate::tensor::{Dims, Tensor};
+
+/// Inputs behind those that [`super::extents`] names, counted from the first of them.
+const OUTPUT: usize = 0;
+const OUTPUT_H: usize = 1;
+const OUTPUT_C: usize = 2;
+const DY: usize = 3;
+const DH: usize = 4;
+const DC: usize = 5;
+const RESERVE: usize = 6;
+
+/// The inputs of the op forward; its outputs output, output_h, output_c; their gradients; and
+/// reserve_space. Outputs are the gradients of input, input_h, input_c and params.
+pub struct Backward {
+    model: Model,
+    version: Version,
+    time_major: bool,
+}
+
+/// The tensors of a pseudo-layer's gradient.
+struct Layer<'a> {
+    pseudo_layer: usize,
+    params: &'a Tensor,
+    d_params: &'a Tensor,
+    saved: Option<&'a Tensor>,
+    x: &'a Tensor,
+    dx: &'a Tensor,
+    state: &'a Tensor,
+    d_state: &'a Tensor,
+    y: &'a Tensor,
+    dy: &'a Tensor,
+    lengths: Option<&'a Tensor>,
+}
+
+impl Backward {
+    /// From the attributes.
+    pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
+        let time_major = version != Version::V3 || attrs.bool("time_major")?;
+        Ok(Self { model: Model::new(attrs)?, version, time_major })
+    }
+
+    /// TensorFlow's checks of the inputs that the op forward does not have.
+    fn check(
+        &self,
+        ctx: &mut dyn OpContext,
+        extents: &Extents,
+        reserve: &Reserve,
+    ) -> Result<usize> {
+        let first = PARAMS + 1 + usize::from(self.version == Version::V3);
+        let (outputs, states) = (extents.outputs(), extents.states());
+        let mut all = vec![
+            ("output", OUTPUT, &outputs),
+            ("output_h", OUTPUT_H, &states),
+            ("output_backprop", DY, &outputs),
+            ("output_h_backprop", DH, &states),
+        ];
+        if self.model.mode.has_cells() {
+            all.extend([("output_c", OUTPUT_C, &states), ("output_c_backprop", DC, &states)]);
+        }
+        for (name, i, dims) in all {
+            let tensor = ctx.input(first + i)?;
+            extents.check(name, &tensor, dims)?;
+        }
+        let kept = ctx.input(first + RESERVE)?;
+        extents.check("reserve_space", &kept, &[reserve.len_in(self.model.dtype)])?;
+        Ok(first)
+    }
+}
+
+impl Kernel for Backward {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let model = &self.model;
+        let extents = Extents::new(ctx, model, self.version, self.time_major)?;
+        let reserve = Reserve::new(&extents);
+        let first = self.check(ctx, &extents, &reserve)?;
+        let (layout, real, dtype) = (extents.layout, model.real(), model.dtype);
+        let input = ctx.input(INPUT)?;
+        let d_input = Output::new(ctx, 0, dtype, &input.dims)?;
+        let d_h = Output::new(ctx, 1, dtype, &extents.states())?;
+        let cells = model.mode.has_cells();
+        let cell_dims = if cells { extents.states() } else { Dims::new() };
+        let d_c = Output::new(ctx, 2, dtype, &cell_dims)?;
+        let d_params = Output::new(ctx, 3, dtype, &[layout.len()])?;
+        if !cells {
+            d_c.clear(ctx)?;
+            d_c.finish(ctx)?;
+        }
+        let parts = if cells { &[first + DH, first + DC][..] } else { &[first + DH] };
+        if extents.rows() == 0 {
+            d_params.clear(ctx)?;
+            d_params.finish(ctx)?;
+            if extents.batch > 0 {
+                let d_state = side_by_side(ctx, real, parts)?;
+                d_h.take(ctx, &d_state, 0)?;
+                if cells {
+                    d_c.take(ctx, &d_state, d_state.len() / 2)?;
+                }
+            }
+            return Ok(());
+        }
+        let (state, d_state) = (both_states(ctx, &extents)?, side_by_side(ctx, real, parts)?);
+        let lengths = extents.upload_lengths(ctx)?;
+        let params = ctx.input(PARAMS)?;
+        let params = wide(ctx, &params)?;
+        let input = wide(ctx, &input)?;
+        let kept = ctx.input(first + RESERVE)?;
+        let (y, dy) = (ctx.input(first + OUTPUT)?, ctx.input(first + DY)?);
+        let (mut y, mut dy) = (wide(ctx, &y)?, wide(ctx, &dy)?);
+        for layer in (0..layout.layers).rev() {
+            // The input of the layer: that of the network, or what the layer below gave.
+            let below = layer
+                .checked_sub(1)
+                .map(|below| (reserve.outputs(&kept, below), reserve.factors(&kept, below)));
+            let x = match &below {
+                None => input.clone(),
+                Some((outputs, None)) => outputs.clone(),
+                Some((outputs, Some(factors))) => {
+                    let x = ctx.temp(real, &outputs.dims)?;
+                    Elementwise::Product.enqueue(ctx.device(), 0.0, &[outputs, factors, &x])?;
+                    x
+                }
+            };
+            let dx = match &below {
+                None => d_input.wide.clone(),
+                Some((outputs, _)) => ctx.temp(real, &outputs.dims)?,
+            };
+            for direction in 0..model.directions {
+                let pseudo_layer = layer * model.directions + direction;
+                let part = if direction == 0 { dx.clone() } else { ctx.temp(real, &dx.dims)? };
+                let saved = reserve.saved(&kept, pseudo_layer);
+                self.layer(
+                    ctx,
+                    &extents,
+                    &Layer {
+                        pseudo_layer,
+                        params: &params,
+                        d_params: &d_params.wide,
+                        saved: Some(&saved).filter(|saved| !saved.is_empty()),
+                        x: &x,
+                        dx: &part,
+                        state: &state,
+                        d_state: &d_state,
+                        y: &y,
+                        dy: &dy,
+                        lengths: lengths.as_ref(),
+                    },
+                )?;
+                if direction > 0 {
+                    Elementwise::Sum.enqueue(ctx.device(), 0.0, &[&dx, &part, &dx])?;
+                }
+            }
+            if let Some((outputs, factors)) = below {
+                if let Some(factors) = factors {
+                    Elementwise::Product.enqueue(ctx.device(), 0.0, &[&dx, &factors, &dx])?;
+                }
+                (y, dy) = (outputs, dx);
+            }
+        }
+        d_input.finish(ctx)?;
+        d_params.finish(ctx)?;
+        d_h.take(ctx, &d_state, 0)?;
+        if cells {
+            d_c.take(ctx, &d_state, d_state.len() / 2)?;
+        }
+        Ok(())
+    }
+}
+
+impl Backward {
+    /// The gradients of one layer in one direction.
+    fn layer(&self, ctx: &mut dyn OpContext, extents: &Extents, layer: &Layer<'_>) -> Result<()> {
+        let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
+        let (units, slots, gates) = (layout.units, mode.slots(), mode.gates());
+        let Layer { pseudo_layer: p, params, d_params, x, dx, .. } = *layer;
+        let grads = ctx.temp(params.dtype, &[rows * units * (slots + 1)])?;
+        ctx.device().check_extent(grads.len())?;
+        ctx.device().check_extent(layer.y.len())?;
+        let weights = pack(ctx, &layout, params, p, true)?;
+        let tensors = steps::Backward {
+            saved: layer.saved,
+            weights: &weights,
+            state: layer.state,
+            y: layer.y,
+            dy: layer.dy,
+            d_state: layer.d_state,
+            grads: &grads,
+        };
+        extents.walk(p, layer.lengths).backward(ctx.device(), &tensors)?;
+        // The gates' gradients, first to last: of what the input adds, then of what the outputs
+        // before add. They differ in a GRU's candidate.
+        let part = |first: usize, count: usize| {
+            Matrix::new(&grads, first * units, rows, count * units, slots * units)
+        };
+        let before = Matrix::new(&grads, rows * units * slots, rows, units, units);
+        let width = layout.width(p / self.model.directions);
+        if layout.skips && p < self.model.directions {
+            gather(ctx.device(), mode, &grads, &dx.reshaped(&[rows, units]))?;
+        } else if width > 0 {
+            let at = layout.weights_at(p);
+            let weights = Matrix::new(params, at, gates * units, width, width);
+            let d_weights = Matrix::new(d_params, at, gates * units, width, width);
+            multiply(ctx, &part(0, gates), &weights, &Matrix::whole(dx, width))?;
+            multiply(ctx, &part(0, gates).turned(), &Matrix::whole(x, width), &d_weights)?;
+        }
+        for (first, count, slot) in recurrent_parts(mode) {
+            let at = layout.recurrent_at(p) + first * units * units;
+            let d_weights = Matrix::new(d_params, at, count * units, units, units);
+            multiply(ctx, &part(slot, count).turned(), &before, &d_weights)?;
+        }
+        self.biases(ctx, extents, p, &grads, d_params)
+    }
+
+    /// The gradients of the biases: sums over all rows.
+    fn biases(
+        &self,
+        ctx: &mut dyn OpContext,
+        extents: &Extents,
+        pseudo_layer: usize,
+        grads: &Tensor,
+        d_params: &Tensor,
+    ) -> Result<()> {
+        let (layout, mode) = (extents.layout, self.model.mode);
+        let (units, slots, gates) = (layout.units, mode.slots(), mode.gates());
+        let real = grads.dtype;
+        let all = Tensor::new(real, &[extents.rows(), slots * units], grads.address);
+        let sums = ctx.temp(real, &[slots * units])?;
+        reduce(ctx, Reduction::of("Sum"), &all, &groups(&all.dims, &[true, false]), &sums)?;
+        let bytes = |elements: usize| (elements * units * real.size()) as u64;
+        let at = d_params.address + (layout.bias_at(pseudo_layer) * real.size()) as u64;
+        ctx.device().copy(at, sums.address, bytes(gates))?;
+        for (first, count, slot) in recurrent_parts(mode) {
+            let to = at + bytes(gates + first);
+            ctx.device().copy(to, sums.address + bytes(slot), bytes(count))?;
+        }
+        Ok(())
+    }
+}
+
+/// The gates of the recurrent weights, as runs: the first, how many, and the slot of the first.
+fn recurrent_parts(mode: Mode) -> Vec<(usize, usize, usize)> {
+    match mode {
+        Mode::Gru => vec![(0, 2, 0), (2, 1, 3)],
+        _ => vec![(0, mode.gates(), 0)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_gate_has_recurrent_weights() {
+        for mode in Mode::ALL {
+            let parts = recurrent_parts(mode);
+            assert_eq!(parts.iter().map(|(_, count, _)| count).sum::<usize>(), mode.gates());
+            assert!(parts.iter().all(|(_, count, slot)| slot + count <= mode.slots()));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The extents of a network's tensors, and TensorFlow's checks of them.
+
+use super::Version;
+use super::model::{Layout, Model};
+use super::steps::Walk;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::require;
+use crate::tensor::{Dims, Tensor, shape_text};
+
+/// Inputs that both directions have.
+pub const INPUT: usize = 0;
+pub const INPUT_H: usize = 1;
+pub const INPUT_C: usize = 2;
+pub const PARAMS: usize = 3;
+pub const LENGTHS: usize = 4;
+
+/// A network with its extents.
+#[derive(Debug, Clone)]
+pub struct Extents {
+    /// Where the parameters lie.
+    pub layout: Layout,
+    /// Steps.
+    pub steps: usize,
+    /// Sequences.
+    pub batch: usize,
+    /// Whether steps come before sequences in the tensors.
+    pub time_major: bool,
+    /// Steps of each sequence, if they differ.
+    pub lengths: Option<Vec<i32>>,
+}
+
+impl Extents {
+    /// From the inputs.
+    pub fn new(
+        ctx: &mut dyn OpContext,
+        model: &Model,
+        version: Version,
+        time_major: bool,
+    ) -> Result<Self> {
+        let (input, h) = (ctx.input(INPUT)?, ctx.input(INPUT_H)?);
+        require!(input.rank() == 3, "RNN input must be a 3-D vector.");
+        require!(h.rank() == 3, "RNN input must be a 3-D vector.");
+        let [steps, batch] = if time_major { [0, 1] } else { [1, 0] }.map(|i| input.dims[i]);
+        let states = h.dims[usize::from(!time_major)];
+        let layers = states / model.directions;
+        let layout = model.layout(layers, h.dims[2], input.dims[2])?;
+        let extents = Self { layout, steps, batch, time_major, lengths: None };
+        extents.check("input_h", &h, &extents.states())?;
+        require!(layers > 0 && h.dims[2] > 0, "RNN without units: input_h {}", shape_text(&h.dims));
+        if model.mode.has_cells() {
+            let c = ctx.input(INPUT_C)?;
+            extents.check("input_c", &c, &extents.states())?;
+        }
+        let params = ctx.input(PARAMS)?;
+        extents.check("params", &params, &[layout.len()])?;
+        let lengths = match version {
+            Version::V3 => extents.check_lengths(ctx)?,
+            _ => None,
+        };
+        Ok(Self { lengths, ..extents })
+    }
+
+    /// The lengths of the sequences, if they differ from the number of steps.
+    fn check_lengths(&self, ctx: &mut dyn OpContext) -> Result<Option<Vec<i32>>> {
+        let host = ctx.host_input(LENGTHS)?;
+        require!(host.dims.len() == 1, "sequence_lengths must be a 1-D vector.");
+        require!(
+            host.dims[0] == self.batch,
+            "Invalid sequence_lengths shape: {} {}",
+            shape_text(&host.dims),
+            shape_text(&[self.batch])
+        );
+        let lengths = host.to_i64()?;
+        for (i, length) in lengths.iter().enumerate() {
+            require!(
+                (0..=self.steps as i64).contains(length),
+                "sequence_lengths[{i}] must be between 0 and {}, got {length}",
+                self.steps
+            );
+        }
+        let differ = lengths.iter().any(|length| *length != self.steps as i64);
+        Ok(differ.then(|| lengths.iter().map(|length| *length as i32).collect()))
+    }
+
+    /// The lengths on the device, if they differ.
+    pub fn upload_lengths(&self, ctx: &mut dyn OpContext) -> Result<Option<Tensor>> {
+        let Some(lengths) = &self.lengths else { return Ok(None) };
+        let tensor = ctx.temp(DType::I32, &[lengths.len()])?;
+        ctx.device().upload(tensor.address, bytemuck::cast_slice(lengths))?;
+        Ok(Some(tensor))
+    }
+
+    /// Fails unless `tensor` has the shape `dims`.
+    pub fn check(&self, name: &str, tensor: &Tensor, dims: &[usize]) -> Result<()> {
+        require!(
+            tensor.dims[..] == *dims,
+            "Invalid {name} shape: {} {}",
+            shape_text(&tensor.dims),
+            shape_text(dims)
+        );
+        Ok(())
+    }
+
+    fn ordered(&self, outer: usize, inner: usize, last: usize) -> Dims {
+        Dims::from_slice(&if self.time_major { [outer, inner, last] } else { [inner, outer, last] })
+    }
+
+    /// The shape of states: of a network's, one for each pseudo-layer and sequence.
+    pub fn states(&self) -> Dims {
+        self.ordered(self.layout.pseudo_layers(), self.batch, self.layout.units)
+    }
+
+    /// The shape of the outputs.
+    pub fn outputs(&self) -> Dims {
+        self.ordered(self.steps, self.batch, self.width())
+    }
+
+    /// Elements of a step's output.
+    pub fn width(&self) -> usize {
+        self.layout.model.directions * self.layout.units
+    }
+
+    /// Rows of tensors over all steps and sequences.
+    pub fn rows(&self) -> usize {
+        self.steps * self.batch
+    }
+
+    /// The walk of a pseudo-layer.
+    pub fn walk<'a>(&self, pseudo_layer: usize, lengths: Option<&'a Tensor>) -> Walk<'a> {
+        let Layout { model, units, .. } = self.layout;
+        let direction = pseudo_layer % model.directions;
+        let pseudo_layers = self.layout.pseudo_layers();
+        let (rows, state) = if self.time_major {
+            ([self.batch, 1], [pseudo_layer * self.batch * units, units])
+        } else {
+            ([1, self.steps], [pseudo_layer * units, pseudo_layers * units])
+        };
+        Walk {
+            mode: model.mode,
+            steps: self.steps,
+            batch: self.batch,
+            units,
+            reversed: direction == 1,
+            rows,
+            y: [self.width(), direction * units],
+            state,
+            cell_part: pseudo_layers * self.batch * units,
+            lengths,
+        }
+    }
+}

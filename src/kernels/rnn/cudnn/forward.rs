@@ -1,0 +1,226 @@
+//! CudnnRNN, V2 and V3.
+
+use parking_lot::Mutex;
+
+use super::Version;
+use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
+use super::model::{Layout, Model};
+use super::pieces::{Elementwise, pack, spread};
+use super::product::{Matrix, multiply};
+use super::reserve::Reserve;
+use super::steps;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::random::{Bounds, Distribution, Generator, SAMPLES_PER_OUTPUT, Source, fill};
+use crate::kernels::rnn::values::{Output, clear, wide};
+use crate::tensor::{Dims, HostTensor, Tensor};
+
+/// Outputs.
+const OUTPUT: usize = 0;
+const OUTPUT_H: usize = 1;
+const OUTPUT_C: usize = 2;
+const RESERVE: usize = 3;
+const HOST_RESERVED: usize = 4;
+
+/// input, input_h, input_c, params[, sequence_lengths].
+pub struct Forward {
+    model: Model,
+    version: Version,
+    training: bool,
+    time_major: bool,
+    generator: Mutex<Generator>,
+}
+
+impl Forward {
+    /// From the attributes.
+    pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
+        let generator = Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?);
+        Ok(Self {
+            model: Model::new(attrs)?,
+            version,
+            training: attrs.bool("is_training")?,
+            time_major: version != Version::V3 || attrs.bool("time_major")?,
+            generator: Mutex::new(generator),
+        })
+    }
+
+    /// Multiplies the outputs `y` of a layer by factors, which are 0 for a random part of them.
+    fn drop(&self, ctx: &mut dyn OpContext, y: &Tensor, factors: &Tensor) -> Result<Tensor> {
+        let uniform = ctx.temp(DType::F32, &y.dims)?;
+        let generator = {
+            let mut next = self.generator.lock();
+            let generator = *next;
+            next.skip((uniform.len() as u64).wrapping_mul(SAMPLES_PER_OUTPUT));
+            generator
+        };
+        let source = Source::Host(generator);
+        fill(ctx.device(), &uniform, Distribution::Uniform, Bounds::default(), source)?;
+        let dropped = ctx.temp(y.dtype, &y.dims)?;
+        let tensors = [&uniform, factors, y, &dropped];
+        Elementwise::Drop.enqueue(ctx.device(), self.model.dropout, &tensors)?;
+        Ok(dropped)
+    }
+}
+
+impl Kernel for Forward {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let model = &self.model;
+        let extents = Extents::new(ctx, model, self.version, self.time_major)?;
+        let (layout, real, dtype) = (extents.layout, model.real(), model.dtype);
+        let output = Output::new(ctx, OUTPUT, dtype, &extents.outputs())?;
+        let output_h = Output::new(ctx, OUTPUT_H, dtype, &extents.states())?;
+        let cells = model.mode.has_cells();
+        let cell_dims = if cells { extents.states() } else { Dims::new() };
+        let output_c = Output::new(ctx, OUTPUT_C, dtype, &cell_dims)?;
+        let reserve = Reserve::new(&extents);
+        let kept = if self.training { &[reserve.len_in(dtype)][..] } else { &[] };
+        let kept = ctx.output(RESERVE, dtype, kept)?;
+        if self.version != Version::V1 {
+            ctx.host_output(HOST_RESERVED, &HostTensor::of::<i8>(DType::I8, &[0], &[]))?;
+        }
+        if !cells {
+            output_c.clear(ctx)?;
+            output_c.finish(ctx)?;
+        }
+        if extents.batch == 0 {
+            return Ok(());
+        }
+        let state = both_states(ctx, &extents)?;
+        let last = ctx.temp(real, &state.dims)?;
+        if extents.steps == 0 {
+            ctx.device().copy(last.address, state.address, state.bytes())?;
+        } else {
+            let lengths = extents.upload_lengths(ctx)?;
+            let params = ctx.input(PARAMS)?;
+            let params = wide(ctx, &params)?;
+            let input = ctx.input(INPUT)?;
+            let mut x = wide(ctx, &input)?;
+            for layer in 0..layout.layers {
+                let inner = layer + 1 < layout.layers;
+                let y = match (inner, self.training) {
+                    (true, true) => reserve.outputs(&kept, layer),
+                    (true, false) => ctx.temp(real, &[extents.rows() * extents.width()])?,
+                    (false, _) => output.wide.clone(),
+                };
+                for direction in 0..model.directions {
+                    let p = layer * model.directions + direction;
+                    let saved = self.training.then(|| reserve.saved(&kept, p));
+                    let saved = saved.filter(|saved| !saved.is_empty());
+                    self.layer(
+                        ctx,
+                        &extents,
+                        p,
+                        &params,
+                        &x,
+                        saved,
+                        [&state, &y, &last],
+                        &lengths,
+                    )?;
+                }
+                x = match reserve.factors(&kept, layer) {
+                    Some(factors) if inner && self.training => self.drop(ctx, &y, &factors)?,
+                    _ => y,
+                };
+            }
+        }
+        output.finish(ctx)?;
+        output_h.take(ctx, &last, 0)?;
+        if cells {
+            output_c.take(ctx, &last, last.len() / 2)?;
+        }
+        Ok(())
+    }
+}
+
+impl Forward {
+    /// One layer in one direction. `saved` is for what the gradient needs, if it is wanted.
+    #[expect(clippy::too_many_arguments, reason = "a layer has as many tensors")]
+    fn layer(
+        &self,
+        ctx: &mut dyn OpContext,
+        extents: &Extents,
+        pseudo_layer: usize,
+        params: &Tensor,
+        x: &Tensor,
+        saved: Option<Tensor>,
+        [state, y, last]: [&Tensor; 3],
+        lengths: &Option<Tensor>,
+    ) -> Result<()> {
+        let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
+        let (units, slots, real) = (layout.units, mode.slots(), params.dtype);
+        let keeps = saved.is_some();
+        let count = rows * units * slots;
+        let (gates, cells) = match saved {
+            Some(saved) => {
+                let cells = (rows * units, saved.address + (count * real.size()) as u64);
+                (Tensor::new(real, &[count], saved.address), Some(cells))
+            }
+            None => (ctx.temp(real, &[count])?, None),
+        };
+        let cells = match (mode.has_cells(), cells) {
+            (true, Some((len, address))) => Some(Tensor::new(real, &[len], address)),
+            (true, None) => Some(ctx.temp(real, &[extents.batch * units])?),
+            (false, _) => None,
+        };
+        ctx.device().check_extent(gates.len())?;
+        ctx.device().check_extent(y.len())?;
+        if layout.skips && pseudo_layer < self.model.directions {
+            let x = x.reshaped(&[rows, units]);
+            spread(ctx.device(), mode, &x, &gates)?;
+        } else {
+            input_product(ctx, &layout, pseudo_layer, params, x, &gates)?;
+        }
+        let weights = pack(ctx, &layout, params, pseudo_layer, false)?;
+        let walk = extents.walk(pseudo_layer, lengths.as_ref());
+        let tensors = steps::Forward {
+            gates: &gates,
+            weights: &weights,
+            state,
+            y,
+            last,
+            cells: cells.as_ref(),
+            keeps,
+        };
+        walk.forward(ctx.device(), &tensors)
+    }
+}
+
+/// What the inputs of all steps add to the gates.
+fn input_product(
+    ctx: &mut dyn OpContext,
+    layout: &Layout,
+    pseudo_layer: usize,
+    params: &Tensor,
+    x: &Tensor,
+    gates: &Tensor,
+) -> Result<()> {
+    let (mode, units) = (layout.model.mode, layout.units);
+    let width = layout.width(pseudo_layer / layout.model.directions);
+    if width == 0 {
+        return clear(ctx, gates);
+    }
+    let (rows, columns) = (x.len() / width, mode.gates() * units);
+    let weights = Matrix::new(params, layout.weights_at(pseudo_layer), columns, width, width);
+    let sums = Matrix::new(gates, 0, rows, columns, mode.slots() * units);
+    multiply(ctx, &Matrix::whole(x, width), &weights.turned(), &sums)
+}
+
+/// input_h and, of an LSTM, input_c behind it, in the type that is computed in.
+pub fn both_states(ctx: &mut dyn OpContext, extents: &Extents) -> Result<Tensor> {
+    let model = &extents.layout.model;
+    let parts = if model.mode.has_cells() { &[INPUT_H, INPUT_C][..] } else { &[INPUT_H] };
+    side_by_side(ctx, model.real(), parts)
+}
+
+/// Inputs of equal size behind each other.
+pub fn side_by_side(ctx: &mut dyn OpContext, real: DType, inputs: &[usize]) -> Result<Tensor> {
+    let first = ctx.input(inputs[0])?;
+    let all = ctx.temp(real, &[inputs.len(), first.len()])?;
+    for (i, input) in inputs.iter().enumerate() {
+        let input = ctx.input(*input)?;
+        let input = wide(ctx, &input)?;
+        ctx.device().copy(all.address + i as u64 * input.bytes(), input.address, input.bytes())?;
+    }
+    Ok(all)
+}

@@ -1,0 +1,270 @@
+//! What the attributes of a recurrent network say, and how its parameters lie in memory.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::op::Attrs;
+use crate::{invalid, require};
+
+/// The kind of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// One gate with a rectified linear unit.
+    Relu,
+    /// One gate with the hyperbolic tangent.
+    Tanh,
+    /// Gates input, forget, candidate, output, in this order.
+    Lstm,
+    /// Gates reset, update, candidate, in this order. The reset gate is applied to the product of
+    /// the recurrent weights.
+    Gru,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Relu, Self::Tanh, Self::Lstm, Self::Gru];
+
+    /// Its name in TensorFlow.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Relu => "rnn_relu",
+            Self::Tanh => "rnn_tanh",
+            Self::Lstm => "lstm",
+            Self::Gru => "gru",
+        }
+    }
+
+    /// Gates of a unit.
+    pub const fn gates(self) -> usize {
+        match self {
+            Self::Relu | Self::Tanh => 1,
+            Self::Lstm => 4,
+            Self::Gru => 3,
+        }
+    }
+
+    /// Numbers of a unit and step that stand for its gates. Of a GRU's candidate there are two:
+    /// what comes from the input and what from the outputs before.
+    pub const fn slots(self) -> usize {
+        match self {
+            Self::Relu | Self::Tanh => 1,
+            Self::Lstm | Self::Gru => 4,
+        }
+    }
+
+    /// Whether a unit has a cell beside its output.
+    pub const fn has_cells(self) -> bool {
+        matches!(self, Self::Lstm)
+    }
+}
+
+/// A network, but for its extents.
+#[derive(Debug, Clone, Copy)]
+pub struct Model {
+    /// The tensors' type.
+    pub dtype: DType,
+    /// The kind of all layers.
+    pub mode: Mode,
+    /// Directions of a layer: 1 or 2.
+    pub directions: usize,
+    /// Share of the values between layers that training drops.
+    pub dropout: f32,
+    skip: Skip,
+}
+
+/// Whether the first layer's input has no weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Skip {
+    Never,
+    Always,
+    IfItFits,
+}
+
+impl Model {
+    /// From the attributes.
+    pub fn new(attrs: &dyn Attrs) -> Result<Self> {
+        let name = attrs.string("rnn_mode")?;
+        let Some(mode) = Mode::ALL.into_iter().find(|m| m.name() == name) else {
+            invalid!("Invalid RNN mode: {name}")
+        };
+        let skip = match &*attrs.string("input_mode")? {
+            "linear_input" => Skip::Never,
+            "skip_input" => Skip::Always,
+            "auto_select" => Skip::IfItFits,
+            other => invalid!("Invalid RNN input mode: {other}"),
+        };
+        let directions = match &*attrs.string("direction")? {
+            "unidirectional" => 1,
+            "bidirectional" => 2,
+            other => invalid!("Invalid RNN direction mode: {other}"),
+        };
+        if attrs.int("num_proj").unwrap_or(0) != 0 {
+            return Err(Error::Unimplemented(format!(
+                "{}: projections (num_proj) are not offered on WGPU",
+                attrs.op()
+            )));
+        }
+        let dropout = attrs.float("dropout")?;
+        require!((0.0..=1.0).contains(&dropout), "dropout must be in [0, 1], got {dropout}");
+        Ok(Self { dtype: attrs.dtype("T")?, mode, directions, dropout, skip })
+    }
+
+    /// The type that is computed in, and in which work tensors are.
+    pub fn real(&self) -> DType {
+        self.dtype.accumulator()
+    }
+
+    /// The layout of the parameters of `layers` layers of `units` units, or why there is none.
+    pub fn layout(&self, layers: usize, units: usize, inputs: usize) -> Result<Layout> {
+        let skips = match self.skip {
+            Skip::Never => false,
+            Skip::Always => true,
+            Skip::IfItFits => inputs == units,
+        };
+        require!(
+            !skips || inputs == units,
+            "input_mode skip_input needs inputs of num_units = {units} elements, got {inputs}"
+        );
+        let layout = Layout { model: *self, layers, units, inputs, skips };
+        require!(layout.checked_len().is_some(), "the network's parameters exceed the memory");
+        Ok(layout)
+    }
+}
+
+/// Where parameters lie in the vector `params`.
+///
+/// A pseudo-layer is a layer in one direction; they follow each other layer by layer. First come
+/// the weights of all: of each those of its input, [gate, unit, element of the input], then the
+/// recurrent ones, [gate, unit, unit]. Then come the biases of all: of each those of the input,
+/// [gate, unit], then the recurrent ones. The gates' order is [`Mode`]'s. This is how cuDNN lays
+/// networks out, so what Keras makes of its layers fits.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// The network.
+    pub model: Model,
+    /// Its layers.
+    pub layers: usize,
+    /// Units of a layer and direction.
+    pub units: usize,
+    /// Elements of an input of the first layer.
+    pub inputs: usize,
+    /// Whether the first layer's input has no weights.
+    pub skips: bool,
+}
+
+impl Layout {
+    /// Pseudo-layers.
+    pub const fn pseudo_layers(&self) -> usize {
+        self.layers * self.model.directions
+    }
+
+    /// Elements of an input of a layer.
+    pub const fn width(&self, layer: usize) -> usize {
+        if layer == 0 { self.inputs } else { self.model.directions * self.units }
+    }
+
+    /// Weights of the input of a pseudo-layer.
+    const fn input_weights(&self, layer: usize) -> usize {
+        if layer == 0 && self.skips {
+            return 0;
+        }
+        self.model.mode.gates() * self.units * self.width(layer)
+    }
+
+    /// Recurrent weights of a pseudo-layer.
+    const fn recurrent_weights(&self) -> usize {
+        self.model.mode.gates() * self.units * self.units
+    }
+
+    /// Where the weights of the input of a pseudo-layer begin.
+    pub fn weights_at(&self, pseudo_layer: usize) -> usize {
+        (0..pseudo_layer)
+            .map(|p| self.input_weights(p / self.model.directions) + self.recurrent_weights())
+            .sum()
+    }
+
+    /// Where its recurrent weights begin.
+    pub fn recurrent_at(&self, pseudo_layer: usize) -> usize {
+        self.weights_at(pseudo_layer) + self.input_weights(pseudo_layer / self.model.directions)
+    }
+
+    /// Where its biases begin.
+    pub fn bias_at(&self, pseudo_layer: usize) -> usize {
+        self.weights_at(self.pseudo_layers())
+            + pseudo_layer * 2 * self.model.mode.gates() * self.units
+    }
+
+    /// Elements of `params`.
+    pub fn len(&self) -> usize {
+        self.bias_at(self.pseudo_layers())
+    }
+
+    /// The same, unless it is beyond what an address holds.
+    fn checked_len(&self) -> Option<usize> {
+        let gates = self.model.mode.gates().checked_mul(self.units)?;
+        let sides = self.inputs.checked_add(self.units.checked_mul(4)?)?.checked_add(2)?;
+        let bound = gates.checked_mul(sides)?.checked_mul(self.layers.checked_mul(2)?)?;
+        (bound < 1 << 48).then(|| self.len())
+    }
+
+    /// The weight matrices in the order in which TensorFlow names them: of each pseudo-layer those
+    /// of the input and then the recurrent ones, gate by gate. For each where it begins, its rows
+    /// and its columns. A network that skips the input's weights has none there.
+    pub fn matrices(&self) -> Vec<[usize; 3]> {
+        let mut all = Vec::new();
+        for p in 0..self.pseudo_layers() {
+            let (layer, gates) = (p / self.model.directions, self.model.mode.gates());
+            let width = if layer == 0 && self.skips { 0 } else { self.width(layer) };
+            let parts = [(self.weights_at(p), width), (self.recurrent_at(p), self.units)];
+            for (at, columns) in parts {
+                all.extend(
+                    (0..gates).map(|g| [at + g * self.units * columns, self.units, columns]),
+                );
+            }
+        }
+        all
+    }
+
+    /// The bias vectors in the same order; for each where it begins.
+    pub fn biases(&self) -> Vec<usize> {
+        let count = self.pseudo_layers() * 2 * self.model.mode.gates();
+        (0..count).map(|i| self.bias_at(0) + i * self.units).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(mode: Mode, directions: usize, skip: Skip) -> Model {
+        Model { dtype: DType::F32, mode, directions, dropout: 0.0, skip }
+    }
+
+    #[test]
+    fn parts_follow_each_other_without_gaps() {
+        for (mode, directions, skip) in [
+            (Mode::Lstm, 2, Skip::Never),
+            (Mode::Gru, 1, Skip::IfItFits),
+            (Mode::Tanh, 2, Skip::Always),
+        ] {
+            let inputs = if skip == Skip::Always { 3 } else { 5 };
+            let layout = model(mode, directions, skip).layout(2, 3, inputs).unwrap();
+            let mut parts: Vec<(usize, usize)> =
+                layout.matrices().iter().map(|[at, m, n]| (*at, m * n)).collect();
+            parts.extend(layout.biases().iter().map(|at| (*at, 3)));
+            let mut end = 0;
+            for (at, len) in parts {
+                assert_eq!(at, end, "{mode:?}");
+                end += len;
+            }
+            assert_eq!(end, layout.len());
+        }
+    }
+
+    #[test]
+    fn skipping_needs_inputs_of_the_units_size() {
+        assert!(model(Mode::Gru, 1, Skip::Always).layout(1, 3, 4).is_err());
+        assert!(model(Mode::Gru, 1, Skip::IfItFits).layout(1, 3, 3).unwrap().skips);
+        assert!(!model(Mode::Gru, 1, Skip::IfItFits).layout(1, 3, 4).unwrap().skips);
+        assert!(model(Mode::Gru, 1, Skip::Never).layout(1 << 20, 1 << 30, 4).is_err());
+    }
+}

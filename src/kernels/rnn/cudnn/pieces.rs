@@ -1,0 +1,190 @@
+//! The small programs around the steps: packed weights, inputs without weights, and what is done
+//! element by element.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::model::{Layout, Mode};
+use super::steps::gates_type;
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::shader::{Field, Shader, WORKGROUP};
+use crate::tensor::Tensor;
+
+/// The recurrent weights of a pseudo-layer with the gates of a unit side by side: for steps
+/// backward (`turned`), or for steps forward with the biases behind them.
+pub fn pack(
+    ctx: &mut dyn OpContext,
+    layout: &Layout,
+    params: &Tensor,
+    pseudo_layer: usize,
+    turned: bool,
+) -> Result<Tensor> {
+    let (units, mode, real) = (layout.units, layout.model.mode, params.dtype);
+    let count = units * (units + usize::from(!turned));
+    let packed = ctx.temp(real, &[count, mode.slots()])?;
+    ctx.device().check_extent(packed.len())?;
+    ctx.device().check_extent(params.len())?;
+    ctx.device().enqueue(&Program {
+        key: Key::new("rnn pack").name(mode.name()).dtype(real),
+        shader: &|| pack_shader(mode, real),
+        bindings: smallvec![
+            Binding::from(params),
+            Binding::raw(&packed, (mode.slots() * real.size()) as u32),
+        ],
+        params: Params::new()
+            .u32(count)
+            .u32(units)
+            .u32(u32::from(turned))
+            .u32(layout.recurrent_at(pseudo_layer))
+            .u32(layout.bias_at(pseudo_layer)),
+        grid: Grid::linear(count, WORKGROUP),
+    })?;
+    Ok(packed)
+}
+
+fn pack_shader(mode: Mode, real: DType) -> Shader {
+    let gates = gates_type(mode, real);
+    let both = |gate: usize| format!("bias(0u, {gate}u, j) + bias(1u, {gate}u, j)");
+    let weight = |gate: usize| format!("weight({gate}u, unit, output)");
+    let [biases, weights] = match mode {
+        Mode::Lstm => {
+            [(0..4).map(both).collect::<Vec<_>>(), (0..4).map(weight).collect::<Vec<_>>()]
+        }
+        // The candidate's two parts stay apart: the reset gate is between them.
+        Mode::Gru => [
+            vec![both(0), both(1), "bias(0u, 2u, j)".to_owned(), "bias(1u, 2u, j)".to_owned()],
+            vec![weight(0), weight(1), "real(0.0)".to_owned(), weight(2)],
+        ],
+        Mode::Relu | Mode::Tanh => [vec![both(0)], vec![weight(0)]],
+    }
+    .map(|values| format!("Gates({})", values.join(", ")));
+    Shader::new(format!("rnn pack {} {real}", mode.name()))
+        .bind("params", real)
+        .bind_raw("packed", gates, (mode.slots() * real.size()) as u32)
+        .u32s(&["count", "units", "turned", "weights_at", "bias_at"])
+        .define("REAL", real.value())
+        .define("GATES", gates)
+        .define("COUNT", mode.gates().to_string())
+        .define("BIASES", biases)
+        .define("WEIGHTS", weights)
+        .body(include_str!("../../../../shaders/rnn/pack.wgsl"))
+}
+
+/// Adds `x` to nothing: what a layer without weights for its input gives to each of its gates.
+pub fn spread(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor) -> Result<()> {
+    skipping(device, mode, x, gates, false)
+}
+
+/// `dx`, the gradient of the input of such a layer.
+pub fn gather(device: &Device, mode: Mode, grads: &Tensor, dx: &Tensor) -> Result<()> {
+    skipping(device, mode, dx, grads, true)
+}
+
+fn skipping(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor, back: bool) -> Result<()> {
+    device.check_extent(gates.len())?;
+    let units = x.dims[x.rank() - 1];
+    device.enqueue(&Program {
+        key: Key::new("rnn skip").name(mode.name()).dtype(x.dtype).number(u32::from(back)),
+        shader: &|| skip_shader(mode, x.dtype, back),
+        bindings: smallvec![Binding::from(x), Binding::from(gates)],
+        params: Params::new().u32(x.len()).u32(units),
+        grid: Grid::linear(x.len(), WORKGROUP),
+    })
+}
+
+fn skip_shader(mode: Mode, real: DType, back: bool) -> Shader {
+    let names = if back { ["dx", "grads"] } else { ["x", "gates"] };
+    let way = if back { "gather" } else { "spread" };
+    Shader::new(format!("rnn {way} {} {real}", mode.name()))
+        .bind(names[0], real)
+        .bind(names[1], real)
+        .u32s(&["count", "units"])
+        .define("SLOTS", mode.slots().to_string())
+        .define("INPUTS", mode.gates().to_string())
+        .body(if back {
+            include_str!("../../../../shaders/rnn/gather.wgsl")
+        } else {
+            include_str!("../../../../shaders/rnn/spread.wgsl")
+        })
+}
+
+/// Something that is done element by element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elementwise {
+    /// `c = a + b`; b may be c.
+    Sum,
+    /// `c = a b`.
+    Product,
+    /// `b` is the factor of each element, 0 where `a`, uniform in [0, 1), is below a share; `d = b
+    /// c`.
+    Drop,
+}
+
+impl Elementwise {
+    const ALL: [Self; 3] = [Self::Sum, Self::Product, Self::Drop];
+
+    /// Its bindings. The first of [`Self::Drop`] are f32.
+    const fn text(self) -> (&'static [&'static str], &'static str) {
+        match self {
+            Self::Sum => (&["a", "b", "c"], "store_c(t, load_a(t) + load_b(t));"),
+            Self::Product => (&["a", "b", "c"], "store_c(t, load_a(t) * load_b(t));"),
+            Self::Drop => (
+                &["a", "b", "c", "d"],
+                "var factor = {{REAL}}(p.scale);\n    if load_a(t) < p.share {\n        factor = \
+                 {{REAL}}(0.0);\n    }\n    store_b(t, factor);\n    store_d(t, factor * \
+                 load_c(t));",
+            ),
+        }
+    }
+
+    /// Runs it over tensors of equal size. `share` is for [`Self::Drop`].
+    pub fn enqueue(self, device: &Device, share: f32, tensors: &[&Tensor]) -> Result<()> {
+        let (count, real) = (tensors[1].len(), tensors[1].dtype);
+        if count == 0 {
+            return Ok(());
+        }
+        device.check_extent(count)?;
+        let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
+        let bindings: SmallVec<[Binding; 8]> = tensors.iter().map(|t| Binding::from(*t)).collect();
+        device.enqueue(&Program {
+            key: Key::new("rnn elements").dtype(real).number(self as u32),
+            shader: &|| self.shader(real),
+            bindings,
+            params: Params::new().u32(count).f32(share).f32(scale),
+            grid: Grid::linear(count, WORKGROUP),
+        })
+    }
+
+    fn shader(self, real: DType) -> Shader {
+        let (names, body) = self.text();
+        let shader = Shader::new(format!("rnn {self:?} {real}").to_lowercase());
+        names
+            .iter()
+            .enumerate()
+            .fold(shader, |shader, (i, name)| {
+                let uniform = self == Self::Drop && i == 0;
+                shader.bind(name, if uniform { DType::F32 } else { real })
+            })
+            .u32s(&["count"])
+            .param("share", Field::F32)
+            .param("scale", Field::F32)
+            .define("BODY", body)
+            .define("REAL", real.value())
+            .body(include_str!("../../../../shaders/rnn/elementwise.wgsl"))
+    }
+}
+
+/// Every shader.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = Vec::new();
+    for real in [DType::F32, DType::F64] {
+        all.extend(Elementwise::ALL.map(|e| e.shader(real)));
+        for mode in Mode::ALL {
+            all.push(pack_shader(mode, real));
+            all.extend([false, true].map(|back| skip_shader(mode, real, back)));
+        }
+    }
+    all
+}

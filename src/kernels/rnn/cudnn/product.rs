@@ -1,0 +1,77 @@
+//! Products of matrices that are parts of tensors.
+
+use crate::error::Result;
+use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::op::OpContext;
+use crate::layout::Iteration;
+use crate::tensor::Tensor;
+
+/// A matrix whose rows are `stride` elements apart, perhaps turned.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    tensor: Tensor,
+    rows: usize,
+    columns: usize,
+    stride: usize,
+    turned: bool,
+}
+
+impl Matrix {
+    /// `rows` by `columns` elements of `tensor` from element `at` on. It is not empty.
+    pub fn new(tensor: &Tensor, at: usize, rows: usize, columns: usize, stride: usize) -> Self {
+        let span = (rows - 1) * stride + columns;
+        debug_assert!(at + span <= tensor.len());
+        let address = tensor.address + (at * tensor.dtype.size()) as u64;
+        Self {
+            tensor: Tensor::new(tensor.dtype, &[span], address),
+            rows,
+            columns,
+            stride,
+            turned: false,
+        }
+    }
+
+    /// All of a tensor, as rows of `columns`.
+    pub fn whole(tensor: &Tensor, columns: usize) -> Self {
+        Self::new(tensor, 0, tensor.len() / columns, columns, columns)
+    }
+
+    /// Its transpose.
+    #[must_use]
+    pub fn turned(self) -> Self {
+        Self { turned: !self.turned, ..self }
+    }
+
+    const fn extents(&self) -> [usize; 2] {
+        if self.turned { [self.columns, self.rows] } else { [self.rows, self.columns] }
+    }
+}
+
+/// `c = a b`; `c` is not turned.
+pub fn multiply(ctx: &mut dyn OpContext, a: &Matrix, b: &Matrix, c: &Matrix) -> Result<()> {
+    let ([m, k], [_, n]) = (a.extents(), b.extents());
+    debug_assert_eq!((c.extents(), k), ([m, n], b.extents()[0]));
+    let [(a_row, a_step), (b_step, b_column)] =
+        [a, b].map(|x| if x.turned { (1, x.stride) } else { (x.stride, 1) });
+    Contraction {
+        m,
+        n,
+        outer: 1,
+        inner: k,
+        batch: Iteration::over(&[]).operand(&[], 0).operand(&[], 0),
+        a: a.tensor.clone(),
+        rows: Rows::Dense { stride: a_row },
+        a_step,
+        a_matrix: a.tensor.len(),
+        b: b.tensor.clone(),
+        lines: Lines::Dense,
+        b_step,
+        b_column,
+        b_matrix: b.tensor.len(),
+        c: c.tensor.clone(),
+        store: Store::Rows(c.stride),
+        c_matrix: c.tensor.len(),
+        conjugated: [false; 2],
+    }
+    .enqueue(ctx)
+}

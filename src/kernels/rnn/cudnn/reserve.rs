@@ -1,0 +1,77 @@
+//! What training keeps for the gradient, in the output `reserve_space`.
+//!
+//! For each layer, of each direction the gates of all rows (what [`super::steps`] leaves of them)
+//! and, of an LSTM, the cells behind them; then, of all layers but the last, the outputs of all
+//! rows and, with dropout, the factors that they were multiplied by. A layer of one gate needs its
+//! outputs alone. All in the type that is computed in.
+
+use super::extents::Extents;
+use crate::dtype::DType;
+use crate::tensor::Tensor;
+
+/// Where things are, in elements of the type that is computed in.
+#[derive(Debug, Clone, Copy)]
+pub struct Reserve {
+    saved: usize,
+    outputs: usize,
+    drops: bool,
+    layers: usize,
+    directions: usize,
+}
+
+impl Reserve {
+    /// For a network.
+    pub fn new(extents: &Extents) -> Self {
+        let (model, units, rows) = (extents.layout.model, extents.layout.units, extents.rows());
+        let saved = match model.mode.slots() {
+            1 => 0,
+            slots => rows * units * (slots + usize::from(model.mode.has_cells())),
+        };
+        Self {
+            saved,
+            outputs: rows * extents.width(),
+            drops: model.dropout > 0.0,
+            layers: extents.layout.layers,
+            directions: model.directions,
+        }
+    }
+
+    const fn of_layer(&self) -> usize {
+        self.directions * self.saved + self.outputs * (1 + self.drops as usize)
+    }
+
+    /// Elements in all.
+    pub const fn len(&self) -> usize {
+        // The last layer's outputs are the op's.
+        self.layers * self.of_layer() - self.outputs * (1 + self.drops as usize)
+    }
+
+    /// Elements of `dtype` that hold it.
+    pub fn len_in(&self, dtype: DType) -> usize {
+        self.len() * dtype.accumulator().size() / dtype.size()
+    }
+
+    /// What steps save, gates and cells, of a pseudo-layer.
+    pub fn saved(&self, tensor: &Tensor, pseudo_layer: usize) -> Tensor {
+        let (layer, direction) = (pseudo_layer / self.directions, pseudo_layer % self.directions);
+        self.part(tensor, layer * self.of_layer() + direction * self.saved, self.saved)
+    }
+
+    /// The outputs of a layer that is not the last.
+    pub fn outputs(&self, tensor: &Tensor, layer: usize) -> Tensor {
+        let at = layer * self.of_layer() + self.directions * self.saved;
+        self.part(tensor, at, self.outputs)
+    }
+
+    /// The factors of these outputs, if there is dropout.
+    pub fn factors(&self, tensor: &Tensor, layer: usize) -> Option<Tensor> {
+        let at = layer * self.of_layer() + self.directions * self.saved + self.outputs;
+        self.drops.then(|| self.part(tensor, at, self.outputs))
+    }
+
+    /// `len` elements of a tensor of the op's type, in the type that is computed in.
+    fn part(&self, tensor: &Tensor, at: usize, len: usize) -> Tensor {
+        let real = tensor.dtype.accumulator();
+        Tensor::new(real, &[len], tensor.address + (at * real.size()) as u64)
+    }
+}

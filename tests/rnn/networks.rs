@@ -1,0 +1,529 @@
+//! CudnnRNN and its relatives against plain Rust in f64: values, and gradients against difference
+//! quotients of the reference.
+
+use super::cells::{close, dot, random, slopes};
+use super::numeric::bindings::under;
+use super::numeric::{Random, session};
+use tensorflow_wgpu::device::Profile;
+use tensorflow_wgpu::local::{Input, Node, Session};
+use tensorflow_wgpu::{DType, Error, HostTensor};
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// A network and its inputs' extents.
+#[derive(Clone)]
+struct Network {
+    mode: &'static str,
+    layers: usize,
+    directions: usize,
+    steps: usize,
+    batch: usize,
+    inputs: usize,
+    units: usize,
+    skips: bool,
+    time_major: bool,
+    lengths: Option<Vec<i32>>,
+}
+
+const SMALL: Network = Network {
+    mode: "lstm",
+    layers: 1,
+    directions: 1,
+    steps: 3,
+    batch: 2,
+    inputs: 3,
+    units: 2,
+    skips: false,
+    time_major: true,
+    lengths: None,
+};
+
+impl Network {
+    fn gates(&self) -> usize {
+        match self.mode {
+            "lstm" => 4,
+            "gru" => 3,
+            _ => 1,
+        }
+    }
+
+    fn has_cells(&self) -> bool {
+        self.mode == "lstm"
+    }
+
+    fn pseudo_layers(&self) -> usize {
+        self.layers * self.directions
+    }
+
+    /// Elements of an input of a layer, 0 where it has no weights.
+    fn weighted(&self, layer: usize) -> usize {
+        match layer {
+            0 if self.skips => 0,
+            0 => self.inputs,
+            _ => self.directions * self.units,
+        }
+    }
+
+    fn params(&self) -> usize {
+        let of = |p: usize| {
+            self.gates() * self.units * (self.weighted(p / self.directions) + self.units + 2)
+        };
+        (0..self.pseudo_layers()).map(of).sum()
+    }
+
+    fn ordered(&self, outer: usize, inner: usize, last: usize) -> Vec<usize> {
+        if self.time_major { vec![outer, inner, last] } else { vec![inner, outer, last] }
+    }
+
+    fn state_shape(&self) -> Vec<usize> {
+        self.ordered(self.pseudo_layers(), self.batch, self.units)
+    }
+
+    fn output_shape(&self) -> Vec<usize> {
+        self.ordered(self.steps, self.batch, self.directions * self.units)
+    }
+
+    /// Shapes of input, input_h, input_c and params.
+    fn shapes(&self) -> Vec<Vec<usize>> {
+        let c = if self.has_cells() { self.state_shape() } else { vec![] };
+        let input = self.ordered(self.steps, self.batch, self.inputs);
+        vec![input, self.state_shape(), c, vec![self.params()]]
+    }
+
+    fn at(&self, extents: [usize; 3], outer: usize, inner: usize, i: usize) -> usize {
+        let [outers, inners, last] = extents;
+        let row = if self.time_major { outer * inners + inner } else { inner * outers + outer };
+        row * last + i
+    }
+
+    fn length(&self, b: usize) -> usize {
+        self.lengths.as_ref().map_or(self.steps, |lengths| lengths[b] as usize)
+    }
+
+    /// Outputs, and states after the last step.
+    fn run(&self, p: &[Vec<f64>]) -> [Vec<f64>; 3] {
+        let Self { steps, batch, units, directions, .. } = *self;
+        let (width, gates) = (directions * units, self.gates());
+        let states = [self.pseudo_layers(), batch, units];
+        let (mut last_h, mut last_c) = (p[1].clone(), p[2].clone());
+        let mut x = p[0].clone();
+        let mut weights_at = 0;
+        let bias_start = self.params() - self.pseudo_layers() * 2 * gates * units;
+        for layer in 0..self.layers {
+            let columns = if layer == 0 { self.inputs } else { width };
+            let weighted = self.weighted(layer);
+            let mut y = vec![0.0; steps * batch * width];
+            for direction in 0..directions {
+                let pseudo = layer * directions + direction;
+                let recurrent_at = weights_at + gates * units * weighted;
+                let bias_at = bias_start + pseudo * 2 * gates * units;
+                for b in 0..batch {
+                    let length = self.length(b);
+                    for s in 0..length {
+                        let t = if direction == 1 { length - 1 - s } else { s };
+                        let before: Vec<f64> =
+                            (0..units).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
+                        for j in 0..units {
+                            let from_input = |g: usize| {
+                                let row = (g * units + j) * weighted;
+                                let x_at = |k| x[self.at([steps, batch, columns], t, b, k)];
+                                let sum: f64 = if weighted == 0 {
+                                    x_at(j)
+                                } else {
+                                    (0..weighted)
+                                        .map(|k| p[3][weights_at + row + k] * x_at(k))
+                                        .sum()
+                                };
+                                sum + p[3][bias_at + g * units + j]
+                            };
+                            let from_before = |g: usize| {
+                                let row = recurrent_at + (g * units + j) * units;
+                                let sum: f64 = (0..units).map(|k| p[3][row + k] * before[k]).sum();
+                                sum + p[3][bias_at + (gates + g) * units + j]
+                            };
+                            let gate = |g: usize| from_input(g) + from_before(g);
+                            let at = self.at(states, pseudo, b, j);
+                            let h = match self.mode {
+                                "rnn_relu" => gate(0).max(0.0),
+                                "rnn_tanh" => gate(0).tanh(),
+                                "gru" => {
+                                    let (r, u) = (sigmoid(gate(0)), sigmoid(gate(1)));
+                                    let c = (from_input(2) + r * from_before(2)).tanh();
+                                    (1.0 - u) * c + u * before[j]
+                                }
+                                _ => {
+                                    last_c[at] = sigmoid(gate(1)) * last_c[at]
+                                        + sigmoid(gate(0)) * gate(2).tanh();
+                                    sigmoid(gate(3)) * last_c[at].tanh()
+                                }
+                            };
+                            last_h[at] = h;
+                            y[self.at([steps, batch, width], t, b, direction * units + j)] = h;
+                        }
+                    }
+                }
+                weights_at = recurrent_at + gates * units * units;
+            }
+            x = y;
+        }
+        if !self.has_cells() {
+            last_c = vec![0.0];
+        }
+        [x, last_h, last_c]
+    }
+
+    fn node(&self, op: &str, dtype: DType) -> Node {
+        let v3 = op.ends_with("V3");
+        let node = Node::new(op)
+            .attr("T", dtype)
+            .attr("rnn_mode", self.mode)
+            .attr("input_mode", if self.skips { "skip_input" } else { "linear_input" })
+            .attr("direction", ["unidirectional", "bidirectional"][self.directions - 1])
+            .attr("dropout", 0.0)
+            .attr("seed", 7i64)
+            .attr("seed2", 8i64);
+        let node =
+            if v3 { node.attr("num_proj", 0i64).attr("time_major", self.time_major) } else { node };
+        if op.contains("Backprop") { node } else { node.attr("is_training", true) }
+    }
+
+    fn lengths_input(&self) -> HostTensor {
+        let all: Vec<i32> = (0..self.batch).map(|b| self.length(b) as i32).collect();
+        HostTensor::i32(&[self.batch], &all)
+    }
+}
+
+/// Whether a network needs CudnnRNNV3.
+fn needs_v3(n: &Network) -> bool {
+    !n.time_major || n.lengths.is_some()
+}
+
+fn forward(
+    session: &mut Session,
+    n: &Network,
+    node: &Node,
+    inputs: &[HostTensor],
+) -> Vec<HostTensor> {
+    let mut inputs: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
+    if needs_v3(n) {
+        inputs.push(n.lengths_input().into());
+    }
+    session.run(node, &inputs).unwrap()
+}
+
+/// Values and gradients of a network.
+fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f64>) {
+    let what = format!("{} {dtype} {}x{} layers", n.mode, n.layers, n.directions);
+    let version = if needs_v3(n) { "V3" } else { "V2" };
+    let mut r = Random::new(n.units as u64 + 3);
+    let (inputs, mut values) = random(&mut r, dtype, &n.shapes());
+    let bound = match dtype {
+        DType::F64 => 1e-12,
+        DType::F32 => 3e-6 * n.units.max(8) as f64,
+        DType::F16 => 4e-3,
+        _ => 3e-2,
+    };
+    if n.units > 64 {
+        // Saturated gates would hide what the sums are.
+        let scale = 2.0 / (n.units as f64).sqrt();
+        for v in &mut values[3] {
+            *v *= scale;
+        }
+    }
+    let mut inputs = inputs;
+    inputs[3] = HostTensor::floats(dtype, &[n.params()], &values[3]);
+    values[3] = inputs[3].to_f64();
+    let want = n.run(&values);
+    let node = n.node(&format!("CudnnRNN{version}"), dtype);
+    let got = forward(session, n, &node, &inputs);
+    assert_eq!(got[0].dims[..], n.output_shape()[..]);
+    assert_eq!(got[1].dims[..], n.state_shape()[..]);
+    for (k, name) in ["output", "output_h", "output_c"].iter().enumerate() {
+        close(&got[k], &want[k], bound, &format!("{what}: {name}"));
+    }
+    let plain = forward(session, n, &node.clone().attr("is_training", false), &inputs);
+    for k in 0..3 {
+        assert_eq!(plain[k], got[k], "{what}: without training");
+    }
+    let Some(slope_bound) = slope_bound else { return };
+    let c_shape = if n.has_cells() { n.state_shape() } else { vec![] };
+    let shapes = [n.output_shape(), n.state_shape(), c_shape];
+    let (d_outputs, d_values) = random(&mut r, dtype, &shapes);
+    let mut back: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
+    if needs_v3(n) {
+        back.push(n.lengths_input().into());
+    }
+    back.extend(got[..3].iter().cloned().map(Input::from));
+    back.extend(d_outputs.into_iter().map(Input::from));
+    back.extend(got[3..].iter().cloned().map(Input::from));
+    let node = n.node(&format!("CudnnRNNBackprop{version}"), dtype);
+    let grads = session.run(&node, &back).unwrap();
+    let kept = if n.has_cells() { 3 } else { 2 };
+    let loss = |p: &[Vec<f64>]| {
+        let all = n.run(p);
+        (0..kept).map(|k| dot(&all[k], &d_values[k])).sum()
+    };
+    for (k, slopes) in slopes(&values, loss).iter().enumerate() {
+        let what = format!("{what}: gradient of input {k}");
+        if k == 2 && !n.has_cells() {
+            assert_eq!(grads[k].to_f64(), [0.0], "{what}");
+        } else {
+            close(&grads[k], slopes, slope_bound, &what);
+        }
+    }
+}
+
+const MODES: [&str; 4] = ["lstm", "gru", "rnn_tanh", "rnn_relu"];
+
+fn networks() -> Vec<Network> {
+    let mut all = Vec::new();
+    for mode in MODES {
+        let small = Network { mode, ..SMALL };
+        all.push(small.clone());
+        all.push(Network { layers: 2, directions: 2, ..small.clone() });
+        all.push(Network { layers: 2, inputs: 2, skips: true, ..small.clone() });
+        all.push(Network { directions: 2, time_major: false, ..small.clone() });
+        all.push(Network {
+            layers: 2,
+            directions: 2,
+            batch: 4,
+            lengths: Some(vec![3, 1, 0, 2]),
+            ..small.clone()
+        });
+        all.push(Network {
+            batch: 3,
+            time_major: false,
+            lengths: Some(vec![2, 3, 1]),
+            ..small.clone()
+        });
+        all.push(Network { steps: 1, batch: 1, inputs: 1, units: 1, ..small });
+    }
+    all
+}
+
+#[test]
+fn small_networks_and_their_gradients() {
+    let mut session = session();
+    for dtype in session.supported([DType::F32, DType::F64]) {
+        for n in networks() {
+            check(&mut session, &n, dtype, Some(if dtype == DType::F32 { 2e-5 } else { 1e-6 }));
+        }
+    }
+}
+
+#[test]
+fn narrow_floats_are_computed_wide() {
+    let mut session = session();
+    for n in networks() {
+        check(&mut session, &n, DType::F16, Some(2e-2));
+        check(&mut session, &n, DType::BF16, Some(1e-1));
+    }
+}
+
+/// More sequences than a workgroup takes, units that are no power of two, units in slices, and more
+/// steps than a dispatch takes.
+#[test]
+fn extents_of_all_kinds() {
+    let extents = [
+        (5, 3, 40, 33),
+        (4, 19, 7, 64),
+        (2, 70, 5, 100),
+        (3, 2, 300, 256),
+        (3, 5, 20, 257),
+        (2, 9, 6, 600),
+        (700, 2, 3, 130),
+    ];
+    for profile in Profile::DISTINCT {
+        under(profile, || {
+            let mut session = session();
+            for mode in MODES {
+                for (steps, batch, inputs, units) in extents {
+                    let n = Network { mode, steps, batch, inputs, units, directions: 2, ..SMALL };
+                    check(&mut session, &n, DType::F32, None);
+                }
+            }
+        });
+    }
+}
+
+/// The gradients of networks of many units, as far as they go in a random direction, against the
+/// reference's difference quotients in it.
+#[test]
+fn gradients_of_larger_networks() {
+    for profile in Profile::DISTINCT {
+        under(profile, || {
+            let mut session = session();
+            // A rectified unit near its kink has no quotient that tells its slope.
+            for mode in ["lstm", "gru", "rnn_tanh"] {
+                for (steps, batch, units) in [(4, 11, 96), (3, 5, 260)] {
+                    let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
+                    larger_gradient(&mut session, &n);
+                }
+            }
+        });
+    }
+}
+
+fn larger_gradient(session: &mut Session, n: &Network) {
+    let mut r = Random::new(11);
+    let (mut inputs, mut values) = random(&mut r, DType::F32, &n.shapes());
+    for v in &mut values[3] {
+        *v /= (n.units as f64).sqrt();
+    }
+    inputs[3] = HostTensor::floats(DType::F32, &[n.params()], &values[3]);
+    values[3] = inputs[3].to_f64();
+    let got = forward(session, n, &n.node("CudnnRNNV2", DType::F32), &inputs);
+    let c_shape = if n.has_cells() { n.state_shape() } else { vec![] };
+    let (d_outputs, d_values) =
+        random(&mut r, DType::F32, &[n.output_shape(), n.state_shape(), c_shape]);
+    let back: Vec<HostTensor> =
+        inputs.iter().chain(&got[..3]).chain(&d_outputs).chain(&got[3..]).cloned().collect();
+    let back: Vec<Input> = back.into_iter().map(Input::from).collect();
+    let grads = session.run(&n.node("CudnnRNNBackpropV2", DType::F32), &back).unwrap();
+    let kept = if n.has_cells() { 3 } else { 2 };
+    for k in (0..4).filter(|k| *k != 2 || n.has_cells()) {
+        let (_, direction) = r.tensor(DType::F64, &[values[k].len()]);
+        let at = |delta: f64| -> f64 {
+            let mut moved = values.clone();
+            for (v, d) in moved[k].iter_mut().zip(&direction) {
+                *v += delta * d;
+            }
+            let all = n.run(&moved);
+            (0..kept).map(|k| dot(&all[k], &d_values[k])).sum()
+        };
+        let want = (at(1e-5) - at(-1e-5)) / 2e-5;
+        let got = dot(&grads[k].to_f64(), &direction);
+        let bound = 1e-4 * dot(&grads[k].to_f64(), &grads[k].to_f64()).sqrt().max(1.0);
+        assert!((got - want).abs() <= bound, "{} input {k}: {got}, want {want}", n.mode);
+    }
+}
+
+/// Values between layers are dropped or kept as a whole, by the node's seed, and the gradient drops
+/// the same ones.
+#[test]
+fn dropout_between_layers() {
+    let mut session = session();
+    let n = Network { mode: "rnn_relu", layers: 2, steps: 2, batch: 40, units: 8, ..SMALL };
+    let mut r = Random::new(5);
+    let (inputs, _) = random(&mut r, DType::F32, &n.shapes());
+    let node = n.node("CudnnRNNV2", DType::F32).attr("dropout", 0.25);
+    let dropped = forward(&mut session, &n, &node, &inputs);
+    assert_eq!(
+        dropped,
+        forward(&mut session, &n, &node, &inputs),
+        "a node's first run is its seed's"
+    );
+    let whole = forward(&mut session, &n, &n.node("CudnnRNNV2", DType::F32), &inputs);
+    assert_ne!(dropped[0], whole[0]);
+    // reserve_space: outputs of the first layer, then their factors.
+    let rows = n.steps * n.batch * n.units;
+    let kept = dropped[3].to_f64();
+    assert_eq!(kept.len(), 2 * rows);
+    let factors = &kept[rows..];
+    let scale = f64::from(1.0f32 / 0.75);
+    assert!(factors.iter().all(|f| *f == 0.0 || (f - scale).abs() < 1e-6));
+    let zeros = factors.iter().filter(|f| **f == 0.0).count() as f64 / rows as f64;
+    assert!((0.15..0.35).contains(&zeros), "{zeros}");
+    // Without training nothing is dropped.
+    let plain = forward(&mut session, &n, &node.clone().attr("is_training", false), &inputs);
+    assert_eq!(plain[0], whole[0]);
+    // What is dropped has no gradient: with all of it dropped, the first layer learns nothing.
+    let all = node.clone().attr("dropout", 1.0);
+    let got = forward(&mut session, &n, &all, &inputs);
+    let ones =
+        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+    let mut back: Vec<HostTensor> = inputs.clone();
+    back.extend_from_slice(&got[..3]);
+    back.extend([ones(&n.output_shape()), ones(&n.state_shape()), ones(&[])]);
+    back.extend_from_slice(&got[3..]);
+    let back: Vec<Input> = back.into_iter().map(Input::from).collect();
+    let node = n.node("CudnnRNNBackpropV2", DType::F32).attr("dropout", 1.0);
+    let grads = session.run(&node, &back).unwrap();
+    let first = n.units * n.inputs;
+    // States after the last step have gradients of their own, so the recurrent weights learn.
+    assert!(grads[3].to_f64()[..first].iter().any(|g| *g != 0.0));
+    let back_of_input = &grads[0].to_f64();
+    assert!(back_of_input.iter().any(|g| *g != 0.0), "by the state");
+}
+
+#[test]
+fn empty_extents() {
+    let mut session = session();
+    for mode in MODES {
+        for (steps, batch) in [(0, 2), (2, 0), (0, 0)] {
+            let n = Network { mode, steps, batch, ..SMALL };
+            check(&mut session, &n, DType::F32, Some(1e-5));
+        }
+    }
+}
+
+#[test]
+fn parameters_as_matrices_and_back() {
+    let mut session = session();
+    let sizes = |n: &Network| {
+        [n.layers, n.units, n.inputs].map(|v| Input::from(HostTensor::i32(&[], &[v as i32])))
+    };
+    for n in networks() {
+        let count = n.pseudo_layers() * 2 * n.gates();
+        let attrs = |node: Node| {
+            node.attr("num_params_weights", count as i64).attr("num_params_biases", count as i64)
+        };
+        let size = session
+            .run(&n.node("CudnnRNNParamsSize", DType::F32).attr("S", DType::I32), &sizes(&n));
+        assert_eq!(size.unwrap()[0], HostTensor::i32(&[1], &[n.params() as i32]));
+        let (params, values) = Random::new(3).tensor(DType::F16, &[n.params()]);
+        let node = attrs(n.node("CudnnRNNParamsToCanonicalV2", DType::F16).attr("num_proj", 0i64));
+        let mut inputs = sizes(&n).to_vec();
+        inputs.push(params.clone().into());
+        let parts = session.run(&node, &inputs).unwrap();
+        assert_eq!(parts.len(), 2 * count);
+        let flat: Vec<f64> = parts.iter().flat_map(HostTensor::to_f64).collect();
+        assert_eq!(flat, values);
+        assert_eq!(parts[0].dims[..], [n.units, n.weighted(0)]);
+        assert_eq!(parts[count].dims[..], [n.units]);
+        let node = attrs(n.node("CudnnRNNCanonicalToParamsV2", DType::F16).attr("num_proj", 0i64));
+        let mut inputs = sizes(&n).to_vec();
+        inputs.extend(parts.into_iter().map(Input::from));
+        assert_eq!(session.run(&node, &inputs).unwrap()[0], params);
+    }
+}
+
+#[test]
+fn bad_input_is_told() {
+    let mut session = session();
+    let n = SMALL;
+    let (good, _) = random(&mut Random::new(1), DType::F32, &n.shapes());
+    let node = n.node("CudnnRNNV3", DType::F32);
+    let mut fails = |change: &dyn Fn(&mut Vec<HostTensor>), words: &str| {
+        let mut inputs = good.clone();
+        inputs.push(n.lengths_input());
+        change(&mut inputs);
+        let inputs: Vec<Input> = inputs.into_iter().map(Input::from).collect();
+        match session.run(&node, &inputs) {
+            Err(Error::InvalidArgument(m)) => assert!(m.contains(words), "{m}"),
+            other => panic!("{words}: {other:?}"),
+        }
+    };
+    fails(&|i| i[0] = HostTensor::f32(&[2], &[0.0; 2]), "RNN input must be a 3-D vector.");
+    fails(
+        &|i| i[1] = HostTensor::f32(&[1, 3, 2], &[0.0; 6]),
+        "Invalid input_h shape: [1,3,2] [1,2,2]",
+    );
+    fails(&|i| i[2] = HostTensor::f32(&[1, 2, 1], &[0.0; 2]), "Invalid input_c shape");
+    fails(&|i| i[3] = HostTensor::f32(&[2], &[0.0; 2]), "Invalid params shape: [2] [56]");
+    fails(&|i| i[4] = HostTensor::i32(&[1], &[3]), "Invalid sequence_lengths shape");
+    fails(
+        &|i| i[4] = HostTensor::i32(&[2], &[4, 1]),
+        "sequence_lengths[0] must be between 0 and 3",
+    );
+    fails(&|i| i[4] = HostTensor::i32(&[2], &[1, -1]), "sequence_lengths[1]");
+    let made = session.run(&node.clone().attr("num_proj", 2i64), &[]);
+    assert!(matches!(made, Err(Error::Unimplemented(_))), "{made:?}");
+    let size = session.run(
+        &n.node("CudnnRNNParamsSize", DType::F32).attr("S", DType::I32),
+        &[1, 1 << 30, 1 << 30].map(|v| Input::from(HostTensor::i32(&[], &[v]))),
+    );
+    assert!(matches!(size, Err(Error::InvalidArgument(_))), "{size:?}");
+}

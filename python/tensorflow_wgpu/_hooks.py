@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow_wgpu import _details, _fork_hook, _jit, _keras
+from tensorflow_wgpu import _details, _fork_hook, _jit, _keras, _recurrent
 
 log = logging.getLogger("tensorflow_wgpu")
 
@@ -46,7 +46,14 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "tensorflow.python.saved_model.function_deserialization": _jit.patch_deserialization,
     "keras.src.trainers.trainer": _keras.patch_trainer,
     "keras.src.backend.tensorflow.nn": _keras.patch_nn,
+    "keras.src.layers.rnn.lstm": _recurrent.patch_lstm,
+    "keras.src.layers.rnn.gru": _recurrent.patch_gru,
+    "keras.src.models.model": _recurrent.patch_model,
+    "keras.src.export.saved_model": _recurrent.patch_export,
     "tf_keras.src.layers.convolutional.base_conv": _keras.patch_legacy_conv,
+    "tf_keras.src.layers.rnn.lstm": _recurrent.patch_legacy_lstm,
+    "tf_keras.src.layers.rnn.gru": _recurrent.patch_legacy_gru,
+    "tf_keras.src.saving.legacy.saved_model.save": _recurrent.patch_legacy_save,
 }
 
 

@@ -1,0 +1,294 @@
+"""LSTM and GRU layers of Keras and tf_keras as one op each on WGPU, in the place of a loop over
+time steps.
+
+The op is CudnnRNNV3, which the plug-in has kernels for. Numbers are those of the loop, for any
+mask. What the op cannot express (other activations, recurrent dropout, `reset_after=False`,
+`unroll`, lengths of ragged rows) stays a loop, and so does everything under
+`TF_WGPU_RECURRENT=loop`, on other devices, and in models that are exported: the op has no kernel
+on a CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tensorflow_wgpu._placement import kernel_devices, runs_on
+
+log = logging.getLogger("tensorflow_wgpu")
+
+#: `loop` leaves recurrent layers as they are.
+VARIABLE = "TF_WGPU_RECURRENT"
+
+_portable = threading.local()
+
+
+@contextmanager
+def portable() -> Iterator[None]:
+    """What is traced meanwhile, by this thread, must run on other devices too."""
+    before = getattr(_portable, "value", False)
+    _portable.value = True
+    try:
+        yield
+    finally:
+        _portable.value = before
+
+
+@functools.cache
+def _is_asked_for() -> bool:
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "loop", "fused"):
+        log.warning("%s=%s is neither loop nor fused and is ignored", VARIABLE, value)
+    return value != "loop"
+
+
+def is_fused() -> bool:
+    """Whether a recurrent layer that is built or called now becomes one op, if it can."""
+    return (
+        _is_asked_for()
+        and not getattr(_portable, "value", False)
+        and runs_on()
+        and "WGPU" in kernel_devices("CudnnRNNV3")
+    )
+
+
+def _tf() -> types.ModuleType:
+    return sys.modules["tensorflow"]
+
+
+def _lstm_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
+    """The parts of `params`. Both have the gates input, forget, candidate, output."""
+    tf = _tf()
+    none = tf.zeros_like(kernel[0])
+    # Keras has one bias, the op one for the input and one for the outputs before.
+    return [tf.transpose(kernel), tf.transpose(recurrent), none, none if bias is None else bias]
+
+
+def _gru_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
+    """The parts of `params`. Keras has the update gate first, the op the reset gate."""
+    tf = _tf()
+
+    def swapped(x: Any) -> list[Any]:
+        update, reset, candidate = tf.split(x, 3)
+        return [reset, update, candidate]
+
+    if bias is None:
+        biases = [tf.zeros_like(kernel[:2])]
+    else:
+        biases = [part for row in tf.unstack(bias) for part in swapped(row)]
+    return [*swapped(tf.transpose(kernel)), *swapped(tf.transpose(recurrent)), *biases]
+
+
+def _run(mode: str, x: Any, states: list[Any], params: list[Any], lengths: Any, time_major: bool):
+    """The op, whose states have no dimension for layers here. Returns outputs and states."""
+    tf = _tf()
+    flat = [tf.reshape(part, [-1]) for part in params]
+    axis = 0 if time_major else 1
+    state = [tf.expand_dims(s, axis) for s in states]
+    outputs, h, c, _, _ = tf.raw_ops.CudnnRNNV3(
+        input=x,
+        input_h=state[0],
+        input_c=state[1] if mode == "lstm" else tf.zeros([], x.dtype),
+        params=tf.concat(flat, 0),
+        sequence_lengths=lengths,
+        rnn_mode=mode,
+        time_major=time_major,
+        is_training=True,
+    )
+    return outputs, [tf.squeeze(s, axis) for s in ([h, c] if mode == "lstm" else [h])]
+
+
+def _masked(run: Callable, x: Any, mask: Any, zero_output: bool) -> tuple[Any, list[Any]]:
+    """`run(x, lengths)` on the steps where `mask` holds: they are moved to the front, and the
+    outputs back to where they were. In between an output is the one before it, or zeros.
+
+    Sequences come before steps here.
+    """
+    tf = _tf()
+    kept = tf.cast(mask, tf.float32)
+    # The largest first, and the first of equal ones: the order of the steps is kept.
+    order = tf.math.top_k(kept, tf.shape(kept)[1]).indices
+    # Exact: far fewer than 2^24 steps.
+    done = tf.cast(tf.cumsum(kept, axis=1), tf.int32)
+    outputs, states = run(tf.gather(x, order, batch_dims=1), done[:, -1])
+    spread = tf.gather(outputs, tf.maximum(done - 1, 0), batch_dims=1)
+    shown = mask if zero_output else done > 0
+    return tf.where(shown[..., tf.newaxis], spread, tf.zeros_like(spread)), states
+
+
+def _layer(
+    mode: str,
+    x: Any,
+    states: list[Any],
+    params: list[Any],
+    mask: Any,
+    *,
+    time_major: bool,
+    go_backwards: bool,
+    zero_output: bool,
+) -> tuple[Any, Any, list[Any]]:
+    """A layer as Keras's loop computes it: the last output, all outputs in the order of the loop,
+    and the last states.
+    """
+    tf = _tf()
+    steps = 0 if time_major else 1
+    if go_backwards:
+        x = tf.reverse(x, [steps])
+    if mask is None:
+        shape = tf.shape(x)
+        lengths = tf.fill([shape[1 - steps]], shape[steps])
+        outputs, last = _run(mode, x, states, params, lengths, time_major)
+        return last[0], outputs, last
+    if mask.shape.rank == 3:
+        mask = tf.squeeze(mask, 2)
+    mask = tf.cast(mask, tf.bool)
+    if go_backwards:
+        mask = tf.reverse(mask, [steps])
+    if time_major:
+        x, mask = tf.transpose(x, [1, 0, 2]), tf.transpose(mask)
+
+    def run(x: Any, lengths: Any) -> tuple[Any, list[Any]]:
+        return _run(mode, x, states, params, lengths, time_major=False)
+
+    outputs, last = _masked(run, x, mask, zero_output)
+    last_output = outputs[:, -1]
+    return last_output, tf.transpose(outputs, [1, 0, 2]) if time_major else outputs, last
+
+
+def _takes(layer: Any, functions: types.ModuleType) -> bool:
+    """Whether the op computes what a layer of Keras 3 does."""
+    cell = layer.cell
+    return (
+        getattr(layer, "use_cudnn", "auto") in ("auto", True)
+        and not cell.recurrent_dropout
+        and not layer.unroll
+        and getattr(cell, "reset_after", True)
+        and cell.activation is functions.tanh
+        and cell.recurrent_activation is functions.sigmoid
+    )
+
+
+def _patch_layer(module: types.ModuleType, name: str, mode: str, parts: Callable) -> None:
+    """Keras 3: the loop of a layer."""
+    cls = getattr(module, name)
+    loop = cls.inner_loop
+    backend, tree, functions = module.backend, module.tree, module.activations
+
+    @functools.wraps(loop)
+    def inner_loop(
+        self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False
+    ) -> Any:
+        if backend.backend() != "tensorflow" or not _takes(self, functions) or not is_fused():
+            return loop(self, sequences, initial_state, mask, training=training)
+        tf = _tf()
+        cell = self.cell
+        if tree.is_nested(mask):
+            mask = mask[0]
+        states = list(initial_state) if tree.is_nested(initial_state) else [initial_state]
+        x = tf.convert_to_tensor(sequences)
+        if training and cell.dropout:
+            x *= tf.cast(cell.get_dropout_mask(x[:, 0, :]), x.dtype)[:, tf.newaxis, :]
+
+        def value(variable: Any) -> Any:
+            return tf.cast(backend.convert_to_tensor(variable), x.dtype)
+
+        bias = None if cell.bias is None else value(cell.bias)
+        params = parts(value(cell.kernel), value(cell.recurrent_kernel), bias)
+        return _layer(
+            mode,
+            x,
+            [tf.cast(s, x.dtype) for s in states],
+            params,
+            mask,
+            time_major=False,
+            go_backwards=self.go_backwards,
+            zero_output=self.zero_output_for_mask,
+        )
+
+    cls.inner_loop = inner_loop
+
+
+def patch_lstm(module: types.ModuleType) -> None:
+    """Keras 3's LSTM."""
+    _patch_layer(module, "LSTM", "lstm", _lstm_params)
+
+
+def patch_gru(module: types.ModuleType) -> None:
+    """Keras 3's GRU."""
+    _patch_layer(module, "GRU", "gru", _gru_params)
+
+
+def _patch_legacy(module: types.ModuleType, mode: str, parts: Callable) -> None:
+    """tf_keras: the two functions that layers call once they know that the op would do."""
+    runtime = module.gru_lstm_utils.runtime
+    gpu = module.gru_lstm_utils.RUNTIME_GPU
+
+    def replaced(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def call(**arguments: Any) -> Any:
+            if arguments["sequence_lengths"] is not None or not is_fused():
+                return original(**arguments)
+            tf = _tf()
+            x = arguments["inputs"]
+            weights = [arguments[k] for k in ("kernel", "recurrent_kernel", "bias")]
+            names = ("init_h", "init_c") if mode == "lstm" else ("init_h",)
+            last_output, outputs, states = _layer(
+                mode,
+                x,
+                [arguments[name] for name in names],
+                parts(*(tf.convert_to_tensor(w) for w in weights)),
+                arguments["mask"],
+                time_major=arguments["time_major"],
+                go_backwards=arguments["go_backwards"],
+                zero_output=arguments["zero_output_for_mask"],
+            )
+            if not arguments["return_sequences"]:
+                outputs = tf.expand_dims(last_output, 0 if arguments["time_major"] else 1)
+            return last_output, outputs, *states, runtime(gpu)
+
+        return call
+
+    for name in (f"standard_{mode}", f"{mode}_with_backend_selection"):
+        setattr(module, name, replaced(getattr(module, name)))
+
+
+def patch_legacy_lstm(module: types.ModuleType) -> None:
+    """tf_keras's LSTM."""
+    _patch_legacy(module, "lstm", _lstm_params)
+
+
+def patch_legacy_gru(module: types.ModuleType) -> None:
+    """tf_keras's GRU."""
+    _patch_legacy(module, "gru", _gru_params)
+
+
+def _made_portable(function: Callable) -> Callable:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with portable():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def patch_model(module: types.ModuleType) -> None:
+    """Keras 3: exported models keep their loops, so that they run everywhere."""
+    module.Model.export = _made_portable(module.Model.export)
+
+
+def patch_export(module: types.ModuleType) -> None:
+    """The same for what is put into an archive piece by piece."""
+    for name in ("add_endpoint", "write_out"):
+        setattr(module.ExportArchive, name, _made_portable(getattr(module.ExportArchive, name)))
+
+
+def patch_legacy_save(module: types.ModuleType) -> None:
+    """tf_keras: so do models saved as a SavedModel."""
+    module.save = _made_portable(module.save)

@@ -67,17 +67,15 @@ fn store_carry(sequence: u32, unit: u32, carry: vec2<real>) {
     if group >= p.tiles * p.slices {
         return;
     }
-    let first_sequence = group % p.tiles * TILE;
-    let lane = local_index % UNITS;
-    let unit = group / p.tiles * UNITS + lane;
-    let row = local_index / UNITS * ROWS;
+    let first_sequence = group % p.tiles * ROWS;
+    let unit = group / p.tiles * UNITS + local_index;
     {{CARRY}}
     for (var done = 0u; done < p.steps; done += 1u) {
         let at = p.first - done;
         {{DECLARE}}
         for (var chunk = 0u; chunk < p.units; chunk += UNITS) {
             if done == 0u {
-                for (var i = local_index; i < TILE * UNITS; i += WORKGROUP) {
+                for (var i = local_index; i < ROWS * UNITS; i += UNITS) {
                     let sequence = first_sequence + i / UNITS;
                     let other = chunk + i % UNITS;
                     var value = Gates();

@@ -1,6 +1,6 @@
 // Steps p.first to p.first + p.steps of a recurrent layer in one direction.
 //
-// Grid: a workgroup for each TILE sequences (x, first) and each UNITS units (then). Where that is
+// Grid: a workgroup for each ROWS sequences (first) and each UNITS units (then). Where that is
 // all units, it takes any number of steps, and a step's outputs stay in workgroup memory for the
 // next one. Where it is a part of them, it takes one step.
 //
@@ -38,16 +38,14 @@ fn finish(sequence: u32, step: u32, unit: u32, sums: Gates) -> real {
     if group >= p.tiles * p.slices {
         return;
     }
-    let first_sequence = group % p.tiles * TILE;
-    let lane = local_index % UNITS;
-    let unit = group / p.tiles * UNITS + lane;
-    let row = local_index / UNITS * ROWS;
+    let first_sequence = group % p.tiles * ROWS;
+    let unit = group / p.tiles * UNITS + local_index;
     for (var done = 0u; done < p.steps; done += 1u) {
         let step = p.first + done;
         {{DECLARE}}
         for (var chunk = 0u; chunk < p.units; chunk += UNITS) {
             if done == 0u {
-                for (var i = local_index; i < TILE * UNITS; i += WORKGROUP) {
+                for (var i = local_index; i < ROWS * UNITS; i += UNITS) {
                     let sequence = first_sequence + i / UNITS;
                     let other = chunk + i % UNITS;
                     var value = real(0.0);

@@ -7,13 +7,13 @@ alias real = {{REAL}};
 // What a unit's gates hold, side by side.
 alias Gates = {{GATES}};
 
-// Invocations side by side, for units; sequences of an invocation and of a workgroup.
-const UNITS = {{UNITS}}u;
+// Invocations of a workgroup, one for each unit, and its sequences, of which each invocation has
+// all: so what it reads of other units is the same for all invocations.
+const UNITS = WORKGROUP;
 const ROWS = {{ROWS}}u;
-const TILE = WORKGROUP / UNITS * ROWS;
 
 // What all units of the workgroup's sequences need of each other, UNITS at a time.
-var<workgroup> shared_values: array<{{SHARED}}, TILE * UNITS>;
+var<workgroup> shared_values: array<{{SHARED}}, ROWS * UNITS>;
 
 // Steps of a sequence.
 fn length(sequence: u32) -> u32 {

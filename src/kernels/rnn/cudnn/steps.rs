@@ -93,9 +93,9 @@ struct Variant {
     mode: Mode,
     real: DType,
     lengths: bool,
-    /// Invocations side by side, for units.
+    /// Invocations of a workgroup, one for each unit.
     units: u32,
-    /// Sequences of an invocation.
+    /// Sequences of a workgroup, all of which each invocation has.
     rows: u32,
 }
 
@@ -145,7 +145,7 @@ impl Walk<'_> {
         own: &Params,
         steps: usize,
     ) -> Result<()> {
-        let tiles = self.batch.div_ceil(variant.tile());
+        let tiles = self.batch.div_ceil(variant.rows as usize);
         let slices = self.units.div_ceil(variant.units as usize);
         let most = match slices {
             1 => self.steps_of_a_dispatch(&device.profile(), variant),
@@ -189,8 +189,8 @@ impl Walk<'_> {
         ((profile.loop_limit.saturating_sub(loaded)) / each).clamp(1, MOST_STEPS)
     }
 
-    /// As many sequences for an invocation as leave enough workgroups: each weight that it loads is
-    /// used for all of them.
+    /// As many sequences for a workgroup as leave enough workgroups: each weight that an invocation
+    /// loads is used for all of them.
     fn variant(&self, profile: &Profile, backward: bool, real: DType) -> Variant {
         let units = match self.units {
             n if n <= WHOLE => (n.next_power_of_two() as u32).max(32),
@@ -209,7 +209,7 @@ impl Walk<'_> {
         // need, who hide their loads behind each other.
         let busy = profile.workgroups / 4;
         let slices = self.units.div_ceil(units as usize);
-        let enough = |v: &Variant| self.batch.div_ceil(v.tile()) * slices >= busy;
+        let enough = |v: &Variant| self.batch.div_ceil(v.rows as usize) * slices >= busy;
         let all = [8, 4, 2, 1].map(variant).into_iter().filter(|v| v.is_valid());
         all.clone().find(enough).or(all.last()).expect("one row is always valid")
     }
@@ -219,12 +219,7 @@ impl Variant {
     /// Whether what it shares fits into the workgroup's memory.
     fn is_valid(&self) -> bool {
         let shared = if self.backward { self.mode.slots() } else { 1 };
-        self.tile() * self.units as usize * shared * self.real.size() <= WORKGROUP_BYTES
-    }
-
-    /// Sequences of a workgroup.
-    const fn tile(&self) -> usize {
-        (WORKGROUP / self.units * self.rows) as usize
+        (self.rows * self.units) as usize * shared * self.real.size() <= WORKGROUP_BYTES
     }
 
     /// Bytes of a unit's gates.
@@ -267,13 +262,13 @@ impl Variant {
         } else {
             shader.u32s(&["keeps"])
         };
+        let shader = shader.workgroup([units, 1, 1]);
         let shader = shader
             .library(if real == DType::F64 { "exp_f64" } else { "exp" })
             .library(if real == DType::F64 { "hyperbolic_f64" } else { "hyperbolic" })
             .define("REAL", real.value())
             .define("GATES", gates)
             .define("SHARED", if backward { "Gates" } else { "real" })
-            .define("UNITS", units.to_string())
             .define("ROWS", rows.to_string())
             .define("LENGTH", if lengths { "u32(load_lengths(sequence))" } else { "p.total" })
             .body(include_str!("../../../../shaders/rnn/sequence.wgsl"));
@@ -297,9 +292,8 @@ impl Variant {
         };
         let [declare, add, end] = [
             "var sums{i} = Gates();",
-            "sums{i} += shared_values[(row + {i}u) * UNITS + k] * w;",
-            "if first_sequence + row + {i}u < p.batch {\n                shared_values[(row + \
-             {i}u) * UNITS + lane] =\n                    finish(first_sequence + row + {i}u, \
+            "sums{i} += shared_values[{i}u * UNITS + k] * w;",
+            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, \
              step, unit, sums{i});\n            }",
         ]
         .map(|line| self.each_row(line));
@@ -345,14 +339,13 @@ impl Variant {
             false => ("vec2<real>(load_d_state(at), real(0.0))", ""),
         };
         let [carry, declare, add, end, keep] = [
-            "var carry{i} = load_carry(first_sequence + row + {i}u, unit);",
+            "var carry{i} = load_carry(first_sequence + {i}u, unit);",
             "var sum{i} = real(0.0);",
-            "sum{i} += product(shared_values[(row + {i}u) * UNITS + k], w);",
-            "if first_sequence + row + {i}u < p.batch {\n                shared_values[(row + \
-             {i}u) * UNITS + lane] =\n                    finish(first_sequence + row + {i}u, at, \
+            "sum{i} += product(shared_values[{i}u * UNITS + k], w);",
+            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, at, \
              unit, sum{i}, &carry{i});\n            }",
-            "if first_sequence + row + {i}u < p.batch {\n            store_carry(first_sequence + \
-             row + {i}u, unit, carry{i});\n        }",
+            "if first_sequence + {i}u < p.batch {\n            store_carry(first_sequence + \
+             {i}u, unit, carry{i});\n        }",
         ]
         .map(|line| self.each_row(line));
         shader

@@ -86,13 +86,8 @@ fn store_carry(sequence: u32, unit: u32, carry: vec2<real>) {
                 }
             }
             workgroupBarrier();
-            if unit < p.units {
-                let others = min(UNITS, p.units - chunk);
-                for (var k = 0u; k < others; k += 1u) {
-                    let w = weights[p.off_weights + (chunk + k) * p.units + unit];
-                    {{ADD}}
-                }
-            }
+            let others = min(UNITS, p.units - chunk);
+            {{SUM}}
             workgroupBarrier();
         }
         if unit < p.units {

@@ -56,13 +56,8 @@ fn finish(sequence: u32, step: u32, unit: u32, sums: Gates) -> real {
                 }
             }
             workgroupBarrier();
-            if unit < p.units {
-                let others = min(UNITS, p.units - chunk);
-                for (var k = 0u; k < others; k += 1u) {
-                    let w = weights[p.off_weights + (chunk + k) * p.units + unit];
-                    {{ADD}}
-                }
-            }
+            let others = min(UNITS, p.units - chunk);
+            {{SUM}}
             workgroupBarrier();
         }
         if unit < p.units {

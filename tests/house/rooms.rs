@@ -12,6 +12,7 @@ const ROOMS: &[&str] = &[
     "fused/attention/shape/rule.rs",
     "lanes.rs",
     "movement/software.rs",
+    "rnn/cudnn/software.rs",
     "scalar/software.rs",
 ];
 /// How they ask.

@@ -2,5 +2,6 @@
 
 mod cells;
 mod networks;
+#[expect(dead_code, reason = "the comparison of sums is for contractions")]
 #[path = "../numeric/mod.rs"]
 mod numeric;

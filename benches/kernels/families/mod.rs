@@ -9,6 +9,7 @@ mod linalg;
 mod matmul;
 mod movement;
 mod normalize;
+mod recurrent;
 mod reduce;
 mod training;
 mod various;

@@ -1,10 +1,10 @@
-//! Random numbers, sorting, Fourier transforms, recurrent cells; linear algebra from a file of its
-//! own.
+//! Random numbers, sorting, Fourier transforms; linear algebra and recurrent layers from files of
+//! their own.
 
-use tensorflow_wgpu::local::{Attr, Node};
+use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, HostTensor};
 
-use super::linalg;
+use super::{linalg, recurrent};
 use crate::case::{Case, Fill, Sizes, Source, by, f32s, host, index, tensor};
 
 /// The rows.
@@ -71,31 +71,8 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         Case::new("fft", "RFFT 4096×1024", node, [f32s(&[4096, 1024]), host(&[1024])])
             .flops(2.5 * 4096.0 * 10_240.0),
     );
-    cases.push(lstm(32, 32, 256));
 
+    cases.extend(recurrent::cases(sizes));
     cases.extend(linalg::cases());
     cases
-}
-
-fn lstm(steps: usize, batch: usize, width: usize) -> Case {
-    let node = Node::new("BlockLSTMV2")
-        .attr("T", DType::F32)
-        .attr("use_peephole", false)
-        .attr("cell_clip", Attr::Float(0.0));
-    let state = || f32s(&[batch, width]);
-    let peephole = || f32s(&[width]);
-    let inputs = [
-        Source::Value(HostTensor::i64(&[], &[steps as i64])),
-        f32s(&[steps, batch, width]),
-        state(),
-        state(),
-        f32s(&[2 * width, 4 * width]),
-        peephole(),
-        peephole(),
-        peephole(),
-        f32s(&[4 * width]),
-    ];
-    let flops = 2.0 * (steps * batch * 2 * width * 4 * width) as f64;
-    let name = format!("BlockLSTMV2 {steps} steps, batch {batch}, width {width}");
-    Case::new("rnn", name, node, inputs).flops(flops)
 }

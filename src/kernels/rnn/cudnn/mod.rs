@@ -13,6 +13,7 @@ pub mod model;
 mod pieces;
 mod product;
 mod reserve;
+mod software;
 mod steps;
 
 use crate::dtype::types;

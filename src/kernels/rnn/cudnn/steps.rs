@@ -4,6 +4,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::model::Mode;
+use super::software;
 use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -17,6 +18,8 @@ const WHOLE: usize = WORKGROUP as usize;
 const SLICE: u32 = 64;
 /// Workgroup memory that every adapter has.
 const WORKGROUP_BYTES: usize = 16 << 10;
+/// The most sequences of a workgroup: their sums fill half of the registers.
+const MOST_ROWS: u32 = 8;
 /// The most steps of a dispatch, so that none takes seconds.
 const MOST_STEPS: usize = 512;
 
@@ -97,6 +100,8 @@ struct Variant {
     units: u32,
     /// Sequences of a workgroup, all of which each invocation has.
     rows: u32,
+    /// Whether the text is that of [`software`].
+    software: bool,
 }
 
 impl Walk<'_> {
@@ -196,6 +201,7 @@ impl Walk<'_> {
             n if n <= WHOLE => (n.next_power_of_two() as u32).max(32),
             _ => SLICE,
         };
+        let software = software::is_for(profile, real);
         let variant = |rows| Variant {
             backward,
             mode: self.mode,
@@ -203,14 +209,15 @@ impl Walk<'_> {
             lengths: self.lengths.is_some(),
             units,
             rows,
+            software,
         };
         // Every workgroup loads all weights of its units in every step, which takes its processor
         // longer than the sums do. So one for each processor is enough, a quarter of what others
         // need, who hide their loads behind each other.
-        let busy = profile.workgroups / 4;
+        let busy = if software { software::busy(self.batch) } else { profile.workgroups / 4 };
         let slices = self.units.div_ceil(units as usize);
         let enough = |v: &Variant| self.batch.div_ceil(v.rows as usize) * slices >= busy;
-        let all = [8, 4, 2, 1].map(variant).into_iter().filter(|v| v.is_valid());
+        let all = [16, 8, 4, 2, 1].map(variant).into_iter().filter(Variant::is_valid);
         all.clone().find(enough).or(all.last()).expect("one row is always valid")
     }
 }
@@ -219,7 +226,9 @@ impl Variant {
     /// Whether what it shares fits into the workgroup's memory.
     fn is_valid(&self) -> bool {
         let shared = if self.backward { self.mode.slots() } else { 1 };
-        (self.rows * self.units) as usize * shared * self.real.size() <= WORKGROUP_BYTES
+        let bytes = (self.rows * self.units) as usize * shared * self.real.size();
+        let most = if self.software { software::MOST_ROWS } else { MOST_ROWS };
+        self.rows <= most && bytes <= WORKGROUP_BYTES
     }
 
     /// Bytes of a unit's gates.
@@ -234,10 +243,11 @@ impl Variant {
             .number(u32::from(self.backward) + 2 * u32::from(self.lengths))
             .number(self.units)
             .number(self.rows)
+            .number(u32::from(self.software))
     }
 
     fn shader(self) -> Shader {
-        let Self { backward, mode, real, lengths, units, rows } = self;
+        let Self { backward, mode, real, lengths, units, rows, software } = self;
         let way = if backward { "backward" } else { "forward" };
         let label = format!("{} {real} {way}, {rows} rows of {units} units", mode.name());
         let gates = gates_type(mode, real);
@@ -263,6 +273,7 @@ impl Variant {
             shader.u32s(&["keeps"])
         };
         let shader = shader.workgroup([units, 1, 1]);
+        let shader = if software { software::marked(shader) } else { shader };
         let shader = shader
             .library(if real == DType::F64 { "exp_f64" } else { "exp" })
             .library(if real == DType::F64 { "hyperbolic_f64" } else { "hyperbolic" })
@@ -290,9 +301,8 @@ impl Variant {
             }
             false => "",
         };
-        let [declare, add, end] = [
+        let [declare, end] = [
             "var sums{i} = Gates();",
-            "sums{i} += shared_values[{i}u * UNITS + k] * w;",
             "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, \
              step, unit, sums{i});\n            }",
         ]
@@ -308,7 +318,7 @@ impl Variant {
             )
             .define("LAST_CELL", last_cell)
             .define("DECLARE", declare)
-            .define("ADD", add)
+            .define("SUM", self.sums("sums{i} += {value} * {w};"))
             .define("END", end)
             .body(include_str!("../../../../shaders/rnn/forward.wgsl"))
     }
@@ -338,10 +348,9 @@ impl Variant {
             ),
             false => ("vec2<real>(load_d_state(at), real(0.0))", ""),
         };
-        let [carry, declare, add, end, keep] = [
+        let [carry, declare, end, keep] = [
             "var carry{i} = load_carry(first_sequence + {i}u, unit);",
             "var sum{i} = real(0.0);",
-            "sum{i} += product(shared_values[{i}u * UNITS + k], w);",
             "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, at, \
              unit, sum{i}, &carry{i});\n            }",
             "if first_sequence + {i}u < p.batch {\n            store_carry(first_sequence + \
@@ -365,10 +374,21 @@ impl Variant {
             .define("STORE_CARRY", store_carry)
             .define("CARRY", carry)
             .define("DECLARE", declare)
-            .define("ADD", add)
+            .define("SUM", self.sums("sum{i} += product({value}, {w});"))
             .define("END", end)
             .define("KEEP", keep)
             .body(include_str!("../../../../shaders/rnn/backward.wgsl"))
+    }
+
+    /// The sums over `others` other units, of which `add` adds {value} times {w} to that of
+    /// sequence {i}.
+    fn sums(self, add: &str) -> String {
+        let load = "shared_values[{i}u * UNITS + {k}]";
+        if self.software {
+            return software::sums(self.rows, load, add);
+        }
+        let add = add.replace("{value}", &load.replace("{k}", "k")).replace("{w}", "w");
+        SUMS.replace("{add}", &self.each_row(&add))
     }
 
     /// A line for each sequence of an invocation.
@@ -378,6 +398,14 @@ impl Variant {
         rows.join("\n        ")
     }
 }
+
+/// The sums over other units.
+const SUMS: &str = "if unit < p.units {
+        for (var k = 0u; k < others; k += 1u) {
+            let w = weights[p.off_weights + (chunk + k) * p.units + unit];
+            {add}
+        }
+    }";
 
 /// The type of a unit's gates.
 pub const fn gates_type(mode: Mode, real: DType) -> &'static str {
@@ -389,24 +417,31 @@ pub const fn gates_type(mode: Mode, real: DType) -> &'static str {
     }
 }
 
-/// Every variant.
+/// Every variant, but for forms that differ from others in more ways than one.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for mode in Mode::ALL {
-        for real in [DType::F32, DType::F64] {
-            for (backward, lengths) in [(false, false), (false, true), (true, false), (true, true)]
-            {
-                for (units, rows) in
-                    [32, 64, 128, 256].into_iter().flat_map(|u| [1, 2, 4, 8].map(|r| (u, r)))
-                {
-                    let variant = Variant { backward, mode, real, lengths, units, rows };
-                    // Forms that differ in one more way tell no more.
-                    if variant.is_valid() && (!lengths || units == 64) {
-                        all.push(variant.shader());
-                    }
-                }
+        for (backward, real) in
+            [false, true].into_iter().flat_map(|b| [DType::F32, DType::F64].map(|t| (b, t)))
+        {
+            let of = |units, rows, lengths, software| Variant {
+                backward,
+                mode,
+                real,
+                lengths,
+                units,
+                rows,
+                software,
+            };
+            for units in [32, 64, 128, 256] {
+                all.extend([1, 2, 4, 8].map(|rows| of(units, rows, false, false)));
+            }
+            all.push(of(64, 2, true, false));
+            if real == DType::F32 {
+                all.extend([1, 2, 4, 8, 16].map(|rows| of(128, rows, false, true)));
+                all.push(of(64, 2, true, true));
             }
         }
     }
-    all
+    all.into_iter().filter(Variant::is_valid).map(Variant::shader).collect()
 }

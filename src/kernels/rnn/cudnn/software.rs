@@ -1,0 +1,58 @@
+//! Steps on software adapters with subgroups of eight or more. Such an adapter loads lane by lane,
+//! which costs as much as dozens of products of whole subgroups: what all invocations of a workgroup
+//! read alike, eight of them load for all, and a workgroup has as many sequences as leave one for
+//! each of two processors. LSTM of `bench` takes a third of the time by it.
+
+use crate::device::Profile;
+use crate::dtype::DType;
+use crate::kind::Kind;
+use crate::shader::Shader;
+
+/// Invocations that load for each other.
+const EIGHT: usize = 8;
+/// Workgroups that keep such an adapter busy, once each has so many sequences that loads of weights
+/// are no longer most of its work.
+const BUSY: usize = 2;
+const FEWEST_ROWS: usize = 4;
+/// The most sequences of a workgroup.
+pub const MOST_ROWS: u32 = 16;
+
+/// Whether this room's text is for an adapter and type.
+pub fn is_for(profile: &Profile, real: DType) -> bool {
+    profile.shares_loads() && real == DType::F32
+}
+
+/// Workgroups that `batch` sequences should make at least.
+pub fn busy(batch: usize) -> usize {
+    (batch / FEWEST_ROWS).clamp(1, BUSY)
+}
+
+/// A shader that knows its invocation's place in its subgroup, for such adapters alone.
+pub fn marked(shader: Shader) -> Shader {
+    shader.builtin("subgroup_invocation_id", "subgroup_lane").only([Kind::Software])
+}
+
+/// The sums over `others` other units. `load` reads other k's value for sequence {i}, and `add` adds
+/// {value} times w to its sum.
+pub fn sums(rows: u32, load: &str, add: &str) -> String {
+    let each = |line: &str| -> String {
+        (0..rows).map(|i| format!("        {}\n", line.replace("{i}", &i.to_string()))).collect()
+    };
+    let weight = |k: &str| {
+        format!("        let w{k} = weights[p.off_weights + (chunk + k + {k}u) * p.units + own];\n")
+    };
+    let mut text =
+        "let own = min(unit, p.units - 1u);\n    let whole = others / 8u * 8u;\n    for \
+                    (var k = 0u; k < whole; k += 8u) {\n"
+            .to_owned();
+    text += &each(&format!("let other{{i}} = {};", load.replace("{k}", "k + subgroup_lane % 8u")));
+    for lane in 0..EIGHT {
+        text += &weight(&lane.to_string());
+        let value = format!("subgroupBroadcast(other{{i}}, {lane}u)");
+        text += &each(&add.replace("{value}", &value).replace("{w}", &format!("w{lane}")));
+    }
+    text += "    }\n    for (var k = whole; k < others; k += 1u) {\n";
+    text += &weight("0");
+    text += &each(&add.replace("{value}", &load.replace("{k}", "k")).replace("{w}", "w0"));
+    text + "    }"
+}

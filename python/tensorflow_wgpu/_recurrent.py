@@ -11,6 +11,7 @@ on a CPU.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import os
 import sys
@@ -103,6 +104,81 @@ def _run(mode: str, x: Any, states: list[Any], params: list[Any], lengths: Any, 
         is_training=True,
     )
     return outputs, [tf.squeeze(s, axis) for s in ([h, c] if mode == "lstm" else [h])]
+
+
+def _loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tuple[Any, list[Any]]:
+    """What the op computes of one layer in one direction, as plain operations; steps come first."""
+    tf = _tf()
+    steps, units, gates = tf.shape(x)[0], states[0].shape[-1], 4 if mode == "lstm" else 3
+    sizes = [gates * units * n for n in (x.shape[-1], units, 1, 1)]
+    weights, recurrent, bias, recurrent_bias = tf.split(params, sizes)
+    weights = tf.reshape(weights, [gates * units, -1])
+    recurrent = tf.reshape(recurrent, [gates * units, units])
+    from_inputs = tf.einsum("sbi,gi->sbg", x, weights) + bias
+
+    def step(before: tuple[Any, ...], now: tuple[Any, Any]) -> tuple[Any, ...]:
+        _, h, *cells = before
+        from_input = tf.split(now[0], gates, axis=-1)
+        from_h = tf.split(
+            tf.linalg.matmul(h, recurrent, transpose_b=True) + recurrent_bias, gates, axis=-1
+        )
+        if mode == "lstm":
+            i, f, g, o = (a + b for a, b in zip(from_input, from_h))
+            new = [tf.sigmoid(f) * cells[0] + tf.sigmoid(i) * tf.tanh(g)]
+            output = tf.sigmoid(o) * tf.tanh(new[0])
+        else:
+            r, u = (tf.sigmoid(a + b) for a, b in zip(from_input[:2], from_h[:2]))
+            output = (1 - u) * tf.tanh(from_input[2] + r * from_h[2]) + u * h
+            new = []
+        valid = (now[1] < lengths)[:, tf.newaxis]
+        last = [tf.where(valid, a, b) for a, b in zip([output, *new], [h, *cells])]
+        return tf.where(valid, output, tf.zeros_like(output)), *last
+
+    start = (tf.zeros_like(states[0]), *states)
+    outputs, *all_states = tf.scan(step, (from_inputs, tf.range(steps)), start)
+    return outputs, [s[-1] for s in all_states]
+
+
+def _second_gradient(op: Any, *grads: Any) -> list[Any]:
+    """The gradient of the op's gradient: that of a loop, for what Keras's layers ask for."""
+    tf = _tf()
+    mode, time_major = op.get_attr("rnn_mode").decode(), op.get_attr("time_major")
+    x, h, c, params, lengths, *_ = op.inputs
+    axis = 0 if time_major else 1
+    if mode not in ("lstm", "gru") or op.get_attr("direction") != b"unidirectional":
+        raise LookupError(f"no gradient of the gradient of CudnnRNNV3 with rnn_mode {mode}")
+    if h.shape[axis] != 1 or op.get_attr("dropout"):
+        raise LookupError("no gradient of the gradient of CudnnRNNV3 with several layers")
+    seeds = list(op.inputs[8:11])
+    kept = 3 if mode == "lstm" else 2
+    given = [x, h, *([c] if mode == "lstm" else []), params]
+
+    def ordered(t: Any) -> Any:
+        return t if time_major else tf.transpose(t, [1, 0, 2])
+
+    with tf.GradientTape() as outer:
+        outer.watch([*given, *seeds[:kept]])
+        with tf.GradientTape() as inner:
+            inner.watch(given)
+            states = [tf.squeeze(s, axis) for s in given[1:-1]]
+            outputs, last = _loop(mode, ordered(x), states, params, lengths)
+            found = [ordered(outputs), *(tf.expand_dims(s, axis) for s in last)]
+        first = inner.gradient(found, given, seeds[:kept])
+    wanted = [grads[0], grads[1], *([grads[2]] if mode == "lstm" else []), grads[3]]
+    second = outer.gradient(first, [*given, *seeds[:kept]], wanted)
+    by_input = second[: len(given)]
+    by_seed = second[len(given) :]
+    if mode != "lstm":
+        by_input.insert(2, None)
+        by_seed.append(None)
+    return [*by_input, None, None, None, None, *by_seed, None, None]
+
+
+def patch_gradients(module: types.ModuleType) -> None:
+    """TensorFlow: gradients of the gradients of recurrent layers, which a loop has."""
+    name = "CudnnRNNBackpropV3"
+    if name not in module.ops.gradient_registry.list():
+        module.ops.RegisterGradient(name)(_second_gradient)
 
 
 def _masked(run: Callable, x: Any, mask: Any, zero_output: bool) -> tuple[Any, list[Any]]:
@@ -231,10 +307,13 @@ def _patch_legacy(module: types.ModuleType, mode: str, parts: Callable) -> None:
     gpu = module.gru_lstm_utils.RUNTIME_GPU
 
     def replaced(original: Callable) -> Callable:
+        signature = inspect.signature(original)
+
         @functools.wraps(original)
-        def call(**arguments: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            arguments = signature.bind(*args, **kwargs).arguments
             if arguments["sequence_lengths"] is not None or not is_fused():
-                return original(**arguments)
+                return original(*args, **kwargs)
             tf = _tf()
             x = arguments["inputs"]
             weights = [arguments[k] for k in ("kernel", "recurrent_kernel", "bias")]
@@ -285,8 +364,12 @@ def patch_model(module: types.ModuleType) -> None:
 
 def patch_export(module: types.ModuleType) -> None:
     """The same for what is put into an archive piece by piece."""
-    for name in ("add_endpoint", "write_out"):
-        setattr(module.ExportArchive, name, _made_portable(getattr(module.ExportArchive, name)))
+    archives = [c for name, c in vars(module).items() if name.endswith("ExportArchive")]
+    for archive in archives:
+        for name in ("add_endpoint", "write_out"):
+            setattr(archive, name, _made_portable(getattr(archive, name)))
+    if not archives:
+        raise AttributeError("ExportArchive")
 
 
 def patch_legacy_save(module: types.ModuleType) -> None:

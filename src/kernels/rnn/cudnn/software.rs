@@ -1,7 +1,7 @@
 //! Steps on software adapters with subgroups of eight or more. Such an adapter loads lane by lane,
-//! which costs as much as dozens of products of whole subgroups: what all invocations of a workgroup
-//! read alike, eight of them load for all, and a workgroup has as many sequences as leave one for
-//! each of two processors. LSTM of `bench` takes a third of the time by it.
+//! which costs as much as dozens of products of whole subgroups: what all invocations of a
+//! workgroup read alike, eight of them load for all, and a workgroup has as many sequences as leave
+//! one for each of two processors. The steps of an LSTM take half of the time by it.
 
 use crate::device::Profile;
 use crate::dtype::DType;
@@ -32,8 +32,8 @@ pub fn marked(shader: Shader) -> Shader {
     shader.builtin("subgroup_invocation_id", "subgroup_lane").only([Kind::Software])
 }
 
-/// The sums over `others` other units. `load` reads other k's value for sequence {i}, and `add` adds
-/// {value} times w to its sum.
+/// The sums over `others` other units. `load` reads other {k}'s value for sequence {i}, and `add`
+/// adds {value} times {w} to its sum.
 pub fn sums(rows: u32, load: &str, add: &str) -> String {
     let each = |line: &str| -> String {
         (0..rows).map(|i| format!("        {}\n", line.replace("{i}", &i.to_string()))).collect()

@@ -303,8 +303,9 @@ impl Variant {
         };
         let [declare, end] = [
             "var sums{i} = Gates();",
-            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, \
-             step, unit, sums{i});\n            }",
+            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + \
+             local_index] =\n                    finish(first_sequence + {i}u, step, unit, \
+             sums{i});\n            }",
         ]
         .map(|line| self.each_row(line));
         shader
@@ -351,8 +352,9 @@ impl Variant {
         let [carry, declare, end, keep] = [
             "var carry{i} = load_carry(first_sequence + {i}u, unit);",
             "var sum{i} = real(0.0);",
-            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, at, \
-             unit, sum{i}, &carry{i});\n            }",
+            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + \
+             local_index] =\n                    finish(first_sequence + {i}u, at, unit, sum{i}, \
+             &carry{i});\n            }",
             "if first_sequence + {i}u < p.batch {\n            store_carry(first_sequence + \
              {i}u, unit, carry{i});\n        }",
         ]

@@ -1,0 +1,360 @@
+"""Recurrent layers of Keras and tf_keras run as one op, with the numbers of the loop."""
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from graphs import ops, optimized
+from support import CPU, WGPU, assert_close, python
+from tensorflow_wgpu import _recurrent
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 7, 5)).astype("float32")
+MASKS = {
+    "none": None,
+    "right": np.array([[1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0], [1] * 7], bool),
+    "scattered": np.array([[0, 1, 0, 1, 0, 0, 1], [1, 0, 0, 1, 1, 1, 0], [0] * 6 + [1]], bool),
+    "all of one": np.array([[1] * 7, [0] * 7, [0, 0, 1, 1, 1, 0, 0]], bool),
+}
+
+
+def ops_of(layer, x=X, mask=None):
+    """The types of the operations of a layer as a function."""
+    with tf.device(WGPU):
+        fn = tf.function(lambda x: layer(x, mask=mask))
+        graph = fn.get_concrete_function(tf.constant(x)).graph
+    return {op.type for op in graph.get_operations()}
+
+
+def is_fused(layer, **options):
+    types = ops_of(layer, **options)
+    assert ("CudnnRNNV3" in types) != bool({"While", "StatelessWhile"} & types), types
+    return "CudnnRNNV3" in types
+
+
+def run(device, make, weights, x, mask, initial, graph, training=False):
+    """Outputs and gradients of a layer with these weights."""
+    with tf.device(device):
+        layer = make()
+        layer(tf.constant(x))
+        layer.set_weights(weights)
+        x = tf.constant(x)
+        mask = None if mask is None else tf.constant(mask)
+        states = None if initial is None else [tf.constant(s) for s in initial]
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                found = tf.nest.flatten(
+                    layer(x, mask=mask, initial_state=states, training=training)
+                )
+                wide = tf.float64 if x.dtype == tf.float64 else tf.float32
+                loss = tf.zeros([], wide)
+                for y in found:
+                    ramp = np.cos(np.arange(np.prod(y.shape))).reshape(y.shape)
+                    loss += tf.reduce_sum(tf.cast(y, wide) * tf.constant(ramp, wide))
+            variables = [v.value if hasattr(v, "value") else v for v in layer.trainable_variables]
+            return [*found, *tape.gradient(loss, [x, *variables])]
+
+        found = (tf.function(step) if graph else step)(x)
+        return [tf.convert_to_tensor(y).numpy() for y in found]
+
+
+def check(make, x=X, mask=None, initial=None, rtol=None, atol=2e-5):
+    """Both devices, eager and as a function."""
+    with tf.device(CPU):
+        first = make()
+        first(tf.constant(x))
+        weights = [RNG.uniform(-0.6, 0.6, w.shape).astype(w.dtype) for w in first.get_weights()]
+    want = run(CPU, make, weights, x, mask, initial, graph=True)
+    for graph in (False, True):
+        got = run(WGPU, make, weights, x, mask, initial, graph)
+        assert [g.shape for g in got] == [w.shape for w in want]
+        for g, w in zip(got, want):
+            assert_close(g, w, rtol, atol)
+
+
+KINDS = {"LSTM": layers.LSTM, "GRU": layers.GRU}
+OPTIONS = {
+    "last": {},
+    "all": {"return_sequences": True, "return_state": True},
+    "backwards": {"go_backwards": True, "return_sequences": True},
+    "no bias": {"use_bias": False},
+    "zeros": {"zero_output_for_mask": True, "return_sequences": True},
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_are_fused_with_the_numbers_of_the_loop(kind, options, mask):
+    def make():
+        return KINDS[kind](6, **OPTIONS[options])
+
+    assert is_fused(make(), mask=MASKS[mask])
+    check(make, mask=MASKS[mask])
+
+
+@pytest.mark.parametrize("mask", ["none", "right", "scattered"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_directions(kind, mask):
+    def make():
+        return layers.Bidirectional(KINDS[kind](4, return_sequences=True))
+
+    assert is_fused(make(), mask=MASKS[mask])
+    check(make, mask=MASKS[mask])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_initial_states(kind):
+    states = [RNG.normal(size=(3, 6)).astype("float32") for _ in range(2 if kind == "LSTM" else 1)]
+    check(lambda: KINDS[kind](6, return_state=True), initial=states)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "mixed_float16"])
+def test_types(kind, dtype):
+    def make():
+        # An orthogonal start is QR, which WGPU has no half of.
+        return KINDS[kind](6, return_sequences=True, dtype=dtype, recurrent_initializer="uniform")
+
+    x = X.astype("float64" if dtype == "float64" else "float32")
+    assert is_fused(make(), x=x)
+    tolerance = {"float64": 1e-10, "bfloat16": 8e-2}.get(dtype, 1e-2)
+    check(make, x=x, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layers.LSTM(4, activation="relu"),
+        lambda: layers.LSTM(4, recurrent_activation="hard_sigmoid"),
+        lambda: layers.LSTM(4, recurrent_dropout=0.2),
+        lambda: layers.LSTM(4, use_cudnn=False),
+        lambda: layers.GRU(4, reset_after=False),
+        lambda: layers.SimpleRNN(4),
+        lambda: layers.RNN(layers.LSTMCell(4)),
+    ],
+)
+def test_what_the_op_cannot_express_stays_a_loop(make):
+    assert not is_fused(make())
+    check(make)
+
+
+def test_unrolled_layers_stay_unrolled():
+    assert "CudnnRNNV3" not in ops_of(layers.LSTM(4, unroll=True))
+    check(lambda: layers.LSTM(4, unroll=True))
+
+
+def test_a_layer_on_the_cpu_stays_a_loop():
+    with tf.device(CPU):
+        fn = tf.function(layers.LSTM(4)).get_concrete_function(tf.constant(X))
+    assert "CudnnRNNV3" not in {op.type for op in fn.graph.get_operations()}
+
+
+def test_use_cudnn_may_be_required():
+    assert is_fused(layers.GRU(4, use_cudnn=True))
+
+
+def test_input_dropout_is_one_mask_for_all_steps():
+    with tf.device(WGPU):
+        # All units are alike then, unless steps drop different inputs of theirs.
+        ones = {"kernel_initializer": "ones", "recurrent_initializer": "ones"}
+        layer = layers.LSTM(64, dropout=0.5, return_sequences=True, **ones)
+        x = tf.ones((2, 5, 8))
+        first = layer(x, training=True).numpy()
+        assert np.ptp(first, axis=2).max() < 1e-6
+        assert not np.allclose(first, layer(x, training=False).numpy())
+
+
+def test_stateful_layers_keep_their_state():
+    def outputs(device):
+        with tf.device(device):
+            keras.utils.set_random_seed(1)
+            model = keras.Sequential(
+                [keras.Input(batch_shape=(3, 7, 5)), layers.LSTM(4, stateful=True)]
+            )
+            return [model(tf.constant(X)).numpy() for _ in range(3)]
+
+    for g, w in zip(outputs(WGPU), outputs(CPU)):
+        assert_close(g, w, None, 2e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_trains_as_on_the_cpu(kind):
+    def losses(scope):
+        with scope:
+            keras.utils.set_random_seed(2)
+            model = keras.Sequential(
+                [
+                    keras.Input((None,), dtype="int32"),
+                    layers.Embedding(20, 8, mask_zero=True),
+                    layers.Bidirectional(KINDS[kind](8, return_sequences=True)),
+                    KINDS[kind](8),
+                    layers.Dense(3),
+                ]
+            )
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile("adam", loss)
+            rng = np.random.default_rng(3)
+            x, y = rng.integers(0, 20, (32, 9)), rng.integers(0, 3, 32)
+            fit = model.fit(x, y, batch_size=10, epochs=3, verbose=0, shuffle=False)
+            return np.array(fit.history["loss"])
+
+    # WGPU wins where nothing is said.
+    assert_close(losses(contextlib.nullcontext()), losses(tf.device(CPU)), 1e-4, 1e-4)
+
+
+def test_a_training_step_is_a_few_dispatches():
+    """2,349 with a loop."""
+    from tensorflow_wgpu import _library
+
+    with tf.device(WGPU):
+        x = keras.Input((64, 16))
+        y = layers.Dense(4)(layers.LSTM(16)(layers.LSTM(16, return_sequences=True)(x)))
+        model = keras.Model(x, y)
+        model.compile("adam", "mse")
+        data = [tf.zeros((4, 64, 16)), tf.zeros((4, 4))]
+        model.train_on_batch(*data)
+        model.train_on_batch(*data)
+        before = _library.statistics()["WGPU:0"]["dispatches"]
+        model.train_on_batch(*data)
+        assert _library.statistics()["WGPU:0"]["dispatches"] - before <= 120
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mask", ["none", "right"])
+def test_gradients_of_gradients(kind, mask):
+    def penalty(device):
+        with tf.device(device):
+            keras.utils.set_random_seed(4)
+            layer = KINDS[kind](5)
+            x = tf.constant(X)
+            layer(x)
+            variables = [v.value for v in layer.trainable_variables]
+            with tf.GradientTape() as outer:
+                outer.watch(x)
+                with tf.GradientTape() as inner:
+                    inner.watch(x)
+                    mean = tf.reduce_mean(layer(x, mask=MASKS[mask]) ** 2)
+                slope = tf.reduce_sum(inner.gradient(mean, x) ** 2)
+            return [g.numpy() for g in outer.gradient(slope, [x, *variables])]
+
+    for g, w in zip(penalty(WGPU), penalty(CPU)):
+        assert_close(g, w, 1e-4, 1e-6)
+
+
+def loops_in(path):
+    """Whether a saved model has loops, and no op that only WGPU has."""
+    text = (path / "saved_model.pb").read_bytes()
+    assert b"CudnnRNN" not in text
+    return b"While" in text
+
+
+def test_exported_models_keep_their_loops(tmp_path):
+    with tf.device(WGPU):
+        x = keras.Input((7, 5))
+        model = keras.Model(x, layers.GRU(4)(layers.LSTM(4, return_sequences=True)(x)))
+        want = model(X).numpy()
+    model.export(tmp_path / "model", verbose=False)
+    assert loops_in(tmp_path / "model")
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    signature = [tf.TensorSpec((None, 7, 5))]
+    archive.add_endpoint("serve", lambda x: model(x), input_signature=signature)
+    archive.write_out(str(tmp_path / "archive"), verbose=False)
+    assert loops_in(tmp_path / "archive")
+    with tf.device(CPU):
+        loaded = tf.saved_model.load(str(tmp_path / "model"))
+        found = loaded.serve(tf.constant(X))
+    assert_close(found.numpy(), want, None, 2e-5)
+    assert is_fused(layers.LSTM(4)), "afterwards"
+
+
+LEGACY = """
+import numpy as np, tensorflow as tf, tf_keras
+from tf_keras import layers
+x = np.random.default_rng(0).normal(size=(3, 7, 5)).astype("float32")
+mask = np.array([[1, 1, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 0, 1], [1] * 7], bool)
+makers = [
+    lambda kind: kind(6),
+    lambda kind: kind(6, return_sequences=True, return_state=True),
+    lambda kind: kind(6, go_backwards=True, return_sequences=True),
+    lambda kind: kind(6, time_major=True, return_sequences=True),
+    lambda kind: layers.Bidirectional(kind(4, return_sequences=True)),
+]
+def run(device, make, weights, mask, graph):
+    with tf.device(device):
+        layer = make()
+        t = tf.constant(x if not getattr(layer, "time_major", False) else x.transpose(1, 0, 2))
+        if mask is not None and getattr(layer, "time_major", False):
+            mask = mask.T
+        layer(t)
+        layer.set_weights(weights)
+        def step(t):
+            with tf.GradientTape() as tape:
+                tape.watch(t)
+                ys = tf.nest.flatten(layer(t, mask=None if mask is None else tf.constant(mask)))
+                loss = tf.add_n([tf.reduce_sum(y * y) for y in ys])
+            return [*ys, *tape.gradient(loss, [t, *layer.trainable_variables])]
+        fn = tf.function(step) if graph else step
+        found = [y.numpy() for y in fn(t)]
+        if graph and device == "WGPU:0":
+            graph = fn.get_concrete_function(t).graph
+            assert "CudnnRNNV3" in {op.type for op in graph.get_operations()}
+        return found
+tf.config.set_soft_device_placement(False)
+for kind in (layers.LSTM, layers.GRU):
+    for make in makers:
+        made = lambda: make(kind)
+        with tf.device("CPU:0"):
+            first = made()
+            first(tf.constant(x))
+            weights = first.get_weights()
+        for m in (None, mask):
+            want = run("CPU:0", made, weights, m, True)
+            for graph in (False, True):
+                for g, w in zip(run("WGPU:0", made, weights, m, graph), want):
+                    np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-5)
+model = tf_keras.Sequential([tf_keras.Input((7, 5)), layers.LSTM(4)])
+import tempfile, pathlib
+path = pathlib.Path(tempfile.mkdtemp())
+model.save(path / "m", save_format="tf")
+with tf.device("CPU:0"):
+    # With an implementation for each kind of device, of which TensorFlow takes the CPU's.
+    found = tf.saved_model.load(str(path / "m"))(x)
+np.testing.assert_allclose(found, model(x), rtol=2e-5, atol=2e-5)
+print("well")
+"""
+
+
+def test_tf_keras():
+    done = python(LEGACY)
+    assert done.stdout.strip().endswith("well"), done.stderr[-3000:]
+
+
+def test_a_variable_leaves_loops_as_they_are():
+    script = """
+import tensorflow as tf, keras
+fn = tf.function(keras.layers.LSTM(4)).get_concrete_function(tf.zeros((2, 3, 4)))
+print("CudnnRNNV3" in {op.type for op in fn.graph.get_operations()})
+"""
+    assert python(script, TF_WGPU_RECURRENT="loop").stdout.strip().endswith("False")
+    assert python(script).stdout.strip().endswith("True")
+
+
+def test_the_optimizer_leaves_the_op_alone():
+    layer = layers.LSTM(6)
+    with tf.device(WGPU):
+        layer(tf.constant(X))
+        _, nodes = optimized(tf.function(lambda x: tf.nn.relu(layer(x))), tf.constant(X))
+    assert ops(nodes)["CudnnRNNV3"] == 1
+
+
+def test_portable_is_of_this_thread_and_nests():
+    with _recurrent.portable(), _recurrent.portable():
+        assert not _recurrent.is_fused()
+    assert _recurrent.is_fused()

@@ -38,8 +38,18 @@ def left_over(nodes):
     return [n.name for n in names if n.attr["T"].type == tf.float32.as_datatype_enum]
 
 
+def lstm_loop(units, **options):
+    """An LSTM as the loop that it is on other devices."""
+    return keras.layers.LSTM(units, use_cudnn=False, **options)
+
+
+def gru_loop(units, **options):
+    """A GRU as the loop that it is on other devices."""
+    return keras.layers.GRU(units, use_cudnn=False, **options)
+
+
 @pytest.mark.parametrize("batch", [3, None])
-@pytest.mark.parametrize("kind", [keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN])
+@pytest.mark.parametrize("kind", [lstm_loop, gru_loop, keras.layers.SimpleRNN])
 def test_gradients_of_recurrent_layers_are_fused(rng, kind, batch):
     shape = (9, 8)
     with tf.device(WGPU):
@@ -109,8 +119,8 @@ def test_layers_with_masks_and_in_both_directions(rng):
     for device in (CPU, WGPU):
         with tf.device(device):
             inputs = keras.Input((7, 5))
-            both = keras.layers.Bidirectional(keras.layers.LSTM(6, return_sequences=True))
-            y = keras.layers.GRU(4)(both(keras.layers.Masking()(inputs)))
+            both = keras.layers.Bidirectional(lstm_loop(6, return_sequences=True))
+            y = gru_loop(4)(both(keras.layers.Masking()(inputs)))
             model = keras.Model(inputs, y)
             weights = weights or model.get_weights()
             model.set_weights(weights)
@@ -178,7 +188,7 @@ def read_backs(call):
 
 
 @pytest.mark.parametrize("batch", [3, None])
-@pytest.mark.parametrize("kind", [keras.layers.LSTM, keras.layers.GRU])
+@pytest.mark.parametrize("kind", [lstm_loop, gru_loop])
 def test_the_gradient_of_a_recurrent_layer_waits_for_no_step(rng, kind, batch):
     steps = 20
     with tf.device(WGPU):

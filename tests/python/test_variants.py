@@ -300,19 +300,23 @@ def test_gradients_of_indexed_loops_add_lists(rng, dtype):
     gradient(fn, rng.uniform(-1, 1, (4, 3)).astype(dtype), rtol=tolerance, atol=tolerance)
 
 
+#: Layers as loops.
+LOOP = {"use_cudnn": False}
 LAYERS = {
-    "LSTM": lambda: keras.layers.LSTM(5, return_sequences=True),
-    "LSTM last state": lambda: keras.layers.LSTM(5, return_state=True),
+    "LSTM": lambda: keras.layers.LSTM(5, return_sequences=True, **LOOP),
+    "LSTM last state": lambda: keras.layers.LSTM(5, return_state=True, **LOOP),
     "LSTM backwards": lambda: keras.layers.LSTM(
         5, go_backwards=True, recurrent_activation="hard_sigmoid"
     ),
-    "GRU": lambda: keras.layers.GRU(5, return_sequences=True),
+    "GRU": lambda: keras.layers.GRU(5, return_sequences=True, **LOOP),
     "GRU before": lambda: keras.layers.GRU(5, reset_after=False),
     "SimpleRNN": lambda: keras.layers.SimpleRNN(5, return_sequences=True),
     "Bidirectional": lambda: keras.layers.Bidirectional(
-        keras.layers.LSTM(4, return_sequences=True)
+        keras.layers.LSTM(4, return_sequences=True, **LOOP)
     ),
-    "Bidirectional GRU": lambda: keras.layers.Bidirectional(keras.layers.GRU(4), merge_mode="sum"),
+    "Bidirectional GRU": lambda: keras.layers.Bidirectional(
+        keras.layers.GRU(4, **LOOP), merge_mode="sum"
+    ),
     "stacked cells": lambda: keras.layers.RNN([keras.layers.LSTMCell(4), keras.layers.GRUCell(3)]),
     "TimeDistributed": lambda: keras.layers.TimeDistributed(
         keras.layers.Dense(3, activation="tanh")

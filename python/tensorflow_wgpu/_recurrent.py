@@ -106,7 +106,7 @@ def _run(mode: str, x: Any, states: list[Any], params: list[Any], lengths: Any, 
     return outputs, [tf.squeeze(s, axis) for s in ([h, c] if mode == "lstm" else [h])]
 
 
-def _loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tuple[Any, list[Any]]:
+def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tuple[Any, list[Any]]:
     """What the op computes of one layer in one direction, as plain operations; steps come first."""
     tf = _tf()
     steps, units, gates = tf.shape(x)[0], states[0].shape[-1], 4 if mode == "lstm" else 3
@@ -161,7 +161,7 @@ def _second_gradient(op: Any, *grads: Any) -> list[Any]:
         with tf.GradientTape() as inner:
             inner.watch(given)
             states = [tf.squeeze(s, axis) for s in given[1:-1]]
-            outputs, last = _loop(mode, ordered(x), states, params, lengths)
+            outputs, last = loop(mode, ordered(x), states, params, lengths)
             found = [ordered(outputs), *(tf.expand_dims(s, axis) for s in last)]
         first = inner.gradient(found, given, seeds[:kept])
     wanted = [grads[0], grads[1], *([grads[2]] if mode == "lstm" else []), grads[3]]
@@ -254,15 +254,15 @@ def _takes(layer: Any, functions: types.ModuleType) -> bool:
 def _patch_layer(module: types.ModuleType, name: str, mode: str, parts: Callable) -> None:
     """Keras 3: the loop of a layer."""
     cls = getattr(module, name)
-    loop = cls.inner_loop
+    original = cls.inner_loop
     backend, tree, functions = module.backend, module.tree, module.activations
 
-    @functools.wraps(loop)
+    @functools.wraps(original)
     def inner_loop(
         self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False
     ) -> Any:
         if backend.backend() != "tensorflow" or not _takes(self, functions) or not is_fused():
-            return loop(self, sequences, initial_state, mask, training=training)
+            return original(self, sequences, initial_state, mask, training=training)
         tf = _tf()
         cell = self.cell
         if tree.is_nested(mask):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tensorflow_wgpu import _recurrent
 from tensorflow_wgpu.self_test._values import Values
 
 FLOATS = ("float32", "float16")
@@ -456,6 +457,25 @@ def recurrent_cells(t):
     arguments = {name: t.uniform(-1, 1, *shape) for name, shape in shapes.items()}
     arguments |= {name: t.uniform(-1, 1, 7) for name in ("wci", "wcf", "wco")}
     return {"LSTMBlockCell": list(raw.LSTMBlockCell(**arguments, use_peephole=True))}
+
+
+@case("rnn", float16=2e-2)
+def recurrent_layers(t):
+    """TensorFlow has no CPU kernel: the CPU runs a loop."""
+    x, h = t.uniform(-1, 1, 4, 3, 5), t.uniform(-1, 1, 1, 3, 7)
+    params, lengths = t.uniform(-0.7, 0.7, 3 * 7 * (5 + 7 + 2)), tf.constant([4, 2, 3])
+    if "CPU" in x.device:
+        outputs, _ = _recurrent.loop("gru", x, [h[0]], params, lengths)
+    else:
+        outputs = raw.CudnnRNNV3(
+            input=x,
+            input_h=h,
+            input_c=tf.zeros([], t.dtype),
+            params=params,
+            sequence_lengths=lengths,
+            rnn_mode="gru",
+        )[0]
+    return {"CudnnRNNV3": outputs}
 
 
 @case("sparse", SINGLE)

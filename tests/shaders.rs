@@ -44,6 +44,15 @@ fn check_family(family: &Family) -> Result<(), Failed> {
     let mut seen = HashSet::new();
     for shader in &shaders {
         for limit in IMMEDIATE_LIMITS {
+            // Libraries of float64 have a second form.
+            let wgsl = shader.clone().hiding_constants().render(limit);
+            let is_hiding = wgsl.contains("hidden_f64(");
+            if is_hiding
+                && seen.insert(wgsl.clone())
+                && let Err(problem) = check_text(&shader.clone().hiding_constants(), &wgsl, limit)
+            {
+                problems.push(format!("{} with hidden constants: {problem}", shader.label()));
+            }
             let wgsl = shader.render(limit);
             if seen.insert(wgsl.clone())
                 && let Err(problem) =

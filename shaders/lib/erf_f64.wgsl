@@ -134,7 +134,7 @@ fn erfc_inverse_f64(q: f64) -> f64 {
     let a = 4.330746750799873 + 0.5 * l;
     var x = sqrt(sqrt(a * a - l * 6.802721088435375) - a);
     let log_q = log_f64(q);
-    for (var k = 0u; k < 4u; k += 1u) {
+    for (var k = 0u; k < rounds(4u); k += 1u) {
         let log_x = log_erfc_f64(x);
         let slope = 1.1283791670955126 * exp_f64(-x * x - log_x);
         x += (log_x - log_q) / slope;
@@ -151,7 +151,7 @@ fn erf_inverse_small_f64(x: f64) -> f64 {
     s = s * z + 0.2617993878;
     var y = 0.886226925452758 * (x + x * z * s);
     // Halley's method cubes the error of 1e-4.
-    for (var k = 0u; k < 2u; k += 1u) {
+    for (var k = 0u; k < rounds(2u); k += 1u) {
         let step = (erf_f64(y) - x) / (1.1283791670955126 * exp_f64(-y * y));
         y -= step / (1.0 + y * step);
     }

@@ -28,15 +28,28 @@ fn beta_density_f32(a: f32, b: f32, x: f32) -> f32 {
     }
     if a < 8.0 && b < 8.0 {
         let powers = exp_f32(a * log_f32(x) + b * log1p_f32(-x));
-        return powers * (a / (a + b) * b) * (gamma_next_f32(a + b) / (gamma_next_f32(a)
-            * gamma_next_f32(b)));
+        // gamma(a + b + 1), gamma(a + 1) and gamma(b + 1) by one call, since each is long.
+        var arguments = vec3<f32>(a + b, a, b);
+        var gammas = arguments;
+        for (var k = 0u; k < rounds(3u); k += 1u) {
+            gammas = vec3<f32>(gammas.yz, gamma_next_f32(arguments.x));
+            arguments = arguments.yzx;
+        }
+        return powers * (a / (a + b) * b) * (gammas.x / (gammas.y * gammas.z));
     }
-    if a < b {
-        let exponent = a * log_f32(x * (a + b)) + b * log1p_f32(-x) + gamma_quotient_f32(a, b);
-        return a * exp_f32(exponent) / gamma_next_f32(a);
+    // Of the two the lesser one's power is formed, with the factor (a + b) within.
+    let is_first = a < b;
+    let lesser = select(b, a, is_first);
+    let greater = select(a, b, is_first);
+    var rest = 0.0;
+    if is_first {
+        rest = log1p_f32(-x);
+    } else {
+        rest = log_f32(x);
     }
-    let exponent = b * log_f32(y * (a + b)) + a * log_f32(x) + gamma_quotient_f32(b, a);
-    return b * exp_f32(exponent) / gamma_next_f32(b);
+    let exponent = lesser * log_f32(select(y, x, is_first) * (a + b)) + greater * rest
+        + gamma_quotient_f32(lesser, greater);
+    return lesser * exp_f32(exponent) / gamma_next_f32(lesser);
 }
 
 // The continued fraction of the incomplete beta function by Lentz' method.
@@ -83,8 +96,9 @@ fn betainc_f32(a: f32, b: f32, x: f32) -> f32 {
         return nan_like_f32(x);
     }
     // The fraction converges fast below the mean. For small b the difference below would cancel.
-    if x <= (a + 1.0) / (a + b + 2.0) || (b < 0.5 && x < 0.97) {
-        return beta_density_f32(a, b, x) / a * beta_fraction_f32(a, b, x);
-    }
-    return 1.0 - beta_density_f32(a, b, x) / b * beta_fraction_f32(b, a, 1.0 - x);
+    let below = x <= (a + 1.0) / (a + b + 2.0) || (b < 0.5 && x < 0.97);
+    let first = select(b, a, below);
+    let fraction = beta_fraction_f32(first, select(a, b, below), select(1.0 - x, x, below));
+    let tail = beta_density_f32(a, b, x) / first * fraction;
+    return select(1.0 - tail, tail, below);
 }

@@ -28,15 +28,28 @@ fn beta_density_f64(a: f64, b: f64, x: f64) -> f64 {
     }
     if a < 8.0lf && b < 8.0lf {
         let powers = exp_f64(a * log_f64(x) + b * log1p_f64(-x));
-        return powers * (a / (a + b) * b) * (gamma_next_f64(a + b) / (gamma_next_f64(a)
-            * gamma_next_f64(b)));
+        // gamma(a + b + 1), gamma(a + 1) and gamma(b + 1) by one call, since each is long.
+        var arguments = vec3<f64>(a + b, a, b);
+        var gammas = arguments;
+        for (var k = 0u; k < rounds(3u); k += 1u) {
+            gammas = vec3<f64>(gammas.yz, gamma_next_f64(arguments.x));
+            arguments = arguments.yzx;
+        }
+        return powers * (a / (a + b) * b) * (gammas.x / (gammas.y * gammas.z));
     }
-    if a < b {
-        let exponent = a * log_f64(x * (a + b)) + b * log1p_f64(-x) + gamma_quotient_f64(a, b);
-        return a * exp_f64(exponent) / gamma_next_f64(a);
+    // Of the two the lesser one's power is formed, with the factor (a + b) within.
+    let is_first = a < b;
+    let lesser = select(b, a, is_first);
+    let greater = select(a, b, is_first);
+    var rest = 0.0lf;
+    if is_first {
+        rest = log1p_f64(-x);
+    } else {
+        rest = log_f64(x);
     }
-    let exponent = b * log_f64(y * (a + b)) + a * log_f64(x) + gamma_quotient_f64(b, a);
-    return b * exp_f64(exponent) / gamma_next_f64(b);
+    let exponent = lesser * log_f64(select(y, x, is_first) * (a + b)) + greater * rest
+        + gamma_quotient_f64(lesser, greater);
+    return lesser * exp_f64(exponent) / gamma_next_f64(lesser);
 }
 
 // The continued fraction of the incomplete beta function by Lentz' method.
@@ -83,8 +96,9 @@ fn betainc_f64(a: f64, b: f64, x: f64) -> f64 {
         return nan_like_f64(x);
     }
     // The fraction converges fast below the mean. For small b the difference below would cancel.
-    if x <= (a + 1.0lf) / (a + b + 2.0lf) || (b < 0.5lf && x < 0.97lf) {
-        return beta_density_f64(a, b, x) / a * beta_fraction_f64(a, b, x);
-    }
-    return 1.0lf - beta_density_f64(a, b, x) / b * beta_fraction_f64(b, a, 1.0lf - x);
+    let below = x <= (a + 1.0lf) / (a + b + 2.0lf) || (b < 0.5lf && x < 0.97lf);
+    let first = select(b, a, below);
+    let fraction = beta_fraction_f64(first, select(a, b, below), select(1.0lf - x, x, below));
+    let tail = beta_density_f64(a, b, x) / first * fraction;
+    return select(1.0lf - tail, tail, below);
 }

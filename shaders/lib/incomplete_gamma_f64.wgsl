@@ -445,12 +445,15 @@ fn gamma_slope_f64(a: f64, x: f64) -> f64 {
         let slope = 0.5lf * eta - ratio - t.x * (log1p_f64(m) - 0.5lf / a) + t.y * ratio / a - t.z;
         return slope * exp_f64(stirling_f64(a));
     }
-    if x > 1.1lf && x > a {
+    // One call, since each is long.
+    let is_upper = x > 1.1lf && x > a;
+    let logs = log_f64(x) - digamma_f64(select(a + 1.0lf, a, is_upper));
+    if is_upper {
         let f = gamma_fraction_f64(a, x);
-        return -a * ((log_f64(x) - digamma_f64(a)) * f.x + f.y);
+        return -a * (logs * f.x + f.y);
     }
     let s = gamma_series_f64(a, x);
-    return (log_f64(x) - digamma_f64(a + 1.0lf)) * s.x + s.y;
+    return logs * s.x + s.y;
 }
 
 // Zero at x = 0 and at the infinities, as TensorFlow has it.

@@ -3,21 +3,19 @@
 
 // a^-x, and 2^60 times as much where `scaled`.
 fn zeta_power_f32(a: f32, x: f32, scaled: bool) -> f32 {
-    if scaled {
-        let root = pow_f32(a, -0.5 * x);
-        return root * (root * 1.15292150e18);
-    }
-    return pow_f32(a, -x);
+    let root = pow_f32(a, select(-x, -0.5 * x, scaled));
+    return select(root, root * (root * 1.15292150e18), scaled);
 }
 
 // zeta(x, q) for finite x > 1 and q > 0. Where the first term is small, all are scaled: the others
 // may be subnormal.
 fn zeta_positive_f32(x: f32, q: f32) -> f32 {
-    let first = pow_f32(q, -x);
-    if first < 1e-30 {
-        return zeta_sum_f32(x, q, zeta_power_f32(q, x, true), true) * 8.67361738e-19;
+    var first = pow_f32(q, -x);
+    let scaled = first < 1e-30;
+    if scaled {
+        first = zeta_power_f32(q, x, true);
     }
-    return zeta_sum_f32(x, q, first, false);
+    return zeta_sum_f32(x, q, first, scaled) * select(1.0, 8.67361738e-19, scaled);
 }
 
 // The first ten terms, then Euler and Maclaurin's formula.
@@ -25,7 +23,7 @@ fn zeta_sum_f32(x: f32, q: f32, first: f32, scaled: bool) -> f32 {
     var sum = first;
     var a = q;
     var power = sum;
-    for (var k = 0u; k < 9u; k += 1u) {
+    for (var k = 0u; k < rounds(9u); k += 1u) {
         a += 1.0;
         power = zeta_power_f32(a, x, scaled);
         sum += power;
@@ -73,14 +71,17 @@ fn zeta_f32(x: f32, q: f32) -> f32 {
     if is_inf_f32(x) {
         return select(select(0.0, 1.0, q == 1.0), infinity_like_f32(1.0), q < 1.0);
     }
-    if q > 0.0 {
-        return zeta_positive_f32(x, q);
+    // The terms of negative bases are two functions of positive ones: those from q - floor(q) on,
+    // those below with alternating signs, without those from 1 - q on. One call, since it is long.
+    let count = select(rounds(3u), 1u, q > 0.0);
+    var start = select(q - floor(q), q, q > 0.0);
+    var sum = 0.0;
+    for (var k = 0u; k < count; k += 1u) {
+        let part = zeta_positive_f32(x, start);
+        sum += select(-part, part, k == 0u || (k == 1u) == is_even);
+        start = select((floor(q) + 1.0) - q, 1.0 - q, k == 1u);
     }
-    // The terms of negative bases are two functions of positive ones.
-    let above = zeta_positive_f32(x, q - floor(q));
-    let below = zeta_positive_f32(x, (floor(q) + 1.0) - q);
-    let rest = zeta_positive_f32(x, 1.0 - q);
-    return select((above - below) + rest, (above + below) - rest, is_even);
+    return sum;
 }
 
 // The n-th derivative of digamma for whole n.

@@ -6,7 +6,7 @@ fn zeta_positive_f64(x: f64, q: f64) -> f64 {
     var sum = 0.0lf;
     var a = q;
     var power = 0.0lf;
-    for (var k = 0u; k < 10u; k += 1u) {
+    for (var k = 0u; k < rounds(10u); k += 1u) {
         a = select(a + 1.0lf, q, k == 0u);
         power = pow_f64(a, -x);
         sum += power;
@@ -66,14 +66,17 @@ fn zeta_f64(x: f64, q: f64) -> f64 {
     if is_inf_f64(x) {
         return select(select(0.0lf, 1.0lf, q == 1.0lf), infinity_like_f64(1.0lf), q < 1.0lf);
     }
-    if q > 0.0lf {
-        return zeta_positive_f64(x, q);
+    // The terms of negative bases are two functions of positive ones: those from q - floor(q) on,
+    // those below with alternating signs, without those from 1 - q on. One call, since it is long.
+    let count = select(rounds(3u), 1u, q > 0.0lf);
+    var start = select(q - floor(q), q, q > 0.0lf);
+    var sum = 0.0lf;
+    for (var k = 0u; k < count; k += 1u) {
+        let part = zeta_positive_f64(x, start);
+        sum += select(-part, part, k == 0u || (k == 1u) == is_even);
+        start = select((floor(q) + 1.0lf) - q, 1.0lf - q, k == 1u);
     }
-    // The terms of negative bases are two functions of positive ones.
-    let above = zeta_positive_f64(x, q - floor(q));
-    let below = zeta_positive_f64(x, (floor(q) + 1.0lf) - q);
-    let rest = zeta_positive_f64(x, 1.0lf - q);
-    return select((above - below) + rest, (above + below) - rest, is_even);
+    return sum;
 }
 
 // The n-th derivative of digamma for whole n.

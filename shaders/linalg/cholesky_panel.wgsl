@@ -3,21 +3,23 @@
 // already. p.n, p.first and p.end are multiples of 8. Grid: one workgroup for each matrix; an
 // invocation owns every WORKGROUP-th row.
 //
-// Eight columns at a time: an invocation subtracts from eight elements of its row, which stay in
-// registers, what the panel's columns before them give. The first eight rows' go through workgroup
-// memory to all invocations, each of which decomposes that block by itself and then solves for its
-// rows. So eight columns take two barriers. (Golub and Van Loan, Matrix Computations, 4.2, in the
-// order of gaxpy.)
+// EDGE columns at a time, 8 or 4: an invocation subtracts from as many elements of its row, which
+// stay in registers, what the panel's columns before them give. The first EDGE rows' go through
+// workgroup memory to all invocations, each of which decomposes that block by itself and then
+// solves for its rows. So EDGE columns take two barriers. (Golub and Van Loan, Matrix Computations,
+// 4.2, in the order of gaxpy.)
 //
 // state[matrix] becomes 1 at the first pivot that is not positive; from there on the matrix holds
 // nothing of use. What lies above the diagonal changes too.
+
+const EDGE = {{EDGE}}u;
 
 alias real = {{REAL}};
 alias four = vec4<{{REAL}}>;
 
 {{ACCESS}}
 // Columns of the block on the diagonal.
-var<workgroup> diagonal: array<real, 64>;
+var<workgroup> diagonal: array<real, EDGE * EDGE>;
 
 fn product(x: four, y: four) -> real {
     return x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
@@ -33,21 +35,19 @@ fn product(x: four, y: four) -> real {
     if p.first == 0u && local_index == 0u {
         store_state(matrix, 0);
     }
-    for (var j = p.first; j < p.end; j += 8u) {
+    for (var j = p.first; j < p.end; j += EDGE) {
 {{DECLARE}}
         for (var row = j; row < n; row += WORKGROUP) {
             // Rows past the last one repeat it and store the same values.
             let i = min(row + local_index, n - 1u);
             let own = base + i * n;
-            let left = load_four(own + j);
-            let right = load_four(own + j + 4u);
 {{SUMS}}
             for (var k = p.first; k < j; k += 4u) {
                 let x = load_four(own + k);
 {{STEP}}
             }
             if row == j {
-                if local_index < 8u {
+                if local_index < EDGE {
 {{PUT}}
                 }
                 workgroupBarrier();
@@ -58,8 +58,7 @@ fn product(x: four, y: four) -> real {
                 }
             }
 {{SOLVE}}
-            store_four(own + j, four(s0, s1, s2, s3));
-            store_four(own + j + 4u, four(s4, s5, s6, s7));
+{{FINISH}}
         }
         storageBarrier();
     }

@@ -6,12 +6,10 @@ fn bounded(bits: vec2<u32>) -> vec2<u32> {
     return vec2<u32>(u32(v & 0xfffffffflu), u32(v >> 32u));
 }
 
-// A loop over two pairs, of which the compiler must not know the number: it would write both
-// divisions out, with 80 scalar registers each.
+// A loop over two pairs: both divisions written out take 80 scalar registers each.
 fn draw(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
     var words = philox(counter, key);
-    let pairs = 1u + min(p.words, 1u);
-    for (var pair = 0u; pair < pairs; pair += 1u) {
+    for (var pair = 0u; pair < rounds(2u); pair += 1u) {
         words = vec4<u32>(words.zw, bounded(words.xy));
     }
     return words;

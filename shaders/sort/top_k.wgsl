@@ -37,9 +37,8 @@ fn order(a: ptr<function, Element>, b: ptr<function, Element>, ascending: bool) 
     let t = local_index;
     let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let per_group = CAPACITY / p.size;
-    // Of a number that compilers do not know: written out, the loop of eight-byte keys spills.
-    let rounds = select(0u, PER_INVOCATION, p.segments > 0u);
-    for (var k = 0u; k < rounds; k += 1u) {
+    // Written out, the loop of eight-byte keys spills.
+    for (var k = 0u; k < rounds(PER_INVOCATION); k += 1u) {
         let slot = k * WORKGROUP + t;
         let segment = group * per_group + slot / p.size;
         let j = slot % p.size;

@@ -328,7 +328,7 @@ impl Device {
             info,
             profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
-            pipelines: Pipelines::new(raw.clone(), capabilities, profile.own_barriers, cache),
+            pipelines: Pipelines::new(raw.clone(), &profile, cache),
             recorder: PendingDispatches::new(recorder, failed),
             completion,
             submitter,

@@ -15,8 +15,10 @@ use super::cache::DiskCache;
 use super::checked::checked;
 use super::pending::{Plan, Uses};
 use super::process;
+use super::profile::Profile;
 use super::program::{Key, Program};
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::shader::{Shader, int64};
 use crate::sys::guard::caught;
 use crate::sys::trusted_shader;
@@ -163,14 +165,16 @@ pub(crate) struct Pipelines {
 
 impl Pipelines {
     /// With `own_barriers` the recorder puts barriers between dispatches, and wgpu none.
-    pub fn new(
-        device: wgpu::Device,
-        capabilities: Capabilities,
-        own_barriers: bool,
-        cache: Option<DiskCache>,
-    ) -> Self {
-        let (layouts, compiled) = (Mutex::default(), AtomicU32::new(1));
-        let compiler = Compiler { device, capabilities, own_barriers, cache, layouts, compiled };
+    pub fn new(device: wgpu::Device, profile: &Profile, cache: Option<DiskCache>) -> Self {
+        let compiler = Compiler {
+            device,
+            capabilities: profile.capabilities,
+            own_barriers: profile.own_barriers,
+            hides_constants: profile.kind() == Kind::FewRegisters,
+            cache,
+            layouts: Mutex::default(),
+            compiled: AtomicU32::new(1),
+        };
         Self { compiler: Arc::new(compiler), planned: RwLock::default(), workers: OnceLock::new() }
     }
 
@@ -198,6 +202,8 @@ impl Pipelines {
     }
 
     fn plan(&self, shader: Shader) -> Result<Planned> {
+        let hides = self.compiler.hides_constants;
+        let shader = if hides { shader.hiding_constants() } else { shader };
         let params_size = shader.params_size();
         let uniform = params_size > self.compiler.capabilities.immediates;
         let storage_buffers = shader.units().len() as u32;
@@ -227,6 +233,8 @@ struct Compiler {
     device: wgpu::Device,
     capabilities: Capabilities,
     own_barriers: bool,
+    /// Registers are few, and constants of 64 bits must not stay there.
+    hides_constants: bool,
     cache: Option<DiskCache>,
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
     /// How many pipelines it has compiled, plus one.

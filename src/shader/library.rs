@@ -1,6 +1,7 @@
 //! Function libraries in `shaders/lib/`. The first line of a file may read `// requires: a b`,
 //! naming other libraries.
 
+use super::hidden;
 use crate::dtype::DType;
 
 /// Name and text of every library.
@@ -76,18 +77,18 @@ pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
 
 /// The text of the libraries `wanted` and all that they require, each once, requirements first.
 /// `NAME_u64` has the functions of `NAME` for adapters with 64-bit integers, and stands in for it
-/// where it is wanted before. Panics when a name is unknown: names are written in this crate's
-/// tables and tested.
-pub fn resolve(wanted: &[&str]) -> String {
+/// where it is wanted before. With `hides`, the constants of float64 are hidden from compilers.
+/// Panics when a name is unknown: names are written in this crate's tables and tested.
+pub fn resolve(wanted: &[&str], hides: bool) -> String {
     let mut done = Vec::new();
     let mut out = String::new();
     for name in wanted {
-        include(name, &mut done, &mut out);
+        include(name, hides, &mut done, &mut out);
     }
     out
 }
 
-fn include<'a>(name: &'a str, done: &mut Vec<&'a str>, out: &mut String) {
+fn include<'a>(name: &'a str, hides: bool, done: &mut Vec<&'a str>, out: &mut String) {
     if done.iter().any(|d| *d == name || d.strip_suffix("_u64") == Some(name)) {
         return;
     }
@@ -105,8 +106,12 @@ fn include<'a>(name: &'a str, done: &mut Vec<&'a str>, out: &mut String) {
             .find(|(n, _)| *n == r)
             .unwrap_or_else(|| panic!("{name} requires unknown library {r}"))
             .0;
-        include(r, done, out);
+        include(r, hides, done, out);
     }
-    out.push_str(text);
+    if hides && name.ends_with("_f64") {
+        out.push_str(&hidden::hide(text));
+    } else {
+        out.push_str(text);
+    }
     out.push('\n');
 }

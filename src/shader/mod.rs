@@ -12,10 +12,14 @@
 //!   words only;
 //! - `p.off_x`: the tensor's element offset in the raw array `x`;
 //! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`;
+//! - `rounds(n: u32) -> u32`: n, of which no compiler knows that it is constant, so that none writes
+//!   a loop over it out: for heavy bodies, whose copies would spill registers and take compilers
+//!   seconds;
 //! - `{{ENTRY}} { … }`: the entry point, which knows `workgroup_id`, `num_workgroups` and
 //!   `local_index`, and what [`Shader::builtin`] adds.
 
 pub(crate) mod codec;
+mod hidden;
 pub mod int64;
 pub mod library;
 mod matrices;
@@ -58,6 +62,7 @@ pub struct Shader {
     body: String,
     matrices: Option<[u32; 3]>,
     kinds: Vec<Kind>,
+    hides_constants: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +88,7 @@ impl Shader {
             body: String::new(),
             matrices: None,
             kinds: Kind::ALL.to_vec(),
+            hides_constants: false,
         }
     }
 
@@ -240,6 +246,14 @@ impl Shader {
         self
     }
 
+    /// Hides the constants of float64 from compilers: for GPUs with few registers, which would
+    /// keep them there.
+    #[must_use]
+    pub const fn hiding_constants(mut self) -> Self {
+        self.hides_constants = true;
+        self
+    }
+
     /// The kinds of adapters whose kernels choose this variant.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
@@ -306,10 +320,21 @@ impl Shader {
                 out.push_str(&accessors(name, *t));
             }
         }
-        out.push_str(&library::resolve(&libraries));
-        let mut body = self.body.clone();
+        let mut body = library::resolve(&libraries, self.hides_constants);
+        body.push_str(&self.body);
         for (name, value) in &self.defines {
             body = body.replace(&format!("{{{{{name}}}}}"), value);
+        }
+        if body.contains("hidden_f64(") {
+            body.insert_str(0, hidden::FUNCTION);
+        }
+        if body.contains("rounds(") {
+            // A tensor lies a few bytes behind the start of its binding.
+            let (name, _) = self.bindings.first().expect("a shader has a binding");
+            let _ = writeln!(
+                out,
+                "fn rounds(n: u32) -> u32 {{\n    return n + (p.off_{name} >> 31u);\n}}\n"
+            );
         }
         out.push_str(&body.replace("{{ENTRY}}", &self.entry()));
         out

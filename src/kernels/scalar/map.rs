@@ -52,6 +52,9 @@ pub struct Signature<'a> {
     pub function: &'a dyn Fn() -> Function,
 }
 
+/// Libraries of functions so long that four copies take compilers up to a minute.
+const LONG: [&str; 5] = ["bessel", "incomplete_beta", "incomplete_gamma", "integrals", "zeta"];
+
 /// How a program reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Variant {
@@ -205,7 +208,11 @@ impl Signature<'_> {
         // The names of four values and where they are in what was read.
         let vec4s: &[(&str, &str)] =
             if vector == VectorUnit::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
-        for (four, part) in vec4s {
+        let is_long = function.libraries.iter().any(|name| LONG.contains(name));
+        for (four, part) in vec4s.iter().filter(|_| is_long) {
+            body.push_str(&self.lane_by_lane(function, &sources, four, part));
+        }
+        for (four, part) in vec4s.iter().filter(|_| !is_long) {
             for lane in LANES {
                 let argument = |(name, four): &(&&str, bool)| {
                     if *four { format!("{name}_v{part}.{lane}") } else { format!("{name}_v") }
@@ -216,6 +223,9 @@ impl Signature<'_> {
         }
         for (k, (name, dtype)) in RESULTS.iter().zip(self.outputs).enumerate() {
             let values = vec4s.iter().map(|(four, _)| {
+                if is_long {
+                    return format!("{four}done_{k}");
+                }
                 let lanes = LANES.map(|lane| format!("{four}{lane}{}", self.member(k))).join(", ");
                 format!("vec4<{}>({lanes})", dtype.value())
             });
@@ -232,6 +242,35 @@ impl Signature<'_> {
             let _ = writeln!(body, "    write_{name}(t, {values}{written});");
         }
         shader.body(&function.text).body(&entry(width, &body))
+    }
+
+    /// The function of four elements of what was read, by one call in a loop, which takes an
+    /// element from the front of the arguments and puts one to the end of `done`.
+    fn lane_by_lane(
+        &self,
+        function: &Function,
+        sources: &[(&&'static str, bool)],
+        four: &str,
+        part: &str,
+    ) -> String {
+        let (mut before, mut after) = (String::new(), String::new());
+        for (name, _) in sources.iter().filter(|(_, is_four)| *is_four) {
+            let _ = writeln!(before, "    var {four}rest_{name} = {name}_v{part};");
+            let _ = writeln!(after, "        {four}rest_{name} = {four}rest_{name}.yzwx;");
+        }
+        for (k, dtype) in self.outputs.iter().enumerate() {
+            let (done, member) = (format!("{four}done_{k}"), self.member(k));
+            let _ = writeln!(before, "    var {done} = vec4<{}>();", dtype.value());
+            let _ = writeln!(after, "        {done} = vec4({done}.yzw, v{member});");
+        }
+        let argument = |(name, is_four): &(&&str, bool)| {
+            if *is_four { format!("{four}rest_{name}.x") } else { format!("{name}_v") }
+        };
+        let call = self.call(function, sources.iter().map(argument));
+        format!(
+            "{before}    for (var lane = 0u; lane < rounds(4u); lane += 1u) {{\n        let v = \
+             {call};\n{after}    }}\n"
+        )
     }
 
     /// Elements that one invocation of the plain program computes: whole words of every output.

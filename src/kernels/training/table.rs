@@ -48,8 +48,9 @@ impl Rule {
 }
 
 const FTRL_STEP: &str = "let new_accum = accum + g * g;
-    let power = power_of(new_accum, -lr_power);
-    let growth = power - power_of(accum, -lr_power);
+    let powers = powers_of(vec2(new_accum, accum), -lr_power);
+    let power = powers.x;
+    let growth = power - powers.y;
     let scale = select(T(1.0), lr, multiply_linear_by_lr);
     let unscale = select(lr, T(1.0), multiply_linear_by_lr);
     linear += g * scale - growth / unscale * w;
@@ -59,8 +60,9 @@ const FTRL_STEP: &str = "let new_accum = accum + g * g;
     accum = new_accum;";
 
 const FTRL_V2_STEP: &str = "let new_accum = accum + g * g;
-    let power = power_of(new_accum, -lr_power);
-    let growth = power - power_of(accum, -lr_power);
+    let powers = powers_of(vec2(new_accum, accum), -lr_power);
+    let power = powers.x;
+    let growth = power - powers.y;
     let scale = select(T(1.0), lr, multiply_linear_by_lr);
     let unscale = select(lr, T(1.0), multiply_linear_by_lr);
     linear += (g + T(2.0) * l2_shrinkage * w) * scale - growth / unscale * w;

@@ -3,21 +3,20 @@
 //
 // Grid: as in forward.wgsl.
 //
-// grads has two parts: gradients of what the gates are made from, then (p.before_at) the outputs
-// before each step, in rows like theirs. d_state begins with the gradients of the states after all
-// steps.
+// A row of grads has the gradients of what the gates are made from, and behind them the outputs
+// before the step. d_state begins with the gradients of the states after all steps.
 
 // What step `step` says about the outputs before it.
 fn gates_grad(sequence: u32, step: u32, unit: u32) -> Gates {
     if step >= p.total {
         return Gates();
     }
-    let at = row_of(sequence, step) * {{SLOTS}}u * p.units + unit;
+    let at = row_of(sequence, step) * GRADS * p.units + unit;
     return {{LOAD_GRADS}};
 }
 
 fn store_gates_grad(row: u32, unit: u32, value: Gates) {
-    let at = row * {{SLOTS}}u * p.units + unit;
+    let at = row * GRADS * p.units + unit;
     {{STORE_GRADS}}
 }
 
@@ -40,7 +39,7 @@ fn finish(sequence: u32, at: u32, unit: u32, sum: real, carry: ptr<function, vec
         value = retreat(sequence, step, unit, row, before, dy, carry);
     }
     store_gates_grad(row, unit, value);
-    store_grads(p.before_at + row * p.units + unit, before);
+    store_grads((row * GRADS + {{SLOTS}}u) * p.units + unit, before);
     return value;
 }
 
@@ -49,7 +48,7 @@ fn product(a: Gates, b: Gates) -> real {
 }
 
 fn load_carry(sequence: u32, unit: u32) -> vec2<real> {
-    if sequence >= p.batch || unit >= p.units {
+    if sequence >= p.sequences_end || unit >= p.units {
         return vec2<real>();
     }
     let at = state_of(sequence, unit);
@@ -67,7 +66,7 @@ fn store_carry(sequence: u32, unit: u32, carry: vec2<real>) {
     if group >= p.tiles * p.slices {
         return;
     }
-    let first_sequence = group % p.tiles * ROWS;
+    let first_sequence = p.first_sequence + group % p.tiles * ROWS;
     let unit = group / p.tiles * UNITS + local_index;
     {{CARRY}}
     for (var done = 0u; done < p.steps; done += 1u) {
@@ -79,7 +78,7 @@ fn store_carry(sequence: u32, unit: u32, carry: vec2<real>) {
                     let sequence = first_sequence + i / UNITS;
                     let other = chunk + i % UNITS;
                     var value = Gates();
-                    if sequence < p.batch && other < p.units {
+                    if sequence < p.sequences_end && other < p.units {
                         value = gates_grad(sequence, at, other);
                     }
                     shared_values[i] = value;

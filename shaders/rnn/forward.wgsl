@@ -5,12 +5,7 @@
 // next one. Where it is a part of them, it takes one step.
 //
 // gates holds what the layer's input adds to each gate, and afterwards what the gradient needs of
-// them. cells has rows of p.units: one for each row of gates (p.keeps), or one for each sequence.
-
-// The row of cells of step `step` of a sequence.
-fn cell_of(sequence: u32, step: u32, unit: u32) -> u32 {
-    return select(sequence, row_of(sequence, step), p.keeps != 0u) * p.units + unit;
-}
+// them; of an LSTM, with its cell behind them.
 
 {{FINISH}}
 
@@ -38,7 +33,7 @@ fn finish(sequence: u32, step: u32, unit: u32, sums: Gates) -> real {
     if group >= p.tiles * p.slices {
         return;
     }
-    let first_sequence = group % p.tiles * ROWS;
+    let first_sequence = p.first_sequence + group % p.tiles * ROWS;
     let unit = group / p.tiles * UNITS + local_index;
     for (var done = 0u; done < p.steps; done += 1u) {
         let step = p.first + done;
@@ -49,7 +44,7 @@ fn finish(sequence: u32, step: u32, unit: u32, sums: Gates) -> real {
                     let sequence = first_sequence + i / UNITS;
                     let other = chunk + i % UNITS;
                     var value = real(0.0);
-                    if sequence < p.batch && other < p.units {
+                    if sequence < p.sequences_end && other < p.units {
                         value = output_before(sequence, step, other);
                     }
                     shared_values[i] = value;

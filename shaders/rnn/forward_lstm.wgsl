@@ -3,12 +3,12 @@ fn cell_before(sequence: u32, step: u32, unit: u32) -> real {
     if done == 0u {
         return load_state(state_of(sequence, unit) + p.cell_part);
     }
-    return load_cells(cell_of(sequence, done - 1u, unit));
+    return load_gates((row_of(sequence, done - 1u) * SAVED + 4u) * p.units + unit);
 }
 
-// Gates are input, forget, candidate and output.
+// Gates are input, forget, candidate and output; the cell comes behind them.
 fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
-    let at = row * 4u * p.units + unit;
+    let at = row * SAVED * p.units + unit;
     let bias = weights[p.off_weights + p.units * p.units + unit];
     let i = sigmoid_{{T}}(load_gates(at) + sums.x + bias.x);
     let f = sigmoid_{{T}}(load_gates(at + p.units) + sums.y + bias.y);
@@ -19,6 +19,6 @@ fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: r
     store_gates(at + p.units, f);
     store_gates(at + 2u * p.units, c);
     store_gates(at + 3u * p.units, o);
-    store_cells(cell_of(sequence, step, unit), cell);
+    store_gates(at + 4u * p.units, cell);
     return o * tanh_{{T}}(cell);
 }

@@ -6,7 +6,7 @@
     if t >= p.count {
         return;
     }
-    let at = t / p.units * {{SLOTS}}u * p.units + t % p.units;
+    let at = t / p.units * {{WIDTH}}u * p.units + t % p.units;
     var sum = load_grads(at);
     for (var gate = 1u; gate < {{INPUTS}}u; gate += 1u) {
         sum += load_grads(at + gate * p.units);

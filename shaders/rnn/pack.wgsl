@@ -2,19 +2,19 @@
 // k * units + j what output k adds to the gates of unit j, or, turned, what the gates of unit k say
 // about output j. Then, not turned, the biases of each unit.
 //
-// Grid: an invocation for each of these. p.weights_at and p.bias_at are where the recurrent weights
-// [gate, unit, output] and the biases [input or recurrent, gate, unit] begin in params.
+// Grid: an invocation for each of these. recurrent is [gate, unit, output], biases [input or
+// recurrent, gate, unit].
 
 alias real = {{REAL}};
 alias Gates = {{GATES}};
 
 fn weight(gate: u32, unit: u32, output: u32) -> real {
-    return load_params(p.weights_at + (gate * p.units + unit) * p.units + output);
+    return load_recurrent((gate * p.units + unit) * p.units + output);
 }
 
 // Of the input (0) or of the outputs before (1).
 fn bias(part: u32, gate: u32, unit: u32) -> real {
-    return load_params(p.bias_at + (part * {{COUNT}}u + gate) * p.units + unit);
+    return load_biases((part * {{COUNT}}u + gate) * p.units + unit);
 }
 
 {{ENTRY}} {

@@ -11,6 +11,9 @@ alias Gates = {{GATES}};
 // all: so what it reads of other units is the same for all invocations.
 const UNITS = WORKGROUP;
 const ROWS = {{ROWS}}u;
+// Numbers that a row has of each unit: of what is saved, and of gradients.
+const SAVED = {{SAVED}}u;
+const GRADS = {{SLOTS}}u + 1u;
 
 // What all units of the workgroup's sequences need of each other, UNITS at a time.
 var<workgroup> shared_values: array<{{SHARED}}, ROWS * UNITS>;
@@ -20,14 +23,14 @@ fn length(sequence: u32) -> u32 {
     return {{LENGTH}};
 }
 
-// The row of step `step` of a sequence.
+// The row of step `step` of a sequence, counted from the first that is bound.
 fn row_of(sequence: u32, step: u32) -> u32 {
     let steps = length(sequence);
     var time = step;
     if p.reversed != 0u && step < steps {
         time = steps - 1u - step;
     }
-    return time * p.step_rows + sequence * p.sequence_rows;
+    return time * p.step_rows + sequence * p.sequence_rows - p.first_row;
 }
 
 // Where a sequence's output before the first step is. Its cell's state is p.cell_part behind it.

@@ -6,7 +6,7 @@
     if t >= p.count {
         return;
     }
-    let at = t / p.units * {{SLOTS}}u * p.units + t % p.units;
+    let at = t / p.units * {{WIDTH}}u * p.units + t % p.units;
     let x = load_x(t);
     for (var gate = 0u; gate < {{INPUTS}}u; gate += 1u) {
         store_gates(at + gate * p.units, x);

@@ -205,9 +205,9 @@ impl Backward {
         // The gates' gradients, first to last: of what the input adds, then of what the outputs
         // before add. They differ in a GRU's candidate.
         let part = |first: usize, count: usize| {
-            Matrix::new(&grads, first * units, rows, count * units, slots * units)
+            Matrix::new(&grads, first * units, rows, count * units, (slots + 1) * units)
         };
-        let before = Matrix::new(&grads, rows * units * slots, rows, units, units);
+        let before = part(slots, 1);
         let width = layout.width(p / self.model.directions);
         if layout.skips && p < self.model.directions {
             gather(ctx.device(), mode, &grads, &dx.reshaped(&[rows, units]))?;
@@ -238,8 +238,8 @@ impl Backward {
         let (layout, mode) = (extents.layout, self.model.mode);
         let (units, slots, gates) = (layout.units, mode.slots(), mode.gates());
         let real = grads.dtype;
-        let all = Tensor::new(real, &[extents.rows(), slots * units], grads.address);
-        let sums = ctx.temp(real, &[slots * units])?;
+        let all = grads.reshaped(&[extents.rows(), (slots + 1) * units]);
+        let sums = ctx.temp(real, &[(slots + 1) * units])?;
         reduce(ctx, Reduction::of("Sum"), &all, &groups(&all.dims, &[true, false]), &sums)?;
         let bytes = |elements: usize| (elements * units * real.size()) as u64;
         let at = d_params.address + (layout.bias_at(pseudo_layer) * real.size()) as u64;

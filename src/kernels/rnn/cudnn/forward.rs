@@ -148,20 +148,10 @@ impl Forward {
         lengths: &Option<Tensor>,
     ) -> Result<()> {
         let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
-        let (units, slots, real) = (layout.units, mode.slots(), params.dtype);
-        let keeps = saved.is_some();
-        let count = rows * units * slots;
-        let (gates, cells) = match saved {
-            Some(saved) => {
-                let cells = (rows * units, saved.address + (count * real.size()) as u64);
-                (Tensor::new(real, &[count], saved.address), Some(cells))
-            }
-            None => (ctx.temp(real, &[count])?, None),
-        };
-        let cells = match (mode.has_cells(), cells) {
-            (true, Some((len, address))) => Some(Tensor::new(real, &[len], address)),
-            (true, None) => Some(ctx.temp(real, &[extents.batch * units])?),
-            (false, _) => None,
+        let (units, real) = (layout.units, params.dtype);
+        let gates = match saved {
+            Some(saved) => saved,
+            None => ctx.temp(real, &[rows * units * mode.saved()])?,
         };
         ctx.device().check_extent(gates.len())?;
         ctx.device().check_extent(y.len())?;
@@ -173,15 +163,7 @@ impl Forward {
         }
         let weights = pack(ctx, &layout, params, pseudo_layer, false)?;
         let walk = extents.walk(pseudo_layer, lengths.as_ref());
-        let tensors = steps::Forward {
-            gates: &gates,
-            weights: &weights,
-            state,
-            y,
-            last,
-            cells: cells.as_ref(),
-            keeps,
-        };
+        let tensors = steps::Forward { gates: &gates, weights: &weights, state, y, last };
         walk.forward(ctx.device(), &tensors)
     }
 }
@@ -202,7 +184,7 @@ fn input_product(
     }
     let (rows, columns) = (x.len() / width, mode.gates() * units);
     let weights = Matrix::new(params, layout.weights_at(pseudo_layer), columns, width, width);
-    let sums = Matrix::new(gates, 0, rows, columns, mode.slots() * units);
+    let sums = Matrix::new(gates, 0, rows, columns, mode.saved() * units);
     multiply(ctx, &Matrix::whole(x, width), &weights.turned(), &sums)
 }
 

@@ -51,6 +51,11 @@ impl Mode {
         }
     }
 
+    /// Numbers of a unit and step that the gradient needs: the gates' and the cell.
+    pub const fn saved(self) -> usize {
+        self.slots() + self.has_cells() as usize
+    }
+
     /// Whether a unit has a cell beside its output.
     pub const fn has_cells(self) -> bool {
         matches!(self, Self::Lstm)

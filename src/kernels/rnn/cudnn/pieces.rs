@@ -1,7 +1,7 @@
 //! The small programs around the steps: packed weights, inputs without weights, and what is done
 //! element by element.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use super::model::{Layout, Mode};
 use super::steps::gates_type;
@@ -9,6 +9,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
+use crate::kernels::windows::{limit, part, ranges, too_large};
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
@@ -25,20 +26,18 @@ pub fn pack(
     let count = units * (units + usize::from(!turned));
     let packed = ctx.temp(real, &[count, mode.slots()])?;
     ctx.device().check_extent(packed.len())?;
-    ctx.device().check_extent(params.len())?;
+    let weights = units * units * mode.gates();
+    let recurrent = part(params, layout.recurrent_at(pseudo_layer), weights);
+    let biases = part(params, layout.bias_at(pseudo_layer), 2 * units * mode.gates());
     ctx.device().enqueue(&Program {
         key: Key::new("rnn pack").name(mode.name()).dtype(real),
         shader: &|| pack_shader(mode, real),
         bindings: smallvec![
-            Binding::from(params),
+            Binding::from(&recurrent),
+            Binding::from(&biases),
             Binding::raw(&packed, (mode.slots() * real.size()) as u32),
         ],
-        params: Params::new()
-            .u32(count)
-            .u32(units)
-            .u32(u32::from(turned))
-            .u32(layout.recurrent_at(pseudo_layer))
-            .u32(layout.bias_at(pseudo_layer)),
+        params: Params::new().u32(count).u32(units).u32(u32::from(turned)),
         grid: Grid::linear(count, WORKGROUP),
     })?;
     Ok(packed)
@@ -61,9 +60,10 @@ fn pack_shader(mode: Mode, real: DType) -> Shader {
     }
     .map(|values| format!("Gates({})", values.join(", ")));
     Shader::new(format!("rnn pack {} {real}", mode.name()))
-        .bind("params", real)
+        .bind("recurrent", real)
+        .bind("biases", real)
         .bind_raw("packed", gates, (mode.slots() * real.size()) as u32)
-        .u32s(&["count", "units", "turned", "weights_at", "bias_at"])
+        .u32s(&["count", "units", "turned"])
         .define("REAL", real.value())
         .define("GATES", gates)
         .define("COUNT", mode.gates().to_string())
@@ -72,7 +72,7 @@ fn pack_shader(mode: Mode, real: DType) -> Shader {
         .body(include_str!("../../../../shaders/rnn/pack.wgsl"))
 }
 
-/// Adds `x` to nothing: what a layer without weights for its input gives to each of its gates.
+/// What a layer without weights for its input gives to each of its gates: `x` itself.
 pub fn spread(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor) -> Result<()> {
     skipping(device, mode, x, gates, false)
 }
@@ -83,15 +83,26 @@ pub fn gather(device: &Device, mode: Mode, grads: &Tensor, dx: &Tensor) -> Resul
 }
 
 fn skipping(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor, back: bool) -> Result<()> {
-    device.check_extent(gates.len())?;
-    let units = x.dims[x.rank() - 1];
-    device.enqueue(&Program {
-        key: Key::new("rnn skip").name(mode.name()).dtype(x.dtype).number(u32::from(back)),
-        shader: &|| skip_shader(mode, x.dtype, back),
-        bindings: smallvec![Binding::from(x), Binding::from(gates)],
-        params: Params::new().u32(x.len()).u32(units),
-        grid: Grid::linear(x.len(), WORKGROUP),
-    })
+    let (units, rows) = (x.dims[x.rank() - 1], x.dims[0]);
+    let width = gates.len() / rows;
+    let fitting = limit(&device.capabilities()) as usize / (width * x.dtype.size());
+    if fitting == 0 {
+        return Err(too_large(&device.capabilities(), "a row of a recurrent layer"));
+    }
+    for (first, count) in ranges(rows, fitting) {
+        let x = part(x, first * units, count * units);
+        device.enqueue(&Program {
+            key: Key::new("rnn skip").name(mode.name()).dtype(x.dtype).number(u32::from(back)),
+            shader: &|| skip_shader(mode, x.dtype, back),
+            bindings: smallvec![
+                Binding::from(&x),
+                Binding::from(&part(gates, first * width, count * width)),
+            ],
+            params: Params::new().u32(x.len()).u32(units),
+            grid: Grid::linear(x.len(), WORKGROUP),
+        })?;
+    }
+    Ok(())
 }
 
 fn skip_shader(mode: Mode, real: DType, back: bool) -> Shader {
@@ -101,7 +112,7 @@ fn skip_shader(mode: Mode, real: DType, back: bool) -> Shader {
         .bind(names[0], real)
         .bind(names[1], real)
         .u32s(&["count", "units"])
-        .define("SLOTS", mode.slots().to_string())
+        .define("WIDTH", if back { mode.slots() + 1 } else { mode.saved() }.to_string())
         .define("INPUTS", mode.gates().to_string())
         .body(if back {
             include_str!("../../../../shaders/rnn/gather.wgsl")
@@ -145,16 +156,19 @@ impl Elementwise {
         if count == 0 {
             return Ok(());
         }
-        device.check_extent(count)?;
         let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
-        let bindings: SmallVec<[Binding; 8]> = tensors.iter().map(|t| Binding::from(*t)).collect();
-        device.enqueue(&Program {
-            key: Key::new("rnn elements").dtype(real).number(self as u32),
-            shader: &|| self.shader(real),
-            bindings,
-            params: Params::new().u32(count).f32(share).f32(scale),
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        let fitting = limit(&device.capabilities()) as usize / real.size();
+        for (first, count) in ranges(count, fitting) {
+            let parts = tensors.iter().map(|t| Binding::from(&part(t, first, count)));
+            device.enqueue(&Program {
+                key: Key::new("rnn elements").dtype(real).number(self as u32),
+                shader: &|| self.shader(real),
+                bindings: parts.collect(),
+                params: Params::new().u32(count).f32(share).f32(scale),
+                grid: Grid::linear(count, WORKGROUP),
+            })?;
+        }
+        Ok(())
     }
 
     fn shader(self, real: DType) -> Shader {

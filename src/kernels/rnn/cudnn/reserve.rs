@@ -1,9 +1,9 @@
 //! What training keeps for the gradient, in the output `reserve_space`.
 //!
-//! For each layer, of each direction the gates of all rows (what [`super::steps`] leaves of them)
-//! and, of an LSTM, the cells behind them; then, of all layers but the last, the outputs of all
-//! rows and, with dropout, the factors that they were multiplied by. A layer of one gate needs its
-//! outputs alone. All in the type that is computed in.
+//! For each layer, of each direction the gates of all rows (what [`super::steps`] leaves of them),
+//! of an LSTM with the cells; then, of all layers but the last, the outputs of all rows and, with
+//! dropout, the factors that they were multiplied by. A layer of one gate needs its outputs alone.
+//! All in the type that is computed in.
 
 use super::extents::Extents;
 use crate::dtype::DType;
@@ -25,7 +25,7 @@ impl Reserve {
         let (model, units, rows) = (extents.layout.model, extents.layout.units, extents.rows());
         let saved = match model.mode.slots() {
             1 => 0,
-            slots => rows * units * (slots + usize::from(model.mode.has_cells())),
+            _ => rows * units * model.mode.saved(),
         };
         Self {
             saved,
@@ -51,7 +51,7 @@ impl Reserve {
         self.len() * dtype.accumulator().size() / dtype.size()
     }
 
-    /// What steps save, gates and cells, of a pseudo-layer.
+    /// What steps save of a pseudo-layer.
     pub fn saved(&self, tensor: &Tensor, pseudo_layer: usize) -> Tensor {
         let (layer, direction) = (pseudo_layer / self.directions, pseudo_layer % self.directions);
         self.part(tensor, layer * self.of_layer() + direction * self.saved, self.saved)

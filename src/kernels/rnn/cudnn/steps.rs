@@ -1,6 +1,8 @@
 //! The steps of a pseudo-layer, forward and backward: what they bind, how many one dispatch takes,
 //! and which invocation does what.
 
+use std::ops::Range;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::model::Mode;
@@ -8,6 +10,7 @@ use super::software;
 use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::windows::{limit, part, ranges, too_large};
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
@@ -20,6 +23,8 @@ const SLICE: u32 = 64;
 const WORKGROUP_BYTES: usize = 16 << 10;
 /// The most sequences of a workgroup: their sums fill half of the registers.
 const MOST_ROWS: u32 = 8;
+/// The same in float64: with four Intel's compiler spills 80 registers.
+const MOST_ROWS_F64: u32 = 2;
 /// The most steps of a dispatch, so that none takes seconds.
 const MOST_STEPS: usize = 512;
 
@@ -53,7 +58,8 @@ pub struct Walk<'a> {
 /// What the steps forward bind.
 #[derive(Debug)]
 pub struct Forward<'a> {
-    /// Of each row and gate, what the input adds; then what the gradient needs.
+    /// Of each row and gate, what the input adds; then what the gradient needs, and of an LSTM the
+    /// cell behind it. [`Mode::saved`] numbers for each unit of a row.
     pub gates: &'a Tensor,
     /// The recurrent weights and the biases, packed.
     pub weights: &'a Tensor,
@@ -63,17 +69,12 @@ pub struct Forward<'a> {
     pub y: &'a Tensor,
     /// States after the last step.
     pub last: &'a Tensor,
-    /// The cells of an LSTM: of all rows, or one for each sequence.
-    pub cells: Option<&'a Tensor>,
-    /// Whether cells of all rows are kept.
-    pub keeps: bool,
 }
 
 /// What the steps backward bind.
 #[derive(Debug)]
 pub struct Backward<'a> {
-    /// What the steps forward left in `gates`, and behind it the cells of all rows; of an LSTM or
-    /// a GRU.
+    /// What the steps forward left in `gates`; of an LSTM or a GRU.
     pub saved: Option<&'a Tensor>,
     /// The recurrent weights, packed and turned.
     pub weights: &'a Tensor,
@@ -85,8 +86,16 @@ pub struct Backward<'a> {
     pub dy: &'a Tensor,
     /// Gradients of the states after the last step, then of those before the first.
     pub d_state: &'a Tensor,
-    /// For the gradients of the gates of all rows, and behind them the outputs before each.
+    /// For the gradients of the gates of each row, and behind them the outputs before it:
+    /// [`Mode::slots`] and one number for each unit of a row.
     pub grads: &'a Tensor,
+}
+
+/// What a dispatch binds: all of a tensor, or some rows, which have so many elements.
+#[derive(Debug, Clone, Copy)]
+enum Bound<'a> {
+    Whole(Binding),
+    Rows(&'a Tensor, usize),
 }
 
 /// All that the text depends on.
@@ -108,82 +117,125 @@ impl Walk<'_> {
     /// Enqueues all steps forward.
     pub fn forward(&self, device: &Device, tensors: &Forward<'_>) -> Result<()> {
         let variant = self.variant(&device.profile(), false, tensors.gates.dtype);
-        let Forward { gates, weights, state, y, last, cells, keeps } = tensors;
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![
-            Binding::from(*gates),
-            Binding::raw(weights, variant.gates_size()),
-            Binding::from(*state),
-            Binding::from(*y),
-            Binding::from(*last),
+        let Forward { gates, weights, state, y, last } = *tensors;
+        let bounds: [Bound<'_>; 5] = [
+            Bound::Rows(gates, self.mode.saved() * self.units),
+            Bound::Whole(Binding::raw(weights, variant.gates_size())),
+            Bound::Whole(state.into()),
+            Bound::Rows(y, self.y[0]),
+            Bound::Whole(last.into()),
         ];
-        bindings.extend(cells.map(Binding::from));
-        bindings.extend(self.lengths.map(Binding::from));
-        let own = Params::new().u32(u32::from(*keeps));
-        self.enqueue(device, variant, &bindings, &own, self.steps)
+        self.enqueue(device, variant, &bounds)
     }
 
     /// Enqueues all steps backward.
     pub fn backward(&self, device: &Device, tensors: &Backward<'_>) -> Result<()> {
         let variant = self.variant(&device.profile(), true, tensors.grads.dtype);
-        let Backward { saved, weights, state, y, dy, d_state, grads } = tensors;
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![
-            Binding::raw(weights, variant.gates_size()),
-            Binding::from(*state),
-            Binding::from(*y),
-            Binding::from(*dy),
-            Binding::from(*d_state),
-            Binding::from(*grads),
+        let Backward { saved, weights, state, y, dy, d_state, grads } = *tensors;
+        let mut bounds: SmallVec<[Bound<'_>; 8]> = smallvec![
+            Bound::Whole(Binding::raw(weights, variant.gates_size())),
+            Bound::Whole(state.into()),
+            Bound::Rows(y, self.y[0]),
+            Bound::Rows(dy, self.y[0]),
+            Bound::Whole(d_state.into()),
+            Bound::Rows(grads, (self.mode.slots() + 1) * self.units),
         ];
-        bindings.extend(saved.map(Binding::from));
-        bindings.extend(self.lengths.map(Binding::from));
-        let numbers = self.steps * self.batch * self.units * self.mode.slots();
-        let own = Params::new().u32(numbers).u32(numbers);
-        self.enqueue(device, variant, &bindings, &own, self.steps + 1)
+        bounds.extend(saved.map(|saved| Bound::Rows(saved, self.mode.saved() * self.units)));
+        self.enqueue(device, variant, &bounds)
     }
 
-    /// `steps` steps, in as few dispatches as the variant allows.
-    fn enqueue(
-        &self,
-        device: &Device,
-        variant: Variant,
-        bindings: &SmallVec<[Binding; 8]>,
-        own: &Params,
-        steps: usize,
-    ) -> Result<()> {
-        let tiles = self.batch.div_ceil(variant.rows as usize);
+    /// All steps of all sequences, in as few dispatches as the variant and the adapter's bindings
+    /// allow. Backward there is one more, which ends with the state's gradients.
+    fn enqueue(&self, device: &Device, variant: Variant, bounds: &[Bound<'_>]) -> Result<()> {
         let slices = self.units.div_ceil(variant.units as usize);
+        let (sequences, fitting) = self.windows(device, bounds)?;
         let most = match slices {
-            1 => self.steps_of_a_dispatch(&device.profile(), variant),
+            1 => self.steps_of_a_dispatch(&device.profile(), variant).min(fitting),
             _ => 1,
         };
-        for first in (0..steps).step_by(most) {
-            let count = most.min(steps - first);
-            let mut params = Params::new()
-                .u32(self.units)
-                .u32(self.batch)
-                .u32(self.steps)
-                .u32(if variant.backward { steps - 1 - first } else { first })
-                .u32(count)
-                .u32(u32::from(self.reversed))
-                .u32(self.rows[0])
-                .u32(self.rows[1])
-                .u32(self.y[0])
-                .u32(self.y[1])
-                .u32(self.state[0])
-                .u32(self.state[1])
-                .u32(self.cell_part)
-                .u32(tiles)
-                .u32(slices);
-            params.scalars.extend_from_slice(&own.scalars);
-            device.enqueue(&Program {
-                key: variant.key(),
-                shader: &|| variant.shader(),
-                bindings: bindings.clone(),
-                params,
-                grid: Grid::groups(tiles * slices),
-            })?;
+        let steps = self.steps + usize::from(variant.backward);
+        for (first_sequence, count) in ranges(self.batch, sequences) {
+            let whole = sequences == self.batch && fitting >= self.steps;
+            for (done, steps_now) in ranges(steps, most) {
+                // Steps are counted from the last one backward.
+                let first = if variant.backward { steps - 1 - done } else { done };
+                let rows = if whole {
+                    0..self.steps * self.batch
+                } else {
+                    // The state before a step comes from the rows of the one before.
+                    let seen = if variant.backward {
+                        first.saturating_sub(steps_now + 1)..(first + 1).min(self.steps)
+                    } else {
+                        first.saturating_sub(1)..first + steps_now
+                    };
+                    self.rows_of(&seen, first_sequence, count)
+                };
+                let tiles = count.div_ceil(variant.rows as usize);
+                let bindings = bounds.iter().map(|bound| bound.binding(&rows));
+                device.enqueue(&Program {
+                    key: variant.key(),
+                    shader: &|| variant.shader(),
+                    bindings: bindings.chain(self.lengths.map(Binding::from)).collect(),
+                    params: Params::new()
+                        .u32(self.units)
+                        .u32(self.steps)
+                        .u32(first)
+                        .u32(steps_now)
+                        .u32(first_sequence)
+                        .u32(first_sequence + count)
+                        .u32(rows.start)
+                        .u32(u32::from(self.reversed))
+                        .u32(self.rows[0])
+                        .u32(self.rows[1])
+                        .u32(self.y[0])
+                        .u32(self.y[1])
+                        .u32(self.state[0])
+                        .u32(self.state[1])
+                        .u32(self.cell_part)
+                        .u32(tiles)
+                        .u32(slices),
+                    grid: Grid::groups(tiles * slices),
+                })?;
+            }
         }
         Ok(())
+    }
+
+    /// The rows of some steps of some sequences, and perhaps others between them.
+    fn rows_of(&self, steps: &Range<usize>, first_sequence: usize, count: usize) -> Range<usize> {
+        let times = if self.reversed {
+            self.steps - steps.end..self.steps - steps.start
+        } else {
+            steps.clone()
+        };
+        let [step_rows, sequence_rows] = self.rows;
+        let last = first_sequence + count - 1;
+        times.start * step_rows + first_sequence * sequence_rows
+            ..(times.end - 1) * step_rows + last * sequence_rows + 1
+    }
+
+    /// How many sequences, and how many steps of them, a dispatch may take for its rows to fit the
+    /// adapter's bindings.
+    fn windows(&self, device: &Device, bounds: &[Bound<'_>]) -> Result<(usize, usize)> {
+        let capabilities = device.capabilities();
+        let widest = bounds.iter().map(Bound::row_bytes).max().unwrap_or_default().max(1);
+        let fitting = (limit(&capabilities) / widest as u64) as usize;
+        if fitting >= self.steps * self.batch {
+            return Ok((self.batch, usize::MAX));
+        }
+        let [step_rows, sequence_rows] = self.rows;
+        let sequences = if step_rows == 1 { fitting / sequence_rows } else { 0 };
+        if sequences > 0 {
+            return Ok((sequences, usize::MAX));
+        }
+        // Steps are next to each other then. A dispatch sees the ones before and behind its own.
+        let (sequences, steps) =
+            if step_rows == 1 { (1, fitting) } else { (self.batch, fitting / step_rows) };
+        // Where a sequence has ended before, its state is in rows that are not near.
+        match steps {
+            3.. if self.lengths.is_none() => Ok((sequences, steps - 2)),
+            _ => Err(too_large(&capabilities, "a step of a recurrent layer")),
+        }
     }
 
     /// Steps that stay within the adapter's limit of iterations.
@@ -222,12 +274,35 @@ impl Walk<'_> {
     }
 }
 
+impl Bound<'_> {
+    /// Bytes of a row.
+    const fn row_bytes(&self) -> usize {
+        match self {
+            Self::Whole(_) => 0,
+            Self::Rows(tensor, width) => *width * tensor.dtype.size(),
+        }
+    }
+
+    fn binding(&self, rows: &Range<usize>) -> Binding {
+        match self {
+            Self::Whole(binding) => *binding,
+            Self::Rows(tensor, width) => {
+                Binding::from(&part(tensor, rows.start * width, rows.len() * width))
+            }
+        }
+    }
+}
+
 impl Variant {
     /// Whether what it shares fits into the workgroup's memory.
     fn is_valid(&self) -> bool {
         let shared = if self.backward { self.mode.slots() } else { 1 };
         let bytes = (self.rows * self.units) as usize * shared * self.real.size();
-        let most = if self.software { software::MOST_ROWS } else { MOST_ROWS };
+        let most = match (self.software, self.real) {
+            (true, _) => software::MOST_ROWS,
+            (false, DType::F64) => MOST_ROWS_F64,
+            (false, _) => MOST_ROWS,
+        };
         self.rows <= most && bytes <= WORKGROUP_BYTES
     }
 
@@ -259,19 +334,13 @@ impl Variant {
             if mode.slots() == 1 { shader } else { shader.bind("saved", real) }
         } else {
             let names = ["state", "y", "last"];
-            let shader = names.iter().fold(raw(shader.bind("gates", real)), |s, n| s.bind(n, real));
-            if mode.has_cells() { shader.bind("cells", real) } else { shader }
+            names.iter().fold(raw(shader.bind("gates", real)), |s, n| s.bind(n, real))
         };
         let shader = if lengths { shader.bind("lengths", DType::I32) } else { shader };
         let shader = shader
-            .u32s(&["units", "batch", "total", "first", "steps", "reversed", "step_rows"])
-            .u32s(&["sequence_rows", "y_width", "y_at", "state_at", "state_stride", "cell_part"])
-            .u32s(&["tiles", "slices"]);
-        let shader = if backward {
-            shader.u32s(&["cells_at", "before_at"])
-        } else {
-            shader.u32s(&["keeps"])
-        };
+            .u32s(&["units", "total", "first", "steps", "first_sequence", "sequences_end"])
+            .u32s(&["first_row", "reversed", "step_rows", "sequence_rows", "y_width", "y_at"])
+            .u32s(&["state_at", "state_stride", "cell_part", "tiles", "slices"]);
         let shader = shader.workgroup([units, 1, 1]);
         let shader = if software { software::marked(shader) } else { shader };
         let shader = shader
@@ -281,6 +350,8 @@ impl Variant {
             .define("GATES", gates)
             .define("SHARED", if backward { "Gates" } else { "real" })
             .define("ROWS", rows.to_string())
+            .define("SAVED", mode.saved().to_string())
+            .define("SLOTS", mode.slots().to_string())
             .define("LENGTH", if lengths { "u32(load_lengths(sequence))" } else { "p.total" })
             .body(include_str!("../../../../shaders/rnn/sequence.wgsl"));
         let shader = if backward { self.retreat(shader) } else { self.advance(shader) };
@@ -303,8 +374,8 @@ impl Variant {
         };
         let [declare, end] = [
             "var sums{i} = Gates();",
-            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + \
-             local_index] =\n                    finish(first_sequence + {i}u, step, unit, \
+            "if first_sequence + {i}u < p.sequences_end {\n                \
+             shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, step, unit, \
              sums{i});\n            }",
         ]
         .map(|line| self.each_row(line));
@@ -352,11 +423,11 @@ impl Variant {
         let [carry, declare, end, keep] = [
             "var carry{i} = load_carry(first_sequence + {i}u, unit);",
             "var sum{i} = real(0.0);",
-            "if first_sequence + {i}u < p.batch {\n                shared_values[{i}u * UNITS + \
-             local_index] =\n                    finish(first_sequence + {i}u, at, unit, sum{i}, \
+            "if first_sequence + {i}u < p.sequences_end {\n                \
+             shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, at, unit, sum{i}, \
              &carry{i});\n            }",
-            "if first_sequence + {i}u < p.batch {\n            store_carry(first_sequence + \
-             {i}u, unit, carry{i});\n        }",
+            "if first_sequence + {i}u < p.sequences_end {\n            \
+             store_carry(first_sequence + {i}u, unit, carry{i});\n        }",
         ]
         .map(|line| self.each_row(line));
         shader
@@ -368,7 +439,6 @@ impl Variant {
                     _ => "dy * (real(1.0) - y * y)",
                 },
             )
-            .define("SLOTS", self.mode.slots().to_string())
             .define("LOAD_GRADS", load)
             .define("STORE_GRADS", store)
             .define("PRODUCT", product)

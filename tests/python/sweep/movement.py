@@ -172,13 +172,26 @@ def strided_slice_updates(t):
             value=t.values("T", shape),
             **specification((1, 1), (1, 1), (1, 1)),
         )
+    for shape in BROADCAST:
+        yield dict(
+            input=t.values("T", (3, 4)),
+            value=t.values("T", shape),
+            **specification((0, 0), (2, 3), (1, 2)),
+        )
+
+
+#: Shapes of values that become [2, 2].
+BROADCAST = [(), (1,), (2,), (2, 1), (1, 1, 2)]
 
 
 @case("ResourceStridedSliceAssign")
 def strided_slice_assignments(t):
-    for shape, *bounds, masks in STRIDED:
-        spec = specification(*bounds)
-        start, value = t.values("T", shape), t.values("T", sliced_shape(shape, spec, masks))
+    values = [(shape, specification(*bounds), masks, None) for shape, *bounds, masks in STRIDED] + [
+        ((3, 4), specification((0, 0), (2, 3), (1, 2)), {}, value) for value in BROADCAST
+    ]
+    for shape, spec, masks, of in values:
+        of = sliced_shape(shape, spec, masks) if of is None else of
+        start, value = t.values("T", shape), t.values("T", of)
 
         def assign(start=start, value=value, spec=spec, masks=masks):
             variable = tf.Variable(start)

@@ -9,7 +9,9 @@ fn clamped(dims: &[usize], size: &[usize], start: &[i64]) -> Vec<usize> {
 
 #[test]
 fn dynamic_slices_read_and_write_boxes() {
-    let cases: [(&[usize], &[usize], &[i64]); 7] = [
+    let cases: [(&[usize], &[usize], &[i64]); 9] = [
+        (&[2, 9, 4, 8], &[2, 1, 4, 8], &[0, 6, 0, 0]),
+        (&[3, 5, 7], &[1, 5, 7], &[1, 3, -3]),
         (&[5, 7], &[2, 3], &[1, 4]),
         (&[5, 7], &[2, 3], &[-9, 400]),
         (&[5, 7], &[5, 7], &[3, 3]),

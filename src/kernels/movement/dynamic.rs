@@ -64,7 +64,7 @@ fn slice(ctx: &mut dyn OpContext) -> Result<()> {
         dims.push(*size as usize);
     }
     let y = ctx.output(0, x.dtype, &dims)?;
-    run(ctx.device(), Way::Read, [&x, &start, &y, &y])
+    run(ctx.device(), false, [&x, &start, &y, &y])
 }
 
 /// Inputs: input, update, indices.
@@ -90,11 +90,7 @@ fn update(ctx: &mut dyn OpContext) -> Result<()> {
         return ctx.forward_input(0, 0, &x.dims);
     }
     let y = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
-    let way = Way::of(Unit::of(x.dtype));
-    if way == Way::Write && y.address != x.address {
-        ctx.device().copy(y.address, x.address, x.bytes())?;
-    }
-    run(ctx.device(), way, [&x, &start, &value, &y])
+    run(ctx.device(), true, [&x, &start, &value, &y])
 }
 
 /// What an invocation does.
@@ -140,42 +136,97 @@ impl Way {
     }
 }
 
+/// A box in a whole, in wide elements. Innermost dimensions of which the box has all are one run.
+#[derive(Debug, PartialEq, Eq)]
+struct Wide {
+    unit: Unit,
+    extents: Dims,
+    sizes: Dims,
+}
+
+impl Wide {
+    /// The widest elements that the run, and where tensors lie, allow.
+    fn of(unit: Unit, extents: &[usize], sizes: &[usize], addresses: &[u64]) -> Self {
+        let covered = extents.iter().zip(sizes).rev().take_while(|(n, size)| n == size).count();
+        let outer = extents.len() - covered;
+        let mut wide =
+            Self { unit, extents: extents[..outer].into(), sizes: sizes[..outer].into() };
+        if covered == 0 {
+            return wide;
+        }
+        let mut run: usize = extents[outer..].iter().product();
+        while let Some(doubled) = wide.unit.doubled()
+            && run.is_multiple_of(2)
+            && addresses.iter().all(|a| a.is_multiple_of(doubled.bytes()))
+        {
+            (wide.unit, run) = (doubled, run / 2);
+        }
+        // Where it begins is clamped to 0, whatever is asked for.
+        wide.extents.push(run);
+        wide.sizes.push(run);
+        wide
+    }
+}
+
 /// Enqueues a program over the whole, where the box lies, the box and the result.
-fn run(device: &Device, way: Way, [whole, start, part, y]: [&Tensor; 4]) -> Result<()> {
+fn run(device: &Device, write: bool, [whole, start, part, y]: [&Tensor; 4]) -> Result<()> {
     if y.is_empty() || part.is_empty() {
         return Ok(());
     }
-    let rank = whole.rank();
+    device.check_extent(whole.len())?;
+    let addresses = [whole.address, part.address, y.address];
+    let Wide { unit, mut extents, mut sizes } =
+        Wide::of(Unit::of(y.dtype), &whole.dims, &part.dims, &addresses);
+    let way = if write { Way::of(unit) } else { Way::Read };
+    let rank = extents.len();
     if rank > MAX_RANK {
         return Err(Error::Unimplemented(format!(
             "dynamic slices of more than {MAX_RANK} dimensions, got {rank}"
         )));
     }
-    let unit = Unit::of(y.dtype);
-    device.check_extent(whole.len())?;
-    let counted = if way == Way::Merge { whole } else { part };
-    let list = |dims: &[usize]| {
-        let mut list: Dims = dims.into();
-        list.resize(MAX_RANK, 1);
-        list
-    };
-    let binding = |t: &Tensor| unit.binding(t.address, t.len() as u64);
+    if way == Way::Write && y.address != whole.address {
+        device.copy(y.address, whole.address, whole.bytes())?;
+    }
+    let count = |dims: &[usize]| dims.iter().product::<usize>();
+    let counted = count(if way == Way::Merge { &extents } else { &sizes });
+    let binding = |t: &Tensor| unit.binding(t.address, t.bytes() / unit.bytes());
     let place = Binding { address: start.address, bytes: start.bytes(), unit: 4 };
     let bindings = match way {
         Way::Read => smallvec![binding(whole), place, binding(y)],
         Way::Write => smallvec![binding(part), place, binding(y)],
         Way::Merge => smallvec![binding(whole), place, binding(part), binding(y)],
     };
+    extents.resize(MAX_RANK, 1);
+    sizes.resize(MAX_RANK, 1);
     device.enqueue(&Program {
         key: Key::new("dynamic slice").number(way as u32).number(unit.key()),
         shader: &|| way.shader(unit),
         bindings,
         params: Params::new()
-            .u32(counted.len())
+            .u32(counted)
             .u32(rank)
             .u32(start.dtype.size() / 4)
-            .list(&list(&whole.dims))
-            .list(&list(&part.dims)),
-        grid: Grid::linear(unit.invocations(counted.len()), WORKGROUP),
+            .list(&extents)
+            .list(&sizes),
+        grid: Grid::linear(unit.invocations(counted), WORKGROUP),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_box_covers_is_one_run_of_wide_elements() {
+        let half = Unit::of(DType::F16);
+        let wide = |extents: &[usize], sizes: &[usize], at: u64| {
+            let wide = Wide::of(half, extents, sizes, &[0, at, 32]);
+            (wide.unit.bytes(), wide.extents.to_vec(), wide.sizes.to_vec())
+        };
+        assert_eq!(wide(&[2, 9, 4, 6], &[2, 1, 4, 6], 16), (16, vec![2, 9, 3], vec![2, 1, 3]));
+        assert_eq!(wide(&[2, 9, 4, 6], &[2, 1, 4, 6], 6), (2, vec![2, 9, 24], vec![2, 1, 24]));
+        assert_eq!(wide(&[5, 6], &[1, 5], 16), (2, vec![5, 6], vec![1, 5]));
+        assert_eq!(wide(&[5, 3], &[5, 3], 16), (2, vec![15], vec![15]));
+        assert_eq!(wide(&[], &[], 16), (2, vec![], vec![]));
+    }
 }

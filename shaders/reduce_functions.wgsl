@@ -2,6 +2,7 @@
 // reduction's row; p.total is the number of elements behind each final value.
 
 alias Accumulator = {{ACCUMULATOR}};
+alias Output = {{OUTPUT}};
 
 fn identity() -> Accumulator {
     return {{IDENTITY}};
@@ -17,7 +18,7 @@ fn combine(a: Accumulator, b: Accumulator) -> Accumulator {
     return {{COMBINE}};
 }
 
-fn finish(a: Accumulator) -> {{OUTPUT}} {
+fn finish(a: Accumulator) -> Output {
     let count = {{COUNT}}(p.total);
     return {{FINISH}};
 }

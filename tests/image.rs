@@ -312,3 +312,71 @@ fn errors_are_tensorflows() {
         invalid("AdjustHue: input must have 3 channels but instead has 4 channels.")
     );
 }
+
+fn pair(values: [f32; 2]) -> Input {
+    HostTensor::f32(&[2], &values).into()
+}
+
+/// The gradient is the transpose: (S x) · g is x · (S^T g).
+#[test]
+fn scale_and_translate_and_its_gradient() {
+    let mut random = Random::new(3);
+    let kernels = ["lanczos1", "lanczos3", "lanczos5", "gaussian"];
+    for kernel in kernels.into_iter().chain(["box", "triangle", "keyscubic", "mitchellcubic"]) {
+        for (old, new, scale, translation, channels) in [
+            ([5, 7], [9, 4], [1.8, 0.6], [0.0, 0.0], 3),
+            ([9, 8], [3, 2], [0.3, 0.25], [0.1, 0.0], 4),
+            ([6, 5], [6, 5], [1.0, 1.0], [0.5, -1.25], 1),
+        ] {
+            let node = |op| {
+                let node = Node::new(op).attr("T", DType::F32).attr("antialias", true);
+                node.attr("kernel_type", kernel)
+            };
+            let (x, xv) = random.tensor(DType::F32, &[2, old[0], old[1], channels]);
+            let (g, gv) = random.tensor(DType::F32, &[2, new[0], new[1], channels]);
+            let size = host(&new.map(|n| n as i32));
+            let maps = [pair(scale), pair(translation)];
+            let inputs = [x.clone().into(), size, maps[0].clone(), maps[1].clone()];
+            let y = run(&node("ScaleAndTranslate"), &inputs).to_f64();
+            let [scale, translation] = maps;
+            let inputs = [g.into(), x.into(), scale, translation];
+            let dx = run(&node("ScaleAndTranslateGrad"), &inputs).to_f64();
+            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+            let (forward, back) = (dot(&y, &gv), dot(&xv, &dx));
+            assert!((forward - back).abs() < 1e-4 * (1.0 + forward.abs()), "{kernel} {old:?}");
+        }
+    }
+}
+
+#[test]
+fn a_triangle_without_antialiasing_interpolates() {
+    let node = Node::new("ScaleAndTranslate").attr("T", DType::U8).attr("antialias", false);
+    let x = HostTensor::of(DType::U8, &[1, 1, 3, 1], &[10u8, 20, 250]);
+    let inputs = [x.into(), host(&[1, 6]), pair([1.0, 2.0]), pair([0.0, 0.0])];
+    let y = run(&node.attr("kernel_type", "triangle"), &inputs);
+    assert_eq!(y.dtype, DType::F32);
+    // Weights outside of the image are left out, and the rest adds up to 1.
+    assert_eq!(y.to_f64(), [10.0, 12.5, 17.5, 77.5, 192.5, 250.0]);
+}
+
+#[test]
+fn the_last_box_is_seen() {
+    let node = Node::new("DrawBoundingBoxesV2").attr("T", DType::F32);
+    let x = HostTensor::f32(&[1, 4, 4, 1], &[9.0; 16]);
+    let boxes = [0.0f32, 0.0, 1.0, 1.0, -0.5, 0.4, 0.4, 2.0, 0.9, 0.0, 0.1, 1.0];
+    let boxes = HostTensor::f32(&[1, 3, 4], &boxes);
+    let colors = HostTensor::f32(&[2, 1], &[1.0, 2.0]);
+    let y = run(&node, &[x.clone().into(), boxes.clone().into(), colors.into()]);
+    #[rustfmt::skip]
+    let want = [
+        1.0, 2.0, 1.0, 1.0,
+        1.0, 2.0, 2.0, 2.0,
+        1.0, 9.0, 9.0, 1.0,
+        1.0, 1.0, 1.0, 1.0,
+    ];
+    assert_eq!(y.to_f64(), want);
+    let few = HostTensor::f32(&[0, 0], &[]);
+    let error = session().run(&node, &[x.into(), boxes.into(), few.into()]).unwrap_err();
+    let message = "colors must have equal or more channels than the image provided: [0,0]";
+    assert_eq!(error, Error::InvalidArgument(format!("DrawBoundingBoxesV2: {message}")));
+}

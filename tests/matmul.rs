@@ -2,6 +2,8 @@
 
 #[path = "numeric/complex.rs"]
 mod complex;
+#[path = "matmul/integers.rs"]
+mod integers;
 mod numeric;
 #[path = "numeric/products.rs"]
 #[allow(dead_code, reason = "convolutions have tests of their own")]
@@ -41,7 +43,8 @@ fn matmul(dtype: DType, ta: bool, tb: bool) -> Node {
 fn batched(op: &str, dtype: DType, x: bool, y: bool) -> Node {
     let node = Node::new(op).attr("adj_x", x).attr("adj_y", y);
     if op == "BatchMatMulV3" {
-        node.attr("Ta", dtype).attr("Tb", dtype).attr("Tout", dtype)
+        let result = if dtype == DType::I8 { DType::I32 } else { dtype };
+        node.attr("Ta", dtype).attr("Tb", dtype).attr("Tout", result)
     } else {
         node.attr("T", dtype)
     }

@@ -3,6 +3,7 @@
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::reduce::arg::ARG_REDUCTIONS;
+use tensorflow_wgpu::kernels::reduce::integers::INTEGER_REDUCTIONS;
 use tensorflow_wgpu::kernels::reduce::table::{REDUCTIONS, Reduction};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
@@ -24,6 +25,7 @@ fn values(dtype: DType, n: usize, seed: u32) -> Vec<f64> {
     (0..n)
         .map(|_| match dtype {
             Bool => f64::from(u8::from(next() < 0.5)),
+            U8 | U16 | U32 | U64 => (next() * 19.0).floor(),
             _ if dtype.is_integer() => (next() * 19.0).floor() - 9.0,
             F16 => half::f16::from_f64(next() * 2.0 - 1.0).to_f64(),
             BF16 => half::bf16::from_f64(next() * 2.0 - 1.0).to_f64(),
@@ -38,6 +40,9 @@ fn tensor(dtype: DType, dims: &[usize], v: &[f64]) -> HostTensor {
         Bool => HostTensor::bool(dims, &v.iter().map(|v| *v != 0.0).collect::<Vec<_>>()),
         I32 => HostTensor::i32(dims, &v.iter().map(|v| *v as i32).collect::<Vec<_>>()),
         I64 => HostTensor::i64(dims, &v.iter().map(|v| *v as i64).collect::<Vec<_>>()),
+        _ if dtype.is_integer() => {
+            integers(dtype, dims, &v.iter().map(|v| *v as i128).collect::<Vec<_>>())
+        }
         _ => HostTensor::floats(dtype, dims, v),
     }
 }
@@ -296,6 +301,143 @@ fn int64_is_exact() {
     }
 }
 
+fn integers(dtype: DType, dims: &[usize], v: &[i128]) -> HostTensor {
+    match dtype {
+        I8 => HostTensor::of(dtype, dims, &v.iter().map(|v| *v as i8).collect::<Vec<_>>()),
+        U8 => HostTensor::of(dtype, dims, &v.iter().map(|v| *v as u8).collect::<Vec<_>>()),
+        I16 => HostTensor::of(dtype, dims, &v.iter().map(|v| *v as i16).collect::<Vec<_>>()),
+        U16 => HostTensor::of(dtype, dims, &v.iter().map(|v| *v as u16).collect::<Vec<_>>()),
+        U32 => HostTensor::of(dtype, dims, &v.iter().map(|v| *v as u32).collect::<Vec<_>>()),
+        U64 => HostTensor::of(dtype, dims, &v.iter().map(|v| *v as u64).collect::<Vec<_>>()),
+        _ => HostTensor::of(dtype, dims, &v.iter().map(|v| *v as i64).collect::<Vec<_>>()),
+    }
+}
+
+/// What the type keeps of a number.
+fn wrapped(dtype: DType, v: i128) -> i128 {
+    let modulus = 1i128 << (8 * dtype.size());
+    let low = v.rem_euclid(modulus);
+    if dtype.is_signed_integer() && low >= modulus / 2 { low - modulus } else { low }
+}
+
+fn integers_of(t: &HostTensor) -> Vec<i128> {
+    match t.dtype {
+        I8 => t.values::<i8>().into_iter().map(i128::from).collect(),
+        U8 => t.values::<u8>().into_iter().map(i128::from).collect(),
+        I16 => t.values::<i16>().into_iter().map(i128::from).collect(),
+        U16 => t.values::<u16>().into_iter().map(i128::from).collect(),
+        U32 => t.values::<u32>().into_iter().map(i128::from).collect(),
+        U64 => t.values::<u64>().into_iter().map(i128::from).collect(),
+        _ => t.values::<i64>().into_iter().map(i128::from).collect(),
+    }
+}
+
+/// What TensorFlow's CPU kernels give, on x86.
+fn integer_reference(op: &str, dtype: DType, x: &[i128]) -> i128 {
+    let wide = if dtype.is_signed_integer() { I64 } else { U64 };
+    let sum = |x: &mut dyn Iterator<Item = i128>| x.fold(0, |a, b| wrapped(wide, a + b));
+    match op {
+        "Sum" => wrapped(dtype, sum(&mut x.iter().copied())),
+        "Prod" => x.iter().fold(1, |a, b| wrapped(dtype, i128::wrapping_mul(a, *b))),
+        "Max" => x.iter().copied().max().unwrap(),
+        "Min" => x.iter().copied().min().unwrap(),
+        "Mean" => wrapped(dtype, sum(&mut x.iter().copied()) / x.len() as i128),
+        _ => {
+            let squares =
+                x.iter().fold(0, |a, b| wrapped(dtype, a + wrapped(dtype, b.wrapping_mul(*b))));
+            match (squares < 0, dtype) {
+                (true, I64) => i128::from(i64::MIN),
+                (true, _) => 0,
+                // From 2^53 on the root is that of a rounded number.
+                (false, _) => (squares as f64).sqrt() as i128,
+            }
+        }
+    }
+}
+
+#[test]
+fn integers_wrap_and_truncate_as_on_the_cpu() {
+    for mut session in sessions() {
+        for row in INTEGER_REDUCTIONS {
+            for dtype in supported(&session, row.types) {
+                let mut state = 7u64;
+                let mut next = || {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                    wrapped(dtype, i128::from(state >> (state >> 60)) * 0x1_0001)
+                };
+                for (rows, n) in [(40, 1), (7, 2), (5, 64), (3, 5000)] {
+                    let x: Vec<i128> = (0..rows * n).map(|_| next()).collect();
+                    session.misalign = n % 3;
+                    for (dims, axis) in [([rows, n], 1), ([n, rows], 0)] {
+                        let run = |r: usize| -> Vec<i128> {
+                            let place = |k| if axis == 1 { r * n + k } else { k * rows + r };
+                            (0..n).map(|k| x[place(k)]).collect()
+                        };
+                        let inputs = [
+                            integers(dtype, &dims, &x).into(),
+                            HostTensor::i32(&[1], &[axis]).into(),
+                        ];
+                        let node = node(row, dtype, I32, false);
+                        let got = integers_of(&session.run(&node, &inputs).unwrap()[0]);
+                        let wanted: Vec<i128> =
+                            (0..rows).map(|r| integer_reference(row.op, dtype, &run(r))).collect();
+                        assert_eq!(got, wanted, "{} {dtype} {dims:?} over {axis}", row.op);
+                    }
+                    session.misalign = 0;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn norms_just_below_a_square_round_as_a_double() {
+    // s^2 is -7 modulo 2^64, so that s^2 + 2^2 + 1 + 1 is -1.
+    let mut s = 1u64;
+    for bit in 3..64 {
+        if (s.wrapping_mul(s).wrapping_add(7) >> bit) & 1 == 1 {
+            s = s.wrapping_add(1 << (bit - 1));
+        }
+    }
+    assert_eq!(s.wrapping_mul(s).wrapping_add(6), u64::MAX);
+    let row = INTEGER_REDUCTIONS.iter().find(|r| r.op == "EuclideanNorm" && r.types == [U64]);
+    for mut session in sessions() {
+        if !session.runs(U64) {
+            continue;
+        }
+        for k in [2u64, 3000, 1 << 25, 1 << 26, (1 << 26) + 1, 1 << 27, (1 << 31) + 5, 1 << 32] {
+            let x = [k, s, 2, 1, 1].map(i128::from);
+            let inputs = [integers(U64, &[5], &x).into(), HostTensor::i32(&[1], &[0]).into()];
+            let out = session.run(&node(row.unwrap(), U64, I32, false), &inputs).unwrap();
+            let square = k.wrapping_mul(k).wrapping_sub(1);
+            assert_eq!(out[0].values::<u64>(), [(square as f64).sqrt() as u64], "{k}");
+        }
+    }
+}
+
+#[test]
+fn empty_reductions_of_integers_give_what_the_type_holds() {
+    for mut session in sessions() {
+        for row in INTEGER_REDUCTIONS {
+            for dtype in supported(&session, row.types) {
+                let inputs =
+                    [integers(dtype, &[3, 0], &[]).into(), HostTensor::i32(&[1], &[1]).into()];
+                let out = session.run(&node(row, dtype, I32, false), &inputs).unwrap();
+                let bits = 8 * dtype.size() as u32;
+                let signed = dtype.is_signed_integer();
+                let wanted = match (row.op, signed) {
+                    ("Prod", _) => 1,
+                    ("Max", true) => -(1i128 << (bits - 1)),
+                    ("Min", true) => (1i128 << (bits - 1)) - 1,
+                    ("Min", false) => (1i128 << bits) - 1,
+                    _ => 0,
+                };
+                assert_eq!(integers_of(&out[0]), [wanted; 3], "{} {dtype}", row.op);
+            }
+        }
+    }
+}
+
 #[test]
 fn nan_and_infinity() {
     for mut session in sessions() {
@@ -402,7 +544,7 @@ fn check_arg(session: &mut Session, dtype: DType, dims: &[usize], axis: usize, v
 #[test]
 fn arg_reductions() {
     for mut session in sessions() {
-        for dtype in supported(&session, &[F32, F16, BF16, F64, Bool]) {
+        for dtype in supported(&session, &[F32, F16, BF16, F64, Bool, I8, U16, U32, I64, U64]) {
             for (dims, axis) in [
                 (vec![7], 0),
                 (vec![1, 1], 1),

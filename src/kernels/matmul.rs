@@ -1,7 +1,7 @@
 //! MatMul and the BatchMatMul family: shapes and broadcasting around [`super::contract`].
 
 use crate::device::Profile;
-use crate::dtype::{DType, types};
+use crate::dtype::{DType, types, union};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::plan::Plan;
@@ -14,8 +14,11 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor, shape_text};
 
-/// Element types, as on TensorFlow's GPU list.
-const TYPES: &[DType] = types::INEXACT;
+/// Element types: those of TensorFlow's GPU kernels, and of the integers of its CPU kernels int64;
+/// int32 stays in host memory.
+const TYPES: &[DType] = union!(types::INEXACT, &[DType::I64]);
+/// Those of the newer batch forms.
+const TYPES_V2: &[DType] = union!(TYPES, &[DType::I16]);
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
@@ -26,13 +29,14 @@ pub fn register(r: &mut Registry) {
         .types("T", TYPES)
         .kernel(|attrs| MatMul::new(attrs, Batches::SameBatch, "adj_x", "adj_y"));
     r.op("BatchMatMulV2")
-        .types("T", TYPES)
+        .types("T", TYPES_V2)
         .kernel(|attrs| MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y"));
-    for only in TYPES.chunks(1) {
+    let int8 = [(DType::I8, DType::I32)];
+    for (of, result) in TYPES_V2.iter().map(|t| (*t, *t)).chain(int8) {
         r.op("BatchMatMulV3")
-            .types("Ta", only)
-            .types("Tb", only)
-            .types("Tout", only)
+            .types("Ta", of.alone())
+            .types("Tb", of.alone())
+            .types("Tout", result.alone())
             .kernel(|attrs| MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y"));
     }
 }
@@ -135,6 +139,10 @@ impl Product for MatMul {
         );
         dims.extend([m, n]);
         Ok(dims)
+    }
+
+    fn result(&self, a: DType) -> DType {
+        if a == DType::I8 { DType::I32 } else { a }
     }
 
     fn channel(&self, dims: &[usize]) -> usize {

@@ -52,6 +52,8 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("pow_int", include_str!("../../shaders/lib/pow_int.wgsl")),
     ("pow_int64", include_str!("../../shaders/lib/pow_int64.wgsl")),
     ("quotient", include_str!("../../shaders/lib/quotient.wgsl")),
+    ("root", include_str!("../../shaders/lib/root.wgsl")),
+    ("root64", include_str!("../../shaders/lib/root64.wgsl")),
     ("round_f64", include_str!("../../shaders/lib/round_f64.wgsl")),
     ("softplus", include_str!("../../shaders/lib/softplus.wgsl")),
     ("softplus_f64", include_str!("../../shaders/lib/softplus_f64.wgsl")),

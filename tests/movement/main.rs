@@ -3,6 +3,7 @@
 //! more bytes than one binding.
 
 mod diagonals;
+mod dynamic;
 mod joins;
 mod repeats;
 mod slices;

@@ -265,3 +265,32 @@ fn slices_are_assigned() {
         }
     }
 }
+
+#[test]
+fn values_are_broadcast_into_slices() {
+    let entries = [Entry::Range(Some(0), Some(2), 1), Entry::Range(Some(0), Some(5), 2)];
+    for dtype in session().supported(SIZES.into_iter().chain([DType::I32])) {
+        let x = data(dtype, &[4, 6], 1);
+        let (node, [b, e, s]) = strided(typed("TensorStridedSliceUpdate", dtype), &entries);
+        for dims in [&[][..], &[1], &[3], &[2, 1], &[1, 1, 1, 3]] {
+            let value = data(dtype, dims, 2);
+            let mut want = x.clone();
+            let size = dtype.size();
+            for c in coordinates(&[2, 3]) {
+                let lead = dims.len().saturating_sub(2);
+                let inner = &dims[lead..];
+                let from = c[2 - inner.len()..]
+                    .iter()
+                    .zip(inner)
+                    .fold(0, |at, (c, n)| at * n + if *n == 1 { 0 } else { *c });
+                let at = (c[0] * 6 + 2 * c[1]) * size;
+                want.bytes[at..][..size].copy_from_slice(&value.bytes[from * size..][..size]);
+            }
+            let inputs = [x.clone(), b.clone(), e.clone(), s.clone(), value];
+            check(&node, &inputs, std::slice::from_ref(&want));
+        }
+        let value = data(dtype, &[2], 2);
+        let inputs = [x.clone(), b.clone(), e.clone(), s.clone(), value];
+        fails(&node, &inputs, "Cannot broadcast input shape [2] into final shape [2,3]");
+    }
+}

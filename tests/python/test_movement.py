@@ -2,6 +2,7 @@
 errors.
 """
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -275,3 +276,10 @@ def test_parallel_stack_in_a_function(rng, dtype, soft):
         np.testing.assert_array_equal(got, want)
     finally:
         tf.config.set_soft_device_placement(False)
+
+
+def test_slices_of_keras(rng):
+    x, update = values(rng, "float32", 3, 8, 4), values(rng, "float32", 3, 1, 4)
+    for at in (0, 5, 7):
+        on_both(lambda x, u, at=at: keras.ops.slice_update(x, (0, at, 0), u), x, update)
+        on_both(lambda x, at=at: keras.ops.slice(x, (0, at, 0), (3, 1, 4)), x)

@@ -254,3 +254,14 @@ def test_categorical_draws_by_probability() -> None:
     for sample in (drawn, other):
         shares = np.stack([np.bincount(row, minlength=4) / row.size for row in sample])
         np.testing.assert_allclose(shares, [[0.5, 0, 0.25, 0.25], [0.1, 0.9, 0, 0]], atol=0.015)
+
+
+def test_binomials_of_a_generator():
+    def draw(device):
+        with tf.device(device):
+            generator = tf.random.Generator.from_seed(7)
+            first = generator.binomial([50, 2], counts=[5.0, 400.0], probs=[0.3, 0.7])
+            return first.numpy(), generator.binomial([3], counts=9.0, probs=0.5).numpy()
+
+    for got, want in zip(draw(WGPU), draw(CPU)):
+        np.testing.assert_array_equal(got, want)

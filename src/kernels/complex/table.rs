@@ -23,6 +23,11 @@ const MUL: &[Case] = &[case(
     Complex(|v| r::mul(v[0], v[1])),
 )
 .ulps(2)];
+const INVERSE_GRADIENT: &[Case] =
+    &[function("-complex_mul_{R}(complex_mul_{R}(vec2(y.x, -y.y), dy), vec2(y.x, -y.y))", |v| {
+        let product = r::mul(r::mul(r::conj(v[0]), v[1]), r::conj(v[0]));
+        [-product[0], -product[1]]
+    })];
 const DIV: &[Case] = &[function("complex_div_{R}(x, y)", |v| r::div(v[0], v[1]))];
 const INVERSE: &[Case] = &[function("complex_inverse_{R}(x)", |v| r::div([1.0, 0.0], v[0]))];
 const EQUAL: &[Case] =
@@ -36,6 +41,7 @@ const SELECT: &[Case] = &[case(
 )];
 const CONDITION: &[Input] =
     &[Input { name: "condition", dtype: Some(Bool) }, input("t"), input("e")];
+const GRADIENT: &[Input] = &[input("y"), input("dy")];
 const PARTS: &[Input] = &[input("real"), input("imag")];
 
 fn truth(holds: bool) -> row::Complex {
@@ -71,6 +77,7 @@ pub const ROWS: &[Row] = &[
     unary("Exp", &[function("complex_exp_{R}(x)", |v| r::exp(v[0]))]),
     unary("Imag", &[case(COMPLEX, "x.y", Complex(|v| [v[0][1], 0.0]))]).gives_part(),
     unary("Inv", INVERSE),
+    binary("InvGrad", INVERSE_GRADIENT).of(GRADIENT).shapes(Shapes::Same),
     binary("Mul", MUL),
     binary(
         "MulNoNan",
@@ -80,14 +87,32 @@ pub const ROWS: &[Row] = &[
     ),
     unary("Neg", &[case(COMPLEX, "-x", Complex(|v| [-v[0][0], -v[0][1]]))]),
     binary("NotEqual", NOT_EQUAL).test().shapes(Shapes::BroadcastOr(true)),
+    binary(
+        "Pow",
+        // As C has it: 0 to the power of 0 is NaN. An exponent's error grows with it.
+        &[function("complex_exp_{R}(complex_mul_{R}(y, complex_log_{R}(x)))", |v| {
+            r::exp(r::mul(v[1], r::log(v[0])))
+        })
+        .ulps(512)],
+    ),
     unary("Real", &[case(COMPLEX, "x.x", Complex(|v| [v[0][0], 0.0]))]).gives_part(),
     binary("RealDiv", DIV),
     unary("Reciprocal", INVERSE),
+    binary("ReciprocalGrad", INVERSE_GRADIENT).of(GRADIENT).shapes(Shapes::Same),
     binary("Select", SELECT).of(CONDITION).shapes(Shapes::Select),
     binary("SelectV2", SELECT).of(CONDITION),
     unary("Sign", &[function("complex_sign_{R}(x)", |v| r::sign(v[0]))]),
     unary("Sin", &[function("complex_sin_{R}(x)", |v| r::sin(v[0]))]),
     unary("Sinh", &[function("complex_sinh_{R}(x)", |v| r::sinh(v[0]))]),
+    unary(
+        "Square",
+        &[case(
+            COMPLEX,
+            "vec2(x.x * x.x - x.y * x.y, x.x * x.y + x.y * x.x)",
+            Complex(|v| r::mul(v[0], v[0])),
+        )
+        .ulps(2)],
+    ),
     binary("Sub", &[case(COMPLEX, "x - y", Complex(|v| r::sub(v[0], v[1])))]),
     unary("Tan", &[function("complex_tan_{R}(x)", |v| r::tan(v[0]))]),
     binary(

@@ -2,7 +2,8 @@
 //! calls `Scalar` and `Vec4`.
 //!
 //! 16-bit floats are computed in f32. A `Vec4` of complex numbers is a struct of two vectors, so
-//! that its parts multiply as vectors do.
+//! that its parts multiply as vectors do. One of int64 is a struct of scalars: there are no vectors
+//! of 64-bit integers.
 
 use crate::dtype::DType;
 use crate::kind::Kind;
@@ -16,7 +17,7 @@ pub(super) fn words(dtype: DType) -> usize {
 /// registers are few: Intel's compiler takes some for its products, and spilled 2 to 17 of tiles of
 /// four rows (dg2, Mesa 25.0.7).
 pub(super) fn registers(dtype: DType, kind: Kind) -> usize {
-    if dtype == DType::I32 && kind == Kind::FewRegisters { 2 } else { words(dtype) }
+    if dtype.accumulator() == DType::I32 && kind == Kind::FewRegisters { 2 } else { words(dtype) }
 }
 
 /// `x`, `y`, `z` or `w`.
@@ -29,6 +30,9 @@ pub(super) fn declarations(dtype: DType) -> String {
     let (scalar, part) =
         (dtype.accumulator().value(), if dtype.accumulator().size() > 8 { "f64" } else { "f32" });
     let head = format!("alias Scalar = {scalar};\n");
+    if dtype == DType::I64 {
+        return head + INT64;
+    }
     if !dtype.is_complex() {
         return head
             + &format!(
@@ -45,9 +49,30 @@ pub(super) fn declarations(dtype: DType) -> String {
     )
 }
 
+/// The declarations of int64 behind `Scalar`.
+const INT64: &str = "struct Vec4 {
+    x: i64,
+    y: i64,
+    z: i64,
+    w: i64,
+}
+
+fn four(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Vec4 {
+    return Vec4(x, y, z, w);
+}
+
+fn mac(a: Scalar, b: Vec4, c: Vec4) -> Vec4 {
+    return Vec4(c.x + a * b.x, c.y + a * b.y, c.z + a * b.z, c.w + a * b.w);
+}
+";
+
 /// Declares `plus(x, y)`, a sum of two `Vec4`s.
 pub(super) fn plus(dtype: DType) -> String {
-    let sum = if dtype.is_complex() { "Vec4(x.re + y.re, x.im + y.im)" } else { "x + y" };
+    let sum = match dtype {
+        DType::C64 | DType::C128 => "Vec4(x.re + y.re, x.im + y.im)",
+        DType::I64 => "Vec4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w)",
+        _ => "x + y",
+    };
     format!("fn plus(x: Vec4, y: Vec4) -> Vec4 {{\n    return {sum};\n}}\n")
 }
 
@@ -66,7 +91,7 @@ pub(super) fn element(dtype: DType, name: &str, k: u32) -> String {
 pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
     match dtype.accumulator() {
         DType::F32 => format!("{c} = fma(Vec4({a}), {b}, {c});"),
-        DType::C64 | DType::C128 => format!("{c} = mac({a}, {b}, {c});"),
+        DType::C64 | DType::C128 | DType::I64 => format!("{c} = mac({a}, {b}, {c});"),
         _ => format!("{c} += Vec4({a}) * {b};"),
     }
 }

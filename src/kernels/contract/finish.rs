@@ -59,6 +59,11 @@ pub(super) fn vec4_text(
     shader.body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
 }
 
+/// The types whose sums are added in vec4s.
+pub(super) fn in_vec4s(dtype: DType) -> bool {
+    dtype.is_single() || dtype == DType::I32
+}
+
 /// Enqueues `y[i] = sum over s of partial[s][i]`, in order.
 pub fn enqueue(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     dispatch(partial, y, None, true).enqueue(device)
@@ -73,9 +78,8 @@ pub fn dispatch(
     epilogue: Option<&Bound<'_>>,
     rows: bool,
 ) -> Dispatch {
-    let typed = |t: DType| t.is_single() || t == DType::I32;
     let aligned =
-        |t: &Tensor| typed(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
+        |t: &Tensor| in_vec4s(t.dtype) && t.address.is_multiple_of(4 * t.dtype.size() as u64);
     let vec4s = rows && y.len().is_multiple_of(4) && aligned(partial) && aligned(y);
     let variant = epilogue.map(|e| e.variant(vec4s));
     let mut key =

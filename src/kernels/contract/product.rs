@@ -3,6 +3,7 @@
 use super::epilogue::Bound;
 use super::plan::Plan;
 use crate::device::Profile;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::tensor::{Dims, Tensor};
@@ -11,6 +12,11 @@ use crate::tensor::{Dims, Tensor};
 pub trait Product: Send + Sync {
     /// The result's shape, or TensorFlow's error.
     fn shape(&self, a: &[usize], b: &[usize]) -> Result<Dims>;
+
+    /// The result's type for operands of type `a`, without an epilogue.
+    fn result(&self, a: DType) -> DType {
+        a
+    }
 
     /// The dimension of the channels in a result of shape `dims`.
     fn channel(&self, dims: &[usize]) -> usize;
@@ -27,7 +33,7 @@ pub trait Product: Send + Sync {
     /// The op without an epilogue, from inputs 0 and 1.
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-        let c = ctx.output(0, a.dtype, &self.shape(&a.dims, &b.dims)?)?;
+        let c = ctx.output(0, self.result(a.dtype), &self.shape(&a.dims, &b.dims)?)?;
         if c.is_empty() {
             return Ok(());
         }

@@ -123,14 +123,28 @@ pub fn variants() -> Vec<Shader> {
     out.extend(places());
     out.extend(cooperative());
     out.extend(walks());
-    for dtype in DTYPES.into_iter().filter(|t| t.size() <= 4) {
+    for dtype in DTYPES.into_iter().filter(|t| super::finish::in_vec4s(*t)) {
         out.push(super::finish::vec4_text(dtype.accumulator(), dtype, None));
     }
     out
 }
 
-const DTYPES: [DType; 7] =
-    [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128, DType::I32];
+const DTYPES: [DType; 9] = [
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::F64,
+    DType::C64,
+    DType::C128,
+    DType::I32,
+    DType::I16,
+    DType::I64,
+];
+
+/// Types of matrix products alone: no convolution has them.
+const fn of_matrices(dtype: DType) -> bool {
+    dtype.is_complex() || matches!(dtype, DType::I16 | DType::I64)
+}
 
 /// Tiles of software adapters: results by columns, and each kind of rows where loads are shared.
 fn software_tiles() -> Vec<Shader> {
@@ -329,14 +343,16 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         let of = |v: &Variant| Variant {
             a: (dtype, v.a.1),
             b: (dtype, v.b.1),
-            c: (dtype, v.c.1),
+            // Narrow results are sums first.
+            c: (dtype.accumulator(), v.c.1),
             ..v.clone()
         };
         let conjugated =
             if dtype.is_complex() { [true, number.is_multiple_of(2)] } else { [false; 2] };
         out.push(shader(&of(&dense)));
         out.push(shader(&of(&Variant { batch: Some(batch.clone()), conjugated, ..dense.clone() })));
-        if dtype.is_complex() {
+        out.extend(integers(tile, dtype));
+        if of_matrices(dtype) {
             continue;
         }
         let rows = [RowsKind::Patch, RowsKind::Spread, RowsKind::Window][number % 3];
@@ -363,6 +379,25 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         }
     }
     out
+}
+
+/// Products of narrow integers, whose operands are read in vec4s: results in the same type, and of
+/// int8 in int32.
+fn integers(tile: &'static Tile, dtype: DType) -> Vec<Shader> {
+    if dtype != DType::I16 {
+        return Vec::new();
+    }
+    let of = |element: DType, result: DType| {
+        let (a, b, c) =
+            ((element, Lanes::Depth), (element, Lanes::Edge), (result, StoreKind::Vec4s));
+        let single = (element, Lanes::One);
+        let sums = (DType::I32, StoreKind::Elements);
+        [
+            shader(&Variant { a, b, c, ..Variant::plain(tile) }),
+            shader(&Variant { a: single, b: single, c: sums, ..Variant::plain(tile) }),
+        ]
+    };
+    [of(DType::I16, DType::I16), of(DType::I8, DType::I32)].concat()
 }
 
 /// Sample epilogues of a contraction of `dtype`: a bias and an activation, a cast, and every class

@@ -1,12 +1,15 @@
 //! Images of shape [batch, height, width, channels]: resizing, crops, projective transforms,
-//! colours and contrast.
+//! colours, contrast and outlines of boxes.
 //!
 //! Gradients gather: each element of an image sums what it gave, in a fixed order, without atomics.
 
 pub mod contrast;
 pub mod crop;
 pub mod crop_grad;
+mod draw_boxes;
 pub mod resize;
+mod scale_translate;
+mod spans;
 pub mod transform;
 pub mod triple;
 
@@ -22,8 +25,10 @@ use crate::tensor::{Tensor, shape_text};
 /// Adds the family's ops.
 pub fn register(r: &mut Registry) {
     resize::register(r);
+    scale_translate::register(r);
     crop::register(r);
     crop_grad::register(r);
+    draw_boxes::register(r);
     transform::register(r);
     triple::register(r);
     contrast::register(r);
@@ -33,8 +38,10 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     [
         resize::shaders(),
+        scale_translate::shaders(),
         crop::shaders(),
         crop_grad::shaders(),
+        draw_boxes::shaders(),
         transform::shaders(),
         triple::shaders(),
         contrast::shaders(),

@@ -312,34 +312,34 @@ impl Axis {
 /// How a program from one tensor into another is launched: its elements are single ones, or four at
 /// once.
 #[derive(Debug, Clone, Copy)]
-struct Launch {
-    wide: bool,
+pub(super) struct Launch {
+    pub(super) wide: bool,
     /// Elements of the destination.
-    count: usize,
+    pub(super) count: usize,
     /// Elements of its innermost extent.
-    inner: usize,
+    pub(super) inner: usize,
 }
 
 impl Launch {
-    fn of(src: &Tensor, dst: &Tensor, inner: usize) -> Self {
+    pub(super) fn of(src: &Tensor, dst: &Tensor, inner: usize) -> Self {
         if inner.is_multiple_of(4) && vec4::aligned(&[src, dst]) {
             return Self { wide: true, count: dst.len() / 4, inner: inner / 4 };
         }
         Self { wide: false, count: dst.len(), inner }
     }
 
-    fn key(self, key: Key) -> Key {
+    pub(super) fn key(self, key: Key) -> Key {
         key.number(u32::from(self.wide))
     }
 
-    fn bindings(self, src: &Tensor, dst: &Tensor) -> SmallVec<[Binding; 8]> {
+    pub(super) fn bindings(self, src: &Tensor, dst: &Tensor) -> SmallVec<[Binding; 8]> {
         if !self.wide {
             return smallvec![src.into(), dst.into()];
         }
         [src, dst].map(|t| Binding::raw(t, vec4::unit(t.dtype))).into_iter().collect()
     }
 
-    fn grid(self, dst: &Tensor) -> Grid {
+    pub(super) fn grid(self, dst: &Tensor) -> Grid {
         if self.wide {
             Grid::linear(self.count, WORKGROUP)
         } else {
@@ -348,7 +348,7 @@ impl Launch {
     }
 
     /// Declares the tensors, and what bodies call the computed type and the loads of it.
-    fn bind(shader: Shader, src: DType, dst: DType, wide: bool) -> Shader {
+    pub(super) fn bind(shader: Shader, src: DType, dst: DType, wide: bool) -> Shader {
         let shader = if wide {
             vec4::bind_write(vec4::bind_read(shader, "src", src), "dst", dst)
         } else {
@@ -362,7 +362,7 @@ impl Launch {
             .define("LOAD", if wide { "read" } else { "load" })
     }
 
-    fn map(shader: Shader, wide: bool) -> Shader {
+    pub(super) fn map(shader: Shader, wide: bool) -> Shader {
         if wide { vec4::map(shader, "dst") } else { shader.map("dst") }
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod diag;
+pub mod dynamic;
 pub mod join;
 pub mod mirror_grad;
 pub mod pad;
@@ -193,6 +194,7 @@ pub fn register(registry: &mut Registry) {
     register_joins(registry);
     register_diagonals(registry);
     register_space(registry);
+    dynamic::register(registry, MOVED_I32, INDEX);
     registry
         .op("Snapshot")
         .types("T", MOVED_I32)
@@ -415,6 +417,7 @@ pub fn shaders() -> Vec<Shader> {
     use remap::Rule;
     let mut all: Vec<Shader> = mirror_grad::TYPES.iter().map(|t| mirror_grad::shader(*t)).collect();
     all.extend(reverse_sequence::shaders());
+    all.extend(dynamic::shaders());
     for unit in Unit::ALL {
         all.extend(diag::Kind::ALL.map(|kind| diag::shader(kind, unit)));
         for rank in [1usize, 5] {

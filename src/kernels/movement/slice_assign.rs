@@ -4,24 +4,45 @@ use super::plan::{MemoryType, Move};
 use super::remap::Background;
 use super::shape;
 use super::slice::{Masks, StridedSpec};
-use crate::error::{Error, Result};
+use super::walk::copy_strided;
+use crate::error::Result;
 use crate::kernels::op::{OpContext, VariableUpdate};
-use crate::tensor::HostTensor;
+use crate::layout::Iteration;
+use crate::require;
+use crate::tensor::{HostTensor, Tensor};
 
-/// Whether there is anything to write. Into an empty slice any value goes, of whatever shape.
-fn writes(spec: &StridedSpec, value: &[usize]) -> Result<bool> {
+/// How a value is read to have the slice's shape; none where there is nothing to write. Into an
+/// empty slice any value goes, of whatever shape. Ones in front of a value's shape do not count.
+fn read_as(spec: &StridedSpec, value: &[usize]) -> Result<Option<Iteration>> {
     if spec.shape.contains(&0) {
-        return Ok(false);
+        return Ok(None);
     }
-    if value == &spec.shape[..] {
-        return Ok(true);
+    let lead = value.iter().take_while(|n| **n == 1).count();
+    let cut = &value[lead.min(value.len().saturating_sub(spec.shape.len()))..];
+    let fits = cut.len() <= spec.shape.len()
+        && cut.iter().rev().zip(spec.shape.iter().rev()).all(|(n, into)| n == into || *n == 1);
+    require!(
+        fits,
+        "Cannot broadcast input shape {} into final shape {}",
+        shape(value),
+        shape(&spec.shape)
+    );
+    Ok(Some(Iteration::over(&spec.shape).broadcast(cut)))
+}
+
+/// The value in the slice's shape, which `walk` reads.
+fn filled(
+    ctx: &mut dyn OpContext,
+    spec: &StridedSpec,
+    value: &Tensor,
+    walk: Iteration,
+) -> Result<Tensor> {
+    if value.len() == spec.shape.iter().product::<usize>() {
+        return Ok(value.clone());
     }
-    Err(Error::Unimplemented(format!(
-        "sliced l-value shape {} does not match r-value shape {}. Automatic broadcasting not yet \
-         implemented.",
-        shape(&spec.shape),
-        shape(value)
-    )))
+    let whole = ctx.temp(value.dtype, &spec.shape)?;
+    copy_strided(ctx.device(), &walk.broadcast(&spec.shape), value, &whole)?;
+    Ok(whole)
 }
 
 /// ResourceStridedSliceAssign: inputs the variable (0), begin (1), end (2), strides (3) and value
@@ -30,9 +51,8 @@ pub fn resource_strided_slice_assign(ctx: &mut dyn OpContext, masks: &Masks) -> 
     let value = ctx.input(4)?;
     ctx.update_variable(0, VariableUpdate::Sparse, &mut |ctx, _, variable| {
         let spec = StridedSpec::read(ctx, 1, masks, &variable.dims)?;
-        if !writes(&spec, &value.dims)? {
-            return Ok(());
-        }
+        let Some(walk) = read_as(&spec, &value.dims)? else { return Ok(()) };
+        let value = filled(ctx, &spec, &value, walk)?;
         spec.write_into(&variable.dims, Background::Keep).enqueue(ctx.device(), &value, variable)
     })
 }
@@ -47,9 +67,10 @@ pub fn tensor_strided_slice_update(
         MemoryType::Device => {
             let (x, value) = (ctx.input(0)?, ctx.input(4)?);
             let spec = StridedSpec::read(ctx, 1, masks, &x.dims)?;
-            if !writes(&spec, &value.dims)? {
+            let Some(walk) = read_as(&spec, &value.dims)? else {
                 return ctx.forward_input(0, 0, &x.dims);
-            }
+            };
+            let value = filled(ctx, &spec, &value, walk)?;
             let dst = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
             if dst.address != x.address {
                 ctx.device().copy(dst.address, x.address, x.bytes())?;
@@ -59,9 +80,10 @@ pub fn tensor_strided_slice_update(
         MemoryType::Host => {
             let (x, value) = (ctx.host_input(0)?, ctx.host_input(4)?);
             let spec = StridedSpec::read(ctx, 1, masks, &x.dims)?;
-            if !writes(&spec, &value.dims)? {
+            let Some(walk) = read_as(&spec, &value.dims)? else {
                 return ctx.host_output(0, &x);
-            }
+            };
+            let value = Move::strided(walk).of_host(&value)?;
             // Which element of the value, counted from 1, each element takes; 0 keeps it.
             let numbers: Vec<i32> = (1..=value.dims.iter().product::<usize>() as i32).collect();
             let numbers = HostTensor::i32(&value.dims, &numbers);

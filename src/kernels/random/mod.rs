@@ -6,6 +6,7 @@
 //! each thread a stream of its own and so depend on the size of the GPU. Here those follow the CPU
 //! as well.
 
+mod binomial;
 mod distribution;
 mod gamma;
 mod inputs;
@@ -30,6 +31,7 @@ pub fn register(registry: &mut Registry) {
     stateless::register(registry);
     stateful::register(registry);
     variable::register(registry);
+    binomial::register(registry);
     multinomial::register(registry);
     gamma::register(registry);
     stochastic_cast::register(registry);

@@ -11,7 +11,7 @@ use crate::require;
 use crate::tensor::Tensor;
 
 /// Elements of the state.
-const STATE: usize = 3;
+pub(super) const STATE: usize = 3;
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
@@ -49,7 +49,8 @@ fn algorithm(ctx: &mut dyn OpContext) -> Result<()> {
     })
 }
 
-fn check_state(state: &Tensor) -> Result<()> {
+/// Fails unless a variable holds a state.
+pub(super) fn check_state(state: &Tensor) -> Result<()> {
     require!(
         state.dtype == DType::I64,
         "dtype of RNG state variable must be int64, not {}",

@@ -6,6 +6,7 @@
 //! the shapes.
 
 pub mod arg;
+pub mod integers;
 pub mod plan;
 pub mod program;
 pub mod table;
@@ -22,11 +23,12 @@ use crate::shader::Shader;
 use crate::tensor::Dims;
 use crate::{invalid, require};
 
-use table::{COMPLEX_REDUCTIONS, REDUCTIONS, Reduction};
+use integers::INTEGER_REDUCTIONS;
+use table::Reduction;
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {
-    for row in REDUCTIONS.iter().chain(COMPLEX_REDUCTIONS) {
+    for row in integers::every_row() {
         match row.op {
             "L2Loss" => r.op(row.op).types("T", row.types).kernel(move |_| Ok(whole(row))),
             "All" | "Any" => r
@@ -37,8 +39,15 @@ pub fn register(r: &mut Registry) {
             _ => r
                 .op(row.op)
                 .types("T", row.types)
-                // TensorFlow's list has uint64 for this op alone.
-                .types("Tidx", if row.op == "Prod" { &[I32, I64, U64] } else { INDEX })
+                // TensorFlow's GPU list has uint64 for this op alone.
+                .types(
+                    "Tidx",
+                    if row.op == "Prod" && !INTEGER_REDUCTIONS.contains(row) {
+                        &[I32, I64, U64]
+                    } else {
+                        INDEX
+                    },
+                )
                 .host(&["reduction_indices"])
                 .kernel(move |attrs| Ok(axes_kernel(row, attrs.bool("keep_dims")?))),
         }

@@ -53,7 +53,7 @@ impl Variant {
         let Self { row, input, output, vec4s, .. } = *self;
         // An earlier step's output is already in the accumulator's type, which is its own
         // accumulator.
-        let acc = input.accumulator();
+        let acc = row.accumulator(input);
         let order = match acc {
             DType::F32 => include_str!("../../../shaders/reduce_order_f32.wgsl"),
             _ => include_str!("../../../shaders/reduce_order.wgsl"),
@@ -88,7 +88,17 @@ impl Variant {
             .define("MAP", if self.map { row.map } else { "x" })
             .define("COMBINE", row.combine)
             .define("FINISH", if self.finish { row.finish } else { "a" })
+            .define("BITS", (8 * output.size()).to_string())
             .body(include_str!("../../../shaders/reduce_functions.wgsl"));
+        let roots = match acc {
+            DType::I64 | DType::U64 => "root64",
+            _ => "root",
+        };
+        let shader = if self.finish && row.finish.contains("root_") {
+            shader.library(roots)
+        } else {
+            shader
+        };
         let shader = match vec4s {
             Vec4s::None => shader.body(include_str!("../../../shaders/reduce_run.wgsl")),
             _ => shader.body(include_str!("../../../shaders/reduce_vec4s.wgsl")),
@@ -158,12 +168,13 @@ pub fn shaders() -> Vec<Shader> {
             .shader(),
         );
     }
-    for row in super::table::REDUCTIONS.iter().chain(super::table::COMPLEX_REDUCTIONS) {
+    for row in super::integers::every_row() {
         for &dtype in row.types {
-            let acc = dtype.accumulator();
+            let acc = row.accumulator(dtype);
             for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
                 let vec4s = [Vec4s::None, Vec4s::Rows, Vec4s::Columns, Vec4s::Outputs];
-                for vec4s in vec4s.into_iter().take(if vec4::supports(dtype) { 4 } else { 1 }) {
+                let four = vec4::supports(dtype) && !row.wide;
+                for vec4s in vec4s.into_iter().take(if four { 4 } else { 1 }) {
                     let shared = [(8, false, 8), (4, false, WORKGROUP), (256, false, WORKGROUP)];
                     let columns = [(8, true, WORKGROUP)];
                     let splits: &[(u32, bool, u32)] = match vec4s {
@@ -219,7 +230,7 @@ pub fn reduce(
     if row.finish.contains("count") {
         ctx.device().check_extent(total)?;
     }
-    let (acc, profile) = (x.dtype.accumulator(), ctx.device().profile());
+    let (acc, profile) = (row.accumulator(x.dtype), ctx.device().profile());
     let mut run = Run { row, total, first: true };
     if total == 0 || groups.iter().all(|g| !g.reduced) {
         return run.step(ctx.device(), &Step::each(y.len(), total.min(1)), x, y, true);
@@ -319,7 +330,8 @@ impl Run {
         finish: bool,
     ) -> Result<()> {
         let is_four = |t: &Tensor, first: usize| {
-            vec4::aligned(&[t])
+            !self.row.wide
+                && vec4::aligned(&[t])
                 && (t.address + (first * t.dtype.size()) as u64)
                     .is_multiple_of(vec4::unit(t.dtype).into())
         };
@@ -341,7 +353,7 @@ impl Run {
         let reads = step.outer * step.extent * step.inner;
         device.check_extent(reads)?;
         device.check_extent(step.outputs())?;
-        let [low, high] = self.row.identity.bits(x.dtype.accumulator());
+        let [low, high] = self.row.identity.bits(x.dtype);
         let (mut bindings, mut count, mut extent, mut inner) = (
             smallvec![part(x, from, reads), part(y, to, step.outputs())],
             step.outputs(),

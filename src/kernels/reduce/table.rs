@@ -26,6 +26,8 @@ pub struct Reduction {
     pub op: &'static str,
     /// Its input types.
     pub types: &'static [DType],
+    /// Whether integers are accumulated in 64 bits.
+    pub wide: bool,
     /// Start of every accumulation and the result's stem when there is nothing to reduce.
     pub identity: Identity,
     /// WGSL of the element `x`.
@@ -48,6 +50,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "All",
         types: &[Bool],
+        wide: false,
         identity: Identity::One,
         map: "select(0u, 1u, x)",
         combine: "a & b",
@@ -57,6 +60,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Any",
         types: &[Bool],
+        wide: false,
         identity: Identity::Zero,
         map: "select(0u, 1u, x)",
         combine: "a | b",
@@ -66,6 +70,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "EuclideanNorm",
         types: FLOATS,
+        wide: false,
         identity: Identity::Zero,
         map: "x * x",
         combine: "a + b",
@@ -75,6 +80,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "L2Loss",
         types: FLOATS,
+        wide: false,
         identity: Identity::Zero,
         map: "x * x",
         combine: "a + b",
@@ -84,6 +90,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Max",
         types: FLOATS_I64,
+        wide: false,
         identity: Identity::Lowest,
         map: "x",
         combine: "greater(a, b)",
@@ -95,6 +102,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Mean",
         types: FLOATS,
+        wide: false,
         identity: Identity::Zero,
         map: "x",
         combine: "a + b",
@@ -104,6 +112,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Min",
         types: FLOATS_I64,
+        wide: false,
         identity: Identity::Highest,
         map: "x",
         combine: "lesser(a, b)",
@@ -115,6 +124,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Prod",
         types: FLOATS_INTS,
+        wide: false,
         identity: Identity::One,
         map: "x",
         combine: "a * b",
@@ -124,6 +134,7 @@ pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Sum",
         types: FLOATS_I64,
+        wide: false,
         identity: Identity::Zero,
         map: "x",
         combine: "a + b",
@@ -138,6 +149,7 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "EuclideanNorm",
         types: COMPLEX,
+        wide: false,
         identity: Identity::Zero,
         map: "vec2(x.x * x.x + x.y * x.y, 0.0)",
         combine: "a + b",
@@ -147,6 +159,7 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Mean",
         types: COMPLEX,
+        wide: false,
         identity: Identity::Zero,
         map: "x",
         combine: "a + b",
@@ -156,6 +169,7 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Prod",
         types: COMPLEX,
+        wide: false,
         identity: Identity::One,
         map: "x",
         combine: "vec2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)",
@@ -165,6 +179,7 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "Sum",
         types: COMPLEX,
+        wide: false,
         identity: Identity::Zero,
         map: "x",
         combine: "a + b",
@@ -177,6 +192,15 @@ impl Reduction {
     /// The row of `op`. Panics when there is none: names are written in this crate.
     pub fn of(op: &str) -> &'static Self {
         REDUCTIONS.iter().find(|r| r.op == op).unwrap_or_else(|| panic!("no reduction {op}"))
+    }
+
+    /// The type in which elements of type `input` are accumulated.
+    pub const fn accumulator(&self, input: DType) -> DType {
+        match (self.wide, input.is_signed_integer()) {
+            (true, true) => I64,
+            (true, false) => U64,
+            (false, _) => input.accumulator(),
+        }
     }
 
     /// Whether the reduction of one element is that element. Reducing over some axes and then over
@@ -195,20 +219,25 @@ impl PartialEq for Reduction {
 impl Eq for Reduction {}
 
 impl Identity {
-    /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type;
-    /// f64 comes from an f32.
-    pub fn bits(self, accumulator: DType) -> [u32; 2] {
+    /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type,
+    /// for elements or partial results of type `dtype`; f64 comes from an f32.
+    pub fn bits(self, dtype: DType) -> [u32; 2] {
         let wide = |v: i64| [v as u32, (v >> 32) as u32];
-        match (self, accumulator) {
+        match (self, dtype) {
             (Self::Zero, _) => [0, 0],
-            (Self::One, F32 | F64 | C64 | C128) => [1.0f32.to_bits(), 0],
+            (Self::One, F16 | BF16 | F32 | F64 | C64 | C128) => [1.0f32.to_bits(), 0],
             (Self::One, _) => [1, 0],
-            (Self::Lowest, F32 | F64) => [f32::NEG_INFINITY.to_bits(), 0],
-            (Self::Highest, F32 | F64) => [f32::INFINITY.to_bits(), 0],
+            (Self::Lowest, F16 | BF16 | F32 | F64) => [f32::NEG_INFINITY.to_bits(), 0],
+            (Self::Highest, F16 | BF16 | F32 | F64) => [f32::INFINITY.to_bits(), 0],
             (Self::Lowest, I64) => wide(i64::MIN),
             (Self::Highest, I64) => wide(i64::MAX),
             (Self::Lowest, I32) => [i32::MIN.cast_unsigned(), 0],
             (Self::Highest, I32) => [i32::MAX.cast_unsigned(), 0],
+            // What the type holds: it is also the result of an empty reduction.
+            (Self::Lowest, I16) => [i32::from(i16::MIN).cast_unsigned(), 0],
+            (Self::Highest, I16) => [i32::from(i16::MAX).cast_unsigned(), 0],
+            (Self::Lowest, I8) => [i32::from(i8::MIN).cast_unsigned(), 0],
+            (Self::Highest, I8) => [i32::from(i8::MAX).cast_unsigned(), 0],
             (Self::Lowest, _) => [0, 0],
             (Self::Highest, _) => [u32::MAX, u32::MAX],
         }
@@ -221,6 +250,7 @@ pub const fn identity_text(accumulator: DType) -> &'static str {
     match accumulator {
         I64 => "(i64(p.identity_high) << 32u) | (i64(p.identity_low) & 0xffffffffli)",
         I32 => "bitcast<i32>(p.identity_low)",
+        U64 => "(u64(p.identity_high) << 32u) | (u64(p.identity_low) & 0xfffffffflu)",
         U32 => "p.identity_low",
         F64 => "f64(bitcast<f32>(p.identity_low))",
         C64 => "vec2(bitcast<f32>(p.identity_low), 0.0)",

@@ -7,7 +7,7 @@
 use super::row::Reference::*;
 use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
 use crate::dtype::DType::{self, *};
-use crate::dtype::types::{FLOATS, INTS, INTS_BUT_I32, SIGNED, SIGNED_BUT_I32, UNSIGNED};
+use crate::dtype::types::{F32_F64, FLOATS, INTS, INTS_BUT_I32, SIGNED, SIGNED_BUT_I32, UNSIGNED};
 
 const TRUNCATED_QUOTIENT: &str = "select(x / y, {T}(-1), y == {T}(0))";
 const UNSIGNED_QUOTIENT: &str = "select(x / y, ~{T}(0), y == {T}(0))";
@@ -316,7 +316,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Mod",
         &[
-            case(&[F32], "fmod_f32(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
+            case(F32_F64, "fmod_{T}(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
             case(&[I64], REMAINDER, Int2(remainder)),
         ],
     ),
@@ -456,7 +456,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "TruncateMod",
         &[
-            case(&[F32], "fmod_f32(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
+            case(F32_F64, "fmod_{T}(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
             case(&[I64], REMAINDER, Int2(remainder)),
         ],
     ),

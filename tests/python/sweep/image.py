@@ -50,6 +50,73 @@ def resize_nearest_grad(t):
     yield dict(grads=t.normal("T", (0, 2, 2, 1)), size=np.array((3, 3), "int32"))
 
 
+KERNELS = [
+    "lanczos1",
+    "lanczos3",
+    "lanczos5",
+    "gaussian",
+    "box",
+    "triangle",
+    "keyscubic",
+    "mitchellcubic",
+]
+MAPS = [
+    # Old and new size, scale, translation.
+    ((5, 7), (9, 4), (1.8, 0.6), (0, 0)),
+    ((6, 5), (6, 5), (1, 1), (0.5, -1.25)),
+    ((9, 8), (3, 2), (0.3, 0.25), (0.1, 0)),
+    ((2, 3), (20, 3), (9, 1), (4, 30)),
+]
+
+
+def pair(values):
+    return np.array(values, "float32")
+
+
+@case("ScaleAndTranslate", rtol=1e-4, atol=1e-4)
+def scale_and_translate(t):
+    for kernel in KERNELS:
+        for antialias in True, False:
+            for old, new, scale, translation in MAPS:
+                channels = 4 if antialias else 3
+                yield dict(
+                    images=t.values("T", (2, *old, channels)),
+                    size=np.array(new, "int32"),
+                    scale=pair(scale),
+                    translation=pair(translation),
+                    kernel_type=kernel,
+                    antialias=antialias,
+                )
+    yield dict(
+        images=t.values("T", (0, 4, 3, 2)),
+        size=np.array((5, 6), "int32"),
+        scale=pair((1, 1)),
+        translation=pair((0, 0)),
+    )
+
+
+@case("ScaleAndTranslateGrad", rtol=1e-4, atol=1e-4)
+def scale_and_translate_grad(t):
+    for kernel in KERNELS:
+        for antialias in True, False:
+            for old, new, scale, translation in MAPS:
+                channels = 4 if antialias else 3
+                yield dict(
+                    grads=t.normal("T", (2, *new, channels)),
+                    original_image=t.normal("T", (2, *old, channels)),
+                    scale=pair(scale),
+                    translation=pair(translation),
+                    kernel_type=kernel,
+                    antialias=antialias,
+                )
+    yield dict(
+        grads=t.normal("T", (2, 0, 3, 2)),
+        original_image=t.normal("T", (2, 3, 3, 2)),
+        scale=pair((1, 1)),
+        translation=pair((0, 0)),
+    )
+
+
 BOXES = np.array(
     [
         [0, 0, 1, 1],
@@ -226,3 +293,30 @@ def bounded_contrast(t):
 def cross(t):
     for shape in [(5, 3), (3,), (2, 4, 3), (0, 3)]:
         yield dict(a=t.values("T", shape), b=t.values("T", shape))
+
+
+@case("DrawBoundingBoxes", "DrawBoundingBoxesV2")
+def draw_bounding_boxes(t):
+    boxes = np.array(
+        [
+            [0, 0, 1, 1],
+            [0.2, 0.3, 0.7, 0.8],
+            [-0.3, 0.1, 0.6, 1.7],
+            [0.9, 0.1, 0.2, 0.7],
+            [2, 2, 3, 3],
+            [-0.1, -0.1, 0.4, 0.4],
+            [np.nan, 0.5, 0.5, np.inf],
+            [0.5, 0.5, 0.5, 0.5],
+        ],
+        "float32",
+    )
+    second = t.op == "DrawBoundingBoxesV2"
+    tables = [t.normal(tf.float32, (3, 4)), np.zeros((0, 4), "float32")] if second else [None]
+    for colors in tables:
+        more = {} if colors is None else {"colors": colors}
+        for depth in 1, 3, 4:
+            for count in 12, 3, 0:
+                # Every image has other boxes.
+                of = np.stack([np.roll(boxes, shift, 0) for shift in range(2)])
+                of = np.concatenate([of, of[:, ::-1]], 1)[:, :count]
+                yield dict(images=t.normal("T", (2, 9, 11, depth)), boxes=of, **more)

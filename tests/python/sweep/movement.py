@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from .core import case
 from .removed import removed_op
@@ -172,13 +173,26 @@ def strided_slice_updates(t):
             value=t.values("T", shape),
             **specification((1, 1), (1, 1), (1, 1)),
         )
+    for shape in BROADCAST:
+        yield dict(
+            input=t.values("T", (3, 4)),
+            value=t.values("T", shape),
+            **specification((0, 0), (2, 3), (1, 2)),
+        )
+
+
+#: Shapes of values that become [2, 2].
+BROADCAST = [(), (1,), (2,), (2, 1), (1, 1, 2)]
 
 
 @case("ResourceStridedSliceAssign")
 def strided_slice_assignments(t):
-    for shape, *bounds, masks in STRIDED:
-        spec = specification(*bounds)
-        start, value = t.values("T", shape), t.values("T", sliced_shape(shape, spec, masks))
+    values = [(shape, specification(*bounds), masks, None) for shape, *bounds, masks in STRIDED] + [
+        ((3, 4), specification((0, 0), (2, 3), (1, 2)), {}, value) for value in BROADCAST
+    ]
+    for shape, spec, masks, of in values:
+        of = sliced_shape(shape, spec, masks) if of is None else of
+        start, value = t.values("T", shape), t.values("T", of)
 
         def assign(start=start, value=value, spec=spec, masks=masks):
             variable = tf.Variable(start)
@@ -188,6 +202,44 @@ def strided_slice_assignments(t):
             return variable.read_value()
 
         yield t.program(assign)
+
+
+#: Shapes of a tensor and of a box in it, and where it lies: clamped where it would not fit.
+BOXES = [
+    ((3, 4), (2, 2), (1, 1)),
+    ((3, 4), (2, 3), (7, -5)),
+    ((2, 5, 7), (1, 5, 3), (1, 0, 2)),
+    ((9,), (4,), (3,)),
+    ((3, 4), (0, 2), (1, 1)),
+    ((), (), ()),
+]
+
+
+# Python knows them under names of their own; TensorFlow's CPU compiles them.
+@case("XlaDynamicSlice")
+def dynamic_slices(t):
+    for shape, size, start in BOXES:
+        x, start = t.values("T", shape), index(t, start, "Tindices")
+        size = index(t, size, "Tindices")
+        yield t.program(
+            lambda x=x, start=start, size=size: gen_xla_ops.xla_dynamic_slice(
+                tf.constant(x), tf.constant(start), tf.constant(size)
+            ),
+            graph=True,
+        )
+
+
+@case("XlaDynamicUpdateSlice")
+def dynamic_updates(t):
+    for shape, size, start in BOXES:
+        x, value = t.values("T", shape), t.values("T", size)
+        start = index(t, start, "Tindices")
+        yield t.program(
+            lambda x=x, value=value, start=start: gen_xla_ops.xla_dynamic_update_slice(
+                tf.constant(x), tf.constant(value), tf.constant(start)
+            ),
+            graph=True,
+        )
 
 
 PADDED = [

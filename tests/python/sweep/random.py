@@ -168,6 +168,33 @@ def integers_of_a_generator(t):
         yield draw(t, dims, **bounds(t, "dtype"))
 
 
+@case("StatefulRandomBinomial")
+def binomials_of_a_generator(t):
+    many = [10, 200, 3000] if t["T"] == tf.float16 else [10, 200, 2_000_000]
+    for shape, counts, probs in [
+        ((40, 3), many, [0.3, 0.6, 0.98]),
+        ((5, 2, 3), [[20], [60]], [0.1, 0.5, 0.9]),
+        ((100,), 30, 0.45),
+        ((2, 3), [7, -1, 5], [1.5, 0.5, -1]),
+        ((0, 2), [1, 2], 0.5),
+        ((), 4, 0.5),
+    ]:
+
+        def run(shape=shape, counts=counts, probs=probs):
+            state = tf.Variable(tf.constant([-1, 2, 3], tf.int64))
+            drawn = tf.raw_ops.StatefulRandomBinomial(
+                resource=state.handle,
+                algorithm=tf.constant(1, tf.int64),
+                shape=tf.constant(shape, tf.int32),
+                counts=tf.cast(counts, t["T"]),
+                probs=tf.cast(probs, t["T"]),
+                dtype=t["dtype"],
+            )
+            return drawn, state.read_value()
+
+        yield t.program(run)
+
+
 @case("RngSkip", "RngReadAndSkip")
 def skip(t):
     def run():

@@ -36,7 +36,8 @@ pub const ARG_REDUCTIONS: &[ArgReduction] = &[
     ArgReduction { op: "ArgMin", beats: "a < b", reference: |a, b| a < b },
 ];
 
-const TYPES: &[DType] = union!(types::FLOATS, &[Bool]);
+/// Those of TensorFlow's GPU kernels, and the integers that its CPU kernels have besides.
+const TYPES: &[DType] = union!(types::FLOATS, types::INTS_BUT_I32, &[Bool]);
 const OUTPUTS: &[DType] = types::INDEX;
 
 /// Registers both.

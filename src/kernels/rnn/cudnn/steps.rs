@@ -372,13 +372,9 @@ impl Variant {
             }
             false => "",
         };
-        let [declare, end] = [
-            "var sums{i} = Gates();",
-            "if first_sequence + {i}u < p.sequences_end {\n                \
-             shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, step, unit, \
-             sums{i});\n            }",
-        ]
-        .map(|line| self.each_row(line));
+        let finish_row = "finish(first_sequence + {i}u, step, unit, sums{i})";
+        let declare = self.each_row("var sums{i} = Gates();");
+        let end = self.each_sequence(&format!("{SHARED} = {finish_row};"));
         shader
             .define("FINISH", finish)
             .define(
@@ -420,16 +416,11 @@ impl Variant {
             ),
             false => ("vec2<real>(load_d_state(at), real(0.0))", ""),
         };
-        let [carry, declare, end, keep] = [
-            "var carry{i} = load_carry(first_sequence + {i}u, unit);",
-            "var sum{i} = real(0.0);",
-            "if first_sequence + {i}u < p.sequences_end {\n                \
-             shared_values[{i}u * UNITS + local_index] =\n                    finish(first_sequence + {i}u, at, unit, sum{i}, \
-             &carry{i});\n            }",
-            "if first_sequence + {i}u < p.sequences_end {\n            \
-             store_carry(first_sequence + {i}u, unit, carry{i});\n        }",
-        ]
-        .map(|line| self.each_row(line));
+        let carry = self.each_row("var carry{i} = load_carry(first_sequence + {i}u, unit);");
+        let declare = self.each_row("var sum{i} = real(0.0);");
+        let finish_row = "finish(first_sequence + {i}u, at, unit, sum{i}, &carry{i})";
+        let end = self.each_sequence(&format!("{SHARED} = {finish_row};"));
+        let keep = self.each_sequence("store_carry(first_sequence + {i}u, unit, carry{i});");
         shader
             .define("RETREAT", retreat)
             .define(
@@ -463,6 +454,13 @@ impl Variant {
         SUMS.replace("{add}", &self.each_row(&add))
     }
 
+    /// A statement for each sequence of an invocation that there is.
+    fn each_sequence(self, statement: &str) -> String {
+        self.each_row(&format!(
+            "if first_sequence + {{i}}u < p.sequences_end {{\n    {statement}\n}}"
+        ))
+    }
+
     /// A line for each sequence of an invocation.
     fn each_row(self, line: &str) -> String {
         let rows: Vec<String> =
@@ -471,6 +469,8 @@ impl Variant {
     }
 }
 
+/// Where an invocation leaves what others need of its unit and sequence {i}.
+const SHARED: &str = "shared_values[{i}u * UNITS + local_index]";
 /// The sums over other units.
 const SUMS: &str = "if unit < p.units {
         for (var k = 0u; k < others; k += 1u) {

@@ -1,0 +1,199 @@
+//! ScaleAndTranslate and its gradient: resizing by a sampling kernel, which is stretched where the
+//! image shrinks.
+//!
+//! Both are a pass along rows and one along columns, of the same program: the gradient's spans are
+//! the transposed ones. Spans follow from arguments in host memory alone; they are made there.
+
+use super::resize::Launch;
+use super::spans::{Axis, Sampling, Spans};
+use super::{check_extents, check_image};
+use crate::device::{Device, Key, Params, Program};
+use crate::dtype::{
+    DType::{self, *},
+    types::FLOATS,
+    union,
+};
+use crate::error::{Error, Result};
+use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Shader, vec4};
+use crate::tensor::{Tensor, shape_text};
+
+/// Those of TensorFlow's CPU kernel but int32, which is in host memory.
+const TYPES: &[DType] = union!(FLOATS, &[I8, I16, I64, U8, U16]);
+
+/// Registers both.
+pub fn register(r: &mut Registry) {
+    r.op("ScaleAndTranslate")
+        .types("T", TYPES)
+        .host(&["size", "scale", "translation"])
+        .items(&[(0, 3)])
+        .kernel(|attrs| {
+            let sampled = Sampled::of(attrs)?;
+            Ok(move |ctx: &mut dyn OpContext| sampled.forward(ctx))
+        });
+    r.op("ScaleAndTranslateGrad").types("T", &[F32]).host(&["scale", "translation"]).kernel(
+        |attrs| {
+            let sampled = Sampled::of(attrs)?;
+            Ok(move |ctx: &mut dyn OpContext| sampled.gradient(ctx))
+        },
+    );
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = Vec::new();
+    for wide in [false, true] {
+        let fits = |t: &&DType| !wide || vec4::supports(**t);
+        all.extend(TYPES.iter().filter(fits).map(|t| shader(*t, wide)));
+    }
+    all
+}
+
+/// What a node says.
+struct Sampled {
+    sampling: Sampling,
+    antialias: bool,
+}
+
+impl Sampled {
+    fn of(attrs: &dyn Attrs) -> Result<Self> {
+        let sampling = Sampling::of(&attrs.string("kernel_type")?)?;
+        Ok(Self { sampling, antialias: attrs.bool("antialias")? })
+    }
+
+    /// Inputs: images, size, scale, translation (all three on the host).
+    fn forward(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let x = ctx.input(0)?;
+        let [batch, height, width, channels] = check_image(&x, "input must be 4-dimensional")?;
+        let size = ctx.host_input(1)?;
+        let shown = shape_text(&size.dims);
+        require!(size.dims.len() == 1, "output_shape_t must be 1-dimensional{shown}");
+        require!(size.dims[0] == 2, "output_shape_t must have two elements{shown}");
+        let size = size.to_i64()?;
+        require!(size.iter().all(|n| *n > 0), "output dimensions must be positive");
+        require!(channels > 0, "image must have at least one channel");
+        require!(height > 0 && width > 0, "input image must be of non-zero size");
+        let [rows, columns] = [size[0] as usize, size[1] as usize];
+        let axes = axes(ctx, 2, [height, width], [rows, columns])?;
+        let y = ctx.output(0, F32, &[batch, rows, columns, channels])?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        let spans = self.spans(ctx.device(), axes)?;
+        let partial = ctx.temp(F32, &[batch, rows, width, channels])?;
+        two_passes(ctx, [&x, &partial, &y], &spans)
+    }
+
+    /// Inputs: grads, original_image (of which only the shape counts), scale, translation.
+    fn gradient(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (dy, x) = (ctx.input(0)?, ctx.input(1)?);
+        let [batch, rows, columns, channels] =
+            check_image(&dy, "input_grad must be 4-dimensional")?;
+        let [_, height, width, _] = check_image(&x, "original_image must be 4-dimensional")?;
+        let axes = axes(ctx, 2, [height, width], [rows, columns])?;
+        let dx = ctx.output(0, F32, &[batch, height, width, channels])?;
+        if dx.is_empty() {
+            return Ok(());
+        }
+        let [rows, columns] = self.spans(ctx.device(), axes)?;
+        let spans = [rows.transposed(height), columns.transposed(width)];
+        if dy.is_empty() || spans.iter().any(|s| s.size == 0) {
+            return ctx.device().fill(dx.address, dx.bytes(), 0);
+        }
+        let partial = ctx.temp(F32, &[batch, height, dy.dims[2], channels])?;
+        two_passes(ctx, [&dy, &partial, &dx], &spans)
+    }
+
+    /// The spans of rows and of columns.
+    fn spans(&self, device: &Device, axes: [Axis; 2]) -> Result<[Spans; 2]> {
+        for axis in &axes {
+            let words = (axis.reach(self.sampling, self.antialias) + 1) as u64;
+            let bytes = words.saturating_mul(axis.resized.max(axis.extent) as u64) * 4;
+            if bytes > device.capabilities().max_binding {
+                return Err(Error::ResourceExhausted(format!(
+                    "weights of {bytes} bytes exceed this adapter's bindings"
+                )));
+            }
+        }
+        Ok(axes.map(|axis| axis.spans(self.sampling, self.antialias)))
+    }
+}
+
+/// Rows and columns, by the host inputs scale (`first`) and translation.
+fn axes(
+    ctx: &mut dyn OpContext,
+    first: usize,
+    extents: [usize; 2],
+    resized: [usize; 2],
+) -> Result<[Axis; 2]> {
+    let scales = pair(ctx, first)?;
+    // TensorFlow's threads take subnormal numbers for zero.
+    require!(scales.iter().all(|s| *s >= f32::MIN_POSITIVE), "Scale must be greater than zero.");
+    let translations = pair(ctx, first + 1)?;
+    Ok([0, 1].map(|k| Axis {
+        extent: extents[k],
+        resized: resized[k],
+        scale: scales[k],
+        translation: translations[k],
+    }))
+}
+
+/// The two numbers of host input `i`.
+fn pair(ctx: &mut dyn OpContext, i: usize) -> Result<[f32; 2]> {
+    let t = ctx.host_input(i)?;
+    require!(t.dims.len() == 1, "t must be 1-dimensional{}", shape_text(&t.dims));
+    require!(t.dims[0] == 2, "t must have two elements{}", shape_text(&t.dims));
+    let v = t.values::<f32>();
+    Ok([v[0], v[1]])
+}
+
+/// From the first tensor by way of the second to the third: rows, then columns.
+fn two_passes(
+    ctx: &dyn OpContext,
+    tensors: [&Tensor; 3],
+    [rows, columns]: &[Spans; 2],
+) -> Result<()> {
+    let [x, partial, y] = tensors;
+    let device = ctx.device();
+    check_extents(device, &tensors)?;
+    let [_, height, width, channels] = [x.dims[0], x.dims[1], x.dims[2], x.dims[3]];
+    pass(device, x, partial, (height, width * channels), rows)?;
+    pass(device, partial, y, (width, channels), columns)
+}
+
+/// One axis, of `extent` positions of `inner` elements.
+fn pass(
+    device: &Device,
+    src: &Tensor,
+    dst: &Tensor,
+    (extent, inner): (usize, usize),
+    spans: &Spans,
+) -> Result<()> {
+    check_iterations(&device.profile(), spans.size)?;
+    let (dtype, launch) = (src.dtype, Launch::of(src, dst, inner));
+    let params = Params::new()
+        .u32(launch.count)
+        .u32(launch.inner)
+        .u32(extent)
+        .u32(spans.starts.len())
+        .u32(spans.size);
+    let program = Program {
+        key: launch.key(Key::new("resize by spans").dtype(dtype)),
+        shader: &|| shader(dtype, launch.wide),
+        bindings: launch.bindings(src, dst),
+        params,
+        grid: launch.grid(dst),
+    };
+    device.enqueue_table(&program, spans.words(), src.bytes() + dst.bytes())
+}
+
+fn shader(dtype: DType, wide: bool) -> Shader {
+    let shader = Shader::new(format!("resize by spans {dtype} wide={wide}")).bind("spans", U32);
+    let shader = Launch::bind(shader, dtype, F32, wide)
+        .u32s(&["count", "inner", "extent", "resized", "size"])
+        .body(include_str!("../../../shaders/image/spans.wgsl"));
+    Launch::map(shader, wide)
+}

@@ -1,0 +1,232 @@
+//! `XlaDynamicSlice` and `XlaDynamicUpdateSlice`: a box at a place that the device knows. A place
+//! at which the box would not lie inside is moved to the nearest one where it does.
+
+use smallvec::smallvec;
+
+use super::unit::Unit;
+use super::{index_values, shape};
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::shader::{Field, Shader, WORKGROUP};
+use crate::tensor::{Dims, Tensor};
+
+/// The most dimensions that a shader counts.
+const MAX_RANK: usize = 8;
+
+/// Adds the ops, for elements of `types` and places of type `indices`.
+pub fn register(r: &mut Registry, types: &'static [DType], indices: &'static [DType]) {
+    r.op("XlaDynamicSlice")
+        .types("T", types)
+        .types("Tindices", indices)
+        .host(&["size_indices"])
+        .kernel(|_| Ok(slice));
+    r.op("XlaDynamicUpdateSlice")
+        .types("T", types)
+        .types("Tindices", indices)
+        .kernel(|_| Ok(update));
+}
+
+/// Every shader variant.
+pub fn shaders() -> Vec<Shader> {
+    Unit::ALL
+        .into_iter()
+        .flat_map(|unit| [Way::Read, Way::of(unit)].map(|w| w.shader(unit)))
+        .collect()
+}
+
+/// Inputs: input, start_indices, size_indices (host).
+fn slice(ctx: &mut dyn OpContext) -> Result<()> {
+    let (x, start) = (ctx.input(0)?, ctx.input(1)?);
+    let sizes = index_values(&ctx.host_input(2)?)?;
+    require!(
+        start.rank() == 1 && start.dims[0] == sizes.len(),
+        "has mismatched number of slice sizes ({}) and number of start indices ({})",
+        sizes.len(),
+        start.len()
+    );
+    require!(
+        sizes.len() == x.rank(),
+        "has mismatched number of start indices ({}) and the rank of operand ({})",
+        sizes.len(),
+        x.rank()
+    );
+    let mut dims = Dims::new();
+    for (d, (size, extent)) in sizes.iter().zip(&x.dims).enumerate() {
+        require!(*size >= 0, "has negative size index to dynamic slice: {size}");
+        require!(
+            *size as usize <= *extent,
+            "has slice size {size} greater than dimension size {extent} in dimension {d} of operand"
+        );
+        dims.push(*size as usize);
+    }
+    let y = ctx.output(0, x.dtype, &dims)?;
+    run(ctx.device(), false, [&x, &start, &y, &y])
+}
+
+/// Inputs: input, update, indices.
+fn update(ctx: &mut dyn OpContext) -> Result<()> {
+    let (x, value, start) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    require!(
+        start.rank() == 1 && start.dims[0] == x.rank(),
+        "index must be a vector with length equal to the number of input dimensions"
+    );
+    require!(
+        value.rank() == x.rank(),
+        "input and update must have the same rank, input shape is {}; update shape is {}",
+        shape(&x.dims),
+        shape(&value.dims)
+    );
+    for (size, extent) in value.dims.iter().zip(&x.dims) {
+        require!(
+            size <= extent,
+            "Update dim size {size} greater than dynamic slice dimension: {extent}."
+        );
+    }
+    if value.is_empty() {
+        return ctx.forward_input(0, 0, &x.dims);
+    }
+    let y = ctx.forward_or_output(&[0], 0, x.dtype, &x.dims)?;
+    run(ctx.device(), true, [&x, &start, &value, &y])
+}
+
+/// What an invocation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Reads an element of the box out of the whole.
+    Read,
+    /// Writes an element of the box into the whole, which has the others already.
+    Write,
+    /// Writes a word of the whole: what is in the box and what is not.
+    Merge,
+}
+
+impl Way {
+    /// How a box is written: words that hold several elements have one writer.
+    const fn of(unit: Unit) -> Self {
+        if unit.is_packed() { Self::Merge } else { Self::Write }
+    }
+
+    fn shader(self, unit: Unit) -> Shader {
+        let shader = Shader::new(format!("dynamic slice {self:?} {}", unit.bytes()))
+            .library("quotient")
+            .u32s(&["count", "rank", "index_words"])
+            .param("extents", Field::Vec4s(MAX_RANK / 4))
+            .param("sizes", Field::Vec4s(MAX_RANK / 4));
+        let shader = unit.bind(shader, "src").bind("start", DType::U32);
+        let shader = if self == Self::Merge { unit.bind(shader, "part") } else { shader };
+        let shader = unit
+            .bind(shader, "dst")
+            .define("ELEMENT", unit.wgsl())
+            .body(include_str!("../../../shaders/movement/dynamic.wgsl"));
+        match self {
+            Self::Read => {
+                unit.map(shader.body(include_str!("../../../shaders/movement/dynamic_read.wgsl")))
+            }
+            Self::Merge => {
+                unit.map(shader.body(include_str!("../../../shaders/movement/dynamic_merge.wgsl")))
+            }
+            Self::Write => {
+                shader.body(include_str!("../../../shaders/movement/dynamic_write.wgsl"))
+            }
+        }
+    }
+}
+
+/// A box in a whole, in wide elements. Innermost dimensions of which the box has all are one run.
+#[derive(Debug, PartialEq, Eq)]
+struct Wide {
+    unit: Unit,
+    extents: Dims,
+    sizes: Dims,
+}
+
+impl Wide {
+    /// The widest elements that the run, and where tensors lie, allow.
+    fn of(unit: Unit, extents: &[usize], sizes: &[usize], addresses: &[u64]) -> Self {
+        let covered = extents.iter().zip(sizes).rev().take_while(|(n, size)| n == size).count();
+        let outer = extents.len() - covered;
+        let mut wide =
+            Self { unit, extents: extents[..outer].into(), sizes: sizes[..outer].into() };
+        if covered == 0 {
+            return wide;
+        }
+        let mut run: usize = extents[outer..].iter().product();
+        while let Some(doubled) = wide.unit.doubled()
+            && run.is_multiple_of(2)
+            && addresses.iter().all(|a| a.is_multiple_of(doubled.bytes()))
+        {
+            (wide.unit, run) = (doubled, run / 2);
+        }
+        // Where it begins is clamped to 0, whatever is asked for.
+        wide.extents.push(run);
+        wide.sizes.push(run);
+        wide
+    }
+}
+
+/// Enqueues a program over the whole, where the box lies, the box and the result.
+fn run(device: &Device, write: bool, [whole, start, part, y]: [&Tensor; 4]) -> Result<()> {
+    if y.is_empty() || part.is_empty() {
+        return Ok(());
+    }
+    device.check_extent(whole.len())?;
+    let addresses = [whole.address, part.address, y.address];
+    let Wide { unit, mut extents, mut sizes } =
+        Wide::of(Unit::of(y.dtype), &whole.dims, &part.dims, &addresses);
+    let way = if write { Way::of(unit) } else { Way::Read };
+    let rank = extents.len();
+    if rank > MAX_RANK {
+        return Err(Error::Unimplemented(format!(
+            "dynamic slices of more than {MAX_RANK} dimensions, got {rank}"
+        )));
+    }
+    if way == Way::Write && y.address != whole.address {
+        device.copy(y.address, whole.address, whole.bytes())?;
+    }
+    let count = |dims: &[usize]| dims.iter().product::<usize>();
+    let counted = count(if way == Way::Merge { &extents } else { &sizes });
+    let binding = |t: &Tensor| unit.binding(t.address, t.bytes() / unit.bytes());
+    let place = Binding { address: start.address, bytes: start.bytes(), unit: 4 };
+    let bindings = match way {
+        Way::Read => smallvec![binding(whole), place, binding(y)],
+        Way::Write => smallvec![binding(part), place, binding(y)],
+        Way::Merge => smallvec![binding(whole), place, binding(part), binding(y)],
+    };
+    extents.resize(MAX_RANK, 1);
+    sizes.resize(MAX_RANK, 1);
+    device.enqueue(&Program {
+        key: Key::new("dynamic slice").number(way as u32).number(unit.key()),
+        shader: &|| way.shader(unit),
+        bindings,
+        params: Params::new()
+            .u32(counted)
+            .u32(rank)
+            .u32(start.dtype.size() / 4)
+            .list(&extents)
+            .list(&sizes),
+        grid: Grid::linear(unit.invocations(counted), WORKGROUP),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_box_covers_is_one_run_of_wide_elements() {
+        let half = Unit::of(DType::F16);
+        let wide = |extents: &[usize], sizes: &[usize], at: u64| {
+            let wide = Wide::of(half, extents, sizes, &[0, at, 32]);
+            (wide.unit.bytes(), wide.extents.to_vec(), wide.sizes.to_vec())
+        };
+        assert_eq!(wide(&[2, 9, 4, 6], &[2, 1, 4, 6], 16), (16, vec![2, 9, 3], vec![2, 1, 3]));
+        assert_eq!(wide(&[2, 9, 4, 6], &[2, 1, 4, 6], 6), (2, vec![2, 9, 24], vec![2, 1, 24]));
+        assert_eq!(wide(&[5, 6], &[1, 5], 16), (2, vec![5, 6], vec![1, 5]));
+        assert_eq!(wide(&[5, 3], &[5, 3], 16), (2, vec![15], vec![15]));
+        assert_eq!(wide(&[], &[], 16), (2, vec![], vec![]));
+    }
+}

@@ -1,0 +1,83 @@
+//! Boxes at places that the device knows.
+
+use super::*;
+
+/// Where a box of `size` lies that is asked for at `start`.
+fn clamped(dims: &[usize], size: &[usize], start: &[i64]) -> Vec<usize> {
+    (0..dims.len()).map(|d| start[d].clamp(0, (dims[d] - size[d]) as i64) as usize).collect()
+}
+
+#[test]
+fn dynamic_slices_read_and_write_boxes() {
+    let cases: [(&[usize], &[usize], &[i64]); 9] = [
+        (&[2, 9, 4, 8], &[2, 1, 4, 8], &[0, 6, 0, 0]),
+        (&[3, 5, 7], &[1, 5, 7], &[1, 3, -3]),
+        (&[5, 7], &[2, 3], &[1, 4]),
+        (&[5, 7], &[2, 3], &[-9, 400]),
+        (&[5, 7], &[5, 7], &[3, 3]),
+        (&[33], &[9], &[5]),
+        (&[2, 3, 2, 1, 2, 2, 3, 2], &[1, 2, 2, 1, 1, 2, 2, 1], &[1, 1, 1, 1, 0, 0, 1, 1]),
+        (&[3, 4], &[0, 2], &[1, 1]),
+        (&[], &[], &[]),
+    ];
+    for dtype in session().supported(SIZES) {
+        for (dims, size, start) in cases {
+            let (x, value) = (data(dtype, dims, 1), data(dtype, size, 2));
+            let first = clamped(dims, size, start);
+            for places in [i32s(start), HostTensor::i64(&[start.len()], start)] {
+                let node = |op| typed(op, dtype).attr("Tindices", places.dtype);
+                let sizes: Vec<i64> = size.iter().map(|n| *n as i64).collect();
+                let sizes = match places.dtype {
+                    DType::I32 => i32s(&sizes),
+                    _ => HostTensor::i64(&[sizes.len()], &sizes),
+                };
+                let within = reference(&x, size, |c| {
+                    Some(c.iter().zip(&first).map(|(c, f)| c + f).collect())
+                });
+                check(&node("XlaDynamicSlice"), &[x.clone(), places.clone(), sizes], &[within]);
+                let mut want = x.clone();
+                let bytes = dtype.size();
+                for (i, c) in coordinates(size).iter().enumerate() {
+                    let at: Vec<usize> = c.iter().zip(&first).map(|(c, f)| c + f).collect();
+                    let at = flat(dims, &at) * bytes;
+                    want.bytes[at..][..bytes].copy_from_slice(&value.bytes[i * bytes..][..bytes]);
+                }
+                let inputs = [x.clone(), value.clone(), places.clone()];
+                check(&node("XlaDynamicUpdateSlice"), &inputs, &[want]);
+            }
+        }
+    }
+}
+
+#[test]
+fn places_beyond_32_bits_are_clamped() {
+    let x = data(DType::F32, &[6], 1);
+    let node = typed("XlaDynamicSlice", DType::F32).attr("Tindices", DType::I64);
+    let sizes = HostTensor::i64(&[1], &[2]);
+    for (start, first) in [(1 << 32, 4), (-(1 << 32), 0), ((1 << 32) + 1, 4), (i64::MIN + 1, 0)] {
+        let inputs = [x.clone(), HostTensor::i64(&[1], &[start]), sizes.clone()];
+        let want = reference(&x, &[2], |c| Some(vec![c[0] + first]));
+        check(&node, &inputs, &[want]);
+    }
+}
+
+#[test]
+fn dynamic_slices_are_checked() {
+    let x = data(DType::F32, &[3, 4], 1);
+    let read = typed("XlaDynamicSlice", DType::F32).attr("Tindices", DType::I32);
+    for (start, sizes, message) in [
+        (i32s(&[1]), i32s(&[2, 2]), "mismatched number of slice sizes (2) and number of start"),
+        (i32s(&[1, 1]), i32s(&[4, 2]), "has slice size 4 greater than dimension size 3"),
+        (i32s(&[1, 1]), i32s(&[-1, 2]), "has negative size index to dynamic slice: -1"),
+    ] {
+        fails(&read, &[x.clone(), start, sizes], message);
+    }
+    let write = typed("XlaDynamicUpdateSlice", DType::F32).attr("Tindices", DType::I32);
+    for (dims, start, message) in [
+        (&[2, 2][..], i32s(&[1]), "index must be a vector with length equal to the number of"),
+        (&[2], i32s(&[1, 1]), "input shape is [3,4]; update shape is [2]"),
+        (&[4, 2], i32s(&[1, 1]), "Update dim size 4 greater than dynamic slice dimension: 3."),
+    ] {
+        fails(&write, &[x.clone(), data(DType::F32, dims, 2), start], message);
+    }
+}

@@ -82,8 +82,8 @@ impl Counted {
         Ok(Self { model, weights: weights as usize, biases: biases as usize })
     }
 
-    /// Where the parts of `params` begin and their shapes: weights, then biases.
-    fn parts(&self, ctx: &mut dyn OpContext) -> Result<(Layout, Vec<(usize, Vec<usize>)>)> {
+    /// The parts of `params`: weights, then biases.
+    fn parts(&self, ctx: &mut dyn OpContext) -> Result<(Layout, Vec<Part>)> {
         let layout = layout(ctx, &self.model)?;
         let matrices = layout.matrices();
         let biases = layout.biases();
@@ -99,6 +99,9 @@ impl Counted {
         Ok((layout, matrices.chain(biases).collect()))
     }
 }
+
+/// Where a part of `params` begins, and its shape.
+type Part = (usize, Vec<usize>);
 
 /// The part of `params` from element `at` on that has the shape of `like`.
 fn part(params: &Tensor, at: usize, like: &Tensor) -> u64 {

@@ -85,9 +85,9 @@ pub fn gather(device: &Device, mode: Mode, grads: &Tensor, dx: &Tensor) -> Resul
 fn skipping(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor, back: bool) -> Result<()> {
     let (units, rows) = (x.dims[x.rank() - 1], x.dims[0]);
     let width = gates.len() / rows;
-    let fitting = limit(&device.capabilities()) as usize / (width * x.dtype.size());
+    let fitting = limit(device.capabilities()) as usize / (width * x.dtype.size());
     if fitting == 0 {
-        return Err(too_large(&device.capabilities(), "a row of a recurrent layer"));
+        return Err(too_large(device.capabilities(), "a row of a recurrent layer"));
     }
     for (first, count) in ranges(rows, fitting) {
         let x = part(x, first * units, count * units);
@@ -157,7 +157,7 @@ impl Elementwise {
             return Ok(());
         }
         let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
-        let fitting = limit(&device.capabilities()) as usize / real.size();
+        let fitting = limit(device.capabilities()) as usize / real.size();
         for (first, count) in ranges(count, fitting) {
             let parts = tensors.iter().map(|t| Binding::from(&part(t, first, count)));
             device.enqueue(&Program {

@@ -219,7 +219,7 @@ impl Walk<'_> {
     fn windows(&self, device: &Device, bounds: &[Bound<'_>]) -> Result<(usize, usize)> {
         let capabilities = device.capabilities();
         let widest = bounds.iter().map(Bound::row_bytes).max().unwrap_or_default().max(1);
-        let fitting = (limit(&capabilities) / widest as u64) as usize;
+        let fitting = (limit(capabilities) / widest as u64) as usize;
         if fitting >= self.steps * self.batch {
             return Ok((self.batch, usize::MAX));
         }
@@ -234,7 +234,7 @@ impl Walk<'_> {
         // Where a sequence has ended before, its state is in rows that are not near.
         match steps {
             3.. if self.lengths.is_none() => Ok((sequences, steps - 2)),
-            _ => Err(too_large(&capabilities, "a step of a recurrent layer")),
+            _ => Err(too_large(capabilities, "a step of a recurrent layer")),
         }
     }
 
@@ -269,8 +269,8 @@ impl Walk<'_> {
         let busy = if software { software::busy(self.batch) } else { profile.workgroups / 4 };
         let slices = self.units.div_ceil(units as usize);
         let enough = |v: &Variant| self.batch.div_ceil(v.rows as usize) * slices >= busy;
-        let all = [16, 8, 4, 2, 1].map(variant).into_iter().filter(Variant::is_valid);
-        all.clone().find(enough).or(all.last()).expect("one row is always valid")
+        let mut all = [16, 8, 4, 2, 1].map(variant).into_iter().filter(Variant::is_valid);
+        all.clone().find(enough).or(all.next_back()).expect("one row is always valid")
     }
 }
 

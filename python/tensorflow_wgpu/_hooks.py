@@ -50,6 +50,7 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "keras.src.layers.rnn.lstm": _recurrent.patch_lstm,
     "keras.src.layers.rnn.gru": _recurrent.patch_gru,
     "keras.src.models.model": _recurrent.patch_model,
+    "keras.src.export.export_lib": _recurrent.patch_export,
     "keras.src.export.saved_model": _recurrent.patch_export,
     "keras.src.export.saved_model_export_archive": _recurrent.patch_export,
     "tf_keras.src.layers.convolutional.base_conv": _keras.patch_legacy_conv,

@@ -64,6 +64,21 @@ def kernel_devices(op: str) -> frozenset[str]:
     return frozenset(kernel.device_type for kernel in kernels.kernel)
 
 
+@functools.cache
+def kernel_types(op: str, attribute: str) -> frozenset:
+    """The types of an attribute for which WGPU has kernels of the op."""
+    kernels = sys.modules["tensorflow.python.framework.kernels"].get_registered_kernels_for_op(op)
+    as_dtype = sys.modules["tensorflow.python.framework.dtypes"].as_dtype
+    return frozenset(
+        as_dtype(number)
+        for kernel in kernels.kernel
+        if kernel.device_type == "WGPU"
+        for constraint in kernel.constraint
+        if constraint.name == attribute
+        for number in constraint.allowed_values.list.type
+    )
+
+
 def _context():
     return sys.modules["tensorflow.python.eager.context"].context()
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tensorflow_wgpu._placement import kernel_devices, runs_on
+from tensorflow_wgpu._placement import kernel_types, runs_on
 
 log = logging.getLogger("tensorflow_wgpu")
 
@@ -50,13 +50,15 @@ def _is_asked_for() -> bool:
     return value != "loop"
 
 
-def is_fused() -> bool:
-    """Whether a recurrent layer that is built or called now becomes one op, if it can."""
+def is_fused(dtype: Any) -> bool:
+    """Whether a recurrent layer that is built or called now becomes one op, if it can, for tensors
+    of a type.
+    """
     return (
         _is_asked_for()
         and not getattr(_portable, "value", False)
         and runs_on()
-        and "WGPU" in kernel_devices("CudnnRNNV3")
+        and dtype in kernel_types("CudnnRNNV3", "T")
     )
 
 
@@ -261,7 +263,11 @@ def _patch_layer(module: types.ModuleType, name: str, mode: str, parts: Callable
     def inner_loop(
         self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False
     ) -> Any:
-        if backend.backend() != "tensorflow" or not _takes(self, functions) or not is_fused():
+        if (
+            backend.backend() != "tensorflow"
+            or not _takes(self, functions)
+            or not is_fused(sequences.dtype)
+        ):
             return original(self, sequences, initial_state, mask, training=training)
         tf = _tf()
         cell = self.cell
@@ -312,10 +318,10 @@ def _patch_legacy(module: types.ModuleType, mode: str, parts: Callable) -> None:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             arguments = signature.bind(*args, **kwargs).arguments
-            if arguments["sequence_lengths"] is not None or not is_fused():
+            x = arguments["inputs"]
+            if arguments["sequence_lengths"] is not None or not is_fused(x.dtype):
                 return original(*args, **kwargs)
             tf = _tf()
-            x = arguments["inputs"]
             weights = [arguments[k] for k in ("kernel", "recurrent_kernel", "bias")]
             names = ("init_h", "init_c") if mode == "lstm" else ("init_h",)
             last_output, outputs, states = _layer(

@@ -125,7 +125,8 @@ def test_types(kind, dtype):
     x = X.astype("float64" if dtype == "float64" else "float32")
     assert is_fused(make(), x=x)
     tolerance = {"float64": 1e-10, "bfloat16": 8e-2}.get(dtype, 1e-2)
-    check(make, x=x, rtol=tolerance, atol=tolerance)
+    for mask in (None, MASKS["scattered"]):
+        check(make, x=x, mask=mask, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -362,5 +363,20 @@ def test_the_optimizer_leaves_the_op_alone():
 
 def test_portable_is_of_this_thread_and_nests():
     with _recurrent.portable(), _recurrent.portable():
-        assert not _recurrent.is_fused()
-    assert _recurrent.is_fused()
+        assert not _recurrent.is_fused(tf.float32)
+    assert _recurrent.is_fused(tf.float32)
+
+
+def test_types_without_a_kernel_stay_loops():
+    """float64 on an adapter that has none, integers."""
+    assert _recurrent.is_fused(tf.float64)
+    assert not _recurrent.is_fused(tf.int32)
+    script = """
+import tensorflow as tf, keras
+from tensorflow_wgpu import _recurrent
+print(_recurrent.is_fused(tf.float64), _recurrent.is_fused(tf.bfloat16))
+layer = keras.layers.GRU(3, dtype="float64")
+print(layer(tf.ones((2, 3, 4), tf.float64)).shape)
+"""
+    done = python(script, TF_WGPU_PROFILE="apple")
+    assert done.stdout.split("\n")[:2] == ["False True", "(2, 3)"], done.stderr

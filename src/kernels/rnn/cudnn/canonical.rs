@@ -85,17 +85,12 @@ impl Counted {
     /// The parts of `params`: weights, then biases.
     fn parts(&self, ctx: &mut dyn OpContext) -> Result<(Layout, Vec<Part>)> {
         let layout = layout(ctx, &self.model)?;
-        let matrices = layout.matrices();
-        let biases = layout.biases();
-        let counts = [(self.weights, matrices.len()), (self.biases, biases.len())];
-        for (given, expected) in counts {
-            require!(
-                given == expected,
-                "Number of params mismatch. Expected {given}, got {expected}"
-            );
+        for given in [self.weights, self.biases] {
+            let found = layout.parts();
+            require!(given == found, "Number of params mismatch. Expected {given}, got {found}");
         }
-        let matrices = matrices.into_iter().map(|[at, m, n]| (at, vec![m, n]));
-        let biases = biases.into_iter().map(|at| (at, vec![layout.units]));
+        let matrices = layout.matrices().into_iter().map(|[at, m, n]| (at, vec![m, n]));
+        let biases = layout.biases().into_iter().map(|at| (at, vec![layout.units]));
         Ok((layout, matrices.chain(biases).collect()))
     }
 }

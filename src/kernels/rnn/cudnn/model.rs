@@ -182,9 +182,10 @@ impl Layout {
 
     /// Where the weights of the input of a pseudo-layer begin.
     pub fn weights_at(&self, pseudo_layer: usize) -> usize {
-        (0..pseudo_layer)
-            .map(|p| self.input_weights(p / self.model.directions) + self.recurrent_weights())
-            .sum()
+        let first = pseudo_layer.min(self.model.directions);
+        first * self.input_weights(0)
+            + (pseudo_layer - first) * self.input_weights(1)
+            + pseudo_layer * self.recurrent_weights()
     }
 
     /// Where its recurrent weights begin.
@@ -211,6 +212,11 @@ impl Layout {
         (bound < 1 << 48).then(|| self.len())
     }
 
+    /// How many weight matrices there are, and as many bias vectors.
+    pub const fn parts(&self) -> usize {
+        self.pseudo_layers() * 2 * self.model.mode.gates()
+    }
+
     /// The weight matrices in the order in which TensorFlow names them: of each pseudo-layer those
     /// of the input and then the recurrent ones, gate by gate. For each where it begins, its rows
     /// and its columns. A network that skips the input's weights has none there.
@@ -231,8 +237,7 @@ impl Layout {
 
     /// The bias vectors in the same order; for each where it begins.
     pub fn biases(&self) -> Vec<usize> {
-        let count = self.pseudo_layers() * 2 * self.model.mode.gates();
-        (0..count).map(|i| self.bias_at(0) + i * self.units).collect()
+        (0..self.parts()).map(|i| self.bias_at(0) + i * self.units).collect()
     }
 }
 

@@ -12,9 +12,9 @@
 //!   words only;
 //! - `p.off_x`: the tensor's element offset in the raw array `x`;
 //! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`;
-//! - `rounds(n: u32) -> u32`: n, of which no compiler knows that it is constant, so that none writes
-//!   a loop over it out: for heavy bodies, whose copies would spill registers and take compilers
-//!   seconds;
+//! - `rounds(n: u32) -> u32`: n, of which no compiler knows that it is constant, so that none
+//!   writes a loop over it out: for heavy bodies, whose copies would spill registers and take
+//!   compilers seconds;
 //! - `{{ENTRY}} { … }`: the entry point, which knows `workgroup_id`, `num_workgroups` and
 //!   `local_index`, and what [`Shader::builtin`] adds.
 

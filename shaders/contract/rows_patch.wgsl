@@ -26,10 +26,10 @@ fn a_line(row: Row, o: u32) -> Line {
     let y2 = row.at.z + i32(o % p.kernel2 * p.dilation2);
     let y1 = row.at.y + i32(o / p.kernel2 {{AXIS1}} * p.dilation1);
     // A negative position is a large unsigned one.
-    var inside = u32(y2) < p.in2 && u32(y1) < p.in1;
+    var inside = (u32(y2) < p.in2) & (u32(y1) < p.in1);
     var pixel = y1 * i32(p.in2) + y2;
     {{IF_3D}}let y0 = row.at.x + i32(o / p.kernel2 / p.kernel1 * p.dilation0);
-    {{IF_3D}}inside = inside && u32(y0) < p.in0;
+    {{IF_3D}}inside = inside & (u32(y0) < p.in0);
     {{IF_3D}}pixel += y0 * i32(p.in1 * p.in2);
     return Line(select(0u, row.image + u32(pixel) * p.pixel, inside), inside);
 }

@@ -35,7 +35,7 @@ fn a_line(row: Row, o: u32) -> Line {
     var image = o / p.out1;
     {{IF_3D}}let y0 = i32(image % p.out0 * p.stride0) + row.y0;
     {{IF_3D}}image = image / p.out0;
-    {{IF_3D}}inside = inside && u32(y0) < p.in0;
+    {{IF_3D}}inside = inside & (u32(y0) < p.in0);
     {{IF_3D}}line += y0 * i32(p.in1);
     return Line(image * p.image + u32(line) * p.in2 * p.pixel + row.at, inside);
 }

@@ -201,7 +201,7 @@ impl Rows {
             let _ = writeln!(
                 lines,
                 "        if !({}) {{\n            continue;\n        }}",
-                any.join(" || ")
+                any.join(" | ")
             );
         }
         Self { groups, rows, lines }

@@ -315,6 +315,20 @@ def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> It
     yield f"    has {', '.join(features) or 'no optional feature'}" + (
         f"; lacks {', '.join(missing)}" if missing else ""
     )
+    if adapter["matrix_units"]:
+        yield f"    matrix units: {describe_matrix_units(adapter['matrix_units'])}"
+
+
+def describe_matrix_units(found: dict[str, Any]) -> str:
+    """Which matrices there are, and whether products use them."""
+    if not found["sizes"]:
+        return "none"
+    use = {
+        "off": "not used",
+        "forced": "used, since TF_WGPU_COOPERATIVE_MATRIX=1",
+        "probed": "used where test products are right and faster",
+    }[found["policy"]]
+    return f"{', '.join(found['sizes'])}; {use}"
 
 
 def prescribe(problems: list[dict[str, str]]) -> Iterator[str]:

@@ -132,6 +132,7 @@ def test_the_doctor_speaks_to_people():
     assert f"TensorFlow {tf.__version__} (supported)" in ran.stdout
     assert re.search(r"^  WGPU:0  \S", ran.stdout, re.MULTILINE)
     assert re.search(r"^    memory [\d.]+ [KMGT]iB, ", ran.stdout, re.MULTILINE)
+    assert re.search(r"^    matrix units: \S", ran.stdout, re.MULTILINE)
     assert re.search(r"^  MatMul: .*T=float32", ran.stdout, re.MULTILINE)
     assert "ERROR" not in ran.stdout
 
@@ -180,6 +181,22 @@ def test_the_doctor_names_the_variable_that_hides_devices(variable, value, says,
 )
 def test_the_doctor_says_why_an_adapter_is_no_device(adapter, environment, says):
     assert says in _doctor.why_no_device(adapter, environment)
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ({"sizes": [], "policy": "probed"}, "none"),
+        ({"sizes": ["float16 16x16x16"], "policy": "off"}, "float16 16x16x16; not used"),
+        (
+            {"sizes": ["float16 8x8x8", "float32 8x8x8"], "policy": "probed"},
+            "float16 8x8x8, float32 8x8x8; used where test products are right and faster",
+        ),
+        ({"sizes": ["float16 8x8x8"], "policy": "forced"}, "float16 8x8x8; used, since"),
+    ],
+)
+def test_the_doctor_tells_of_matrix_units(found, says):
+    assert _doctor.describe_matrix_units(found).startswith(says)
 
 
 def test_the_doctor_fails_without_a_device():

@@ -257,29 +257,32 @@ def _patch_layer(module: types.ModuleType, name: str, mode: str, parts: Callable
     """Keras 3: the loop of a layer."""
     cls = getattr(module, name)
     original = cls.inner_loop
-    backend, tree, functions = module.backend, module.tree, module.activations
+    # Names that another version lacks end the patch here, not a call.
+    backend, functions = module.backend.backend, module.activations
+    is_nested, to_tensor = module.tree.is_nested, module.ops.convert_to_tensor
+    _ = functions.tanh, functions.sigmoid
 
     @functools.wraps(original)
     def inner_loop(
         self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False
     ) -> Any:
         if (
-            backend.backend() != "tensorflow"
+            backend() != "tensorflow"
             or not _takes(self, functions)
             or not is_fused(sequences.dtype)
         ):
             return original(self, sequences, initial_state, mask, training=training)
         tf = _tf()
         cell = self.cell
-        if tree.is_nested(mask):
+        if is_nested(mask):
             mask = mask[0]
-        states = list(initial_state) if tree.is_nested(initial_state) else [initial_state]
+        states = list(initial_state) if is_nested(initial_state) else [initial_state]
         x = tf.convert_to_tensor(sequences)
         if training and cell.dropout:
             x *= tf.cast(cell.get_dropout_mask(x[:, 0, :]), x.dtype)[:, tf.newaxis, :]
 
         def value(variable: Any) -> Any:
-            return tf.cast(backend.convert_to_tensor(variable), x.dtype)
+            return tf.cast(to_tensor(variable), x.dtype)
 
         bias = None if cell.bias is None else value(cell.bias)
         params = parts(value(cell.kernel), value(cell.recurrent_kernel), bias)

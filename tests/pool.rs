@@ -358,8 +358,10 @@ fn large_windows_are_whole_or_refused() {
     let x = HostTensor::f32(&[1, 400, 400, 1], &vec![1.0; 160_000]);
     let mut session = session();
     match session.run(&global(400).node("AvgPool", DType::F32), &[x.into()]) {
-        // llvmpipe leaves loops early.
-        Err(Error::Unimplemented(m)) => assert!(session.device.profile().is_software(), "{m}"),
+        // llvmpipe leaves loops early, whatever preset it is under.
+        Err(Error::Unimplemented(m)) => {
+            assert!(session.device.profile().loop_limit < 160_000, "{m}");
+        }
         got => assert_eq!(got.unwrap()[0].values::<f32>(), [1.0]),
     }
 }

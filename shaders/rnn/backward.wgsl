@@ -1,8 +1,6 @@
 // Gradients of the steps p.first - 1 down to p.first - p.steps of a recurrent layer in one
 // direction. Step -1 is there too: it ends with the gradients of the state before all steps.
 //
-// Grid: as in forward.wgsl.
-//
 // A row of grads has the gradients of what the gates are made from, and behind them the outputs
 // before the step. d_state begins with the gradients of the states after all steps.
 
@@ -59,41 +57,4 @@ fn store_carry(sequence: u32, unit: u32, carry: vec2<real>) {
     let at = state_of(sequence, unit);
     store_d_state(at, carry.x);
     {{STORE_CARRY}}
-}
-
-{{ENTRY}} {
-    let group = linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;
-    if group >= p.tiles * p.slices {
-        return;
-    }
-    let first_sequence = p.first_sequence + group % p.tiles * ROWS;
-    let unit = group / p.tiles * UNITS + local_index;
-    {{CARRY}}
-    for (var done = 0u; done < p.steps; done += 1u) {
-        let at = p.first - done;
-        {{DECLARE}}
-        for (var chunk = 0u; chunk < p.units; chunk += UNITS) {
-            if done == 0u {
-                for (var i = local_index; i < ROWS * UNITS; i += UNITS) {
-                    let sequence = first_sequence + i / UNITS;
-                    let other = chunk + i % UNITS;
-                    var value = Gates();
-                    if sequence < p.sequences_end && other < p.units {
-                        value = gates_grad(sequence, at, other);
-                    }
-                    shared_values[i] = value;
-                }
-            }
-            workgroupBarrier();
-            let others = min(UNITS, p.units - chunk);
-            {{SUM}}
-            workgroupBarrier();
-        }
-        if unit < p.units {
-            {{END}}
-        }
-    }
-    if unit < p.units {
-        {{KEEP}}
-    }
 }

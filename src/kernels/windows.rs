@@ -15,8 +15,8 @@
 //! - Attention of the graph optimizer: what the forward pass keeps for the gradient depends on how
 //!   both are cut.
 //! - Recurrent cells (not networks), random shuffles, Multinomial, gamma numbers,
-//!   Dilation2DBackpropFilter, Einsum onto a diagonal: nobody has cut them yet, for states and
-//!   samples of this size are rare.
+//!   Dilation2DBackpropFilter, Einsum onto a diagonal, XlaDynamicSlice and its update: nobody has
+//!   cut them yet, for states and samples of this size are rare.
 //! - One item by itself (a matrix, a row of a table, a row of an image; with channels first, an
 //!   image of a depthwise convolution or of a gradient of a filter): it would have to be copied
 //!   apart.

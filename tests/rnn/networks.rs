@@ -1,199 +1,13 @@
-//! CudnnRNN and its relatives against plain Rust in f64: values, and gradients against difference
-//! quotients of the reference.
+//! CudnnRNN and its relatives against the reference of [`super::network`]: values, and gradients
+//! against difference quotients of it.
 
 use super::cells::{close, dot, random, slopes};
+use super::network::{Network, SMALL};
 use super::numeric::bindings::{session_of, under};
 use super::numeric::{Random, session};
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
-
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// A network and its inputs' extents.
-#[derive(Clone)]
-struct Network {
-    mode: &'static str,
-    layers: usize,
-    directions: usize,
-    steps: usize,
-    batch: usize,
-    inputs: usize,
-    units: usize,
-    skips: bool,
-    time_major: bool,
-    lengths: Option<Vec<i32>>,
-}
-
-const SMALL: Network = Network {
-    mode: "lstm",
-    layers: 1,
-    directions: 1,
-    steps: 3,
-    batch: 2,
-    inputs: 3,
-    units: 2,
-    skips: false,
-    time_major: true,
-    lengths: None,
-};
-
-impl Network {
-    fn gates(&self) -> usize {
-        match self.mode {
-            "lstm" => 4,
-            "gru" => 3,
-            _ => 1,
-        }
-    }
-
-    fn has_cells(&self) -> bool {
-        self.mode == "lstm"
-    }
-
-    fn pseudo_layers(&self) -> usize {
-        self.layers * self.directions
-    }
-
-    /// Elements of an input of a layer, 0 where it has no weights.
-    fn weighted(&self, layer: usize) -> usize {
-        match layer {
-            0 if self.skips => 0,
-            0 => self.inputs,
-            _ => self.directions * self.units,
-        }
-    }
-
-    fn params(&self) -> usize {
-        let of = |p: usize| {
-            self.gates() * self.units * (self.weighted(p / self.directions) + self.units + 2)
-        };
-        (0..self.pseudo_layers()).map(of).sum()
-    }
-
-    fn ordered(&self, outer: usize, inner: usize, last: usize) -> Vec<usize> {
-        if self.time_major { vec![outer, inner, last] } else { vec![inner, outer, last] }
-    }
-
-    fn state_shape(&self) -> Vec<usize> {
-        self.ordered(self.pseudo_layers(), self.batch, self.units)
-    }
-
-    fn output_shape(&self) -> Vec<usize> {
-        self.ordered(self.steps, self.batch, self.directions * self.units)
-    }
-
-    /// Shapes of input, input_h, input_c and params.
-    fn shapes(&self) -> Vec<Vec<usize>> {
-        let c = if self.has_cells() { self.state_shape() } else { vec![] };
-        let input = self.ordered(self.steps, self.batch, self.inputs);
-        vec![input, self.state_shape(), c, vec![self.params()]]
-    }
-
-    fn at(&self, extents: [usize; 3], outer: usize, inner: usize, i: usize) -> usize {
-        let [outers, inners, last] = extents;
-        let row = if self.time_major { outer * inners + inner } else { inner * outers + outer };
-        row * last + i
-    }
-
-    fn length(&self, b: usize) -> usize {
-        self.lengths.as_ref().map_or(self.steps, |lengths| lengths[b] as usize)
-    }
-
-    /// Outputs, and states after the last step.
-    fn run(&self, p: &[Vec<f64>]) -> [Vec<f64>; 3] {
-        let Self { steps, batch, units, directions, .. } = *self;
-        let (width, gates) = (directions * units, self.gates());
-        let states = [self.pseudo_layers(), batch, units];
-        let (mut last_h, mut last_c) = (p[1].clone(), p[2].clone());
-        let mut x = p[0].clone();
-        let mut weights_at = 0;
-        let bias_start = self.params() - self.pseudo_layers() * 2 * gates * units;
-        for layer in 0..self.layers {
-            let columns = if layer == 0 { self.inputs } else { width };
-            let weighted = self.weighted(layer);
-            let mut y = vec![0.0; steps * batch * width];
-            for direction in 0..directions {
-                let pseudo = layer * directions + direction;
-                let recurrent_at = weights_at + gates * units * weighted;
-                let bias_at = bias_start + pseudo * 2 * gates * units;
-                for b in 0..batch {
-                    let length = self.length(b);
-                    for s in 0..length {
-                        let t = if direction == 1 { length - 1 - s } else { s };
-                        let before: Vec<f64> =
-                            (0..units).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
-                        for j in 0..units {
-                            let from_input = |g: usize| {
-                                let row = (g * units + j) * weighted;
-                                let x_at = |k| x[self.at([steps, batch, columns], t, b, k)];
-                                let sum: f64 = if weighted == 0 {
-                                    x_at(j)
-                                } else {
-                                    (0..weighted)
-                                        .map(|k| p[3][weights_at + row + k] * x_at(k))
-                                        .sum()
-                                };
-                                sum + p[3][bias_at + g * units + j]
-                            };
-                            let from_before = |g: usize| {
-                                let row = recurrent_at + (g * units + j) * units;
-                                let sum: f64 = (0..units).map(|k| p[3][row + k] * before[k]).sum();
-                                sum + p[3][bias_at + (gates + g) * units + j]
-                            };
-                            let gate = |g: usize| from_input(g) + from_before(g);
-                            let at = self.at(states, pseudo, b, j);
-                            let h = match self.mode {
-                                "rnn_relu" => gate(0).max(0.0),
-                                "rnn_tanh" => gate(0).tanh(),
-                                "gru" => {
-                                    let (r, u) = (sigmoid(gate(0)), sigmoid(gate(1)));
-                                    let c = (from_input(2) + r * from_before(2)).tanh();
-                                    (1.0 - u) * c + u * before[j]
-                                }
-                                _ => {
-                                    last_c[at] = sigmoid(gate(1)) * last_c[at]
-                                        + sigmoid(gate(0)) * gate(2).tanh();
-                                    sigmoid(gate(3)) * last_c[at].tanh()
-                                }
-                            };
-                            last_h[at] = h;
-                            y[self.at([steps, batch, width], t, b, direction * units + j)] = h;
-                        }
-                    }
-                }
-                weights_at = recurrent_at + gates * units * units;
-            }
-            x = y;
-        }
-        if !self.has_cells() {
-            last_c = vec![0.0];
-        }
-        [x, last_h, last_c]
-    }
-
-    fn node(&self, op: &str, dtype: DType) -> Node {
-        let v3 = op.ends_with("V3");
-        let node = Node::new(op)
-            .attr("T", dtype)
-            .attr("rnn_mode", self.mode)
-            .attr("input_mode", if self.skips { "skip_input" } else { "linear_input" })
-            .attr("direction", ["unidirectional", "bidirectional"][self.directions - 1])
-            .attr("dropout", 0.0)
-            .attr("seed", 7i64)
-            .attr("seed2", 8i64);
-        let node =
-            if v3 { node.attr("num_proj", 0i64).attr("time_major", self.time_major) } else { node };
-        if op.contains("Backprop") { node } else { node.attr("is_training", true) }
-    }
-
-    fn lengths_input(&self) -> HostTensor {
-        let all: Vec<i32> = (0..self.batch).map(|b| self.length(b) as i32).collect();
-        HostTensor::i32(&[self.batch], &all)
-    }
-}
 
 /// Whether a network needs CudnnRNNV3.
 fn needs_v3(n: &Network) -> bool {
@@ -455,23 +269,24 @@ fn dropout_between_layers() {
     // Without training nothing is dropped.
     let plain = forward(&mut session, &n, &node.clone().attr("is_training", false), &inputs);
     assert_eq!(plain[0], whole[0]);
-    // What is dropped has no gradient: with all of it dropped, the first layer learns nothing.
-    let all = node.clone().attr("dropout", 1.0);
-    let got = forward(&mut session, &n, &all, &inputs);
-    let ones =
-        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+    // Where all is dropped, nothing of the outputs' gradient reaches the first layer.
+    let got = forward(&mut session, &n, &node.clone().attr("dropout", 1.0), &inputs);
+    let filled = |dims: &[usize], value: f64| {
+        HostTensor::floats(DType::F32, dims, &vec![value; dims.iter().product()])
+    };
     let mut back: Vec<HostTensor> = inputs.clone();
     back.extend_from_slice(&got[..3]);
-    back.extend([ones(&n.output_shape()), ones(&n.state_shape()), ones(&[])]);
+    let shapes = [n.output_shape(), n.state_shape(), vec![]];
+    back.extend([1.0, 0.0, 0.0].iter().zip(&shapes).map(|(v, dims)| filled(dims, *v)));
     back.extend_from_slice(&got[3..]);
     let back: Vec<Input> = back.into_iter().map(Input::from).collect();
     let node = n.node("CudnnRNNBackpropV2", DType::F32).attr("dropout", 1.0);
     let grads = session.run(&node, &back).unwrap();
-    let first = n.units * n.inputs;
-    // States after the last step have gradients of their own, so the recurrent weights learn.
-    assert!(grads[3].to_f64()[..first].iter().any(|g| *g != 0.0));
-    let back_of_input = &grads[0].to_f64();
-    assert!(back_of_input.iter().any(|g| *g != 0.0), "by the state");
+    assert!(grads[0].to_f64().iter().all(|g| *g == 0.0));
+    let (first, second) = (n.units * (n.inputs + n.units), n.units * 2 * n.units);
+    let weights = grads[3].to_f64();
+    assert!(weights[..first].iter().all(|g| *g == 0.0));
+    assert!(weights[first..first + second].iter().any(|g| *g != 0.0));
 }
 
 #[test]

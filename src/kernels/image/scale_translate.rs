@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
+use crate::kernels::windows::too_large;
 use crate::require;
 use crate::shader::{Shader, vec4};
 use crate::tensor::{Tensor, shape_text};
@@ -99,7 +100,12 @@ impl Sampled {
             return Ok(());
         }
         let [rows, columns] = self.spans(ctx.device(), axes)?;
-        let spans = [rows.transposed(height), columns.transposed(width)];
+        let spans = [(rows, height), (columns, width)].map(|(spans, extent)| {
+            let most = ctx.device().capabilities().max_binding / 4 - extent as u64;
+            spans.transposed(extent, most as usize).ok_or_else(|| too_many(ctx.device()))
+        });
+        let [rows, columns] = spans;
+        let spans = [rows?, columns?];
         if dy.is_empty() || spans.iter().any(|s| s.size == 0) {
             return ctx.device().fill(dx.address, dx.bytes(), 0);
         }
@@ -113,13 +119,16 @@ impl Sampled {
             let words = (axis.reach(self.sampling, self.antialias) + 1) as u64;
             let bytes = words.saturating_mul(axis.resized.max(axis.extent) as u64) * 4;
             if bytes > device.capabilities().max_binding {
-                return Err(Error::ResourceExhausted(format!(
-                    "weights of {bytes} bytes exceed this adapter's bindings"
-                )));
+                return Err(too_many(device));
             }
         }
         Ok(axes.map(|axis| axis.spans(self.sampling, self.antialias)))
     }
+}
+
+/// The error of weights beyond one binding.
+fn too_many(device: &Device) -> Error {
+    too_large(device.capabilities(), "the weights of an axis")
 }
 
 /// Rows and columns, by the host inputs scale (`first`) and translation.

@@ -145,8 +145,8 @@ impl Axis {
 
 impl Spans {
     /// What each position of an image of `extent` gives: positions of the result, by the same
-    /// weights.
-    pub fn transposed(&self, extent: usize) -> Self {
+    /// weights. None where these are more than `most`.
+    pub fn transposed(&self, extent: usize, most: usize) -> Option<Self> {
         let entries = || {
             self.starts.iter().enumerate().flat_map(|(at, start)| {
                 let weights = self.weights[self.size * at..][..self.size].iter();
@@ -161,13 +161,14 @@ impl Spans {
             ranges[i] = Some((first, at));
         }
         let size = ranges.iter().flatten().map(|(first, last)| last - first + 1).max().unwrap_or(0);
+        size.checked_mul(extent).filter(|n| *n <= most)?;
         let starts: Vec<u32> =
             ranges.iter().map(|r| r.map_or(0, |(first, _)| first as u32)).collect();
         let mut weights = vec![0.0; size * extent];
         for (i, at, w) in entries() {
             weights[size * i + at - starts[i] as usize] = w;
         }
-        Self { size, starts, weights }
+        Some(Self { size, starts, weights })
     }
 
     /// The spans as a shader reads them: the starts, then the weights.
@@ -213,7 +214,8 @@ mod tests {
     fn a_transpose_keeps_every_weight() {
         let axis = Axis { extent: 7, resized: 12, scale: 1.4, translation: -2.5 };
         let spans = axis.spans(Sampling::KeysCubic, true);
-        let back = spans.transposed(7);
+        let back = spans.transposed(7, 100).unwrap();
+        assert_eq!(spans.transposed(7, 7 * back.size - 1), None);
         let at = |s: &Spans, from: usize, to: usize| {
             to.checked_sub(s.starts[from] as usize)
                 .filter(|k| *k < s.size)
@@ -231,7 +233,7 @@ mod tests {
         let axis = Axis { extent: 4, resized: 4, scale: 1.0, translation: 1e10 };
         let spans = axis.spans(Sampling::Triangle, true);
         assert!(spans.weights.iter().all(|w| *w == 0.0));
-        assert_eq!(spans.transposed(4).size, 0);
+        assert_eq!(spans.transposed(4, 0).unwrap().size, 0);
         let axis = Axis { translation: f32::NAN, ..axis };
         assert!(axis.spans(Sampling::Lanczos(3.0), true).weights.iter().all(|w| *w == 0.0));
     }

@@ -263,9 +263,9 @@ impl Walk<'_> {
             rows,
             software,
         };
-        // Every workgroup loads all weights of its units in every step, which takes its processor
-        // longer than the sums do. So one for each processor is enough, a quarter of what others
-        // need, who hide their loads behind each other.
+        // A workgroup loads all weights of its units in each step, which takes its processor longer
+        // than the sums do. A second workgroup there would load them again. So one for each
+        // processor is enough: a quarter of the workgroups that other kernels need.
         let busy = if software { software::busy(self.batch) } else { profile.workgroups / 4 };
         let slices = self.units.div_ceil(units as usize);
         let enough = |v: &Variant| self.batch.div_ceil(v.rows as usize) * slices >= busy;
@@ -385,10 +385,15 @@ impl Variant {
                 },
             )
             .define("LAST_CELL", last_cell)
+            .define("BEGIN", "")
+            .define("STEP", "p.first + done")
+            .define("LOAD", "output_before")
+            .define("KEEP", "")
             .define("DECLARE", declare)
             .define("SUM", self.sums("sums{i} += {value} * {w};"))
-            .define("END", end)
+            .define("FINISH_ROWS", end)
             .body(include_str!("../../../../shaders/rnn/forward.wgsl"))
+            .body(include_str!("../../../../shaders/rnn/steps.wgsl"))
     }
 
     /// The text of the steps backward.
@@ -418,7 +423,7 @@ impl Variant {
         };
         let carry = self.each_row("var carry{i} = load_carry(first_sequence + {i}u, unit);");
         let declare = self.each_row("var sum{i} = real(0.0);");
-        let finish_row = "finish(first_sequence + {i}u, at, unit, sum{i}, &carry{i})";
+        let finish_row = "finish(first_sequence + {i}u, step, unit, sum{i}, &carry{i})";
         let end = self.each_sequence(&format!("{SHARED} = {finish_row};"));
         let keep = self.each_sequence("store_carry(first_sequence + {i}u, unit, carry{i});");
         shader
@@ -435,12 +440,15 @@ impl Variant {
             .define("PRODUCT", product)
             .define("LOAD_CARRY", load_carry)
             .define("STORE_CARRY", store_carry)
-            .define("CARRY", carry)
+            .define("BEGIN", carry)
+            .define("STEP", "p.first - done")
+            .define("LOAD", "gates_grad")
             .define("DECLARE", declare)
             .define("SUM", self.sums("sum{i} += product({value}, {w});"))
-            .define("END", end)
+            .define("FINISH_ROWS", end)
             .define("KEEP", keep)
             .body(include_str!("../../../../shaders/rnn/backward.wgsl"))
+            .body(include_str!("../../../../shaders/rnn/steps.wgsl"))
     }
 
     /// The sums over `others` other units, of which `add` adds {value} times {w} to that of

@@ -1,0 +1,42 @@
+// The steps of one dispatch. At each, an invocation sums over all units of each of its sequences.
+//
+// Grid: a workgroup for each ROWS sequences (first) and each UNITS units (then). Where that is all
+// units, it takes any number of steps, and what a step leaves in workgroup memory serves the next
+// one. Where it is a part of them, it takes one step.
+
+{{ENTRY}} {
+    let group = linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;
+    if group >= p.tiles * p.slices {
+        return;
+    }
+    let first_sequence = p.first_sequence + group % p.tiles * ROWS;
+    let unit = group / p.tiles * UNITS + local_index;
+    {{BEGIN}}
+    for (var done = 0u; done < p.steps; done += 1u) {
+        let step = {{STEP}};
+        {{DECLARE}}
+        for (var chunk = 0u; chunk < p.units; chunk += UNITS) {
+            if done == 0u {
+                for (var i = local_index; i < ROWS * UNITS; i += UNITS) {
+                    let sequence = first_sequence + i / UNITS;
+                    let other = chunk + i % UNITS;
+                    var value = {{SHARED}}();
+                    if sequence < p.sequences_end && other < p.units {
+                        value = {{LOAD}}(sequence, step, other);
+                    }
+                    shared_values[i] = value;
+                }
+            }
+            workgroupBarrier();
+            let others = min(UNITS, p.units - chunk);
+            {{SUM}}
+            workgroupBarrier();
+        }
+        if unit < p.units {
+            {{FINISH_ROWS}}
+        }
+    }
+    if unit < p.units {
+        {{KEEP}}
+    }
+}

@@ -1,0 +1,192 @@
+//! Networks of recurrent layers in plain Rust in f64: shapes, values, and the nodes that compute
+//! them.
+
+use tensorflow_wgpu::local::Node;
+use tensorflow_wgpu::{DType, HostTensor};
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// A network and its inputs' extents.
+#[derive(Clone)]
+pub struct Network {
+    pub mode: &'static str,
+    pub layers: usize,
+    pub directions: usize,
+    pub steps: usize,
+    pub batch: usize,
+    pub inputs: usize,
+    pub units: usize,
+    pub skips: bool,
+    pub time_major: bool,
+    pub lengths: Option<Vec<i32>>,
+}
+
+pub const SMALL: Network = Network {
+    mode: "lstm",
+    layers: 1,
+    directions: 1,
+    steps: 3,
+    batch: 2,
+    inputs: 3,
+    units: 2,
+    skips: false,
+    time_major: true,
+    lengths: None,
+};
+
+impl Network {
+    pub fn gates(&self) -> usize {
+        match self.mode {
+            "lstm" => 4,
+            "gru" => 3,
+            _ => 1,
+        }
+    }
+
+    pub fn has_cells(&self) -> bool {
+        self.mode == "lstm"
+    }
+
+    pub fn pseudo_layers(&self) -> usize {
+        self.layers * self.directions
+    }
+
+    /// Elements of an input of a layer, 0 where it has no weights.
+    pub fn weighted(&self, layer: usize) -> usize {
+        match layer {
+            0 if self.skips => 0,
+            0 => self.inputs,
+            _ => self.directions * self.units,
+        }
+    }
+
+    pub fn params(&self) -> usize {
+        let of = |p: usize| {
+            self.gates() * self.units * (self.weighted(p / self.directions) + self.units + 2)
+        };
+        (0..self.pseudo_layers()).map(of).sum()
+    }
+
+    pub fn ordered(&self, outer: usize, inner: usize, last: usize) -> Vec<usize> {
+        if self.time_major { vec![outer, inner, last] } else { vec![inner, outer, last] }
+    }
+
+    pub fn state_shape(&self) -> Vec<usize> {
+        self.ordered(self.pseudo_layers(), self.batch, self.units)
+    }
+
+    pub fn output_shape(&self) -> Vec<usize> {
+        self.ordered(self.steps, self.batch, self.directions * self.units)
+    }
+
+    /// Shapes of input, input_h, input_c and params.
+    pub fn shapes(&self) -> Vec<Vec<usize>> {
+        let c = if self.has_cells() { self.state_shape() } else { vec![] };
+        let input = self.ordered(self.steps, self.batch, self.inputs);
+        vec![input, self.state_shape(), c, vec![self.params()]]
+    }
+
+    pub fn at(&self, extents: [usize; 3], outer: usize, inner: usize, i: usize) -> usize {
+        let [outers, inners, last] = extents;
+        let row = if self.time_major { outer * inners + inner } else { inner * outers + outer };
+        row * last + i
+    }
+
+    pub fn length(&self, b: usize) -> usize {
+        self.lengths.as_ref().map_or(self.steps, |lengths| lengths[b] as usize)
+    }
+
+    /// Outputs, and states after the last step.
+    pub fn run(&self, p: &[Vec<f64>]) -> [Vec<f64>; 3] {
+        let Self { steps, batch, units, directions, .. } = *self;
+        let (width, gates) = (directions * units, self.gates());
+        let states = [self.pseudo_layers(), batch, units];
+        let (mut last_h, mut last_c) = (p[1].clone(), p[2].clone());
+        let mut x = p[0].clone();
+        let mut weights_at = 0;
+        let bias_start = self.params() - self.pseudo_layers() * 2 * gates * units;
+        for layer in 0..self.layers {
+            let columns = if layer == 0 { self.inputs } else { width };
+            let weighted = self.weighted(layer);
+            let mut y = vec![0.0; steps * batch * width];
+            for direction in 0..directions {
+                let pseudo = layer * directions + direction;
+                let recurrent_at = weights_at + gates * units * weighted;
+                let bias_at = bias_start + pseudo * 2 * gates * units;
+                for b in 0..batch {
+                    let length = self.length(b);
+                    for s in 0..length {
+                        let t = if direction == 1 { length - 1 - s } else { s };
+                        let before: Vec<f64> =
+                            (0..units).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
+                        for j in 0..units {
+                            let from_input = |g: usize| {
+                                let row = (g * units + j) * weighted;
+                                let x_at = |k| x[self.at([steps, batch, columns], t, b, k)];
+                                let sum: f64 = if weighted == 0 {
+                                    x_at(j)
+                                } else {
+                                    (0..weighted)
+                                        .map(|k| p[3][weights_at + row + k] * x_at(k))
+                                        .sum()
+                                };
+                                sum + p[3][bias_at + g * units + j]
+                            };
+                            let from_before = |g: usize| {
+                                let row = recurrent_at + (g * units + j) * units;
+                                let sum: f64 = (0..units).map(|k| p[3][row + k] * before[k]).sum();
+                                sum + p[3][bias_at + (gates + g) * units + j]
+                            };
+                            let gate = |g: usize| from_input(g) + from_before(g);
+                            let at = self.at(states, pseudo, b, j);
+                            let h = match self.mode {
+                                "rnn_relu" => gate(0).max(0.0),
+                                "rnn_tanh" => gate(0).tanh(),
+                                "gru" => {
+                                    let (r, u) = (sigmoid(gate(0)), sigmoid(gate(1)));
+                                    let c = (from_input(2) + r * from_before(2)).tanh();
+                                    (1.0 - u) * c + u * before[j]
+                                }
+                                _ => {
+                                    last_c[at] = sigmoid(gate(1)) * last_c[at]
+                                        + sigmoid(gate(0)) * gate(2).tanh();
+                                    sigmoid(gate(3)) * last_c[at].tanh()
+                                }
+                            };
+                            last_h[at] = h;
+                            y[self.at([steps, batch, width], t, b, direction * units + j)] = h;
+                        }
+                    }
+                }
+                weights_at = recurrent_at + gates * units * units;
+            }
+            x = y;
+        }
+        if !self.has_cells() {
+            last_c = vec![0.0];
+        }
+        [x, last_h, last_c]
+    }
+
+    pub fn node(&self, op: &str, dtype: DType) -> Node {
+        let v3 = op.ends_with("V3");
+        let node = Node::new(op)
+            .attr("T", dtype)
+            .attr("rnn_mode", self.mode)
+            .attr("input_mode", if self.skips { "skip_input" } else { "linear_input" })
+            .attr("direction", ["unidirectional", "bidirectional"][self.directions - 1])
+            .attr("dropout", 0.0)
+            .attr("seed", 7i64)
+            .attr("seed2", 8i64);
+        let node =
+            if v3 { node.attr("num_proj", 0i64).attr("time_major", self.time_major) } else { node };
+        if op.contains("Backprop") { node } else { node.attr("is_training", true) }
+    }
+
+    pub fn lengths_input(&self) -> HostTensor {
+        let all: Vec<i32> = (0..self.batch).map(|b| self.length(b) as i32).collect();
+        HostTensor::i32(&[self.batch], &all)
+    }
+}

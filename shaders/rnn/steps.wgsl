@@ -20,7 +20,7 @@
                 for (var i = local_index; i < ROWS * UNITS; i += UNITS) {
                     let sequence = first_sequence + i / UNITS;
                     let other = chunk + i % UNITS;
-                    var value = {{SHARED}}();
+                    var value = {{NOTHING}};
                     if sequence < p.sequences_end && other < p.units {
                         value = {{LOAD}}(sequence, step, other);
                     }

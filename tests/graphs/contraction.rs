@@ -312,3 +312,75 @@ fn a_row_is_no_vector_of_channels() {
          out = Identity(y) {T: float32}",
     );
 }
+
+/// The channels of a product that a reshape splits into heads.
+fn heads(shape: &str, operand: &str) -> String {
+    format!(
+        "preserve out
+         a = Placeholder -> float32[?2, 7, 4]
+         b = Placeholder -> float32[4, 8]
+         e = Placeholder -> float32[{operand}]
+         shape = Const {{dtype: int32, value: tensor int32[4] [-1, 7, 2, 4]}} @CPU:0
+         c = BatchMatMulV2(a, b) {{T: float32, adj_x: false, adj_y: false}} -> float32[?2, 7, 8]
+         r = Reshape(c, shape) {{T: float32, Tshape: int32}} -> float32[{shape}]
+         y = AddV2(e, r) {{T: float32}} -> float32[{shape}]
+         out = Identity(y) {{T: float32}}"
+    )
+}
+
+#[test]
+fn a_bias_of_split_channels_is_a_vector() {
+    check(
+        "contraction",
+        &heads("?2, 7, 2, 4", "2, 4"),
+        &expect![[r#"
+        preserve out
+        a = Placeholder -> float32[?2, 7, 4]
+        b = Placeholder -> float32[4, 8]
+        e = Placeholder -> float32[2, 4]
+        shape = Const {dtype: int32, value: tensor int32[4] [-1, 7, 2, 4]} @CPU:0
+        out = Identity(r/behind) {T: float32}
+        e/before/shape = Const {dtype: int32, value: tensor int32[1] [8]} -> int32[1]
+        e/before = Reshape(e, e/before/shape) {T: float32, Tshape: int32} -> float32[8]
+        y/fused = _WgpuFusedBatchMatMulV2(a, b, e/before) {T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); return s0"} -> float32[?2, 7, 8]
+        r/behind = Reshape(y/fused, shape) {T: float32, Tshape: int32} -> float32[?2, 7, 2, 4]
+    "#]],
+    );
+}
+
+#[test]
+fn a_residual_behind_a_reshape_is_reshaped_itself() {
+    check(
+        "contraction",
+        &heads("?2, 7, 2, 4", "?2, 7, 2, 4"),
+        &expect![[r#"
+        preserve out
+        a = Placeholder -> float32[?2, 7, 4]
+        b = Placeholder -> float32[4, 8]
+        e = Placeholder -> float32[?2, 7, 2, 4]
+        shape = Const {dtype: int32, value: tensor int32[4] [-1, 7, 2, 4]} @CPU:0
+        out = Identity(r/behind) {T: float32}
+        e/before/shape = Const {dtype: int32, value: tensor int32[3] [-1, 7, 8]} -> int32[3]
+        e/before = Reshape(e, e/before/shape) {T: float32, Tshape: int32} -> float32[?, 7, 8]
+        y/fused = _WgpuFusedBatchMatMulV2(a, b, e/before) {T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); return s0"} -> float32[?2, 7, 8]
+        r/behind = Reshape(y/fused, shape) {T: float32, Tshape: int32} -> float32[?2, 7, 2, 4]
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_no_operand_before_a_reshape_stays() {
+    for (shape, operand) in [
+        // One of the dimensions alone, and one more.
+        ("?2, 7, 2, 4", "4"),
+        ("?2, 7, 2, 4", "2, 1"),
+        ("?2, 7, 2, 4", "7, 2, 4"),
+        ("?2, 7, 2, 4", "1, 1, 1, 2, 4"),
+        // Perhaps another batch.
+        ("?2, 7, 2, 4", "?3, 7, 2, 4"),
+        // The channels are not the last dimensions.
+        ("?2, 2, 28", "2, 28"),
+    ] {
+        refuse("contraction", &heads(shape, operand));
+    }
+}

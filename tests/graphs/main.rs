@@ -9,6 +9,7 @@ mod elementwise;
 mod folding;
 mod lists;
 mod predicates;
+mod products;
 mod reduce;
 mod reduce_sequence;
 mod reduce_tail;

@@ -235,12 +235,54 @@ fn reductions_that_need_each_other_or_differ_stay_apart() {
          t = Sum(x, b) {T: float32, keep_dims: true} -> float32[8, 1]
          out = NoOp(^s)\nmore = NoOp(^t)",
         "s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
-         t = Sum(x, a) {T: float32, keep_dims: false} -> float32[3]
-         out = NoOp(^s)\nmore = NoOp(^t)",
-        "s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 3]
          t = Sum(x, a) {T: float32, keep_dims: true} @WGPU:1 -> float32[1, 3]
          out = NoOp(^s)\nmore = NoOp(^t)",
     ] {
         refuse("reduce", &format!("{x}\n{text}"));
     }
+}
+
+#[test]
+fn reductions_share_a_pass_though_only_some_keep_their_axes() {
+    check(
+        "reduce",
+        "preserve out, more
+         x = Placeholder -> float32[?2, 8, 3]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         s = Sum(x, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         t = BiasAddGrad(x) {T: float32, data_format: \"NHWC\"} -> float32[3]
+         out = Identity(s) {T: float32}
+         more = Identity(t) {T: float32}",
+        &expect![[r#"
+            preserve more, out
+            x = Placeholder -> float32[?2, 8, 3]
+            out = Identity(s/reduce:1) {T: float32}
+            more = Identity(s/reduce/squeezed) {T: float32}
+            s/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float32], axes: [0, 1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; return x0, x0", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 1, 3], float32[1, 1, 3]
+            s/reduce/squeezed = Squeeze(s/reduce) {T: float32, squeeze_dims: [0, 1]} -> float32[3]
+        "#]],
+    );
+}
+
+#[test]
+fn reductions_of_the_outputs_of_one_node_share_a_pass() {
+    check(
+        "reduce",
+        "preserve out, more
+         x = Placeholder -> float32[?2, 8, 3]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         both = Both(x) -> float32[?2, 8, 3], float32[?2, 8, 3]
+         s = Sum(both, a) {T: float32, keep_dims: false} -> float32[3]
+         t = Sum(both:1, a) {T: float32, keep_dims: false} -> float32[3]
+         out = Identity(s) {T: float32}
+         more = Identity(t) {T: float32}",
+        &expect![[r#"
+            preserve more, out
+            x = Placeholder -> float32[?2, 8, 3]
+            both = Both(x) -> float32[?2, 8, 3], float32[?2, 8, 3]
+            out = Identity(s/reduce:1) {T: float32}
+            more = Identity(s/reduce) {T: float32}
+            s/reduce = _WgpuFusedReduce(both:1, both) {T_extra: [], T_in: [float32, float32], T_out: [float32, float32], axes: [0, 1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 0; return x0, x1", keep_dims: false, reductions: "Sum,Sum", whole: false} -> float32[3], float32[3]
+        "#]],
+    );
 }

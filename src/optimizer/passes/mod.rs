@@ -12,8 +12,10 @@ mod elementwise;
 mod folding;
 mod lists;
 mod predicates;
+mod products;
 mod reads;
 mod reduce;
+mod reshape;
 mod rowwise;
 mod stacks;
 mod update;
@@ -35,6 +37,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "stacks", run: stacks::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
+    Pass { name: "products", run: products::run },
     Pass { name: "attention", run: attention::run },
     Pass { name: "contraction", run: contraction::run },
     Pass { name: "rowwise", run: rowwise::run },

@@ -9,6 +9,7 @@
 
 mod tail;
 
+use super::reshape::reshape;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
@@ -16,7 +17,7 @@ use crate::kernels::fused::contraction::DEFINITIONS;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
-use tail::Tail;
+use tail::{Extra, Tail};
 
 /// An op and the fused op in its place.
 const FUSED: &[(&str, &str)] = &[
@@ -104,6 +105,13 @@ pub(super) fn attributes(
     attrs
 }
 
+/// What the contraction reads as a further operand.
+fn operand(graph: &mut Graph, extra: &Extra) -> Option<Output> {
+    let Some(dims) = &extra.dims else { return Some(extra.tensor) };
+    let name = format!("{}/before", graph.node(extra.tensor.node).name());
+    reshape(graph, &name, extra.tensor, dims)
+}
+
 fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
     let node = graph.node(root.id);
     let device = node.device().to_owned();
@@ -116,12 +124,17 @@ fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
         ("expression", tail.expression.to_string().into()),
     ];
     let exit = Output { node: tail.exit, port: 0 };
+    let Some(extras) = tail.extras.iter().map(|e| operand(graph, e)).collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let node = graph.node(root.id);
     let shape = tail.reshape.map_or(exit, |reshape| graph.node(reshape).inputs()[0]);
     let new = NewNode {
         name: format!("{}/fused", graph.node(tail.exit).name()),
         op: root.fused.to_owned(),
         device: device.clone(),
-        inputs: node.inputs()[..2].iter().chain(&tail.extras).copied().collect(),
+        inputs: node.inputs()[..2].iter().chain(&extras).copied().collect(),
         controls: Vec::new(),
         attrs: attributes(node, root.fused, epilogue),
         infos: vec![TensorInfo { dtype: Some(output), ..graph.info(shape).clone() }],

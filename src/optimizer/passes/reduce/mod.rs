@@ -4,8 +4,8 @@
 //! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes
 //! that have the shape that is reduced and that nobody else reads become part of the node; a
 //! conversion that others read too is done again where it reads less. Reductions over the same axes
-//! of the same shape that read a common tensor share a pass, unless one needs the other. What
-//! follows from their results and has their elements is the node's epilogue. A reduction of a
+//! of the same shape that read a common tensor, or tensors that one node makes, share a pass, unless
+//! one needs the other. What follows from their results and has their elements is the node's epilogue. A reduction of a
 //! reduction is one, and the gradient of a bias is a sum.
 
 mod roots;
@@ -95,20 +95,21 @@ impl Plan {
     }
 }
 
-/// Joins regions that can share a pass and read a common tensor.
+/// Joins regions that can share a pass and read a common tensor, or outputs of one node.
 fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
     let mut all: Vec<Region> = Vec::new();
     let mut full: Vec<bool> = Vec::new();
     let mut manners: FxHashMap<Manner, usize> = FxHashMap::default();
     // Regions that may get further reductions, by what they read and how.
-    let mut open: FxHashMap<(usize, Output), Vec<usize>> = FxHashMap::default();
+    let mut open: FxHashMap<(usize, NodeId), Vec<usize>> = FxHashMap::default();
     for region in regions {
         let Some(plan) = region.plan(graph, order) else { continue };
         let count = manners.len();
-        let manner = *manners.entry(region.manner.clone()).or_insert(count);
+        let same = Manner { keep_dims: false, ..region.manner.clone() };
+        let manner = *manners.entry(same).or_insert(count);
         let mut near: Vec<usize> = Vec::new();
         for input in &plan.values.inputs {
-            if let Some(regions) = open.get_mut(&(manner, *input)) {
+            if let Some(regions) = open.get_mut(&(manner, input.node)) {
                 regions.retain(|at| !full[*at]);
                 near.extend(&*regions);
             }
@@ -120,14 +121,18 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
             if !other.space.same_shape(&region.space) {
                 return None;
             }
-            let both =
-                Region { roots: [&other.roots[..], &region.roots].concat(), ..other.clone() };
+            let keep_dims = other.manner.keep_dims || region.manner.keep_dims;
+            let both = Region {
+                roots: [&other.roots[..], &region.roots].concat(),
+                manner: Manner { keep_dims, ..other.manner.clone() },
+                space: other.space.clone(),
+            };
             let plan = both.plan(graph, order)?;
             Some((at, both, plan))
         });
         let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
         for input in plan.values.inputs {
-            let regions = open.entry((manner, input)).or_default();
+            let regions = open.entry((manner, input.node)).or_default();
             if !regions.contains(&at) {
                 regions.push(at);
             }
@@ -202,6 +207,10 @@ impl Region {
         updates: &FxHashSet<NodeId>,
         order: &Order,
     ) -> Option<Tail> {
+        // An epilogue's results are alike.
+        if self.squeezed().next().is_some() {
+            return None;
+        }
         let results: Vec<_> = self
             .results()
             .into_iter()
@@ -220,6 +229,12 @@ impl Region {
             .iter()
             .flat_map(|r| r.outputs.iter().map(|node| Output { node: *node, port: 0 }))
             .collect()
+    }
+
+    /// The ports whose readers expect no reduced axes, where others keep them.
+    fn squeezed(&self) -> impl Iterator<Item = u32> + '_ {
+        let keeps = self.roots.iter().flat_map(|r| r.outputs.iter().map(|_| r.keep_dims));
+        keeps.zip(0..).filter(|(keeps, _)| self.manner.keep_dims && !keeps).map(|(_, port)| port)
     }
 
     /// Whether the node's output is rather computed than read.
@@ -281,6 +296,12 @@ impl Region {
                 vec![graph.info(last).clone(); r.outputs.len()]
             })
             .collect();
+        let squeezed: Vec<(u32, TensorInfo)> =
+            self.squeezed().map(|port| (port, infos[port as usize].clone())).collect();
+        if let Some(keeps) = self.roots.iter().find(|r| r.keep_dims) {
+            let kept = graph.info(Output { node: keeps.outputs[0], port: 0 }).shape.clone();
+            squeezed.iter().for_each(|(port, _)| infos[*port as usize].shape.clone_from(&kept));
+        }
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let mut types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
         let name = graph.node(results[results.len() - 1].node).name().to_owned();
@@ -323,7 +344,11 @@ impl Region {
         let read: Vec<NodeId> =
             members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
         let ports: Vec<_> = outputs.into_iter().zip(0..).collect();
-        entered.insert(0, graph.replace_region(&members, new, &ports));
+        let id = graph.replace_region(&members, new, &ports);
+        entered.insert(0, id);
+        for (port, info) in squeezed {
+            entered.push(self.squeeze(graph, Output { node: id, port }, info));
+        }
         for id in read {
             // Axes and parameters that nobody else reads.
             let is_dead = |graph: &Graph| {
@@ -338,6 +363,27 @@ impl Region {
             }
         }
         entered
+    }
+}
+
+impl Region {
+    /// Drops the reduced axes of a result for all its readers.
+    fn squeeze(&self, graph: &mut Graph, result: Output, info: TensorInfo) -> NodeId {
+        let readers: Vec<_> = graph.readers(result).collect();
+        let dtype = info.dtype.expect("results have types");
+        let node = graph.add(NewNode {
+            name: format!("{}/squeezed", graph.node(result.node).name()),
+            op: "Squeeze".to_owned(),
+            device: self.manner.device.clone(),
+            inputs: vec![result],
+            controls: Vec::new(),
+            attrs: vec![("T", dtype.into()), ("squeeze_dims", self.manner.axes[..].into())],
+            infos: vec![info],
+        });
+        for (reader, index) in readers {
+            graph.set_input(reader, index, Output { node, port: 0 });
+        }
+        node
     }
 }
 

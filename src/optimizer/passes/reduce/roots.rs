@@ -21,6 +21,8 @@ pub struct Root {
     pub dtype: DType,
     /// The nodes whose outputs are its own, in order.
     pub outputs: Vec<NodeId>,
+    /// Whether reduced axes stay in its outputs, with extent 1.
+    pub keep_dims: bool,
 }
 
 impl Root {
@@ -56,7 +58,10 @@ pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     if dtype == DType::I32 || !row.types.contains(&dtype) {
         return None;
     }
-    let root = Root { name: row.op, nodes: vec![id], reader: id, dtype, outputs: vec![id] };
+    let flag = node.attr("keep_dims").and_then(Attr::bool).unwrap_or(false);
+    let keep_dims = flag && row.op != "L2Loss" && !of_bias;
+    let root =
+        Root { name: row.op, nodes: vec![id], reader: id, dtype, outputs: vec![id], keep_dims };
     let device = node.device().to_owned();
     if row.op == "L2Loss" {
         return Some((root, Manner { axes: Vec::new(), whole: true, keep_dims: false, device }));
@@ -75,7 +80,6 @@ pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     }
     axes.sort_unstable();
     axes.dedup();
-    let keep_dims = node.attr("keep_dims").and_then(|a| a.bool()).unwrap_or(false);
     (!axes.is_empty()).then_some((root, Manner { axes, whole: false, keep_dims, device }))
 }
 
@@ -145,6 +149,7 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
                 reader: mean,
                 dtype: root.dtype,
                 outputs: vec![mean, id],
+                keep_dims: manner.keep_dims,
             };
             (root, manner.clone())
         })

@@ -36,7 +36,16 @@ pub(super) struct Tail {
     pub expression: Expression,
     pub constants: Vec<f32>,
     /// The further operands.
-    pub extras: Vec<Output>,
+    pub extras: Vec<Extra>,
+}
+
+/// A further operand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Extra {
+    pub tensor: Output,
+    /// The extents that the contraction reads it with, where they are not its own: those before
+    /// the reshape. An unknown one is what is left.
+    pub dims: Option<Vec<Option<usize>>>,
 }
 
 impl Tail {
@@ -132,13 +141,26 @@ fn row(node: &Node) -> Option<Call> {
     (broadcasts && types.iter().all(|t| t.is_float() || *t == DType::Bool)).then_some(call)
 }
 
+/// The last dimensions of a tensor whose extents' product is `channels`: the fewest.
+fn channel_dims(info: &TensorInfo, channels: usize) -> Option<&[Dim]> {
+    let shape = info.shape.as_deref()?;
+    let mut product = 1usize;
+    for at in (0..shape.len()).rev() {
+        product = product.checked_mul(shape[at].known()?)?;
+        if product >= channels {
+            return (product == channels).then(|| &shape[at..]);
+        }
+    }
+    None
+}
+
 /// An expression under construction.
 pub(super) struct Builder<'g> {
     pub graph: &'g Graph,
     root: &'g Root,
     pub expression: Expression,
     constants: Vec<f32>,
-    extras: Vec<(Output, Value)>,
+    extras: Vec<(Extra, Value)>,
     /// The value of each node of the tail, and whether it lies behind the reshape.
     values: FxHashMap<NodeId, (Value, bool)>,
     reshape: Option<NodeId>,
@@ -154,7 +176,8 @@ impl<'g> Builder<'g> {
             let old: Expression = text.string()?.parse().ok()?;
             constants = node.attr("constants")?.floats()?.to_vec();
             let inputs: Vec<Value> = old.inputs().iter().map(|t| expression.input(*t)).collect();
-            extras.extend(node.inputs()[2..].iter().copied().zip(inputs.into_iter().skip(1)));
+            let whole = node.inputs()[2..].iter().map(|i| Extra { tensor: *i, dims: None });
+            extras.extend(whole.zip(inputs.into_iter().skip(1)));
             for _ in &constants {
                 expression.constant();
             }
@@ -191,7 +214,7 @@ impl<'g> Builder<'g> {
             reshape: self.reshape.filter(|_| behind),
             expression: self.expression,
             constants: self.constants,
-            extras: self.extras.into_iter().map(|(output, _)| output).collect(),
+            extras: self.extras.into_iter().map(|(extra, _)| extra).collect(),
         })
     }
 
@@ -319,21 +342,41 @@ impl<'g> Builder<'g> {
         }
         let info = self.graph.info(from);
         let fits = if behind {
-            self.is_vector(info)
-                && info.rank().is_some_and(|r| r <= self.behind_rank().unwrap_or(0))
+            let single_or_vector = self.is_vector(info) && (!self.splits() || info.is_single());
+            single_or_vector && info.rank().is_some_and(|r| r <= self.behind_rank().unwrap_or(0))
                 || info.rank() == Some(0)
         } else {
             self.may_be_read(info)
         };
-        fits.then(|| self.extra(from, dtype))
+        let dims = match fits {
+            true => None,
+            false if behind => Some(self.before(info)?),
+            false => return None,
+        };
+        Some(self.extra(Extra { tensor: from, dims }, dtype))
     }
 
-    fn extra(&mut self, from: Output, dtype: DType) -> Value {
-        if let Some((_, value)) = self.extras.iter().find(|(output, _)| *output == from) {
+    /// The extents that a tensor behind the reshape has before it: a vector of the channels that
+    /// the reshape splits, or a tensor of the whole shape.
+    fn before(&self, info: &TensorInfo) -> Option<Vec<Option<usize>>> {
+        if self.is_split(info) {
+            return Some(vec![Some(info.len()?)]);
+        }
+        if !info.same_shape(self.graph.info(Output { node: self.reshape?, port: 0 })) {
+            return None;
+        }
+        let result = self.graph.info(self.root.output()).shape.as_ref()?;
+        let dims: Vec<Option<usize>> = result.iter().map(|d| d.known()).collect();
+        let unknown = dims.iter().filter(|d| d.is_none()).count();
+        (unknown == 0 || unknown == 1 && !dims.contains(&Some(0))).then_some(dims)
+    }
+
+    fn extra(&mut self, extra: Extra, dtype: DType) -> Value {
+        if let Some((_, value)) = self.extras.iter().find(|(known, _)| *known == extra) {
             return *value;
         }
         let value = self.expression.input(dtype);
-        self.extras.push((from, value));
+        self.extras.push((extra, value));
         value
     }
 
@@ -348,10 +391,10 @@ impl<'g> Builder<'g> {
         let channels = self.channels();
         let sure =
             extent.known().is_some_and(|n| n != 1) || channels.is_some_and(|c| c.same(*extent));
-        if !sure || (behind && !self.is_vector(info)) {
+        if !sure || (behind && (!self.is_vector(info) || self.splits())) {
             return None;
         }
-        Some(self.extra(from, info.dtype?))
+        Some(self.extra(Extra { tensor: from, dims: None }, info.dtype?))
     }
 
     /// The extent of the channels, where it is known.
@@ -367,21 +410,55 @@ impl<'g> Builder<'g> {
         (second == (self.root.channels == ChannelAxis::Second)).then_some(())
     }
 
-    /// Whether a node of the tail that gives other extents keeps the channels last.
+    /// Whether a node of the tail that gives other extents keeps the channels last, or splits them
+    /// into several dimensions that are last.
     fn keeps_channels(&self, id: NodeId) -> bool {
-        let last =
-            |output: Output| self.graph.info(output).shape.as_ref().and_then(|s| s.last().copied());
-        let (from, to) =
-            (last(self.graph.node(id).inputs()[0]), last(Output { node: id, port: 0 }));
-        let known = |d: Option<Dim>| d.and_then(Dim::known).filter(|n| *n > 1);
-        self.root.channels == ChannelAxis::Last && known(from).is_some() && known(from) == known(to)
+        let before = self.graph.info(self.graph.node(id).inputs()[0]);
+        let channels = before.shape.as_ref().and_then(|s| s.last()).and_then(|d| d.known());
+        let behind = self.graph.info(Output { node: id, port: 0 });
+        self.root.channels == ChannelAxis::Last
+            && channels.is_some_and(|n| n > 1 && channel_dims(behind, n).is_some())
+    }
+
+    /// The dimensions behind the reshape that its channels are.
+    fn split(&self) -> Option<&[Dim]> {
+        let reshape = self.reshape?;
+        let before = self.graph.info(self.graph.node(reshape).inputs()[0]);
+        let channels = before.shape.as_ref()?.last()?.known()?;
+        channel_dims(self.graph.info(Output { node: reshape, port: 0 }), channels)
+    }
+
+    /// Whether the reshape splits the channels.
+    fn splits(&self) -> bool {
+        self.split().is_some_and(|dims| dims.len() > 1)
+    }
+
+    /// Whether a tensor has one element for each of the channels that the reshape splits, in their
+    /// order.
+    fn is_split(&self, info: &TensorInfo) -> bool {
+        let (Some(dims), Some(shape), Some(rank)) =
+            (self.split(), info.shape.as_deref(), self.behind_full_rank())
+        else {
+            return false;
+        };
+        let Some(lead) = shape.len().checked_sub(dims.len()) else { return false };
+        let (ones, own) = shape.split_at(lead);
+        dims.len() > 1
+            && shape.len() <= rank
+            && own == dims
+            && ones.iter().all(|d| *d == Dim::Known(1))
+    }
+
+    /// The rank behind the reshape.
+    fn behind_full_rank(&self) -> Option<usize> {
+        self.graph.info(Output { node: self.reshape?, port: 0 }).rank()
     }
 
     /// The lesser of the ranks before and behind the reshape.
     fn behind_rank(&self) -> Option<usize> {
         let reshape = self.reshape?;
         let before = self.graph.info(self.graph.node(reshape).inputs()[0]).rank()?;
-        Some(before.min(self.graph.info(Output { node: reshape, port: 0 }).rank()?))
+        Some(before.min(self.behind_full_rank()?))
     }
 
     /// Whether a tensor surely is one element, or one for each channel of channels that are last.

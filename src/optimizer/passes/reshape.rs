@@ -1,0 +1,52 @@
+//! `Reshape` nodes that passes put into a graph.
+
+use crate::dtype::DType;
+use crate::optimizer::graph::{Graph, NewNode, Output};
+use crate::optimizer::shape::{Dim, Shape, TensorInfo};
+use crate::tensor::HostTensor;
+
+/// A `Reshape` of `tensor`, called `name`, on the same device. At most one extent may be unknown,
+/// and no other one then be 0. `None` for extents beyond int32, and for unknown types.
+pub fn reshape(
+    graph: &mut Graph,
+    name: &str,
+    tensor: Output,
+    dims: &[Option<usize>],
+) -> Option<Output> {
+    let node = graph.node(tensor.node);
+    let (device, info) = (node.device().to_owned(), graph.info(tensor));
+    let dtype = info.dtype?;
+    let extents = dims
+        .iter()
+        .map(|d| d.map_or(Some(-1), |extent| i32::try_from(extent).ok()))
+        .collect::<Option<Vec<i32>>>()?;
+    let shape = HostTensor::i32(&[extents.len()], &extents);
+    let mut add = |name: String, op: &str, inputs, attrs, info| {
+        let node = graph.add(NewNode {
+            name,
+            op: op.to_owned(),
+            device: device.clone(),
+            inputs,
+            controls: Vec::new(),
+            attrs,
+            infos: vec![info],
+        });
+        Output { node, port: 0 }
+    };
+    let of_shape = TensorInfo::known(DType::I32, &[extents.len()]);
+    let shape = add(
+        format!("{name}/shape"),
+        "Const",
+        Vec::new(),
+        vec![("dtype", DType::I32.into()), ("value", (&shape).into())],
+        of_shape,
+    );
+    let dims: Shape = dims.iter().map(|d| d.map_or(Dim::Unknown, Dim::Known)).collect();
+    Some(add(
+        name.to_owned(),
+        "Reshape",
+        vec![tensor, shape],
+        vec![("T", dtype.into()), ("Tshape", DType::I32.into())],
+        TensorInfo { dtype: Some(dtype), shape: Some(dims) },
+    ))
+}

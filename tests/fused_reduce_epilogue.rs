@@ -291,6 +291,10 @@ fn a_reduction_and_its_epilogue_are_one_dispatch() {
     // A device of its own: other tests' dispatches are not to be counted.
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let own = Device::open(&selection.adapters[0]).expect("a Vulkan driver");
+    if own.capabilities().immediates == 0 {
+        // Parameters take a binding, so that the epilogue's operands find fewer.
+        return;
+    }
     for wide in [false, true] {
         let preset = if wide { Profile::NVIDIA } else { Profile::LLVMPIPE };
         let profile = preset.on(own.profile());

@@ -99,11 +99,14 @@ fn node(op: &str, rule: &Rule, dtype: DType, flag: bool) -> Node {
 
 #[test]
 fn dense_updates_follow_their_references() {
-    let (mut session, mut random) = (session(), Random::new(1));
+    let mut session = session();
     for rule in RULES {
         for dtype in real(rule.types, &session) {
             for (dims, misalign) in [(&[][..], 0), (&[0, 3], 0), (&[7, 11], 1), (&[1030], 0)] {
                 for flag in [false, true] {
+                    // Rules that take signs jump where a sum is nearly zero: the same values
+                    // whatever other types the adapter runs.
+                    let mut random = Random::new(1);
                     session.misalign = misalign;
                     let what = format!("{} {dtype} {dims:?} {flag}", rule.op);
                     let before = variables(rule, &mut random, dtype, dims);

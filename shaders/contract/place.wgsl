@@ -24,7 +24,7 @@ fn place_of(workgroup: u32) -> Place {
     let tiles_m = (p.m + {{TILE_M}} - 1u) / {{TILE_M}};
     let tiles_n = (p.n + {{TILE_N}} - 1u) / {{TILE_N}};
     let column_tile = workgroup / tiles_m;
-    let matrix = column_tile / tiles_n;
+    let matrix = {{MATRIX}};
     let z = matrix / p.split_k;
     let split = matrix % p.split_k;
     let k_first = split * p.chunk;

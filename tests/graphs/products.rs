@@ -7,7 +7,7 @@ use super::{check, refuse};
 #[test]
 fn products_that_are_summed_over_their_batch_are_one() {
     check(
-        "products",
+        "sums",
         "preserve dw, dv
          x = Placeholder -> float32[?2, 8, 3]
          y = Placeholder -> float32[?2, 8, 5]
@@ -67,6 +67,109 @@ fn other_sums_of_products_stay() {
         product("?2, 8, ?4", "?2, 8, 5", flags, "0", ""),
         product("?2, 8, 0", "?2, 8, 5", flags, "0", ""),
     ] {
-        refuse("products", &text);
+        refuse("sums", &text);
+    }
+}
+
+/// Two products of `x` and a third node.
+fn two(second: &str) -> String {
+    format!(
+        "preserve q, k, v
+         x = Placeholder -> float32[?2, 8, 4]
+         wq = ReadVariableOp(rq) {{dtype: float32}} -> float32[4, 6]
+         wk = ReadVariableOp(rk) {{dtype: float32}} -> float32[4, 6]
+         bq = ReadVariableOp(sq) {{dtype: float32}} -> float32[6]
+         bk = ReadVariableOp(sk) {{dtype: float32}} -> float32[6]
+         rq = Placeholder\nrk = Placeholder\nsq = Placeholder\nsk = Placeholder
+         p = _WgpuFusedBatchMatMulV2(x, wq, bq) {{T: float32, T_extra: [float32], T_out: float32, \
+         adj_x: false, adj_y: false, constants: [], expression: \"x: float32, float32; c: 0; s0 = \
+         AddV2<float32>(x0, x1); return s0\"}} -> float32[?2, 8, 6]
+         {second}
+         q = Identity(p) {{T: float32}}
+         k = Identity(o) {{T: float32}}"
+    )
+}
+
+const SECOND: &str = "o = _WgpuFusedBatchMatMulV2(x, wk, bk) {T: float32, T_extra: [float32], \
+                      T_out: float32, adj_x: false, adj_y: false, constants: [], expression: \
+                      \"x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0\"} -> \
+                      float32[?2, 8, 6]";
+
+#[test]
+fn products_of_one_operand_with_weights_are_joined() {
+    check(
+        "joined",
+        &two(SECOND),
+        &expect![[r#"
+        preserve k, q, v
+        x = Placeholder -> float32[?2, 8, 4]
+        wq = ReadVariableOp(rq) {dtype: float32} -> float32[4, 6]
+        wk = ReadVariableOp(rk) {dtype: float32} -> float32[4, 6]
+        bq = ReadVariableOp(sq) {dtype: float32} -> float32[6]
+        bk = ReadVariableOp(sk) {dtype: float32} -> float32[6]
+        rq = Placeholder
+        rk = Placeholder
+        sq = Placeholder
+        sk = Placeholder
+        q = Identity(p/joined) {T: float32}
+        k = Identity(p/joined:1) {T: float32}
+        p/joined = _WgpuFusedJoinedMatMul(x, wq, wk, bq, bk) {N: 2, T: float32, T_extra: [float32], T_extras: [float32, float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0"} -> float32[?2, 8, 6], float32[?2, 8, 6]
+    "#]],
+    );
+}
+
+#[test]
+fn products_with_the_outputs_of_one_node_are_joined() {
+    check(
+        "joined",
+        "preserve q, k
+         x = Placeholder -> float32[16, 4]
+         g = Placeholder -> float32[2, 8, 6]
+         shape = Const {dtype: int32, value: tensor int32[2] [16, 6]} -> int32[2]
+         both = Both(g) -> float32[2, 8, 6], float32[2, 8, 6]
+         a = Reshape(both, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+         b = Reshape(both:1, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+         p = MatMul(x, a) {T: float32, transpose_a: true, transpose_b: false} -> float32[4, 6]
+         o = MatMul(x, b) {T: float32, transpose_a: true, transpose_b: false} -> float32[4, 6]
+         q = Identity(p) {T: float32}
+         k = Identity(o) {T: float32}",
+        &expect![[r#"
+            preserve k, q
+            x = Placeholder -> float32[16, 4]
+            g = Placeholder -> float32[2, 8, 6]
+            shape = Const {dtype: int32, value: tensor int32[2] [16, 6]} -> int32[2]
+            both = Both(g) -> float32[2, 8, 6], float32[2, 8, 6]
+            a = Reshape(both, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+            b = Reshape(both:1, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+            q = Identity(o/joined:1) {T: float32}
+            k = Identity(o/joined) {T: float32}
+            o/joined = _WgpuFusedJoinedMatMul(x, b, a) {N: 2, T: float32, T_extra: [], T_extras: [], T_out: float32, adj_x: true, adj_y: false, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[4, 6]
+        "#]],
+    );
+}
+
+#[test]
+fn products_that_differ_or_need_each_other_stay_apart() {
+    for (from, to) in [
+        // Another left operand, another flag, another epilogue, another device.
+        ("(x, wk", "(y, wk"),
+        ("adj_y: false", "adj_y: true"),
+        ("AddV2<float32>(x0, x1)", "Sub<float32>(x0, x1)"),
+        ("} -> ", "} @WGPU:1 -> "),
+        // Operands that come later: of the epilogue, and the right one.
+        ("wk, bk", "wk, later"),
+        ("wk, bk", "made, bk"),
+        // The second product reads the first one, and waits for it.
+        ("wk, bk", "wk, p"),
+        ("bk)", "bk, ^p)"),
+        // Somebody fetches it.
+        ("o = ", "v = Neg(o) {T: float32}\no = "),
+    ] {
+        let more = "y = Placeholder -> float32[?2, 8, 4]\nlater = Neg(bk) {T: float32} -> \
+                    float32[6]\nmade = Neg(wk) {T: float32} -> float32[4, 6]";
+        let second = SECOND.replace(from, to);
+        let text = two(&format!("{second}\n{more}"));
+        let text = if from == "o = " { text.replace("preserve q", "preserve o, q") } else { text };
+        refuse("joined", &text);
     }
 }

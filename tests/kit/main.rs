@@ -30,6 +30,8 @@ mod fused_attention_grad;
 mod fused_contraction;
 #[path = "../fused_elementwise.rs"]
 mod fused_elementwise;
+#[path = "../fused_joined.rs"]
+mod fused_joined;
 #[path = "../fused_reduce.rs"]
 mod fused_reduce;
 #[path = "../fused_reduce_epilogue.rs"]

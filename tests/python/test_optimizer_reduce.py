@@ -163,7 +163,7 @@ def test_an_unknown_batch():
         ):
             assert_close(got.numpy(), want, 1e-5, 1e-5)
         if rows == 1:
-            assert "Moments" in reductions(nodes)
+            assert any("Moments" in each for each in reductions(nodes))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ use tensorflow_wgpu::kernels::expression::{Call, Expression};
 use tensorflow_wgpu::kernels::fused::elementwise;
 use tensorflow_wgpu::kernels::op::Attrs;
 use tensorflow_wgpu::local::{self, Input, Session};
+use tensorflow_wgpu::optimizer::attr::Attr;
 use tensorflow_wgpu::optimizer::graph::{Graph, NodeId, Output};
 use tensorflow_wgpu::optimizer::{attr, graph, proto::attr_value::Value};
 use tensorflow_wgpu::{DType, HostTensor};
@@ -80,11 +81,22 @@ pub fn run_with_effects(
             "Reshape" => {
                 let mut value = tensor(&inputs[0]).clone();
                 let dims = tensor(&inputs[1]).to_i64().unwrap();
-                value.dims = dims.iter().map(|d| usize::try_from(*d).unwrap()).collect();
-                assert_eq!(
-                    value.dims.iter().product::<usize>() * value.dtype.size(),
-                    value.bytes.len()
-                );
+                let known: usize = dims.iter().filter_map(|d| usize::try_from(*d).ok()).product();
+                let count = value.bytes.len() / value.dtype.size();
+                let extent = |d: &i64| usize::try_from(*d).unwrap_or_else(|_| count / known);
+                value.dims = dims.iter().map(extent).collect();
+                assert_eq!(value.dims.iter().product::<usize>(), count);
+                vec![value.into()]
+            }
+            "Squeeze" => {
+                let mut value = tensor(&inputs[0]).clone();
+                let dropped = node.attr("squeeze_dims").and_then(Attr::ints).unwrap();
+                let kept = value.dims.iter().enumerate().filter(|(axis, extent)| {
+                    let dropped = dropped.contains(&(*axis as i64));
+                    assert!(!dropped || **extent == 1, "{:?} without {axis}", value.dims);
+                    !dropped
+                });
+                value.dims = kept.map(|(_, extent)| *extent).collect();
                 vec![value.into()]
             }
             op => engine(&local_node(op, node), &inputs),

@@ -5,8 +5,41 @@ use super::geometry::Geometry;
 use super::text::*;
 use super::tile::{OperandMemory, Tile};
 use super::walk::{self, Walk};
-use super::{LinesKind, RowsKind, StoreKind, Variant, cooperative, registers, tables, workgroup};
+use super::{
+    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, tables,
+    workgroup,
+};
 use crate::shader::Shader;
+
+/// Binds a result of the variant's type.
+fn result(shader: Shader, name: &'static str, v: &Variant) -> Shader {
+    match v.c.1 {
+        StoreKind::Vec4s => vec4s_of(shader, name, v.c.0),
+        _ => shader.bind(name, v.c.0),
+    }
+}
+
+/// Binds the right operands of all parts, of which the loads of `b` take their own.
+fn parts_of_b(shader: Shader, v: &Variant) -> Shader {
+    let names = &parts::B[..v.parts];
+    let shader = names.iter().fold(parts::declare(shader, v.parts), |s, b| operand(s, b, v.b));
+    let value = v.b.0.value();
+    shader.body(&match v.b.1 {
+        Lanes::One => parts::load("load", "b", names, value),
+        _ => parts::load("load4", "b", names, &format!("vec4<{value}>")),
+    })
+}
+
+/// Binds the results of all parts.
+fn parts_of_c(shader: Shader, v: &Variant) -> Shader {
+    let names = &parts::C[..v.parts];
+    let shader = names.iter().fold(shader, |s, c| result(s, c, v));
+    let value = v.c.0.value();
+    shader.body(&match v.c.1 {
+        StoreKind::Vec4s => parts::store("store4", "c", names, &format!("vec4<{value}>")),
+        _ => parts::store("store", "c", names, value),
+    })
+}
 
 pub(super) fn shader(v: &Variant) -> Shader {
     let Tile { rows, vec4s, lanes_m, lanes_n, memory } = *v.tile;
@@ -24,12 +57,13 @@ pub(super) fn shader(v: &Variant) -> Shader {
     .body(&declarations(v.a.0));
     let operands = [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])];
     for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != Walk::FixUp) {
-        shader = operand(shader, x, source).body(&loader(x, conjugated).1);
+        shader = match x {
+            "b" if v.parts > 1 => parts_of_b(shader, v),
+            _ => operand(shader, x, source),
+        };
+        shader = shader.body(&loader(x, conjugated).1);
     }
-    shader = match v.c.1 {
-        StoreKind::Vec4s => vec4s_of(shader, "c", v.c.0),
-        _ => shader.bind("c", v.c.0),
-    };
+    shader = if v.parts > 1 { parts_of_c(shader, v) } else { result(shader, "c", v) };
     shader = walk::declare(shader, v).u32s(&[
         "m", "n", "total", "split_k", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
         "c_split",
@@ -74,7 +108,11 @@ pub(super) fn shader(v: &Variant) -> Shader {
     shader = match &v.epilogue {
         Some(form) => {
             let channels = v.batch.is_none() && v.c.1 != StoreKind::Columns;
-            form.declare(shader, vec4s_of).body(&form.finish(column(v.c.1), channels))
+            let shader = match v.parts {
+                1 => form.declare(shader, vec4s_of),
+                parts => form.declare_parts(shader, parts, vec4s_of),
+            };
+            shader.body(&form.finish(column(v.c.1), channels))
         }
         None => shader.body(FINISH),
     };
@@ -84,7 +122,9 @@ pub(super) fn shader(v: &Variant) -> Shader {
         RowsKind::Spread => SPREAD,
         RowsKind::Window => WINDOW,
     });
-    shader = spatial_defines(shader, v.spatial).body(PLACE);
+    let matrix = "column_tile / tiles_n";
+    let matrix = if v.parts > 1 { format!("part_of({matrix})") } else { matrix.to_owned() };
+    shader = spatial_defines(shader, v.spatial).define("MATRIX", matrix).body(PLACE);
     if v.walk == Walk::FixUp {
         return walk::fix_up(shader, v);
     }

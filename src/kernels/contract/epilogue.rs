@@ -11,6 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::element::lane;
+use super::parts;
 use crate::device::{Binding, Device, Key, Params};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -286,13 +287,50 @@ impl EpilogueVariant {
     /// which four elements are loaded at once, by `load4_NAME`.
     pub(crate) fn declare(
         &self,
-        mut shader: Shader,
+        shader: Shader,
         bind_vec4s: impl Fn(Shader, &'static str, DType) -> Shader,
     ) -> Shader {
-        for ((dtype, _, vec4s), name) in self.extras.iter().zip(NAMES) {
-            shader =
-                if *vec4s { bind_vec4s(shader, name, *dtype) } else { shader.bind(name, *dtype) };
+        self.declare_function(self.bind_all(shader, NAMES, &bind_vec4s))
+    }
+
+    /// The same with operands for each of several parts, see [`super::joined`].
+    pub(super) fn declare_parts(
+        &self,
+        mut shader: Shader,
+        count: usize,
+        bind_vec4s: impl Fn(Shader, &'static str, DType) -> Shader,
+    ) -> Shader {
+        let names = &parts::EXTRAS[..count];
+        for names in names {
+            shader = self.bind_all(shader, *names, &bind_vec4s);
         }
+        for (at, ((dtype, _, vec4s), name)) in self.extras.iter().zip(NAMES).enumerate() {
+            let own: Vec<&str> = names.iter().map(|names| names[at]).collect();
+            let value = dtype.value();
+            shader = shader.body(&match vec4s {
+                true => parts::load("load4", name, &own, &format!("vec4<{value}>")),
+                false => parts::load("load", name, &own, value),
+            });
+        }
+        self.declare_function(shader)
+    }
+
+    fn bind_all(
+        &self,
+        shader: Shader,
+        names: [&'static str; MAX_EXTRAS],
+        bind_vec4s: &impl Fn(Shader, &'static str, DType) -> Shader,
+    ) -> Shader {
+        self.extras.iter().zip(names).fold(
+            shader,
+            |shader, ((dtype, _, vec4s), name)| match vec4s {
+                true => bind_vec4s(shader, name, *dtype),
+                false => shader.bind(name, *dtype),
+            },
+        )
+    }
+
+    fn declare_function(&self, mut shader: Shader) -> Shader {
         shader = shader.u32s(&["channel_inner", "channels_all"]);
         let function = self.function.expression.wgsl("epilogue");
         for name in &CONSTANTS[..self.function.expression.constants()] {

@@ -24,7 +24,9 @@ pub mod epilogue;
 pub mod finish;
 pub mod geometry;
 pub mod images;
+pub mod joined;
 mod narrow;
+mod parts;
 pub mod plan;
 mod probe;
 pub mod product;
@@ -187,6 +189,8 @@ struct Variant {
     cooperative: Option<Cooperative>,
     /// None for a single matrix.
     batch: Option<AccessClass>,
+    /// Right operands and results that one left operand has: [`joined`].
+    parts: usize,
     walk: Walk,
     conjugated: [bool; 2],
     epilogue: Option<EpilogueVariant>,
@@ -296,6 +300,7 @@ impl Contraction {
             places: matches!(self.store, Store::Places { .. }),
             cooperative: None,
             batch: (!single).then(|| self.batch.class()),
+            parts: 1,
             walk: Walk::Tile,
             conjugated: self.conjugated,
             epilogue: None,
@@ -333,6 +338,7 @@ impl Variant {
             places: false,
             cooperative: None,
             batch: None,
+            parts: 1,
             walk: Walk::Tile,
             conjugated: [false; 2],
             epilogue: None,
@@ -351,7 +357,8 @@ impl Variant {
             .number(u32::from(self.places))
             .number(self.cooperative.map_or(0, Cooperative::id))
             .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1)
-            .number(self.walk as u32);
+            .number(self.walk as u32)
+            .number(self.parts as u32);
         if let Some(class) = &self.batch {
             key = class.key(key);
         }

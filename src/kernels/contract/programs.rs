@@ -134,7 +134,7 @@ impl Contraction {
 
     /// The program of `variant` that stores to `c`, sums of `chunk` steps each. `cut` is how tiles
     /// are cut and where sums of their parts are.
-    fn dispatch(
+    pub(super) fn dispatch(
         &self,
         variant: Variant,
         c: &Tensor,
@@ -143,7 +143,7 @@ impl Contraction {
         epilogue: Option<&Bound<'_>>,
     ) -> Dispatch {
         let split_k = self.depth().div_ceil(chunk);
-        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len();
+        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len() * variant.parts;
         let mut params = Params::new();
         if let Some((shares, _)) = cut {
             params = shares.params(params);

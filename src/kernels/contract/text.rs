@@ -28,14 +28,15 @@ pub(super) fn operand(
     if lanes == Lanes::One { shader.bind(name, dtype) } else { vec4s_of(shader, name, dtype) }
 }
 
-/// Binds four elements at a time, with `store4_c` for the result c, else with `load4_NAME`.
+/// Binds four elements at a time, with `store4_NAME` for results, whose names begin with c, else
+/// with `load4_NAME`.
 pub(crate) fn vec4s_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     let (value, word) = (dtype.value(), format!("{x}[p.off_{x} + (i >> 2u)]"));
     let shader = shader.bind_raw(x, codec::storage(dtype), vec4::unit(dtype));
-    if x == "c" {
+    if x.starts_with('c') {
         let (before, words) = codec::pack(dtype);
         return codec::with_library(shader, dtype).body(&format!(
-            "fn store4_c(i: u32, v: vec4<{value}>) {{\n{before}    {word} = {words};\n}}\n"
+            "fn store4_{x}(i: u32, v: vec4<{value}>) {{\n{before}    {word} = {words};\n}}\n"
         ));
     }
     let values = codec::unpack(dtype);

@@ -430,6 +430,35 @@ pub fn samples(dtype: DType) -> Vec<(Epilogue, Vec<Broadcast>)> {
         .collect()
 }
 
+/// Joined products: each tile of the tables with plain results or a bias, in turn.
+fn joined_variants() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for dtype in [DType::F32, DType::F16, DType::F64] {
+        let samples = samples(dtype);
+        let bias = samples.iter().find(|(_, broadcasts)| broadcasts[..] == [Broadcast::Channel]);
+        let (bias, broadcasts) = bias.expect("a sample with a bias");
+        let tiles = tables::all().filter(|t| {
+            has_kind(t, dtype) && !matches!(t.memory, tile::OperandMemory::Cooperative { .. })
+        });
+        for (at, tile) in tiles.enumerate() {
+            let four = dtype.size() <= 4;
+            let store = if four { StoreKind::Vec4s } else { StoreKind::Elements };
+            let lanes = if four && at % 2 == 0 { Lanes::Edge } else { Lanes::One };
+            let epilogue = EpilogueVariant::sample(bias, broadcasts, four);
+            let epilogue = (at % 3 > 0 && bias.output() == dtype).then_some(epilogue);
+            out.push(shader(&Variant {
+                a: (dtype, Lanes::One),
+                b: (dtype, lanes),
+                c: (dtype, store),
+                parts: if epilogue.is_some() { 2 } else { 3 },
+                epilogue,
+                ..Variant::plain(tile)
+            }));
+        }
+    }
+    out
+}
+
 /// Variants with sample epilogues: each way to store, with and without a batch, for each type, and
 /// the finishing program.
 pub fn fused_variants() -> Vec<Shader> {
@@ -475,5 +504,6 @@ pub fn fused_variants() -> Vec<Shader> {
             }
         }
     }
+    out.extend(joined_variants());
     out
 }

@@ -8,6 +8,8 @@
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::contract::epilogue::Epilogue;
+use crate::kernels::contract::joined;
+use crate::kernels::contract::plan::Plan;
 use crate::kernels::contract::product::Product;
 use crate::kernels::conv::attributes::{ConvAttributes, Family};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
@@ -15,8 +17,13 @@ use crate::kernels::matmul::{Batches, MatMul};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::broadcast_dims;
+use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor, shape_text};
+
+/// Batch products of one left operand with several right ones, each with the same epilogue and
+/// operands of its own for it, in the order of the products.
+pub const JOINED: &str = "_WgpuFusedJoinedMatMul";
 
 /// Element types, of the base op and of the result.
 const TYPES: &[DType] = types::FLOATS;
@@ -89,6 +96,19 @@ pub const DEFINITIONS: &[OpDefinition] = &[
         shape: conv_shape,
     },
     OpDefinition {
+        name: JOINED,
+        inputs: &["x: T", "y: N * T", "extra: T_extras"],
+        outputs: &["output: N * T_out"],
+        attrs: attrs!(
+            "N: int >= 2",
+            "T_extras: list(type) >= 0",
+            "adj_x: bool = false",
+            "adj_y: bool = false"
+        ),
+        stateful: false,
+        shape: joined_shape,
+    },
+    OpDefinition {
         name: "_WgpuFusedMatMul",
         inputs: &["a: T", "b: T", "extra: T_extra"],
         outputs: &["output: T_out"],
@@ -120,6 +140,15 @@ pub fn register(r: &mut Registry) {
     op("_WgpuFusedMatMul", |attrs| {
         Ok(Box::new(MatMul::new(attrs, Batches::Matrices, "transpose_a", "transpose_b")?))
     });
+    r.op(JOINED).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
+        let base = Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?);
+        let epilogue = Epilogue::read(attrs, attrs.dtype("T")?)?;
+        let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
+        let (own, all) = (attrs.dtypes("T_extra")?, attrs.dtypes("T_extras")?);
+        let fit = (2..=joined::MOST).contains(&count) && all == own.repeat(count);
+        require!(fit, "{JOINED}: {count} products do not take operands of {all:?}");
+        Ok(Joined { product: Fused { op: JOINED, base, epilogue }, count })
+    });
 }
 
 /// Shader variants of sample epilogues.
@@ -137,12 +166,29 @@ struct Fused {
 
 impl Kernel for Fused {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+        let extras = (2..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
+        let operands = [ctx.input(0)?, ctx.input(1)?];
+        match self.start(ctx, &operands, &extras, 0)? {
+            Some(plan) => plan.enqueue(ctx),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Fused {
+    /// Enqueues the product of two operands with its epilogue into the output `port`, but for the
+    /// plan that is returned.
+    fn start(
+        &self,
+        ctx: &mut dyn OpContext,
+        [a, b]: &[Tensor; 2],
+        extras: &[Tensor],
+        port: usize,
+    ) -> Result<Option<Plan<'_>>> {
         let result = self.base.shape(&a.dims, &b.dims)?;
         let axis = self.base.channel(&result);
-        let extras = (2..ctx.num_inputs())
-            .map(|i| Ok(channels(&ctx.input(i)?, result.len(), axis)))
-            .collect::<Result<Vec<_>>>()?;
+        let extras: Vec<Tensor> =
+            extras.iter().map(|extra| channels(extra, result.len(), axis)).collect();
         let dims = extras.iter().try_fold(result.clone(), |dims, extra| {
             broadcast_dims(&dims, &extra.dims).map_err(|_| {
                 let (dims, extra) = (shape_text(&dims), shape_text(&extra.dims));
@@ -152,19 +198,43 @@ impl Kernel for Fused {
                 ))
             })
         })?;
-        let output = ctx.output(0, self.epilogue.output(), &dims)?;
+        let output = ctx.output(port, self.epilogue.output(), &dims)?;
         if output.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let products = !a.is_empty() && !b.is_empty() && dims == result;
         let bound = if products { self.epilogue.bind(&dims, axis, &extras) } else { None };
         let profile = ctx.device().profile();
         if bound.is_some() {
-            return self.base.plan(&profile, [&a, &b, &output], bound)?.enqueue(ctx);
+            return self.base.plan(&profile, [a, b, &output], bound).map(Some);
         }
         let between = ctx.temp(a.dtype, &result)?;
-        self.base.plan(&profile, [&a, &b, &between], None)?.enqueue(ctx)?;
-        self.epilogue.after(ctx.device(), &between, &extras, &output)
+        self.base.plan(&profile, [a, b, &between], None)?.enqueue(ctx)?;
+        self.epilogue.after(ctx.device(), &between, &extras, &output)?;
+        Ok(None)
+    }
+}
+
+/// Several products of one left operand.
+struct Joined {
+    /// Each of them.
+    product: Fused,
+    /// How many they are.
+    count: usize,
+}
+
+impl Kernel for Joined {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let extras = self.product.epilogue.expression().inputs().len() - 1;
+        let first = 1 + self.count;
+        let mut plans = Vec::with_capacity(self.count);
+        for part in 0..self.count {
+            let operands = [ctx.input(0)?, ctx.input(1 + part)?];
+            let own = (0..extras).map(|i| ctx.input(first + part * extras + i));
+            let own = own.collect::<Result<Vec<_>>>()?;
+            plans.extend(self.product.start(ctx, &operands, &own, part)?);
+        }
+        joined::enqueue(ctx, plans)
     }
 }
 
@@ -188,6 +258,16 @@ fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let shapes: Vec<PartialShape> =
         std::iter::once(Some(result)).chain(extras.iter().cloned()).collect();
     Ok(vec![broadcast(&shapes)?])
+}
+
+/// All results are alike. How many there are is no business of shape functions, but not more than
+/// right operands; a vector at the end has an element for each column.
+fn joined_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let [a, b, others @ ..] = inputs.shapes else { return Ok(Vec::new()) };
+    let mut shapes = vec![a.clone(), b.clone()];
+    shapes.extend(others.last().filter(|s| s.as_ref().is_some_and(|s| s.len() == 1)).cloned());
+    let result = matmul_shape(&ShapeInputs { shapes: &shapes, dtype: inputs.dtype })?;
+    Ok(vec![result[0].clone(); inputs.shapes.len() - 1])
 }
 
 /// The batch is the input's; what else further operands tell. Where the channels are is unknown, so
@@ -225,7 +305,10 @@ mod tests {
         assert_eq!(of(matmul_shape, &[a.clone(), b.clone(), shape(&[4])]), shape(&[-1, 4]));
         assert_eq!(of(matmul_shape, &[a.clone(), b.clone(), shape(&[2, 4])]), shape(&[2, 4]));
         assert_eq!(of(matmul_shape, &[shape(&[5, 2, 3]), shape(&[1, 3, 4])]), shape(&[5, -1, -1]));
-        assert_eq!(of(matmul_shape, &[None, b]), None);
+        assert_eq!(of(matmul_shape, &[None, b.clone()]), None);
+        assert_eq!(of(joined_shape, &[a.clone(), b.clone(), b.clone()]), shape(&[-1, -1]));
+        let bias = shape(&[4]);
+        assert_eq!(of(joined_shape, &[a, b.clone(), b, bias.clone(), bias]), shape(&[-1, 4]));
         let (x, f) = (shape(&[8, 9, 9, 3]), shape(&[3, 3, 3, 16]));
         assert_eq!(of(conv_shape, &[x.clone(), f.clone(), shape(&[16])]), shape(&[8, -1, -1, -1]));
         assert_eq!(

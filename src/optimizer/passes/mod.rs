@@ -37,13 +37,14 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "stacks", run: stacks::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
-    Pass { name: "products", run: products::run },
+    Pass { name: "sums", run: products::summed::run },
     Pass { name: "attention", run: attention::run },
     Pass { name: "contraction", run: contraction::run },
     Pass { name: "rowwise", run: rowwise::run },
     Pass { name: "reduce", run: reduce::run },
     Pass { name: "update", run: update::run },
     Pass { name: "elementwise", run: elementwise::run },
+    Pass { name: "joined", run: products::joined::run },
 ];
 
 /// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most

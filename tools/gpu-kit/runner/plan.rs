@@ -14,6 +14,7 @@ pub const SUITES: &[&str] = &[
     "gather",
     "pool",
     "fused_contraction",
+    "fused_joined",
     "fused_elementwise",
     "fused_rowwise",
     "fused_reduce",

@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::passes::reshape::reshape;
@@ -17,9 +18,9 @@ struct Summed {
     columns: [usize; 2],
 }
 
-/// Makes one product of each such batch.
-pub fn run(graph: &mut Graph) {
-    let Some(order) = graph.order() else { return };
+/// Runs the pass: makes one product of each such batch.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
     // Tensors that several products read are given their new shape once.
     let mut rows: FxHashMap<Output, Output> = FxHashMap::default();
     for id in order.iter().copied() {
@@ -29,6 +30,7 @@ pub fn run(graph: &mut Graph) {
             summed.replace(graph, &mut rows);
         }
     }
+    Ok(())
 }
 
 impl Summed {

@@ -1,0 +1,122 @@
+//! Several contractions of one left operand as one program: the products for query, key and value
+//! of an attention, or the gradients of their weights. Each right operand and each result is a
+//! tensor of its own; a workgroup computes a tile of one of them, its part.
+//!
+//! What is loaded and stored by part costs a branch that is the same for a whole workgroup. So
+//! contractions are joined only where one of them would leave the adapter idle, and neither tuned
+//! nor computed by cooperative matrices. Others are enqueued one after the other.
+
+use smallvec::SmallVec;
+
+use super::choice::{self, Choice};
+use super::epilogue::Bound;
+pub use super::parts::MOST;
+use super::plan::{Dispatch, Plan, Step};
+use super::{Contraction, Rows, StoreKind, validation};
+use crate::device::{Binding, Grid, Profile};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::windows::limit;
+
+/// Enqueues the plans, as one program where that pays.
+pub fn enqueue(ctx: &mut dyn OpContext, plans: Vec<Plan<'_>>) -> Result<()> {
+    if let Some(dispatch) = joined(ctx, &plans) {
+        return dispatch.enqueue(ctx.device());
+    }
+    plans.into_iter().try_for_each(|plan| plan.enqueue(ctx))
+}
+
+/// One program for all plans.
+fn joined(ctx: &mut dyn OpContext, plans: &[Plan<'_>]) -> Option<Dispatch> {
+    let profile = ctx.device().profile();
+    let parts: SmallVec<[Part<'_>; MOST]> = plans.iter().map(Part::of).collect::<Option<_>>()?;
+    let choice = choice(&parts, &profile)?;
+    let element = parts[0].c.a.dtype;
+    validation::usable(ctx, element, element)
+        .is_none()
+        .then(|| dispatch(&parts, choice, &profile))?
+}
+
+/// One of the contractions, with its epilogue.
+struct Part<'p> {
+    c: &'p Contraction,
+    epilogue: Option<&'p Bound<'p>>,
+}
+
+impl<'p> Part<'p> {
+    /// The part that a plan is, if it is nothing else.
+    fn of(plan: &'p Plan<'_>) -> Option<Self> {
+        match plan.steps() {
+            [Step::Contract(c, epilogue)] if plan.temporaries().is_empty() => {
+                Some(Self { c, epilogue: epilogue.as_ref() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether both differ in nothing but the right operand's, the result's and the epilogue's
+    /// tensors.
+    fn goes_with(&self, other: &Self) -> bool {
+        let (x, y) = (self.c, other.c);
+        let rows = match (&x.rows, &y.rows) {
+            (Rows::Dense { stride: x }, Rows::Dense { stride: y }) => x == y,
+            _ => false,
+        };
+        let extents = |c: &Contraction| {
+            [c.m, c.n, c.outer, c.inner, c.a_step, c.b_step, c.b_column, c.batch.len()]
+        };
+        rows && extents(x) == extents(y)
+            && x.batch.len() == 1
+            && (x.a.address, x.a.dtype) == (y.a.address, y.a.dtype)
+            && (x.b.dtype, x.c.dtype) == (y.b.dtype, y.c.dtype)
+            && (x.lines, x.store, x.conjugated) == (y.lines, y.store, y.conjugated)
+    }
+}
+
+/// The tile for all parts, unless one contraction keeps the adapter busy, or is to be cut.
+fn choice(parts: &[Part<'_>], profile: &Profile) -> Option<Choice> {
+    let (first, others) = parts.split_first()?;
+    let fits = (1..MOST).contains(&others.len()) && others.iter().all(|p| p.goes_with(first));
+    if !fits {
+        return None;
+    }
+    let c = first.c;
+    let mut demand = c.demand(*profile, None);
+    demand.batch = parts.len();
+    let choice = choice::choose(&demand);
+    let whole = c.chunk(limit(&profile.capabilities), choice.split_k) >= c.depth();
+    let idle = choice.tile.tiles(c.m, c.n) <= profile.workgroups;
+    (whole && idle).then(|| Choice::of_tiles(choice.tile, 1))
+}
+
+/// The program, if the adapter binds so many tensors.
+fn dispatch(parts: &[Part<'_>], choice: Choice, profile: &Profile) -> Option<Dispatch> {
+    let variant = |part: &Part<'_>| {
+        let mut variant = part.c.variant(choice.tile);
+        let vec4s = variant.c.1 == StoreKind::Vec4s;
+        variant.epilogue = part.epilogue.map(|e| e.variant(vec4s));
+        variant.parts = parts.len();
+        (variant, vec4s)
+    };
+    let (first, vec4s) = variant(&parts[0]);
+    let alike = parts[1..].iter().all(|part| variant(part).0 == first);
+    let direct = first.c.0.lanes() == 1 || vec4s;
+    let extras = parts[0].epilogue.map_or(0, Bound::extras);
+    let bindings = 1 + parts.len() * (2 + extras);
+    if !alike || !direct || bindings > profile.capabilities.max_bindings as usize {
+        return None;
+    }
+    let mut all: SmallVec<[Dispatch; MOST]> = parts
+        .iter()
+        .map(|p| p.c.dispatch(first.clone(), &p.c.c, p.c.depth(), None, p.epilogue))
+        .collect();
+    // Each has bound a, b, c, and its epilogue's operands.
+    let a = all[0].bindings[0].clone();
+    let of = |at: usize| all.iter().map(move |d| d.bindings[at].clone());
+    let extras = all.iter().flat_map(|d| d.bindings[3..].iter().cloned());
+    let bindings: SmallVec<[Binding; 8]> =
+        std::iter::once(a).chain(of(1)).chain(of(2)).chain(extras).collect();
+    let tiles = choice.tile.tiles(parts[0].c.m, parts[0].c.n) * parts.len();
+    let whole = all.swap_remove(0);
+    Some(Dispatch { bindings, grid: Grid::groups(tiles), ..whole })
+}

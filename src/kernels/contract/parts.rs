@@ -1,0 +1,49 @@
+//! The texts of contractions that are [`super::joined`]: accessors of right operands, results and
+//! epilogues' operands that take those of the workgroup's part.
+
+use crate::shader::Shader;
+
+/// Most parts.
+pub const MOST: usize = B.len();
+
+/// The names of the parts' right operands.
+pub(super) const B: [&str; 4] = ["b_0", "b_1", "b_2", "b_3"];
+/// Those of their results.
+pub(super) const C: [&str; 4] = ["c_0", "c_1", "c_2", "c_3"];
+/// Those of their epilogues' operands.
+pub(super) const EXTRAS: [[&str; 4]; 4] = [
+    ["e1_0", "e2_0", "e3_0", "e4_0"],
+    ["e1_1", "e2_1", "e3_1", "e4_1"],
+    ["e1_2", "e2_2", "e3_2", "e4_2"],
+    ["e1_3", "e2_3", "e3_3", "e4_3"],
+];
+
+/// Declares which part a workgroup computes, and `part_of`, which finds it out and gives the rest
+/// of a matrix's number.
+pub(super) fn declare(shader: Shader, parts: usize) -> Shader {
+    shader.body(&format!(
+        "var<private> part: u32;\n\nfn part_of(matrix: u32) -> u32 {{\n    part = matrix % \
+         {parts}u;\n    return matrix / {parts}u;\n}}\n"
+    ))
+}
+
+/// A function `PREFIX_NAME` that loads a `value` from the operand of the part, by the functions
+/// `PREFIX_` of the parts' `names`.
+pub(super) fn load(prefix: &str, name: &str, names: &[&str], value: &str) -> String {
+    let mut text = format!("fn {prefix}_{name}(i: u32) -> {value} {{\n");
+    for (part, own) in names.iter().enumerate().skip(1) {
+        text += &format!("    if part == {part}u {{\n        return {prefix}_{own}(i);\n    }}\n");
+    }
+    text + &format!("    return {prefix}_{}(i);\n}}\n", names[0])
+}
+
+/// A function `PREFIX_NAME` that stores a `value` to the result of the part.
+pub(super) fn store(prefix: &str, name: &str, names: &[&str], value: &str) -> String {
+    let mut text = format!("fn {prefix}_{name}(i: u32, v: {value}) {{\n");
+    for (part, own) in names.iter().enumerate().skip(1) {
+        text += &format!(
+            "    if part == {part}u {{\n        {prefix}_{own}(i, v);\n        return;\n    }}\n"
+        );
+    }
+    text + &format!("    {prefix}_{}(i, v);\n}}\n", names[0])
+}

@@ -145,7 +145,7 @@ fn whoever_reads_a_constant_waits_in_its_place() {
             a = Exp(x) {T: float32}
             b = Exp(a) {T: float32}
             c = Const {dtype: float32, value: tensor float32[] [2.0]}
-            n = NoOp(^c, ^a, ^b)
+            n = NoOp(^a, ^b)
             y = Mul(c, b, ^a) {T: float32}
             z = Mul(c, a, ^b) {T: float32}
             w = NoOp(^n)

@@ -10,6 +10,7 @@ mod folding;
 mod lists;
 mod predicates;
 mod products;
+mod recompute;
 mod reduce;
 mod reduce_sequence;
 mod reduce_tail;

@@ -14,6 +14,7 @@ mod lists;
 mod predicates;
 mod products;
 mod reads;
+mod recompute;
 mod reduce;
 mod reshape;
 mod rowwise;
@@ -39,6 +40,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "folding", run: folding::run },
     Pass { name: "sums", run: products::summed::run },
     Pass { name: "attention", run: attention::run },
+    Pass { name: "recompute", run: recompute::run },
     Pass { name: "contraction", run: contraction::run },
     Pass { name: "rowwise", run: rowwise::run },
     Pass { name: "reduce", run: reduce::run },

@@ -1,7 +1,9 @@
 //! Constants that wait for something, as TensorFlow's constant folding leaves them.
 //!
 //! Such an edge makes a path through the constant that fusion must not cut short. Whoever uses the
-//! constant waits in its place, mostly for what it waits for anyhow.
+//! constant waits in its place, mostly for what it waits for anyhow. Nobody waits for what follows
+//! from constants alone: gradients are made to wait for the gradient before them, and where that is
+//! constant, it is there from the start.
 
 use crate::optimizer::graph::{Graph, NodeId};
 
@@ -26,6 +28,25 @@ pub fn release(graph: &mut Graph) {
         }
         controls.into_iter().for_each(|control| graph.remove_control(id, control));
     }
+    let ids: Vec<NodeId> = graph.ids().filter(|id| graph.node(*id).on_wgpu()).collect();
+    for id in ids {
+        for control in graph.node(id).controls().to_vec() {
+            if !graph.is_preserved(id) && is_constant(graph, control) {
+                graph.remove_control(id, control);
+            }
+        }
+    }
+}
+
+/// Whether a node follows from constants, which wait for nothing.
+fn is_constant(graph: &Graph, id: NodeId) -> bool {
+    let settled = |id: NodeId| graph.node(id).controls().is_empty() && graph.is_pure(id);
+    let constant = |id: NodeId| graph.node(id).op() == "Const" && settled(id);
+    let node = graph.node(id);
+    constant(id)
+        || settled(id)
+            && !node.inputs().is_empty()
+            && node.inputs().iter().all(|i| constant(i.node))
 }
 
 fn is_released(graph: &Graph, id: NodeId) -> bool {

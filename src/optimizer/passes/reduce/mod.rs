@@ -97,7 +97,8 @@ impl Plan {
 
 /// Joins regions that can share a pass and read a common tensor, or outputs of one node.
 fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
-    let mut all: Vec<Region> = Vec::new();
+    // With the nodes that each takes in.
+    let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
     let mut full: Vec<bool> = Vec::new();
     let mut manners: FxHashMap<Manner, usize> = FxHashMap::default();
     // Regions that may get further reductions, by what they read and how.
@@ -117,7 +118,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
         near.sort_unstable();
         near.dedup();
         let joined = near.into_iter().find_map(|at| {
-            let other: &Region = &all[at];
+            let (other, members) = &all[at];
             if !other.space.same_shape(&region.space) {
                 return None;
             }
@@ -127,8 +128,11 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
                 manner: Manner { keep_dims, ..other.manner.clone() },
                 space: other.space.clone(),
             };
-            let plan = both.plan(graph, order)?;
-            Some((at, both, plan))
+            let joined = both.plan(graph, order)?;
+            // What either computes is not to be stored for both.
+            let takes = |id: &NodeId| joined.members.binary_search(id).is_ok();
+            (members.iter().all(takes) && plan.members.iter().all(takes))
+                .then_some((at, both, joined))
         });
         let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
         for input in plan.values.inputs {
@@ -142,14 +146,15 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
         }
         let is_full =
             plan.states.planes() >= MAX_PLANES || plan.states.finish().len() >= MAX_OUTPUTS;
+        let found = (region, plan.members);
         if at == all.len() {
-            all.push(region);
+            all.push(found);
             full.push(is_full);
         } else {
-            (all[at], full[at]) = (region, is_full);
+            (all[at], full[at]) = (found, is_full);
         }
     }
-    all
+    all.into_iter().map(|(region, _)| region).collect()
 }
 
 impl Region {

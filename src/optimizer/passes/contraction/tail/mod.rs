@@ -77,12 +77,49 @@ impl Tail {
             if !closed {
                 return None;
             }
-            let mut tail = Builder::new(graph, root)?.build(&nodes)?;
-            nodes.insert(0, root.id);
-            tail.nodes = nodes;
-            graph.is_convex(&tail.nodes).then_some(tail)
+            let sides = sides(graph, root, &inside);
+            let build = |sides: FxHashSet<NodeId>| {
+                let mut members = vec![root.id];
+                members.extend(nodes.iter().chain(&sides));
+                let tail = Builder::new(graph, root, sides)?.build(&nodes)?;
+                graph.is_convex(&members).then_some(Self { nodes: members, ..tail })
+            };
+            let with_sides = if sides.is_empty() { None } else { build(sides) };
+            with_sides.or_else(|| build(FxHashSet::default()))
         })
     }
+}
+
+/// Elementwise nodes beside a tail that it alone reads and that have its shape: it computes them
+/// from what they read.
+fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<NodeId> {
+    let device = graph.node(root.id).device();
+    let mut sides = FxHashSet::default();
+    let mut open: Vec<NodeId> = tail.iter().copied().collect();
+    while let Some(reader) = open.pop() {
+        let shape = graph.info(Output { node: reader, port: 0 });
+        for input in graph.node(reader).inputs() {
+            let (id, node) = (input.node, graph.node(input.node));
+            let known = id == root.id || tail.contains(&id) || sides.contains(&id);
+            let alone = || {
+                graph.users(id).len() <= MAX_USES
+                    && graph.users(id).iter().all(|u| tail.contains(u) || sides.contains(u))
+            };
+            if !known
+                && sides.len() < MAX_NODES
+                && node.device() == device
+                && node.controls().is_empty()
+                && !graph.is_preserved(id)
+                && row(node).is_some()
+                && graph.info(*input).same_shape(shape)
+                && alone()
+            {
+                sides.insert(id);
+                open.push(id);
+            }
+        }
+    }
+    sides
 }
 
 fn reads(graph: &Graph, user: NodeId, used: NodeId) -> bool {
@@ -164,11 +201,13 @@ pub(super) struct Builder<'g> {
     /// The value of each node of the tail, and whether it lies behind the reshape.
     values: FxHashMap<NodeId, (Value, bool)>,
     reshape: Option<NodeId>,
+    /// Nodes beside the tail that it computes.
+    sides: FxHashSet<NodeId>,
 }
 
 impl<'g> Builder<'g> {
     /// Starts with the contraction's result, or with what its epilogue gives.
-    fn new(graph: &'g Graph, root: &'g Root) -> Option<Self> {
+    fn new(graph: &'g Graph, root: &'g Root, sides: FxHashSet<NodeId>) -> Option<Self> {
         let node = graph.node(root.id);
         let (mut expression, mut constants, mut extras) =
             (Expression::new(), Vec::new(), Vec::new());
@@ -189,11 +228,14 @@ impl<'g> Builder<'g> {
             expression.input(root.dtype)
         };
         let values = FxHashMap::from_iter([(root.id, (value, false))]);
-        Some(Self { graph, root, expression, constants, extras, values, reshape: None })
+        Some(Self { graph, root, expression, constants, extras, values, reshape: None, sides })
     }
 
     fn build(mut self, nodes: &[NodeId]) -> Option<Tail> {
         for id in nodes {
+            let inputs = self.graph.node(*id).inputs();
+            let behind = inputs.iter().find_map(|i| self.values.get(&i.node))?.1;
+            self.beside(*id, behind)?;
             let value = self.node(*id)?;
             self.values.insert(*id, value);
             if self.extras.len() > MAX_EXTRAS || self.constants.len() > MAX_CONSTANTS {
@@ -216,6 +258,36 @@ impl<'g> Builder<'g> {
             constants: self.constants,
             extras: self.extras.into_iter().map(|(extra, _)| extra).collect(),
         })
+    }
+
+    /// Computes the nodes beside the tail that `id` reads.
+    fn beside(&mut self, id: NodeId, behind: bool) -> Option<()> {
+        for input in self.graph.node(id).inputs() {
+            if self.sides.contains(&input.node) && !self.values.contains_key(&input.node) {
+                self.beside(input.node, behind)?;
+                let value = self.call_of(self.graph.node(input.node), behind)?;
+                self.values.insert(input.node, (value, behind));
+            }
+        }
+        Some(())
+    }
+
+    /// The value of an elementwise node whose inputs in the tail have theirs.
+    fn call_of(&mut self, node: &Node, behind: bool) -> Option<Value> {
+        let call = row(node)?;
+        let Call::Row(row, _) = call else { return None };
+        let mut args = Vec::new();
+        for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
+            args.push(match self.values.get(&input.node) {
+                Some((value, place)) if input.port == 0 && *place == behind => *value,
+                Some(_) => return None,
+                None => self.operand(*input, dtype, behind)?,
+            });
+        }
+        if let Some(attr) = row.attr {
+            args.push(self.constant(node.attr(attr)?.float()?));
+        }
+        self.call(call, &args)
     }
 
     /// The value of a node whose inputs in the tail have theirs, and whether it lies behind the
@@ -262,22 +334,7 @@ impl<'g> Builder<'g> {
                 self.values.get(&node.inputs()[0].node)?;
                 norm::value(self, node, first, behind)?
             }
-            _ => {
-                let call = row(node)?;
-                let Call::Row(row, _) = call else { return None };
-                let mut args = Vec::new();
-                for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
-                    args.push(match self.values.get(&input.node) {
-                        Some((value, _)) if input.port == 0 => *value,
-                        Some(_) => return None,
-                        None => self.operand(*input, dtype, behind)?,
-                    });
-                }
-                if let Some(attr) = row.attr {
-                    args.push(self.constant(node.attr(attr)?.float()?));
-                }
-                self.call(call, &args)?
-            }
+            _ => self.call_of(node, behind)?,
         };
         Some((value, behind))
     }
@@ -287,7 +344,7 @@ impl<'g> Builder<'g> {
         let dtype = node.dtype("T").filter(|t| t.is_float())?;
         let (first, others) = node.inputs().split_first()?;
         let infos = others.iter().map(|i| self.graph.info(*i));
-        if behind || !infos.into_iter().all(|info| info.same_shape(self.graph.info(*first))) {
+        if !infos.into_iter().all(|info| info.same_shape(self.graph.info(*first))) {
             return None;
         }
         let mut sum: Option<Value> = None;

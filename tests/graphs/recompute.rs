@@ -1,0 +1,93 @@
+//! Values that gradients compute again.
+
+use expect_test::expect;
+
+use super::{check, refuse};
+
+/// A GELU and its gradient, as TensorFlow writes them.
+const GELU: &str = "preserve y, dx
+    x = Placeholder -> float32[4, 8]
+    w = Placeholder -> float32[8, 6]
+    v = Placeholder -> float32[6, 5]
+    g = Cumsum(y) -> float32[4, 5]
+    half = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+    root = Const {dtype: float32, value: tensor float32[] [0.7]} -> float32[]
+    h = MatMul(x, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 6]
+    minus = Neg(h) {T: float32} -> float32[4, 6]
+    arg = Mul(root, minus) {T: float32} -> float32[4, 6]
+    cdf = Erfc(arg) {T: float32} -> float32[4, 6]
+    part = Mul(h, half) {T: float32} -> float32[4, 6]
+    z = Mul(part, cdf) {T: float32} -> float32[4, 6]
+    y = MatMul(z, v) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 5]
+    s = Square(arg) {T: float32} -> float32[4, 6]
+    e = Exp(s) {T: float32} -> float32[4, 6]
+    dz = MatMul(g, v) {T: float32, transpose_a: false, transpose_b: true} -> float32[4, 6]
+    d1 = Mul(dz, cdf) {T: float32} -> float32[4, 6]
+    d2 = Mul(dz, part) {T: float32} -> float32[4, 6]
+    d3 = Mul(d2, e) {T: float32} -> float32[4, 6]
+    dx = AddV2(d1, d3) {T: float32} -> float32[4, 6]";
+
+#[test]
+fn a_gradient_computes_again_what_follows_from_a_stored_tensor() {
+    check(
+        "recompute",
+        GELU,
+        &expect![[r#"
+        preserve dx, y
+        x = Placeholder -> float32[4, 8]
+        w = Placeholder -> float32[8, 6]
+        v = Placeholder -> float32[6, 5]
+        g = Cumsum(y) -> float32[4, 5]
+        half = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+        root = Const {dtype: float32, value: tensor float32[] [0.699999988079071]} -> float32[]
+        h = MatMul(x, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 6]
+        minus = Neg(h) {T: float32} -> float32[4, 6]
+        arg = Mul(root, minus) {T: float32} -> float32[4, 6]
+        cdf = Erfc(arg) {T: float32} -> float32[4, 6]
+        part = Mul(h, half) {T: float32} -> float32[4, 6]
+        z = Mul(part, cdf) {T: float32} -> float32[4, 6]
+        y = MatMul(z, v) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 5]
+        s = Square(arg/again) {T: float32} -> float32[4, 6]
+        e = Exp(s) {T: float32} -> float32[4, 6]
+        dz = MatMul(g, v) {T: float32, transpose_a: false, transpose_b: true} -> float32[4, 6]
+        d1 = Mul(dz, cdf/again) {T: float32} -> float32[4, 6]
+        d2 = Mul(dz, part/again) {T: float32} -> float32[4, 6]
+        d3 = Mul(d2, e) {T: float32} -> float32[4, 6]
+        dx = AddV2(d1, d3) {T: float32} -> float32[4, 6]
+        part/again = Mul(h, half) {T: float32} -> float32[4, 6]
+        minus/again = Neg(h) {T: float32} -> float32[4, 6]
+        arg/again = Mul(root, minus/again) {T: float32} -> float32[4, 6]
+        cdf/again = Erfc(arg/again) {T: float32} -> float32[4, 6]
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_stored_or_dear_is_not_computed_again() {
+    for (from, to) in [
+        // A product reads the values: they are stored anyway.
+        (
+            "dz = ",
+            "p = MatMul(cdf, v) {T: float32}\nq = MatMul(part, v) {T: float32}\nr = \
+                   MatMul(arg, v) {T: float32}\ndz = ",
+        ),
+        // Only a part of the graph runs.
+        ("half = ", "i = Placeholder -> bool[]\nj = Switch(x, i) {T: float32}\nhalf = "),
+    ] {
+        let text = GELU.replace(from, to);
+        refuse("recompute", &text);
+    }
+    // They follow from a reduction.
+    refuse(
+        "recompute",
+        "preserve y, dx
+         x = Placeholder -> float32[4, 8]
+         axes = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
+         r = Sum(x, axes) {T: float32, keep_dims: true} -> float32[4, 1]
+         q = Rsqrt(r) {T: float32} -> float32[4, 1]
+         z = Mul(x, q) {T: float32} -> float32[4, 8]
+         y = MatMul(z, x) {T: float32, transpose_a: false, transpose_b: true} -> float32[4, 4]
+         g = Cumsum(y) -> float32[4, 4]
+         dx = Mul(g, q) {T: float32} -> float32[4, 4]",
+    );
+}

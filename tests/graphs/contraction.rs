@@ -384,3 +384,43 @@ fn what_is_no_operand_before_a_reshape_stays() {
         refuse("contraction", &heads(shape, operand));
     }
 }
+
+#[test]
+fn a_tail_computes_what_is_beside_it() {
+    let text = |side: &str| {
+        format!(
+            "preserve out
+             a = Placeholder -> float32[?2, 4]
+             b = Placeholder -> float32[4, 8]
+             h = Placeholder -> float32[?2, 8]
+             c = MatMul(a, b) {{T: float32, transpose_a: false, transpose_b: false}} -> \
+             float32[?2, 8]
+             {side}
+             u = Mul(t, h) {{T: float32}} -> float32[?2, 8]
+             y = Mul(c, u) {{T: float32}} -> float32[?2, 8]
+             out = Identity(y) {{T: float32}}"
+        )
+    };
+    check(
+        "contraction",
+        &text("t = Sigmoid(h, ^c) {T: float32} -> float32[?2, 8]"),
+        &expect![[r#"
+            preserve out
+            a = Placeholder -> float32[?2, 4]
+            b = Placeholder -> float32[4, 8]
+            h = Placeholder -> float32[?2, 8]
+            out = Identity(y/fused) {T: float32}
+            y/fused = _WgpuFusedMatMul(a, b, h) {T: float32, T_extra: [float32], T_out: float32, constants: [], expression: "x: float32, float32; c: 0; s0 = Sigmoid<float32>(x1); s1 = Mul<float32>(s0, x1); s2 = Mul<float32>(x0, s1); return s2", transpose_a: false, transpose_b: false} -> float32[?2, 8]
+        "#]],
+    );
+    for side in [
+        // It waits for something else, or is needed elsewhere: what is left of it is read.
+        "n = NoOp\nt = Sigmoid(h, ^n) {T: float32} -> float32[?2, 8]",
+        "t = Sigmoid(h) {T: float32} -> float32[?2, 8]\nw = Where(t)",
+        // It would be computed for each row.
+        "g = Placeholder -> float32[8]\nt = Sigmoid(g) {T: float32} -> float32[8]",
+    ] {
+        let left = super::after("contraction", &text(side));
+        assert!(left.contains("t = Sigmoid(") && !left.contains("u = Mul("), "{left}");
+    }
+}

@@ -34,6 +34,8 @@ WITHOUT_DEVICE = {
     "docs",
     "faults",
     "graphs",
+    # All suites once more, as one program.
+    "kit",
     "house",
     "optimizer",
     "optimizer_limits",
@@ -80,6 +82,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=ROOT / "target/drivers")
     parser.add_argument("--suites", nargs="+", metavar="SUITE", help="of tests/; default: all")
     parser.add_argument("--sample", action="store_true", help="the few that CI runs")
+    parser.add_argument(
+        "--smoke",
+        metavar="PYTHON",
+        help="of an environment with the plug-in: TensorFlow's smoke test, too",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="suites that run at once")
     parser.add_argument("--logs", type=Path, help="folder for the output of each suite")
     options = parser.parse_args()
@@ -150,9 +157,8 @@ def layer_manifest(folder: Path, chromium: Path) -> Path:
     return path
 
 
-def run(name: str, program: Path, extra: dict[str, str]) -> Outcome:
-    """Runs a suite on a target."""
-    harness = [] if is_own_harness(name) else ["--nocapture"]
+def run(name: str, program: list[str | Path], extra: dict[str, str]) -> Outcome:
+    """Runs the program of a suite on a target."""
     # CI means "whatever the system's driver has must be there", which other drivers may lack.
     variables = {k: v for k, v in {**os.environ, **extra}.items() if k != "CI"}
     variables.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
@@ -160,7 +166,7 @@ def run(name: str, program: Path, extra: dict[str, str]) -> Outcome:
     problem = ""
     try:
         done = subprocess.run(
-            [program, *harness],
+            program,
             cwd=ROOT,
             env=variables,
             stdout=subprocess.PIPE,
@@ -176,6 +182,7 @@ def run(name: str, program: Path, extra: dict[str, str]) -> Outcome:
         problem = f"took more than {SUITE_SECONDS} s"
     seconds = time.monotonic() - begin
     results = re.findall(r"test result: \w+\. (\d+) passed; (\d+) failed", log)
+    results += [(count, "0") for count in re.findall(r"^(\d+) passed.* in [\d.]+s", log, re.M)]
     messages = Counter(re.findall(r"Validation (?:Error|Warning): \[ ?([\w-]+)", log))
     return Outcome(
         name,
@@ -187,6 +194,11 @@ def run(name: str, program: Path, extra: dict[str, str]) -> Outcome:
         problem,
         log,
     )
+
+
+def smoke(python: str) -> list[str | Path]:
+    """The smoke test through TensorFlow."""
+    return [python, "-m", "pytest", "--quiet", "tests/python/test_smoke.py"]
 
 
 def is_own_harness(name: str) -> bool:
@@ -241,7 +253,14 @@ def main() -> int:
         usual = TRAINING if target == VALIDATION else all_suites()
         sample = SAMPLE.get(target, ()) if options.sample else usual
         chosen[target] = options.suites or list(sample)
-    programs = compile_suites(sorted({name for names in chosen.values() for name in names}))
+    compiled = compile_suites(sorted({name for names in chosen.values() for name in names}))
+    programs: dict[str, list[str | Path]] = {
+        name: [path, *([] if is_own_harness(name) else ["--nocapture"])]
+        for name, path in compiled.items()
+    }
+    if options.smoke:
+        programs["smoke"] = smoke(options.smoke)
+        chosen = {target: [*names, "smoke"] for target, names in chosen.items()}
     rows, bad = [], False
     for target, names in chosen.items():
         extra = environment(folder, target)

@@ -5,9 +5,9 @@
 //! activation's argument, which is stored anyway. So nodes that need such a value later compute it
 //! from there; what remains for the forward pass can then be one epilogue.
 //!
-//! A value is computed again if elementwise nodes alone read it, of which some are wanted with it and
-//! others later, behind a product or a reduction; and if it follows by few functions from one stored
-//! tensor that is no reduction's: rows keep what they need.
+//! A value is computed again if elementwise nodes alone read it, of which some are wanted with it
+//! and others later, behind a product or a reduction; and if it follows by few functions from one
+//! stored tensor that is no reduction's: rows keep what they need.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -55,6 +55,11 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> 
             let parts: Vec<Shape> = (0..vectors).map(input).collect::<Option<_>>()?;
             Some(parts.into_iter().flatten().collect())
         }
+        "GatherV2" => {
+            let vector = input(0)?;
+            let at = constant(shapes, *inputs.get(1)?)?;
+            at.into_iter().map(|i| vector.get(usize::try_from(i).ok()?).copied()).collect()
+        }
         "Slice" => {
             let (vector, begin, size) = (
                 input(0)?,

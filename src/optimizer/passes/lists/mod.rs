@@ -14,6 +14,9 @@
 //! one. Where a tensor has one extent by what TensorFlow inferred and another one by these rules,
 //! both are the same, and so they are in the whole graph.
 //!
+//! The same rules serve gradients for a batch of unknown size, which ask for the shapes of what they
+//! are gradients of while the program runs.
+//!
 //! With what is known then, sums of gradients over what might have been broadcast, but was not,
 //! vanish ([`sums`]), and lists out of which nobody takes an element are no longer filled
 //! ([`unread`]).
@@ -38,9 +41,11 @@ use places::Places;
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let is_list =
-        |id: &NodeId| matches!(graph.node(*id).op(), "TensorListGetItem" | "TensorListPopBack");
-    if !order.iter().any(is_list) {
+    let asks = |id: &NodeId| {
+        let op = graph.node(*id).op();
+        matches!(op, "BroadcastGradientArgs" | "TensorListGetItem" | "TensorListPopBack")
+    };
+    if !order.iter().any(asks) {
         return Ok(());
     }
     let lists = Lists::of(graph, &order);

@@ -32,6 +32,10 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
             let flag = |name| node.attr(name).and_then(|a| a.bool()) == Some(true);
             vec![product(shapes, inputs, [flag("transpose_a"), flag("transpose_b")])]
         }
+        "BatchMatMulV2" => {
+            let flag = |name| node.attr(name).and_then(|a| a.bool()) == Some(true);
+            vec![products(shapes, inputs, [flag("adj_x"), flag("adj_y")])]
+        }
         op => {
             vec![scalar::find(op).filter(|row| row.inputs.len() == inputs.len()).and_then(|row| {
                 match row.shapes {
@@ -44,6 +48,20 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
             })]
         }
     }
+}
+
+/// Products of matrices, of which one operand has the whole batch and the other has it too, or none.
+fn products(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Option<Shape> {
+    let [a, b] = inputs else { return None };
+    let (a, b) = (shapes.of(*a)?, shapes.of(*b)?);
+    let (batch_a, edges_a) = a.split_at_checked(a.len().checked_sub(2)?)?;
+    let (batch_b, edges_b) = b.split_at_checked(b.len().checked_sub(2)?)?;
+    let batch = if batch_a.len() >= batch_b.len() { batch_a } else { batch_b };
+    let whole = |other: &[Dim]| other.is_empty() || other == batch;
+    (whole(batch_a) && whole(batch_b)).then(|| {
+        let edges = [edges_a[usize::from(transposed[0])], edges_b[usize::from(!transposed[1])]];
+        batch.iter().copied().chain(edges).collect()
+    })
 }
 
 /// numpy broadcasting.

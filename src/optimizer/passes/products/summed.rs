@@ -33,6 +33,21 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
+/// Whether `axes` are all `batch` dimensions in front of a matrix: constants, or what gradients find
+/// for an operand without a batch.
+fn over_batch(graph: &Graph, axes: Output, batch: usize) -> Option<bool> {
+    let node = graph.node(axes.node);
+    if node.op() == "BroadcastGradientArgs" {
+        let own = graph.info(*node.inputs().get(axes.port as usize)?);
+        return Some(own.has_dims(&[0]));
+    }
+    let rank = batch as i64 + 2;
+    let axes = graph.constant(axes)?.to_i64().ok()?;
+    let mut axes: Vec<i64> = axes.into_iter().map(|a| if a < 0 { a + rank } else { a }).collect();
+    axes.sort_unstable();
+    Some(axes.into_iter().eq(0..batch as i64))
+}
+
 impl Summed {
     /// The batch of products `product`, if its sum alone is wanted.
     fn at(graph: &Graph, product: NodeId) -> Option<Self> {
@@ -59,17 +74,8 @@ impl Summed {
             && reduction.controls().is_empty()
             && reduction.inputs()[0] == Output { node: product, port: 0 }
             && reduction.attr("keep_dims").and_then(Attr::bool) == Some(false);
-        let batch = x_lead.len() - 1;
-        let rank = batch as i64 + 2;
-        let axes = graph.constant(*reduction.inputs().get(1)?)?.to_i64().ok()?;
-        let mut axes: Vec<i64> =
-            axes.into_iter().map(|a| if a < 0 { a + rank } else { a }).collect();
-        axes.sort_unstable();
-        (whole && axes.iter().copied().eq(0..batch as i64)).then_some(Self {
-            product,
-            sum: *sum,
-            columns,
-        })
+        let over_batch = || over_batch(graph, *reduction.inputs().get(1)?, x_lead.len() - 1);
+        (whole && over_batch()?).then_some(Self { product, sum: *sum, columns })
     }
 
     fn replace(self, graph: &mut Graph, rows: &mut FxHashMap<Output, Output>) {

@@ -4,9 +4,9 @@
 //! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes
 //! that have the shape that is reduced and that nobody else reads become part of the node; a
 //! conversion that others read too is done again where it reads less. Reductions over the same axes
-//! of the same shape that read a common tensor, or tensors that one node makes, share a pass, unless
-//! one needs the other. What follows from their results and has their elements is the node's epilogue. A reduction of a
-//! reduction is one, and the gradient of a bias is a sum.
+//! of the same shape share a pass if they read a common tensor, or tensors that one node makes, and
+//! neither needs the other. What follows from their results and has their elements is the node's
+//! epilogue. A reduction of a reduction is one, and the gradient of a bias is a sum.
 
 mod roots;
 mod sequence;

@@ -91,7 +91,7 @@ impl Tail {
 }
 
 /// Elementwise nodes beside a tail that it alone reads and that have its shape: it computes them
-/// from what they read.
+/// from what they read. Gradients wait for the gradient before them, which may be in the tail.
 fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<NodeId> {
     let device = graph.node(root.id).device();
     let mut sides = FxHashSet::default();
@@ -100,7 +100,8 @@ fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<Node
         let shape = graph.info(Output { node: reader, port: 0 });
         for input in graph.node(reader).inputs() {
             let (id, node) = (input.node, graph.node(input.node));
-            let known = id == root.id || tail.contains(&id) || sides.contains(&id);
+            let inside = |id: &NodeId| *id == root.id || tail.contains(id) || sides.contains(id);
+            let known = inside(&id);
             let alone = || {
                 graph.users(id).len() <= MAX_USES
                     && graph.users(id).iter().all(|u| tail.contains(u) || sides.contains(u))
@@ -108,7 +109,7 @@ fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<Node
             if !known
                 && sides.len() < MAX_NODES
                 && node.device() == device
-                && node.controls().is_empty()
+                && node.controls().iter().all(inside)
                 && !graph.is_preserved(id)
                 && row(node).is_some()
                 && graph.info(*input).same_shape(shape)

@@ -1,0 +1,130 @@
+"""Products of one operand, sums of products and recomputed activations, in transformer blocks:
+which nodes are left, and the numbers beside the CPU's.
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from graphs import ops, optimized
+from support import assert_close
+
+WGPU, CPU = "WGPU:0", "CPU:0"
+WIDTH, HEADS, LENGTH = 32, 4, 12
+JOINED = "_WgpuFusedJoinedMatMul"
+#: What costs nothing on the device.
+FREE = {
+    "Const",
+    "ExpandDims",
+    "Identity",
+    "ReadVariableOp",
+    "Reshape",
+    "Squeeze",
+    "_Arg",
+    "_Retval",
+}
+
+
+@pytest.fixture(autouse=True)
+def _hard_placement():
+    soft = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(False)
+    yield
+    tf.config.set_soft_device_placement(soft)
+
+
+def block(activation="gelu", first=False, dtype="float32"):
+    """A transformer block with its normalizations behind or in front."""
+    inputs = keras.Input((LENGTH, WIDTH))
+    attention = keras.layers.MultiHeadAttention(HEADS, WIDTH // HEADS, dtype=dtype)
+    norms = [keras.layers.LayerNormalization(dtype=dtype) for _ in range(2)]
+    grow = keras.layers.Dense(4 * WIDTH, activation=activation, dtype=dtype)
+    shrink = keras.layers.Dense(WIDTH, dtype=dtype)
+    if first:
+        x = norms[0](inputs)
+        x = inputs + attention(x, x)
+        x = x + shrink(grow(norms[1](x)))
+    else:
+        x = norms[0](inputs + attention(inputs, inputs))
+        x = norms[1](x + shrink(grow(x)))
+    model = keras.Model(inputs, x)
+    rng = np.random.default_rng(3)
+    for weight in model.weights:
+        weight.assign(rng.normal(0, 0.2, weight.shape) + (weight.path.endswith("gamma")))
+    return model
+
+
+def gradients(model):
+    """A function for loss and gradients."""
+
+    def function(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.cast(model(x, training=True), tf.float32)))
+        return [loss, *tape.gradient(loss, model.trainable_variables)]
+
+    return function
+
+
+def both(make, call, signature=None, tolerance=1e-4):
+    """The nodes of a function of a model on WGPU, whose results are compared with the CPU's."""
+    x = np.random.default_rng(5).normal(size=(3, LENGTH, WIDTH)).astype(np.float32)
+    with tf.device(CPU):
+        want = call(make())(tf.constant(x))
+    with tf.device(WGPU):
+        function = tf.function(call(make()), input_signature=signature)
+        got, nodes = optimized(function, tf.constant(x))
+    for a, b in zip(tf.nest.flatten(got), tf.nest.flatten(want), strict=True):
+        assert a.dtype == b.dtype
+        largest = max(1.0, float(np.abs(b.numpy().astype(np.float32)).max()))
+        assert_close(a.numpy(), b.numpy(), tolerance, tolerance * largest)
+    return ops(nodes)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_block_forward_is_seven_nodes(first):
+    found = both(lambda: block(first=first), lambda model: lambda x: model(x, training=False))
+    dispatched = {op: count for op, count in found.items() if op not in FREE}
+    assert found[JOINED] == 1, dispatched
+    assert sum(dispatched.values()) <= 8, dispatched
+    assert found["AddV2"] == 0, dispatched
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu", "relu", "tanh"])
+def test_a_block_with_gradients(activation):
+    found = both(lambda: block(activation), gradients)
+    # Query, key and value, and the gradients of their weights.
+    assert found[JOINED] == 2, found
+    # No gradient of a weight is a batch of products that is summed.
+    assert found["Sum"] == 0, found
+    # What remains of the activation is one value of its argument; the gradient is an epilogue.
+    assert found["_WgpuFusedElementwise"] <= 1, found
+
+
+def test_a_batch_of_unknown_size():
+    signature = [tf.TensorSpec([None, LENGTH, WIDTH])]
+    found = both(block, gradients, signature)
+    assert found[JOINED] == 2, found
+    # Sums over what might have been broadcast are gone; those of the normalizations remain.
+    assert found["BroadcastGradientArgs"] == 0, found
+    assert found["Sum"] <= 2, found
+
+
+def test_mixed_precision():
+    with tf.device(CPU):
+        keras.config.set_dtype_policy("float32")
+    found = both(lambda: block(dtype="mixed_float16"), gradients, tolerance=3e-2)
+    assert found[JOINED] >= 1, found
+
+
+def test_training_takes_the_same_path():
+    x = np.random.default_rng(7).normal(size=(8, LENGTH, WIDTH)).astype(np.float32)
+    losses = {}
+    for device in (WGPU, CPU):
+        with tf.device(device):
+            model = block()
+            model.compile(keras.optimizers.SGD(0.05), "mse")
+            losses[device] = [model.train_on_batch(x, x[:, ::-1]) for _ in range(4)]
+    assert_close(losses[WGPU], losses[CPU], 1e-4, 1e-5)
+    assert losses[WGPU][-1] < losses[WGPU][0]

@@ -14,7 +14,7 @@ of run.py tells: `--driver mesa25=/tmp/mesa25`.
 Weights are random and the same everywhere. Each network is exported once, into `--folder`, where it
 stays. Then each peer is asked for the first, each for the second, and so on, several times. A
 figure is the median of the rounds. A result that is not that of TensorFlow's CPU kernels is named
-wrong, and has no time.
+wrong, and has no time. Ratios leave out what a peer gives to its own CPU, such as ONNX's op GRU.
 
 `--first-steps` tells instead how long ours takes from an empty shader cache to the end of the first
 and of the second step, in a process for each network, and again with what the first one compiled.

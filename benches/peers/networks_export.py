@@ -1,8 +1,8 @@
-"""Writes networks into a folder, for peers to run: `networks_export.py FOLDER small KEY…`.
+"""Writes networks into a folder, for peers to run: `networks_export.py FOLDER small`.
 
 Of each, `KEY.npz` with its weights (`w0`…), inputs (`x0`…) and TensorFlow's results on the CPU
-(`y0`…), and `KEY.onnx`, as tf2onnx makes it of the same model. A network that is there is kept.
-Answers each key with a line, as a peer does.
+(`y0`…), and `KEY.onnx`, as tf2onnx makes it of the same model; a GRU is written as ONNX's op. A
+network that is there is kept. Answers each key with a line, as a peer does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ try:
     import numpy as np
     import tensorflow as tf
     import tf2onnx
-    from onnx import numpy_helper
+    from onnx import TensorProto, helper, numpy_helper
 except ImportError as error:
     tell(refused=f"{error}: python -m pip install --no-deps tf2onnx onnx, beside TensorFlow")
     raise SystemExit(0) from None
@@ -65,13 +65,49 @@ def complement(context: Any, node: Any, *_: Any) -> None:
     )
 
 
-def embed(graph: Any, captures: Any) -> None:
-    """Gives a graph the constants that Keras makes outside of it; tf2onnx takes them for inputs."""
+def converted(function: Any, signature: list[tf.TensorSpec]) -> Any:
+    """What tf2onnx makes of a function.
+
+    It takes the constants that Keras makes outside of the function for inputs.
+    """
+    onnx, _ = tf2onnx.convert.from_function(
+        function, signature, opset=OPSET, custom_op_handlers={"Erfc": (complement, [])}
+    )
+    captures = function.get_concrete_function().graph.captures
     values = {inner.name: outer for outer, inner in captures}
-    for source in [source for source in graph.input if source.name in values]:
-        graph.input.remove(source)
+    for source in [source for source in onnx.graph.input if source.name in values]:
+        onnx.graph.input.remove(source)
         value = numpy_helper.from_array(values[source.name].numpy(), source.name)
-        graph.initializer.append(value)
+        onnx.graph.initializer.append(value)
+    return onnx
+
+
+def gru(model: keras.Model) -> Any:
+    """The network of one GRU, of which tf2onnx makes a loop around small operations."""
+    kernel, recurrent, bias, weights, offset = model.get_weights()
+    constants = {
+        "w": kernel.T[None],
+        "r": recurrent.T[None],
+        "b": bias.reshape(1, -1),
+        "axis": np.array([0]),
+        "weights": weights,
+        "offset": offset,
+    }
+    units = {"hidden_size": recurrent.shape[0], "linear_before_reset": 1}
+    nodes = [
+        helper.make_node("Transpose", ["x0"], ["steps"], perm=[1, 0, 2]),
+        helper.make_node("GRU", ["steps", "w", "r", "b"], ["", "last"], **units),
+        helper.make_node("Squeeze", ["last", "axis"], ["h"]),
+        helper.make_node("Gemm", ["h", "weights", "offset"], ["y0"]),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x0", model.inputs[0].shape), ("y0", model.outputs[0].shape))
+    )
+    held = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    opset = [helper.make_opsetid("", OPSET)]
+    graph = helper.make_graph(nodes, "gru", [x], [y], held)
+    return helper.make_model(graph, opset_imports=opset, ir_version=9)
 
 
 @contextmanager
@@ -97,10 +133,7 @@ def export(folder: Path, key: str, small: bool) -> None:
     values = [value(source, seed) for seed, source in enumerate(inputs)]
     with without_functions():
         results = [y.numpy() for y in function(*values)]
-        onnx, _ = tf2onnx.convert.from_function(
-            function, signature, opset=OPSET, custom_op_handlers={"Erfc": (complement, [])}
-        )
-        embed(onnx.graph, function.get_concrete_function().graph.captures)
+        onnx = gru(model) if key == "gru" else converted(function, signature)
     made_of = {node.op_type for node in onnx.graph.node if node.domain not in ("", "ai.onnx")}
     if made_of:
         raise ValueError(f"tf2onnx has no {', '.join(sorted(made_of))}")

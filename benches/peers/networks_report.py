@@ -27,17 +27,24 @@ def right(peers: Peers, name: str, key: str) -> bool:
 
 
 def cell(peers: Peers, name: str, key: str) -> str:
-    """Milliseconds of a step, or why there are none."""
+    """Milliseconds of a step, and whether the CPU did a part of it; or why there are none."""
     took = seconds(peers, name, key, WALL)
     if took is None:
         return "–"
-    return f"{took * 1e3:.3g}" if right(peers, name, key) else "**wrong**"
+    if not right(peers, name, key):
+        return "**wrong**"
+    return f"{took * 1e3:.3g}" + (", CPU" if told(peers, name, key).get("on_cpu") else "")
 
 
 def ratio(peers: Peers, key: str, against: str, clock: int) -> float | None:
-    """How many times as fast as another we are, where both have the right result."""
+    """How many times as fast as another we are, where both have the right result by the device that
+    is asked for.
+    """
     ours, other = (seconds(peers, name, key, clock) for name in (OURS, against))
-    both = all(right(peers, name, key) for name in (OURS, against))
+    both = all(
+        right(peers, name, key) and not told(peers, name, key).get("on_cpu")
+        for name in (OURS, against)
+    )
     return other / ours if ours and other and both else None
 
 

@@ -25,6 +25,7 @@ pub enum Attr {
     String(String),
     Ints(Vec<i64>),
     Floats(Vec<f32>),
+    Strings(Vec<String>),
     Types(Vec<DType>),
 }
 
@@ -61,6 +62,11 @@ impl From<&[i64]> for Attr {
 impl From<&[f32]> for Attr {
     fn from(v: &[f32]) -> Self {
         Self::Floats(v.to_vec())
+    }
+}
+impl From<&[&str]> for Attr {
+    fn from(v: &[&str]) -> Self {
+        Self::Strings(v.iter().map(|s| (*s).to_owned()).collect())
     }
 }
 impl From<&[DType]> for Attr {
@@ -116,6 +122,7 @@ impl Attrs for Node {
     getter!(string, String, String);
     getter!(ints, Ints, Vec<i64>);
     getter!(floats, Floats, Vec<f32>);
+    getter!(strings, Strings, Vec<String>);
     getter!(dtypes, Types, Vec<DType>);
 }
 

@@ -67,15 +67,14 @@ def session(nodes: list[Node], *shapes: list[int]) -> ort.InferenceSession:
 
 
 class Held:
-    """Random floats on the device.
+    """Floats on the device.
 
     This API cannot allocate there, so they are the result of a session, which has to live as long
     as they do.
     """
 
-    def __init__(self, shape: list[int], seed: int) -> None:
-        value = np.random.default_rng(seed).standard_normal(shape, dtype="float32")
-        self.session = session([("Mul", ["x0", "one"], {})], shape)
+    def __init__(self, value: np.ndarray) -> None:
+        self.session = session([("Mul", ["x0", "one"], {})], list(value.shape))
         self.binding = self.session.io_binding()
         self.binding.bind_cpu_input("x0", value)
         self.binding.bind_output("t0", "webgpu", 0)
@@ -83,29 +82,41 @@ class Held:
         self.value = self.binding.get_outputs()[0]
 
 
+def random(shape: list[int], seed: int) -> Held:
+    """Random floats on the device."""
+    return Held(np.random.default_rng(seed).standard_normal(shape, dtype="float32"))
+
+
+def probe() -> Callable[[], None]:
+    """Waits for the device: the work of one queue is done in order, and a result of four bytes
+    waits for all that was before.
+    """
+    probe, seen = random([1], 0), session([("Add", ["x0", "x0"], {})], [1])
+    waiting = seen.io_binding()
+    waiting.bind_ortvalue_input("x0", probe.value)
+    waiting.bind_output("t0", "cpu", 0)
+    KEPT.append((probe, waiting, seen))
+    return lambda: seen.run_with_iobinding(waiting)
+
+
 def of(nodes: list[Node], *shapes: list[int], repeat: int = 1) -> Callable[[], Run]:
     """The maker of a row."""
 
     def make() -> Run:
         made = session(nodes, *shapes)
-        held = [Held(shape, seed) for seed, shape in enumerate(shapes)]
+        held = [random(shape, seed) for seed, shape in enumerate(shapes)]
         binding = made.io_binding()
         for i, operand in enumerate(held):
             binding.bind_ortvalue_input(f"x{i}", operand.value)
         binding.bind_output(f"t{len(nodes) - 1}", "webgpu", 0)
-        # The work of one queue is done in order: a result of four bytes waits for all that was
-        # before.
-        probe, seen = Held([1], 0), session([("Add", ["x0", "x0"], {})], [1])
-        waiting = seen.io_binding()
-        waiting.bind_ortvalue_input("x0", probe.value)
-        waiting.bind_output("t0", "cpu", 0)
+        wait = probe()
 
         def run(times: int) -> None:
             for _ in range(times * repeat):
                 made.run_with_iobinding(binding)
-            seen.run_with_iobinding(waiting)
+            wait()
 
-        KEPT.append((held, probe, binding, waiting, made, seen))
+        KEPT.append((held, binding, made))
         return run
 
     return make
@@ -136,11 +147,10 @@ GELU: list[Node] = [
 ]
 
 
-def main() -> None:
-    """All rows, or why there are none."""
+def refusal() -> str | None:
+    """Why there is no WebGPU here, where there is none."""
     if PROVIDER not in ort.get_available_providers():
-        tell(refused=f"onnxruntime {ort.__version__} was built without WebGPU; {INSTALL}")
-        return
+        return f"onnxruntime {ort.__version__} was built without WebGPU; {INSTALL}"
     try:
         session([("Add", ["x0", "x0"], {})], [4]).run(None, {"x0": np.ones(4, "float32")})
     except Exception as error:  # Whatever Dawn has against the driver; it comes in several classes.
@@ -148,12 +158,18 @@ def main() -> None:
         reason = str(error).rpartition("was false. ")[2].strip().splitlines()[:1] or [
             type(error).__name__
         ]
-        tell(
-            refused=(
-                f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes "
-                f"({reason[0]}). {DRIVER}"
-            )
+        return (
+            f"onnxruntime-webgpu {ort.__version__} finds no adapter that it takes "
+            f"({reason[0]}). {DRIVER}"
         )
+    return None
+
+
+def main() -> None:
+    """All rows, or why there are none."""
+    why = refusal()
+    if why:
+        tell(refused=why)
         return
     tell(about=f"onnxruntime-webgpu {ort.__version__}")
     pool = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}

@@ -9,6 +9,8 @@ unit of the row's work takes, or why there are none:
     {"row": "add", "error": "out of memory"}
     {"row": "add", "absent": true}
 
+A maker's function may have `told`, more that its answers tell.
+
 Operands are on the device before time is taken. A unit's result stays there; the last of several is
 waited for. A row may be asked for again: what the first time made, such as shaders, is kept.
 """
@@ -16,10 +18,11 @@ waited for. A row may be asked for again: what the first time made, such as shad
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MILLION = 1 << 20
 #: What a measurement should last. Waiting for the last result, once in it, must be little of that.
@@ -151,6 +154,21 @@ def measure(run: Run) -> dict[str, float]:
     }
 
 
+def difference(results: list[Any], wanted: list[Any]) -> float:
+    """The largest difference of arrays, as a part of the largest number that is wanted of each.
+
+    What is no number, or of another shape, differs by infinity.
+    """
+    largest = 0.0
+    for found, right in zip(results, wanted):
+        if found.shape != right.shape:
+            return math.inf
+        scale = float(abs(right).max()) or 1.0
+        by = float(abs(found - right).max()) / scale
+        largest = max(largest, by if math.isfinite(by) else math.inf)
+    return largest if len(results) == len(wanted) else math.inf
+
+
 def serve(makers: dict[str, Callable[[], Run]]) -> None:
     """Answers until standard input ends."""
     made: dict[str, Run] = {}
@@ -164,7 +182,7 @@ def serve(makers: dict[str, Callable[[], Run]]) -> None:
                 run = makers[key]()
                 run(1)
                 made[key] = run
-            tell(row=key, **measure(made[key]))
+            tell(row=key, **measure(made[key]), **getattr(made[key], "told", {}))
         except Exception as error:  # A peer that lacks one op has the others.
             text = str(error).splitlines()
             tell(row=key, error=f"{type(error).__name__}: {text[0] if text else ''}")

@@ -78,15 +78,17 @@ def _gru_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
     """The parts of `params`. Keras has the update gate first, the op the reset gate."""
     tf = _tf()
 
-    def swapped(x: Any) -> list[Any]:
-        update, reset, candidate = tf.split(x, 3)
-        return [reset, update, candidate]
+    @tf.custom_gradient
+    def swapped(gates: Any) -> tuple[Any, Callable[[Any], Any]]:
+        # As int64 the order lies on the device. The gradient of gathering anything would add up.
+        order = tf.constant([1, 0, 2], tf.int64)
+        return tf.gather(gates, order, axis=1), swapped
 
-    if bias is None:
-        biases = [tf.zeros_like(kernel[:2])]
-    else:
-        biases = [part for row in tf.unstack(bias) for part in swapped(row)]
-    return [*swapped(tf.transpose(kernel)), *swapped(tf.transpose(recurrent)), *biases]
+    def of(matrix: Any) -> Any:
+        return swapped(tf.reshape(matrix, [-1, 3, matrix.shape[1] // 3]))
+
+    matrices = [tf.transpose(of(matrix), [1, 2, 0]) for matrix in (kernel, recurrent)]
+    return [*matrices, tf.zeros_like(kernel[:2]) if bias is None else of(bias)]
 
 
 def _run(mode: str, x: Any, states: list[Any], params: list[Any], lengths: Any, time_major: bool):

@@ -29,6 +29,8 @@ pub trait Attrs {
     fn ints(&self, name: &str) -> Result<Vec<i64>>;
     /// `list(float)` attribute.
     fn floats(&self, name: &str) -> Result<Vec<f32>>;
+    /// `list(string)` attribute, which must be UTF-8.
+    fn strings(&self, name: &str) -> Result<Vec<String>>;
     /// `list(type)` attribute.
     fn dtypes(&self, name: &str) -> Result<Vec<DType>>;
 

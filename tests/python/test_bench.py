@@ -1,12 +1,16 @@
-"""`python -m tensorflow_wgpu.bench`, `benches/compare.py` and `benches/peers/run.py`."""
+"""`python -m tensorflow_wgpu.bench`, `benches/compare.py`, and `benches/peers/`, run and models."""
 
+import importlib
 import json
 import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 BENCHES = Path(__file__).parents[2] / "benches"
@@ -226,3 +230,78 @@ def test_a_peer_that_cannot_run_is_named(tmp_path: Path):
     absent = run(str(PEERS), "--only", "burn", "--burn", str(tmp_path / "absent"))
     assert absent.returncode == 1
     assert "absent is not there: cargo build --release in benches/peers/burn" in absent.stdout
+
+
+@pytest.fixture
+def of_peers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a module of the peers, which import each other by plain names."""
+    monkeypatch.syspath_prepend(str(PEERS.parent))
+    return importlib.import_module
+
+
+def asked(seconds: float, difference: float, **told: object) -> dict:
+    """A peer that was asked for ResNet50 twice."""
+    facts = {"resnet50": {"difference": difference, **told}}
+    return {"samples": {"resnet50": [[seconds, 2 * seconds]] * 2}, "facts": facts}
+
+
+def test_networks_are_a_table_and_wrong_results_have_no_time(of_peers: Callable):
+    report = of_peers("networks_report")
+    peers = {
+        report.OURS: asked(0.1, 1e-6, dispatches=110),
+        report.ORT: asked(0.4, 2e-6),
+        report.CPU: asked(0.05, 0.0),
+    }
+    lines = report.figures(peers, True).splitlines()
+    assert lines[2:] == [
+        "| ResNet50 | 1×96×96 | 100 | 110 | 400 | 4.00 | 4.00 | 50 | 0.50 | 1.0e-06, 2.0e-06 |",
+        "| Geometric mean | | | | | 4.00 (1) | 4.00 (1) | | 0.50 (1) | |",
+    ]
+    peers[report.ORT] = asked(0.4, 2e-6, on_cpu={"GRU": 1, "Cast": 2})
+    assert "| 400, CPU | – | – | 50 | 0.50 |" in report.figures(peers, True)
+    assert report.on_cpu(peers) == "- ONNX Runtime WebGPU, resnet50: on the CPU Cast 2, GRU 1"
+    peers[report.ORT] = asked(0.4, 0.1)
+    lines = report.figures(peers, False).splitlines()
+    assert lines[2:] == [
+        "| ResNet50 | 8×224×224 | 100 | 110 | **wrong** | – | – | 50 | 0.50 | 1.0e-06, 1.0e-01 |",
+        "| Geometric mean | | | | | – | – | | 0.50 (1) | |",
+    ]
+
+
+def test_results_differ_by_parts_of_the_largest_number(of_peers: Callable):
+    difference = of_peers("rows").difference
+    right = [np.array([1.0, -4.0]), np.zeros(2)]
+    assert difference([np.array([1.0, -3.0]), np.zeros(2)], right) == 0.25
+    for wrong in (right[:1], [right[0], np.zeros(3)], [right[0], np.array([0, np.nan])]):
+        assert difference(wrong, right) == math.inf
+
+
+def test_first_steps_count_shaders_of_the_same_text(of_peers: Callable):
+    report = of_peers("networks_report")
+    log = """\
+tensorflow-wgpu: trace: compiling shader Add:
+// A header.
+const UNREAD: u32 = 1u;
+const READ: u32 = 2u;
+fn main() { x = READ; }
+tensorflow-wgpu: trace: compiling shader AddV2:
+const UNREAD: u32 = 7u;
+const READ: u32 = 2u;
+fn main() {
+    x = READ; // The same.
+}
+tensorflow-wgpu: trace: compiling shader Mul:
+const READ: u32 = 3u;
+fn main() { x = READ; }
+tensorflow-wgpu: warn: something else
+"""
+    assert report.duplicates(log) == {"Add": 1}
+    cold = {"tracing": 1, "first": 3, "second": 0.5, "pipelines": 3, "duplicates": {"Add": 1}}
+    lines = report.first_steps({"lstm": [cold, {**cold, "first": 2}], "gru": [cold]}).splitlines()
+    assert lines[2:] == ["| LSTM | 1.00 | 3.00 | 2.00 | 0.50 | 0.50 | 3 | 1 |"]
+
+
+def test_every_network_has_a_row_of_its_own(of_peers: Callable):
+    networks = of_peers("networks").NETWORKS
+    assert len({made.key for made in networks}) == len(networks) == 10
+    assert all(made.full.title != made.small.title for made in networks)

@@ -214,15 +214,17 @@ def test_a_model_trains_as_on_the_cpu(kind):
     assert_close(losses(contextlib.nullcontext()), losses(tf.device(CPU)), 1e-4, 1e-4)
 
 
-def test_a_training_step_is_a_few_dispatches_and_no_read_back():
-    """2,349 dispatches with a loop."""
+@pytest.mark.parametrize(("kind", "most"), [("LSTM", 80), ("GRU", 90)])
+def test_a_training_step_is_a_few_dispatches_and_no_read_back(kind, most):
+    """2,349 dispatches with a loop of an LSTM."""
+    layer = getattr(layers, kind)
 
     def count():
         return tensorflow_wgpu.statistics()["WGPU:0"]
 
     with tf.device(WGPU):
         x = keras.Input((64, 16))
-        y = layers.Dense(4)(layers.LSTM(16)(layers.LSTM(16, return_sequences=True)(x)))
+        y = layers.Dense(4)(layer(16)(layer(16, return_sequences=True)(x)))
         model = keras.Model(x, y)
         model.compile("adam", "mse")
         data = [tf.zeros((4, 64, 16)), tf.zeros((4, 4))]
@@ -231,7 +233,7 @@ def test_a_training_step_is_a_few_dispatches_and_no_read_back():
         before = count()
         model.train_on_batch(*data)
         after = count()
-    assert after["dispatches"] - before["dispatches"] <= 120
+    assert after["dispatches"] - before["dispatches"] <= most
     # The loss.
     assert after["downloads"] - before["downloads"] <= 1
 

@@ -151,6 +151,9 @@ fn local_node(op: &str, node: &graph::Node) -> local::Node {
             Some(local::Attr::String(v)) => made.attr(name, v.as_str()),
             Some(local::Attr::Ints(v)) => made.attr(name, &v[..]),
             Some(local::Attr::Floats(v)) => made.attr(name, &v[..]),
+            Some(local::Attr::Strings(v)) => {
+                made.attr(name, &v.iter().map(String::as_str).collect::<Vec<_>>()[..])
+            }
             Some(local::Attr::Types(v)) => made.attr(name, &v[..]),
             None => made,
         }

@@ -1,6 +1,7 @@
 //! Recurrent cells, and networks of recurrent layers.
 
 mod cells;
+mod ctc;
 mod network;
 mod networks;
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]

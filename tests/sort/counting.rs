@@ -292,3 +292,127 @@ fn ragged_fill_empty_rows_grad() {
         }
     }
 }
+
+fn ragged(dtype: DType, index: DType, types: &[&str]) -> Node {
+    let node = Node::new("RaggedTensorToTensor").attr("T", dtype).attr("Tindex", index);
+    node.attr("row_partition_types", types)
+}
+
+#[test]
+fn ragged_tensor_to_tensor() {
+    let open = HostTensor::i64(&[], &[-1]);
+    for dtype in offered("RaggedTensorToTensor") {
+        let of = |dims: &[usize], v: &[f64]| of_f64(dtype, dims, v);
+        // Zeros and ones, for bool has nothing else.
+        let [a, b] = [1.0, 0.0];
+        let splits = HostTensor::i64(&[4], &[0, 1, 1, 4]);
+        let node = ragged(dtype, DType::I64, &["ROW_SPLITS"]);
+        let inputs =
+            |shape: &HostTensor, values, default| [shape.clone(), values, default, splits.clone()];
+        let values = of(&[4], &[a, a, b, a]);
+        let want = of(&[3, 3], &[a, b, b, b, b, b, a, b, a]);
+        check(&node, &inputs(&open, values.clone(), of(&[], &[b])), &[want]);
+        let shape = HostTensor::i64(&[2], &[4, 2]);
+        let want = of(&[4, 2], &[a, b, b, b, a, b, b, b]);
+        check(&node, &inputs(&shape, values, of(&[], &[b])), &[want]);
+        // Elements of several numbers, and a default of its own for each.
+        let values = of(&[4, 2], &[a, b, a, a, b, b, b, a]);
+        let want = [a, b, b, a, b, a, b, a, b, a, b, a, a, a, b, b, b, a];
+        check(&node, &inputs(&open, values, of(&[2], &[b, a])), &[of(&[3, 3, 2], &want)]);
+        let node = ragged(dtype, DType::I32, &["FIRST_DIM_SIZE", "VALUE_ROWIDS"]);
+        let inputs = [
+            open.clone(),
+            of(&[3], &[a, a, a]),
+            of(&[], &[b]),
+            HostTensor::i32(&[], &[3]),
+            HostTensor::i32(&[3], &[0, 2, 2]),
+        ];
+        check(&node, &inputs, &[of(&[3, 2], &[a, b, b, b, a, a])]);
+    }
+    let f32 = |dims: &[usize], v: &[f32]| HostTensor::f32(dims, v);
+    // Two ragged dimensions; no values; the first dimension alone.
+    let node = ragged(DType::F32, DType::I64, &["ROW_SPLITS", "ROW_SPLITS"]);
+    let inputs = [
+        open.clone(),
+        f32(&[4], &[1.0, 2.0, 3.0, 4.0]),
+        f32(&[], &[9.0]),
+        HostTensor::i64(&[3], &[0, 2, 3]),
+        HostTensor::i64(&[4], &[0, 1, 3, 4]),
+    ];
+    check(&node, &inputs, &[f32(&[2, 2, 2], &[1.0, 9.0, 2.0, 3.0, 4.0, 9.0, 9.0, 9.0])]);
+    let node = ragged(DType::F32, DType::I64, &["ROW_SPLITS"]);
+    let at = |shape: &HostTensor, values: HostTensor, default: HostTensor, splits: &[i64]| {
+        [shape.clone(), values, default, HostTensor::i64(&[splits.len()], splits)]
+    };
+    let nothing = |n: usize| f32(&[n], &vec![1.0; n]);
+    let nine = f32(&[], &[9.0]);
+    check(&node, &at(&open, nothing(0), nine.clone(), &[0, 0, 0]), &[f32(&[2, 0], &[])]);
+    let wide = HostTensor::i64(&[2], &[-1, 2]);
+    check(&node, &at(&wide, nothing(0), nine.clone(), &[0, 0]), &[f32(&[1, 2], &[9.0, 9.0])]);
+    let values = f32(&[2, 2, 3], &[1.0; 12]);
+    let default = f32(&[2, 1], &[8.0, 9.0]);
+    let mut want = [1.0; 24];
+    want[6..12].copy_from_slice(&[8.0, 8.0, 8.0, 9.0, 9.0, 9.0]);
+    want[18..].copy_from_slice(&[8.0, 8.0, 8.0, 9.0, 9.0, 9.0]);
+    let two = HostTensor::i64(&[4], &[-1, 2, -1, -1]);
+    check(&node, &at(&two, values, default, &[0, 1, 2]), &[f32(&[2, 2, 2, 3], &want)]);
+    for (shape, values, default, splits, text) in [
+        (HostTensor::i64(&[], &[5]), nothing(4), nine.clone(), &[0, 4][..], "only valid scalar"),
+        (HostTensor::i64(&[3], &[3, 2, 5]), nothing(4), nine.clone(), &[0, 4], "shape.rank = 3"),
+        (HostTensor::i64(&[2], &[-2, 2]), nothing(4), nine.clone(), &[0, 4], "must be >= -1"),
+        (open.clone(), nothing(4), nothing(1), &[0, 4], "must be less than"),
+        (open.clone(), nothing(4), nine.clone(), &[0, 3, 1], "Invalid row split size."),
+        (open.clone(), nothing(4), nine.clone(), &[0, 6], "rows of values"),
+        (open.clone(), nothing(4), nine.clone(), &[], "at least one element"),
+    ] {
+        fails(&node, &at(&shape, values, default, splits), text);
+    }
+    let node = ragged(DType::F32, DType::I64, &["FIRST_DIM_SIZE", "VALUE_ROWIDS"]);
+    for ids in [[0, 3], [-1, 0]] {
+        let inputs = [
+            open.clone(),
+            nothing(2),
+            nine.clone(),
+            HostTensor::i64(&[], &[3]),
+            HostTensor::i64(&[2], &ids),
+        ];
+        fails(&node, &inputs, "which is not less than 3");
+    }
+}
+
+/// Windows of rows, where a binding is small.
+#[test]
+fn ragged_tensor_to_tensor_in_windows() {
+    let lengths: Vec<i64> = (0..300).map(|i| number(i, 3, 9) as i64).collect();
+    let mut splits = vec![0];
+    splits.extend(lengths.iter().scan(0, |sum, n| {
+        *sum += n;
+        Some(*sum)
+    }));
+    let n = splits[300] as usize;
+    for dtype in [DType::F32, DType::I8] {
+        let v: Vec<f64> = (0..3 * n).map(|i| (i % 100) as f64).collect();
+        let mut want = Vec::new();
+        for ends in splits.windows(2) {
+            for j in 0..8 {
+                let at = ends[0] + j;
+                let own = at < ends[1];
+                want.extend((0..3).map(|k| if own { v[at as usize * 3 + k] } else { 7.0 }));
+            }
+        }
+        let inputs: Vec<Input> = [
+            HostTensor::i64(&[], &[-1]),
+            of_f64(dtype, &[n, 3], &v),
+            of_f64(dtype, &[], &[7.0]),
+            HostTensor::i64(&[301], &splits),
+        ]
+        .map(Input::from)
+        .to_vec();
+        let node = ragged(dtype, DType::I64, &["ROW_SPLITS"]);
+        for mut session in [session(), Session::binding(3000).expect("a device")] {
+            let got = session.run(&node, &inputs).expect("a tensor");
+            assert_eq!(got[0].dims[..], [300, 8, 3]);
+            assert_eq!(got[0].to_f64(), want, "{dtype}");
+        }
+    }
+}

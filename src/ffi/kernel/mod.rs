@@ -156,6 +156,9 @@ impl Attrs for OneType {
     fn floats(&self, name: &str) -> Result<Vec<f32>> {
         self.missing(name)
     }
+    fn strings(&self, name: &str) -> Result<Vec<String>> {
+        self.missing(name)
+    }
     fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
         self.missing(name)
     }

@@ -1,10 +1,11 @@
-//! Recurrent cells: LSTMBlockCell, BlockLSTM, GRUBlockCell and their gradients; and whole networks
-//! ([`cudnn`]).
+//! Recurrent cells: LSTMBlockCell, BlockLSTM, GRUBlockCell and their gradients; whole networks
+//! ([`cudnn`]); and the loss of what they label without times ([`ctc`]).
 //!
 //! Products of matrices come from [`super::contract`], the rest from elementwise programs
 //! ([`pointwise`]). What a sequence does not need step by step (the input's products, the gradients
 //! of input, weights and biases) is one product over all steps.
 
+mod ctc;
 mod cudnn;
 mod gru;
 mod lstm;
@@ -50,12 +51,14 @@ pub fn register(r: &mut Registry) {
     r.op("LSTMBlockCellGrad")
         .types("T", LSTM_TYPES)
         .kernel(move |a: &dyn Attrs| lstm_grad::CellGrad::new(a, Layout::Icfo));
+    ctc::register(r);
     cudnn::register(r);
 }
 
 /// Every shader of the family's own.
 pub fn shaders() -> Vec<Shader> {
     let mut all = pointwise::shaders();
+    all.extend(ctc::shaders());
     all.extend(cudnn::shaders());
     all
 }

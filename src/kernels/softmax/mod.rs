@@ -73,11 +73,28 @@ fn softmax(ctx: &mut dyn OpContext, op: &'static str, result: &'static str) -> R
         return Ok(());
     }
     let cols = x.dims[x.rank() - 1];
-    let rows = x.len() / cols;
     let direct = whole_words(x.dtype, cols);
     let target = if direct { y.clone() } else { ctx.temp(F32, &x.dims)? };
-    let device = ctx.device();
-    let vec4s = cols.is_multiple_of(4) && vec4::aligned(&[&x, &target]);
+    rows(ctx.device(), op, result, &x, &target)?;
+    if direct { Ok(()) } else { convert(ctx, &target, &y) }
+}
+
+/// Enqueues LogSoftmax of float32 or float64 rows, which are not empty.
+pub fn log_rows(device: &Device, x: &Tensor, y: &Tensor) -> Result<()> {
+    let (op, result) = SOFTMAXES[0];
+    rows(device, op, result, x, y)
+}
+
+fn rows(
+    device: &Device,
+    op: &'static str,
+    result: &'static str,
+    x: &Tensor,
+    target: &Tensor,
+) -> Result<()> {
+    let cols = x.dims[x.rank() - 1];
+    let rows = x.len() / cols;
+    let vec4s = cols.is_multiple_of(4) && vec4::aligned(&[x, target]);
     let split = Rows::of(device.profile(), rows, cols, vec4s)?;
     let per_window = rows_per_window(device, rows, cols * x.dtype.size().max(target.dtype.size()));
     for first in (0..rows).step_by(per_window) {
@@ -87,14 +104,14 @@ fn softmax(ctx: &mut dyn OpContext, op: &'static str, result: &'static str) -> R
             key: split.key(op).dtype(x.dtype).dtype(target.dtype),
             shader: &|| split.softmax(op, result, x.dtype, target.dtype),
             bindings: smallvec![
-                in_units(part(&x, first * cols, rows * cols), vec4s),
-                in_units(part(&target, first * cols, rows * cols), vec4s)
+                in_units(part(x, first * cols, rows * cols), vec4s),
+                in_units(part(target, first * cols, rows * cols), vec4s)
             ],
             params: Params::new().u32(rows).u32(split.units(cols)).f32(f32::NEG_INFINITY),
             grid: split.grid(rows),
         })?;
     }
-    if direct { Ok(()) } else { convert(ctx, &target, &y) }
+    Ok(())
 }
 
 fn dense_cross_entropy(ctx: &mut dyn OpContext) -> Result<()> {

@@ -7,6 +7,7 @@ mod coordinates;
 mod fill;
 mod product;
 pub(crate) mod ragged;
+mod ragged_dense;
 mod slice;
 
 use super::movement::{checked_product, shape};
@@ -24,6 +25,7 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 pub fn register(registry: &mut Registry) {
     product::register(registry);
     ragged::register(registry);
+    ragged_dense::register(registry);
     coordinates::register(registry);
     fill::register(registry);
     slice::register(registry);
@@ -31,8 +33,14 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let all: [fn() -> Vec<Shader>; 5] =
-        [coordinates::shaders, fill::shaders, product::shaders, ragged::shaders, slice::shaders];
+    let all: [fn() -> Vec<Shader>; 6] = [
+        coordinates::shaders,
+        fill::shaders,
+        product::shaders,
+        ragged::shaders,
+        ragged_dense::shaders,
+        slice::shaders,
+    ];
     all.into_iter().flat_map(|shaders| shaders()).collect()
 }
 

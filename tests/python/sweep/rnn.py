@@ -1,8 +1,10 @@
 """Recurrent cells and sequences."""
 
 import numpy as np
+import tensorflow as tf
 
 from .core import case
+from .recurrent import on_cpu
 
 HALF = {"float16": (2e-2, 2e-2)}
 CPU_AS = {"float16": "float32"}
@@ -83,3 +85,54 @@ def gru_grad(t):
     for batch, width, cells in ((3, 5, 7), (2, 8, 4)):
         saved = {n: t.uniform("T", (batch, cells), 0, 1) for n in ("r", "u", "c", "d_h")}
         yield dict(**gru(t, batch, width, cells), **saved)
+
+
+def ctc(t, time, classes, labels, lengths=None, *, blank_is_last=True):
+    """Logits, and the labels of each sequence as a SparseTensor's parts."""
+    places = [(b, i) for b, own in enumerate(labels) for i in range(len(own))]
+    dtype = t.get("T", tf.float32)
+    shift = 0 if blank_is_last else 1
+    return dict(
+        inputs=t.normal(dtype, (time, len(labels), classes)),
+        labels_indices=np.reshape(np.array(places, "int64"), (-1, 2)),
+        labels_values=np.array([v + shift for own in labels for v in own], "int32"),
+        sequence_length=np.array(lengths or [time] * len(labels), "int32"),
+    )
+
+
+@case("CTCLoss", rtol=1e-4, atol=1e-4, gradient=True)
+def ctc_loss(t):
+    yield ctc(t, 6, 4, [[0, 1], [2, 2, 1], [1]], [6, 6, 3])
+    yield dict(
+        **ctc(t, 5, 4, [[0, 0, 1], [2, 2, 1]], [5, 2]),
+        ctc_merge_repeated=False,
+        preprocess_collapse_repeated=True,
+        ignore_longer_outputs_than_inputs=True,
+    )
+    yield ctc(t, 70, 90, [[i * 5 % 89 for i in range(40)], [3], [0, 1, 2]])
+    yield ctc(t, 1, 2, [[0]])
+
+
+@case("CTCLossV2", rtol=1e-4, atol=1e-4)
+def ctc_loss_v2(t):
+    """TensorFlow has no kernel for the CPU; there it is CTCLoss, with the blank behind."""
+    for labels, lengths in (([[0, 1], [2, 2, 1], [1]], [6, 6, 3]), ([[2]], None)):
+        call = ctc(t, 6, 4, labels, lengths, blank_is_last=False)
+
+        def loss(call=call):
+            if not on_cpu():
+                x = tf.constant(call["inputs"])
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    found = tf.raw_ops.CTCLossV2(**(call | {"inputs": x}))
+                    cost = tf.reduce_sum(found.loss)
+                return [*found, tape.gradient(cost, x)]
+            behind = {
+                "inputs": np.roll(call["inputs"], -1, 2),
+                "labels_values": call["labels_values"] - 1,
+            }
+            found = tf.raw_ops.CTCLoss(**(call | behind))
+            gradient = tf.roll(found.gradient, 1, 2)
+            return [found.loss, gradient, gradient]
+
+        yield t.program(loss, graph=True)

@@ -162,6 +162,37 @@ def ragged_fill_empty_rows(t):
         )
 
 
+@case("RaggedTensorToTensor")
+def ragged_tensor_to_tensor(t):
+    index = t.numpy("Tindex")
+    splits = np.array([0, 2, 2, 5, 6], index)
+    kinds = dict(row_partition_types=["ROW_SPLITS"], row_partition_tensors=[splits])
+    for inner, default in (((), ()), ((3,), (3,)), ((2, 3), (1, 3))):
+        values, default = t.values("T", (6, *inner)), t.values("T", default)
+        shape = np.full(2 + len(inner), -1, "int64")
+        yield dict(shape=shape, values=values, default_value=default, **kinds)
+    values, default = t.values("T", (6,)), t.values("T", ())
+    yield dict(shape=np.array([5, 2], "int32"), values=values, default_value=default, **kinds)
+    yield dict(
+        shape=np.array([-1, -1, 2], "int64"),
+        values=t.values("T", (5,)),
+        default_value=default,
+        row_partition_types=["FIRST_DIM_SIZE", "VALUE_ROWIDS", "ROW_SPLITS"],
+        row_partition_tensors=[
+            np.asarray(3, index),
+            np.array([0, 2, 2], index),
+            np.array([0, 1, 4, 5], index),
+        ],
+    )
+    yield dict(
+        shape=np.array([-1, -1], "int32"),
+        values=t.values("T", (0,)),
+        default_value=default,
+        row_partition_types=["ROW_SPLITS"],
+        row_partition_tensors=[np.zeros(3, index)],
+    )
+
+
 @case("RaggedFillEmptyRowsGrad")
 def ragged_fill_empty_rows_grad(t):
     for n, m in ((3, 6), (0, 3), (0, 0), (30, 40)):

@@ -1,0 +1,428 @@
+//! CTCLoss and CTCLossV2: how improbable a sequence of labels is, given the probabilities of
+//! classes at each step, summed over all ways to spread the labels over the steps; with its
+//! gradient.
+//!
+//! Labels and lengths are in host memory, as in TensorFlow's GPU kernel: the host checks them, as
+//! TensorFlow's CPU kernel does, and lists each sequence's labels ([`Plan`]). All numbers are the
+//! device's: the classes' logarithms (LogSoftmax), paths forward, paths backward, the gradient.
+//! Paths of some sequences at a time are kept, so that they fit a binding; steps are cut into
+//! windows where the logits exceed one, or a workgroup would loop too long.
+
+use std::collections::HashMap;
+
+use smallvec::smallvec;
+
+use crate::device::{Device, Grid, Key, Params, Program};
+use crate::dtype::{
+    DType::{self, *},
+    types,
+};
+use crate::error::{Error, Result};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::kernels::{softmax, windows};
+use crate::require;
+use crate::shader::{Shader, library};
+use crate::tensor::{Tensor, shape_text};
+
+/// Types of CTCLoss; CTCLossV2 has float32 alone.
+const TYPES: &[DType] = types::F32_F64;
+const HOST: &[&str] = &["labels_indices", "labels_values", "sequence_length"];
+/// Invocations of a workgroup.
+const UNITS: usize = 64;
+/// Words of a sequence in the plan, before the labels.
+const SEQUENCE_WORDS: usize = 4;
+/// Marks the first label of its class in a sequence.
+const FIRST: u32 = 1 << 31;
+/// Most bytes that paths take at a time, where a sequence takes no more by itself.
+const MOST_PATHS: u64 = 1 << 27;
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    const NOTE: &str = "labels and lengths are in host memory; the host checks and lists them";
+    r.op("CTCLoss").types("T", TYPES).host(HOST).note(NOTE).kernel(|a| Loss::new(a, true));
+    r.op("CTCLossV2").host(HOST).note(NOTE).kernel(|a| Loss::new(a, false));
+}
+
+struct Loss {
+    /// The blank is the last class, not the first.
+    blank_is_last: bool,
+    collapses: bool,
+    merges: bool,
+    ignores_longer: bool,
+}
+
+/// A sequence as the device sees it.
+struct Sequence {
+    /// Steps; 0 where its loss is none.
+    steps: usize,
+    labels: Vec<u32>,
+}
+
+impl Sequence {
+    /// A blank, and each label and a blank behind it.
+    fn positions(&self) -> usize {
+        2 * self.labels.len() + 1
+    }
+
+    /// Numbers of all positions at all steps.
+    fn numbers(&self) -> usize {
+        self.steps * self.positions()
+    }
+}
+
+/// The words that tell the device of all sequences, and which of them are computed together.
+struct Plan {
+    words: Vec<u32>,
+    /// First sequence, the one behind the last, numbers of their paths, most positions and steps.
+    groups: Vec<Group>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Group {
+    first: usize,
+    end: usize,
+    numbers: usize,
+    positions: usize,
+    steps: usize,
+}
+
+impl Plan {
+    /// Groups whose paths have up to `most` numbers.
+    fn new(sequences: &[Sequence], most: usize) -> Self {
+        let mut words = vec![0; sequences.len() * SEQUENCE_WORDS];
+        let mut groups = vec![Group::default()];
+        for (i, sequence) in sequences.iter().enumerate() {
+            let mut group = groups.last_mut().expect("there is one");
+            // The rows of `beta` count, too.
+            let beta = |g: &Group| 2 * (g.end + 1 - g.first) * sequence.positions();
+            let full = group.numbers + sequence.numbers() > most || beta(group) > most;
+            if full && group.end > group.first {
+                groups.push(Group { first: i, end: i, ..Group::default() });
+                group = groups.last_mut().expect("one was added");
+            }
+            let entry = [
+                sequence.steps as u32,
+                sequence.positions() as u32,
+                group.numbers as u32,
+                words.len() as u32,
+            ];
+            words[i * SEQUENCE_WORDS..][..SEQUENCE_WORDS].copy_from_slice(&entry);
+            group.end = i + 1;
+            group.numbers += sequence.numbers();
+            group.positions = group.positions.max(sequence.positions());
+            group.steps = group.steps.max(sequence.steps);
+            let mut last = HashMap::new();
+            for (n, label) in sequence.labels.iter().enumerate() {
+                let here = words.len() + 1;
+                let mark = match last.insert(*label, here) {
+                    Some(before) => {
+                        words[before] |= n as u32 + 1;
+                        0
+                    }
+                    None => FIRST,
+                };
+                words.extend([*label, mark]);
+            }
+        }
+        Self { words, groups }
+    }
+}
+
+impl Loss {
+    fn new(attrs: &dyn Attrs, blank_is_last: bool) -> Result<Self> {
+        Ok(Self {
+            blank_is_last,
+            collapses: attrs.bool("preprocess_collapse_repeated")?,
+            merges: attrs.bool("ctc_merge_repeated")?,
+            ignores_longer: attrs.bool("ignore_longer_outputs_than_inputs")?,
+        })
+    }
+
+    /// The sequences, if labels and lengths are what TensorFlow's kernels take.
+    fn sequences(
+        &self,
+        ctx: &mut dyn OpContext,
+        [time, batch, classes]: [usize; 3],
+    ) -> Result<Vec<Sequence>> {
+        let (indices, values) = (ctx.host_input(1)?, ctx.host_input(2)?);
+        let lengths = ctx.host_input(3)?;
+        require!(lengths.dims.len() == 1, "sequence_length is not a vector");
+        require!(indices.dims.len() == 2, "labels_indices is not a matrix");
+        require!(
+            indices.dims[1] == 2,
+            "labels_indices second dimension must be 2. Received {}",
+            indices.dims[1]
+        );
+        require!(values.dims.len() == 1, "labels_values is not a vector");
+        require!(time != 0, "Max time or first dimension of input cannot be 0.");
+        require!(
+            batch == lengths.dims[0],
+            "len(sequence_length) != batch_size.  len(sequence_length):  {} batch_size: {batch}",
+            lengths.dims[0]
+        );
+        require!(
+            indices.dims[0] == values.dims[0],
+            "labels_indices and labels_values must contain the same number of rows, but saw \
+             shapes: {} vs. {}",
+            shape_text(&indices.dims),
+            shape_text(&values.dims)
+        );
+        require!(batch != 0, "batch_size must not be 0");
+        require!(classes != 0, "num_classes must not be 0");
+        let labels = by_sequence(&indices.to_i64()?, &values.values::<i32>(), batch)?;
+        let mut sequences = Vec::with_capacity(batch);
+        for (b, (labels, length)) in labels.iter().zip(lengths.values::<i32>()).enumerate() {
+            require!(length <= 0 || length as usize <= time, "sequence_length({b}) <= {time}");
+            require!(length >= 0, "seq_len({b}) < 0");
+            sequences.push(self.sequence(b, labels, length as usize, classes)?);
+        }
+        Ok(sequences)
+    }
+
+    /// Sequence `b` of `steps` steps. Labels that are blanks may only follow the others.
+    fn sequence(&self, b: usize, labels: &[i32], steps: usize, classes: usize) -> Result<Sequence> {
+        require!(!labels.is_empty() || !self.blank_is_last, "Labels length is zero in batch {b}");
+        let mut own = Vec::with_capacity(labels.len());
+        let mut finished = false;
+        for (i, label) in labels.iter().enumerate() {
+            if self.collapses && i > 0 && labels[i - 1] == *label {
+                continue;
+            }
+            let is_blank = match self.blank_is_last {
+                true => i64::from(*label) >= classes as i64 - 1,
+                false => *label == 0,
+            };
+            if is_blank {
+                finished = true;
+                continue;
+            }
+            require!(
+                !finished,
+                "Saw a non-null label following a null label, batch: {b} num_classes: {classes} \
+                 labels: {labels:?}"
+            );
+            require!(
+                *label >= 0,
+                "All labels must be nonnegative integers, batch: {b} labels: {labels:?}"
+            );
+            require!(
+                (*label as usize) < classes,
+                "No label may be greater than num_classes. num_classes: {classes}, batch: {b} \
+                 labels: {labels:?}"
+            );
+            own.push(*label as u32);
+        }
+        let longer = labels.len() > steps;
+        require!(
+            !longer || self.ignores_longer,
+            "Not enough time for target transition sequence (required: {}, available: {steps}){b}\
+             You can turn this error into a warning by using the flag \
+             ignore_longer_outputs_than_inputs",
+            labels.len()
+        );
+        Ok(Sequence { steps: if longer { 0 } else { steps }, labels: own })
+    }
+}
+
+/// The labels of each sequence. Their places must be sorted and lie inside, as a SparseTensor's.
+fn by_sequence(indices: &[i64], values: &[i32], batch: usize) -> Result<Vec<Vec<i32>>> {
+    let mut labels = vec![Vec::new(); batch];
+    let mut before = None;
+    for (i, (place, value)) in indices.chunks_exact(2).zip(values).enumerate() {
+        let bad = |what: &str| {
+            Err(Error::InvalidArgument(format!(
+                "label SparseTensor is not valid: indices[{i}] = [{},{}] is {what}",
+                place[0], place[1]
+            )))
+        };
+        let fits = place[1] >= 0
+            && place[1].checked_add(1).is_some_and(|n| n.checked_mul(batch as i64).is_some());
+        if place[0] < 0 || place[0] >= batch as i64 || !fits {
+            return bad(&format!("out of bounds: need 0 <= index[0] < {batch}, 0 <= index[1]"));
+        }
+        match before {
+            Some(b) if b == place => return bad("repeated"),
+            Some(b) if b > place => return bad("out of order"),
+            _ => before = Some(place),
+        }
+        labels[place[0] as usize].push(*value);
+    }
+    Ok(labels)
+}
+
+impl Kernel for Loss {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let inputs = ctx.input(0)?;
+        require!(inputs.rank() == 3, "inputs is not a 3-Tensor");
+        let extents = [inputs.dims[0], inputs.dims[1], inputs.dims[2]];
+        let sequences = self.sequences(ctx, extents)?;
+        let [time, batch, classes] = extents;
+        let dtype = inputs.dtype;
+        let (loss, y) = (ctx.output(0, dtype, &[batch])?, ctx.output(1, dtype, &inputs.dims)?);
+        let capabilities = *ctx.device().capabilities();
+        let limit = windows::limit(&capabilities) / dtype.size() as u64;
+        let largest = sequences.iter().map(Sequence::numbers).max().unwrap_or(0);
+        let labels: usize = sequences.iter().map(|s| s.labels.len()).sum();
+        if largest as u64 > limit {
+            return Err(windows::too_large(&capabilities, "what one sequence's paths take"));
+        }
+        if (labels * 2 + batch * SEQUENCE_WORDS) as u64 > windows::limit(&capabilities) / 4 {
+            return Err(windows::too_large(&capabilities, "the list of all labels"));
+        }
+        let most = limit.min(MOST_PATHS / dtype.size() as u64).max(largest as u64) as usize;
+        let plan = Plan::new(&sequences, most);
+        let words = ctx.temp(U32, &[plan.words.len()])?;
+        ctx.device().upload(words.address, bytemuck::cast_slice(&plan.words))?;
+        let size = |f: fn(&Group) -> usize| plan.groups.iter().map(f).max().unwrap_or(0).max(1);
+        let alpha = ctx.temp(dtype, &[size(|g| g.numbers)])?;
+        let beta = ctx.temp(dtype, &[size(|g| 2 * (g.end - g.first) * g.positions)])?;
+        softmax::log_rows(ctx.device(), &inputs, &y)?;
+        let run = Run {
+            device: ctx.device(),
+            plan: &words,
+            y: &y,
+            alpha: &alpha,
+            beta: &beta,
+            loss: &loss,
+            blank: if self.blank_is_last { classes - 1 } else { 0 },
+            merges: self.merges,
+        };
+        for group in &plan.groups {
+            let step = batch * classes;
+            let per_step = group.positions.div_ceil(UNITS) + 1;
+            let count = windows::largest(time, |n| {
+                (n * step) as u64 <= limit && n * per_step <= run.device.profile().loop_limit
+            });
+            let loops = classes.div_ceil(UNITS) + 2 * group.positions + UNITS;
+            if count == 0 || loops > run.device.profile().loop_limit {
+                return Err(windows::too_large(&capabilities, "one step of the logits"));
+            }
+            let all = || windows::ranges(time, count);
+            for (first, steps) in all().filter(|(first, _)| *first < group.steps) {
+                run.enqueue(Pass::Forward, group, first, steps)?;
+            }
+            let backward: Vec<_> = all().filter(|(first, _)| *first < group.steps).collect();
+            for (first, steps) in backward.into_iter().rev() {
+                run.enqueue(Pass::Backward, group, first, steps)?;
+            }
+            for (first, steps) in all() {
+                run.enqueue(Pass::Gradient, group, first, steps)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What all programs of one execution read.
+struct Run<'r> {
+    device: &'r Device,
+    plan: &'r Tensor,
+    y: &'r Tensor,
+    alpha: &'r Tensor,
+    beta: &'r Tensor,
+    loss: &'r Tensor,
+    blank: usize,
+    merges: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Forward,
+    Backward,
+    Gradient,
+}
+
+impl Pass {
+    const ALL: [Self; 3] = [Self::Forward, Self::Backward, Self::Gradient];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Gradient => "gradient",
+        }
+    }
+
+    fn shader(self, dtype: DType) -> Shader {
+        let double = dtype == F64;
+        let of = |name| if double { format!("{name}_f64") } else { format!("{name}_f32") };
+        let literal = |text: &str| format!("{text}{}", if double { "lf" } else { "f" });
+        let shader = Shader::new(format!("ctc {} {dtype}", self.name()))
+            .bind("plan", U32)
+            .bind("y", dtype)
+            .bind("alpha", dtype);
+        let (shader, body) = match self {
+            Self::Forward => (shader, include_str!("../../../shaders/rnn/ctc_forward.wgsl")),
+            Self::Backward => {
+                (shader.bind("beta", dtype), include_str!("../../../shaders/rnn/ctc_backward.wgsl"))
+            }
+            Self::Gradient => {
+                (shader.bind("loss", dtype), include_str!("../../../shaders/rnn/ctc_gradient.wgsl"))
+            }
+        };
+        let shader = match self {
+            Self::Gradient => shader.library(library::of_type("exp", dtype)),
+            _ => shader,
+        };
+        shader
+            .library(library::of_type("log_sum_exp", dtype))
+            .library(library::of_type("special", dtype))
+            .u32s(&["first_sequence", "end_sequence", "first_step", "steps", "batch", "classes"])
+            .u32s(&["blank", "merge", "most_positions"])
+            .define("REAL", dtype.value())
+            .define("ZERO", literal("0.0"))
+            .define("LOG_NOTHING", literal("-1.0e30"))
+            // Beyond, exp is no number of the type.
+            .define("FAR", literal(if double { "-745.0" } else { "-103.0" }))
+            .define("INFINITY", format!("{}({})", of("infinity_like"), literal("1.0")))
+            .define("EXP", of("exp"))
+            .define("LOG_SUM_EXP", of("log_sum_exp"))
+            .workgroup([UNITS as u32, 1, 1])
+            .body(include_str!("../../../shaders/rnn/ctc.wgsl"))
+            .body(body)
+    }
+}
+
+impl Run<'_> {
+    /// Enqueues one pass over the steps `first` to `first + steps` of a group's sequences.
+    fn enqueue(&self, pass: Pass, group: &Group, first: usize, steps: usize) -> Result<()> {
+        let dtype = self.y.dtype;
+        let (batch, classes) = (self.y.dims[1], self.y.dims[2]);
+        let sequences = group.end - group.first;
+        let window = windows::part(self.y, first * batch * classes, steps * batch * classes);
+        let mut bindings = smallvec![self.plan.into(), (&window).into(), self.alpha.into()];
+        let groups = match pass {
+            Pass::Forward => sequences,
+            Pass::Backward => {
+                bindings.push(self.beta.into());
+                sequences
+            }
+            Pass::Gradient => {
+                bindings.push(self.loss.into());
+                steps * sequences
+            }
+        };
+        self.device.enqueue(&Program {
+            key: Key::new("ctc").name(pass.name()).dtype(dtype),
+            shader: &|| pass.shader(dtype),
+            bindings,
+            params: Params::new()
+                .u32(group.first)
+                .u32(group.end)
+                .u32(first)
+                .u32(steps)
+                .u32(batch)
+                .u32(classes)
+                .u32(self.blank)
+                .u32(u32::from(self.merges))
+                .u32(group.positions),
+            grid: Grid::groups(groups),
+        })
+    }
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    TYPES.iter().flat_map(|t| Pass::ALL.map(|pass| pass.shader(*t))).collect()
+}

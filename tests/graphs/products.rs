@@ -173,3 +173,25 @@ fn products_that_differ_or_need_each_other_stay_apart() {
         refuse("joined", &text);
     }
 }
+
+#[test]
+fn gradients_ask_for_the_batch_while_they_run() {
+    let text = |own: &str, other: &str| {
+        format!(
+            "preserve dw
+             x = Placeholder -> float32[?2, 8, 3]
+             y = Placeholder -> float32[?2, 8, 5]
+             batch = Placeholder -> int32[{other}]
+             none = Placeholder -> int32[{own}]
+             a = BroadcastGradientArgs(batch, none) {{T: int32}} -> int32[?7], int32[?8]
+             p = BatchMatMulV2(x, y) {{T: float32, adj_x: true, adj_y: false}} -> float32[?2, 3, 5]
+             s = Sum(p, a:1) {{T: float32, Tidx: int32, keep_dims: false}}
+             dw = Identity(s) {{T: float32}}"
+        )
+    };
+    let after = super::after("sums", &text("0", "1"));
+    assert!(after.contains("p = BatchMatMulV2(x/rows, y/rows)"), "{after}");
+    // The weight has a batch too; the axes are those of other tensors.
+    refuse("sums", &text("1", "1"));
+    refuse("sums", &text("0", "2"));
+}

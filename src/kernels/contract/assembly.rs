@@ -47,8 +47,12 @@ pub(super) fn shader(v: &Variant) -> Shader {
         Walk::Tile => String::new(),
         walk => format!(" {walk:?}"),
     };
+    let parts = match v.parts {
+        1 => String::new(),
+        parts => format!(" joined {parts}"),
+    };
     let mut shader = Shader::new(format!(
-        "contract{walk} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} \
+        "contract{walk}{parts} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} \
          {:?} {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))

@@ -38,8 +38,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 fn over_batch(graph: &Graph, axes: Output, batch: usize) -> Option<bool> {
     let node = graph.node(axes.node);
     if node.op() == "BroadcastGradientArgs" {
-        let own = graph.info(*node.inputs().get(axes.port as usize)?);
-        return Some(own.has_dims(&[0]));
+        let [x, y] = node.inputs() else { return None };
+        let [own, other] = if axes.port == 0 { [x, y] } else { [y, x] };
+        return Some(graph.info(*own).has_dims(&[0]) && graph.info(*other).has_dims(&[batch]));
     }
     let rank = batch as i64 + 2;
     let axes = graph.constant(axes)?.to_i64().ok()?;

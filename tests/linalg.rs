@@ -585,3 +585,126 @@ fn bad_input() {
         }
     });
 }
+
+/// Complex values, as pairs.
+type Pairs = Vec<[f64; 2]>;
+
+fn times(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
+}
+
+/// `a b`, or `a b^H`, of `n` rows, with `k` columns in between.
+fn complex_product(a: &[[f64; 2]], b: &[[f64; 2]], n: usize, k: usize, adjoint: bool) -> Pairs {
+    let cols = b.len() / k;
+    (0..n * cols)
+        .map(|t| {
+            let (i, j) = (t / cols, t % cols);
+            (0..k).fold([0.0; 2], |sum, x| {
+                let other = if adjoint { b[j * k + x] } else { b[x * cols + j] };
+                let other = if adjoint { [other[0], -other[1]] } else { other };
+                let v = times(a[i * k + x], other);
+                [sum[0] + v[0], sum[1] + v[1]]
+            })
+        })
+        .collect()
+}
+
+fn complex_tensor(dtype: DType, dims: &[usize], v: &[[f64; 2]]) -> HostTensor {
+    match dtype {
+        DType::C64 => {
+            let v: Vec<[f32; 2]> = v.iter().map(|v| v.map(|x| x as f32)).collect();
+            HostTensor::of(dtype, dims, &v)
+        }
+        _ => HostTensor::of(dtype, dims, v),
+    }
+}
+
+fn pairs_of(t: &HostTensor) -> Pairs {
+    match t.dtype {
+        DType::C64 => t.values::<[f32; 2]>().iter().map(|v| v.map(f64::from)).collect(),
+        _ => t.values(),
+    }
+}
+
+fn adjoint_of(a: &[[f64; 2]], n: usize) -> Pairs {
+    (0..n * n).map(|t| a[t % n * n + t / n]).map(|[re, im]| [re, -im]).collect()
+}
+
+/// Complex matrices run as real ones of twice the rows.
+#[test]
+fn complex_matrices() {
+    let mut session = Session::shared().unwrap();
+    for (dtype, precision) in [(DType::C64, 1.2e-7), (DType::C128, 2.3e-16)] {
+        if !session.runs(dtype) {
+            continue;
+        }
+        for (batch, n, misalign) in [(1, 1, 0), (3, 2, 1), (2, 5, 1), (1, 40, 0), (2, 70, 0)] {
+            session.misalign = misalign;
+            let dims = [batch, n, n];
+            let values = noise(2 * batch * n * n, 5 + n as u64);
+            let mut a: Pairs = values.chunks(2).map(|v| [v[0], v[1]]).collect();
+            for i in 0..batch * n {
+                a[i * n + i % n][0] += 2.0 * n as f64;
+            }
+            let bound = 300.0 * n as f64 * precision;
+            let t = complex_tensor(dtype, &dims, &a);
+            let a = pairs_of(&t);
+            let run = |session: &mut Session, node: Node, inputs: &[&HostTensor]| {
+                let inputs: Vec<Input> = inputs.iter().map(|t| Input::from((*t).clone())).collect();
+                pairs_of(&session.run(&node, &inputs).unwrap()[0])
+            };
+            let one = |i: usize| [f64::from(u8::from(i / n == i % n)), 0.0];
+            let near = |got: &[[f64; 2]], want: &[[f64; 2]], scale: f64, what: &str| {
+                let error = distance(got.as_flattened(), want.as_flattened());
+                assert_small(error, bound * scale, &format!("{what} of {n} rows, {dtype}"));
+            };
+            for adjoint in [false, true] {
+                let node = Node::new("MatrixInverse").attr("T", dtype).attr("adjoint", adjoint);
+                let inverse = run(&mut session, node, &[&t]);
+                let b = complex_tensor(dtype, &[batch, n, 3], &a.repeat(3)[..batch * n * 3]);
+                let node = Node::new("MatrixSolve").attr("T", dtype).attr("adjoint", adjoint);
+                let x = run(&mut session, node, &[&t, &b]);
+                for m in 0..batch {
+                    let own = &a[m * n * n..][..n * n];
+                    let own = if adjoint { adjoint_of(own, n) } else { own.to_vec() };
+                    let product =
+                        complex_product(&own, &inverse[m * n * n..][..n * n], n, n, false);
+                    let identity: Pairs = (0..n * n).map(one).collect();
+                    near(&product, &identity, 1.0, "inverse");
+                    let product = complex_product(&own, &x[m * n * 3..][..n * 3], n, n, false);
+                    near(&product, &pairs_of(&b)[m * n * 3..][..n * 3], n as f64, "solution");
+                }
+            }
+            let mut spd = Vec::new();
+            for m in 0..batch {
+                let own = &a[m * n * n..][..n * n];
+                spd.extend(complex_product(own, own, n, n, true));
+            }
+            let t = complex_tensor(dtype, &dims, &spd);
+            let l = run(&mut session, Node::new("Cholesky").attr("T", dtype), &[&t]);
+            for m in 0..batch {
+                let own = &l[m * n * n..][..n * n];
+                let product = complex_product(own, own, n, n, true);
+                near(&product, &spd[m * n * n..][..n * n], (n * n) as f64, "factor");
+                for (i, v) in own.iter().enumerate() {
+                    assert!(i % n <= i / n || *v == [0.0; 2], "above the diagonal");
+                    assert!(i % n != i / n || v[1] == 0.0 && v[0] > 0.0, "the diagonal");
+                }
+            }
+        }
+        let zeros = complex_tensor(dtype, &[2, 2], &[[0.0; 2]; 4]);
+        let node = Node::new("MatrixInverse").attr("T", dtype).attr("adjoint", false);
+        match session.run(&node, &[zeros.into()]) {
+            Err(Error::InvalidArgument(m)) => assert!(m.contains("not invertible"), "{m}"),
+            other => panic!("{other:?}"),
+        }
+        let wide = complex_tensor(dtype, &[1, 2], &[[1.0; 2]; 2]);
+        match session.run(&Node::new("Cholesky").attr("T", dtype), &[wide.into()]) {
+            Err(Error::InvalidArgument(m)) => assert!(m.contains("must be square"), "{m}"),
+            other => panic!("{other:?}"),
+        }
+        let none = complex_tensor(dtype, &[0, 3, 3], &[]);
+        let got = session.run(&Node::new("Cholesky").attr("T", dtype), &[none.into()]);
+        assert_eq!(got.unwrap()[0].dims[..], [0, 3, 3]);
+    }
+}

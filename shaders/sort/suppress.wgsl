@@ -1,6 +1,11 @@
-// One block of non-maximum suppression: WORKGROUP candidates in the order of their scores, from
-// p.first on, against the boxes selected before and then against each other. Grid: one workgroup.
-// state[0] is the number of boxes selected so far; selected and corners hold them.
+// One block of non-maximum suppression: WORKGROUP candidates of a row in the order of their scores,
+// from p.first on, against the boxes selected before and then against each other. A row is a class
+// of an image. Grid: one workgroup for each row.
+//
+// Scores and their order lie row by row; an image has p.count places with p.box_classes boxes each.
+// state[row] is the number of boxes selected so far; selected and corners hold them, p.limit for
+// each row. Where these are many, several programs go over them, p.most at a time from p.visited
+// on: alive holds who is left, and the last one (p.resolves) selects.
 
 var<workgroup> boxes_here: array<vec4<f32>, WORKGROUP>;
 var<workgroup> alive_here: array<u32, WORKGROUP>;
@@ -30,18 +35,35 @@ fn chosen(s: u32) -> vec4<f32> {
 
 {{ENTRY}} {
     let t = local_index;
+    let row = linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;
+    let exists = row < p.rows;
     let i = p.first + t;
     var position = 0u;
-    var alive = i < p.count;
+    var alive = exists && i < p.count;
     var here = vec4(0.0);
     if alive {
-        position = load_order(i);
-        here = corners_of(position);
-        alive = load_scores(position) > p.lowest;
+        position = load_order(row * p.count + i) - row * p.count;
+        let box = (row / p.classes * p.count + position) * p.box_classes;
+        here = corners_of(box + row % p.classes % p.box_classes);
+        alive = load_scores(row * p.count + position) > p.lowest;
+        if p.visited > 0u {
+            alive = alive && load_alive(row * WORKGROUP + t) != 0u;
+        }
     }
-    var selected_count = min(load_state(0u), p.limit);
-    for (var s = 0u; s < selected_count && alive; s += 1u) {
-        alive = !overlaps(chosen(s), here);
+    var selected_count = 0u;
+    if exists {
+        selected_count = min(load_state(row), p.limit);
+    }
+    let first_selected = row * p.limit;
+    let end = min(selected_count, p.visited + p.most);
+    for (var s = p.visited; s < end && alive; s += 1u) {
+        alive = !overlaps(chosen(first_selected + s), here);
+    }
+    if p.resolves == 0u {
+        if exists {
+            store_alive(row * WORKGROUP + t, select(0u, 1u, alive));
+        }
+        return;
     }
     boxes_here[t] = here;
     alive_here[t] = select(0u, 1u, alive);
@@ -50,11 +72,12 @@ fn chosen(s: u32) -> vec4<f32> {
         // The same for all invocations: what they may write now are the flags of later candidates.
         if alive_here[j] != 0u && selected_count < p.limit {
             if t == j {
-                store_selected(selected_count, position);
-                store_corners(selected_count * 4u, here.x);
-                store_corners(selected_count * 4u + 1u, here.y);
-                store_corners(selected_count * 4u + 2u, here.z);
-                store_corners(selected_count * 4u + 3u, here.w);
+                let place = first_selected + selected_count;
+                store_selected(place, position);
+                store_corners(place * 4u, here.x);
+                store_corners(place * 4u + 1u, here.y);
+                store_corners(place * 4u + 2u, here.z);
+                store_corners(place * 4u + 3u, here.w);
             }
             selected_count += 1u;
             if t > j && alive_here[t] != 0u && overlaps(boxes_here[j], here) {
@@ -62,7 +85,7 @@ fn chosen(s: u32) -> vec4<f32> {
             }
         }
     }
-    if t == 0u {
-        store_state(0u, selected_count);
+    if exists && t == 0u {
+        store_state(row, selected_count);
     }
 }

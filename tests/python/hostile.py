@@ -70,9 +70,11 @@ ERRORS = (
 #: Ops whose results are not the CPU's; only their shapes are compared.
 UNLIKE = {
     "Multinomial",
+    "ParameterizedTruncatedNormal",
     "RandomStandardNormal",
     "RandomUniform",
     "RandomUniformInt",
+    "StatelessParameterizedTruncatedNormal",
     "TruncatedNormal",
     "Empty",
 }

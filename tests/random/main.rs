@@ -2,6 +2,7 @@
 //! length against the generator on the host, the precision of normal numbers, statistics, and
 //! errors.
 
+mod bounded;
 mod distributions;
 mod states;
 mod streams;

@@ -1,6 +1,7 @@
 //! Ops that sort, select, count and search, against plain Rust: every type, ties, NaN, rows beyond
 //! one workgroup, and the errors.
 
+mod boxes;
 mod counting;
 mod radix;
 mod selection;

@@ -1,4 +1,4 @@
-//! Positions, largest elements, distinct ones, and boxes.
+//! Positions, largest elements, and distinct ones.
 
 use super::*;
 
@@ -319,88 +319,4 @@ fn in_top_k() {
         &[HostTensor::f32(&[1], &[0.0]), targets, one],
         "predictions must be 2-dimensional",
     );
-}
-
-/// Greedy suppression, as its definition says.
-fn suppressed(boxes: &[f32], scores: &[f32], limit: usize, overlap: f32, lowest: f32) -> Vec<i32> {
-    let mut order: Vec<usize> = (0..scores.len()).filter(|i| scores[*i] > lowest).collect();
-    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
-    let corners = |i: usize| {
-        let b = &boxes[4 * i..][..4];
-        [b[0].min(b[2]), b[1].min(b[3]), b[0].max(b[2]), b[1].max(b[3])]
-    };
-    let iou = |i: usize, j: usize| {
-        let (a, b) = (corners(i), corners(j));
-        let area = |c: [f32; 4]| (c[2] - c[0]) * (c[3] - c[1]);
-        if area(a) <= 0.0 || area(b) <= 0.0 {
-            return 0.0;
-        }
-        let extent = |k: usize| (a[k + 2].min(b[k + 2]) - a[k].max(b[k])).max(0.0);
-        let shared = extent(0) * extent(1);
-        shared / (area(a) + area(b) - shared)
-    };
-    let mut picked: Vec<usize> = Vec::new();
-    for i in order {
-        if picked.len() < limit && picked.iter().all(|j| iou(*j, i) <= overlap) {
-            picked.push(i);
-        }
-    }
-    picked.into_iter().map(|i| i as i32).collect()
-}
-
-#[test]
-fn non_max_suppression() {
-    for (n, limit, overlap, lowest) in [
-        (6, 3, 0.5, 0.0),
-        (0, 3, 0.5, 0.0),
-        (1000, 400, 0.3, 0.2),
-        (300, 300, 0.0, 0.1),
-        (257, 9, 1.0, 0.9),
-        (5, 0, 0.5, 0.0),
-    ] {
-        // Corners on a grid of sixteenths: areas are exact. Some boxes are flipped, some empty.
-        let at = |i: usize, seed| number(i, seed, 64) as f32 / 16.0;
-        let boxes: Vec<f32> = (0..n)
-            .flat_map(|i| {
-                let (y, x) = (at(i, 1), at(i, 2));
-                let (h, w) = (number(i, 3, 24) as f32 / 16.0, number(i, 4, 24) as f32 / 16.0);
-                if i % 5 == 0 { [y + h, x, y, x + w] } else { [y, x, y + h, x + w] }
-            })
-            .collect();
-        let scores: Vec<f32> = (0..n).map(|i| number(i, 5, 200) as f32 / 200.0).collect();
-        let (b, s) = (HostTensor::f32(&[n, 4], &boxes), HostTensor::f32(&[n], &scores));
-        let host = |v: f32| HostTensor::f32(&[], &[v]);
-        let size = HostTensor::i32(&[], &[limit]);
-        let limit = limit as usize;
-        let node = |op| Node::new(op).attr("T", DType::F32);
-        let list = |v: Vec<i32>| HostTensor::i32(&[v.len()], &v);
-        let all = suppressed(&boxes, &scores, limit, overlap, f32::MIN);
-        check(
-            &node("NonMaxSuppressionV2"),
-            &[b.clone(), s.clone(), size.clone(), host(overlap)],
-            &[list(all)],
-        );
-        let inputs = [b, s, size, host(overlap), host(lowest)];
-        let some = suppressed(&boxes, &scores, limit, overlap, lowest);
-        check(&node("NonMaxSuppressionV3"), &inputs, &[list(some.clone())]);
-        let valid = HostTensor::i32(&[], &[some.len() as i32]);
-        let v4 = |pad: bool| node("NonMaxSuppressionV4").attr("pad_to_max_output_size", pad);
-        check(&v4(false), &inputs, &[list(some.clone()), valid.clone()]);
-        let mut padded = some;
-        padded.resize(limit, 0);
-        check(&v4(true), &inputs, &[list(padded), valid]);
-    }
-    let node = Node::new("NonMaxSuppressionV2").attr("T", DType::F32);
-    let inputs = |overlap: f32, size: i32, columns: usize| {
-        let boxes = HostTensor::f32(&[1, columns], &vec![0.0; columns]);
-        [
-            boxes,
-            HostTensor::f32(&[1], &[1.0]),
-            HostTensor::i32(&[], &[size]),
-            HostTensor::f32(&[], &[overlap]),
-        ]
-    };
-    fails(&node, &inputs(1.5, 1, 4), "iou_threshold must be in [0, 1]");
-    fails(&node, &inputs(0.5, -1, 4), "output size must be non-negative");
-    fails(&node, &inputs(0.5, 1, 3), "boxes must have 4 columns");
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use smallvec::smallvec;
 
 use super::batch::Batch;
+use super::complex::{COMPLEX, Shape, embedded};
 use super::lu::workgroup;
 use super::order::{REALS, real};
 use super::program::{Extents, Map, Part, map, update};
@@ -30,6 +31,9 @@ const PANEL: usize = 64;
 /// Registers the op.
 pub fn register(r: &mut Registry) {
     r.op("Cholesky").types("T", REALS).items(&[(0, 2)]).kernel(|_| Ok(cholesky));
+    r.op("Cholesky").types("T", COMPLEX).items(&[(0, 2)]).kernel(|_| {
+        Ok(|ctx: &mut dyn OpContext| embedded(ctx, &[Shape::Hermitian], |ctx| cholesky(ctx)))
+    });
 }
 
 /// Every shader variant of this file.

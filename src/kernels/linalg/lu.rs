@@ -8,6 +8,7 @@
 use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
+use super::complex::{COMPLEX, Shape, embedded};
 use super::order::{REALS, real};
 use super::program::{Extents, Map, Part, block, map, update};
 use super::solve::{Triangle, solve};
@@ -45,6 +46,23 @@ pub fn register(r: &mut Registry) {
         let adjoint = attrs.bool("adjoint")?;
         Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
     });
+    r.op("MatrixSolve").types("T", COMPLEX).items(&[(0, 2), (1, 2)]).note(WAITS_TO_CHECK).kernel(
+        |attrs| {
+            let adjoint = attrs.bool("adjoint")?;
+            Ok(move |ctx: &mut dyn OpContext| {
+                let shapes = [Shape::Matrix, Shape::Columns];
+                embedded(ctx, &shapes, |ctx| matrix_solve(ctx, adjoint))
+            })
+        },
+    );
+    r.op("MatrixInverse").types("T", COMPLEX).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(
+        |attrs| {
+            let adjoint = attrs.bool("adjoint")?;
+            Ok(move |ctx: &mut dyn OpContext| {
+                embedded(ctx, &[Shape::Matrix], |ctx| matrix_inverse(ctx, adjoint))
+            })
+        },
+    );
     r.op("MatrixDeterminant")
         .types("T", REALS)
         .items(&[(0, 2)])

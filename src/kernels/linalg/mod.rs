@@ -1,5 +1,6 @@
 //! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants, solves,
-//! eigenvalues, singular values and tridiagonal systems, in float32 and float64.
+//! eigenvalues, singular values and tridiagonal systems, in float32 and float64; Cholesky, inverse
+//! and solve in complex types, too ([`complex`]).
 //!
 //! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of
 //! the matrix, where the work is, follows in dispatches that fill the device. Within a panel of
@@ -11,6 +12,7 @@
 
 mod batch;
 mod cholesky;
+mod complex;
 mod eigen;
 mod lu;
 mod order;
@@ -39,6 +41,13 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let dense =
         [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders(), solve::shaders()];
-    [dense.concat(), order::shaders(), eigen::shaders(), svd::shaders(), tridiagonal::shaders()]
-        .concat()
+    [
+        dense.concat(),
+        complex::shaders(),
+        order::shaders(),
+        eigen::shaders(),
+        svd::shaders(),
+        tridiagonal::shaders(),
+    ]
+    .concat()
 }

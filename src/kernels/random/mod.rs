@@ -4,9 +4,11 @@
 //!
 //! TensorFlow's GPU kernels draw the same numbers, except truncated normal ones, where they give
 //! each thread a stream of its own and so depend on the size of the GPU. Here those follow the CPU
-//! as well.
+//! as well. Normal numbers between bounds are others of the same distribution
+//! ([`bounded_normal`]).
 
 mod binomial;
+mod bounded_normal;
 mod distribution;
 mod gamma;
 mod inputs;
@@ -32,6 +34,7 @@ pub fn register(registry: &mut Registry) {
     stateful::register(registry);
     variable::register(registry);
     binomial::register(registry);
+    bounded_normal::register(registry);
     multinomial::register(registry);
     gamma::register(registry);
     stochastic_cast::register(registry);
@@ -43,6 +46,7 @@ pub fn shaders() -> Vec<Shader> {
     shaders.push(distribution::advance_shader());
     shaders.extend(stateless::shaders());
     shaders.extend(gamma::shaders());
+    shaders.extend(bounded_normal::shaders());
     shaders.extend(stochastic_cast::shaders());
     for (distribution, types) in Distribution::ALL {
         for &dtype in types {

@@ -9,10 +9,12 @@ mod in_top_k;
 pub mod keys;
 mod nonzero;
 mod partition;
+mod proposals;
 pub mod radix;
 pub mod scan;
 pub(crate) mod search;
 mod suppress;
+mod suppress_classes;
 mod top_k;
 mod tournament;
 mod unique;
@@ -30,23 +32,27 @@ pub fn register(registry: &mut Registry) {
     in_top_k::register(registry);
     nonzero::register(registry);
     partition::register(registry);
+    proposals::register(registry);
     search::register(registry);
     suppress::register(registry);
+    suppress_classes::register(registry);
     top_k::register(registry);
     unique::register(registry);
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let files: [fn() -> Vec<Shader>; 12] = [
+    let files: [fn() -> Vec<Shader>; 14] = [
         scan::shaders,
         radix::shaders,
         keys::shaders,
         buckets::shaders,
         in_top_k::shaders,
         nonzero::shaders,
+        proposals::shaders,
         search::shaders,
         suppress::shaders,
+        suppress_classes::shaders,
         top_k::shaders,
         tournament::shaders,
         unique::shaders,

@@ -3,7 +3,8 @@
 //!
 //! Candidates are sorted by score and taken in blocks: each is compared with what earlier blocks
 //! selected, then the block is resolved in workgroup memory. The work grows with boxes times
-//! selections, and no matrix of all pairs is stored.
+//! selections, and no matrix of all pairs is stored. Rows that do not suppress each other (classes,
+//! images) have a workgroup each ([`Rows`]).
 
 use smallvec::smallvec;
 
@@ -11,7 +12,7 @@ use super::keys::order;
 use super::scan::word;
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::*;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::movement::shape;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
@@ -66,7 +67,7 @@ struct Boxes {
     lowest: f32,
 }
 
-fn scalar(t: &HostTensor, name: &str) -> Result<f64> {
+pub(super) fn scalar(t: &HostTensor, name: &str) -> Result<f64> {
     require!(t.dims.is_empty(), "{name} must be 0-D, got shape {}", shape(&t.dims));
     Ok(t.to_f64()[0])
 }
@@ -99,48 +100,27 @@ impl Boxes {
     /// Enqueues the selection: as many indices as there can be, and on the device how many there
     /// are.
     fn select(&self, ctx: &mut dyn OpContext) -> Result<(Option<Tensor>, Tensor)> {
-        let state = ctx.temp(I32, &[1])?;
-        ctx.device().fill(state.address, 4, 0)?;
         let n = self.scores.len();
-        let most = self.limit.min(n);
-        if most == 0 {
+        let limit = self.limit.min(n);
+        if limit == 0 {
+            let state = ctx.temp(I32, &[1])?;
+            ctx.device().fill(state.address, 4, 0)?;
             return Ok((None, state));
         }
-        // A candidate visits each selected box.
-        let largest = ctx.device().profile().loop_limit / 2;
-        if most > largest {
-            return Err(Error::Unimplemented(format!(
-                "non-maximum suppression of {n} boxes to {} at most: this device selects up to \
-                 {largest}",
-                self.limit
-            )));
-        }
         let sorted = order(ctx, &self.scores, n, true)?.values;
-        let selected = ctx.temp(I32, &[most])?;
-        ctx.device().fill(selected.address, selected.bytes(), 0)?;
-        let corners = ctx.temp(F32, &[most, 4])?;
-        for first in (0..n).step_by(WORKGROUP as usize) {
-            ctx.device().enqueue(&Program {
-                key: Key::new("sort suppress"),
-                shader: &shader,
-                bindings: smallvec![
-                    (&self.boxes).into(),
-                    (&self.scores).into(),
-                    (&sorted).into(),
-                    (&state).into(),
-                    (&selected).into(),
-                    (&corners).into(),
-                ],
-                params: Params::new()
-                    .u32(n)
-                    .u32(first)
-                    .u32(most)
-                    .f32(self.overlap)
-                    .f32(self.lowest),
-                grid: Grid::groups(1),
-            })?;
-        }
-        Ok((Some(selected), state))
+        let rows = Rows {
+            boxes: &self.boxes,
+            scores: &self.scores,
+            order: &sorted,
+            images: 1,
+            classes: 1,
+            box_classes: 1,
+            limit,
+            overlap: self.overlap,
+            lowest: self.lowest,
+        };
+        let Selected { places, counts } = rows.select(ctx)?;
+        Ok((Some(places), counts))
     }
 
     /// Sets output 0 to the selected indices alone. Waits for the device, for their number is its
@@ -162,6 +142,87 @@ impl Boxes {
     }
 }
 
+/// Boxes of several images and classes, each class's selected by itself.
+pub struct Rows<'r> {
+    /// Boxes of each image, place and class.
+    pub boxes: &'r Tensor,
+    /// Scores of each image, class and place.
+    pub scores: &'r Tensor,
+    /// The scores' order, row by row.
+    pub order: &'r Tensor,
+    /// Images.
+    pub images: usize,
+    /// Classes, each a row of scores.
+    pub classes: usize,
+    /// Boxes of a place: one for each class, or one for all.
+    pub box_classes: usize,
+    /// Most boxes that are selected of a row.
+    pub limit: usize,
+    /// Boxes that overlap by more exclude each other.
+    pub overlap: f32,
+    /// Scores must be greater.
+    pub lowest: f32,
+}
+
+/// What was selected of each row: places, in as many words as there can be, and how many.
+pub struct Selected {
+    /// The places.
+    pub places: Tensor,
+    /// How many.
+    pub counts: Tensor,
+}
+
+impl Rows<'_> {
+    /// Enqueues the selection. There is at least one place, and one may be selected.
+    pub fn select(&self, ctx: &mut dyn OpContext) -> Result<Selected> {
+        let rows = self.images * self.classes;
+        let n = self.scores.len() / rows;
+        let group = WORKGROUP as usize;
+        let state = ctx.temp(I32, &[rows])?;
+        let selected = ctx.temp(I32, &[rows, self.limit])?;
+        let corners = ctx.temp(F32, &[rows, self.limit, 4])?;
+        let alive = ctx.temp(U32, &[rows, group])?;
+        let device = ctx.device();
+        device.fill(state.address, state.bytes(), 0)?;
+        device.fill(selected.address, selected.bytes(), 0)?;
+        // A candidate visits each selected box.
+        let most = (device.profile().loop_limit / 2).clamp(1, self.limit);
+        for first in (0..n).step_by(group) {
+            // No more can be selected than there are candidates before.
+            let before = self.limit.min(first).max(1);
+            for from in (0..before).step_by(most) {
+                device.enqueue(&Program {
+                    key: Key::new("sort suppress"),
+                    shader: &shader,
+                    bindings: smallvec![
+                        self.boxes.into(),
+                        self.scores.into(),
+                        self.order.into(),
+                        (&state).into(),
+                        (&selected).into(),
+                        (&corners).into(),
+                        (&alive).into(),
+                    ],
+                    params: Params::new()
+                        .u32(n)
+                        .u32(first)
+                        .u32(self.limit)
+                        .u32(rows)
+                        .u32(self.classes)
+                        .u32(self.box_classes)
+                        .u32(from)
+                        .u32(most)
+                        .u32(u32::from(from + most >= before))
+                        .f32(self.overlap)
+                        .f32(self.lowest),
+                    grid: Grid::groups(rows),
+                })?;
+            }
+        }
+        Ok(Selected { places: selected, counts: state })
+    }
+}
+
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     vec![shader()]
@@ -175,7 +236,9 @@ fn shader() -> Shader {
         .bind("state", U32)
         .bind("selected", U32)
         .bind("corners", F32)
-        .u32s(&["count", "first", "limit"])
+        .bind("alive", U32)
+        .u32s(&["count", "first", "limit", "rows", "classes", "box_classes"])
+        .u32s(&["visited", "most", "resolves"])
         .param("overlap", Field::F32)
         .param("lowest", Field::F32)
         .body(include_str!("../../../shaders/sort/suppress.wgsl"))

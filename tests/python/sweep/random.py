@@ -267,3 +267,42 @@ def stochastic_cast(t):
     yield t.program(
         lambda: [cast([np.nan, 5, -7, 0, 300, -300]), cast(np.zeros((0, 2))), cast(-3.0)]
     )
+
+
+def alike(got, want):
+    """Other numbers of the same distribution: equal means and deviations in each row."""
+    for g, w in zip(got, want):
+        assert g.shape == w.shape
+        if not g.size:
+            continue
+        g, w = (v.astype("float64").reshape(len(v), -1) for v in (g, w))
+        error = 5 * w.std(axis=1) / np.sqrt(w.shape[1] / 2) + 4e-3
+        assert np.all(np.abs(g.mean(axis=1) - w.mean(axis=1)) < error)
+        assert np.all(np.abs(g.std(axis=1) - w.std(axis=1)) < 0.1 * w.std(axis=1) + 4e-3)
+
+
+@case(
+    "ParameterizedTruncatedNormal",
+    "StatelessParameterizedTruncatedNormal",
+    gradient=False,
+    compare=alike,
+)
+def bounded_normal(t):
+    dtype, stateless = t.numpy("dtype"), t.op.startswith("Stateless")
+    deviations = "stddevs" if stateless else "stdevs"
+    rows = {
+        "means": [0, 1, 0, -3],
+        deviations: [1, 2, 1, 0.5],
+        "minvals": [-2, -1, 4, -np.inf],
+        "maxvals": [2, 0.5, 9, -4],
+    }
+    rows = {name: np.array(v, dtype) for name, v in rows.items()}
+    one = {name: v[0] for name, v in rows.items()}
+    for dims, parameters in (((4, 3000), rows), ((1, 3000), one), ((0, 2), one)):
+        if not stateless:
+            yield dict(shape=shape_of(dims), **parameters, **fresh_seeds(t))
+            continue
+        # The samples' shape ends with the parameters'.
+        if dims[0] == 4:
+            parameters = {k: np.repeat(v, dims[1]).reshape(dims) for k, v in rows.items()}
+        yield dict(shape=shape_of(dims), seed=SEED, **parameters)

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from .core import case
+from .recurrent import on_cpu
 
 
 def distinct(t, attr, shape):
@@ -134,6 +135,65 @@ def non_max_suppression(t):
         yield call
         if t.op == "NonMaxSuppressionV4":
             yield dict(call, pad_to_max_output_size=True)
+
+
+@case("CombinedNonMaxSuppression")
+def combined_non_max_suppression(t):
+    for images, n, classes, own, call in (
+        (2, 30, 3, True, {}),
+        (1, 7, 2, False, {"pad_per_class": True, "clip_boxes": False}),
+        (2, 0, 2, False, {}),
+    ):
+        shape = (images, n, classes if own else 1, 2)
+        at, extent = t.rng.uniform(-0.2, 1, shape), t.rng.uniform(0, 0.5, shape)
+        yield dict(
+            boxes=np.concatenate([at, at + extent], axis=3).astype(np.float32),
+            scores=t.uniform(tf.float32, (images, n, classes), 0, 1),
+            max_output_size_per_class=np.int32(4),
+            max_total_size=np.int32(9),
+            iou_threshold=np.float32(0.4),
+            score_threshold=np.float32(0.2),
+            **call,
+        )
+
+
+@case("GenerateBoundingBoxProposals")
+def bounding_box_proposals(t):
+    """TensorFlow has no kernel for the CPU; there it is NonMaxSuppression of an image's boxes."""
+    corners = t.rng.uniform(0, 30, (4, 5, 3, 2))
+    anchors = np.concatenate([corners, corners + t.rng.uniform(4, 12, corners.shape)], axis=3)
+    scores, deltas = t.rng.permutation(120) / 120, t.rng.uniform(-0.3, 0.3, (2, 4, 5, 3, 4))
+    call = dict(
+        scores=scores.reshape(2, 4, 5, 3).astype("float32"),
+        bbox_deltas=deltas.reshape(2, 4, 5, 12).astype("float32"),
+        image_info=np.array([[30, 40, 1, 0, 0], [40, 30, 2, 0, 0]], "float32"),
+        anchors=anchors.reshape(4, 5, 12).astype("float32"),
+        nms_threshold=np.float32(0.3),
+        pre_nms_topn=np.int32(40),
+        min_size=np.float32(1.5),
+    )
+
+    def propose():
+        if not on_cpu():
+            return tf.raw_ops.GenerateBoundingBoxProposals(**call, post_nms_topn=12)
+        rois, chances = np.zeros((2, 12, 4), "float32"), np.zeros((2, 12), "float32")
+        for image in range(2):
+            score = call["scores"][image].ravel()
+            order = np.argsort(-score)[:40]
+            a, d = anchors.reshape(-1, 4)[order], deltas[image].reshape(-1, 4)[order]
+            size = a[:, 2:] - a[:, :2]
+            center = a[:, :2] + size / 2 + size * d[:, :2]
+            half = size / 2 * np.exp(d[:, 2:])
+            extent, scale = call["image_info"][image, :2], call["image_info"][image, 2]
+            low, high = (np.clip(v, 0, extent) for v in (center - half, center + half))
+            kept = np.flatnonzero(np.min(high - low, axis=1) >= 1.5 * scale)
+            boxes = np.concatenate([low, high], axis=1)[kept].astype("float32")
+            chosen = tf.image.non_max_suppression(boxes, score[order][kept], 12, 0.3).numpy()
+            rois[image, : len(chosen)] = boxes[chosen]
+            chances[image, : len(chosen)] = score[order][kept][chosen]
+        return tf.constant(rois), tf.constant(chances)
+
+    yield t.program(propose, graph=True)
 
 
 @case("HistogramFixedWidth")

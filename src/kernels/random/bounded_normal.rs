@@ -1,0 +1,171 @@
+//! ParameterizedTruncatedNormal and its stateless twin: normal numbers between two bounds, each
+//! place with its own mean, deviation and bounds.
+//!
+//! TensorFlow's kernels take an unknown number of samples for each output: on the CPU which those
+//! are depends on the number of threads, on a GPU on its size. So the numbers here are others of
+//! the same distribution; they depend on seed and place alone. As on TensorFlow's GPU, parameters
+//! that are none give NaN.
+
+use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
+
+use super::distribution::{Source, generator};
+use super::inputs;
+use super::philox::Generator;
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::{DType, types};
+use crate::error::Result;
+use crate::kernels::movement::walk::copy_strided;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::layout::{Iteration, broadcast_dims};
+use crate::require;
+use crate::shader::{Shader, library};
+use crate::tensor::{Dims, Tensor};
+
+const TYPES: &[DType] = types::FLOATS_BUT_BF16;
+const NOTE: &str = "other numbers than TensorFlow's, of the same distribution";
+const NAMES: [&str; 4] = ["means", "stddevs", "minvals", "maxvals"];
+
+/// Adds the ops.
+pub fn register(registry: &mut Registry) {
+    registry
+        .op("ParameterizedTruncatedNormal")
+        .types("dtype", TYPES)
+        .host(&["shape"])
+        .note(NOTE)
+        .kernel(|attrs: &dyn Attrs| {
+            let generator = Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?);
+            Ok(Stateful { dtype: attrs.dtype("dtype")?, generator: Mutex::new(generator) })
+        });
+    registry
+        .op("StatelessParameterizedTruncatedNormal")
+        .types("dtype", TYPES)
+        .host(&["shape", "seed"])
+        .note(NOTE)
+        .kernel(|attrs: &dyn Attrs| Ok(Stateless { dtype: attrs.dtype("dtype")? }));
+}
+
+/// shape, means, stdevs, minvals, maxvals.
+struct Stateful {
+    dtype: DType,
+    generator: Mutex<Generator>,
+}
+
+/// shape, seed, means, stddevs, minvals, maxvals.
+struct Stateless {
+    dtype: DType,
+}
+
+fn parameters(ctx: &mut dyn OpContext, first: usize) -> Result<Vec<Tensor>> {
+    (first..first + 4).map(|i| ctx.input(i)).collect()
+}
+
+impl Kernel for Stateful {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let dims = inputs::shape(ctx, 0)?;
+        require!(!dims.is_empty(), "Shape must have rank >= 1 but is rank 0");
+        let parameters = parameters(ctx, 1)?;
+        for (name, t) in NAMES.iter().zip(&parameters) {
+            require!(
+                t.rank() <= 1,
+                "Input {name} should be a scalar or vector, got shape: {}",
+                inputs::text(&t.dims)
+            );
+            require!(
+                t.rank() == 0 || t.len() == 1 || t.len() == dims[0],
+                "Input {name} should have length 1 or shape[0], got shape: {}",
+                inputs::text(&t.dims)
+            );
+        }
+        let output = ctx.output(0, self.dtype, &dims)?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        let generator = {
+            let mut next = self.generator.lock();
+            let generator = *next;
+            next.skip((output.len() as u64).wrapping_mul(super::SAMPLES_PER_OUTPUT));
+            generator
+        };
+        draw(ctx, &output, &parameters, dims[1..].iter().product(), dims[0], generator)
+    }
+}
+
+impl Kernel for Stateless {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let dims = inputs::shape(ctx, 0)?;
+        let seed = inputs::seed(ctx, 1)?;
+        let mut parameters = parameters(ctx, 2)?;
+        let mut common = Dims::new();
+        for t in &parameters {
+            common = broadcast_dims(&common, &t.dims)?;
+        }
+        require!(dims.ends_with(&common), "Shape passed in must end with broadcasted shape.");
+        let output = ctx.output(0, self.dtype, &dims)?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        for t in &mut parameters {
+            if t.len() > 1 && t.dims != common {
+                let whole = ctx.temp(t.dtype, &common)?;
+                let walk = Iteration::over(&common).broadcast(&t.dims).broadcast(&common);
+                copy_strided(ctx.device(), &walk, t, &whole)?;
+                *t = whole;
+            }
+        }
+        let places = common.iter().product();
+        draw(ctx, &output, &parameters, 1, places, Generator::scrambled(seed))
+    }
+}
+
+/// Fills `output`: `each` numbers for each of `places`, over and over.
+fn draw(
+    ctx: &dyn OpContext,
+    output: &Tensor,
+    parameters: &[Tensor],
+    each: usize,
+    places: usize,
+    generator: Generator,
+) -> Result<()> {
+    let device = ctx.device();
+    let mut bindings: SmallVec<[Binding; 8]> = smallvec![];
+    let mut params = Params::new().u32(device.check_extent(output.len())?).u32(each).u32(places);
+    for t in parameters {
+        bindings.push(t.into());
+        params = params.u32(t.len());
+    }
+    bindings.push(output.into());
+    let params = Source::Host(generator).add(params, &mut bindings);
+    let dtype = output.dtype;
+    device.enqueue(&Program {
+        key: Key::new("random").name("bounded normal").dtype(dtype),
+        shader: &|| shader(dtype),
+        bindings,
+        params,
+        grid: Grid::map(output.len(), dtype),
+    })
+}
+
+/// The shader variants.
+pub fn shaders() -> Vec<Shader> {
+    TYPES.iter().map(|t| shader(*t)).collect()
+}
+
+fn shader(dtype: DType) -> Shader {
+    let wide = dtype == DType::F64;
+    let s = Shader::new(format!("random bounded normal {dtype}"))
+        .bind("means", dtype)
+        .bind("deviations", dtype)
+        .bind("minvals", dtype)
+        .bind("maxvals", dtype)
+        .bind("y", dtype)
+        .u32s(&["count", "each", "places"])
+        .u32s(&["means_count", "deviations_count", "minvals_count", "maxvals_count"])
+        .library("philox")
+        .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
+        .library(library::of_type("special", dtype))
+        .define("F", dtype.value())
+        .define("WIDE", if wide { "1.3lf" } else { "1.3" });
+    generator(s, false).body(include_str!("../../../shaders/random/bounded_normal.wgsl")).map("y")
+}

@@ -417,10 +417,51 @@ fn a_tail_computes_what_is_beside_it() {
         // It waits for something else, or is needed elsewhere: what is left of it is read.
         "n = NoOp\nt = Sigmoid(h, ^n) {T: float32} -> float32[?2, 8]",
         "t = Sigmoid(h) {T: float32} -> float32[?2, 8]\nw = Where(t)",
-        // It would be computed for each row.
-        "g = Placeholder -> float32[8]\nt = Sigmoid(g) {T: float32} -> float32[8]",
+        // It would be computed for each row, and takes long.
+        "g = Placeholder -> float32[8]\nt = Digamma(g) {T: float32} -> float32[8]",
     ] {
         let left = super::after("contraction", &text(side));
-        assert!(left.contains("t = Sigmoid(") && !left.contains("u = Mul("), "{left}");
+        assert!(
+            (left.contains("t = Sigmoid(") || left.contains("t = Digamma("))
+                && !left.contains("u = Mul("),
+            "{left}"
+        );
     }
+}
+
+/// As Keras writes it in inference.
+#[test]
+fn a_batch_normalization_of_variables_is_computed_in_place() {
+    check(
+        "contraction",
+        &format!(
+            "preserve out{CONV}
+             mean = Placeholder -> float32[1, 1, 1, 8]
+             variance = Placeholder -> float32[1, 1, 1, 8]
+             gamma = Placeholder -> float32[1, 1, 1, 8]
+             beta = Placeholder -> float32[1, 1, 1, 8]
+             eps = Const {{dtype: float32, value: tensor float32[] [0.5]}} -> float32[]
+             sum = AddV2(variance, eps) {{T: float32}} -> float32[1, 1, 1, 8]
+             inverse = Rsqrt(sum) {{T: float32}} -> float32[1, 1, 1, 8]
+             slope = Mul(inverse, gamma) {{T: float32}} -> float32[1, 1, 1, 8]
+             moved = Mul(mean, slope) {{T: float32}} -> float32[1, 1, 1, 8]
+             offset = Sub(beta, moved) {{T: float32}} -> float32[1, 1, 1, 8]
+             v = Mul(c, slope) {{T: float32}} -> float32[?2, 9, 9, 8]
+             z = AddV2(v, offset) {{T: float32}} -> float32[?2, 9, 9, 8]
+             y = Relu(z) {{T: float32}} -> float32[?2, 9, 9, 8]
+             out = Identity(y) {{T: float32}}"
+        ),
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[?2, 9, 9, 4]
+            w = Placeholder -> float32[3, 3, 4, 8]
+            mean = Placeholder -> float32[1, 1, 1, 8]
+            variance = Placeholder -> float32[1, 1, 1, 8]
+            gamma = Placeholder -> float32[1, 1, 1, 8]
+            beta = Placeholder -> float32[1, 1, 1, 8]
+            eps = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            out = Identity(y/fused) {T: float32}
+            y/fused = _WgpuFusedConv2D(x, w, variance, gamma, mean, beta) {T: float32, T_extra: [float32, float32, float32, float32], T_out: float32, constants: [0.5], data_format: "NHWC", dilations: [1, 1, 1, 1], explicit_paddings: [], expression: "x: float32, float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x1, c0); s1 = Rsqrt<float32>(s0); s2 = Mul<float32>(s1, x2); s3 = Mul<float32>(x0, s2); s4 = Mul<float32>(x3, s2); s5 = Sub<float32>(x4, s4); s6 = AddV2<float32>(s3, s5); s7 = Relu<float32>(s6); return s7", padding: "SAME", strides: [1, 1, 1, 1]} -> float32[?2, 9, 9, 8]
+        "#]],
+    );
 }

@@ -90,8 +90,17 @@ impl Tail {
     }
 }
 
+/// Whether a tensor has an element for each column of one that has the shape of `other`.
+fn is_row(info: &TensorInfo, other: &TensorInfo) -> bool {
+    let rows = info.shape.as_deref().and_then(|s| s.split_last());
+    info.broadcasts_to(other)
+        && rows.is_some_and(|(_, lead)| lead.iter().all(|d| *d == Dim::Known(1)))
+}
+
 /// Elementwise nodes beside a tail that it alone reads and that have its shape: it computes them
-/// from what they read. Gradients wait for the gradient before them, which may be in the tail.
+/// from what they read. So it does with cheap functions of channels, such as the slope and the
+/// offset of a batch normalization: a dispatch for so few elements takes longer. Gradients wait for
+/// the gradient before them, which may be in the tail.
 fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<NodeId> {
     let device = graph.node(root.id).device();
     let mut sides = FxHashSet::default();
@@ -111,8 +120,10 @@ fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<Node
                 && node.device() == device
                 && node.controls().iter().all(inside)
                 && !graph.is_preserved(id)
-                && row(node).is_some()
-                && graph.info(*input).same_shape(shape)
+                && row(node).is_some_and(|call| {
+                    let info = graph.info(*input);
+                    info.same_shape(shape) || cost::is_cheap(call) && is_row(info, shape)
+                })
                 && alone()
             {
                 sides.insert(id);

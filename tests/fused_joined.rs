@@ -109,6 +109,10 @@ fn dispatches(profile: Profile, extents: [usize; 3], epilogue: &str) -> u64 {
 
 #[test]
 fn small_products_are_one_dispatch() {
+    if session().device.profile().capabilities.max_bindings < 10 {
+        // No program of three products with a bias each goes here.
+        return;
+    }
     let profile = Profile { workgroups: 65, ..Profile::NVIDIA };
     let few = Capabilities { max_bindings: 8, ..profile.capabilities };
     for (profile, extents, epilogue, wanted) in [

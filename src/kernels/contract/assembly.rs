@@ -52,8 +52,8 @@ pub(super) fn shader(v: &Variant) -> Shader {
         parts => format!(" joined {parts}"),
     };
     let mut shader = Shader::new(format!(
-        "contract{walk}{parts} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} {:?} {:?} \
-         {:?} {:?}",
+        "contract{walk}{parts} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
+         {:?} {:?} {:?} {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])

@@ -1,5 +1,5 @@
 //! What happens to the elements of a contraction's result before they are stored: an [`Expression`]
-//! of the element and of up to four further operands.
+//! of the element and of up to five further operands.
 //!
 //! A further operand is a scalar, a vector with one element for each channel, or has the result's
 //! shape; which of them is part of the pipeline's key, its extents are not. Everything else that
@@ -24,15 +24,17 @@ use crate::shader::{Field, Shader};
 use crate::tensor::Tensor;
 
 /// Names of the further operands' bindings.
-const NAMES: [&str; 4] = ["e1", "e2", "e3", "e4"];
+const NAMES: [&str; 5] = ["e1", "e2", "e3", "e4", "e5"];
 /// Names of the parameters.
 const CONSTANTS: [&str; 24] = [
     "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12", "c13", "c14",
     "c15", "c16", "c17", "c18", "c19", "c20", "c21", "c22", "c23",
 ];
 
-/// Most further operands: with the contraction's three bindings, seven of eight.
+/// Most further operands; an elementwise program behind the contraction takes so many, too.
 pub const MAX_EXTRAS: usize = NAMES.len();
+/// Bindings of a contraction: its operands, its result and partial sums.
+const CONTRACTION: usize = 4;
 /// Most parameters.
 pub const MAX_CONSTANTS: usize = CONSTANTS.len();
 
@@ -143,6 +145,12 @@ impl Epilogue {
             inner: dims[axis + 1..].iter().product(),
             channels: dims[axis],
         })
+    }
+
+    /// Whether an adapter that binds so many storage buffers can apply an epilogue of so many
+    /// further operands: beside them it binds the contraction's three, and perhaps partial sums.
+    pub fn fits(extras: usize, max_bindings: u32) -> bool {
+        CONTRACTION + extras <= max_bindings as usize
     }
 
     /// Enqueues the expression over a result that the contraction has stored, with operands that

@@ -111,9 +111,9 @@ fn dispatch(parts: &[Part<'_>], choice: Choice, profile: &Profile) -> Option<Dis
         .map(|p| p.c.dispatch(first.clone(), &p.c.c, p.c.depth(), None, p.epilogue))
         .collect();
     // Each has bound a, b, c, and its epilogue's operands.
-    let a = all[0].bindings[0].clone();
-    let of = |at: usize| all.iter().map(move |d| d.bindings[at].clone());
-    let extras = all.iter().flat_map(|d| d.bindings[3..].iter().cloned());
+    let a = all[0].bindings[0];
+    let of = |at: usize| all.iter().map(move |d| d.bindings[at]);
+    let extras = all.iter().flat_map(|d| d.bindings[3..].iter().copied());
     let bindings: SmallVec<[Binding; 8]> =
         std::iter::once(a).chain(of(1)).chain(of(2)).chain(extras).collect();
     let tiles = choice.tile.tiles(parts[0].c.m, parts[0].c.n) * parts.len();

@@ -11,11 +11,11 @@ pub(super) const B: [&str; 4] = ["b_0", "b_1", "b_2", "b_3"];
 /// Those of their results.
 pub(super) const C: [&str; 4] = ["c_0", "c_1", "c_2", "c_3"];
 /// Those of their epilogues' operands.
-pub(super) const EXTRAS: [[&str; 4]; 4] = [
-    ["e1_0", "e2_0", "e3_0", "e4_0"],
-    ["e1_1", "e2_1", "e3_1", "e4_1"],
-    ["e1_2", "e2_2", "e3_2", "e4_2"],
-    ["e1_3", "e2_3", "e3_3", "e4_3"],
+pub(super) const EXTRAS: [[&str; 5]; 4] = [
+    ["e1_0", "e2_0", "e3_0", "e4_0", "e5_0"],
+    ["e1_1", "e2_1", "e3_1", "e4_1", "e5_1"],
+    ["e1_2", "e2_2", "e3_2", "e4_2", "e5_2"],
+    ["e1_3", "e2_3", "e3_3", "e4_3", "e5_3"],
 ];
 
 /// Declares which part a workgroup computes, and `part_of`, which finds it out and gives the rest

@@ -4,8 +4,7 @@
 use smallvec::smallvec;
 
 use super::choice::Choice;
-use super::epilogue::Bound;
-use super::epilogue::MAX_EXTRAS;
+use super::epilogue::{Bound, Epilogue};
 use super::plan::{Dispatch, Plan};
 use super::shares::{Shares, Tiles, Work};
 use super::tile::OperandMemory;
@@ -95,9 +94,8 @@ impl Contraction {
         let split_k = self.depth().div_ceil(chunk);
         let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
         let sum = self.a.dtype.accumulator().size();
-        // Partial sums would be the eighth binding, which no program of a contraction takes yet.
         let extras = epilogue.map_or(0, Bound::extras);
-        let may_cut = split_k == 1 && extras < MAX_EXTRAS;
+        let may_cut = split_k == 1 && Epilogue::fits(extras, profile.capabilities.max_bindings);
         let tiles = Tiles { count: tiles, depth: chunk, sum, may_cut };
         Work::new(choice.tile, choice.schedule, &tiles, profile)
     }

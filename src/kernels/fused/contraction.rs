@@ -202,9 +202,10 @@ impl Fused {
         if output.is_empty() {
             return Ok(None);
         }
-        let products = !a.is_empty() && !b.is_empty() && dims == result;
-        let bound = if products { self.epilogue.bind(&dims, axis, &extras) } else { None };
         let profile = ctx.device().profile();
+        let fits = Epilogue::fits(extras.len(), profile.capabilities.max_bindings);
+        let products = fits && !a.is_empty() && !b.is_empty() && dims == result;
+        let bound = if products { self.epilogue.bind(&dims, axis, &extras) } else { None };
         if bound.is_some() {
             return self.base.plan(&profile, [a, b, &output], bound).map(Some);
         }

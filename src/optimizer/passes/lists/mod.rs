@@ -14,8 +14,8 @@
 //! one. Where a tensor has one extent by what TensorFlow inferred and another one by these rules,
 //! both are the same, and so they are in the whole graph.
 //!
-//! The same rules serve gradients for a batch of unknown size, which ask for the shapes of what they
-//! are gradients of while the program runs.
+//! The same rules serve gradients for a batch of unknown size, which ask for shapes while the
+//! program runs.
 //!
 //! With what is known then, sums of gradients over what might have been broadcast, but was not,
 //! vanish ([`sums`]), and lists out of which nobody takes an element are no longer filled

@@ -50,7 +50,7 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
     }
 }
 
-/// Products of matrices, of which one operand has the whole batch and the other has it too, or none.
+/// Products of matrices, of which one operand has the whole batch; the other has it too, or none.
 fn products(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Option<Shape> {
     let [a, b] = inputs else { return None };
     let (a, b) = (shapes.of(*a)?, shapes.of(*b)?);

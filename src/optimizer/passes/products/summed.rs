@@ -33,8 +33,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Whether `axes` are all `batch` dimensions in front of a matrix: constants, or what gradients find
-/// for an operand without a batch.
+/// Whether `axes` are all `batch` dimensions in front of a matrix: constants, or what gradients
+/// find for an operand without a batch.
 fn over_batch(graph: &Graph, axes: Output, batch: usize) -> Option<bool> {
     let node = graph.node(axes.node);
     if node.op() == "BroadcastGradientArgs" {

@@ -33,32 +33,32 @@ fn a_gradient_computes_again_what_follows_from_a_stored_tensor() {
         "recompute",
         GELU,
         &expect![[r#"
-        preserve dx, y
-        x = Placeholder -> float32[4, 8]
-        w = Placeholder -> float32[8, 6]
-        v = Placeholder -> float32[6, 5]
-        g = Cumsum(y) -> float32[4, 5]
-        half = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        root = Const {dtype: float32, value: tensor float32[] [0.699999988079071]} -> float32[]
-        h = MatMul(x, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 6]
-        minus = Neg(h) {T: float32} -> float32[4, 6]
-        arg = Mul(root, minus) {T: float32} -> float32[4, 6]
-        cdf = Erfc(arg) {T: float32} -> float32[4, 6]
-        part = Mul(h, half) {T: float32} -> float32[4, 6]
-        z = Mul(part, cdf) {T: float32} -> float32[4, 6]
-        y = MatMul(z, v) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 5]
-        s = Square(arg/again) {T: float32} -> float32[4, 6]
-        e = Exp(s) {T: float32} -> float32[4, 6]
-        dz = MatMul(g, v) {T: float32, transpose_a: false, transpose_b: true} -> float32[4, 6]
-        d1 = Mul(dz, cdf/again) {T: float32} -> float32[4, 6]
-        d2 = Mul(dz, part/again) {T: float32} -> float32[4, 6]
-        d3 = Mul(d2, e) {T: float32} -> float32[4, 6]
-        dx = AddV2(d1, d3) {T: float32} -> float32[4, 6]
-        part/again = Mul(h, half) {T: float32} -> float32[4, 6]
-        minus/again = Neg(h) {T: float32} -> float32[4, 6]
-        arg/again = Mul(root, minus/again) {T: float32} -> float32[4, 6]
-        cdf/again = Erfc(arg/again) {T: float32} -> float32[4, 6]
-    "#]],
+            preserve dx, y
+            x = Placeholder -> float32[4, 8]
+            w = Placeholder -> float32[8, 6]
+            v = Placeholder -> float32[6, 5]
+            g = Cumsum(y) -> float32[4, 5]
+            half = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            root = Const {dtype: float32, value: tensor float32[] [0.699999988079071]} -> float32[]
+            h = MatMul(x, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 6]
+            minus = Neg(h) {T: float32} -> float32[4, 6]
+            arg = Mul(root, minus) {T: float32} -> float32[4, 6]
+            cdf = Erfc(arg) {T: float32} -> float32[4, 6]
+            part = Mul(h, half) {T: float32} -> float32[4, 6]
+            z = Mul(part, cdf) {T: float32} -> float32[4, 6]
+            y = MatMul(z, v) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 5]
+            s = Square(arg/again) {T: float32} -> float32[4, 6]
+            e = Exp(s) {T: float32} -> float32[4, 6]
+            dz = MatMul(g, v) {T: float32, transpose_a: false, transpose_b: true} -> float32[4, 6]
+            d1 = Mul(dz, cdf/again) {T: float32} -> float32[4, 6]
+            d2 = Mul(dz, part/again) {T: float32} -> float32[4, 6]
+            d3 = Mul(d2, e) {T: float32} -> float32[4, 6]
+            dx = AddV2(d1, d3) {T: float32} -> float32[4, 6]
+            minus/again = Neg(h) {T: float32} -> float32[4, 6]
+            arg/again = Mul(root, minus/again) {T: float32} -> float32[4, 6]
+            cdf/again = Erfc(arg/again) {T: float32} -> float32[4, 6]
+            part/again = Mul(h, half) {T: float32} -> float32[4, 6]
+        "#]],
     );
 }
 
@@ -90,4 +90,27 @@ fn what_is_stored_or_dear_is_not_computed_again() {
          g = Cumsum(y) -> float32[4, 4]
          dx = Mul(g, q) {T: float32} -> float32[4, 4]",
     );
+}
+
+/// As in the gradient of a gradient: the copy for the first reader is none for the second one.
+#[test]
+fn readers_at_different_times_have_copies_of_their_own() {
+    let after = super::after(
+        "recompute",
+        "preserve y, t
+         x = Placeholder -> float32[4, 4]
+         h = MatMul(x, x) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 4]
+         p = Exp(h) {T: float32} -> float32[4, 4]
+         a = Mul(p, h) {T: float32} -> float32[4, 4]
+         y = MatMul(a, x) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 4]
+         b = Mul(p, y) {T: float32} -> float32[4, 4]
+         q = Exp(p) {T: float32} -> float32[4, 4]
+         c = Mul(b, q) {T: float32} -> float32[4, 4]
+         z = MatMul(c, x) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 4]
+         r = Mul(z, q) {T: float32} -> float32[4, 4]
+         s = Mul(r, p) {T: float32} -> float32[4, 4]
+         t = MatMul(s, x) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 4]",
+    );
+    assert_eq!(after.matches("= Exp(h)").count(), 3, "{after}");
+    assert_eq!(after.matches("= Exp(p").count(), 2, "{after}");
 }

@@ -49,7 +49,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     let wanted = Values::of(graph, &order).wanted(&order);
     let mut again: FxHashMap<(NodeId, u32), NodeId> = FxHashMap::default();
-    for Wanted { nodes, readers } in wanted {
+    // The last ones first: a copy reads what was copied for its own readers, not for earlier ones.
+    for Wanted { nodes, readers } in wanted.into_iter().rev() {
         for (reader, level) in readers {
             let value = *nodes.last().expect("a value is one of its nodes");
             for id in &nodes {

@@ -369,9 +369,7 @@ impl Region {
         }
         entered
     }
-}
 
-impl Region {
     /// Drops the reduced axes of a result for all its readers.
     fn squeeze(&self, graph: &mut Graph, result: Output, info: TensorInfo) -> NodeId {
         let readers: Vec<_> = graph.readers(result).collect();

@@ -1,9 +1,8 @@
 //! The tail of a contraction: which nodes behind it one epilogue computes, and the expression of
 //! them.
 
+mod members;
 pub(super) mod norm;
-
-use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,17 +12,10 @@ use crate::kernels::bias::ChannelAxis;
 use crate::kernels::contract::epilogue::{MAX_CONSTANTS, MAX_EXTRAS};
 use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::fused::cost::{self, BOUND};
-use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
-
-/// Most nodes behind a contraction that are looked at.
-const MAX_NODES: usize = 64;
-/// Most terms of a sum: more cost more than any epilogue may.
-const MAX_TERMS: usize = 256;
-/// Most uses of a value within a tail: of one that has more, some are surely outside.
-const MAX_USES: usize = 4 * MAX_NODES;
+use members::{MAX_USES, followers, reads, reshapes, row, sides};
 
 /// What one epilogue computes.
 pub(super) struct Tail {
@@ -88,106 +80,6 @@ impl Tail {
             with_sides.or_else(|| build(FxHashSet::default()))
         })
     }
-}
-
-/// Whether a tensor has an element for each column of one that has the shape of `other`.
-fn is_row(info: &TensorInfo, other: &TensorInfo) -> bool {
-    let rows = info.shape.as_deref().and_then(|s| s.split_last());
-    info.broadcasts_to(other)
-        && rows.is_some_and(|(_, lead)| lead.iter().all(|d| *d == Dim::Known(1)))
-}
-
-/// Elementwise nodes beside a tail that it alone reads and that have its shape: it computes them
-/// from what they read. So it does with cheap functions of channels, such as the slope and the
-/// offset of a batch normalization: a dispatch for so few elements takes longer. Gradients wait for
-/// the gradient before them, which may be in the tail.
-fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<NodeId> {
-    let device = graph.node(root.id).device();
-    let mut sides = FxHashSet::default();
-    let mut open: Vec<NodeId> = tail.iter().copied().collect();
-    while let Some(reader) = open.pop() {
-        let shape = graph.info(Output { node: reader, port: 0 });
-        for input in graph.node(reader).inputs() {
-            let (id, node) = (input.node, graph.node(input.node));
-            let inside = |id: &NodeId| *id == root.id || tail.contains(id) || sides.contains(id);
-            let known = inside(&id);
-            let alone = || {
-                graph.users(id).len() <= MAX_USES
-                    && graph.users(id).iter().all(|u| tail.contains(u) || sides.contains(u))
-            };
-            if !known
-                && sides.len() < MAX_NODES
-                && node.device() == device
-                && node.controls().iter().all(inside)
-                && !graph.is_preserved(id)
-                && row(node).is_some_and(|call| {
-                    let info = graph.info(*input);
-                    info.same_shape(shape) || cost::is_cheap(call) && is_row(info, shape)
-                })
-                && alone()
-            {
-                sides.insert(id);
-                open.push(id);
-            }
-        }
-    }
-    sides
-}
-
-fn reads(graph: &Graph, user: NodeId, used: NodeId) -> bool {
-    graph.node(user).inputs().iter().any(|i| i.node == used)
-}
-
-/// Ops that only give a tensor other extents.
-fn reshapes(node: &Node) -> bool {
-    matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
-}
-
-/// The nodes that may be in the tail, in order.
-fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
-    let place = |id: NodeId| {
-        positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id))
-    };
-    let mut ahead: BTreeSet<(usize, NodeId)> =
-        graph.readers(root.output()).filter_map(|(id, _)| place(id)).collect();
-    let mut found = Vec::new();
-    while let Some((_, id)) = ahead.pop_first() {
-        let node = graph.node(id);
-        let same_device = node.device() == graph.node(root.id).device();
-        let known = reshapes(node)
-            || matches!(node.op(), "BiasAdd" | "Cast")
-            || (node.op() == "AddN" && node.inputs().len() <= MAX_TERMS)
-            || norm::is_inference(node)
-            || row(node).is_some();
-        if !same_device || !known || graph.is_preserved(id) || found.len() == MAX_NODES {
-            continue;
-        }
-        found.push(id);
-        // What many others read too can only be the end of a tail.
-        if graph.users(id).len() > MAX_USES {
-            continue;
-        }
-        ahead.extend(graph.readers(Output { node: id, port: 0 }).filter_map(|(id, _)| place(id)));
-    }
-    found
-}
-
-/// The call of an elementwise node whose shapes broadcast.
-fn row(node: &Node) -> Option<Call> {
-    let dtype = if node.op().starts_with("Logical") { DType::Bool } else { node.dtype("T")? };
-    let call = Call::row(node.op(), dtype)?;
-    let Call::Row(row, _) = call else { return None };
-    let broadcasts = match row.shapes {
-        Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => {
-            node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
-        }
-        Shapes::Same => row.inputs.len() == 1,
-        _ => false,
-    };
-    let mut types = call.inputs();
-    types.push(call.output());
-    (broadcasts && types.iter().all(|t| t.is_float() || *t == DType::Bool)).then_some(call)
 }
 
 /// The last dimensions of a tensor whose extents' product is `channels`: the fewest.

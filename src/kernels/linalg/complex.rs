@@ -13,6 +13,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
+use crate::kernels::windows;
 use crate::shader::Shader;
 use crate::tensor::{Dims, HostTensor, Tensor};
 
@@ -62,6 +63,10 @@ fn dims_of(t: &Tensor, rows: usize, cols: usize) -> Dims {
 fn embed(ctx: &mut dyn OpContext, x: &Tensor, shape: Shape) -> Result<Tensor> {
     let Batch { rows, cols, .. } = Batch::of(x)?;
     let (part, across) = (x.dtype.part(), across(shape));
+    let capabilities = *ctx.device().capabilities();
+    if across as u64 * x.bytes() > windows::limit(&capabilities) {
+        return Err(windows::too_large(&capabilities, "a batch of complex matrices as real ones"));
+    }
     let y = ctx.temp(part, &dims_of(x, 2 * rows, across * cols))?;
     if y.is_empty() {
         return Ok(y);

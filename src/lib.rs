@@ -15,6 +15,7 @@ pub mod kind;
 pub mod layout;
 pub mod local;
 pub mod optimizer;
+pub mod profiler;
 pub mod report;
 pub mod shader;
 #[expect(unsafe_code, reason = "calls of the system, of wgpu and of drivers")]

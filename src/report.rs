@@ -155,7 +155,7 @@ fn adapter(
             "int64": capabilities.int64,
             "float64": capabilities.float64,
             "subgroups": capabilities.subgroups,
-            "timestamps": capabilities.timestamps,
+            "timestamps": format!("{:?}", capabilities.timestamps).to_lowercase(),
         },
         "matrix_units": device.map(|(device, _)| matrix_units(device)),
     })

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use numeric::{Random, assert_close};
 use scratch::Scratch;
-use tensorflow_wgpu::device::{Capabilities, Device, Profile, Selection};
+use tensorflow_wgpu::device::{Capabilities, Device, Profile, Selection, Timestamps};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, HostTensor};
 
@@ -204,7 +204,7 @@ fn contractions_of_all_kinds_are_tuned_and_stay_right() {
 
 #[test]
 fn without_timestamps_the_host_keeps_the_time() {
-    let capabilities = Capabilities { timestamps: false, ..gpu().capabilities };
+    let capabilities = Capabilities { timestamps: Timestamps::None, ..gpu().capabilities };
     let profile = Profile { capabilities, ..gpu() };
     let device = Device::open_tuning(&adapter(), profile, None, || false).unwrap();
     let mut session = Session::new(device);

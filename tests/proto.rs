@@ -15,7 +15,7 @@ fn the_descriptors_are_those_of_the_schemas() {
         std::fs::read_dir("proto").unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "proto"));
     files.sort();
-    assert_eq!(files.len(), 12, "the twelve messages of the graph C API");
+    assert_eq!(files.len(), 13, "the twelve messages of the graph C API, and the profiler's");
     let mut descriptors = protox::compile(files, ["proto"]).unwrap();
     descriptors.file.iter_mut().for_each(|f| f.source_code_info = None);
     let bytes = descriptors.encode_to_vec();

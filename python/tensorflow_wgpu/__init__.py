@@ -4,19 +4,23 @@ needs.
 TensorFlow finds and loads the library by itself, so that `import tensorflow` is all a program
 needs. This package is for `python -m tensorflow_wgpu`, which tells whether everything works, and
 for `tensorflow_wgpu.fallbacks`, which tells which ops of a program run on the CPU, and
-`tensorflow_wgpu.statistics`, which counts what the devices did.
+`tensorflow_wgpu.statistics`, which counts what the devices did, and for `tensorflow_wgpu.profile`,
+which tells what took how long.
 """
 
 from tensorflow_wgpu._fallbacks import Fallback, FallbackError, Fallbacks, fallbacks
 from tensorflow_wgpu._library import library_path, report, statistics
+from tensorflow_wgpu._profile import Profile, profile
 
 __all__ = [
     "Fallback",
     "FallbackError",
     "Fallbacks",
+    "Profile",
     "__version__",
     "fallbacks",
     "library_path",
+    "profile",
     "report",
     "statistics",
 ]

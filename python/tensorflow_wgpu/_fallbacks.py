@@ -191,6 +191,19 @@ class _Watch:
 
 
 @contextlib.contextmanager
+def observed() -> Iterator[list[Fallback]]:
+    """A list that, behind the body, holds the fallbacks of the functions that the body was the
+    first to run. Eager ops are not looked at, which would slow them down.
+    """
+    found = Counter[Any]()
+    nodes: dict[Any, str] = {}
+    report: list[Fallback] = []
+    with _graphs(found, nodes):
+        yield report
+    report += _explained(found, nodes)
+
+
+@contextlib.contextmanager
 def collected() -> Iterator[list[Any]]:
     """A list that, behind the body, holds the placed graphs of the functions that the body was the
     first to run.

@@ -36,7 +36,7 @@ def report() -> dict[str, Any]:
 
     Loads the library when TensorFlow has not done so already, opens each device and tries it out.
     """
-    return _read("tensorflow_wgpu_report")
+    return read("tensorflow_wgpu_report")
 
 
 def statistics() -> dict[str, dict[str, int]]:
@@ -50,17 +50,17 @@ def statistics() -> dict[str, dict[str, int]]:
     tells how many are kept now. Kernels run asynchronously: read a result (`.numpy()`) first, so
     that all of its work is counted.
     """
-    return _read("tensorflow_wgpu_statistics")
+    return read("tensorflow_wgpu_statistics")
 
 
 def devices() -> dict[str, dict[str, str]]:
     """What the devices are that TensorFlow opened in this process: `{"WGPU:0": {"name": ...,
     "vendor": ..., "type": ..., "backend": ..., "driver": ...}, ...}`.
     """
-    return _read("tensorflow_wgpu_devices")
+    return read("tensorflow_wgpu_devices")
 
 
-def _read(function: str) -> dict[str, Any]:
+def read(function: str) -> dict[str, Any]:
     """What a function of the library returns, which is JSON that it allocated."""
     library = ctypes.CDLL(str(library_path()))
     getattr(library, function).restype = ctypes.c_void_p

@@ -3,6 +3,43 @@
 use super::matrices::{Cooperative, Matrices};
 use crate::dtype::DType;
 
+/// Where a device can read the GPU's clock. Each also does what those before it do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timestamps {
+    /// Nowhere.
+    None,
+    /// At the beginning and the end of compute passes.
+    Passes,
+    /// Between the commands of an encoder: passes and copies.
+    Encoders,
+    /// Between the dispatches of a pass.
+    Dispatches,
+}
+
+impl Timestamps {
+    /// What an adapter with these features can do.
+    fn of(features: wgpu::Features) -> Self {
+        let all = [Self::Dispatches, Self::Encoders, Self::Passes];
+        let offered = all.into_iter().find(|level| features.contains(level.features()));
+        offered.unwrap_or(Self::None)
+    }
+
+    /// What it takes of wgpu.
+    const fn features(self) -> wgpu::Features {
+        let (query, encoders, passes) = (
+            wgpu::Features::TIMESTAMP_QUERY,
+            wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS,
+            wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES,
+        );
+        match self {
+            Self::None => wgpu::Features::empty(),
+            Self::Passes => query,
+            Self::Encoders => query.union(encoders),
+            Self::Dispatches => query.union(encoders).union(passes),
+        }
+    }
+}
+
 /// The properties of a device that decide which kernels exist and how they are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
@@ -13,8 +50,8 @@ pub struct Capabilities {
     pub float64: bool,
     /// Subgroup operations.
     pub subgroups: bool,
-    /// Timestamps inside encoders.
-    pub timestamps: bool,
+    /// Where the GPU's clock can be read.
+    pub timestamps: Timestamps,
     /// Matrices that subgroups multiply and sum in f32.
     pub matrices: Matrices,
     /// Bytes of immediates (push constants); 0 when there are none.
@@ -36,16 +73,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// What timestamps inside encoders take.
-    const TIMESTAMPS: wgpu::Features =
-        wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
-
     /// An adapter that has everything, for documentation and checks of all there is.
     pub const FULL: Self = Self {
         int64: true,
         float64: true,
         subgroups: true,
-        timestamps: true,
+        timestamps: Timestamps::Dispatches,
         matrices: Matrices { f16: Some(Cooperative::F16), f32: None },
         immediates: 128,
         max_binding: 1 << 40,
@@ -62,7 +95,7 @@ impl Capabilities {
         int64: false,
         float64: false,
         subgroups: false,
-        timestamps: false,
+        timestamps: Timestamps::None,
         matrices: Matrices::NONE,
         immediates: 0,
         max_binding: 128 << 20,
@@ -99,7 +132,7 @@ impl Capabilities {
             float64: has(wgpu::Features::SHADER_F64 | wgpu::Features::SHADER_INT64)
                 && info.backend != wgpu::Backend::Dx12,
             subgroups: has(wgpu::Features::SUBGROUP),
-            timestamps: has(Self::TIMESTAMPS),
+            timestamps: Timestamps::of(features),
             matrices: Matrices::NONE,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
             max_binding: limits.max_storage_buffer_binding_size,
@@ -119,11 +152,10 @@ impl Capabilities {
             (self.int64, wgpu::Features::SHADER_INT64),
             (self.float64, wgpu::Features::SHADER_F64),
             (self.subgroups, wgpu::Features::SUBGROUP),
-            (self.timestamps, Self::TIMESTAMPS),
             (self.immediates > 0, wgpu::Features::IMMEDIATES),
         ];
         let had = listed.into_iter().filter(|(has, _)| *has);
-        had.fold(wgpu::Features::empty(), |all, (_, feature)| all | feature)
+        had.fold(self.timestamps.features(), |all, (_, feature)| all | feature)
     }
 
     /// The limits of wgpu that a device is opened with, of an adapter whose own ones are `own`.
@@ -158,7 +190,7 @@ impl Capabilities {
             int64: self.int64 && other.int64,
             float64: self.float64 && other.float64,
             subgroups: self.subgroups && other.subgroups,
-            timestamps: self.timestamps && other.timestamps,
+            timestamps: self.timestamps.min(other.timestamps),
             matrices: self.matrices.common(other.matrices),
             immediates: self.immediates.min(other.immediates),
             max_binding: self.max_binding.min(other.max_binding),

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
@@ -11,6 +12,8 @@ use super::checked::checked;
 use super::failures::Failures;
 use super::process::{self, Inside};
 use super::queue::Queue;
+use super::trace::probe::Submitted;
+use super::trace::{HostWork, Tracer};
 use crate::error::{Error, Result};
 use crate::sys::guard::panic_message;
 
@@ -30,6 +33,8 @@ pub(crate) struct Batch {
     pub encoder: wgpu::CommandEncoder,
     /// What the buffers of parameters hold during the submission.
     pub params: [Option<(wgpu::Buffer, Vec<u8>)>; 2],
+    /// Where to note when it is submitted, while the device is traced.
+    pub submitted: Option<Submitted>,
 }
 
 /// A device with its queue.
@@ -37,6 +42,7 @@ pub(crate) struct Gpu {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     failures: Arc<Failures>,
+    tracer: Arc<Tracer>,
     idle: Mutex<Vec<wgpu::Buffer>>,
 }
 
@@ -52,8 +58,13 @@ const MAP_PATIENCE: Duration = Duration::from_secs(60);
 const SMALLEST: u64 = 4096;
 
 impl Gpu {
-    pub fn new(device: wgpu::Device, queue: wgpu::Queue, failures: Arc<Failures>) -> Self {
-        Self { device, queue, failures, idle: Mutex::default() }
+    pub fn new(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        failures: Arc<Failures>,
+        tracer: Arc<Tracer>,
+    ) -> Self {
+        Self { device, queue, failures, tracer, idle: Mutex::default() }
     }
 
     /// An idle or new buffer of at least `bytes` for the host to read.
@@ -152,7 +163,11 @@ impl Queue for Gpu {
 
     fn submit(&self, batch: Batch) -> Result<Self::Index> {
         let inside = process::enter()?;
-        let Batch { encoder, params } = batch;
+        let Batch { encoder, params, submitted } = batch;
+        let _span = self.tracer.span(|| HostWork::Submit);
+        if let Some(submitted) = submitted {
+            submitted.store(self.tracer.now(), Ordering::Relaxed);
+        }
         checked(&self.device, "a batch of GPU work could not be submitted", || {
             for (buffer, bytes) in params.into_iter().flatten() {
                 // It takes effect before the whole submission, and each block of parameters has a
@@ -167,11 +182,13 @@ impl Queue for Gpu {
     }
 
     fn wait(&self, (index, _inside): Self::Index) -> Result<()> {
+        let _span = self.tracer.span(|| HostWork::WaitForGpu);
         self.poll(&wgpu::PollType::Wait { submission_index: Some(index), timeout: None })
     }
 
     fn read(&self, readback: Readback, lost: Option<Error>) {
         let Readback { buffer, range, sink } = readback;
+        let _span = self.tracer.span(|| HostWork::ReadBack(range.len() as u64));
         match lost.map_or_else(|| self.map(&buffer), Err) {
             Ok(view) => {
                 sink(Ok(&view[range]));

@@ -33,6 +33,7 @@ mod staging;
 mod statistics;
 mod submitter;
 mod sync;
+pub mod trace;
 mod transfer;
 pub mod tuning;
 
@@ -45,7 +46,7 @@ use smallvec::SmallVec;
 
 pub use adapters::{AdapterReport, Selection};
 pub use budget::MemoryBudget;
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, Timestamps};
 pub use completion::Serial;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{MatrixUnits, Policy, Verdict};
@@ -66,6 +67,8 @@ use pipelines::Pipelines;
 use recorder::{Bound, Dispatch, Recorder};
 use staging::Staging;
 use submitter::Submitter;
+use trace::probe::Asked;
+use trace::{HostWork, Tracer};
 use tuning::Tuner;
 
 use crate::error::{Error, Result};
@@ -89,6 +92,7 @@ pub struct Device {
     staging: Staging,
     matrix_units: Arc<MatrixUnits>,
     tuner: Option<Arc<Tuner>>,
+    tracer: Arc<Tracer>,
     gpu: Arc<Gpu>,
     /// Workgroups in one dimension.
     max_groups: u32,
@@ -303,7 +307,8 @@ impl Device {
         let capabilities = profile.capabilities;
         let failures = Arc::new(Failures::default());
         watch(&raw, &failures);
-        let gpu = Arc::new(Gpu::new(raw.clone(), queue, failures.clone()));
+        let tracer = Arc::new(Tracer::default());
+        let gpu = Arc::new(Gpu::new(raw.clone(), queue, failures.clone(), tracer.clone()));
         let completion = Completion::start(gpu.clone(), failures.clone());
         let submitter = Submitter::start(gpu.clone(), completion.clone(), failures.clone());
         let recorder = Recorder::new(
@@ -328,7 +333,7 @@ impl Device {
             info,
             profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
-            pipelines: Pipelines::new(raw.clone(), &profile, cache),
+            pipelines: Pipelines::new(raw.clone(), &profile, cache, tracer.clone()),
             recorder: PendingDispatches::new(recorder, failed),
             completion,
             submitter,
@@ -336,6 +341,7 @@ impl Device {
             staging: Staging::default(),
             matrix_units: Arc::new(matrix_units),
             tuner: tuner.map(Arc::new),
+            tracer,
             max_groups: raw.limits().max_compute_workgroups_per_dimension,
             gpu,
         });
@@ -377,6 +383,7 @@ impl Device {
             allocated => allocated,
         };
         let address = self.settled(address)?;
+        self.tracer.memory(self.memory.stats().in_use);
         self.refresh(address, bytes);
         Ok(address)
     }
@@ -398,6 +405,7 @@ impl Device {
     /// it.
     pub fn deallocate(&self, address: u64) -> Result<()> {
         let block = self.memory.deallocate(address)?;
+        self.tracer.memory(self.memory.stats().in_use);
         self.recorder.lock().forget(&block);
         Ok(())
     }
@@ -483,18 +491,29 @@ impl Device {
 
     /// Enqueues a dispatch after everything enqueued before.
     pub fn enqueue(&self, program: &Program<'_>) -> Result<()> {
-        self.enqueue_moving(program, program.bindings.iter().map(|b| b.bytes).sum())
+        self.enqueue_counted(program, 0)
     }
 
-    /// The same for a program that touches `bytes` of what it binds.
-    pub fn enqueue_moving(&self, program: &Program<'_>, bytes: u64) -> Result<()> {
-        self.enqueue_table(program, Vec::new(), bytes)
+    /// The same for a program of so many operations on floats, which profiles tell.
+    pub fn enqueue_counted(&self, program: &Program<'_>, flops: u64) -> Result<()> {
+        let bytes = program.bindings.iter().map(|b| b.bytes).sum();
+        self.enqueue_all(program, Vec::new(), bytes, flops)
     }
 
-    /// The same for a program with a binding more, in front of the others: an array of `u32` that
+    /// The same for a program that touches `bytes` of what it binds, and with a binding more, in front of the others: an array of `u32` that
     /// holds `table`. It travels with the submission, so that tables that differ from step to step
     /// cost neither memory of their own nor bind groups.
     pub fn enqueue_table(&self, program: &Program<'_>, table: Vec<u32>, bytes: u64) -> Result<()> {
+        self.enqueue_all(program, table, bytes, 0)
+    }
+
+    fn enqueue_all(
+        &self,
+        program: &Program<'_>,
+        table: Vec<u32>,
+        bytes: u64,
+        flops: u64,
+    ) -> Result<()> {
         self.check()?;
         self.submitter.throttle();
         let pipeline = self.pipelines.get(program)?;
@@ -546,7 +565,8 @@ impl Device {
             )));
         }
         let bytes = table_bytes + bytes;
-        let dispatch = Dispatch { table, bound, params: block, grid: program.grid, bytes };
+        let asked = self.tracer.is_active().then(|| Box::new(Asked::now(flops)));
+        let dispatch = Dispatch { table, bound, params: block, grid: program.grid, bytes, asked };
         let waiting = Waiting { pipeline, dispatch };
         if table_bytes == 0 {
             return self.settled(self.recorder.dispatch(waiting, &program.bindings));
@@ -635,6 +655,7 @@ impl Device {
             }
             drop(recorder);
             self.submitter.submit();
+            let _span = self.tracer.span(|| HostWork::WaitForDevice);
             self.completion.wait(serial)?;
         }
         self.check()

@@ -17,6 +17,7 @@ use super::pending::{Plan, Uses};
 use super::process;
 use super::profile::Profile;
 use super::program::{Key, Program};
+use super::trace::{About, HostWork, Tracer};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::shader::{Shader, int64};
@@ -37,6 +38,8 @@ pub(crate) struct Pipeline {
     pub uniform: bool,
     /// The tensors' offsets are given with each dispatch. Those of a uniform buffer always are.
     pub dynamic: bool,
+    /// What profiles tell of it.
+    pub about: Arc<About>,
 }
 
 /// A pipeline that is compiled, or will be.
@@ -165,13 +168,19 @@ pub(crate) struct Pipelines {
 
 impl Pipelines {
     /// With `own_barriers` the recorder puts barriers between dispatches, and wgpu none.
-    pub fn new(device: wgpu::Device, profile: &Profile, cache: Option<DiskCache>) -> Self {
+    pub fn new(
+        device: wgpu::Device,
+        profile: &Profile,
+        cache: Option<DiskCache>,
+        tracer: Arc<Tracer>,
+    ) -> Self {
         let compiler = Compiler {
             device,
             capabilities: profile.capabilities,
             own_barriers: profile.own_barriers,
             hides_constants: profile.kind() == Kind::FewRegisters,
             cache,
+            tracer,
             layouts: Mutex::default(),
             compiled: AtomicU32::new(1),
         };
@@ -236,6 +245,7 @@ struct Compiler {
     /// Registers are few, and constants of 64 bits must not stay there.
     hides_constants: bool,
     cache: Option<DiskCache>,
+    tracer: Arc<Tracer>,
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
     /// How many pipelines it has compiled, plus one.
     compiled: AtomicU32,
@@ -245,6 +255,7 @@ impl Compiler {
     fn compile(&self, planned: &Planned) -> Result<Pipeline> {
         let _inside = process::enter()?;
         let Planned { shader, storage_buffers, params_size, uniform, .. } = planned;
+        let _span = self.tracer.span(|| HostWork::Compile(shader.label().to_owned()));
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
         let dynamic = *storage_buffers <= self.capabilities.max_dynamic_bindings;
@@ -283,7 +294,8 @@ impl Compiler {
         if self.compiled.fetch_add(1, Ordering::Relaxed).is_power_of_two() {
             super::process::watch_exit();
         }
-        Ok(Pipeline { raw, layout, uniform: *uniform, dynamic })
+        let about = About { label: shader.label().to_owned(), workgroup: shader.workgroup_size() };
+        Ok(Pipeline { raw, layout, uniform: *uniform, dynamic, about: Arc::new(about) })
     }
 
     /// What wgpu gets of a shader: its text, or its module where the text does not say all. Where

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::Timestamps;
 use super::barriers::{Access, Hazards};
 use super::batch::Batch;
 use super::belt::Belt;
@@ -24,6 +25,8 @@ use super::program::Grid;
 use super::staging::Staging;
 use super::statistics::Statistics;
 use super::submitter::{Recorded, Submitter};
+use super::trace::probe::{Asked, Probe};
+use super::trace::{Tracer, Work};
 use crate::error::Result;
 use crate::sys::guard::caught;
 
@@ -40,6 +43,8 @@ pub(crate) struct Dispatch {
     pub grid: Grid,
     /// What it reads and writes.
     pub bytes: u64,
+    /// Who asked for it, while the device is traced.
+    pub asked: Option<Box<Asked>>,
 }
 
 pub(crate) struct Recorder {
@@ -67,6 +72,8 @@ pub(crate) struct Recorder {
     bind_groups: BindGroups<wgpu::BindGroup>,
     /// Serial of the last submission.
     submitted: Serial,
+    /// While the device is traced.
+    probe: Option<Box<Probe>>,
     pub statistics: Statistics,
 }
 
@@ -96,13 +103,15 @@ impl Recorder {
             batch: Batch::default(),
             bind_groups: BindGroups::default(),
             submitted: 0,
+            probe: None,
             statistics: Statistics::default(),
         })
     }
 
     /// Records one dispatch. What fails leaves nothing of it in the batch.
     fn dispatch(&mut self, pipeline: &Pipeline, uses: Uses, dispatch: &Dispatch) -> Result<()> {
-        let Dispatch { table, bound, params, grid, bytes } = dispatch;
+        self.make_room();
+        let Dispatch { table, bound, params, grid, bytes, asked } = dispatch;
         let (table, params): (&[u8], &[u8]) =
             (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
         let (table_at, uniform_at) =
@@ -136,8 +145,11 @@ impl Recorder {
                 bind_group(device, &pipeline.layout, buffers, &ranges)
             })
         })?;
+        let own_pass = self.open_own_pass();
         self.keep_apart(uses, dispatch);
-        let pass = self.pass();
+        let encoder = open(&mut self.encoder, &self.gpu.device);
+        let pass = open_pass(&mut self.pass, encoder, None);
+        let begin = self.probe.as_mut().and_then(|probe| probe.before(&self.gpu, pass));
         pass.set_pipeline(&pipeline.raw);
         pass.set_bind_group(0, &group, &offsets);
         if !pipeline.uniform && !params.is_empty() {
@@ -145,11 +157,33 @@ impl Recorder {
         }
         let [x, y, z] = grid.0;
         pass.dispatch_workgroups(x, y, z);
+        if let Some(probe) = &mut self.probe {
+            let end = begin.and_then(|_| probe.after(&self.gpu, pass));
+            let queries = begin.zip(end).map(|(begin, end)| [begin, end]).or(own_pass);
+            probe.dispatch(&pipeline.about, grid.0, *bytes, asked.as_deref(), queries);
+        }
         self.statistics.dispatches += 1;
         self.statistics.bytes += bytes;
         self.batch.dispatch(*bytes);
         self.submit_if_due();
         Ok(())
+    }
+
+    /// Opens a pass for one dispatch where the device is traced and that is how it is timed.
+    fn open_own_pass(&mut self) -> Option<[u32; 2]> {
+        if !self.probe.as_ref()?.has_own_passes() {
+            return None;
+        }
+        self.end_pass();
+        let (set, [first, last]) = self.probe.as_mut()?.pass_queries(&self.gpu)?;
+        let encoder = open(&mut self.encoder, &self.gpu.device);
+        let writes = wgpu::ComputePassTimestampWrites {
+            query_set: &set,
+            beginning_of_pass_write_index: Some(first),
+            end_of_pass_write_index: Some(last),
+        };
+        open_pass(&mut self.pass, encoder, Some(writes));
+        Some([first, last])
     }
 
     /// Counts the barriers in front of a dispatch, and puts those that wgpu does not.
@@ -197,10 +231,13 @@ impl Recorder {
     /// Records a copy of `bytes` (at most [`Belt::LIMIT`]) to the device. Offset and length are
     /// multiples of 4.
     pub fn upload(&mut self, block: &Block, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.make_room();
         self.end_pass();
         let (staging, at) = self.belt.write(&self.gpu.device, bytes)?;
-        let encoder = open(&mut self.encoder, &self.gpu.device);
-        encoder.copy_buffer_to_buffer(staging, at, &block.buffer, offset, bytes.len() as u64);
+        let (staging, len) = (staging.clone(), bytes.len() as u64);
+        self.timed(Work::Upload, len, |encoder| {
+            encoder.copy_buffer_to_buffer(&staging, at, &block.buffer, offset, len);
+        });
         self.count_upload(bytes.len() as u64);
         Ok(())
     }
@@ -214,9 +251,11 @@ impl Recorder {
         len: u64,
         pool: &Staging,
     ) {
-        let encoder = self.encoder();
-        encoder.copy_buffer_to_buffer(staging, 0, &block.buffer, offset, len);
-        pool.recall(encoder, staging);
+        self.make_room();
+        self.timed(Work::Upload, len, |encoder| {
+            encoder.copy_buffer_to_buffer(staging, 0, &block.buffer, offset, len);
+        });
+        pool.recall(self.encoder(), staging);
         self.count_upload(len);
     }
 
@@ -232,7 +271,10 @@ impl Recorder {
         let start = offset & !3;
         let copied = (offset + len).next_multiple_of(4) - start;
         let buffer = self.gpu.readback_buffer(copied)?;
-        self.encoder().copy_buffer_to_buffer(&block.buffer, start, &buffer, 0, copied);
+        self.make_room();
+        self.timed(Work::Download, len, |encoder| {
+            encoder.copy_buffer_to_buffer(&block.buffer, start, &buffer, 0, copied);
+        });
         let first = (offset - start) as usize;
         let range = first..first + len as usize;
         self.statistics.downloads += 1;
@@ -298,11 +340,18 @@ impl Recorder {
         // Whatever happens, the serial is one that somebody may wait for.
         let batch = caught("the end of a batch", || {
             self.end_pass();
-            let Some(encoder) = self.encoder.take() else { return Ok(None) };
+            let Some(mut encoder) = self.encoder.take() else { return Ok(None) };
+            let serial = self.submitted + 1;
+            let traced =
+                self.probe.as_mut().and_then(|p| p.end_batch(&self.gpu, &mut encoder, serial));
+            let submitted = traced.map(|(after, submitted)| {
+                self.after.push(after);
+                submitted
+            });
             self.belt.hand_over(&encoder);
             self.statistics.submissions += 1;
             let params = [self.tables.take(), self.uniforms.take()];
-            Ok(Some(gpu::Batch { encoder, params }))
+            Ok(Some(gpu::Batch { encoder, params, submitted }))
         });
         self.submitted += 1;
         self.batch = Batch::default();
@@ -357,6 +406,9 @@ impl Recorder {
 
     /// Ends the open pass, if there is one. What follows it must know what it has written.
     fn end_pass(&mut self) {
+        if let Some(probe) = &mut self.probe {
+            probe.end_pass();
+        }
         for (_, buffer) in std::mem::take(&mut self.bound) {
             self.written(&buffer);
         }
@@ -365,10 +417,55 @@ impl Recorder {
     }
 
     fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
+        open_pass(&mut self.pass, open(&mut self.encoder, &self.gpu.device), None)
+    }
+
+    /// Records a copy, with the time that it takes while the device is traced.
+    fn timed(&mut self, work: Work, bytes: u64, copy: impl FnOnce(&mut wgpu::CommandEncoder)) {
+        self.end_pass();
         let encoder = open(&mut self.encoder, &self.gpu.device);
-        self.pass.get_or_insert_with(|| {
-            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
-        })
+        let Some(probe) = &mut self.probe else { return copy(encoder) };
+        let begin = probe.stamp(&self.gpu, encoder);
+        copy(encoder);
+        let end = begin.and_then(|_| probe.stamp(&self.gpu, encoder));
+        probe.copy(work, bytes, begin.zip(end).map(|(begin, end)| [begin, end]));
+    }
+
+    /// Ends the batch where it has no queries left for another command.
+    fn make_room(&mut self) {
+        if self.probe.as_ref().is_some_and(|probe| !probe.has_room()) {
+            self.submit();
+        }
+    }
+
+    /// Begins to time what is recorded from now on.
+    pub fn begin_probe(&mut self, tracer: &Arc<Tracer>, timestamps: Timestamps) -> Result<()> {
+        self.submit();
+        self.probe = Some(Box::new(Probe::new(tracer, timestamps, &self.gpu)?));
+        Ok(())
+    }
+
+    /// Has a batch tell what time it is on the GPU.
+    pub fn calibrate(&mut self) {
+        self.make_room();
+        if self.probe.is_none() {
+            return;
+        }
+        self.end_pass();
+        if self.open_own_pass().is_some() {
+            self.end_pass();
+        }
+        let encoder = open(&mut self.encoder, &self.gpu.device);
+        if let Some(probe) = &mut self.probe {
+            probe.stamp(&self.gpu, encoder);
+            probe.calibrate();
+        }
+    }
+
+    /// Ends that. How the GPU was timed.
+    pub fn end_probe(&mut self) -> Timestamps {
+        self.submit();
+        self.probe.take().map_or(Timestamps::None, |probe| probe.timestamps())
     }
 
     /// Keeps a table and a parameter block for the submission and returns their offsets in their
@@ -408,6 +505,17 @@ fn accesses(bound: &[Bound], uses: Uses, first: usize) -> impl Iterator<Item = A
 const fn split(offset: u64) -> (u64, u32) {
     const DYNAMIC: u64 = (1 << 31) - 1;
     (offset & !DYNAMIC, (offset & DYNAMIC) as u32)
+}
+
+fn open_pass<'a>(
+    pass: &'a mut Option<wgpu::ComputePass<'static>>,
+    encoder: &mut wgpu::CommandEncoder,
+    timestamp_writes: Option<wgpu::ComputePassTimestampWrites<'_>>,
+) -> &'a mut wgpu::ComputePass<'static> {
+    pass.get_or_insert_with(|| {
+        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+        encoder.begin_compute_pass(&descriptor).forget_lifetime()
+    })
 }
 
 fn open<'a>(

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::smallvec;
 
-use super::Device;
 use super::belt::Belt;
 use super::checked::checked;
 use super::gpu::Sink;
 use super::process;
 use super::program::{Binding, Grid, Key, Params, Program};
+use super::trace::HostWork;
+use super::{Device, Timestamps};
 use crate::error::{Error, Result};
 use crate::shader::{Field, Shader, WORKGROUP};
 
@@ -47,6 +48,7 @@ impl Device {
                     self.settled(self.recorder.lock().upload(&block, offset + at, part))?;
                 } else {
                     let stage = || self.staging.stage(&self.gpu.device, part);
+                    let _span = self.tracer.span(|| HostWork::Stage(len));
                     let staging =
                         stage().or_else(|e| if self.reclaim() { stage() } else { Err(e) });
                     let staging = self.settled(staging)?;
@@ -260,7 +262,11 @@ impl Device {
             })
         };
         // Without queries the host's clock serves.
-        let queries = if self.profile.capabilities.timestamps { make().ok() } else { None };
+        let queries = if self.profile.capabilities.timestamps >= Timestamps::Encoders {
+            make().ok()
+        } else {
+            None
+        };
         Timer { queries, elapsed: Arc::default(), started: Mutex::default() }
     }
 }

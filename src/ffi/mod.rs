@@ -10,6 +10,7 @@ pub(crate) mod handle;
 pub(crate) mod kernel;
 pub(crate) mod plugin;
 pub(crate) mod process;
+mod profiler;
 pub(crate) mod python;
 mod report;
 mod second_copy;

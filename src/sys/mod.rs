@@ -9,5 +9,6 @@ pub(crate) mod loaded;
 pub(crate) mod memory_budget;
 pub(crate) mod pipeline_cache;
 pub(crate) mod process;
+pub(crate) mod threads;
 pub(crate) mod trusted_shader;
 pub(crate) mod vulkan_driver;

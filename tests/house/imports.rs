@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["layout"],
     &["kernels"],
     &["optimizer", "local"],
-    &["report"],
+    &["profiler", "report"],
     &["ffi"],
 ];
 

@@ -6,4 +6,5 @@ use crate::ffi::status::TF_Status;
 pub(crate) mod graph;
 pub(crate) mod kernel;
 pub(crate) mod ops;
+pub(crate) mod profiler;
 pub(crate) mod stream_executor;

@@ -66,6 +66,7 @@ impl OpContext for Context {
 
     fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
         let address = self.allocate_output(i, dtype, dims)?.address();
+        self.device().note_tensor(dtype, dims);
         Ok(Tensor::new(dtype, dims, address))
     }
 
@@ -103,6 +104,7 @@ impl OpContext for Context {
         // SAFETY: TF_ForwardInputOrAllocateOutput returns an owned tensor or null.
         let address = unsafe { OwnedTensor::new(self.api(), raw, self.status()) }?.address();
         if forwarded < 0 {
+            self.device().note_tensor(dtype, dims);
             self.refresh(address, dtype, dims);
         }
         Ok(Tensor::new(dtype, dims, address))
@@ -148,6 +150,7 @@ impl OpContext for Context {
 
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
         let tensor = self.allocate_temp(dtype, dims)?;
+        self.device().note_tensor(dtype, dims);
         let address = tensor.address();
         self.hold(tensor);
         Ok(Tensor::new(dtype, dims, address))

@@ -2,10 +2,12 @@
 //! so every op has a create function of its own from a fixed pool, which knows its number.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use super::attrs::Construction;
 use super::{OPS, Op};
 use super::{context, op_context};
+use crate::device::trace::Origin;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_OpKernelContext};
 use crate::ffi::guard::guard_or;
@@ -20,6 +22,8 @@ struct Node {
     api: &'static KernelApi,
     op: &'static str,
     name: String,
+    /// What profiles tell of it.
+    origin: Arc<Origin>,
     kernel: Box<dyn Kernel>,
 }
 
@@ -112,7 +116,10 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
         let row = find_row(op, &construction)?;
         let kernel =
             caught(op.name, || (row.create)(&construction)).map_err(|e| e.context(op.name))?;
-        Ok(Node { api, op: op.name, name: construction.node(), kernel })
+        let name = construction.node();
+        let holds = held_ops(op.name, &construction);
+        let origin = Arc::new(Origin { op: op.name.to_owned(), node: name.clone(), holds });
+        Ok(Node { api, op: op.name, name, origin, kernel })
     });
     match made {
         Ok(node) => Handle::give(node),
@@ -125,6 +132,26 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
             std::ptr::null_mut()
         }
     }
+}
+
+/// The ops that a fused one does in the place of many, by the attributes that the optimizer gave it.
+fn held_ops(op: &str, attrs: &dyn Attrs) -> String {
+    let Some(fused) = op.strip_prefix("_WgpuFused") else { return String::new() };
+    // A contraction is called by what it does first; others by how they are computed.
+    let contraction = fused.strip_prefix("Joined").unwrap_or(fused);
+    let is_op = OPS.get().is_some_and(|ops| ops.iter().any(|o| o.name == contraction));
+    let first = is_op.then(|| contraction.to_owned());
+    let text = ["expression", "program"].into_iter().find_map(|name| attrs.string(name).ok());
+    let text = text.unwrap_or_default();
+    // A call is `Name<type>(…)`.
+    let calls = text.split('<').rev().skip(1).map(|before| {
+        let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        before[start.map_or(0, |at| at + 1)..].to_owned()
+    });
+    let mut calls: Vec<_> = calls.filter(|name| !name.is_empty()).collect();
+    calls.extend(first);
+    calls.reverse();
+    calls.join(", ")
 }
 
 /// The row whose types are the node's.
@@ -158,6 +185,7 @@ pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKern
         Ok(ctx) => ctx,
         Err(e) => return context::fail(node.api, raw, &e.context(node.op)),
     };
+    let _span = ctx.device().op_span(&node.origin);
     let outcome = caught(node.op, || {
         node.kernel.compute(&mut ctx)?;
         // What wgpu found while it recorded; what it finds later ends a later op or the read-back.

@@ -95,6 +95,7 @@ pub fn dispatch(
     let make = if vec4s { vec4_text } else { text };
     let types = [partial.dtype, y.dtype];
     Dispatch {
+        flops: 0,
         key,
         shader: Box::new(move || make(types[0], types[1], variant.as_ref())),
         bindings,

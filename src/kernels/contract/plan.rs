@@ -59,6 +59,8 @@ pub struct Dispatch {
     pub params: Params,
     /// Workgroups.
     pub grid: Grid,
+    /// Operations on floats: two for each product that is added.
+    pub flops: u64,
 }
 
 impl std::fmt::Debug for Dispatch {
@@ -79,11 +81,11 @@ impl Dispatch {
 
     /// Enqueues it with its temporaries in `memory`.
     fn enqueue_in(self, device: &Device, memory: &Temporaries) -> Result<()> {
-        let Self { key, shader, mut bindings, params, grid } = self;
+        let Self { key, shader, mut bindings, params, grid, flops } = self;
         for binding in &mut bindings {
             binding.address = memory.place(binding.address);
         }
-        device.enqueue(&Program { key, shader: &*shader, bindings, params, grid })
+        device.enqueue_counted(&Program { key, shader: &*shader, bindings, params, grid }, flops)
     }
 
     /// Has `f` see it as a program for a compiler, to which it does not matter what is bound.

@@ -187,6 +187,7 @@ impl Contraction {
         let unit = |t: &Tensor, vec4s: bool| {
             Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 })
         };
+        let flops = self.flops(&variant);
         let mut bindings = smallvec![
             unit(&self.a, variant.a.1 != Lanes::One),
             unit(&self.b, variant.b.1 != Lanes::One),
@@ -207,6 +208,19 @@ impl Contraction {
             bindings,
             params,
             grid: Grid::groups(tiles * split_k),
+            flops,
         }
+    }
+
+    /// Operations on floats of the program of `variant`: a product and a sum for each step of each
+    /// result. A fix-up adds few numbers, which do not count.
+    fn flops(&self, variant: &Variant) -> u64 {
+        if variant.walk == Walk::FixUp {
+            return 0;
+        }
+        // A product of complex numbers is four products and two sums, its addition two.
+        let each = if self.a.dtype.is_complex() { 8 } else { 2 };
+        let results = self.m * self.n * self.batch.len() * variant.parts;
+        each * results as u64 * self.depth() as u64
     }
 }

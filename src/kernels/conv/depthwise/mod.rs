@@ -108,6 +108,12 @@ fn params(g: &Geometry, count: usize) -> Params {
     params
 }
 
+/// Operations on floats of any of the three programs: a product and a sum for each tap of each
+/// output.
+fn flops(g: &Geometry) -> u64 {
+    2 * (g.batch * g.output_positions() * g.filters * g.taps()) as u64
+}
+
 /// The program for operands and a result.
 fn dispatch(
     which: Which,
@@ -140,6 +146,7 @@ fn dispatch(
         shader: Box::new(move || shader(which, dtype, last, variant.as_ref(), vec4s)),
         bindings,
         params,
+        flops: flops(g),
         grid: if vec4s { vec4s::grid(result.len()) } else { Grid::map(result.len(), result.dtype) },
     })
 }

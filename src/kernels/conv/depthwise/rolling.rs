@@ -172,6 +172,7 @@ fn params(g: &Geometry, count: usize, runs: &Runs) -> Params {
 
 fn dispatch(
     which: Which,
+    g: &Geometry,
     tile: Tile,
     operands: [&Tensor; 3],
     (count, mut params): (usize, Params),
@@ -197,6 +198,7 @@ fn dispatch(
         bindings,
         params,
         grid: Grid::linear(count, WORKGROUP),
+        flops: super::flops(g),
     })
 }
 
@@ -212,7 +214,7 @@ pub(super) fn forward(
     let sizes = [g.output[1], g.output[2]];
     let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, profile);
     let count = columns * runs.of_image();
-    dispatch(Which::Forward, tile, operands, (count, params(g, count, &runs)), epilogue)
+    dispatch(Which::Forward, g, tile, operands, (count, params(g, count, &runs)), epilogue)
 }
 
 /// The gradient of the input.
@@ -229,7 +231,7 @@ pub(super) fn backprop_input(
     let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, profile);
     let count = columns * runs.of_image();
     let params = params(g, count, &runs).u32(low1).u32(low2).u32(high1);
-    dispatch(Which::Input, tile, operands, (count, params), None)
+    dispatch(Which::Input, g, tile, operands, (count, params), None)
 }
 
 /// How the gradient of the filter is cut: runs, all of them, those of a part, and parts.
@@ -264,7 +266,7 @@ pub(super) fn backprop_filter(
 ) -> Result<Dispatch> {
     let count = cut.parts * (g.channels / 4);
     let params = params(g, count, &cut.runs).u32(cut.all).u32(cut.chunk);
-    dispatch(Which::Filter, tile, operands, (count, params), None)
+    dispatch(Which::Filter, g, tile, operands, (count, params), None)
 }
 
 /// Every variant.

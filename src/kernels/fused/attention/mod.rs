@@ -235,13 +235,16 @@ impl Kernel for Attention {
             Some((partial, stats))
         };
         bindings.extend(extra.iter().map(Binding::from));
-        ctx.device().enqueue(&Program {
+        let program = Program {
             key: variant.key(),
             shader: &|| variant.shader(),
             bindings,
             params,
             grid: Grid::groups(split.workgroups),
-        })?;
+        };
+        // Scores and weighted values; where a mask lets few pairs through, fewer.
+        let flops = 2 * (rows * g.keys * (g.depth + g.width)) as u64;
+        ctx.device().enqueue_counted(&program, flops)?;
         let Some((partial, stats)) = partial else { return Ok(()) };
         merge(ctx.device(), &result, &partial, &stats)?;
         saved.map_or(Ok(()), |saved| merge_stats(ctx.device(), &saved, &stats))

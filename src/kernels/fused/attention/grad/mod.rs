@@ -201,13 +201,20 @@ impl AttentionGrad {
                 Side::Keys => bindings.extend(stored[1..].iter().map(vec4s)),
             }
             bindings.extend(extra.iter().map(Binding::from));
-            ctx.device().enqueue(&Program {
+            let program = Program {
                 key: variant.key(),
                 shader: &|| variant.shader(),
                 bindings,
                 params: self.params(&g, workgroups),
                 grid: Grid::groups(workgroups),
-            })?;
+            };
+            // Scores again and the gradient of weights, then the operands' gradients.
+            let widths = match side {
+                Side::Queries => 2 * g.depth + g.width,
+                Side::Keys => 2 * (g.depth + g.width),
+            };
+            let pairs = g.batch * g.heads * g.queries * g.keys;
+            ctx.device().enqueue_counted(&program, 2 * (pairs * widths) as u64)?;
         }
         if whole {
             Ok(())

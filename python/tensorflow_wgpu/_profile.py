@@ -1,0 +1,377 @@
+"""What a part of a program does on the devices, without TensorBoard.
+
+`profile` records while its block runs: every dispatch and copy by the GPU's clock with the op that
+asked for it, compilations, waits, memory. The result prints a table, draws a roofline and writes a
+trace for chrome://tracing or Perfetto.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import sys
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from tensorflow_wgpu import _fallbacks, _library, _rates
+from tensorflow_wgpu._rates import Rates
+
+
+@dataclass
+class Row:
+    """All dispatches of one op by one kind of shader, or all copies of one direction."""
+
+    #: As in "MatMul [contract ...]", "Fused(Conv2D, AddV2, Relu) [...]", "MemcpyH2D".
+    name: str
+    #: How many.
+    count: int = 0
+    #: Seconds of the GPU's time.
+    seconds: float = 0.0
+    #: Bytes read and written, by the programs' descriptions.
+    bytes: int = 0
+    #: Operations on floats, by the kernels' descriptions; 0 where they state none.
+    flops: int = 0
+
+    def bound(self, rates: Rates | None) -> tuple[float, str] | None:
+        """The share of the adapter's measured rate that it reaches, and whether that is the rate of
+        its memory or of its arithmetic; None without rates or time.
+        """
+        if rates is None or not self.seconds:
+            return None
+        memory = self.bytes / self.seconds / rates.bandwidth
+        arithmetic = self.flops / self.seconds / rates.arithmetic
+        return (arithmetic, "arithmetic") if arithmetic > memory else (memory, "memory")
+
+
+@dataclass
+class DeviceProfile:
+    """What one device did. Times are seconds."""
+
+    #: As in "WGPU:0".
+    device: str
+    #: The adapter's name.
+    adapter: str
+    #: How the GPU was timed: "dispatches", "encoders", "passes", or "none".
+    timestamps: str
+    #: By how many seconds the GPU's events may be off on the host's clock.
+    clock_error: float | None
+    #: How long the block took.
+    wall: float
+    #: Ops by total time, the longest first.
+    rows: list[Row] = field(default_factory=list)
+    #: GPU time of all dispatches and copies.
+    busy: float = 0.0
+    #: Host time in kernels, which enqueue.
+    enqueue: float = 0.0
+    #: Host time in which a caller waited for the device.
+    waits: float = 0.0
+    #: Compilations and their total time, of all threads.
+    pipelines: int = 0
+    compile: float = 0.0
+    #: Submissions to the driver.
+    submissions: int = 0
+    #: Dispatches, copies within the device included.
+    dispatches: int = 0
+    #: Most bytes in the device's buffers; None if that did not change.
+    peak_memory: int | None = None
+    #: The largest tensors that ops made: bytes, types and shape, op, node.
+    tensors: list[tuple[int, str, str, str]] = field(default_factory=list)
+    #: Events that were too many to keep.
+    dropped: int = 0
+
+
+class Profile:
+    """What `profile` records; complete once its block has ended."""
+
+    def __init__(self) -> None:
+        #: One entry for each device.
+        self.devices: list[DeviceProfile] = []
+        #: Ops that ran on the CPU although there is a device: lines, as `fallbacks` has them.
+        self.fallbacks: list[str] = []
+        self._raw: dict[str, Any] = {}
+        self._found: list[_fallbacks.Fallback] = []
+        self._block = contextlib.ExitStack()
+
+    def __enter__(self) -> Profile:
+        import tensorflow as tf
+
+        if not tf.config.list_logical_devices("WGPU"):
+            raise RuntimeError(
+                "TensorFlow sees no WGPU device; `python -m tensorflow_wgpu` says why"
+            )
+        with contextlib.ExitStack() as stack:
+            found = stack.enter_context(_fallbacks.observed())
+            _start()
+            self._block = stack.pop_all()
+        # Behind the watch, which fills the list as it ends.
+        self._found = found
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        self._raw = _library.read("tensorflow_wgpu_profile_stop")
+        self._block.__exit__(kind, error, trace)
+        self.fallbacks = [str(fallback) for fallback in self._found if fallback.floating]
+        self.devices = [summary(device, raw) for device, raw in sorted(self._raw.items())]
+
+    def table(self, limit: int = 20, file: TextIO | None = None, rates: bool = True) -> None:
+        """Prints what took how long, the longest first: with rich in a terminal if it is installed,
+        as plain text elsewhere. `rates` measures the adapter first, once in a process, to tell
+        which share of its memory's and arithmetic's rates each row reaches.
+        """
+        file = file or sys.stdout
+        for device in self.devices:
+            measured = _rates.of(device.device) if rates else None
+            rows = [_cells(row, device, measured) for row in device.rows[:limit]]
+            notes = _notes(device, measured, self.fallbacks, limit)
+            title = f"{device.device}, {device.adapter}"
+            if not _rich_table(title, rows, notes, file):
+                print(_plain_table(title, rows, notes), file=file)
+
+    def __str__(self) -> str:
+        """The table without rates."""
+        parts = []
+        for device in self.devices:
+            rows = [_cells(row, device, None) for row in device.rows[:20]]
+            title = f"{device.device}, {device.adapter}"
+            parts.append(_plain_table(title, rows, _notes(device, None, self.fallbacks, 20)))
+        return "\n".join(parts) or "nothing is recorded yet"
+
+    def chrome_trace(self, path: str | Path) -> None:
+        """Writes the events for chrome://tracing or https://ui.perfetto.dev."""
+        events: list[dict[str, Any]] = []
+        for number, (device, raw) in enumerate(sorted(self._raw.items())):
+            events += _chrome_events(device, raw, 2 * number + 1)
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+    def plot(self, path: str | Path) -> None:
+        """Draws a roofline: how much each op computes for a byte, and how fast, below the rates
+        that this adapter reached when they were measured. Needs matplotlib.
+        """
+        from tensorflow_wgpu import _roofline
+
+        _roofline.draw(self.devices, path)
+
+
+def profile() -> Profile:
+    """Records what the devices do in a `with` block:
+
+        with tensorflow_wgpu.profile() as p:
+            model.fit(x, y)
+        p.table()
+
+    One profiler at a time: TensorFlow's own, of `tf.profiler.experimental` or the Keras callback,
+    counts too. Compilations take part of the first step; run a step before the block to leave them
+    out. Raises RuntimeError where TensorFlow sees no WGPU device, or is profiling already.
+    """
+    return Profile()
+
+
+def _start() -> None:
+    """Begins a session in the library. Raises RuntimeError with its reason where it cannot."""
+    library = ctypes.CDLL(str(_library.library_path()))
+    library.tensorflow_wgpu_profile_start.restype = ctypes.c_void_p
+    library.tensorflow_wgpu_free.argtypes = [ctypes.c_void_p]
+    problem = library.tensorflow_wgpu_profile_start()
+    if problem:
+        text = ctypes.string_at(problem).decode()
+        library.tensorflow_wgpu_free(problem)
+        raise RuntimeError(text)
+
+
+def summary(device: str, raw: Mapping[str, Any]) -> DeviceProfile:
+    """The sums of a device's events."""
+    found = DeviceProfile(
+        device=device,
+        adapter=raw["adapter"],
+        timestamps=raw["timestamps"],
+        clock_error=None if raw["clock_error"] is None else raw["clock_error"] / 1e9,
+        wall=raw["duration"] / 1e9,
+        dropped=raw["dropped"],
+    )
+    rows: dict[int, Row] = {}
+    submissions: dict[int, float] = {}
+    for name, _, shader, _, begin, end, moved, flops, timed, submission in raw["device"]:
+        row = rows.setdefault(name, Row(raw["names"][name]))
+        seconds = (end - begin) / 1e9
+        if not timed:
+            # Each of a submission's events has its bounds: they count once for all.
+            submissions[submission] = seconds
+            seconds = 0.0
+        row.count += 1
+        row.seconds += seconds
+        row.bytes += moved
+        row.flops += flops
+        found.busy += seconds
+        found.dispatches += shader >= 0
+    found.busy += sum(submissions.values())
+    found.rows = sorted(rows.values(), key=lambda row: (-row.seconds, -row.bytes))
+    for kind, _, begin, end, *_ in raw["host"]:
+        seconds = (end - begin) / 1e9
+        name = raw["kinds"][kind]
+        if name == "op":
+            found.enqueue += seconds
+        elif name == "wait for device":
+            found.waits += seconds
+        elif name == "compile":
+            found.pipelines += 1
+            found.compile += seconds
+        elif name == "submit":
+            found.submissions += 1
+    found.peak_memory = max((used for _, used in raw["memory"]), default=None)
+    found.tensors = [
+        (size, shape, raw["origins"][origin]["op"], raw["origins"][origin]["node"])
+        for size, shape, origin in raw["tensors"]
+    ]
+    return found
+
+
+HEADINGS = ("op", "count", "ms", "share", "MB", "GB/s", "GFLOP/s", "of peak")
+
+
+def _cells(row: Row, device: DeviceProfile, rates: Rates | None) -> tuple[str, ...]:
+    """A row as text."""
+    seconds = row.seconds
+    rate = (lambda amount: f"{amount / seconds / 1e9:.1f}") if seconds else (lambda _: "")
+    bound = row.bound(rates)
+    return (
+        row.name,
+        str(row.count),
+        f"{seconds * 1e3:.3f}" if seconds else "",
+        f"{100 * seconds / device.busy:.1f} %" if seconds and device.busy else "",
+        f"{row.bytes / 1e6:.2f}",
+        rate(row.bytes),
+        rate(row.flops) if row.flops else "",
+        f"{100 * bound[0]:.0f} % {bound[1]}" if bound else "",
+    )
+
+
+def _notes(
+    device: DeviceProfile, rates: Rates | None, fallbacks: Sequence[str], limit: int
+) -> list[str]:
+    """What the table does not say."""
+    share = f" ({100 * device.busy / device.wall:.0f} %)" if device.wall else ""
+    notes = [
+        f"GPU busy {device.busy * 1e3:.2f} ms of {device.wall * 1e3:.2f} ms{share}; "
+        f"{device.dispatches} dispatches in {device.submissions} submissions; host: "
+        f"{device.enqueue * 1e3:.2f} ms in kernels, {device.waits * 1e3:.2f} ms waiting"
+    ]
+    if len(device.rows) > limit:
+        rest = sum(row.seconds for row in device.rows[limit:])
+        notes.append(f"{len(device.rows) - limit} more rows take {rest * 1e3:.2f} ms")
+    if device.pipelines:
+        notes.append(
+            f"{device.pipelines} pipelines compiled in {device.compile:.2f} s of all threads: run "
+            "a step before profiling, or tensorflow_wgpu.warmup"
+        )
+    if rates is not None:
+        notes.append(
+            f"measured on this adapter: {rates.bandwidth / 1e9:.1f} GB/s, "
+            f"{rates.arithmetic / 1e9:.1f} GFLOP/s in float32"
+        )
+    if device.timestamps == "none":
+        notes.append("this adapter has no timestamps: only whole submissions are timed")
+    if device.peak_memory is not None:
+        notes.append(f"buffers grew to {device.peak_memory / 1e6:.1f} MB")
+    if device.tensors:
+        size, shape, op, node = device.tensors[0]
+        notes.append(f"the largest tensor: {shape}, {size / 1e6:.2f} MB, of {op} ({node})")
+    if device.dropped:
+        notes.append(f"{device.dropped} events were too many to keep")
+    notes += [f"on the CPU: {line}" for line in fallbacks]
+    return notes
+
+
+def _plain_table(title: str, rows: Iterable[tuple[str, ...]], notes: Iterable[str]) -> str:
+    """Columns that are as wide as their widest cell."""
+    table = [HEADINGS, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(HEADINGS))]
+    lines = [title]
+    for row in table:
+        first = row[0].ljust(widths[0])
+        cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))
+        lines.append("  ".join((first, *cells)).rstrip())
+    return "\n".join([*lines, *notes])
+
+
+def _rich_table(
+    title: str, rows: Iterable[tuple[str, ...]], notes: Iterable[str], file: TextIO
+) -> bool:
+    """Prints with rich, if that is installed and `file` is a terminal. Whether it did."""
+    if not file.isatty():
+        return False
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        return False
+    table = Table(title=title)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading == "op" else "right")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=file)
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False, markup=False)
+    return True
+
+
+def _chrome_events(device: str, raw: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
+    """A device's events: process `number` is the GPU, the next one the host's threads."""
+    origins, names = raw["origins"], raw["names"]
+    gpu, host = number, number + 1
+    events: list[dict[str, Any]] = [
+        _named("process_name", gpu, 0, f"{device} {raw['adapter']}"),
+        _named("process_name", host, 0, f"host, for {device}"),
+        _named("thread_name", gpu, 0, "dispatches"),
+        _named("thread_name", gpu, 1, "copies"),
+    ]
+    for name, origin, shader, _, begin, end, moved, flops, timed, submission in raw["device"]:
+        details: dict[str, Any] = {"bytes": moved, "submission": submission}
+        if flops:
+            details["flops"] = flops
+        if origin >= 0:
+            details |= {key: value for key, value in origins[origin].items() if value}
+        if shader >= 0:
+            details["shader"] = raw["shaders"][shader]
+        if not timed:
+            details["timed"] = "by its submission"
+        track = 1 if names[name].startswith("Memcpy") else 0
+        events.append(_complete(names[name], gpu, track, begin, end, details))
+    for number_of_thread, thread in enumerate(raw["threads"]):
+        events.append(_named("thread_name", host, number_of_thread, thread["name"] or "thread"))
+    for kind, thread, begin, end, _, detail in raw["host"]:
+        name, details = raw["kinds"][kind], {}
+        if name == "op":
+            name, details = origins[detail]["op"], {"node": origins[detail]["node"]}
+        elif name == "compile":
+            name = f"compile {raw['shaders'][detail]}"
+        elif name in ("stage", "read back"):
+            details = {"bytes": detail}
+        events.append(_complete(name, host, thread, begin, end, details))
+    for at, used in raw["memory"]:
+        counter = {"ph": "C", "name": "memory", "pid": gpu, "ts": at / 1e3}
+        events.append(counter | {"args": {"bytes": used}})
+    return events
+
+
+def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    """The name of a process or of a thread."""
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _complete(
+    name: str, process: int, thread: int, begin: int, end: int, details: dict[str, Any]
+) -> dict[str, Any]:
+    """An event with its length."""
+    at = {"pid": process, "tid": thread, "ts": begin / 1e3, "dur": (end - begin) / 1e3}
+    return {"ph": "X", "name": name, **at, "args": details}

@@ -1,0 +1,395 @@
+//! What a device does over time, while somebody wants to know: dispatches and copies by the GPU's
+//! clock, what the host does for them, and memory.
+//!
+//! [`Device::trace`] begins a session and [`Device::end_trace`] returns what it saw. Without a
+//! session all this costs one load of a flag for each op. The recorder's [`probe`] writes
+//! timestamps around what it records; [`clock`] brings them onto the host's clock.
+
+mod clock;
+pub(super) mod probe;
+mod span;
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+
+pub(crate) use span::{HostSpan, OpSpan};
+pub use span::{Origin, Thread};
+
+use super::{Device, Timestamps};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::Dims;
+use clock::{Clock, Moment};
+
+/// Events of one kind that a session keeps; later ones are only counted.
+const MAX_EVENTS: usize = 1 << 20;
+
+/// What is known of a pipeline's shader.
+#[derive(Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its label.
+    pub label: String,
+    /// Invocations of a workgroup in each dimension.
+    pub workgroup: [u32; 3],
+}
+
+/// What the GPU did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// A dispatch.
+    Dispatch {
+        /// Its shader.
+        shader: Arc<About>,
+        /// Number of workgroups in each dimension.
+        grid: [u32; 3],
+        /// Operations on floats by the kernel's description or the shader's text; 0 when neither
+        /// tells.
+        flops: u64,
+    },
+    /// A copy from the host.
+    Upload,
+    /// A copy to the host.
+    Download,
+}
+
+/// Something that the GPU did. Times are nanoseconds since the session began.
+#[derive(Debug, Clone)]
+pub struct DeviceEvent {
+    /// What it was.
+    pub work: Work,
+    /// The op that asked for it, if one did.
+    pub origin: Option<Arc<Origin>>,
+    /// Common to an op's [`HostEvent`] and what it asked of the GPU; 0 without an op.
+    pub correlation: u64,
+    /// Bytes that it read and wrote by its description.
+    pub bytes: u64,
+    /// When it began.
+    pub begin: i64,
+    /// When it ended.
+    pub end: i64,
+    /// Whether the times are its own, by the GPU's clock; else they are those of the submission.
+    pub is_timed: bool,
+    /// The submission that it belongs to.
+    pub submission: u64,
+}
+
+/// What a thread of the host did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostWork {
+    /// Ran an op's kernel, which enqueues work.
+    Op(Arc<Origin>),
+    /// Gave a batch to the driver.
+    Submit,
+    /// Waited until the GPU was done with a submission.
+    WaitForGpu,
+    /// Waited, as a caller, until the device was done with what was enqueued.
+    WaitForDevice,
+    /// Compiled the pipeline of a shader.
+    Compile(String),
+    /// Copied so many bytes into memory that the GPU reads.
+    Stage(u64),
+    /// Handed out so many bytes that the GPU wrote.
+    ReadBack(u64),
+}
+
+/// Something that the host did. Times are nanoseconds since the session began.
+#[derive(Debug, Clone)]
+pub struct HostEvent {
+    /// What it was.
+    pub work: HostWork,
+    /// The thread that did it.
+    pub thread: Arc<Thread>,
+    /// See [`DeviceEvent::correlation`].
+    pub correlation: u64,
+    /// When it began.
+    pub begin: i64,
+    /// When it ended.
+    pub end: i64,
+}
+
+/// The device's memory after it changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryEvent {
+    /// Nanoseconds since the session began.
+    pub at: i64,
+    /// Bytes in buffers.
+    pub in_use: u64,
+}
+
+/// A tensor that an op made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LargeTensor {
+    /// The op.
+    pub origin: Arc<Origin>,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its shape.
+    pub dims: Dims,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// What a session saw.
+#[derive(Debug)]
+pub struct Trace {
+    /// Unix time in nanoseconds when it began.
+    pub began: u64,
+    /// Nanoseconds that it took.
+    pub duration: i64,
+    /// What the GPU did, in the order of recording.
+    pub device: Vec<DeviceEvent>,
+    /// What the host did, in the order of its ends.
+    pub host: Vec<HostEvent>,
+    /// Changes of memory.
+    pub memory: Vec<MemoryEvent>,
+    /// The largest tensors that ops made, the largest first.
+    pub tensors: Vec<LargeTensor>,
+    /// Events that were too many to keep.
+    pub dropped: u64,
+    /// How the GPU was timed.
+    pub timestamps: Timestamps,
+    /// By how many nanoseconds the GPU's events may be off on the host's clock, all of a window
+    /// together; None when the GPU was not timed.
+    pub clock_error: Option<i64>,
+}
+
+/// Collects the events of a device's session.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    active: AtomicBool,
+    correlations: AtomicU64,
+    session: Mutex<Option<Session>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    start: Instant,
+    began: u64,
+    clock: Clock,
+    device: Vec<(DeviceEvent, [Moment; 2])>,
+    host: Vec<HostEvent>,
+    memory: Vec<MemoryEvent>,
+    tensors: FxHashSet<Made>,
+    dropped: u64,
+}
+
+/// A tensor by its op's address, which the set keeps from being another's.
+#[derive(Debug)]
+struct Made(LargeTensor);
+
+impl PartialEq for Made {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (&self.0, &other.0);
+        Arc::ptr_eq(&a.origin, &b.origin) && (a.dtype, &a.dims) == (b.dtype, &b.dims)
+    }
+}
+
+impl Eq for Made {}
+
+impl Hash for Made {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (Arc::as_ptr(&self.0.origin), &self.0.dims[..]).hash(state);
+    }
+}
+
+/// Large tensors that a trace lists.
+const MAX_TENSORS: usize = 32;
+
+/// Appends an event, or counts it where there are too many.
+fn keep<T>(events: &mut Vec<T>, dropped: &mut u64, event: T) {
+    if events.len() < MAX_EVENTS {
+        events.push(event);
+    } else {
+        *dropped += 1;
+    }
+}
+
+impl Default for Tracer {
+    fn default() -> Self {
+        Self {
+            active: AtomicBool::new(false),
+            correlations: AtomicU64::new(1),
+            session: Mutex::default(),
+        }
+    }
+}
+
+impl Tracer {
+    /// Whether a session is open.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds since the session began; 0 without one.
+    pub fn now(&self) -> i64 {
+        self.session.lock().as_ref().map_or(0, |s| nanoseconds(s.start, Instant::now()))
+    }
+
+    /// A number that no other op of the process's life has.
+    fn correlation(&self) -> u64 {
+        self.correlations.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn begin(&self) -> Result<()> {
+        let mut session = self.session.lock();
+        if session.is_some() {
+            return Err(Error::FailedPrecondition(
+                "the device is traced already: one profiler at a time".into(),
+            ));
+        }
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        *session = Some(Session {
+            start: Instant::now(),
+            began,
+            clock: Clock::default(),
+            device: Vec::new(),
+            host: Vec::new(),
+            memory: Vec::new(),
+            tensors: FxHashSet::default(),
+            dropped: 0,
+        });
+        self.active.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn end(&self, timestamps: Timestamps) -> Option<Trace> {
+        self.active.store(false, Ordering::Relaxed);
+        let session = self.session.lock().take()?;
+        let clock = session.clock;
+        let place = |(mut event, [begin, end]): (DeviceEvent, [Moment; 2])| {
+            event.begin = clock.place(begin);
+            event.end = clock.place(end).max(event.begin);
+            event
+        };
+        Some(Trace {
+            began: session.began,
+            duration: nanoseconds(session.start, Instant::now()),
+            clock_error: clock.error(),
+            device: session.device.into_iter().map(place).collect(),
+            host: session.host,
+            memory: session.memory,
+            tensors: largest(session.tensors),
+            dropped: session.dropped,
+            timestamps,
+        })
+    }
+
+    /// Adds what the host did from `begin` until now.
+    fn host(&self, work: HostWork, begin: Instant, correlation: u64) {
+        let thread = Thread::current();
+        let mut session = self.session.lock();
+        let Some(session) = session.as_mut() else { return };
+        let (begin, end) =
+            (nanoseconds(session.start, begin), nanoseconds(session.start, Instant::now()));
+        let event = HostEvent { work, thread, correlation, begin, end };
+        keep(&mut session.host, &mut session.dropped, event);
+    }
+
+    /// Adds that the device's memory changed.
+    pub fn memory(&self, in_use: u64) {
+        if !self.is_active() {
+            return;
+        }
+        let mut session = self.session.lock();
+        let Some(session) = session.as_mut() else { return };
+        let at = nanoseconds(session.start, Instant::now());
+        keep(&mut session.memory, &mut session.dropped, MemoryEvent { at, in_use });
+    }
+
+    /// Adds that the op whose kernel this thread runs made a tensor.
+    pub fn tensor(&self, dtype: DType, dims: &[usize]) {
+        if !self.is_active() {
+            return;
+        }
+        let Some((origin, _)) = span::current_op() else { return };
+        let bytes = dims.iter().product::<usize>() as u64 * dtype.size() as u64;
+        let made = Made(LargeTensor { origin, dtype, dims: Dims::from_slice(dims), bytes });
+        if let Some(session) = self.session.lock().as_mut()
+            && session.tensors.len() < MAX_EVENTS
+        {
+            session.tensors.insert(made);
+        }
+    }
+
+    /// Begins what the host does until the value is dropped, if somebody wants to know.
+    #[inline]
+    pub fn span(self: &Arc<Self>, work: impl FnOnce() -> HostWork) -> Option<HostSpan> {
+        self.is_active().then(|| HostSpan::begin(self, work()))
+    }
+
+    /// The same for an op's kernel: what this thread enqueues meanwhile is the op's.
+    #[inline]
+    pub fn op(self: &Arc<Self>, origin: &Arc<Origin>) -> Option<OpSpan> {
+        self.is_active().then(|| OpSpan::begin(self, origin.clone()))
+    }
+}
+
+/// The largest of them.
+fn largest(tensors: FxHashSet<Made>) -> Vec<LargeTensor> {
+    let mut tensors: Vec<_> = tensors.into_iter().map(|made| made.0).collect();
+    tensors.sort_unstable_by(|a, b| (b.bytes, &a.origin.node).cmp(&(a.bytes, &b.origin.node)));
+    tensors.truncate(MAX_TENSORS);
+    tensors
+}
+
+/// From one moment to another, which may be earlier.
+fn nanoseconds(from: Instant, to: Instant) -> i64 {
+    match to.checked_duration_since(from) {
+        Some(later) => later.as_nanos() as i64,
+        None => -(from.duration_since(to).as_nanos() as i64),
+    }
+}
+
+impl Device {
+    /// Begins a session: from now on what the device does is kept with its times, until
+    /// [`Device::end_trace`]. Fails when there is one already.
+    pub fn trace(&self) -> Result<()> {
+        self.synchronize()?;
+        self.tracer.begin()?;
+        let probed = self.recorder.lock().begin_probe(&self.tracer, self.capabilities().timestamps);
+        // Two submissions of their own tell how the clocks relate before anything else happens.
+        let calibrated = probed.and_then(|()| {
+            (0..2).try_for_each(|_| {
+                self.recorder.lock().calibrate();
+                self.synchronize()
+            })
+        });
+        if calibrated.is_err() {
+            self.recorder.lock().end_probe();
+            self.tracer.end(Timestamps::None);
+        }
+        calibrated
+    }
+
+    /// Waits for what is enqueued and ends the session. None without one.
+    pub fn end_trace(&self) -> Result<Option<Trace>> {
+        if !self.tracer.is_active() {
+            return Ok(None);
+        }
+        self.recorder.lock().calibrate();
+        // A lost device has a trace too.
+        let waited = self.synchronize();
+        let timestamps = self.recorder.lock().end_probe();
+        let trace = self.tracer.end(timestamps);
+        waited.map(|()| trace)
+    }
+
+    /// Notes that the op whose kernel this thread runs made a tensor, while there is a session.
+    #[inline]
+    pub(crate) fn note_tensor(&self, dtype: DType, dims: &[usize]) {
+        self.tracer.tensor(dtype, dims);
+    }
+
+    /// Begins the kernel of an op: what this thread enqueues until the value is dropped is the
+    /// op's. None without a session.
+    #[inline]
+    pub(crate) fn op_span(&self, origin: &Arc<Origin>) -> Option<OpSpan> {
+        self.tracer.op(origin)
+    }
+}

@@ -1,0 +1,310 @@
+//! Timestamps around what the recorder records.
+//!
+//! Where the adapter writes timestamps between dispatches, one follows each dispatch, and a
+//! dispatch begins where the one before it in its pass ended: the GPU runs on as it does without a
+//! session. Elsewhere each dispatch has a pass of its own, and where there are no timestamps at all
+//! the submission's bounds serve.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::clock::Moment;
+use super::span::current_op;
+use super::{About, DeviceEvent, Origin, Tracer, Work, keep};
+use crate::device::Timestamps;
+use crate::device::checked::checked;
+use crate::device::completion::AfterWork;
+use crate::device::gpu::{Gpu, Readback};
+use crate::error::Result;
+
+/// Queries of a set: more than a batch's dispatches need. Many uploads in one batch may exceed it;
+/// the batch ends there.
+const QUERIES: u32 = 512;
+/// Queries that one recorded command takes at most.
+const NEEDED: u32 = 2;
+
+/// Who asked for a dispatch, noted when it was enqueued.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    origin: Option<(Arc<Origin>, u64)>,
+    flops: u64,
+}
+
+impl Asked {
+    /// By the op whose kernel this thread runs.
+    pub fn now(flops: u64) -> Self {
+        Self { origin: current_op(), flops }
+    }
+}
+
+/// A set of queries with the buffer that their results go through.
+#[derive(Debug)]
+struct Queries {
+    set: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+}
+
+/// What was recorded, with the queries around it.
+#[derive(Debug)]
+struct Recorded {
+    event: DeviceEvent,
+    queries: Option<[u32; 2]>,
+}
+
+/// When the host gave a batch to the driver; 0 before.
+pub(crate) type Submitted = Arc<AtomicI64>;
+
+/// The recorder's side of a session.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    tracer: Arc<Tracer>,
+    timestamps: Timestamps,
+    /// Nanoseconds of a tick.
+    period: f64,
+    idle: Arc<Mutex<Vec<Queries>>>,
+    /// Of the open batch.
+    queries: Option<Queries>,
+    used: u32,
+    recorded: Vec<Recorded>,
+    submitted: Submitted,
+    /// The query behind the last dispatch of the open pass.
+    last: Option<u32>,
+    /// The batch asks nothing but the time.
+    calibrates: bool,
+}
+
+impl Probe {
+    pub fn new(tracer: &Arc<Tracer>, timestamps: Timestamps, gpu: &Gpu) -> Result<Self> {
+        let mut probe = Self {
+            tracer: tracer.clone(),
+            timestamps,
+            period: f64::from(gpu.queue.get_timestamp_period()),
+            idle: Arc::default(),
+            queries: None,
+            used: 0,
+            recorded: Vec::new(),
+            submitted: Arc::default(),
+            last: None,
+            calibrates: false,
+        };
+        if timestamps > Timestamps::None {
+            // What fails, fails here: later sets are like this one.
+            probe.queries = Some(Queries::new(gpu)?);
+        }
+        Ok(probe)
+    }
+
+    /// How the GPU is timed.
+    pub const fn timestamps(&self) -> Timestamps {
+        self.timestamps
+    }
+
+    /// Whether dispatches have passes of their own.
+    pub fn has_own_passes(&self) -> bool {
+        matches!(self.timestamps, Timestamps::Passes | Timestamps::Encoders)
+    }
+
+    /// Whether the batch has queries left for another command.
+    pub const fn has_room(&self) -> bool {
+        self.used + NEEDED <= QUERIES
+    }
+
+    /// The next query of the open batch; none where the driver has no memory for a set.
+    fn query(&mut self, gpu: &Gpu) -> Option<(&wgpu::QuerySet, u32)> {
+        if self.queries.is_none() {
+            let kept = self.idle.lock().pop();
+            self.queries = kept.or_else(|| Queries::new(gpu).ok());
+        }
+        let queries = self.queries.as_ref()?;
+        self.used += 1;
+        Some((&queries.set, self.used - 1))
+    }
+
+    /// The timestamps of a pass that holds one dispatch.
+    pub fn pass_queries(&mut self, gpu: &Gpu) -> Option<(wgpu::QuerySet, [u32; 2])> {
+        let (set, first) = self.query(gpu)?;
+        let set = set.clone();
+        let (_, second) = self.query(gpu)?;
+        Some((set, [first, second]))
+    }
+
+    /// The query where the next dispatch of the open pass begins, written if it is the first.
+    pub fn before(&mut self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>) -> Option<u32> {
+        if self.timestamps < Timestamps::Dispatches {
+            return None;
+        }
+        if self.last.is_none() {
+            self.last = self.write(gpu, pass);
+        }
+        self.last
+    }
+
+    /// The query where it ends.
+    pub fn after(&mut self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>) -> Option<u32> {
+        self.last = self.write(gpu, pass);
+        self.last
+    }
+
+    fn write(&mut self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>) -> Option<u32> {
+        let (set, query) = self.query(gpu)?;
+        pass.write_timestamp(set, query);
+        Some(query)
+    }
+
+    /// A query written between the commands of an encoder, where that can be.
+    pub fn stamp(&mut self, gpu: &Gpu, encoder: &mut wgpu::CommandEncoder) -> Option<u32> {
+        if self.timestamps < Timestamps::Encoders {
+            return None;
+        }
+        let (set, query) = self.query(gpu)?;
+        encoder.write_timestamp(set, query);
+        Some(query)
+    }
+
+    /// The open pass has ended.
+    pub const fn end_pass(&mut self) {
+        self.last = None;
+    }
+
+    /// Notes a dispatch.
+    pub fn dispatch(
+        &mut self,
+        shader: &Arc<About>,
+        grid: [u32; 3],
+        bytes: u64,
+        asked: Option<&Asked>,
+        queries: Option<[u32; 2]>,
+    ) {
+        let flops = asked.map_or(0, |asked| asked.flops);
+        let origin = asked.and_then(|asked| asked.origin.clone());
+        let work = Work::Dispatch { shader: shader.clone(), grid, flops };
+        self.note(work, origin, bytes, queries);
+    }
+
+    /// Notes a copy.
+    pub fn copy(&mut self, work: Work, bytes: u64, queries: Option<[u32; 2]>) {
+        self.note(work, current_op(), bytes, queries);
+    }
+
+    fn note(
+        &mut self,
+        work: Work,
+        origin: Option<(Arc<Origin>, u64)>,
+        bytes: u64,
+        queries: Option<[u32; 2]>,
+    ) {
+        let (origin, correlation) = origin.map_or((None, 0), |(o, number)| (Some(o), number));
+        let is_timed = queries.is_some();
+        let (begin, end, submission) = (0, 0, 0);
+        let event =
+            DeviceEvent { work, origin, correlation, bytes, begin, end, is_timed, submission };
+        self.recorded.push(Recorded { event, queries });
+    }
+
+    /// Has the next batch tell what time it is.
+    pub const fn calibrate(&mut self) {
+        self.calibrates = true;
+    }
+
+    /// Ends the batch of number `serial`: what is to follow its GPU work, and where the submitter
+    /// notes the time.
+    pub fn end_batch(
+        &mut self,
+        gpu: &Gpu,
+        encoder: &mut wgpu::CommandEncoder,
+        serial: u64,
+    ) -> Option<(AfterWork<Readback>, Submitted)> {
+        if self.recorded.is_empty() && !std::mem::take(&mut self.calibrates) {
+            return None;
+        }
+        let mut recorded = std::mem::take(&mut self.recorded);
+        for each in &mut recorded {
+            each.event.submission = serial;
+        }
+        let submitted = std::mem::take(&mut self.submitted);
+        let used = std::mem::take(&mut self.used);
+        let finish = Finish {
+            tracer: self.tracer.clone(),
+            recorded,
+            submitted: submitted.clone(),
+            period: self.period,
+        };
+        let queries = if used == 0 { None } else { self.queries.take() };
+        let bytes = u64::from(used) * wgpu::QUERY_SIZE as u64;
+        let resolved = queries.and_then(|queries| {
+            // Without memory for it, the batch is not timed.
+            let buffer = gpu.readback_buffer(bytes).ok()?;
+            encoder.resolve_query_set(&queries.set, 0..used, &queries.resolved, 0);
+            encoder.copy_buffer_to_buffer(&queries.resolved, 0, &buffer, 0, bytes);
+            Some((queries, buffer))
+        });
+        let after = match resolved {
+            Some((queries, buffer)) => {
+                let idle = self.idle.clone();
+                let sink = Box::new(move |ticks: Result<&[u8]>| {
+                    idle.lock().push(queries);
+                    finish.run(ticks.unwrap_or_default());
+                });
+                AfterWork::Readback(Readback { buffer, range: 0..bytes as usize, sink })
+            }
+            None => AfterWork::Callback(Box::new(move || finish.run(&[]))),
+        };
+        Some((after, submitted))
+    }
+}
+
+impl Queries {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        checked(&gpu.device, "cannot time the GPU", || Self {
+            set: gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
+                label: Some("trace"),
+                ty: wgpu::QueryType::Timestamp,
+                count: QUERIES,
+            }),
+            resolved: gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("trace"),
+                size: u64::from(QUERIES) * u64::from(wgpu::QUERY_SIZE),
+                usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: false,
+            }),
+        })
+    }
+}
+
+/// What happens when a batch is done.
+struct Finish {
+    tracer: Arc<Tracer>,
+    recorded: Vec<Recorded>,
+    submitted: Submitted,
+    period: f64,
+}
+
+impl Finish {
+    /// Adds the batch's events. `ticks` are the results of its queries, none if it has none.
+    fn run(self, ticks: &[u8]) {
+        let done = self.tracer.now();
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        let times: Vec<i64> = ticks
+            .chunks_exact(wgpu::QUERY_SIZE as usize)
+            .map(|ticks| {
+                let ticks: u64 = bytemuck::pod_read_unaligned(ticks);
+                (ticks as f64 * self.period) as i64
+            })
+            .collect();
+        let mut session = self.tracer.session.lock();
+        let Some(session) = session.as_mut() else { return };
+        let bounds = times.iter().min().zip(times.iter().max());
+        let window = bounds.map(|(a, b)| session.clock.observe([*a, *b], submitted, done));
+        for Recorded { mut event, queries } in self.recorded {
+            let gpu = queries.zip(window).and_then(|([a, b], window)| {
+                let at = |query: u32| times.get(query as usize).map(|t| Moment::Gpu(*t, window));
+                Some([at(a)?, at(b)?])
+            });
+            event.is_timed = gpu.is_some();
+            let moments = gpu.unwrap_or([Moment::Host(submitted), Moment::Host(done)]);
+            keep(&mut session.device, &mut session.dropped, (event, moments));
+        }
+    }
+}

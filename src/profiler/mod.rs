@@ -1,0 +1,100 @@
+//! What a session saw of the devices, for TensorBoard and for Python.
+//!
+//! [`crate::device::trace`] collects; [`xspace`] writes TensorFlow's XSpace, [`record`] JSON for
+//! `tensorflow_wgpu.profile`. Both name a dispatch by [`name`].
+
+pub mod record;
+pub mod xspace;
+
+use crate::device::trace::{DeviceEvent, Trace, Work};
+
+/// A device's session with what the device is called.
+#[derive(Debug)]
+pub struct Traced {
+    /// Its number among TensorFlow's devices.
+    pub ordinal: usize,
+    /// The adapter's name.
+    pub adapter: String,
+    /// What the session saw.
+    pub trace: Trace,
+}
+
+/// What an event is called: the op, for a fused one with the ops that it does, and the shader.
+/// Copies have the names that TensorFlow's tools look for.
+fn name(event: &DeviceEvent) -> String {
+    let shader = match &event.work {
+        Work::Upload => return "MemcpyH2D".to_owned(),
+        Work::Download => return "MemcpyD2H".to_owned(),
+        Work::Dispatch { shader, .. } => &shader.label,
+    };
+    if is_copy(shader) {
+        return "MemcpyD2D".to_owned();
+    }
+    match &event.origin {
+        Some(origin) if origin.holds.is_empty() => format!("{} [{}]", origin.op, family(shader)),
+        Some(origin) => format!("Fused({}) [{}]", shorter(&origin.holds), family(shader)),
+        None => format!("[{}]", family(shader)),
+    }
+}
+
+/// The beginning of a shader's label, which says what kind of shader it is: whole labels hold
+/// expressions.
+fn family(label: &str) -> &str {
+    const MOST: usize = 40;
+    let end = label.find([':', '(', '{']).unwrap_or(label.len()).min(MOST);
+    let end = (0..=end).rev().find(|at| label.is_char_boundary(*at)).unwrap_or(0);
+    label[..end].trim_end_matches(|c: char| c == 'x' || c.is_whitespace())
+}
+
+/// Whether a shader's label is that of copies within the device.
+fn is_copy(label: &str) -> bool {
+    matches!(label, "copy" | "copy u32" | "copy vec4<u32>")
+}
+
+/// A list of ops, without its middle where it is long.
+fn shorter(ops: &str) -> String {
+    let names: Vec<_> = ops.split(", ").collect();
+    match &names[..] {
+        [first, second, third, .., last] if names.len() > 6 => {
+            format!("{first}, {second}, {third}, ... {} more, {last}", names.len() - 4)
+        }
+        _ => ops.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::trace::{About, Origin};
+
+    fn event(label: &str, origin: Option<Origin>) -> DeviceEvent {
+        let shader = Arc::new(About { label: label.to_owned(), workgroup: [64, 1, 1] });
+        DeviceEvent {
+            work: Work::Dispatch { shader, grid: [1, 1, 1], flops: 0 },
+            origin: origin.map(Arc::new),
+            correlation: 0,
+            bytes: 8,
+            begin: 0,
+            end: 1,
+            is_timed: true,
+            submission: 1,
+        }
+    }
+
+    #[test]
+    fn dispatches_are_called_by_their_ops_and_shaders() {
+        let of = |op: &str, holds: &str| {
+            Some(Origin { op: op.into(), node: "a/b".into(), holds: holds.into() })
+        };
+        assert_eq!(name(&event("matmul", of("MatMul", ""))), "MatMul [matmul]");
+        let holds = "MatMul, BiasAdd, Relu";
+        let fused = event("matmul", of("_WgpuFusedContraction", holds));
+        assert_eq!(name(&fused), format!("Fused({holds}) [matmul]"));
+        let long = event("map", of("_WgpuFusedElementwise", "A, B, C, D, E, F, G, H"));
+        assert_eq!(name(&long), "Fused(A, B, C, ... 4 more, H) [map]");
+        assert_eq!(name(&event("copy u32", of("Concat", ""))), "MemcpyD2D");
+        assert_eq!(name(&event("fill", None)), "[fill]");
+    }
+}

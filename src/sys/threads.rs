@@ -1,0 +1,37 @@
+//! What the system calls a thread.
+
+/// The calling thread: its pthread_t, by which TensorFlow's profiler tells threads apart, or on
+/// Windows its id.
+pub(crate) fn id() -> u64 {
+    #[cfg(unix)]
+    // SAFETY: it has no precondition.
+    return unsafe { libc::pthread_self() as u64 };
+    #[cfg(windows)]
+    // SAFETY: it has no precondition.
+    return unsafe { u64::from(windows_sys::Win32::System::Threading::GetCurrentThreadId()) };
+    #[cfg(not(any(unix, windows)))]
+    return 0;
+}
+
+/// The calling thread's name, for one that Rust did not start. Empty where the system has none.
+pub(crate) fn name() -> String {
+    #[cfg(target_os = "linux")]
+    {
+        let mut name = [0_u8; 16];
+        // SAFETY: Linux's names have at most 16 bytes with their NUL, which are written there.
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        return String::from_utf8_lossy(&name[..end]).into_owned();
+    }
+    #[cfg(not(target_os = "linux"))]
+    return String::new();
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn threads_differ() {
+        let other = std::thread::spawn(super::id).join().unwrap();
+        assert_ne!(super::id(), other);
+    }
+}

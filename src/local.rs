@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use crate::device::trace::Origin;
 use crate::device::{Capabilities, Device, Profile, Selection};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -300,6 +301,11 @@ impl Session {
             Error::NotFound(format!("no kernel for {} with {:?}", node.op, node.attrs))
         })?;
         let kernel = (registration.create)(node)?;
+        let device = self.device.clone();
+        let _span = device.is_traced().then(|| {
+            let (op, node, holds) = (node.op.clone(), node.op.clone(), String::new());
+            device.op_span(&Arc::new(Origin { op, node, holds }))
+        });
         self.run_kernel(&*kernel, inputs).map_err(|e| e.context(&node.op))
     }
 

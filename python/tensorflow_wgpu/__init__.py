@@ -5,12 +5,13 @@ TensorFlow finds and loads the library by itself, so that `import tensorflow` is
 needs. This package is for `python -m tensorflow_wgpu`, which tells whether everything works, and
 for `tensorflow_wgpu.fallbacks`, which tells which ops of a program run on the CPU, and
 `tensorflow_wgpu.statistics`, which counts what the devices did, and for `tensorflow_wgpu.profile`,
-which tells what took how long.
+which tells what took how long. `tensorflow_wgpu.warmup` compiles a program's shaders ahead.
 """
 
 from tensorflow_wgpu._fallbacks import Fallback, FallbackError, Fallbacks, fallbacks
 from tensorflow_wgpu._library import library_path, report, statistics
 from tensorflow_wgpu._profile import Profile, profile
+from tensorflow_wgpu._warmup import warmup
 
 __all__ = [
     "Fallback",
@@ -23,6 +24,7 @@ __all__ = [
     "profile",
     "report",
     "statistics",
+    "warmup",
 ]
 
 

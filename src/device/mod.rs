@@ -23,6 +23,7 @@ mod poison;
 pub(crate) mod process;
 mod profile;
 mod program;
+mod progress;
 mod queue;
 mod recorder;
 #[cfg(test)]

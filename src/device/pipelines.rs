@@ -17,6 +17,7 @@ use super::pending::{Plan, Uses};
 use super::process;
 use super::profile::Profile;
 use super::program::{Key, Program};
+use super::progress::Progress;
 use super::trace::{About, HostWork, Tracer};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -66,11 +67,17 @@ impl Planned {
     /// nobody compiles it over and over.
     pub fn wait(&self) -> &Result<Pipeline> {
         self.compiled.get_or_init(|| {
-            caught("a shader's compilation", || self.compiler.compile(self)).map_err(|e| {
-                e.map_message(|m| {
-                    format!("shader {} does not compile on this adapter: {m}", self.shader.label())
-                })
-            })
+            let compiled = caught("a shader's compilation", || self.compiler.compile(self))
+                .map_err(|e| {
+                    e.map_message(|m| {
+                        format!(
+                            "shader {} does not compile on this adapter: {m}",
+                            self.shader.label()
+                        )
+                    })
+                });
+            self.compiler.progress.compiled();
+            compiled
         })
     }
 
@@ -181,6 +188,7 @@ impl Pipelines {
             hides_constants: profile.kind() == Kind::FewRegisters,
             cache,
             tracer,
+            progress: Progress::start(),
             layouts: Mutex::default(),
             compiled: AtomicU32::new(1),
         };
@@ -195,6 +203,7 @@ impl Pipelines {
         let made = self.plan((program.shader)())?;
         let (planned, is_new) = self.planned.write().find_or_insert(&program.key, || Ok(made))?;
         if is_new {
+            self.compiler.progress.planned();
             self.workers.get_or_init(Workers::start).send(planned.clone());
         }
         Ok(planned)
@@ -246,6 +255,7 @@ struct Compiler {
     hides_constants: bool,
     cache: Option<DiskCache>,
     tracer: Arc<Tracer>,
+    progress: Progress,
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
     /// How many pipelines it has compiled, plus one.
     compiled: AtomicU32,

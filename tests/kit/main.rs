@@ -86,5 +86,7 @@ mod sort;
 mod sparse;
 #[path = "../spectral.rs"]
 mod spectral;
+#[path = "../trace.rs"]
+mod trace;
 #[path = "../variable.rs"]
 mod variable;

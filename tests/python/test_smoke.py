@@ -2,6 +2,8 @@
 its Keras.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -193,3 +195,19 @@ def test_legacy_keras_trains():
         TF_USE_LEGACY_KERAS="1",
     )
     assert ran.stdout.strip() == "trained", ran.stderr[-4000:]
+
+
+def test_a_profile_shows_the_device(tmp_path: Path):
+    with tf.device(WGPU):
+        x = tf.ones((16, 16))
+        tf.linalg.matmul(x, x).numpy()
+        tf.profiler.experimental.start(str(tmp_path))
+        tf.linalg.matmul(x, x).numpy()
+        tf.profiler.experimental.stop()
+    # The message's module is not in every version.
+    (trace,) = (path.read_bytes() for path in tmp_path.rglob("*.xplane.pb"))
+    for part in (b"/device:GPU:0 (WGPU: ", b"MatMul [", b"MemcpyD2H", b"WGPU enqueue"):
+        assert part in trace, part
+    with tensorflow_wgpu.profile() as profile, tf.device(WGPU):
+        tf.linalg.matmul(x, x).numpy()
+    assert any(row.name.startswith("MatMul [") for row in profile.devices[0].rows)

@@ -367,6 +367,11 @@ impl Device {
         calibrated
     }
 
+    /// Whether there is a session.
+    pub fn is_traced(&self) -> bool {
+        self.tracer.is_active()
+    }
+
     /// Waits for what is enqueued and ends the session. None without one.
     pub fn end_trace(&self) -> Result<Option<Trace>> {
         if !self.tracer.is_active() {

@@ -44,6 +44,7 @@ pub const SUITES: &[&str] = &[
     "optimizer_random",
     "autotune",
     "barriers",
+    "trace",
     "pipelines",
     "device",
     "failures",

@@ -8,6 +8,8 @@
 
 #[path = "../src/ffi/abi/stream_executor.rs"]
 mod abi;
+#[path = "../src/ffi/abi/profiler.rs"]
+mod profiler_abi;
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use abi::*;
+use profiler_abi::*;
 
 /// Opaque here as it is for the plugin.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub struct TF_Status {
 }
 
 const HEADER: &str = "tensorflow/c/experimental/stream_executor/stream_executor.h";
+const PROFILER: &str = "tensorflow/c/experimental/pluggable_profiler/pluggable_profiler.h";
 
 /// Declares for each struct what to compare: our figures as lines, and the C expressions that print
 /// the same lines. A field that is forgotten here does not compile.
@@ -40,13 +44,14 @@ macro_rules! layouts {
             })*
             let version = format!("{SE_MAJOR}.{SE_MINOR}.{SE_PATCH}");
             let events = format!("{SE_EVENT_PENDING} {SE_EVENT_COMPLETE}");
-            writeln!(lines, "version {version}, events {events}").unwrap();
+            writeln!(lines, "version {version}, {TP_MAJOR}, events {events}").unwrap();
             lines
         }
 
         fn program() -> String {
             let mut c = "#include <stdio.h>\n#include <stddef.h>\n".to_owned();
-            writeln!(c, "#include \"{HEADER}\"\nint main(void) {{").unwrap();
+            writeln!(c, "#include \"{HEADER}\"\n#include \"{PROFILER}\"\nint main(void) {{")
+                .unwrap();
             $(
                 let (name, size) = (stringify!($name), stringify!($size));
                 let sizes = format!("sizeof({name}), (size_t){size}");
@@ -58,8 +63,8 @@ macro_rules! layouts {
                     writeln!(c, "printf(\"{name}.{ours} %zu\\n\", {offset});").unwrap();
                 )*
             )*
-            c.push_str("printf(\"version %d.%d.%d, events %d %d\\n\", SE_MAJOR, SE_MINOR, ");
-            c.push_str("SE_PATCH, ");
+            c.push_str("printf(\"version %d.%d.%d, %d, events %d %d\\n\", SE_MAJOR, SE_MINOR, ");
+            c.push_str("SE_PATCH, TP_MAJOR, ");
             c.push_str("SE_EVENT_PENDING, SE_EVENT_COMPLETE);\n");
             c.push_str("return 0;\n}\n");
             c
@@ -68,6 +73,14 @@ macro_rules! layouts {
 }
 
 layouts! {
+    TP_Profiler / TP_PROFILER_STRUCT_SIZE { struct_size, ext, device_type }
+    TP_ProfilerFns / TP_PROFILER_FNS_STRUCT_SIZE {
+        struct_size, ext, start, stop, collect_data_xspace,
+    }
+    TF_ProfilerRegistrationParams / TF_PROFILER_REGISTRATION_PARAMS_STRUCT_SIZE {
+        struct_size, ext, major_version, minor_version, patch_version, profiler, profiler_fns,
+            destroy_profiler, destroy_profiler_fns,
+    }
     SP_TimerFns / SP_TIMER_FNS_STRUCT_SIZE { struct_size, ext, nanoseconds }
     SP_AllocatorStats / SP_ALLOCATORSTATS_STRUCT_SIZE {
         struct_size, num_allocs, bytes_in_use, peak_bytes_in_use, largest_alloc_size,

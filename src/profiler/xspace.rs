@@ -200,7 +200,9 @@ fn event_stats(plane: &mut Plane, event: &DeviceEvent) -> Vec<XStat> {
             stats.push(plane.text("kernel_details", &details));
             stats.push(plane.number("bytes_accessed", event.bytes));
             if *flops > 0 {
+                // The trace viewer hides the first, which converters know.
                 stats.push(plane.number("flops", *flops));
+                stats.push(plane.number("float_operations", *flops));
             }
         }
         Work::Upload | Work::Download => {
@@ -296,4 +298,108 @@ fn line_id(thread: u64) -> i64 {
     hash ^= mix(thread.wrapping_mul(MUL)).wrapping_mul(MUL);
     hash = hash.wrapping_mul(MUL);
     mix(mix(hash).wrapping_mul(MUL)).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::trace::{About, Origin, Trace};
+
+    fn traced(timestamps: Timestamps, dropped: u64) -> Traced {
+        let shader = Arc::new(About { label: "matmul".to_owned(), workgroup: [8, 4, 1] });
+        let origin =
+            Arc::new(Origin { op: "MatMul".into(), node: "a/b".into(), holds: String::new() });
+        let is_timed = timestamps > Timestamps::None;
+        let event = |work, correlation, begin, end| DeviceEvent {
+            work,
+            origin: (correlation > 0).then(|| origin.clone()),
+            correlation,
+            bytes: 12,
+            begin,
+            end,
+            is_timed,
+            submission: 1,
+        };
+        let dispatch = Work::Dispatch { shader, grid: [2, 3, 1], flops: 99 };
+        let thread = Arc::new(Thread { name: "worker".into(), id: 77 });
+        let op = HostEvent {
+            work: HostWork::Op(origin.clone()),
+            thread,
+            correlation: 5,
+            begin: 10,
+            end: 20,
+        };
+        let trace = Trace {
+            began: 1_000,
+            duration: 500,
+            device: vec![event(Work::Upload, 0, 30, 40), event(dispatch, 5, 40, 70)],
+            host: vec![op],
+            memory: Vec::new(),
+            tensors: Vec::new(),
+            dropped,
+            timestamps,
+            clock_error: is_timed.then_some(3),
+        };
+        Traced { ordinal: 1, adapter: "A GPU".to_owned(), trace }
+    }
+
+    /// The names of events by line, and of the stats of the last event.
+    fn read(plane: &XPlane) -> (Vec<(i64, Vec<String>)>, Vec<String>) {
+        let name = |id: i64| plane.event_metadata[&id].name.clone();
+        let lines = plane
+            .lines
+            .iter()
+            .map(|line| (line.id, line.events.iter().map(|e| name(e.metadata_id)).collect()))
+            .collect();
+        let last = plane.lines.iter().filter_map(|line| line.events.first()).next();
+        let stats = last.map_or(Vec::new(), |event| {
+            event.stats.iter().map(|s| plane.stat_metadata[&s.metadata_id].name.clone()).collect()
+        });
+        (lines, stats)
+    }
+
+    #[test]
+    fn a_device_and_its_threads_have_planes() {
+        let space = XSpace::decode(&*encode(&[traced(Timestamps::Dispatches, 0)])).unwrap();
+        assert_eq!(space.warnings, Vec::<String>::new());
+        let [device, host] = &space.planes[..] else { panic!("{} planes", space.planes.len()) };
+        assert_eq!(device.name, "/device:GPU:1 (WGPU: A GPU)");
+        let (lines, stats) = read(device);
+        let dispatches = (DISPATCHES, vec!["MatMul [matmul]".to_owned()]);
+        assert_eq!(lines, [dispatches, (COPIES, vec!["MemcpyH2D".to_owned()])]);
+        for wanted in ["kernel_details", "tf_op", "correlation_id", "flops", "bytes_accessed"] {
+            assert!(stats.iter().any(|s| s == wanted), "{wanted} of {stats:?}");
+        }
+        let event = &device.lines[0].events[0];
+        assert_eq!(event.data, Some(x_event::Data::OffsetPs(40_000)));
+        assert_eq!((event.duration_ps, device.lines[0].timestamp_ns), (30_000, 1_000));
+        assert!(device.stat_metadata.values().any(|s| s.name == "a/b:MatMul"), "text by reference");
+        let (lines, _) = read(host);
+        assert_eq!(host.name, "/host:CUPTI");
+        assert_eq!(lines, [(line_id(77), vec!["a/b:MatMul".into(), "WGPU enqueue".into()])]);
+    }
+
+    #[test]
+    fn what_is_not_timed_is_a_submission_and_a_warning() {
+        let space = XSpace::decode(&*encode(&[traced(Timestamps::None, 7)])).unwrap();
+        let [untimed, dropped] = &space.warnings[..] else { panic!("{:?}", space.warnings) };
+        assert!(untimed.contains("no timestamps"), "{untimed}");
+        assert!(dropped.contains("7 events"), "{dropped}");
+        let (lines, _) = read(&space.planes[0]);
+        let name = "Submission of 2 commands (not timed by the GPU)".to_owned();
+        assert_eq!(lines, [(DISPATCHES, vec![name]), (COPIES, vec![])]);
+    }
+
+    #[test]
+    fn nothing_traced_is_an_empty_space() {
+        assert_eq!(encode(&[]), Vec::<u8>::new());
+    }
+
+    /// As libstdc++ 12 computes it.
+    #[test]
+    fn lines_have_libstdcxx_hashes() {
+        assert_eq!(line_id(0x7e93_fd8d_9fd0), 6144447673956957369);
+    }
 }

@@ -112,7 +112,7 @@ def test_the_trace_has_lines_for_the_gpu_and_the_host(traced: Path):
     named = [e for e in events if e.get("name", "").startswith("Fused(Conv2D")]
     assert named
     assert {"bytes_accessed", "tf_op", "shader", "holds"} <= set(named[0]["args"])
-    assert any(int(e["args"].get("flops", 0)) > 0 for e in named)
+    assert any(int(e["args"].get("float_operations", 0)) > 0 for e in named)
     # Ours are merged into TensorFlow's line of the same thread, not beside it.
     threads = {e["tid"]: e["args"]["name"] for e in events if e.get("name") == "thread_name"}
     launches = {threads[e["tid"]] for e in events if e.get("name") == "WGPU enqueue"}

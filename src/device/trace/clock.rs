@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(clock.observe([100, 200], 1_050, 1_260), 0);
         assert_eq!(clock.observe([300, 400], 1_290, 1_500), 0);
         assert_eq!(clock.error(), Some(35));
-        assert_eq!(clock.place(Moment::Gpu(100, 0)), 1_125 - 100);
+        assert_eq!(clock.place(Moment::Gpu(100, 0)), 1_125);
         assert_eq!(clock.place(Moment::Host(7)), 7);
         for (at, [first, last]) in [(0_i64, [500, 510]), (1, [600, 640])] {
             let window = clock.observe([first, last], first + 999, last + 1_001);

@@ -46,10 +46,17 @@ pub struct Epilogue {
 }
 
 /// All of an epilogue that shader text depends on.
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 struct Function {
     expression: Expression,
     text: String,
+}
+
+/// As it stands in a shader's label.
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// How a further operand is read.

@@ -8,6 +8,8 @@
 //! - Nothing reported: half of the computer's memory for integrated GPUs, else the size of the
 //!   largest buffer.
 
+use std::sync::Once;
+
 use crate::sys::memory_budget::{self, Reported, SystemMemory};
 
 /// A device's memory in bytes.
@@ -39,10 +41,32 @@ pub(super) fn of(
     }
 }
 
-/// How many bytes `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have: for tests, which
-/// see it run out.
+/// How many bytes `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have. What makes no
+/// sense limits nothing and is told once.
 fn most(lookup: &dyn Fn(&str) -> Option<String>) -> u64 {
-    lookup("TF_WGPU_MAX_MEMORY").and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX)
+    static TOLD: Once = Once::new();
+    let Some(text) = lookup("TF_WGPU_MAX_MEMORY").filter(|text| !text.trim().is_empty()) else {
+        return u64::MAX;
+    };
+    bytes(&text).unwrap_or_else(|| {
+        TOLD.call_once(|| {
+            log::warn!(
+                "TF_WGPU_MAX_MEMORY={text}: not a number of bytes, such as 4000000000, 512M or \
+                 4G; memory is not limited"
+            );
+        });
+        u64::MAX
+    })
+}
+
+/// A number of bytes, with K, M or G behind it for units of 1024, its square and its cube.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_uppercase();
+    let text = text.strip_suffix("IB").or(text.strip_suffix('B')).unwrap_or(&text);
+    let shift = [('K', 10), ('M', 20), ('G', 30)];
+    let found = shift.iter().find_map(|(unit, by)| Some((text.strip_suffix(*unit)?, *by)));
+    let (number, shift) = found.unwrap_or((text, 0));
+    number.trim().parse::<u64>().ok()?.checked_shl(shift)
 }
 
 fn rule(
@@ -87,6 +111,9 @@ mod tests {
     #[test]
     fn a_device_may_be_told_to_have_less() {
         assert_eq!(most(&|_| Some(" 1048576 ".into())), 1 << 20);
+        assert_eq!(most(&|_| Some("512m".into())), 512 << 20);
+        assert_eq!([bytes("4G"), bytes("3 GiB"), bytes("7KB")], [4 << 30, 3 << 30, 7 << 10].map(Some));
+        assert_eq!([bytes("G"), bytes("-1"), bytes("1T")], [None; 3]);
         assert_eq!([most(&|_| None), most(&|_| Some("much".into()))], [u64::MAX; 2]);
     }
 

@@ -13,6 +13,7 @@ mod checked;
 mod completion;
 mod failures;
 mod gpu;
+mod ledger;
 mod matrices;
 mod matrix_units;
 mod memory;
@@ -61,6 +62,7 @@ use cache::DiskCache;
 use completion::Completion;
 use failures::Failures;
 use gpu::Gpu;
+use ledger::{LARGE, Ledger};
 use matrix_units::Deterministic;
 use memory::{Blocks, Memory};
 use pending::{PendingDispatches, Waiting};
@@ -69,9 +71,10 @@ use recorder::{Bound, Dispatch, Recorder};
 use staging::Staging;
 use submitter::Submitter;
 use trace::probe::Asked;
-use trace::{HostWork, Tracer};
+use trace::{HostWork, Origin, Tracer};
 use tuning::Tuner;
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::sys::guard::caught_as;
 
@@ -94,6 +97,7 @@ pub struct Device {
     matrix_units: Arc<MatrixUnits>,
     tuner: Option<Arc<Tuner>>,
     tracer: Arc<Tracer>,
+    ledger: Ledger,
     gpu: Arc<Gpu>,
     /// Workgroups in one dimension.
     max_groups: u32,
@@ -343,6 +347,7 @@ impl Device {
             matrix_units: Arc::new(matrix_units),
             tuner: tuner.map(Arc::new),
             tracer,
+            ledger: Ledger::default(),
             max_groups: raw.limits().max_compute_workgroups_per_dimension,
             gpu,
         });
@@ -407,8 +412,28 @@ impl Device {
     pub fn deallocate(&self, address: u64) -> Result<()> {
         let block = self.memory.deallocate(address)?;
         self.tracer.memory(self.memory.stats().in_use);
+        self.ledger.freed(block.address, block.bytes);
         self.recorder.lock().forget(&block);
         Ok(())
+    }
+
+    /// Notes that an op made a tensor at `address`, for [`Device::large_tensors`].
+    pub(crate) fn note_made(
+        &self,
+        address: u64,
+        bytes: u64,
+        tensor: (DType, &[usize]),
+        origin: &Arc<Origin>,
+    ) {
+        if bytes >= LARGE {
+            self.ledger.made(address, bytes, tensor, origin);
+        }
+    }
+
+    /// The largest tensors that ops made in this device's memory, as a sentence for messages. Some
+    /// may be free again, which TensorFlow tells nobody.
+    pub(crate) fn large_tensors(&self) -> Option<String> {
+        self.ledger.largest()
     }
 
     /// Allocation statistics.

@@ -15,6 +15,7 @@ use crate::ffi::plugin::{self, PluginDevice};
 use crate::ffi::second_copy;
 use crate::ffi::status::TF_Status;
 use crate::ffi::symbols;
+use crate::profiler::xspace::LineIds;
 use crate::profiler::{Traced, record, xspace};
 
 /// Entry point of the profiler C API.
@@ -92,7 +93,7 @@ unsafe extern "C" fn start(_profiler: *const TP_Profiler, status: *mut TF_Status
 unsafe extern "C" fn stop(_profiler: *const TP_Profiler, status: *mut TF_Status) {
     guard_status(status, "the profiler's stop", || {
         let traced = end();
-        *COLLECTED.lock() = xspace::encode(&traced?);
+        *COLLECTED.lock() = xspace::encode(&traced?, line_ids());
         Ok(())
     });
 }
@@ -136,6 +137,14 @@ unsafe extern "C" fn destroy_profiler(_profiler: *mut TP_Profiler) {}
 
 /// Nothing in the struct is ours to free.
 unsafe extern "C" fn destroy_functions(_functions: *mut TP_ProfilerFns) {}
+
+/// What the running TensorFlow calls the lines of threads.
+fn line_ids() -> LineIds {
+    let version = symbols::tensorflow_version().unwrap_or_default();
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(u32::MAX));
+    let version = (parts.next().unwrap_or(u32::MAX), parts.next().unwrap_or(u32::MAX));
+    if version < (2, 19) { LineIds::Half } else { LineIds::Whole }
+}
 
 /// TensorFlow's devices. Without TensorFlow there is none.
 fn devices() -> &'static [Handle<PluginDevice>] {

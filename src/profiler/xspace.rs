@@ -29,13 +29,22 @@ use proto::{XEvent, XEventMetadata, XLine, XPlane, XSpace, XStat, XStatMetadata,
 const DISPATCHES: i64 = 100;
 const COPIES: i64 = 101;
 
-/// The XSpace of these devices, as bytes.
-pub fn encode(devices: &[Traced]) -> Vec<u8> {
+/// How many bits of a thread's hash are the id of TensorFlow's line of that thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineIds {
+    /// The lower half, with its sign: `Env::GetCurrentThreadId` returned an int32 before 2.19.
+    Half,
+    /// All.
+    Whole,
+}
+
+/// The XSpace of these devices, as bytes, for a TensorFlow whose lines have ids of this kind.
+pub fn encode(devices: &[Traced], ids: LineIds) -> Vec<u8> {
     let mut space = XSpace { warnings: warnings(devices), ..XSpace::default() }.encode_to_vec();
     let mut host = Plane::new("/host:CUPTI".to_owned());
     for traced in devices {
         append(&mut space, 1, &device_plane(traced));
-        host_lines(&mut host, traced);
+        host_lines(&mut host, traced, ids);
     }
     if !devices.is_empty() {
         append(&mut space, 1, &host.encode());
@@ -243,7 +252,7 @@ fn submission_event(plane: &mut Plane, line: &mut Vec<u8>, submission: &[&Device
 }
 
 /// What the host did, a line for each thread.
-fn host_lines(plane: &mut Plane, traced: &Traced) {
+fn host_lines(plane: &mut Plane, traced: &Traced, ids: LineIds) {
     let trace = &traced.trace;
     let mut lines: HashMap<u64, (&Thread, Vec<u8>)> = HashMap::new();
     for event in &trace.host {
@@ -261,7 +270,7 @@ fn host_lines(plane: &mut Plane, traced: &Traced) {
         }
     }
     for (thread, events) in lines.into_values() {
-        plane.line(line_id(thread.id), &thread.name, trace.began, &events);
+        plane.line(line_id(thread.id, ids), &thread.name, trace.began, &events);
     }
 }
 
@@ -290,14 +299,18 @@ fn host_event(plane: &mut Plane, event: &HostEvent) -> (String, Vec<XStat>) {
 
 /// The id of TensorFlow's line of a thread: libstdc++'s `std::hash<std::thread::id>`, which is
 /// MurmurHash64A of the pthread_t with unaligned loads. Elsewhere lines stay apart.
-fn line_id(thread: u64) -> i64 {
+fn line_id(thread: u64, ids: LineIds) -> i64 {
     const SEED: u64 = 0xc70f_6907;
     const MUL: u64 = 0xc6a4_a793_5bd1_e995;
     let mix = |v: u64| v ^ (v >> 47);
     let mut hash = SEED ^ 8_u64.wrapping_mul(MUL);
     hash ^= mix(thread.wrapping_mul(MUL)).wrapping_mul(MUL);
     hash = hash.wrapping_mul(MUL);
-    mix(mix(hash).wrapping_mul(MUL)).cast_signed()
+    let hash = mix(mix(hash).wrapping_mul(MUL)).cast_signed();
+    match ids {
+        LineIds::Half => i64::from(hash as i32),
+        LineIds::Whole => hash,
+    }
 }
 
 #[cfg(test)]
@@ -362,7 +375,8 @@ mod tests {
 
     #[test]
     fn a_device_and_its_threads_have_planes() {
-        let space = XSpace::decode(&*encode(&[traced(Timestamps::Dispatches, 0)])).unwrap();
+        let space =
+            XSpace::decode(&*encode(&[traced(Timestamps::Dispatches, 0)], LineIds::Whole)).unwrap();
         assert_eq!(space.warnings, Vec::<String>::new());
         let [device, host] = &space.planes[..] else { panic!("{} planes", space.planes.len()) };
         assert_eq!(device.name, "/device:GPU:1 (WGPU: A GPU)");
@@ -378,12 +392,16 @@ mod tests {
         assert!(device.stat_metadata.values().any(|s| s.name == "a/b:MatMul"), "text by reference");
         let (lines, _) = read(host);
         assert_eq!(host.name, "/host:CUPTI");
-        assert_eq!(lines, [(line_id(77), vec!["a/b:MatMul".into(), "WGPU enqueue".into()])]);
+        assert_eq!(
+            lines,
+            [(line_id(77, LineIds::Whole), vec!["a/b:MatMul".into(), "WGPU enqueue".into()])]
+        );
     }
 
     #[test]
     fn what_is_not_timed_is_a_submission_and_a_warning() {
-        let space = XSpace::decode(&*encode(&[traced(Timestamps::None, 7)])).unwrap();
+        let space =
+            XSpace::decode(&*encode(&[traced(Timestamps::None, 7)], LineIds::Whole)).unwrap();
         let [untimed, dropped] = &space.warnings[..] else { panic!("{:?}", space.warnings) };
         assert!(untimed.contains("no timestamps"), "{untimed}");
         assert!(dropped.contains("7 events"), "{dropped}");
@@ -394,12 +412,14 @@ mod tests {
 
     #[test]
     fn nothing_traced_is_an_empty_space() {
-        assert_eq!(encode(&[]), Vec::<u8>::new());
+        assert_eq!(encode(&[], LineIds::Whole), Vec::<u8>::new());
     }
 
     /// As libstdc++ 12 computes it.
     #[test]
     fn lines_have_libstdcxx_hashes() {
-        assert_eq!(line_id(0x7e93_fd8d_9fd0), 6144447673956957369);
+        assert_eq!(line_id(0x7e93_fd8d_9fd0, LineIds::Whole), 6_144_447_673_956_957_369);
+        let half = 6_144_447_673_956_957_369_i64 as i32;
+        assert_eq!(line_id(0x7e93_fd8d_9fd0, LineIds::Half), i64::from(half));
     }
 }

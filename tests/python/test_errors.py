@@ -318,3 +318,23 @@ def test_an_error_at_the_end_of_a_process_is_no_crash() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "REACHED" in done.stdout
+
+
+def test_exhausted_memory_names_the_largest_tensors() -> None:
+    done = python(
+        """
+        import tensorflow as tf
+        with tf.device("WGPU:0"):
+            kept = tf.fill([1 << 25], 3.0)
+            doubled = kept * 2.0
+            try:
+                more = [tf.fill([1 << 25], float(i)) for i in range(40)]
+            except tf.errors.ResourceExhaustedError as error:
+                print(error)
+            print("later", float(tf.reduce_max(doubled)))
+        """,
+        TF_WGPU_MAX_MEMORY="1G",
+    )
+    assert "largest tensors that ops made in its memory: 134.2 MB float32[33554432] of" in done.stdout
+    assert "A smaller batch helps" in done.stdout
+    assert "later 6.0" in done.stdout, done

@@ -8,11 +8,13 @@
 
 use std::ffi::c_int;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::tensor::{CDims, OwnedTensor, c_dims};
 use crate::device::Device;
+use crate::device::trace::Origin;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{KernelApi, TF_AllocatorAttributes, TF_OpKernelContext, TF_Tensor};
@@ -29,6 +31,8 @@ pub(crate) struct Context {
     raw: *mut TF_OpKernelContext,
     status: Status,
     device: &'static Device,
+    /// The op that runs.
+    origin: Arc<Origin>,
     /// Addresses of the inputs that were read so far.
     seen: SmallVec<[(usize, u64); 4]>,
     /// Temporaries and values of variables in use.
@@ -48,12 +52,14 @@ impl Context {
         raw: *mut TF_OpKernelContext,
         status: Status,
         device: &'static Device,
+        origin: Arc<Origin>,
     ) -> Self {
         Self {
             api,
             raw,
             status,
             device,
+            origin,
             seen: SmallVec::new(),
             held: SmallVec::new(),
             locked: SmallVec::new(),
@@ -137,10 +143,10 @@ impl Context {
 
     /// Tells the device that a tensor begins where others were.
     pub(super) fn refresh(&self, address: u64, dtype: DType, dims: &[usize]) {
-        self.device.refresh(
-            address,
-            dims.iter().fold(dtype.size() as u64, |bytes, d| bytes.saturating_mul(*d as u64)),
-        );
+        let bytes =
+            dims.iter().fold(dtype.size() as u64, |bytes, d| bytes.saturating_mul(*d as u64));
+        self.device.refresh(address, bytes);
+        self.device.note_made(address, bytes, (dtype, dims), &self.origin);
     }
 
     /// A new scalar of type variant, which is always in host memory: an empty variant.
@@ -317,9 +323,21 @@ impl Context {
     /// Makes `error` the outcome of this execution, with op, node and inputs in its message.
     pub fn fail(&mut self, error: Error, op: &str, node: &str) {
         let inputs = self.describe_inputs();
+        let large = match &error {
+            Error::ResourceExhausted(_) => self.device.large_tensors(),
+            _ => None,
+        };
+        let error = match large {
+            Some(large) => error.map_message(|m| format!("{m}; {large}{ADVICE}")),
+            None => error,
+        };
         fail(self.api, self.raw, &describe(error, op, node, &inputs));
     }
 }
+
+/// What helps where memory is short.
+const ADVICE: &str = ". A smaller batch helps, keras.mixed_precision, or tf.recompute_grad around \
+                      blocks of a model";
 
 /// `error` with what it happened to: `MatMul: … (node model/dense/MatMul, inputs float32[2,3],
 /// float32[4,5])`.

@@ -1,12 +1,14 @@
 //! [`OpContext`] on one execution of a node in TensorFlow.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::context::{Context, OUTPUT_ALIGNMENT};
 use super::tensor::OwnedTensor;
 use crate::device::Device;
+use crate::device::trace::Origin;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext};
@@ -23,6 +25,7 @@ use crate::tensor::{HostTensor, Tensor};
 pub(super) unsafe fn open(
     api: &'static KernelApi,
     raw: *mut TF_OpKernelContext,
+    origin: &Arc<Origin>,
 ) -> Result<Context> {
     let status = Status::new()?;
     // SAFETY: context and status are valid; the stream is one that our create_stream made, or null
@@ -32,7 +35,7 @@ pub(super) unsafe fn open(
     // SAFETY: TensorFlow hands back the stream of the device on which the node runs.
     let device = unsafe { stream_executor::stream_device(stream) }?;
     // SAFETY: the caller's contract.
-    Ok(unsafe { Context::new(api, raw, status, device) })
+    Ok(unsafe { Context::new(api, raw, status, device, origin.clone()) })
 }
 
 impl OpContext for Context {

@@ -181,7 +181,7 @@ pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKern
         }
     };
     // SAFETY: the value ends with this function, within TensorFlow's call.
-    let mut ctx = match unsafe { op_context::open(node.api, raw) } {
+    let mut ctx = match unsafe { op_context::open(node.api, raw, &node.origin) } {
         Ok(ctx) => ctx,
         Err(e) => return context::fail(node.api, raw, &e.context(node.op)),
     };

@@ -112,7 +112,10 @@ mod tests {
     fn a_device_may_be_told_to_have_less() {
         assert_eq!(most(&|_| Some(" 1048576 ".into())), 1 << 20);
         assert_eq!(most(&|_| Some("512m".into())), 512 << 20);
-        assert_eq!([bytes("4G"), bytes("3 GiB"), bytes("7KB")], [4 << 30, 3 << 30, 7 << 10].map(Some));
+        assert_eq!(
+            [bytes("4G"), bytes("3 GiB"), bytes("7KB")],
+            [4 << 30, 3 << 30, 7 << 10].map(Some)
+        );
         assert_eq!([bytes("G"), bytes("-1"), bytes("1T")], [None; 3]);
         assert_eq!([most(&|_| None), most(&|_| Some("much".into()))], [u64::MAX; 2]);
     }

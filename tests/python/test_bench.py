@@ -58,6 +58,7 @@ def test_models_are_timed_on_both_devices(measured: dict):
 def test_what_the_device_did_is_counted(measured: dict):
     inference, on_cpu, training, _ = measured["rows"]
     assert 0 < inference["dispatches"] < training["dispatches"]
+    assert 0 < inference["gpu_s"] < inference["first_s"]
     for row in (inference, training):
         assert 0 < row["barriers_needed"] <= row["barriers"] < row["dispatches"]
     assert inference["bytes"] > 16 * 16 * 4

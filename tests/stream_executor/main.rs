@@ -1,4 +1,4 @@
-//! Every callback of the StreamExecutor C API and of the graph C API, through the tables of the
+//! Every callback of the StreamExecutor, graph and profiler C APIs, through the tables of the
 //! built library, with threads.
 
 #![cfg(unix)]
@@ -8,6 +8,7 @@ mod abi;
 mod copies;
 mod events;
 mod optimizer;
+mod profiler;
 mod support;
 
 use std::ffi::{CStr, c_int, c_void};

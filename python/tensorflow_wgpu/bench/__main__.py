@@ -45,6 +45,9 @@ def arguments() -> argparse.Namespace:
     for name in ("batch", "image", "length", "width", "blocks"):
         parser.add_argument(f"--{name}", type=int, help=f"{name} in place of the default")
     parser.add_argument("--list", action="store_true", help="name the models and run nothing")
+    parser.add_argument(
+        "--profile", action="store_true", help="print what took how long in a step of each"
+    )
     parser.add_argument("--json", help="file for the figures")
     parser.add_argument("--plot", help="PNG of the speeds, which needs matplotlib")
     found = parser.parse_args()
@@ -98,7 +101,9 @@ def main() -> int:
     for model in models:
         for phase in phases:
             print(f"{model}, {phase}", file=sys.stderr, flush=True)
-            rows = attempt(measure.measure, model, phase, sizes, devices, repeat)
+            rows = attempt(
+                measure.measure, model, phase, sizes, devices, repeat, options.profile
+            )
             results["rows"] += rows
             gc.collect()
             if options.json:
@@ -132,13 +137,19 @@ def chosen(options: argparse.Namespace, adapter: dict[str, Any] | None, workload
 
 
 def attempt(
-    measure: Any, model: str, phase: str, sizes: Any, devices: list[str], repeat: int
+    measure: Any,
+    model: str,
+    phase: str,
+    sizes: Any,
+    devices: list[str],
+    repeat: int,
+    tell: bool,
 ) -> list[dict[str, Any]]:
     """The rows of a workload, or rows that say why there are none."""
     import tensorflow as tf
 
     try:
-        return measure(model, phase, sizes, [f"/device:{d}" for d in devices], repeat)
+        return measure(model, phase, sizes, [f"/device:{d}" for d in devices], repeat, tell)
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         message = f"{type(error).__name__}: {error}"
         print(message, file=sys.stderr)

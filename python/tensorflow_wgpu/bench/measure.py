@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tensorflow_wgpu import _fallbacks
 from tensorflow_wgpu._library import statistics
+from tensorflow_wgpu._profile import profile
 from tensorflow_wgpu.bench.workloads import MODELS, PHASES, Sizes
 
 #: Counters of a device that a row has, for one step.
@@ -85,6 +86,20 @@ class Side:
         after = self.counters()
         self.row |= {name: after[name] - before[name] if after else None for name in COUNTERS}
 
+    def profile(self, tell: bool) -> None:
+        """The GPU's time in a step, which is profiled for that; `tell` prints what took how long.
+        Nothing for a device that is not ours.
+        """
+        if not self.counters():
+            return
+        with profile() as recorded:
+            self.call()
+        name = self.device.removeprefix("/device:")
+        (self.row["gpu_s"],) = (d.busy for d in recorded.devices if d.device == name)
+        if tell:
+            print(f"{self.row['model']}, {self.row['phase']}")
+            recorded.table()
+
     def counters(self) -> dict[str, int]:
         """The device's counters; empty for a device that is not ours."""
         return statistics().get(self.device.removeprefix("/device:"), {})
@@ -131,10 +146,15 @@ def placement(graphs: Sequence[Any], device: str) -> dict[str, Any]:
 
 
 def measure(
-    model: str, phase: str, sizes: Sizes, devices: Sequence[str], repeat: int
+    model: str,
+    phase: str,
+    sizes: Sizes,
+    devices: Sequence[str],
+    repeat: int,
+    tell: bool = False,
 ) -> list[dict[str, Any]]:
     """A row for each device. All start from the same weights; `difference` is that of first results
-    to the last's.
+    to the last's. `tell` prints what took how long.
     """
     import keras
 
@@ -152,4 +172,6 @@ def measure(
     for _ in range(repeat):
         for side in sides:
             side.times.append(side.call()[1])
+    for side in sides:
+        side.profile(tell)
     return [side.finish() for side in sides]

@@ -7,7 +7,7 @@
 use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
-use super::order::{REALS, bits, real};
+use super::number::{NUMBERS, Numbers, bits};
 use super::program::{Map, Part, map};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, I32};
@@ -28,7 +28,7 @@ const ITERATIONS: usize = 30_000;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Qr").types("T", REALS).items(&[(0, 2)]).kernel(|attrs| {
+    r.op("Qr").types("T", NUMBERS).items(&[(0, 2)]).kernel(|attrs| {
         let full = attrs.bool("full_matrices")?;
         Ok(move |ctx: &mut dyn OpContext| qr(ctx, full))
     });
@@ -36,7 +36,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    REALS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
+    NUMBERS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
 }
 
 fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
@@ -122,7 +122,8 @@ fn shader(dtype: DType, factor: bool) -> Shader {
     } else {
         "        let k = p.first - s;\n        \
          let at = 3u * (matrix * p.reflections + k);\n        \
-         let h = Reflection(load_side(at), load_side(at + 1u), load_side(at + 2u));\n        \
+         let h = Reflection(load_side(at), load_side(at + 1u), conjugate(load_side(at + \
+         2u)));\n        \
          let first_column = k;"
     };
     let (word, magnitude) = bits(dtype);
@@ -132,9 +133,33 @@ fn shader(dtype: DType, factor: bool) -> Shader {
         .bind("q", dtype)
         .u32s(&["batch", "groups", "m", "n", "cols", "reflections", "first", "steps"])
         .workgroup([INVOCATIONS, 1, 1])
-        .define("REAL", real(dtype))
+        .numbers(dtype)
         .define("WORD", word)
         .define("MAGNITUDE", magnitude)
+        .define("SIZE", if dtype.is_complex() { COMPLEX_SIZE } else { REAL_SIZE })
         .define("STEP", step)
         .body(include_str!("../../../shaders/linalg/reflect.wgsl"))
 }
+
+const REAL_SIZE: &str = "fn size_of(x: number) -> word {
+    return bits_of(x);
+}
+
+fn is_real(z: number) -> bool {
+    return true;
+}
+
+fn square(z: number) -> real {
+    return z * z;
+}";
+const COMPLEX_SIZE: &str = "fn size_of(z: number) -> word {
+    return larger(bits_of(z.x), bits_of(z.y));
+}
+
+fn is_real(z: number) -> bool {
+    return bits_of(z.y) == word(0);
+}
+
+fn square(z: number) -> real {
+    return z.x * z.x + z.y * z.y;
+}";

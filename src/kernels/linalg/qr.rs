@@ -10,9 +10,11 @@ use super::batch::{Batch, batch_dims};
 use super::number::{NUMBERS, Numbers, bits};
 use super::program::{Map, Part, map};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, I32};
+use crate::dtype::DType::{self, F16, F32, I32};
 use crate::error::Result;
+use crate::kernels::given::Given;
 use crate::kernels::op::OpContext;
+use crate::kernels::reduce::program::convert;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
@@ -32,11 +34,35 @@ pub fn register(r: &mut Registry) {
         let full = attrs.bool("full_matrices")?;
         Ok(move |ctx: &mut dyn OpContext| qr(ctx, full))
     });
+    r.op("Qr").types("T", &[F16]).items(&[(0, 2)]).kernel(|attrs| {
+        let full = attrs.bool("full_matrices")?;
+        Ok(move |ctx: &mut dyn OpContext| in_f32(ctx, |ctx| qr(ctx, full)))
+    });
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     NUMBERS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
+}
+
+/// Runs `f` on input 0 in float32 and rounds its two results.
+fn in_f32(ctx: &mut dyn OpContext, f: impl FnOnce(&mut dyn OpContext) -> Result<()>) -> Result<()> {
+    let x = ctx.input(0)?;
+    let wide = ctx.temp(F32, &x.dims)?;
+    if !x.is_empty() {
+        convert(ctx, &x, &wide)?;
+    }
+    let inputs = [wide];
+    let mut given = Given::new(ctx, &inputs);
+    f(&mut given)?;
+    let outputs = given.outputs;
+    for (i, output) in outputs.into_iter().flatten().enumerate() {
+        let y = ctx.output(i, x.dtype, &output.dims)?;
+        if !y.is_empty() {
+            convert(ctx, &output, &y)?;
+        }
+    }
+    Ok(())
 }
 
 fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {

@@ -112,7 +112,9 @@ pub fn register(registry: &mut Registry) {
     }
     for &(op, attr, types, host) in ON_HOST_ALONE {
         let row = registry.op(op).types(attr, types).host(host).need(Need::TensorFlowKernel);
-        row.unsupported_too().note(IN_HOST_MEMORY).kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
+        row.unsupported_too()
+            .note(IN_HOST_MEMORY)
+            .kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
     }
     let counter = registry.op("DummyIterationCounter").need(Need::TensorFlowKernel);
     counter.note(TENSORFLOWS).kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());

@@ -1,6 +1,26 @@
 //! Qr.
 
 use super::*;
+use tensorflow_wgpu::DType::F16;
+
+/// Computed in float32: the result is rounded once.
+#[test]
+fn qr_of_half() {
+    let mut session = Session::shared().unwrap();
+    for (m, n) in [(1, 1), (5, 3), (3, 5), (33, 20), (0, 3)] {
+        for full in [false, true] {
+            let x = HostTensor::floats(F16, &[2, m, n], &noise(2 * m * n, 3));
+            let wide = HostTensor::floats(F32, &[2, m, n], &x.to_f64());
+            let op = |dtype| node("Qr", dtype).attr("full_matrices", full);
+            let got = run(&mut session, &op(F16), &[x]);
+            let want = run(&mut session, &op(F32), &[wide]);
+            for (got, want) in got.iter().zip(&want) {
+                assert_eq!((got.dtype, &got.dims), (F16, &want.dims));
+                assert_eq!(*got, HostTensor::floats(F16, &want.dims, &want.to_f64()));
+            }
+        }
+    }
+}
 
 #[test]
 fn qr() {

@@ -3,7 +3,7 @@
 //! and NaNs.
 
 use super::batch::batch_dims;
-use super::number::NUMBERS;
+use super::number::{NUMBERS, REALS};
 use super::program::{Map, Part, map};
 use super::solve::{Triangle, solve};
 use crate::dtype::DType::I32;
@@ -17,7 +17,7 @@ use crate::tensor::{Tensor, shape_text};
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     r.op("BatchMatrixTriangularSolve")
-        .types("T", NUMBERS)
+        .types("T", REALS)
         .items(&[(0, 2), (1, 2)])
         .kernel(TriangularSolve::new);
     r.op("MatrixTriangularSolve")

@@ -65,8 +65,10 @@ const OPTIONALS: &[(&str, &[&str])] = &[
 const IN_HOST_MEMORY: &str = "runs TensorFlow's own kernel, on the host as on its GPUs";
 
 /// Op, type attribute and its types, arguments in host memory: all of them, as TensorFlow's GPU
-/// kernels have it, which are the CPU's. TensorFlow copies what lives on the device. It has the ops
-/// that make ragged variants, and their gradients, on the CPU alone; here they stay with the others.
+/// kernels have it, which are the CPU's. TensorFlow copies what lives on the device. It has
+/// RaggedTensorToVariant, which is also the gradient of RaggedTensorFromVariant, on the CPU alone;
+/// here it stays with the other. That of RaggedTensorToVariant reads beyond its memory where its
+/// argument of a shape is wrong, so it runs on the CPU.
 const ON_HOST_ALONE: &[(&str, &str, &[DType], &[&str])] = &[
     (
         "DeserializeSparse",
@@ -85,12 +87,6 @@ const ON_HOST_ALONE: &[(&str, &str, &[DType], &[&str])] = &[
         "Tsplits",
         types::INDEX,
         &["rt_nested_splits", "rt_dense_values", "encoded_ragged"],
-    ),
-    (
-        "RaggedTensorToVariantGradient",
-        "Tsplits",
-        types::INDEX,
-        &["encoded_ragged_grad", "row_splits", "dense_values_shape", "dense_values_grad"],
     ),
 ];
 

@@ -281,7 +281,8 @@ fn lu_and_determinants() {
             }
         }
         let singular = value(dtype, &[2, 2], &[[0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [2.0, 0.0]]);
-        let logs = run(session, &node("LogMatrixDeterminant", dtype), &[singular.clone()]);
+        let logs =
+            run(session, &node("LogMatrixDeterminant", dtype), std::slice::from_ref(&singular));
         assert_eq!(pairs_of(&logs[0]), [[0.0; 2]]);
         assert_eq!(pairs_of(&logs[1]), [[f64::NEG_INFINITY, 0.0]]);
         let op = node("Lu", dtype).attr("output_idx_type", I32);

@@ -37,12 +37,56 @@ fn check(most: u64, node: &Node, inputs: &[HostTensor]) {
     assert_eq!(got.len(), want.len());
     for (got, want) in got.iter().zip(&want) {
         assert_eq!((got.dtype, &got.dims), (want.dtype, &want.dims), "{node:?}");
-        for (i, (g, w)) in got.to_f64().iter().zip(want.to_f64()).enumerate() {
+        for (i, (g, w)) in parts(got).iter().zip(parts(want)).enumerate() {
             assert!(
                 (g - w).abs() <= 1e-5 * w.abs().max(1.0),
                 "{node:?}: element {i} is {g}, want {w}"
             );
         }
+    }
+}
+
+/// Complex matrices, which are Hermitian.
+fn hermitian(dtype: DType, batch: usize, n: usize) -> HostTensor {
+    let real = matrices(F64, &[batch], n).to_f64();
+    let imaginary = |i: usize, j: usize| (j as f64 - i as f64) / 7.0;
+    let pairs = real.iter().enumerate().map(|(k, re)| [*re, imaginary(k / n % n, k % n)]);
+    match dtype {
+        C64 => {
+            let pairs: Vec<_> = pairs.map(|z| z.map(|x| x as f32)).collect();
+            HostTensor::of(dtype, &[batch, n, n], &pairs)
+        }
+        _ => HostTensor::of(dtype, &[batch, n, n], &pairs.collect::<Vec<_>>()),
+    }
+}
+
+/// The parts of complex results as numbers, others as they are.
+fn parts(t: &HostTensor) -> Vec<f64> {
+    match t.dtype {
+        C64 => t.values::<[f32; 2]>().as_flattened().iter().map(|x| f64::from(*x)).collect(),
+        C128 => t.values::<[f64; 2]>().as_flattened().to_vec(),
+        _ => t.to_f64(),
+    }
+}
+
+#[test]
+fn batches_of_complex_matrices() {
+    for (dtype, count, n) in [(C64, 13, 7), (C128, 9, 5)] {
+        if !Session::shared().unwrap().runs(dtype) {
+            continue;
+        }
+        let a = hermitian(dtype, count, n);
+        let node = |op: &str| Node::new(op).attr("T", dtype);
+        for op in ["Cholesky", "MatrixDeterminant", "LogMatrixDeterminant"] {
+            check(2048, &node(op), std::slice::from_ref(&a));
+        }
+        check(2048, &node("MatrixInverse").attr("adjoint", true), std::slice::from_ref(&a));
+        check(2048, &node("MatrixSolve").attr("adjoint", true), &[a.clone(), a.clone()]);
+        let triangular = node("MatrixTriangularSolve").attr("lower", true).attr("adjoint", true);
+        check(2048, &triangular, &[a.clone(), a.clone()]);
+        check(2048, &node("Lu").attr("output_idx_type", I32), std::slice::from_ref(&a));
+        check(2048, &node("Qr").attr("full_matrices", false), std::slice::from_ref(&a));
+        check(2048, &node("SelfAdjointEigV2").attr("compute_v", true), &[a]);
     }
 }
 

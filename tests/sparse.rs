@@ -1,6 +1,6 @@
 //! Sparse tensors against plain Rust.
 
-use tensorflow_wgpu::DType::{self, F16, F32, F64, I32, I64};
+use tensorflow_wgpu::DType::{self, C64, C128, F16, F32, F64, I32, I64};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -119,6 +119,55 @@ fn products() {
                     "{dtype:?} {adjoint_a} {adjoint_b}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn complex_products() {
+    let mut session = Session::shared().unwrap();
+    for dtype in [C64, C128] {
+        if !session.runs(dtype) {
+            continue;
+        }
+        // Whole numbers, whose products are exact; (1, 2) is there twice.
+        let number = |i: usize| [(i % 7) as f64 - 3.0, (i % 5) as f64 - 2.0];
+        let times =
+            |a: [f64; 2], b: [f64; 2]| [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]];
+        let tensor = |dims: &[usize], v: &[[f64; 2]]| match dtype {
+            C64 => {
+                let v: Vec<_> = v.iter().map(|z| z.map(|x| x as f32)).collect();
+                HostTensor::of(dtype, dims, &v)
+            }
+            _ => HostTensor::of(dtype, dims, v),
+        };
+        let places = [[1, 2], [0, 0], [1, 2], [3, 1]];
+        for (adjoint_a, adjoint_b) in [(false, false), (true, false), (false, true), (true, true)] {
+            let (m, k, n) = if adjoint_a { (3, 4, 2) } else { (4, 3, 2) };
+            let a: Vec<_> = (0..4).map(|i| number(3 * i + 1)).collect();
+            let b: Vec<_> = (0..k * n).map(number).collect();
+            let mut want = vec![[0.0; 2]; m * n];
+            for ([row, column], z) in places.iter().zip(&a) {
+                let (i, c, z) =
+                    if adjoint_a { (column, row, [z[0], -z[1]]) } else { (row, column, *z) };
+                for j in 0..n {
+                    let v = if adjoint_b { b[j * k + c] } else { b[c * n + j] };
+                    let v = times(z, if adjoint_b { [v[0], -v[1]] } else { v });
+                    let sum = &mut want[i * n + j];
+                    *sum = [sum[0] + v[0], sum[1] + v[1]];
+                }
+            }
+            let node = Node::new("SparseTensorDenseMatMul").attr("T", dtype).attr("Tindices", I64);
+            let at: Vec<i64> = places.iter().flatten().map(|x| *x as i64).collect();
+            let inputs = [
+                Input::from(indices(I64, &[4, 2], &at)),
+                Input::from(tensor(&[4], &a)),
+                Input::from(HostTensor::i64(&[2], &[4, 3])),
+                Input::from(tensor(&if adjoint_b { [n, k] } else { [k, n] }, &b)),
+            ];
+            let node = node.attr("adjoint_a", adjoint_a).attr("adjoint_b", adjoint_b);
+            let got = session.run(&node, &inputs).unwrap().remove(0);
+            assert_eq!(got, tensor(&[m, n], &want), "{dtype:?} {adjoint_a} {adjoint_b}");
         }
     }
 }

@@ -14,16 +14,11 @@
 
 const EDGE = {{EDGE}}u;
 
-alias real = {{REAL}};
-alias four = vec4<{{REAL}}>;
+{{NUMBERS}}
 
 {{ACCESS}}
 // Columns of the block on the diagonal.
-var<workgroup> diagonal: array<real, EDGE * EDGE>;
-
-fn product(x: four, y: four) -> real {
-    return x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
-}
+var<workgroup> diagonal: array<number, EDGE * EDGE>;
 
 {{ENTRY}} {
     let matrix = workgroup_id.y * num_workgroups.x + workgroup_id.x;

@@ -1,30 +1,40 @@
 // Determinants from LU decompositions of p.count matrices of p.n rows: one invocation for each. The
-// product is kept as mantissa (0.5 <= |mantissa| < 1) times a power of two, so no partial product
-// overflows or underflows. state[2 * matrix + 1] is the number of row swaps.
+// product is kept as mantissa (the larger part's size is from 0.5 to 1) times a power of two, so no
+// partial product overflows or underflows. state[2 * matrix + 1] is the number of row swaps.
+//
+// PARTS is `parts_of`, which takes numbers apart by the `split` of real ones; STORE makes the
+// results.
 
-alias real = {{REAL}};
+{{NUMBERS}}
+
+struct Parts {
+    mantissa: number,
+    exponent: i32,
+    is_special: bool,
+}
 
 {{ENTRY}} {
     let matrix = linear_id(workgroup_id, num_workgroups, local_index);
     if matrix >= p.count {
         return;
     }
-    var mantissa = select(real(1.0), real(-1.0), (load_state(2u * matrix + 1u) & 1) != 0);
+    let is_odd = (load_state(2u * matrix + 1u) & 1) != 0;
+    var mantissa = number_of(select(real(1.0), real(-1.0), is_odd));
     var exponent = 0;
     // Infinities and NaNs multiply as they are.
-    var special = real(1.0);
+    var special = number_of(real(1.0));
     var is_special = false;
     for (var i = 0u; i < p.n; i += 1u) {
         let pivot = load_a((matrix * p.n + i) * p.n + i);
-        let parts = split(pivot);
+        let parts = parts_of(pivot);
         if parts.is_special {
-            special *= pivot;
+            special = times(special, pivot);
             is_special = true;
         } else {
-            mantissa *= parts.mantissa;
+            mantissa = times(mantissa, parts.mantissa);
             exponent += parts.exponent;
         }
-        let normal = split(mantissa);
+        let normal = parts_of(mantissa);
         mantissa = normal.mantissa;
         exponent += normal.exponent;
     }
@@ -38,3 +48,4 @@ struct Split {
 }
 
 {{SPLIT}}
+{{PARTS}}

@@ -1,5 +1,5 @@
 // Steps p.first .. p.first + p.steps of a cyclic Jacobi eigenvalue iteration, in place, on p.batch
-// symmetric matrices `a` of p.n rows; the rotations gather in `basis`. Grid: one workgroup for each
+// Hermitian matrices `a` of p.n rows; the rotations gather in `basis`. Grid: one workgroup for each
 // matrix.
 //
 // A step rotates p.pairs disjoint pairs of rows and columns, those of one round of a round-robin
@@ -9,7 +9,8 @@
 // i. Indices come without divisions, which take longer than all else where integers are divided one
 // by one.
 
-alias real = {{REAL}};
+{{NUMBERS}}
+
 // Unsigned, as wide as `real`.
 alias word = {{WORD}};
 
@@ -38,17 +39,17 @@ fn pair(round: u32, i: u32) -> vec2<u32> {
     return vec2<u32>(min(a, b), max(a, b));
 }
 
-fn element(base: u32, i: u32, j: u32) -> real {
+fn element(base: u32, i: u32, j: u32) -> number {
     if i >= p.n || j >= p.n {
-        return real(0.0);
+        return number_of(real(0.0));
     }
     return load_a(base + i * p.n + j);
 }
 
-fn put(base: u32, i: u32, j: u32, value: real) {
+fn put(base: u32, i: u32, j: u32, value: number) {
     if i < p.n && j < p.n {
         store_a(base + i * p.n + j, value);
-        store_a(base + j * p.n + i, value);
+        store_a(base + j * p.n + i, select(conjugate(value), number_of(real_of(value)), i == j));
     }
 }
 
@@ -74,22 +75,24 @@ fn size_of(x: real) -> word {
             let pq = pair(round, i);
             let off = element(base, pq.x, pq.y);
             var cosine = real(1.0);
-            var sine = real(0.0);
-            let upper = element(base, pq.x, pq.x);
-            let lower = element(base, pq.y, pq.y);
+            var sine = number_of(real(0.0));
+            let upper = real_of(element(base, pq.x, pq.x));
+            let lower = real_of(element(base, pq.y, pq.y));
             // On bits, which no driver takes for finite ones.
             let is_finite = size_of(upper) < INFINITE && size_of(lower) < INFINITE;
             let larger = max(abs(upper), abs(lower));
-            let is_zero = off == real(0.0) || (is_finite && abs(off) <= NEGLIGIBLE * larger);
+            let size_off = modulus(off);
+            let is_zero = size_off == real(0.0)
+                || (is_finite && size_off <= NEGLIGIBLE * larger);
             if pq.y < p.n && !is_zero {
                 atomicStore(&rotating[s & 1u], 1u);
-                let ratio = (lower - upper) / (real(2.0) * off);
+                let ratio = (lower - upper) / (real(2.0) * size_off);
                 let size = real(1.0) / (abs(ratio) + sqrt(real(1.0) + ratio * ratio));
                 let tangent = select(size, -size, ratio < real(0.0));
                 cosine = real(1.0) / sqrt(real(1.0) + tangent * tangent);
-                sine = tangent * cosine;
+                sine = (tangent * cosine) * (off / size_off);
             }
-            store_table(rotations + 2u * i, cosine);
+            store_table(rotations + 2u * i, number_of(cosine));
             store_table(rotations + 2u * i + 1u, sine);
         }
         storageBarrier();
@@ -110,25 +113,25 @@ fn size_of(x: real) -> word {
                 let j = select(place - 1u, place + folded, is_first);
                 let rows = pair(round, i);
                 let columns = pair(round, j);
-                let row_cosine = load_table(rotations + 2u * i);
+                let row_cosine = real_of(load_table(rotations + 2u * i));
                 let row_sine = load_table(rotations + 2u * i + 1u);
-                let cosine = load_table(rotations + 2u * j);
+                let cosine = real_of(load_table(rotations + 2u * j));
                 let sine = load_table(rotations + 2u * j + 1u);
                 let pp = element(base, rows.x, columns.x);
                 let pq = element(base, rows.x, columns.y);
                 let qp = element(base, rows.y, columns.x);
                 let qq = element(base, rows.y, columns.y);
-                let top = row_cosine * pp - row_sine * qp;
-                let top_right = row_cosine * pq - row_sine * qq;
-                let bottom = row_sine * pp + row_cosine * qp;
-                let bottom_right = row_sine * pq + row_cosine * qq;
-                put(base, rows.x, columns.x, cosine * top - sine * top_right);
-                put(base, rows.y, columns.y, sine * bottom + cosine * bottom_right);
+                let top = row_cosine * pp - times(row_sine, qp);
+                let top_right = row_cosine * pq - times(row_sine, qq);
+                let bottom = times(conjugate(row_sine), pp) + row_cosine * qp;
+                let bottom_right = times(conjugate(row_sine), pq) + row_cosine * qq;
+                put(base, rows.x, columns.x, cosine * top - times(conjugate(sine), top_right));
+                put(base, rows.y, columns.y, times(sine, bottom) + cosine * bottom_right);
                 if i == j {
-                    put(base, rows.x, columns.y, real(0.0));
+                    put(base, rows.x, columns.y, number_of(real(0.0)));
                 } else {
-                    put(base, rows.x, columns.y, sine * top + cosine * top_right);
-                    put(base, rows.y, columns.x, cosine * bottom - sine * bottom_right);
+                    put(base, rows.x, columns.y, times(sine, top) + cosine * top_right);
+                    put(base, rows.y, columns.x, cosine * bottom - times(conjugate(sine), bottom_right));
                 }
             }
         }
@@ -137,12 +140,12 @@ fn size_of(x: real) -> word {
             for (var j = local_index % ACROSS; j < p.pairs; j += ACROSS) {
                 let columns = pair(round, j);
                 if columns.y < p.n {
-                    let cosine = load_table(rotations + 2u * j);
+                    let cosine = real_of(load_table(rotations + 2u * j));
                     let sine = load_table(rotations + 2u * j + 1u);
                     let left = load_basis(row + columns.x);
                     let right = load_basis(row + columns.y);
-                    store_basis(row + columns.x, cosine * left - sine * right);
-                    store_basis(row + columns.y, sine * left + cosine * right);
+                    store_basis(row + columns.x, cosine * left - times(conjugate(sine), right));
+                    store_basis(row + columns.y, times(sine, left) + cosine * right);
                 }
             }
         }

@@ -7,7 +7,7 @@
 // read and written at once, SWAP and ELIMINATE go over rows. state[2 * matrix] is 1 once a pivot
 // was zero, state[2 * matrix + 1] counts the swaps. Ties of pivots go to the upper row.
 
-alias real = {{REAL}};
+{{NUMBERS}}
 {{ACCESS}}
 
 var<workgroup> best_size: array<real, WORKGROUP>;
@@ -33,7 +33,7 @@ var<workgroup> best_row: array<u32, WORKGROUP>;
         var size = real(-1.0);
         var row = k;
         for (var i = k + local_index; i < n; i += WORKGROUP) {
-            let candidate = abs(load_a(base + i * n + k));
+            let candidate = modulus(load_a(base + i * n + k));
             if candidate > size {
                 size = candidate;
                 row = i;
@@ -67,13 +67,13 @@ var<workgroup> best_row: array<u32, WORKGROUP>;
         storageBarrier();
         workgroupBarrier();
         let pivot = load_a(base + k * n + k);
-        if pivot == 0.0 {
+        if modulus(pivot) == real(0.0) {
             if local_index == 0u {
                 store_state(2u * matrix, 1);
             }
         } else {
             for (var i = k + 1u + local_index; i < n; i += WORKGROUP) {
-                let factor = load_a(base + i * n + k) / pivot;
+                let factor = over(load_a(base + i * n + k), pivot);
                 store_a(base + i * n + k, factor);
                 {{ELIMINATE}}
             }

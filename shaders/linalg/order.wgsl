@@ -2,7 +2,7 @@
 // order, so that every rank is taken, with NaNs too. Grid: one invocation for each t = matrix * p.k
 // + j below p.count.
 
-alias real = {{REAL}};
+{{NUMBERS}}
 
 fn before(a: real, b: real) -> bool {
     return {{BEFORE}};
@@ -18,8 +18,8 @@ fn before(a: real, b: real) -> bool {
     var rank = 0u;
     for (var i = 0u; i < p.k; i += 1u) {
         let other = load_x(base + i);
-        let ahead = before(other, own);
-        let tie = !ahead && !before(own, other);
+        let ahead = before(real_of(other), real_of(own));
+        let tie = !ahead && !before(real_of(own), real_of(other));
         if ahead || (tie && base + i < t) {
             rank += 1u;
         }

@@ -6,22 +6,23 @@
 // FACTOR is true: q is `a` itself, the step's reflection is computed first. It annihilates column k
 // below the diagonal, but leaves it there: other workgroups read it. side[3 * (matrix *
 // p.reflections + k)] receives the diagonal element of R, the scale that makes column k the
-// reflection's vector (whose element k is 1), and tau of I - tau v v^T. FACTOR is false:
+// reflection's vector (whose element k is 1), and tau of I - tau v v^H. FACTOR is false:
 // reflections come from `a` and `side`, last one first, and are applied to p.cols columns of
 // another matrix, from column k on: the columns before it are not affected when the matrix started
 // as the identity.
 
-alias real = {{REAL}};
+{{NUMBERS}}
+
 // Unsigned, as wide as `real`.
 alias word = {{WORD}};
 
 const COLUMNS = 16u;
 const LANES = WORKGROUP / COLUMNS;
 
-var<workgroup> partial: array<real, WORKGROUP>;
+var<workgroup> partial: array<number, WORKGROUP>;
 var<workgroup> partial_bits: array<word, WORKGROUP>;
 
-fn total(local: u32) -> real {
+fn total(local: u32) -> number {
     for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
         if local < step {
@@ -33,13 +34,16 @@ fn total(local: u32) -> real {
 }
 
 // The bits of the absolute value.
-fn size_of(x: real) -> word {
+fn bits_of(x: real) -> word {
     return bitcast<word>(x) & {{MAGNITUDE}};
 }
 
 fn larger(a: word, b: word) -> word {
     return select(a, b, b > a);
 }
+
+// SIZE: bits_of the larger part, whether z is real, and the square of the absolute value.
+{{SIZE}}
 
 // Of sizes without sign, as bits: a NaN is the largest.
 fn largest(local: u32) -> word {
@@ -54,9 +58,9 @@ fn largest(local: u32) -> word {
 }
 
 struct Reflection {
-    diagonal: real,
-    scale: real,
-    tau: real,
+    diagonal: number,
+    scale: number,
+    tau: number,
 }
 
 // The reflection that turns column k into (*, diagonal, 0, ...), with LAPACK's sign.
@@ -68,20 +72,22 @@ fn reflection(base: u32, k: u32, local: u32) -> Reflection {
     partial_bits[local] = size;
     let unit = largest(local);
     let head = load_a(base + k * p.n + k);
-    if unit == word() {
-        return Reflection(head, real(0.0), real(0.0));
+    if unit == word() && is_real(head) {
+        return Reflection(head, number_of(real(0.0)), number_of(real(0.0)));
     }
     // Scaled by the largest element, so that squares neither overflow nor vanish.
     let bound = bitcast<real>(larger(unit, size_of(head)));
     var sum = real(0.0);
     for (var i = k + local; i < p.m; i += WORKGROUP) {
         let v = load_a(base + i * p.n + k) / bound;
-        sum += v * v;
+        sum += square(v);
     }
-    partial[local] = sum;
-    let norm = sqrt(total(local)) * bound;
-    let diagonal = select(norm, -norm, head >= 0.0);
-    return Reflection(diagonal, 1.0 / (head - diagonal), (diagonal - head) / diagonal);
+    partial[local] = number_of(sum);
+    let norm = sqrt(real_of(total(local))) * bound;
+    let diagonal = select(norm, -norm, real_of(head) >= real(0.0));
+    let tail = head - number_of(diagonal);
+    return Reflection(number_of(diagonal), over(number_of(real(1.0)), tail),
+        conjugate(-tail / diagonal));
 }
 
 {{ENTRY}} {
@@ -99,10 +105,11 @@ fn reflection(base: u32, k: u32, local: u32) -> Reflection {
             * COLUMNS < p.cols; tile += p.groups) {
             let j = tile * COLUMNS + local_index % COLUMNS;
             let is_mine = j >= first_column && j < p.cols;
-            var sum = real(0.0);
+            var sum = number_of(real(0.0));
             if is_mine {
                 for (var i = k + 1u + lane; i < p.m; i += LANES) {
-                    sum += load_a(base + i * p.n + k) * h.scale * load_q(q_base + i * p.cols + j);
+                    let v = times(load_a(base + i * p.n + k), h.scale);
+                    sum += times(conjugate(v), load_q(q_base + i * p.cols + j));
                 }
                 if lane == 0u {
                     sum += load_q(q_base + k * p.cols + j);
@@ -111,18 +118,19 @@ fn reflection(base: u32, k: u32, local: u32) -> Reflection {
             partial[local_index] = sum;
             workgroupBarrier();
             if is_mine {
-                sum = real(0.0);
+                sum = number_of(real(0.0));
                 for (var l = 0u; l < LANES; l += 1u) {
                     sum += partial[l * COLUMNS + local_index % COLUMNS];
                 }
-                sum *= h.tau;
+                sum = times(sum, h.tau);
                 if lane == 0u {
                     let at = q_base + k * p.cols + j;
                     store_q(at, load_q(at) - sum);
                 }
                 for (var i = k + 1u + lane; i < p.m; i += LANES) {
                     let at = q_base + i * p.cols + j;
-                    store_q(at, load_q(at) - sum * (load_a(base + i * p.n + k) * h.scale));
+                    let v = times(load_a(base + i * p.n + k), h.scale);
+                    store_q(at, load_q(at) - times(sum, v));
                 }
             }
             workgroupBarrier();

@@ -8,7 +8,8 @@
 // j]. Upper triangles come with negative strides. p.unit is 1 when the diagonal counts as ones.
 // Rows past the last one repeat it and are not stored.
 
-alias real = {{REAL}};
+{{NUMBERS}}
+
 alias value = {{VALUE}};
 
 {{ACCESS}}

@@ -7,7 +7,7 @@
 // holds diagonal and both superdiagonals of the eliminated row i; y[matrix, i, column] the
 // right-hand side, then the solution.
 
-alias real = {{REAL}};
+{{NUMBERS}}
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
@@ -24,12 +24,12 @@ alias real = {{REAL}};
             let i = p.end - 1u - (s - p.first);
             var value = load_y(y + i * p.cols);
             if i + 1u < n {
-                value -= load_u(u + 3u * i + 1u) * load_y(y + (i + 1u) * p.cols);
+                value -= times(load_u(u + 3u * i + 1u), load_y(y + (i + 1u) * p.cols));
             }
             if i + 2u < n {
-                value -= load_u(u + 3u * i + 2u) * load_y(y + (i + 2u) * p.cols);
+                value -= times(load_u(u + 3u * i + 2u), load_y(y + (i + 2u) * p.cols));
             }
-            store_y(y + i * p.cols, value / load_u(u + 3u * i));
+            store_y(y + i * p.cols, over(value, load_u(u + 3u * i)));
         }
         return;
     }
@@ -37,8 +37,8 @@ alias real = {{REAL}};
         // Row i as elimination left it; row 0 as it came.
         if i == 0u {
             store_u(u, load_diagonals(a + n));
-            store_u(u + 1u, select(real(0.0), load_diagonals(a), n > 1u));
-            store_u(u + 2u, real(0.0));
+            store_u(u + 1u, select(number_of(real(0.0)), load_diagonals(a), n > 1u));
+            store_u(u + 2u, number_of(real(0.0)));
             store_y(y, load_rhs(y));
         }
         if i + 1u == n {
@@ -49,24 +49,24 @@ alias real = {{REAL}};
         let right = load_y(y + i * p.cols);
         let next_below = load_diagonals(a + 2u * n + i + 1u);
         let next_diagonal = load_diagonals(a + n + i + 1u);
-        let next_above = select(real(0.0), load_diagonals(a + i + 1u), i + 2u < n);
+        let next_above = select(number_of(real(0.0)), load_diagonals(a + i + 1u), i + 2u < n);
         let next_right = load_rhs(y + (i + 1u) * p.cols);
         let below = u + 3u * (i + 1u);
-        if p.pivot != 0u && abs(next_below) > abs(diagonal) {
-            let factor = diagonal / next_below;
+        if p.pivot != 0u && modulus(next_below) > modulus(diagonal) {
+            let factor = over(diagonal, next_below);
             store_u(u + 3u * i, next_below);
             store_u(u + 3u * i + 1u, next_diagonal);
             store_u(u + 3u * i + 2u, next_above);
             store_y(y + i * p.cols, next_right);
-            store_u(below, above - factor * next_diagonal);
-            store_u(below + 1u, -factor * next_above);
-            store_y(y + (i + 1u) * p.cols, right - factor * next_right);
+            store_u(below, above - times(factor, next_diagonal));
+            store_u(below + 1u, -times(factor, next_above));
+            store_y(y + (i + 1u) * p.cols, right - times(factor, next_right));
         } else {
-            let factor = next_below / diagonal;
-            store_u(below, next_diagonal - factor * above);
+            let factor = over(next_below, diagonal);
+            store_u(below, next_diagonal - times(factor, above));
             store_u(below + 1u, next_above);
-            store_y(y + (i + 1u) * p.cols, next_right - factor * right);
+            store_y(y + (i + 1u) * p.cols, next_right - times(factor, right));
         }
-        store_u(below + 2u, real(0.0));
+        store_u(below + 2u, number_of(real(0.0)));
     }
 }

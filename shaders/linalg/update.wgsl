@@ -6,7 +6,7 @@
 // Element (i, k) of a is a[p.a_at + matrix * p.a_matrix + i * p.a_row + k * p.a_col], b likewise,
 // c's columns are next to each other.
 
-alias real = {{REAL}};
+{{NUMBERS}}
 
 fn subtract(at: u32, i: u32, j: u32, sums: vec4<real>) {
     if i < p.m {

@@ -15,6 +15,7 @@ pub mod fft;
 pub mod fill;
 pub mod fused;
 pub mod gather;
+pub mod given;
 pub mod image;
 pub(crate) mod items;
 pub(crate) mod lanes;

@@ -1,6 +1,6 @@
 //! Ops on values of type variant: sums and zeros of lists and optionals, as gradients of loops and
-//! conditionals make them, optionals themselves, and lists of the element types that DEVICE_DEFAULT
-//! leaves out.
+//! conditionals make them, optionals themselves, lists of the element types that DEVICE_DEFAULT
+//! leaves out, and ragged and sparse tensors within variants.
 //!
 //! A variant is an object of TensorFlow's in host memory, here a list or an optional whose tensors
 //! live on the device. What happens to the object is TensorFlow's; what happens to the tensors are
@@ -61,6 +61,35 @@ const OPTIONALS: &[(&str, &[&str])] = &[
     ("OptionalNone", &[]),
 ];
 
+/// Note of the ops of [`ON_HOST_ALONE`].
+const IN_HOST_MEMORY: &str = "runs TensorFlow's own kernel, on the host as on its GPUs";
+
+/// Op, type attribute and its types, arguments in host memory: all of them, as TensorFlow's GPU
+/// kernels have it, which are the CPU's. TensorFlow copies what lives on the device. It has
+/// RaggedTensorToVariant, which is also the gradient of RaggedTensorFromVariant, on the CPU alone;
+/// here it stays with the other. That of RaggedTensorToVariant reads beyond its memory where its
+/// argument of a shape is wrong, so it runs on the CPU.
+const ON_HOST_ALONE: &[(&str, &str, &[DType], &[&str])] = &[
+    (
+        "DeserializeSparse",
+        "Tserialized",
+        VARIANT,
+        &["serialized_sparse", "sparse_indices", "sparse_values", "sparse_shape"],
+    ),
+    (
+        "RaggedTensorFromVariant",
+        "Tsplits",
+        types::INDEX,
+        &["encoded_ragged", "output_nested_splits", "output_dense_values"],
+    ),
+    (
+        "RaggedTensorToVariant",
+        "Tsplits",
+        types::INDEX,
+        &["rt_nested_splits", "rt_dense_values", "encoded_ragged"],
+    ),
+];
+
 /// Registers the family.
 pub fn register(registry: &mut Registry) {
     registry
@@ -77,6 +106,14 @@ pub fn register(registry: &mut Registry) {
         let row = registry.op(op).host(host).need(Need::TensorFlowKernel).note(TENSORFLOWS);
         row.kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
     }
+    for &(op, attr, types, host) in ON_HOST_ALONE {
+        let row = registry.op(op).types(attr, types).host(host).need(Need::TensorFlowKernel);
+        row.unsupported_too()
+            .note(IN_HOST_MEMORY)
+            .kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
+    }
+    let counter = registry.op("DummyIterationCounter").need(Need::TensorFlowKernel);
+    counter.note(TENSORFLOWS).kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
     for &(op, types, host) in LISTS {
         // Lists only move their elements: an adapter needs no arithmetic of their type.
         let row = registry.op(op).types("element_dtype", types).host(host).unsupported_too();

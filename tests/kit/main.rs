@@ -48,7 +48,7 @@ mod image;
 mod inplace;
 #[path = "../items.rs"]
 mod items;
-#[path = "../linalg.rs"]
+#[path = "../linalg/main.rs"]
 mod linalg;
 #[path = "../matmul.rs"]
 mod matmul;

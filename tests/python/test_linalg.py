@@ -110,6 +110,60 @@ def test_gradients(rng, shape) -> None:
         on_both(gradients(tf.linalg.qr), a, **close)
 
 
+def complex_matrices(rng, shape, dtype="complex64"):
+    """Well conditioned complex matrices whose largest elements are off the diagonal."""
+    n = shape[-1]
+    x = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    return (x + 3j * np.sqrt(n) * np.roll(np.eye(n), 1, axis=1)).astype(dtype)
+
+
+def hermitian(rng, shape, dtype="complex64"):
+    x = complex_matrices(rng, shape, dtype)
+    n = shape[-1]
+    return (x @ np.conj(np.swapaxes(x, -1, -2)) / (9 * n) + np.diag(np.arange(n))).astype(dtype)
+
+
+def real_parts(fn):
+    """The gradients of a weighted sum of the parts of `fn`'s complex results."""
+
+    def gradient(*args):
+        with tf.GradientTape() as tape:
+            for a in args:
+                tape.watch(a)
+            total = 0.0
+            for y in tf.nest.flatten(fn(*args)):
+                for part in (tf.math.real(y), tf.math.imag(y)):
+                    weights = tf.cos(tf.cast(tf.range(tf.size(part)), part.dtype))
+                    weights = tf.reshape(weights, tf.shape(part))
+                    total += tf.cast(tf.reduce_sum(part * weights), tf.float32)
+        return tape.gradient(total, args)
+
+    return gradient
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 40, 40)])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_gradients(rng, shape, dtype: str) -> None:
+    a, b = complex_matrices(rng, shape, dtype), complex_matrices(rng, shape, dtype)
+    h = hermitian(rng, shape, dtype)
+    close = {"rtol": 2e-3, "atol": 2e-4, "graph": False}
+    on_both(real_parts(tf.linalg.cholesky), h + 5 * np.eye(shape[-1], dtype=dtype), **close)
+    on_both(real_parts(tf.linalg.solve), a, b, **close)
+    on_both(real_parts(tf.linalg.inv), a, **close)
+    scaled = (a / (3 * np.sqrt(shape[-1]))).astype(dtype)
+    on_both(real_parts(tf.linalg.det), scaled, **close)
+    on_both(real_parts(lambda x: tf.linalg.slogdet(x)[1]), a, **close)
+    for lower, adjoint in [(True, False), (False, True)]:
+
+        def solve(t, b, lower=lower, adjoint=adjoint):
+            return tf.linalg.triangular_solve(t, b, lower=lower, adjoint=adjoint)
+
+        on_both(real_parts(solve), h + 5 * np.eye(shape[-1], dtype=dtype), b, **close)
+    on_both(real_parts(tf.linalg.eigvalsh), h, **close)
+    if shape == (3, 3):
+        on_both(real_parts(tf.linalg.qr), a, **close)
+
+
 def test_singular_matrices() -> None:
     singular = np.array([[1, 2], [2, 4]], "float32")
     with pytest.raises(tf.errors.InvalidArgumentError, match="Input is not invertible"):

@@ -1,15 +1,14 @@
 //! Sums and zeros of the tensors within variants: the device's own kernels, with elements for
 //! inputs.
 
-use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::kernel_for;
 use crate::ffi::kernel::tensor::OwnedTensor;
-use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
+use crate::kernels::given::Given;
 use crate::require;
-use crate::tensor::{HostTensor, Tensor, shape_text};
+use crate::tensor::{Tensor, shape_text};
 
 /// TensorFlow's name of a type in its messages.
 pub(super) fn type_text(number: i32) -> String {
@@ -100,82 +99,9 @@ pub(super) fn sum_into(
     };
     let inputs = elements.iter().map(|e| seen(ctx, e)).collect::<Result<Vec<_>>>()?;
     let output = seen(ctx, out)?;
-    if output.is_empty() { Ok(()) } else { kernel.compute(&mut Elements { ctx, inputs, output }) }
-}
-
-/// A kernel's view of some elements: they are its inputs, and its output is there already.
-struct Elements<'c> {
-    ctx: &'c mut Context,
-    inputs: Vec<Tensor>,
-    output: Tensor,
-}
-
-impl Elements<'_> {
-    fn refused<T>(what: &str) -> Result<T> {
-        Err(Error::Internal(format!("a kernel for tensors within a variant has no {what}")))
-    }
-}
-
-impl OpContext for Elements<'_> {
-    fn device(&self) -> &Device {
-        self.ctx.device()
-    }
-
-    fn num_inputs(&self) -> usize {
-        self.inputs.len()
-    }
-
-    fn input(&mut self, i: usize) -> Result<Tensor> {
-        Ok(self.inputs[i].clone())
-    }
-
-    fn host_input(&mut self, _: usize) -> Result<HostTensor> {
-        Self::refused("input in host memory")
-    }
-
-    fn output(&mut self, _: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        if dtype != self.output.dtype || *dims != self.output.dims[..] {
-            return Self::refused("output of another type or shape");
-        }
-        Ok(self.output.clone())
-    }
-
-    fn forward_or_output(
-        &mut self,
-        _: &[usize],
-        i: usize,
-        dtype: DType,
-        dims: &[usize],
-    ) -> Result<Tensor> {
-        self.output(i, dtype, dims)
-    }
-
-    fn forward_input(&mut self, _: usize, _: usize, _: &[usize]) -> Result<()> {
-        Self::refused("input to forward")
-    }
-
-    fn host_output(&mut self, _: usize, _: &HostTensor) -> Result<()> {
-        Self::refused("output in host memory")
-    }
-
-    fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        self.ctx.temp(dtype, dims)
-    }
-
-    fn read_variable(&mut self, _: usize) -> Result<Tensor> {
-        Self::refused("variable")
-    }
-
-    fn update_variable(
-        &mut self,
-        _: usize,
-        _: VariableUpdate,
-        _: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
-    ) -> Result<()> {
-        Self::refused("variable")
-    }
-
-    fn update_variables(&mut self, _: &[usize], _: &mut UpdateAll<'_>) -> Result<()> {
-        Self::refused("variable")
+    if output.is_empty() {
+        Ok(())
+    } else {
+        kernel.compute(&mut Given::with_output(ctx, &inputs, output))
     }
 }

@@ -6,9 +6,8 @@ use std::fmt::Write;
 use smallvec::smallvec;
 
 use super::batch::Batch;
-use super::complex::{COMPLEX, Shape, embedded};
 use super::lu::workgroup;
-use super::order::{REALS, real};
+use super::number::{NUMBERS, Numbers};
 use super::program::{Extents, Map, Part, map, update};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32, F64, I32};
@@ -21,7 +20,8 @@ use crate::tensor::Tensor;
 
 /// Most columns that are decomposed at a time in registers.
 const EDGE: usize = 8;
-/// The same in float64 where registers are few: 8 are 36 elements of a block, and more that spill.
+/// The same for complex numbers, and in float64 where registers are few: 8 are 36 elements of a
+/// block, and more that spill.
 const NARROW: usize = 4;
 /// Matrices up to this size are decomposed in one dispatch.
 const WHOLE: usize = 128;
@@ -30,16 +30,13 @@ const PANEL: usize = 64;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Cholesky").types("T", REALS).items(&[(0, 2)]).kernel(|_| Ok(cholesky));
-    r.op("Cholesky").types("T", COMPLEX).items(&[(0, 2)]).kernel(|_| {
-        Ok(|ctx: &mut dyn OpContext| embedded(ctx, &[Shape::Hermitian], |ctx| cholesky(ctx)))
-    });
+    r.op("Cholesky").types("T", NUMBERS).items(&[(0, 2)]).kernel(|_| Ok(cholesky));
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
-    for dtype in REALS {
+    for dtype in NUMBERS {
         for workgroup in [16, 64, 256] {
             let of = |kind: Kind| Panel::new(*dtype, workgroup, kind);
             for edge in [EDGE, NARROW] {
@@ -100,7 +97,8 @@ struct Panel {
 impl Panel {
     /// The panel for a kind of adapters.
     fn new(dtype: DType, workgroup: u32, kind: Kind) -> Self {
-        let is_narrow = dtype == F64 && kind == Kind::FewRegisters;
+        let is_wide = dtype == F64 && kind == Kind::FewRegisters;
+        let is_narrow = dtype.is_complex() || is_wide;
         Self { dtype, workgroup, edge: if is_narrow { NARROW } else { EDGE } }
     }
 
@@ -123,12 +121,13 @@ impl Panel {
         } else {
             (shader.bind("a", dtype), BY_ELEMENTS)
         };
-        let [sums, step, put, declare, factor, solve, finish] = texts(edge);
+        let four = if dtype.is_complex() { COMPLEX } else { REAL };
+        let [sums, step, put, declare, factor, solve, finish] = texts(dtype, edge);
         shader
             .bind("state", I32)
             .u32s(&["batch", "n", "first", "end"])
-            .define("REAL", real(dtype))
-            .define("ACCESS", access)
+            .numbers(dtype)
+            .define("ACCESS", format!("{four}{access}"))
             .define("SUMS", sums)
             .define("STEP", step)
             .define("PUT", put)
@@ -142,17 +141,56 @@ impl Panel {
     }
 }
 
-const IN_VEC4S: &str = "fn load_four(i: u32) -> four {\n    return a[p.off_a + i / 4u];\n}\n\nfn \
-                        store_four(i: u32, v: four) {\n    a[p.off_a + i / 4u] = v;\n}\n";
-const BY_ELEMENTS: &str = "fn load_four(i: u32) -> four {\n    return four(load_a(i), load_a(i + \
-                           1u), load_a(i + 2u), load_a(i + 3u));\n}\n\nfn store_four(i: u32, v: \
-                           four) {\n    store_a(i, v.x);\n    store_a(i + 1u, v.y);\n    \
-                           store_a(i + 2u, v.z);\n    store_a(i + 3u, v.w);\n}\n";
+const REAL: &str = "alias four = vec4<real>;
+
+fn product(x: four, y: four) -> real {
+    return x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+}
+";
+const COMPLEX: &str = "struct four {
+    x: number,
+    y: number,
+    z: number,
+    w: number,
+}
+
+fn product(x: four, y: four) -> number {
+    return times(x.x, conjugate(y.x)) + times(x.y, conjugate(y.y)) + times(x.z, conjugate(y.z))
+        + times(x.w, conjugate(y.w));
+}
+";
+const IN_VEC4S: &str = "
+fn load_four(i: u32) -> four {
+    return a[p.off_a + i / 4u];
+}
+
+fn store_four(i: u32, v: four) {
+    a[p.off_a + i / 4u] = v;
+}
+";
+const BY_ELEMENTS: &str = "
+fn load_four(i: u32) -> four {
+    return four(load_a(i), load_a(i + 1u), load_a(i + 2u), load_a(i + 3u));
+}
+
+fn store_four(i: u32, v: four) {
+    store_a(i, v.x);
+    store_a(i + 1u, v.y);
+    store_a(i + 2u, v.z);
+    store_a(i + 3u, v.w);
+}
+";
 
 /// The arithmetic on blocks of `edge` columns, unrolled: the sums' start, a step, what goes to
 /// workgroup memory, the block's declaration, its decomposition, the solution for a row, and what
 /// stores it.
-fn texts(edge: usize) -> [String; 7] {
+fn texts(dtype: DType, edge: usize) -> [String; 7] {
+    let is_complex = dtype.is_complex();
+    // The factor on the right is conjugated.
+    let product = |a: &str, b: &str| {
+        if is_complex { format!("times({a}, conjugate({b}))") } else { format!("{a} * {b}") }
+    };
+    let real_of = |a: &str| if is_complex { format!("real_of({a})") } else { a.to_owned() };
     let [mut sums, mut step, mut put, mut declare, mut factor, mut solve, mut finish] =
         [const { String::new() }; 7];
     for w in 0..edge {
@@ -172,26 +210,32 @@ fn texts(edge: usize) -> [String; 7] {
         let _ = writeln!(step, "                s{w} -= product(x, {other});");
         let _ = writeln!(put, "                    diagonal[{}u + local_index] = s{w};", w * edge);
         for v in 0..w {
-            let _ = writeln!(solve, "            s{w} -= s{v} * d{w}_{v};");
+            let _ = writeln!(
+                solve,
+                "            s{w} -= {};",
+                product(&format!("s{v}"), &format!("d{w}_{v}"))
+            );
         }
-        let _ = writeln!(solve, "            s{w} /= d{w}_{w};");
+        let _ = writeln!(solve, "            s{w} /= {};", real_of(&format!("d{w}_{w}")));
         for r in w..edge {
-            let _ = writeln!(declare, "        var d{r}_{w} = real(0.0);");
+            let _ = writeln!(declare, "        var d{r}_{w} = number_of(real(0.0));");
             let _ = writeln!(factor, "                d{r}_{w} = diagonal[{}u];", w * edge + r);
         }
     }
     for c in 0..edge {
+        let pivot = real_of(&format!("d{c}_{c}"));
         let _ = writeln!(
             factor,
-            "                is_positive = is_positive && !(d{c}_{c} <= real(0.0));"
+            "                is_positive = is_positive && !({pivot} <= real(0.0));"
         );
-        let _ = writeln!(factor, "                d{c}_{c} = sqrt(d{c}_{c});");
+        let _ = writeln!(factor, "                d{c}_{c} = number_of(sqrt({pivot}));");
         for r in c + 1..edge {
-            let _ = writeln!(factor, "                d{r}_{c} /= d{c}_{c};");
+            let _ = writeln!(factor, "                d{r}_{c} /= {pivot};");
         }
         for v in c + 1..edge {
             for r in v..edge {
-                let _ = writeln!(factor, "                d{r}_{v} -= d{r}_{c} * d{v}_{c};");
+                let taken = product(&format!("d{r}_{c}"), &format!("d{v}_{c}"));
+                let _ = writeln!(factor, "                d{r}_{v} -= {taken};");
             }
         }
     }

@@ -8,7 +8,8 @@ use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
 use super::lu::workgroup;
-use super::order::{REALS, bits, literal, pick_shader, real, sort};
+use super::number::{NUMBERS, Numbers, bits, literal};
+use super::order::{pick_shader, sort};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F64, I32};
 use crate::error::Result;
@@ -22,7 +23,7 @@ const ITERATIONS: usize = 30_000;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("SelfAdjointEigV2").types("T", REALS).items(&[(0, 2)]).kernel(|attrs| {
+    r.op("SelfAdjointEigV2").types("T", NUMBERS).items(&[(0, 2)]).kernel(|attrs| {
         let vectors = attrs.bool("compute_v")?;
         Ok(move |ctx: &mut dyn OpContext| eigen(ctx, vectors))
     });
@@ -34,14 +35,14 @@ pub fn shaders() -> Vec<Shader> {
         let steps = [16, 64, 256].map(|w| step_shader(*t, w));
         [steps.to_vec(), vec![begin_shader(*t), diagonal_shader(*t), vectors_shader(*t)]].concat()
     };
-    REALS.iter().flat_map(each).collect()
+    NUMBERS.iter().flat_map(each).collect()
 }
 
 /// Sweeps over all pairs until rotations vanish: a few for any matrix, slowly more with the number
 /// of rows. Wider types take one or two more.
 pub fn sweeps(dtype: DType, n: usize) -> usize {
     let bits = usize::BITS - n.leading_zeros();
-    if dtype == F64 { 8 + bits as usize } else { 6 + bits as usize }
+    if dtype.part() == F64 { 8 + bits as usize } else { 6 + bits as usize }
 }
 
 fn eigen(ctx: &mut dyn OpContext, vectors: bool) -> Result<()> {
@@ -141,32 +142,34 @@ fn step_shader(dtype: DType, workgroup: u32) -> Shader {
         .bind("table", dtype)
         .u32s(&["batch", "n", "pairs", "first", "steps"])
         .workgroup([workgroup, 1, 1])
-        .define("REAL", real(dtype))
+        .numbers(dtype)
         .define(
             "NEGLIGIBLE",
-            literal(dtype, (if dtype == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0),
+            literal(
+                dtype,
+                (if dtype.part() == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0,
+            ),
         )
         .define("ACROSS", format!("{}u", across(workgroup)))
         .define("WORD", word)
         .define("MAGNITUDE", magnitude)
-        .define("INFINITE", if dtype == F64 { "0x7ff0000000000000lu" } else { "0x7f800000u" })
+        .define(
+            "INFINITE",
+            if dtype.part() == F64 { "0x7ff0000000000000lu" } else { "0x7f800000u" },
+        )
         .body(include_str!("../../../shaders/linalg/eigen_step.wgsl"))
 }
 
-/// The lower triangle mirrored, as TensorFlow reads it, and the identity.
+/// The lower triangle mirrored, as TensorFlow reads it, with a real diagonal, and the identity.
 fn begin_shader(dtype: DType) -> Shader {
-    let real = real(dtype);
     Shader::new("linalg eigen begin")
         .bind("x", dtype)
         .bind("basis", dtype)
         .bind("a", dtype)
         .param("count", Field::U32)
         .param("n", Field::U32)
-        .body(&format!(
-            "fn value(t: u32) -> {real} {{\n    let base = t / (p.n * p.n) * p.n * p.n;\n    let \
-             i = t / p.n % p.n;\n    let j = t % p.n;\n    store_basis(t, select({real}(0.0), \
-             {real}(1.0), i == j));\n    return load_x(base + max(i, j) * p.n + min(i, j));\n}}"
-        ))
+        .numbers(dtype)
+        .body(include_str!("../../../shaders/linalg/eigen_begin.wgsl"))
         .map("a")
 }
 
@@ -178,7 +181,7 @@ fn diagonal_shader(dtype: DType) -> Shader {
         .param("n", Field::U32)
         .body(&format!(
             "fn value(t: u32) -> {} {{\n    return load_a(t * p.n + t % p.n);\n}}",
-            real(dtype)
+            dtype.value()
         ))
         .map("y")
 }

@@ -1,5 +1,5 @@
-//! LU decomposition with partial pivoting, and what follows from it: Lu, MatrixSolve, MatrixInverse
-//! and both determinants.
+//! LU decomposition with partial pivoting, and what follows from it: Lu, MatrixSolve and
+//! MatrixInverse.
 //!
 //! A panel of columns is factored by one workgroup for each matrix, the rest of the matrix follows
 //! by a triangular solve and a product. Lu, MatrixSolve and MatrixInverse refuse singular matrices,
@@ -8,12 +8,11 @@
 use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
-use super::complex::{COMPLEX, Shape, embedded};
-use super::order::{REALS, real};
+use super::number::{NUMBERS, Numbers};
 use super::program::{Extents, Map, Part, block, map, update};
 use super::solve::{Triangle, solve};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, F32, F64, I32, I64};
+use crate::dtype::DType::{self, F32, I32, I64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -28,7 +27,7 @@ const UPPER: Triangle = Triangle { upper: true, unit: false };
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     r.op("Lu")
-        .types("T", REALS)
+        .types("T", NUMBERS)
         .types("output_idx_type", INDEX)
         .items(&[(0, 2)])
         .note(WAITS_TO_CHECK)
@@ -36,41 +35,18 @@ pub fn register(r: &mut Registry) {
             let index = attrs.dtype("output_idx_type")?;
             Ok(move |ctx: &mut dyn OpContext| lu(ctx, index))
         });
-    r.op("MatrixSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).note(WAITS_TO_CHECK).kernel(
+    r.op("MatrixSolve").types("T", NUMBERS).items(&[(0, 2), (1, 2)]).note(WAITS_TO_CHECK).kernel(
         |attrs| {
             let adjoint = attrs.bool("adjoint")?;
             Ok(move |ctx: &mut dyn OpContext| matrix_solve(ctx, adjoint))
         },
     );
-    r.op("MatrixInverse").types("T", REALS).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(|attrs| {
-        let adjoint = attrs.bool("adjoint")?;
-        Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
-    });
-    r.op("MatrixSolve").types("T", COMPLEX).items(&[(0, 2), (1, 2)]).note(WAITS_TO_CHECK).kernel(
+    r.op("MatrixInverse").types("T", NUMBERS).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(
         |attrs| {
             let adjoint = attrs.bool("adjoint")?;
-            Ok(move |ctx: &mut dyn OpContext| {
-                let shapes = [Shape::Matrix, Shape::Columns];
-                embedded(ctx, &shapes, |ctx| matrix_solve(ctx, adjoint))
-            })
+            Ok(move |ctx: &mut dyn OpContext| matrix_inverse(ctx, adjoint))
         },
     );
-    r.op("MatrixInverse").types("T", COMPLEX).items(&[(0, 2)]).note(WAITS_TO_CHECK).kernel(
-        |attrs| {
-            let adjoint = attrs.bool("adjoint")?;
-            Ok(move |ctx: &mut dyn OpContext| {
-                embedded(ctx, &[Shape::Matrix], |ctx| matrix_inverse(ctx, adjoint))
-            })
-        },
-    );
-    r.op("MatrixDeterminant")
-        .types("T", REALS)
-        .items(&[(0, 2)])
-        .kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, false)));
-    r.op("LogMatrixDeterminant")
-        .types("T", REALS)
-        .items(&[(0, 2)])
-        .kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, true)));
 }
 
 /// Every shader variant of this file.
@@ -78,27 +54,28 @@ pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
         let panels = [16, 64, 256]
             .map(|w| [false, true].map(|vec4s| panel_shader(*t, w, vec4s && *t == F32)));
-        [panels.concat(), vec![determinant_shader(*t, false), determinant_shader(*t, true)]]
-            .concat()
+        panels.concat()
     };
-    REALS.iter().flat_map(each).chain([widen_shader()]).collect()
+    NUMBERS.iter().flat_map(each).chain([widen_shader()]).collect()
 }
 
 /// A decomposition: `lu` holds L (unit diagonal, not stored) and U, row `i` of `L U` is row
 /// `permutation[i]` of the input.
-struct Decomposition {
-    lu: Tensor,
+pub struct Decomposition {
+    /// L and U of each matrix.
+    pub lu: Tensor,
     permutation: Tensor,
-    state: Tensor,
+    /// For each matrix 1 where a pivot was zero, and the number of swaps of rows.
+    pub state: Tensor,
     batch: Batch,
 }
 
 impl Decomposition {
-    /// Decomposes the square matrices of `x`, or their transposes, into `lu`.
+    /// Decomposes the square matrices of `x`, or their adjoints, into `lu`.
     fn of(
         ctx: &mut dyn OpContext,
         x: &Tensor,
-        transpose: bool,
+        adjoint: bool,
         batch: Batch,
         lu: Tensor,
         permutation: Tensor,
@@ -107,7 +84,8 @@ impl Decomposition {
         let state = ctx.temp(I32, &[batch.count, 2])?;
         let device = ctx.device();
         device.check_extent(x.len().max(2 * batch.count))?;
-        map(device, Map::Copy, Part::dense(x, n, n).transposed(transpose), &state, 0, &lu, n, n)?;
+        let copy = if adjoint { Map::Conjugate } else { Map::Copy };
+        map(device, copy, Part::dense(x, n, n).transposed(adjoint), &state, 0, &lu, n, n)?;
         let workgroup = workgroup(n);
         let whole = Part::dense(&lu, n, n);
         let vec4s = vec4s(&lu, n);
@@ -149,15 +127,15 @@ impl Decomposition {
     }
 
     /// Decomposes into temporary memory.
-    fn temporary(
+    pub fn temporary(
         ctx: &mut dyn OpContext,
         x: &Tensor,
-        transpose: bool,
+        adjoint: bool,
         batch: Batch,
     ) -> Result<Self> {
         let lu = ctx.temp(x.dtype, &[batch.count, batch.rows, batch.rows])?;
         let permutation = ctx.temp(I32, &[batch.count, batch.rows])?;
-        Self::of(ctx, x, transpose, batch, lu, permutation)
+        Self::of(ctx, x, adjoint, batch, lu, permutation)
     }
 
     /// Waits for the decomposition and fails with `message` when a pivot was zero.
@@ -237,8 +215,8 @@ fn panel_shader(dtype: DType, workgroup: u32, vec4s: bool) -> Shader {
                 store_a(base + pivot_row * n + j, upper);
             }",
             "for (var j = k + 1u; j < p.end; j += 1u) {
-                    store_a(base + i * n + j, load_a(base + i * n + j) - factor * load_a(base + k \
-             * n + j));
+                    store_a(base + i * n + j, load_a(base + i * n + j) - times(factor, load_a(base \
+             + k * n + j)));
                 }",
         )
     };
@@ -246,7 +224,7 @@ fn panel_shader(dtype: DType, workgroup: u32, vec4s: bool) -> Shader {
         .bind("permutation", I32)
         .bind("state", I32)
         .u32s(&["batch", "n", "first", "end"])
-        .define("REAL", real(dtype))
+        .numbers(dtype)
         .define("SWAP", swap)
         .define("ELIMINATE", eliminate)
         .workgroup([workgroup, 1, 1])
@@ -341,65 +319,4 @@ fn matrix_inverse(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
         n,
     )?;
     decomposition.solve(device, &y, n)
-}
-
-fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
-    let x = ctx.input(0)?;
-    let batch = Batch::square(&x)?;
-    let dims = batch_dims(&x);
-    let dtype = x.dtype;
-    let y = ctx.output(0, dtype, dims)?;
-    let log_y = if log { ctx.output(1, dtype, dims)? } else { y.clone() };
-    if batch.count == 0 {
-        return Ok(());
-    }
-    let count = ctx.device().check_extent(batch.count)?;
-    let decomposition = Decomposition::temporary(ctx, &x, false, batch)?;
-    if batch.rows == 0 {
-        // No panel ran: the determinant of an empty matrix is 1.
-        ctx.device().upload(decomposition.state.address, &vec![0; batch.count * 8])?;
-    }
-    ctx.device().enqueue(&Program {
-        key: Key::new("linalg determinant").dtype(dtype).number(u32::from(log)),
-        shader: &|| determinant_shader(dtype, log),
-        bindings: smallvec![
-            Binding::from(&decomposition.lu),
-            Binding::from(&decomposition.state),
-            Binding::from(&y),
-            Binding::from(&log_y),
-        ],
-        params: Params::new().u32(count).u32(batch.rows).f32(f32::NEG_INFINITY),
-        grid: Grid::linear(batch.count, crate::shader::WORKGROUP),
-    })
-}
-
-fn determinant_shader(dtype: DType, log: bool) -> Shader {
-    let store = if log {
-        "    let product = mantissa * special;\n    let below = select(real(0.0), real(-1.0), \
-         product < 0.0);\n    store_y(matrix, select(select(below, real(1.0), product > 0.0), \
-         product, is_nan(product)));\n    var size = natural_log(abs(mantissa)) + real(exponent) * \
-         0.6931471805599453;\n    if mantissa == 0.0 {\n        size = real(p.lowest);\n    }\n    \
-         if is_special {\n        size = abs(product);\n    }\n    store_log_y(matrix, size);"
-    } else {
-        "    let bounded = clamp(exponent, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);\n    let \
-         half = bounded / 2;\n    let finite = mantissa * power_of_two(half) * \
-         power_of_two(bounded - half);\n    store_y(matrix, select(finite, mantissa * special, \
-         is_special));"
-    };
-    let shader = Shader::new(if log { "linalg log determinant" } else { "linalg determinant" });
-    let (shader, split) = match dtype {
-        F64 => (shader.library("log_f64"), include_str!("../../../shaders/linalg/split_f64.wgsl")),
-        _ => (shader, include_str!("../../../shaders/linalg/split.wgsl")),
-    };
-    shader
-        .bind("a", dtype)
-        .bind("state", I32)
-        .bind("y", dtype)
-        .bind("log_y", dtype)
-        .u32s(&["count", "n"])
-        .param("lowest", Field::F32)
-        .define("REAL", real(dtype))
-        .define("SPLIT", split)
-        .define("STORE", store)
-        .body(include_str!("../../../shaders/linalg/determinant.wgsl"))
 }

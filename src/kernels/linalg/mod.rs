@@ -1,20 +1,21 @@
 //! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants, solves,
-//! eigenvalues, singular values and tridiagonal systems, in float32 and float64; Cholesky, inverse
-//! and solve in complex types, too ([`complex`]).
+//! eigenvalues, singular values and tridiagonal systems, in float32 and float64; all but singular
+//! values in complex types, too ([`number`]).
 //!
 //! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of
 //! the matrix, where the work is, follows in dispatches that fill the device. Within a panel of
 //! Cholesky and within a triangle that is solved, eight columns or equations at a time stay in
 //! registers.
 //!
-//! `tests/linalg.rs` bounds residuals and orthogonality by a small multiple of the number of rows
+//! `tests/linalg` bounds residuals and orthogonality by a small multiple of the number of rows
 //! times the type's precision.
 
 mod batch;
 mod cholesky;
-mod complex;
+mod determinant;
 mod eigen;
 mod lu;
+mod number;
 mod order;
 mod program;
 mod qr;
@@ -29,6 +30,7 @@ use crate::shader::Shader;
 /// Registers the family.
 pub fn register(r: &mut Registry) {
     cholesky::register(r);
+    determinant::register(r);
     eigen::register(r);
     lu::register(r);
     qr::register(r);
@@ -43,7 +45,7 @@ pub fn shaders() -> Vec<Shader> {
         [program::shaders(), cholesky::shaders(), lu::shaders(), qr::shaders(), solve::shaders()];
     [
         dense.concat(),
-        complex::shaders(),
+        determinant::shaders(),
         order::shaders(),
         eigen::shaders(),
         svd::shaders(),

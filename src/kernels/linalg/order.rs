@@ -2,41 +2,20 @@
 
 use smallvec::smallvec;
 
+use super::number::{NUMBERS, Numbers, zero};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::{
-    DType::{self, F64, I32},
-    types,
-};
+use crate::dtype::DType::{self, I32};
 use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// The types of the Jacobi iterations and of tridiagonal systems.
-pub const REALS: &[DType] = types::F32_F64;
-
-/// WGSL's name of a real type.
-pub const fn real(dtype: DType) -> &'static str {
-    if matches!(dtype, F64) { "f64" } else { "f32" }
-}
-
-/// WGSL's name of the unsigned type as wide as a real one, and the mask of the bits of an absolute
-/// value.
-pub const fn bits(dtype: DType) -> (&'static str, &'static str) {
-    if matches!(dtype, F64) { ("u64", "0x7ffffffffffffffflu") } else { ("u32", "0x7fffffffu") }
-}
-
-/// A literal of a real type, which has no suffix for f32 and `lf` for f64.
-pub fn literal(dtype: DType, value: f64) -> String {
-    if dtype == F64 { format!("{value:e}lf") } else { format!("{value:e}") }
-}
-
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    REALS.iter().flat_map(|t| [shader(*t, false), shader(*t, true)]).collect()
+    NUMBERS.iter().flat_map(|t| [shader(*t, false), shader(*t, true)]).collect()
 }
 
-/// Sorts the last dimension of `x` (of `k` > 0 values) into `y`; `order` (int32) receives where
-/// each value came from.
+/// Sorts the last dimension of `x` (of `k` > 0 values, complex ones by their real parts) into `y`;
+/// `order` (int32) receives where each value came from.
 pub fn sort(
     device: &Device,
     x: &Tensor,
@@ -61,7 +40,7 @@ fn shader(dtype: DType, descending: bool) -> Shader {
         .bind("y", dtype)
         .bind("order", I32)
         .u32s(&["count", "k"])
-        .define("REAL", real(dtype))
+        .numbers(dtype)
         .define("BEFORE", if descending { "a > b" } else { "a < b" })
         .body(include_str!("../../../shaders/linalg/order.wgsl"))
 }
@@ -73,8 +52,9 @@ pub fn pick_shader(label: &'static str, dtype: DType, element: &str) -> Shader {
     let text = format!(
         "fn value(t: u32) -> {real} {{\n    let matrix = t / (p.rows * p.cols);\n    let i = t / \
          p.cols % p.rows;\n    let c = t % p.cols;\n    if c >= p.k {{\n        return \
-         {real}(0.0);\n    }}\n    let column = u32(load_order(matrix * p.k + c));\n{element}\n}}",
-        real = real(dtype)
+         {zero};\n    }}\n    let column = u32(load_order(matrix * p.k + c));\n{element}\n}}",
+        real = dtype.value(),
+        zero = zero(dtype)
     );
     Shader::new(label)
         .bind("x", dtype)

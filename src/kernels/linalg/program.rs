@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::order::{REALS, real};
+use super::number::{NUMBERS, Numbers};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32, I32};
 use crate::error::Result;
@@ -85,7 +85,8 @@ const TILE: usize = 4;
 /// Invocations in a workgroup of [`update`].
 const UPDATERS: u32 = 64;
 
-/// `C -= A B`; with `lower`, tiles above C's diagonal are left alone.
+/// `C -= A B`; with `lower`, tiles above C's diagonal are left alone, and it is `C -= A conj(B)`: an
+/// update of a Hermitian matrix.
 pub fn update(
     device: &Device,
     c: Part<'_>,
@@ -162,9 +163,13 @@ fn update_shader(dtype: DType) -> Shader {
         .u32s(&["count", "tiles_m", "tiles_n", "m", "n", "k"])
         .u32s(&["a_at", "a_matrix", "a_row", "a_col", "b_at", "b_matrix", "b_row", "b_col"])
         .u32s(&["c_at", "c_matrix", "c_row", "lower"])
-        .define("REAL", real(dtype))
+        .numbers(dtype)
         .workgroup([UPDATERS, 1, 1])
-        .body(include_str!("../../../shaders/linalg/update.wgsl"))
+        .body(if dtype.is_complex() {
+            include_str!("../../../shaders/linalg/update_complex.wgsl")
+        } else {
+            include_str!("../../../shaders/linalg/update.wgsl")
+        })
 }
 
 /// How [`map`] makes an element of its result.
@@ -172,11 +177,13 @@ fn update_shader(dtype: DType) -> Shader {
 pub enum Map {
     /// The source's element.
     Copy,
-    /// The source's element on and below the diagonal, else zero, of matrices of `others` rows; the
-    /// identity behind them.
+    /// Its complex conjugate.
+    Conjugate,
+    /// The source's element below the diagonal, its real part on the diagonal, else zero, of
+    /// matrices of `others` rows; the identity behind them.
     LowerPadded,
-    /// The source's element on and below the diagonal, else zero, but NaN there where the int32
-    /// `other[matrix]` is not zero.
+    /// The source's element below the diagonal, its real part on the diagonal, else zero, but NaN
+    /// in place of each where the int32 `other[matrix]` is not zero.
     LowerIfOk,
     /// The source's matrix `other[matrix]`.
     Pick,
@@ -192,8 +199,9 @@ pub enum Map {
 }
 
 impl Map {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Copy,
+        Self::Conjugate,
         Self::LowerPadded,
         Self::LowerIfOk,
         Self::Pick,
@@ -206,24 +214,25 @@ impl Map {
     const fn element(self) -> &'static str {
         match self {
             Self::Copy => "    return source(matrix, i, j);",
+            Self::Conjugate => "    return conjugate(source(matrix, i, j));",
             Self::LowerPadded => {
-                "    if max(i, j) >= p.others {\n        return select(real(0.0), real(1.0), i == \
-                 j);\n    }\n    return select(real(0.0), source(matrix, i, j), j <= i);"
+                "    if max(i, j) >= p.others {\n        return number_of(select(real(0.0), \
+                 real(1.0), i == j));\n    }\n    return lower(source(matrix, i, j), i, j);"
             }
             Self::LowerIfOk => {
-                "    return select(real(0.0), select(source(matrix, i, j), real(p.nan), \
-                 load_other(matrix) != 0), j <= i);"
+                "    let failed = load_other(matrix) != 0;\n    return lower(select(source(matrix, \
+                 i, j), number_of(real(p.nan)), failed), i, j);"
             }
             Self::Pick => "    return source(u32(load_other(matrix)), i, j);",
             Self::Permuted => "    return source(matrix, u32(load_other(matrix * p.rows + i)), j);",
             Self::PermutedIdentity => {
-                "    return select(real(0.0), real(1.0), u32(load_other(matrix * p.rows + i)) == \
-                 j);"
+                "    let place = u32(load_other(matrix * p.rows + i));\n    return \
+                 number_of(select(real(0.0), real(1.0), place == j));"
             }
-            Self::Identity => "    return select(real(0.0), real(1.0), i == j);",
+            Self::Identity => "    return number_of(select(real(0.0), real(1.0), i == j));",
             Self::Triangle => {
-                "    if i > j {\n        return real(0.0);\n    }\n    if i == j {\n        return \
-                 load_other(3u * (matrix * p.others + i));\n    }\n    return source(matrix, i, j);"
+                "    if i > j {\n        return number_of(real(0.0));\n    }\n    if i == j {\n        \
+                 return load_other(3u * (matrix * p.others + i));\n    }\n    return source(matrix, i, j);"
             }
         }
     }
@@ -235,7 +244,7 @@ impl Map {
             .bind("y", dtype)
             .u32s(&["count", "rows", "cols", "x_matrix", "x_row", "x_col", "others"])
             .param("nan", Field::F32)
-            .define("REAL", real(dtype))
+            .numbers(dtype)
             .define("ELEMENT", self.element())
             .body(include_str!("../../../shaders/linalg/map.wgsl"))
             .map("y")
@@ -275,5 +284,5 @@ pub fn shaders() -> Vec<Shader> {
     let each =
         |t: &DType| [vec![update_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
     let vec4s = [update_vec4s_shader(false), update_vec4s_shader(true)];
-    REALS.iter().flat_map(each).chain(vec4s).collect()
+    NUMBERS.iter().flat_map(each).chain(vec4s).collect()
 }

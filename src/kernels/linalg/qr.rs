@@ -7,12 +7,14 @@
 use smallvec::smallvec;
 
 use super::batch::{Batch, batch_dims};
-use super::order::{REALS, bits, real};
+use super::number::{NUMBERS, Numbers, bits};
 use super::program::{Map, Part, map};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType::{self, I32};
+use crate::dtype::DType::{self, F16, F32, I32};
 use crate::error::Result;
+use crate::kernels::given::Given;
 use crate::kernels::op::OpContext;
+use crate::kernels::reduce::program::convert;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
@@ -28,15 +30,39 @@ const ITERATIONS: usize = 30_000;
 
 /// Registers the op.
 pub fn register(r: &mut Registry) {
-    r.op("Qr").types("T", REALS).items(&[(0, 2)]).kernel(|attrs| {
+    r.op("Qr").types("T", NUMBERS).items(&[(0, 2)]).kernel(|attrs| {
         let full = attrs.bool("full_matrices")?;
         Ok(move |ctx: &mut dyn OpContext| qr(ctx, full))
+    });
+    r.op("Qr").types("T", &[F16]).items(&[(0, 2)]).kernel(|attrs| {
+        let full = attrs.bool("full_matrices")?;
+        Ok(move |ctx: &mut dyn OpContext| in_f32(ctx, |ctx| qr(ctx, full)))
     });
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    REALS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
+    NUMBERS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
+}
+
+/// Runs `f` on input 0 in float32 and rounds its two results.
+fn in_f32(ctx: &mut dyn OpContext, f: impl FnOnce(&mut dyn OpContext) -> Result<()>) -> Result<()> {
+    let x = ctx.input(0)?;
+    let wide = ctx.temp(F32, &x.dims)?;
+    if !x.is_empty() {
+        convert(ctx, &x, &wide)?;
+    }
+    let inputs = [wide];
+    let mut given = Given::new(ctx, &inputs);
+    f(&mut given)?;
+    let outputs = given.outputs;
+    for (i, output) in outputs.into_iter().flatten().enumerate() {
+        let y = ctx.output(i, x.dtype, &output.dims)?;
+        if !y.is_empty() {
+            convert(ctx, &output, &y)?;
+        }
+    }
+    Ok(())
 }
 
 fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
@@ -122,7 +148,8 @@ fn shader(dtype: DType, factor: bool) -> Shader {
     } else {
         "        let k = p.first - s;\n        \
          let at = 3u * (matrix * p.reflections + k);\n        \
-         let h = Reflection(load_side(at), load_side(at + 1u), load_side(at + 2u));\n        \
+         let h = Reflection(load_side(at), load_side(at + 1u), conjugate(load_side(at + \
+         2u)));\n        \
          let first_column = k;"
     };
     let (word, magnitude) = bits(dtype);
@@ -132,9 +159,33 @@ fn shader(dtype: DType, factor: bool) -> Shader {
         .bind("q", dtype)
         .u32s(&["batch", "groups", "m", "n", "cols", "reflections", "first", "steps"])
         .workgroup([INVOCATIONS, 1, 1])
-        .define("REAL", real(dtype))
+        .numbers(dtype)
         .define("WORD", word)
         .define("MAGNITUDE", magnitude)
+        .define("SIZE", if dtype.is_complex() { COMPLEX_SIZE } else { REAL_SIZE })
         .define("STEP", step)
         .body(include_str!("../../../shaders/linalg/reflect.wgsl"))
 }
+
+const REAL_SIZE: &str = "fn size_of(x: number) -> word {
+    return bits_of(x);
+}
+
+fn is_real(z: number) -> bool {
+    return true;
+}
+
+fn square(z: number) -> real {
+    return z * z;
+}";
+const COMPLEX_SIZE: &str = "fn size_of(z: number) -> word {
+    return larger(bits_of(z.x), bits_of(z.y));
+}
+
+fn is_real(z: number) -> bool {
+    return bits_of(z.y) == word(0);
+}
+
+fn square(z: number) -> real {
+    return z.x * z.x + z.y * z.y;
+}";

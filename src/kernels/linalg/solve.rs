@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use smallvec::smallvec;
 
-use super::order::{REALS, real};
+use super::number::{NUMBERS, Numbers};
 use super::program::{Extents, Part, block, update};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F32};
@@ -28,7 +28,7 @@ const SOLVERS: u32 = 64;
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let vec4s = Solve { dtype: F32, vec4s: true };
-    let plain = REALS.iter().map(|t| Solve { dtype: *t, vec4s: false });
+    let plain = NUMBERS.iter().map(|t| Solve { dtype: *t, vec4s: false });
     plain.chain([vec4s]).map(Solve::shader).collect()
 }
 
@@ -102,12 +102,11 @@ impl Solve {
     fn shader(self) -> Shader {
         let Self { dtype, vec4s } = self;
         let name = if vec4s { "linalg triangular, vec4s" } else { "linalg triangular" };
-        let real = real(dtype);
         let shader = Shader::new(name).bind("a", dtype);
         let (shader, value) = if vec4s {
             (shader.bind_raw("x", "vec4<f32>", 16), "vec4<f32>".to_owned())
         } else {
-            (shader.bind("x", dtype), real.to_owned())
+            (shader.bind("x", dtype), dtype.value().to_owned())
         };
         let access = if vec4s {
             "fn load_value(i: u32) -> value {\n    return x[p.off_x + i];\n}\n\nfn store_value(i: \
@@ -116,11 +115,11 @@ impl Solve {
             "fn load_value(i: u32) -> value {\n    return load_x(i);\n}\n\nfn store_value(i: u32, \
              v: value) {\n    store_x(i, v);\n}\n"
         };
-        let [begin, step, finish] = texts();
+        let [begin, step, finish] = texts(dtype);
         shader
             .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
             .u32s(&["x_at", "x_matrix", "x_row", "unit"])
-            .define("REAL", real)
+            .numbers(dtype)
             .define("VALUE", value)
             .define("ACCESS", access)
             .define("BEGIN", begin)
@@ -133,19 +132,28 @@ impl Solve {
 
 /// The arithmetic on eight equations, unrolled: their start, what an unknown before them takes from
 /// them, and their solution.
-fn texts() -> [String; 3] {
+fn texts(dtype: DType) -> [String; 3] {
+    let times = |a: String, x: &str| {
+        if dtype.is_complex() { format!("times({a}, {x})") } else { format!("{a} * {x}") }
+    };
     let [mut begin, mut step, mut finish] = [const { String::new() }; 3];
     for w in 0..EDGE {
         let _ = writeln!(begin, "        let row{w} = min(j + {w}u, last);");
         let _ = writeln!(begin, "        var s{w} = load_value(x_base + row{w} * p.x_row);");
         let of_row =
             |column: &str| format!("load_a(a_base + row{w} * p.a_row + {column} * p.a_col)");
-        let _ = writeln!(step, "            s{w} -= {} * x;", of_row("k"));
+        let _ = writeln!(step, "            s{w} -= {};", times(of_row("k"), "x"));
         for c in 0..w {
-            let _ = writeln!(finish, "        s{w} -= {} * s{c};", of_row(&format!("row{c}")));
+            let known = times(of_row(&format!("row{c}")), &format!("s{c}"));
+            let _ = writeln!(finish, "        s{w} -= {known};");
         }
         let diagonal = of_row(&format!("row{w}"));
-        let _ = writeln!(finish, "        s{w} /= select({diagonal}, real(1.0), p.unit != 0u);");
+        let divisor = format!("select({diagonal}, number_of(real(1.0)), p.unit != 0u)");
+        let _ = if dtype.is_complex() {
+            writeln!(finish, "        s{w} = over(s{w}, {divisor});")
+        } else {
+            writeln!(finish, "        s{w} /= {divisor};")
+        };
         let _ = writeln!(
             finish,
             "        if j + {w}u < p.width {{\n            store_value(x_base + row{w} * p.x_row, \

@@ -3,7 +3,7 @@
 //! and NaNs.
 
 use super::batch::batch_dims;
-use super::order::REALS;
+use super::number::{NUMBERS, REALS};
 use super::program::{Map, Part, map};
 use super::solve::{Triangle, solve};
 use crate::dtype::DType::I32;
@@ -21,7 +21,7 @@ pub fn register(r: &mut Registry) {
         .items(&[(0, 2), (1, 2)])
         .kernel(TriangularSolve::new);
     r.op("MatrixTriangularSolve")
-        .types("T", REALS)
+        .types("T", NUMBERS)
         .items(&[(0, 2), (1, 2)])
         .kernel(TriangularSolve::new);
 }
@@ -75,9 +75,17 @@ impl Kernel for TriangularSolve {
         let left = if shared { a } else { broadcast(ctx, &a, &batch, n, n)? };
         // The map needs some tensor as its second operand, which it does not read.
         let unread = ctx.temp(I32, &[1])?;
+        let is_conjugate = self.adjoint && left.dtype.is_complex();
+        let conjugate = is_conjugate.then(|| ctx.temp(left.dtype, &left.dims)).transpose()?;
         let device = ctx.device();
         device.check_extent(left.len().max(y.len()))?;
         map(device, Map::Copy, Part::dense(&right, n, cols), &unread, 0, &y, n, cols)?;
+        let left = if let Some(conjugate) = conjugate {
+            map(device, Map::Conjugate, Part::dense(&left, n, n), &unread, 0, &conjugate, n, n)?;
+            conjugate
+        } else {
+            left
+        };
         let part = Part::dense(&left, n, n).transposed(self.adjoint);
         let part = if shared { part.shared() } else { part };
         let triangle = Triangle { upper: self.lower == self.adjoint, unit: false };

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::batch::batch_dims;
-use super::order::{REALS, real};
+use super::number::{NUMBERS, Numbers};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ const EQUATIONS: usize = 32_768;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    r.op("TridiagonalSolve").types("T", REALS).items(&[(0, 2), (1, 2)]).kernel(|attrs| {
+    r.op("TridiagonalSolve").types("T", NUMBERS).items(&[(0, 2), (1, 2)]).kernel(|attrs| {
         let pivot = attrs.bool("partial_pivoting")?;
         let perturb = attrs.bool("perturb_singular")?;
         require!(
@@ -34,14 +34,14 @@ pub fn register(r: &mut Registry) {
         Ok(move |ctx: &mut dyn OpContext| solve(ctx, pivot))
     });
     r.op("TridiagonalMatMul")
-        .types("T", REALS)
+        .types("T", NUMBERS)
         .items(&[(0, 2), (1, 2), (2, 2), (3, 2)])
         .kernel(|_| Ok(multiply));
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    REALS.iter().flat_map(|t| [solve_shader(*t), multiply_shader(*t)]).collect()
+    NUMBERS.iter().flat_map(|t| [solve_shader(*t), multiply_shader(*t)]).collect()
 }
 
 fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
@@ -104,7 +104,7 @@ fn solve_shader(dtype: DType) -> Shader {
         .bind("u", dtype)
         .bind("y", dtype)
         .u32s(&["count", "n", "cols", "first", "end", "backward", "pivot"])
-        .define("REAL", real(dtype))
+        .numbers(dtype)
         .body(include_str!("../../../shaders/linalg/tridiagonal_solve.wgsl"))
 }
 
@@ -147,10 +147,6 @@ fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
 }
 
 fn multiply_shader(dtype: DType) -> Shader {
-    let text = "fn value(t: u32) -> {{REAL}} {\n    let row = t / p.cols;\n    let i = row % \
-                p.n;\n    var sum = load_middle(row) * load_x(t);\n    if i > 0u {\n        sum \
-                += load_below(row) * load_x(t - p.cols);\n    }\n    if i + 1u < p.n {\n        \
-                sum += load_above(row) * load_x(t + p.cols);\n    }\n    return sum;\n}";
     Shader::new("linalg tridiagonal multiply")
         .bind("above", dtype)
         .bind("middle", dtype)
@@ -159,7 +155,7 @@ fn multiply_shader(dtype: DType) -> Shader {
         .bind("y", dtype)
         .param("count", Field::U32)
         .u32s(&["n", "cols"])
-        .define("REAL", real(dtype))
-        .body(text)
+        .numbers(dtype)
+        .body(include_str!("../../../shaders/linalg/tridiagonal_multiply.wgsl"))
         .map("y")
 }

@@ -23,7 +23,7 @@ use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
 const DENSE: &[DType] = union!(types::REALS, &[Bool]);
-const PRODUCTS: &[DType] = types::FLOATS_BUT_BF16;
+const PRODUCTS: &[DType] = union!(types::FLOATS_BUT_BF16, types::COMPLEX);
 
 /// Registers the ops.
 pub fn register(registry: &mut Registry) {
@@ -131,7 +131,7 @@ impl Kernel for Product {
             return Ok(());
         }
         // A row of b, scaled, for each element of a; rows of the result then gather theirs.
-        let accumulated = if values.dtype == F64 { F64 } else { F32 };
+        let accumulated = values.dtype.accumulator();
         let scaled = ctx.temp(accumulated, &[count, b_cols])?;
         let own = ctx.temp(indices.dtype, &[count])?;
         let (row, column) = if self.adjoint_a { (1, 0) } else { (0, 1) };
@@ -155,7 +155,9 @@ impl Kernel for Product {
                 .u32(inner)
                 .u32(column as u32)
                 .u32(row_step)
-                .u32(column_step),
+                .u32(column_step)
+                .u32(u32::from(self.adjoint_a))
+                .u32(u32::from(self.adjoint_b)),
             grid: Grid::map(scaled.len(), accumulated),
         })?;
         let sums = if accumulated == y.dtype { y.clone() } else { ctx.temp(accumulated, &y.dims)? };
@@ -192,22 +194,41 @@ fn narrow_shader(dtype: DType) -> Shader {
 
 /// Element `t` = (element of a, column of b) of the scaled rows. Grid: one invocation for each.
 fn rows_shader(dtype: DType, index: DType) -> Shader {
-    let real = if dtype == F64 { "f64" } else { "f32" };
     // Both words of an int64 are compared, so that huge and negative coordinates are out of range
     // too.
     let inside =
         if index == I64 { "k >= 0li && k < i64(p.inner)" } else { "k >= 0 && u32(k) < p.inner" };
+    let part = if dtype.part() == F64 { "f64" } else { "f32" };
+    let (zero, product) = if dtype.is_complex() {
+        (format!("vec2<{part}>({part}(0.0), {part}(0.0))"), COMPLEX_PRODUCT)
+    } else {
+        (format!("{part}(0.0)"), "    return a * b;")
+    };
     let text = format!(
-        "fn value(t: u32) -> {real} {{\n    let i = t / p.cols;\n    let k = load_indices(2u * i \
-         + p.column);\n    if !({inside}) {{\n        return {real}(0.0);\n    }}\n    return \
-         load_a(i) * load_b(u32(k) * p.row_step + t % p.cols * p.column_step);\n}}"
+        "fn value(t: u32) -> {} {{
+    let i = t / p.cols;
+    let k = load_indices(2u * i + p.column);
+    if !({inside}) {{
+        return {zero};
+    }}
+    let a = load_a(i);
+    let b = load_b(u32(k) * p.row_step + t % p.cols * p.column_step);
+{product}
+}}",
+        dtype.value()
     );
     Shader::new("sparse rows")
         .bind("indices", index)
         .bind("a", dtype)
         .bind("b", dtype)
-        .bind("y", if dtype == F64 { F64 } else { F32 })
+        .bind("y", dtype.accumulator())
         .u32s(&["count", "cols", "inner", "column", "row_step", "column_step"])
+        .u32s(&["conjugate_a", "conjugate_b"])
         .body(&text)
         .map("y")
 }
+
+/// An adjoint is conjugated.
+const COMPLEX_PRODUCT: &str = "    let x = select(a.y, -a.y, p.conjugate_a != 0u);
+    let y = select(b.y, -b.y, p.conjugate_b != 0u);
+    return vec2(a.x * b.x - x * y, a.x * y + x * b.x);";

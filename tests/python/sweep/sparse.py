@@ -34,7 +34,7 @@ def to_dense(t):
 @case("SparseTensorDenseMatMul", tol={"float16": (1e-2, 1e-2)}, cpu_as={"float16": "float32"})
 def products(t):
     at = np.array([[0, 1], [3, 4], [0, 2], [3, 1], [0, 1]], t.numpy("Tindices"))
-    for adjoint_a, adjoint_b in [(False, False), (True, False), (False, True)]:
+    for adjoint_a, adjoint_b in [(False, False), (True, False), (False, True), (True, True)]:
         inner = 6 if adjoint_a else 5
         yield dict(
             a_indices=at,

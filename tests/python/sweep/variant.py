@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import tensorflow as tf
 
 from .core import Program, Types, case
@@ -330,3 +331,89 @@ def split(t: Types) -> Iterator[Program]:
         return [last]
 
     yield t.program(run, graph=True)
+
+
+@case("DummyIterationCounter")
+def counter(t: Types) -> Iterator[Program]:
+    def name() -> tf.Tensor:
+        handle = raw.DummyIterationCounter()
+        return tf.constant(handle.dtype == tf.resource and handle.shape == ())
+
+    yield t.program(name)
+
+
+def ragged_types(t: Types) -> tuple[np.ndarray, list[tf.DType]]:
+    """Row splits, and types of values: what the op's registration leaves open."""
+    splits = np.array([0, 2, 2, 5], t.numpy("Tsplits"))
+    return splits, [tf.float32, tf.bfloat16, tf.int32, tf.bool, tf.complex64, tf.string]
+
+
+def ragged_values(t: Types, dtype: tf.DType) -> np.ndarray:
+    return np.array([b"a", b"", b"c", b"d", b"e"]) if dtype == tf.string else t.values(dtype, (5, 2))
+
+
+def of_ragged(handle: tf.Tensor, dtype: tf.DType, splits: np.ndarray, rank: int) -> list[tf.Tensor]:
+    """The splits and the values within a variant, as the components of one ragged tensor."""
+    result = raw.RaggedTensorFromVariant(
+        encoded_ragged=handle,
+        input_ragged_rank=-1,
+        output_ragged_rank=rank,
+        Tvalues=dtype,
+        Tsplits=splits.dtype,
+    )
+    return [*result.output_nested_splits, result.output_dense_values]
+
+
+@case("RaggedTensorFromVariant", "RaggedTensorToVariant")
+def ragged(t: Types) -> Iterator[Program]:
+    splits, dtypes = ragged_types(t)
+    for dtype in dtypes:
+        values = ragged_values(t, dtype)
+        for batched in (False, True):
+
+            def there_and_back(values=values, batched=batched, d=dtype) -> list[tf.Tensor]:
+                handle = raw.RaggedTensorToVariant(
+                    rt_nested_splits=[tf.constant(splits)],
+                    rt_dense_values=tf.constant(values, d),
+                    batched_input=batched,
+                )
+                return of_ragged(handle, d, splits, 1)
+
+            # In a function the constant strings would be on the device.
+            yield t.program(there_and_back, graph=dtype != tf.string)
+    handle_values = t.normal(tf.float32, (5, 2))
+
+    def gradient() -> list[tf.Tensor]:
+        """Of what was within a variant, as a variant."""
+        handle = raw.RaggedTensorToVariant(
+            rt_nested_splits=[tf.constant(splits)],
+            rt_dense_values=tf.constant(handle_values),
+            batched_input=True,
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(handle)
+            y = tf.reduce_sum(of_ragged(handle, tf.float32, splits, 1)[-1] ** 3)
+        return of_ragged(tape.gradient(y, handle), tf.float32, splits, 1)
+
+    yield t.program(gradient)
+
+
+@case("DeserializeSparse")
+def sparse(t: Types) -> Iterator[Program]:
+    at = t.integers(tf.int64, (4, 2), 0, 3)
+    for dtype in (tf.float32, tf.int64, tf.bool, tf.string):
+        values = ragged_values(t, dtype)[:4]
+        values = values if dtype == tf.string else values[:, 0]
+
+        def back(values=values, d=dtype) -> list[tf.Tensor]:
+            # TensorFlow makes such variants on the CPU alone.
+            with tf.device("CPU:0"):
+                made = raw.SerializeSparse(
+                    sparse_indices=at,
+                    sparse_values=tf.constant(values, d),
+                    sparse_shape=tf.constant([3, 3], tf.int64),
+                    out_type=tf.variant,
+                )
+            return list(raw.DeserializeSparse(serialized_sparse=made, dtype=d))
+
+        yield t.program(back, graph=True)

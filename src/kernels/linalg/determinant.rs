@@ -1,0 +1,148 @@
+//! Both determinants, as products of a decomposition's pivots.
+
+use smallvec::smallvec;
+
+use super::batch::{Batch, batch_dims};
+use super::lu::Decomposition;
+use super::number::{NUMBERS, Numbers};
+use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::dtype::DType::{self, F64, I32};
+use crate::error::Result;
+use crate::kernels::op::OpContext;
+use crate::kernels::registry::Registry;
+use crate::shader::{Field, Shader, WORKGROUP};
+
+/// Registers the ops.
+pub fn register(r: &mut Registry) {
+    r.op("LogMatrixDeterminant")
+        .types("T", NUMBERS)
+        .items(&[(0, 2)])
+        .kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, true)));
+    r.op("MatrixDeterminant")
+        .types("T", NUMBERS)
+        .items(&[(0, 2)])
+        .kernel(|_| Ok(|ctx: &mut dyn OpContext| determinant(ctx, false)));
+}
+
+/// Every shader variant of this file.
+pub fn shaders() -> Vec<Shader> {
+    NUMBERS.iter().flat_map(|t| [shader(*t, false), shader(*t, true)]).collect()
+}
+
+fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
+    let x = ctx.input(0)?;
+    let batch = Batch::square(&x)?;
+    let dims = batch_dims(&x);
+    let dtype = x.dtype;
+    let y = ctx.output(0, dtype, dims)?;
+    let log_y = if log { ctx.output(1, dtype, dims)? } else { y.clone() };
+    if batch.count == 0 {
+        return Ok(());
+    }
+    let count = ctx.device().check_extent(batch.count)?;
+    let decomposition = Decomposition::temporary(ctx, &x, false, batch)?;
+    if batch.rows == 0 {
+        // No panel ran: the determinant of an empty matrix is 1.
+        ctx.device().upload(decomposition.state.address, &vec![0; batch.count * 8])?;
+    }
+    ctx.device().enqueue(&Program {
+        key: Key::new("linalg determinant").dtype(dtype).number(u32::from(log)),
+        shader: &|| shader(dtype, log),
+        bindings: smallvec![
+            Binding::from(&decomposition.lu),
+            Binding::from(&decomposition.state),
+            Binding::from(&y),
+            Binding::from(&log_y),
+        ],
+        params: (Params::new().u32(count).u32(batch.rows)).f32(f32::NEG_INFINITY).f32(f32::NAN),
+        grid: Grid::linear(batch.count, WORKGROUP),
+    })
+}
+
+fn shader(dtype: DType, log: bool) -> Shader {
+    let store = match (log, dtype.is_complex()) {
+        (false, false) => FINITE.to_owned() + REAL,
+        (false, true) => FINITE.to_owned() + COMPLEX,
+        (true, false) => REAL_LOG.to_owned(),
+        (true, true) => COMPLEX_LOG.to_owned(),
+    };
+    let shader = Shader::new(if log { "linalg log determinant" } else { "linalg determinant" });
+    let (shader, split) = match dtype.part() {
+        F64 => (shader.library("log_f64"), include_str!("../../../shaders/linalg/split_f64.wgsl")),
+        _ => (shader, include_str!("../../../shaders/linalg/split.wgsl")),
+    };
+    shader
+        .bind("a", dtype)
+        .bind("state", I32)
+        .bind("y", dtype)
+        .bind("log_y", dtype)
+        .u32s(&["count", "n"])
+        .param("lowest", Field::F32)
+        .param("nan", Field::F32)
+        .numbers(dtype)
+        .define("SPLIT", split)
+        .define("PARTS", if dtype.is_complex() { COMPLEX_PARTS } else { REAL_PARTS })
+        .define("STORE", store)
+        .body(include_str!("../../../shaders/linalg/determinant.wgsl"))
+}
+
+const REAL_PARTS: &str = "fn parts_of(x: number) -> Parts {
+    let parts = split(x);
+    return Parts(parts.mantissa, parts.exponent, parts.is_special);
+}
+";
+
+/// The smaller part follows the larger one's exponent; where it vanishes against it, it is zero.
+const COMPLEX_PARTS: &str = "fn parts_of(z: number) -> Parts {
+    let re = split(z.x);
+    let im = split(z.y);
+    if re.is_special || im.is_special {
+        return Parts(z, 0, true);
+    }
+    if re.mantissa == real(0.0) {
+        return Parts(number(re.mantissa, im.mantissa), im.exponent, false);
+    }
+    if im.mantissa == real(0.0) {
+        return Parts(number(re.mantissa, im.mantissa), re.exponent, false);
+    }
+    let exponent = max(re.exponent, im.exponent);
+    let down = vec2<i32>(max(re.exponent - exponent, LEAST_EXPONENT),
+        max(im.exponent - exponent, LEAST_EXPONENT));
+    let mantissa = number(re.mantissa * power_of_two(down.x), im.mantissa * power_of_two(down.y));
+    return Parts(mantissa, exponent, false);
+}
+";
+
+const FINITE: &str = "    let bounded = clamp(exponent, 2 * LEAST_EXPONENT, 2 * \
+                      LARGEST_EXPONENT);\n    let half = bounded / 2;\n    let finite = mantissa * \
+                      power_of_two(half) * power_of_two(bounded - half);\n";
+const REAL: &str = "    store_y(matrix, select(finite, mantissa * special, is_special));";
+/// Infinities give NaNs in TensorFlow, too.
+const COMPLEX: &str =
+    "    store_y(matrix, select(finite, number(real(p.nan), real(p.nan)), is_special));";
+
+const REAL_LOG: &str = "    let product = mantissa * special;
+    let below = select(real(0.0), real(-1.0), product < 0.0);
+    store_y(matrix, select(select(below, real(1.0), product > 0.0), product, is_nan(product)));
+    var size = natural_log(abs(mantissa)) + real(exponent) * 0.6931471805599453;
+    if mantissa == 0.0 {
+        size = real(p.lowest);
+    }
+    if is_special {
+        size = abs(product);
+    }
+    store_log_y(matrix, size);";
+
+const COMPLEX_LOG: &str = "    let length = modulus(mantissa);
+    var sign = number_of(real(0.0));
+    var size = real(p.lowest);
+    if length > real(0.0) {
+        sign = mantissa / length;
+        size = natural_log(length) + real(exponent) * 0.6931471805599453;
+    }
+    if is_special {
+        sign = number(real(p.nan), real(p.nan));
+        size = real(p.nan);
+    }
+    store_y(matrix, sign);
+    store_log_y(matrix, number_of(size));";

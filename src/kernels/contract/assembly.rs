@@ -2,11 +2,12 @@
 
 use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
+use super::summed::SumsKind;
 use super::text::*;
 use super::tile::{OperandMemory, Tile};
 use super::walk::{self, Walk};
 use super::{
-    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, tables,
+    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, summed, tables,
     workgroup,
 };
 use crate::shader::Shader;
@@ -51,8 +52,12 @@ pub(super) fn shader(v: &Variant) -> Shader {
         1 => String::new(),
         parts => format!(" joined {parts}"),
     };
+    let sums = match v.sums {
+        SumsKind::None => String::new(),
+        kind => format!(" with sums {kind:?}"),
+    };
     let mut shader = Shader::new(format!(
-        "contract{walk}{parts} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
+        "contract{walk}{parts}{sums} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
          {:?} {:?} {:?} {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
@@ -68,6 +73,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
         shader = shader.body(&loader(x, conjugated).1);
     }
     shader = if v.parts > 1 { parts_of_c(shader, v) } else { result(shader, "c", v) };
+    shader = summed::bind(shader, v);
     shader = walk::declare(shader, v).u32s(&[
         "m", "n", "total", "split_k", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
         "c_split",
@@ -129,6 +135,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
     let matrix = "column_tile / tiles_n";
     let matrix = if v.parts > 1 { format!("part_of({matrix})") } else { matrix.to_owned() };
     shader = spatial_defines(shader, v.spatial).define("MATRIX", matrix).body(PLACE);
+    shader = shader.body(&summed::store_text(v));
     if v.walk == Walk::FixUp {
         return walk::fix_up(shader, v);
     }

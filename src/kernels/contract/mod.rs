@@ -35,6 +35,7 @@ mod registers;
 mod run;
 mod shares;
 pub mod software;
+pub mod summed;
 pub(crate) mod sums;
 pub mod tables;
 pub(crate) mod text;
@@ -53,6 +54,7 @@ use crate::shader::Shader;
 use crate::tensor::Tensor;
 use epilogue::EpilogueVariant;
 use geometry::Geometry;
+use summed::SumsKind;
 use tile::Tile;
 pub use variants::{fused_variants, samples, variants};
 use walk::Walk;
@@ -191,6 +193,8 @@ struct Variant {
     batch: Option<AccessClass>,
     /// Right operands and results that one left operand has: [`joined`].
     parts: usize,
+    /// Where sums of the right operand's columns go: [`summed`].
+    sums: SumsKind,
     walk: Walk,
     conjugated: [bool; 2],
     epilogue: Option<EpilogueVariant>,
@@ -301,6 +305,7 @@ impl Contraction {
             cooperative: None,
             batch: (!single).then(|| self.batch.class()),
             parts: 1,
+            sums: SumsKind::None,
             walk: Walk::Tile,
             conjugated: self.conjugated,
             epilogue: None,
@@ -339,6 +344,7 @@ impl Variant {
             cooperative: None,
             batch: None,
             parts: 1,
+            sums: SumsKind::None,
             walk: Walk::Tile,
             conjugated: [false; 2],
             epilogue: None,
@@ -358,7 +364,8 @@ impl Variant {
             .number(self.cooperative.map_or(0, Cooperative::id))
             .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1)
             .number(self.walk as u32)
-            .number(self.parts as u32);
+            .number(self.parts as u32)
+            .number(self.sums as u32);
         if let Some(class) = &self.batch {
             key = class.key(key);
         }

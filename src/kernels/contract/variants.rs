@@ -505,5 +505,6 @@ pub fn fused_variants() -> Vec<Shader> {
         }
     }
     out.extend(joined_variants());
+    out.extend(super::summed::variants());
     out
 }

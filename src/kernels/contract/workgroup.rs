@@ -204,8 +204,8 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     step += &products(v, 4, of_row, "            ");
     let steps =
         format!("        for (var i = 0u; i < {}u; i += 1u) {{\n{step}\n        }}", depth / 4);
-    tile_defines(shader, tile)
-        .define("STORES", walk::stores(v, &stores(tile)))
+    tile_defines(shader, v)
+        .define("STORES", walk::stores(v, &stores(v)))
         .define("DEPTH", format!("{depth}u"))
         .define("A_ROWS", rows)
         .define("LOADS", loads)

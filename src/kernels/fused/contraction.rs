@@ -158,10 +158,14 @@ pub fn shaders() -> Vec<Shader> {
     shaders
 }
 
-struct Fused {
-    op: &'static str,
-    base: Box<dyn Product>,
-    epilogue: Epilogue,
+/// A product or convolution with an epilogue.
+pub(super) struct Fused {
+    /// The op, for errors.
+    pub op: &'static str,
+    /// What is computed.
+    pub base: Box<dyn Product>,
+    /// What happens to it.
+    pub epilogue: Epilogue,
 }
 
 impl Kernel for Fused {
@@ -178,7 +182,7 @@ impl Kernel for Fused {
 impl Fused {
     /// Enqueues the product of two operands with its epilogue into the output `port`, but for the
     /// plan that is returned.
-    fn start(
+    pub fn start(
         &self,
         ctx: &mut dyn OpContext,
         [a, b]: &[Tensor; 2],
@@ -251,7 +255,7 @@ fn channels(extra: &Tensor, rank: usize, axis: usize) -> Tensor {
 
 /// Which operands are transposed is no business of shape functions: the last two extents are those
 /// of further operands, or unknown.
-fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+pub(super) fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [Some(a), Some(b), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
     let batch = |shape: &[Option<usize>]| Some(shape[..shape.len().saturating_sub(2)].to_vec());
     let Some(mut result) = broadcast(&[batch(a), batch(b)])? else { return Ok(vec![None]) };

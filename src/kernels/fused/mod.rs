@@ -7,6 +7,7 @@ pub mod cost;
 pub mod elementwise;
 pub mod eval;
 pub mod predicate;
+pub mod products;
 pub mod reduce;
 pub mod rowwise;
 pub mod stack;
@@ -23,6 +24,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     contraction::DEFINITIONS,
     elementwise::DEFINITIONS,
     predicate::DEFINITIONS,
+    products::DEFINITIONS,
     reduce::DEFINITIONS,
     rowwise::DEFINITIONS,
     stack::DEFINITIONS,
@@ -35,6 +37,7 @@ pub fn register(registry: &mut Registry) {
     contraction::register(registry);
     elementwise::register(registry);
     predicate::register(registry);
+    products::register(registry);
     reduce::register(registry);
     rowwise::register(registry);
     stack::register(registry);

@@ -264,3 +264,73 @@ fn other_sums_beside_products_stay() {
         refuse("biases", &text);
     }
 }
+
+/// What three products are added to, and what adds them.
+fn three(k: &str, sum: &str, more: &str) -> String {
+    format!(
+        "preserve dx
+         q = Placeholder -> float32[?1, 4, 6]
+         k = Placeholder -> float32[?1, 4, 6]
+         v = Placeholder -> float32[?1, 4, 6]
+         wq = Placeholder -> float32[3, 6]
+         wk = Placeholder -> float32[3, 6]
+         wv = Placeholder -> float32[3, 6]
+         r = Placeholder -> float32[?1, 4, 3]
+         pq = BatchMatMulV2(q, wq) {{T: float32, adj_x: false, adj_y: true}} -> float32[?1, 4, 3]
+         {k}
+         s = _WgpuFusedBatchMatMulV2(v, wv, r, pk, pq) {{T: float32, T_extra: [float32, float32, \
+         float32], T_out: float32, adj_x: false, adj_y: true, constants: [], expression: \"x: \
+         float32, float32, float32, float32; c: 0; {sum}\"}} -> float32[?1, 4, 3]
+         dx = Identity(s) {{T: float32}}\n{more}"
+    )
+}
+
+const KEY: &str = "pk = BatchMatMulV2(k, wk) {T: float32, adj_x: false, adj_y: true} -> \
+                   float32[?1, 4, 3]";
+const ADDITIONS: &str = "s0 = AddV2<float32>(x1, x0); s1 = AddV2<float32>(x2, x3); s2 = \
+                         AddV2<float32>(s0, s1); return s2";
+
+#[test]
+fn products_that_are_added_are_one() {
+    check(
+        "added",
+        &three(KEY, ADDITIONS, ""),
+        &expect![[r#"
+        preserve dx
+        q = Placeholder -> float32[?1, 4, 6]
+        k = Placeholder -> float32[?1, 4, 6]
+        v = Placeholder -> float32[?1, 4, 6]
+        wq = Placeholder -> float32[3, 6]
+        wk = Placeholder -> float32[3, 6]
+        wv = Placeholder -> float32[3, 6]
+        r = Placeholder -> float32[?1, 4, 3]
+        dx = Identity(s/added) {T: float32}
+        s/added = _WgpuFusedAddedMatMul(v, k, q, wv, wk, wq, r) {N: 3, T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: true, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); return s0"} -> float32[?1, 4, 3]
+    "#]],
+    );
+}
+
+#[test]
+fn products_that_others_need_are_added_as_they_are() {
+    let one = |text: &str| {
+        let after = super::after("added", text);
+        assert!(after.contains("_WgpuFusedAddedMatMul(v, q, wv, wq, r, pk)"), "{after}");
+    };
+    one(&three(KEY, ADDITIONS, "n = Neg(pk) {T: float32}"));
+    one(&three(&KEY.replace("adj_y: true", "adj_y: false"), ADDITIONS, ""));
+    one(&three(&KEY.replace("(k, wk)", "(k, wk, ^q)"), ADDITIONS, ""));
+    one(&three(
+        &KEY.replace("(k, wk)", "(q4, wk)"),
+        ADDITIONS,
+        "q4 = Placeholder -> float32[?1, 4, ?6]",
+    ));
+    one(&three(
+        KEY,
+        "s0 = AddV2<float32>(x0, x3); s1 = Mul<float32>(x1, s0); s2 = \
+                     AddV2<float32>(s1, x2); return s2",
+        "",
+    ));
+    let neither = "s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(x2, x3); s2 = \
+                   AddV2<float32>(s0, s1); return s2";
+    refuse("added", &three(KEY, neither, ""));
+}

@@ -11,6 +11,7 @@ use crate::shader::{Shader, codec, vec4};
 
 pub(super) const PLACE: &str = include_str!("../../../shaders/contract/place.wgsl");
 pub(super) const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
+pub(super) const TERMS: &str = include_str!("../../../shaders/contract/rows_terms.wgsl");
 pub(super) const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
 pub(super) const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
 pub(super) const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");

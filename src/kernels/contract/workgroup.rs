@@ -219,8 +219,10 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
 /// four columns of four steps.
 pub(super) fn fetch_text(v: &Variant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
-    let (outer, inner) =
-        if v.rows == RowsKind::Dense { ("0u", "kk") } else { ("kk / p.inner", "kk % p.inner") };
+    let (outer, inner) = match v.rows {
+        RowsKind::Dense if v.terms == 1 => ("0u", "kk"),
+        _ => ("kk / p.inner", "kk % p.inner"),
+    };
     let inside = match v.rows {
         RowsKind::Dense => None,
         RowsKind::Patch | RowsKind::Spread => Some("line.inside"),

@@ -191,8 +191,7 @@ impl Fused {
     ) -> Result<Option<Plan<'_>>> {
         let result = self.base.shape(&a.dims, &b.dims)?;
         let axis = self.base.channel(&result);
-        let extras: Vec<Tensor> =
-            extras.iter().map(|extra| channels(extra, result.len(), axis)).collect();
+        let extras = channels(extras, result.len(), axis);
         let dims = extras.iter().try_fold(result.clone(), |dims, extra| {
             broadcast_dims(&dims, &extra.dims).map_err(|_| {
                 let (dims, extra) = (shape_text(&dims), shape_text(&extra.dims));
@@ -243,14 +242,17 @@ impl Kernel for Joined {
     }
 }
 
-/// A vector seen as the channels of a result of `rank`; every other operand is what it is.
-fn channels(extra: &Tensor, rank: usize, axis: usize) -> Tensor {
-    if extra.rank() != 1 {
-        return extra.clone();
-    }
-    let mut dims: Dims = std::iter::repeat_n(1, rank - axis).collect();
-    dims[0] = extra.dims[0];
-    extra.reshaped(&dims)
+/// Vectors seen as the channels of a result of `rank`; every other operand is what it is.
+pub(super) fn channels(extras: &[Tensor], rank: usize, axis: usize) -> Vec<Tensor> {
+    let of = |extra: &Tensor| {
+        if extra.rank() != 1 {
+            return extra.clone();
+        }
+        let mut dims: Dims = std::iter::repeat_n(1, rank - axis).collect();
+        dims[0] = extra.dims[0];
+        extra.reshaped(&dims)
+    };
+    extras.iter().map(of).collect()
 }
 
 /// Which operands are transposed is no business of shape functions: the last two extents are those

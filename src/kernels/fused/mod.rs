@@ -11,6 +11,7 @@ pub mod products;
 pub mod reduce;
 pub mod rowwise;
 pub mod stack;
+pub mod terms;
 pub mod update;
 
 use crate::kernels::definition::OpDefinition;
